@@ -1,0 +1,34 @@
+/* String slices and the hash that name tables use. */
+#include "tally/base.h"
+
+#include <string.h>
+
+struct tl_str tl_str_of(const char *text)
+{
+    return (struct tl_str){text, text != NULL ? (uint32_t)strlen(text) : 0};
+}
+
+bool tl_str_eq(struct tl_str a, struct tl_str b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+bool tl_str_is(struct tl_str a, const char *text)
+{
+    return tl_str_eq(a, tl_str_of(text));
+}
+
+bool tl_str_starts(struct tl_str a, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return a.n >= n && memcmp(a.p, prefix, n) == 0;
+}
+
+uint32_t tl_hash(const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 16777619u;
+    return h;
+}
