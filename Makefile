@@ -1,0 +1,231 @@
+# Tally: one Makefile for everything.  `make help` lists the targets.
+#
+# Each source folder has a rules.mk that only fills lists; all rules are here.  A library NAME is NAME_SRCS put into
+# $(B)/lib/libNAME.a; a program is NAME_SRCS linked with NAME_LIBS into $(B)/bin/NAME.  Sources are found by wildcard, so a
+# new file needs no edit, and a folder that is still empty builds nothing.
+
+B ?= build
+# What scripts/setup brings (Unity, CUDA tools) is kept once and shared by the sanitizer and fuzzing builds.
+DEPS := build
+UNITY_DIR ?= $(DEPS)/unity
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+FUZZ_JOBS ?= 2
+CLANG_FORMAT ?= clang-format
+CLANG_TIDY ?= clang-tidy
+SETUP ?= yes
+
+all: # the default; its prerequisites are below
+
+# --- flags ---------------------------------------------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef
+ifneq ($(CI),)
+WARNINGS += -Werror
+endif
+OUR_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -pthread -fvisibility=hidden $(WARNINGS) -Iinclude -I.
+OUR_LDFLAGS := -pthread
+
+# FLAVOUR is set by the targets `san` and `fuzz`, which call this Makefile again with another $(B).
+FLAVOUR ?=
+ifeq ($(FLAVOUR),san)
+OUR_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OUR_LDFLAGS += -fsanitize=address,undefined
+else ifeq ($(FLAVOUR),fuzz)
+OUR_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OUR_LDFLAGS += -fsanitize=fuzzer,address,undefined
+endif
+
+COMPILE = $(CC) $(OUR_CFLAGS) $(EXTRA_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+LINK = $(CC) $(OUR_LDFLAGS) $(LDFLAGS)
+
+# A short line per step, or with V=1 the command itself.
+ifeq ($(V),1)
+Q :=
+say := @:
+else
+Q := @
+say := @printf '%-6s %s\n'
+endif
+
+# --- what there is -------------------------------------------------------------------------------------------------
+
+LIBRARIES :=
+PROGRAMS :=
+include $(sort $(wildcard */rules.mk))
+
+objs = $(patsubst %.c,$(B)/obj/%.o,$(1))
+libs = $(foreach l,$(1),$(B)/lib/lib$(l).a)
+
+LIB_FILES := $(call libs,$(LIBRARIES))
+# A program whose main file does not exist yet is left out.
+BUILT_PROGRAMS := $(foreach p,$(PROGRAMS),$(if $(strip $($(p)_SRCS)),$(p)))
+BIN_FILES := $(addprefix $(B)/bin/,$(BUILT_PROGRAMS))
+MAN_FILES := $(patsubst docs/man/%.scd,$(B)/share/man/man1/%,$(wildcard docs/man/*.1.scd))
+# What every program may need from outside, behind our libraries.
+SYSTEM_LIBS := -lelf -llz4 -lzstd
+
+all: $(LIB_FILES) $(BIN_FILES) $(MAN_FILES)
+
+# --- setup ---------------------------------------------------------------------------------------------------------
+
+# The stamp tells that scripts/setup ran; it runs again if something that it provides has gone since.
+ifeq ($(SETUP),yes)
+STAMP := $(DEPS)/.setup
+ifeq ($(shell test -f $(UNITY_DIR)/unity.c && pkg-config --exists libelf liblz4 libzstd 2>&1 && echo there),)
+$(STAMP): FORCE
+endif
+$(STAMP): scripts/setup
+	@echo "SETUP  scripts/setup: fetching what is missing (SETUP=no prevents this)"
+	@UNITY_DIR=$(UNITY_DIR) scripts/setup
+$(DEPS)/.setup-%: scripts/setup
+	@echo "SETUP  scripts/setup --with-$*: fetching what is missing (SETUP=no prevents this)"
+	@scripts/setup --with-$*
+setup_for = $(DEPS)/.setup-$(1)
+endif
+
+# --- rules ---------------------------------------------------------------------------------------------------------
+
+# Rewritten only when the flags differ, so that objects of other flags are made anew.
+$(B)/obj/.flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(COMPILE))' | cmp -s - $@ || echo '$(subst ','\'',$(COMPILE))' >$@
+
+$(B)/obj/%.o: %.c $(B)/obj/.flags | $(STAMP)
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
+
+$(B)/lib/%.a:
+	$(say) AR $@
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(B)/bin/% $(B)/test/% $(B)/fuzz-bin/%:
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
+
+$(B)/share/man/man1/%: docs/man/%.scd | $(STAMP)
+	@mkdir -p $(@D)
+	@if command -v scdoc >/dev/null; then printf 'MAN    %s\n' $@; scdoc <$< >$@; \
+	else echo "MAN    $@ left out: scdoc is missing"; fi
+
+define library_rule
+$(B)/lib/lib$(1).a: $(call objs,$($(1)_SRCS))
+ALL_SRCS += $($(1)_SRCS)
+endef
+define program_rule
+$(B)/bin/$(1): $(call objs,$($(1)_SRCS)) $(call libs,$($(1)_LIBS))
+ALL_SRCS += $($(1)_SRCS)
+endef
+$(foreach l,$(LIBRARIES),$(eval $(call library_rule,$(l))))
+$(foreach p,$(BUILT_PROGRAMS),$(eval $(call program_rule,$(p))))
+
+# Tests: one program per test/unit/NAME_test.c; the other files of test/unit are helpers for all of them.
+TEST_FILES := $(patsubst test/unit/%.c,$(B)/test/%,$(TEST_SRCS))
+CORPUS_TOOL := $(if $(CORPUS_SRCS),$(B)/test/corpus-tool)
+FUZZ_FILES := $(patsubst test/fuzz/%.c,$(B)/fuzz-bin/%,$(FUZZ_SRCS))
+ALL_SRCS += $(TEST_SRCS) $(TEST_HELPER_SRCS) $(CORPUS_SRCS) $(FUZZ_SRCS)
+OUR_LIBS := $(call libs,$(LINK_ORDER))
+
+$(B)/test/%_test: $(B)/obj/test/unit/%_test.o $(call objs,$(TEST_HELPER_SRCS)) $(B)/obj/unity.o $(OUR_LIBS)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
+$(call objs,$(TEST_SRCS) $(TEST_HELPER_SRCS)): EXTRA_CFLAGS = -isystem $(UNITY_DIR) $(UNITY_FLAGS)
+$(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
+UNITY_FLAGS := -DUNITY_INCLUDE_DOUBLE -DUNITY_SUPPORT_64
+$(B)/obj/unity.o: $(B)/obj/.flags | $(STAMP)
+	$(say) CC $(UNITY_DIR)/unity.c
+	$(Q)$(COMPILE) $(UNITY_FLAGS) -w -c -o $@ $(UNITY_DIR)/unity.c
+$(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
+$(B)/fuzz-bin/%: $(B)/obj/test/fuzz/%.o $(OUR_LIBS)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
+
+-include $(patsubst %.c,$(B)/obj/%.d,$(ALL_SRCS))
+
+# --- targets -------------------------------------------------------------------------------------------------------
+
+tests: all $(TEST_FILES) $(CORPUS_TOOL)
+
+test: tests
+	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(B)/test/$(T)_test,%),$(TEST_FILES)) \
+	    $(filter $(if $(T),test/integration/$(T).sh,%),$(wildcard test/integration/*.sh))
+
+demo: all
+	@TALLY_BUILD=$(B) scripts/demo
+
+san:
+	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san test
+
+fuzz: $(call setup_for,fuzz)
+	@$(MAKE) --no-print-directory B=build/fuzz FLAVOUR=fuzz CC=clang fuzz-build
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_JOBS=$(FUZZ_JOBS) scripts/fuzz build/fuzz $(T)
+
+fuzz-build: $(FUZZ_FILES)
+
+corpus: tests
+	@TALLY_BUILD=$(B) scripts/corpus
+
+# Lint results are kept as stamps, so that only what changed is looked at again.
+LINT_SRCS := $(wildcard */*.c test/*/*.c)
+LINT_HDRS := $(wildcard */*.h include/tally/*.h test/*/*.h)
+LINT_SCRIPTS = $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
+LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.tidy) $(LINT_HDRS:%=$(B)/lint/%.alone)
+
+$(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(STAMP) $(call setup_for,lint)
+	$(say) TIDY $<
+	@mkdir -p $(@D)
+	$(Q)$(CLANG_TIDY) --quiet --warnings-as-errors='*' $< -- $(OUR_CFLAGS) -Wno-missing-prototypes \
+	    -isystem $(UNITY_DIR) $(UNITY_FLAGS) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
+	    if [ -s $@.log ]; then cat $@.log; exit 1; fi; touch $@
+$(B)/lint/%.h.alone: %.h $(LINT_HDRS) | $(STAMP)
+	$(say) ALONE $<
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) -fsyntax-only -x c $<
+	@touch $@
+
+lint: $(call setup_for,lint)
+	@echo "FORMAT $(words $(LINT_SRCS) $(LINT_HDRS)) files"
+	@$(CLANG_FORMAT) --dry-run -Werror $(LINT_SRCS) $(LINT_HDRS)
+	@echo "SHELL  $(LINT_SCRIPTS)"
+	@shellcheck $(LINT_SCRIPTS)
+	@$(MAKE) --no-print-directory lint-files
+	@echo "lint: nothing to complain about"
+
+lint-files: $(LINT_STAMPS)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/tally \
+	    $(DESTDIR)$(PREFIX)/share/man/man1
+	$(if $(BIN_FILES),install -m 755 $(BIN_FILES) $(DESTDIR)$(PREFIX)/bin)
+	install -m 644 $(LIB_FILES) $(DESTDIR)$(PREFIX)/lib
+	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
+	@for page in $(B)/share/man/man1/*.1; do \
+	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done
+
+# Keeps what setup fetched; `rm -rf build` removes that as well.
+clean:
+	rm -rf $(addprefix $(DEPS)/,bin lib obj test share san fuzz lint corpus)
+
+help:
+	@echo "make            build libraries and tools into build/lib and build/bin"
+	@echo "make test       build and run all tests; T=ptx_lexer runs one file"
+	@echo "make demo       rewrite a sample kernel and show what it costs"
+	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
+	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
+	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
+	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
+	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
+	@echo "make clean      remove what was built"
+	@echo "Variables: V=1 shows commands; CFLAGS, LDFLAGS are appended; CI=1 makes warnings errors; UNITY_DIR= is a copy"
+	@echo "of Unity; SETUP=no keeps make from calling scripts/setup; TEST_TIMEOUT=120 seconds per test file."
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all tests test demo san fuzz fuzz-build corpus lint lint-files install clean help FORCE
