@@ -199,6 +199,9 @@ lint: $(call setup_for,lint)
 
 lint-files: $(LINT_STAMPS)
 
+format:
+	$(CLANG_FORMAT) -i $(LINT_SRCS) $(LINT_HDRS)
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/tally \
 	    $(DESTDIR)$(PREFIX)/share/man/man1
@@ -217,6 +220,7 @@ help:
 	@echo "make test       build and run all tests; T=ptx_lexer runs one file"
 	@echo "make demo       rewrite a sample kernel and show what it costs"
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
+	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
@@ -228,4 +232,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test demo san fuzz fuzz-build corpus lint lint-files install clean help FORCE
+.PHONY: all tests test demo san fuzz fuzz-build corpus lint lint-files format install clean help FORCE
