@@ -52,7 +52,7 @@ struct tl_arena {
 };
 
 void tl_arena_init(struct tl_arena *a, size_t limit_bytes);
-void tl_arena_finish(struct tl_arena *a); /* frees everything; zeroes are fine */
+void tl_arena_finish(struct tl_arena *a);                /* frees everything; zeroes are fine */
 void *tl_arena_alloc(struct tl_arena *a, size_t bytes);  /* 8-aligned, uninitialised; NULL if out of memory or limit */
 void *tl_arena_zalloc(struct tl_arena *a, size_t bytes); /* the same, zeroed */
 /* A terminated copy / a formatted text that lives as long as the arena; NULL if out of memory. */

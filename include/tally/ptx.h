@@ -31,9 +31,9 @@ enum tl_ptx_item_kind {
 /* One thing at module scope.  Offsets are into the text given to tl_ptx_index_create. */
 struct tl_ptx_item {
     enum tl_ptx_item_kind kind;
-    struct tl_str name;   /* of the function or variable; of a directive its first word */
-    uint32_t begin, end;  /* the whole text, from linkage to the closing brace or semicolon */
-    uint32_t body;        /* offset of a function's '{', 0 for a declaration without body */
+    struct tl_str name;  /* of the function or variable; of a directive its first word */
+    uint32_t begin, end; /* the whole text, from linkage to the closing brace or semicolon */
+    uint32_t body;       /* offset of a function's '{', 0 for a declaration without body */
     bool is_extern, is_visible, is_weak, is_common;
 };
 
@@ -69,32 +69,32 @@ enum tl_ptx_variant {
 const char *tl_ptx_variant_name(enum tl_ptx_variant v); /* "slice" ... */
 
 /* Why a kernel has no such variant.  The second column is the code in JSON, the third what a user reads. */
-#define TL_PTX_REASONS(X)                                                                                             \
-    X(OK, "ok", "can be rewritten")                                                                                   \
-    X(GRID_SYNC, "grid-sync", "synchronises the whole grid cooperatively; all its blocks must be resident at once")   \
-    X(GRID_BARRIER, "grid-barrier", "has a hand-made grid barrier; all its blocks must be resident at once")          \
-    X(BLOCK_WAIT, "block-wait", "waits for other blocks, and that it waits only for earlier ones is not proven")      \
-    X(CLUSTER, "cluster", "uses thread block clusters")                                                               \
-    X(GRID_ID, "gridid", "depends on %gridid, which differs in every piece")                                          \
-    X(SM_ID, "smid", "depends on %smid, so on where its blocks are placed")                                           \
-    X(DEVICE_LAUNCH, "device-launch", "launches kernels from the device")                                             \
-    X(INDIRECT_CALL, "indirect-call", "calls through a pointer; the callee might read the block number")              \
-    X(INDIRECT_BRANCH, "indirect-branch", "branches through a table that is not declared")                            \
-    X(MULTI_DEVICE, "multi-device", "communicates with other devices (multimem)")                                     \
-    X(UNLINKED, "unlinked", "calls a function that this image does not define")                                       \
-    X(TEXTURE_REFERENCE, "texture-reference", "uses a module-scope texture, sampler or surface reference")            \
-    X(WARP_SYNC_AFTER_EXIT, "warp-sync-after-exit",                                                                   \
-      "a warp-wide operation may name lanes that have already returned; they would be waited for")                    \
-    X(BARRIER_FORM, "barrier-form", "uses a barrier form that does not survive a loop over blocks")                   \
-    X(ASYNC_STATE, "async-state", "leaves asynchronous state (mbarrier, bulk copy, wgmma, tensor memory) behind")     \
-    X(EXIT_IN_FUNC, "exit-in-func", "a called function ends the thread")                                              \
-    X(PARAM_SPACE, "param-space", "no room for the extra parameters")                                                 \
-    X(SHARED_SIZE, "shared-size", "reads the size of its shared memory, which the variant changes")                   \
-    X(CONST_SPACE, "const-space", "uses the constant space in a way that pointers cannot replace")                    \
-    X(ADDRESS_SIZE, "address-size", "is 32-bit PTX")                                                                  \
-    X(UNKNOWN_INSTRUCTION, "unknown-instruction", "has an instruction that this rewriter does not know")              \
-    X(UNRESOLVED_NAME, "unresolved-name", "uses a name that is not declared")                                         \
-    X(RECURSION, "recursion", "its functions call each other in a circle")                                            \
+#define TL_PTX_REASONS(X)                                                                                              \
+    X(OK, "ok", "can be rewritten")                                                                                    \
+    X(GRID_SYNC, "grid-sync", "synchronises the whole grid cooperatively; all its blocks must be resident at once")    \
+    X(GRID_BARRIER, "grid-barrier", "has a hand-made grid barrier; all its blocks must be resident at once")           \
+    X(BLOCK_WAIT, "block-wait", "waits for other blocks, and that it waits only for earlier ones is not proven")       \
+    X(CLUSTER, "cluster", "uses thread block clusters")                                                                \
+    X(GRID_ID, "gridid", "depends on %gridid, which differs in every piece")                                           \
+    X(SM_ID, "smid", "depends on %smid, so on where its blocks are placed")                                            \
+    X(DEVICE_LAUNCH, "device-launch", "launches kernels from the device")                                              \
+    X(INDIRECT_CALL, "indirect-call", "calls through a pointer; the callee might read the block number")               \
+    X(INDIRECT_BRANCH, "indirect-branch", "branches through a table that is not declared")                             \
+    X(MULTI_DEVICE, "multi-device", "communicates with other devices (multimem)")                                      \
+    X(UNLINKED, "unlinked", "calls a function that this image does not define")                                        \
+    X(TEXTURE_REFERENCE, "texture-reference", "uses a module-scope texture, sampler or surface reference")             \
+    X(WARP_SYNC_AFTER_EXIT, "warp-sync-after-exit",                                                                    \
+      "a warp-wide operation may name lanes that have already returned; they would be waited for")                     \
+    X(BARRIER_FORM, "barrier-form", "uses a barrier form that does not survive a loop over blocks")                    \
+    X(ASYNC_STATE, "async-state", "leaves asynchronous state (mbarrier, bulk copy, wgmma, tensor memory) behind")      \
+    X(EXIT_IN_FUNC, "exit-in-func", "a called function ends the thread")                                               \
+    X(PARAM_SPACE, "param-space", "no room for the extra parameters")                                                  \
+    X(SHARED_SIZE, "shared-size", "reads the size of its shared memory, which the variant changes")                    \
+    X(CONST_SPACE, "const-space", "uses the constant space in a way that pointers cannot replace")                     \
+    X(ADDRESS_SIZE, "address-size", "is 32-bit PTX")                                                                   \
+    X(UNKNOWN_INSTRUCTION, "unknown-instruction", "has an instruction that this rewriter does not know")               \
+    X(UNRESOLVED_NAME, "unresolved-name", "uses a name that is not declared")                                          \
+    X(RECURSION, "recursion", "its functions call each other in a circle")                                             \
     X(TOO_LARGE, "too-large", "is too large to analyse")
 
 enum tl_ptx_reason {
@@ -115,10 +115,10 @@ enum tl_ptx_condition {
 
 struct tl_ptx_verdict {
     enum tl_ptx_reason reason;
-    uint32_t conditions;          /* of enum tl_ptx_condition; with reason OK only */
-    struct tl_ptx_place place;    /* what caused the refusal; line 0 if no single place did */
-    uint32_t offset;              /* the same as an offset into the text */
-    char note[120];               /* the instruction or name found there, or what was proven; may be empty */
+    uint32_t conditions;       /* of enum tl_ptx_condition; with reason OK only */
+    struct tl_ptx_place place; /* what caused the refusal; line 0 if no single place did */
+    uint32_t offset;           /* the same as an offset into the text */
+    char note[120];            /* the instruction or name found there, or what was proven; may be empty */
 };
 
 /* The verdicts of one kernel for all variants, indexed by enum tl_ptx_variant.  0, -ENOENT (no such entry with a body),
@@ -129,21 +129,21 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_
 /* --- rewriting --------------------------------------------------------------------------------------------------- */
 
 /* What an extra parameter carries.  Widths: addresses are u64, all else u32. */
-#define TL_PTX_ARGS(X)                                                                                                \
-    X(FIRST_BLOCK, "first-block")   /* slice: linear number of this launch's first block */                           \
-    X(GRID_X, "grid-x")             /* the original grid */                                                           \
-    X(GRID_Y, "grid-y")                                                                                               \
-    X(GRID_Z, "grid-z")                                                                                               \
-    X(BLOCKS, "blocks")             /* ticket, persistent: x * y * z of the original grid, at most 2^31 - 1 */        \
-    X(MAGIC_X, "magic-x")           /* tl_ptx_magic(grid x) and (grid y): division without dividing */                \
-    X(SHIFT_X, "shift-x")                                                                                             \
-    X(MAGIC_Y, "magic-y")                                                                                             \
-    X(SHIFT_Y, "shift-y")                                                                                             \
-    X(COUNTER, "counter")           /* u64: address of the u32 counter of blocks started */                           \
-    X(STOP_WORD, "stop-word")       /* u64, four of them (`index` 0..3): address of a u64 {issued, completed}; stop   \
-                                       while the halves differ */                                                     \
-    X(POLL_MASK, "poll-mask")       /* ask the stop words only before blocks whose number has these bits clear */     \
-    X(VARIABLE, "variable")         /* u64: address of the original module's variable `name` */
+#define TL_PTX_ARGS(X)                                                                                                 \
+    X(FIRST_BLOCK, "first-block") /* slice: linear number of this launch's first block */                              \
+    X(GRID_X, "grid-x")           /* the original grid */                                                              \
+    X(GRID_Y, "grid-y")                                                                                                \
+    X(GRID_Z, "grid-z")                                                                                                \
+    X(BLOCKS, "blocks")   /* ticket, persistent: x * y * z of the original grid, at most 2^31 - 1 */                   \
+    X(MAGIC_X, "magic-x") /* tl_ptx_magic(grid x) and (grid y): division without dividing */                           \
+    X(SHIFT_X, "shift-x")                                                                                              \
+    X(MAGIC_Y, "magic-y")                                                                                              \
+    X(SHIFT_Y, "shift-y")                                                                                              \
+    X(COUNTER, "counter")     /* u64: address of the u32 counter of blocks started */                                  \
+    X(STOP_WORD, "stop-word") /* u64, four of them (`index` 0..3): address of a u64 {issued, completed}; stop   \
+                                       while the halves differ */      \
+    X(POLL_MASK, "poll-mask") /* ask the stop words only before blocks whose number has these bits clear */            \
+    X(VARIABLE, "variable")   /* u64: address of the original module's variable `name` */
 
 enum tl_ptx_arg_kind {
 #define TL_PTX_ARG_ENUM(id, name) TL_PTX_ARG_##id,
@@ -156,10 +156,10 @@ const char *tl_ptx_arg_kind_name(enum tl_ptx_arg_kind k);
 
 struct tl_ptx_arg {
     enum tl_ptx_arg_kind kind;
-    uint32_t index;  /* parameter number, counted from 0 over all parameters of the new entry */
-    uint32_t offset; /* in bytes, in the parameter buffer */
-    uint32_t size;   /* 4 or 8 */
-    uint32_t which;  /* STOP_WORD: 0..3 */
+    uint32_t index;       /* parameter number, counted from 0 over all parameters of the new entry */
+    uint32_t offset;      /* in bytes, in the parameter buffer */
+    uint32_t size;        /* 4 or 8 */
+    uint32_t which;       /* STOP_WORD: 0..3 */
     const char *name;     /* the parameter's name in the text */
     const char *variable; /* VARIABLE: name in the original module, for cuModuleGetGlobal */
 };
