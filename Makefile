@@ -102,10 +102,13 @@ $(B)/lib/%.a:
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
-$(B)/bin/% $(B)/test/% $(B)/fuzz-bin/%:
+define link_it
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
+endef
+$(B)/bin/%:
+	$(link_it)
 
 $(B)/share/man/man1/%: docs/man/%.scd | $(STAMP)
 	@mkdir -p $(@D)
@@ -126,25 +129,22 @@ $(foreach p,$(BUILT_PROGRAMS),$(eval $(call program_rule,$(p))))
 # Tests: one program per test/unit/NAME_test.c; the other files of test/unit are helpers for all of them.
 TEST_FILES := $(patsubst test/unit/%.c,$(B)/test/%,$(TEST_SRCS))
 CORPUS_TOOL := $(if $(CORPUS_SRCS),$(B)/test/corpus-tool)
-FUZZ_FILES := $(patsubst test/fuzz/%.c,$(B)/fuzz-bin/%,$(FUZZ_SRCS))
+FUZZ_FILES := $(patsubst test/fuzz/%.c,$(B)/%,$(FUZZ_SRCS))
 ALL_SRCS += $(TEST_SRCS) $(TEST_HELPER_SRCS) $(CORPUS_SRCS) $(FUZZ_SRCS)
 OUR_LIBS := $(call libs,$(LINK_ORDER))
 
 $(B)/test/%_test: $(B)/obj/test/unit/%_test.o $(call objs,$(TEST_HELPER_SRCS)) $(B)/obj/unity.o $(OUR_LIBS)
-	$(say) LINK $@
-	@mkdir -p $(@D)
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
+	$(link_it)
+$(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
+	$(link_it)
+$(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(OUR_LIBS)
+	$(link_it)
 $(call objs,$(TEST_SRCS) $(TEST_HELPER_SRCS)): EXTRA_CFLAGS = -isystem $(UNITY_DIR) $(UNITY_FLAGS)
 $(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
 UNITY_FLAGS := -DUNITY_INCLUDE_DOUBLE -DUNITY_SUPPORT_64
 $(B)/obj/unity.o: $(B)/obj/.flags | $(STAMP)
 	$(say) CC $(UNITY_DIR)/unity.c
 	$(Q)$(COMPILE) $(UNITY_FLAGS) -w -c -o $@ $(UNITY_DIR)/unity.c
-$(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
-$(B)/fuzz-bin/%: $(B)/obj/test/fuzz/%.o $(OUR_LIBS)
-	$(say) LINK $@
-	@mkdir -p $(@D)
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
 
 -include $(patsubst %.c,$(B)/obj/%.d,$(ALL_SRCS))
 
