@@ -1,0 +1,443 @@
+/* Scopes and interned names: see names.h for the scheme. */
+#include "ptx_rewrite/names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx_rewrite/form.h"
+#include "ptx_rewrite/index.h"
+
+/* `.reg .b32 %r<5>`: known by its prefix. */
+struct family {
+    struct family *hidden;        /* the family of the same prefix that this one hides */
+    struct family *next_in_scope;
+    struct tl_ptx_name *prefix;
+    const struct tl_ptx_decl *decl;
+    uint32_t depth;
+};
+
+struct tl_ptx_name {
+    struct tl_str text;
+    uint32_t hash;
+    uint32_t epoch;             /* `now` is valid while this is the table's */
+    struct tl_ptx_sym *now;     /* what the word means */
+    struct tl_ptx_sym *exact;   /* innermost symbol declared under just this name */
+    struct family *families;    /* innermost family with this prefix */
+    struct tl_ptx_sym *members; /* symbols of this name made for families, chained by `shadowed` */
+    uint32_t members_function;  /* the function they belong to */
+    struct tl_ptx_sym *outside; /* special register, module item or unknown */
+};
+
+struct scope {
+    struct scope *parent;
+    struct cell *cells; /* what is bound here, newest first */
+    struct family *families;
+};
+
+struct cell {
+    struct cell *next;
+    struct tl_ptx_sym *sym;
+    uint32_t at; /* of a label's first use */
+};
+
+struct tl_ptx_names {
+    const struct tl_ptx_index *ix;
+    struct tl_arena *arena;
+    struct tl_ptx_name **slots;
+    uint32_t n_slots, n_names;
+    const struct tl_ptx_form **forms;
+    uint32_t n_form_slots, n_forms;
+    struct scope *scope;
+    uint32_t depth, epoch, function;
+    uint32_t n_regs, n_labels;
+};
+
+int tl_ptx_names_create(struct tl_ptx_names **out, const struct tl_ptx_index *ix, struct tl_arena *arena)
+{
+    struct tl_ptx_names *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return -ENOMEM;
+    t->ix = ix;
+    t->arena = arena;
+    t->epoch = 1;
+    t->n_slots = 1024;
+    t->n_form_slots = 512;
+    t->slots = calloc(t->n_slots, sizeof(struct tl_ptx_name *));
+    t->forms = calloc(t->n_form_slots, sizeof(const struct tl_ptx_form *));
+    if (t->slots == NULL || t->forms == NULL) {
+        tl_ptx_names_destroy(t);
+        return -ENOMEM;
+    }
+    *out = t;
+    return 0;
+}
+
+void tl_ptx_names_destroy(struct tl_ptx_names *t)
+{
+    if (t == NULL)
+        return;
+    free(t->slots);
+    free(t->forms);
+    free(t);
+}
+
+static bool grow_names(struct tl_ptx_names *t)
+{
+    uint32_t n = t->n_slots * 2;
+    struct tl_ptx_name **slots = calloc(n, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    for (uint32_t i = 0; i < t->n_slots; i++) {
+        if (t->slots[i] == NULL)
+            continue;
+        uint32_t s = t->slots[i]->hash & (n - 1);
+        while (slots[s] != NULL)
+            s = (s + 1) & (n - 1);
+        slots[s] = t->slots[i];
+    }
+    free(t->slots);
+    t->slots = slots;
+    t->n_slots = n;
+    return true;
+}
+
+static struct tl_ptx_name *find_name(struct tl_ptx_names *t, struct tl_str text, uint32_t hash)
+{
+    for (uint32_t s = hash & (t->n_slots - 1); t->slots[s] != NULL; s = (s + 1) & (t->n_slots - 1)) {
+        if (t->slots[s]->hash == hash && tl_str_eq(t->slots[s]->text, text))
+            return t->slots[s];
+    }
+    return NULL;
+}
+
+static struct tl_ptx_name *intern(struct tl_ptx_names *t, struct tl_str text)
+{
+    uint32_t hash = tl_hash(text.p, text.n);
+    struct tl_ptx_name *name = find_name(t, text, hash);
+    if (name != NULL)
+        return name;
+    if (t->n_names * 4 >= t->n_slots * 3 && !grow_names(t))
+        return NULL;
+    name = tl_arena_zalloc(t->arena, sizeof *name);
+    if (name == NULL)
+        return NULL;
+    name->text = text;
+    name->hash = hash;
+    uint32_t s = hash & (t->n_slots - 1);
+    while (t->slots[s] != NULL)
+        s = (s + 1) & (t->n_slots - 1);
+    t->slots[s] = name;
+    t->n_names++;
+    return name;
+}
+
+bool tl_ptx_names_knows(struct tl_ptx_names *t, struct tl_str word)
+{
+    return find_name(t, word, tl_hash(word.p, word.n)) != NULL || tl_ptx_index_find(t->ix, word) != NULL;
+}
+
+uint32_t tl_ptx_names_regs(const struct tl_ptx_names *t)
+{
+    return t->n_regs;
+}
+
+uint32_t tl_ptx_names_labels(const struct tl_ptx_names *t)
+{
+    return t->n_labels;
+}
+
+uint32_t tl_ptx_names_depth(const struct tl_ptx_names *t)
+{
+    return t->depth;
+}
+
+int tl_ptx_names_open(struct tl_ptx_names *t)
+{
+    struct scope *s = tl_arena_zalloc(t->arena, sizeof *s);
+    if (s == NULL)
+        return -ENOMEM;
+    if (t->depth == 0) {
+        t->n_regs = t->n_labels = 0;
+        t->function++;
+    }
+    s->parent = t->scope;
+    t->scope = s;
+    t->depth++;
+    return 0;
+}
+
+static struct tl_ptx_sym *new_sym(struct tl_ptx_names *t, enum tl_ptx_sym_kind kind, struct tl_ptx_name *name)
+{
+    struct tl_ptx_sym *sym = tl_arena_zalloc(t->arena, sizeof *sym);
+    if (sym == NULL)
+        return NULL;
+    sym->kind = kind;
+    sym->name = name->text;
+    sym->name_entry = name;
+    sym->depth = t->depth;
+    if (kind == TL_SYM_REG)
+        sym->id = t->n_regs++;
+    else if (kind == TL_SYM_LABEL || kind == TL_SYM_TABLE)
+        sym->id = t->n_labels++;
+    return sym;
+}
+
+/* Makes `sym` what its name means until the innermost scope closes. */
+static bool bind(struct tl_ptx_names *t, struct tl_ptx_sym *sym, uint32_t at)
+{
+    struct cell *cell = tl_arena_alloc(t->arena, sizeof *cell);
+    if (cell == NULL)
+        return false;
+    *cell = (struct cell){t->scope->cells, sym, at};
+    t->scope->cells = cell;
+    sym->shadowed = sym->name_entry->exact;
+    sym->name_entry->exact = sym;
+    sym->name_entry->epoch = 0;
+    return true;
+}
+
+int tl_ptx_names_declare(struct tl_ptx_names *t, enum tl_ptx_sym_kind kind, const struct tl_ptx_decl *decl)
+{
+    struct tl_ptx_name *name = intern(t, decl->name);
+    if (name == NULL)
+        return -ENOMEM;
+    if (decl->is_range) {
+        struct family *f = tl_arena_alloc(t->arena, sizeof *f);
+        if (f == NULL)
+            return -ENOMEM;
+        *f = (struct family){name->families, t->scope->families, name, decl, t->depth};
+        name->families = f;
+        t->scope->families = f;
+        t->epoch++;
+        return 0;
+    }
+    struct tl_ptx_sym *sym = new_sym(t, kind, name);
+    if (sym == NULL || !bind(t, sym, decl->at))
+        return -ENOMEM;
+    sym->decl = decl;
+    return 0;
+}
+
+static bool is_open_label(const struct tl_ptx_sym *sym)
+{
+    return sym->kind == TL_SYM_LABEL && sym->stmt == NULL;
+}
+
+int tl_ptx_names_close(struct tl_ptx_names *t, uint32_t *undefined_at)
+{
+    struct scope *s = t->scope;
+    int rc = 0;
+    t->scope = s->parent;
+    t->depth--;
+    for (struct family *f = s->families; f != NULL; f = f->next_in_scope) {
+        f->prefix->families = f->hidden;
+        t->epoch++;
+    }
+    /* Unbind everything first: a label handed on must find what the outer scope has under its name. */
+    for (struct cell *c = s->cells; c != NULL; c = c->next) {
+        c->sym->name_entry->exact = c->sym->shadowed;
+        c->sym->name_entry->epoch = 0;
+    }
+    for (struct cell *c = s->cells; c != NULL && rc == 0; c = c->next) {
+        if (!is_open_label(c->sym))
+            continue;
+        if (t->scope == NULL) {
+            *undefined_at = c->at;
+            rc = -EINVAL;
+        } else {
+            c->sym->forward = tl_ptx_names_label(t, c->sym->name, c->at);
+            rc = c->sym->forward != NULL ? 0 : -ENOMEM;
+        }
+    }
+    return rc;
+}
+
+void tl_ptx_names_reset(struct tl_ptx_names *t)
+{
+    while (t->scope != NULL) {
+        struct scope *s = t->scope;
+        for (struct family *f = s->families; f != NULL; f = f->next_in_scope)
+            f->prefix->families = f->hidden;
+        for (struct cell *c = s->cells; c != NULL; c = c->next)
+            c->sym->name_entry->exact = c->sym->shadowed;
+        t->scope = s->parent;
+    }
+    t->depth = 0;
+    t->epoch++;
+}
+
+/* Prefixes may themselves end in digits: `%r1<4>` declares %r10..%r13, which also reads as member 10 of %r<...>. So every
+ * split is looked at and the innermost family wins. */
+static struct family *find_family(struct tl_ptx_names *t, struct tl_str word)
+{
+    struct family *best = NULL;
+    for (uint32_t cut = 1; cut < word.n && cut <= 9; cut++) {
+        uint32_t n = word.n - cut;
+        if (word.p[n] < '0' || word.p[n] > '9')
+            break;
+        if (cut > 1 && word.p[n] == '0')
+            continue;
+        uint32_t number = 0;
+        for (uint32_t i = n; i < word.n; i++)
+            number = number * 10 + (uint32_t)(word.p[i] - '0');
+        struct tl_str prefix = {word.p, n};
+        struct tl_ptx_name *name = find_name(t, prefix, tl_hash(prefix.p, prefix.n));
+        for (struct family *f = name != NULL ? name->families : NULL; f != NULL; f = f->hidden) {
+            if (number < f->decl->range) {
+                if (best == NULL || f->depth > best->depth)
+                    best = f;
+                break;
+            }
+        }
+    }
+    return best;
+}
+
+static struct tl_ptx_sym *member_of(struct tl_ptx_names *t, struct tl_ptx_name *name, const struct family *f)
+{
+    if (name->members_function != t->function) {
+        name->members = NULL;
+        name->members_function = t->function;
+    }
+    for (struct tl_ptx_sym *m = name->members; m != NULL; m = m->shadowed) {
+        if (m->decl == f->decl)
+            return m;
+    }
+    struct tl_ptx_sym *m = new_sym(t, TL_SYM_REG, name);
+    if (m == NULL)
+        return NULL;
+    m->decl = f->decl;
+    m->depth = f->depth;
+    m->shadowed = name->members;
+    name->members = m;
+    return m;
+}
+
+/* A word that no scope of the function declares: special register, module scope, or nothing. */
+static struct tl_ptx_sym *outside(struct tl_ptx_names *t, struct tl_ptx_name *name)
+{
+    if (name->outside != NULL)
+        return name->outside;
+    struct tl_ptx_sym *sym = new_sym(t, TL_SYM_UNKNOWN, name);
+    if (sym == NULL)
+        return NULL;
+    sym->depth = 0;
+    sym->sreg = tl_ptx_sreg_of(name->text);
+    sym->item = sym->sreg == TL_SREG_none ? tl_ptx_index_find(t->ix, name->text) : NULL;
+    if (sym->sreg != TL_SREG_none)
+        sym->kind = TL_SYM_SREG;
+    else if (sym->item != NULL)
+        sym->kind = sym->item->kind == TL_PTX_ITEM_VARIABLE ? TL_SYM_MODULE_VAR : TL_SYM_FUNC;
+    name->outside = sym;
+    return sym;
+}
+
+struct tl_ptx_sym *tl_ptx_names_resolve(struct tl_ptx_names *t, struct tl_str word)
+{
+    struct tl_ptx_name *name = intern(t, word);
+    if (name == NULL)
+        return NULL;
+    if (name->epoch == t->epoch)
+        return name->now;
+    struct tl_ptx_sym *sym = name->exact;
+    struct family *f = find_family(t, word);
+    if (f != NULL && (sym == NULL || f->depth > sym->depth))
+        sym = member_of(t, name, f);
+    else if (sym == NULL)
+        sym = outside(t, name);
+    if (sym != NULL) {
+        name->now = sym;
+        name->epoch = t->epoch;
+    }
+    return sym;
+}
+
+struct tl_ptx_sym *tl_ptx_names_label(struct tl_ptx_names *t, struct tl_str word, uint32_t at)
+{
+    struct tl_ptx_name *name = intern(t, word);
+    if (name == NULL)
+        return NULL;
+    struct tl_ptx_sym *sym = name->exact;
+    if (sym != NULL && sym->depth == t->depth && (sym->kind == TL_SYM_LABEL || sym->kind == TL_SYM_TABLE))
+        return sym;
+    sym = new_sym(t, TL_SYM_LABEL, name);
+    return sym != NULL && bind(t, sym, at) ? sym : NULL;
+}
+
+struct tl_ptx_sym *tl_ptx_names_define_label(struct tl_ptx_names *t, struct tl_str word, struct tl_ptx_stmt *stmt,
+                                             enum tl_ptx_sym_kind kind, bool *duplicate)
+{
+    *duplicate = false;
+    struct tl_ptx_sym *sym = tl_ptx_names_label(t, word, stmt->at);
+    if (sym == NULL)
+        return NULL;
+    if (sym->stmt != NULL) {
+        *duplicate = true;
+        return NULL;
+    }
+    sym->stmt = stmt;
+    sym->kind = kind;
+    return sym;
+}
+
+/* --- forms ------------------------------------------------------------------------------------------------------- */
+
+static struct tl_ptx_form *make_form(struct tl_ptx_names *t, struct tl_str text)
+{
+    struct tl_ptx_form *f = tl_arena_zalloc(t->arena, sizeof *f);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < text.n; i++)
+        n += text.p[i] == '.';
+    struct tl_ptx_modifier *mods = tl_arena_zalloc(t->arena, (n + 1) * sizeof *mods);
+    if (f == NULL || mods == NULL)
+        return NULL;
+    f->text = text;
+    f->mods = mods;
+    const char *p = text.p, *end = text.p + text.n;
+    for (uint32_t i = 0; p <= end; i++) {
+        const char *dot = memchr(p, '.', (size_t)(end - p));
+        struct tl_str word = {p, (uint32_t)((dot != NULL ? dot : end) - p)};
+        if (i == 0)
+            f->op = tl_ptx_op_of(word);
+        else
+            mods[f->n_mods++] = (struct tl_ptx_modifier){word, tl_ptx_mod_of(word)};
+        p += word.n + 1;
+    }
+    return f;
+}
+
+static bool grow_forms(struct tl_ptx_names *t)
+{
+    uint32_t n = t->n_form_slots * 2;
+    const struct tl_ptx_form **forms = calloc(n, sizeof *forms);
+    if (forms == NULL)
+        return false;
+    for (uint32_t i = 0; i < t->n_form_slots; i++) {
+        if (t->forms[i] == NULL)
+            continue;
+        uint32_t s = tl_hash(t->forms[i]->text.p, t->forms[i]->text.n) & (n - 1);
+        while (forms[s] != NULL)
+            s = (s + 1) & (n - 1);
+        forms[s] = t->forms[i];
+    }
+    free(t->forms);
+    t->forms = forms;
+    t->n_form_slots = n;
+    return true;
+}
+
+const struct tl_ptx_form *tl_ptx_names_form(struct tl_ptx_names *t, struct tl_str text)
+{
+    if (t->n_forms * 4 >= t->n_form_slots * 3 && !grow_forms(t))
+        return NULL;
+    uint32_t s = tl_hash(text.p, text.n) & (t->n_form_slots - 1);
+    for (; t->forms[s] != NULL; s = (s + 1) & (t->n_form_slots - 1)) {
+        if (tl_str_eq(t->forms[s]->text, text))
+            return t->forms[s];
+    }
+    t->forms[s] = make_form(t, text);
+    if (t->forms[s] != NULL)
+        t->n_forms++;
+    return t->forms[s];
+}
