@@ -1,0 +1,129 @@
+/* The outside of ELF files: how long a cubin is, for which GPU it was made, and where a host's ELF keeps its
+ * fatbins.  What is inside a cubin is read in image_cubin.c. */
+#include "intercept/image_internal.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <gelf.h>
+#include <libelf.h>
+
+/* Until this ABI version the low byte of e_flags is the architecture, from it on the second and third are. */
+enum { ABI_WITH_WIDE_ARCH = 8 };
+
+/* --- cubins ------------------------------------------------------------------------------------------------------ */
+
+bool tl__section_is_empty(uint32_t type)
+{
+    return type == SHT_NULL || type == SHT_NOBITS || type == TL__SHT_CUDA_GLOBAL || type == TL__SHT_CUDA_LOCAL ||
+           type == TL__SHT_CUDA_SHARED || type == TL__SHT_CUDA_SHARED_RESERVED;
+}
+
+/* Whether `count` things of `each` bytes fit between `at` and `limit`; then `size` is made to cover them. */
+static bool cover(size_t *size, uint64_t at, uint64_t count, uint64_t each, size_t limit)
+{
+    if (at > limit || (each != 0 && count > (limit - at) / each))
+        return false;
+    size_t end = (size_t)(at + count * each);
+    if (end > *size)
+        *size = end;
+    return true;
+}
+
+/* The file's header, if it is one of a 64-bit CUDA ELF. */
+static bool cubin_header(const void *bytes, size_t limit, Elf64_Ehdr *header)
+{
+    if (!tl__has_magic(bytes, limit, TL__MAGIC_ELF) || limit < sizeof *header)
+        return false;
+    memcpy(header, bytes, sizeof *header);
+    return header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_DATA] == ELFDATA2LSB &&
+           header->e_machine == EM_CUDA;
+}
+
+/* How many section headers there are: as the ELF specification has it, a count that does not fit its field stands in
+ * the first of them. */
+static uint64_t section_count(const uint8_t *bytes, const Elf64_Ehdr *header, size_t limit)
+{
+    Elf64_Shdr first;
+    if (header->e_shnum != 0 || header->e_shoff == 0)
+        return header->e_shnum;
+    if (header->e_shoff > limit || sizeof first > limit - header->e_shoff)
+        return UINT64_MAX;
+    memcpy(&first, bytes + header->e_shoff, sizeof first);
+    return first.sh_size;
+}
+
+int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_error *err)
+{
+    const uint8_t *p = bytes;
+    Elf64_Ehdr header;
+    if (!cubin_header(bytes, limit, &header))
+        return tl_error_set(err, -EINVAL, "this is not a 64-bit CUDA ELF");
+    uint64_t sections = section_count(p, &header, limit);
+    if (sections != 0 && header.e_shentsize != sizeof(Elf64_Shdr))
+        return tl_error_set(err, -EINVAL, "a cubin's section headers have %u bytes each", header.e_shentsize);
+    size_t end = sizeof header;
+    if (!cover(&end, header.e_phoff, header.e_phnum, header.e_phentsize, limit) ||
+        !cover(&end, header.e_shoff, sections, sizeof(Elf64_Shdr), limit))
+        return tl_error_set(err, -EINVAL, "a cubin's header tables are cut off");
+    for (uint64_t i = 0; i < sections; i++) {
+        Elf64_Shdr section;
+        memcpy(&section, p + header.e_shoff + i * sizeof section, sizeof section);
+        if (tl__section_is_empty(section.sh_type))
+            continue;
+        if (!cover(&end, section.sh_offset, section.sh_size, 1, limit))
+            return tl_error_set(err, -EINVAL, "section %llu of a cubin is cut off", (unsigned long long)i);
+    }
+    *size = end;
+    return 0;
+}
+
+void tl__cubin_describe(const void *bytes, size_t size, struct tl_image *image)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, bytes, sizeof header);
+    bool wide = header.e_ident[EI_ABIVERSION] >= ABI_WITH_WIDE_ARCH;
+    *image = (struct tl_image){
+        .kind = TL_IMAGE_CUBIN,
+        .packing = TL_IMAGE_PLAIN,
+        .arch = wide ? header.e_flags >> 8 & 0xffff : header.e_flags & 0xff,
+        .bytes = bytes,
+        .stored_bytes = size,
+        .full_bytes = size,
+    };
+}
+
+bool tl_cubin_is_relocatable(const void *bytes, size_t n)
+{
+    Elf64_Ehdr header;
+    return cubin_header(bytes, n, &header) && header.e_type == ET_REL;
+}
+
+/* --- hosts ------------------------------------------------------------------------------------------------------- */
+
+/* nvcc and clang put fatbins that are registered at start into the first, those that await device linking into the
+ * second. */
+static bool is_fatbin_section(const char *name)
+{
+    return strcmp(name, ".nv_fatbin") == 0 || strcmp(name, "__nv_relfatbin") == 0;
+}
+
+size_t tl__elf_fatbin_sections(const void *bytes, size_t n, struct tl__range *ranges, size_t max)
+{
+    if (!tl__has_magic(bytes, n, TL__MAGIC_ELF) || elf_version(EV_CURRENT) == EV_NONE)
+        return 0;
+    Elf *elf = elf_memory((char *)bytes, n); /* which it only reads */
+    size_t names, count = 0;
+    if (elf == NULL || elf_getshdrstrndx(elf, &names) != 0)
+        goto out;
+    for (Elf_Scn *s = elf_nextscn(elf, NULL); s != NULL && count < max; s = elf_nextscn(elf, s)) {
+        GElf_Shdr header;
+        if (gelf_getshdr(s, &header) == NULL || header.sh_offset > n || header.sh_size > n - header.sh_offset)
+            continue;
+        const char *name = elf_strptr(elf, names, header.sh_name);
+        if (name != NULL && is_fatbin_section(name))
+            ranges[count++] = (struct tl__range){header.sh_offset, header.sh_offset + header.sh_size};
+    }
+out:
+    elf_end(elf);
+    return count;
+}
