@@ -141,7 +141,8 @@ $(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(OUR_LIBS)
 	$(link_it)
 $(call objs,$(TEST_SRCS) $(TEST_HELPER_SRCS)): EXTRA_CFLAGS = -isystem $(UNITY_DIR) $(UNITY_FLAGS)
 $(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
-UNITY_FLAGS := -DUNITY_INCLUDE_DOUBLE -DUNITY_SUPPORT_64
+# Flushed after each test, so that a crash leaves what was said before it.
+UNITY_FLAGS := -DUNITY_INCLUDE_DOUBLE -DUNITY_SUPPORT_64 -DUNITY_USE_FLUSH_STDOUT
 $(B)/obj/unity.o: $(B)/obj/.flags | $(STAMP)
 	$(say) CC $(UNITY_DIR)/unity.c
 	$(Q)$(COMPILE) $(UNITY_FLAGS) -w -c -o $@ $(UNITY_DIR)/unity.c
@@ -211,9 +212,9 @@ install: all
 	@for page in $(B)/share/man/man1/*.1; do \
 	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done
 
-# Keeps what setup fetched; `rm -rf build` removes that as well.
+# Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj test share san fuzz lint corpus)
+	rm -rf $(addprefix $(DEPS)/,bin lib obj test share demo lint san fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
