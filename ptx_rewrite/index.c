@@ -86,18 +86,23 @@ static int directive(struct pass *p, uint32_t begin)
     uint32_t end = lx->end;
     int rc = 0;
     if (tl_str_is(word, ".version") || tl_str_is(word, ".target") || tl_str_is(word, ".address_size")) {
-        tl_lex_next(lx);
-        struct tl_str value = tl_lex_str(lx);
-        if (lx->kind != TL_TOK_WORD && lx->kind != TL_TOK_NUMBER)
-            return fail(p, lx->at, "a version, target or size should stand here");
+        struct tl_lex argument = *lx;
+        tl_lex_next(&argument);
+        struct tl_str value = tl_lex_str(&argument);
+        if (argument.kind != TL_TOK_WORD && argument.kind != TL_TOK_NUMBER)
+            return fail(p, argument.at, "a version, target or size should stand here");
         if (tl_str_is(word, ".version"))
             p->ix->version = value;
         else if (tl_str_is(word, ".target"))
             p->ix->target = value;
         else
             p->ix->address_size = tl_str_is(value, "64") ? 64 : 32;
-        end = skip_line(lx);
-    } else if (tl_str_is(word, ".file") || tl_str_is(word, ".loc") || tl_lex_is(lx, '@')) {
+        tl_lex_skip_unterminated(lx);
+        end = lx->previous_end;
+    } else if (tl_str_is(word, ".file") || tl_str_is(word, ".loc")) {
+        tl_lex_skip_unterminated(lx);
+        end = lx->previous_end;
+    } else if (tl_lex_is(lx, '@')) {
         end = skip_line(lx);
     } else if (tl_str_is(word, ".section")) {
         while (lx->kind != TL_TOK_END && lx->kind != TL_TOK_BAD && !tl_lex_is(lx, '{'))

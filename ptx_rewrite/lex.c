@@ -118,7 +118,8 @@ static uint32_t skip_dotword(const char *text, uint32_t at, uint32_t limit)
 
 static uint32_t skip_number(const char *text, uint32_t at, uint32_t limit)
 {
-    bool has_prefix = at + 1 < limit && text[at] == '0' && is_class(text[at + 1], WORD_START);
+    bool has_prefix = at + 1 < limit && text[at] == '0' && is_class(text[at + 1], WORD_START) &&
+                      (text[at + 1] | 32) != 'e'; /* 0x, 0b, 0f, 0d, but 0e+5 is a decimal */
     uint32_t i = at;
     while (i < limit) {
         if (is_class(text[i], WORD_PART) || (text[i] == '.' && !has_prefix))
@@ -156,6 +157,7 @@ void tl_lex_next(struct tl_lex *lx)
             lx->end = limit;
             return;
         }
+        lx->first_on_line |= end_of_line(text, i, after) < after;
         i = after - 1;
     }
     lx->at = i;
@@ -254,9 +256,39 @@ bool tl_lex_skip_initialiser(struct tl_lex *lx)
 bool tl_lex_is_label(const struct tl_lex *lx)
 {
     uint32_t i = lx->end;
-    while (i < lx->limit && is_class(lx->text[i], BLANK))
+    while (i < lx->limit && (is_class(lx->text[i], BLANK) || lx->text[i] == '\n'))
         i++;
+    if (i < lx->limit && (lx->text[i] == '/' || lx->text[i] == '#')) { /* a comment in between: rare, so the slow way */
+        struct tl_lex behind = *lx;
+        tl_lex_next(&behind);
+        i = behind.at;
+    }
     return i < lx->limit && lx->text[i] == ':' && (i + 1 >= lx->limit || lx->text[i + 1] != ':');
+}
+
+void tl_lex_skip_unterminated(struct tl_lex *lx)
+{
+    bool takes_word = tl_lex_is_dotword(lx, "target");
+    for (;;) {
+        tl_lex_next(lx);
+        if (lx->kind == TL_TOK_NUMBER || lx->kind == TL_TOK_STRING)
+            takes_word = false;
+        else if (tl_lex_is(lx, ',') || tl_lex_is(lx, '+'))
+            takes_word = tl_lex_is(lx, ',');
+        else if (lx->kind == TL_TOK_WORD && takes_word)
+            takes_word = tl_str_is(tl_lex_str(lx), "function_name");
+        else
+            break;
+    }
+}
+
+bool tl_lex_as_number(struct tl_lex *lx)
+{
+    if (lx->kind == TL_TOK_DOTWORD && is_class(lx->text[lx->at + 1], DIGIT)) {
+        lx->kind = TL_TOK_NUMBER;
+        lx->end = skip_number(lx->text, lx->at, lx->limit);
+    }
+    return lx->kind == TL_TOK_NUMBER;
 }
 
 struct tl_ptx_place tl_ptx_place_of(const char *text, size_t n, uint32_t offset)

@@ -38,8 +38,13 @@ void tl_lex_extend_opcode(struct tl_lex *lx);
 bool tl_lex_skip_braces(struct tl_lex *lx);
 /* Moves to the next ',' or ';' outside brackets; false if there is none. */
 bool tl_lex_skip_initialiser(struct tl_lex *lx);
-/* Whether the byte behind the current token, blanks skipped, is a ':' that makes it a label. */
+/* Whether the byte behind the current token, blanks and comments skipped, is a ':' that makes it a label. */
 bool tl_lex_is_label(const struct tl_lex *lx);
+/* With .version, .target, .address_size, .file or .loc current, moves behind its arguments.  No semicolon ends these, and
+ * what follows need not stand on a new line. */
+void tl_lex_skip_unterminated(struct tl_lex *lx);
+/* Whether the current token is a number; where one may stand, that includes ".5", which reads as a DOTWORD at first. */
+bool tl_lex_as_number(struct tl_lex *lx);
 
 static inline bool tl_lex_is(const struct tl_lex *lx, char punct)
 {

@@ -216,20 +216,24 @@ static int parse_label(struct tl_parser *p, struct tl_ptx_stmt **out)
     return tl_parse_expect(p, ';', "behind the table");
 }
 
-/* .loc ends with its line; everything else with a semicolon, or with its line if it has none there. */
+/* .loc has no end mark, .pragma a semicolon; everything else ends with a semicolon, or with its line if it has none there. */
 static int parse_directive(struct tl_parser *p, struct tl_ptx_stmt *s)
 {
     struct tl_lex *lx = &p->lx;
-    bool is_line = tl_lex_is_dotword(lx, "loc") || tl_lex_is_dotword(lx, "file");
+    bool is_pragma = tl_lex_is_dotword(lx, "pragma"), ended = false;
     s->kind = TL_STMT_DIRECTIVE;
-    do {
-        if (lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') || tl_lex_is(lx, '}'))
-            break;
-        bool last = !is_line && tl_lex_is(lx, ';');
-        tl_lex_next(lx);
-        if (last)
-            break;
-    } while (lx->kind != TL_TOK_END && !lx->first_on_line);
+    if (tl_lex_is_dotword(lx, "loc") || tl_lex_is_dotword(lx, "file")) {
+        tl_lex_skip_unterminated(lx);
+    } else {
+        do {
+            if (lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') || tl_lex_is(lx, '}'))
+                break;
+            ended = tl_lex_is(lx, ';');
+            tl_lex_next(lx);
+        } while (!ended && lx->kind != TL_TOK_END && (is_pragma || !lx->first_on_line));
+    }
+    if (is_pragma && !ended)
+        return tl_parse_fail(p, s->at, "this .pragma has no ';' at its end");
     s->end = lx->previous_end;
     return tl_parse_normalised(p, s->at, s->end, &s->text);
 }

@@ -100,8 +100,12 @@ static int parse_shape(struct tl_parser *p, struct tl_ptx_decl *d)
     while (tl_lex_is(lx, '[')) {
         tl_lex_next(lx);
         uint64_t dim = 0;
-        if (!tl_lex_is(lx, ']') && (rc = parse_number(p, UINT64_MAX, &dim)) < 0)
+        if (lx->kind == TL_TOK_WORD && tl_str_is(tl_lex_str(lx), "WARP_SZ")) {
+            dim = 32;
+            tl_lex_next(lx);
+        } else if (!tl_lex_is(lx, ']') && (rc = parse_number(p, UINT64_MAX, &dim)) < 0) {
             return rc;
+        }
         if (__builtin_mul_overflow(d->count, dim, &d->count))
             return tl_parse_fail(p, from, "this array has more than 2^64 elements");
         if ((rc = tl_parse_expect(p, ']', "behind the dimension")) < 0)

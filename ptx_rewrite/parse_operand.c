@@ -69,10 +69,13 @@ static int parse_elements(struct tl_parser *p, enum tl_ptx_op op, char close, st
         int rc = parse_operand(p, op, e);
         if (rc != 0)
             return rc;
-        if (tl_lex_is(&p->lx, ','))
-            tl_lex_next(&p->lx);
-        else if (!tl_lex_is(&p->lx, close))
+        if (tl_lex_is(&p->lx, close))
+            break;
+        if (!tl_lex_is(&p->lx, ','))
             return tl_parse_fail(p, p->lx.at, "',' or '%c' should stand here", close);
+        tl_lex_next(&p->lx);
+        if (tl_lex_is(&p->lx, close))
+            return tl_parse_fail(p, p->lx.at, "an operand should stand behind the ','");
     }
     tl_lex_next(&p->lx);
     p->nesting--;
@@ -182,7 +185,7 @@ static int parse_unary(struct tl_parser *p, uint64_t *out)
             if (rc == 0)
                 rc = tl_parse_expect(p, ')', "behind the expression");
         }
-    } else if (lx->kind == TL_TOK_NUMBER) {
+    } else if (tl_lex_as_number(lx)) {
         struct tl_ptx_operand o = {0};
         rc = parse_literal(p, &o);
         if (rc == 0 && o.kind != TL_OPD_INT)
@@ -203,9 +206,10 @@ static int parse_unary(struct tl_parser *p, uint64_t *out)
 static int binary_operator(const struct tl_lex *lx, char name[3])
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
-    if (lx->kind != TL_TOK_PUNCT)
+    bool is_modulo = lx->kind == TL_TOK_WORD && tl_str_is(tl_lex_str(lx), "%"); /* with blanks around it, as in ptxas */
+    if (lx->kind != TL_TOK_PUNCT && !is_modulo)
         return 0;
-    char two[3] = {lx->punct, lx->at + 1 < lx->limit ? lx->text[lx->at + 1] : 0, 0};
+    char two[3] = {lx->text[lx->at], lx->at + 1 < lx->limit ? lx->text[lx->at + 1] : 0, 0};
     static const char *const doubles[] = {"||", "&&", "==", "!=", "<=", ">=", "<<", ">>"};
     bool is_double = false;
     for (size_t i = 0; i < sizeof doubles / sizeof doubles[0]; i++)
@@ -256,10 +260,13 @@ static int parse_expression(struct tl_parser *p, int level, uint64_t *out)
     }
     if (rc == 0 && level == 0 && tl_lex_is(&p->lx, '?')) {
         uint64_t yes = 0, no = 0;
+        if (++p->nesting > TL_PTX_MAX_NESTING)
+            return tl_parse_fail(p, p->lx.at, "this expression is nested more than %d deep", TL_PTX_MAX_NESTING);
         tl_lex_next(&p->lx);
         if ((rc = parse_expression(p, 0, &yes)) == 0 && (rc = tl_parse_expect(p, ':', "behind the first choice")) == 0)
             rc = parse_expression(p, 0, &no);
         *out = *out != 0 ? yes : no;
+        p->nesting--;
     }
     return rc;
 }
@@ -273,7 +280,7 @@ static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
     if (minus)
         tl_lex_next(lx);
     int rc;
-    if (lx->kind == TL_TOK_NUMBER) {
+    if (tl_lex_as_number(lx)) {
         rc = parse_literal(p, o);
         if (rc < 0)
             return rc;
@@ -302,9 +309,29 @@ static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
 
 /* --- names and addresses ----------------------------------------------------------------------------------------- */
 
-static bool takes_label(enum tl_ptx_op op)
+/* The symbol of a word among the operands of `op`: branches name labels, but the index of a brx is a register. */
+static struct tl_ptx_sym *symbol_of(struct tl_ptx_names *names, enum tl_ptx_op op, struct tl_str word, uint32_t at)
 {
-    return op == TL_OP_bra || op == TL_OP_brx;
+    if ((op != TL_OP_bra && op != TL_OP_brx) || word.p[0] == '%')
+        return tl_ptx_names_resolve(names, word);
+    if (op == TL_OP_brx) {
+        struct tl_ptx_sym *sym = tl_ptx_names_resolve(names, word);
+        if (sym == NULL || sym->kind == TL_SYM_REG)
+            return sym;
+    }
+    return tl_ptx_names_label(names, word, at);
+}
+
+/* The byte and half-word selectors of video instructions: .b0, .h1, .b7654. */
+static bool is_selector(struct tl_str word)
+{
+    if (word.n < 2 || word.n > 5 || (word.p[0] != 'b' && word.p[0] != 'h'))
+        return false;
+    for (uint32_t i = 1; i < word.n; i++) {
+        if (word.p[i] < '0' || word.p[i] > '7')
+            return false;
+    }
+    return true;
 }
 
 /* `+ 8`, `+-8`, `- 8` behind a name. */
@@ -331,15 +358,15 @@ static int parse_name(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_oper
     }
     if (tl_str_is(word, "WARP_SZ"))
         return parse_constant(p, o);
-    struct tl_ptx_names *names = p->unit->names;
     o->kind = TL_OPD_SYM;
-    o->sym = takes_label(op) && word.p[0] != '%' ? tl_ptx_names_label(names, word, at)
-                                                 : tl_ptx_names_resolve(names, word);
+    o->sym = symbol_of(p->unit->names, op, word, at);
     if (o->sym == NULL)
         return tl_parse_no_memory(p);
     tl_lex_next(lx);
-    if (lx->kind == TL_TOK_DOTWORD && lx->at == lx->previous_end) {
+    if (lx->kind == TL_TOK_DOTWORD) {
         struct tl_str c = tl_lex_dotword(lx);
+        if (is_selector(c))
+            return 1;
         if (c.n != 1 || strchr("xyzwrgba", c.p[0]) == NULL)
             return tl_parse_fail(p, lx->at, "a component .x, .y, .z or .w should stand here");
         o->component = c.p[0];
@@ -422,10 +449,13 @@ int tl_parse_operands(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_oper
         int rc = parse_operand(p, op, o);
         if (rc != 0)
             return rc;
-        if (tl_lex_is(&p->lx, ','))
-            tl_lex_next(&p->lx);
-        else if (!tl_lex_is(&p->lx, ';'))
+        if (tl_lex_is(&p->lx, ';'))
+            break;
+        if (!tl_lex_is(&p->lx, ','))
             return tl_parse_fail(p, p->lx.at, "',' or ';' should stand here");
+        tl_lex_next(&p->lx);
+        if (tl_lex_is(&p->lx, ';'))
+            return tl_parse_fail(p, p->lx.at, "an operand should stand behind the ','");
     }
     *n = (uint16_t)c.n;
     return collect_take(p, &c, out);
