@@ -403,8 +403,12 @@ static int parse_operand(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_o
     int rc;
     o->at = lx->at;
     if (tl_lex_is(lx, '!')) {
-        o->flags |= TL_OPD_NOT;
+        struct tl_lex not = *lx;
         tl_lex_next(lx);
+        if (lx->kind == TL_TOK_WORD)
+            o->flags |= TL_OPD_NOT;
+        else
+            *lx = not; /* !5 is an expression */
     } else if (tl_lex_is(lx, '-') && lx->end < lx->limit && lx->text[lx->end] == '%') {
         o->flags |= TL_OPD_MINUS;
         tl_lex_next(lx);
