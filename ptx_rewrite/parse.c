@@ -108,17 +108,19 @@ static int parse_raw(struct tl_parser *p, uint32_t from, struct tl_str *raw)
 {
     struct tl_lex *lx = &p->lx;
     tl_lex_init(lx, lx->text, from, lx->limit);
+    char closing[TL_PTX_MAX_NESTING];
     uint32_t depth = 0;
-    while (!(depth == 0 && tl_lex_is(lx, ';'))) {
+    for (; !(depth == 0 && tl_lex_is(lx, ';')); tl_lex_next(lx)) {
         if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD)
             return tl_parse_fail(p, from, "this instruction does not end");
-        depth += tl_lex_is(lx, '{') || tl_lex_is(lx, '[') || tl_lex_is(lx, '(');
-        if (tl_lex_is(lx, '}') || tl_lex_is(lx, ']') || tl_lex_is(lx, ')')) {
-            if (depth == 0)
-                return tl_parse_fail(p, lx->at, "this '%c' closes nothing", lx->punct);
-            depth--;
-        }
-        tl_lex_next(lx);
+        bool closes = tl_lex_is(lx, '}') || tl_lex_is(lx, ']') || tl_lex_is(lx, ')');
+        if (closes && (depth == 0 || closing[--depth] != lx->punct))
+            return tl_parse_fail(p, lx->at, "this '%c' closes nothing", lx->punct);
+        if (!tl_lex_is(lx, '{') && !tl_lex_is(lx, '[') && !tl_lex_is(lx, '('))
+            continue;
+        if (depth == TL_PTX_MAX_NESTING)
+            return tl_parse_fail(p, lx->at, "operands are nested more than %d deep", TL_PTX_MAX_NESTING);
+        closing[depth++] = lx->punct == '{' ? '}' : lx->punct == '[' ? ']' : ')';
     }
     return tl_parse_normalised(p, from, lx->previous_end, raw);
 }

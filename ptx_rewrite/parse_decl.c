@@ -47,6 +47,8 @@ static int parse_prefix(struct tl_parser *p, struct tl_ptx_decl *d)
     uint32_t from = lx->at;
     bool in_ptr = false;
     d->vec = 1;
+    if (lx->kind != TL_TOK_DOTWORD)
+        return tl_parse_fail(p, from, "a space and a type should stand here, as in '.param .u32'");
     while (lx->kind == TL_TOK_DOTWORD) {
         struct tl_str word = tl_lex_dotword(lx);
         tl_lex_next(lx);

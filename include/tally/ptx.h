@@ -86,7 +86,8 @@ const char *tl_ptx_variant_name(enum tl_ptx_variant v); /* "slice" ... */
     X(WARP_SYNC_AFTER_EXIT, "warp-sync-after-exit",                                                                    \
       "a warp-wide operation may name lanes that have already returned; they would be waited for")                     \
     X(BARRIER_FORM, "barrier-form", "uses a barrier form that does not survive a loop over blocks")                    \
-    X(ASYNC_STATE, "async-state", "leaves asynchronous state (mbarrier, bulk copy, wgmma, tensor memory) behind")      \
+    X(BLOCK_STATE, "block-state",                                                                                     \
+      "leaves state behind that only the end of a block clears (mbarrier, bulk copy, wgmma, tensor memory, alloca)")  \
     X(EXIT_IN_FUNC, "exit-in-func", "a called function ends the thread")                                               \
     X(PARAM_SPACE, "param-space", "no room for the extra parameters")                                                  \
     X(SHARED_SIZE, "shared-size", "reads the size of its shared memory, which the variant changes")                    \
@@ -94,7 +95,6 @@ const char *tl_ptx_variant_name(enum tl_ptx_variant v); /* "slice" ... */
     X(ADDRESS_SIZE, "address-size", "is 32-bit PTX")                                                                   \
     X(UNKNOWN_INSTRUCTION, "unknown-instruction", "has an instruction that this rewriter does not know")               \
     X(UNRESOLVED_NAME, "unresolved-name", "uses a name that is not declared")                                          \
-    X(RECURSION, "recursion", "its functions call each other in a circle")                                             \
     X(TOO_LARGE, "too-large", "is too large to analyse")
 
 enum tl_ptx_reason {

@@ -1,0 +1,337 @@
+/* Linear expressions over leaves: see affine.h. */
+#include "ptx_rewrite/affine.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum state { NOT_YET, WORKING, KNOWN };
+enum { MAX_DEPTH = 200 };
+
+/* --- arithmetic -------------------------------------------------------------------------------------------------- */
+
+bool tl_leaf_eq(const struct tl_leaf *a, const struct tl_leaf *b)
+{
+    return a->kind == b->kind && a->id == b->id && a->part == b->part && a->what == b->what;
+}
+
+static struct tl_affine constant(int64_t value)
+{
+    return (struct tl_affine){.constant = value};
+}
+
+static struct tl_affine of_leaf(struct tl_leaf leaf)
+{
+    struct tl_affine a = {.n = 1};
+    a.terms[0].leaf = leaf;
+    a.terms[0].factor = 1;
+    return a;
+}
+
+bool tl_affine_add(struct tl_affine *a, const struct tl_affine *b, int64_t factor)
+{
+    int64_t product;
+    if (b->is_upper && factor < 0)
+        return false;
+    if (__builtin_mul_overflow(b->constant, factor, &product) ||
+        __builtin_add_overflow(a->constant, product, &a->constant))
+        return false;
+    a->is_upper |= b->is_upper && factor != 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (__builtin_mul_overflow(b->terms[i].factor, factor, &product))
+            return false;
+        uint32_t t = 0;
+        while (t < a->n && !tl_leaf_eq(&a->terms[t].leaf, &b->terms[i].leaf))
+            t++;
+        if (t == a->n) {
+            if (t == TL_AFFINE_TERMS)
+                return false;
+            a->terms[t].leaf = b->terms[i].leaf;
+            a->terms[t].factor = 0;
+            a->n++;
+        }
+        if (__builtin_add_overflow(a->terms[t].factor, product, &a->terms[t].factor))
+            return false;
+        if (a->terms[t].factor == 0)
+            a->terms[t] = a->terms[--a->n];
+    }
+    return true;
+}
+
+int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf)
+{
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (tl_leaf_eq(&a->terms[i].leaf, leaf))
+            return a->terms[i].factor;
+    }
+    return 0;
+}
+
+static bool is_never_negative(const struct tl_leaf *leaf)
+{
+    return leaf->kind == TL_LEAF_SREG;
+}
+
+bool tl_affine_is_negative(const struct tl_affine *a)
+{
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (a->terms[i].factor > 0 || !is_never_negative(&a->terms[i].leaf))
+            return false;
+    }
+    return a->constant < 0;
+}
+
+/* Whether a <= b whatever the leaves are: same terms, no larger constant. */
+static bool is_at_most(const struct tl_affine *a, const struct tl_affine *b)
+{
+    if (a->n != b->n || a->constant > b->constant)
+        return false;
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (tl_affine_factor(b, &a->terms[i].leaf) != a->terms[i].factor)
+            return false;
+    }
+    return true;
+}
+
+/* --- registers --------------------------------------------------------------------------------------------------- */
+
+struct def_fill {
+    struct tl_affines *a;
+    uint32_t inst;
+    bool counting;
+};
+
+static void note_def(void *data, struct tl_ptx_sym *reg)
+{
+    struct def_fill *f = data;
+    if (f->counting)
+        f->a->first_def[reg->id + 1]++;
+    else
+        f->a->defs[f->a->first_def[reg->id]++] = f->inst;
+}
+
+int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg)
+{
+    size_t n = (size_t)cfg->func->n_regs + 2;
+    *a = (struct tl_affines){.cfg = cfg};
+    a->known = tl_arena_alloc(arena, n * sizeof *a->known);
+    a->state = tl_arena_zalloc(arena, n);
+    a->is_opaque = tl_arena_zalloc(arena, n);
+    a->first_def = tl_arena_zalloc(arena, n * sizeof *a->first_def);
+    if (a->known == NULL || a->state == NULL || a->is_opaque == NULL || a->first_def == NULL)
+        return -ENOMEM;
+    /* Count, sum up, fill: filling moves each start to the next register's, so everything is shifted back by one. */
+    for (uint32_t i = 0; i < cfg->n_insts; i++)
+        tl_ptx_inst_writes(cfg->insts[i], note_def, &(struct def_fill){a, i, true});
+    for (size_t i = 1; i < n; i++)
+        a->first_def[i] += a->first_def[i - 1];
+    a->defs = tl_arena_alloc(arena, ((size_t)a->first_def[n - 1] + 1) * sizeof *a->defs);
+    if (a->defs == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < cfg->n_insts; i++)
+        tl_ptx_inst_writes(cfg->insts[i], note_def, &(struct def_fill){a, i, false});
+    memmove(a->first_def + 1, a->first_def, (n - 1) * sizeof *a->first_def);
+    a->first_def[0] = 0;
+    return 0;
+}
+
+static uint32_t def_count(const struct tl_affines *a, uint32_t id)
+{
+    return a->first_def[id + 1] - a->first_def[id];
+}
+
+uint32_t tl_affine_only_def(const struct tl_affines *a, const struct tl_ptx_sym *reg)
+{
+    if (reg->kind != TL_SYM_REG || def_count(a, reg->id) != 1)
+        return TL_CFG_NONE;
+    uint32_t def = a->defs[a->first_def[reg->id]];
+    return a->cfg->insts[def]->inst.guard == NULL ? def : TL_CFG_NONE;
+}
+
+static struct tl_affine opaque(const struct tl_ptx_sym *reg)
+{
+    return of_leaf((struct tl_leaf){.kind = TL_LEAF_REG, .id = reg->id, .what = reg});
+}
+
+/* The value of a plain operand; false if it is not one. */
+static bool of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
+{
+    if (o->kind == TL_OPD_INT) {
+        *out = constant((int64_t)o->bits);
+        return true;
+    }
+    if (o->kind != TL_OPD_SYM || o->flags != 0)
+        return false;
+    struct tl_ptx_sym *sym = o->sym;
+    switch (sym->kind) {
+    case TL_SYM_REG:
+        *out = tl_affine_of_reg(a, sym);
+        break;
+    case TL_SYM_SREG:
+        *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_SREG, .id = sym->sreg, .part = o->component});
+        break;
+    case TL_SYM_VAR:
+        *out = of_leaf((struct tl_leaf){
+            .kind = tl_str_is(sym->decl->space, "param") ? TL_LEAF_PARAM_ADDR : TL_LEAF_VAR, .what = sym->decl});
+        break;
+    case TL_SYM_MODULE_VAR:
+        *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_MODULE_VAR, .what = sym});
+        break;
+    default:
+        return false;
+    }
+    out->constant += o->has_offset ? o->offset : 0;
+    return true;
+}
+
+bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
+{
+    if (o->kind != TL_OPD_ADDR || o->n != 1 || !of_operand(a, &o->elems[0], out))
+        return false;
+    return !__builtin_add_overflow(out->constant, o->has_offset ? o->offset : 0, &out->constant);
+}
+
+static bool of_product(struct tl_affines *a, const struct tl_ptx_operand *x, const struct tl_ptx_operand *y,
+                       struct tl_affine *out)
+{
+    struct tl_affine left, right;
+    if (!of_operand(a, x, &left) || !of_operand(a, y, &right))
+        return false;
+    if (left.n == 0 && !left.is_upper) {
+        struct tl_affine swap = left;
+        left = right;
+        right = swap;
+    }
+    if (right.n != 0 || right.is_upper)
+        return false;
+    *out = constant(0);
+    return tl_affine_add(out, &left, right.constant);
+}
+
+static bool of_param_load(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
+{
+    struct tl_affine address;
+    if (s->inst.operands[0].kind != TL_OPD_SYM || !tl_affine_of_address(a, &s->inst.operands[1], &address) ||
+        address.n != 1 || address.is_upper || address.terms[0].factor != 1 ||
+        address.terms[0].leaf.kind != TL_LEAF_PARAM_ADDR)
+        return false;
+    *out = of_leaf((struct tl_leaf){
+        .kind = TL_LEAF_PARAM, .part = address.constant, .what = address.terms[0].leaf.what});
+    return true;
+}
+
+/* The value that an unguarded instruction gives its single destination; false if it is not linear. */
+static bool of_def(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
+{
+    const struct tl_ptx_operand *o = s->inst.operands;
+    const struct tl_ptx_form *f = s->inst.form;
+    struct tl_affine x, y;
+    if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM)
+        return false;
+    switch (f->op) {
+    case TL_OP_mov:
+    case TL_OP_cvta:
+    case TL_OP_cvt:
+        if (tl_ptx_form_has(f, TL_MOD_f32) || tl_ptx_form_has(f, TL_MOD_f64) || tl_ptx_form_has(f, TL_MOD_f16) ||
+            tl_ptx_form_has(f, TL_MOD_u8) || tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_sat))
+            return false;
+        return of_operand(a, &o[1], out);
+    case TL_OP_ld:
+        return tl_ptx_form_space(f) == TL_MOD_param && of_param_load(a, s, out);
+    case TL_OP_add:
+    case TL_OP_sub:
+        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) || !of_operand(a, &o[1], &x) ||
+            !of_operand(a, &o[2], &y))
+            return false;
+        *out = x;
+        return tl_affine_add(out, &y, f->op == TL_OP_add ? 1 : -1);
+    case TL_OP_not:
+    case TL_OP_neg:
+        if (!of_operand(a, &o[1], &x))
+            return false;
+        *out = constant(f->op == TL_OP_not ? -1 : 0);
+        return tl_affine_add(out, &x, -1);
+    case TL_OP_mul:
+        return s->n_operands == 3 && !tl_ptx_form_has(f, TL_MOD_hi) && of_product(a, &o[1], &o[2], out);
+    case TL_OP_mad:
+        return s->n_operands == 4 && !tl_ptx_form_has(f, TL_MOD_hi) && !tl_ptx_form_has(f, TL_MOD_cc) &&
+               of_product(a, &o[1], &o[2], out) && of_operand(a, &o[3], &y) && tl_affine_add(out, &y, 1);
+    case TL_OP_shl:
+        if (s->n_operands != 3 || o[2].kind != TL_OPD_INT || o[2].bits > 32 || !of_operand(a, &o[1], &x))
+            return false;
+        *out = constant(0);
+        return tl_affine_add(out, &x, (int64_t)1 << o[2].bits);
+    default:
+        return false;
+    }
+}
+
+static bool mentions(const struct tl_affine *e, const struct tl_ptx_sym *reg)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        if (e->terms[i].leaf.kind == TL_LEAF_REG && e->terms[i].leaf.what == reg)
+            return true;
+    }
+    return false;
+}
+
+/* A register that loops change: an upper bound if one definition starts it and all others only go down from there.
+ * Found by supposing it: the bound is entered, the other definitions are worked out with it, and what was derived is
+ * forgotten if it does not hold. */
+static bool of_loop(struct tl_affines *a, struct tl_ptx_sym *reg, struct tl_affine *out)
+{
+    uint32_t id = reg->id, first = a->first_def[id], end = a->first_def[id + 1];
+    if (end - first > 8)
+        return false;
+    a->is_supposing = true;
+    a->state[id] = WORKING; /* while it is, the register stands for itself */
+    uint32_t start = end;
+    for (uint32_t d = first; d < end && start == end; d++) {
+        if (of_def(a, a->cfg->insts[a->defs[d]], out) && !mentions(out, reg))
+            start = d;
+    }
+    if (start == end) {
+        a->is_supposing = false;
+        return false;
+    }
+    out->is_upper = true;
+    uint32_t n_regs = a->cfg->func->n_regs;
+    memset(a->state, NOT_YET, n_regs);
+    a->known[id] = *out;
+    a->state[id] = KNOWN;
+    bool holds = true;
+    for (uint32_t d = first; holds && d < end; d++) {
+        struct tl_affine other;
+        holds = d == start || (of_def(a, a->cfg->insts[a->defs[d]], &other) && is_at_most(&other, out));
+    }
+    if (!holds)
+        memset(a->state, NOT_YET, n_regs);
+    a->is_supposing = false;
+    return holds;
+}
+
+struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
+{
+    uint32_t id = reg->id;
+    if (a->state[id] == KNOWN)
+        return a->known[id];
+    bool has_one_def = def_count(a, id) == 1;
+    if (a->state[id] == WORKING || a->is_opaque[id] || a->depth >= MAX_DEPTH || (!has_one_def && a->is_supposing))
+        return opaque(reg);
+    struct tl_affine e;
+    bool found;
+    a->depth++;
+    if (has_one_def) {
+        a->state[id] = WORKING;
+        found = of_def(a, a->cfg->insts[a->defs[a->first_def[id]]], &e) && !mentions(&e, reg);
+    } else {
+        found = of_loop(a, reg, &e);
+    }
+    a->depth--;
+    if (!found) {
+        a->is_opaque[id] = true;
+        e = opaque(reg);
+    }
+    a->known[id] = e;
+    a->state[id] = KNOWN;
+    return e;
+}

@@ -1,0 +1,178 @@
+/* What a kernel reaches: see program.h. */
+#include "ptx_rewrite/program.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ptx_rewrite/index.h"
+#include "ptx_rewrite/lex.h"
+
+int tl_ptx_each_inst(struct tl_ptx_stmt *body, tl_ptx_inst_visitor visit, void *data)
+{
+    int rc = 0;
+    for (struct tl_ptx_stmt *s = body; s != NULL && rc == 0; s = s->next) {
+        if (s->kind == TL_STMT_INST)
+            rc = visit(data, s);
+        else if (s->kind == TL_STMT_BLOCK)
+            rc = tl_ptx_each_inst(s->block, visit, data);
+    }
+    return rc;
+}
+
+int tl_ptx_each_sym(struct tl_ptx_operand *operands, uint32_t n, tl_ptx_sym_visitor visit, void *data)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        struct tl_ptx_operand *o = &operands[i];
+        if (o->kind == TL_OPD_SYM)
+            rc = visit(data, o);
+        else if (o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST || o->kind == TL_OPD_PAIR || o->kind == TL_OPD_ADDR)
+            rc = tl_ptx_each_sym(o->elems, o->n, visit, data);
+    }
+    return rc;
+}
+
+bool tl_ptx_var_is(const struct tl_ptx_program_var *v, const char *space)
+{
+    struct tl_str s = v->decl->space;
+    size_t n = strlen(space);
+    return tl_str_starts(s, space) && (s.n == n || s.p[n] == ':');
+}
+
+const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
+{
+    for (const struct tl_ptx_program_var *v = p->vars; v != NULL; v = v->next) {
+        if (v->sym == sym)
+            return v;
+    }
+    return NULL;
+}
+
+static struct tl_ptx_program_func *find_func(const struct tl_ptx_program *p, struct tl_str name)
+{
+    for (struct tl_ptx_program_func *f = p->funcs; f != NULL; f = f->next) {
+        if (tl_str_eq(f->func->name, name))
+            return f;
+    }
+    return NULL;
+}
+
+struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
+{
+    struct tl_ptx_program_func *f = find_func(p, sym->name);
+    for (int i = 0; f != NULL && !f->func->has_body && f->alias_of.n > 0 && i < 8; i++)
+        f = find_func(p, f->alias_of);
+    return f != NULL && f->func->has_body ? f : NULL;
+}
+
+/* `.alias name, target;` of the module, or the empty slice. */
+static struct tl_str find_alias(const struct tl_ptx_index *ix, struct tl_str name)
+{
+    for (uint32_t i = 0; i < ix->n_items; i++) {
+        const struct tl_ptx_item *item = &ix->items[i];
+        struct tl_lex lx;
+        if (item->kind != TL_PTX_ITEM_DIRECTIVE || !tl_str_is(item->name, ".alias"))
+            continue;
+        tl_lex_init(&lx, ix->text, item->begin, item->end);
+        tl_lex_next(&lx);
+        if (!tl_str_eq(tl_lex_str(&lx), name))
+            continue;
+        tl_lex_next(&lx); /* ',' */
+        tl_lex_next(&lx);
+        return tl_lex_str(&lx);
+    }
+    return (struct tl_str){0};
+}
+
+static int add_func(struct tl_ptx_program *p, const struct tl_ptx_item *item)
+{
+    struct tl_ptx_program_func *f = tl_arena_zalloc(p->arena, sizeof *f), **link = &p->funcs;
+    if (f == NULL)
+        return tl_error_set(p->unit.err, -ENOMEM, "%s: out of memory", p->unit.ix->name);
+    int rc = tl_ptx_parse_func(&p->unit, item, &f->func);
+    if (rc < 0)
+        return rc;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = f;
+    if (f->func->has_body)
+        return 0;
+    f->alias_of = find_alias(p->unit.ix, item->name);
+    const struct tl_ptx_item *target = tl_ptx_index_find(p->unit.ix, f->alias_of);
+    if (target == NULL || target->kind == TL_PTX_ITEM_VARIABLE || find_func(p, target->name) != NULL)
+        return 0;
+    return add_func(p, target); /* the target of an alias has a body, so this goes one deep, or ends by find_func */
+}
+
+static int add_var(struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
+{
+    struct tl_ptx_program_var *v = tl_arena_zalloc(p->arena, sizeof *v), **link = &p->vars;
+    if (v == NULL)
+        return tl_error_set(p->unit.err, -ENOMEM, "%s: out of memory", p->unit.ix->name);
+    struct tl_ptx_decl *all = NULL;
+    int rc = tl_ptx_parse_var(&p->unit, sym->item, &all);
+    if (rc < 0)
+        return rc;
+    while (all != NULL && !tl_str_eq(all->name, sym->name))
+        all = all->next;
+    if (all == NULL)
+        return tl_error_set(p->unit.err, -EINVAL, "%s: the declaration of '" TL_STR_FMT "' does not name it",
+                            p->unit.ix->name, TL_STR_ARG(sym->name));
+    v->sym = sym;
+    v->decl = all;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = v;
+    return 0;
+}
+
+struct collect {
+    struct tl_ptx_program *p;
+    bool in_entry;
+};
+
+static int collect_sym(void *data, struct tl_ptx_operand *o)
+{
+    struct collect *c = data;
+    if (o->sym->kind == TL_SYM_FUNC)
+        return find_func(c->p, o->sym->name) != NULL ? 0 : add_func(c->p, o->sym->item);
+    if (o->sym->kind != TL_SYM_MODULE_VAR)
+        return 0;
+    struct tl_ptx_program_var *v = (struct tl_ptx_program_var *)tl_ptx_program_find_var(c->p, o->sym);
+    if (v == NULL) {
+        int rc = add_var(c->p, o->sym);
+        if (rc < 0)
+            return rc;
+        v = (struct tl_ptx_program_var *)tl_ptx_program_find_var(c->p, o->sym);
+    }
+    v->in_entry |= c->in_entry;
+    v->in_func |= !c->in_entry;
+    return 0;
+}
+
+static int collect_inst(void *data, struct tl_ptx_stmt *s)
+{
+    return tl_ptx_each_sym(s->inst.operands, s->n_operands, collect_sym, data);
+}
+
+int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix, struct tl_str kernel,
+                        struct tl_arena *arena, struct tl_error *err)
+{
+    *p = (struct tl_ptx_program){.arena = arena};
+    int rc = tl_ptx_unit_init(&p->unit, ix, arena, err);
+    if (rc < 0)
+        return rc;
+    const struct tl_ptx_item *item = tl_ptx_index_find(ix, kernel);
+    if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
+        return tl_error_set(err, -ENOENT, "%s has no kernel '" TL_STR_FMT "'", ix->name, TL_STR_ARG(kernel));
+    rc = add_func(p, item);
+    p->entry = p->funcs;
+    for (struct tl_ptx_program_func *f = p->funcs; rc == 0 && f != NULL; f = f->next)
+        rc = tl_ptx_each_inst(f->func->body, collect_inst, &(struct collect){p, f == p->entry});
+    return rc;
+}
+
+void tl_ptx_program_finish(struct tl_ptx_program *p)
+{
+    tl_ptx_unit_finish(&p->unit);
+}

@@ -1,0 +1,546 @@
+/* Waiting for other blocks.
+ *
+ * A wait is a loop that some thread leaves, or not, because of what it reads from memory that other blocks write while it
+ * runs.  So, for every natural loop: start from the polling reads in it (volatile, relaxed, acquire, atomic ... loads from
+ * global memory), follow their values through registers, shared and local memory and through branches, and see whether
+ * an exit depends on them.  Many such loops are harmless, and each harmless kind must be recognised by its reason:
+ *
+ *   - an optimistic update retries a compare-and-swap until it compared with what it swapped: nobody is waited for;
+ *   - a work counter (`atom.add` of a non-zero constant) only ever moves on;
+ *   - a wait for an earlier block: the address that is polled lies below the one at which this block publishes, and
+ *     addresses grow with the block number or with a ticket that blocks take as they start.  Blocks start in ascending
+ *     order in every variant, so the one waited for is running or done.
+ *
+ * Everything else is refused. */
+#include "ptx_rewrite/waits.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ptx_rewrite/affine.h"
+
+struct search {
+    struct tl_ptx_waits *w;
+    const struct tl_ptx_cfg *cfg;
+    struct tl_affines affines;
+    bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
+    void *data;
+    struct tl_ptx_set loop, region;
+    uint32_t *stack;
+    bool *depends;       /* per register: on a polling read of the current loop */
+    bool *varies;        /* per register: written in the current loop */
+    bool reads_ctaid_yz; /* then %ctaid.x alone does not order the blocks */
+    bool memory_depends; /* shared or local memory, or a call's parameters, hold such a value */
+    bool reads_dependent;
+    bool changed;
+};
+
+/* --- polling reads ----------------------------------------------------------------------------------------------- */
+
+static bool is_fresh(const struct tl_ptx_form *f)
+{
+    return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
+           tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_mmio) || tl_ptx_form_has(f, TL_MOD_cg) ||
+           tl_ptx_form_has(f, TL_MOD_cv);
+}
+
+static bool may_be_global(const struct tl_ptx_form *f)
+{
+    enum tl_ptx_mod space = tl_ptx_form_space(f);
+    return space == TL_MOD_global || space == TL_MOD_other;
+}
+
+bool tl_ptx_polls(const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    switch (f->op) {
+    case TL_OP_ld:
+        return may_be_global(f) && is_fresh(f) && !tl_ptx_form_has(f, TL_MOD_nc);
+    case TL_OP_atom:
+        return may_be_global(f);
+    case TL_OP_multimem:
+        return tl_ptx_form_has(f, TL_MOD_ld_reduce);
+    default:
+        return false;
+    }
+}
+
+/* Generic addresses that are known to mean the block's own memory. */
+static bool is_own_memory(struct search *x, const struct tl_ptx_operand *address)
+{
+    struct tl_affine e;
+    if (!tl_affine_of_address(&x->affines, address, &e))
+        return false;
+    for (uint32_t i = 0; i < e.n; i++) {
+        if (e.terms[i].leaf.kind != TL_LEAF_VAR)
+            continue;
+        const struct tl_ptx_decl *decl = e.terms[i].leaf.what;
+        if (tl_str_is(decl->space, "local") || tl_str_starts(decl->space, "shared"))
+            return true;
+    }
+    return false;
+}
+
+static const struct tl_ptx_operand *address_of(const struct tl_ptx_stmt *s)
+{
+    for (uint32_t i = 0; i < s->n_operands; i++) {
+        if (s->inst.operands[i].kind == TL_OPD_ADDR)
+            return &s->inst.operands[i];
+    }
+    return NULL;
+}
+
+/* The only, unguarded instruction that writes a register, or NULL. */
+static const struct tl_ptx_stmt *only_def(struct search *x, const struct tl_ptx_sym *reg)
+{
+    uint32_t def = tl_affine_only_def(&x->affines, reg);
+    return def != TL_CFG_NONE ? x->cfg->insts[def] : NULL;
+}
+
+static void note_varying(void *data, struct tl_ptx_sym *reg)
+{
+    struct search *x = data;
+    x->reads_dependent |= x->varies[reg->id];
+}
+
+/* A plain load in a loop that changes nothing and always asks the same address can only be meant as a wait. */
+static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool loop_writes)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    if (f->op != TL_OP_ld || !may_be_global(f) || loop_writes || tl_ptx_form_has(f, TL_MOD_nc))
+        return false;
+    x->reads_dependent = false;
+    tl_ptx_inst_reads(s, note_varying, x);
+    return !x->reads_dependent;
+}
+
+static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool loop_writes)
+{
+    if (s->inst.form->op == TL_OP_call)
+        return x->is_remote != NULL && x->is_remote(x->data, s);
+    if (!tl_ptx_polls(s) && !is_plain_poll(x, s, loop_writes))
+        return false;
+    const struct tl_ptx_operand *address = address_of(s);
+    return tl_ptx_form_space(s->inst.form) == TL_MOD_global || address == NULL || !is_own_memory(x, address);
+}
+
+/* --- what depends on them ---------------------------------------------------------------------------------------- */
+
+static void note_read(void *data, struct tl_ptx_sym *reg)
+{
+    struct search *x = data;
+    x->reads_dependent |= x->depends[reg->id];
+}
+
+static void make_dependent(void *data, struct tl_ptx_sym *reg)
+{
+    struct search *x = data;
+    if (!x->depends[reg->id]) {
+        x->depends[reg->id] = true;
+        x->changed = true;
+    }
+}
+
+static bool reads_dependent(struct search *x, const struct tl_ptx_stmt *s)
+{
+    x->reads_dependent = false;
+    tl_ptx_inst_reads(s, note_read, x);
+    return x->reads_dependent;
+}
+
+static void follow_values(struct search *x, bool loop_writes)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (!tl_ptx_set_has(&x->loop, b))
+            continue;
+        for (uint32_t i = cfg->blocks[b].first; i < cfg->blocks[b].end; i++) {
+            const struct tl_ptx_stmt *s = cfg->insts[i];
+            enum tl_ptx_op op = s->inst.form->op;
+            enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
+            bool dependent = reads_dependent(x, s), is_start = is_source(x, s, loop_writes);
+            bool stores = op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red;
+            if (((stores && space != TL_MOD_global && dependent) || (op == TL_OP_call && (dependent || is_start))) &&
+                !x->memory_depends) {
+                x->memory_depends = true;
+                x->changed = true;
+            }
+            bool from_memory =
+                op == TL_OP_ld && x->memory_depends && space != TL_MOD_global && space != TL_MOD_const;
+            if (dependent || from_memory || is_start)
+                tl_ptx_inst_writes(s, make_dependent, x);
+        }
+    }
+}
+
+static bool branch_depends(struct search *x, uint32_t block)
+{
+    const struct tl_ptx_stmt *last = tl_ptx_cfg_last(x->cfg, block);
+    return last != NULL && x->cfg->blocks[block].n_succs > 1 && reads_dependent(x, last);
+}
+
+static void make_dependent_if_chosen(void *data, struct tl_ptx_sym *reg)
+{
+    struct search *x = data;
+    if (x->affines.first_def[reg->id + 1] - x->affines.first_def[reg->id] > 1)
+        make_dependent(data, reg);
+}
+
+/* Which of several definitions is seen depends on the branches above them. */
+static void follow_branches(struct search *x)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (!tl_ptx_set_has(&x->loop, b) || !branch_depends(x, b))
+            continue;
+        tl_ptx_set_clear(&x->region);
+        tl_ptx_cfg_region(cfg, b, cfg->blocks[b].ipdom, &x->region, x->stack);
+        for (uint32_t r = 0; r < cfg->n_blocks; r++) {
+            if (!tl_ptx_set_has(&x->region, r) || !tl_ptx_set_has(&x->loop, r))
+                continue;
+            for (uint32_t i = cfg->blocks[r].first; i < cfg->blocks[r].end; i++)
+                tl_ptx_inst_writes(cfg->insts[i], make_dependent_if_chosen, x);
+        }
+    }
+}
+
+/* --- harmless kinds ---------------------------------------------------------------------------------------------- */
+
+/* atom.add or atom.inc by a non-zero constant: everybody who asks moves it on. */
+static bool is_work_counter(const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    if (f->op != TL_OP_atom || s->n_operands < 3)
+        return false;
+    if (tl_ptx_form_has(f, TL_MOD_inc))
+        return true;
+    const struct tl_ptx_operand *by = &s->inst.operands[2];
+    return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
+}
+
+static bool is_same_value(struct search *x, const struct tl_ptx_operand *a, const struct tl_ptx_operand *b)
+{
+    if (a->kind != TL_OPD_SYM || b->kind != TL_OPD_SYM)
+        return false;
+    struct tl_ptx_sym *left = a->sym, *right = b->sym;
+    for (int i = 0; i < 4 && left != right; i++) {
+        const struct tl_ptx_stmt *l = left->kind == TL_SYM_REG ? only_def(x, left) : NULL;
+        const struct tl_ptx_stmt *r = right->kind == TL_SYM_REG ? only_def(x, right) : NULL;
+        if (l != NULL && l->inst.form->op == TL_OP_mov && l->n_operands == 2 && l->inst.operands[1].kind == TL_OPD_SYM)
+            left = l->inst.operands[1].sym;
+        else if (r != NULL && r->inst.form->op == TL_OP_mov && r->n_operands == 2 &&
+                 r->inst.operands[1].kind == TL_OPD_SYM)
+            right = r->inst.operands[1].sym;
+        else
+            break;
+    }
+    return left == right;
+}
+
+/* The predicate is `result == compared` of that compare-and-swap, or its opposite. */
+static bool tests_swap(struct search *x, const struct tl_ptx_sym *predicate, const struct tl_ptx_stmt *cas)
+{
+    const struct tl_ptx_stmt *test = only_def(x, predicate);
+    if (test == NULL || test->inst.form->op != TL_OP_setp || test->n_operands != 3)
+        return false;
+    if (!tl_ptx_form_has(test->inst.form, TL_MOD_eq) && !tl_ptx_form_has(test->inst.form, TL_MOD_ne))
+        return false;
+    const struct tl_ptx_operand *o = test->inst.operands, *result = &cas->inst.operands[0],
+                                *compared = &cas->inst.operands[2];
+    return (is_same_value(x, &o[1], result) && is_same_value(x, &o[2], compared)) ||
+           (is_same_value(x, &o[2], result) && is_same_value(x, &o[1], compared));
+}
+
+/* An optimistic update: what is compared with comes from an earlier read of the loop, and nothing but the success of the
+ * swap decides about another round. */
+static bool is_optimistic_update(struct search *x, const struct tl_ptx_stmt *cas)
+{
+    if (cas->inst.form->op != TL_OP_atom || !tl_ptx_form_has(cas->inst.form, TL_MOD_cas) || cas->n_operands < 4 ||
+        cas->inst.operands[2].kind != TL_OPD_SYM || cas->inst.operands[2].sym->kind != TL_SYM_REG ||
+        !x->varies[cas->inst.operands[2].sym->id])
+        return false;
+    for (uint32_t b = 0; b < x->cfg->n_blocks; b++) {
+        if (!tl_ptx_set_has(&x->loop, b) || !branch_depends(x, b))
+            continue;
+        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(x->cfg, b);
+        if (last->inst.guard == NULL || !tests_swap(x, last->inst.guard, cas))
+            return false;
+    }
+    return true;
+}
+
+/* A ticket: the result of a counter that every block moves on by one as it starts, possibly handed round the block
+ * through shared memory. */
+static bool is_ticket(struct search *x, const struct tl_ptx_sym *reg)
+{
+    const struct tl_ptx_stmt *def = only_def(x, reg);
+    if (def == NULL)
+        return false;
+    if (is_work_counter(def))
+        return true;
+    if (def->inst.form->op != TL_OP_ld || tl_ptx_form_space(def->inst.form) != TL_MOD_shared || def->n_operands != 2)
+        return false;
+    struct tl_affine from, to;
+    if (!tl_affine_of_address(&x->affines, &def->inst.operands[1], &from) || from.is_upper)
+        return false;
+    bool found = false;
+    for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
+        const struct tl_ptx_stmt *s = x->cfg->insts[i];
+        if (s->inst.form->op != TL_OP_st || tl_ptx_form_space(s->inst.form) != TL_MOD_shared || s->n_operands != 2 ||
+            !tl_affine_of_address(&x->affines, &s->inst.operands[0], &to) || to.is_upper)
+            continue;
+        if (!tl_affine_add(&to, &from, -1) || to.n != 0 || to.constant != 0)
+            continue;
+        const struct tl_ptx_operand *value = &s->inst.operands[1];
+        const struct tl_ptx_stmt *source =
+            value->kind == TL_OPD_SYM && value->sym->kind == TL_SYM_REG ? only_def(x, value->sym) : NULL;
+        if (source == NULL || !is_work_counter(source))
+            return false;
+        found = true;
+    }
+    return found;
+}
+
+/* The thing that orders blocks in an address: %ctaid.x or a ticket.  NULL if there is none or more than one. */
+static const struct tl_leaf *block_leaf(struct search *x, const struct tl_affine *e)
+{
+    const struct tl_leaf *found = NULL;
+    for (uint32_t i = 0; i < e->n; i++) {
+        const struct tl_leaf *leaf = &e->terms[i].leaf;
+        bool is_block = leaf->kind == TL_LEAF_SREG && leaf->id == TL_SREG_ctaid;
+        if (is_block && leaf->part != 'x')
+            return NULL; /* y and z make no order by themselves */
+        is_block |= leaf->kind == TL_LEAF_REG && is_ticket(x, leaf->what);
+        if (is_block && (found != NULL || e->terms[i].factor <= 0))
+            return NULL;
+        if (is_block)
+            found = leaf;
+    }
+    return found;
+}
+
+/* Registers that are left as they are must mean the same value at both places. */
+static bool leaves_are_fixed(struct search *x, const struct tl_affine *e, uint32_t block)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        const struct tl_leaf *leaf = &e->terms[i].leaf;
+        if (leaf->kind != TL_LEAF_REG)
+            continue;
+        uint32_t def = tl_affine_only_def(&x->affines, leaf->what);
+        if (def == TL_CFG_NONE || !tl_ptx_cfg_dominates(x->cfg, x->cfg->block_of[def], block))
+            return false;
+    }
+    return true;
+}
+
+static bool shares_base(const struct tl_affine *a, const struct tl_affine *b)
+{
+    for (uint32_t i = 0; i < a->n; i++) {
+        const struct tl_leaf *leaf = &a->terms[i].leaf;
+        if ((leaf->kind == TL_LEAF_PARAM || leaf->kind == TL_LEAF_MODULE_VAR || leaf->kind == TL_LEAF_REG) &&
+            tl_affine_factor(b, leaf) != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_below(struct tl_affine low, const struct tl_affine *high)
+{
+    return tl_affine_add(&low, high, -1) && tl_affine_is_negative(&low);
+}
+
+/* Where a block runs only if some value is a known constant (`if (tile == 0)`), the address may be written with that value
+ * again: tries every such condition above `block`. */
+static bool is_below_under_conditions(struct search *x, const struct tl_affine *polled, struct tl_affine published,
+                                      uint32_t block, const struct tl_leaf *order)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t b = block, up; b != 0 && (up = cfg->blocks[b].idom) != TL_CFG_NONE; b = up) {
+        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, up);
+        if (cfg->blocks[up].n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
+            cfg->blocks[b].n_preds != 1)
+            continue;
+        const struct tl_ptx_stmt *test = only_def(x, last->inst.guard);
+        if (test == NULL || test->inst.form->op != TL_OP_setp || test->n_operands != 3)
+            continue;
+        bool is_taken = cfg->blocks[up].succs[0] == b; /* the branch target comes first, then what follows */
+        bool equal_if_true = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
+        if (!equal_if_true && !tl_ptx_form_has(test->inst.form, TL_MOD_ne))
+            continue;
+        if ((is_taken != (last->guard_not != 0)) != equal_if_true)
+            continue;
+        struct tl_affine difference, right;
+        const struct tl_ptx_operand *o = test->inst.operands;
+        if (o[1].kind != TL_OPD_SYM || o[1].sym->kind != TL_SYM_REG || o[2].kind != TL_OPD_INT)
+            continue;
+        difference = tl_affine_of_reg(&x->affines, o[1].sym);
+        right = (struct tl_affine){.constant = (int64_t)o[2].bits};
+        int64_t factor = tl_affine_factor(&difference, order);
+        if (difference.is_upper || factor == 0 || !tl_affine_add(&difference, &right, -1))
+            continue;
+        int64_t wanted = tl_affine_factor(polled, order) - tl_affine_factor(&published, order);
+        struct tl_affine again = published;
+        if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) && is_below(*polled, &again))
+            return true;
+    }
+    return false;
+}
+
+/* A wait for an earlier block; see the top of this file. */
+static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
+{
+    const struct tl_ptx_stmt *poll = x->cfg->insts[poll_inst];
+    const struct tl_ptx_operand *address = address_of(poll);
+    struct tl_affine polled;
+    if (poll->inst.form->op != TL_OP_ld || address == NULL || !tl_affine_of_address(&x->affines, address, &polled))
+        return false;
+    const struct tl_leaf *order = block_leaf(x, &polled);
+    if (order == NULL || (order->kind == TL_LEAF_SREG && x->reads_ctaid_yz) || !leaves_are_fixed(x, &polled, x->cfg->block_of[poll_inst]))
+        return false;
+    bool publishes = false;
+    for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
+        const struct tl_ptx_stmt *s = x->cfg->insts[i];
+        enum tl_ptx_op op = s->inst.form->op;
+        if ((op != TL_OP_st && op != TL_OP_atom && op != TL_OP_red) || !may_be_global(s->inst.form))
+            continue;
+        struct tl_affine published;
+        if (!tl_affine_of_address(&x->affines, address_of(s), &published))
+            return false;
+        if (!shares_base(&polled, &published))
+            continue; /* another array: kernels do not alias their flags with their data */
+        uint32_t block = x->cfg->block_of[i];
+        if (published.is_upper || !leaves_are_fixed(x, &published, block))
+            return false;
+        bool is_lower = tl_affine_factor(&published, order) == tl_affine_factor(&polled, order)
+                            ? is_below(polled, &published)
+                            : is_below_under_conditions(x, &polled, published, block, order);
+        if (!is_lower)
+            return false;
+        publishes = true;
+    }
+    return publishes;
+}
+
+/* The address that is polled is also counted up by everybody: a barrier over the grid. */
+static bool is_grid_barrier(struct search *x, const struct tl_ptx_stmt *poll)
+{
+    struct tl_affine polled, counted;
+    if (address_of(poll) == NULL || !tl_affine_of_address(&x->affines, address_of(poll), &polled) || polled.is_upper)
+        return false;
+    for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
+        const struct tl_ptx_stmt *s = x->cfg->insts[i];
+        enum tl_ptx_op op = s->inst.form->op;
+        if ((op != TL_OP_atom && op != TL_OP_red) || s == poll || address_of(s) == NULL ||
+            !(tl_ptx_form_has(s->inst.form, TL_MOD_add) || tl_ptx_form_has(s->inst.form, TL_MOD_inc)))
+            continue;
+        if (tl_affine_of_address(&x->affines, address_of(s), &counted) && !counted.is_upper &&
+            tl_affine_add(&counted, &polled, -1) && counted.n == 0 && counted.constant == 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- loops ------------------------------------------------------------------------------------------------------- */
+
+static void note_write(void *data, struct tl_ptx_sym *reg)
+{
+    ((struct search *)data)->varies[reg->id] = true;
+}
+
+/* Registers written in the loop; returns whether it writes memory, calls, or has other effects. */
+static bool note_effects(struct search *x)
+{
+    bool writes = false;
+    memset(x->varies, 0, x->cfg->func->n_regs);
+    for (uint32_t b = 0; b < x->cfg->n_blocks; b++) {
+        for (uint32_t i = x->cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < x->cfg->blocks[b].end; i++) {
+            enum tl_ptx_op op = x->cfg->insts[i]->inst.form->op;
+            writes |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red || op == TL_OP_call || op == TL_OP_unknown;
+            tl_ptx_inst_writes(x->cfg->insts[i], note_write, x);
+        }
+    }
+    return writes;
+}
+
+static bool exits_depend(struct search *x)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (!tl_ptx_set_has(&x->loop, b) || !branch_depends(x, b))
+            continue;
+        tl_ptx_set_clear(&x->region);
+        tl_ptx_cfg_region(cfg, b, cfg->blocks[b].ipdom, &x->region, x->stack);
+        tl_ptx_set_add(&x->region, b);
+        /* The branch itself, or one that it decides about, leaves the loop. */
+        for (uint32_t r = 0; r < cfg->n_blocks; r++) {
+            for (uint32_t e = 0; tl_ptx_set_has(&x->region, r) && tl_ptx_set_has(&x->loop, r) &&
+                                 cfg->blocks[r].n_succs > 1 && e < cfg->blocks[r].n_succs; e++) {
+                uint32_t to = cfg->blocks[r].succs[e];
+                if (to == cfg->n_blocks || !tl_ptx_set_has(&x->loop, to))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void judge_loop(struct search *x)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    bool writes = note_effects(x);
+    memset(x->depends, 0, cfg->func->n_regs);
+    x->memory_depends = false;
+    do {
+        x->changed = false;
+        follow_values(x, writes);
+        follow_branches(x);
+    } while (x->changed);
+    if (!exits_depend(x))
+        return;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+            const struct tl_ptx_stmt *s = cfg->insts[i];
+            if (!is_source(x, s, writes) || is_work_counter(s) || is_optimistic_update(x, s))
+                continue;
+            if (waits_for_earlier(x, i)) {
+                x->w->waits_for_earlier = true;
+                continue;
+            }
+            if (x->w->reason != TL_PTX_REASON_GRID_BARRIER) {
+                x->w->reason = is_grid_barrier(x, s) ? TL_PTX_REASON_GRID_BARRIER : TL_PTX_REASON_BLOCK_WAIT;
+                x->w->place = s;
+            }
+        }
+    }
+}
+
+static void note_ctaid_yz(struct search *x, const struct tl_ptx_operand *o)
+{
+    if (o->kind == TL_OPD_SYM)
+        x->reads_ctaid_yz |= o->sym->sreg == TL_SREG_ctaid && o->component != 'x';
+    for (uint32_t i = 0; i < o->n; i++)
+        note_ctaid_yz(x, &o->elems[i]);
+}
+
+int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
+                      bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data)
+{
+    *w = (struct tl_ptx_waits){.reason = TL_PTX_REASON_OK};
+    struct search x = {.w = w, .cfg = cfg, .is_remote = is_remote, .data = data};
+    size_t n_regs = (size_t)cfg->func->n_regs + 1;
+    x.depends = tl_arena_alloc(arena, n_regs);
+    x.varies = tl_arena_alloc(arena, n_regs);
+    x.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *x.stack);
+    if (x.depends == NULL || x.varies == NULL || x.stack == NULL || tl_ptx_set_init(&x.loop, arena, cfg) < 0 ||
+        tl_ptx_set_init(&x.region, arena, cfg) < 0 || tl_affines_init(&x.affines, arena, cfg) < 0)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < cfg->n_insts; i++) {
+        for (uint32_t o = 0; o < cfg->insts[i]->n_operands; o++)
+            note_ctaid_yz(&x, &cfg->insts[i]->inst.operands[o]);
+    }
+    for (uint32_t i = 0; i < cfg->n_order; i++) {
+        if (tl_ptx_cfg_loop(cfg, cfg->order[i], &x.loop, &x.region, x.stack))
+            judge_loop(&x);
+    }
+    return 0;
+}
