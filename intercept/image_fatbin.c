@@ -115,7 +115,9 @@ static int read_entry(const uint8_t *entry, size_t room, size_t *size, struct tl
     image->stored_bytes = packed != 0 ? packed : (size_t)payload;
     image->full_bytes = image->packing == TL_IMAGE_PLAIN ? image->stored_bytes : unpacked;
     image->identifier = piece_of(entry, header, tl__u32(entry + 32), tl__u32(entry + 36));
-    image->options = image->kind == TL_IMAGE_CUBIN ? (struct tl_str){0} : options_of(entry, header);
+    image->options = (struct tl_str){0};
+    if (image->kind != TL_IMAGE_CUBIN) /* there it is no text */
+        image->options = options_of(entry, header);
     *size = header + (size_t)payload;
     return 0;
 }

@@ -1,0 +1,41 @@
+/* The `tally` command: what its subcommands share.  Unlike the libraries, they may print and give up. */
+#ifndef TALLY_CLI_H
+#define TALLY_CLI_H
+
+#include "tally/base.h"
+
+#define CLI_VERSION "0.1.0"
+
+enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* Subcommands: argv[0] is the name to use in messages, e.g. "tally inspect".  They return an exit status. */
+int cli_inspect(int argc, char **argv);
+
+/* Prints "tally: MESSAGE" on standard error. */
+void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The pointer, or the end of the program if it is NULL: for memory only. */
+void *cli_must(void *memory);
+
+/* --- numbers for people --- */
+
+struct cli_text {
+    char s[32];
+};
+struct cli_text cli_count(uint64_t n);                      /* 13,495 */
+struct cli_text cli_bytes(uint64_t n);                      /* 3.6 MB */
+struct cli_text cli_percent(uint64_t part, uint64_t whole); /* 97.1 %; of nothing it is "-" */
+
+/* --- a progress line on standard error, if that is a terminal --- */
+
+struct cli_progress {
+    bool is_enabled, is_shown;
+    uint64_t next_ns; /* not before */
+};
+
+void cli_progress_init(struct cli_progress *p);
+/* Shows the line, a few times a second at most, and not at all in the first moments. */
+void cli_progress_show(struct cli_progress *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Takes the line away, so that something else can be printed. */
+void cli_progress_clear(struct cli_progress *p);
+
+#endif
