@@ -79,6 +79,14 @@ static int skip_to_semicolon(struct pass *p, uint32_t begin, uint32_t *end)
     return 0;
 }
 
+static int skip_unterminated(struct pass *p, uint32_t *end)
+{
+    if (!tl_lex_skip_unterminated(&p->lx))
+        return fail(p, p->lx.at, "this directive should go on here");
+    *end = p->lx.previous_end;
+    return 0;
+}
+
 static int directive(struct pass *p, uint32_t begin)
 {
     struct tl_lex *lx = &p->lx;
@@ -97,11 +105,9 @@ static int directive(struct pass *p, uint32_t begin)
             p->ix->target = value;
         else
             p->ix->address_size = tl_str_is(value, "64") ? 64 : 32;
-        tl_lex_skip_unterminated(lx);
-        end = lx->previous_end;
+        rc = skip_unterminated(p, &end);
     } else if (tl_str_is(word, ".file") || tl_str_is(word, ".loc")) {
-        tl_lex_skip_unterminated(lx);
-        end = lx->previous_end;
+        rc = skip_unterminated(p, &end);
     } else if (tl_lex_is(lx, '@')) {
         end = skip_line(lx);
     } else if (tl_str_is(word, ".section")) {

@@ -237,18 +237,19 @@ bool tl_lex_skip_braces(struct tl_lex *lx)
 
 bool tl_lex_skip_initialiser(struct tl_lex *lx)
 {
-    uint32_t depth = 0;
-    while (lx->kind != TL_TOK_END && lx->kind != TL_TOK_BAD) {
-        if (lx->kind == TL_TOK_PUNCT) {
-            char c = lx->punct;
-            if (depth == 0 && (c == ',' || c == ';'))
-                return true;
-            if (c == '{' || c == '(' || c == '[')
-                depth++;
-            else if ((c == '}' || c == ')' || c == ']') && depth-- == 0)
+    static const char opening[] = "{([", closing[] = "})]";
+    uint32_t depth[3] = {0}; /* apart, so that "{)" does not hide a brace from whoever counts braces only */
+    for (; lx->kind != TL_TOK_END && lx->kind != TL_TOK_BAD; tl_lex_next(lx)) {
+        if (lx->kind != TL_TOK_PUNCT)
+            continue;
+        if (depth[0] + depth[1] + depth[2] == 0 && (lx->punct == ',' || lx->punct == ';'))
+            return true;
+        for (int i = 0; i < 3; i++) {
+            if (lx->punct == opening[i])
+                depth[i]++;
+            else if (lx->punct == closing[i] && depth[i]-- == 0)
                 return false;
         }
-        tl_lex_next(lx);
     }
     return false;
 }
@@ -266,19 +267,21 @@ bool tl_lex_is_label(const struct tl_lex *lx)
     return i < lx->limit && lx->text[i] == ':' && (i + 1 >= lx->limit || lx->text[i + 1] != ':');
 }
 
-void tl_lex_skip_unterminated(struct tl_lex *lx)
+bool tl_lex_skip_unterminated(struct tl_lex *lx)
 {
-    bool takes_word = tl_lex_is_dotword(lx, "target");
+    bool takes_word = tl_lex_is_dotword(lx, "target"), goes_on = false;
     for (;;) {
         tl_lex_next(lx);
         if (lx->kind == TL_TOK_NUMBER || lx->kind == TL_TOK_STRING)
-            takes_word = false;
-        else if (tl_lex_is(lx, ',') || tl_lex_is(lx, '+'))
-            takes_word = tl_lex_is(lx, ',');
+            takes_word = goes_on = false;
+        else if (tl_lex_is(lx, '+'))
+            goes_on = true;
+        else if (tl_lex_is(lx, ','))
+            takes_word = goes_on = true;
         else if (lx->kind == TL_TOK_WORD && takes_word)
-            takes_word = tl_str_is(tl_lex_str(lx), "function_name");
+            takes_word = goes_on = tl_str_is(tl_lex_str(lx), "function_name");
         else
-            break;
+            return !goes_on;
     }
 }
 

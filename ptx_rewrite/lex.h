@@ -41,8 +41,8 @@ bool tl_lex_skip_initialiser(struct tl_lex *lx);
 /* Whether the byte behind the current token, blanks and comments skipped, is a ':' that makes it a label. */
 bool tl_lex_is_label(const struct tl_lex *lx);
 /* With .version, .target, .address_size, .file or .loc current, moves behind its arguments.  No semicolon ends these, and
- * what follows need not stand on a new line. */
-void tl_lex_skip_unterminated(struct tl_lex *lx);
+ * what follows need not stand on a new line.  false if something is missing at their end. */
+bool tl_lex_skip_unterminated(struct tl_lex *lx);
 /* Whether the current token is a number; where one may stand, that includes ".5", which reads as a DOTWORD at first. */
 bool tl_lex_as_number(struct tl_lex *lx);
 

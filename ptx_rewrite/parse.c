@@ -114,8 +114,11 @@ static int parse_raw(struct tl_parser *p, uint32_t from, struct tl_str *raw)
         if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD)
             return tl_parse_fail(p, from, "this instruction does not end");
         bool closes = tl_lex_is(lx, '}') || tl_lex_is(lx, ']') || tl_lex_is(lx, ')');
-        if (closes && (depth == 0 || closing[--depth] != lx->punct))
+        if (closes && (depth == 0 || closing[--depth] != lx->punct)) {
+            if (lx->punct == '}') /* that of the block: a ';' or a bracket is missing */
+                return tl_parse_fail(p, from, "this instruction does not end");
             return tl_parse_fail(p, lx->at, "this '%c' closes nothing", lx->punct);
+        }
         if (!tl_lex_is(lx, '{') && !tl_lex_is(lx, '[') && !tl_lex_is(lx, '('))
             continue;
         if (depth == TL_PTX_MAX_NESTING)
@@ -225,7 +228,8 @@ static int parse_directive(struct tl_parser *p, struct tl_ptx_stmt *s)
     bool is_pragma = tl_lex_is_dotword(lx, "pragma"), ended = false;
     s->kind = TL_STMT_DIRECTIVE;
     if (tl_lex_is_dotword(lx, "loc") || tl_lex_is_dotword(lx, "file")) {
-        tl_lex_skip_unterminated(lx);
+        if (!tl_lex_skip_unterminated(lx))
+            return tl_parse_fail(p, lx->at, "this directive should go on here");
     } else {
         do {
             if (lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') || tl_lex_is(lx, '}'))

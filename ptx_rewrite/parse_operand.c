@@ -280,7 +280,8 @@ static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
     if (minus)
         tl_lex_next(lx);
     int rc;
-    if (tl_lex_as_number(lx)) {
+    bool is_literal = tl_lex_as_number(lx);
+    if (is_literal) {
         rc = parse_literal(p, o);
         if (rc < 0)
             return rc;
@@ -290,7 +291,7 @@ static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
             o->bits ^= o->kind == TL_OPD_F32 ? 1ull << 31 : 1ull << 63;
     }
     if (tl_lex_is(lx, ',') || tl_lex_is(lx, ';') || tl_lex_is(lx, '}') || tl_lex_is(lx, ']') || tl_lex_is(lx, ')')) {
-        if (lx->previous_end <= from)
+        if (!is_literal)
             return tl_parse_fail(p, lx->at, "an operand should stand here");
     } else {
         tl_lex_init(lx, lx->text, from, lx->limit);

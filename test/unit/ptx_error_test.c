@@ -80,6 +80,7 @@ static void operands_are_checked_one_by_one(void)
 {
     assert_error(KERNEL("\tadd.s32 %r1, \001, %r2;"), "an operand should stand here");
     assert_error(KERNEL("\tadd.s32 %r1, %r2,\001;"), "an operand should stand behind");
+    assert_error(KERNEL("\tmov.u32 %r1, -\001;"), "an operand should stand here");
     assert_error(KERNEL("\tmov.b64 %r1, {%r1,\001};"), "an operand should stand behind");
     assert_error(KERNEL("\tadd.s32 %r1 \001%r2;"), "',' or ';'");
     assert_error(KERNEL("\tld.global.u32 %r1, [%r2\001;"), "',' or ']'");
@@ -134,6 +135,8 @@ static void statements_that_are_none_are_shown(void)
     assert_error(KERNEL("\t\001) ret;"), "a statement should stand here");
     assert_error(KERNEL("\t\0015;"), "a statement should stand here");
     assert_error(KERNEL("\t\001.pragma \"nounroll\""), "has no ';'");
+    assert_error(KERNEL("\t.loc 1 2 3, \001; ret;"), "should go on here");
+    assert_error(".version 9.0\n.target sm_90,\n\001.address_size 64\n", "should go on here");
 }
 
 static void tables_are_checked(void)
@@ -146,6 +149,8 @@ static void headers_are_checked(void)
 {
     assert_error(".entry k (.param .u64 a \001.param .u64 b) { ret; }", "',' should stand here");
     assert_error(".entry k (.param .u64 \001) { ret; }", "the declared name should stand here");
+    assert_error(".entry k (\001name) { ret; }", "a space and a type should stand here");
+    assert_error(".entry k (.param .u64 a, \001) { ret; }", "a space and a type should stand here");
     assert_error(".entry \001(.param .u64 a { ret; }", "this '(' is never closed");
     assert_error(".entry k \001(.param .u64 a { ret; }", "this '(' is never closed");
 }
@@ -181,6 +186,7 @@ static void unterminated_things_are_shown_where_they_begin(void)
 static void a_closing_bracket_without_an_opening_one_is_shown(void)
 {
     assert_error(KERNEL("\tfrob %r1 \001] ;"), "this ']' closes nothing");
+    assert_error(KERNEL("\tfrob {\001);}"), "this ')' closes nothing");
 }
 
 static void columns_count_bytes_and_tabs_line_up(void)
@@ -278,6 +284,7 @@ static void nesting_is_bounded_everywhere(void)
     assert_bounded(".entry k { mov.u32 a, ", "1 + (", "1", ")", "; }");
     assert_bounded(".entry k { mov.u32 ", "a|", "b", "", ", 1; }");
     assert_bounded(".entry k { mov.u32 a, ", "(.s64) ", "1", "", "; }");
+    assert_bounded(".entry k { frob a => ", "[", "1", "]", "; }");
 }
 
 static void long_flat_things_are_not_nested(void)

@@ -245,6 +245,8 @@ static void an_initialiser_ends_at_a_comma_or_semicolon_outside_brackets(void)
     TEST_ASSERT_TRUE(tl_lex_is(&lx, ';'));
     lx = lex("{1, 2");
     TEST_ASSERT_FALSE(tl_lex_skip_initialiser(&lx));
+    lx = lex("{);");
+    TEST_ASSERT_FALSE(tl_lex_skip_initialiser(&lx));
     lx = lex("1 } ;");
     TEST_ASSERT_FALSE(tl_lex_skip_initialiser(&lx));
 }
