@@ -193,6 +193,12 @@ static int parse_table(struct tl_parser *p, struct tl_ptx_stmt *s)
     return parse_raw(p, from, &s->table.text);
 }
 
+static bool starts_table(const struct tl_lex *lx)
+{
+    return tl_lex_is_dotword(lx, "branchtargets") || tl_lex_is_dotword(lx, "calltargets") ||
+           tl_lex_is_dotword(lx, "callprototype");
+}
+
 static int parse_label(struct tl_parser *p, struct tl_ptx_stmt **out)
 {
     struct tl_lex *lx = &p->lx;
@@ -202,9 +208,7 @@ static int parse_label(struct tl_parser *p, struct tl_ptx_stmt **out)
     struct tl_str name = tl_lex_str(lx);
     tl_lex_next(lx); /* ':' */
     tl_lex_next(lx);
-    bool is_table = tl_lex_is_dotword(lx, "branchtargets") || tl_lex_is_dotword(lx, "calltargets") ||
-                    tl_lex_is_dotword(lx, "callprototype");
-    bool duplicate;
+    bool is_table = starts_table(lx), duplicate;
     struct tl_ptx_sym *sym =
         tl_ptx_names_define_label(p->unit->names, name, s, is_table ? TL_SYM_TABLE : TL_SYM_LABEL, &duplicate);
     if (sym == NULL)
@@ -272,6 +276,8 @@ static int parse_stmt(struct tl_parser *p, struct tl_ptx_stmt **out)
     }
     if (lx->kind != TL_TOK_DOTWORD)
         return tl_parse_fail(p, lx->at, "a statement should stand here");
+    if (starts_table(lx))
+        return tl_parse_fail(p, lx->at, "a label should stand before this table");
     if (!starts_decl(lx))
         return parse_directive(p, s);
     s->kind = TL_STMT_DECL;

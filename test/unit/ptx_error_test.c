@@ -141,6 +141,7 @@ static void statements_that_are_none_are_shown(void)
 
 static void tables_are_checked(void)
 {
+    assert_error(KERNEL("\tts: ;\001.branchtargets L;\nL:"), "a label should stand before this table");
     assert_error(KERNEL("\tts: \001.branchtargets 1 + 1.5;"), "not labels");
     assert_error(KERNEL("\tP: \001.callprototype _ (.param .b32 _"), "does not end");
 }
