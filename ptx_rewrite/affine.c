@@ -109,10 +109,10 @@ static void note_def(void *data, struct tl_ptx_sym *reg)
         f->a->defs[f->a->first_def[reg->id]++] = f->inst;
 }
 
-int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg)
+int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg, bool grid_is_line)
 {
     size_t n = (size_t)cfg->func->n_regs + 2;
-    *a = (struct tl_affines){.cfg = cfg};
+    *a = (struct tl_affines){.cfg = cfg, .grid_is_line = grid_is_line};
     a->known = tl_arena_alloc(arena, n * sizeof *a->known);
     a->state = tl_arena_zalloc(arena, n);
     a->is_opaque = tl_arena_zalloc(arena, n);
@@ -167,6 +167,10 @@ static bool of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, str
         *out = tl_affine_of_reg(a, sym);
         break;
     case TL_SYM_SREG:
+        if (a->grid_is_line && o->component != 'x' && (sym->sreg == TL_SREG_ctaid || sym->sreg == TL_SREG_nctaid)) {
+            *out = constant(sym->sreg == TL_SREG_nctaid);
+            return true;
+        }
         *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_SREG, .id = sym->sreg, .part = o->component});
         break;
     case TL_SYM_VAR:

@@ -44,11 +44,12 @@ struct tl_affines {
     uint32_t *first_def;       /* per register: index into defs */
     uint32_t *defs;            /* instructions that write each register, grouped by register */
     uint32_t depth;
+    bool grid_is_line;         /* %ctaid.y and .z are 0, %nctaid.y and .z are 1 */
     bool is_supposing;         /* a bound is being tried: no second one inside */
 };
 
 /* Requires a built cfg.  0 or -ENOMEM. */
-int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg);
+int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg, bool grid_is_line);
 
 struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg);
 /* Of [base + offset]; false if the operand is no such address. */

@@ -645,8 +645,11 @@ static int judge_flow(struct judge *j)
         if (w.reason != TL_PTX_REASON_OK)
             refuse_inst(j, ALL, w.reason, w.place);
         for (int v = 0; w.waits_for_earlier && v < TL_PTX_VARIANTS; v++) {
-            if (j->f->verdicts[v].reason == TL_PTX_REASON_OK)
-                snprintf(j->f->verdicts[v].note, sizeof j->f->verdicts[v].note, "waits for earlier blocks only");
+            if (j->f->verdicts[v].reason != TL_PTX_REASON_OK)
+                continue;
+            snprintf(j->f->verdicts[v].note, sizeof j->f->verdicts[v].note, "waits for earlier blocks only");
+            if (w.only_in_line)
+                j->f->verdicts[v].conditions |= TL_PTX_IF_GRID_IS_LINE;
         }
     }
     if (j->f->verdicts[TL_PTX_PERSISTENT].reason != TL_PTX_REASON_OK)

@@ -26,6 +26,7 @@ struct search {
     bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
     void *data;
     struct tl_ptx_set loop, region;
+    uint32_t head;       /* of the current loop */
     uint32_t *stack;
     bool *depends;       /* per register: on a polling read of the current loop */
     bool *varies;        /* per register: written in the current loop */
@@ -104,21 +105,21 @@ static void note_varying(void *data, struct tl_ptx_sym *reg)
 }
 
 /* A plain load in a loop that changes nothing and always asks the same address can only be meant as a wait. */
-static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool loop_writes)
+static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
 {
     const struct tl_ptx_form *f = s->inst.form;
-    if (f->op != TL_OP_ld || !may_be_global(f) || loop_writes || tl_ptx_form_has(f, TL_MOD_nc))
+    if (f->op != TL_OP_ld || !may_be_global(f) || has_effects || tl_ptx_form_has(f, TL_MOD_nc))
         return false;
     x->reads_dependent = false;
     tl_ptx_inst_reads(s, note_varying, x);
     return !x->reads_dependent;
 }
 
-static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool loop_writes)
+static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
 {
     if (s->inst.form->op == TL_OP_call)
         return x->is_remote != NULL && x->is_remote(x->data, s);
-    if (!tl_ptx_polls(s) && !is_plain_poll(x, s, loop_writes))
+    if (!tl_ptx_polls(s) && !is_plain_poll(x, s, has_effects))
         return false;
     const struct tl_ptx_operand *address = address_of(s);
     return tl_ptx_form_space(s->inst.form) == TL_MOD_global || address == NULL || !is_own_memory(x, address);
@@ -148,7 +149,7 @@ static bool reads_dependent(struct search *x, const struct tl_ptx_stmt *s)
     return x->reads_dependent;
 }
 
-static void follow_values(struct search *x, bool loop_writes)
+static void follow_values(struct search *x, bool has_effects)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
@@ -158,7 +159,7 @@ static void follow_values(struct search *x, bool loop_writes)
             const struct tl_ptx_stmt *s = cfg->insts[i];
             enum tl_ptx_op op = s->inst.form->op;
             enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
-            bool dependent = reads_dependent(x, s), is_start = is_source(x, s, loop_writes);
+            bool dependent = reads_dependent(x, s), is_start = is_source(x, s, has_effects);
             bool stores = op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red;
             if (((stores && space != TL_MOD_global && dependent) || (op == TL_OP_call && (dependent || is_start))) &&
                 !x->memory_depends) {
@@ -218,52 +219,74 @@ static bool is_work_counter(const struct tl_ptx_stmt *s)
     return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
 }
 
-static bool is_same_value(struct search *x, const struct tl_ptx_operand *a, const struct tl_ptx_operand *b)
+struct write_check {
+    const struct tl_ptx_sym *reg;
+    bool found;
+};
+
+static void check_write(void *data, struct tl_ptx_sym *reg)
 {
-    if (a->kind != TL_OPD_SYM || b->kind != TL_OPD_SYM)
+    struct write_check *c = data;
+    c->found |= reg == c->reg;
+}
+
+static bool writes_reg(const struct tl_ptx_stmt *s, const struct tl_ptx_sym *reg)
+{
+    struct write_check c = {reg, false};
+    tl_ptx_inst_writes(s, check_write, &c);
+    return c.found;
+}
+
+/* Whether the branch at the end of the swap's block asks `result == compared` of that swap; then `*success` is the block
+ * to which it goes if so. */
+static bool tests_swap(struct search *x, uint32_t swap, uint32_t *success)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    const struct tl_ptx_block *k = &cfg->blocks[cfg->block_of[swap]];
+    const struct tl_ptx_stmt *cas = cfg->insts[swap], *last = cfg->insts[k->end - 1];
+    const struct tl_ptx_operand *result = &cas->inst.operands[0], *compared = &cas->inst.operands[2];
+    if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
+        result->kind != TL_OPD_SYM)
         return false;
-    struct tl_ptx_sym *left = a->sym, *right = b->sym;
-    for (int i = 0; i < 4 && left != right; i++) {
-        const struct tl_ptx_stmt *l = left->kind == TL_SYM_REG ? only_def(x, left) : NULL;
-        const struct tl_ptx_stmt *r = right->kind == TL_SYM_REG ? only_def(x, right) : NULL;
-        if (l != NULL && l->inst.form->op == TL_OP_mov && l->n_operands == 2 && l->inst.operands[1].kind == TL_OPD_SYM)
-            left = l->inst.operands[1].sym;
-        else if (r != NULL && r->inst.form->op == TL_OP_mov && r->n_operands == 2 &&
-                 r->inst.operands[1].kind == TL_OPD_SYM)
-            right = r->inst.operands[1].sym;
-        else
-            break;
+    uint32_t i = swap + 1;
+    while (i < k->end && cfg->insts[i]->inst.form->op != TL_OP_setp && !writes_reg(cfg->insts[i], compared->sym) &&
+           !writes_reg(cfg->insts[i], result->sym))
+        i++;
+    const struct tl_ptx_stmt *test = cfg->insts[i];
+    if (i >= k->end || test->inst.form->op != TL_OP_setp || test->n_operands != 3 ||
+        !writes_reg(test, last->inst.guard))
+        return false;
+    for (uint32_t later = i + 1; later + 1 < k->end; later++) {
+        if (writes_reg(cfg->insts[later], last->inst.guard))
+            return false;
     }
-    return left == right;
+    const struct tl_ptx_operand *o = test->inst.operands;
+    bool is_eq = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
+    if ((!is_eq && !tl_ptx_form_has(test->inst.form, TL_MOD_ne)) || o[1].kind != TL_OPD_SYM ||
+        o[2].kind != TL_OPD_SYM || !((o[1].sym == result->sym && o[2].sym == compared->sym) ||
+                                     (o[2].sym == result->sym && o[1].sym == compared->sym)))
+        return false;
+    *success = k->succs[is_eq != (last->guard_not != 0) ? 0 : 1]; /* the branch target comes first */
+    return true;
 }
 
-/* The predicate is `result == compared` of that compare-and-swap, or its opposite. */
-static bool tests_swap(struct search *x, const struct tl_ptx_sym *predicate, const struct tl_ptx_stmt *cas)
+/* An optimistic update: every further round comes after a swap that failed although it compared with what was last seen,
+ * so somebody else's succeeded. */
+static bool is_optimistic_update(struct search *x, uint32_t swap)
 {
-    const struct tl_ptx_stmt *test = only_def(x, predicate);
-    if (test == NULL || test->inst.form->op != TL_OP_setp || test->n_operands != 3)
-        return false;
-    if (!tl_ptx_form_has(test->inst.form, TL_MOD_eq) && !tl_ptx_form_has(test->inst.form, TL_MOD_ne))
-        return false;
-    const struct tl_ptx_operand *o = test->inst.operands, *result = &cas->inst.operands[0],
-                                *compared = &cas->inst.operands[2];
-    return (is_same_value(x, &o[1], result) && is_same_value(x, &o[2], compared)) ||
-           (is_same_value(x, &o[2], result) && is_same_value(x, &o[1], compared));
-}
-
-/* An optimistic update: what is compared with comes from an earlier read of the loop, and nothing but the success of the
- * swap decides about another round. */
-static bool is_optimistic_update(struct search *x, const struct tl_ptx_stmt *cas)
-{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    const struct tl_ptx_stmt *cas = cfg->insts[swap];
+    uint32_t block = cfg->block_of[swap], success;
     if (cas->inst.form->op != TL_OP_atom || !tl_ptx_form_has(cas->inst.form, TL_MOD_cas) || cas->n_operands < 4 ||
-        cas->inst.operands[2].kind != TL_OPD_SYM || cas->inst.operands[2].sym->kind != TL_SYM_REG ||
-        !x->varies[cas->inst.operands[2].sym->id])
+        cas->inst.guard != NULL || cas->inst.operands[2].kind != TL_OPD_SYM ||
+        cas->inst.operands[2].sym->kind != TL_SYM_REG || !x->depends[cas->inst.operands[2].sym->id])
         return false;
-    for (uint32_t b = 0; b < x->cfg->n_blocks; b++) {
-        if (!tl_ptx_set_has(&x->loop, b) || !branch_depends(x, b))
-            continue;
-        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(x->cfg, b);
-        if (last->inst.guard == NULL || !tests_swap(x, last->inst.guard, cas))
+    if (!tests_swap(x, swap, &success) || tl_ptx_set_has(&x->loop, success))
+        return false;
+    uint32_t head = x->head;
+    for (uint32_t e = 0; e < cfg->blocks[head].n_preds; e++) {
+        uint32_t tail = cfg->blocks[head].preds[e];
+        if (tl_ptx_set_has(&x->loop, tail) && !tl_ptx_cfg_dominates(cfg, block, tail))
             return false;
     }
     return true;
@@ -447,19 +470,42 @@ static void note_write(void *data, struct tl_ptx_sym *reg)
     ((struct search *)data)->varies[reg->id] = true;
 }
 
-/* Registers written in the loop; returns whether it writes memory, calls, or has other effects. */
+static void note_carried(void *data, struct tl_ptx_sym *reg)
+{
+    struct search *x = data;
+    x->reads_dependent |= x->varies[reg->id] && !x->depends[reg->id];
+}
+
+static void note_written(void *data, struct tl_ptx_sym *reg)
+{
+    ((struct search *)data)->depends[reg->id] = true;
+}
+
+/* Notes the registers written in the loop; returns whether a round can differ from the one before in anything but what
+ * memory gives: because the loop writes memory, calls, or carries a register from round to round. */
 static bool note_effects(struct search *x)
 {
-    bool writes = false;
-    memset(x->varies, 0, x->cfg->func->n_regs);
-    for (uint32_t b = 0; b < x->cfg->n_blocks; b++) {
-        for (uint32_t i = x->cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < x->cfg->blocks[b].end; i++) {
-            enum tl_ptx_op op = x->cfg->insts[i]->inst.form->op;
-            writes |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red || op == TL_OP_call || op == TL_OP_unknown;
-            tl_ptx_inst_writes(x->cfg->insts[i], note_write, x);
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    bool has_effects = false;
+    memset(x->varies, 0, cfg->func->n_regs);
+    memset(x->depends, 0, cfg->func->n_regs); /* used here for "written so far" */
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+            enum tl_ptx_op op = cfg->insts[i]->inst.form->op;
+            has_effects |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red || op == TL_OP_call ||
+                           op == TL_OP_unknown;
+            tl_ptx_inst_writes(cfg->insts[i], note_write, x);
         }
     }
-    return writes;
+    x->reads_dependent = false;
+    for (uint32_t o = cfg->blocks[x->head].order; o < cfg->n_order; o++) {
+        const struct tl_ptx_block *k = &cfg->blocks[cfg->order[o]];
+        for (uint32_t i = k->first; tl_ptx_set_has(&x->loop, cfg->order[o]) && i < k->end; i++) {
+            tl_ptx_inst_reads(cfg->insts[i], note_carried, x);
+            tl_ptx_inst_writes(cfg->insts[i], note_written, x);
+        }
+    }
+    return has_effects || x->reads_dependent;
 }
 
 static bool exits_depend(struct search *x)
@@ -487,12 +533,12 @@ static bool exits_depend(struct search *x)
 static void judge_loop(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
-    bool writes = note_effects(x);
+    bool has_effects = note_effects(x);
     memset(x->depends, 0, cfg->func->n_regs);
     x->memory_depends = false;
     do {
         x->changed = false;
-        follow_values(x, writes);
+        follow_values(x, has_effects);
         follow_branches(x);
     } while (x->changed);
     if (!exits_depend(x))
@@ -500,7 +546,7 @@ static void judge_loop(struct search *x)
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
         for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
-            if (!is_source(x, s, writes) || is_work_counter(s) || is_optimistic_update(x, s))
+            if (!is_source(x, s, has_effects) || is_work_counter(s) || is_optimistic_update(x, i))
                 continue;
             if (waits_for_earlier(x, i)) {
                 x->w->waits_for_earlier = true;
@@ -522,25 +568,42 @@ static void note_ctaid_yz(struct search *x, const struct tl_ptx_operand *o)
         note_ctaid_yz(x, &o->elems[i]);
 }
 
+static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_line)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    *x->w = (struct tl_ptx_waits){.reason = TL_PTX_REASON_OK, .only_in_line = grid_is_line};
+    if (tl_affines_init(&x->affines, arena, cfg, grid_is_line) < 0)
+        return -ENOMEM;
+    x->reads_ctaid_yz = false;
+    for (uint32_t i = 0; !grid_is_line && i < cfg->n_insts; i++) {
+        for (uint32_t o = 0; o < cfg->insts[i]->n_operands; o++)
+            note_ctaid_yz(x, &cfg->insts[i]->inst.operands[o]);
+    }
+    for (uint32_t i = 0; i < cfg->n_order; i++) {
+        x->head = cfg->order[i];
+        if (tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
+            judge_loop(x);
+    }
+    return 0;
+}
+
 int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
                       bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data)
 {
-    *w = (struct tl_ptx_waits){.reason = TL_PTX_REASON_OK};
     struct search x = {.w = w, .cfg = cfg, .is_remote = is_remote, .data = data};
     size_t n_regs = (size_t)cfg->func->n_regs + 1;
     x.depends = tl_arena_alloc(arena, n_regs);
     x.varies = tl_arena_alloc(arena, n_regs);
     x.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *x.stack);
     if (x.depends == NULL || x.varies == NULL || x.stack == NULL || tl_ptx_set_init(&x.loop, arena, cfg) < 0 ||
-        tl_ptx_set_init(&x.region, arena, cfg) < 0 || tl_affines_init(&x.affines, arena, cfg) < 0)
+        tl_ptx_set_init(&x.region, arena, cfg) < 0)
         return -ENOMEM;
-    for (uint32_t i = 0; i < cfg->n_insts; i++) {
-        for (uint32_t o = 0; o < cfg->insts[i]->n_operands; o++)
-            note_ctaid_yz(&x, &cfg->insts[i]->inst.operands[o]);
-    }
-    for (uint32_t i = 0; i < cfg->n_order; i++) {
-        if (tl_ptx_cfg_loop(cfg, cfg->order[i], &x.loop, &x.region, x.stack))
-            judge_loop(&x);
-    }
-    return 0;
+    int rc = search_loops(&x, arena, false);
+    if (rc < 0 || w->reason == TL_PTX_REASON_OK)
+        return rc;
+    struct tl_ptx_waits in_general = *w;
+    rc = search_loops(&x, arena, true);
+    if (rc == 0 && w->reason != TL_PTX_REASON_OK)
+        *w = in_general;
+    return rc;
 }

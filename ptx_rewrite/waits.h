@@ -8,6 +8,7 @@ struct tl_ptx_waits {
     enum tl_ptx_reason reason;       /* OK, BLOCK_WAIT or GRID_BARRIER */
     const struct tl_ptx_stmt *place; /* the polling instruction that is not proven harmless */
     bool waits_for_earlier;          /* OK, and it does wait: for lower blocks or tickets only */
+    bool only_in_line;               /* and only if the grid is {n, 1, 1} */
 };
 
 /* Requires a built cfg.  `remote_calls` tells of each called function whether it polls memory (may be NULL: none does).

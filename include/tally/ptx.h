@@ -111,6 +111,8 @@ const char *tl_ptx_reason_text(enum tl_ptx_reason r);
 enum tl_ptx_condition {
     /* Warps must be rows of the block: a 1-D block, or blockDim.x a multiple of 32. */
     TL_PTX_IF_WARPS_ARE_ROWS = 1u << 0,
+    /* The grid must be {n, 1, 1}: then the order in which blocks wait for each other is the order of their numbers. */
+    TL_PTX_IF_GRID_IS_LINE = 1u << 1,
 };
 
 struct tl_ptx_verdict {
@@ -187,6 +189,12 @@ struct tl_ptx_rewritten {
     uint32_t original_bytes;  /* and how many bytes they take */
     uint32_t param_bytes;     /* all parameters of the new entry together */
     uint32_t conditions;      /* of enum tl_ptx_condition */
+    /* Addresses that called functions need, since they do not see parameters: `table_name` is an array of u64 in the
+     * constant memory of the new module, to be filled once after loading with the addresses of the original module's
+     * variables named here.  NULL and 0 if there are none. */
+    const char *table_name;
+    const char *const *table;
+    uint32_t n_table;
     bool uses_slot;           /* dynamic shared memory must grow, see TL_PTX_SHARED_BYTES */
 };
 

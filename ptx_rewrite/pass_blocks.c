@@ -1,0 +1,186 @@
+/* Where blocks get their numbers from, and what they do when they are done.
+ *
+ * slice       the number is %ctaid.x plus the slice's first block.  Nothing is added, unless called functions read the
+ *             grid: then thread 0 puts the index into the slot at the start.
+ * ticket      thread 0 asks the stop words and, if none says stop, takes a number from the counter.  The block learns it
+ *             through the slot behind a barrier.  The slot is written once per block, before that barrier, and only read
+ *             behind it, so one barrier is enough.
+ * persistent  the same in a loop.  Here the slot is written again for the next block, so there must be a barrier between
+ *             the last read of one round and the write of the next: the one at the end of the round, behind which no
+ *             thread of the block is still in the body.
+ *
+ * The end of a persistent round must be met by all threads, wherever they returned.  If all meet the same barriers (plain),
+ * an ordinary barrier does.  Else (unified), threads that have returned keep attending: each barrier of the body votes
+ * "somebody is still in the body", those at the end vote "not me", and they go on when nobody objects.  These are the
+ * barrier.* forms, not bar.*: threads of one warp may be at different places.
+ *
+ * Counter and stop words: taking a number and being told to stop exclude each other, so a number that was taken is always
+ * worked on, to its end, by the block that took it, and no number is taken twice. */
+#include "ptx_rewrite/rewrite.h"
+
+void tl_rw_plan_blocks(struct tl_rewriter *rw)
+{
+    if (rw->variant == TL_PTX_SLICE) {
+        rw->uses_slot = rw->f->funcs_read_grid;
+        return;
+    }
+    rw->uses_slot = true;
+    for (uint32_t i = 0; i < TL_STOP_WORDS; i++)
+        tl_rw_add_arg(rw, TL_PTX_ARG_STOP_WORD, i, NULL);
+    tl_rw_add_arg(rw, TL_PTX_ARG_COUNTER, 0, NULL);
+}
+
+/* --- the body ---------------------------------------------------------------------------------------------------- */
+
+static void leave_through_end(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
+{
+    struct tl_ptx_operand *label = tl_arena_zalloc(rw->arena, sizeof *label);
+    if (label == NULL) {
+        rw->failed = true;
+        return;
+    }
+    tl_rw_set_form(rw, s, "bra");
+    tl_rw_set_operand(label, tl_rw_text(rw, "$done"));
+    s->inst.operands = label;
+    s->n_operands = 1;
+}
+
+static void vote_at_barrier(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
+{
+    struct tl_ptx_operand *o = tl_arena_zalloc(rw->arena, 3 * sizeof *o);
+    if (o == NULL) {
+        rw->failed = true;
+        return;
+    }
+    tl_rw_put(rw, &rw->before, "\tmov.pred %%$inside, 1;\n");
+    tl_rw_set_form(rw, s, "barrier.red.or.pred");
+    tl_rw_set_operand(&o[0], tl_rw_text(rw, "%%$anybody"));
+    tl_rw_set_operand(&o[1], "0");
+    tl_rw_set_operand(&o[2], tl_rw_text(rw, "%%$inside"));
+    s->inst.operands = o;
+    s->n_operands = 3;
+}
+
+void tl_rw_blocks(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
+{
+    if (rw->variant != TL_PTX_PERSISTENT)
+        return;
+    enum tl_ptx_op op = s->inst.form->op;
+    if (rw->in_entry && (op == TL_OP_ret || op == TL_OP_exit)) {
+        leave_through_end(rw, s);
+        return;
+    }
+    struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
+    if (rw->f->barriers == TL_BARRIERS_UNIFIED && b.kind == TL_BARRIER_SYNC && b.id == 0 && !b.has_count)
+        vote_at_barrier(rw, s);
+}
+
+/* --- before it --------------------------------------------------------------------------------------------------- */
+
+/* Jumps to $wait unless this is thread 0. */
+static void put_leader_test(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    tl_rw_put(rw, out, "\tmov.u32 %%$q0, %%tid.x;\n\tmov.u32 %%$q1, %%tid.y;\n\tmov.u32 %%$q2, %%tid.z;\n");
+    tl_rw_put(rw, out, "\tor.b32 %%$q0, %%$q0, %%$q1;\n\tor.b32 %%$q0, %%$q0, %%$q2;\n");
+    tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n");
+}
+
+/* Jumps to $give, with the number -1, if a stop word has unequal halves.  The loads do not wait for each other. */
+static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    for (uint32_t i = 0; i < TL_STOP_WORDS; i++)
+        tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", i, tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i));
+    for (uint32_t i = 0; i < TL_STOP_WORDS; i++)
+        tl_rw_put(rw, out, "\tld.volatile.global.u64 %%$w%u, [%%$w%u];\n", i, i);
+    tl_rw_put(rw, out, "\tmov.u32 %%$q2, 0;\n");
+    for (uint32_t i = 0; i < TL_STOP_WORDS; i++) {
+        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w%u;\n", i);
+        tl_rw_put(rw, out, "\txor.b32 %%$q0, %%$q0, %%$q1;\n\tor.b32 %%$q2, %%$q2, %%$q0;\n");
+    }
+    tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q2, 0;\n\t@%%$p0 bra $give;\n");
+}
+
+/* Thread 0: asks, takes a number, and puts it and the block index into the slot. */
+static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    tl_rw_put(rw, out, "\tmov.u32 %%$q3, -1;\n");
+    if (rw->variant == TL_PTX_PERSISTENT) /* the worker's previous number, 0 at first */
+        tl_rw_put(rw, out, "\tld.shared.u32 %%$q0, [%%$slot+%u];\n", TL_SLOT_NUMBER);
+    else
+        tl_rw_put(rw, out, "\tmov.u32 %%$q0, %%ctaid.x;\n");
+    tl_rw_put(rw, out, "\tld.param.u32 %%$q1, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_POLL_MASK, 0));
+    tl_rw_put(rw, out, "\tand.b32 %%$q0, %%$q0, %%$q1;\n\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $take;\n");
+    put_stop_test(rw, out);
+    tl_rw_put(rw, out, "$take:\n\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
+    tl_rw_put(rw, out, "\tatom.global.add.u32 %%$q3, [%%$w0], 1;\n$give:\n");
+}
+
+static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    const char *x = tl_rw_text(rw, "%%$q4"), *y = tl_rw_text(rw, "%%$q5"), *z = tl_rw_text(rw, "%%$q6");
+    tl_rw_unflatten(rw, out, tl_rw_text(rw, "%%$q3"), x, y, z);
+    tl_rw_put(rw, out, "\tst.shared.v4.u32 [%%$slot+%u], {%s, %s, %s, %%$q3};\n", TL_SLOT_BLOCK, x, y, z);
+    if (!rw->f->funcs_read_grid)
+        return;
+    static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y, TL_PTX_ARG_GRID_Z};
+    for (uint32_t i = 0; i < rw->dims; i++) {
+        tl_rw_put(rw, out, "\tld.param.u32 %%$q0, [%s];\n", tl_rw_arg(rw, grid[i], 0));
+        tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %%$q0;\n", TL_SLOT_GRID + 4 * i);
+    }
+}
+
+static void put_slice_prologue(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    put_leader_test(rw, out);
+    tl_rw_put(rw, out, "\tmov.u32 %%$q3, %%ctaid.x;\n\tld.param.u32 %%$q0, [%s];\n",
+              tl_rw_arg(rw, TL_PTX_ARG_FIRST_BLOCK, 0));
+    tl_rw_put(rw, out, "\tadd.u32 %%$q3, %%$q3, %%$q0;\n");
+    put_slot_write(rw, out);
+    tl_rw_put(rw, out, "$wait:\n\tbar.sync 0;\n");
+}
+
+void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    if (rw->variant == TL_PTX_PERSISTENT && rw->f->barriers == TL_BARRIERS_UNIFIED)
+        tl_rw_put(rw, out, "\t.reg .pred %%$inside, %%$anybody;\n");
+    if (!rw->in_entry || !rw->uses_slot)
+        return;
+    tl_rw_put(rw, out, "\t.reg .pred %%$p0;\n\t.reg .b32 %%$q<7>;\n\t.reg .b32 %%$slot;\n\t.reg .b64 %%$w<4>;\n");
+    const char *slot = tl_rw_text(rw, "%%$slot");
+    if (rw->variant == TL_PTX_SLICE) {
+        tl_rw_slot_address(rw, out, slot);
+        put_slice_prologue(rw, out);
+        return;
+    }
+    if (rw->variant == TL_PTX_PERSISTENT) {
+        /* All threads may write this zero: nobody reads it before thread 0 does. */
+        tl_rw_slot_address(rw, out, slot);
+        tl_rw_put(rw, out, "\tmov.u32 %%$q0, 0;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n$next:\n",
+                  TL_SLOT_NUMBER);
+    }
+    tl_rw_slot_address(rw, out, slot);
+    put_leader_test(rw, out);
+    put_leader(rw, out);
+    put_slot_write(rw, out);
+    tl_rw_put(rw, out, "$wait:\n\tbar.sync 0;\n");
+    tl_rw_put(rw, out, "\tld.shared.u32 %%$q0, [%%$slot+%u];\n", TL_SLOT_NUMBER);
+    tl_rw_put(rw, out, "\tld.param.u32 %%$q1, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
+    tl_rw_put(rw, out, "\tsetp.ge.u32 %%$p0, %%$q0, %%$q1;\n\t@%%$p0 ret;\n");
+}
+
+/* --- behind it --------------------------------------------------------------------------------------------------- */
+
+void tl_rw_epilogue(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    if (rw->variant != TL_PTX_PERSISTENT || !rw->in_entry)
+        return;
+    tl_rw_put(rw, out, "$done:\n");
+    if (rw->f->uses_cp_async) /* copies of this block must not land in the next one's shared memory */
+        tl_rw_put(rw, out, "\tcp.async.wait_all;\n");
+    if (rw->f->barriers == TL_BARRIERS_UNIFIED)
+        tl_rw_put(rw, out, "\tmov.pred %%$inside, 0;\n$attend:\n\tbarrier.red.or.pred %%$anybody, 0, %%$inside;\n"
+                           "\t@%%$anybody bra $attend;\n");
+    else
+        tl_rw_put(rw, out, "\tbar.sync 0;\n");
+    tl_rw_put(rw, out, "\tbra $next;\n");
+}
