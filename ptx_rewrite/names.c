@@ -267,31 +267,27 @@ void tl_ptx_names_reset(struct tl_ptx_names *t)
     t->epoch++;
 }
 
-/* Prefixes may themselves end in digits: `%r1<4>` declares %r10..%r13, which also reads as member 10 of %r<...>. So every
- * split is looked at and the innermost family wins. */
-static struct family *find_family(struct tl_ptx_names *t, struct tl_str word)
+/* The innermost family with a member of that name.  A member is split before all digits at its end, as ptxas does it: a
+ * family `%r1<4>` can be declared, but %r12 is member 12 of %r<...> in any case, and nothing names a member of %r1<4>.
+ * `*number` is the member's number: %r01 is %r1. */
+static struct family *find_family(struct tl_ptx_names *t, struct tl_str word, uint32_t *number)
 {
-    struct family *best = NULL;
-    for (uint32_t cut = 1; cut < word.n && cut <= 9; cut++) {
-        uint32_t n = word.n - cut;
-        if (word.p[n] < '0' || word.p[n] > '9')
-            break;
-        if (cut > 1 && word.p[n] == '0')
-            continue;
-        uint32_t number = 0;
-        for (uint32_t i = n; i < word.n; i++)
-            number = number * 10 + (uint32_t)(word.p[i] - '0');
-        struct tl_str prefix = {word.p, n};
-        struct tl_ptx_name *name = find_name(t, prefix, tl_hash(prefix.p, prefix.n));
-        for (struct family *f = name != NULL ? name->families : NULL; f != NULL; f = f->hidden) {
-            if (number < f->decl->range) {
-                if (best == NULL || f->depth > best->depth)
-                    best = f;
-                break;
-            }
-        }
+    uint32_t n = word.n, digits = 0;
+    while (n > 0 && word.p[n - 1] >= '0' && word.p[n - 1] <= '9')
+        n--;
+    *number = 0;
+    for (uint32_t i = n; i < word.n; i++) {
+        *number = *number * 10 + (uint32_t)(word.p[i] - '0');
+        digits += *number != 0;
     }
-    return best;
+    if (n == word.n || n == 0 || digits > 9)
+        return NULL;
+    struct tl_str prefix = {word.p, n};
+    struct tl_ptx_name *name = find_name(t, prefix, tl_hash(prefix.p, prefix.n));
+    struct family *f = name != NULL ? name->families : NULL;
+    while (f != NULL && *number >= f->decl->range)
+        f = f->hidden;
+    return f;
 }
 
 static struct tl_ptx_sym *member_of(struct tl_ptx_names *t, struct tl_ptx_name *name, const struct family *f)
@@ -341,11 +337,18 @@ struct tl_ptx_sym *tl_ptx_names_resolve(struct tl_ptx_names *t, struct tl_str wo
     if (name->epoch == t->epoch)
         return name->now;
     struct tl_ptx_sym *sym = name->exact;
-    struct family *f = find_family(t, word);
-    if (f != NULL && (sym == NULL || f->depth > sym->depth))
+    uint32_t number;
+    struct family *f = find_family(t, word, &number);
+    if (f != NULL && (sym == NULL || f->depth > sym->depth)) {
+        uint32_t prefix = f->prefix->text.n;
+        if (word.n > prefix + 1 && word.p[prefix] == '0') { /* %r01 */
+            const char *plain = tl_arena_printf(t->arena, TL_STR_FMT "%u", (int)prefix, word.p, number);
+            return plain != NULL ? tl_ptx_names_resolve(t, tl_str_of(plain)) : NULL;
+        }
         sym = member_of(t, name, f);
-    else if (sym == NULL)
+    } else if (sym == NULL) {
         sym = outside(t, name);
+    }
     if (sym != NULL) {
         name->now = sym;
         name->epoch = t->epoch;

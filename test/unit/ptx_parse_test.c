@@ -121,19 +121,39 @@ static void a_family_ends_where_its_count_does(void)
     TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 2, 0)->kind);
 }
 
-static void a_number_with_leading_zeros_is_no_member(void)
+/* ptxas gives %r01 and %r1 the same register. */
+static void leading_zeros_of_a_member_do_not_count(void)
 {
-    struct tl_ptx_func *f = body("mov.u32 %r01, 1; mov.u32 %r0, 1;");
-    TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 0, 0)->kind);
-    TEST_ASSERT_EQUAL_INT(TL_SYM_REG, symbol(f, 1, 0)->kind);
+    struct tl_ptx_func *f = body(
+        "mov.u32 %r1, 1; mov.u32 %r01, 1; mov.u32 %r0001, %r0; mov.u32 %r00, 1; mov.u32 %r020, 1;");
+    TEST_ASSERT_EQUAL_PTR(symbol(f, 0, 0), symbol(f, 1, 0));
+    TEST_ASSERT_EQUAL_PTR(symbol(f, 0, 0), symbol(f, 2, 0));
+    TEST_ASSERT_EQUAL_PTR(symbol(f, 2, 1), symbol(f, 3, 0));
+    TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 4, 0)->kind);
 }
 
-static void a_family_prefix_may_end_in_digits(void)
+/* ptxas splits a name before all its last digits: a family whose prefix ends in digits has members that nobody can name. */
+static void a_family_whose_prefix_ends_in_digits_hides_nothing(void)
 {
-    struct tl_ptx_func *f = body("{ .reg .b64 %r1<4>; mov.u64 %r12, 1; mov.u32 %r1, 1; mov.u32 %r14, 1; }");
-    ASSERT_STR("b64", symbol(f, 0, 0)->decl->type); /* %r1<4> declares %r10..%r13 */
+    struct tl_ptx_func *f = body(
+        "mov.u32 %r12, 1; { .reg .b64 %r1<4>; mov.u32 %r12, 1; } .reg .b64 %w1<3>; mov.u64 %w11, 1;");
+    TEST_ASSERT_EQUAL_PTR(symbol(f, 0, 0), symbol(f, 1, 0));
     ASSERT_STR("b32", symbol(f, 1, 0)->decl->type);
-    ASSERT_STR("b32", symbol(f, 2, 0)->decl->type);
+    TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 2, 0)->kind);
+}
+
+static void digits_inside_a_prefix_are_part_of_it(void)
+{
+    struct tl_ptx_func *f = body(".reg .b64 %a1b<3>; mov.u64 %a1b2, 1; mov.u64 %a1b3, 1;");
+    TEST_ASSERT_EQUAL_INT(TL_SYM_REG, symbol(f, 0, 0)->kind);
+    TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 1, 0)->kind);
+}
+
+static void a_number_too_large_for_any_family_is_no_member(void)
+{
+    struct tl_ptx_func *f = body("mov.u32 %r4294967297, 1; mov.u32 %r99999999999999999999, 1; mov.u32 %r1, 1;");
+    TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 0, 0)->kind);
+    TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 1, 0)->kind);
 }
 
 static void a_family_of_none_declares_nothing(void)
@@ -799,8 +819,10 @@ int main(void)
     RUN_TEST(a_smaller_inner_family_lets_the_rest_of_the_outer_one_through);
     RUN_TEST(sibling_scopes_have_registers_of_their_own);
     RUN_TEST(a_family_ends_where_its_count_does);
-    RUN_TEST(a_number_with_leading_zeros_is_no_member);
-    RUN_TEST(a_family_prefix_may_end_in_digits);
+    RUN_TEST(leading_zeros_of_a_member_do_not_count);
+    RUN_TEST(a_family_whose_prefix_ends_in_digits_hides_nothing);
+    RUN_TEST(digits_inside_a_prefix_are_part_of_it);
+    RUN_TEST(a_number_too_large_for_any_family_is_no_member);
     RUN_TEST(a_family_of_none_declares_nothing);
     RUN_TEST(special_registers_are_known_and_can_be_shadowed);
     RUN_TEST(a_blank_may_stand_before_a_component);
