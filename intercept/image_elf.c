@@ -56,6 +56,7 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
 {
     const uint8_t *p = bytes;
     Elf64_Ehdr header;
+    *size = 0;
     if (!cubin_header(bytes, limit, &header))
         return tl_error_set(err, -EINVAL, "this is not a 64-bit CUDA ELF");
     uint64_t sections = section_count(p, &header, limit);
@@ -65,7 +66,7 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
     if (!cover(&end, header.e_phoff, header.e_phnum, header.e_phentsize, limit) ||
         !cover(&end, header.e_shoff, sections, sizeof(Elf64_Shdr), limit))
         return tl_error_set(err, -EINVAL, "a cubin's header tables are cut off");
-    for (uint64_t i = 0; i < sections; i++) {
+    for (uint64_t i = 0; i < sections; i++, *size += sizeof(Elf64_Shdr)) {
         Elf64_Shdr section;
         memcpy(&section, p + header.e_shoff + i * sizeof section, sizeof section);
         if (tl__section_is_empty(section.sh_type))

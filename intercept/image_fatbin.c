@@ -125,6 +125,7 @@ static int read_entry(const uint8_t *entry, size_t room, size_t *size, struct tl
 int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct tl_error *err)
 {
     const uint8_t *p = container;
+    *size = 0;
     if (limit < CONTAINER_HEADER)
         return tl_error_set(err, -EINVAL, "a fatbin's header is cut off");
     assert(tl__has_magic(p, limit, TL__MAGIC_FATBIN));
@@ -138,13 +139,13 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
         return tl_error_set(err, -EINVAL, "a fatbin has version %u; this reader knows version %d", version,
                             CONTAINER_VERSION);
     size_t end = header + (size_t)entries;
-    for (size_t at = header, n; at < end; at += n) {
+    *size = header;
+    for (size_t n; *size < end; *size += n) {
         struct tl_image image;
-        int rc = read_entry(p + at, end - at, &n, &image, err);
+        int rc = read_entry(p + *size, end - *size, &n, &image, err);
         if (rc < 0)
             return rc;
     }
-    *size = end;
     return 0;
 }
 

@@ -50,7 +50,7 @@ static inline uint64_t tl__u64(const void *p)
 /* --- image_fatbin.c --- */
 
 /* Checks a whole container, down to the end of its last entry: no byte at or behind `limit` is read.  0 and its size,
- * or -EINVAL with a message. */
+ * or -EINVAL with a message; `size` is then how many bytes were gone through in vain. */
 int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct tl_error *err);
 
 /* Visits the images of a container that passed the check.  `where` gives what is not written in it: offset and number
@@ -73,7 +73,7 @@ enum tl__cuda_section {
 bool tl__section_is_empty(uint32_t type);
 
 /* The size of the 64-bit CUDA ELF that begins here, according to its headers; no byte at or behind `limit` is read.
- * 0, or -EINVAL with a message. */
+ * 0, or -EINVAL with a message; `size` is then how many bytes were gone through in vain. */
 int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_error *err);
 
 /* Describes a cubin that stands alone.  `bytes` passed tl__cubin_size. */

@@ -4,7 +4,11 @@
  * aligned to two bytes only; sections merely tell how an image was found. */
 #include "intercept/image_internal.h"
 
-enum { MAX_SECTIONS = 64 };
+#include <errno.h>
+
+/* A file of headers that lead into each other could keep the search busy for the square of its size.  After going
+ * through this many times the file's bytes in vain, the rest is left alone. */
+enum { MAX_SECTIONS = 64, MAX_WASTE = 16 };
 
 struct scan {
     const uint8_t *base;
@@ -13,6 +17,7 @@ struct scan {
     tl_image_complaint complain;
     void *data;
     uint32_t containers; /* found so far */
+    size_t waste;        /* bytes gone through in vain, so far */
     struct tl__range sections[MAX_SECTIONS];
     size_t n_sections;
 };
@@ -49,6 +54,7 @@ static int try_container(struct scan *s, size_t at, size_t *next)
     if (!looks_like_container(s, at))
         return 0;
     if (tl__fatbin_check(s->base + at, s->n - at, &size, &err) < 0) {
+        s->waste += size;
         if (s->complain != NULL)
             s->complain(s->data, &err, at);
         return 0;
@@ -62,14 +68,25 @@ static int try_container(struct scan *s, size_t at, size_t *next)
     return tl__fatbin_visit(s->base + at, &where, s->visit, s->data);
 }
 
+/* Tells that the search ends early, at `at`. */
+static void complain_of_waste(const struct scan *s, size_t at)
+{
+    struct tl_error err;
+    tl_error_set(&err, -E2BIG, "so many headers lead nowhere that the rest of the file was not searched");
+    if (s->complain != NULL)
+        s->complain(s->data, &err, at);
+}
+
 /* A magic of an ELF: visits it if it is a cubin that stands alone. */
 static int try_cubin(struct scan *s, size_t at, size_t *next)
 {
     size_t size;
     struct tl_image image;
     *next = at + TL__MAGIC_BYTES;
-    if (tl__cubin_size(s->base + at, s->n - at, &size, NULL) < 0)
+    if (tl__cubin_size(s->base + at, s->n - at, &size, NULL) < 0) {
+        s->waste += size;
         return 0;
+    }
     *next = at + size;
     tl__cubin_describe(s->base + at, size, &image);
     image.container_offset = image.offset = at;
@@ -93,6 +110,10 @@ int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_
         int rc = container < elf ? try_container(&s, container, &next) : try_cubin(&s, elf, &next);
         if (rc != 0)
             return rc;
+        if (s.waste / MAX_WASTE > n) {
+            complain_of_waste(&s, next);
+            return 0;
+        }
         if (container < next)
             container = find(&s, next, TL__MAGIC_FATBIN);
         if (elf < next)

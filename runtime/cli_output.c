@@ -72,7 +72,7 @@ struct cli_text cli_percent(uint64_t part, uint64_t whole)
 
 /* --- progress --- */
 
-enum { FIRST_LINE_NS = 500000000, NEXT_LINE_NS = 100000000 };
+enum { FIRST_LINE_NS = 500000000, NEXT_LINE_NS = 100000000, LINE_COLUMNS = 79 };
 
 static uint64_t now_ns(void)
 {
@@ -92,12 +92,13 @@ void cli_progress_show(struct cli_progress *p, const char *format, ...)
 {
     if (!p->is_enabled || now_ns() < p->next_ns)
         return;
+    char line[LINE_COLUMNS + 1]; /* a longer one would wrap, and could not be erased */
     va_list args;
     va_start(args, format);
-    fputs("\r\033[K", stderr);
-    vfprintf(stderr, format, args);
-    fflush(stderr);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    fprintf(stderr, "\r\033[K%s", line);
+    fflush(stderr);
     p->is_shown = true;
     p->next_ns = now_ns() + NEXT_LINE_NS;
 }

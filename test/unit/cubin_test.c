@@ -126,6 +126,21 @@ static void a_huge_section_count_is_refused(void)
     TEST_ASSERT_EQUAL_UINT32(2, seen.n);
 }
 
+static void a_section_outside_of_the_file_is_refused(void)
+{
+    build_cubin(&buf);
+    uint64_t table;
+    memcpy(&table, buf.p + offsetof(Elf64_Ehdr, e_shoff), sizeof table);
+    size_t code = table + 4 * sizeof(Elf64_Shdr);
+    patch64(&buf, code + offsetof(Elf64_Shdr, sh_offset), buf.n - 127);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, walk());
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "section 4 of a cubin is cut off"));
+    patch64(&buf, code + offsetof(Elf64_Shdr, sh_offset), UINT64_MAX);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, walk());
+    patch64(&buf, code + offsetof(Elf64_Shdr, sh_offset), buf.n - 128);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, walk(), err.text);
+}
+
 static void relocatable_cubins_say_so(void)
 {
     build_cubin(&buf);
@@ -170,6 +185,7 @@ int main(void)
     RUN_TEST(bytes_that_are_no_cuda_elf_are_refused);
     RUN_TEST(a_cubin_without_symbols_is_refused);
     RUN_TEST(a_huge_section_count_is_refused);
+    RUN_TEST(a_section_outside_of_the_file_is_refused);
     RUN_TEST(relocatable_cubins_say_so);
     RUN_TEST(the_architecture_is_where_the_abi_puts_it);
     return UNITY_END();

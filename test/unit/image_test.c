@@ -327,6 +327,24 @@ static void a_magic_among_code_is_passed_in_silence(void)
     TEST_ASSERT_EQUAL_UINT32(0, seen.n + seen.complaints);
 }
 
+static void headers_that_lead_into_each_other_end_the_search(void)
+{
+    enum { LENGTH = 1 << 16 };
+    struct tl_buf one = {0};
+    build_container(&one, &(struct build_entry){.kind = BUILD_PTX}, 1);
+    patch64(&one, 16 + 48, UINT64_C(0x00100001ba55ed50)); /* another container begins within the entry, */
+    for (uint64_t i = 1; i <= LENGTH; i++) {
+        patch64(&one, 16 + 56, 64 * (LENGTH - i)); /* with all the entries that follow */
+        tl_buf_add(&buf, one.p + 16, 64);
+    }
+    patch32(&buf, buf.n - 60, 0); /* of which the last is broken */
+    tl_buf_finish(&one);
+    TEST_ASSERT_EQUAL_INT(0, walk());
+    TEST_ASSERT_EQUAL_UINT32(0, seen.n);
+    TEST_ASSERT_TRUE(seen.complaints < 100);
+    TEST_ASSERT_EQUAL_INT(-E2BIG, seen.complaint.code);
+}
+
 static void complaints_need_not_be_heard(void)
 {
     struct build_entry entry = ptx_entry();
@@ -411,8 +429,9 @@ static void a_wrapper_leads_to_its_container(void)
 
 static void a_wrapper_may_not_lead_out_of_the_limit(void)
 {
-    char outside[16] = "\x50\xed\x55\xba";
-    uint64_t wrapper[3] = {UINT64_C(1) << 32 | 0x466243b1, (uintptr_t)outside, 0};
+    struct build_entry entry = ptx_entry();
+    build_container(&buf, &entry, 1);
+    uint64_t wrapper[3] = {UINT64_C(1) << 32 | 0x466243b1, (uintptr_t)buf.p, 0};
     TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(wrapper, sizeof wrapper, see, NULL, &err));
     TEST_ASSERT_EQUAL_INT(-EINVAL, tl_image_walk_memory(wrapper, 20, see, NULL, &err));
     wrapper[1] = 0;
@@ -519,6 +538,7 @@ int main(void)
     RUN_TEST(a_container_within_a_payload_is_no_image_of_the_file);
     RUN_TEST(a_broken_container_is_told_and_the_next_one_found);
     RUN_TEST(a_magic_among_code_is_passed_in_silence);
+    RUN_TEST(headers_that_lead_into_each_other_end_the_search);
     RUN_TEST(complaints_need_not_be_heard);
     RUN_TEST(the_visitor_can_stop_a_walk);
     RUN_TEST(a_section_for_fatbins_vouches_for_its_containers);
