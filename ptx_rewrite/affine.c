@@ -66,20 +66,6 @@ int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf)
     return 0;
 }
 
-static bool is_never_negative(const struct tl_leaf *leaf)
-{
-    return leaf->kind == TL_LEAF_SREG;
-}
-
-bool tl_affine_is_negative(const struct tl_affine *a)
-{
-    for (uint32_t i = 0; i < a->n; i++) {
-        if (a->terms[i].factor > 0 || !is_never_negative(&a->terms[i].leaf))
-            return false;
-    }
-    return a->constant < 0;
-}
-
 /* Whether a <= b whatever the leaves are: same terms, no larger constant. */
 static bool is_at_most(const struct tl_affine *a, const struct tl_affine *b)
 {
@@ -338,4 +324,38 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     a->known[id] = e;
     a->state[id] = KNOWN;
     return e;
+}
+
+/* A special register, or a register that starts as one (or as a constant) and is only ever added to. */
+static bool is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf)
+{
+    if (leaf->kind == TL_LEAF_SREG)
+        return true;
+    if (leaf->kind != TL_LEAF_REG)
+        return false;
+    const struct tl_ptx_sym *reg = leaf->what;
+    for (uint32_t d = all->first_def[reg->id]; d < all->first_def[reg->id + 1]; d++) {
+        const struct tl_ptx_stmt *s = all->cfg->insts[all->defs[d]];
+        const struct tl_ptx_operand *o = s->inst.operands;
+        bool starts = s->inst.form->op == TL_OP_mov && s->n_operands == 2 && s->inst.guard == NULL &&
+                      ((o[1].kind == TL_OPD_SYM && o[1].sym->kind == TL_SYM_SREG) ||
+                       (o[1].kind == TL_OPD_INT && (int64_t)o[1].bits >= 0));
+        bool grows = s->inst.form->op == TL_OP_add && s->n_operands == 3 && o[1].kind == TL_OPD_SYM &&
+                     o[1].sym == reg && o[2].kind == TL_OPD_INT && (int64_t)o[2].bits >= 0;
+        if (!starts && !grows)
+            return false;
+    }
+    return true;
+}
+
+void tl_affine_loosen(struct tl_affines *all, struct tl_affine *a)
+{
+    for (uint32_t i = 0; i < a->n;) {
+        if (a->terms[i].factor < 0 && is_never_negative(all, &a->terms[i].leaf)) {
+            a->terms[i] = a->terms[--a->n];
+            a->is_upper = true;
+        } else {
+            i++;
+        }
+    }
 }

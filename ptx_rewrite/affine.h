@@ -59,8 +59,9 @@ bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, 
 bool tl_affine_add(struct tl_affine *a, const struct tl_affine *b, int64_t factor);
 /* The factor of a leaf, 0 if it does not occur. */
 int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf);
-/* Whether the value is surely below zero: terms that cannot be negative and count downwards may be left over. */
-bool tl_affine_is_negative(const struct tl_affine *a);
+/* Leaves out what can only make the value smaller (thread numbers and registers that start at one and only grow, where
+ * they are subtracted), which turns it into an upper bound. */
+void tl_affine_loosen(struct tl_affines *all, struct tl_affine *a);
 bool tl_leaf_eq(const struct tl_leaf *a, const struct tl_leaf *b);
 
 /* The number of the instruction that writes a register if exactly one does, without a guard; else TL_CFG_NONE. */

@@ -367,9 +367,21 @@ static bool shares_base(const struct tl_affine *a, const struct tl_affine *b)
     return false;
 }
 
-static bool is_below(struct tl_affine low, const struct tl_affine *high)
+static bool has_known_base(const struct tl_affine *e)
 {
-    return tl_affine_add(&low, high, -1) && tl_affine_is_negative(&low);
+    for (uint32_t i = 0; i < e->n; i++) {
+        if (e->terms[i].leaf.kind == TL_LEAF_PARAM || e->terms[i].leaf.kind == TL_LEAF_MODULE_VAR)
+            return true;
+    }
+    return false;
+}
+
+static bool is_below(struct search *x, struct tl_affine low, const struct tl_affine *high)
+{
+    if (!tl_affine_add(&low, high, -1))
+        return false;
+    tl_affine_loosen(&x->affines, &low);
+    return low.n == 0 && low.constant < 0;
 }
 
 /* Where a block runs only if some value is a known constant (`if (tile == 0)`), the address may be written with that value
@@ -403,7 +415,7 @@ static bool is_below_under_conditions(struct search *x, const struct tl_affine *
             continue;
         int64_t wanted = tl_affine_factor(polled, order) - tl_affine_factor(&published, order);
         struct tl_affine again = published;
-        if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) && is_below(*polled, &again))
+        if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) && is_below(x, *polled, &again))
             return true;
     }
     return false;
@@ -417,6 +429,7 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
     struct tl_affine polled;
     if (poll->inst.form->op != TL_OP_ld || address == NULL || !tl_affine_of_address(&x->affines, address, &polled))
         return false;
+    tl_affine_loosen(&x->affines, &polled);
     const struct tl_leaf *order = block_leaf(x, &polled);
     if (order == NULL || (order->kind == TL_LEAF_SREG && x->reads_ctaid_yz) || !leaves_are_fixed(x, &polled, x->cfg->block_of[poll_inst]))
         return false;
@@ -429,13 +442,17 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
         struct tl_affine published;
         if (!tl_affine_of_address(&x->affines, address_of(s), &published))
             return false;
-        if (!shares_base(&polled, &published))
-            continue; /* another array: kernels do not alias their flags with their data */
+        if (!shares_base(&polled, &published)) {
+            /* Another array: kernels do not alias their flags with their data.  But flags of unknown origin may be ours. */
+            if ((op != TL_OP_st || is_fresh(s->inst.form)) && !has_known_base(&published))
+                return false;
+            continue;
+        }
         uint32_t block = x->cfg->block_of[i];
         if (published.is_upper || !leaves_are_fixed(x, &published, block))
             return false;
         bool is_lower = tl_affine_factor(&published, order) == tl_affine_factor(&polled, order)
-                            ? is_below(polled, &published)
+                            ? is_below(x, polled, &published)
                             : is_below_under_conditions(x, &polled, published, block, order);
         if (!is_lower)
             return false;
