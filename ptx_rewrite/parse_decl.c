@@ -74,7 +74,8 @@ static int parse_prefix(struct tl_parser *p, struct tl_ptx_decl *d)
             do {
                 depth += tl_lex_is(lx, '(');
                 depth -= tl_lex_is(lx, ')');
-                if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD)
+                if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') || tl_lex_is(lx, '}') ||
+                    tl_lex_is(lx, ';'))
                     return tl_parse_fail(p, open, "this '(' is never closed");
                 tl_lex_next(lx);
             } while (depth > 0);

@@ -127,6 +127,7 @@ static void declarations_are_checked(void)
     assert_error(KERNEL("\t.local .align \001x .b8 y;"), "a number");
     assert_error(KERNEL("\t.local .b8 x\001[4294967296][4294967296];"), "more than 2^64");
     assert_error(KERNEL("\t.reg .b32 x \001y;"), "';' should stand here");
+    assert_error(KERNEL("\t.common\001({)t;}"), "this '(' is never closed");
     assert_error(".global .u32 x = \001;", "an initialiser should stand behind '='");
 }
 
