@@ -499,11 +499,12 @@ static void note_written(void *data, struct tl_ptx_sym *reg)
 }
 
 /* Notes the registers written in the loop; returns whether a round can differ from the one before in anything but what
- * memory gives: because the loop writes memory, calls, or carries a register from round to round. */
+ * memory gives: because the loop writes memory, calls, or carries a register from round to round.  A loop with a fence or
+ * a sleep in it is suspected anyway: it expects memory to change. */
 static bool note_effects(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
-    bool has_effects = false;
+    bool has_effects = false, is_patient = false;
     memset(x->varies, 0, cfg->func->n_regs);
     memset(x->depends, 0, cfg->func->n_regs); /* used here for "written so far" */
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
@@ -511,6 +512,7 @@ static bool note_effects(struct search *x)
             enum tl_ptx_op op = cfg->insts[i]->inst.form->op;
             has_effects |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red || op == TL_OP_call ||
                            op == TL_OP_unknown;
+            is_patient |= op == TL_OP_membar || op == TL_OP_fence || op == TL_OP_nanosleep;
             tl_ptx_inst_writes(cfg->insts[i], note_write, x);
         }
     }
@@ -522,7 +524,7 @@ static bool note_effects(struct search *x)
             tl_ptx_inst_writes(cfg->insts[i], note_written, x);
         }
     }
-    return has_effects || x->reads_dependent;
+    return !is_patient && (has_effects || x->reads_dependent);
 }
 
 static bool exits_depend(struct search *x)
