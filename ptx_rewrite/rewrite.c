@@ -305,10 +305,8 @@ static void print_header(struct tl_rewriter *rw, struct tl_buf *out)
     }
 }
 
-static void print_module(struct tl_rewriter *rw, struct tl_buf *out)
+static void print_functions(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    print_header(rw, out);
-    tl_rw_print_vars(rw, out);
     /* Declarations first, so that the order of the bodies does not matter. */
     for (struct tl_ptx_program_func *f = rw->p->funcs; f != NULL; f = f->next) {
         struct tl_ptx_func declaration = *f->func;
@@ -374,7 +372,9 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
     entry->name = tl_str_of(out->entry);
     entry->prefix = TL_STR(".visible .entry");
     struct tl_buf text = {0};
-    print_module(rw, &text);
+    print_header(rw, &text);
+    tl_rw_print_vars(rw, &text);
+    print_functions(rw, &text);
     out->text = text.failed || rw->failed ? NULL : tl_arena_copy(rw->arena, (struct tl_str){text.p, (uint32_t)text.n});
     out->text_bytes = text.n;
     out->uses_slot = rw->uses_slot;
@@ -434,4 +434,33 @@ void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r)
 {
     tl_arena_finish(&r->arena);
     *r = (struct tl_ptx_rewritten){0};
+}
+
+int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n, struct tl_error *err)
+{
+    struct tl_arena arena;
+    struct tl_ptx_program p;
+    struct tl_buf out = {0};
+    tl_arena_init(&arena, 0);
+    struct tl_rewriter rw = {.p = &p, .arena = &arena};
+    int rc = tl_ptx_program_init(&p, ix, kernel, &arena, err);
+    if (rc == 0) {
+        print_header(&rw, &out);
+        for (const struct tl_ptx_program_var *v = p.vars; v != NULL; v = v->next) {
+            struct tl_ptx_decl alone = *v->decl;
+            alone.next = NULL;
+            alone.init = (struct tl_str){0}; /* the values stand in the original; initialisers may name what is not here */
+            tl_ptx_print_decl(&out, &alone);
+            tl_buf_putc(&out, '\n');
+        }
+        print_functions(&rw, &out);
+        if (out.failed)
+            rc = no_memory(ix, kernel, err);
+    }
+    *n = out.n;
+    *text = rc == 0 ? tl_buf_take(&out) : NULL;
+    tl_buf_finish(&out);
+    tl_ptx_program_finish(&p);
+    tl_arena_finish(&arena);
+    return rc;
 }

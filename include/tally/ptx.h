@@ -209,6 +209,11 @@ struct tl_ptx_magic {
 };
 struct tl_ptx_magic tl_ptx_magic_of(uint32_t d);
 
+/* The kernel alone with everything it reaches, unchanged, as a module of its own: what a compiler needs to see of it.  The text
+ * is the caller's to free.  Names of variables are kept, so that they can be found in the original.  0, else as
+ * tl_ptx_judge. */
+int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n, struct tl_error *err);
+
 /* --- whole modules ----------------------------------------------------------------------------------------------- */
 
 /* Parses everything and prints it in canonical form.  The text is the caller's to free. */

@@ -1,0 +1,102 @@
+/* What compiled kernels and the process that runs them agree on.
+ *
+ * A kernel is compiled by tally-jit into a shared object that refers to nothing outside itself: everything it needs comes in
+ * through the frame, everything it asks for goes out through the frame's calls.  So one object serves all processes, and
+ * the cache on disk needs no relocation.  The object exports
+ *
+ *     const struct tl_dev_info tally_info;
+ *     void tally_warp(struct tl_dev_frame *f, uint32_t warp);
+ *         runs one warp of the frame's block; with barriers inside, on a stack of its own (see the `barrier` call)
+ *     void tally_blocks(struct tl_dev_frame *f, uint32_t first, uint32_t count);
+ *         only if info.n_barriers is 0: runs whole blocks, setting f->ctaid from the linear number
+ *
+ * Addresses: device memory is ordinary memory, so global, constant and generic addresses are pointers.  A shared address is
+ * an offset into f->shared, a local one an offset into the thread's part of f->local; their generic forms are pointers.
+ * Parameters are read from f->params; the address of a parameter is a pointer. */
+#ifndef TALLY_DEVICE_ABI_H
+#define TALLY_DEVICE_ABI_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TL_DEV_ABI_VERSION 1
+#define TL_DEV_WARP 32
+
+enum tl_dev_fault {
+    TL_DEV_FAULT_NONE,
+    TL_DEV_FAULT_TRAP,            /* trap */
+    TL_DEV_FAULT_ASSERT,          /* __assertfail */
+    TL_DEV_FAULT_MISALIGNED,
+    TL_DEV_FAULT_ADDRESS,         /* found by the process through SIGSEGV */
+    TL_DEV_FAULT_STACK,
+    TL_DEV_FAULT_TIMEOUT,
+    TL_DEV_FAULT_LANE_WRAP,       /* 32-bit index arithmetic wrapped inside a warp; see docs/device.md */
+    TL_DEV_FAULT_DIVERGED_SYNC,   /* a warp-wide operation named lanes that are elsewhere */
+    TL_DEV_FAULT_BARRIER,         /* barrier number or count out of range */
+};
+
+struct tl_dev_frame;
+
+/* What a kernel may ask of its process.  Lanes are bits of a mask.  None of these returns after a fault. */
+struct tl_dev_calls {
+    /* Meets the other warps.  `arriving` are the lanes that do.  kind 0 sync, 1 arrive, 2 red.popc, 3 red.and, 4 red.or;
+     * count 0 means all threads of the block that have not exited.  Returns the reduction (popc, or 0/1) over `votes`. */
+    uint32_t (*barrier)(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id, uint32_t count,
+                        uint32_t arriving, uint32_t votes);
+    /* A place where other warps of the block may run: spin loops, nanosleep, mbarrier waits.  Also tells the watchdog. */
+    void (*yield)(struct tl_dev_frame *f, uint32_t warp);
+    void (*fault)(struct tl_dev_frame *f, uint32_t warp, uint32_t what, uint64_t detail) __attribute__((noreturn));
+    /* vprintf(format, arguments) of one thread; returns what printf does. */
+    int32_t (*vprintf)(struct tl_dev_frame *f, const char *format, const void *arguments);
+    void (*assertfail)(struct tl_dev_frame *f, uint32_t warp, uint32_t lane, const char *message, const char *file,
+                       uint32_t line, const char *function) __attribute__((noreturn));
+    void *(*malloc)(struct tl_dev_frame *f, uint64_t bytes);
+    void (*free)(struct tl_dev_frame *f, void *p);
+    uint64_t (*globaltimer)(void);
+    /* Texture fetch: kind 0 1d, 1 2d, 2 3d, 3 a1d, 4 a2d ...; coordinates as float or int bits; result as 32-bit words. */
+    void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
+                uint32_t result[4]);
+    void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
+                 uint32_t bytes, uint32_t clamp, uint32_t data[4]);
+};
+
+/* One block in execution.  Set by the process before tally_warp, or before tally_blocks but for ctaid. */
+struct tl_dev_frame {
+    const struct tl_dev_calls *calls;
+    const uint8_t *params;
+    uint8_t *shared;           /* static shared memory first, dynamic behind it (info.shared_bytes, 1024-aligned base) */
+    uint8_t *local;            /* info.local_bytes per thread, in linear thread order */
+    const uint64_t *variables; /* addresses, in the order of info's names */
+    uint32_t grid[3];
+    uint32_t ctaid[3];
+    uint32_t dynamic_shared_bytes;
+    uint32_t smid, nsmid;
+    uint64_t gridid;
+    uint32_t exited[32];       /* per warp: lanes that have returned; kept by the kernel for `barrier` */
+    void *process;             /* the process's own */
+};
+
+/* Sizes and names.  Strings are offsets into `text`, whose end is where the object's symbol ends. */
+struct tl_dev_info {
+    uint32_t abi_version;
+    uint32_t block[3];         /* compiled for this block size */
+    uint32_t param_bytes;
+    uint32_t shared_bytes;     /* static, rounded up to 16 */
+    uint32_t local_bytes;      /* per thread, rounded up to 16 */
+    uint32_t n_barriers;       /* 0: no warp ever waits for another, tally_blocks exists */
+    uint32_t uses_grid_sync;
+    uint32_t n_variables;
+    uint32_t registers;        /* a guess for attributes: PTX registers live at once, capped to 255 */
+    uint32_t n_instructions;
+    char text[];               /* kernel name, then the variables' names, each terminated */
+};
+
+static_assert(offsetof(struct tl_dev_frame, grid) == 40, "the translator addresses fields by these offsets");
+static_assert(offsetof(struct tl_dev_frame, ctaid) == 52, "");
+static_assert(offsetof(struct tl_dev_frame, dynamic_shared_bytes) == 64, "");
+static_assert(offsetof(struct tl_dev_frame, smid) == 68, "");
+static_assert(offsetof(struct tl_dev_frame, gridid) == 80, "");
+static_assert(offsetof(struct tl_dev_frame, exited) == 88, "");
+
+#endif
