@@ -72,7 +72,8 @@ all: $(LIB_FILES) $(BIN_FILES) $(MAN_FILES)
 # The stamp tells that scripts/setup ran; it runs again if something that it provides has gone since.
 ifeq ($(SETUP),yes)
 STAMP := $(DEPS)/.setup
-ifeq ($(shell test -f $(UNITY_DIR)/unity.c && pkg-config --exists libelf liblz4 libzstd 2>&1 && echo there),)
+ifeq ($(shell test -f $(UNITY_DIR)/unity.c && pkg-config --exists libelf liblz4 libzstd 2>&1 && \
+    command -v $(LLVM_CONFIG) >/dev/null && echo there),)
 $(STAMP): FORCE
 endif
 $(STAMP): scripts/setup
@@ -105,7 +106,7 @@ $(B)/lib/%.a:
 define link_it
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(SYSTEM_LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(EXTRA_LIBS) $(SYSTEM_LIBS)
 endef
 $(B)/bin/%:
 	$(link_it)
@@ -173,8 +174,8 @@ corpus: tests
 	@TALLY_BUILD=$(B) scripts/corpus
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
-LINT_SRCS := $(wildcard */*.c test/*/*.c)
-LINT_HDRS := $(wildcard */*.h include/tally/*.h test/*/*.h)
+LINT_SRCS := $(wildcard */*.c device/jit/*.c test/*/*.c)
+LINT_HDRS := $(wildcard */*.h device/jit/*.h include/tally/*.h test/*/*.h)
 LINT_SCRIPTS := $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
@@ -192,12 +193,12 @@ $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h
 	$(say) TIDY $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_TIDY) --quiet --warnings-as-errors='*' $< -- $(OUR_CFLAGS) -Wno-missing-prototypes \
-	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -isystem $(UNITY_DIR) $(UNITY_FLAGS) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
+	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -isystem $(UNITY_DIR) $(UNITY_FLAGS) $(if $(filter device/jit/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
 	    if [ -s $@.log ]; then cat $@.log; exit 1; fi
 	@touch $@
 $(B)/lint/%.h.alone: %.h $(LINT_HDRS)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) -fsyntax-only -x c $<
+	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) $(if $(filter device/jit/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
 	@touch $@
 $(B)/lint/%.shell: %
 	$(say) SHELL $<

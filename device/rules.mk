@@ -1,0 +1,14 @@
+# The software CUDA device.
+#
+# The translator is the only thing that includes LLVM's headers and, with the compiler service, the only one that links
+# it; what the driver needs of the compiler service (cache, client) is libc only.
+LIBRARIES += tally_jit tally_jit_client
+tally_jit_SRCS := $(wildcard device/jit/*.c)
+tally_jit_client_SRCS := $(wildcard $(addprefix device/jit_,link.c cache.c client.c digest.c wire.c))
+
+# Asked once, and only if something of LLVM is built: by then scripts/setup has brought it.
+LLVM_CONFIG ?= llvm-config-19
+LLVM_CFLAGS = $(eval LLVM_CFLAGS := -isystem $(shell $(LLVM_CONFIG) --includedir))$(LLVM_CFLAGS)
+LLVM_LIBS = $(eval LLVM_LIBS := $(shell $(LLVM_CONFIG) --ldflags --libs))$(LLVM_LIBS)
+$(B)/obj/device/jit/%.o: EXTRA_CFLAGS = $(LLVM_CFLAGS)
+$(B)/test/jit_%_test: EXTRA_LIBS = $(LLVM_LIBS)
