@@ -18,7 +18,6 @@ struct analysis {
     bool *has_several_defs;      /* per register */
     bool *leaves_loop;           /* per register: read outside a loop that defines it (filled per loop) */
     uint32_t *def_inst;          /* per register: a definition, TL_CFG_NONE if none */
-    uint8_t *block_level;        /* per block: worst branch in whose region it lies */
     uint8_t *joined;             /* per block that branches: level up to which its region has been marked */
     struct tl_ptx_set region, scratch;
     uint32_t *stack;
@@ -143,7 +142,7 @@ static bool is_warp_number(const struct analysis *a, const struct tl_ptx_stmt *s
 /* An operation in which a warp agrees gives all lanes the same, as long as they all take part together. */
 static enum tl_ptx_level agreed_level(const struct analysis *a, uint32_t block)
 {
-    return a->block_level[block] == TL_LEVEL_LANE ? TL_LEVEL_LANE : TL_LEVEL_WARP;
+    return a->d->block[block] == TL_LEVEL_LANE ? TL_LEVEL_LANE : TL_LEVEL_WARP;
 }
 
 static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_ptx_stmt *s, uint32_t block)
@@ -219,7 +218,7 @@ static void visit_block(struct analysis *a, uint32_t block)
         const struct tl_ptx_stmt *s = a->cfg->insts[i];
         enum tl_ptx_level guard = tl_ptx_guard_level(a->d, s);
         a->writing = worse(result_level(a, s, block), guard);
-        a->reading = (enum tl_ptx_level)a->block_level[block]; /* which of several definitions is seen */
+        a->reading = (enum tl_ptx_level)a->d->block[block]; /* which of several definitions is seen */
         tl_ptx_inst_writes(s, write_reg, a);
     }
     const struct tl_ptx_stmt *last = tl_ptx_cfg_last(a->cfg, block);
@@ -258,8 +257,8 @@ static void spread_branch(struct analysis *a, uint32_t block)
     tl_ptx_set_clear(&a->region);
     tl_ptx_cfg_region(a->cfg, block, a->cfg->blocks[block].ipdom, &a->region, a->stack);
     for (uint32_t b = 0; b < a->cfg->n_blocks; b++) {
-        if (tl_ptx_set_has(&a->region, b) && a->block_level[b] < level) {
-            a->block_level[b] = (uint8_t)level;
+        if (tl_ptx_set_has(&a->region, b) && a->d->block[b] < level) {
+            a->d->block[b] = (uint8_t)level;
             a->changed = true;
         }
     }
@@ -328,11 +327,11 @@ int tl_ptx_diverge(struct tl_ptx_divergence *d, struct tl_arena *arena, const st
     a.has_several_defs = tl_arena_zalloc(arena, (size_t)n_regs + 1);
     a.leaves_loop = tl_arena_zalloc(arena, (size_t)n_regs + 1);
     a.def_inst = tl_arena_alloc(arena, ((size_t)n_regs + 1) * sizeof *a.def_inst);
-    a.block_level = tl_arena_zalloc(arena, (size_t)cfg->n_blocks + 1);
+    d->block = tl_arena_zalloc(arena, (size_t)cfg->n_blocks + 1);
     a.joined = tl_arena_zalloc(arena, (size_t)cfg->n_blocks + 1);
     a.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *a.stack);
     if (d->reg == NULL || d->branch == NULL || a.has_several_defs == NULL || a.leaves_loop == NULL ||
-        a.def_inst == NULL || a.block_level == NULL || a.joined == NULL || a.stack == NULL ||
+        a.def_inst == NULL || d->block == NULL || a.joined == NULL || a.stack == NULL ||
         tl_ptx_set_init(&a.region, arena, cfg) < 0 || tl_ptx_set_init(&a.scratch, arena, cfg) < 0)
         return -ENOMEM;
     memset(a.def_inst, 0xff, ((size_t)n_regs + 1) * sizeof *a.def_inst);
