@@ -88,6 +88,7 @@ endif
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 # Rewritten only when the flags differ, so that objects of other flags are made anew.
+$(B)/obj/.flags: EXTRA_CFLAGS :=
 $(B)/obj/.flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(COMPILE))' | cmp -s - $@ || echo '$(subst ','\'',$(COMPILE))' >$@
