@@ -118,7 +118,29 @@ static enum tl_ptx_level load_level(const struct analysis *a, const struct tl_pt
     return sources_level(a, s, 1);
 }
 
-/* tid.x >> 5 and beyond, or tid.x & ~31: the same for a warp if warps are rows. */
+/* Whether a comparison with a constant can only change from one row of 32 to the next. */
+static bool compares_rows(const struct tl_ptx_stmt *s, uint64_t with)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    if (f->op != TL_OP_setp || f->n_mods != 2 || with > 1u << 20) /* nothing combined with another predicate */
+        return false;
+    switch (f->mods[0].id) {
+    case TL_MOD_lt:
+    case TL_MOD_ge:
+    case TL_MOD_lo:
+    case TL_MOD_hs:
+        return with % 32 == 0;
+    case TL_MOD_le:
+    case TL_MOD_gt:
+    case TL_MOD_ls:
+    case TL_MOD_hi:
+        return with % 32 == 31;
+    default:
+        return false;
+    }
+}
+
+/* tid.x >> 5 and beyond, tid.x & ~31, or tid.x < 32: the same for a warp if warps are rows. */
 static bool is_warp_number(const struct analysis *a, const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
@@ -126,7 +148,8 @@ static bool is_warp_number(const struct analysis *a, const struct tl_ptx_stmt *s
         return false;
     enum tl_ptx_op op = s->inst.form->op;
     bool drops_lane = (op == TL_OP_shr && o[2].bits >= 5 && o[2].bits < 32) ||
-                      (op == TL_OP_and && (o[2].bits & 31) == 0) || (op == TL_OP_div && o[2].bits % 32 == 0);
+                      (op == TL_OP_and && (o[2].bits & 31) == 0) || (op == TL_OP_div && o[2].bits % 32 == 0) ||
+                      compares_rows(s, o[2].bits);
     if (!drops_lane)
         return false;
     if (o[1].sym->kind == TL_SYM_SREG)
@@ -169,6 +192,7 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
     case TL_OP_shr:
     case TL_OP_and:
     case TL_OP_div:
+    case TL_OP_setp:
         return is_warp_number(a, s) ? TL_LEVEL_WARP : sources_level(a, s, 1);
     case TL_OP_atom:
     case TL_OP_match:

@@ -367,6 +367,13 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
                      ? tl_arena_copy(rw->arena, tl_str_of(options->entry))
                      : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u", TL_STR_ARG(entry->name),
                                        tl_ptx_variant_name(rw->variant), rw->dims);
+    for (struct tl_ptx_program_func *f = rw->p->funcs; f != NULL && out->entry != NULL && options->entry == NULL;
+         f = f->next) {
+        if (!tl_str_is(f->func->name, out->entry))
+            continue;
+        out->entry = tl_arena_printf(rw->arena, "%s_", out->entry); /* a function is called so: begin again */
+        f = rw->p->entry;
+    }
     if (out->entry == NULL || rw->failed)
         return -ENOMEM;
     entry->name = tl_str_of(out->entry);

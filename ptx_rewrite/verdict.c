@@ -30,6 +30,7 @@ struct summary {
     struct summary *next;
     const struct tl_ptx_program_func *func;
     bool polls, has_barrier, has_warp_sync;
+    bool is_called, calls, in_circle; /* scratch for finding circles of calls */
 };
 
 enum which { SLICE = 1 << TL_PTX_SLICE, TICKET = 1 << TL_PTX_TICKET, PERSISTENT = 1 << TL_PTX_PERSISTENT, ALL = 7 };
@@ -254,6 +255,8 @@ static void judge_op(struct judge *j, const struct tl_ptx_stmt *s)
     const struct tl_ptx_form *f = s->inst.form;
     if (tl_ptx_form_has_text(f, "multicast::cluster") || tl_ptx_form_has(f, TL_MOD_query_cancel))
         refuse_inst(j, ALL, TL_PTX_REASON_CLUSTER, s);
+    if (s->inst.raw.n > 0) /* operands of no known grammar: nobody can tell what it reads and writes */
+        refuse_inst(j, ALL, TL_PTX_REASON_UNKNOWN_INSTRUCTION, s);
     switch (f->op) {
     case TL_OP_unknown:
         refuse_inst(j, ALL, TL_PTX_REASON_UNKNOWN_INSTRUCTION, s);
@@ -390,6 +393,40 @@ static void judge_params(struct judge *j)
         refuse(j, TICKET | PERSISTENT, TL_PTX_REASON_PARAM_SPACE, f->item->begin, tl_str_of(note));
 }
 
+/* The item of a variable in the constant space? */
+static bool is_const_item(const struct tl_ptx_index *ix, const struct tl_ptx_item *item)
+{
+    struct tl_lex lx;
+    tl_lex_init(&lx, ix->text, item->begin, item->end);
+    while (lx.kind == TL_TOK_DOTWORD && !tl_lex_is_dotword(&lx, "const"))
+        tl_lex_next(&lx);
+    return tl_lex_is_dotword(&lx, "const");
+}
+
+/* Whether an initialiser holds the address of a constant variable, directly or through other variables that it names. */
+static bool holds_const_address(const struct tl_ptx_index *ix, const struct tl_ptx_item *item, uint32_t depth)
+{
+    struct tl_lex lx;
+    for (tl_lex_init(&lx, ix->text, item->begin, item->end); lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
+        const struct tl_ptx_item *named = lx.kind == TL_TOK_WORD ? tl_ptx_index_find(ix, tl_lex_str(&lx)) : NULL;
+        if (named == NULL || named->kind != TL_PTX_ITEM_VARIABLE || named->begin == item->begin)
+            continue;
+        if (depth == 0 || is_const_item(ix, named) || holds_const_address(ix, named, depth - 1))
+            return true;
+    }
+    return false;
+}
+
+/* An address in the constant space means the constant bank of the module that runs.  Where instructions name a constant
+ * variable we see to that; where memory holds its address we cannot. */
+static void judge_vars(struct judge *j)
+{
+    for (const struct tl_ptx_program_var *v = j->p->vars; v != NULL; v = v->next) {
+        if (v->decl->init.n > 0 && holds_const_address(j->p->unit.ix, v->sym->item, 4))
+            refuse(j, ALL, TL_PTX_REASON_CONST_SPACE, v->decl->at, v->decl->name);
+    }
+}
+
 /* --- functions as wholes ----------------------------------------------------------------------------------------- */
 
 struct sum_visit {
@@ -451,6 +488,46 @@ static int sum_up(struct judge *j, struct summary **out)
     }
     *out = all;
     return 0;
+}
+
+static int note_circle_call(void *data, struct tl_ptx_stmt *s)
+{
+    struct sum_visit *v = data;
+    struct summary *callee = callee_summary(v->j, v->all, s);
+    if (callee != NULL && callee->in_circle) {
+        callee->is_called = true;
+        v->one->calls = true;
+    }
+    return 0;
+}
+
+/* Functions that call each other in a circle repeat what they do, as a loop does; if they poll, they may wait.  Leaves off
+ * what nobody calls and what calls nobody until nothing changes: what stays lies in a circle or between two. */
+static void judge_circles(struct judge *j, struct summary *all)
+{
+    bool any_polls = false;
+    for (struct summary *s = all; s != NULL; s = s->next) {
+        s->in_circle = true;
+        any_polls |= s->polls;
+    }
+    for (bool changed = any_polls; changed;) {
+        changed = false;
+        for (struct summary *s = all; s != NULL; s = s->next)
+            s->is_called = s->calls = false;
+        for (struct summary *s = all; s != NULL; s = s->next) {
+            if (s->in_circle)
+                tl_ptx_each_inst(s->func->func->body, note_circle_call, &(struct sum_visit){j, all, s});
+        }
+        for (struct summary *s = all; s != NULL; s = s->next) {
+            bool stays = s->in_circle && s->is_called && s->calls;
+            changed |= stays != s->in_circle;
+            s->in_circle = stays;
+        }
+    }
+    for (struct summary *s = all; any_polls && s != NULL; s = s->next) {
+        if (s->in_circle && s->polls)
+            refuse(j, ALL, TL_PTX_REASON_BLOCK_WAIT, s->func->func->item->begin, s->func->func->name);
+    }
 }
 
 static bool calls_polling(void *data, const struct tl_ptx_stmt *call)
@@ -627,6 +704,7 @@ static int judge_flow(struct judge *j)
     struct tl_ptx_cfg *cfgs = tl_arena_alloc(j->p->arena, ((size_t)n_bodies + 1) * sizeof *cfgs);
     if (cfgs == NULL || sum_up(j, &all) < 0)
         return -ENOMEM;
+    judge_circles(j, all);
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
         if (!f->func->has_body)
             continue;
@@ -673,6 +751,7 @@ int tl_ptx_find(struct tl_ptx_findings *f, struct tl_ptx_program *p)
         tl_ptx_each_inst(fn->func->body, judge_inst, &j);
     }
     judge_params(&j);
+    judge_vars(&j);
     int rc = 0;
     if (f->verdicts[TL_PTX_SLICE].reason == TL_PTX_REASON_OK || f->verdicts[TL_PTX_TICKET].reason == TL_PTX_REASON_OK)
         rc = judge_flow(&j);

@@ -169,7 +169,7 @@ struct tl_ptx_arg {
 struct tl_ptx_options {
     enum tl_ptx_variant variant;
     uint32_t grid_dims; /* 1: the original grid is {n, 1, 1}; 2: {n, m, 1}; 3 (or 0): any */
-    const char *entry;  /* name for the new entry; NULL for <kernel>__tally_<variant><dims> */
+    const char *entry;  /* name for the new entry; NULL for <kernel>__tally_<variant><dims> (and '_' if that is taken) */
 };
 
 /* Extra bytes of dynamic shared memory that a ticket or persistent launch must ask for: the hand-off slot stands at the

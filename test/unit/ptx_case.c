@@ -1,0 +1,273 @@
+#include "ptx_case.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ptx_help.h"
+
+struct reader {
+    struct ptx_case *c;
+    struct ptx_case_kernel *k; /* that the current line is for */
+    char *message;
+    size_t message_bytes;
+    uint32_t line;
+};
+
+static bool complain(struct reader *r, const char *what, const char *about)
+{
+    snprintf(r->message, r->message_bytes, "line %u: %s: %s", r->line, what, about);
+    return false;
+}
+
+static struct ptx_case_kernel *kernel_named(struct reader *r, const char *name, size_t n)
+{
+    struct ptx_case *c = r->c;
+    for (uint32_t i = 0; i < c->n_kernels; i++) {
+        if (strlen(c->kernels[i].name) == n && memcmp(c->kernels[i].name, name, n) == 0)
+            return &c->kernels[i];
+    }
+    if (c->n_kernels == PTX_CASE_KERNELS || n >= sizeof c->kernels[0].name)
+        return NULL;
+    memcpy(c->kernels[c->n_kernels].name, name, n);
+    return &c->kernels[c->n_kernels++];
+}
+
+static int variant_named(const char *word, size_t n)
+{
+    for (int v = 0; v < TL_PTX_VARIANTS; v++) {
+        const char *name = tl_ptx_variant_name((enum tl_ptx_variant)v);
+        if (strlen(name) == n && memcmp(name, word, n) == 0)
+            return v;
+    }
+    return -1;
+}
+
+static bool read_verdict(struct reader *r, char *words)
+{
+    uint32_t seen = 0;
+    char *save = NULL;
+    for (char *w = strtok_r(words, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+        char *code = strchr(w, '=');
+        int v = code != NULL ? variant_named(w, (size_t)(code - w)) : -1, reason = 0;
+        if (v < 0)
+            return complain(r, "no such variant", w);
+        code++;
+        while (reason < TL_PTX_REASON_COUNT && strcmp(code, tl_ptx_reason_code((enum tl_ptx_reason)reason)) != 0)
+            reason++;
+        if (reason == TL_PTX_REASON_COUNT)
+            return complain(r, "no such reason", code);
+        r->k->reasons[v] = (enum tl_ptx_reason)reason;
+        seen |= 1u << v;
+    }
+    r->k->has_verdict = true;
+    return seen == (1u << TL_PTX_VARIANTS) - 1 ? true : complain(r, "a verdict is missing", "one per variant");
+}
+
+static bool read_conditions(struct reader *r, char *words)
+{
+    static const struct {
+        const char *name;
+        uint32_t bit;
+    } known[] = {{"warps-are-rows", TL_PTX_IF_WARPS_ARE_ROWS}, {"grid-is-line", TL_PTX_IF_GRID_IS_LINE}};
+    char *save = NULL;
+    for (char *w = strtok_r(words, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+        char *list = strchr(w, '='), *inner = NULL;
+        int v = list != NULL ? variant_named(w, (size_t)(list - w)) : -1;
+        if (v < 0)
+            return complain(r, "no such variant", w);
+        for (char *one = strtok_r(list + 1, "+", &inner); one != NULL; one = strtok_r(NULL, "+", &inner)) {
+            uint32_t bit = 0;
+            for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+                bit |= strcmp(one, known[i].name) == 0 ? known[i].bit : 0;
+            if (bit == 0)
+                return complain(r, "no such condition", one);
+            r->k->conditions[v] |= bit;
+        }
+    }
+    return true;
+}
+
+static bool read_run(struct reader *r, const char *words)
+{
+    if (r->k->n_runs == PTX_CASE_RUNS)
+        return complain(r, "too many runs", words);
+    struct ptx_case_run *run = &r->k->runs[r->k->n_runs++];
+    char rest;
+    int n = sscanf(words, "grid=%u,%u,%u block=%u,%u,%u shared=%u%c", &run->grid[0], &run->grid[1], &run->grid[2],
+                   &run->block[0], &run->block[1], &run->block[2], &run->shared, &rest);
+    bool is_empty = false;
+    for (int i = 0; i < 3; i++)
+        is_empty |= run->grid[i] == 0 || run->block[i] == 0;
+    return n == 7 && !is_empty ? true : complain(r, "not a launch", words);
+}
+
+static uint32_t bytes_of_type(const char *type)
+{
+    static const struct {
+        const char *name;
+        uint32_t bytes;
+    } types[] = {{"u8", 1}, {"u16", 2}, {"u32", 4}, {"u64", 8}, {"s32", 4}, {"f32", 4}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(type, types[i].name) == 0)
+            return types[i].bytes;
+    }
+    return 0;
+}
+
+static bool read_fill(struct reader *r, struct ptx_case_arg *a, const char *words)
+{
+    static const char *const names[] = {"zero", "iota", "countdown"};
+    char rest;
+    unsigned long long seed;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(words, names[i]) == 0) {
+            a->fill = (enum ptx_case_fill)i;
+            return true;
+        }
+    }
+    a->fill = PTX_FILL_RANDOM;
+    if (sscanf(words, "random %llu%c", &seed, &rest) != 1)
+        return complain(r, "no such fill", words);
+    a->value = seed;
+    return true;
+}
+
+static bool read_number(struct reader *r, struct ptx_case_arg *a, const char *word)
+{
+    char *end;
+    if (a->type[0] == 'f') {
+        float value = strtof(word, &end);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        a->value = bits;
+    } else {
+        a->value = a->type[0] == 's' ? (uint64_t)strtoll(word, &end, 0) : strtoull(word, &end, 0);
+    }
+    return end != word && *end == 0 ? true : complain(r, "not a number", word);
+}
+
+static bool read_arg(struct reader *r, const char *words)
+{
+    if (r->k->n_args == PTX_CASE_ARGS)
+        return complain(r, "too many arguments", words);
+    struct ptx_case_arg *a = &r->k->args[r->k->n_args++];
+    char fill[40] = "", value[40] = "", rest;
+    if (sscanf(words, "buffer %3s %u %39[^\n]", a->type, &a->count, fill) == 3) {
+        a->kind = PTX_ARG_BUFFER;
+        a->element_bytes = bytes_of_type(a->type);
+        if (a->element_bytes == 0 || a->count == 0)
+            return complain(r, "not a buffer", words);
+        return read_fill(r, a, fill);
+    }
+    if (sscanf(words, "bytes %u %39[^\n]", &a->count, fill) == 2) {
+        a->kind = PTX_ARG_BYTES;
+        a->type[0] = 0;
+        a->element_bytes = 1;
+        return read_fill(r, a, fill);
+    }
+    a->kind = PTX_ARG_NUMBER;
+    a->count = 1;
+    if (sscanf(words, "%3s %39s%c", a->type, value, &rest) != 2 || (a->element_bytes = bytes_of_type(a->type)) == 0)
+        return complain(r, "not an argument", words);
+    return read_number(r, a, value);
+}
+
+static bool read_ptxas(struct reader *r, const char *words)
+{
+    if (strncmp(words, "no, because ", 12) == 0) {
+        r->c->ptxas_refuses = true;
+        return true;
+    }
+    snprintf(r->c->ptxas_options, sizeof r->c->ptxas_options, "%s", words);
+    return words[0] == '-' ? true : complain(r, "neither options nor 'no, because'", words);
+}
+
+static bool read_line(struct reader *r, char *line)
+{
+    r->k = kernel_named(r, "", 0);
+    if (strncmp(line, "kernel ", 7) == 0 && strchr(line, ':') != NULL) {
+        char *colon = strchr(line, ':');
+        r->k = kernel_named(r, line + 7, (size_t)(colon - line - 7));
+        line = colon + 1 + strspn(colon + 1, " ");
+    }
+    if (r->k == NULL)
+        return complain(r, "too many kernels", line);
+    if (strncmp(line, "verdict: ", 9) == 0)
+        return read_verdict(r, line + 9);
+    if (strncmp(line, "conditions: ", 12) == 0)
+        return read_conditions(r, line + 12);
+    if (strncmp(line, "run: ", 5) == 0)
+        return read_run(r, line + 5);
+    if (strncmp(line, "arg: ", 5) == 0)
+        return read_arg(r, line + 5);
+    if (strncmp(line, "ptxas: ", 7) == 0)
+        return read_ptxas(r, line + 7);
+    return true; /* words for people */
+}
+
+bool ptx_case_read(struct ptx_case *c, const char *path, char *message, size_t message_bytes)
+{
+    struct reader r = {.c = c, .message = message, .message_bytes = message_bytes};
+    size_t length = strlen(path);
+    *c = (struct ptx_case){0};
+    c->text = ptx_read_file(path, &c->n);
+    if (c->text == NULL)
+        return complain(&r, "cannot read", path);
+    c->is_cuda = length > 3 && strcmp(path + length - 3, ".cu") == 0;
+    for (const char *p = c->text; p[0] == '/' && p[1] == '/'; p++) {
+        char line[256];
+        size_t n = strcspn(p, "\n");
+        r.line++;
+        snprintf(line, sizeof line, "%.*s", (int)(n < 3 ? 0 : n - 3), p + 3);
+        if (!read_line(&r, line))
+            return false;
+        p += n;
+        if (*p == 0)
+            break;
+    }
+    return r.line > 1 ? true : complain(&r, "no annotations", path);
+}
+
+void ptx_case_finish(struct ptx_case *c)
+{
+    free(c->text);
+    *c = (struct ptx_case){0};
+}
+
+const struct ptx_case_kernel *ptx_case_kernel_of(const struct ptx_case *c, struct tl_str kernel)
+{
+    const struct ptx_case_kernel *for_all = NULL;
+    for (uint32_t i = 0; i < c->n_kernels; i++) {
+        if (tl_str_is(kernel, c->kernels[i].name))
+            return &c->kernels[i];
+        if (c->kernels[i].name[0] == 0)
+            for_all = &c->kernels[i];
+    }
+    return for_all;
+}
+
+const char *ptx_cases_folder(void)
+{
+    const char *folder = getenv("TALLY_CASES");
+    return folder != NULL && folder[0] != 0 ? folder : "test/cases";
+}
+
+const char *ptx_cuda_tool(const char *variable, const char *name)
+{
+    static char found[4096];
+    const char *given = getenv(variable), *path = getenv("PATH");
+    if (given != NULL && given[0] != 0)
+        return given;
+    char folders[16384];
+    snprintf(folders, sizeof folders, "%s:/usr/local/cuda/bin:build/tools/cuda/bin", path != NULL ? path : "");
+    char *save = NULL;
+    for (char *f = strtok_r(folders, ":", &save); f != NULL; f = strtok_r(NULL, ":", &save)) {
+        int n = snprintf(found, sizeof found, "%s/%s", f, name);
+        if (n > 0 && (size_t)n < sizeof found && access(found, X_OK) == 0)
+            return found;
+    }
+    return NULL;
+}
