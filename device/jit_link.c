@@ -467,9 +467,7 @@ static void put_section_headers(struct link *k)
 {
     static const struct {
         const char *name;
-        uint32_t type;
-        uint64_t flags, align, entry;
-        uint32_t link;
+        uint32_t type, flags, align, entry, link;
     } kinds[OUTS] = {
         [OUT_HASH] = {".hash", SHT_HASH, SHF_ALLOC, 8, 4, OUT_DYNSYM},
         [OUT_DYNSYM] = {".dynsym", SHT_DYNSYM, SHF_ALLOC, 8, sizeof(Elf64_Sym), OUT_DYNSTR},
