@@ -1,0 +1,122 @@
+/* Atomics: lane after lane, in lane order.  Blocks run on one thread, so those on shared memory are plain. */
+#include "device/jit/emit.h"
+
+struct atomic {
+    struct tl_type t;
+    LLVMTypeRef element;     /* of the memory operation: integer or float */
+    LLVMAtomicRMWBinOp op;
+    bool is_cas, is_float;
+};
+
+static bool choose(struct tl_emit *e, struct atomic *a)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    bool is_signed = a->t.kind == TL_T_SIGNED;
+    a->is_float = a->t.kind == TL_T_FLOAT;
+    for (uint32_t i = 0; i < f->n_mods; i++) {
+        switch (f->mods[i].id) {
+        case TL_MOD_add: a->op = a->is_float ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd; return true;
+        case TL_MOD_and: a->op = LLVMAtomicRMWBinOpAnd; return true;
+        case TL_MOD_or: a->op = LLVMAtomicRMWBinOpOr; return true;
+        case TL_MOD_xor: a->op = LLVMAtomicRMWBinOpXor; return true;
+        case TL_MOD_min: a->op = is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin; return !a->is_float;
+        case TL_MOD_max: a->op = is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax; return !a->is_float;
+        case TL_MOD_exch: a->op = LLVMAtomicRMWBinOpXchg; return true;
+        case TL_MOD_inc: a->op = LLVMAtomicRMWBinOpUIncWrap; return true;
+        case TL_MOD_dec: a->op = LLVMAtomicRMWBinOpUDecWrap; return true;
+        case TL_MOD_cas: a->is_cas = true; return true;
+        default: break;
+        }
+    }
+    return false;
+}
+
+/* The new value of a plain read-modify-write. */
+static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
+{
+    LLVMBuilderRef b = e->b;
+    LLVMValueRef zero = a->is_float ? NULL : LLVMConstInt(a->element, 0, false), one = a->is_float ? NULL : LLVMConstInt(a->element, 1, false);
+    switch (a->op) {
+    case LLVMAtomicRMWBinOpAdd: return LLVMBuildAdd(b, old, x, "");
+    case LLVMAtomicRMWBinOpFAdd: return LLVMBuildFAdd(b, old, x, "");
+    case LLVMAtomicRMWBinOpAnd: return LLVMBuildAnd(b, old, x, "");
+    case LLVMAtomicRMWBinOpOr: return LLVMBuildOr(b, old, x, "");
+    case LLVMAtomicRMWBinOpXor: return LLVMBuildXor(b, old, x, "");
+    case LLVMAtomicRMWBinOpMin: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSLT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpMax: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSGT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpUMin: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntULT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpUMax: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpUIncWrap:
+        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGE, old, x, ""), zero, LLVMBuildAdd(b, old, one, ""), "");
+    case LLVMAtomicRMWBinOpUDecWrap: {
+        LLVMValueRef wraps = LLVMBuildOr(b, LLVMBuildICmp(b, LLVMIntEQ, old, zero, ""), LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), "");
+        return LLVMBuildSelect(b, wraps, x, LLVMBuildSub(b, old, one, ""), "");
+    }
+    default: return x; /* exchange */
+    }
+}
+
+/* One lane's atomic; gives the old value as bits. */
+static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_shared, LLVMValueRef p, LLVMValueRef x, LLVMValueRef y)
+{
+    LLVMTypeRef bits = tl_int(e, a->t.bits);
+    unsigned align = a->t.bits / 8;
+    if (is_shared) {
+        LLVMValueRef old = LLVMBuildLoad2(e->b, a->is_cas ? bits : a->element, p, "");
+        LLVMValueRef value = a->is_cas ? LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, old, x, ""), y, old, "") : apply(e, a, old, x);
+        LLVMSetAlignment(old, align);
+        LLVMSetAlignment(LLVMBuildStore(e->b, value, p), align);
+        return LLVMBuildBitCast(e->b, old, bits, "");
+    }
+    LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent; /* a locked instruction in any case */
+    if (a->is_cas) {
+        LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, x, y, order, LLVMAtomicOrderingSequentiallyConsistent, false);
+        LLVMSetAlignment(pair, align);
+        return LLVMBuildExtractValue(e->b, pair, 0, "");
+    }
+    LLVMValueRef old = LLVMBuildAtomicRMW(e->b, a->op, p, x, order, false);
+    LLVMSetAlignment(old, align);
+    return LLVMBuildBitCast(e->b, old, bits, "");
+}
+
+bool tl_emit_atomic(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    if (f->op != TL_OP_atom && f->op != TL_OP_red)
+        return false;
+    struct atomic a = {.t = tl_type_of(f, -1)};
+    bool returns = f->op == TL_OP_atom, is_shared = tl_ptx_form_space(f) == TL_MOD_shared;
+    uint32_t first = returns ? 1 : 0;
+    if (a.t.packed != 1 || (a.t.bits != 32 && a.t.bits != 64) || !choose(e, &a) || tl_has(e, TL_MOD_v2) || tl_has(e, TL_MOD_v4) ||
+        e->inst->n_operands < first + 2 + a.is_cas) {
+        tl_emit_unsupported(e, "this atomic");
+        return true;
+    }
+    a.element = a.is_float && a.op != LLVMAtomicRMWBinOpXchg ? (a.t.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.t.bits);
+    struct tl_address address = tl_address_of(e, tl_opd(e, first), is_shared ? TL_MOD_shared : TL_MOD_global);
+    struct tl_val x = tl_read(e, tl_opd(e, first + 1), a.t.bits), y = x, p = address.pointer;
+    if (a.is_cas)
+        y = tl_read(e, tl_opd(e, first + 2), a.t.bits);
+    if (e->rc != 0)
+        return true;
+    if (address.lanes.is_known) {
+        p = tl_widen(e, p);
+        p.v = LLVMBuildAdd(e->b, p.v, tl_const_lanes(e, 64, address.lanes.offset), "");
+    }
+    LLVMValueRef results = tl_alloca(e, LLVMArrayType2(tl_int(e, a.t.bits), LANES), "old");
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    LLVMValueRef pointer = LLVMBuildIntToPtr(e->b, tl_lane_value(e, p, l.lane).v, e->ptr, "");
+    LLVMValueRef value = tl_lane_value(e, x, l.lane).v, other = tl_lane_value(e, y, l.lane).v;
+    value = LLVMBuildBitCast(e->b, value, a.is_cas ? tl_int(e, a.t.bits) : a.element, "");
+    LLVMValueRef old = operate(e, &a, is_shared, pointer, value, other);
+    if (returns)
+        LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, tl_int(e, a.t.bits), results, &l.lane, 1, ""));
+    tl_lanes_end(e, &l);
+    if (returns) {
+        LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(tl_int(e, a.t.bits)), results, "");
+        LLVMSetAlignment(all, a.t.bits / 8);
+        tl_write(e, tl_opd(e, 0), (struct tl_val){all, true}, a.t.kind == TL_T_SIGNED);
+    }
+    return true;
+}

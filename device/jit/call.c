@@ -1,0 +1,198 @@
+/* Barriers, fences, calls and what else leaves the warp. */
+#include "device/abi.h"
+#include "device/jit/emit.h"
+
+static LLVMValueRef u32(struct tl_emit *e, uint32_t value)
+{
+    return LLVMConstInt(e->i32, value, false);
+}
+
+static LLVMValueRef scalar32(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    struct tl_val v = tl_read(e, o, 32);
+    if (!v.is_vec)
+        return v.v;
+    struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}};
+    return tl_lane_value(e, v, tl_intrinsic(e, "llvm.cttz", args, 2).v).v;
+}
+
+/* --- barriers ------------------------------------------------------------------------------------------------------ */
+
+static void emit_block_barrier(struct tl_emit *e)
+{
+    bool is_red = tl_has(e, TL_MOD_red);
+    uint32_t n = e->inst->n_operands, first = is_red ? 1 : 0;
+    LLVMValueRef votes = u32(e, 0), count = u32(e, 0);
+    uint32_t kind = 0;
+    if (n <= first) {
+        tl_emit_unsupported(e, "this barrier");
+        return;
+    }
+    if (is_red) {
+        struct tl_val p = tl_read(e, tl_opd(e, n - 1), 1);
+        votes = p.is_vec ? tl_mask_bits(e, p.v) : LLVMBuildSelect(e->b, p.v, u32(e, UINT32_MAX), u32(e, 0), "");
+        kind = tl_has(e, TL_MOD_popc) ? 2 : tl_has(e, TL_MOD_and) ? 3 : 4;
+        if (n == 4)
+            count = scalar32(e, tl_opd(e, 2));
+    } else {
+        kind = tl_has(e, TL_MOD_arrive) ? 1 : 0;
+        if (n == 2)
+            count = scalar32(e, tl_opd(e, 1));
+    }
+    LLVMValueRef args[7] = {e->f->frame, e->f->warp, u32(e, kind), scalar32(e, tl_opd(e, first)), count, tl_active_bits(e), votes};
+    struct tl_if i;
+    bool may_be_none = e->must_blend;
+    if (may_be_none)
+        tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""));
+    struct tl_val r = {tl_call_frame(e, offsetof(struct tl_dev_calls, barrier), e->i32, args, 7), false};
+    if (is_red)
+        tl_write(e, tl_opd(e, 0), kind == 2 ? r : tl_icmp(e, LLVMIntNE, r, tl_const(e, 32, 0)), false);
+    if (may_be_none)
+        tl_if_end(e, &i);
+    e->n_barriers++;
+}
+
+static void emit_yield(struct tl_emit *e)
+{
+    LLVMValueRef args[2] = {e->f->frame, e->f->warp};
+    tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
+}
+
+bool tl_emit_barrier(struct tl_emit *e)
+{
+    switch (e->inst->inst.form->op) {
+    case TL_OP_bar:
+    case TL_OP_barrier:
+        if (tl_has(e, TL_MOD_warp))
+            return true; /* lanes run in step */
+        if (tl_has(e, TL_MOD_cluster))
+            return false;
+        emit_block_barrier(e);
+        return true;
+    case TL_OP_membar:
+    case TL_OP_fence: LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, ""); return true;
+    case TL_OP_nanosleep: emit_yield(e); return true;
+    case TL_OP_griddepcontrol:
+    case TL_OP_brkpt:
+    case TL_OP_pmevent: return true;
+    case TL_OP_trap:
+        tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""), TL_DEV_FAULT_TRAP);
+        return true;
+    default: return false;
+    }
+}
+
+/* --- calls --------------------------------------------------------------------------------------------------------- */
+
+/* The memory of a parameter, with 32 threads' worth of it. */
+static struct tl_placed *param_memory(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    struct tl_placed *p = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR ? tl_find_placed(e, o->sym->decl) : NULL;
+    if (p == NULL || p->space != 'a') {
+        /* Declared and never written, or never read: make it now, through an access that is dropped. */
+        if (o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR) {
+            struct tl_ptx_operand base = *o, address = {.kind = TL_OPD_ADDR, .n = 1, .elems = &base};
+            tl_address_of(e, &address, TL_MOD_param);
+            return tl_find_placed(e, o->sym->decl);
+        }
+        tl_emit_unsupported(e, "this call's parameters");
+        return NULL;
+    }
+    return p;
+}
+
+/* One lane's word of a parameter. */
+static LLVMValueRef lane_param(struct tl_emit *e, const struct tl_placed *p, LLVMValueRef lane)
+{
+    LLVMValueRef offset = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, lane, e->i64, ""), LLVMConstInt(e->i64, p->bytes, false), "");
+    return LLVMBuildGEP2(e->b, e->i8, p->slot, &offset, 1, "");
+}
+
+static LLVMValueRef load_param(struct tl_emit *e, const struct tl_placed *p, LLVMValueRef lane, LLVMTypeRef type)
+{
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, lane_param(e, p, lane), "");
+    LLVMSetAlignment(v, 1);
+    return v;
+}
+
+/* Functions that the driver brings: once per active lane. */
+static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct tl_ptx_call *call)
+{
+    struct tl_placed *in[8], *out = NULL;
+    uint32_t n = call->args != NULL ? call->args->n : 0;
+    bool is_printf = tl_str_is(name, "vprintf"), is_malloc = tl_str_is(name, "malloc"), is_free = tl_str_is(name, "free");
+    bool is_assert = tl_str_is(name, "__assertfail");
+    if (n > 8 || (!is_printf && !is_malloc && !is_free && !is_assert))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        in[i] = param_memory(e, &call->args->elems[i]);
+        if (in[i] == NULL)
+            return true;
+    }
+    if (call->rets != NULL && call->rets->n == 1)
+        out = param_memory(e, &call->rets->elems[0]);
+    if ((is_printf && n != 2) || ((is_malloc || is_free) && n != 1) || (is_assert && n < 4))
+        return false;
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    LLVMValueRef r = NULL;
+    if (is_printf) {
+        LLVMValueRef args[3] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr), load_param(e, in[1], l.lane, e->ptr)};
+        r = tl_call_frame(e, offsetof(struct tl_dev_calls, vprintf), e->i32, args, 3);
+    } else if (is_malloc) {
+        LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->i64)};
+        r = tl_call_frame(e, offsetof(struct tl_dev_calls, malloc), e->ptr, args, 2);
+    } else if (is_free) {
+        LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr)};
+        tl_call_frame(e, offsetof(struct tl_dev_calls, free), e->voidt, args, 2);
+    } else {
+        LLVMValueRef args[7] = {e->f->frame, e->f->warp, l.lane, load_param(e, in[0], l.lane, e->ptr), load_param(e, in[1], l.lane, e->ptr),
+                                load_param(e, in[2], l.lane, e->i32), load_param(e, in[3], l.lane, e->ptr)};
+        tl_call_frame(e, offsetof(struct tl_dev_calls, assertfail), e->voidt, args, 7);
+    }
+    if (r != NULL && out != NULL)
+        LLVMSetAlignment(LLVMBuildStore(e->b, r, lane_param(e, out, l.lane)), 1);
+    tl_lanes_end(e, &l);
+    return true;
+}
+
+static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, const struct tl_ptx_call *call)
+{
+    LLVMValueRef args[64] = {e->f->frame, e->f->warp, tl_active_bits(e)};
+    unsigned n = 3;
+    for (int list = 0; list < 2; list++) {
+        const struct tl_ptx_operand *o = list == 0 ? call->rets : call->args;
+        for (uint32_t i = 0; o != NULL && i < o->n && n < 64; i++) {
+            struct tl_placed *p = param_memory(e, &o->elems[i]);
+            if (p == NULL)
+                return;
+            args[n++] = p->slot;
+        }
+    }
+    if (n != LLVMCountParams(r->fn)) {
+        tl_emit_unsupported(e, "a call with another number of parameters");
+        return;
+    }
+    LLVMBuildCall2(e->b, r->type, r->fn, args, n, "");
+}
+
+bool tl_emit_call(struct tl_emit *e)
+{
+    struct tl_ptx_call call;
+    if (e->inst->inst.form->op != TL_OP_call)
+        return false;
+    if (!tl_ptx_inst_call(e->inst, &call) || call.callee->sym->kind != TL_SYM_FUNC) {
+        tl_emit_unsupported(e, "an indirect call");
+        return true;
+    }
+    const struct tl_ptx_program_func *pf = tl_ptx_program_callee(e->p, call.callee->sym);
+    for (const struct tl_func_ref *r = e->funcs; r != NULL; r = r->next) {
+        if (r->pf == pf) {
+            emit_function_call(e, r, &call);
+            return true;
+        }
+    }
+    if (!emit_system_call(e, call.callee->sym->name, &call))
+        tl_emit_unsupported(e, "a call to a function that is not here");
+    return true;
+}

@@ -1,0 +1,215 @@
+/* The translator's state and vocabulary.
+ *
+ * One PTX register is one LLVM value: a scalar where all lanes of a warp agree, else a vector of 32 lanes (diverge.h decides).
+ * Registers hold integers; floating-point instructions cast.  All live in allocas, which LLVM turns into SSA.
+ *
+ * `struct tl_val` is a scalar or a 32-lane vector; operations take both and widen where needed, so that an instruction is
+ * written once.  The current mask says which lanes take part: NULL means all 32. */
+#ifndef TALLY_DEVICE_JIT_EMIT_H
+#define TALLY_DEVICE_JIT_EMIT_H
+
+#include <llvm-c/Core.h>
+
+#include "device/jit/jit.h"
+#include "ptx_rewrite/cfg.h"
+#include "ptx_rewrite/diverge.h"
+#include "ptx_rewrite/program.h"
+
+enum { LANES = 32 };
+
+struct tl_val {
+    LLVMValueRef v;
+    bool is_vec;
+};
+
+enum tl_type_kind { TL_T_BITS, TL_T_UNSIGNED, TL_T_SIGNED, TL_T_FLOAT, TL_T_BFLOAT, TL_T_PRED };
+
+/* A PTX type of an instruction. */
+struct tl_type {
+    enum tl_type_kind kind;
+    uint32_t bits;    /* of one element; 1 for pred */
+    uint32_t packed;  /* 2 for f16x2 and bf16x2, else 1 */
+};
+
+/* Lane offsets that are known when compiling: lane i has base + offset[i]. */
+struct tl_lanes {
+    bool is_known;
+    bool is_small;        /* the base is a thread number or less: no wrapping to be afraid of */
+    uint32_t base_align;  /* the base is a multiple of this power of two */
+    int64_t offset[LANES];
+};
+
+struct tl_reg {
+    LLVMValueRef slot;     /* alloca; of the base for a register with known lanes */
+    LLVMTypeRef type;      /* of the slot */
+    uint32_t bits;
+    bool is_vec;
+    uint32_t n_defs;
+    struct tl_lanes lanes;
+};
+
+/* A function being translated. */
+struct tl_fn {
+    const struct tl_ptx_program_func *pf;
+    struct tl_ptx_cfg cfg;
+    struct tl_ptx_divergence d;
+    struct tl_reg *regs;
+    LLVMValueRef fn, frame, warp;
+    LLVMValueRef entry_mask;      /* NULL: all lanes; else <32 x i1> */
+    LLVMValueRef mask_param;      /* of a called function: the mask as i32, or NULL */
+    LLVMValueRef exited_slot;     /* i32: lanes that have returned */
+    LLVMValueRef *mask_slot;      /* per block under divergence: i32 of lanes that want to run it */
+    LLVMBasicBlockRef *bb;        /* per block outside divergence */
+    LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
+    LLVMBasicBlockRef allocas, end;
+    LLVMValueRef carry_slot;      /* CC.CF, one bit per lane */
+    bool *is_in_loop;             /* per block */
+};
+
+struct tl_emit {
+    LLVMContextRef ctx;
+    LLVMModuleRef mod;
+    LLVMBuilderRef b;
+    struct tl_arena *arena;
+    struct tl_ptx_program *p;
+    struct tl_error *err;
+    const struct tl_jit_options *options;
+    const char *name;            /* of the module, for messages */
+    bool has_avx512;
+    struct tl_fn *f;             /* current function */
+    const struct tl_ptx_stmt *inst;
+    uint32_t inst_block;
+    LLVMValueRef mask;           /* current: NULL or <32 x i1> */
+    bool must_blend;             /* the instruction is guarded lane by lane */
+    int rc;                      /* first error */
+    uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
+    struct tl_placed *placed;    /* variables of the program: offsets and indices */
+    uint32_t n_variables;
+    LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;
+    struct tl_func_ref *funcs;
+};
+
+/* Where a variable stands. */
+struct tl_placed {
+    struct tl_placed *next;
+    const void *what;    /* its declaration, or the symbol of a module variable */
+    char space;          /* 's'hared, 'l'ocal: offset; 'g'lobal: index; 'p'arameter of the entry: offset; 'a': alloca */
+    uint64_t offset;
+    uint64_t bytes;
+    LLVMValueRef slot;   /* 'a' */
+};
+
+struct tl_func_ref {
+    struct tl_func_ref *next;
+    const struct tl_ptx_program_func *pf;
+    LLVMValueRef fn;
+    LLVMTypeRef type;
+};
+
+/* The current instruction's n-th operand, and whether its form has a modifier. */
+static inline const struct tl_ptx_operand *tl_opd(const struct tl_emit *e, uint32_t n)
+{
+    return &e->inst->inst.operands[n];
+}
+static inline bool tl_has(const struct tl_emit *e, enum tl_ptx_mod m)
+{
+    return tl_ptx_form_has(e->inst->inst.form, m);
+}
+/* Operators that widen a scalar operand where the other is a vector. */
+struct tl_val tl_op(struct tl_emit *e, LLVMOpcode op, struct tl_val a, struct tl_val b);
+struct tl_val tl_icmp(struct tl_emit *e, LLVMIntPredicate p, struct tl_val a, struct tl_val b);
+struct tl_val tl_fcmp(struct tl_emit *e, LLVMRealPredicate p, struct tl_val a, struct tl_val b);
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+/* Says that the current instruction is not implemented (why: a few words); translation ends. */
+void tl_emit_unsupported(struct tl_emit *e, const char *why);
+
+/* --- types and values (value.c) ----------------------------------------------------------------------------------- */
+
+LLVMTypeRef tl_int(struct tl_emit *e, uint32_t bits);
+LLVMTypeRef tl_vec(LLVMTypeRef element);
+/* The n-th type of the form (0 first), or the last one with n = -1; bits 0 if there is none. */
+struct tl_type tl_type_of(const struct tl_ptx_form *f, int n);
+struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value);
+LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[LANES]);
+struct tl_val tl_widen(struct tl_emit *e, struct tl_val v);        /* scalar to vector */
+void tl_match(struct tl_emit *e, struct tl_val *a, struct tl_val *b); /* both vectors if one is */
+LLVMTypeRef tl_like(struct tl_emit *e, struct tl_val v, LLVMTypeRef element); /* element or vector of it */
+struct tl_val tl_cast_int(struct tl_emit *e, struct tl_val v, uint32_t bits, bool is_signed);
+struct tl_val tl_bitcast(struct tl_emit *e, struct tl_val v, LLVMTypeRef element);
+struct tl_val tl_select(struct tl_emit *e, struct tl_val c, struct tl_val a, struct tl_val b);
+struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *args, unsigned n); /* overloaded on arg 0 */
+LLVMValueRef tl_mask_bits(struct tl_emit *e, LLVMValueRef mask);   /* <32 x i1> (or NULL) to i32 */
+LLVMValueRef tl_mask_of_bits(struct tl_emit *e, LLVMValueRef bits);
+LLVMValueRef tl_active(struct tl_emit *e);                         /* current mask as <32 x i1>, never NULL */
+LLVMValueRef tl_active_bits(struct tl_emit *e);
+struct tl_val tl_lane_value(struct tl_emit *e, struct tl_val v, LLVMValueRef lane); /* one lane as a scalar */
+
+/* Operands as integers of so many bits. */
+struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_t bits);
+struct tl_val tl_read_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_type t); /* float types come as floats */
+void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed);
+void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t);
+struct tl_val tl_to_float(struct tl_emit *e, struct tl_val bits, struct tl_type t);
+/* Subnormals to zeros of the same sign, for .ftz. */
+struct tl_val tl_flush(struct tl_emit *e, struct tl_val v);
+struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t);
+LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
+LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type); /* load a field of the frame */
+LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n);
+
+/* A loop over the active lanes; between begin and end the builder stands in its body. */
+struct tl_lane_loop {
+    LLVMBasicBlockRef head, body, done;
+    LLVMValueRef left_slot, lane;
+};
+void tl_lanes_begin(struct tl_emit *e, struct tl_lane_loop *l);
+void tl_lanes_end(struct tl_emit *e, struct tl_lane_loop *l);
+
+/* Ends the launch with that fault if the condition (i1) holds; the code for it stands out of the way. */
+void tl_fault_if(struct tl_emit *e, LLVMValueRef condition, uint32_t fault);
+
+/* Emits `if (condition)`: the builder stands inside until tl_if_end. */
+struct tl_if {
+    LLVMBasicBlockRef done;
+};
+void tl_if_begin(struct tl_emit *e, struct tl_if *i, LLVMValueRef condition);
+void tl_if_end(struct tl_emit *e, struct tl_if *i);
+
+/* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
+int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
+/* Before a 32-bit index with known lanes is widened: faults if it would wrap between lanes. */
+void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool is_signed);
+bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o, struct tl_lanes *out);
+
+/* --- instructions, by family; each returns true if it took the instruction ----------------------------------------- */
+bool tl_emit_integer(struct tl_emit *e);
+bool tl_emit_float(struct tl_emit *e);
+bool tl_emit_convert(struct tl_emit *e);
+bool tl_emit_memory(struct tl_emit *e);
+bool tl_emit_atomic(struct tl_emit *e);
+bool tl_emit_warp(struct tl_emit *e);
+bool tl_emit_matrix(struct tl_emit *e);
+bool tl_emit_call(struct tl_emit *e);
+bool tl_emit_barrier(struct tl_emit *e);
+
+/* Special registers as 32-bit (or 64-bit) values. */
+struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o);
+
+/* An address operand: base as 64-bit pointer integers, in host terms, and lane offsets if they are known. */
+struct tl_address {
+    struct tl_val pointer;    /* i64, scalar (all lanes the same, or base with `lanes`) or vector */
+    struct tl_lanes lanes;    /* is_known: lane i is at pointer + offset[i] */
+};
+/* Where each thread's local memory begins, as pointers. */
+struct tl_val tl_local_base(struct tl_emit *e);
+struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
+
+/* --- flow.c ------------------------------------------------------------------------------------------------------- */
+int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
+void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block);
+
+struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what);
+
+#endif

@@ -1,0 +1,425 @@
+/* Control flow of a warp.
+ *
+ * Blocks that all lanes of the warp run together become LLVM blocks with ordinary branches.  Where lanes part, everything up
+ * to the place where they meet again (the branch's post-dominator) is laid out in one line, loops in one piece: each block
+ * has a word with the lanes that want to run it, is skipped if there are none, and hands its lanes on to its successors'
+ * words.  A loop is repeated while its head has takers.  That needs no structure in the PTX, not even reducible loops, and
+ * lanes that left a loop wait behind it, so that warp-wide operations there find them together. */
+#include <errno.h>
+#include <string.h>
+
+#include "device/abi.h"
+#include "device/jit/emit.h"
+
+static LLVMBasicBlockRef new_block(struct tl_emit *e, const char *name)
+{
+    return LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, name);
+}
+
+static void go_to(struct tl_emit *e, LLVMBasicBlockRef to)
+{
+    LLVMBuildBr(e->b, to);
+}
+
+static LLVMValueRef zero32(struct tl_emit *e)
+{
+    return LLVMConstInt(e->i32, 0, false);
+}
+
+/* --- one instruction ----------------------------------------------------------------------------------------------- */
+
+static bool dispatch(struct tl_emit *e)
+{
+    return tl_emit_integer(e) || tl_emit_memory(e) || tl_emit_float(e) || tl_emit_convert(e) || tl_emit_barrier(e) ||
+           tl_emit_warp(e) || tl_emit_atomic(e) || tl_emit_call(e) || tl_emit_matrix(e);
+}
+
+void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block)
+{
+    e->inst = s;
+    e->inst_block = block;
+    e->n_insts++;
+    LLVMValueRef outer = e->mask;
+    struct tl_if guard;
+    bool is_scalar_guard = false;
+    if (s->inst.guard != NULL) {
+        const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = s->inst.guard};
+        struct tl_val p = tl_read(e, &o, 1);
+        if (s->guard_not)
+            p.v = LLVMBuildNot(e->b, p.v, "");
+        is_scalar_guard = !p.is_vec;
+        if (is_scalar_guard) {
+            tl_if_begin(e, &guard, p.v);
+        } else {
+            e->mask = outer != NULL ? LLVMBuildAnd(e->b, outer, p.v, "") : p.v;
+            e->must_blend = true;
+        }
+    }
+    if (e->rc == 0 && !dispatch(e))
+        tl_emit_unsupported(e, "unknown to the translator");
+    if (is_scalar_guard)
+        tl_if_end(e, &guard);
+    e->mask = outer;
+    e->must_blend = false;
+}
+
+/* Everything of a block but the branch at its end. */
+static void emit_body(struct tl_emit *e, uint32_t block)
+{
+    const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
+    for (uint32_t i = k->first; i < k->end && e->rc == 0; i++) {
+        const struct tl_ptx_stmt *s = e->f->cfg.insts[i];
+        enum tl_ptx_op op = s->inst.form->op;
+        if (op != TL_OP_bra && op != TL_OP_brx && op != TL_OP_ret && op != TL_OP_exit)
+            tl_emit_inst(e, s, block);
+    }
+}
+
+/* --- edges --------------------------------------------------------------------------------------------------------- */
+
+/* The condition (scalar or per lane) under which a block's end takes successor number `n`; v NULL: always. */
+static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t n)
+{
+    const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
+    const struct tl_ptx_stmt *last = e->f->cfg.insts[k->end - 1];
+    struct tl_val none = {NULL, false};
+    if (k->n_succs < 2)
+        return none;
+    if (last->inst.form->op == TL_OP_brx) {
+        tl_emit_unsupported(e, "an indexed branch");
+        return none;
+    }
+    if (last->inst.guard == NULL)
+        return none; /* the second edge is the one that ends endless loops on paper */
+    const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = last->inst.guard};
+    struct tl_val p = tl_read(e, &o, 1);
+    if ((n == 0) == (last->guard_not != 0)) /* successor 0 is the branch target */
+        p.v = LLVMBuildNot(e->b, p.v, "");
+    return p;
+}
+
+/* Lanes that leave the function. */
+static void lanes_exit(struct tl_emit *e, LLVMValueRef bits)
+{
+    LLVMValueRef exited = LLVMBuildLoad2(e->b, e->i32, e->f->exited_slot, "");
+    exited = LLVMBuildOr(e->b, exited, bits, "");
+    LLVMBuildStore(e->b, exited, e->f->exited_slot);
+    if (e->f->pf != e->p->entry)
+        return;
+    LLVMValueRef index = LLVMBuildZExt(e->b, e->f->warp, e->i64, "");
+    index = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, index, LLVMConstInt(e->i64, 4, false), ""),
+                         LLVMConstInt(e->i64, offsetof(struct tl_dev_frame, exited), false), "");
+    LLVMBuildStore(e->b, exited, LLVMBuildGEP2(e->b, e->i8, e->f->frame, &index, 1, ""));
+}
+
+/* An edge to the exit that cfg.c added so that an endless loop has a way out on paper. */
+static bool is_endless_edge(const struct tl_fn *f, uint32_t block, uint32_t n)
+{
+    const struct tl_ptx_block *k = &f->cfg.blocks[block];
+    const struct tl_ptx_stmt *last = f->cfg.insts[k->end - 1];
+    bool falls_off = k->end == f->cfg.n_insts;
+    if (k->succs[n] != f->cfg.n_blocks)
+        return false;
+    switch (last->inst.form->op) {
+    case TL_OP_ret:
+    case TL_OP_exit:
+    case TL_OP_trap:
+    case TL_OP_brx:
+        return false;
+    case TL_OP_bra:
+        return last->inst.guard == NULL || !falls_off;
+    default:
+        return !falls_off;
+    }
+}
+
+/* --- where lanes have parted --------------------------------------------------------------------------------------- */
+
+struct line {
+    uint32_t join;      /* where they meet: left out */
+    bool *is_head;      /* per block: edges to it go round a loop */
+};
+
+/* Hands the lanes in `bits` on to the successors of `block`. */
+static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, LLVMValueRef bits)
+{
+    const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
+    for (uint32_t n = 0; n < k->n_succs && e->rc == 0; n++) {
+        uint32_t to = k->succs[n];
+        if (is_endless_edge(e->f, block, n))
+            continue;
+        struct tl_val c = edge_condition(e, block, n);
+        LLVMValueRef taken = bits;
+        if (c.v != NULL && c.is_vec)
+            taken = LLVMBuildAnd(e->b, bits, tl_mask_bits(e, c.v), "");
+        else if (c.v != NULL)
+            taken = LLVMBuildSelect(e->b, c.v, bits, zero32(e), "");
+        if (to == e->f->cfg.n_blocks) {
+            lanes_exit(e, taken);
+        } else if (to != line->join) {
+            LLVMValueRef old = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[to], "");
+            LLVMBuildStore(e->b, LLVMBuildOr(e->b, old, taken, ""), e->f->mask_slot[to]);
+        }
+    }
+}
+
+static void emit_masked_block(struct tl_emit *e, const struct line *line, uint32_t block)
+{
+    LLVMValueRef wanted = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[block], "");
+    struct tl_if i;
+    tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, wanted, zero32(e), ""));
+    LLVMBuildStore(e->b, zero32(e), e->f->mask_slot[block]);
+    e->mask = tl_mask_of_bits(e, wanted);
+    emit_body(e, block);
+    hand_on(e, line, block, wanted);
+    e->mask = NULL;
+    tl_if_end(e, &i);
+}
+
+/* Tarjan's strongly connected components over some blocks, edges to loop heads left out; found in reverse order. */
+struct scc {
+    const struct tl_fn *f;
+    const struct line *line;
+    const bool *is_member;
+    uint32_t *number, *low, *stack, *found;
+    bool *is_on_stack;
+    uint32_t counter, depth, n_found;
+};
+
+static void scc_visit(struct scc *s, uint32_t v)
+{
+    const struct tl_ptx_block *k = &s->f->cfg.blocks[v];
+    s->number[v] = s->low[v] = ++s->counter;
+    s->stack[s->depth++] = v;
+    s->is_on_stack[v] = true;
+    for (uint32_t i = 0; i < k->n_succs; i++) {
+        uint32_t w = k->succs[i];
+        if (w == s->f->cfg.n_blocks || !s->is_member[w] || s->line->is_head[w])
+            continue;
+        if (s->number[w] == 0) {
+            scc_visit(s, w);
+            s->low[v] = s->low[w] < s->low[v] ? s->low[w] : s->low[v];
+        } else if (s->is_on_stack[w] && s->number[w] < s->low[v]) {
+            s->low[v] = s->number[w];
+        }
+    }
+    if (s->low[v] != s->number[v])
+        return;
+    uint32_t w;
+    do {
+        w = s->stack[--s->depth];
+        s->is_on_stack[w] = false;
+        s->found[s->n_found++] = w;
+    } while (w != v);
+    s->found[s->n_found++] = UINT32_MAX; /* end of a component */
+}
+
+static bool has_self_edge(const struct tl_fn *f, const struct line *line, uint32_t block)
+{
+    for (uint32_t i = 0; i < f->cfg.blocks[block].n_succs; i++) {
+        if (f->cfg.blocks[block].succs[i] == block && !line->is_head[block])
+            return true;
+    }
+    return false;
+}
+
+static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *blocks, uint32_t n);
+
+/* A loop of lanes: its blocks in a line, again while the head has takers. */
+static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_t *members, uint32_t n)
+{
+    uint32_t head = members[0];
+    for (uint32_t i = 1; i < n; i++) {
+        if (e->f->cfg.blocks[members[i]].order < e->f->cfg.blocks[head].order)
+            head = members[i];
+    }
+    LLVMBasicBlockRef again = new_block(e, "again"), done = new_block(e, "left");
+    go_to(e, again);
+    LLVMPositionBuilderAtEnd(e->b, again);
+    line->is_head[head] = true;
+    emit_line(e, line, members, n);
+    LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, left, zero32(e), ""), again, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+}
+
+static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *blocks, uint32_t n)
+{
+    uint32_t total = e->f->cfg.n_blocks + 1;
+    uint32_t *words = tl_arena_zalloc(e->arena, (size_t)total * 5 * sizeof *words);
+    bool *flags = tl_arena_zalloc(e->arena, (size_t)total * 2);
+    if (words == NULL || flags == NULL) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return;
+    }
+    struct scc s = {.f = e->f, .line = line, .is_member = flags, .is_on_stack = flags + total, .number = words,
+                    .low = words + total, .stack = words + 2 * (size_t)total, .found = words + 3 * (size_t)total};
+    for (uint32_t i = 0; i < n; i++)
+        flags[blocks[i]] = true;
+    /* Visiting in reverse post-order keeps unrelated blocks in their order. */
+    for (uint32_t i = e->f->cfg.n_order; i-- > 0;) {
+        uint32_t v = e->f->cfg.order[i];
+        if (flags[v] && s.number[v] == 0)
+            scc_visit(&s, v);
+    }
+    for (uint32_t end = s.n_found; end > 0 && e->rc == 0;) {
+        uint32_t begin = --end; /* at an end mark */
+        while (begin > 0 && s.found[begin - 1] != UINT32_MAX)
+            begin--;
+        const uint32_t *members = &s.found[begin];
+        uint32_t count = end - begin;
+        if (count == 1 && !has_self_edge(e->f, line, members[0]))
+            emit_masked_block(e, line, members[0]);
+        else
+            emit_masked_loop(e, line, members, count);
+        end = begin;
+    }
+}
+
+/* From where lanes part to where they meet again. */
+static void emit_parted(struct tl_emit *e, uint32_t block, LLVMValueRef bits)
+{
+    struct tl_fn *f = e->f;
+    struct tl_ptx_set region;
+    uint32_t n_blocks = f->cfg.n_blocks, n = 0;
+    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)n_blocks + 2) * sizeof *stack);
+    uint32_t *members = tl_arena_alloc(e->arena, ((size_t)n_blocks + 2) * sizeof *members);
+    struct line line = {.join = f->cfg.blocks[block].ipdom};
+    line.is_head = tl_arena_zalloc(e->arena, (size_t)n_blocks + 1);
+    if (stack == NULL || members == NULL || line.is_head == NULL || tl_ptx_set_init(&region, e->arena, &f->cfg) < 0) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return;
+    }
+    tl_ptx_cfg_region(&f->cfg, block, line.join, &region, stack);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        if (tl_ptx_set_has(&region, i))
+            members[n++] = i;
+    }
+    hand_on(e, &line, block, bits);
+    emit_line(e, &line, members, n);
+    go_to(e, line.join == n_blocks ? f->end : f->bb[line.join]);
+}
+
+/* The whole function as one line. */
+static void emit_all_parted(struct tl_emit *e)
+{
+    struct tl_fn *f = e->f;
+    struct line line = {.join = f->cfg.n_blocks};
+    line.is_head = tl_arena_zalloc(e->arena, (size_t)f->cfg.n_blocks + 1);
+    if (line.is_head == NULL) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return;
+    }
+    LLVMBuildStore(e->b, tl_mask_bits(e, f->entry_mask), f->mask_slot[0]);
+    emit_line(e, &line, f->cfg.order, f->cfg.n_order);
+    go_to(e, f->end);
+}
+
+/* --- where they are together --------------------------------------------------------------------------------------- */
+
+static LLVMBasicBlockRef block_for(struct tl_fn *f, uint32_t block)
+{
+    return block == f->cfg.n_blocks ? f->end : f->bb[block];
+}
+
+static void emit_joint_block(struct tl_emit *e, uint32_t block)
+{
+    struct tl_fn *f = e->f;
+    const struct tl_ptx_block *k = &f->cfg.blocks[block];
+    LLVMPositionBuilderAtEnd(e->b, f->bb[block]);
+    e->mask = f->entry_mask;
+    emit_body(e, block);
+    if (e->rc != 0)
+        return;
+    e->inst = f->cfg.insts[k->end - 1];
+    if (f->d.branch[block] == TL_LEVEL_LANE) {
+        emit_parted(e, block, tl_mask_bits(e, f->entry_mask));
+        return;
+    }
+    struct tl_val c = edge_condition(e, block, 0);
+    if (c.v == NULL)
+        go_to(e, block_for(f, k->succs[0]));
+    else
+        LLVMBuildCondBr(e->b, c.v, block_for(f, k->succs[0]), block_for(f, k->succs[1]));
+}
+
+static void mark_loops(struct tl_emit *e, struct tl_fn *f)
+{
+    struct tl_ptx_set loop, scratch;
+    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)f->cfg.n_blocks + 2) * sizeof *stack);
+    if (stack == NULL || tl_ptx_set_init(&loop, e->arena, &f->cfg) < 0 ||
+        tl_ptx_set_init(&scratch, e->arena, &f->cfg) < 0) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return;
+    }
+    for (uint32_t i = 0; i < f->cfg.n_order; i++) {
+        if (!tl_ptx_cfg_loop(&f->cfg, f->cfg.order[i], &loop, &scratch, stack))
+            continue;
+        for (uint32_t b = 0; b < f->cfg.n_blocks; b++)
+            f->is_in_loop[b] |= tl_ptx_set_has(&loop, b);
+    }
+}
+
+/* Registers of the function, as allocas. */
+static void make_registers(struct tl_emit *e, struct tl_fn *f)
+{
+    for (uint32_t i = 0; i < f->cfg.func->n_regs; i++) {
+        struct tl_reg *r = &f->regs[i];
+        if (r->bits == 0)
+            continue; /* declared and never used */
+        r->is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
+        r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
+        r->slot = tl_alloca(e, r->type, "r");
+    }
+}
+
+int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
+{
+    const struct tl_ptx_cfg *cfg = &f->cfg;
+    e->f = f;
+    f->allocas = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "allocas");
+    f->end = new_block(e, "end");
+    f->bb = tl_arena_zalloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof(LLVMBasicBlockRef));
+    f->mask_slot = tl_arena_zalloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof(LLVMValueRef));
+    f->is_in_loop = tl_arena_zalloc(e->arena, (size_t)cfg->n_blocks + 1);
+    if (f->bb == NULL || f->mask_slot == NULL || f->is_in_loop == NULL)
+        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+    mark_loops(e, f);
+    make_registers(e, f);
+    f->exited_slot = tl_alloca(e, e->i32, "exited");
+    f->carry_slot = tl_alloca(e, tl_vec(e->i1), "carry");
+    LLVMBasicBlockRef start = new_block(e, "start");
+    LLVMPositionBuilderAtEnd(e->b, start);
+    if (f->mask_param != NULL)
+        f->entry_mask = tl_mask_of_bits(e, f->mask_param);
+    LLVMBuildStore(e->b, LLVMBuildNot(e->b, tl_mask_bits(e, f->entry_mask), ""), f->exited_slot);
+    /* Lanes that part in a loop around the first block leave no block where they are together. */
+    bool all_parted = cfg->n_blocks > 0 && f->d.block[0] == TL_LEVEL_LANE;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (all_parted || f->d.block[b] == TL_LEVEL_LANE) {
+            f->mask_slot[b] = tl_alloca(e, e->i32, "lanes");
+            LLVMBuildStore(e->b, zero32(e), f->mask_slot[b]);
+        } else {
+            f->bb[b] = new_block(e, "b");
+        }
+    }
+    if (all_parted)
+        emit_all_parted(e);
+    else
+        go_to(e, cfg->n_blocks == 0 ? f->end : f->bb[0]);
+    for (uint32_t i = 0; i < cfg->n_order && e->rc == 0; i++) {
+        if (f->bb[cfg->order[i]] != NULL)
+            emit_joint_block(e, cfg->order[i]);
+    }
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) { /* what cannot be reached */
+        if (f->bb[b] != NULL && LLVMGetBasicBlockTerminator(f->bb[b]) == NULL && cfg->blocks[b].order == TL_CFG_NONE) {
+            LLVMPositionBuilderAtEnd(e->b, f->bb[b]);
+            LLVMBuildUnreachable(e->b);
+        }
+    }
+    LLVMPositionBuilderAtEnd(e->b, f->end);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, f->allocas);
+    go_to(e, start);
+    return e->rc;
+}

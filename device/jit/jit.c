@@ -1,0 +1,512 @@
+/* A PTX kernel to an object file: places variables, translates the functions, wraps them for the process, runs LLVM. */
+#include "device/jit/jit.h"
+
+#include <errno.h>
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/abi.h"
+#include "device/jit/emit.h"
+
+/* --- the host ------------------------------------------------------------------------------------------------------ */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char *host_cpu, *host_features;
+
+static void init_once(void)
+{
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    host_cpu = LLVMGetHostCPUName();
+    host_features = LLVMGetHostCPUFeatures();
+}
+
+int tl_jit_init(struct tl_error *err)
+{
+    pthread_once(&once, init_once);
+    return host_cpu != NULL && host_features != NULL ? 0 : tl_error_set(err, -EIO, "LLVM does not know this CPU");
+}
+
+const char *tl_jit_host_cpu(void)
+{
+    return host_cpu;
+}
+
+const char *tl_jit_host_features(void)
+{
+    return host_features;
+}
+
+/* --- variables ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t decl_bytes(const struct tl_ptx_decl *d)
+{
+    return (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
+}
+
+static uint64_t decl_align(const struct tl_ptx_decl *d)
+{
+    uint64_t natural = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec;
+    return d->align != 0 ? d->align : natural != 0 ? natural : 1;
+}
+
+static struct tl_placed *place(struct tl_emit *e, const void *what, char space, const struct tl_ptx_decl *d,
+                               uint64_t offset)
+{
+    struct tl_placed *p = tl_arena_zalloc(e->arena, sizeof *p);
+    if (p == NULL) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return NULL;
+    }
+    *p = (struct tl_placed){.next = e->placed, .what = what, .space = space, .offset = offset, .bytes = decl_bytes(d)};
+    e->placed = p;
+    return p;
+}
+
+static uint32_t grow(uint32_t *total, const struct tl_ptx_decl *d)
+{
+    uint64_t align = decl_align(d), at = (*total + align - 1) / align * align, end = at + decl_bytes(d);
+    *total = (uint32_t)(end < 1u << 30 ? end : 1u << 30);
+    return (uint32_t)at;
+}
+
+/* .extern .shared arrays: all begin where static shared memory ends. */
+static bool is_dynamic(const struct tl_ptx_decl *d)
+{
+    return d->count == 0 || memmem(d->prefix.p, d->prefix.n, ".extern", 7) != NULL;
+}
+
+static void place_decls(struct tl_emit *e, const struct tl_ptx_stmt *s, bool dynamic)
+{
+    for (; s != NULL; s = s->next) {
+        if (s->kind == TL_STMT_BLOCK)
+            place_decls(e, s->block, dynamic);
+        if (s->kind != TL_STMT_DECL)
+            continue;
+        for (const struct tl_ptx_decl *d = s->decl; d != NULL; d = d->next) {
+            if (tl_str_starts(d->space, "shared") && is_dynamic(d) == dynamic)
+                place(e, d, 's', d, dynamic ? e->shared_bytes : grow(&e->shared_bytes, d));
+            else if (tl_str_is(d->space, "local") && !dynamic)
+                place(e, d, 'l', d, grow(&e->local_bytes, d));
+        }
+    }
+}
+
+static void place_variables(struct tl_emit *e)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (const struct tl_ptx_program_var *v = e->p->vars; v != NULL; v = v->next) {
+            if (tl_ptx_var_is(v, "shared") && is_dynamic(v->decl) == (pass == 1))
+                place(e, v->sym, 's', v->decl, pass == 1 ? e->shared_bytes : grow(&e->shared_bytes, v->decl));
+            else if (pass == 0 && (tl_ptx_var_is(v, "global") || tl_ptx_var_is(v, "const")))
+                place(e, v->sym, 'g', v->decl, e->n_variables++);
+        }
+        for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next)
+            place_decls(e, f->func->body, pass == 1);
+        if (pass == 0)
+            e->shared_bytes = (e->shared_bytes + 15) / 16 * 16;
+    }
+    e->local_bytes = (e->local_bytes + 15) / 16 * 16;
+    uint32_t offset = 0;
+    for (const struct tl_ptx_decl *d = e->p->entry->func->params; d != NULL; d = d->next)
+        place(e, d, 'p', d, grow(&offset, d));
+}
+
+/* --- functions ----------------------------------------------------------------------------------------------------- */
+
+static void add_attribute(struct tl_emit *e, LLVMValueRef fn, const char *key, const char *value)
+{
+    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
+                            LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
+}
+
+static LLVMValueRef new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported)
+{
+    LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
+    unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
+    LLVMSetLinkage(fn, is_exported ? LLVMExternalLinkage : LLVMInternalLinkage);
+    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, nounwind, 0));
+    if (e->has_avx512)
+        add_attribute(e, fn, "prefer-vector-width", "512");
+    add_attribute(e, fn, "no-builtins", "true");
+    add_attribute(e, fn, "frame-pointer", "all");
+    return fn;
+}
+
+struct width_scan {
+    struct tl_emit *e;
+    struct tl_fn *f;
+};
+
+static int note_width(void *data, struct tl_ptx_operand *o)
+{
+    struct width_scan *w = data;
+    if (o->sym->kind != TL_SYM_REG)
+        return 0;
+    uint32_t bytes = tl_ptx_type_bytes(o->sym->decl->type);
+    w->f->regs[o->sym->id].bits = tl_str_is(o->sym->decl->type, "pred") ? 1 : bytes * 8;
+    if (o->sym->decl->vec != 1)
+        tl_emit_unsupported(w->e, "a vector register");
+    return 0;
+}
+
+static int note_widths(void *data, struct tl_ptx_stmt *s)
+{
+    struct width_scan *w = data;
+    w->e->inst = s;
+    if (s->inst.guard != NULL)
+        w->f->regs[s->inst.guard->id].bits = 1;
+    return tl_ptx_each_sym(s->inst.operands, s->n_operands, note_width, w);
+}
+
+static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_program_func *pf)
+{
+    const uint32_t *block = e->options->block;
+    bool rows = block[1] * block[2] == 1 || block[0] % LANES == 0;
+    *f = (struct tl_fn){.pf = pf};
+    f->regs = tl_arena_zalloc(e->arena, ((size_t)pf->func->n_regs + 1) * sizeof *f->regs);
+    if (f->regs == NULL || tl_ptx_cfg_build(&f->cfg, e->arena, pf->func) < 0 ||
+        tl_ptx_diverge(&f->d, e->arena, &f->cfg, rows) < 0)
+        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+    tl_ptx_each_inst(pf->func->body, note_widths, &(struct width_scan){e, f});
+    return e->rc != 0 ? e->rc : tl_lanes_analyse(e, f);
+}
+
+/* void warp(frame, warp number), for full warps or for the last one of a block that is no multiple of 32. */
+static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lanes)
+{
+    struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
+    LLVMTypeRef args[2] = {e->ptr, e->i32};
+    if (f == NULL || analyse(e, f, e->p->entry) < 0)
+        return NULL;
+    f->fn = new_function(e, name, LLVMFunctionType(e->voidt, args, 2, false), false);
+    f->frame = LLVMGetParam(f->fn, 0);
+    f->warp = LLVMGetParam(f->fn, 1);
+    if (lanes < LANES) {
+        LLVMValueRef bits[LANES];
+        for (uint32_t i = 0; i < LANES; i++)
+            bits[i] = LLVMConstInt(e->i1, i < lanes, false);
+        f->entry_mask = LLVMConstVector(bits, LANES);
+    }
+    return tl_emit_function(e, f) == 0 ? f->fn : NULL;
+}
+
+/* The functions a kernel calls: parameters live in memory, 32 threads' worth, one behind the other. */
+static int emit_callees(struct tl_emit *e)
+{
+    for (const struct tl_ptx_program_func *pf = e->p->funcs; pf != NULL; pf = pf->next) {
+        struct tl_func_ref *r = tl_arena_zalloc(e->arena, sizeof *r);
+        if (r == NULL)
+            return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        if (pf == e->p->entry || !pf->func->has_body)
+            continue;
+        LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32}, all[64];
+        unsigned n = 3;
+        memcpy(all, args, sizeof args);
+        for (const struct tl_ptx_decl *d = pf->func->rets; d != NULL && n < 64; d = d->next)
+            all[n++] = e->ptr;
+        for (const struct tl_ptx_decl *d = pf->func->params; d != NULL && n < 64; d = d->next)
+            all[n++] = e->ptr;
+        r->pf = pf;
+        r->type = LLVMFunctionType(e->voidt, all, n, false);
+        r->fn = new_function(e, "function", r->type, false);
+        r->next = e->funcs;
+        e->funcs = r;
+    }
+    for (struct tl_func_ref *r = e->funcs; r != NULL && e->rc == 0; r = r->next) {
+        struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
+        if (f == NULL || analyse(e, f, r->pf) < 0)
+            return e->rc != 0 ? e->rc : -ENOMEM;
+        f->fn = r->fn;
+        f->frame = LLVMGetParam(f->fn, 0);
+        f->warp = LLVMGetParam(f->fn, 1);
+        unsigned n = 3;
+        for (int list = 0; list < 2; list++) {
+            const struct tl_ptx_decl *d = list == 0 ? r->pf->func->rets : r->pf->func->params;
+            for (; d != NULL; d = d->next) {
+                struct tl_placed *p = place(e, d, 'a', d, 0);
+                if (p != NULL)
+                    p->slot = LLVMGetParam(f->fn, n++);
+            }
+        }
+        f->mask_param = LLVMGetParam(f->fn, 2);
+        if (tl_emit_function(e, f) < 0)
+            return e->rc;
+    }
+    return e->rc;
+}
+
+/* tally_warp: full warps to one function, the rest of the block to the other. */
+static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef part, uint32_t threads)
+{
+    LLVMTypeRef args[2] = {e->ptr, e->i32}, type = LLVMFunctionType(e->voidt, args, 2, false);
+    LLVMValueRef fn = new_function(e, "tally_warp", type, true);
+    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
+    LLVMValueRef values[2] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)};
+    LLVMPositionBuilderAtEnd(e->b, entry);
+    if (part != NULL && full != NULL) {
+        LLVMBasicBlockRef whole = LLVMAppendBasicBlockInContext(e->ctx, fn, "whole");
+        LLVMBasicBlockRef rest = LLVMAppendBasicBlockInContext(e->ctx, fn, "rest");
+        LLVMValueRef is_whole =
+            LLVMBuildICmp(e->b, LLVMIntULT, values[1], LLVMConstInt(e->i32, threads / LANES, false), "");
+        LLVMBuildCondBr(e->b, is_whole, whole, rest);
+        LLVMPositionBuilderAtEnd(e->b, whole);
+        LLVMBuildCall2(e->b, type, full, values, 2, "");
+        LLVMBuildRetVoid(e->b);
+        LLVMPositionBuilderAtEnd(e->b, rest);
+        full = NULL;
+    }
+    LLVMBuildCall2(e->b, type, full != NULL ? full : part, values, 2, "");
+    LLVMBuildRetVoid(e->b);
+    return fn;
+}
+
+/* tally_blocks(frame, first, count): for each linear block number, sets ctaid and runs all warps. */
+static void emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
+{
+    LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32}, warp_args[2] = {e->ptr, e->i32};
+    LLVMTypeRef warp_type = LLVMFunctionType(e->voidt, warp_args, 2, false);
+    LLVMValueRef fn = new_function(e, "tally_blocks", LLVMFunctionType(e->voidt, args, 3, false), true);
+    LLVMValueRef frame = LLVMGetParam(fn, 0), first = LLVMGetParam(fn, 1), count = LLVMGetParam(fn, 2);
+    LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
+    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
+    LLVMBasicBlockRef block = LLVMAppendBasicBlockInContext(e->ctx, fn, "block");
+    LLVMBasicBlockRef warp = LLVMAppendBasicBlockInContext(e->ctx, fn, "warp");
+    LLVMBasicBlockRef next = LLVMAppendBasicBlockInContext(e->ctx, fn, "next");
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, fn, "done");
+    struct tl_fn f = {.fn = fn, .frame = frame};
+    e->f = &f;
+    LLVMPositionBuilderAtEnd(e->b, entry);
+    LLVMValueRef x = tl_field(e, offsetof(struct tl_dev_frame, grid), e->i32);
+    LLVMValueRef y = tl_field(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4, e->i32);
+    LLVMValueRef end = LLVMBuildAdd(e->b, first, count, "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, count, zero, ""), done, block);
+    LLVMPositionBuilderAtEnd(e->b, block);
+    LLVMValueRef n = LLVMBuildPhi(e->b, e->i32, "");
+    LLVMValueRef rows = LLVMBuildUDiv(e->b, n, x, "");
+    LLVMValueRef index[3] = {LLVMBuildURem(e->b, n, x, ""), LLVMBuildURem(e->b, rows, y, ""),
+                             LLVMBuildUDiv(e->b, rows, y, "")};
+    for (unsigned i = 0; i < 3; i++) {
+        LLVMValueRef at = LLVMConstInt(e->i64, offsetof(struct tl_dev_frame, ctaid) + 4 * i, false);
+        LLVMBuildStore(e->b, index[i], LLVMBuildGEP2(e->b, e->i8, frame, &at, 1, ""));
+    }
+    LLVMBuildBr(e->b, warp);
+    LLVMPositionBuilderAtEnd(e->b, warp);
+    LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
+    LLVMValueRef values[2] = {frame, w};
+    LLVMBuildCall2(e->b, warp_type, warp_fn, values, 2, "");
+    LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""), warp, next);
+    LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
+    LLVMPositionBuilderAtEnd(e->b, next);
+    LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, n_next, end, ""), block, done);
+    LLVMAddIncoming(n, (LLVMValueRef[2]){first, n_next}, (LLVMBasicBlockRef[2]){entry, next}, 2);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    LLVMBuildRetVoid(e->b);
+}
+
+/* tally_info: struct tl_dev_info as bytes. */
+static void emit_info(struct tl_emit *e)
+{
+    struct tl_buf out = {0};
+    struct tl_dev_info info = {
+        .abi_version = TL_DEV_ABI_VERSION,
+        .block = {e->options->block[0], e->options->block[1], e->options->block[2]},
+        .shared_bytes = e->shared_bytes,
+        .local_bytes = e->local_bytes,
+        .n_barriers = e->n_barriers,
+        .n_variables = e->n_variables,
+        .n_instructions = e->n_insts,
+        .registers = 32,
+    };
+    for (const struct tl_placed *p = e->placed; p != NULL; p = p->next) {
+        if (p->space == 'p' && p->offset + p->bytes > info.param_bytes)
+            info.param_bytes = (uint32_t)(p->offset + p->bytes);
+    }
+    tl_buf_add(&out, (const char *)&info, sizeof info);
+    tl_buf_str(&out, e->p->entry->func->name);
+    tl_buf_putc(&out, 0);
+    for (uint32_t i = 0; i < e->n_variables; i++) {
+        for (const struct tl_placed *p = e->placed; p != NULL; p = p->next) {
+            if (p->space == 'g' && p->offset == i) {
+                tl_buf_str(&out, ((const struct tl_ptx_sym *)p->what)->name);
+                tl_buf_putc(&out, 0);
+            }
+        }
+    }
+    if (out.failed) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return;
+    }
+    LLVMValueRef bytes = LLVMConstStringInContext2(e->ctx, out.p, out.n, true);
+    LLVMValueRef global = LLVMAddGlobal(e->mod, LLVMTypeOf(bytes), "tally_info");
+    LLVMSetInitializer(global, bytes);
+    LLVMSetGlobalConstant(global, true);
+    LLVMSetAlignment(global, 16);
+    tl_buf_finish(&out);
+}
+
+static int translate(struct tl_emit *e)
+{
+    uint32_t threads = e->options->block[0] * e->options->block[1] * e->options->block[2];
+    place_variables(e);
+    LLVMValueRef full = NULL, part = NULL;
+    if (e->rc == 0 && emit_callees(e) < 0)
+        return e->rc;
+    if (threads >= LANES && (full = emit_entry(e, "kernel", LANES)) == NULL)
+        return e->rc;
+    if (threads % LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % LANES)) == NULL)
+        return e->rc;
+    LLVMValueRef warp = emit_warp(e, full, part, threads);
+    if (e->n_barriers == 0)
+        emit_blocks(e, warp, (threads + LANES - 1) / LANES);
+    emit_info(e);
+    return e->rc;
+}
+
+/* --- LLVM ---------------------------------------------------------------------------------------------------------- */
+
+static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
+{
+    /* No vectorisers: the code is vectors already.  See docs/device.md for how the list was chosen. */
+    static const char passes[] =
+        "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(licm),gvn,dse,adce,"
+        "simplifycfg,instcombine<no-verify-fixpoint>)";
+    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+    LLVMErrorRef error = LLVMRunPasses(e->mod, passes, tm, options);
+    LLVMDisposePassBuilderOptions(options);
+    if (error == NULL)
+        return 0;
+    char *message = LLVMGetErrorMessage(error);
+    int rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
+    LLVMDisposeErrorMessage(message);
+    return rc;
+}
+
+static int generate(struct tl_emit *e, struct tl_jit_object *out)
+{
+    const struct tl_jit_options *o = e->options;
+    LLVMTargetRef target;
+    char *message = NULL, *triple = LLVMGetDefaultTargetTriple();
+    LLVMMemoryBufferRef buffer = NULL;
+    int rc = 0;
+    if (LLVMGetTargetFromTriple(triple, &target, &message)) {
+        rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
+        LLVMDisposeMessage(message);
+        LLVMDisposeMessage(triple);
+        return rc;
+    }
+    LLVMTargetMachineRef tm = LLVMCreateTargetMachine(target, triple, o->cpu != NULL ? o->cpu : host_cpu,
+                                                      o->features != NULL ? o->features : host_features,
+                                                      LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    LLVMSetTarget(e->mod, triple);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
+    LLVMSetModuleDataLayout(e->mod, layout);
+    LLVMDisposeTargetData(layout);
+    if (LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &message))
+        rc = tl_error_set(e->err, -EIO, "%s: the translation is not valid IR, which is a bug of ours: %s", e->name, message);
+    LLVMDisposeMessage(message);
+    message = NULL;
+    if (rc == 0)
+        rc = optimise(e, tm);
+    if (rc == 0 && o->keep_ir) {
+        char *ir = LLVMPrintModuleToString(e->mod);
+        out->ir = ir != NULL ? strdup(ir) : NULL;
+        LLVMDisposeMessage(ir);
+    }
+    if (rc == 0 && LLVMTargetMachineEmitToMemoryBuffer(tm, e->mod, LLVMObjectFile, &message, &buffer)) {
+        rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
+        LLVMDisposeMessage(message);
+    }
+    if (rc == 0) {
+        out->n = LLVMGetBufferSize(buffer);
+        out->bytes = malloc(out->n);
+        if (out->bytes != NULL)
+            memcpy(out->bytes, LLVMGetBufferStart(buffer), out->n);
+        else
+            rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        LLVMDisposeMemoryBuffer(buffer);
+    }
+    LLVMDisposeTargetMachine(tm);
+    LLVMDisposeMessage(triple);
+    return rc;
+}
+
+static void init_types(struct tl_emit *e)
+{
+    e->i1 = LLVMInt1TypeInContext(e->ctx);
+    e->i8 = LLVMInt8TypeInContext(e->ctx);
+    e->i16 = LLVMInt16TypeInContext(e->ctx);
+    e->i32 = LLVMInt32TypeInContext(e->ctx);
+    e->i64 = LLVMInt64TypeInContext(e->ctx);
+    e->i128 = LLVMInt128TypeInContext(e->ctx);
+    e->f16 = LLVMHalfTypeInContext(e->ctx);
+    e->f32 = LLVMFloatTypeInContext(e->ctx);
+    e->f64 = LLVMDoubleTypeInContext(e->ctx);
+    e->ptr = LLVMPointerTypeInContext(e->ctx, 0);
+    e->voidt = LLVMVoidTypeInContext(e->ctx);
+}
+
+static struct tl_str only_entry(const struct tl_ptx_index *ix)
+{
+    for (uint32_t i = 0; i < tl_ptx_index_count(ix); i++) {
+        const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
+        if (item->kind == TL_PTX_ITEM_ENTRY && item->body != 0)
+            return item->name;
+    }
+    return (struct tl_str){0};
+}
+
+int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl_jit_options *options,
+                   struct tl_jit_object *out, struct tl_error *err)
+{
+    struct tl_ptx_index *ix;
+    struct tl_arena arena;
+    struct tl_ptx_program program = {0};
+    *out = (struct tl_jit_object){0};
+    uint64_t threads = (uint64_t)options->block[0] * options->block[1] * options->block[2];
+    if (threads == 0 || threads > 1024)
+        return tl_error_set(err, -EINVAL, "%s: a block of %llu threads", name, (unsigned long long)threads);
+    int rc = tl_ptx_index_create(&ix, text, n, name, err);
+    if (rc < 0)
+        return rc;
+    tl_arena_init(&arena, 0);
+    struct tl_emit e = {.arena = &arena, .p = &program, .err = err, .options = options, .name = name};
+    rc = tl_ptx_program_init(&program, ix, only_entry(ix), &arena, err);
+    if (rc == 0) {
+        e.ctx = LLVMContextCreate();
+        e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);
+        e.b = LLVMCreateBuilderInContext(e.ctx);
+        const char *features = options->features != NULL ? options->features : host_features;
+        e.has_avx512 = strstr(features, "+avx512f") != NULL && strstr(features, "+avx512bw") != NULL &&
+                       strstr(features, "+avx512vl") != NULL && strstr(features, "+avx512dq") != NULL;
+        init_types(&e);
+        rc = translate(&e);
+        if (rc == 0)
+            rc = generate(&e, out);
+        LLVMDisposeBuilder(e.b);
+        LLVMDisposeModule(e.mod);
+        LLVMContextDispose(e.ctx);
+    }
+    tl_ptx_program_finish(&program);
+    tl_arena_finish(&arena);
+    tl_ptx_index_destroy(ix);
+    if (rc < 0)
+        tl_jit_object_finish(out);
+    return rc;
+}
+
+void tl_jit_object_finish(struct tl_jit_object *o)
+{
+    free(o->bytes);
+    free(o->ir);
+    *o = (struct tl_jit_object){0};
+}

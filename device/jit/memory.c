@@ -1,0 +1,489 @@
+/* Loads and stores.
+ *
+ * One address for all lanes is one access.  Lane offsets known when compiling become vector accesses, directly or through a
+ * shuffle of the stretch that covers them.  The rest gathers and scatters.  Lanes that are not active never touch memory. */
+#include <string.h>
+
+#include "device/abi.h"
+#include "device/jit/emit.h"
+
+enum { MAX_COVER = 256 }; /* elements loaded at once to pick lanes from */
+
+/* --- addresses ----------------------------------------------------------------------------------------------------- */
+
+struct tl_val tl_local_base(struct tl_emit *e)
+{
+    int64_t offsets[LANES];
+    for (int i = 0; i < LANES; i++)
+        offsets[i] = (int64_t)i * e->local_bytes;
+    LLVMValueRef base = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, local), e->ptr), e->i64, "");
+    LLVMValueRef first = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, e->f->warp, e->i64, ""),
+                                      LLVMConstInt(e->i64, (uint64_t)LANES * e->local_bytes, false), "");
+    struct tl_val v = tl_widen(e, (struct tl_val){LLVMBuildAdd(e->b, base, first, ""), false});
+    return (struct tl_val){LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, 64, offsets), ""), true};
+}
+
+/* Memory for a parameter of a call: 32 threads' worth, made when first met. */
+static struct tl_placed *call_param(struct tl_emit *e, const struct tl_ptx_decl *d)
+{
+    struct tl_placed *p = tl_find_placed(e, d);
+    if (p != NULL)
+        return p;
+    p = tl_arena_zalloc(e->arena, sizeof *p);
+    if (p == NULL) {
+        tl_emit_unsupported(e, "out of memory");
+        return NULL;
+    }
+    uint64_t bytes = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
+    *p = (struct tl_placed){.next = e->placed, .what = d, .space = 'a', .bytes = bytes};
+    p->slot = tl_alloca(e, LLVMArrayType2(e->i8, bytes * LANES), "param");
+    LLVMSetAlignment(p->slot, 16);
+    e->placed = p;
+    return p;
+}
+
+static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_operand *o, const struct tl_placed *p)
+{
+    struct tl_address a = {0};
+    a.pointer = (struct tl_val){LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
+    a.pointer.v = LLVMBuildAdd(e->b, a.pointer.v, LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
+    a.lanes = (struct tl_lanes){.is_known = true, .base_align = 1};
+    for (int i = 0; i < LANES; i++)
+        a.lanes.offset[i] = (int64_t)((uint64_t)i * p->bytes);
+    return a;
+}
+
+struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space)
+{
+    struct tl_address a = {.pointer = tl_const(e, 64, 0)};
+    const struct tl_ptx_operand *base = o->kind == TL_OPD_ADDR && o->n == 1 ? &o->elems[0] : NULL;
+    if (base == NULL) {
+        tl_emit_unsupported(e, "this kind of address");
+        return a;
+    }
+    if (base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_VAR && tl_str_starts(base->sym->decl->space, "param")) {
+        struct tl_placed *p = tl_find_placed(e, base->sym->decl);
+        if (p == NULL || p->space == 'a') {
+            p = call_param(e, base->sym->decl);
+            if (p != NULL)
+                a = in_call_param(e, o, p);
+            return a;
+        }
+    }
+    const struct tl_reg *r = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG ? &e->f->regs[base->sym->id] : NULL;
+    if (r != NULL && r->lanes.is_known) {
+        a.pointer = tl_cast_int(e, (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot, ""), false}, 64, false);
+        a.lanes = r->lanes;
+    } else {
+        a.pointer = tl_read(e, base, 64);
+    }
+    if (o->has_offset)
+        a.pointer = tl_op(e, LLVMAdd, a.pointer, tl_const(e, 64, (uint64_t)o->offset));
+    if (space == TL_MOD_shared) {
+        LLVMValueRef shared = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
+        a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){shared, false});
+    } else if (space == TL_MOD_local) {
+        struct tl_val local = tl_local_base(e);
+        if (a.lanes.is_known)
+            a.pointer.v = LLVMBuildAdd(e->b, tl_widen(e, a.pointer).v, tl_const_lanes(e, 64, a.lanes.offset), "");
+        a.pointer.is_vec |= a.lanes.is_known;
+        a.lanes.is_known = false;
+        a.pointer = tl_op(e, LLVMAdd, a.pointer, local);
+    }
+    return a;
+}
+
+static LLVMValueRef as_pointer(struct tl_emit *e, LLVMValueRef address)
+{
+    return LLVMBuildIntToPtr(e->b, address, e->ptr, "");
+}
+
+/* Lane addresses as a vector of pointers, `extra` bytes further on. */
+static LLVMValueRef lane_pointers(struct tl_emit *e, const struct tl_address *a, uint64_t extra)
+{
+    struct tl_val p = tl_widen(e, a->pointer);
+    if (a->lanes.is_known)
+        p.v = LLVMBuildAdd(e->b, p.v, tl_const_lanes(e, 64, a->lanes.offset), "");
+    if (extra != 0)
+        p = tl_op(e, LLVMAdd, p, tl_const(e, 64, extra));
+    return LLVMBuildIntToPtr(e->b, p.v, tl_vec(e->ptr), "");
+}
+
+static bool same_for_all(const struct tl_address *a)
+{
+    if (a->pointer.is_vec)
+        return false;
+    for (int i = 1; a->lanes.is_known && i < LANES; i++) {
+        if (a->lanes.offset[i] != a->lanes.offset[0])
+            return false;
+    }
+    return true;
+}
+
+static LLVMValueRef scalar_pointer(struct tl_emit *e, const struct tl_address *a, uint64_t extra)
+{
+    uint64_t offset = extra + (a->lanes.is_known ? (uint64_t)a->lanes.offset[0] : 0);
+    return as_pointer(e, LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, offset, false), ""));
+}
+
+static bool is_packed(const struct tl_address *a, uint64_t stride)
+{
+    for (int i = 0; i < LANES; i++) {
+        if (!a->lanes.is_known || a->pointer.is_vec || a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
+            return false;
+    }
+    return true;
+}
+
+static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMTypeRef *over, size_t n_over, LLVMValueRef *args, unsigned n)
+{
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, over, n_over);
+    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, over, n_over), args, n, "");
+}
+
+/* Each lane's bit `times` over. */
+static LLVMValueRef repeat_mask(struct tl_emit *e, uint32_t times)
+{
+    LLVMValueRef index[LANES * 8];
+    for (uint32_t i = 0; i < LANES * times; i++)
+        index[i] = LLVMConstInt(e->i32, i / times, false);
+    LLVMValueRef m = tl_active(e);
+    return LLVMBuildShuffleVector(e->b, m, LLVMGetPoison(LLVMTypeOf(m)), LLVMConstVector(index, LANES * times), "");
+}
+
+/* --- loads --------------------------------------------------------------------------------------------------------- */
+
+static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[LANES], uint32_t step, LLVMValueRef *out)
+{
+    LLVMValueRef index[LANES];
+    for (int i = 0; i < LANES; i++)
+        index[i] = LLVMConstInt(e->i32, (uint64_t)(first[i] + step), false);
+    *out = LLVMBuildShuffleVector(e->b, cover, LLVMGetPoison(LLVMTypeOf(cover)), LLVMConstVector(index, LANES), "");
+}
+
+/* The covering stretch of known lane offsets in elements, if it is short and evenly divided. */
+static bool covering(const struct tl_address *a, uint64_t bytes, uint32_t v, int64_t first[LANES], int64_t *low, uint32_t *n)
+{
+    int64_t high;
+    if (!a->lanes.is_known || a->pointer.is_vec)
+        return false;
+    *low = high = a->lanes.offset[0];
+    for (int i = 0; i < LANES; i++) {
+        *low = a->lanes.offset[i] < *low ? a->lanes.offset[i] : *low;
+        high = a->lanes.offset[i] > high ? a->lanes.offset[i] : high;
+    }
+    for (int i = 0; i < LANES; i++) {
+        int64_t d = a->lanes.offset[i] - *low;
+        if (d % (int64_t)bytes != 0)
+            return false;
+        first[i] = d / (int64_t)bytes;
+    }
+    int64_t count = (high - *low) / (int64_t)bytes + v;
+    *n = (uint32_t)count;
+    return count <= MAX_COVER;
+}
+
+/* Loads v elements per lane into out[]. */
+static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+{
+    uint64_t bytes = bits / 8;
+    LLVMTypeRef element = tl_int(e, bits);
+    int64_t first[LANES], low;
+    uint32_t n;
+    if (same_for_all(a)) {
+        for (uint32_t k = 0; k < v; k++) {
+            out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, scalar_pointer(e, a, k * bytes), ""), false};
+            LLVMSetAlignment(out[k].v, (unsigned)bytes);
+        }
+        return;
+    }
+    if (is_packed(a, bytes * v) && e->mask != NULL && v <= 8) {
+        LLVMTypeRef type = LLVMVectorType(element, LANES * v), over[2] = {type, e->ptr};
+        LLVMValueRef args[4] = {scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v), LLVMConstNull(type)};
+        LLVMValueRef all = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
+        for (int i = 0; i < LANES; i++)
+            first[i] = (int64_t)i * v;
+        for (uint32_t k = 0; k < v; k++) {
+            out[k].is_vec = true;
+            pick(e, all, first, k, &out[k].v);
+        }
+        return;
+    }
+    if (e->mask == NULL && covering(a, bytes, v, first, &low, &n)) {
+        LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, (uint64_t)low, false), ""));
+        LLVMValueRef all = LLVMBuildLoad2(e->b, LLVMVectorType(element, n), p, "");
+        LLVMSetAlignment(all, (unsigned)bytes);
+        for (uint32_t k = 0; k < v; k++) {
+            out[k].is_vec = true;
+            pick(e, all, first, k, &out[k].v);
+        }
+        return;
+    }
+    for (uint32_t k = 0; k < v; k++) {
+        LLVMTypeRef type = tl_vec(element), over[2] = {type, tl_vec(e->ptr)};
+        LLVMValueRef args[4] = {lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false), tl_active(e), LLVMConstNull(type)};
+        out[k] = (struct tl_val){call_intrinsic(e, "llvm.masked.gather", over, 2, args, 4), true};
+    }
+}
+
+/* Loads that other threads may race with: one by one, atomically. */
+static void load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+{
+    LLVMTypeRef element = tl_int(e, bits);
+    LLVMAtomicOrdering order = tl_has(e, TL_MOD_acquire) ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
+    if (same_for_all(a)) {
+        for (uint32_t k = 0; k < v; k++) {
+            out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, scalar_pointer(e, a, k * (bits / 8)), ""), false};
+            LLVMSetAlignment(out[k].v, bits / 8);
+            LLVMSetOrdering(out[k].v, order);
+            LLVMSetVolatile(out[k].v, true);
+        }
+        return;
+    }
+    LLVMValueRef slots[8], pointers[8];
+    for (uint32_t k = 0; k < v; k++) {
+        slots[k] = tl_alloca(e, LLVMArrayType2(element, LANES), "strong");
+        pointers[k] = lane_pointers(e, a, k * (bits / 8));
+    }
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    for (uint32_t k = 0; k < v; k++) {
+        LLVMValueRef x = LLVMBuildLoad2(e->b, element, LLVMBuildExtractElement(e->b, pointers[k], l.lane, ""), "");
+        LLVMSetAlignment(x, bits / 8);
+        LLVMSetOrdering(x, order);
+        LLVMSetVolatile(x, true);
+        LLVMBuildStore(e->b, x, LLVMBuildGEP2(e->b, element, slots[k], &l.lane, 1, ""));
+    }
+    tl_lanes_end(e, &l);
+    for (uint32_t k = 0; k < v; k++) {
+        out[k] = (struct tl_val){LLVMBuildLoad2(e->b, tl_vec(element), slots[k], ""), true};
+        LLVMSetAlignment(out[k].v, bits / 8);
+    }
+}
+
+static bool is_strong(const struct tl_ptx_form *f)
+{
+    return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) || tl_ptx_form_has(f, TL_MOD_acquire) ||
+           tl_ptx_form_has(f, TL_MOD_release) || tl_ptx_form_has(f, TL_MOD_mmio);
+}
+
+static uint32_t vector_length(struct tl_emit *e)
+{
+    return tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
+}
+
+/* A scalar access under a mask that may be empty (a guarded instruction) needs a test. */
+static bool needs_test(struct tl_emit *e, const struct tl_address *a)
+{
+    return e->must_blend && same_for_all(a);
+}
+
+static LLVMValueRef any_active(struct tl_emit *e)
+{
+    return LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), LLVMConstInt(e->i32, 0, false), "");
+}
+
+static void emit_load(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    struct tl_type t = tl_type_of(f, -1);
+    enum tl_ptx_mod space = tl_ptx_form_space(f);
+    uint32_t v = vector_length(e);
+    const struct tl_ptx_operand *to = tl_opd(e, 0);
+    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && (to->kind != TL_OPD_VEC || to->n != v))) {
+        tl_emit_unsupported(e, "this load");
+        return;
+    }
+    struct tl_address a = tl_address_of(e, tl_opd(e, 1), space);
+    struct tl_val out[8];
+    struct tl_if i;
+    if (e->rc != 0)
+        return;
+    bool tested = needs_test(e, &a);
+    uint32_t bits = t.bits * t.packed;
+    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block]) {
+        LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another warp */
+        tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
+    }
+    if (tested)
+        tl_if_begin(e, &i, any_active(e));
+    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
+        load_strong(e, &a, bits, v, out);
+    else
+        load_elements(e, &a, bits, v, out);
+    for (uint32_t k = 0; k < v; k++)
+        tl_write(e, v == 1 ? to : &to->elems[k], out[k], t.kind == TL_T_SIGNED);
+    if (tested)
+        tl_if_end(e, &i);
+}
+
+/* --- stores -------------------------------------------------------------------------------------------------------- */
+
+static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b)
+{
+    uint32_t n = LLVMGetVectorSize(LLVMTypeOf(a));
+    LLVMValueRef index[LANES * 8];
+    for (uint32_t i = 0; i < 2 * n; i++)
+        index[i] = LLVMConstInt(e->i32, i / 2 + (i % 2) * n, false);
+    return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");
+}
+
+static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
+{
+    uint64_t bytes = bits / 8;
+    if (same_for_all(a)) { /* lanes that write one address: one of them wins */
+        struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}};
+        LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false), tl_intrinsic(e, "llvm.ctlz", args, 2).v, "");
+        for (uint32_t k = 0; k < v; k++) {
+            LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], lane).v, scalar_pointer(e, a, k * bytes));
+            LLVMSetAlignment(s, (unsigned)bytes);
+        }
+        return;
+    }
+    for (uint32_t k = 0; k < v; k++)
+        in[k] = tl_widen(e, in[k]);
+    if (is_packed(a, bytes * v) && v <= 4) {
+        LLVMValueRef all = in[0].v;
+        if (v == 2)
+            all = interleave(e, in[0].v, in[1].v);
+        else if (v == 4)
+            all = interleave(e, interleave(e, in[0].v, in[2].v), interleave(e, in[1].v, in[3].v));
+        if (e->mask == NULL) {
+            LLVMSetAlignment(LLVMBuildStore(e->b, all, scalar_pointer(e, a, 0)), (unsigned)bytes);
+            return;
+        }
+        LLVMTypeRef over[2] = {LLVMTypeOf(all), e->ptr};
+        LLVMValueRef args[4] = {all, scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v)};
+        call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
+        return;
+    }
+    for (uint32_t k = 0; k < v; k++) {
+        LLVMTypeRef over[2] = {LLVMTypeOf(in[k].v), tl_vec(e->ptr)};
+        LLVMValueRef args[4] = {in[k].v, lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false), tl_active(e)};
+        call_intrinsic(e, "llvm.masked.scatter", over, 2, args, 4);
+    }
+}
+
+static void store_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
+{
+    LLVMAtomicOrdering order = tl_has(e, TL_MOD_release) ? LLVMAtomicOrderingRelease : LLVMAtomicOrderingMonotonic;
+    LLVMValueRef pointers[8];
+    for (uint32_t k = 0; k < v; k++)
+        pointers[k] = lane_pointers(e, a, k * (bits / 8));
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    for (uint32_t k = 0; k < v; k++) {
+        LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], l.lane).v, LLVMBuildExtractElement(e->b, pointers[k], l.lane, ""));
+        LLVMSetAlignment(s, bits / 8);
+        LLVMSetOrdering(s, order);
+        LLVMSetVolatile(s, true);
+    }
+    tl_lanes_end(e, &l);
+}
+
+static void emit_store(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    struct tl_type t = tl_type_of(f, -1);
+    enum tl_ptx_mod space = tl_ptx_form_space(f);
+    uint32_t v = vector_length(e), bits = t.bits * t.packed;
+    const struct tl_ptx_operand *from = tl_opd(e, 1);
+    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && (from->kind != TL_OPD_VEC || from->n != v))) {
+        tl_emit_unsupported(e, "this store");
+        return;
+    }
+    struct tl_address a = tl_address_of(e, tl_opd(e, 0), space);
+    struct tl_val in[8];
+    struct tl_if i;
+    for (uint32_t k = 0; k < v; k++)
+        in[k] = tl_read(e, v == 1 ? from : &from->elems[k], bits);
+    if (e->rc != 0)
+        return;
+    bool tested = needs_test(e, &a);
+    if (tested)
+        tl_if_begin(e, &i, any_active(e));
+    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
+        store_strong(e, &a, bits, v, in);
+    else
+        store_elements(e, &a, bits, v, in);
+    if (tested)
+        tl_if_end(e, &i);
+}
+
+/* --- asynchronous copies: done at once ----------------------------------------------------------------------------- */
+
+static void emit_copy(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    if (tl_ptx_form_has_text(f, "bulk") || !tl_has(e, TL_MOD_async)) {
+        tl_emit_unsupported(e, "bulk copies");
+        return;
+    }
+    if (tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group") || tl_ptx_form_has_text(f, "wait_all"))
+        return;
+    if (e->inst->n_operands < 3 || tl_opd(e, 2)->kind != TL_OPD_INT || tl_ptx_form_has_text(f, "mbarrier")) {
+        tl_emit_unsupported(e, "this copy");
+        return;
+    }
+    uint32_t words = (uint32_t)tl_opd(e, 2)->bits / 4;
+    struct tl_address to = tl_address_of(e, tl_opd(e, 0), TL_MOD_shared), from = tl_address_of(e, tl_opd(e, 1), TL_MOD_global);
+    LLVMValueRef outer = e->mask;
+    struct tl_val data[4], size = {NULL, false};
+    if (e->rc != 0 || words == 0 || words > 4)
+        return;
+    bool has_size = e->inst->n_operands > 3;
+    if (has_size) { /* bytes to read, the rest is zero; or a predicate that says to read none */
+        const struct tl_ptx_operand *o = tl_opd(e, 3);
+        bool is_pred = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG && e->f->regs[o->sym->id].bits == 1;
+        size = is_pred ? tl_select(e, tl_read(e, o, 1), tl_const(e, 32, 0), tl_const(e, 32, words * 4)) : tl_read(e, o, 32);
+        struct tl_val some = tl_widen(e, tl_icmp(e, LLVMIntNE, size, tl_const(e, 32, 0)));
+        e->mask = outer != NULL ? LLVMBuildAnd(e->b, outer, some.v, "") : some.v;
+    }
+    bool guarded = e->must_blend;
+    e->must_blend = true;
+    struct tl_if i;
+    bool tested = needs_test(e, &from);
+    LLVMValueRef slots[4];
+    for (uint32_t k = 0; k < words; k++) {
+        slots[k] = tl_alloca(e, tl_vec(e->i32), "copy");
+        LLVMBuildStore(e->b, LLVMConstNull(tl_vec(e->i32)), slots[k]);
+    }
+    if (tested)
+        tl_if_begin(e, &i, any_active(e));
+    load_elements(e, &from, 32, words, data);
+    for (uint32_t k = 0; k < words; k++) {
+        struct tl_val x = data[k];
+        if (has_size)
+            x = tl_select(e, tl_icmp(e, LLVMIntUGT, size, tl_const(e, 32, k * 4)), x, tl_const(e, 32, 0));
+        LLVMBuildStore(e->b, tl_widen(e, x).v, slots[k]);
+    }
+    if (tested)
+        tl_if_end(e, &i);
+    e->mask = outer;
+    e->must_blend = guarded;
+    for (uint32_t k = 0; k < words; k++)
+        data[k] = (struct tl_val){LLVMBuildLoad2(e->b, tl_vec(e->i32), slots[k], ""), true};
+    tested = needs_test(e, &to);
+    if (tested)
+        tl_if_begin(e, &i, any_active(e));
+    store_elements(e, &to, 32, words, data);
+    if (tested)
+        tl_if_end(e, &i);
+}
+
+bool tl_emit_memory(struct tl_emit *e)
+{
+    switch (e->inst->inst.form->op) {
+    case TL_OP_ld:
+    case TL_OP_ldu: emit_load(e); return true;
+    case TL_OP_st: emit_store(e); return true;
+    case TL_OP_cp: emit_copy(e); return true;
+    case TL_OP_prefetch:
+    case TL_OP_prefetchu:
+    case TL_OP_discard:
+    case TL_OP_applypriority: return true; /* hints */
+    case TL_OP_createpolicy: tl_write(e, tl_opd(e, 0), tl_const(e, 64, 0), false); return true;
+    default: return false;
+    }
+}

@@ -1,0 +1,580 @@
+/* Types, values, operands: the vocabulary in which instructions are written.  See emit.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "device/abi.h"
+#include "device/jit/emit.h"
+#include "ptx_rewrite/index.h"
+
+/* --- types -------------------------------------------------------------------------------------------------------- */
+
+LLVMTypeRef tl_int(struct tl_emit *e, uint32_t bits)
+{
+    switch (bits) {
+    case 1: return e->i1;
+    case 8: return e->i8;
+    case 16: return e->i16;
+    case 32: return e->i32;
+    case 64: return e->i64;
+    case 128: return e->i128;
+    default: return LLVMIntTypeInContext(e->ctx, bits);
+    }
+}
+
+LLVMTypeRef tl_vec(LLVMTypeRef element)
+{
+    return LLVMVectorType(element, LANES);
+}
+
+static bool type_of_mod(enum tl_ptx_mod m, struct tl_type *t)
+{
+    static const struct {
+        enum tl_ptx_mod mod;
+        struct tl_type type;
+    } types[] = {
+        {TL_MOD_pred, {TL_T_PRED, 1, 1}},      {TL_MOD_b8, {TL_T_BITS, 8, 1}},       {TL_MOD_b16, {TL_T_BITS, 16, 1}},
+        {TL_MOD_b32, {TL_T_BITS, 32, 1}},      {TL_MOD_b64, {TL_T_BITS, 64, 1}},     {TL_MOD_b128, {TL_T_BITS, 128, 1}},
+        {TL_MOD_u8, {TL_T_UNSIGNED, 8, 1}},    {TL_MOD_u16, {TL_T_UNSIGNED, 16, 1}}, {TL_MOD_u32, {TL_T_UNSIGNED, 32, 1}},
+        {TL_MOD_u64, {TL_T_UNSIGNED, 64, 1}},  {TL_MOD_s8, {TL_T_SIGNED, 8, 1}},     {TL_MOD_s16, {TL_T_SIGNED, 16, 1}},
+        {TL_MOD_s32, {TL_T_SIGNED, 32, 1}},    {TL_MOD_s64, {TL_T_SIGNED, 64, 1}},   {TL_MOD_f16, {TL_T_FLOAT, 16, 1}},
+        {TL_MOD_f32, {TL_T_FLOAT, 32, 1}},     {TL_MOD_f64, {TL_T_FLOAT, 64, 1}},    {TL_MOD_f16x2, {TL_T_FLOAT, 16, 2}},
+        {TL_MOD_bf16, {TL_T_BFLOAT, 16, 1}},   {TL_MOD_bf16x2, {TL_T_BFLOAT, 16, 2}}, {TL_MOD_tf32, {TL_T_BITS, 32, 1}},
+        {TL_MOD_u16x2, {TL_T_UNSIGNED, 16, 2}}, {TL_MOD_s16x2, {TL_T_SIGNED, 16, 2}}, {TL_MOD_f32x2, {TL_T_FLOAT, 32, 2}},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (types[i].mod == m) {
+            *t = types[i].type;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct tl_type tl_type_of(const struct tl_ptx_form *f, int n)
+{
+    struct tl_type t = {TL_T_BITS, 0, 1}, found = t;
+    int seen = 0;
+    for (uint32_t i = 0; i < f->n_mods; i++) {
+        if (!type_of_mod(f->mods[i].id, &t))
+            continue;
+        found = t;
+        if (seen++ == n)
+            return t;
+    }
+    return n < 0 ? found : (struct tl_type){TL_T_BITS, 0, 1};
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+void tl_emit_unsupported(struct tl_emit *e, const char *why)
+{
+    if (e->rc != 0)
+        return;
+    const struct tl_ptx_stmt *s = e->inst;
+    struct tl_str text = {"", 0};
+    struct tl_ptx_place place = {0, 0};
+    if (s != NULL) {
+        const struct tl_ptx_index *ix = e->p->unit.ix;
+        text = (struct tl_str){ix->text + s->at, s->end - s->at};
+        place = tl_ptx_place_of(ix->text, ix->n, s->at);
+    }
+    e->rc = tl_error_set(e->err, -ENOTSUP, "%s: kernel '" TL_STR_FMT "', line %u: '%.*s' is not implemented (%s)",
+                         e->name, TL_STR_ARG(e->p->entry->func->name), place.line,
+                         (int)(text.n < 120 ? text.n : 120), text.p, why);
+}
+
+struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value)
+{
+    return (struct tl_val){LLVMConstInt(tl_int(e, bits), value, false), false};
+}
+
+LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[LANES])
+{
+    LLVMValueRef lanes[LANES];
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = LLVMConstInt(tl_int(e, bits), (uint64_t)offset[i], false);
+    return LLVMConstVector(lanes, LANES);
+}
+
+struct tl_val tl_widen(struct tl_emit *e, struct tl_val v)
+{
+    if (v.is_vec)
+        return v;
+    LLVMTypeRef type = tl_vec(LLVMTypeOf(v.v));
+    LLVMValueRef one = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), v.v, LLVMConstInt(e->i32, 0, false), "");
+    LLVMValueRef zeros = LLVMConstNull(tl_vec(e->i32));
+    return (struct tl_val){LLVMBuildShuffleVector(e->b, one, LLVMGetPoison(type), zeros, ""), true};
+}
+
+void tl_match(struct tl_emit *e, struct tl_val *a, struct tl_val *b)
+{
+    if (a->is_vec && !b->is_vec)
+        *b = tl_widen(e, *b);
+    else if (b->is_vec && !a->is_vec)
+        *a = tl_widen(e, *a);
+}
+
+LLVMTypeRef tl_like(struct tl_emit *e, struct tl_val v, LLVMTypeRef element)
+{
+    (void)e;
+    return v.is_vec ? tl_vec(element) : element;
+}
+
+static uint32_t int_bits(struct tl_val v)
+{
+    LLVMTypeRef t = LLVMTypeOf(v.v);
+    return LLVMGetIntTypeWidth(v.is_vec ? LLVMGetElementType(t) : t);
+}
+
+struct tl_val tl_cast_int(struct tl_emit *e, struct tl_val v, uint32_t bits, bool is_signed)
+{
+    uint32_t have = int_bits(v);
+    LLVMTypeRef to = tl_like(e, v, tl_int(e, bits));
+    if (have > bits)
+        v.v = LLVMBuildTrunc(e->b, v.v, to, "");
+    else if (have < bits)
+        v.v = is_signed ? LLVMBuildSExt(e->b, v.v, to, "") : LLVMBuildZExt(e->b, v.v, to, "");
+    return v;
+}
+
+struct tl_val tl_bitcast(struct tl_emit *e, struct tl_val v, LLVMTypeRef element)
+{
+    v.v = LLVMBuildBitCast(e->b, v.v, tl_like(e, v, element), "");
+    return v;
+}
+
+struct tl_val tl_select(struct tl_emit *e, struct tl_val c, struct tl_val a, struct tl_val b)
+{
+    tl_match(e, &a, &b);
+    if (c.is_vec && !a.is_vec) {
+        a = tl_widen(e, a);
+        b = tl_widen(e, b);
+    }
+    return (struct tl_val){LLVMBuildSelect(e->b, c.v, a.v, b.v, ""), a.is_vec};
+}
+
+struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *args, unsigned n)
+{
+    bool is_vec = false;
+    LLVMValueRef values[4];
+    for (unsigned i = 0; i < n; i++)
+        is_vec |= args[i].is_vec;
+    for (unsigned i = 0; i < n; i++) {
+        if (is_vec && LLVMGetTypeKind(LLVMTypeOf(args[i].v)) != LLVMVectorTypeKind &&
+            LLVMTypeOf(args[i].v) != e->i1)
+            args[i] = tl_widen(e, args[i]);
+        values[i] = args[i].v;
+    }
+    LLVMTypeRef over = LLVMTypeOf(values[0]);
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &over, 1);
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, &over, 1);
+    return (struct tl_val){LLVMBuildCall2(e->b, type, fn, values, n, ""), is_vec};
+}
+
+struct tl_val tl_op(struct tl_emit *e, LLVMOpcode op, struct tl_val a, struct tl_val b)
+{
+    tl_match(e, &a, &b);
+    return (struct tl_val){LLVMBuildBinOp(e->b, op, a.v, b.v, ""), a.is_vec};
+}
+
+struct tl_val tl_icmp(struct tl_emit *e, LLVMIntPredicate p, struct tl_val a, struct tl_val b)
+{
+    tl_match(e, &a, &b);
+    return (struct tl_val){LLVMBuildICmp(e->b, p, a.v, b.v, ""), a.is_vec};
+}
+
+struct tl_val tl_fcmp(struct tl_emit *e, LLVMRealPredicate p, struct tl_val a, struct tl_val b)
+{
+    tl_match(e, &a, &b);
+    return (struct tl_val){LLVMBuildFCmp(e->b, p, a.v, b.v, ""), a.is_vec};
+}
+
+LLVMValueRef tl_mask_bits(struct tl_emit *e, LLVMValueRef mask)
+{
+    if (mask == NULL)
+        return LLVMConstInt(e->i32, UINT32_MAX, false);
+    return LLVMBuildBitCast(e->b, mask, e->i32, "");
+}
+
+LLVMValueRef tl_mask_of_bits(struct tl_emit *e, LLVMValueRef bits)
+{
+    return LLVMBuildBitCast(e->b, bits, tl_vec(e->i1), "");
+}
+
+LLVMValueRef tl_active(struct tl_emit *e)
+{
+    return e->mask != NULL ? e->mask : LLVMConstAllOnes(tl_vec(e->i1));
+}
+
+LLVMValueRef tl_active_bits(struct tl_emit *e)
+{
+    return tl_mask_bits(e, e->mask);
+}
+
+struct tl_val tl_lane_value(struct tl_emit *e, struct tl_val v, LLVMValueRef lane)
+{
+    if (v.is_vec)
+        v.v = LLVMBuildExtractElement(e->b, v.v, lane, "");
+    v.is_vec = false;
+    return v;
+}
+
+LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name)
+{
+    LLVMBuilderRef b = LLVMCreateBuilderInContext(e->ctx);
+    LLVMValueRef last = LLVMGetFirstInstruction(e->f->allocas);
+    if (last != NULL)
+        LLVMPositionBuilderBefore(b, last);
+    else
+        LLVMPositionBuilderAtEnd(b, e->f->allocas);
+    LLVMValueRef slot = LLVMBuildAlloca(b, type, name);
+    LLVMDisposeBuilder(b);
+    return slot;
+}
+
+static LLVMValueRef at_offset(struct tl_emit *e, LLVMValueRef base, uint64_t offset)
+{
+    LLVMValueRef index = LLVMConstInt(e->i64, offset, false);
+    return offset == 0 ? base : LLVMBuildGEP2(e->b, e->i8, base, &index, 1, "");
+}
+
+LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type)
+{
+    return LLVMBuildLoad2(e->b, type, at_offset(e, e->f->frame, offset), "");
+}
+
+LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n)
+{
+    LLVMTypeRef types[8];
+    for (unsigned i = 0; i < n; i++)
+        types[i] = LLVMTypeOf(args[i]);
+    LLVMValueRef calls = tl_field(e, offsetof(struct tl_dev_frame, calls), e->ptr);
+    LLVMValueRef fn = LLVMBuildLoad2(e->b, e->ptr, at_offset(e, calls, slot), "");
+    return LLVMBuildCall2(e->b, LLVMFunctionType(ret, types, n, false), fn, args, n, "");
+}
+
+void tl_lanes_begin(struct tl_emit *e, struct tl_lane_loop *l)
+{
+    l->left_slot = tl_alloca(e, e->i32, "left");
+    LLVMBuildStore(e->b, tl_active_bits(e), l->left_slot);
+    l->head = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "lanes");
+    l->body = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "lane");
+    l->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "lanes_done");
+    LLVMBuildBr(e->b, l->head);
+    LLVMPositionBuilderAtEnd(e->b, l->head);
+    LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, l->left_slot, "");
+    LLVMValueRef any = LLVMBuildICmp(e->b, LLVMIntNE, left, LLVMConstInt(e->i32, 0, false), "");
+    LLVMBuildCondBr(e->b, any, l->body, l->done);
+    LLVMPositionBuilderAtEnd(e->b, l->body);
+    struct tl_val args[2] = {{left, false}, {LLVMConstInt(e->i1, 1, false), false}};
+    l->lane = tl_intrinsic(e, "llvm.cttz", args, 2).v;
+    LLVMValueRef less = LLVMBuildSub(e->b, left, LLVMConstInt(e->i32, 1, false), "");
+    LLVMBuildStore(e->b, LLVMBuildAnd(e->b, left, less, ""), l->left_slot);
+}
+
+void tl_lanes_end(struct tl_emit *e, struct tl_lane_loop *l)
+{
+    LLVMBuildBr(e->b, l->head);
+    LLVMPositionBuilderAtEnd(e->b, l->done);
+}
+
+void tl_if_begin(struct tl_emit *e, struct tl_if *i, LLVMValueRef condition)
+{
+    LLVMBasicBlockRef then = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "then");
+    i->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "endif");
+    LLVMBuildCondBr(e->b, condition, then, i->done);
+    LLVMPositionBuilderAtEnd(e->b, then);
+}
+
+void tl_if_end(struct tl_emit *e, struct tl_if *i)
+{
+    LLVMBuildBr(e->b, i->done);
+    LLVMPositionBuilderAtEnd(e->b, i->done);
+}
+
+void tl_fault_if(struct tl_emit *e, LLVMValueRef condition, uint32_t fault)
+{
+    LLVMBasicBlockRef bad = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "fault");
+    LLVMBasicBlockRef good = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "good");
+    LLVMBuildCondBr(e->b, condition, bad, good);
+    LLVMPositionBuilderAtEnd(e->b, bad);
+    LLVMValueRef args[4] = {e->f->frame, e->f->warp, LLVMConstInt(e->i32, fault, false), LLVMConstInt(e->i64, 0, false)};
+    tl_call_frame(e, offsetof(struct tl_dev_calls, fault), e->voidt, args, 4);
+    LLVMBuildUnreachable(e->b);
+    LLVMPositionBuilderAtEnd(e->b, good);
+}
+
+/* --- operands ----------------------------------------------------------------------------------------------------- */
+
+struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what)
+{
+    struct tl_placed *p = e->placed;
+    while (p != NULL && p->what != what)
+        p = p->next;
+    return p;
+}
+
+static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
+{
+    struct tl_reg *r = &e->f->regs[sym->id];
+    LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, r->slot, "");
+    if (!r->lanes.is_known)
+        return (struct tl_val){v, r->is_vec};
+    struct tl_val base = tl_widen(e, (struct tl_val){v, false});
+    return (struct tl_val){LLVMBuildAdd(e->b, base.v, tl_const_lanes(e, r->bits, r->lanes.offset), ""), true};
+}
+
+/* The address that a name stands for: an offset for shared and local variables, a pointer for the rest. */
+static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    const struct tl_ptx_sym *sym = o->sym;
+    struct tl_placed *p = tl_find_placed(e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
+    LLVMValueRef v = NULL;
+    if (p == NULL) {
+        tl_emit_unsupported(e, "a name that is no variable");
+        return tl_const(e, 64, 0);
+    }
+    switch (p->space) {
+    case 's':
+    case 'l':
+        v = LLVMConstInt(e->i64, p->offset, false);
+        break;
+    case 'g':
+        v = LLVMBuildLoad2(e->b, e->i64,
+                           at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, variables), e->ptr), p->offset * 8), "");
+        break;
+    case 'p':
+        v = LLVMBuildPtrToInt(
+            e->b, at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, params), e->ptr), p->offset), e->i64, "");
+        break;
+    default:
+        tl_emit_unsupported(e, "the address of a call's parameter");
+        v = LLVMConstInt(e->i64, 0, false);
+        break;
+    }
+    if (o->has_offset)
+        v = LLVMBuildAdd(e->b, v, LLVMConstInt(e->i64, (uint64_t)o->offset, false), "");
+    return (struct tl_val){v, false};
+}
+
+struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_t bits)
+{
+    struct tl_val v = tl_const(e, bits, 0);
+    switch ((enum tl_ptx_operand_kind)o->kind) {
+    case TL_OPD_INT:
+        return tl_const(e, bits, o->bits);
+    case TL_OPD_F32:
+        return tl_const(e, bits, o->bits);
+    case TL_OPD_F64:
+        if (bits == 32) {
+            double d;
+            float f;
+            uint32_t u;
+            memcpy(&d, &o->bits, sizeof d);
+            f = (float)d;
+            memcpy(&u, &f, sizeof u);
+            return tl_const(e, 32, u);
+        }
+        return tl_const(e, bits, o->bits);
+    case TL_OPD_SYM:
+        switch (o->sym->kind) {
+        case TL_SYM_REG:
+            v = read_reg(e, o->sym);
+            break;
+        case TL_SYM_SREG:
+            v = tl_sreg(e, o);
+            break;
+        case TL_SYM_VAR:
+        case TL_SYM_MODULE_VAR:
+            v = read_name(e, o);
+            break;
+        default:
+            tl_emit_unsupported(e, "this kind of name as an operand");
+            return v;
+        }
+        break;
+    default:
+        tl_emit_unsupported(e, "this kind of operand");
+        return v;
+    }
+    v = tl_cast_int(e, v, bits, false);
+    if (o->flags & TL_OPD_NOT)
+        v.v = LLVMBuildNot(e->b, v.v, "");
+    if (o->flags & TL_OPD_MINUS)
+        v.v = LLVMBuildNeg(e->b, v.v, "");
+    return v;
+}
+
+/* bfloat has no arithmetic of its own here: it is widened to f32 when read and rounded when written. */
+struct tl_val tl_to_float(struct tl_emit *e, struct tl_val v, struct tl_type t)
+{
+    if (t.kind == TL_T_BFLOAT) {
+        v = tl_cast_int(e, v, 32, false);
+        v.v = LLVMBuildShl(e->b, v.v, (v.is_vec ? tl_widen(e, tl_const(e, 32, 16)) : tl_const(e, 32, 16)).v, "");
+        return tl_bitcast(e, v, e->f32);
+    }
+    return tl_bitcast(e, v, t.bits == 16 ? e->f16 : t.bits == 32 ? e->f32 : e->f64);
+}
+
+static struct tl_val splat_like(struct tl_emit *e, struct tl_val like, struct tl_val v)
+{
+    return like.is_vec ? tl_widen(e, v) : v;
+}
+
+/* Round to nearest even by adding just under a half, and keep NaN a NaN. */
+static struct tl_val round_bfloat(struct tl_emit *e, struct tl_val v)
+{
+    struct tl_val is_nan = {LLVMBuildFCmp(e->b, LLVMRealUNO, v.v, v.v, ""), v.is_vec};
+    struct tl_val bits = tl_bitcast(e, v, e->i32);
+    struct tl_val sixteen = splat_like(e, v, tl_const(e, 32, 16));
+    LLVMValueRef lsb = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, bits.v, sixteen.v, ""), splat_like(e, v, tl_const(e, 32, 1)).v, "");
+    LLVMValueRef sum = LLVMBuildAdd(e->b, bits.v, LLVMBuildAdd(e->b, lsb, splat_like(e, v, tl_const(e, 32, 0x7fff)).v, ""), "");
+    struct tl_val r = {LLVMBuildLShr(e->b, sum, sixteen.v, ""), v.is_vec};
+    r = tl_select(e, is_nan, splat_like(e, v, tl_const(e, 32, 0x7fff)), r);
+    return tl_cast_int(e, r, 16, false);
+}
+
+struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t)
+{
+    if (t.kind == TL_T_BFLOAT)
+        return round_bfloat(e, v);
+    return tl_bitcast(e, v, tl_int(e, t.bits));
+}
+
+struct tl_val tl_read_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_type t)
+{
+    if (t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT)
+        return tl_to_float(e, tl_read(e, o, t.bits), t);
+    return tl_read(e, o, t.bits);
+}
+
+void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed)
+{
+    if (o->kind == TL_OPD_SINK)
+        return;
+    if (o->kind != TL_OPD_SYM || o->sym->kind != TL_SYM_REG || o->component != 0) {
+        tl_emit_unsupported(e, "this kind of destination");
+        return;
+    }
+    struct tl_reg *r = &e->f->regs[o->sym->id];
+    v = tl_cast_int(e, v, r->bits, is_signed);
+    if (r->lanes.is_known) {
+        /* The base is lane 0's value less its offset. */
+        LLVMValueRef base = tl_lane_value(e, v, LLVMConstInt(e->i32, 0, false)).v;
+        base = LLVMBuildSub(e->b, base, LLVMConstInt(tl_int(e, r->bits), (uint64_t)r->lanes.offset[0], false), "");
+        LLVMBuildStore(e->b, base, r->slot);
+        return;
+    }
+    if (r->is_vec)
+        v = tl_widen(e, v);
+    else if (v.is_vec) /* all active lanes agree: take the first of them */
+        v = tl_lane_value(e, v, tl_intrinsic(e, "llvm.cttz",
+                                             (struct tl_val[2]){{tl_active_bits(e), false},
+                                                                {LLVMConstInt(e->i1, 1, false), false}}, 2).v);
+    bool blend = r->is_vec && e->mask != NULL &&
+                 (e->must_blend || r->n_defs > 1 || e->f->is_in_loop[e->inst_block]);
+    if (blend)
+        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot, ""), "");
+    LLVMBuildStore(e->b, v.v, r->slot);
+}
+
+void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t)
+{
+    if (t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT)
+        v = tl_from_float(e, v, t);
+    tl_write(e, o, v, t.kind == TL_T_SIGNED);
+}
+
+/* --- special registers -------------------------------------------------------------------------------------------- */
+
+/* The linear number of each lane's thread in the block. */
+static LLVMValueRef linear_thread(struct tl_emit *e)
+{
+    int64_t iota[LANES];
+    for (int i = 0; i < LANES; i++)
+        iota[i] = i;
+    LLVMValueRef first = LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, LANES, false), "");
+    struct tl_val v = tl_widen(e, (struct tl_val){first, false});
+    return LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, 32, iota), "");
+}
+
+static struct tl_val thread_index(struct tl_emit *e, char axis)
+{
+    const uint32_t *block = e->options->block;
+    LLVMValueRef n = linear_thread(e);
+    LLVMValueRef x = tl_widen(e, tl_const(e, 32, block[0])).v, xy = tl_widen(e, tl_const(e, 32, (uint64_t)block[0] * block[1])).v;
+    if (axis == 'x')
+        return (struct tl_val){block[1] * block[2] == 1 ? n : LLVMBuildURem(e->b, n, x, ""), true};
+    if (axis == 'y')
+        n = LLVMBuildUDiv(e->b, LLVMBuildURem(e->b, n, xy, ""), x, "");
+    else
+        n = LLVMBuildUDiv(e->b, n, xy, "");
+    return (struct tl_val){n, true};
+}
+
+static struct tl_val lane_constants(struct tl_emit *e, uint32_t (*of)(uint32_t lane))
+{
+    int64_t values[LANES];
+    for (uint32_t i = 0; i < LANES; i++)
+        values[i] = of(i);
+    return (struct tl_val){tl_const_lanes(e, 32, values), true};
+}
+
+static uint32_t lane_id(uint32_t i) { return i; }
+static uint32_t lane_eq(uint32_t i) { return 1u << i; }
+static uint32_t lane_lt(uint32_t i) { return (1u << i) - 1; }
+static uint32_t lane_le(uint32_t i) { return (uint32_t)((2ull << i) - 1); }
+static uint32_t lane_gt(uint32_t i) { return ~lane_le(i); }
+static uint32_t lane_ge(uint32_t i) { return ~lane_lt(i); }
+
+static struct tl_val frame_u32(struct tl_emit *e, uint32_t offset)
+{
+    return (struct tl_val){tl_field(e, offset, e->i32), false};
+}
+
+struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    uint32_t axis = o->component >= 'x' && o->component <= 'z' ? (uint32_t)(o->component - 'x') : 0;
+    const uint32_t *block = e->options->block;
+    switch (o->sym->sreg) {
+    case TL_SREG_tid:
+        return block[axis] == 1 ? tl_const(e, 32, 0) : thread_index(e, o->component);
+    case TL_SREG_ntid: return tl_const(e, 32, block[axis]);
+    case TL_SREG_ctaid: return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
+    case TL_SREG_nctaid: return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
+    case TL_SREG_laneid: return lane_constants(e, lane_id);
+    case TL_SREG_lanemask_eq: return lane_constants(e, lane_eq);
+    case TL_SREG_lanemask_lt: return lane_constants(e, lane_lt);
+    case TL_SREG_lanemask_le: return lane_constants(e, lane_le);
+    case TL_SREG_lanemask_gt: return lane_constants(e, lane_gt);
+    case TL_SREG_lanemask_ge: return lane_constants(e, lane_ge);
+    case TL_SREG_warpid: return (struct tl_val){e->f->warp, false};
+    case TL_SREG_nwarpid: return tl_const(e, 32, (block[0] * block[1] * block[2] + 31) / 32);
+    case TL_SREG_smid: return frame_u32(e, offsetof(struct tl_dev_frame, smid));
+    case TL_SREG_nsmid: return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
+    case TL_SREG_gridid: return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
+    case TL_SREG_dynamic_smem_size: return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+    case TL_SREG_clock:
+    case TL_SREG_clock64:
+    case TL_SREG_clock_hi: {
+        unsigned id = LLVMLookupIntrinsicID("llvm.readcyclecounter", 21);
+        LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
+        struct tl_val v = {LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0, ""), false};
+        if (o->sym->sreg == TL_SREG_clock_hi)
+            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+        return o->sym->sreg == TL_SREG_clock64 ? v : tl_cast_int(e, v, 32, false);
+    }
+    case TL_SREG_globaltimer:
+    case TL_SREG_globaltimer_lo:
+    case TL_SREG_globaltimer_hi: {
+        struct tl_val v = {tl_call_frame(e, offsetof(struct tl_dev_calls, globaltimer), e->i64, NULL, 0), false};
+        if (o->sym->sreg == TL_SREG_globaltimer_hi)
+            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+        return o->sym->sreg == TL_SREG_globaltimer ? v : tl_cast_int(e, v, 32, false);
+    }
+    default:
+        tl_emit_unsupported(e, "this special register");
+        return tl_const(e, 32, 0);
+    }
+}
