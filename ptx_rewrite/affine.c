@@ -175,7 +175,7 @@ static bool of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, str
 
 bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
 {
-    if (o->kind != TL_OPD_ADDR || o->n != 1 || !of_operand(a, &o->elems[0], out))
+    if (o == NULL || o->kind != TL_OPD_ADDR || o->n != 1 || !of_operand(a, &o->elems[0], out))
         return false;
     return !__builtin_add_overflow(out->constant, o->has_offset ? o->offset : 0, &out->constant);
 }

@@ -144,7 +144,7 @@ struct tl_ptx_magic tl_ptx_magic_of(uint32_t d)
 /* --- walking ----------------------------------------------------------------------------------------------------- */
 
 /* A pragma speaks of the instruction behind it, so nothing may come between the two. */
-static bool is_pragma(const struct tl_ptx_stmt *s)
+bool tl_rw_is_pragma(const struct tl_ptx_stmt *s)
 {
     return s->kind == TL_STMT_DIRECTIVE && tl_str_starts(s->text, ".pragma");
 }
@@ -154,7 +154,7 @@ static bool is_line_info(const struct tl_ptx_stmt *s)
     return s->kind == TL_STMT_DIRECTIVE && (tl_str_starts(s->text, ".loc") || tl_str_starts(s->text, ".file"));
 }
 
-static struct tl_ptx_stmt *text_stmt(struct tl_rewriter *rw, struct tl_buf *text)
+struct tl_ptx_stmt *tl_rw_text_stmt(struct tl_rewriter *rw, struct tl_buf *text)
 {
     struct tl_ptx_stmt *s = tl_arena_zalloc(rw->arena, sizeof *s);
     char *copy = text->failed ? NULL : tl_arena_copy(rw->arena, (struct tl_str){text->p, (uint32_t)text->n});
@@ -183,14 +183,14 @@ static void rewrite_list(struct tl_rewriter *rw, struct tl_ptx_stmt **link)
             tl_rw_vars(rw, s);
             tl_rw_grid(rw, s);
             tl_rw_blocks(rw, s);
-            struct tl_ptx_stmt *before = rw->before.n > 0 ? text_stmt(rw, &rw->before) : NULL;
+            struct tl_ptx_stmt *before = rw->before.n > 0 ? tl_rw_text_stmt(rw, &rw->before) : NULL;
             if (before != NULL) {
                 before->next = *insert_at;
                 *insert_at = before;
             }
         }
         link = &s->next;
-        if (!is_pragma(s))
+        if (!tl_rw_is_pragma(s))
             insert_at = link;
     }
 }
@@ -200,6 +200,7 @@ static void rewrite_func(struct tl_rewriter *rw, struct tl_ptx_program_func *pf)
     rw->func = pf->func;
     rw->in_entry = pf == rw->p->entry;
     rw->n_b32 = rw->n_b64 = 0;
+    tl_rw_forget(rw);
     rewrite_list(rw, &pf->func->body);
     struct tl_buf begin = {0}, prologue = {0}, epilogue = {0};
     tl_rw_prologue(rw, &prologue);
@@ -210,7 +211,7 @@ static void rewrite_func(struct tl_rewriter *rw, struct tl_ptx_program_func *pf)
         tl_rw_put(rw, &begin, "\t.reg .b64 %%$d<%u>;\n", rw->n_b64);
     tl_buf_add(&begin, prologue.p, prologue.n);
     if (begin.n > 0) {
-        struct tl_ptx_stmt *s = text_stmt(rw, &begin);
+        struct tl_ptx_stmt *s = tl_rw_text_stmt(rw, &begin);
         if (s != NULL) {
             s->next = pf->func->body;
             pf->func->body = s;
@@ -220,7 +221,7 @@ static void rewrite_func(struct tl_rewriter *rw, struct tl_ptx_program_func *pf)
         struct tl_ptx_stmt **end = &pf->func->body;
         while (*end != NULL)
             end = &(*end)->next;
-        *end = text_stmt(rw, &epilogue);
+        *end = tl_rw_text_stmt(rw, &epilogue);
     }
     tl_buf_finish(&begin);
     tl_buf_finish(&prologue);
@@ -294,7 +295,7 @@ static void print_header(struct tl_rewriter *rw, struct tl_buf *out)
             continue;
         uint32_t words = 0;
         for (tl_lex_init(&lx, ix->text, item->begin, item->end); lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
-            if (is_target && (tl_lex_is(&lx, ',') || tl_str_is(tl_lex_str(&lx), "debug")))
+            if (is_target && (tl_lex_is(&lx, ',') || (words > 1 && tl_str_is(tl_lex_str(&lx), "debug"))))
                 continue;
             bool needs_comma = is_target && words >= 2;
             if (words++ > 0 && !tl_lex_is(&lx, ';'))
