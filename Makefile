@@ -132,12 +132,14 @@ $(foreach p,$(BUILT_PROGRAMS),$(eval $(call program_rule,$(p))))
 TEST_FILES := $(patsubst test/unit/%.c,$(B)/test/%,$(TEST_SRCS))
 CORPUS_TOOL := $(if $(CORPUS_SRCS),$(B)/test/corpus-tool)
 FUZZ_FILES := $(patsubst test/fuzz/%.c,$(B)/%,$(FUZZ_SRCS))
-ALL_SRCS += $(TEST_SRCS) $(TEST_HELPER_SRCS) $(CORPUS_SRCS) $(FUZZ_SRCS)
+ALL_SRCS += $(TEST_SRCS) $(TEST_HELPER_SRCS) $(CORPUS_SRCS) $(FUZZ_SRCS) test/standin/jit.c
 OUR_LIBS := $(call libs,$(LINK_ORDER))
 
 $(B)/test/%_test: $(B)/obj/test/unit/%_test.o $(call objs,$(TEST_HELPER_SRCS)) $(B)/obj/unity.o $(OUR_LIBS)
 	$(link_it)
 $(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
+	$(link_it)
+$(STANDIN): $(call objs,test/standin/jit.c $(SERVICE_SRCS)) $(call libs,tally_jit_client tally_ptx tally_base)
 	$(link_it)
 $(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(OUR_LIBS)
 	$(link_it)
@@ -153,7 +155,7 @@ $(B)/obj/unity.o: $(B)/obj/.flags | $(STAMP)
 
 # --- targets -------------------------------------------------------------------------------------------------------
 
-tests: all $(TEST_FILES) $(CORPUS_TOOL)
+tests: all $(TEST_FILES) $(CORPUS_TOOL) $(STANDIN)
 
 test: tests
 	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(B)/test/$(T)_test,%),$(TEST_FILES)) \
@@ -194,12 +196,12 @@ $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h
 	$(say) TIDY $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_TIDY) --quiet --warnings-as-errors='*' $< -- $(OUR_CFLAGS) -Wno-missing-prototypes \
-	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -isystem $(UNITY_DIR) $(UNITY_FLAGS) $(if $(filter device/jit/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
+	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -isystem $(UNITY_DIR) $(UNITY_FLAGS) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
 	    if [ -s $@.log ]; then cat $@.log; exit 1; fi
 	@touch $@
 $(B)/lint/%.h.alone: %.h $(LINT_HDRS)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) $(if $(filter device/jit/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
+	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
 	@touch $@
 $(B)/lint/%.shell: %
 	$(say) SHELL $<

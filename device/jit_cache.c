@@ -115,14 +115,20 @@ int tl_jit_cache_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
 {
     const char *cache = getenv("TALLY_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n;
-    if (cache != NULL && cache[0] != '\0')
+    if (cache != NULL && cache[0] == '/') {
         n = snprintf(path, TL_JIT_CACHE_PATH, "%s", cache);
-    else if (xdg != NULL && xdg[0] == '/')
+    } else if (cache != NULL && cache[0] != '\0') { /* absolute, since the service works in another folder */
+        if (getcwd(path, TL_JIT_CACHE_PATH) == NULL)
+            return tl_error_errno(err, "TALLY_CACHE=%s", cache);
+        n = (int)strlen(path);
+        n += snprintf(path + n, TL_JIT_CACHE_PATH - (size_t)n, "/%s", cache);
+    } else if (xdg != NULL && xdg[0] == '/') {
         n = snprintf(path, TL_JIT_CACHE_PATH, "%s/tally", xdg);
-    else if (home != NULL && home[0] == '/')
+    } else if (home != NULL && home[0] == '/') {
         n = snprintf(path, TL_JIT_CACHE_PATH, "%s/.cache/tally", home);
-    else
+    } else {
         return tl_error_set(err, -ENOENT, "no folder for compiled kernels: set TALLY_CACHE, XDG_CACHE_HOME or HOME");
+    }
     if (n >= TL_JIT_CACHE_PATH)
         return tl_error_set(err, -ENAMETOOLONG, "the folder for compiled kernels has too long a name: %.100s...", path);
     return 0;

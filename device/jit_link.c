@@ -222,10 +222,11 @@ static Elf64_Sym place_symbol(const struct link *k, const Elf64_Sym *s)
                        .st_shndx = is_code ? OUT_TEXT : OUT_RODATA};
 }
 
-/* What debuggers see: the functions and objects by their names, but the entries by the kernel's. */
+/* What debuggers see: functions and objects by their names, but entries and body by the kernel's. */
 static int make_symtab(struct link *k)
 {
     static const char *const suffixes[EXPORTS] = {".info", "", ".blocks"};
+    bool has_body = false; /* the translator calls the functions that do the work kernel and kernel_rest */
     Elf64_Sym out = {0};
     tl_buf_add(&k->symtab, (const char *)&out, sizeof out);
     add_string(&k->strtab, "");
@@ -238,7 +239,14 @@ static int make_symtab(struct link *k)
             continue;
         out = place_symbol(k, s);
         out.st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(out.st_info));
-        out.st_name = add_string(&k->strtab, symbol_name(k, s));
+        const char *name = symbol_name(k, s);
+        out.st_name = (uint32_t)k->strtab.n;
+        if (type == STT_FUNC && (strcmp(name, "kernel") == 0 || strcmp(name, "kernel_rest") == 0)) {
+            has_body = true;
+            tl_buf_puts(&k->strtab, k->kernel);
+            name += strlen("kernel");
+        }
+        add_string(&k->strtab, name);
         tl_buf_add(&k->symtab, (const char *)&out, sizeof out);
         k->n_locals++;
     }
@@ -248,7 +256,7 @@ static int make_symtab(struct link *k)
         out = place_symbol(k, k->exports[e]);
         out.st_name = (uint32_t)k->strtab.n;
         tl_buf_puts(&k->strtab, k->kernel);
-        add_string(&k->strtab, suffixes[e]);
+        add_string(&k->strtab, e == EXPORT_WARP && has_body ? ".warp" : suffixes[e]);
         tl_buf_add(&k->symtab, (const char *)&out, sizeof out);
     }
     if (k->symtab.failed || k->strtab.failed)

@@ -1,0 +1,526 @@
+/* The driver's side of the compiler service; see the header. */
+#include "device/jit_client.h"
+#include "device/jit_wire.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+/* How long a started service may take until it answers. */
+#define START_MS 20000
+#define RESTART_MS 200
+
+/* One request on its way. */
+struct request {
+    struct tl_jit_source source;
+    const char *cache; /* its folder, empty if there is none */
+    struct tl_jit_key key;
+    char program[1024]; /* of the service */
+    char id[TL_JIT_COMPILER_ID_BYTES];
+    struct tl_error *err;
+};
+
+/* --- where the service is ------------------------------------------------------------------------------------------------ */
+
+/* The build id of the program last asked about; reading it costs more than stat does. */
+static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    char program[1024];
+    struct stat st;
+    char id[TL_JIT_COMPILER_ID_BYTES];
+} known; /* guarded by id_lock */
+
+static int identify(struct request *r, const struct stat *st)
+{
+    pthread_mutex_lock(&id_lock);
+    bool is_known = strcmp(known.program, r->program) == 0 && known.st.st_dev == st->st_dev &&
+                    known.st.st_ino == st->st_ino && known.st.st_size == st->st_size &&
+                    memcmp(&known.st.st_mtim, &st->st_mtim, sizeof st->st_mtim) == 0;
+    int rc = is_known ? 0 : tl_jit_compiler_id(r->program, known.id, r->err);
+    if (rc == 0) {
+        if (!is_known) {
+            strcpy(known.program, r->program);
+            known.st = *st;
+        }
+        memcpy(r->id, known.id, sizeof r->id);
+    } else {
+        known.program[0] = '\0';
+    }
+    pthread_mutex_unlock(&id_lock);
+    return rc;
+}
+
+/* The folder of the library that this code is in, as it was when it was loaded: its path may be relative, and the job may
+ * change its folder later. */
+static char own_folder[1024];
+
+static void __attribute__((constructor)) remember_folder(void)
+{
+    Dl_info here;
+    char *path = dladdr((const void *)&known, &here) != 0 ? realpath(here.dli_fname, NULL) : NULL;
+    char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    if (slash != NULL && (size_t)(slash - path) < sizeof own_folder)
+        memcpy(own_folder, path, (size_t)(slash - path));
+    free(path);
+}
+
+/* TALLY_JIT, or a place beside the library: build/lib/tally/device/libcuda.so.1 has it in build/bin, an installed one in
+ * PREFIX/bin or PREFIX/libexec. */
+static int find_program(struct request *r)
+{
+    static const char *const places[] = {"../../../bin/tally-jit", "../../../libexec/tally/tally-jit",
+                                         "../../../libexec/tally-jit", "../bin/tally-jit"};
+    const char *asked = getenv("TALLY_JIT");
+    struct stat st;
+    if (asked != NULL && asked[0] != '\0') {
+        char *path = realpath(asked, NULL); /* absolute, since the service starts in another folder */
+        if (path == NULL)
+            return tl_error_errno(r->err, "kernel %s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
+        int n = snprintf(r->program, sizeof r->program, "%s", path);
+        free(path);
+        if ((size_t)n >= sizeof r->program)
+            return tl_error_set(r->err, -ENAMETOOLONG, "TALLY_JIT is too long a path");
+        if (stat(r->program, &st) < 0)
+            return tl_error_errno(r->err, "kernel %s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
+        return identify(r, &st);
+    }
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        int n = snprintf(r->program, sizeof r->program, "%s/%s", own_folder, places[i]);
+        if (n > 0 && (size_t)n < sizeof r->program && stat(r->program, &st) == 0)
+            return identify(r, &st);
+    }
+    return tl_error_set(r->err, -ENOENT, "kernel %s: there is no compiler service (tally-jit) beside %s; set TALLY_JIT",
+                        r->source.kernel, own_folder);
+}
+
+/* --- starting it --------------------------------------------------------------------------------------------------------- */
+
+struct start {
+    const char *program;
+    char *const *environment;
+    const sigset_t *none;
+    int ready, null; /* descriptors */
+    int error;       /* written by the child, which shares our memory until it calls exec */
+};
+
+/* Runs in a child with our memory and a copy of everything else, all signals blocked, until exec: only system calls. */
+static int start_child(void *argument)
+{
+    struct start *s = argument;
+    char *const arguments[] = {(char *)(uintptr_t) "tally-jit", (char *)(uintptr_t) "--daemon", NULL};
+    struct sigaction plain;
+    memset(&plain, 0, sizeof plain);
+    plain.sa_handler = SIG_DFL;
+    for (int i = 1; i < NSIG; i++)
+        (void)sigaction(i, &plain, NULL);
+    (void)setsid();
+    if (chdir("/") < 0 || dup2(s->null, 0) < 0 || dup2(s->ready, 1) < 0 || dup2(s->null, 2) < 0) {
+        s->error = errno;
+        _exit(127);
+    }
+    /* Older kernels lack it; the service closes everything again. */
+    (void)syscall(SYS_close_range, 3, ~0u, 0);
+    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
+    execve(s->program, arguments, s->environment);
+    s->error = errno;
+    _exit(127);
+}
+
+/* Only what the service knows: no preloads, library paths or settings of the job. */
+static bool is_for_service(const char *variable)
+{
+    static const char *const prefixes[] = {"TALLY_", "HOME=", "XDG_CACHE_HOME=", "XDG_RUNTIME_DIR=", "PATH=", "LANG="};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+static char **make_environment(void)
+{
+    size_t n = 0, kept = 0;
+    while (environ != NULL && environ[n] != NULL)
+        n++;
+    char **list = calloc(n + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < n && environ[i] != NULL; i++)
+        if (is_for_service(environ[i]))
+            list[kept++] = environ[i];
+    return list;
+}
+
+/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying the
+ * job's memory.  The service forks away from it, so it ends at once. */
+static int run_child(struct start *s)
+{
+    enum { STACK = 64 << 10 };
+    void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED)
+        return -errno;
+    sigset_t all, old;
+    /* For the moment in which the child runs on our memory, as posix_spawn does it: no handler of the job may run there. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int pid = clone(start_child, (char *)stack + STACK, CLONE_VM | CLONE_VFORK, s);
+    int rc = pid < 0 ? -errno : -s->error;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    munmap(stack, STACK);
+    int status;
+    while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
+        ;
+    return rc;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int wait_readable(int fd, int64_t until_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        int64_t left = until_ms - now_ms();
+        int n = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (n > 0)
+            return 0;
+        if (n == 0)
+            return -ETIMEDOUT;
+        if (errno != EINTR)
+            return -errno;
+    }
+}
+
+/* Returns 1 when the service listens or says that another one does, 0 if it ended without a word or is slow. */
+static int start_service(struct request *r, int64_t until_ms)
+{
+    int ready[2], rc;
+    sigset_t none;
+    struct start s = {.program = r->program, .none = &none};
+    char byte;
+    sigemptyset(&none);
+    char **environment = make_environment();
+    if (environment == NULL)
+        return tl_error_set(r->err, -ENOMEM, "kernel %s: out of memory", r->source.kernel);
+    s.environment = environment;
+    s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (s.null < 0) {
+        rc = tl_error_errno(r->err, "/dev/null");
+        goto out_environment;
+    }
+    if (pipe2(ready, O_CLOEXEC) < 0) {
+        rc = tl_error_errno(r->err, "starting %s: pipe", r->program);
+        goto out_null;
+    }
+    s.ready = ready[1];
+    rc = run_child(&s);
+    close(ready[1]);
+    if (rc < 0) {
+        errno = -rc;
+        rc = tl_error_errno(r->err, "kernel %s: the compiler service %s could not be started", r->source.kernel,
+                            r->program);
+    } else if (wait_readable(ready[0], until_ms) == 0) {
+        ssize_t n;
+        do
+            n = read(ready[0], &byte, 1);
+        while (n < 0 && errno == EINTR);
+        rc = n == 1;
+    }
+    close(ready[0]);
+out_null:
+    close(s.null);
+out_environment:
+    free(environment);
+    return rc;
+}
+
+/* --- talking to it ------------------------------------------------------------------------------------------------------- */
+
+static int try_connect(const struct request *r, struct tl_error *err)
+{
+    char path[TL_JIT_CACHE_PATH], name[64];
+    struct sockaddr_un address;
+    int folder = tl_jit_runtime_folder(path, err);
+    if (folder < 0)
+        return folder;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), rc;
+    if (fd < 0) {
+        rc = tl_error_errno(err, "socket");
+        close(folder);
+        return rc;
+    }
+    tl_jit_service_name(r->id, ".sock", name);
+    tl_jit_address(&address, folder, path, name);
+    do
+        rc = connect(fd, (struct sockaddr *)&address, sizeof address);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        rc = tl_error_errno(err, "the compiler service's socket %s/%s", path, name);
+    else if (!tl_jit_peer_is_ours(fd))
+        rc = tl_error_set(err, -EPERM, "the compiler service at %s/%s is somebody else's", path, name);
+    close(folder);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* A socket to a running service, which is started if need be. */
+static int reach_service(struct request *r)
+{
+    struct tl_error why;
+    int64_t begin_ms = now_ms(), started_ms = 0;
+    for (int failures = 0;;) {
+        int fd = try_connect(r, &why);
+        if (fd >= 0)
+            return fd;
+        if (fd != -ENOENT && fd != -ECONNREFUSED && fd != -EAGAIN)
+            return tl_error_set(r->err, fd, "kernel %s: %s", r->source.kernel, why.text);
+        int64_t now = now_ms();
+        if (now - begin_ms > START_MS)
+            return tl_error_set(r->err, -ETIMEDOUT, "kernel %s: the compiler service %s does not answer",
+                                r->source.kernel, r->program);
+        if (started_ms == 0 || now - started_ms > RESTART_MS) {
+            int rc = start_service(r, begin_ms + START_MS);
+            if (rc < 0)
+                return rc;
+            failures += rc == 0;
+            started_ms = now;
+            if (failures == 3)
+                return tl_error_set(r->err, -EIO,
+                                    "kernel %s: the compiler service %s ends as soon as it is started; "
+                                    "%s --foreground tells why",
+                                    r->source.kernel, r->program, r->program);
+        } else {
+            /* Another one that was started at the same time has the lock and is not ready yet, or is about to end.  Both are over
+             * within milliseconds. */
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        }
+    }
+}
+
+/* The message, the caller's to free. */
+static char *make_ask(const struct request *r, size_t *n)
+{
+    const char *texts[4] = {r->source.kernel, r->source.cpu, r->source.features, r->cache};
+    uint32_t lengths[4];
+    size_t total = sizeof(struct tl_jit_ask);
+    for (int i = 0; i < 4; i++) {
+        texts[i] = texts[i] != NULL ? texts[i] : "";
+        lengths[i] = (uint32_t)strlen(texts[i]) + 1;
+        total += lengths[i];
+    }
+    struct tl_jit_ask a = {.magic = TL_JIT_WIRE_MAGIC,
+                           .version = TL_JIT_WIRE_VERSION,
+                           .kind = TL_JIT_COMPILE,
+                           .block = {r->source.block[0], r->source.block[1], r->source.block[2]},
+                           .cache_mb = tl_jit_cache_limit_mb(),
+                           .ptx_bytes = r->source.ptx_n,
+                           .key = r->key,
+                           .kernel_bytes = lengths[0],
+                           .cpu_bytes = lengths[1],
+                           .features_bytes = lengths[2],
+                           .cache_bytes = lengths[3]};
+    char *message = total <= TL_JIT_MESSAGE_BYTES ? malloc(total) : NULL;
+    if (message == NULL)
+        return NULL;
+    memcpy(message, &a, sizeof a);
+    char *p = message + sizeof a;
+    for (int i = 0; i < 4; i++) {
+        memcpy(p, texts[i], lengths[i]);
+        p += lengths[i];
+    }
+    *n = total;
+    return message;
+}
+
+/* Objects that are in no cache, by key; the descriptors stay open, because the loader knows objects by their paths. */
+static pthread_mutex_t loose_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct loose {
+    struct loose *next;
+    struct tl_jit_key key;
+    int fd;
+} * loose_objects;    /* guarded by loose_lock */
+static bool was_told; /* guarded by loose_lock: why there is no cache */
+
+static int loose_path(int fd, char *path, size_t path_n)
+{
+    int n = snprintf(path, path_n, "/proc/self/fd/%d", fd);
+    return n < 0 || (size_t)n >= path_n ? -ENAMETOOLONG : 0;
+}
+
+static int find_loose(const struct tl_jit_key *key, char *path, size_t path_n)
+{
+    int rc = -ENOENT;
+    pthread_mutex_lock(&loose_lock);
+    for (struct loose *l = loose_objects; l != NULL && rc == -ENOENT; l = l->next)
+        if (memcmp(&l->key, key, sizeof *key) == 0)
+            rc = loose_path(l->fd, path, path_n);
+    pthread_mutex_unlock(&loose_lock);
+    return rc;
+}
+
+/* Takes the descriptor over, or closes it if it failed or another thread was faster. */
+static int keep_loose(const struct request *r, int fd, const char *why, char *path, size_t path_n)
+{
+    struct loose *new = malloc(sizeof *new);
+    if (new == NULL) {
+        close(fd);
+        return tl_error_set(r->err, -ENOMEM, "kernel %s: out of memory", r->source.kernel);
+    }
+    if (find_loose(&r->key, path, path_n) == 0) {
+        free(new);
+        close(fd);
+        return 0;
+    }
+    pthread_mutex_lock(&loose_lock);
+    *new = (struct loose){.next = loose_objects, .key = r->key, .fd = fd};
+    loose_objects = new;
+    if (!was_told)
+        tl_error_set(r->err, 0, "compiled kernels are not kept: %s", why);
+    was_told = true;
+    pthread_mutex_unlock(&loose_lock);
+    return loose_path(fd, path, path_n);
+}
+
+/* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling whether it had the request; else
+ * what it answered. */
+static int hear_answers(const struct request *r, int service, bool *was_taken, char *path, size_t path_n)
+{
+    char message[TL_JIT_MESSAGE_BYTES];
+    for (;;) {
+        const char *text;
+        int fd, n = tl_jit_receive(service, message, sizeof message, &fd);
+        if (n == 0)
+            return -EPIPE;
+        int rc = n < 0 ? tl_error_set(r->err, n, "kernel %s: the compiler service: %s", r->source.kernel, strerror(-n))
+                       : tl_jit_answer_check(message, (size_t)n, &text, r->err);
+        if (rc < 0) {
+            if (fd >= 0)
+                close(fd);
+            return rc;
+        }
+        struct tl_jit_answer a;
+        memcpy(&a, message, sizeof a);
+        if (a.kind == TL_JIT_DONE && fd >= 0)
+            return keep_loose(r, fd, text, path, path_n);
+        if (fd >= 0)
+            close(fd);
+        if (a.kind == TL_JIT_FAILED)
+            return tl_error_set(r->err, a.code < 0 ? a.code : -EIO, "%s", text);
+        if (a.kind == TL_JIT_DONE) {
+            if (strlen(text) >= path_n)
+                return tl_error_set(r->err, -ENAMETOOLONG, "kernel %s: the path of the compiled kernel is too long",
+                                    r->source.kernel);
+            strcpy(path, text);
+            return 0;
+        }
+        *was_taken = true;
+    }
+}
+
+static int ask_service(struct request *r, char *path, size_t path_n)
+{
+    size_t n = 0;
+    char *message = make_ask(r, &n);
+    if (message == NULL)
+        return tl_error_set(r->err, -ENOMEM, "kernel %.200s: out of memory, or its name or options are too long",
+                            r->source.kernel);
+    int rc, memory = tl_jit_memory("ptx", r->source.ptx, r->source.ptx_n);
+    if (memory < 0) {
+        free(message);
+        errno = -memory;
+        return tl_error_errno(r->err, "kernel %s: memory for its PTX", r->source.kernel);
+    }
+    /* A service that ends before it has taken the request was idle or is being replaced; one that ends afterwards may have been
+     * killed by the request. */
+    int deaths = 0;
+    for (int tries = 0;; tries++) {
+        bool was_taken = false;
+        int service = reach_service(r);
+        if (service < 0) {
+            rc = service;
+            break;
+        }
+        rc = tl_jit_send(service, message, n, memory);
+        if (rc == 0)
+            rc = hear_answers(r, service, &was_taken, path, path_n);
+        close(service);
+        if (rc != -EPIPE && rc != -ECONNRESET)
+            break;
+        deaths += was_taken;
+        if (deaths == 2 || tries == 20) {
+            rc = tl_error_set(r->err, -EIO, "kernel %s: the compiler service died %s", r->source.kernel,
+                              deaths == 2 ? "twice while compiling it" : "again and again");
+            break;
+        }
+    }
+    close(memory);
+    free(message);
+    return rc;
+}
+
+int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path, size_t path_n,
+                      struct tl_error *err)
+{
+    struct tl_error own;
+    struct tl_jit_cache cache;
+    char folder[TL_JIT_CACHE_PATH];
+    struct request r = {.source = {.ptx = ptx,
+                                   .ptx_n = n,
+                                   .kernel = kernel,
+                                   .block = {block[0], block[1], block[2]},
+                                   .cpu = getenv("TALLY_JIT_CPU"),
+                                   .features = getenv("TALLY_JIT_FEATURES")},
+                        .cache = "",
+                        .err = err != NULL ? err : &own};
+    if (n > TL_JIT_PTX_BYTES)
+        return tl_error_set(err, -E2BIG, "kernel %s: %zu bytes of PTX are more than %u", kernel, n, TL_JIT_PTX_BYTES);
+    int rc = find_program(&r);
+    if (rc < 0)
+        return rc;
+    r.source.compiler = r.id;
+    r.key = tl_jit_key_of(&r.source);
+    rc = tl_jit_cache_folder(folder, r.err);
+    if (rc == 0)
+        rc = tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), r.err);
+    if (rc == 0) {
+        rc = tl_jit_cache_find(&cache, &r.key, path, path_n);
+        tl_jit_cache_close(&cache);
+        r.cache = folder;
+    }
+    if (rc < 0 && find_loose(&r.key, path, path_n) == 0)
+        rc = 0;
+    if (rc == 0) {
+        tl_error_set(err, 0, "%s", "");
+        return 0;
+    }
+    struct tl_error why = *r.err;
+    tl_error_set(r.err, 0, "%s", "");
+    rc = ask_service(&r, path, path_n);
+    /* The service knows no reason if it was not even told a folder. */
+    if (rc == 0 && r.cache[0] == '\0' && r.err->text[0] != '\0')
+        tl_error_set(r.err, 0, "compiled kernels are not kept: %s", why.text);
+    return rc;
+}

@@ -1,0 +1,305 @@
+/* tally-jit: the compiler service's program, and its command line for people and tests. */
+#include "device/jit_server.h"
+#include "device/jit_wire.h"
+#include "device/jit_worker.h"
+#include "tally/ptx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+static void usage(FILE *f)
+{
+    fputs("usage: tally-jit --foreground | --daemon\n"
+          "       tally-jit compile IN.ptx [--kernel NAME] [--block X,Y,Z] -o OUT.so [--ir OUT.ll] [--cpu C] "
+          "[--features F]\n"
+          "       tally-jit status | stop\n"
+          "\n"
+          "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it needs it; nobody "
+          "has\n"
+          "to.  It keeps what it compiled in TALLY_CACHE (or XDG_CACHE_HOME/tally, or ~/.cache/tally), and ends when "
+          "it has had\n"
+          "nothing to do for a while.\n"
+          "\n"
+          "  --foreground  serve here, and tell on standard error what happens\n"
+          "  --daemon      serve in the background; standard output gets one byte when it does\n"
+          "  compile       compile one kernel (the only one, if not named; block 256,1,1) into a shared object\n"
+          "  status        what the running service has done\n"
+          "  stop          end the running service when it has finished what it is at\n"
+          "\n"
+          "Environment: TALLY_JIT_WORKERS (default: cores), TALLY_JIT_IDLE (60 seconds), TALLY_JIT_SECONDS (of CPU "
+          "time per\n"
+          "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_CACHE_MB (2048).\n",
+          f);
+}
+
+static int complain(const struct tl_error *err)
+{
+    fprintf(stderr, "tally-jit: %s\n", err->text);
+    return 1;
+}
+
+/* --- serving ------------------------------------------------------------------------------------------------------------- */
+
+/* Nothing of who started it stays: no descriptors, terminal, folder or parent. */
+static int go_to_background(struct tl_error *err)
+{
+    int null = open("/dev/null", O_RDWR);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 2) < 0)
+        return tl_error_errno(err, "/dev/null");
+    (void)syscall(SYS_close_range, 3, ~0u, 0);
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            return tl_error_errno(err, "fork");
+        if (pid > 0)
+            _exit(0);
+        if (i == 0)
+            (void)setsid();
+    }
+    umask(077);
+    return chdir("/") < 0 ? tl_error_errno(err, "/") : 0;
+}
+
+static int serve(bool is_foreground)
+{
+    struct tl_error err = {0};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t workers = tl_jit_number("TALLY_JIT_WORKERS", cores > 0 && cores < 64 ? (uint32_t)cores : 64, 64);
+    struct tl_jit_server_options options = {.program = "/proc/self/exe",
+                                            .workers = workers > 0 ? workers : 1,
+                                            .idle_seconds = tl_jit_number("TALLY_JIT_IDLE", 60, 1000000),
+                                            .ready = is_foreground ? -1 : 1,
+                                            .is_foreground = is_foreground};
+    if (!is_foreground && go_to_background(&err) < 0)
+        return complain(&err);
+    return tl_jit_server_run(&options, &err) < 0 ? complain(&err) : 0;
+}
+
+/* --- asking -------------------------------------------------------------------------------------------------------------- */
+
+/* The service of this very program. */
+static int ask(enum tl_jit_kind kind)
+{
+    static char message[TL_JIT_MESSAGE_BYTES];
+    struct tl_error err = {0};
+    struct sockaddr_un address;
+    char id[TL_JIT_COMPILER_ID_BYTES], path[TL_JIT_CACHE_PATH], name[64];
+    if (tl_jit_compiler_id("/proc/self/exe", id, &err) < 0)
+        return complain(&err);
+    int folder = tl_jit_runtime_folder(path, &err);
+    if (folder < 0)
+        return complain(&err);
+    tl_jit_service_name(id, ".sock", name);
+    tl_jit_address(&address, folder, path, name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), got_fd;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+        puts("no service is running");
+        return 3;
+    }
+    const struct tl_jit_ask a = {.magic = TL_JIT_WIRE_MAGIC,
+                                 .version = TL_JIT_WIRE_VERSION,
+                                 .kind = kind,
+                                 .kernel_bytes = 1,
+                                 .cpu_bytes = 1,
+                                 .features_bytes = 1,
+                                 .cache_bytes = 1};
+    memcpy(message, &a, sizeof a);
+    const char *text;
+    int n = tl_jit_send(fd, message, sizeof a + 4, -1);
+    if (n == 0)
+        n = tl_jit_receive(fd, message, sizeof message, &got_fd);
+    if (n <= 0 || tl_jit_answer_check(message, (size_t)n, &text, &err) < 0) {
+        fprintf(stderr, "tally-jit: the service does not answer\n");
+        return 1;
+    }
+    puts(text);
+    return 0;
+}
+
+/* --- compiling here ------------------------------------------------------------------------------------------------------ */
+
+static char *read_file(const char *path, size_t *n, struct tl_error *err)
+{
+    struct tl_buf b = {0};
+    char piece[65536];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = -1;
+    while (fd >= 0 && (got = read(fd, piece, sizeof piece)) > 0)
+        tl_buf_add(&b, piece, (size_t)got);
+    if (got < 0)
+        tl_error_errno(err, "%s", path);
+    if (fd >= 0)
+        close(fd);
+    *n = b.n;
+    char *text = got < 0 ? NULL : tl_buf_take(&b);
+    if (text == NULL)
+        tl_buf_finish(&b);
+    if (got == 0 && text == NULL)
+        tl_error_set(err, -ENOMEM, "%s: empty, or out of memory", path);
+    return text;
+}
+
+static int write_file(const char *path, const void *bytes, size_t n, struct tl_error *err)
+{
+    FILE *f = fopen(path, "we");
+    if (f == NULL)
+        return tl_error_errno(err, "%s", path);
+    bool is_bad = fwrite(bytes, 1, n, f) != n;
+    if (fclose(f) != 0 || is_bad)
+        return tl_error_errno(err, "%s", path);
+    return 0;
+}
+
+/* The name of the only entry, for the caller to free. */
+static char *only_entry(const char *ptx, size_t n, const char *path, struct tl_error *err)
+{
+    struct tl_ptx_index *ix;
+    char *name = NULL;
+    if (tl_ptx_index_create(&ix, ptx, n, path, err) < 0)
+        return NULL;
+    uint32_t entries = 0;
+    for (uint32_t i = 0; i < tl_ptx_index_count(ix); i++) {
+        const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
+        if (item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
+            continue;
+        if (entries++ == 0)
+            name = strndup(item->name.p, item->name.n);
+    }
+    tl_ptx_index_destroy(ix);
+    if (entries == 1)
+        return name;
+    free(name);
+    tl_error_set(err, -EINVAL, "%s has %u kernels; name one with --kernel", path, entries);
+    return NULL;
+}
+
+struct command {
+    const char *in, *out, *ir, *kernel;
+    struct tl_jit_options options;
+};
+
+static int compile(struct command *c)
+{
+    struct tl_error err = {0};
+    void *object = NULL;
+    char *ir = NULL, *name = NULL;
+    size_t n = 0, object_n = 0;
+    char *ptx = read_file(c->in, &n, &err);
+    int rc = ptx == NULL ? err.code : 0;
+    if (rc == 0 && c->kernel == NULL) {
+        name = only_entry(ptx, n, c->in, &err);
+        c->kernel = name;
+        rc = name == NULL ? err.code : 0;
+    }
+    if (rc == 0)
+        rc = tl_jit_init(&err);
+    if (rc == 0) {
+        c->options.keep_ir = c->ir != NULL;
+        rc = tl_jit_build(ptx, n, c->kernel, &c->options, &object, &object_n, &ir, &err);
+    }
+    /* The text is most wanted when the rest fails. */
+    if (c->ir != NULL && ir != NULL)
+        rc = write_file(c->ir, ir, strlen(ir), rc == 0 ? &err : NULL) < 0 && rc == 0 ? err.code : rc;
+    if (rc == 0)
+        rc = write_file(c->out, object, object_n, &err);
+    free(object);
+    free(ir);
+    free(name);
+    free(ptx);
+    return rc < 0 ? complain(&err) : 0;
+}
+
+static bool parse_block(const char *text, uint32_t block[3])
+{
+    unsigned x, y = 1, z = 1;
+    char rest;
+    int n = sscanf(text, "%u,%u,%u%c", &x, &y, &z, &rest);
+    if (n < 1 || n > 3 || x == 0 || y == 0 || z == 0 || x > 1024 || y > 1024 || z > 64 || x * y * z > 1024)
+        return false;
+    block[0] = x;
+    block[1] = y;
+    block[2] = z;
+    return true;
+}
+
+static int compile_command(int argc, char **argv)
+{
+    static const struct option names[] = {
+        {"kernel", required_argument, NULL, 'k'},
+        {"block", required_argument, NULL, 'b'},
+        {"ir", required_argument, NULL, 'i'},
+        {"cpu", required_argument, NULL, 'c'},
+        {"features", required_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    struct command c = {.options.block = {256, 1, 1}};
+    for (int o; (o = getopt_long(argc, argv, "o:h", names, NULL)) != -1;) {
+        switch (o) {
+        case 'o':
+            c.out = optarg;
+            break;
+        case 'k':
+            c.kernel = optarg;
+            break;
+        case 'i':
+            c.ir = optarg;
+            break;
+        case 'c':
+            c.options.cpu = optarg;
+            break;
+        case 'f':
+            c.options.features = optarg;
+            break;
+        case 'b':
+            if (!parse_block(optarg, c.options.block)) {
+                fprintf(stderr, "tally-jit: --block %s: not X,Y,Z with at most 1024 threads\n", optarg);
+                return 2;
+            }
+            break;
+        case 'h':
+            usage(stdout);
+            return 0;
+        default:
+            return 2;
+        }
+    }
+    if (optind + 1 != argc || c.out == NULL) {
+        usage(stderr);
+        return 2;
+    }
+    c.in = argv[optind];
+    return compile(&c);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "compile") == 0)
+        return compile_command(argc - 1, argv + 1);
+    if (argc == 2 && (strcmp(what, "--foreground") == 0 || strcmp(what, "--daemon") == 0))
+        return serve(strcmp(what, "--foreground") == 0);
+    if (argc == 2 && strcmp(what, "status") == 0)
+        return ask(TL_JIT_STATUS);
+    if (argc == 2 && strcmp(what, "stop") == 0)
+        return ask(TL_JIT_STOP);
+    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    usage(stderr);
+    return 2;
+}
