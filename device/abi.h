@@ -34,6 +34,7 @@ enum tl_dev_fault {
     TL_DEV_FAULT_LANE_WRAP,       /* 32-bit index arithmetic wrapped inside a warp; see docs/device.md */
     TL_DEV_FAULT_DIVERGED_SYNC,   /* a warp-wide operation named lanes that are elsewhere */
     TL_DEV_FAULT_BARRIER,         /* barrier number or count out of range */
+    TL_DEV_FAULT_DEADLOCK,        /* found by the process: all warps of a block wait for each other */
 };
 
 struct tl_dev_frame;

@@ -1,0 +1,633 @@
+/* The one device that all processes of a user share: SM slots, the order of grids, the memory ledger.
+ *
+ * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing that a process can die holding.
+ * Each process has an entry that only it writes: the key of its first grid with blocks left to dispatch, the bytes it has
+ * taken, how many of its workers wait.  Slots are words taken by compare-and-swap.  Everybody decides by reading the others'
+ * entries, and an entry counts only while its owner lives.
+ *
+ * Who lives: an entry holds a robust mutex which a thread of its process keeps locked for life.  The kernel marks the mutex as soon as
+ * that thread dies, before it takes down the process's memory, so a look at one word tells, with no system call, and neither zombies
+ * nor reused process ids matter.  Slots carry their owner's entry and its generation; a dead owner's slot is free, a dead
+ * process's memory is not counted.  Waiters wait 2 ms at most before they look again.
+ *
+ * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read; what all agree on (slots,
+ * mode, sizes) is read once, when joining.
+ *
+ * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but a slot that is free
+ * and that it does not take for 20 ms is anybody's, whatever the order says. */
+#include "device/exec_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SM_MAGIC 0x534d796c6c6154ULL /* "TallyMS", little-endian */
+#define SM_VERSION 1
+#define MAX_SLOTS 256
+#define MAX_PROCS 128
+#define WAIT_NS 2000000
+#define STALE_NS 20000000
+
+/* Written by its owner only, but for `wake`. */
+struct sm_proc {
+    pthread_mutex_t alive;
+    _Atomic uint32_t generation; /* grows with each owner, so that slots of earlier ones are known as such */
+    _Atomic uint32_t pid;
+    _Atomic uint64_t head; /* key of the first grid with blocks to dispatch */
+    _Atomic uint64_t used_bytes;
+    _Atomic uint32_t wake;    /* futex: counts wake-ups */
+    _Atomic uint32_t waiting; /* workers that wait for a slot */
+    uint8_t unused[128 - 72];
+};
+
+struct sm_slot {
+    _Atomic uint64_t owner; /* entry + 1 (16 bits), generation (16), thread id (32); 0: free */
+    _Atomic uint64_t freed_ns;
+    uint8_t unused[48];
+};
+
+struct sm_shared {
+    uint64_t magic;
+    uint32_t version, bytes;
+    _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
+    _Atomic uint64_t capacity_bytes;
+    uint8_t unused0[24];
+    _Atomic uint64_t arrival; /* the next grid's number */
+    uint8_t unused1[56];
+    _Atomic uint64_t turn; /* timeslice: entry + 1 (16 bits), since when in us (48) */
+    uint8_t unused2[56];
+    struct sm_slot slots[MAX_SLOTS];
+    struct sm_proc procs[MAX_PROCS];
+};
+
+static_assert(sizeof(pthread_mutex_t) == 40, "sm_proc is laid out for glibc on x86-64");
+static_assert(sizeof(struct sm_proc) == 128 && offsetof(struct sm_proc, head) == 48, "");
+static_assert(sizeof(struct sm_slot) == 64, "");
+static_assert(offsetof(struct sm_shared, slots) == 192, "");
+
+struct tl__sm {
+    struct sm_shared *m;
+    struct sm_proc *mine;
+    uint32_t index, generation;
+    uint32_t n_slots, quantum_us;
+    enum tl_exec_mode mode;
+    uint64_t capacity_bytes;
+};
+
+uint64_t tl__now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+/* --- who lives ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_alive(const struct sm_proc *p)
+{
+    /* The futex word of a robust mutex: the owner's thread id, and a bit that the kernel sets when it dies. */
+    uint32_t word = __atomic_load_n((const uint32_t *)(const void *)&p->alive, __ATOMIC_ACQUIRE);
+    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
+}
+
+static uint32_t n_procs(const struct tl__sm *s)
+{
+    uint32_t n = atomic_load_explicit(&s->m->n_procs, memory_order_acquire);
+    return n < MAX_PROCS ? n : MAX_PROCS;
+}
+
+/* The living process that a slot's word names, or NULL. */
+static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
+{
+    uint64_t entry = owner >> 48;
+    if (entry == 0 || entry > MAX_PROCS)
+        return NULL;
+    struct sm_proc *p = &s->m->procs[entry - 1];
+    uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
+    return (generation & 0xffff) == (owner >> 32 & 0xffff) && is_alive(p) ? p : NULL;
+}
+
+static uint64_t head_of(const struct sm_proc *p)
+{
+    return atomic_load_explicit(&p->head, memory_order_seq_cst);
+}
+
+/* --- waking ---------------------------------------------------------------------------------------------------------------- */
+
+static void wake(struct sm_proc *p, int n)
+{
+    atomic_fetch_add_explicit(&p->wake, 1, memory_order_seq_cst);
+    syscall(SYS_futex, &p->wake, FUTEX_WAKE, n, NULL, NULL, 0);
+}
+
+/* A slot has become free, or a grid has no more blocks to dispatch: who is first now and waits, is woken. */
+static void notify(struct tl__sm *s, int n)
+{
+    struct sm_proc *best = NULL;
+    uint64_t best_key = TL_EXEC_NO_KEY;
+    for (uint32_t i = 0; i < n_procs(s); i++) {
+        struct sm_proc *p = &s->m->procs[i];
+        uint64_t key = head_of(p);
+        if (key == TL_EXEC_NO_KEY || !is_alive(p))
+            continue;
+        if (s->mode == TL_EXEC_TIMESLICE) {
+            if (atomic_load_explicit(&p->waiting, memory_order_seq_cst) > 0)
+                wake(p, INT_MAX);
+        } else if (key < best_key) {
+            best = p;
+            best_key = key;
+        }
+    }
+    /* seq_cst: a waiter says that it waits and then tries; we free and then ask who waits.  One of us sees the other. */
+    if (best != NULL && atomic_load_explicit(&best->waiting, memory_order_seq_cst) > 0)
+        wake(best, n);
+}
+
+/* --- taking turns ------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t turn_word(uint32_t index, uint64_t now_us)
+{
+    return (uint64_t)(index + 1) << 48 | (now_us & 0xffffffffffffULL);
+}
+
+static bool holds_slot(const struct tl__sm *s, const struct sm_proc *p)
+{
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        if (owner_of(s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_acquire)) == p)
+            return true;
+    }
+    return false;
+}
+
+/* The next process after `index` that has something to run; `index` itself if nobody else has. */
+static uint32_t next_in_turn(const struct tl__sm *s, uint32_t index)
+{
+    uint32_t n = n_procs(s);
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t i = (index + k) % n;
+        const struct sm_proc *p = &s->m->procs[i];
+        if (head_of(p) != TL_EXEC_NO_KEY && is_alive(p))
+            return i;
+    }
+    return index;
+}
+
+/* Timeslice: may this process run now?  Passes the turn on when its quantum is over and somebody waits. */
+static bool is_my_turn(struct tl__sm *s)
+{
+    uint64_t now_us = tl__now_ns() / 1000;
+    uint64_t turn = atomic_load_explicit(&s->m->turn, memory_order_acquire);
+    uint64_t entry = turn >> 48, since = turn & 0xffffffffffffULL;
+    uint64_t held_us = now_us > since ? now_us - since : 0;
+    if (entry == s->index + 1) {
+        uint32_t next = held_us < s->quantum_us ? s->index : next_in_turn(s, s->index);
+        if (next == s->index)
+            return true;
+        if (atomic_compare_exchange_strong(&s->m->turn, &turn, turn_word(next, now_us)))
+            wake(&s->m->procs[next], INT_MAX);
+        return false;
+    }
+    bool is_vacant = entry == 0 || entry > MAX_PROCS;
+    if (!is_vacant) {
+        const struct sm_proc *holder = &s->m->procs[entry - 1];
+        /* Idle, dead, or stopped: a turn that is not used is nobody's. */
+        is_vacant = !is_alive(holder) || (head_of(holder) == TL_EXEC_NO_KEY && !holds_slot(s, holder)) ||
+                    (held_us > s->quantum_us + STALE_NS / 1000 && !holds_slot(s, holder));
+    }
+    return is_vacant && atomic_compare_exchange_strong(&s->m->turn, &turn, turn_word(s->index, now_us));
+}
+
+static bool others_hold_slots(const struct tl__sm *s)
+{
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        struct sm_proc *p = owner_of(s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_acquire));
+        if (p != NULL && p != s->mine)
+            return true;
+    }
+    return false;
+}
+
+/* --- slots -------------------------------------------------------------------------------------------------------------------- */
+
+/* A living process other than this one whose first grid comes before `key`. */
+static bool somebody_is_first(const struct tl__sm *s, uint64_t key, bool must_wait)
+{
+    for (uint32_t i = 0; i < n_procs(s); i++) {
+        const struct sm_proc *p = &s->m->procs[i];
+        if (p != s->mine && head_of(p) < key && is_alive(p) &&
+            (!must_wait || atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0))
+            return true;
+    }
+    return false;
+}
+
+static bool may_dispatch(struct tl__sm *s, uint64_t key)
+{
+    if (s->mode == TL_EXEC_TIMESLICE)
+        return is_my_turn(s) && !others_hold_slots(s);
+    return !somebody_is_first(s, key, false);
+}
+
+int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
+{
+    uint64_t key = head_of(s->mine);
+    if (key == TL_EXEC_NO_KEY)
+        return -EAGAIN;
+    bool is_allowed = may_dispatch(s, key);
+    uint64_t now = is_allowed ? 0 : tl__now_ns();
+    uint64_t me = (uint64_t)(s->index + 1) << 48 | (uint64_t)(s->generation & 0xffff) << 32 | (uint32_t)gettid();
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        uint32_t n = (preferred + i) % s->n_slots;
+        struct sm_slot *slot = &s->m->slots[n];
+        uint64_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
+        if (owner != 0 && owner_of(s, owner) != NULL)
+            continue;
+        if (!is_allowed) {
+            uint64_t freed = atomic_load_explicit(&slot->freed_ns, memory_order_relaxed);
+            if (owner != 0 || freed > now || now - freed < STALE_NS)
+                continue;
+        }
+        /* seq_cst, with `notify`. */
+        if (atomic_compare_exchange_strong(&slot->owner, &owner, me))
+            return (int)n;
+    }
+    return -EAGAIN;
+}
+
+void tl__sm_release(struct tl__sm *s, uint32_t slot)
+{
+    struct sm_slot *sl = &s->m->slots[slot];
+    uint64_t owner = atomic_load_explicit(&sl->owner, memory_order_relaxed);
+    atomic_store_explicit(&sl->freed_ns, tl__now_ns(), memory_order_relaxed);
+    if (owner >> 48 == s->index + 1)
+        atomic_compare_exchange_strong(&sl->owner, &owner, 0);
+    notify(s, 1);
+}
+
+int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
+{
+    struct sm_proc *p = s->mine;
+    atomic_fetch_add_explicit(&p->waiting, 1, memory_order_seq_cst);
+    uint32_t seen = atomic_load_explicit(&p->wake, memory_order_seq_cst);
+    int slot = tl__sm_try_acquire(s, preferred);
+    if (slot < 0) {
+        struct timespec limit = {0, WAIT_NS};
+        syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, &limit, NULL, 0);
+    }
+    atomic_fetch_sub_explicit(&p->waiting, 1, memory_order_seq_cst);
+    return slot;
+}
+
+bool tl__sm_may_keep(struct tl__sm *s)
+{
+    uint64_t key = head_of(s->mine);
+    if (key == TL_EXEC_NO_KEY)
+        return false;
+    return s->mode == TL_EXEC_TIMESLICE ? is_my_turn(s) : !somebody_is_first(s, key, false);
+}
+
+bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
+{
+    switch (s->mode) {
+    case TL_EXEC_TIMESLICE:
+        return !is_my_turn(s);
+    case TL_EXEC_MPS_PRIORITY:
+        if (!somebody_is_first(s, key, true))
+            return false;
+        for (uint32_t i = 0; i < s->n_slots; i++) { /* it is on its way to a free one */
+            uint64_t owner = atomic_load_explicit(&s->m->slots[i].owner, memory_order_relaxed);
+            if (owner == 0)
+                return false;
+        }
+        return true;
+    case TL_EXEC_MPS:
+        break;
+    }
+    return false;
+}
+
+bool tl__sm_others_wait(struct tl__sm *s)
+{
+    for (uint32_t i = 0; i < n_procs(s); i++) {
+        const struct sm_proc *p = &s->m->procs[i];
+        if (p != s->mine && atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0 && is_alive(p))
+            return true;
+    }
+    return false;
+}
+
+uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot)
+{
+    struct sm_proc *p = owner_of(s, atomic_load_explicit(&s->m->slots[slot % MAX_SLOTS].owner, memory_order_acquire));
+    return p != NULL ? atomic_load_explicit(&p->pid, memory_order_relaxed) : 0;
+}
+
+/* --- the order of grids ------------------------------------------------------------------------------------------------------- */
+
+uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority)
+{
+    uint64_t number = atomic_fetch_add_explicit(&s->m->arrival, 1, memory_order_relaxed) & (((uint64_t)1 << 55) - 1);
+    int32_t p = priority < -128 ? -128 : priority > 127 ? 127 : priority;
+    return (uint64_t)(127 - p) << 55 | number;
+}
+
+void tl__sm_set_head(struct tl__sm *s, uint64_t key)
+{
+    if (key != TL_EXEC_NO_KEY && s->mode != TL_EXEC_MPS_PRIORITY)
+        key &= ((uint64_t)1 << 55) - 1;
+    uint64_t old = atomic_exchange_explicit(&s->mine->head, key, memory_order_seq_cst);
+    if (key > old)
+        notify(s, INT_MAX);
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t used_by_all(const struct tl__sm *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n_procs(s); i++) {
+        const struct sm_proc *p = &s->m->procs[i];
+        uint64_t used = atomic_load_explicit(&p->used_bytes, memory_order_seq_cst);
+        if (used != 0 && is_alive(p) && __builtin_add_overflow(sum, used, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}
+
+int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes)
+{
+    if (bytes > s->capacity_bytes)
+        return -ENOMEM;
+    /* Two that take the rest at once see each other and may both be refused; a few tries make that unlikely. */
+    for (int i = 0; i < 4; i++) {
+        atomic_fetch_add_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
+        if (used_by_all(s) <= s->capacity_bytes)
+            return 0;
+        atomic_fetch_sub_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
+        if (used_by_all(s) > s->capacity_bytes - bytes)
+            break;
+    }
+    return -ENOMEM;
+}
+
+void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
+}
+
+void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    uint64_t used = used_by_all(s);
+    *total_bytes = s->capacity_bytes;
+    *free_bytes = used < s->capacity_bytes ? s->capacity_bytes - used : 0;
+}
+
+/* --- joining ----------------------------------------------------------------------------------------------------------------------- */
+
+static int init_mutex(pthread_mutex_t *m)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    int rc = pthread_mutex_init(m, &attr);
+    pthread_mutexattr_destroy(&attr);
+    return -rc;
+}
+
+static int segment_path(char *path, size_t size, const char *name, struct tl_error *err)
+{
+    if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL || strlen(name) > 200)
+        return tl_error_set(err, -EINVAL, "'%s' is no name for a device: letters, digits and dashes are", name);
+    snprintf(path, size, "/dev/shm/%s.%u", name, SM_VERSION);
+    return 0;
+}
+
+static struct sm_shared *map_segment(int fd)
+{
+    void *p = mmap(NULL, sizeof(struct sm_shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static int fill_segment(int fd)
+{
+    if (ftruncate(fd, (off_t)sizeof(struct sm_shared)) < 0)
+        return -errno;
+    struct sm_shared *m = map_segment(fd);
+    if (m == NULL)
+        return -errno;
+    m->magic = SM_MAGIC;
+    m->version = SM_VERSION;
+    m->bytes = (uint32_t)sizeof *m;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < MAX_PROCS; i++) {
+        rc = init_mutex(&m->procs[i].alive);
+        atomic_store_explicit(&m->procs[i].head, TL_EXEC_NO_KEY, memory_order_relaxed);
+    }
+    munmap(m, sizeof *m);
+    return rc;
+}
+
+/* The segment appears under its name only when it is complete, so nobody ever sees half of one, whoever dies when. */
+static int create_segment(const char *path)
+{
+    char from[PATH_MAX];
+    int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    int rc = fill_segment(fd);
+    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+    if (rc == 0 && linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* Is what lies there ours and whole? */
+static bool is_sound(int fd, const struct sm_shared *m)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof *m && m->magic == SM_MAGIC && m->version == SM_VERSION &&
+           m->bytes == sizeof *m;
+}
+
+/* The segment, open, mapped and locked against others who join.  A damaged one is replaced. */
+static int open_segment(const char *path, struct sm_shared **out, struct tl_error *err)
+{
+    for (int i = 0; i < 100; i++) {
+        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 && errno == ENOENT) {
+            int rc = create_segment(path);
+            if (rc < 0) {
+                errno = -rc;
+                return tl_error_errno(err, "cannot create the shared device %s", path);
+            }
+            continue;
+        }
+        if (fd < 0)
+            return tl_error_errno(err, "cannot open the shared device %s", path);
+        struct stat here, there;
+        if (fstat(fd, &here) < 0 || here.st_uid != geteuid() || !S_ISREG(here.st_mode) || (here.st_mode & 022) != 0) {
+            close(fd);
+            return tl_error_set(err, -EACCES, "%s belongs to somebody else: choose another TALLY_DEVICE_NAME", path);
+        }
+        if (flock(fd, LOCK_EX) < 0) {
+            int rc = tl_error_errno(err, "cannot lock the shared device %s", path);
+            close(fd);
+            return rc;
+        }
+        bool is_current = stat(path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+        struct sm_shared *m = is_current && here.st_size >= (off_t)sizeof *m ? map_segment(fd) : NULL;
+        if (m != NULL && is_sound(fd, m)) {
+            *out = m;
+            return fd;
+        }
+        if (m != NULL)
+            munmap(m, sizeof *m);
+        if (is_current)
+            unlink(path);
+        close(fd);
+    }
+    return tl_error_set(err, -EIO, "the shared device %s is replaced all the time", path);
+}
+
+/* Takes a free entry by locking its mutex. */
+static int take_entry(struct tl__sm *s)
+{
+    pthread_mutex_t reference;
+    if (init_mutex(&reference) < 0)
+        return -ENOMEM;
+    int rc = -EUSERS;
+    for (uint32_t i = 0; i < MAX_PROCS && rc < 0; i++) {
+        struct sm_proc *p = &s->m->procs[i];
+        if (is_alive(p))
+            continue;
+        /* A mutex that is not what we made would be asking for trouble inside libc. */
+        if (p->alive.__data.__kind != reference.__data.__kind)
+            memcpy(&p->alive, &reference, sizeof reference);
+        int locked = pthread_mutex_trylock(&p->alive);
+        if (locked == EOWNERDEAD)
+            locked = pthread_mutex_consistent(&p->alive);
+        else if (locked == ENOTRECOVERABLE) {
+            memcpy(&p->alive, &reference, sizeof reference);
+            locked = pthread_mutex_trylock(&p->alive);
+        }
+        if (locked != 0)
+            continue;
+        s->index = i;
+        s->mine = p;
+        s->generation = atomic_fetch_add_explicit(&p->generation, 1, memory_order_seq_cst) + 1;
+        atomic_store_explicit(&p->head, TL_EXEC_NO_KEY, memory_order_seq_cst);
+        atomic_store_explicit(&p->used_bytes, 0, memory_order_seq_cst);
+        atomic_store_explicit(&p->waiting, 0, memory_order_seq_cst);
+        atomic_store_explicit(&p->pid, (uint32_t)getpid(), memory_order_relaxed);
+        if (i >= n_procs(s))
+            atomic_store_explicit(&s->m->n_procs, i + 1, memory_order_release);
+        rc = 0;
+    }
+    pthread_mutex_destroy(&reference);
+    return rc;
+}
+
+static bool is_alone(const struct tl__sm *s)
+{
+    for (uint32_t i = 0; i < MAX_PROCS; i++) {
+        if (&s->m->procs[i] != s->mine && is_alive(&s->m->procs[i]))
+            return false;
+    }
+    return true;
+}
+
+/* What all agree on: the first sets it, the others take it. */
+static void agree(struct tl__sm *s, const struct tl__sm_config *config)
+{
+    struct sm_shared *m = s->m;
+    uint32_t n = atomic_load(&m->n_slots), mode = atomic_load(&m->mode), quantum = atomic_load(&m->quantum_us);
+    if (is_alone(s) || n == 0 || n > MAX_SLOTS || mode > TL_EXEC_TIMESLICE) {
+        n = config->n_slots < 1 ? 1 : config->n_slots > MAX_SLOTS ? MAX_SLOTS : config->n_slots;
+        mode = config->mode;
+        quantum = config->quantum_us;
+        atomic_store(&m->n_slots, n);
+        atomic_store(&m->mode, mode);
+        atomic_store(&m->quantum_us, quantum);
+        atomic_store(&m->capacity_bytes, config->memory_bytes);
+    }
+    s->n_slots = n;
+    s->mode = (enum tl_exec_mode)mode;
+    s->quantum_us = quantum;
+    s->capacity_bytes = atomic_load(&m->capacity_bytes);
+}
+
+int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct tl_error *err)
+{
+    char path[PATH_MAX];
+    int rc = segment_path(path, sizeof path, config->name, err);
+    if (rc < 0)
+        return rc;
+    struct tl__sm *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for the device");
+    int fd = open_segment(path, &s->m, err);
+    if (fd < 0) {
+        free(s);
+        return fd;
+    }
+    rc = take_entry(s);
+    if (rc == 0)
+        agree(s, config);
+    close(fd); /* and unlocks */
+    if (rc < 0) {
+        munmap(s->m, sizeof *s->m);
+        free(s);
+        return tl_error_set(err, rc, "the device %s has %d processes already", path, MAX_PROCS);
+    }
+    *out = s;
+    return 0;
+}
+
+void tl__sm_close(struct tl__sm *s)
+{
+    if (s == NULL)
+        return;
+    tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    atomic_store_explicit(&s->mine->used_bytes, 0, memory_order_seq_cst);
+    pthread_mutex_unlock(&s->mine->alive);
+    tl__sm_abandon(s);
+}
+
+void tl__sm_abandon(struct tl__sm *s)
+{
+    if (s == NULL)
+        return;
+    munmap(s->m, sizeof *s->m);
+    free(s);
+}
+
+int tl__sm_unlink(const char *name)
+{
+    char path[PATH_MAX];
+    int rc = segment_path(path, sizeof path, name, NULL);
+    if (rc == 0 && unlink(path) < 0)
+        rc = -errno;
+    return rc;
+}
+
+uint32_t tl__sm_slots(const struct tl__sm *s)
+{
+    return s->n_slots;
+}
+
+enum tl_exec_mode tl__sm_mode(const struct tl__sm *s)
+{
+    return s->mode;
+}
