@@ -85,19 +85,19 @@ static void put_leader_test(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n");
 }
 
-/* Jumps to $give, with the number -1, if a stop word has unequal halves.  The loads do not wait for each other. */
+/* Jumps to $give, with the number -1, if a stop word has unequal halves.  Two loads at a time do not wait for each other;
+ * all four would, too, but they take more registers than many a small kernel has. */
 static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    for (uint32_t i = 0; i < TL_STOP_WORDS; i++)
-        tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", i, tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i));
-    for (uint32_t i = 0; i < TL_STOP_WORDS; i++)
-        tl_rw_put(rw, out, "\tld.volatile.global.u64 %%$w%u, [%%$w%u];\n", i, i);
-    tl_rw_put(rw, out, "\tmov.u32 %%$q2, 0;\n");
-    for (uint32_t i = 0; i < TL_STOP_WORDS; i++) {
-        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w%u;\n", i);
-        tl_rw_put(rw, out, "\txor.b32 %%$q0, %%$q0, %%$q1;\n\tor.b32 %%$q2, %%$q2, %%$q0;\n");
+    _Static_assert(TL_STOP_WORDS % 2 == 0, "read in pairs");
+    for (uint32_t i = 0; i < TL_STOP_WORDS; i += 2) {
+        for (uint32_t k = 0; k < 2; k++)
+            tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", k, tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i + k));
+        tl_rw_put(rw, out, "\tld.volatile.global.u64 %%$w0, [%%$w0];\n\tld.volatile.global.u64 %%$w1, [%%$w1];\n");
+        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w0;\n\txor.b32 %%$q2, %%$q0, %%$q1;\n");
+        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w1;\n\txor.b32 %%$q0, %%$q0, %%$q1;\n");
+        tl_rw_put(rw, out, "\tor.b32 %%$q0, %%$q0, %%$q2;\n\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $give;\n");
     }
-    tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q2, 0;\n\t@%%$p0 bra $give;\n");
 }
 
 /* Thread 0: asks, takes a number, and puts it and the block index into the slot. */
@@ -109,7 +109,7 @@ static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
     else
         tl_rw_put(rw, out, "\tmov.u32 %%$q0, %%ctaid.x;\n");
     tl_rw_put(rw, out, "\tld.param.u32 %%$q1, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_POLL_MASK, 0));
-    tl_rw_put(rw, out, "\tand.b32 %%$q0, %%$q0, %%$q1;\n\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $take;\n");
+    tl_rw_put(rw, out, "\tand.b32 %%$q0, %%$q0, %%$q1;\n\tsetp.ne.u32 %%$p1, %%$q0, 0;\n\t@%%$p1 bra $take;\n");
     put_stop_test(rw, out);
     tl_rw_put(rw, out, "$take:\n\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
     tl_rw_put(rw, out, "\tatom.global.add.u32 %%$q3, [%%$w0], 1;\n$give:\n");
@@ -117,9 +117,11 @@ static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
 
 static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    const char *x = tl_rw_text(rw, "%%$q4"), *y = tl_rw_text(rw, "%%$q5"), *z = tl_rw_text(rw, "%%$q6");
-    tl_rw_unflatten(rw, out, tl_rw_text(rw, "%%$q3"), x, y, z);
-    tl_rw_put(rw, out, "\tst.shared.v4.u32 [%%$slot+%u], {%s, %s, %s, %%$q3};\n", TL_SLOT_BLOCK, x, y, z);
+    const char *index[3] = {tl_rw_text(rw, "%%$q4"), tl_rw_text(rw, "%%$q5"), tl_rw_text(rw, "%%$q6")};
+    tl_rw_unflatten(rw, out, tl_rw_text(rw, "%%$q3"), index[0], index[1], index[2]);
+    for (uint32_t i = 0; i < rw->dims; i++) /* not as one vector: four registers in a row are hard to come by */
+        tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %s;\n", TL_SLOT_BLOCK + 4 * i, index[i]);
+    tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %%$q3;\n", TL_SLOT_NUMBER);
     if (!rw->f->funcs_read_grid)
         return;
     static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y, TL_PTX_ARG_GRID_Z};
@@ -145,7 +147,7 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
         tl_rw_put(rw, out, "\t.reg .pred %%$inside, %%$anybody;\n");
     if (!rw->in_entry || !rw->uses_slot)
         return;
-    tl_rw_put(rw, out, "\t.reg .pred %%$p0;\n\t.reg .b32 %%$q<7>;\n\t.reg .b32 %%$slot;\n\t.reg .b64 %%$w<4>;\n");
+    tl_rw_put(rw, out, "\t.reg .pred %%$p<4>;\n\t.reg .b32 %%$q<9>;\n\t.reg .b32 %%$slot;\n\t.reg .b64 %%$w<2>;\n");
     const char *slot = tl_rw_text(rw, "%%$slot");
     if (rw->variant == TL_PTX_SLICE) {
         tl_rw_slot_address(rw, out, slot);
@@ -155,17 +157,21 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
     if (rw->variant == TL_PTX_PERSISTENT) {
         /* All threads may write this zero: nobody reads it before thread 0 does. */
         tl_rw_slot_address(rw, out, slot);
-        tl_rw_put(rw, out, "\tmov.u32 %%$q0, 0;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n$next:\n",
+        tl_rw_put(rw, out, "\tmov.u32 %%$q0, 0;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n",
                   TL_SLOT_NUMBER);
+        /* No blocks at all: number 0 is the end already.  It never happens, but ptxas does not know, and out of a loop
+         * that can be entered in two places it does not move computations; they would cost registers all the way round. */
+        tl_rw_put(rw, out, "\tld.param.u32 %%$q0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
+        tl_rw_put(rw, out, "\tsetp.eq.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n$next:\n");
     }
     tl_rw_slot_address(rw, out, slot);
     put_leader_test(rw, out);
     put_leader(rw, out);
     put_slot_write(rw, out);
     tl_rw_put(rw, out, "$wait:\n\tbar.sync 0;\n");
-    tl_rw_put(rw, out, "\tld.shared.u32 %%$q0, [%%$slot+%u];\n", TL_SLOT_NUMBER);
-    tl_rw_put(rw, out, "\tld.param.u32 %%$q1, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
-    tl_rw_put(rw, out, "\tsetp.ge.u32 %%$p0, %%$q0, %%$q1;\n\t@%%$p0 ret;\n");
+    tl_rw_put(rw, out, "\tld.shared.u32 %%$q7, [%%$slot+%u];\n", TL_SLOT_NUMBER);
+    tl_rw_put(rw, out, "\tld.param.u32 %%$q8, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
+    tl_rw_put(rw, out, "\tsetp.ge.u32 %%$p3, %%$q7, %%$q8;\n\t@%%$p3 ret;\n");
 }
 
 /* --- behind it --------------------------------------------------------------------------------------------------- */

@@ -41,6 +41,13 @@ const char *tl_rw_b64(struct tl_rewriter *rw);
 void tl_rw_set_operand(struct tl_ptx_operand *o, const char *text);
 /* Gives an instruction another opcode. */
 void tl_rw_set_form(struct tl_rewriter *rw, struct tl_ptx_stmt *s, const char *form);
+/* A statement of the arena that prints as that text; NULL when out of memory, with `failed` set. */
+struct tl_ptx_stmt *tl_rw_text_stmt(struct tl_rewriter *rw, struct tl_buf *text);
+/* A pragma speaks of the instruction behind it, so nothing may come between the two. */
+bool tl_rw_is_pragma(const struct tl_ptx_stmt *s);
+
+/* --- pass_forget.c: registers do not outlive a round of the persistent loop --------------------------------------- */
+void tl_rw_forget(struct tl_rewriter *rw); /* before all other passes over the function */
 
 /* --- pass_vars.c: module variables live in the original module and are reached through pointers ------------------- */
 int tl_rw_plan_vars(struct tl_rewriter *rw); /* chooses parameters and table; 0 or -ENOMEM */
