@@ -229,7 +229,7 @@ install: all
 
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj test share demo lint san fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
+	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint san fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"

@@ -27,3 +27,6 @@ $(B)/bin/tally-jit: EXTRA_LIBS = $(LLVM_LIBS) -Wl,--build-id=sha1
 STANDIN := $(B)/test/tally-jit-standin
 $(STANDIN): EXTRA_LIBS = $(LLVM_LIBS) -Wl,--build-id=sha1
 $(B)/obj/test/standin/%.o: EXTRA_CFLAGS = $(LLVM_CFLAGS)
+
+# The driver library itself.
+include device/driver.mk

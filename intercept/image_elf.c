@@ -1,11 +1,9 @@
-/* The outside of ELF files: how long a cubin is, for which GPU it was made, and where a host's ELF keeps its
- * fatbins.  What is inside a cubin is read in image_cubin.c. */
+/* The outside of cubins: how long one is and for which GPU it was made.  What is inside is read in image_cubin.c.  Needs
+ * no library, so that the software driver can use it inside other people's processes. */
 #include "intercept/image_internal.h"
 
 #include <elf.h>
 #include <errno.h>
-#include <gelf.h>
-#include <libelf.h>
 
 /* Until this ABI version the low byte of e_flags is the architecture, from it on the second and third are. */
 enum { ABI_WITH_WIDE_ARCH = 8 };
@@ -97,34 +95,4 @@ bool tl_cubin_is_relocatable(const void *bytes, size_t n)
 {
     Elf64_Ehdr header;
     return cubin_header(bytes, n, &header) && header.e_type == ET_REL;
-}
-
-/* --- hosts ------------------------------------------------------------------------------------------------------- */
-
-/* nvcc and clang put fatbins that are registered at start into the first, those that await device linking into the
- * second. */
-static bool is_fatbin_section(const char *name)
-{
-    return strcmp(name, ".nv_fatbin") == 0 || strcmp(name, "__nv_relfatbin") == 0;
-}
-
-size_t tl__elf_fatbin_sections(const void *bytes, size_t n, struct tl__range *ranges, size_t max)
-{
-    if (!tl__has_magic(bytes, n, TL__MAGIC_ELF) || elf_version(EV_CURRENT) == EV_NONE)
-        return 0;
-    Elf *elf = elf_memory((char *)bytes, n); /* which it only reads */
-    size_t names, count = 0;
-    if (elf == NULL || elf_getshdrstrndx(elf, &names) != 0)
-        goto out;
-    for (Elf_Scn *s = elf_nextscn(elf, NULL); s != NULL && count < max; s = elf_nextscn(elf, s)) {
-        GElf_Shdr header;
-        if (gelf_getshdr(s, &header) == NULL || header.sh_offset > n || header.sh_size > n - header.sh_offset)
-            continue;
-        const char *name = elf_strptr(elf, names, header.sh_name);
-        if (name != NULL && is_fatbin_section(name))
-            ranges[count++] = (struct tl__range){header.sh_offset, header.sh_offset + header.sh_size};
-    }
-out:
-    elf_end(elf);
-    return count;
 }

@@ -79,6 +79,8 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
 /* Describes a cubin that stands alone.  `bytes` passed tl__cubin_size. */
 void tl__cubin_describe(const void *bytes, size_t size, struct tl_image *image);
 
+/* --- image_host.c --- */
+
 /* Where a host ELF keeps its fatbins. */
 struct tl__range {
     size_t begin, end;

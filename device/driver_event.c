@@ -1,0 +1,189 @@
+/* Events: an operation that was recorded, and the time at which it was done. */
+#include "device/driver.h"
+
+#include <stdlib.h>
+
+static CUresult check(CUevent e)
+{
+    CUresult r = tl_drv_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (e == NULL || e->magic != TL_DRV_EVENT)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return tl_drv_context_check(e->ctx);
+}
+
+CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    struct CUctx_st *ctx;
+    CUresult r = tl_drv_enter(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    if (phEvent == NULL || (Flags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct CUevent_st *e = calloc(1, sizeof *e);
+    if (e == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    e->magic = TL_DRV_EVENT;
+    e->flags = Flags;
+    e->ctx = ctx;
+    *phEvent = e;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent)
+{
+    CUresult r = tl_drv_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (hEvent == NULL || hEvent->magic != TL_DRV_EVENT)
+        return CUDA_ERROR_INVALID_HANDLE;
+    tl_drv_lock();
+    tl_drv_op_unref(hEvent->op);
+    tl_drv_capture_forget_event(hEvent);
+    hEvent->magic = TL_DRV_DEAD;
+    tl_drv_unlock();
+    free(hEvent);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent hEvent)
+{
+    return cuEventDestroy_v2(hEvent);
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    struct CUstream_st *s;
+    CUresult r = check(hEvent);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_stream(hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (s->ctx != hEvent->ctx || (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    tl_drv_lock();
+    if (tl_drv_is_capturing(s)) {
+        if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
+            r = tl_drv_capture_add(s, &(struct tl_drv_work){.kind = TL_DRV_RECORD, .event = hEvent});
+        else
+            tl_drv_capture_record(s, hEvent);
+        tl_drv_unlock();
+        return r;
+    }
+    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+    if (op == NULL) {
+        tl_drv_unlock();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    tl_drv_capture_forget_event(hEvent);
+    tl_drv_op_unref(hEvent->op);
+    hEvent->op = op; /* the creator's reference */
+    tl_drv_op_order(op, s);
+    tl_drv_op_start_unlock(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    return cuEventRecordWithFlags(hEvent, hStream, 0);
+}
+
+CUresult cuEventQuery(CUevent hEvent)
+{
+    CUresult r = check(hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    bool is_captured = hEvent->capture != NULL;
+    bool is_done = tl_drv_op_is_done(hEvent->op);
+    tl_drv_unlock();
+    if (is_captured)
+        return CUDA_ERROR_CAPTURED_EVENT;
+    return is_done ? tl_drv_context_check(hEvent->ctx) : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+    CUresult r = check(hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    struct tl_drv_op *op = hEvent->op;
+    if (hEvent->capture != NULL) {
+        tl_drv_unlock();
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
+    if (op != NULL && !tl_drv_op_is_done(op)) {
+        op->refs++;
+        tl_drv_unlock();
+        tl_drv_op_wait(op);
+        tl_drv_lock();
+        tl_drv_op_unref(op);
+    }
+    tl_drv_unlock();
+    return tl_drv_context_check(hEvent->ctx);
+}
+
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    CUresult r = check(hStart);
+    if (r == CUDA_SUCCESS)
+        r = check(hEnd);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pMilliseconds == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    if (hStart->op == NULL || hEnd->op == NULL || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+        r = CUDA_ERROR_INVALID_HANDLE;
+    else if (!tl_drv_op_is_done(hStart->op) || !tl_drv_op_is_done(hEnd->op))
+        r = CUDA_ERROR_NOT_READY;
+    else
+        *pMilliseconds = (float)((double)(int64_t)(hEnd->op->done_ns - hStart->op->done_ns) * 1e-6);
+    tl_drv_unlock();
+    return r;
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(hStream, &s);
+    if (r == CUDA_SUCCESS)
+        r = check(hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if ((Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    if (tl_drv_is_capturing(s) || hEvent->capture != NULL) {
+        if ((Flags & CU_EVENT_WAIT_EXTERNAL) != 0 && tl_drv_is_capturing(s))
+            r = tl_drv_capture_add(s, &(struct tl_drv_work){.kind = TL_DRV_WAIT, .event = hEvent});
+        else
+            r = tl_drv_capture_wait(s, hEvent);
+        tl_drv_unlock();
+        return r;
+    }
+    if (tl_drv_op_is_done(hEvent->op)) {
+        tl_drv_unlock();
+        return CUDA_SUCCESS;
+    }
+    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+    if (op == NULL) {
+        tl_drv_unlock();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    tl_drv_op_after(op, hEvent->op);
+    tl_drv_op_order(op, s);
+    op->refs--; /* its own keeps it */
+    tl_drv_op_start_unlock(op);
+    return CUDA_SUCCESS;
+}

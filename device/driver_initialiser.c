@@ -1,0 +1,231 @@
+/* Initial values of module variables: integers, floats, nested braces, addresses of variables with offsets, generic().
+ * What an initialiser leaves out is zero (PTX ISA, "Initializers"). */
+#include "device/driver.h"
+
+#include "ptx_rewrite/ast.h"
+#include "ptx_rewrite/lex.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DIMS = 8 };
+
+struct filler {
+    struct tl_lex lx;
+    struct CUmod_st *module;
+    const struct tl_ptx_decl *decl;
+    struct tl_error *err;
+    uint8_t *to;
+    size_t bytes;
+    uint32_t element;           /* bytes of one number */
+    size_t below[MAX_DIMS + 2]; /* numbers in one element of that depth */
+    uint32_t n_dims;
+};
+
+static int complain(struct filler *f, const char *what)
+{
+    return tl_error_set(f->err, -EINVAL, "initialiser of " TL_STR_FMT ": %s at \"%.20s\"", TL_STR_ARG(f->decl->name),
+                        what, f->lx.text + f->lx.at);
+}
+
+static void read_dims(struct filler *f)
+{
+    size_t dims[MAX_DIMS];
+    const char *p = f->decl->dims.p, *end = p + f->decl->dims.n;
+    f->n_dims = 0;
+    for (; p < end && f->n_dims < MAX_DIMS; p++) {
+        if (*p != '[')
+            continue;
+        size_t v = 0;
+        for (p++; p < end && *p != ']'; p++) {
+            if (*p >= '0' && *p <= '9')
+                v = v * 10 + (size_t)(*p - '0');
+        }
+        dims[f->n_dims++] = v;
+    }
+    /* below[k]: numbers under one element at depth k; depth 0 is the variable itself. */
+    uint32_t depth = f->n_dims;
+    f->below[depth + 1] = 1;
+    f->below[depth] = f->decl->vec;
+    for (uint32_t k = depth; k > 0; k--)
+        f->below[k - 1] = f->below[k] * dims[k - 1];
+}
+
+static void put(struct filler *f, size_t at, uint64_t bits)
+{
+    if (at < f->bytes / f->element)
+        memcpy(f->to + at * f->element, &bits, f->element); /* little-endian */
+}
+
+static bool is_float_type(struct tl_str type)
+{
+    return type.n > 0 && type.p[0] == 'f';
+}
+
+/* 0f3F800000, 0d..., 1.5, 7, 0x1F, 017, 0b101: as bits of the variable's type. */
+static uint64_t number_bits(const struct filler *f, struct tl_str t)
+{
+    char text[64];
+    uint32_t n = t.n < sizeof text - 1 ? t.n : (uint32_t)sizeof text - 1;
+    memcpy(text, t.p, n);
+    text[n] = 0;
+    bool wants_float = is_float_type(f->decl->type);
+    double d;
+    if (n > 2 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F')) {
+        uint32_t bits = (uint32_t)strtoul(text + 2, NULL, 16);
+        if (!wants_float || f->element == 4)
+            return bits;
+        float v;
+        memcpy(&v, &bits, sizeof v);
+        d = (double)v;
+    } else if (n > 2 && text[0] == '0' && (text[1] == 'd' || text[1] == 'D')) {
+        uint64_t bits = strtoull(text + 2, NULL, 16);
+        if (!wants_float || f->element == 8)
+            return bits;
+        memcpy(&d, &bits, sizeof d);
+    } else if (n > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B')) {
+        return strtoull(text + 2, NULL, 2);
+    } else if (!wants_float && strpbrk(text, ".eE") == NULL) {
+        return strtoull(text, NULL, 0);
+    } else if (!wants_float && (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))) {
+        return strtoull(text, NULL, 16);
+    } else {
+        d = strtod(text, NULL);
+    }
+    uint64_t bits = 0;
+    if (f->element == 4) {
+        float v = (float)d;
+        memcpy(&bits, &v, sizeof v);
+    } else if (f->element == 8) {
+        memcpy(&bits, &d, sizeof d);
+    }
+    return bits;
+}
+
+static int address_of(struct filler *f, struct tl_str name, uint64_t *bits)
+{
+    const struct tl_drv_global *g = tl_drv_module_global(f->module, name);
+    if (g == NULL) {
+        const struct tl_ptx_item *item = tl_ptx_index_find(f->module->image->index, name);
+        if (item == NULL)
+            return complain(f, "an unknown name");
+        tl_drv_log("initialiser of " TL_STR_FMT " holds the address of function " TL_STR_FMT ", which is left zero",
+                   TL_STR_ARG(f->decl->name), TL_STR_ARG(name));
+        *bits = 0;
+        return 0;
+    }
+    *bits = g->address;
+    return 0;
+}
+
+/* A number, name, generic(name), with + and - between, possibly behind a mask: 0xFF00(name). */
+static int value(struct filler *f, uint64_t *bits)
+{
+    uint64_t sum = 0;
+    bool minus = false;
+    int rc = 0;
+    for (;;) {
+        uint64_t term = 0;
+        while (tl_lex_is(&f->lx, '-') || tl_lex_is(&f->lx, '+')) {
+            minus ^= tl_lex_is(&f->lx, '-');
+            tl_lex_next(&f->lx);
+        }
+        if (tl_lex_is(&f->lx, '(')) {
+            tl_lex_next(&f->lx);
+            rc = value(f, &term);
+            if (rc == 0 && !tl_lex_is(&f->lx, ')'))
+                rc = complain(f, "no closing parenthesis");
+            if (rc < 0)
+                return rc;
+            tl_lex_next(&f->lx);
+        } else if (tl_lex_as_number(&f->lx)) {
+            term = number_bits(f, tl_lex_str(&f->lx));
+            tl_lex_next(&f->lx);
+            if (tl_lex_is(&f->lx, '(')) { /* a mask: that byte of the address */
+                uint64_t mask = term, address = 0;
+                tl_lex_next(&f->lx);
+                rc = value(f, &address);
+                if (rc == 0 && !tl_lex_is(&f->lx, ')'))
+                    rc = complain(f, "no closing parenthesis");
+                if (rc < 0)
+                    return rc;
+                tl_lex_next(&f->lx);
+                term = mask != 0 ? (address & mask) >> __builtin_ctzll(mask) : 0;
+            } else if (minus && is_float_type(f->decl->type)) {
+                term ^= (uint64_t)1 << (f->element * 8 - 1);
+                minus = false;
+            }
+        } else if (f->lx.kind == TL_TOK_WORD) {
+            struct tl_str name = tl_lex_str(&f->lx);
+            tl_lex_next(&f->lx);
+            if (tl_str_is(name, "generic") && tl_lex_is(&f->lx, '(')) {
+                tl_lex_next(&f->lx);
+                rc = value(f, &term);
+                if (rc == 0 && !tl_lex_is(&f->lx, ')'))
+                    rc = complain(f, "no closing parenthesis");
+                if (rc < 0)
+                    return rc;
+                tl_lex_next(&f->lx);
+            } else {
+                rc = address_of(f, name, &term);
+                if (rc < 0)
+                    return rc;
+            }
+        } else {
+            return complain(f, "no value");
+        }
+        sum = minus ? sum - term : sum + term;
+        minus = false;
+        if (!tl_lex_is(&f->lx, '+') && !tl_lex_is(&f->lx, '-'))
+            break;
+    }
+    *bits = sum;
+    return 0;
+}
+
+/* What stands at `depth`, beginning with number `at`. */
+static int fill(struct filler *f, uint32_t depth, size_t at)
+{
+    uint64_t bits;
+    int rc;
+    if (!tl_lex_is(&f->lx, '{')) {
+        rc = value(f, &bits);
+        if (rc == 0)
+            put(f, at, bits);
+        return rc;
+    }
+    if (depth > f->n_dims)
+        return complain(f, "too many braces");
+    tl_lex_next(&f->lx);
+    while (!tl_lex_is(&f->lx, '}')) {
+        bool is_nested = tl_lex_is(&f->lx, '{');
+        rc = fill(f, depth + 1, at);
+        if (rc < 0)
+            return rc;
+        at += is_nested ? f->below[depth + 1] : 1; /* plain numbers run through inner dimensions, as in C */
+        if (tl_lex_is(&f->lx, ','))
+            tl_lex_next(&f->lx);
+        else if (!tl_lex_is(&f->lx, '}'))
+            return complain(f, "no comma");
+    }
+    tl_lex_next(&f->lx);
+    return 0;
+}
+
+int tl_drv_initialise(struct CUmod_st *module, const struct tl_ptx_decl *decl, uint8_t *to, size_t bytes,
+                      struct tl_error *err)
+{
+    struct filler f = {.module = module, .decl = decl, .err = err, .to = to, .bytes = bytes};
+    f.element = tl_ptx_type_bytes(decl->type);
+    if (decl->init.n == 0 || f.element == 0)
+        return 0; /* nothing given, or a reference to a texture, which is bound later */
+    char *text = strndup(decl->init.p, decl->init.n);
+    if (text == NULL)
+        return -ENOMEM;
+    read_dims(&f);
+    tl_lex_init(&f.lx, text, 0, decl->init.n);
+    int rc = fill(&f, 0, 0);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,380 @@
+/* Modules: an image in a context, with its variables in device memory and its functions. */
+#include "device/driver.h"
+
+#include "ptx_rewrite/ast.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- variables --------------------------------------------------------------------------------------------------- */
+
+const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name)
+{
+    for (uint32_t i = 0; i < module->n_globals; i++)
+        if (tl_str_eq(module->globals[i].name, name))
+            return &module->globals[i];
+    return NULL;
+}
+
+/* Numbers in a braced list, for arrays declared with []. */
+static uint64_t count_values(struct tl_str init)
+{
+    uint64_t commas = 0;
+    bool is_empty = true, after_comma = false;
+    for (uint32_t i = 0; i < init.n; i++) {
+        char c = init.p[i];
+        if (c == ',') {
+            commas++;
+            after_comma = true;
+        } else if (c != '{' && c != '}' && c != ' ' && c != '\n' && c != '\t' && c != '\r') {
+            is_empty = false;
+            after_comma = false;
+        }
+    }
+    return is_empty ? 0 : commas + (after_comma ? 0 : 1);
+}
+
+struct layout {
+    const struct tl_ptx_decl **decls;
+    struct tl_arena arena;
+    uint64_t bytes;
+};
+
+/* Names, sizes and places of the variables that live in device memory; addresses are offsets at first. */
+static int lay_out(struct CUmod_st *m, struct layout *l, struct tl_error *err)
+{
+    const struct tl_ptx_index *ix = m->image->index;
+    struct tl_ptx_unit unit;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->image->n_items; i++)
+        n += tl_ptx_index_item(ix, i)->kind == TL_PTX_ITEM_VARIABLE;
+    m->globals = calloc(n + 1, sizeof *m->globals);
+    l->decls = calloc(n + 1, sizeof(const struct tl_ptx_decl *));
+    if (m->globals == NULL || l->decls == NULL)
+        return -ENOMEM;
+    int rc = tl_ptx_unit_init(&unit, ix, &l->arena, err);
+    for (uint32_t i = 0; rc == 0 && i < m->image->n_items; i++) {
+        const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
+        struct tl_ptx_decl *d;
+        if (item->kind != TL_PTX_ITEM_VARIABLE || tl_ptx_index_find(ix, item->name) != item || item->is_extern)
+            continue; /* a mere declaration */
+        rc = tl_ptx_parse_var(&unit, item, &d);
+        if (rc < 0)
+            break;
+        bool is_const = tl_str_is(d->space, "const");
+        if (!is_const && !tl_str_is(d->space, "global"))
+            continue;
+        uint32_t one = tl_ptx_type_bytes(d->type);
+        uint32_t element = (one > 0 ? one : 8) * d->vec;
+        uint64_t count = d->count > 0 ? d->count : count_values(d->init) / d->vec;
+        uint32_t align = d->align > element ? d->align : element;
+        if (align < 8 && count * element >= 8)
+            align = 8;
+        if (count > ((uint64_t)1 << 40) / element)
+            return tl_error_set(err, -EINVAL, "variable " TL_STR_FMT " is too large", TL_STR_ARG(d->name));
+        l->bytes = (l->bytes + align - 1) / align * align;
+        l->decls[m->n_globals] = d;
+        struct tl_str managed = d->prefix;
+        m->globals[m->n_globals++] = (struct tl_drv_global){
+            .name = item->name,
+            .address = l->bytes,
+            .bytes = count * element,
+            .is_constant = is_const,
+            .is_managed = managed.p != NULL && memmem(managed.p, managed.n, ".managed", 8) != NULL,
+        };
+        l->bytes += count * element;
+    }
+    tl_ptx_unit_finish(&unit);
+    return rc;
+}
+
+static CUresult make_globals(struct CUmod_st *m)
+{
+    struct layout l = {0};
+    struct tl_error err = {0};
+    struct tl_drv_alloc *a = NULL;
+    CUresult r = CUDA_SUCCESS;
+    tl_arena_init(&l.arena, 0);
+    int rc = lay_out(m, &l, &err);
+    if (rc == 0 && l.bytes > 0) {
+        tl_drv_lock();
+        r = tl_drv_alloc_create(m->ctx->device, m->ctx, l.bytes, TL_DRV_DEVICE_MEMORY, &a);
+        if (r == CUDA_SUCCESS) {
+            a->is_internal = true;
+            m->block = a->base;
+            for (uint32_t i = 0; i < m->n_globals; i++) {
+                m->globals[i].address += a->base;
+                if (m->globals[i].is_managed)
+                    a->kind = TL_DRV_MANAGED;
+            }
+        }
+        tl_drv_unlock();
+        for (uint32_t i = 0; r == CUDA_SUCCESS && rc == 0 && i < m->n_globals; i++)
+            rc = tl_drv_initialise(m, l.decls[i], (uint8_t *)m->globals[i].address, m->globals[i].bytes, &err);
+    }
+    free((void *)l.decls);
+    tl_arena_finish(&l.arena);
+    if (rc < 0) {
+        tl_drv_log("module refused: %s", err.text);
+        r = rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+    }
+    return r;
+}
+
+/* --- making and ending ------------------------------------------------------------------------------------------- */
+
+CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, struct CUmod_st **out)
+{
+    struct CUmod_st *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    m->magic = TL_DRV_MODULE;
+    m->ctx = ctx;
+    m->image = image;
+    tl_drv_lock();
+    image->refs++;
+    m->next = ctx->modules;
+    ctx->modules = m;
+    tl_drv_unlock();
+    CUresult r = make_globals(m);
+    if (r != CUDA_SUCCESS) {
+        tl_drv_module_destroy(m);
+        return r;
+    }
+    *out = m;
+    return CUDA_SUCCESS;
+}
+
+void tl_drv_module_destroy(struct CUmod_st *m)
+{
+    tl_drv_lock();
+    for (struct CUmod_st **at = &m->ctx->modules; *at != NULL; at = &(*at)->next) {
+        if (*at == m) {
+            *at = m->next;
+            break;
+        }
+    }
+    if (m->library != NULL) {
+        struct CUlib_st *l = m->library;
+        for (size_t i = 0; i < l->n_by_context; i++)
+            if (l->by_context[i] == m)
+                l->by_context[i] = l->by_context[--l->n_by_context];
+    }
+    if (m->block != 0)
+        tl_drv_alloc_destroy(tl_drv_alloc_find((uintptr_t)m->block));
+    tl_drv_image_unref(m->image);
+    m->magic = TL_DRV_DEAD;
+    tl_drv_unlock();
+    while (m->functions != NULL) {
+        struct CUfunc_st *f = m->functions;
+        m->functions = f->next;
+        tl_drv_code_free(f->code);
+        pthread_mutex_destroy(&f->code_lock);
+        f->magic = TL_DRV_DEAD;
+        free(f);
+    }
+    free(m->globals);
+    free(m);
+}
+
+CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out)
+{
+    const struct tl_ptx_item *item = tl_ptx_index_find(module->image->index, tl_str_of(name));
+    if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
+        return CUDA_ERROR_NOT_FOUND;
+    struct tl_drv_kernel_info *info;
+    CUresult r = tl_drv_kernel_info(module->image, name, &info);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    struct CUfunc_st *f = module->functions;
+    while (f != NULL && f->info != info)
+        f = f->next;
+    if (f == NULL) {
+        f = calloc(1, sizeof *f);
+        if (f != NULL) {
+            f->magic = TL_DRV_FUNCTION;
+            f->module = module;
+            f->info = info;
+            f->carveout = -1;
+            pthread_mutex_init(&f->code_lock, NULL);
+            f->next = module->functions;
+            module->functions = f;
+        }
+    }
+    tl_drv_unlock();
+    *out = f;
+    return f != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* --- the calls --------------------------------------------------------------------------------------------------- */
+
+/* The error log of the JIT options, if the caller gave one. */
+static void report(CUresult r, unsigned n, CUjit_option *options, void **values)
+{
+    char *log = NULL;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < n && options != NULL && values != NULL; i++) {
+        if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+            log = values[i];
+        else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+            bytes = (size_t)(uintptr_t)values[i];
+    }
+    if (log != NULL && bytes > 0)
+        snprintf(log, bytes, "%s", r == CUDA_SUCCESS ? "" : "this PTX could not be loaded; TALLY_LOG=1 tells why");
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+                            void **optionValues)
+{
+    struct CUctx_st *ctx;
+    struct tl_drv_image *loaded;
+    CUresult r = tl_drv_enter(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (module == NULL || image == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = tl_drv_image_load(image, &loaded);
+    if (r == CUDA_SUCCESS) {
+        r = tl_drv_module_create(ctx, loaded, module);
+        tl_drv_lock();
+        tl_drv_image_unref(loaded);
+        tl_drv_unlock();
+    }
+    report(r, numOptions, options, optionValues);
+    return r;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+    struct stat st;
+    if (module == NULL || fname == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    int fd = open(fname, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    }
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+    size_t n = 0, want = st.st_size > 0 ? (size_t)st.st_size : 0;
+    char *bytes = calloc(1, want + 1);
+    while (bytes != NULL && n < want) {
+        ssize_t got = read(fd, bytes + n, want - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    close(fd);
+    if (bytes != NULL)
+        r = n == want ? cuModuleLoadData(module, bytes) : CUDA_ERROR_INVALID_IMAGE;
+    free(bytes);
+    return r;
+}
+
+static CUresult check(CUmodule m)
+{
+    CUresult r = tl_drv_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return m != NULL && m->magic == TL_DRV_MODULE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuModuleUnload(CUmodule hmod)
+{
+    CUresult r = check(hmod);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (hmod->library != NULL)
+        return CUDA_ERROR_NOT_PERMITTED;
+    tl_drv_context_wait(hmod->ctx);
+    tl_drv_module_destroy(hmod);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    CUresult r = check(hmod);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (hfunc == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return tl_drv_module_function(hmod, name, hfunc);
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    CUresult r = check(hmod);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct tl_drv_global *g = tl_drv_module_global(hmod, tl_str_of(name));
+    if (g == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    if (dptr != NULL)
+        *dptr = g->address;
+    if (bytes != NULL)
+        *bytes = g->bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    CUresult r = tl_drv_check_init();
+    if (r == CUDA_SUCCESS && mode == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        *mode = CU_MODULE_LAZY_LOADING;
+    return r;
+}
+
+static bool is_kernel(const struct tl_ptx_item *item)
+{
+    return item->kind == TL_PTX_ITEM_ENTRY && item->body != 0;
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+{
+    CUresult r = check(mod);
+    if (r == CUDA_SUCCESS && count == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *count = 0;
+    for (uint32_t i = 0; i < mod->image->n_items; i++)
+        *count += is_kernel(tl_ptx_index_item(mod->image->index, i));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+    unsigned n = 0;
+    CUresult r = check(mod);
+    if (r == CUDA_SUCCESS && functions == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    for (uint32_t i = 0; r == CUDA_SUCCESS && n < numFunctions && i < mod->image->n_items; i++) {
+        const struct tl_ptx_item *item = tl_ptx_index_item(mod->image->index, i);
+        if (!is_kernel(item))
+            continue;
+        char *name = strndup(item->name.p, item->name.n);
+        r = name != NULL ? tl_drv_module_function(mod, name, &functions[n++]) : CUDA_ERROR_OUT_OF_MEMORY;
+        free(name);
+    }
+    return r;
+}

@@ -1,0 +1,342 @@
+/* Stream-ordered memory.  An address is given out at once; what the stream does with it comes later anyway.  A free is
+ * an operation: when the stream reaches it, the block goes back to its pool, which keeps it for the next taker. */
+#include "device/driver.h"
+#include "device/driver_exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEEP_BYTES = 256 << 20 }; /* kept at least, whatever the threshold: pages are costly to get back */
+
+struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
+{
+    struct CUmemPoolHandle_st *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return NULL;
+    p->magic = TL_DRV_POOL;
+    p->device = device;
+    p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
+    p->is_default = device->default_pool == NULL;
+    return p;
+}
+
+uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
+{
+    uint64_t freed = 0;
+    while (pool->cached != NULL && pool->reserved > keep) {
+        struct tl_drv_cached *c = pool->cached;
+        pool->cached = c->next;
+        pool->reserved -= c->alloc->mapped;
+        freed += c->alloc->mapped;
+        c->alloc->pool = NULL;
+        tl_drv_alloc_insert(c->alloc); /* cached blocks are not in the table: nobody owns their addresses */
+        tl_drv_alloc_destroy(c->alloc);
+        free(c);
+    }
+    return freed;
+}
+
+bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
+{
+    struct CUmemPoolHandle_st *pool = a->pool;
+    if (pool == NULL)
+        return false;
+    pool->used -= a->mapped;
+    struct tl_drv_cached *c = pool->is_destroyed ? NULL : malloc(sizeof *c);
+    if (c == NULL) {
+        pool->reserved -= a->mapped;
+        return false;
+    }
+    tl_drv_alloc_remove(a);
+    c->alloc = a;
+    c->next = pool->cached;
+    pool->cached = c;
+    uint64_t keep = pool->threshold > KEEP_BYTES ? pool->threshold : KEEP_BYTES;
+    if (pool->reserved > keep)
+        tl_drv_pool_trim(pool, keep);
+    return true;
+}
+
+/* A kept block of nearly that size. */
+static struct tl_drv_alloc *reuse(struct CUmemPoolHandle_st *pool, size_t mapped)
+{
+    for (struct tl_drv_cached **at = &pool->cached; *at != NULL; at = &(*at)->next) {
+        struct tl_drv_cached *c = *at;
+        if (c->alloc->mapped >= mapped && c->alloc->mapped <= mapped + mapped / 4) {
+            struct tl_drv_alloc *a = c->alloc;
+            *at = c->next;
+            free(c);
+            return a;
+        }
+    }
+    return NULL;
+}
+
+static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out)
+{
+    struct tl_drv_alloc *a = reuse(pool, (bytes + TL_DRV_PAGE - 1) & ~(size_t)(TL_DRV_PAGE - 1));
+    CUresult r = CUDA_SUCCESS;
+    if (a != NULL) {
+        a->bytes = bytes;
+        a->ctx = ctx;
+        r = tl_drv_alloc_insert(a);
+    } else {
+        r = tl_drv_alloc_create(pool->device, ctx, bytes, TL_DRV_DEVICE_MEMORY, &a);
+        if (r == CUDA_SUCCESS)
+            pool->reserved += a->mapped;
+    }
+    if (r != CUDA_SUCCESS)
+        return r;
+    a->pool = pool;
+    pool->used += a->mapped;
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
+    if (pool->reserved > pool->reserved_high)
+        pool->reserved_high = pool->reserved;
+    *out = a->base;
+    return CUDA_SUCCESS;
+}
+
+static CUresult check(CUmemoryPool pool)
+{
+    CUresult r = tl_drv_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return pool != NULL && pool->magic == TL_DRV_POOL && !pool->is_destroyed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(stream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (dptr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL)
+        pool = s->ctx->device->pool;
+    tl_drv_lock();
+    r = take(pool, s->ctx, bytes, dptr);
+    if (r == CUDA_SUCCESS && tl_drv_is_capturing(s))
+        r = tl_drv_capture_add(s, &(struct tl_drv_work){.kind = TL_DRV_ALLOC, .memory = {*dptr, bytes}});
+    tl_drv_unlock();
+    return r;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return take_async(dptr, bytesize, NULL, hStream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    CUresult r = check(pool);
+    return r == CUDA_SUCCESS ? take_async(dptr, bytesize, pool, hStream) : r;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    tl_drv_lock();
+    struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
+    bool is_ours = a != NULL && a->base == dptr && a->kind == TL_DRV_DEVICE_MEMORY && !a->is_internal;
+    tl_drv_unlock();
+    if (!is_ours)
+        return CUDA_ERROR_INVALID_VALUE;
+    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {dptr, 0}}, false);
+}
+
+/* --- pools ------------------------------------------------------------------------------------------------------- */
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    struct tl_drv_device *d;
+    CUresult r = tl_drv_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pool == NULL || poolProps == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool is_host = poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+    r = tl_drv_device(is_host ? 0 : poolProps->location.id, &d);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    *pool = tl_drv_pool_create(d);
+    tl_drv_unlock();
+    return *pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult r = check(pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pool->is_default)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    tl_drv_pool_trim(pool, 0);
+    pool->is_destroyed = true; /* blocks in use still point at it, so the structure stays */
+    if (pool->device->pool == pool)
+        pool->device->pool = pool->device->default_pool;
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    CUresult r = check(pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    tl_drv_pool_trim(pool, minBytesToKeep);
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+static void *attribute_field(CUmemoryPool p, CUmemPool_attribute attr, bool *is_wide)
+{
+    *is_wide = true;
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        *is_wide = false;
+        return &p->reuse[0];
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        *is_wide = false;
+        return &p->reuse[1];
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *is_wide = false;
+        return &p->reuse[2];
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        return &p->threshold;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return &p->reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return &p->reserved_high;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return &p->used;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return &p->used_high;
+    default:
+        return NULL;
+    }
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    bool is_wide;
+    CUresult r = check(pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    void *field = attribute_field(pool, attr, &is_wide);
+    if (field == NULL || value == NULL || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+        attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        *(uint64_t *)field = attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool->used : pool->reserved; /* only a reset */
+    else
+        memcpy(field, value, is_wide ? 8 : 4);
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    bool is_wide;
+    CUresult r = check(pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    void *field = attribute_field(pool, attr, &is_wide);
+    if (field == NULL || value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    memcpy(value, field, is_wide ? 8 : 4);
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    (void)map, (void)count;
+    return check(pool);
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+{
+    CUresult r = check(memPool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags == NULL || location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    struct tl_drv_device *d;
+    CUresult r = tl_drv_device(dev, &d);
+    if (r == CUDA_SUCCESS && pool_out == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        *pool_out = d->default_pool;
+    return r;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    struct tl_drv_device *d;
+    CUresult r = tl_drv_device(dev, &d);
+    if (r == CUDA_SUCCESS && pool == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    *pool = d->pool;
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    struct tl_drv_device *d;
+    CUresult r = tl_drv_device(dev, &d);
+    if (r == CUDA_SUCCESS)
+        r = check(pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    d->pool = pool;
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    struct tl_drv_device *d;
+    return tl_drv_device(device, &d);
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    struct tl_drv_device *d;
+    (void)attr;
+    CUresult r = tl_drv_device(device, &d);
+    if (r == CUDA_SUCCESS && value == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        *(uint64_t *)value = 0;
+    return r;
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    struct tl_drv_device *d;
+    (void)attr, (void)value;
+    return tl_drv_device(device, &d);
+}
