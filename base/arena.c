@@ -1,4 +1,4 @@
-/* Memory that is freed all at once: chunks that double up to a megabyte, so that a small rewrite costs one malloc and a
+/* Memory that is freed all at once: chunks that grow up to a megabyte, so that a small rewrite costs one malloc and a
  * large module few. */
 #include "tally/base.h"
 
@@ -32,7 +32,9 @@ void tl_arena_finish(struct tl_arena *a)
 /* A chunk with room for `bytes`; NULL if out of memory or limit. */
 static struct tl_arena_chunk *add_chunk(struct tl_arena *a, size_t bytes)
 {
-    size_t size = a->chunk == NULL ? FIRST_CHUNK : a->chunk->size * 2;
+    size_t size = a->bytes / 4; /* so that at most a quarter lies idle */
+    if (size < FIRST_CHUNK)
+        size = FIRST_CHUNK;
     if (size > LARGEST_CHUNK)
         size = LARGEST_CHUNK;
     if (size < bytes)
