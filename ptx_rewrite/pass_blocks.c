@@ -119,13 +119,14 @@ static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)
 {
     const char *index[3] = {tl_rw_text(rw, "%%$q4"), tl_rw_text(rw, "%%$q5"), tl_rw_text(rw, "%%$q6")};
     tl_rw_unflatten(rw, out, tl_rw_text(rw, "%%$q3"), index[0], index[1], index[2]);
-    for (uint32_t i = 0; i < rw->dims; i++) /* not as one vector: four registers in a row are hard to come by */
+    for (uint32_t i = 0; i < 3 && i < rw->dims;
+         i++) /* not as one vector: four registers in a row are hard to come by */
         tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %s;\n", TL_SLOT_BLOCK + 4 * i, index[i]);
     tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %%$q3;\n", TL_SLOT_NUMBER);
     if (!rw->f->funcs_read_grid)
         return;
     static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y, TL_PTX_ARG_GRID_Z};
-    for (uint32_t i = 0; i < rw->dims; i++) {
+    for (uint32_t i = 0; i < 3 && i < rw->dims; i++) {
         tl_rw_put(rw, out, "\tld.param.u32 %%$q0, [%s];\n", tl_rw_arg(rw, grid[i], 0));
         tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %%$q0;\n", TL_SLOT_GRID + 4 * i);
     }
@@ -184,8 +185,9 @@ void tl_rw_epilogue(struct tl_rewriter *rw, struct tl_buf *out)
     if (rw->f->uses_cp_async) /* copies of this block must not land in the next one's shared memory */
         tl_rw_put(rw, out, "\tcp.async.wait_all;\n");
     if (rw->f->barriers == TL_BARRIERS_UNIFIED)
-        tl_rw_put(rw, out, "\tmov.pred %%$inside, 0;\n$attend:\n\tbarrier.red.or.pred %%$anybody, 0, %%$inside;\n"
-                           "\t@%%$anybody bra $attend;\n");
+        tl_rw_put(rw, out,
+                  "\tmov.pred %%$inside, 0;\n$attend:\n\tbarrier.red.or.pred %%$anybody, 0, %%$inside;\n"
+                  "\t@%%$anybody bra $attend;\n");
     else
         tl_rw_put(rw, out, "\tbar.sync 0;\n");
     tl_rw_put(rw, out, "\tbra $next;\n");
