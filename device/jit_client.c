@@ -118,15 +118,27 @@ struct start {
     const char *program;
     char *const *environment;
     const sigset_t *none;
+    char *stack_end; /* of the second child */
     int ready, null; /* descriptors */
-    int error;       /* written by the child, which shares our memory until it calls exec */
+    int error;       /* written by the children, which share our memory until the second calls exec */
 };
 
-/* Runs in a child with our memory and a copy of everything else, all signals blocked, until exec: only system calls. */
+/* The second child: not a leader of its session, and nobody's child once the first has ended. */
+static int start_second(void *argument)
+{
+    struct start *s = argument;
+    static char name[] = "tally-jit", option[] = "--started";
+    char *const arguments[] = {name, option, NULL};
+    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
+    execve(s->program, arguments, s->environment);
+    s->error = errno;
+    _exit(127);
+}
+
+/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls. */
 static int start_child(void *argument)
 {
     struct start *s = argument;
-    char *const arguments[] = {(char *)(uintptr_t) "tally-jit", (char *)(uintptr_t) "--daemon", NULL};
     struct sigaction plain;
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
@@ -139,10 +151,9 @@ static int start_child(void *argument)
     }
     /* Older kernels lack it; the service closes everything again. */
     (void)syscall(SYS_close_range, 3, ~0u, 0);
-    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
-    execve(s->program, arguments, s->environment);
-    s->error = errno;
-    _exit(127);
+    if (clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
+        s->error = errno;
+    _exit(0);
 }
 
 /* Only what the service knows: no preloads, library paths or settings of the job. */
@@ -168,21 +179,22 @@ static char **make_environment(void)
 }
 
 /* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying the
- * job's memory.  The service forks away from it, so it ends at once. */
+ * job's memory.  Since exec would bring the signal back, a child of the child calls it. */
 static int run_child(struct start *s)
 {
     enum { STACK = 64 << 10 };
-    void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    char *stack = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED)
         return -errno;
+    s->stack_end = stack + 2 * STACK;
     sigset_t all, old;
     /* For the moment in which the child runs on our memory, as posix_spawn does it: no handler of the job may run there. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int pid = clone(start_child, (char *)stack + STACK, CLONE_VM | CLONE_VFORK, s);
+    int pid = clone(start_child, stack + STACK, CLONE_VM | CLONE_VFORK, s);
     int rc = pid < 0 ? -errno : -s->error;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    munmap(stack, STACK);
+    munmap(stack, 2 * STACK);
     int status;
     while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
         ;
@@ -484,7 +496,7 @@ static int ask_service(struct request *r, char *path, size_t path_n)
 int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path, size_t path_n,
                       struct tl_error *err)
 {
-    struct tl_error own;
+    struct tl_error own, why = {0}; /* why there is no cache */
     struct tl_jit_cache cache;
     char folder[TL_JIT_CACHE_PATH];
     struct request r = {.source = {.ptx = ptx,
@@ -502,9 +514,9 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
         return rc;
     r.source.compiler = r.id;
     r.key = tl_jit_key_of(&r.source);
-    rc = tl_jit_cache_folder(folder, r.err);
+    rc = tl_jit_cache_folder(folder, &why);
     if (rc == 0)
-        rc = tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), r.err);
+        rc = tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), &why);
     if (rc == 0) {
         rc = tl_jit_cache_find(&cache, &r.key, path, path_n);
         tl_jit_cache_close(&cache);
@@ -516,7 +528,6 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
         tl_error_set(err, 0, "%s", "");
         return 0;
     }
-    struct tl_error why = *r.err;
     tl_error_set(r.err, 0, "%s", "");
     rc = ask_service(&r, path, path_n);
     /* The service knows no reason if it was not even told a folder. */

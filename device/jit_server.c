@@ -417,7 +417,7 @@ static struct job *find_job(struct server *s, const struct tl_jit_ask *a, const 
 static void take_request(struct server *s, uint32_t i, size_t n, int fd)
 {
     struct tl_error err = {0};
-    struct tl_jit_ask a;
+    struct tl_jit_ask a = {0};
     struct tl_jit_ask_text text;
     char path[TL_JIT_CACHE_PATH + 100];
     int rc = tl_jit_ask_check(s->message, n, &text, &err);

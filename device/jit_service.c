@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef SYS_close_range
@@ -53,19 +55,24 @@ static int complain(const struct tl_error *err)
 
 /* --- serving ------------------------------------------------------------------------------------------------------------- */
 
+enum place { FOREGROUND, DAEMON, STARTED }; /* STARTED: by the driver, which has done what makes a daemon */
+
 /* Nothing of who started it stays: no descriptors, terminal, folder or parent. */
-static int go_to_background(struct tl_error *err)
+static int go_to_background(enum place place, struct tl_error *err)
 {
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 2) < 0)
         return tl_error_errno(err, "/dev/null");
     (void)syscall(SYS_close_range, 3, ~0u, 0);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && place == DAEMON; i++) {
         pid_t pid = fork();
         if (pid < 0)
             return tl_error_errno(err, "fork");
-        if (pid > 0)
+        if (pid > 0) {
+            if (i == 0) /* what only forks again is not left to init, which in containers may care for nobody */
+                (void)waitpid(pid, NULL, 0);
             _exit(0);
+        }
         if (i == 0)
             (void)setsid();
     }
@@ -73,7 +80,20 @@ static int go_to_background(struct tl_error *err)
     return chdir("/") < 0 ? tl_error_errno(err, "/") : 0;
 }
 
-static int serve(bool is_foreground)
+/* The soft limits are those of the job that happened to start the service, which works for others too. */
+static void raise_limits(void)
+{
+    static const int limits[] = {RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU, RLIMIT_NOFILE};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct rlimit l;
+        if (getrlimit(limits[i], &l) == 0) {
+            l.rlim_cur = l.rlim_max;
+            (void)setrlimit(limits[i], &l);
+        }
+    }
+}
+
+static int serve(enum place place)
 {
     struct tl_error err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -81,10 +101,11 @@ static int serve(bool is_foreground)
     struct tl_jit_server_options options = {.program = "/proc/self/exe",
                                             .workers = workers > 0 ? workers : 1,
                                             .idle_seconds = tl_jit_number("TALLY_JIT_IDLE", 60, 1000000),
-                                            .ready = is_foreground ? -1 : 1,
-                                            .is_foreground = is_foreground};
-    if (!is_foreground && go_to_background(&err) < 0)
+                                            .ready = place == FOREGROUND ? -1 : 1,
+                                            .is_foreground = place == FOREGROUND};
+    if (place != FOREGROUND && go_to_background(place, &err) < 0)
         return complain(&err);
+    raise_limits();
     return tl_jit_server_run(&options, &err) < 0 ? complain(&err) : 0;
 }
 
@@ -222,17 +243,25 @@ static int compile(struct command *c)
     return rc < 0 ? complain(&err) : 0;
 }
 
+/* X or X,Y or X,Y,Z */
 static bool parse_block(const char *text, uint32_t block[3])
 {
-    unsigned x, y = 1, z = 1;
-    char rest;
-    int n = sscanf(text, "%u,%u,%u%c", &x, &y, &z, &rest);
-    if (n < 1 || n > 3 || x == 0 || y == 0 || z == 0 || x > 1024 || y > 1024 || z > 64 || x * y * z > 1024)
-        return false;
-    block[0] = x;
-    block[1] = y;
-    block[2] = z;
-    return true;
+    uint64_t threads = 1;
+    block[0] = block[1] = block[2] = 1;
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        unsigned long n = strtoul(text, &end, 10);
+        threads *= n <= 1024 ? n : 0;
+        if (end == text || threads == 0)
+            return false;
+        block[i] = (uint32_t)n;
+        text = end + 1;
+        if (*end == '\0')
+            return threads <= 1024;
+        if (*end != ',')
+            return false;
+    }
+    return false;
 }
 
 static int compile_command(int argc, char **argv)
@@ -290,8 +319,12 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "compile") == 0)
         return compile_command(argc - 1, argv + 1);
-    if (argc == 2 && (strcmp(what, "--foreground") == 0 || strcmp(what, "--daemon") == 0))
-        return serve(strcmp(what, "--foreground") == 0);
+    if (argc == 2 && strcmp(what, "--foreground") == 0)
+        return serve(FOREGROUND);
+    if (argc == 2 && strcmp(what, "--daemon") == 0)
+        return serve(DAEMON);
+    if (argc == 2 && strcmp(what, "--started") == 0)
+        return serve(STARTED);
     if (argc == 2 && strcmp(what, "status") == 0)
         return ask(TL_JIT_STATUS);
     if (argc == 2 && strcmp(what, "stop") == 0)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -75,7 +76,7 @@ union control {
 int tl_jit_send(int socket, const void *message, size_t n, int fd)
 {
     union control control;
-    struct iovec piece = {.iov_base = (void *)(uintptr_t)message, .iov_len = n};
+    struct iovec piece = {.iov_base = (void *)message, .iov_len = n};
     struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
     if (fd >= 0) {
         memset(&control, 0, sizeof control);
@@ -153,6 +154,10 @@ int tl_jit_receive(int socket, void *message, size_t cap, int *fd)
 int tl_jit_memory(const char *name, const void *bytes, size_t n)
 {
     char label[200]; /* the kernel allows 249 bytes */
+    struct rlimit most;
+    /* Memory counts as a file, and who goes over the limit gets a signal. */
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < n)
+        return -EFBIG;
     snprintf(label, sizeof label, "%s", name);
     int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
@@ -195,7 +200,7 @@ int tl_jit_memory_map(int fd, uint64_t n, const void **bytes)
 void tl_jit_memory_unmap(const void *bytes, uint64_t n)
 {
     if (n > 0)
-        munmap((void *)(uintptr_t)bytes, n);
+        munmap((void *)bytes, n);
 }
 
 /* --- the meeting place ---------------------------------------------------------------------------------------------------- */

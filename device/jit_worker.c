@@ -174,7 +174,7 @@ static int answer_failure(int socket, const struct tl_error *err)
 
 static int answer_object(int socket, const char *kernel, const void *object, size_t n)
 {
-    struct tl_error err;
+    struct tl_error err = {0};
     int fd = tl_jit_memory(kernel, object, n);
     if (fd < 0) {
         tl_error_set(&err, fd, "kernel %s: memory for the compiled code: %s", kernel, strerror(-fd));
