@@ -9,6 +9,8 @@
  *         runs one warp of the frame's block; with barriers inside, on a stack of its own (see the `barrier` call)
  *     void tally_blocks(struct tl_dev_frame *f, uint32_t first, uint32_t count);
  *         only if info.n_barriers is 0: runs whole blocks, setting f->ctaid from the linear number
+ * With info.uses_lanes, tally_warp runs a single thread: its warp is in the lower half of the argument, its lane in the upper.
+ * Each then needs a stack of its own.  That is for kernels whose lanes wait at different barriers.
  *
  * Addresses: device memory is ordinary memory, so global, constant and generic addresses are pointers.  A shared address is
  * an offset into f->shared, a local one an offset into the thread's part of f->local; their generic forms are pointers.
@@ -47,11 +49,11 @@ struct tl_dev_calls {
                         uint32_t arriving, uint32_t votes);
     /* A place where other warps of the block may run: spin loops, nanosleep, mbarrier waits.  Also tells the watchdog. */
     void (*yield)(struct tl_dev_frame *f, uint32_t warp);
-    void (*fault)(struct tl_dev_frame *f, uint32_t warp, uint32_t what, uint64_t detail) __attribute__((noreturn));
+    void (*fault)(struct tl_dev_frame *f, uint32_t warp, uint32_t what, uint64_t detail) __attribute__((__noreturn__));
     /* vprintf(format, arguments) of one thread; returns what printf does. */
     int32_t (*vprintf)(struct tl_dev_frame *f, const char *format, const void *arguments);
     void (*assertfail)(struct tl_dev_frame *f, uint32_t warp, uint32_t lane, const char *message, const char *file,
-                       uint32_t line, const char *function) __attribute__((noreturn));
+                       uint32_t line, const char *function) __attribute__((__noreturn__));
     void *(*malloc)(struct tl_dev_frame *f, uint64_t bytes);
     void (*free)(struct tl_dev_frame *f, void *p);
     uint64_t (*globaltimer)(void);
@@ -90,6 +92,7 @@ struct tl_dev_info {
     uint32_t n_variables;
     uint32_t registers;        /* a guess for attributes: PTX registers live at once, capped to 255 */
     uint32_t n_instructions;
+    uint32_t uses_lanes;       /* see above */
     char text[];               /* kernel name, then the variables' names, each terminated */
 };
 

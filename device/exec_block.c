@@ -54,7 +54,13 @@ static inline void run_next(struct tl__engine *e)
     if (next == self)
         return;
     e->current = next;
-    tl__fiber_switch(self, next != NULL ? next : &e->main);
+    if (next == NULL)
+        next = &e->main;
+#if TL_EXEC_ASAN || TL_EXEC_TSAN
+    tl__fiber_switch(self, next);
+#else
+    tl__fiber_hop(self, next);
+#endif
 }
 
 /* --- faults ------------------------------------------------------------------------------------------------------------- */
@@ -170,8 +176,10 @@ static int ensure(uint8_t **p, size_t *have, size_t bytes)
 
 static void destroy_unit(struct tl__unit *u)
 {
-    for (uint32_t i = 0; i < u->n_made; i++)
-        tl__fiber_finish(&u->fibers[i]);
+    for (uint32_t i = 0; i < u->n_made; i++) {
+        tl__fiber_finish(u->fibers[i]);
+        free(u->fibers[i]);
+    }
     unmap_guarded(u->shared_map, u->shared_bytes);
     unmap_guarded(u->local_map, u->local_bytes);
     free(u);
@@ -251,10 +259,12 @@ static void begin_block(struct tl__engine *e, struct tl__unit *u)
     for (uint32_t w = 0; w < o->n_warps; w++) {
         u->frame.exited[w] = 0;
         u->live[w] = UINT32_MAX;
+        u->n_live[w] = TL_DEV_WARP;
     }
     u->live[o->n_warps - 1] = o->last_lanes;
+    u->n_live[o->n_warps - 1] = (uint8_t)(o->n_threads - (o->n_warps - 1) * TL_DEV_WARP);
     u->live_threads = o->n_threads;
-    u->live_fibers = o->n_warps;
+    u->live_fibers = o->n_fibers;
     while (u->active_barriers != 0) { /* left over: arrivals that nobody waited for */
         uint32_t id = (uint32_t)__builtin_ctz(u->active_barriers);
         memset(&u->barriers[id], 0, sizeof u->barriers[id]);
@@ -322,6 +332,7 @@ static void note_exits(struct tl__engine *e, struct tl__unit *u, uint32_t warp)
     if (gone == 0)
         return;
     u->live[warp] &= ~gone;
+    u->n_live[warp] = (uint8_t)__builtin_popcount(u->live[warp]);
     u->live_threads -= (uint32_t)__builtin_popcount(gone);
     for (uint32_t left = u->active_barriers; left != 0; left &= left - 1) {
         uint32_t id = (uint32_t)__builtin_ctz(left);
@@ -363,7 +374,7 @@ uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, 
         b->any |= (votes & arriving) != 0;
     }
     if (__builtin_expect(arriving == u->live[warp] && kind != 1, 1))
-        b->n += count != 0 ? TL_DEV_WARP : (uint32_t)__builtin_popcount(arriving);
+        b->n += count != 0 ? TL_DEV_WARP : u->n_live[warp];
     else
         arrive_in_part(u, b, warp, arriving);
     uint32_t result = 0;
@@ -418,18 +429,18 @@ static void warp_main(struct tl__fiber *self)
     for (;;) {
         const struct tl_exec_object *o = e->run->object;
         tl__engine_leave_call(e);
-        o->warp(&u->frame, self->warp);
+        o->warp(&u->frame, self->argument);
         tl__engine_enter_call(e);
         e->idle_yields = 0;
-        u->frame.exited[self->warp] = UINT32_MAX;
+        u->frame.exited[self->warp] |= self->lanes;
         note_exits(e, u, self->warp);
         if (--u->live_fibers > 0) {
             run_next(e);
         } else if (claim(e, u)) {
             begin_block(e, u);
             for (uint32_t w = 0; w < u->n_fibers; w++) {
-                if (&u->fibers[w] != self)
-                    push_ready(e, &u->fibers[w]);
+                if (u->fibers[w] != self)
+                    push_ready(e, u->fibers[w]);
             }
         } else {
             run_next(e); /* the unit is done; it may be given a block again at any time */
@@ -469,19 +480,27 @@ static void fiber_main(struct tl__fiber *self)
 
 /* --- setting up ------------------------------------------------------------------------------------------------------------- */
 
-static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, bool is_range)
+static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, bool is_range, bool has_lanes)
 {
     for (; u->n_made < n; u->n_made++) {
-        struct tl__fiber *f = &u->fibers[u->n_made];
-        int rc = tl__fiber_init(f, STACK_BYTES, e->n_stagger++, fiber_main);
-        if (rc < 0)
+        struct tl__fiber *f = calloc(1, sizeof *f);
+        int rc = f != NULL ? tl__fiber_init(f, STACK_BYTES, e->n_stagger++, fiber_main) : -ENOMEM;
+        if (rc < 0) {
+            free(f);
             return rc;
+        }
         f->unit = u;
-        f->warp = u->n_made;
+        u->fibers[u->n_made] = f;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct tl__fiber *f = u->fibers[i];
+        f->warp = has_lanes ? i / TL_DEV_WARP : i;
+        f->lanes = has_lanes ? 1U << i % TL_DEV_WARP : UINT32_MAX;
+        f->argument = has_lanes ? f->warp | i % TL_DEV_WARP << 16 : i;
     }
     /* Fiber 0 is the only one that could be in the other loop. */
     if (u->is_range != is_range) {
-        tl__fiber_reset(&u->fibers[0]);
+        tl__fiber_reset(u->fibers[0]);
         u->is_range = is_range;
     }
     u->n_fibers = n;
@@ -510,7 +529,7 @@ static int add_unit(struct tl__engine *e, struct tl__unit **out)
     if (rc == 0)
         rc = ensure(&u->local_map, &u->local_bytes, local);
     if (rc == 0)
-        rc = prepare_fibers(e, u, is_range ? 1 : o->n_warps, is_range);
+        rc = prepare_fibers(e, u, is_range ? 1 : o->n_fibers, is_range, o->info->uses_lanes != 0);
     if (rc < 0 || !claim(e, u)) {
         u->next = e->free_units;
         e->free_units = u;
@@ -533,7 +552,7 @@ static int add_unit(struct tl__engine *e, struct tl__unit **out)
     else
         begin_block(e, u);
     for (uint32_t w = 0; w < u->n_fibers; w++)
-        push_ready(e, &u->fibers[w]);
+        push_ready(e, u->fibers[w]);
     u->next = e->units;
     e->units = u;
     e->n_units++;
@@ -565,7 +584,7 @@ static void drop_units(struct tl__engine *e)
     e->n_ready = 0;
     for (struct tl__unit *u = e->units; u != NULL; u = u->next) {
         for (uint32_t i = 0; i < u->n_made; i++)
-            tl__fiber_reset(&u->fibers[i]);
+            tl__fiber_reset(u->fibers[i]);
         memset(u->barriers, 0, sizeof u->barriers);
         u->active_barriers = 0;
         u->count = 0;
@@ -579,14 +598,14 @@ static bool is_deadlock(struct tl__engine *e)
 {
     struct tl__fiber *stuck = NULL, *split = NULL;
     for (struct tl__unit *u = e->units; u != NULL; u = u->next) {
-        for (uint32_t w = 0; w < u->n_fibers; w++)
+        for (uint32_t w = 0; w < e->run->object->n_warps; w++)
             note_exits(e, u, w);
-        for (uint32_t w = 0; w < u->n_fibers; w++) {
-            struct tl__fiber *f = &u->fibers[w];
+        for (uint32_t i = 0; i < u->n_fibers; i++) {
+            struct tl__fiber *f = u->fibers[i];
             if (f->waiting == 0)
                 continue;
             stuck = f;
-            if (f->waiting != u->live[w])
+            if (f->waiting != (u->live[f->warp] & f->lanes))
                 split = f;
         }
     }

@@ -30,6 +30,7 @@
 
 #define TL_EXEC_BARRIERS 16
 #define TL_EXEC_MAX_WARPS 32
+#define TL_EXEC_MAX_FIBERS 1024
 #define TL_EXEC_NO_KEY UINT64_MAX
 #define TL_EXEC_MAX_SHARED (1U << 20) /* static and dynamic together; a GPU has less */
 
@@ -48,6 +49,8 @@ struct tl__fiber {
     /* For whom it works. */
     struct tl__unit *unit;
     uint32_t warp;
+    uint32_t lanes;        /* that it runs: a whole warp, or one of its threads */
+    uint32_t argument;     /* what tally_warp is given for that */
     uint32_t waiting;      /* lanes that wait at a barrier */
     uint32_t result;       /* of that barrier's reduction */
     void *sanitizer;       /* TSan's fiber, or ASan's fake stack */
@@ -63,6 +66,30 @@ void tl__fiber_init_thread(struct tl__fiber *f); /* the calling thread's own sta
 void tl__fiber_finish_thread(struct tl__fiber *f);
 /* Leaves `from`, which is running, for `to`. */
 void tl__fiber_switch(struct tl__fiber *from, struct tl__fiber *to);
+/* The switch alone, without telling sanitizers.  Inlined, and ending with a jump through a register: a `call` that no `ret`
+ * answers, or a `ret` that no `call` asked for, puts the processor's return stack out of step and costs more than everything
+ * else here.  Registers are the compiler's to save, as far as it needs them; vector registers were saved by whoever called us. */
+static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber *from, struct tl__fiber *to)
+{
+    void **save = &from->sp;
+    void *sp = to->sp;
+    __asm__ volatile("leaq -128(%%rsp), %%rsp\n\t" /* the red zone is the compiler's */
+                     "pushq %%rbp\n\t"
+                     "leaq 1f(%%rip), %%rax\n\t"
+                     "pushq %%rax\n\t"
+                     "movq %%rsp, (%0)\n\t"
+                     "movq %1, %%rsp\n\t"
+                     "popq %%rcx\n\t"
+                     "jmp *%%rcx\n"
+                     "1:\n\t"
+                     "popq %%rbp\n\t"
+                     "leaq 128(%%rsp), %%rsp"
+                     : "+D"(save), "+S"(sp)
+                     :
+                     : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
+                       "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                       "xmm12", "xmm13", "xmm14", "xmm15");
+}
 /* The same for good: `from` must be reset before it can be entered again.  May be called on any stack, such as a signal's. */
 void tl__fiber_leave(struct tl__fiber *to) __attribute__((noreturn));
 bool tl__fiber_is_guard(const struct tl__fiber *f, const void *address);
@@ -76,6 +103,7 @@ struct tl_exec_object {
     tl_exec_blocks_fn blocks; /* NULL: run warps */
     void *handle;             /* of dlopen, or NULL */
     uint32_t n_threads, n_warps;
+    uint32_t n_fibers;   /* per block: warps, or threads where lanes wait apart */
     uint32_t last_lanes; /* which lanes of the last warp exist */
 };
 
@@ -129,9 +157,10 @@ struct tl__unit {
     uint32_t live_fibers;
     uint32_t live_threads;
     uint32_t active_barriers;
-    uint32_t live[TL_EXEC_MAX_WARPS]; /* lanes that exist and had not exited when last looked */
+    uint8_t n_live[TL_EXEC_MAX_WARPS]; /* how many lanes `live` has */
+    uint32_t live[TL_EXEC_MAX_WARPS];  /* lanes that exist and had not exited when last looked */
     struct tl__barrier barriers[TL_EXEC_BARRIERS];
-    struct tl__fiber fibers[TL_EXEC_MAX_WARPS];
+    struct tl__fiber *fibers[TL_EXEC_MAX_FIBERS];
     uint32_t n_made; /* fibers that have a stack */
     bool is_range;   /* fiber 0 runs ranges of blocks */
     uint8_t *shared_map, *local_map;

@@ -62,6 +62,7 @@ static int make(struct tl_exec_object **out, const struct tl_dev_info *info, tl_
     o->blocks = info->n_barriers == 0 || warp == NULL ? blocks : NULL;
     o->n_threads = info->block[0] * info->block[1] * info->block[2];
     o->n_warps = (o->n_threads + TL_DEV_WARP - 1) / TL_DEV_WARP;
+    o->n_fibers = info->uses_lanes ? o->n_threads : o->n_warps;
     uint32_t rest = o->n_threads % TL_DEV_WARP;
     o->last_lanes = rest == 0 ? UINT32_MAX : (1U << rest) - 1;
     *out = o;

@@ -9,7 +9,6 @@
 struct builder {
     struct tl_ptx_cfg *cfg;
     struct tl_arena *arena;
-    uint32_t *label_inst;  /* label id -> instruction it stands before */
     bool *starts_block;    /* per instruction, and one behind the last */
 };
 
@@ -20,7 +19,7 @@ static void flatten(struct builder *b, struct tl_ptx_stmt *s)
         if (s->kind == TL_STMT_INST)
             b->cfg->insts[b->cfg->n_insts++] = s;
         else if (s->kind == TL_STMT_LABEL)
-            b->label_inst[s->label->id] = b->cfg->n_insts;
+            b->cfg->label_inst[s->label->id] = b->cfg->n_insts;
         else if (s->kind == TL_STMT_BLOCK)
             flatten(b, s->block);
     }
@@ -61,7 +60,7 @@ static uint32_t target_inst(const struct builder *b, const struct tl_ptx_operand
     if (o->kind != TL_OPD_SYM)
         return TL_CFG_NONE;
     const struct tl_ptx_sym *label = tl_ptx_sym_final(o->sym);
-    return label->kind == TL_SYM_LABEL ? b->label_inst[label->id] : TL_CFG_NONE;
+    return label->kind == TL_SYM_LABEL ? b->cfg->label_inst[label->id] : TL_CFG_NONE;
 }
 
 /* --- blocks and edges -------------------------------------------------------------------------------------------- */
@@ -311,10 +310,10 @@ int tl_ptx_cfg_build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struc
     *cfg = (struct tl_ptx_cfg){.func = f};
     struct builder b = {.cfg = cfg, .arena = arena};
     cfg->insts = tl_arena_alloc(arena, ((size_t)f->n_insts + 1) * sizeof(struct tl_ptx_stmt *));
-    b.label_inst = tl_arena_alloc(arena, ((size_t)f->n_labels + 1) * sizeof *b.label_inst);
-    if (cfg->insts == NULL || b.label_inst == NULL)
+    cfg->label_inst = tl_arena_alloc(arena, ((size_t)f->n_labels + 1) * sizeof *cfg->label_inst);
+    if (cfg->insts == NULL || cfg->label_inst == NULL)
         return -ENOMEM;
-    memset(b.label_inst, 0xff, ((size_t)f->n_labels + 1) * sizeof *b.label_inst);
+    memset(cfg->label_inst, 0xff, ((size_t)f->n_labels + 1) * sizeof *cfg->label_inst);
     flatten(&b, f->body);
     int rc = find_blocks(&b);
     for (uint32_t i = 0; rc == 0 && i < cfg->n_blocks; i++)

@@ -27,6 +27,7 @@ struct tl_ptx_cfg {
     uint32_t n_blocks;
     uint32_t *order;             /* reachable blocks in reverse post-order */
     uint32_t n_order;
+    uint32_t *label_inst;        /* label id -> number of the instruction it stands before; TL_CFG_NONE if undefined */
     const struct tl_ptx_stmt *unknown_branch; /* an indexed branch without a usable table, or NULL */
 };
 

@@ -1,4 +1,5 @@
 /* Atomics: lane after lane, in lane order.  Blocks run on one thread, so those on shared memory are plain. */
+#include "device/abi.h"
 #include "device/jit/emit.h"
 
 struct atomic {
@@ -102,6 +103,10 @@ bool tl_emit_atomic(struct tl_emit *e)
     if (address.lanes.is_known) {
         p = tl_widen(e, p);
         p.v = LLVMBuildAdd(e->b, p.v, tl_const_lanes(e, 64, address.lanes.offset), "");
+    }
+    if (returns && !is_shared && e->f->is_in_loop[e->inst_block]) {
+        LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another block or warp */
+        tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
     LLVMValueRef results = tl_alloca(e, LLVMArrayType2(tl_int(e, a.t.bits), LANES), "old");
     struct tl_lane_loop l;

@@ -56,6 +56,7 @@ struct tl_fn {
     struct tl_reg *regs;
     LLVMValueRef fn, frame, warp;
     LLVMValueRef entry_mask;      /* NULL: all lanes; else <32 x i1> */
+    LLVMValueRef lane_param;      /* warp and lane in one word, where threads run one by one; else NULL */
     LLVMValueRef mask_param;      /* of a called function: the mask as i32, or NULL */
     LLVMValueRef exited_slot;     /* i32: lanes that have returned */
     LLVMValueRef *mask_slot;      /* per block under divergence: i32 of lanes that want to run it */
@@ -80,6 +81,7 @@ struct tl_emit {
     const struct tl_ptx_stmt *inst;
     uint32_t inst_block;
     LLVMValueRef mask;           /* current: NULL or <32 x i1> */
+    bool uses_lanes;             /* threads run one by one, see abi.h */
     bool must_blend;             /* the instruction is guarded lane by lane */
     int rc;                      /* first error */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;

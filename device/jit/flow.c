@@ -77,6 +77,26 @@ static void emit_body(struct tl_emit *e, uint32_t block)
 
 /* --- edges --------------------------------------------------------------------------------------------------------- */
 
+/* An indexed branch goes to a successor if its index is that of any of its table's entries for it. */
+static struct tl_val index_condition(struct tl_emit *e, uint32_t block, uint32_t n)
+{
+    const struct tl_ptx_cfg *cfg = &e->f->cfg;
+    const struct tl_ptx_block *k = &cfg->blocks[block];
+    const struct tl_ptx_stmt *last = cfg->insts[k->end - 1];
+    const struct tl_ptx_sym *table = tl_ptx_sym_final(last->inst.operands[1].sym);
+    struct tl_val index = tl_read(e, &last->inst.operands[0], 32), any = tl_const(e, 1, 0);
+    if (last->inst.guard != NULL) {
+        tl_emit_unsupported(e, "a guarded indexed branch");
+        return any;
+    }
+    for (uint32_t i = 0; i < table->stmt->table.n_targets; i++) {
+        uint32_t inst = cfg->label_inst[tl_ptx_sym_final(table->stmt->table.targets[i].sym)->id];
+        if (cfg->block_of[inst] == k->succs[n])
+            any = tl_op(e, LLVMOr, any, tl_icmp(e, LLVMIntEQ, index, tl_const(e, 32, i)));
+    }
+    return any;
+}
+
 /* The condition (scalar or per lane) under which a block's end takes successor number `n`; v NULL: always. */
 static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t n)
 {
@@ -85,10 +105,8 @@ static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t 
     struct tl_val none = {NULL, false};
     if (k->n_succs < 2)
         return none;
-    if (last->inst.form->op == TL_OP_brx) {
-        tl_emit_unsupported(e, "an indexed branch");
-        return none;
-    }
+    if (last->inst.form->op == TL_OP_brx)
+        return index_condition(e, block, n);
     if (last->inst.guard == NULL)
         return none; /* the second edge is the one that ends endless loops on paper */
     const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = last->inst.guard};
@@ -98,18 +116,28 @@ static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t 
     return p;
 }
 
-/* Lanes that leave the function. */
+/* Lanes that leave the function.  The frame is told, because barriers no longer wait for them. */
 static void lanes_exit(struct tl_emit *e, LLVMValueRef bits)
 {
     LLVMValueRef exited = LLVMBuildLoad2(e->b, e->i32, e->f->exited_slot, "");
-    exited = LLVMBuildOr(e->b, exited, bits, "");
-    LLVMBuildStore(e->b, exited, e->f->exited_slot);
+    LLVMBuildStore(e->b, LLVMBuildOr(e->b, exited, bits, ""), e->f->exited_slot);
     if (e->f->pf != e->p->entry)
         return;
     LLVMValueRef index = LLVMBuildZExt(e->b, e->f->warp, e->i64, "");
     index = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, index, LLVMConstInt(e->i64, 4, false), ""),
                          LLVMConstInt(e->i64, offsetof(struct tl_dev_frame, exited), false), "");
-    LLVMBuildStore(e->b, exited, LLVMBuildGEP2(e->b, e->i8, e->f->frame, &index, 1, ""));
+    LLVMValueRef word = LLVMBuildGEP2(e->b, e->i8, e->f->frame, &index, 1, "");
+    LLVMBuildStore(e->b, LLVMBuildOr(e->b, LLVMBuildLoad2(e->b, e->i32, word, ""), bits, ""), word);
+}
+
+/* A block that only returns: going there is returning, at once, so that barriers do not wait for its turn in the line. */
+static bool only_returns(const struct tl_fn *f, uint32_t block)
+{
+    const struct tl_ptx_block *k = &f->cfg.blocks[block];
+    if (block == f->cfg.n_blocks)
+        return true;
+    const struct tl_ptx_stmt *s = f->cfg.insts[k->first];
+    return k->end == k->first + 1 && (s->inst.form->op == TL_OP_ret || s->inst.form->op == TL_OP_exit) && s->inst.guard == NULL;
 }
 
 /* An edge to the exit that cfg.c added so that an endless loop has a way out on paper. */
@@ -154,7 +182,7 @@ static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, 
             taken = LLVMBuildAnd(e->b, bits, tl_mask_bits(e, c.v), "");
         else if (c.v != NULL)
             taken = LLVMBuildSelect(e->b, c.v, bits, zero32(e), "");
-        if (to == e->f->cfg.n_blocks) {
+        if (only_returns(e->f, to)) {
             lanes_exit(e, taken);
         } else if (to != line->join) {
             LLVMValueRef old = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[to], "");
@@ -276,25 +304,49 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
     }
 }
 
-/* From where lanes part to where they meet again. */
+/* The parted blocks that can be reached from `block` through parted ones only, and the one block where they lead back to
+ * where lanes are together (the exit if there is none).  false if there are several such. */
+static bool gather_parted(struct tl_emit *e, uint32_t block, uint32_t *members, uint32_t *n, uint32_t *join, bool *is_member)
+{
+    const struct tl_fn *f = e->f;
+    bool is_unique = true;
+    uint32_t done = 0, exit = f->cfg.n_blocks;
+    *n = 0;
+    *join = exit;
+    memset(is_member, 0, (size_t)exit + 1);
+    const struct tl_ptx_block *k = &f->cfg.blocks[block];
+    for (;;) {
+        for (uint32_t i = 0; i < k->n_succs; i++) {
+            uint32_t to = k->succs[i];
+            if (to == exit || is_member[to])
+                continue;
+            if (f->mask_slot[to] != NULL) {
+                is_member[to] = true;
+                members[(*n)++] = to;
+            } else if (k != &f->cfg.blocks[block] || f->d.branch[block] == TL_LEVEL_LANE) {
+                is_unique &= *join == exit || *join == to;
+                *join = to;
+            }
+        }
+        if (done == *n)
+            return is_unique;
+        k = &f->cfg.blocks[members[done++]];
+    }
+}
+
+/* From where lanes part (or enter what they part in) to where they meet again. */
 static void emit_parted(struct tl_emit *e, uint32_t block, LLVMValueRef bits)
 {
     struct tl_fn *f = e->f;
-    struct tl_ptx_set region;
     uint32_t n_blocks = f->cfg.n_blocks, n = 0;
-    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)n_blocks + 2) * sizeof *stack);
     uint32_t *members = tl_arena_alloc(e->arena, ((size_t)n_blocks + 2) * sizeof *members);
-    struct line line = {.join = f->cfg.blocks[block].ipdom};
-    line.is_head = tl_arena_zalloc(e->arena, (size_t)n_blocks + 1);
-    if (stack == NULL || members == NULL || line.is_head == NULL || tl_ptx_set_init(&region, e->arena, &f->cfg) < 0) {
+    bool *is_member = tl_arena_alloc(e->arena, (size_t)n_blocks + 1);
+    struct line line = {.is_head = tl_arena_zalloc(e->arena, (size_t)n_blocks + 1)};
+    if (members == NULL || is_member == NULL || line.is_head == NULL) {
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
         return;
     }
-    tl_ptx_cfg_region(&f->cfg, block, line.join, &region, stack);
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        if (tl_ptx_set_has(&region, i))
-            members[n++] = i;
-    }
+    gather_parted(e, block, members, &n, &line.join, is_member);
     hand_on(e, &line, block, bits);
     emit_line(e, &line, members, n);
     go_to(e, line.join == n_blocks ? f->end : f->bb[line.join]);
@@ -336,11 +388,44 @@ static void emit_joint_block(struct tl_emit *e, uint32_t block)
         emit_parted(e, block, tl_mask_bits(e, f->entry_mask));
         return;
     }
-    struct tl_val c = edge_condition(e, block, 0);
-    if (c.v == NULL)
-        go_to(e, block_for(f, k->succs[0]));
-    else
-        LLVMBuildCondBr(e->b, c.v, block_for(f, k->succs[0]), block_for(f, k->succs[1]));
+    LLVMBasicBlockRef parted = NULL;
+    for (uint32_t i = 0; i < k->n_succs && e->rc == 0; i++) {
+        LLVMBasicBlockRef to = block_for(f, k->succs[i]);
+        if (to == NULL) /* all lanes together enter a loop in which they part */
+            to = parted = parted != NULL ? parted : new_block(e, "parted");
+        struct tl_val c = edge_condition(e, block, i);
+        bool is_last = c.v == NULL || i + 1 == k->n_succs || is_endless_edge(f, block, i + 1);
+        if (is_last) {
+            go_to(e, to);
+            break;
+        }
+        LLVMBasicBlockRef other = new_block(e, "other");
+        LLVMBuildCondBr(e->b, c.v, to, other);
+        LLVMPositionBuilderAtEnd(e->b, other);
+    }
+    if (parted == NULL)
+        return;
+    LLVMPositionBuilderAtEnd(e->b, parted);
+    emit_parted(e, block, tl_mask_bits(e, f->entry_mask));
+}
+
+/* Whether parted blocks always lead back to one place: else everything is laid out as parted. */
+static bool can_be_together(struct tl_emit *e)
+{
+    struct tl_fn *f = e->f;
+    uint32_t n, join;
+    uint32_t *members = tl_arena_alloc(e->arena, ((size_t)f->cfg.n_blocks + 2) * sizeof *members);
+    bool *is_member = tl_arena_alloc(e->arena, (size_t)f->cfg.n_blocks + 1);
+    if (members == NULL || is_member == NULL) {
+        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+        return true;
+    }
+    for (uint32_t i = 0; i < f->cfg.n_order; i++) {
+        uint32_t b = f->cfg.order[i];
+        if (f->mask_slot[b] == NULL && !gather_parted(e, b, members, &n, &join, is_member))
+            return false;
+    }
+    return true;
 }
 
 static void mark_loops(struct tl_emit *e, struct tl_fn *f)
@@ -390,18 +475,28 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     f->carry_slot = tl_alloca(e, tl_vec(e->i1), "carry");
     LLVMBasicBlockRef start = new_block(e, "start");
     LLVMPositionBuilderAtEnd(e->b, start);
+    if (f->lane_param != NULL) {
+        LLVMValueRef lane = LLVMBuildLShr(e->b, f->lane_param, LLVMConstInt(e->i32, 16, false), "");
+        f->warp = LLVMBuildAnd(e->b, f->lane_param, LLVMConstInt(e->i32, 0xffff, false), "");
+        f->entry_mask = tl_mask_of_bits(e, LLVMBuildShl(e->b, LLVMConstInt(e->i32, 1, false), lane, ""));
+    }
     if (f->mask_param != NULL)
         f->entry_mask = tl_mask_of_bits(e, f->mask_param);
     LLVMBuildStore(e->b, LLVMBuildNot(e->b, tl_mask_bits(e, f->entry_mask), ""), f->exited_slot);
     /* Lanes that part in a loop around the first block leave no block where they are together. */
     bool all_parted = cfg->n_blocks > 0 && f->d.block[0] == TL_LEVEL_LANE;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        if (all_parted || f->d.block[b] == TL_LEVEL_LANE) {
+        if (f->d.block[b] == TL_LEVEL_LANE)
             f->mask_slot[b] = tl_alloca(e, e->i32, "lanes");
+    }
+    all_parted = all_parted || !can_be_together(e);
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (all_parted && f->mask_slot[b] == NULL)
+            f->mask_slot[b] = tl_alloca(e, e->i32, "lanes");
+        if (f->mask_slot[b] != NULL)
             LLVMBuildStore(e->b, zero32(e), f->mask_slot[b]);
-        } else {
+        else
             f->bb[b] = new_block(e, "b");
-        }
     }
     if (all_parted)
         emit_all_parted(e);

@@ -140,6 +140,12 @@ static LLVMValueRef new_function(struct tl_emit *e, const char *name, LLVMTypeRe
     return fn;
 }
 
+static int is_barrier(void *data, struct tl_ptx_stmt *s)
+{
+    (void)data;
+    return (s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) && !tl_ptx_form_has(s->inst.form, TL_MOD_warp);
+}
+
 struct width_scan {
     struct tl_emit *e;
     struct tl_fn *f;
@@ -243,6 +249,78 @@ static int emit_callees(struct tl_emit *e)
     return e->rc;
 }
 
+/* tally_warp for single threads: the same code with one lane in its mask. */
+static LLVMValueRef emit_lane(struct tl_emit *e)
+{
+    struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
+    LLVMTypeRef args[2] = {e->ptr, e->i32};
+    if (f == NULL || analyse(e, f, e->p->entry) < 0)
+        return NULL;
+    f->fn = new_function(e, "tally_warp", LLVMFunctionType(e->voidt, args, 2, false), true);
+    f->frame = LLVMGetParam(f->fn, 0);
+    f->lane_param = LLVMGetParam(f->fn, 1);
+    return tl_emit_function(e, f) == 0 ? f->fn : NULL;
+}
+
+/* --- do lanes of one warp wait at different barriers? --------------------------------------------------------------- */
+
+static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
+{
+    struct tl_ptx_call call;
+    if ((s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) && !tl_ptx_form_has(s->inst.form, TL_MOD_warp))
+        return true;
+    if (s->inst.form->op != TL_OP_call || !tl_ptx_inst_call(s, &call))
+        return false;
+    const struct tl_ptx_program_func *pf = tl_ptx_program_callee(e->p, call.callee->sym);
+    return pf != NULL && pf->func->has_body && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0;
+}
+
+static bool only_returns(const struct tl_ptx_cfg *cfg, uint32_t block)
+{
+    const struct tl_ptx_block *k = &cfg->blocks[block];
+    return block == cfg->n_blocks || (k->end == k->first + 1 && (cfg->insts[k->first]->inst.form->op == TL_OP_ret ||
+                                                                 cfg->insts[k->first]->inst.form->op == TL_OP_exit));
+}
+
+/* A barrier in a region that lanes enter one way or another, and where neither way is to return at once. */
+static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
+{
+    const struct tl_ptx_cfg *cfg = &f->cfg;
+    struct tl_ptx_set region;
+    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
+    if (stack == NULL || tl_ptx_set_init(&region, e->arena, cfg) < 0)
+        return false;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        const struct tl_ptx_block *k = &cfg->blocks[b];
+        bool returns = false;
+        for (uint32_t i = k->first; i < k->end; i++) {
+            if (has_barrier(e, cfg->insts[i]) && tl_ptx_guard_level(&f->d, cfg->insts[i]) == TL_LEVEL_LANE)
+                return true;
+        }
+        for (uint32_t i = 0; i < k->n_succs; i++)
+            returns |= only_returns(cfg, k->succs[i]);
+        if (k->order == TL_CFG_NONE || f->d.branch[b] != TL_LEVEL_LANE || returns)
+            continue;
+        tl_ptx_set_clear(&region);
+        tl_ptx_cfg_region(cfg, b, k->ipdom, &region, stack);
+        for (uint32_t r = 0; r < cfg->n_blocks; r++) {
+            for (uint32_t i = cfg->blocks[r].first; tl_ptx_set_has(&region, r) && i < cfg->blocks[r].end; i++) {
+                if (has_barrier(e, cfg->insts[i]))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void choose_lanes(struct tl_emit *e)
+{
+    struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
+    if (f == NULL || analyse(e, f, e->p->entry) < 0)
+        return;
+    e->uses_lanes = lanes_wait_apart(e, f);
+}
+
 /* tally_warp: full warps to one function, the rest of the block to the other. */
 static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef part, uint32_t threads)
 {
@@ -326,6 +404,7 @@ static void emit_info(struct tl_emit *e)
         .n_variables = e->n_variables,
         .n_instructions = e->n_insts,
         .registers = 32,
+        .uses_lanes = e->uses_lanes,
     };
     for (const struct tl_placed *p = e->placed; p != NULL; p = p->next) {
         if (p->space == 'p' && p->offset + p->bytes > info.param_bytes)
@@ -359,8 +438,14 @@ static int translate(struct tl_emit *e)
     uint32_t threads = e->options->block[0] * e->options->block[1] * e->options->block[2];
     place_variables(e);
     LLVMValueRef full = NULL, part = NULL;
+    choose_lanes(e);
     if (e->rc == 0 && emit_callees(e) < 0)
         return e->rc;
+    if (e->uses_lanes) {
+        if (emit_lane(e) != NULL)
+            emit_info(e);
+        return e->rc;
+    }
     if (threads >= LANES && (full = emit_entry(e, "kernel", LANES)) == NULL)
         return e->rc;
     if (threads % LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % LANES)) == NULL)

@@ -303,7 +303,8 @@ static void emit_load(struct tl_emit *e)
     bool tested = needs_test(e, &a);
     uint32_t bits = t.bits * t.packed;
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block]) {
-        LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another warp */
+        e->n_barriers++; /* it may be waiting for another warp: warps need stacks of their own */
+        LLVMValueRef args[2] = {e->f->frame, e->f->warp};
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
     if (tested)

@@ -15,6 +15,8 @@ static LLVMValueRef members(struct tl_emit *e, const struct tl_ptx_operand *mask
 {
     struct tl_val m = tl_read(e, mask, 32);
     LLVMValueRef active = tl_active_bits(e);
+    if (e->uses_lanes)
+        tl_emit_unsupported(e, "a warp-wide operation in a kernel whose lanes wait at different barriers");
     if (m.is_vec) /* each lane must give the same mask: take the first one's */
         m = tl_lane_value(e, m, tl_intrinsic(e, "llvm.cttz", (struct tl_val[2]){{active, false}, {LLVMConstInt(e->i1, 1, false), false}}, 2).v);
     if (e->mask != NULL && e->mask != e->f->entry_mask) {
