@@ -1,4 +1,5 @@
 /* tally-jit: the compiler service's program, and its command line for people and tests. */
+#include "device/jit_client.h"
 #include "device/jit_server.h"
 #include "device/jit_wire.h"
 #include "device/jit_worker.h"
@@ -27,6 +28,7 @@ static void usage(FILE *f)
     fputs("usage: tally-jit --foreground | --daemon\n"
           "       tally-jit compile IN.ptx [--kernel NAME] [--block X,Y,Z] -o OUT.so [--ir OUT.ll] [--cpu C] "
           "[--features F]\n"
+          "       tally-jit get IN.ptx [--kernel NAME] [--block X,Y,Z]\n"
           "       tally-jit status | stop\n"
           "\n"
           "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it needs it; nobody "
@@ -38,6 +40,7 @@ static void usage(FILE *f)
           "  --foreground  serve here, and tell on standard error what happens\n"
           "  --daemon      serve in the background; standard output gets one byte when it does\n"
           "  compile       compile one kernel (the only one, if not named; block 256,1,1) into a shared object\n"
+          "  get           have the service compile it, as a program's launch would, and print where the object is\n"
           "  status        what the running service has done\n"
           "  stop          end the running service when it has finished what it is at\n"
           "\n"
@@ -210,7 +213,24 @@ static char *only_entry(const char *ptx, size_t n, const char *path, struct tl_e
 struct command {
     const char *in, *out, *ir, *kernel;
     struct tl_jit_options options;
+    bool is_get;
 };
+
+/* As the driver does it, with this program as the service. */
+static int get(const char *ptx, size_t n, const struct command *c, struct tl_error *err)
+{
+    char path[TL_JIT_CACHE_PATH + 100];
+    char *self = realpath("/proc/self/exe", NULL);
+    if (self != NULL)
+        (void)setenv("TALLY_JIT", self, 1);
+    free(self);
+    int rc = tl_jit_client_get(ptx, n, c->kernel, c->options.block, path, sizeof path, err);
+    if (rc == 0 && err->text[0] != '\0')
+        (void)complain(err);
+    if (rc == 0)
+        puts(path);
+    return rc;
+}
 
 static int compile(struct command *c)
 {
@@ -225,6 +245,10 @@ static int compile(struct command *c)
         c->kernel = name;
         rc = name == NULL ? err.code : 0;
     }
+    if (rc == 0 && c->is_get) {
+        rc = get(ptx, n, c, &err);
+        goto out;
+    }
     if (rc == 0)
         rc = tl_jit_init(&err);
     if (rc == 0) {
@@ -236,6 +260,7 @@ static int compile(struct command *c)
         rc = write_file(c->ir, ir, strlen(ir), rc == 0 ? &err : NULL) < 0 && rc == 0 ? err.code : rc;
     if (rc == 0)
         rc = write_file(c->out, object, object_n, &err);
+out:
     free(object);
     free(ir);
     free(name);
@@ -275,7 +300,7 @@ static int compile_command(int argc, char **argv)
         {"help", no_argument, NULL, 'h'},
         {0},
     };
-    struct command c = {.options.block = {256, 1, 1}};
+    struct command c = {.options.block = {256, 1, 1}, .is_get = strcmp(argv[0], "get") == 0};
     for (int o; (o = getopt_long(argc, argv, "o:h", names, NULL)) != -1;) {
         switch (o) {
         case 'o':
@@ -306,7 +331,7 @@ static int compile_command(int argc, char **argv)
             return 2;
         }
     }
-    if (optind + 1 != argc || c.out == NULL) {
+    if (optind + 1 != argc || (c.out == NULL) != c.is_get) {
         usage(stderr);
         return 2;
     }
@@ -317,7 +342,7 @@ static int compile_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    if (strcmp(what, "compile") == 0)
+    if (strcmp(what, "compile") == 0 || strcmp(what, "get") == 0)
         return compile_command(argc - 1, argv + 1);
     if (argc == 2 && strcmp(what, "--foreground") == 0)
         return serve(FOREGROUND);

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# The compiler service as users meet it: the real translator, real processes, a disk that is full, kill -9.
+# shellcheck disable=SC2317  # functions are called by name, through expect
+set -euo pipefail
+
+jit=$(realpath "${TALLY_BUILD:-build}/bin/tally-jit")
+cases=$(realpath test/cases)
+scratch=$(mktemp -d)
+export XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20
+unset TALLY_JIT TALLY_JIT_TEST_CRASH TALLY_CACHE_MB
+trap '"$jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch"' EXIT
+
+failures=0
+expect() { # expect WHAT COMMAND...: the command must succeed
+    local what=$1
+    shift
+    if "$@"; then
+        echo "ok   $what"
+    else
+        echo "FAIL $what"
+        failures=$((failures + 1))
+    fi
+}
+refuses() { ! "$@" >"$scratch/output" 2>&1; }
+has() { grep -qF -- "$1" "$2"; }
+compiled() { "$jit" status | grep -oE '[0-9]+ compiled' | cut -d' ' -f1; }
+wait_gone() {
+    for _ in $(seq 500); do
+        "$jit" status >/dev/null 2>&1 || return 0
+        sleep 0.01
+    done
+    return 1
+}
+stop() {
+    "$jit" stop >/dev/null
+    wait_gone
+}
+
+# --- the command line ---------------------------------------------------------------------------------------------------
+"$jit" --help >"$scratch/help"
+expect "help tells the commands" has "tally-jit compile" "$scratch/help"
+expect "no command is an error" refuses "$jit"
+expect "no service is told" test "$("$jit" status)" = "no service is running"
+"$jit" compile "$cases/grid_1d.ptx" --block 128 -o "$scratch/one.so" --ir "$scratch/one.ll"
+readelf -sW "$scratch/one.so" >"$scratch/symbols"
+expect "compile makes an object with the exports" has tally_warp "$scratch/symbols"
+expect "compile names the code as the kernel" has grid_1d.blocks "$scratch/symbols"
+expect "compile shows LLVM's text" has tally_warp "$scratch/one.ll"
+expect "what is not PTX is refused" refuses "$jit" compile "$0" --kernel x -o "$scratch/x.so"
+expect "what is not implemented is refused" refuses "$jit" compile "$cases/unknown_instruction.ptx" -o "$scratch/x.so"
+expect "and named" has frobnicate "$scratch/output"
+
+# --- the service --------------------------------------------------------------------------------------------------------
+path=$("$jit" get "$cases/grid_1d.ptx" --block 128)
+expect "get starts the service and fills the cache" test -f "$path"
+expect "the cache is private" test "$(stat -c %a "$TALLY_CACHE")" = 700
+expect "one kernel was compiled" test "$(compiled)" = 1
+expect "both ways make the same code" cmp -n "$(stat -c %s "$scratch/one.so")" "$scratch/one.so" "$path"
+if command -v gdb >/dev/null; then
+    at=$(readelf -sW "$path" | awk '$8 == "grid_1d.blocks" { print $2; exit }')
+    gdb -nx -batch -ex "info symbol 0x$at" "$path" >"$scratch/gdb" 2>&1 || :
+    expect "gdb knows the kernel's name" has "grid_1d" "$scratch/gdb"
+fi
+stop
+expect "a warm kernel needs no service" test "$("$jit" get "$cases/grid_1d.ptx" --block 128)" = "$path"
+expect "and none was started" refuses "$jit" status
+
+pids=()
+for name in grid_1d grid_2d grid_3d params_none ret_several exit_plain grid_stride params_odd_layout; do
+    "$jit" get "$cases/$name.ptx" --block 64 >"$scratch/$name.path" 2>"$scratch/$name.err" &
+    pids+=($!)
+done
+bad=0
+for pid in "${pids[@]}"; do wait "$pid" || bad=$((bad + 1)); done
+expect "eight processes get eight kernels" test $bad = 0
+expect "from one service" test "$(compiled)" = 8
+
+# --- what dies ----------------------------------------------------------------------------------------------------------
+stop
+export TALLY_JIT_TEST_CRASH=grid_2d@slow
+"$jit" get "$cases/grid_2d.ptx" --block 32 >"$scratch/slow" 2>&1 &
+asker=$!
+for _ in $(seq 500); do
+    if "$jit" status | grep -q '1 in work'; then break; fi
+    sleep 0.01
+done
+kill -9 "$("$jit" status | sed 's/^pid \([0-9]*\),.*/\1/')"
+expect "a service killed while it compiles costs nothing but time" wait $asker
+stop
+export TALLY_JIT_TEST_CRASH=grid_3d
+expect "a kernel that kills the compiler is an error" refuses "$jit" get "$cases/grid_3d.ptx" --block 32
+expect "that names it" has "kernel grid_3d: the compiler died twice" "$scratch/output"
+expect "and others go on" "$jit" get "$cases/grid_1d.ptx" --block 32
+unset TALLY_JIT_TEST_CRASH
+stop
+
+# --- a full disk --------------------------------------------------------------------------------------------------------
+full_disk() { # in a mount namespace of its own
+    mkdir -p "$TALLY_CACHE"
+    mount -t tmpfs -o size=64k,mode=0700 tmpfs "$TALLY_CACHE"
+    head -c 60000 /dev/zero >"$TALLY_CACHE/ballast" 2>/dev/null || :
+    "$jit" get "$cases/grid_1d.ptx" --block 96 >"$scratch/path" 2>"$scratch/note"
+    "$jit" stop >/dev/null
+    find "$TALLY_CACHE" -name '.new-*' >"$scratch/left"
+}
+export -f full_disk
+export jit cases scratch
+unshare=(unshare -m)
+[ "$(id -u)" -eq 0 ] || unshare=(unshare -rm)
+if "${unshare[@]}" true 2>/dev/null; then
+    export TALLY_CACHE=$scratch/small
+    expect "a full disk is no error" "${unshare[@]}" bash -euc full_disk
+    expect "the object is passed by descriptor" has /proc/self/fd/ "$scratch/path"
+    expect "and the reason told" has "No space left" "$scratch/note"
+    expect "nothing half is left" test ! -s "$scratch/left"
+    wait_gone
+    export TALLY_CACHE=$scratch/cache
+else
+    echo "     no mount namespaces here: the full disk is left out"
+fi
+
+# --- in the foreground --------------------------------------------------------------------------------------------------
+"$jit" --foreground 2>"$scratch/log" &
+service=$!
+for _ in $(seq 500); do
+    if "$jit" status >/dev/null 2>&1; then break; fi
+    sleep 0.01
+done
+"$jit" get "$cases/grid_1d.ptx" --block 48 >/dev/null
+kill -TERM $service
+expect "SIGTERM ends it well" wait $service
+expect "it tells what it does" has "kernel grid_1d: compiled" "$scratch/log"
+expect "its socket is gone" test -z "$(find "$scratch" -name '*.sock')"
+
+exit $((failures > 0))
