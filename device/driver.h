@@ -420,6 +420,8 @@ void tl_drv_copy_run(const struct tl_drv_copy *c);
 CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c);
 
 /* --- driver_launch.c: how kernels are run --- */
+/* Fills in function, parameters and code of a launch whose shape is set.  Lock not held. */
+CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *launch, void **kernelParams, void **extra);
 /* Compiles if need be; 0 and launch->code.  Lock not held. */
 CUresult tl_drv_launch_prepare(struct tl_drv_launch *launch);
 /* Starts it; tl_drv_op_finished follows sooner or later, from any thread. */
@@ -464,12 +466,12 @@ struct tl_ptx_decl;
 int tl_drv_initialise(struct CUmod_st *module, const struct tl_ptx_decl *decl, uint8_t *to, size_t bytes,
                       struct tl_error *err);
 
-/* --- driver_graph.c, driver_capture.c --- */
-/* Adds work to the graph being captured; takes it.  Lock held. */
+/* --- driver_capture.c; lock held --- */
+/* Adds work to the graph being captured; takes it. */
 CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work);
 CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e);
 void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e);
-bool tl_drv_is_capturing(const struct CUstream_st *s);
+bool tl_drv_is_capturing(const struct CUstream_st *s); /* lock need not be held by the thread that captures */
 void tl_drv_capture_forget_event(struct CUevent_st *e);
 
 /* --- driver_attribute.c --- */

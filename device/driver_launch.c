@@ -284,37 +284,43 @@ static CUresult check_shape(const struct CUfunc_st *f, const struct tl_drv_launc
     return CUDA_SUCCESS;
 }
 
+CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **kernelParams, void **extra)
+{
+    l->params = NULL;
+    CUresult r = tl_drv_function(handle, &l->function);
+    if (r == CUDA_SUCCESS)
+        r = check_shape(l->function, l);
+    if (r == CUDA_SUCCESS && kernelParams != NULL && extra != NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        r = gather(l->function->info, kernelParams, extra, l);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_launch_prepare(l);
+    if (r == CUDA_SUCCESS && l->is_cooperative) {
+        int per_sm;
+        uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+        r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &per_sm, l->function, (int)(l->block[0] * l->block[1] * l->block[2]), l->shared_bytes);
+        if (r == CUDA_SUCCESS && blocks > (uint64_t)per_sm * (unsigned)l->function->module->ctx->device->sms)
+            r = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    }
+    if (r != CUDA_SUCCESS) {
+        free(l->params);
+        l->params = NULL;
+    }
+    return r;
+}
+
 static CUresult launch(CUfunction handle, struct tl_drv_launch *l, CUstream stream, void **kernelParams, void **extra)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(stream, &s);
     if (r == CUDA_SUCCESS)
-        r = tl_drv_function(handle, &l->function);
-    if (r == CUDA_SUCCESS)
-        r = check_shape(l->function, l);
-    if (r == CUDA_SUCCESS && kernelParams != NULL && extra != NULL)
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS && kernelParams == NULL && extra == NULL && l->function->info->n_params > 0)
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        r = gather(l->function->info, kernelParams, extra, l);
-    if (r == CUDA_SUCCESS) {
-        if (l->priority == INT32_MIN)
-            l->priority = s->priority;
-        r = tl_drv_launch_prepare(l);
-    }
-    if (r == CUDA_SUCCESS && l->is_cooperative) {
-        int per_sm;
-        r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            &per_sm, (CUfunction)(void *)l->function, (int)(l->block[0] * l->block[1] * l->block[2]), l->shared_bytes);
-        if (r == CUDA_SUCCESS &&
-            (uint64_t)l->grid[0] * l->grid[1] * l->grid[2] > (uint64_t)per_sm * (unsigned)s->ctx->device->sms)
-            r = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    }
-    if (r != CUDA_SUCCESS) {
-        free(l->params);
+        r = tl_drv_launch_make(handle, l, kernelParams, extra);
+    if (r != CUDA_SUCCESS)
         return r;
-    }
+    if (l->priority == INT32_MIN)
+        l->priority = s->priority;
     return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_LAUNCH, .launch = *l}, false);
 }
 

@@ -1,0 +1,53 @@
+/* CUDA graphs inside the driver.  Everything is guarded by the driver's lock. */
+#ifndef TALLY_DEVICE_DRIVER_GRAPH_H
+#define TALLY_DEVICE_DRIVER_GRAPH_H
+
+#include "device/driver.h"
+
+struct CUgraphNode_st {
+    uint32_t magic;
+    struct CUgraph_st *graph;
+    struct CUgraphNode_st *next;   /* in the graph, in the order of creation */
+    struct CUgraphNode_st *origin; /* in a clone or an executable: the node it was copied from */
+    struct CUgraphNode_st **deps;
+    size_t n_deps;
+    struct tl_drv_work work;
+    CUDA_MEMCPY3D copy;    /* as given, for the getters */
+    void **param_pointers; /* of a kernel node, made by the getter */
+    bool is_disabled;
+    struct CUgraphNode_st *mark; /* scratch of cloning */
+    struct tl_drv_op *op;        /* scratch of launching */
+    uint32_t seen;               /* scratch of sorting */
+};
+
+struct CUgraph_st {
+    uint32_t magic;
+    struct CUgraphNode_st *first, **last;
+    size_t n;
+    bool is_child; /* belongs to a node */
+};
+
+struct CUgraphExec_st {
+    uint32_t magic;
+    struct CUgraph_st *graph;      /* a copy */
+    struct CUgraphNode_st **order; /* predecessors first */
+    struct tl_drv_op *last;        /* of the latest launch, a reference: launches of one executable come one by one */
+    uint64_t flags;
+};
+
+struct CUgraph_st *tl_drv_graph_create(void);
+void tl_drv_graph_destroy(struct CUgraph_st *g);
+struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g);
+/* Takes the work (in any case). */
+CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
+                          struct tl_drv_work *work, struct CUgraphNode_st **out);
+CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
+/* A copy of what a node does, with buffers of its own. */
+CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from);
+void tl_drv_node_work_finish(struct tl_drv_work *work); /* child graphs as well */
+/* Makes work of parameters in the API's form.  Lock not held. */
+CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_params(const CUgraphNodeParams *p, struct tl_drv_work *work);
+
+#endif
