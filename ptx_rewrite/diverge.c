@@ -22,6 +22,7 @@ struct analysis {
     struct tl_ptx_set region, scratch;
     uint32_t *stack;
     bool changed;
+    enum tl_ptx_level carry;     /* of the carry flag, which no operand names */
     enum tl_ptx_level reading;   /* scratch for visitors */
     enum tl_ptx_level writing;
 };
@@ -168,23 +169,36 @@ static enum tl_ptx_level agreed_level(const struct analysis *a, uint32_t block)
     return a->d->block[block] == TL_LEVEL_LANE ? TL_LEVEL_LANE : TL_LEVEL_WARP;
 }
 
+/* The same for an operation with a mask, as long as that is the same for all: half warps may agree among themselves. */
+static enum tl_ptx_level agreed_by_mask(const struct analysis *a, const struct tl_ptx_stmt *s, uint32_t block)
+{
+    bool has_mask = tl_ptx_form_has(s->inst.form, TL_MOD_sync) && s->n_operands > 0;
+    if (has_mask && operand_level(a, &s->inst.operands[s->n_operands - 1]) == TL_LEVEL_LANE)
+        return TL_LEVEL_LANE;
+    return agreed_level(a, block);
+}
+
 static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_ptx_stmt *s, uint32_t block)
 {
     const struct tl_ptx_form *f = s->inst.form;
     switch (f->op) {
+    case TL_OP_addc:
+    case TL_OP_subc:
+    case TL_OP_madc:
+        return worse(a->carry, sources_level(a, s, 1));
     case TL_OP_ld:
     case TL_OP_ldu:
         return load_level(a, s);
     case TL_OP_vote:
     case TL_OP_redux:
     case TL_OP_activemask:
-        return agreed_level(a, block);
+        return agreed_by_mask(a, s, block);
     case TL_OP_shfl:
         /* d, a, b, c [, mask]: lane b when .idx with the whole warp as one segment */
         if (tl_ptx_form_has(f, TL_MOD_idx) && s->n_operands >= 4 && s->inst.operands[0].kind == TL_OPD_SYM &&
             s->inst.operands[2].kind == TL_OPD_INT && s->inst.operands[3].kind == TL_OPD_INT &&
             s->inst.operands[3].bits == 31)
-            return agreed_level(a, block);
+            return agreed_by_mask(a, s, block);
         return TL_LEVEL_LANE;
     case TL_OP_bar:
     case TL_OP_barrier:
@@ -244,6 +258,11 @@ static void visit_block(struct analysis *a, uint32_t block)
         a->writing = worse(result_level(a, s, block), guard);
         a->reading = (enum tl_ptx_level)a->d->block[block]; /* which of several definitions is seen */
         tl_ptx_inst_writes(s, write_reg, a);
+        enum tl_ptx_level carry = worse(a->writing, a->reading);
+        if (tl_ptx_form_has(s->inst.form, TL_MOD_cc) && a->carry < carry) {
+            a->carry = carry;
+            a->changed = true;
+        }
     }
     const struct tl_ptx_stmt *last = tl_ptx_cfg_last(a->cfg, block);
     if (k->n_succs < 2 || last == NULL)

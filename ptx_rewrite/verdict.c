@@ -222,6 +222,10 @@ static int judge_sym(void *data, struct tl_ptx_operand *o)
         else /* its address is taken: it will be called through a pointer, here or elsewhere */
             refuse_inst(v->j, ALL, TL_PTX_REASON_INDIRECT_CALL, v->inst);
         break;
+    case TL_SYM_VAR: /* declared inside a function, it is the module's all the same, but cannot be asked for by name */
+        if (tl_str_is(sym->decl->space, "global") || tl_str_is(sym->decl->space, "const"))
+            refuse_inst(v->j, ALL, TL_PTX_REASON_UNRESOLVED_NAME, v->inst);
+        break;
     case TL_SYM_MODULE_VAR: {
         const struct tl_ptx_decl *d = tl_ptx_program_find_var(v->j->p, sym)->decl;
         if (tl_str_is(d->type, "texref") || tl_str_is(d->type, "samplerref") || tl_str_is(d->type, "surfref") ||
@@ -455,7 +459,7 @@ static int sum_inst(void *data, struct tl_ptx_stmt *s)
     bool all_lanes;
     v->one->polls |= tl_ptx_polls(s);
     v->one->has_barrier |= tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE;
-    v->one->has_warp_sync |= tl_ptx_is_warp_sync(s, &all_lanes);
+    v->one->has_warp_sync |= tl_ptx_is_warp_sync(s, &all_lanes) || tl_ptx_barrier_of(s).has_count;
     const struct summary *callee = callee_summary(v->j, v->all, s);
     if (callee != NULL) {
         v->one->polls |= callee->polls;
@@ -542,16 +546,75 @@ static bool calls_polling(void *data, const struct tl_ptx_stmt *call)
 /* What a region of the control flow holds. */
 struct contents {
     const struct tl_ptx_stmt *barrier, *warp_sync, *full_warp_sync;
+    bool holds_up; /* nobody passes without meeting the warp or the block */
 };
 
-static void look_into(struct judge *j, struct summary *all, const struct tl_ptx_cfg *cfg, uint32_t block,
-                      struct contents *c)
+/* The function that is looked at: its flow, and per register its only definition (NONE if there is none, MANY). */
+struct view {
+    struct judge *j;
+    struct summary *all;
+    const struct tl_ptx_cfg *cfg;
+    uint32_t *defs;
+    uint32_t inst; /* scratch */
+};
+
+enum { MANY_DEFS = TL_CFG_NONE - 1 };
+
+static void note_def(void *data, struct tl_ptx_sym *reg)
 {
+    struct view *v = data;
+    v->defs[reg->id] = v->defs[reg->id] == TL_CFG_NONE ? v->inst : MANY_DEFS;
+}
+
+static int view_init(struct view *v, struct judge *j, struct summary *all, const struct tl_ptx_cfg *cfg)
+{
+    size_t bytes = ((size_t)cfg->func->n_regs + 1) * sizeof *v->defs;
+    *v = (struct view){.j = j, .all = all, .cfg = cfg, .defs = tl_arena_alloc(j->p->arena, bytes)};
+    if (v->defs == NULL)
+        return -ENOMEM;
+    memset(v->defs, 0xff, bytes);
+    for (v->inst = 0; v->inst < cfg->n_insts; v->inst++)
+        tl_ptx_inst_writes(cfg->insts[v->inst], note_def, v);
+    return 0;
+}
+
+/* Compilers put the mask of all lanes into a register, too. */
+static bool is_all_ones(const struct view *v, const struct tl_ptx_operand *mask)
+{
+    if (mask->kind != TL_OPD_SYM || mask->sym->kind != TL_SYM_REG)
+        return false;
+    uint32_t def = v->defs[mask->sym->id];
+    if (def >= MANY_DEFS)
+        return false;
+    const struct tl_ptx_stmt *s = v->cfg->insts[def];
+    return s->inst.form->op == TL_OP_mov && s->inst.guard == NULL && s->n_operands == 2 &&
+           s->inst.operands[1].kind == TL_OPD_INT && (uint32_t)s->inst.operands[1].bits == UINT32_MAX;
+}
+
+/* Operations for which a warp must be complete, apart from lanes that have returned.  A barrier with a thread count is one:
+ * the hardware counts whole warps there. */
+static bool meets_warp(const struct view *v, const struct tl_ptx_stmt *s, bool *all_lanes)
+{
+    struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
+    *all_lanes = true;
+    if (b.kind != TL_BARRIER_NONE)
+        return b.has_count;
+    if (!tl_ptx_is_warp_sync(s, all_lanes))
+        return false;
+    *all_lanes |= s->n_operands > 0 && is_all_ones(v, &s->inst.operands[s->n_operands - 1]);
+    return true;
+}
+
+static void look_into(const struct view *v, uint32_t block, struct contents *c)
+{
+    const struct tl_ptx_cfg *cfg = v->cfg;
     for (uint32_t i = cfg->blocks[block].first; i < cfg->blocks[block].end; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
-        const struct summary *callee = callee_summary(j, all, s);
-        bool all_lanes = false, is_sync = tl_ptx_is_warp_sync(s, &all_lanes);
-        if (tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE || (callee != NULL && callee->has_barrier))
+        const struct summary *callee = callee_summary(v->j, v->all, s);
+        bool all_lanes = false, is_sync = meets_warp(v, s, &all_lanes);
+        bool is_barrier = tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE;
+        c->holds_up |= s->inst.guard == NULL && (is_barrier || (is_sync && all_lanes));
+        if (is_barrier || (callee != NULL && callee->has_barrier))
             c->barrier = s;
         if (is_sync || (callee != NULL && callee->has_warp_sync))
             c->warp_sync = s;
@@ -561,9 +624,9 @@ static void look_into(struct judge *j, struct summary *all, const struct tl_ptx_
 }
 
 /* Whether a thread at the start of `block` may return without meeting its warp or block on the way. */
-static bool runs_out(struct judge *j, struct summary *all, const struct tl_ptx_cfg *cfg, uint32_t block,
-                     struct tl_ptx_set *seen, uint32_t *stack)
+static bool runs_out(const struct view *v, uint32_t block, struct tl_ptx_set *seen, uint32_t *stack)
 {
+    const struct tl_ptx_cfg *cfg = v->cfg;
     uint32_t depth = 0;
     tl_ptx_set_clear(seen);
     stack[depth++] = block;
@@ -572,8 +635,8 @@ static bool runs_out(struct judge *j, struct summary *all, const struct tl_ptx_c
         if (b == cfg->n_blocks)
             return true;
         struct contents c = {0};
-        look_into(j, all, cfg, b, &c);
-        if (c.barrier != NULL || c.full_warp_sync != NULL)
+        look_into(v, b, &c);
+        if (c.holds_up)
             continue;
         for (uint32_t e = 0; e < cfg->blocks[b].n_succs; e++) {
             uint32_t to = cfg->blocks[b].succs[e];
@@ -588,11 +651,16 @@ static bool runs_out(struct judge *j, struct summary *all, const struct tl_ptx_c
     return false;
 }
 
-static bool ends_thread(const struct tl_ptx_cfg *cfg, uint32_t block)
+/* Whether nothing stands between the start of `block` and the thread's end. */
+static bool ends_thread(const struct view *v, uint32_t block)
 {
-    const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, block);
-    return last == NULL ||
-           ((last->inst.form->op == TL_OP_ret || last->inst.form->op == TL_OP_exit) && last->inst.guard == NULL);
+    const struct tl_ptx_stmt *last = tl_ptx_cfg_last(v->cfg, block);
+    if (last == NULL)
+        return true;
+    struct contents c = {0};
+    look_into(v, block, &c);
+    return (last->inst.form->op == TL_OP_ret || last->inst.form->op == TL_OP_exit) && last->inst.guard == NULL &&
+           !c.holds_up;
 }
 
 /* What divergence does to one function in a loop over blocks. */
@@ -606,9 +674,10 @@ static int find_hazards(struct judge *j, struct summary *all, const struct tl_pt
 {
     struct tl_ptx_divergence d;
     struct tl_ptx_set region, seen;
+    struct view v;
     uint32_t *stack = tl_arena_alloc(j->p->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
     *h = (struct hazards){0};
-    if (stack == NULL || tl_ptx_set_init(&region, j->p->arena, cfg) < 0 ||
+    if (stack == NULL || view_init(&v, j, all, cfg) < 0 || tl_ptx_set_init(&region, j->p->arena, cfg) < 0 ||
         tl_ptx_set_init(&seen, j->p->arena, cfg) < 0 || tl_ptx_diverge(&d, j->p->arena, cfg, rows) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < cfg->n_order; i++) {
@@ -618,7 +687,7 @@ static int find_hazards(struct judge *j, struct summary *all, const struct tl_pt
             bool all_lanes;
             if (tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE && tl_ptx_guard_level(&d, s) > TL_LEVEL_BLOCK)
                 h->split_barrier = s;
-            if (tl_ptx_is_warp_sync(s, &all_lanes) && all_lanes && tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
+            if (meets_warp(&v, s, &all_lanes) && all_lanes && tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
                 h->warp_sync = s;
         }
         if (d.branch[b] == TL_LEVEL_BLOCK)
@@ -628,15 +697,15 @@ static int find_hazards(struct judge *j, struct summary *all, const struct tl_pt
         struct contents c = {0};
         for (uint32_t r = 0; r < cfg->n_blocks; r++) {
             if (tl_ptx_set_has(&region, r))
-                look_into(j, all, cfg, r, &c);
+                look_into(&v, r, &c);
         }
         if (c.barrier != NULL)
             h->split_barrier = c.barrier;
         if (d.branch[b] != TL_LEVEL_LANE)
             continue;
-        if (c.warp_sync != NULL && ends_thread(cfg, join))
+        if (c.warp_sync != NULL && ends_thread(&v, join))
             h->warp_sync = c.warp_sync;
-        else if (c.full_warp_sync != NULL && runs_out(j, all, cfg, join, &seen, stack))
+        else if (c.full_warp_sync != NULL && runs_out(&v, join, &seen, stack))
             h->warp_sync = c.full_warp_sync;
     }
     return 0;

@@ -32,6 +32,8 @@ struct search {
     bool *varies;        /* per register: written in the current loop */
     bool reads_ctaid_yz; /* then %ctaid.x alone does not order the blocks */
     bool memory_depends; /* shared or local memory, or a call's parameters, hold such a value */
+    bool global_depends; /* a plain store puts one into global memory */
+    bool carry_depends;  /* the carry flag does, which no operand names */
     bool reads_dependent;
     bool changed;
 };
@@ -115,10 +117,22 @@ static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool ha
     return !x->reads_dependent;
 }
 
+/* An asynchronous copy from always the same place reads it anew in every round. */
+static bool is_polling_copy(struct search *x, const struct tl_ptx_stmt *s)
+{
+    if (s->inst.form->op != TL_OP_cp || s->n_operands < 2)
+        return false;
+    x->reads_dependent = false;
+    tl_ptx_inst_reads(s, note_varying, x);
+    return !x->reads_dependent;
+}
+
 static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
 {
     if (s->inst.form->op == TL_OP_call)
         return x->is_remote != NULL && x->is_remote(x->data, s);
+    if (is_polling_copy(x, s))
+        return true;
     if (!tl_ptx_polls(s) && !is_plain_poll(x, s, has_effects))
         return false;
     const struct tl_ptx_operand *address = address_of(s);
@@ -149,6 +163,38 @@ static bool reads_dependent(struct search *x, const struct tl_ptx_stmt *s)
     return x->reads_dependent;
 }
 
+static void note_once(struct search *x, bool *fact, bool holds)
+{
+    if (holds && !*fact) {
+        *fact = true;
+        x->changed = true;
+    }
+}
+
+/* Whether a load asks the very place to which the loop stores such a value: a block may tell its threads through global memory
+ * what one of them has seen. */
+static bool reads_back(struct search *x, const struct tl_ptx_stmt *load)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    const struct tl_ptx_operand *from = address_of(load), *to;
+    struct tl_affine a, b;
+    for (uint32_t k = 0; from != NULL && k < cfg->n_blocks; k++) {
+        for (uint32_t i = cfg->blocks[k].first; tl_ptx_set_has(&x->loop, k) && i < cfg->blocks[k].end; i++) {
+            const struct tl_ptx_stmt *s = cfg->insts[i];
+            if (s->inst.form->op != TL_OP_st || !may_be_global(s->inst.form) || (to = address_of(s)) == NULL ||
+                !reads_dependent(x, s))
+                continue;
+            if (from->elems[0].kind == TL_OPD_SYM && to->elems[0].kind == TL_OPD_SYM &&
+                from->elems[0].sym == to->elems[0].sym)
+                return true;
+            if (tl_affine_of_address(&x->affines, from, &a) && tl_affine_of_address(&x->affines, to, &b) &&
+                !a.is_upper && !b.is_upper && tl_affine_add(&a, &b, -1) && a.n == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 static void follow_values(struct search *x, bool has_effects)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -160,14 +206,14 @@ static void follow_values(struct search *x, bool has_effects)
             enum tl_ptx_op op = s->inst.form->op;
             enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
             bool dependent = reads_dependent(x, s), is_start = is_source(x, s, has_effects);
+            dependent |= x->carry_depends && (op == TL_OP_addc || op == TL_OP_subc || op == TL_OP_madc);
             bool stores = op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red;
-            if (((stores && space != TL_MOD_global && dependent) || (op == TL_OP_call && (dependent || is_start))) &&
-                !x->memory_depends) {
-                x->memory_depends = true;
-                x->changed = true;
-            }
-            bool from_memory =
-                op == TL_OP_ld && x->memory_depends && space != TL_MOD_global && space != TL_MOD_const;
+            bool passes_on = (op == TL_OP_call && (dependent || is_start)) || (op == TL_OP_cp && is_start);
+            note_once(x, &x->carry_depends, dependent && tl_ptx_form_has(s->inst.form, TL_MOD_cc));
+            note_once(x, &x->memory_depends, (stores && space != TL_MOD_global && dependent) || passes_on);
+            note_once(x, &x->global_depends, op == TL_OP_st && may_be_global(s->inst.form) && dependent);
+            bool from_memory = op == TL_OP_ld && ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
+                                                  (x->global_depends && may_be_global(s->inst.form) && reads_back(x, s)));
             if (dependent || from_memory || is_start)
                 tl_ptx_inst_writes(s, make_dependent, x);
         }
@@ -213,9 +259,9 @@ static bool is_work_counter(const struct tl_ptx_stmt *s)
     const struct tl_ptx_form *f = s->inst.form;
     if (f->op != TL_OP_atom || s->n_operands < 3)
         return false;
-    if (tl_ptx_form_has(f, TL_MOD_inc))
-        return true;
     const struct tl_ptx_operand *by = &s->inst.operands[2];
+    if (tl_ptx_form_has(f, TL_MOD_inc)) /* up to a limit; with the limit zero it stands still */
+        return by->kind != TL_OPD_INT || by->bits != 0;
     return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
 }
 
@@ -554,7 +600,7 @@ static void judge_loop(struct search *x)
     const struct tl_ptx_cfg *cfg = x->cfg;
     bool has_effects = note_effects(x);
     memset(x->depends, 0, cfg->func->n_regs);
-    x->memory_depends = false;
+    x->memory_depends = x->global_depends = x->carry_depends = false;
     do {
         x->changed = false;
         follow_values(x, has_effects);
