@@ -5,16 +5,17 @@
  * taken, how many of its workers wait.  Slots are words taken by compare-and-swap.  Everybody decides by reading the others'
  * entries, and an entry counts only while its owner lives.
  *
- * Who lives: an entry holds a robust mutex which a thread of its process keeps locked for life.  The kernel marks the mutex as soon as
- * that thread dies, before it takes down the process's memory, so a look at one word tells, with no system call, and neither zombies
- * nor reused process ids matter.  Slots carry their owner's entry and its generation; a dead owner's slot is free, a dead
- * process's memory is not counted.  Waiters wait 2 ms at most before they look again.
+ * Who lives: an entry has a word with the id of a thread of its process, and that thread's robust list, which the kernel walks when the
+ * thread dies, names the word.  So the kernel marks it at once, before it takes down the process's memory; a look at one word
+ * tells, with no system call, and neither zombies nor reused process ids matter.  (A pthread robust mutex would do the same but keeps
+ * its list's pointers in the segment, where others could spoil them; ours are private.)  Slots carry their owner's entry and its
+ * generation; a dead owner's slot is free, a dead process's memory is not counted.  Waiters wait 2 ms at most before they look again.
  *
  * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read; what all agree on (slots,
  * mode, sizes) is read once, when joining.
  *
- * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but a slot that is free
- * and that it does not take for 20 ms is anybody's, whatever the order says. */
+ * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but if it does not take
+ * a free slot for 250 ms when it is first, the others go on without it until it does something. */
 #include "device/exec_internal.h"
 
 #include <errno.h>
@@ -36,18 +37,18 @@
 #define MAX_SLOTS 256
 #define MAX_PROCS 128
 #define WAIT_NS 2000000
-#define STALE_NS 20000000
+#define STALE_NS 250000000
 
 /* Written by its owner only, but for `wake`. */
 struct sm_proc {
-    pthread_mutex_t alive;
+    _Atomic uint32_t alive;      /* thread id; the kernel sets FUTEX_OWNER_DIED in it */
     _Atomic uint32_t generation; /* grows with each owner, so that slots of earlier ones are known as such */
     _Atomic uint32_t pid;
     _Atomic uint64_t head; /* key of the first grid with blocks to dispatch */
     _Atomic uint64_t used_bytes;
     _Atomic uint32_t wake;    /* futex: counts wake-ups */
     _Atomic uint32_t waiting; /* workers that wait for a slot */
-    uint8_t unused[128 - 72];
+    uint8_t unused[128 - 40];
 };
 
 struct sm_slot {
@@ -70,8 +71,7 @@ struct sm_shared {
     struct sm_proc procs[MAX_PROCS];
 };
 
-static_assert(sizeof(pthread_mutex_t) == 40, "sm_proc is laid out for glibc on x86-64");
-static_assert(sizeof(struct sm_proc) == 128 && offsetof(struct sm_proc, head) == 48, "");
+static_assert(sizeof(struct sm_proc) == 128 && offsetof(struct sm_proc, head) == 16, "");
 static_assert(sizeof(struct sm_slot) == 64, "");
 static_assert(offsetof(struct sm_shared, slots) == 192, "");
 
@@ -82,6 +82,13 @@ struct tl__sm {
     uint32_t n_slots, quantum_us;
     enum tl_exec_mode mode;
     uint64_t capacity_bytes;
+    /* What this thread had before, and what it has now: a list of one, whose futex_offset leads to `alive`. */
+    struct robust_list_head *old_robust;
+    struct robust_list_head robust;
+    struct robust_list node;
+    /* Processes found stopped, by the head they had: they count again when it changes. */
+    _Atomic uint64_t ignored[MAX_PROCS];
+    _Atomic uint64_t waits_since_ns; /* 0: no worker waits in vain */
 };
 
 uint64_t tl__now_ns(void)
@@ -95,8 +102,7 @@ uint64_t tl__now_ns(void)
 
 static bool is_alive(const struct sm_proc *p)
 {
-    /* The futex word of a robust mutex: the owner's thread id, and a bit that the kernel sets when it dies. */
-    uint32_t word = __atomic_load_n((const uint32_t *)(const void *)&p->alive, __ATOMIC_ACQUIRE);
+    uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
     return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
 }
 
@@ -224,7 +230,9 @@ static bool somebody_is_first(const struct tl__sm *s, uint64_t key, bool must_wa
 {
     for (uint32_t i = 0; i < n_procs(s); i++) {
         const struct sm_proc *p = &s->m->procs[i];
-        if (p != s->mine && head_of(p) < key && is_alive(p) &&
+        uint64_t head = head_of(p);
+        if (p != s->mine && head < key && is_alive(p) &&
+            head != atomic_load_explicit(&s->ignored[i], memory_order_relaxed) &&
             (!must_wait || atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0))
             return true;
     }
@@ -236,6 +244,22 @@ static bool may_dispatch(struct tl__sm *s, uint64_t key)
     if (s->mode == TL_EXEC_TIMESLICE)
         return is_my_turn(s) && !others_hold_slots(s);
     return !somebody_is_first(s, key, false);
+}
+
+static bool has_waited_long(const struct tl__sm *s, uint64_t now)
+{
+    uint64_t since = atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed);
+    return since != 0 && now > since && now - since >= STALE_NS;
+}
+
+/* Those before `key` have let a free slot lie for too long: go on without them. */
+static void ignore_stopped(struct tl__sm *s, uint64_t key)
+{
+    for (uint32_t i = 0; i < n_procs(s); i++) {
+        uint64_t head = head_of(&s->m->procs[i]);
+        if (&s->m->procs[i] != s->mine && head < key)
+            atomic_store_explicit(&s->ignored[i], head, memory_order_relaxed);
+    }
 }
 
 int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
@@ -254,12 +278,15 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
             continue;
         if (!is_allowed) {
             uint64_t freed = atomic_load_explicit(&slot->freed_ns, memory_order_relaxed);
-            if (owner != 0 || freed > now || now - freed < STALE_NS)
+            if (owner != 0 || freed > now || now - freed < STALE_NS || !has_waited_long(s, now))
                 continue;
+            ignore_stopped(s, key);
         }
         /* seq_cst, with `notify`. */
-        if (atomic_compare_exchange_strong(&slot->owner, &owner, me))
+        if (atomic_compare_exchange_strong(&slot->owner, &owner, me)) {
+            atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
             return (int)n;
+        }
     }
     return -EAGAIN;
 }
@@ -281,6 +308,8 @@ int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
     uint32_t seen = atomic_load_explicit(&p->wake, memory_order_seq_cst);
     int slot = tl__sm_try_acquire(s, preferred);
     if (slot < 0) {
+        uint64_t never = 0;
+        atomic_compare_exchange_strong(&s->waits_since_ns, &never, tl__now_ns());
         struct timespec limit = {0, WAIT_NS};
         syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, &limit, NULL, 0);
     }
@@ -394,15 +423,14 @@ void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_
 
 /* --- joining ----------------------------------------------------------------------------------------------------------------------- */
 
-static int init_mutex(pthread_mutex_t *m)
+/* Tells the kernel to mark `word` when this thread dies. */
+static int watch_thread(struct tl__sm *s, _Atomic uint32_t *word)
 {
-    pthread_mutexattr_t attr;
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    int rc = pthread_mutex_init(m, &attr);
-    pthread_mutexattr_destroy(&attr);
-    return -rc;
+    s->robust.list.next = &s->node;
+    s->robust.futex_offset = (long)((uintptr_t)word - (uintptr_t)&s->node);
+    s->robust.list_op_pending = NULL;
+    s->node.next = &s->robust.list;
+    return syscall(SYS_set_robust_list, &s->robust, sizeof s->robust) < 0 ? -errno : 0;
 }
 
 static int segment_path(char *path, size_t size, const char *name, struct tl_error *err)
@@ -429,13 +457,10 @@ static int fill_segment(int fd)
     m->magic = SM_MAGIC;
     m->version = SM_VERSION;
     m->bytes = (uint32_t)sizeof *m;
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < MAX_PROCS; i++) {
-        rc = init_mutex(&m->procs[i].alive);
+    for (uint32_t i = 0; i < MAX_PROCS; i++)
         atomic_store_explicit(&m->procs[i].head, TL_EXEC_NO_KEY, memory_order_relaxed);
-    }
     munmap(m, sizeof *m);
-    return rc;
+    return 0;
 }
 
 /* The segment appears under its name only when it is complete, so nobody ever sees half of one, whoever dies when. */
@@ -496,33 +521,27 @@ static int open_segment(const char *path, struct sm_shared **out, struct tl_erro
             munmap(m, sizeof *m);
         if (is_current)
             unlink(path);
+        flock(fd, LOCK_UN);
         close(fd);
     }
     return tl_error_set(err, -EIO, "the shared device %s is replaced all the time", path);
 }
 
-/* Takes a free entry by locking its mutex. */
+/* Takes a free entry.  The kernel is told first: it marks the word only if it finds this thread's id in it. */
 static int take_entry(struct tl__sm *s)
 {
-    pthread_mutex_t reference;
-    if (init_mutex(&reference) < 0)
-        return -ENOMEM;
-    int rc = -EUSERS;
-    for (uint32_t i = 0; i < MAX_PROCS && rc < 0; i++) {
+    size_t bytes;
+    if (syscall(SYS_get_robust_list, 0, &s->old_robust, &bytes) < 0)
+        return -errno;
+    for (uint32_t i = 0; i < MAX_PROCS; i++) {
         struct sm_proc *p = &s->m->procs[i];
+        uint32_t word = atomic_load_explicit(&p->alive, memory_order_relaxed);
         if (is_alive(p))
             continue;
-        /* A mutex that is not what we made would be asking for trouble inside libc. */
-        if (p->alive.__data.__kind != reference.__data.__kind)
-            memcpy(&p->alive, &reference, sizeof reference);
-        int locked = pthread_mutex_trylock(&p->alive);
-        if (locked == EOWNERDEAD)
-            locked = pthread_mutex_consistent(&p->alive);
-        else if (locked == ENOTRECOVERABLE) {
-            memcpy(&p->alive, &reference, sizeof reference);
-            locked = pthread_mutex_trylock(&p->alive);
-        }
-        if (locked != 0)
+        int rc = watch_thread(s, &p->alive);
+        if (rc < 0)
+            return rc;
+        if (!atomic_compare_exchange_strong(&p->alive, &word, (uint32_t)gettid()))
             continue;
         s->index = i;
         s->mine = p;
@@ -533,10 +552,10 @@ static int take_entry(struct tl__sm *s)
         atomic_store_explicit(&p->pid, (uint32_t)getpid(), memory_order_relaxed);
         if (i >= n_procs(s))
             atomic_store_explicit(&s->m->n_procs, i + 1, memory_order_release);
-        rc = 0;
+        return 0;
     }
-    pthread_mutex_destroy(&reference);
-    return rc;
+    syscall(SYS_set_robust_list, s->old_robust, sizeof *s->old_robust);
+    return -EUSERS;
 }
 
 static bool is_alone(const struct tl__sm *s)
@@ -577,6 +596,8 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     struct tl__sm *s = calloc(1, sizeof *s);
     if (s == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for the device");
+    for (uint32_t i = 0; i < MAX_PROCS; i++)
+        atomic_store_explicit(&s->ignored[i], TL_EXEC_NO_KEY, memory_order_relaxed);
     int fd = open_segment(path, &s->m, err);
     if (fd < 0) {
         free(s);
@@ -585,11 +606,12 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     rc = take_entry(s);
     if (rc == 0)
         agree(s, config);
-    close(fd); /* and unlocks */
+    flock(fd, LOCK_UN); /* by hand: the mapping keeps the open file, and its lock, alive */
+    close(fd);
     if (rc < 0) {
         munmap(s->m, sizeof *s->m);
         free(s);
-        return tl_error_set(err, rc, "the device %s has %d processes already", path, MAX_PROCS);
+        return tl_error_set(err, rc, "cannot join the device %s: at most %d processes can", path, MAX_PROCS);
     }
     *out = s;
     return 0;
@@ -601,7 +623,8 @@ void tl__sm_close(struct tl__sm *s)
         return;
     tl__sm_set_head(s, TL_EXEC_NO_KEY);
     atomic_store_explicit(&s->mine->used_bytes, 0, memory_order_seq_cst);
-    pthread_mutex_unlock(&s->mine->alive);
+    atomic_store_explicit(&s->mine->alive, 0, memory_order_seq_cst);
+    syscall(SYS_set_robust_list, s->old_robust, sizeof *s->old_robust);
     tl__sm_abandon(s);
 }
 

@@ -1,0 +1,565 @@
+/* The shared device, from several processes: slots, order, shares, what the dead leave behind, and damaged memory.
+ *
+ * Children tell what they saw through their exit status and through `board`, memory that all of them share.  What is compared
+ * are counts and orders, never times.  TALLY_TEST_KILLS sets how many processes are killed (100). */
+#include "device/exec_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <unity.h>
+
+#define CHILDREN 4
+
+static struct board {
+    atomic_uint ready, go, inside[256], overlaps, n_log, log[256], total, count[CHILDREN];
+} * board;
+static char name[64];
+static pid_t children[CHILDREN];
+static uint32_t n_tests;
+
+void setUp(void)
+{
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    TEST_ASSERT_TRUE(board != MAP_FAILED);
+    snprintf(name, sizeof name, "tally-test-sm-%d-%u", (int)getpid(), n_tests++);
+    memset(children, 0, sizeof children);
+}
+
+void tearDown(void)
+{
+    for (uint32_t i = 0; i < CHILDREN; i++) {
+        if (children[i] > 0) {
+            kill(children[i], SIGKILL);
+            waitpid(children[i], NULL, 0);
+        }
+    }
+    tl__sm_unlink(name);
+    munmap(board, sizeof *board);
+}
+
+static struct tl__sm *join(uint32_t n_slots, enum tl_exec_mode mode)
+{
+    struct tl__sm_config config = {name, n_slots, mode, 1000, 2000};
+    struct tl__sm *s = NULL;
+    return tl__sm_open(&s, &config, NULL) == 0 ? s : NULL;
+}
+
+/* Runs `body(i)` in a child. */
+static void start(uint32_t i, void (*body)(uint32_t i))
+{
+    pid_t pid = fork();
+    TEST_ASSERT_TRUE(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        body(i);
+        _exit(0);
+    }
+    children[i] = pid;
+}
+
+static void ends_well(uint32_t i)
+{
+    int status = -1;
+    TEST_ASSERT_EQUAL_INT(children[i], waitpid(children[i], &status, 0));
+    children[i] = 0;
+    TEST_ASSERT_EQUAL_HEX(0, status);
+}
+
+static void kill_child(uint32_t i)
+{
+    kill(children[i], SIGKILL);
+}
+
+static void reap(uint32_t i)
+{
+    waitpid(children[i], NULL, 0);
+    children[i] = 0;
+}
+
+static void expect(bool is_true, int status)
+{
+    if (!is_true)
+        _exit(status);
+}
+
+static void wait_for(const atomic_uint *word, uint32_t value)
+{
+    while (atomic_load(word) < value)
+        sched_yield();
+}
+
+static uint32_t acquire(struct tl__sm *s)
+{
+    int slot;
+    while ((slot = tl__sm_acquire_or_wait(s, 0)) < 0)
+        ;
+    return (uint32_t)slot;
+}
+
+/* --- one process */
+
+static void settings_are_those_of_the_first(void)
+{
+    struct tl__sm *s = join(3, TL_EXEC_TIMESLICE);
+    TEST_ASSERT_NOT_NULL(s);
+    struct tl__sm_config other = {name, 5, TL_EXEC_MPS, 77, 1};
+    TEST_ASSERT_EQUAL_UINT32(3, tl__sm_slots(s));
+    tl__sm_close(s);
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_open(&s, &other, NULL)); /* alone again: its own */
+    TEST_ASSERT_EQUAL_UINT32(5, tl__sm_slots(s));
+    TEST_ASSERT_EQUAL_INT(TL_EXEC_MPS, tl__sm_mode(s));
+    tl__sm_close(s);
+}
+
+static void names_with_slashes_are_refused(void)
+{
+    struct tl__sm_config config = {"../etc/passwd", 1, TL_EXEC_MPS, 1, 1};
+    struct tl__sm *s;
+    struct tl_error err;
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl__sm_open(&s, &config, &err));
+    config.name = "";
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl__sm_open(&s, &config, &err));
+}
+
+static void a_process_without_grids_gets_no_slot(void)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 0));
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    TEST_ASSERT_EQUAL_INT(1, tl__sm_try_acquire(s, 1));
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_try_acquire(s, 1));
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 1));
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), tl__sm_slot_pid(s, 0));
+    tl__sm_release(s, 0);
+    TEST_ASSERT_EQUAL_UINT32(0, tl__sm_slot_pid(s, 0));
+    tl__sm_release(s, 1);
+    tl__sm_close(s);
+}
+
+static void memory_is_counted(void)
+{
+    uint64_t left, all;
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 600));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, 401));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, UINT64_MAX));
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 400));
+    tl__sm_memory_info(s, &left, &all);
+    TEST_ASSERT_EQUAL_UINT64(0, left);
+    TEST_ASSERT_EQUAL_UINT64(1000, all);
+    tl__sm_memory_give(s, 1000);
+    tl__sm_memory_info(s, &left, &all);
+    TEST_ASSERT_EQUAL_UINT64(1000, left);
+    tl__sm_close(s);
+}
+
+/* --- several processes */
+
+static void use_slots(uint32_t i)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    for (uint32_t k = 0; k < 500; k++) {
+        tl__sm_set_head(s, tl__sm_arrive(s, 0));
+        uint32_t slot = acquire(s);
+        expect(slot < 2, 2);
+        if (atomic_fetch_add(&board->inside[slot], 1) != 0)
+            atomic_fetch_add(&board->overlaps, 1);
+        if (k % 16 == i)
+            sched_yield();
+        atomic_fetch_sub(&board->inside[slot], 1);
+        tl__sm_set_head(s, TL_EXEC_NO_KEY);
+        tl__sm_release(s, slot);
+    }
+    tl__sm_close(s);
+}
+
+static void a_slot_has_one_holder(void)
+{
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        start(i, use_slots);
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        ends_well(i);
+    TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&board->overlaps));
+}
+
+/* Arrives when it is its turn, then logs when it gets the slot. */
+static void arrive_in_order(uint32_t i)
+{
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    wait_for(&board->ready, CHILDREN - i); /* the last child first */
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    atomic_fetch_add(&board->ready, 1);
+    uint32_t slot = acquire(s);
+    atomic_store(&board->log[atomic_fetch_add(&board->n_log, 1)], i);
+    tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    tl__sm_release(s, slot);
+    tl__sm_close(s);
+}
+
+static void grids_come_in_the_order_of_arrival(void)
+{
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    uint32_t slot = acquire(s);
+    atomic_store(&board->ready, 1);
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        start(i, arrive_in_order);
+    wait_for(&board->ready, CHILDREN + 1); /* all have arrived */
+    TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&board->n_log));
+    tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    tl__sm_release(s, slot);
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        ends_well(i);
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        TEST_ASSERT_EQUAL_UINT32(CHILDREN - 1 - i, atomic_load(&board->log[i]));
+    tl__sm_close(s);
+}
+
+static void take_leftover(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    expect(tl__sm_try_acquire(s, 0) == -EAGAIN, 2); /* slot 1 is free, but the earlier grid has blocks left */
+    atomic_store(&board->ready, 1);
+    uint32_t slot = acquire(s);
+    expect(slot == 1, 3);
+    tl__sm_release(s, slot);
+    tl__sm_close(s);
+}
+
+static void a_later_grid_gets_what_is_left_over(void)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_try_acquire(s, 0));
+    start(0, take_leftover);
+    wait_for(&board->ready, 1);
+    tl__sm_set_head(s, TL_EXEC_NO_KEY); /* all blocks dispatched, one still runs */
+    ends_well(0);
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), tl__sm_slot_pid(s, 0));
+    tl__sm_release(s, 0);
+    tl__sm_close(s);
+}
+
+static void be_urgent(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(1, TL_EXEC_MPS_PRIORITY);
+    expect(s != NULL, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 5));
+    uint32_t slot = acquire(s);
+    atomic_store(&board->ready, 1);
+    tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    tl__sm_release(s, slot);
+    tl__sm_close(s);
+}
+
+static void an_urgent_grid_makes_others_yield(void)
+{
+    struct tl__sm *s = join(1, TL_EXEC_MPS_PRIORITY);
+    uint64_t key = tl__sm_arrive(s, 0);
+    tl__sm_set_head(s, key);
+    uint32_t slot = acquire(s);
+    TEST_ASSERT_FALSE(tl__sm_must_yield(s, key));
+    start(0, be_urgent);
+    while (!tl__sm_must_yield(s, key))
+        sched_yield();
+    tl__sm_release(s, slot);
+    slot = acquire(s); /* not before the urgent one is through */
+    TEST_ASSERT_EQUAL_UINT32(1, atomic_load(&board->ready));
+    tl__sm_release(s, slot);
+    ends_well(0);
+    tl__sm_close(s);
+}
+
+/* --- shares: whole launches */
+
+static union {
+    struct tl_dev_info info;
+    uint8_t room[sizeof(struct tl_dev_info) + 32];
+} info = {.info = {.abi_version = TL_DEV_ABI_VERSION, .block = {32, 1, 1}}};
+
+/* Some 100 us of work on any machine, all of it processor time. */
+static void burn(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    (void)f, (void)first;
+    for (volatile uint32_t i = 0; i < 40000 * count; i++)
+        ;
+}
+
+static void mark_done(struct tl_exec_launch *l)
+{
+    atomic_store((atomic_bool *)l->user, false);
+}
+
+static const char *share_mode;
+#define SHARED_GRIDS 3000
+
+static void take_share(uint32_t i)
+{
+    struct tl_exec_config config = {.name = name, .n_slots = 2, .mode = share_mode, .quantum_us = 2000};
+    struct tl_exec_device *d;
+    struct tl_exec_object *o;
+    expect(tl_exec_device_open(&d, &config, NULL) == 0, 1);
+    expect(tl_exec_object_from(&o, &info.info, NULL, burn, NULL) == 0, 2);
+    atomic_fetch_add(&board->ready, 1);
+    wait_for(&board->ready, 2);
+    /* Two grids are always under way, so that the device is never idle for want of a host thread. */
+    struct tl_exec_launch l[2];
+    atomic_bool is_busy[2] = {false, false};
+    uint32_t submitted = 0;
+    while (atomic_load(&board->total) < SHARED_GRIDS) {
+        uint32_t k = atomic_load(&is_busy[0]) ? 1 : 0;
+        if (atomic_load(&is_busy[k])) {
+            usleep(20);
+            continue;
+        }
+        if (submitted++ >= 2) { /* the one that was here before is done */
+            atomic_fetch_add(&board->total, 1);
+            atomic_fetch_add(&board->count[i], 1);
+        }
+        atomic_store(&is_busy[k], true);
+        l[k] = (struct tl_exec_launch){.object = o, .grid = {2, 1, 1}, .done = mark_done, .user = &is_busy[k]};
+        expect(tl_exec_submit(d, &l[k]) == 0, 3);
+    }
+    while (atomic_load(&is_busy[0]) || atomic_load(&is_busy[1]))
+        usleep(100);
+    tl_exec_object_unref(o);
+    tl_exec_device_close(d);
+}
+
+static void check_shares(const char *mode)
+{
+    share_mode = mode;
+    start(0, take_share);
+    start(1, take_share);
+    ends_well(0);
+    ends_well(1);
+    uint32_t a = atomic_load(&board->count[0]), b = atomic_load(&board->count[1]);
+    char text[64];
+    snprintf(text, sizeof text, "%s: %u and %u grids", mode, a, b);
+    TEST_MESSAGE(text);
+    TEST_ASSERT_TRUE_MESSAGE(a * 100 >= (a + b) * 45 && a * 100 <= (a + b) * 55, text);
+}
+
+static void equal_loads_get_equal_shares_in_order_of_arrival(void)
+{
+    check_shares("mps");
+}
+
+static void equal_loads_get_equal_shares_in_turns(void)
+{
+    check_shares("timeslice");
+}
+
+/* --- death */
+
+/* Takes and gives everything it can get until it is killed. */
+static void live_until_killed(uint32_t i)
+{
+    (void)i;
+    for (bool is_first = true;; is_first = false) {
+        struct tl__sm *s = join(2, TL_EXEC_MPS);
+        expect(s != NULL, 1);
+        for (uint32_t k = 0; k < 20; k++) {
+            tl__sm_set_head(s, tl__sm_arrive(s, 0));
+            int a = tl__sm_try_acquire(s, 0), b = tl__sm_try_acquire(s, 1);
+            int got = tl__sm_memory_take(s, 700);
+            if (is_first && k == 0)
+                atomic_store(&board->ready, 1);
+            if (a >= 0)
+                tl__sm_release(s, (uint32_t)a);
+            if (b >= 0)
+                tl__sm_release(s, (uint32_t)b);
+            if (got == 0)
+                tl__sm_memory_give(s, 700);
+            if (k % 4 != 0)
+                tl__sm_set_head(s, TL_EXEC_NO_KEY);
+        }
+        tl__sm_close(s);
+    }
+}
+
+static void the_dead_leave_nothing_behind(void)
+{
+    const char *text = getenv("TALLY_TEST_KILLS");
+    uint32_t n = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : 100;
+    uint64_t longest = 0, sum = 0;
+    unsigned seed = 1;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    for (uint32_t k = 0; k < n; k++) {
+        atomic_store(&board->ready, 0);
+        start(0, live_until_killed);
+        wait_for(&board->ready, 1);
+        for (volatile int spin = rand_r(&seed) % 20000; spin > 0; spin--)
+            ;
+        /* Arrived after the victim, so it is the victim's death that lets us in. */
+        tl__sm_set_head(s, tl__sm_arrive(s, 0));
+        uint64_t begin = tl__now_ns();
+        kill_child(0);
+        uint32_t a = acquire(s), b = acquire(s);
+        while (tl__sm_memory_take(s, 1000) < 0)
+            sched_yield();
+        uint64_t took = tl__now_ns() - begin;
+        longest = took > longest ? took : longest;
+        sum += took;
+        tl__sm_memory_give(s, 1000);
+        TEST_ASSERT_TRUE(a != b);
+        tl__sm_set_head(s, TL_EXEC_NO_KEY);
+        tl__sm_release(s, a);
+        tl__sm_release(s, b);
+        reap(0);
+    }
+    char report[96];
+    snprintf(report, sizeof report, "%u kills: everything back after %llu us on average, %llu at most", n,
+             (unsigned long long)(sum / (n + (n == 0)) / 1000), (unsigned long long)(longest / 1000));
+    TEST_MESSAGE(report);
+    tl__sm_close(s);
+}
+
+static void hold_everything(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    expect(acquire(s) != acquire(s), 2);
+    expect(tl__sm_memory_take(s, 900) == 0, 3);
+    atomic_store(&board->ready, 1);
+    for (;;)
+        pause();
+}
+
+static void a_zombie_is_dead(void)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    start(0, hold_everything);
+    wait_for(&board->ready, 1);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, 200));
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 0));
+    kill_child(0); /* and not reaped */
+    uint32_t a = acquire(s), b = acquire(s);
+    while (tl__sm_memory_take(s, 1000) < 0)
+        sched_yield();
+    tl__sm_release(s, a);
+    tl__sm_release(s, b);
+    reap(0);
+    tl__sm_close(s);
+}
+
+static void want_and_stop(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    atomic_store(&board->ready, 1);
+    for (;;)
+        pause(); /* first in order, and never takes its slot */
+}
+
+static void who_is_stopped_does_not_hold_up_the_others(void)
+{
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    start(0, want_and_stop);
+    wait_for(&board->ready, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 0));
+    tl__sm_release(s, acquire(s));
+    /* From now on it is not waited for. */
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_try_acquire(s, 0));
+    tl__sm_release(s, 0);
+    tl__sm_close(s);
+}
+
+/* --- damage */
+
+static void anything_may_be_in_the_segment(void)
+{
+    char path[128];
+    unsigned seed = 7;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    int fd = open(path, O_RDWR);
+    TEST_ASSERT_TRUE(fd >= 0);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *m = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    TEST_ASSERT_TRUE(m != MAP_FAILED);
+    for (uint32_t round = 0; round < 300; round++) {
+        uint32_t dense = 1 + round % 64;
+        for (off_t i = round % 3 == 0 ? 0 : 16; i < size; i += 1 + rand_r(&seed) % dense)
+            m[i] = (uint8_t)(rand_r(&seed) >> 8);
+        uint64_t key = tl__sm_arrive(s, (int32_t)round), left, all;
+        tl__sm_set_head(s, key);
+        int slot = tl__sm_try_acquire(s, round);
+        TEST_ASSERT_TRUE(slot < 2);
+        tl__sm_must_yield(s, key);
+        tl__sm_may_keep(s);
+        tl__sm_others_wait(s);
+        tl__sm_slot_pid(s, 1);
+        if (slot >= 0)
+            tl__sm_release(s, (uint32_t)slot);
+        if (tl__sm_memory_take(s, 10) == 0)
+            tl__sm_memory_give(s, 10);
+        tl__sm_memory_info(s, &left, &all);
+        /* Somebody who joins now finds a wreck: he gets a new device, or joins, or is told that it is full. */
+        struct tl__sm_config config = {name, 2, TL_EXEC_MPS, 1000, 2000};
+        struct tl__sm *other = NULL;
+        int rc = tl__sm_open(&other, &config, NULL);
+        TEST_ASSERT_TRUE(rc == 0 || rc == -EUSERS);
+        if (rc == 0)
+            tl__sm_close(other);
+    }
+    munmap(m, (size_t)size);
+    close(fd);
+    tl__sm_close(s);
+}
+
+static void a_file_of_the_wrong_size_is_replaced(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    TEST_ASSERT_TRUE(fd >= 0);
+    TEST_ASSERT_EQUAL_INT(5, write(fd, "hello", 5));
+    close(fd);
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    TEST_ASSERT_NOT_NULL(s);
+    tl__sm_close(s);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    strcpy(info.info.text, "burn");
+    RUN_TEST(settings_are_those_of_the_first);
+    RUN_TEST(names_with_slashes_are_refused);
+    RUN_TEST(a_process_without_grids_gets_no_slot);
+    RUN_TEST(memory_is_counted);
+    RUN_TEST(a_slot_has_one_holder);
+    RUN_TEST(grids_come_in_the_order_of_arrival);
+    RUN_TEST(a_later_grid_gets_what_is_left_over);
+    RUN_TEST(an_urgent_grid_makes_others_yield);
+    RUN_TEST(equal_loads_get_equal_shares_in_order_of_arrival);
+    RUN_TEST(equal_loads_get_equal_shares_in_turns);
+    RUN_TEST(the_dead_leave_nothing_behind);
+    RUN_TEST(a_zombie_is_dead);
+    RUN_TEST(who_is_stopped_does_not_hold_up_the_others);
+    RUN_TEST(anything_may_be_in_the_segment);
+    RUN_TEST(a_file_of_the_wrong_size_is_replaced);
+    return UNITY_END();
+}
