@@ -1,8 +1,5 @@
 /* Stacks that can be left and entered again: one per warp, so that a warp that waits at a barrier costs a switch and not
- * a thread.  x86-64 System V; 512-bit registers need no care because a call has saved them already.
- *
- * The switch ends with a jump through a register: a `ret` to an address that was not called last defeats the processor's
- * return stack on every switch (measured, facts/cpu-jit.md section 2).  MXCSR and the x87 control word are not switched:
+ * a thread.  x86-64 System V.  The switch itself is tl__fiber_hop in exec_internal.h.  MXCSR and the x87 control word are not switched:
  * all warps of a kernel use the same, and the engine sets them once per run.
  *
  * Sanitizers are told of every switch when the build has them; the cost is theirs. */
@@ -21,43 +18,17 @@
 #endif
 
 #ifndef __x86_64__
-#error "fibers are written for x86-64; port tl__switch, tl__jump and tl__begin"
+#error "fibers are written for x86-64; port tl__fiber_hop, tl__jump and tl__begin"
 #endif
 
 /* A frame may be larger than a page, so a page would not catch every overflow. */
 #define GUARD_BYTES ((size_t)64 << 10)
 
-void tl__switch(void **save, void *to);
 void tl__jump(void *to) __attribute__((noreturn));
 void tl__begin(void);
 
 /* clang-format off */
 __asm__(".text\n"
-        ".p2align 4\n"
-        ".globl tl__switch\n"
-        ".hidden tl__switch\n"
-        ".type tl__switch,@function\n"
-        "tl__switch:\n"
-        ".cfi_startproc\n"
-        "    pushq %rbp\n"
-        "    pushq %rbx\n"
-        "    pushq %r12\n"
-        "    pushq %r13\n"
-        "    pushq %r14\n"
-        "    pushq %r15\n"
-        "    movq %rsp, (%rdi)\n"
-        "    movq %rsi, %rsp\n"
-        "    popq %r15\n"
-        "    popq %r14\n"
-        "    popq %r13\n"
-        "    popq %r12\n"
-        "    popq %rbx\n"
-        "    popq %rbp\n"
-        "    popq %rcx\n"
-        "    jmp *%rcx\n"
-        ".cfi_endproc\n"
-        ".size tl__switch,.-tl__switch\n"
-
         ".p2align 4\n"
         ".globl tl__jump\n"
         ".hidden tl__jump\n"
@@ -65,18 +36,12 @@ __asm__(".text\n"
         "tl__jump:\n"
         ".cfi_startproc\n"
         "    movq %rdi, %rsp\n"
-        "    popq %r15\n"
-        "    popq %r14\n"
-        "    popq %r13\n"
-        "    popq %r12\n"
-        "    popq %rbx\n"
-        "    popq %rbp\n"
         "    popq %rcx\n"
         "    jmp *%rcx\n"
         ".cfi_endproc\n"
         ".size tl__jump,.-tl__jump\n"
 
-        /* Where a new stack begins; tl__fiber_reset has put the fiber into r12 and the function into r13.  An undefined return
+        /* Where a new stack begins; tl__fiber_reset has put the fiber and the function there.  An undefined return
          * address ends backtraces here. */
         ".p2align 4\n"
         ".globl tl__begin\n"
@@ -85,8 +50,9 @@ __asm__(".text\n"
         "tl__begin:\n"
         ".cfi_startproc\n"
         ".cfi_undefined rip\n"
-        "    movq %r12, %rdi\n"
-        "    callq *%r13\n"
+        "    popq %rdi\n"
+        "    popq %rax\n"
+        "    callq *%rax\n"
         "    ud2\n"
         ".cfi_endproc\n"
         ".size tl__begin,.-tl__begin\n");
@@ -115,12 +81,13 @@ void tl__fiber_reset(struct tl__fiber *f)
         __tsan_destroy_fiber(f->sanitizer);
     f->sanitizer = __tsan_create_fiber(0);
 #endif
-    /* Popped in this order: r15 r14 r13 r12 rbx rbp, the address; then the stack is 16-aligned, as before a call. */
-    uint64_t *sp = (uint64_t *)(top - 72);
-    memset(sp, 0, 72);
+    /* Popped in this order: where to go, and there the two that tl__begin wants; then the stack is 16-aligned, as before
+     * a call. */
+    uint64_t *sp = (uint64_t *)(top - 40);
+    sp[0] = (uint64_t)(uintptr_t)tl__begin;
+    sp[1] = (uint64_t)(uintptr_t)f;
     sp[2] = (uint64_t)(uintptr_t)begin;
-    sp[3] = (uint64_t)(uintptr_t)f;
-    sp[6] = (uint64_t)(uintptr_t)tl__begin;
+    sp[3] = sp[4] = 0;
     f->sp = sp;
     f->next = NULL;
     f->waiting = 0;
@@ -188,13 +155,13 @@ void tl__fiber_switch(struct tl__fiber *from, struct tl__fiber *to)
 #if TL_EXEC_ASAN
     void *fake = NULL;
     __sanitizer_start_switch_fiber(&fake, to->stack_low, to->stack_bytes);
-    tl__switch(&from->sp, to->sp);
+    tl__fiber_hop(from, to);
     __sanitizer_finish_switch_fiber(fake, NULL, NULL);
 #else
 #if TL_EXEC_TSAN
     __tsan_switch_to_fiber(to->sanitizer, 0);
 #endif
-    tl__switch(&from->sp, to->sp);
+    tl__fiber_hop(from, to);
 #endif
 }
 
