@@ -57,13 +57,20 @@ static void read_log(struct ptxas_run *r)
 
 /* --- processes --- */
 
-/* Splits options at blanks, into at most `max` words; further ones are left out. */
+/* Of an image's options, those that decide about registers.  Others name files of the machine it was built on. */
+static bool is_wanted(const char *option)
+{
+    return strstr(option, "maxrregcount") != NULL || strstr(option, "register-usage-level") != NULL;
+}
+
+/* Splits options at blanks, into at most `max` words that are wanted. */
 static void split(char *options, char **words, size_t max)
 {
     size_t n = 0;
     char *rest = NULL;
     for (char *word = strtok_r(options, " ", &rest); word != NULL && n < max; word = strtok_r(NULL, " ", &rest))
-        words[n++] = word;
+        if (is_wanted(word))
+            words[n++] = word;
 }
 
 static int start(const struct ptxas_run *r, pid_t *pid, struct tl_error *err)

@@ -58,9 +58,9 @@ static int add_variant(struct corpus *c, struct batch *b, struct trial *t, enum 
     const struct tl_ptx_options options = {.variant = v, .grid_dims = corpus_dims(k, v)};
     struct tl_ptx_rewritten out;
     char what[32];
-    c->registers.tried++;
     if (tl_ptx_rewrite(k->image->index, k->name, &options, &out, NULL, err) < 0) {
         corpus_say(c, "NOT REWRITTEN %s", err->text);
+        c->registers.tried++;
         return 0;
     }
     snprintf(what, sizeof what, "%s%u", tl_ptx_variant_name(v), options.grid_dims);
@@ -124,19 +124,19 @@ static void take_results(struct corpus *c, const struct trial *t)
 {
     struct corpus_registers *r = &c->registers;
     bool has_new_spill = false;
-    if (!t->original->was_accepted) {
+    if (!t->original->was_accepted) { /* then nothing can be expected of the variants */
         r->refused_originals++;
         keep_failed(c, t, t->original, "the original");
+        return;
     }
     for (uint32_t i = 0; i < t->n_variants; i++) {
         const struct ptxas_run *run = t->original + 1 + i;
+        r->tried++;
         if (!run->was_accepted) {
             keep_failed(c, t, run, tl_ptx_variant_name(t->variants[i]));
             continue;
         }
         r->accepted++;
-        if (!t->original->was_accepted)
-            continue;
         add_growth(r, t, t->variants[i], run);
         has_new_spill |= r->growths[r->n_growths - 1].has_new_spill;
     }
