@@ -29,7 +29,7 @@ static void usage(FILE *f)
           "       tally-jit compile IN.ptx [--kernel NAME] [--block X,Y,Z] -o OUT.so [--ir OUT.ll] [--cpu C] "
           "[--features F]\n"
           "       tally-jit get IN.ptx [--kernel NAME] [--block X,Y,Z]\n"
-          "       tally-jit status | stop\n"
+          "       tally-jit status | stop | --version\n"
           "\n"
           "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it needs it; nobody "
           "has\n"
@@ -339,6 +339,21 @@ static int compile_command(int argc, char **argv)
     return compile(&c);
 }
 
+#ifndef TL_LLVM_VERSION
+#define TL_LLVM_VERSION "?"
+#endif
+
+/* The version of LLVM is in the text, so that another one gives the program another build id. */
+static int tell_version(void)
+{
+    struct tl_error err = {0};
+    char id[TL_JIT_COMPILER_ID_BYTES];
+    if (tl_jit_compiler_id("/proc/self/exe", id, &err) < 0)
+        return complain(&err);
+    printf("tally-jit, made for LLVM %s, build %s\n", TL_LLVM_VERSION, id);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -354,6 +369,8 @@ int main(int argc, char **argv)
         return ask(TL_JIT_STATUS);
     if (argc == 2 && strcmp(what, "stop") == 0)
         return ask(TL_JIT_STOP);
+    if (argc == 2 && strcmp(what, "--version") == 0)
+        return tell_version();
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         usage(stdout);
         return 0;

@@ -182,9 +182,10 @@ fail:;
 
 int tl_jit_memory_map(int fd, uint64_t n, const void **bytes)
 {
-    struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size != n)
+    /* Not by fstat, which in the C library is a call that a worker may not make. */
+    off_t size = seals < 0 || (seals & SEALS) != SEALS ? -1 : lseek(fd, 0, SEEK_END);
+    if (size < 0 || (uint64_t)size != n)
         return -EPROTO;
     if (n == 0) {
         *bytes = "";
@@ -233,7 +234,16 @@ int tl_jit_runtime_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
             return fd; /* else a stale variable, as after su */
     }
     snprintf(path, TL_JIT_CACHE_PATH, "/tmp/tally-%lu", (unsigned long)geteuid());
-    return open_private(path, err);
+    int fd = open_private(path, err);
+    if (fd >= 0)
+        return fd;
+    /* Somebody has taken that name.  The cache is ours, if there is one. */
+    struct tl_jit_cache cache;
+    if (tl_jit_cache_folder(path, NULL) < 0 || tl_jit_cache_open(&cache, path, 1, NULL) < 0)
+        return fd;
+    tl_jit_cache_close(&cache);
+    int n = snprintf(path, TL_JIT_CACHE_PATH, "%s/run", cache.path);
+    return n < TL_JIT_CACHE_PATH ? open_private(path, err) : fd;
 }
 
 void tl_jit_service_name(const char *id, const char *suffix, char name[64])

@@ -78,8 +78,8 @@ void tl_jit_memory_unmap(const void *bytes, uint64_t n);
 
 /* --- the meeting place ---------------------------------------------------------------------------------------------------- */
 
-/* The folder for sockets, made if need be: XDG_RUNTIME_DIR/tally, else /tmp/tally-UID.  Its descriptor (the caller's to
- * close), or -EPERM if it is not ours alone, or another negative errno value. */
+/* The folder for sockets, made if need be: XDG_RUNTIME_DIR/tally, else /tmp/tally-UID, else `run` in the cache.  Its
+ * descriptor (the caller's to close), or -EPERM if it is not ours alone, or another negative errno value. */
 int tl_jit_runtime_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err);
 
 /* What identifies a compiler program: its GNU build id, which covers the version of LLVM that it was made for.  Any change of the

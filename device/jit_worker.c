@@ -4,10 +4,12 @@
  * nothing but a socket to the service, and whose end costs one retry. */
 #include "device/jit_worker.h"
 #include "device/jit_link.h"
+#include "device/jit_sandbox.h"
 #include "device/jit_wire.h"
 #include "tally/ptx.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -125,7 +128,6 @@ static void limit_time(uint32_t seconds)
 static void hold_nothing(int socket, int log)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     (void)prctl(PR_SET_DUMPABLE, 0);
     if (dup2(log, 1) < 0 || dup2(log, 2) < 0 || dup2(socket, 3) < 0)
         _exit(1);
@@ -133,15 +135,17 @@ static void hold_nothing(int socket, int log)
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_NOFILE, 64);
     limit(RLIMIT_FSIZE, TL_JIT_OBJECT_BYTES);
-#ifndef __SANITIZE_ADDRESS__ /* which reserves terabytes */
+#ifndef __SANITIZE_ADDRESS__ /* which reserves terabytes, and reads files for its reports */
     limit(RLIMIT_AS, (rlim_t)tl_jit_limit_memory_mb() << 20);
+    (void)tl_jit_sandbox_enter(); /* a kernel that has no such thing does without */
 #endif
 }
 
 /* --- requests ------------------------------------------------------------------------------------------------------------ */
 
 /* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel, KERNEL@once only at the first attempt, KERNEL@slow takes a
- * second for it, KERNEL@spin never ends, KERNEL@eat takes all memory it can get. */
+ * second for it, KERNEL@spin never ends, KERNEL@eat takes all memory it can get, KERNEL@escape dies if it can open a
+ * file, connect, start a process or end its parent. */
 static void misbehave(const char *kernel, uint32_t attempt)
 {
     const char *what = getenv("TALLY_JIT_TEST_CRASH");
@@ -157,6 +161,11 @@ static void misbehave(const char *kernel, uint32_t attempt)
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     for (volatile unsigned i = 0; strcmp(what, "@spin") == 0;)
         i++;
+    if (strcmp(what, "@escape") == 0) {
+        if (open("/etc/passwd", O_RDONLY) >= 0 || socket(AF_UNIX, SOCK_STREAM, 0) >= 0 || fork() >= 0 ||
+            kill(getppid(), 0) == 0 || kill(1, 0) == 0)
+            abort();
+    }
     if (strcmp(what, "@eat") == 0) {
         for (;;) {
             char *p = malloc(64 << 20);

@@ -360,6 +360,16 @@ static void a_kernel_that_takes_too_much_memory_is_stopped(void)
     assert_got("healthy");
 }
 
+static void a_worker_cannot_reach_out(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    TEST_IGNORE_MESSAGE("there is no sandbox under AddressSanitizer");
+#endif
+    setenv("TALLY_JIT_TEST_CRASH", "burglar@escape", 1);
+    assert_got("burglar");
+    assert_runs();
+}
+
 /* Kills the service when it has taken a request, so many times. */
 static void *kill_in_thread(void *argument)
 {
@@ -650,6 +660,7 @@ int main(void)
     RUN_TEST(a_worker_that_dies_once_is_replaced);
     RUN_TEST(a_kernel_that_takes_too_long_is_stopped);
     RUN_TEST(a_kernel_that_takes_too_much_memory_is_stopped);
+    RUN_TEST(a_worker_cannot_reach_out);
     RUN_TEST(a_service_killed_in_the_middle_is_restarted);
     RUN_TEST(a_service_killed_twice_is_an_error);
     RUN_TEST(a_stale_socket_is_replaced);
