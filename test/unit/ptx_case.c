@@ -1,6 +1,7 @@
 #include "ptx_case.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,18 +91,42 @@ static bool read_conditions(struct reader *r, char *words)
     return true;
 }
 
+/* A number of at most `max`, with nothing behind it but `end`; moves behind that. */
+static bool read_uint(const char **p, uint64_t max, char end, uint64_t *out)
+{
+    char *behind;
+    errno = 0;
+    *out = strtoull(*p, &behind, 0);
+    bool ok = behind != *p && isdigit((unsigned char)**p) && *behind == end && errno == 0 && *out <= max;
+    *p = behind + (*behind != 0);
+    return ok;
+}
+
+/* "grid=4,2,1" and what stands behind it, up to `end`. */
+static bool read_numbers(const char **p, const char *key, uint32_t *out, uint32_t n, char end)
+{
+    size_t length = strlen(key);
+    bool ok = strncmp(*p, key, length) == 0;
+    for (uint32_t i = 0; ok && i < n; i++) {
+        uint64_t value;
+        *p += i == 0 ? length : 0;
+        ok = read_uint(p, UINT32_MAX, i + 1 < n ? ',' : end, &value);
+        out[i] = (uint32_t)value;
+    }
+    return ok;
+}
+
 static bool read_run(struct reader *r, const char *words)
 {
     if (r->k->n_runs == PTX_CASE_RUNS)
         return complain(r, "too many runs", words);
     struct ptx_case_run *run = &r->k->runs[r->k->n_runs++];
-    char rest;
-    int n = sscanf(words, "grid=%u,%u,%u block=%u,%u,%u shared=%u%c", &run->grid[0], &run->grid[1], &run->grid[2],
-                   &run->block[0], &run->block[1], &run->block[2], &run->shared, &rest);
-    bool is_empty = false;
+    const char *p = words;
+    bool ok = read_numbers(&p, "grid=", run->grid, 3, ' ') && read_numbers(&p, "block=", run->block, 3, ' ') &&
+              read_numbers(&p, "shared=", &run->shared, 1, 0);
     for (int i = 0; i < 3; i++)
-        is_empty |= run->grid[i] == 0 || run->block[i] == 0;
-    return n == 7 && !is_empty ? true : complain(r, "not a launch", words);
+        ok &= run->grid[i] != 0 && run->block[i] != 0;
+    return ok ? true : complain(r, "not a launch", words);
 }
 
 static uint32_t bytes_of_type(const char *type)
@@ -120,8 +145,6 @@ static uint32_t bytes_of_type(const char *type)
 static bool read_fill(struct reader *r, struct ptx_case_arg *a, const char *words)
 {
     static const char *const names[] = {"zero", "iota", "countdown"};
-    char rest;
-    unsigned long long seed;
     for (int i = 0; i < 3; i++) {
         if (strcmp(words, names[i]) == 0) {
             a->fill = (enum ptx_case_fill)i;
@@ -129,10 +152,10 @@ static bool read_fill(struct reader *r, struct ptx_case_arg *a, const char *word
         }
     }
     a->fill = PTX_FILL_RANDOM;
-    if (sscanf(words, "random %llu%c", &seed, &rest) != 1)
-        return complain(r, "no such fill", words);
-    a->value = seed;
-    return true;
+    const char *seed = words + 7;
+    return strncmp(words, "random ", 7) == 0 && read_uint(&seed, UINT64_MAX, 0, &a->value)
+               ? true
+               : complain(r, "no such fill", words);
 }
 
 static bool read_number(struct reader *r, struct ptx_case_arg *a, const char *word)
@@ -149,30 +172,40 @@ static bool read_number(struct reader *r, struct ptx_case_arg *a, const char *wo
     return end != word && *end == 0 ? true : complain(r, "not a number", word);
 }
 
+/* "1024 iota" */
+static bool read_filled(struct reader *r, struct ptx_case_arg *a, const char *words)
+{
+    uint64_t count;
+    const char *p = words;
+    if (!read_uint(&p, UINT32_MAX, ' ', &count) || count == 0)
+        return complain(r, "not a number of elements", words);
+    a->count = (uint32_t)count;
+    return read_fill(r, a, p);
+}
+
 static bool read_arg(struct reader *r, const char *words)
 {
     if (r->k->n_args == PTX_CASE_ARGS)
         return complain(r, "too many arguments", words);
     struct ptx_case_arg *a = &r->k->args[r->k->n_args++];
-    char fill[40] = "", value[40] = "", rest;
-    if (sscanf(words, "buffer %3s %u %39[^\n]", a->type, &a->count, fill) == 3) {
-        a->kind = PTX_ARG_BUFFER;
-        a->element_bytes = bytes_of_type(a->type);
-        if (a->element_bytes == 0 || a->count == 0)
-            return complain(r, "not a buffer", words);
-        return read_fill(r, a, fill);
-    }
-    if (sscanf(words, "bytes %u %39[^\n]", &a->count, fill) == 2) {
+    *a = (struct ptx_case_arg){.kind = PTX_ARG_NUMBER, .element_bytes = 1, .count = 1};
+    const char *p = words;
+    if (strncmp(p, "bytes ", 6) == 0) {
         a->kind = PTX_ARG_BYTES;
-        a->type[0] = 0;
-        a->element_bytes = 1;
-        return read_fill(r, a, fill);
+        return read_filled(r, a, p + 6);
     }
-    a->kind = PTX_ARG_NUMBER;
-    a->count = 1;
-    if (sscanf(words, "%3s %39s%c", a->type, value, &rest) != 2 || (a->element_bytes = bytes_of_type(a->type)) == 0)
+    if (strncmp(p, "buffer ", 7) == 0) {
+        a->kind = PTX_ARG_BUFFER;
+        p += 7;
+    }
+    size_t n = strcspn(p, " ");
+    if (n < sizeof a->type)
+        memcpy(a->type, p, n);
+    a->element_bytes = bytes_of_type(a->type);
+    if (a->element_bytes == 0 || p[n] != ' ')
         return complain(r, "not an argument", words);
-    return read_number(r, a, value);
+    p += n + 1;
+    return a->kind == PTX_ARG_BUFFER ? read_filled(r, a, p) : read_number(r, a, p);
 }
 
 static bool read_ptxas(struct reader *r, const char *words)

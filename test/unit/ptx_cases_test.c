@@ -18,11 +18,8 @@
 #include "ptx_case.h"
 #include "ptx_help.h"
 
-extern char **environ;
-
 static char folder[4096]; /* for texts on their way to ptxas and nvcc */
-static const char *case_path;
-static char *case_name;
+static char case_path[4400], *case_name;
 static struct ptx_case the_case;
 static struct ptx_text original;
 static struct tl_buf wrong; /* what is wrong with the current case, line by line */
@@ -66,6 +63,8 @@ static bool write_file(const char *path, const char *text, size_t n)
 static void start(struct job *j, const char *log)
 {
     posix_spawn_file_actions_t actions;
+    if (j->argv[0] == NULL)
+        return;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
@@ -415,8 +414,8 @@ static void check_fixed_point(const char *what, const struct tl_ptx_index *ix, c
     if (rc == 0)
         rc = tl_ptx_format(again, &twice, &twice_n, &err);
     EXPECT(rc == 0, "%s: %s", what, err.text);
-    EXPECT(rc < 0 || strcmp(once, twice) == 0, "%s: printing is no fixed point", what);
-    if (rc == 0) {
+    if (rc == 0 && once != NULL && twice != NULL) {
+        EXPECT(strcmp(once, twice) == 0, "%s: printing is no fixed point", what);
         char *before = ptx_essence(r->text, r->text_bytes), *after = ptx_essence(once, once_n);
         EXPECT(strcmp(before, after) == 0, "%s: printing changes tokens", what);
         free(before);
@@ -473,7 +472,7 @@ static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t di
         tl_ptx_rewritten_finish(&r2);
     char full[600];
     snprintf(full, sizeof full, "%s: %s", case_name, what);
-    if (dims != 2 || v == TL_PTX_SLICE) /* a plane is a box with one division less, which slices show */
+    if (dims == 3 || v == TL_PTX_SLICE) /* lines and planes are boxes with divisions left out, which slices show */
         for_ptxas(full, r.text, r.text_bytes, the_case.ptxas_options, false);
     tl_ptx_rewritten_finish(&r);
 }
@@ -693,12 +692,10 @@ int main(int argc, char **argv)
     struct dirent **names = NULL;
     int n = scandir(ptx_cases_folder(), &names, is_case, alphasort);
     for (int i = 0; i < n; i++) {
-        char path[4400];
         bool wanted = argc < 2;
         for (int a = 1; a < argc; a++)
             wanted |= strcmp(argv[a], names[i]->d_name) == 0;
-        snprintf(path, sizeof path, "%s/%s", ptx_cases_folder(), names[i]->d_name);
-        case_path = path;
+        snprintf(case_path, sizeof case_path, "%s/%s", ptx_cases_folder(), names[i]->d_name);
         case_name = names[i]->d_name;
         if (wanted)
             UnityDefaultTestRun(run_case, case_name, __LINE__);
