@@ -1,0 +1,28 @@
+# Sample programs that know nothing of Tally: `make workloads` builds each workloads/cuda/NAME.cu with nvcc, PTX only, into
+# $(B)/workloads/cuda/NAME with the CUDA runtime linked in and NAME-shared with libcudart.so; workloads/cuda/lib/*.cu are
+# those that need NVIDIA's libraries.  Without nvcc nothing is built, and the tests that need them are skipped.
+WORKLOAD_NVCC := $(shell scripts/tool nvcc 2>&1)
+ifneq ($(WORKLOAD_NVCC),)
+WORKLOAD_NAMES := $(basename $(notdir $(wildcard workloads/cuda/*.cu)))
+WORKLOAD_LIB_NAMES := $(basename $(notdir $(wildcard workloads/cuda/lib/*.cu)))
+WORKLOADS := $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \
+    $(addprefix $(B)/workloads/cuda/lib/,$(WORKLOAD_LIB_NAMES))
+endif
+
+workloads: $(WORKLOADS)
+tests: workloads
+.PHONY: workloads
+
+# The debug build of device code (-G) would be another PTX; line numbers are enough.
+$(B)/workloads/cuda/%.o: workloads/cuda/%.cu workloads/cuda/check.h
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(WORKLOAD_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 -Iworkloads/cuda -c -o $@ $<
+$(B)/workloads/cuda/%-shared: $(B)/workloads/cuda/%.o
+	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< $(WORKLOAD_LIBS)
+$(B)/workloads/cuda/lib/%: $(B)/workloads/cuda/lib/%.o
+	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< -lcublas -lcurand
+$(B)/workloads/cuda/%: $(B)/workloads/cuda/%.o
+	$(Q)$(WORKLOAD_NVCC) -o $@ $< $(WORKLOAD_LIBS)
+
+$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: WORKLOAD_LIBS := -lnvrtc -Lbuild/lib/tally/device -lcuda
