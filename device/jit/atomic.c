@@ -109,10 +109,11 @@ bool tl_emit_atomic(struct tl_emit *e)
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
     LLVMValueRef results = tl_alloca(e, LLVMArrayType2(tl_int(e, a.t.bits), LANES), "old");
+    struct tl_spilled pointers = tl_spill(e, p), values = tl_spill(e, x), others = tl_spill(e, y);
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
-    LLVMValueRef pointer = LLVMBuildIntToPtr(e->b, tl_lane_value(e, p, l.lane).v, e->ptr, "");
-    LLVMValueRef value = tl_lane_value(e, x, l.lane).v, other = tl_lane_value(e, y, l.lane).v;
+    LLVMValueRef pointer = LLVMBuildIntToPtr(e->b, tl_spilled_lane(e, &pointers, l.lane), e->ptr, "");
+    LLVMValueRef value = tl_spilled_lane(e, &values, l.lane), other = tl_spilled_lane(e, &others, l.lane);
     value = LLVMBuildBitCast(e->b, value, a.is_cas ? tl_int(e, a.t.bits) : a.element, "");
     LLVMValueRef old = operate(e, &a, is_shared, pointer, value, other);
     if (returns)

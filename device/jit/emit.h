@@ -44,6 +44,7 @@ struct tl_reg {
     LLVMTypeRef type;      /* of the slot */
     uint32_t bits;
     bool is_vec;
+    bool keeps_lanes;      /* written where lanes have parted, lanes that do not take part must keep what they had */
     uint32_t n_defs;
     struct tl_lanes lanes;
 };
@@ -160,6 +161,14 @@ struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
 LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type); /* load a field of the frame */
 LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n);
+
+/* A vector in memory, for loops that take its lanes one by one: LLVM would store it anew in each round. */
+struct tl_spilled {
+    LLVMValueRef slot;
+    struct tl_val v;
+};
+struct tl_spilled tl_spill(struct tl_emit *e, struct tl_val v);
+LLVMValueRef tl_spilled_lane(struct tl_emit *e, const struct tl_spilled *s, LLVMValueRef lane);
 
 /* A loop over the active lanes; between begin and end the builder stands in its body. */
 struct tl_lane_loop {

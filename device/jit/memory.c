@@ -241,15 +241,16 @@ static void load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t 
         }
         return;
     }
-    LLVMValueRef slots[8], pointers[8];
+    LLVMValueRef slots[8];
+    struct tl_spilled pointers[8];
     for (uint32_t k = 0; k < v; k++) {
         slots[k] = tl_alloca(e, LLVMArrayType2(element, LANES), "strong");
-        pointers[k] = lane_pointers(e, a, k * (bits / 8));
+        pointers[k] = tl_spill(e, (struct tl_val){lane_pointers(e, a, k * (bits / 8)), true});
     }
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
     for (uint32_t k = 0; k < v; k++) {
-        LLVMValueRef x = LLVMBuildLoad2(e->b, element, LLVMBuildExtractElement(e->b, pointers[k], l.lane, ""), "");
+        LLVMValueRef x = LLVMBuildLoad2(e->b, element, tl_spilled_lane(e, &pointers[k], l.lane), "");
         LLVMSetAlignment(x, bits / 8);
         LLVMSetOrdering(x, order);
         LLVMSetVolatile(x, true);
@@ -369,13 +370,15 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
 static void store_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
 {
     LLVMAtomicOrdering order = tl_has(e, TL_MOD_release) ? LLVMAtomicOrderingRelease : LLVMAtomicOrderingMonotonic;
-    LLVMValueRef pointers[8];
-    for (uint32_t k = 0; k < v; k++)
-        pointers[k] = lane_pointers(e, a, k * (bits / 8));
+    struct tl_spilled pointers[8], values[8];
+    for (uint32_t k = 0; k < v; k++) {
+        pointers[k] = tl_spill(e, (struct tl_val){lane_pointers(e, a, k * (bits / 8)), true});
+        values[k] = tl_spill(e, in[k]);
+    }
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
     for (uint32_t k = 0; k < v; k++) {
-        LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], l.lane).v, LLVMBuildExtractElement(e->b, pointers[k], l.lane, ""));
+        LLVMValueRef s = LLVMBuildStore(e->b, tl_spilled_lane(e, &values[k], l.lane), tl_spilled_lane(e, &pointers[k], l.lane));
         LLVMSetAlignment(s, bits / 8);
         LLVMSetOrdering(s, order);
         LLVMSetVolatile(s, true);

@@ -254,6 +254,24 @@ LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LL
     return LLVMBuildCall2(e->b, LLVMFunctionType(ret, types, n, false), fn, args, n, "");
 }
 
+struct tl_spilled tl_spill(struct tl_emit *e, struct tl_val v)
+{
+    struct tl_spilled s = {NULL, v};
+    if (v.is_vec) {
+        s.slot = tl_alloca(e, LLVMTypeOf(v.v), "spilled");
+        LLVMBuildStore(e->b, v.v, s.slot);
+    }
+    return s;
+}
+
+LLVMValueRef tl_spilled_lane(struct tl_emit *e, const struct tl_spilled *s, LLVMValueRef lane)
+{
+    if (!s->v.is_vec)
+        return s->v.v;
+    LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(s->v.v));
+    return LLVMBuildLoad2(e->b, element, LLVMBuildGEP2(e->b, element, s->slot, &lane, 1, ""), "");
+}
+
 void tl_lanes_begin(struct tl_emit *e, struct tl_lane_loop *l)
 {
     l->left_slot = tl_alloca(e, e->i32, "left");
@@ -473,7 +491,7 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
                                              (struct tl_val[2]){{tl_active_bits(e), false},
                                                                 {LLVMConstInt(e->i1, 1, false), false}}, 2).v);
     bool blend = r->is_vec && e->mask != NULL &&
-                 (e->must_blend || r->n_defs > 1 || e->f->is_in_loop[e->inst_block]);
+                 (e->must_blend || r->keeps_lanes);
     if (blend)
         v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot, ""), "");
     LLVMBuildStore(e->b, v.v, r->slot);
