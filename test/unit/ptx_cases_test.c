@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -643,6 +644,84 @@ static void an_unknown_variant_or_shape_is_refused(void)
     TEST_ASSERT_EQUAL_INT(-EINVAL, tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, &err));
 }
 
+static void *ask_again_and_again(void *expected)
+{
+    for (int round = 0; round < 40; round++) {
+        for (int v = 0; v < TL_PTX_VARIANTS; v++) {
+            struct tl_ptx_rewritten r;
+            struct tl_ptx_options options = {.variant = (enum tl_ptx_variant)v, .grid_dims = 3};
+            if (tl_ptx_rewrite(original.ix, TL_STR("func_ctaid_two_levels"), &options, &r, NULL, NULL) < 0)
+                return NULL;
+            bool same = strcmp(r.text, ((char **)expected)[v]) == 0;
+            tl_ptx_rewritten_finish(&r);
+            if (!same)
+                return NULL;
+        }
+    }
+    return expected;
+}
+
+static void any_number_of_threads_may_ask_one_index(void)
+{
+    char path[4400], *expected[TL_PTX_VARIANTS];
+    size_t n;
+    snprintf(path, sizeof path, "%s/func_ctaid_two_levels.ptx", ptx_cases_folder());
+    char *text = ptx_read_file(path, &n);
+    TEST_ASSERT_NOT_NULL(text);
+    ptx_open(&original, text);
+    free(text);
+    for (int v = 0; v < TL_PTX_VARIANTS; v++) {
+        struct tl_ptx_rewritten r;
+        struct tl_ptx_options options = {.variant = (enum tl_ptx_variant)v, .grid_dims = 3};
+        TEST_ASSERT_EQUAL_INT(0,
+                              tl_ptx_rewrite(original.ix, TL_STR("func_ctaid_two_levels"), &options, &r, NULL, NULL));
+        expected[v] = copy_of(r.text);
+        tl_ptx_rewritten_finish(&r);
+    }
+    pthread_t threads[4];
+    void *result[4];
+    for (int i = 0; i < 4; i++)
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[i], NULL, ask_again_and_again, expected));
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], &result[i]);
+    for (int i = 0; i < 4; i++)
+        TEST_ASSERT_EQUAL_PTR_MESSAGE(expected, result[i], "a thread got another text");
+    for (int v = 0; v < TL_PTX_VARIANTS; v++)
+        free(expected[v]);
+}
+
+static void a_variant_may_be_asked_for_without_taking_verdict_or_message(void)
+{
+    ptx_open(&original,
+             ".version 8.3\n.target sm_90\n.address_size 64\n.entry k() { .reg .b32 r; mov.u32 r, %smid; ret; }\n");
+    struct tl_ptx_rewritten r;
+    struct tl_ptx_options options = {.variant = TL_PTX_SLICE, .grid_dims = 1};
+    TEST_ASSERT_EQUAL_INT(-EPERM, tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, NULL));
+    tl_ptx_rewritten_finish(&r); /* harmless after a refusal */
+}
+
+static void extracting_a_kernel_keeps_it_and_drops_the_rest(void)
+{
+    char path[4400];
+    size_t n, text_n;
+    snprintf(path, sizeof path, "%s/module_many_entries.ptx", ptx_cases_folder());
+    char *text = ptx_read_file(path, &n), *alone = NULL;
+    TEST_ASSERT_NOT_NULL(text);
+    ptx_open(&original, text);
+    free(text);
+    struct tl_error err = {0};
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_extract(original.ix, TL_STR("second"), &alone, &text_n, &err), err.text);
+    TEST_ASSERT_EQUAL_size_t(strlen(alone), text_n);
+    TEST_ASSERT_NOT_NULL(strstr(alone, ".entry second"));
+    TEST_ASSERT_NOT_NULL(strstr(alone, "only_for_second"));
+    TEST_ASSERT_NOT_NULL(strstr(alone, "used_by_second"));
+    TEST_ASSERT_NULL(strstr(alone, "first"));
+    TEST_ASSERT_NULL(strstr(alone, "third"));
+    free(alone);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, tl_ptx_extract(original.ix, TL_STR("fourth"), &alone, &text_n, &err));
+    TEST_ASSERT_NULL(alone);
+}
+
 static void every_reason_variant_and_argument_has_a_name(void)
 {
     for (int i = 0; i < TL_PTX_REASON_COUNT; i++) {
@@ -689,6 +768,9 @@ int main(int argc, char **argv)
     RUN_TEST(what_is_not_there_cannot_be_judged);
     RUN_TEST(a_syntax_error_in_what_a_kernel_reaches_is_told);
     RUN_TEST(an_unknown_variant_or_shape_is_refused);
+    RUN_TEST(a_variant_may_be_asked_for_without_taking_verdict_or_message);
+    RUN_TEST(extracting_a_kernel_keeps_it_and_drops_the_rest);
+    RUN_TEST(any_number_of_threads_may_ask_one_index);
     struct dirent **names = NULL;
     int n = scandir(ptx_cases_folder(), &names, is_case, alphasort);
     for (int i = 0; i < n; i++) {
