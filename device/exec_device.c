@@ -210,6 +210,7 @@ static void init_locks(struct tl_exec_device *d)
  * threads held in memory is left alone. */
 static void after_fork_child(void)
 {
+    tl__fault_forget();
     for (struct tl_exec_device *d = devices; d != NULL; d = d->next) {
         init_locks(d);
         tl__out_init(&d->out);

@@ -1,8 +1,9 @@
 /* Signals: what a kernel does wrong becomes a fault of its launch, and everything else goes where it went before.
  *
  * The handlers are the process's, so they must look like nobody's to the program: they act only on a worker thread inside
- * kernel code and hand everything else to whoever was installed before.  Programs install handlers of their own later and may
- * or may not call ours from theirs; workers therefore look now and then whether ours are still in front.
+ * kernel code and hand everything else to whoever was installed before.  Programs install handlers of their own later, may
+ * or may not call ours from theirs, and may put back what they found.  So ours move in front only while kernels run, and
+ * then what the program had there is put back.
  *
  * A handler leaves kernel code by switching to the worker's own stack (exec_fiber.c); neither sigsetjmp nor a system call
  * is paid per block.  In TSan builds asynchronous signals come late and this is not tested. */
@@ -24,11 +25,15 @@ static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static struct sigaction earliest[N_SIGNALS], before[N_SIGNALS][2];
 static atomic_uint current_before[N_SIGNALS];
 static atomic_int watchdog_signal;
+/* Where a handler returns to if the kernel has called it. */
+static void *_Atomic kernel_return;
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by it: workers that run kernels; where we stand before a handler that came after us. */
+static uint32_t n_inside;
+static uint32_t displacing; /* bit per signal */
 
 /* initial-exec: reading them in a handler must not allocate, not even on a thread that we have never seen. */
 static _Thread_local struct tl__engine *attached __attribute__((tls_model("initial-exec")));
-static _Thread_local int chain_depth __attribute__((tls_model("initial-exec")));
 
 static int index_of(int signal_number)
 {
@@ -65,16 +70,15 @@ static void call_action(const struct sigaction *a, int number, siginfo_t *info, 
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* Hands a signal that is not ours to the one before us.  If that one calls us back, it was installed after us and knows us
- * as its own predecessor: then the turn is with the one that was there first. */
-static void chain(int number, siginfo_t *info, void *context)
+/* Hands a signal that is not ours to the one before us.  If it is not the kernel that has called us, it is a handler that was
+ * installed after us and knows us as its predecessor, perhaps after we ourselves have called it: then the turn is with the
+ * one that was there first.  (Counting calls would not do: handlers leave by siglongjmp.) */
+static void chain(int number, siginfo_t *info, void *context, bool is_from_kernel)
 {
     int i = index_of(number);
     unsigned which = atomic_load_explicit(&current_before[i], memory_order_acquire) & 1;
-    struct sigaction a = chain_depth > 0 ? earliest[i] : before[i][which];
-    chain_depth++;
+    struct sigaction a = is_from_kernel ? before[i][which] : earliest[i];
     call_action(&a, number, info, context);
-    chain_depth--;
 }
 
 __attribute__((noreturn, no_sanitize_address)) static void
@@ -100,6 +104,7 @@ become_fault(struct tl__engine *e, int number, const siginfo_t *info, const ucon
 
 __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t *info, void *context)
 {
+    void *caller = __builtin_return_address(0), *from = atomic_load_explicit(&kernel_return, memory_order_relaxed);
     struct tl__engine *e = attached;
     int saved = errno;
     if (e != NULL && number == atomic_load_explicit(&watchdog_signal, memory_order_relaxed)) {
@@ -120,7 +125,7 @@ __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t
         if (e->in_kernel || is_overflow)
             become_fault(e, number, info, context);
     }
-    chain(number, info, context);
+    chain(number, info, context, from == NULL || caller == from);
     errno = saved;
 }
 
@@ -135,13 +140,18 @@ static int install(int number)
     unsigned which = atomic_load_explicit(&current_before[i], memory_order_relaxed);
     if (which == 0)
         earliest[i] = there;
+    else
+        displacing |= 1U << i;
     before[i][(which + 1) & 1] = there;
     atomic_store_explicit(&current_before[i], which + 1, memory_order_release); /* the copy before its number */
     memset(&ours, 0, sizeof ours);
     ours.sa_sigaction = on_signal;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
     sigemptyset(&ours.sa_mask);
-    return sigaction(number, &ours, NULL) < 0 ? -errno : 0;
+    if (sigaction(number, &ours, NULL) < 0 || sigaction(number, NULL, &there) < 0)
+        return -errno;
+    atomic_store_explicit(&kernel_return, (void *)there.sa_restorer, memory_order_relaxed);
+    return 0;
 }
 
 /* A real-time signal that nobody uses; the program may of course take it later, then we are asked first. */
@@ -155,18 +165,68 @@ static int choose_watchdog(void)
     return SIGRTMAX - 2;
 }
 
-int tl__fault_install(void)
+static int signal_of(int i)
+{
+    return i < N_SIGNALS - 1 ? fault_signals[i] : atomic_load_explicit(&watchdog_signal, memory_order_relaxed);
+}
+
+/* With the lock held. */
+static int install_all(void)
 {
     int rc = 0;
-    pthread_mutex_lock(&install_lock);
     if (atomic_load_explicit(&watchdog_signal, memory_order_relaxed) == 0)
         atomic_store_explicit(&watchdog_signal, choose_watchdog(), memory_order_relaxed);
-    for (int i = 0; rc == 0 && i < N_SIGNALS - 1; i++)
-        rc = install(fault_signals[i]);
-    if (rc == 0)
-        rc = install(atomic_load_explicit(&watchdog_signal, memory_order_relaxed));
+    for (int i = 0; rc == 0 && i < N_SIGNALS; i++)
+        rc = install(signal_of(i));
+    return rc;
+}
+
+int tl__fault_install(void)
+{
+    pthread_mutex_lock(&install_lock);
+    int rc = install_all();
     pthread_mutex_unlock(&install_lock);
     return rc;
+}
+
+static bool is_ours(const struct sigaction *a)
+{
+    return (a->sa_flags & SA_SIGINFO) != 0 && a->sa_sigaction == on_signal;
+}
+
+void tl__fault_enter(void)
+{
+    struct sigaction there;
+    pthread_mutex_lock(&install_lock);
+    n_inside++;
+    /* A look at one of them is enough: who minds these signals minds SIGSEGV. */
+    if (sigaction(SIGSEGV, NULL, &there) == 0 && !is_ours(&there))
+        install_all();
+    pthread_mutex_unlock(&install_lock);
+}
+
+void tl__fault_leave(void)
+{
+    pthread_mutex_lock(&install_lock);
+    if (--n_inside == 0 && displacing != 0) {
+        for (int i = 0; i < N_SIGNALS; i++) {
+            unsigned which = atomic_load_explicit(&current_before[i], memory_order_relaxed);
+            struct sigaction there;
+            if ((displacing >> i & 1) == 0 || sigaction(signal_of(i), NULL, &there) < 0 || !is_ours(&there))
+                continue;
+            sigaction(signal_of(i), &before[i][which & 1], NULL);
+            before[i][(which + 1) & 1] = earliest[i];
+            atomic_store_explicit(&current_before[i], which + 1, memory_order_release);
+        }
+        displacing = 0;
+    }
+    pthread_mutex_unlock(&install_lock);
+}
+
+void tl__fault_forget(void)
+{
+    pthread_mutex_init(&install_lock, NULL);
+    n_inside = 0;
 }
 
 int tl__fault_signal(void)

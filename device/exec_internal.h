@@ -252,8 +252,12 @@ struct tl__heap *tl__device_heap(struct tl_exec_device *d); /* made at first use
 
 /* --- signals --------------------------------------------------------------------------------------------------------------- */
 
-/* Installs the process's handlers, or puts them back in front if the program has installed others since.  -errno. */
+/* Installs the process's handlers.  -errno. */
 int tl__fault_install(void);
+/* Around kernels: moves our handlers in front of those that the program has installed since, and afterwards back. */
+void tl__fault_enter(void);
+void tl__fault_leave(void);
+void tl__fault_forget(void); /* in a forked child: no worker is inside */
 /* The calling thread runs `e` from now on (NULL: nothing): faults inside kernel code are its faults. */
 int tl__fault_attach(struct tl__engine *e);
 int tl__fault_signal(void); /* the signal that makes a worker look at must_die / cancelled */

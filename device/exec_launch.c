@@ -155,8 +155,8 @@ static bool has_work(struct tl_exec_device *d)
            atomic_load_explicit(&d->must_stop, memory_order_relaxed);
 }
 
-/* Returns when there may be work; true if it slept. */
-static bool wait_for_work(struct tl_exec_device *d)
+/* Returns when there may be work. */
+static void wait_for_work(struct tl_exec_device *d)
 {
     uint32_t most = d->n_cores / 2 > 0 ? d->n_cores / 2 : 1;
     if (atomic_fetch_add_explicit(&d->n_spinning, 1, memory_order_seq_cst) < most) {
@@ -165,7 +165,7 @@ static bool wait_for_work(struct tl_exec_device *d)
             for (int i = 0; i < 64; i++) {
                 if (has_work(d)) {
                     atomic_fetch_sub_explicit(&d->n_spinning, 1, memory_order_seq_cst);
-                    return false;
+                    return;
                 }
                 __builtin_ia32_pause();
             }
@@ -177,7 +177,6 @@ static bool wait_for_work(struct tl_exec_device *d)
     if (!has_work(d))
         syscall(SYS_futex, &d->work, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     atomic_fetch_sub_explicit(&d->n_sleeping, 1, memory_order_seq_cst);
-    return true;
 }
 
 /* --- workers -------------------------------------------------------------------------------------------------------------------- */
@@ -254,7 +253,9 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
         if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed) &&
             atomic_load_explicit(&d->n_spinning, memory_order_relaxed) == 0)
             wake_workers(d, 1);
+        tl__fault_enter();
         int rc = tl__engine_run(&w->engine, run);
+        tl__fault_leave();
         leave_run(w, run, rc);
         if (!tl__sm_may_keep(d->sm))
             break;
@@ -273,8 +274,7 @@ static void *worker_main(void *argument)
     if (tl__engine_init(&w->engine, &d->env) == 0 && tl__fault_attach(&w->engine) == 0) {
         while (!atomic_load_explicit(&d->must_stop, memory_order_relaxed)) {
             if (!has_work(d)) {
-                if (wait_for_work(d))
-                    tl__fault_install(); /* the program may have put its own handlers in front meanwhile */
+                wait_for_work(d);
                 continue;
             }
             int slot = tl__sm_try_acquire(d->sm, w->number);
