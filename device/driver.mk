@@ -1,5 +1,6 @@
 # The driver: libcuda.so.1, which links libc only.  Everything in it is compiled once more as position-independent code;
 # of the image library it takes what needs no libelf, and lz4 and zstd come in as archives.
+comma := ,
 DRIVER_DIR := $(B)/lib/tally/device
 DRIVER_SRCS := $(wildcard device/driver_*.c)
 DRIVER_NEEDS := $(DRIVER_SRCS) $(tally_exec_SRCS) $(tally_jit_client_SRCS) $(wildcard base/*.c) \
@@ -8,6 +9,8 @@ DRIVER_NEEDS := $(DRIVER_SRCS) $(tally_exec_SRCS) $(tally_jit_client_SRCS) $(wil
 DRIVER_OBJS := $(patsubst %.c,$(B)/pic/%.o,$(DRIVER_NEEDS))
 DRIVER_OWN_OBJS := $(patsubst %.c,$(B)/pic/%.o,$(DRIVER_SRCS))
 DRIVER_TABLE := $(B)/gen/driver_table.c
+# A sanitizer's run-time library is in the program, not in what it opens.
+NO_UNDEFINED := $(if $(findstring -fsanitize,$(OUR_CFLAGS) $(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
 
 # The CUDA headers: the toolkit's, or those of the wheel that scripts/setup fetches.
 CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
@@ -35,11 +38,15 @@ $(DRIVER_TABLE): $(DRIVER_OWN_OBJS) scripts/gen-driver-table
 $(DRIVER_DIR)/libcuda.so.1: $(DRIVER_OBJS) $(B)/pic/gen/driver_table.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(B)/gen/driver.map -Wl,-z,defs -Wl,-z,now \
+	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(B)/gen/driver.map $(NO_UNDEFINED) -Wl,-z,now \
 	    -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -o $@ $^ -l:liblz4.a -l:libzstd.a -ldl -lm
 	@ln -sf libcuda.so.1 $(@D)/libcuda.so
 $(DRIVER_DIR)/libnvidia-ml.so.1: $(B)/pic/device/nvml.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -shared -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -Wl,-z,now -o $@ $^
+	$(Q)$(LINK) -shared -Wl,-soname,libnvidia-ml.so.1 $(NO_UNDEFINED) -Wl,-z,now -o $@ $^
 -include $(DRIVER_OBJS:.o=.d) $(B)/pic/gen/driver_table.d $(B)/pic/device/nvml.d
+
+# The driver's tests open the library that was built; they include its header.
+$(B)/obj/test/unit/driver_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
+$(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/driver_*_test.c)): | $(DRIVER_FILES)
