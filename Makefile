@@ -26,11 +26,14 @@ endif
 OUR_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -pthread -fvisibility=hidden $(WARNINGS) -Iinclude -I.
 OUR_LDFLAGS := -pthread
 
-# FLAVOUR is set by the targets `san` and `fuzz`, which call this Makefile again with another $(B).
+# FLAVOUR is set by the targets `san`, `tsan` and `fuzz`, which call this Makefile again with another $(B).
 FLAVOUR ?=
 ifeq ($(FLAVOUR),san)
 OUR_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OUR_LDFLAGS += -fsanitize=address,undefined
+else ifeq ($(FLAVOUR),tsan)
+OUR_CFLAGS += -fsanitize=thread
+OUR_LDFLAGS += -fsanitize=thread
 else ifeq ($(FLAVOUR),fuzz)
 OUR_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OUR_LDFLAGS += -fsanitize=fuzzer,address,undefined
@@ -137,6 +140,9 @@ OUR_LIBS := $(call libs,$(LINK_ORDER))
 
 $(B)/test/%_test: $(B)/obj/test/unit/%_test.o $(call objs,$(TEST_HELPER_SRCS)) $(B)/obj/unity.o $(OUR_LIBS)
 	$(link_it)
+# What runs kernels needs nothing of the translator, and is also built for TSan.
+$(B)/test/exec_%_test: $(B)/obj/test/unit/exec_%_test.o $(B)/obj/unity.o $(call libs,tally_exec tally_base)
+	$(link_it)
 $(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
 	$(link_it)
 $(STANDIN): $(call objs,test/standin/jit.c $(SERVICE_SRCS)) $(call libs,tally_jit_client tally_ptx tally_base)
@@ -166,6 +172,16 @@ demo: all
 
 san:
 	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san test
+
+tsan:
+	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
+
+EXEC_TESTS := $(filter $(B)/test/exec_%,$(TEST_FILES))
+tsan-test: $(EXEC_TESTS)
+	@TALLY_BUILD=$(B) test/run $(EXEC_TESTS)
+
+soak-device: $(B)/test/exec_sm_test
+	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<
 
 fuzz: $(call setup_for,fuzz)
 	@$(MAKE) --no-print-directory B=build/fuzz FLAVOUR=fuzz CC=clang fuzz-build
@@ -229,7 +245,7 @@ install: all
 
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint san fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
+	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
@@ -238,6 +254,8 @@ help:
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
+	@echo "make tsan       the tests of what runs kernels, with the thread sanitizer (build/tsan)"
+	@echo "make soak-device  kill 1000 processes that use the shared device"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
 	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
@@ -248,4 +266,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test demo san fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test demo san tsan tsan-test soak-device fuzz fuzz-build corpus lint lint-files format install clean help FORCE
