@@ -94,13 +94,13 @@ static int find_program(struct request *r)
     if (asked != NULL && asked[0] != '\0') {
         char *path = realpath(asked, NULL); /* absolute, since the service starts in another folder */
         if (path == NULL)
-            return tl_error_errno(r->err, "kernel %s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
+            return tl_error_errno(r->err, "kernel %.300s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
         int n = snprintf(r->program, sizeof r->program, "%s", path);
         free(path);
         if ((size_t)n >= sizeof r->program)
             return tl_error_set(r->err, -ENAMETOOLONG, "TALLY_JIT is too long a path");
         if (stat(r->program, &st) < 0)
-            return tl_error_errno(r->err, "kernel %s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
+            return tl_error_errno(r->err, "kernel %.300s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
         return identify(r, &st);
     }
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -108,7 +108,8 @@ static int find_program(struct request *r)
         if (n > 0 && (size_t)n < sizeof r->program && stat(r->program, &st) == 0)
             return identify(r, &st);
     }
-    return tl_error_set(r->err, -ENOENT, "kernel %s: there is no compiler service (tally-jit) beside %s; set TALLY_JIT",
+    return tl_error_set(r->err, -ENOENT,
+                        "kernel %.300s: there is no compiler service (tally-jit) beside %s; set TALLY_JIT",
                         r->source.kernel, own_folder);
 }
 
@@ -233,7 +234,7 @@ static int start_service(struct request *r, int64_t until_ms)
     sigemptyset(&none);
     char **environment = make_environment();
     if (environment == NULL)
-        return tl_error_set(r->err, -ENOMEM, "kernel %s: out of memory", r->source.kernel);
+        return tl_error_set(r->err, -ENOMEM, "kernel %.300s: out of memory", r->source.kernel);
     s.environment = environment;
     s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (s.null < 0) {
@@ -249,7 +250,7 @@ static int start_service(struct request *r, int64_t until_ms)
     close(ready[1]);
     if (rc < 0) {
         errno = -rc;
-        rc = tl_error_errno(r->err, "kernel %s: the compiler service %s could not be started", r->source.kernel,
+        rc = tl_error_errno(r->err, "kernel %.300s: the compiler service %s could not be started", r->source.kernel,
                             r->program);
     } else if (wait_readable(ready[0], until_ms) == 0) {
         ssize_t n;
@@ -308,10 +309,10 @@ static int reach_service(struct request *r)
         if (fd >= 0)
             return fd;
         if (fd != -ENOENT && fd != -ECONNREFUSED && fd != -EAGAIN)
-            return tl_error_set(r->err, fd, "kernel %s: %s", r->source.kernel, why.text);
+            return tl_error_set(r->err, fd, "kernel %.300s: %s", r->source.kernel, why.text);
         int64_t now = now_ms();
         if (now - begin_ms > START_MS)
-            return tl_error_set(r->err, -ETIMEDOUT, "kernel %s: the compiler service %s does not answer",
+            return tl_error_set(r->err, -ETIMEDOUT, "kernel %.300s: the compiler service %s does not answer",
                                 r->source.kernel, r->program);
         if (started_ms == 0 || now - started_ms > RESTART_MS) {
             int rc = start_service(r, begin_ms + START_MS);
@@ -321,7 +322,7 @@ static int reach_service(struct request *r)
             started_ms = now;
             if (failures == 3)
                 return tl_error_set(r->err, -EIO,
-                                    "kernel %s: the compiler service %s ends as soon as it is started; "
+                                    "kernel %.300s: the compiler service %s ends as soon as it is started; "
                                     "%s --foreground tells why",
                                     r->source.kernel, r->program, r->program);
         } else {
@@ -399,7 +400,7 @@ static int keep_loose(const struct request *r, int fd, const char *why, char *pa
     struct loose *new = malloc(sizeof *new);
     if (new == NULL) {
         close(fd);
-        return tl_error_set(r->err, -ENOMEM, "kernel %s: out of memory", r->source.kernel);
+        return tl_error_set(r->err, -ENOMEM, "kernel %.300s: out of memory", r->source.kernel);
     }
     if (find_loose(&r->key, path, path_n) == 0) {
         free(new);
@@ -426,7 +427,8 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
         int fd, n = tl_jit_receive(service, message, sizeof message, &fd);
         if (n == 0)
             return -EPIPE;
-        int rc = n < 0 ? tl_error_set(r->err, n, "kernel %s: the compiler service: %s", r->source.kernel, strerror(-n))
+        int rc = n < 0 ? tl_error_set(r->err, n, "kernel %.300s: the compiler service: %s", r->source.kernel,
+                                      strerror(-n))
                        : tl_jit_answer_check(message, (size_t)n, &text, r->err);
         if (rc < 0) {
             if (fd >= 0)
@@ -443,7 +445,7 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
             return tl_error_set(r->err, a.code < 0 ? a.code : -EIO, "%s", text);
         if (a.kind == TL_JIT_DONE) {
             if (strlen(text) >= path_n)
-                return tl_error_set(r->err, -ENAMETOOLONG, "kernel %s: the path of the compiled kernel is too long",
+                return tl_error_set(r->err, -ENAMETOOLONG, "kernel %.300s: the path of the compiled kernel is too long",
                                     r->source.kernel);
             strcpy(path, text);
             return 0;
@@ -463,7 +465,7 @@ static int ask_service(struct request *r, char *path, size_t path_n)
     if (memory < 0) {
         free(message);
         errno = -memory;
-        return tl_error_errno(r->err, "kernel %s: memory for its PTX", r->source.kernel);
+        return tl_error_errno(r->err, "kernel %.300s: memory for its PTX", r->source.kernel);
     }
     /* A service that ends before it has taken the request was idle or is being replaced; one that ends afterwards may have been
      * killed by the request. */
@@ -483,7 +485,7 @@ static int ask_service(struct request *r, char *path, size_t path_n)
             break;
         deaths += was_taken;
         if (deaths == 2 || tries == 20) {
-            rc = tl_error_set(r->err, -EIO, "kernel %s: the compiler service died %s", r->source.kernel,
+            rc = tl_error_set(r->err, -EIO, "kernel %.300s: the compiler service died %s", r->source.kernel,
                               deaths == 2 ? "twice while compiling it" : "again and again");
             break;
         }
@@ -508,7 +510,8 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
                         .cache = "",
                         .err = err != NULL ? err : &own};
     if (n > TL_JIT_PTX_BYTES)
-        return tl_error_set(err, -E2BIG, "kernel %s: %zu bytes of PTX are more than %u", kernel, n, TL_JIT_PTX_BYTES);
+        return tl_error_set(err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u", kernel, n,
+                            TL_JIT_PTX_BYTES);
     int rc = find_program(&r);
     if (rc < 0)
         return rc;

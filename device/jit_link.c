@@ -80,7 +80,7 @@ static uint64_t align_up(uint64_t x, uint64_t to)
 
 static int malformed(struct link *k, const char *what)
 {
-    return tl_error_set(k->err, -EINVAL, "kernel %s: the compiler's object is malformed: %s", k->kernel, what);
+    return tl_error_set(k->err, -EINVAL, "kernel %.300s: the compiler's object is malformed: %s", k->kernel, what);
 }
 
 static bool is_within(const struct link *k, uint64_t at, uint64_t n)
@@ -119,7 +119,7 @@ static int read_tables(struct link *k)
         e->e_ident[EI_DATA] != ELFDATA2LSB || e->e_machine != EM_X86_64 || e->e_type != ET_REL)
         return malformed(k, "not a relocatable object for x86-64");
     if (k->in_n > LIMIT)
-        return tl_error_set(k->err, -EFBIG, "kernel %s: the compiler's object has %zu bytes", k->kernel, k->in_n);
+        return tl_error_set(k->err, -EFBIG, "kernel %.300s: the compiler's object has %zu bytes", k->kernel, k->in_n);
     if (e->e_shentsize != sizeof(Elf64_Shdr) || e->e_shoff % 8 != 0 ||
         !is_within(k, e->e_shoff, (uint64_t)e->e_shnum * sizeof(Elf64_Shdr)))
         return malformed(k, "its section headers lie outside");
@@ -166,14 +166,15 @@ static int place_sections(struct link *k, uint64_t executable, struct out_sectio
         if (align > PAGE || (align & (align - 1)) != 0)
             return malformed(k, "a section's alignment is not a power of two up to a page");
         if (s->sh_flags & (SHF_WRITE | SHF_TLS))
-            return tl_error_set(k->err, -ENOTSUP, "kernel %s: the compiled code has writable data, in section %s",
+            return tl_error_set(k->err, -ENOTSUP, "kernel %.300s: the compiled code has writable data, in section %s",
                                 k->kernel, section_name(k, i));
         if (s->sh_size > LIMIT)
-            return tl_error_set(k->err, -EFBIG, "kernel %s: section %s is too large", k->kernel, section_name(k, i));
+            return tl_error_set(k->err, -EFBIG, "kernel %.300s: section %s is too large", k->kernel,
+                                section_name(k, i));
         k->at[i] = align_up(*here, align);
         *here = k->at[i] + s->sh_size;
         if (*here > LIMIT)
-            return tl_error_set(k->err, -EFBIG, "kernel %s: the compiled code is larger than 1 GiB", k->kernel);
+            return tl_error_set(k->err, -EFBIG, "kernel %.300s: the compiled code is larger than 1 GiB", k->kernel);
     }
     o->n = *here - o->at;
     return 0;
@@ -199,7 +200,7 @@ static int find_exports(struct link *k)
     }
     for (uint32_t e = 0; e < EXPORT_BLOCKS; e++)
         if (k->exports[e] == NULL)
-            return tl_error_set(k->err, -ENOENT, "kernel %s: the compiler's object does not define %s", k->kernel,
+            return tl_error_set(k->err, -ENOENT, "kernel %.300s: the compiler's object does not define %s", k->kernel,
                                 export_names[e]);
     return 0;
 }
@@ -260,7 +261,7 @@ static int make_symtab(struct link *k)
         tl_buf_add(&k->symtab, (const char *)&out, sizeof out);
     }
     if (k->symtab.failed || k->strtab.failed)
-        return tl_error_set(k->err, -ENOMEM, "kernel %s: out of memory while linking", k->kernel);
+        return tl_error_set(k->err, -ENOMEM, "kernel %.300s: out of memory while linking", k->kernel);
     return 0;
 }
 
@@ -320,8 +321,8 @@ static const char *relocation_name(uint32_t type)
 static int unresolvable(struct link *k, uint32_t type, const Elf64_Sym *s, uint32_t section)
 {
     return tl_error_set(k->err, -ENOTSUP,
-                        "kernel %s: relocation %s (%u) to %s in section %s cannot be resolved when linking", k->kernel,
-                        relocation_name(type), type, symbol_name(k, s), section_name(k, section));
+                        "kernel %.300s: relocation %s (%u) to %s in section %s cannot be resolved when linking",
+                        k->kernel, relocation_name(type), type, symbol_name(k, s), section_name(k, section));
 }
 
 /* Where a symbol went; an error if it is not in the object. */
@@ -330,13 +331,13 @@ static int symbol_address(struct link *k, const Elf64_Sym *s, uint64_t *address)
     if (s->st_shndx == SHN_UNDEF || s->st_shndx == SHN_COMMON)
         return tl_error_set(
             k->err, -ENOTSUP,
-            "kernel %s: the compiled code refers to %s, which is not in it, and there is nothing outside: "
+            "kernel %.300s: the compiled code refers to %s, which is not in it, and there is nothing outside: "
             "the translator must lower it itself",
             k->kernel, symbol_name(k, s));
     if (s->st_shndx >= k->n_sections || k->at[s->st_shndx] == 0 || s->st_value > k->sections[s->st_shndx].sh_size)
         return tl_error_set(k->err, -ENOTSUP,
-                            "kernel %s: the compiled code refers to %s, which is in no section that is kept", k->kernel,
-                            symbol_name(k, s));
+                            "kernel %.300s: the compiled code refers to %s, which is in no section that is kept",
+                            k->kernel, symbol_name(k, s));
     *address = k->at[s->st_shndx] + s->st_value;
     return 0;
 }
@@ -394,7 +395,7 @@ static int relocate_one(struct link *k, uint32_t section, const Elf64_Rela *r)
     /* In 64 bits and unsigned, so that a wild addend cannot overflow. */
     int64_t value = (int64_t)(target + (uint64_t)r->r_addend - place);
     if (width == 4 && value != (int32_t)value)
-        return tl_error_set(k->err, -ENOTSUP, "kernel %s: relocation %s to %s does not reach", k->kernel,
+        return tl_error_set(k->err, -ENOTSUP, "kernel %.300s: relocation %s to %s does not reach", k->kernel,
                             relocation_name(type), symbol_name(k, s));
     memcpy(p, &value, width); /* little-endian */
     return 0;
@@ -551,7 +552,7 @@ static int write_out(struct link *k)
 {
     k->p = calloc(1, k->total);
     if (k->p == NULL)
-        return tl_error_set(k->err, -ENOMEM, "kernel %s: out of memory while linking", k->kernel);
+        return tl_error_set(k->err, -ENOMEM, "kernel %.300s: out of memory while linking", k->kernel);
     for (uint32_t i = 1; i < k->n_sections; i++)
         if (k->at[i] != 0 && k->sections[i].sh_type != SHT_NOBITS)
             memcpy(k->p + k->at[i], k->in + k->sections[i].sh_offset, k->sections[i].sh_size);
@@ -573,7 +574,7 @@ int tl_jit_link(const void *object, size_t n, const char *kernel, void **out, si
         return rc;
     k.at = calloc(k.n_sections, sizeof k.at[0]);
     if (k.at == NULL)
-        return tl_error_set(err, -ENOMEM, "kernel %s: out of memory while linking", kernel);
+        return tl_error_set(err, -ENOMEM, "kernel %.300s: out of memory while linking", kernel);
     rc = find_exports(&k);
     if (rc == 0)
         rc = lay_out(&k);

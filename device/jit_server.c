@@ -140,7 +140,7 @@ static void finish_job(struct server *s, struct job *job, enum tl_jit_kind kind,
         note(s, "%s", text);
     } else {
         s->n_compiled++;
-        note(s, "kernel %s: compiled to %s", job->text.kernel, fd < 0 ? text : "memory");
+        note(s, "kernel %.300s: compiled to %s", job->text.kernel, fd < 0 ? text : "memory");
     }
     free_job(s, job);
 }
@@ -424,7 +424,7 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     if (rc == 0) {
         memcpy(&a, s->message, sizeof a);
         if (a.kind == TL_JIT_COMPILE && fd < 0)
-            rc = tl_error_set(&err, -EPROTO, "kernel %s: its PTX did not come along", text.kernel);
+            rc = tl_error_set(&err, -EPROTO, "kernel %.300s: its PTX did not come along", text.kernel);
     }
     struct job *job = rc == 0 && a.kind == TL_JIT_COMPILE ? find_job(s, &a, &text) : NULL;
     if (rc < 0) {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,9 +84,16 @@ static int go_to_background(enum place place, struct tl_error *err)
     return chdir("/") < 0 ? tl_error_errno(err, "/") : 0;
 }
 
-/* The soft limits are those of the job that happened to start the service, which works for others too. */
+/* Limits, cores and scheduling are those of the job that happened to start the service, which works for others too. */
 static void raise_limits(void)
 {
+    const struct sched_param plain = {0};
+    int policy = sched_getscheduler(0);
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    (void)sched_setaffinity(0, sizeof all, &all); /* the kernel leaves out what the administrator does not allow */
+    if (policy == SCHED_FIFO || policy == SCHED_RR)
+        (void)sched_setscheduler(0, SCHED_OTHER, &plain);
     static const int limits[] = {RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU, RLIMIT_NOFILE};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct rlimit l;
@@ -108,7 +116,8 @@ static int serve(enum place place)
                                             .is_foreground = place == FOREGROUND};
     if (place != FOREGROUND && go_to_background(place, &err) < 0)
         return complain(&err);
-    raise_limits();
+    if (place != FOREGROUND)
+        raise_limits();
     return tl_jit_server_run(&options, &err) < 0 ? complain(&err) : 0;
 }
 

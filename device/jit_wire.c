@@ -47,7 +47,7 @@ int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text
         !take_text(&p, &left, a.cache_bytes, &text->cache) || left != 0)
         return tl_error_set(err, -EPROTO, "a request whose strings do not fill it");
     if (a.ptx_bytes > TL_JIT_PTX_BYTES)
-        return tl_error_set(err, -EPROTO, "kernel %s: %llu bytes of PTX are more than %u", text->kernel,
+        return tl_error_set(err, -EPROTO, "kernel %.300s: %llu bytes of PTX are more than %u", text->kernel,
                             (unsigned long long)a.ptx_bytes, TL_JIT_PTX_BYTES);
     return 0;
 }

@@ -186,7 +186,7 @@ static int answer_object(int socket, const char *kernel, const void *object, siz
     struct tl_error err = {0};
     int fd = tl_jit_memory(kernel, object, n);
     if (fd < 0) {
-        tl_error_set(&err, fd, "kernel %s: memory for the compiled code: %s", kernel, strerror(-fd));
+        tl_error_set(&err, fd, "kernel %.300s: memory for the compiled code: %s", kernel, strerror(-fd));
         return answer_failure(socket, &err);
     }
     int rc = tl_jit_send_answer(socket, TL_JIT_DONE, 0, "", fd, n);
@@ -208,7 +208,7 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
     memcpy(&a, message, sizeof a);
     rc = tl_jit_memory_map(ptx_fd, a.ptx_bytes, &ptx);
     if (rc < 0) {
-        tl_error_set(&err, rc, "kernel %s: its PTX did not come as sealed memory of %llu bytes", text.kernel,
+        tl_error_set(&err, rc, "kernel %.300s: its PTX did not come as sealed memory of %llu bytes", text.kernel,
                      (unsigned long long)a.ptx_bytes);
         return answer_failure(socket, &err);
     }
@@ -225,7 +225,7 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
     struct tl_jit_key key = tl_jit_key_of(&source);
     if (memcmp(&key, &a.key, sizeof key) != 0) {
         rc = tl_error_set(&err, -EPROTO,
-                          "kernel %s: it does not have the name in the cache that was asked for; driver and "
+                          "kernel %.300s: it does not have the name in the cache that was asked for; driver and "
                           "compiler service do not belong together",
                           text.kernel);
     } else {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -217,6 +218,24 @@ static void errors_come_back_with_code_and_text(void)
 {
     assert_refused("refused_kernel", -ENOTSUP, "tcgen05.mma");
     assert_refused("calls_memcpy", -ENOTSUP, "memcpy");
+}
+
+static void a_name_of_thousands_of_letters_hides_no_reason(void)
+{
+    static char name[20001], text[21000];
+    memset(name, 'x', sizeof name - 1);
+    snprintf(text, sizeof text, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n", name);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err),
+                                  err.text);
+    assert_runs();
+    for (size_t i = 0; i < strlen("calls"); i++)
+        name[i] = "calls"[i];
+    snprintf(text, sizeof text, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n", name);
+    TEST_ASSERT_EQUAL_INT(-ENOTSUP, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "memcpy"), err.text);
+    setenv("TALLY_JIT", "/nowhere", 1);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "/nowhere"), err.text);
 }
 
 static void a_megabyte_of_ptx_goes_through(void)
@@ -511,9 +530,19 @@ static void the_service_has_nothing_of_the_job(void)
     setenv("LD_LIBRARY_PATH", "/nowhere", 1);
     setenv("MY_SECRET", "x", 1);
     TEST_ASSERT_EQUAL_INT(0, pipe(leak)); /* not close-on-exec */
+    cpu_set_t old, one, theirs;
+    TEST_ASSERT_EQUAL_INT(0, sched_getaffinity(0, sizeof old, &old));
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &old))
+            CPU_SET(i, &one);
+    TEST_ASSERT_EQUAL_INT(0, sched_setaffinity(0, sizeof one, &one));
     assert_got("one");
     unsetenv("LD_LIBRARY_PATH");
+    TEST_ASSERT_EQUAL_INT(0, sched_setaffinity(0, sizeof old, &old));
     pid_t pid = service_pid();
+    TEST_ASSERT_EQUAL_INT(0, sched_getaffinity(pid, sizeof theirs, &theirs));
+    TEST_ASSERT_TRUE(CPU_COUNT(&theirs) >= CPU_COUNT(&old));
     TEST_ASSERT_EQUAL_STRING("/", read_link(pid, "cwd"));
     for (int i = 0; i < 3; i++) {
         snprintf(name, sizeof name, "fd/%d", i);
@@ -650,6 +679,7 @@ int main(void)
     RUN_TEST(block_size_and_features_make_another_object);
     RUN_TEST(one_kernel_of_many_is_taken_out);
     RUN_TEST(errors_come_back_with_code_and_text);
+    RUN_TEST(a_name_of_thousands_of_letters_hides_no_reason);
     RUN_TEST(a_megabyte_of_ptx_goes_through);
     RUN_TEST(a_path_that_does_not_fit_is_told);
     RUN_TEST(a_deep_runtime_folder_works);
