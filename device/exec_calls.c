@@ -111,6 +111,14 @@ static int32_t take_int(struct tl__engine *e, struct arguments *a)
     return (int32_t)(uint32_t)take(e, a, 4);
 }
 
+static const void *take_pointer(struct tl__engine *e, struct arguments *a)
+{
+    uint64_t bits = take(e, a, 8);
+    const void *p;
+    memcpy(&p, &bits, sizeof p);
+    return p;
+}
+
 struct directive {
     char flags[8];
     int32_t width, precision; /* -1: none */
@@ -213,10 +221,10 @@ static void put(struct tl__engine *e, struct tl_buf *out, struct arguments *a, c
         break;
     }
     case 'p':
-        n = PUT("", (void *)(uintptr_t)take(e, a, 8));
+        n = PUT("", take_pointer(e, a));
         break;
     case 's': {
-        const char *s = (const char *)(uintptr_t)take(e, a, 8);
+        const char *s = take_pointer(e, a);
         char piece[256];
         size_t left = s == NULL ? 0 : kernel_strlen(e, s, has_precision ? (size_t)d->precision : STRING_LIMIT);
         size_t pad = (size_t)w > left ? (size_t)w - left : 0;

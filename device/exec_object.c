@@ -78,10 +78,8 @@ int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl
     if (realpath(path, full) == NULL)
         return tl_error_errno(err, "cannot find the compiled kernel %s", path);
     void *handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL) {
-        const char *why = dlerror();
-        return tl_error_set(err, -ENOEXEC, "cannot map the compiled kernel: %s", why != NULL ? why : full);
-    }
+    if (handle == NULL)
+        return tl_error_set(err, -ENOEXEC, "cannot map the compiled kernel: %s", dlerror());
     const struct tl_dev_info *info = dlsym(handle, "tally_info");
     tl_exec_warp_fn warp;
     tl_exec_blocks_fn blocks;

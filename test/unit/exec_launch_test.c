@@ -65,7 +65,7 @@ static struct tl_exec_object *object(struct kernel *k, uint32_t threads, tl_exec
 static void on_done(struct tl_exec_launch *l)
 {
     pthread_mutex_lock(&lock);
-    order[n_done++ % 64] = (uint32_t)(uintptr_t)l->user;
+    order[n_done++ % 64] = l->user != NULL ? *(const uint32_t *)l->user : 0;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
@@ -183,6 +183,7 @@ static void urgent_launches_overtake(void)
 {
     struct kernel k[2];
     static struct tl_exec_launch l[4];
+    static uint32_t numbers[4] = {0, 1, 2, 3};
     memset(l, 0, sizeof l);
     config.n_slots = 1;
     open_device();
@@ -194,7 +195,7 @@ static void urgent_launches_overtake(void)
     while (!atomic_load(&is_held))
         sched_yield();
     for (uint32_t i = 1; i < 4; i++) {
-        l[i].user = (void *)(uintptr_t)i;
+        l[i].user = &numbers[i];
         l[i].priority = (int32_t)(i == 3 ? 10 : i == 2 ? 0 : -10);
         submit(&l[i], o, 10);
     }

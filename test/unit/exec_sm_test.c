@@ -446,7 +446,8 @@ static void hold_everything(uint32_t i)
     struct tl__sm *s = join(2, TL_EXEC_MPS);
     expect(s != NULL, 1);
     tl__sm_set_head(s, tl__sm_arrive(s, 0));
-    expect(acquire(s) != acquire(s), 2);
+    uint32_t first = acquire(s), second = acquire(s);
+    expect(first != second, 2);
     expect(tl__sm_memory_take(s, 900) == 0, 3);
     atomic_store(&board->ready, 1);
     for (;;)
