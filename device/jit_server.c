@@ -558,17 +558,25 @@ static void tell_ready(const struct server *s, char what)
     }
 }
 
-/* 1 if another service has the lock. */
+/* 1 if another service has the lock.  A service that ends removes its lock; who opened it just before has locked a file that
+ * nobody will find, and begins again. */
 static int take_lock(struct server *s, struct tl_error *err)
 {
     char name[64];
+    struct stat st;
     tl_jit_service_name(s->id, ".lock", name);
-    s->lock = openat(s->folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock < 0)
-        return tl_error_errno(err, "%s/%s", s->folder_path, name);
-    if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? 1 : tl_error_errno(err, "%s/%s", s->folder_path, name);
-    return 0;
+    for (;;) {
+        s->lock = openat(s->folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (s->lock < 0)
+            return tl_error_errno(err, "%s/%s", s->folder_path, name);
+        if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
+            return errno == EWOULDBLOCK ? 1 : tl_error_errno(err, "%s/%s", s->folder_path, name);
+        if (fstat(s->lock, &st) < 0)
+            return tl_error_errno(err, "%s/%s", s->folder_path, name);
+        if (st.st_nlink > 0)
+            return 0;
+        close(s->lock);
+    }
 }
 
 static int listen_there(struct server *s, struct tl_error *err)
@@ -631,6 +639,8 @@ static int serve(struct server *s, struct tl_error *err)
     (void)unlinkat(s->folder, name, 0);
     close(s->listener);
     s->listener = -1;
+    tl_jit_service_name(s->id, ".lock", name);
+    (void)unlinkat(s->folder, name, 0);
     note(s, "ending");
     return 0;
 }

@@ -130,6 +130,6 @@ done
 kill -TERM $service
 expect "SIGTERM ends it well" wait $service
 expect "it tells what it does" has "kernel grid_1d: compiled" "$scratch/log"
-expect "its socket is gone" test -z "$(find "$scratch" -name '*.sock')"
+expect "its socket and lock are gone" test -z "$(find "$scratch" -name 'jit-*')"
 
 exit $((failures > 0))
