@@ -49,8 +49,16 @@ struct tl_reg {
     struct tl_lanes lanes;
 };
 
+/* A piece of a kernel between barriers, see fission.c. */
+struct tl_segment {
+    uint32_t first;               /* its first instruction */
+    const uint32_t *state_of;     /* per instruction: number of the barrier that it is, 0 if it is none */
+    LLVMBasicBlockRef *suspend;   /* per state: where a warp goes that has reached that barrier */
+};
+
 /* A function being translated. */
 struct tl_fn {
+    const struct tl_segment *segment; /* or NULL: a whole function */
     const struct tl_ptx_program_func *pf;
     struct tl_ptx_cfg cfg;
     struct tl_ptx_divergence d;
@@ -61,7 +69,8 @@ struct tl_fn {
     LLVMValueRef mask_param;      /* of a called function: the mask as i32, or NULL */
     LLVMValueRef exited_slot;     /* i32: lanes that have returned */
     LLVMValueRef *mask_slot;      /* per block under divergence: i32 of lanes that want to run it */
-    LLVMBasicBlockRef *bb;        /* per block outside divergence */
+    LLVMBasicBlockRef *bb;        /* per block outside divergence, made when first gone to */
+    uint32_t *pending, n_pending; /* those not yet filled */
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
     LLVMValueRef carry_slot;      /* CC.CF, one bit per lane */
@@ -219,6 +228,17 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
 
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
+
+/* --- fission.c: barriers as loops over warps ------------------------------------------------------------------------ */
+
+/* Whether the kernel's barriers can be met by running all warps up to each of them in turn; then emits tally_blocks (and
+ * returns true, or has set e->rc). */
+bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed);
+
+/* tally_blocks(frame, first, count): for each linear block number, sets ctaid and runs its n_warps warps, each by
+ * `fn`(frame, warp); with n_warps 0, the whole block by `fn`(frame). */
+void tl_emit_blocks(struct tl_emit *e, LLVMValueRef fn, uint32_t n_warps);
+LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported);
 void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block);
 
 struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what);

@@ -26,6 +26,19 @@ static LLVMValueRef zero32(struct tl_emit *e)
     return LLVMConstInt(e->i32, 0, false);
 }
 
+/* Where to go for a block that lanes run together; NULL for one that they part in. */
+static LLVMBasicBlockRef block_for(struct tl_emit *e, uint32_t block)
+{
+    struct tl_fn *f = e->f;
+    if (block == f->cfg.n_blocks)
+        return f->end;
+    if (f->bb[block] == NULL && f->mask_slot[block] == NULL) {
+        f->bb[block] = new_block(e, "b");
+        f->pending[f->n_pending++] = block;
+    }
+    return f->bb[block];
+}
+
 /* --- one instruction ----------------------------------------------------------------------------------------------- */
 
 static bool dispatch(struct tl_emit *e)
@@ -63,16 +76,22 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
     e->must_blend = false;
 }
 
-/* Everything of a block but the branch at its end. */
-static void emit_body(struct tl_emit *e, uint32_t block)
+/* Everything of a block from instruction `from` but the branch at its end.  False if a barrier ends the segment before. */
+static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
-    for (uint32_t i = k->first; i < k->end && e->rc == 0; i++) {
+    const struct tl_segment *segment = e->f->segment;
+    for (uint32_t i = from; i < k->end && e->rc == 0; i++) {
         const struct tl_ptx_stmt *s = e->f->cfg.insts[i];
         enum tl_ptx_op op = s->inst.form->op;
+        if (segment != NULL && segment->state_of[i] != 0) {
+            go_to(e, segment->suspend[segment->state_of[i]]);
+            return false;
+        }
         if (op != TL_OP_bra && op != TL_OP_brx && op != TL_OP_ret && op != TL_OP_exit)
             tl_emit_inst(e, s, block);
     }
+    return true;
 }
 
 /* --- edges --------------------------------------------------------------------------------------------------------- */
@@ -198,7 +217,7 @@ static void emit_masked_block(struct tl_emit *e, const struct line *line, uint32
     tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, wanted, zero32(e), ""));
     LLVMBuildStore(e->b, zero32(e), e->f->mask_slot[block]);
     e->mask = tl_mask_of_bits(e, wanted);
-    emit_body(e, block);
+    emit_body(e, block, e->f->cfg.blocks[block].first);
     hand_on(e, line, block, wanted);
     e->mask = NULL;
     tl_if_end(e, &i);
@@ -349,7 +368,7 @@ static void emit_parted(struct tl_emit *e, uint32_t block, LLVMValueRef bits)
     gather_parted(e, block, members, &n, &line.join, is_member);
     hand_on(e, &line, block, bits);
     emit_line(e, &line, members, n);
-    go_to(e, line.join == n_blocks ? f->end : f->bb[line.join]);
+    go_to(e, block_for(e, line.join));
 }
 
 /* The whole function as one line. */
@@ -369,19 +388,12 @@ static void emit_all_parted(struct tl_emit *e)
 
 /* --- where they are together --------------------------------------------------------------------------------------- */
 
-static LLVMBasicBlockRef block_for(struct tl_fn *f, uint32_t block)
-{
-    return block == f->cfg.n_blocks ? f->end : f->bb[block];
-}
-
-static void emit_joint_block(struct tl_emit *e, uint32_t block)
+static void emit_joint_block(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     struct tl_fn *f = e->f;
     const struct tl_ptx_block *k = &f->cfg.blocks[block];
-    LLVMPositionBuilderAtEnd(e->b, f->bb[block]);
     e->mask = f->entry_mask;
-    emit_body(e, block);
-    if (e->rc != 0)
+    if (!emit_body(e, block, from) || e->rc != 0)
         return;
     e->inst = f->cfg.insts[k->end - 1];
     if (f->d.branch[block] == TL_LEVEL_LANE) {
@@ -390,7 +402,7 @@ static void emit_joint_block(struct tl_emit *e, uint32_t block)
     }
     LLVMBasicBlockRef parted = NULL;
     for (uint32_t i = 0; i < k->n_succs && e->rc == 0; i++) {
-        LLVMBasicBlockRef to = block_for(f, k->succs[i]);
+        LLVMBasicBlockRef to = block_for(e, k->succs[i]);
         if (to == NULL) /* all lanes together enter a loop in which they part */
             to = parted = parted != NULL ? parted : new_block(e, "parted");
         struct tl_val c = edge_condition(e, block, i);
@@ -525,12 +537,14 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
     e->f = f;
-    f->allocas = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "allocas");
+    if (f->allocas == NULL)
+        f->allocas = new_block(e, "allocas");
     f->end = new_block(e, "end");
     f->bb = tl_arena_zalloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof(LLVMBasicBlockRef));
     f->mask_slot = tl_arena_zalloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof(LLVMValueRef));
     f->is_in_loop = tl_arena_zalloc(e->arena, (size_t)cfg->n_blocks + 1);
-    if (f->bb == NULL || f->mask_slot == NULL || f->is_in_loop == NULL)
+    f->pending = tl_arena_alloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof *f->pending);
+    if (f->bb == NULL || f->mask_slot == NULL || f->is_in_loop == NULL || f->pending == NULL)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     mark_loops(e, f);
     make_registers(e, f);
@@ -558,26 +572,22 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
             f->mask_slot[b] = tl_alloca(e, e->i32, "lanes");
         if (f->mask_slot[b] != NULL)
             LLVMBuildStore(e->b, zero32(e), f->mask_slot[b]);
-        else
-            f->bb[b] = new_block(e, "b");
     }
     if (all_parted)
         emit_all_parted(e);
+    else if (f->segment != NULL)
+        emit_joint_block(e, cfg->block_of[f->segment->first], f->segment->first);
     else
-        go_to(e, cfg->n_blocks == 0 ? f->end : f->bb[0]);
-    for (uint32_t i = 0; i < cfg->n_order && e->rc == 0; i++) {
-        if (f->bb[cfg->order[i]] != NULL)
-            emit_joint_block(e, cfg->order[i]);
+        go_to(e, block_for(e, 0));
+    for (uint32_t i = 0; i < f->n_pending && e->rc == 0; i++) {
+        LLVMPositionBuilderAtEnd(e->b, f->bb[f->pending[i]]);
+        emit_joint_block(e, f->pending[i], cfg->blocks[f->pending[i]].first);
     }
-    for (uint32_t b = 0; b < cfg->n_blocks; b++) { /* what cannot be reached */
-        if (f->bb[b] != NULL && LLVMGetBasicBlockTerminator(f->bb[b]) == NULL && cfg->blocks[b].order == TL_CFG_NONE) {
-            LLVMPositionBuilderAtEnd(e->b, f->bb[b]);
-            LLVMBuildUnreachable(e->b);
-        }
-    }
-    LLVMPositionBuilderAtEnd(e->b, f->end);
-    LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, f->allocas);
     go_to(e, start);
+    if (f->segment != NULL)
+        return e->rc; /* its ends are its maker's */
+    LLVMPositionBuilderAtEnd(e->b, f->end);
+    LLVMBuildRetVoid(e->b);
     return e->rc;
 }

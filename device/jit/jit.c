@@ -127,7 +127,7 @@ static void add_attribute(struct tl_emit *e, LLVMValueRef fn, const char *key, c
                             LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
 }
 
-static LLVMValueRef new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported)
+LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported)
 {
     LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
     unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
@@ -192,7 +192,7 @@ static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lan
     LLVMTypeRef args[2] = {e->ptr, e->i32};
     if (f == NULL || analyse(e, f, e->p->entry) < 0)
         return NULL;
-    f->fn = new_function(e, name, LLVMFunctionType(e->voidt, args, 2, false), false);
+    f->fn = tl_new_function(e, name, LLVMFunctionType(e->voidt, args, 2, false), false);
     f->frame = LLVMGetParam(f->fn, 0);
     f->warp = LLVMGetParam(f->fn, 1);
     if (lanes < LANES) {
@@ -222,7 +222,7 @@ static int emit_callees(struct tl_emit *e)
             all[n++] = e->ptr;
         r->pf = pf;
         r->type = LLVMFunctionType(e->voidt, all, n, false);
-        r->fn = new_function(e, "function", r->type, false);
+        r->fn = tl_new_function(e, "function", r->type, false);
         r->next = e->funcs;
         e->funcs = r;
     }
@@ -256,7 +256,7 @@ static LLVMValueRef emit_lane(struct tl_emit *e)
     LLVMTypeRef args[2] = {e->ptr, e->i32};
     if (f == NULL || analyse(e, f, e->p->entry) < 0)
         return NULL;
-    f->fn = new_function(e, "tally_warp", LLVMFunctionType(e->voidt, args, 2, false), true);
+    f->fn = tl_new_function(e, "tally_warp", LLVMFunctionType(e->voidt, args, 2, false), true);
     f->frame = LLVMGetParam(f->fn, 0);
     f->lane_param = LLVMGetParam(f->fn, 1);
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
@@ -313,19 +313,22 @@ static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
     return false;
 }
 
-static void choose_lanes(struct tl_emit *e)
+/* How barriers are met: by loops over warps where that is possible (and then all is done), else by a stack per thread or per
+ * warp. */
+static bool choose_barriers(struct tl_emit *e)
 {
     struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
     if (f == NULL || analyse(e, f, e->p->entry) < 0)
-        return;
+        return false;
     e->uses_lanes = lanes_wait_apart(e, f);
+    return !e->uses_lanes && tl_emit_fission(e, f);
 }
 
 /* tally_warp: full warps to one function, the rest of the block to the other. */
 static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef part, uint32_t threads)
 {
     LLVMTypeRef args[2] = {e->ptr, e->i32}, type = LLVMFunctionType(e->voidt, args, 2, false);
-    LLVMValueRef fn = new_function(e, "tally_warp", type, true);
+    LLVMValueRef fn = tl_new_function(e, "tally_warp", type, true);
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
     LLVMValueRef values[2] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)};
     LLVMPositionBuilderAtEnd(e->b, entry);
@@ -346,12 +349,12 @@ static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef
     return fn;
 }
 
-/* tally_blocks(frame, first, count): for each linear block number, sets ctaid and runs all warps. */
-static void emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
+void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
 {
     LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32}, warp_args[2] = {e->ptr, e->i32};
-    LLVMTypeRef warp_type = LLVMFunctionType(e->voidt, warp_args, 2, false);
-    LLVMValueRef fn = new_function(e, "tally_blocks", LLVMFunctionType(e->voidt, args, 3, false), true);
+    bool is_block = n_warps == 0; /* the function runs a whole block */
+    LLVMTypeRef warp_type = LLVMFunctionType(e->voidt, warp_args, is_block ? 1 : 2, false);
+    LLVMValueRef fn = tl_new_function(e, "tally_blocks", LLVMFunctionType(e->voidt, args, 3, false), true);
     LLVMValueRef frame = LLVMGetParam(fn, 0), first = LLVMGetParam(fn, 1), count = LLVMGetParam(fn, 2);
     LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
@@ -379,7 +382,7 @@ static void emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warp
     LLVMPositionBuilderAtEnd(e->b, warp);
     LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
     LLVMValueRef values[2] = {frame, w};
-    LLVMBuildCall2(e->b, warp_type, warp_fn, values, 2, "");
+    LLVMBuildCall2(e->b, warp_type, warp_fn, values, is_block ? 1 : 2, "");
     LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""), warp, next);
     LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
@@ -438,9 +441,14 @@ static int translate(struct tl_emit *e)
     uint32_t threads = e->options->block[0] * e->options->block[1] * e->options->block[2];
     place_variables(e);
     LLVMValueRef full = NULL, part = NULL;
-    choose_lanes(e);
     if (e->rc == 0 && emit_callees(e) < 0)
         return e->rc;
+    if (choose_barriers(e)) {
+        if (e->rc == 0)
+            emit_info(e);
+        return e->rc;
+    }
+    e->n_insts = 0;
     if (e->uses_lanes) {
         if (emit_lane(e) != NULL)
             emit_info(e);
@@ -452,7 +460,7 @@ static int translate(struct tl_emit *e)
         return e->rc;
     LLVMValueRef warp = emit_warp(e, full, part, threads);
     if (e->n_barriers == 0)
-        emit_blocks(e, warp, (threads + LANES - 1) / LANES);
+        tl_emit_blocks(e, warp, (threads + LANES - 1) / LANES);
     emit_info(e);
     return e->rc;
 }

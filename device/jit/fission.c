@@ -1,0 +1,344 @@
+/* Barriers as loops over warps.
+ *
+ * Where all threads of a block meet the same barriers (every barrier lies under branches that the whole block takes alike), no
+ * warp needs a stack of its own: run each warp up to the first barrier, then each from there to the next, and so on.  The
+ * kernel is cut into segments, one from its start and one from behind each barrier, each a function that runs one warp and
+ * tells at which barrier it has arrived.  What a warp needs behind a barrier is kept in its part of a context in between.
+ *
+ *     context  [ warp 0: registers that live across some barrier | warp 1: ... ]
+ *     state 0: for each warp: state = segment_0(frame, context, warp)
+ *     state k: for each warp: state = segment_k(frame, context, warp)        until state is "done"
+ */
+#include <string.h>
+
+#include "device/abi.h"
+#include "device/jit/emit.h"
+#include "ptx_rewrite/verdict.h"
+
+enum { MAX_STATES = 64, MAX_CONTEXT = 128 << 10, DONE = 0 };
+
+struct fission {
+    struct tl_emit *e;
+    struct tl_fn *analysed;
+    uint32_t n_states;            /* 0: the start; then the barriers */
+    uint32_t barrier[MAX_STATES]; /* instruction of each */
+    uint32_t *state_of;           /* per instruction */
+    uint64_t *crosses;            /* per register, a bit: lives across a barrier */
+    uint32_t *offset;             /* per register: in a warp's part of the context */
+    uint32_t stride;              /* bytes per warp */
+};
+
+/* --- which kernels ------------------------------------------------------------------------------------------------- */
+
+static int has_waiting(void *data, struct tl_ptx_stmt *s)
+{
+    (void)data;
+    enum tl_ptx_op op = s->inst.form->op;
+    return tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE || op == TL_OP_nanosleep || op == TL_OP_mbarrier;
+}
+
+/* All its barriers are plain, and met by all threads or by none.  Strong loads in loops may wait for another warp. */
+static bool is_fit(struct fission *x)
+{
+    struct tl_emit *e = x->e;
+    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
+    for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
+        if (f != e->p->entry && f->func->has_body && tl_ptx_each_inst(f->func->body, has_waiting, NULL) != 0)
+            return false;
+    }
+    x->n_states = 1;
+    for (uint32_t i = 0; i < cfg->n_insts; i++) {
+        const struct tl_ptx_stmt *s = cfg->insts[i];
+        const struct tl_ptx_form *f = s->inst.form;
+        struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
+        if (f->op == TL_OP_nanosleep || f->op == TL_OP_mbarrier)
+            return false;
+        if (f->op == TL_OP_ld && (tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
+                                  tl_ptx_form_has(f, TL_MOD_acquire)))
+            return false;
+        if (b.kind == TL_BARRIER_NONE)
+            continue;
+        if (b.kind != TL_BARRIER_SYNC || b.has_count || !b.has_id || s->inst.guard != NULL ||
+            x->analysed->d.block[cfg->block_of[i]] != TL_LEVEL_BLOCK || x->n_states == MAX_STATES)
+            return false;
+        x->barrier[x->n_states] = i;
+        x->state_of[i] = x->n_states++;
+    }
+    return x->n_states > 1;
+}
+
+/* --- what lives across barriers ------------------------------------------------------------------------------------ */
+
+struct live_scan {
+    uint64_t *set;
+    bool adds;
+};
+
+static void mark(void *data, struct tl_ptx_sym *reg)
+{
+    struct live_scan *l = data;
+    uint64_t bit = 1ull << (reg->id % 64);
+    if (l->adds)
+        l->set[reg->id / 64] |= bit;
+    else
+        l->set[reg->id / 64] &= ~bit;
+}
+
+/* Goes backwards through a block from what lives at its end; notes what lives at barriers. */
+static void walk_back(struct fission *x, uint32_t block, uint64_t *set, uint32_t words, bool notes)
+{
+    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
+    for (uint32_t i = cfg->blocks[block].end; i-- > cfg->blocks[block].first;) {
+        const struct tl_ptx_stmt *s = cfg->insts[i];
+        if (notes && x->state_of[i] != 0) {
+            for (uint32_t w = 0; w < words; w++)
+                x->crosses[w] |= set[w];
+        }
+        if (s->inst.guard == NULL && x->analysed->d.block[block] != TL_LEVEL_LANE)
+            tl_ptx_inst_writes(s, mark, &(struct live_scan){set, false});
+        tl_ptx_inst_reads(s, mark, &(struct live_scan){set, true});
+    }
+}
+
+static bool find_crossing(struct fission *x)
+{
+    struct tl_arena *arena = x->e->arena;
+    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
+    uint32_t words = cfg->func->n_regs / 64 + 1;
+    uint64_t *in = tl_arena_zalloc(arena, (size_t)cfg->n_blocks * words * sizeof *in), *set = tl_arena_alloc(arena, words * sizeof *set);
+    x->crosses = tl_arena_zalloc(arena, words * sizeof *x->crosses);
+    if (in == NULL || set == NULL || x->crosses == NULL)
+        return false;
+    for (bool changed = true, notes = false;; notes = !changed) {
+        changed = false;
+        for (uint32_t o = cfg->n_order; o-- > 0;) {
+            uint32_t b = cfg->order[o];
+            memset(set, 0, words * sizeof *set);
+            for (uint32_t e = 0; e < cfg->blocks[b].n_succs; e++) {
+                uint32_t to = cfg->blocks[b].succs[e];
+                for (uint32_t w = 0; to != cfg->n_blocks && w < words; w++)
+                    set[w] |= in[(size_t)to * words + w];
+            }
+            walk_back(x, b, set, words, notes);
+            if (memcmp(set, &in[(size_t)b * words], words * sizeof *set) != 0) {
+                memcpy(&in[(size_t)b * words], set, words * sizeof *set);
+                changed = true;
+            }
+        }
+        if (notes)
+            return true;
+    }
+}
+
+static bool crosses(const struct fission *x, uint32_t reg)
+{
+    return x->analysed->regs[reg].bits != 0 && (x->crosses[reg / 64] >> (reg % 64) & 1);
+}
+
+static bool lay_out(struct fission *x)
+{
+    const struct tl_fn *f = x->analysed;
+    for (uint32_t i = 0; i < f->cfg.func->n_regs; i++) {
+        if (!crosses(x, i))
+            continue;
+        const struct tl_reg *r = &f->regs[i];
+        bool is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
+        uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * (is_vec ? LANES : 1);
+        uint32_t align = bytes > 64 ? 64 : bytes;
+        x->stride = (x->stride + align - 1) / align * align;
+        x->offset[i] = x->stride;
+        x->stride += bytes;
+        if (x->stride > MAX_CONTEXT)
+            return false;
+    }
+    x->stride = (x->stride + 63) / 64 * 64;
+    const uint32_t *block = x->e->options->block;
+    uint32_t n_warps = (block[0] * block[1] * block[2] + LANES - 1) / LANES;
+    return (uint64_t)x->stride * n_warps <= MAX_CONTEXT;
+}
+
+/* --- segments ------------------------------------------------------------------------------------------------------ */
+
+static LLVMValueRef context_at(struct tl_emit *e, LLVMValueRef part, uint32_t offset)
+{
+    LLVMValueRef index = LLVMConstInt(e->i64, offset, false);
+    return LLVMBuildGEP2(e->b, e->i8, part, &index, 1, "");
+}
+
+struct written_scan {
+    bool *is_written;
+};
+
+static void note_written(void *data, struct tl_ptx_sym *reg)
+{
+    ((struct written_scan *)data)->is_written[reg->id] = true;
+}
+
+/* Registers that may be written between the segment's start and the next barriers: those of all blocks on the way. */
+static bool find_written(struct fission *x, uint32_t first, bool *is_written)
+{
+    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
+    bool *seen = tl_arena_zalloc(x->e->arena, (size_t)cfg->n_blocks + 1);
+    uint32_t *stack = tl_arena_alloc(x->e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack), depth = 0;
+    if (seen == NULL || stack == NULL)
+        return false;
+    stack[depth++] = cfg->block_of[first];
+    for (uint32_t from = first; depth > 0; from = UINT32_MAX) {
+        const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
+        uint32_t i = from != UINT32_MAX ? from : k->first;
+        for (; i < k->end && x->state_of[i] == 0; i++)
+            tl_ptx_inst_writes(cfg->insts[i], note_written, &(struct written_scan){is_written});
+        for (uint32_t s = 0; i == k->end && s < k->n_succs; s++) {
+            uint32_t to = k->succs[s];
+            if (to != cfg->n_blocks && !seen[to]) {
+                seen[to] = true;
+                stack[depth++] = to;
+            }
+        }
+    }
+    return true;
+}
+
+/* One segment for full warps, or for the rest of a block: i32 segment(frame, context, warp). */
+static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lanes)
+{
+    struct tl_emit *e = x->e;
+    uint32_t n_regs = x->analysed->cfg.func->n_regs;
+    struct tl_fn *f = tl_arena_alloc(e->arena, sizeof *f);
+    struct tl_segment *segment = tl_arena_zalloc(e->arena, sizeof *segment);
+    bool *is_written = tl_arena_zalloc(e->arena, (size_t)n_regs + 1);
+    struct tl_reg *regs = tl_arena_alloc(e->arena, ((size_t)n_regs + 1) * sizeof *regs);
+    if (f == NULL || segment == NULL || is_written == NULL || regs == NULL)
+        goto no_memory;
+    *f = *x->analysed;
+    memcpy(regs, x->analysed->regs, n_regs * sizeof *regs);
+    f->regs = regs;
+    f->segment = segment;
+    segment->first = state == 0 ? 0 : x->barrier[state] + 1;
+    segment->state_of = x->state_of;
+    segment->suspend = tl_arena_zalloc(e->arena, MAX_STATES * sizeof(LLVMBasicBlockRef));
+    if (segment->suspend == NULL || !find_written(x, segment->first, is_written))
+        goto no_memory;
+    LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32};
+    f->fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", LLVMFunctionType(e->i32, args, 3, false), false);
+    f->frame = LLVMGetParam(f->fn, 0);
+    f->warp = LLVMGetParam(f->fn, 2);
+    if (lanes < LANES) {
+        LLVMValueRef bits[LANES];
+        for (uint32_t i = 0; i < LANES; i++)
+            bits[i] = LLVMConstInt(e->i1, i < lanes, false);
+        f->entry_mask = LLVMConstVector(bits, LANES);
+    }
+    f->allocas = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "allocas");
+    for (uint32_t k = 1; k < x->n_states; k++)
+        segment->suspend[k] = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "suspend");
+    if (tl_emit_function(e, f) < 0)
+        return NULL;
+    /* The context is read behind the allocas, before the segment's code. */
+    LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(f->allocas));
+    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, f->warp, e->i64, ""), LLVMConstInt(e->i64, x->stride, false), "");
+    LLVMValueRef context = LLVMGetParam(f->fn, 1), part = LLVMBuildGEP2(e->b, e->i8, context, &at, 1, "");
+    for (uint32_t i = 0; state != 0 && i < n_regs; i++) {
+        if (crosses(x, i))
+            LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, context_at(e, part, x->offset[i]), ""), f->regs[i].slot);
+    }
+    for (uint32_t k = 1; k < x->n_states; k++) {
+        LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
+        for (uint32_t i = 0; i < n_regs; i++) {
+            if (crosses(x, i) && is_written[i])
+                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, f->regs[i].slot, ""), context_at(e, part, x->offset[i]));
+        }
+        LLVMBuildRet(e->b, LLVMConstInt(e->i32, k, false));
+    }
+    LLVMPositionBuilderAtEnd(e->b, f->end);
+    LLVMBuildRet(e->b, LLVMConstInt(e->i32, DONE, false));
+    return f->fn;
+no_memory:
+    e->rc = tl_error_set(e->err, -12, "%s: out of memory", e->name);
+    return NULL;
+}
+
+/* --- the block ----------------------------------------------------------------------------------------------------- */
+
+/* void block(frame): all warps through all segments. */
+static LLVMValueRef emit_block(struct fission *x, LLVMValueRef (*segments)[2], uint32_t n_whole, uint32_t n_warps)
+{
+    struct tl_emit *e = x->e;
+    LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32}, segment_type = LLVMFunctionType(e->i32, args, 3, false);
+    LLVMValueRef fn = tl_new_function(e, "kernel", LLVMFunctionType(e->voidt, &e->ptr, 1, false), false);
+    LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
+    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry"), heads[MAX_STATES];
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, fn, "done");
+    LLVMPositionBuilderAtEnd(e->b, entry);
+    LLVMValueRef context = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i8, (uint64_t)x->stride * n_warps + 64), "context");
+    LLVMSetAlignment(context, 64);
+    for (uint32_t k = 0; k < x->n_states; k++)
+        heads[k] = LLVMAppendBasicBlockInContext(e->ctx, fn, "state");
+    LLVMBuildBr(e->b, heads[0]);
+    for (uint32_t k = 0; k < x->n_states; k++) {
+        LLVMBasicBlockRef next = LLVMAppendBasicBlockInContext(e->ctx, fn, "next");
+        LLVMValueRef state = zero;
+        LLVMPositionBuilderAtEnd(e->b, heads[k]);
+        if (n_whole > 0) {
+            LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(e->ctx, fn, "warps");
+            LLVMBuildBr(e->b, loop);
+            LLVMPositionBuilderAtEnd(e->b, loop);
+            LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
+            LLVMValueRef values[3] = {LLVMGetParam(fn, 0), context, w};
+            state = LLVMBuildCall2(e->b, segment_type, segments[k][0], values, 3, "");
+            LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
+            LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""), loop, next);
+            LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){heads[k], loop}, 2);
+        } else {
+            LLVMBuildBr(e->b, next);
+        }
+        LLVMPositionBuilderAtEnd(e->b, next);
+        if (n_warps > n_whole) {
+            LLVMValueRef values[3] = {LLVMGetParam(fn, 0), context, LLVMConstInt(e->i32, n_whole, false)};
+            state = LLVMBuildCall2(e->b, segment_type, segments[k][1], values, 3, "");
+        }
+        LLVMValueRef to = LLVMBuildSwitch(e->b, state, done, x->n_states);
+        for (uint32_t s = 1; s < x->n_states; s++)
+            LLVMAddCase(to, LLVMConstInt(e->i32, s, false), heads[s]);
+    }
+    LLVMPositionBuilderAtEnd(e->b, done);
+    LLVMBuildRetVoid(e->b);
+    return fn;
+}
+
+/* Every object exports tally_warp; here no warp can run alone. */
+static void emit_no_warp(struct tl_emit *e)
+{
+    LLVMTypeRef args[2] = {e->ptr, e->i32};
+    struct tl_fn f = {.fn = tl_new_function(e, "tally_warp", LLVMFunctionType(e->voidt, args, 2, false), true)};
+    f.frame = LLVMGetParam(f.fn, 0);
+    f.warp = LLVMGetParam(f.fn, 1);
+    e->f = &f;
+    LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, f.fn, "entry"));
+    tl_fault_if(e, LLVMConstInt(e->i1, 1, false), TL_DEV_FAULT_BARRIER);
+    LLVMBuildRetVoid(e->b);
+}
+
+bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
+{
+    struct fission x = {.e = e, .analysed = analysed};
+    const uint32_t *block = e->options->block;
+    uint32_t threads = block[0] * block[1] * block[2], n_regs = analysed->cfg.func->n_regs;
+    uint32_t n_whole = threads / LANES, rest = threads % LANES, n_warps = n_whole + (rest != 0);
+    LLVMValueRef segments[MAX_STATES][2] = {{NULL, NULL}};
+    x.state_of = tl_arena_zalloc(e->arena, ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);
+    x.offset = tl_arena_zalloc(e->arena, ((size_t)n_regs + 1) * sizeof *x.offset);
+    if (x.state_of == NULL || x.offset == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
+        return false;
+    for (uint32_t k = 0; k < x.n_states && e->rc == 0; k++) {
+        if (n_whole > 0)
+            segments[k][0] = emit_segment(&x, k, LANES);
+        if (rest != 0 && e->rc == 0)
+            segments[k][1] = emit_segment(&x, k, rest);
+    }
+    if (e->rc == 0) {
+        tl_emit_blocks(e, emit_block(&x, segments, n_whole, n_warps), 0);
+        emit_no_warp(e);
+    }
+    return true;
+}
