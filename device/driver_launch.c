@@ -198,12 +198,31 @@ static CUresult result_of(const struct tl_exec_fault *fault)
     }
 }
 
+/* Which allocation a bad address lies next to: mostly that tells the mistake. */
+static void explain(uintptr_t address)
+{
+    const struct tl_drv_alloc *before = NULL;
+    tl_drv_lock();
+    for (size_t i = 0; i < tl_drv.n_allocs && tl_drv.allocs[i]->base <= address; i++)
+        before = tl_drv.allocs[i];
+    if (before != NULL && address - before->base < before->bytes)
+        tl_drv_log("0x%zx is inside an allocation of %zu bytes, at %zu", (size_t)address, before->bytes,
+                   (size_t)(address - before->base));
+    else if (before != NULL)
+        tl_drv_log("0x%zx is %zu bytes behind the end of an allocation of %zu bytes", (size_t)address,
+                   (size_t)(address - before->base - before->bytes), before->bytes);
+    tl_drv_unlock();
+}
+
 static void done(struct tl_exec_launch *l)
 {
     struct tl_drv_op *op = l->user;
     CUresult r = result_of(&l->fault);
-    if (r != CUDA_SUCCESS)
+    if (r != CUDA_SUCCESS) {
         tl_drv_log("%s", l->fault.text);
+        if (l->fault.what == TL_DEV_FAULT_ADDRESS)
+            explain((uintptr_t)l->fault.detail);
+    }
     tl_drv_op_finished(op, r);
 }
 
