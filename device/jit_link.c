@@ -223,11 +223,18 @@ static Elf64_Sym place_symbol(const struct link *k, const Elf64_Sym *s)
                        .st_shndx = is_code ? OUT_TEXT : OUT_RODATA};
 }
 
+/* The translator calls the functions that do the work kernel, kernel_rest (a last warp that is not full), and with barriers
+ * kernel.1 and so on; PTX has no names with dots. */
+static bool is_body(const char *name)
+{
+    return strncmp(name, "kernel", 6) == 0 && (name[6] == '\0' || name[6] == '.' || strncmp(name + 6, "_rest", 5) == 0);
+}
+
 /* What debuggers see: functions and objects by their names, but entries and body by the kernel's. */
 static int make_symtab(struct link *k)
 {
     static const char *const suffixes[EXPORTS] = {".info", "", ".blocks"};
-    bool has_body = false; /* the translator calls the functions that do the work kernel and kernel_rest */
+    bool has_body = false;
     Elf64_Sym out = {0};
     tl_buf_add(&k->symtab, (const char *)&out, sizeof out);
     add_string(&k->strtab, "");
@@ -242,7 +249,7 @@ static int make_symtab(struct link *k)
         out.st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(out.st_info));
         const char *name = symbol_name(k, s);
         out.st_name = (uint32_t)k->strtab.n;
-        if (type == STT_FUNC && (strcmp(name, "kernel") == 0 || strcmp(name, "kernel_rest") == 0)) {
+        if (type == STT_FUNC && is_body(name)) {
             has_body = true;
             tl_buf_puts(&k->strtab, k->kernel);
             name += strlen("kernel");

@@ -216,6 +216,21 @@ static void the_result_is_clean(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said("ldd"), "statically linked"), "ldd");
 }
 
+static void the_parts_of_a_kernel_carry_its_name(void)
+{
+    compile("", "__attribute__((noinline)) static int kernel(int x) { asm volatile(\"\"); return x; }\n"
+                "__attribute__((noinline)) static int part(int x) asm(\"kernel.1\");\n"
+                "static int part(int x) { asm volatile(\"\"); return x + 1; }\n"
+                "__attribute__((noinline)) static int kernels(int x) { asm volatile(\"\"); return x + 2; }\n"
+                "EXPORT int tally_warp(int x) { return kernel(x) + part(x) + kernels(x); }\n");
+    TEST_ASSERT_EQUAL_INT(33, load_function("tally_warp")(10));
+    const char *symbols = said("readelf --wide -s");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(symbols, " _Z4vaddPf\n"), symbols);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(symbols, " _Z4vaddPf.1\n"), symbols);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(symbols, " _Z4vaddPf.warp\n"), symbols);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(symbols, " kernels\n"), symbols);
+}
+
 static void nothing_stays_writable(void)
 {
     compile("", PLAIN);
@@ -349,6 +364,7 @@ int main(void)
     RUN_TEST(vector_constants_are_aligned);
     RUN_TEST(loads_from_the_offset_table_are_relaxed);
     RUN_TEST(the_result_is_clean);
+    RUN_TEST(the_parts_of_a_kernel_carry_its_name);
     RUN_TEST(nothing_stays_writable);
     RUN_TEST(an_undefined_function_is_named);
     RUN_TEST(a_math_call_is_named);
