@@ -265,6 +265,16 @@ static bool is_work_counter(const struct tl_ptx_stmt *s)
     return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
 }
 
+/* The same, but never downwards: who asks later gets more.  Blocks that ask as they start are so put in order. */
+static bool counts_up(const struct tl_ptx_stmt *s)
+{
+    if (!is_work_counter(s) || tl_ptx_form_has(s->inst.form, TL_MOD_inc))
+        return is_work_counter(s);
+    uint64_t by = s->inst.operands[2].bits;
+    bool is_wide = tl_ptx_form_has(s->inst.form, TL_MOD_u64) || tl_ptx_form_has(s->inst.form, TL_MOD_s64);
+    return is_wide ? (int64_t)by > 0 : (int32_t)by > 0;
+}
+
 struct write_check {
     const struct tl_ptx_sym *reg;
     bool found;
@@ -345,7 +355,7 @@ static bool is_ticket(struct search *x, const struct tl_ptx_sym *reg)
     const struct tl_ptx_stmt *def = only_def(x, reg);
     if (def == NULL)
         return false;
-    if (is_work_counter(def))
+    if (counts_up(def))
         return true;
     if (def->inst.form->op != TL_OP_ld || tl_ptx_form_space(def->inst.form) != TL_MOD_shared || def->n_operands != 2)
         return false;
@@ -363,7 +373,7 @@ static bool is_ticket(struct search *x, const struct tl_ptx_sym *reg)
         const struct tl_ptx_operand *value = &s->inst.operands[1];
         const struct tl_ptx_stmt *source =
             value->kind == TL_OPD_SYM && value->sym->kind == TL_SYM_REG ? only_def(x, value->sym) : NULL;
-        if (source == NULL || !is_work_counter(source))
+        if (source == NULL || !counts_up(source))
             return false;
         found = true;
     }

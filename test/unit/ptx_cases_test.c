@@ -23,6 +23,7 @@ static char folder[4096]; /* for texts on their way to ptxas and nvcc */
 static char case_path[4400], *case_name;
 static struct ptx_case the_case;
 static struct ptx_text original;
+static bool takes_all_cases;
 static struct tl_buf wrong; /* what is wrong with the current case, line by line */
 
 /* --- children ---------------------------------------------------------------------------------------------------- */
@@ -586,7 +587,7 @@ static void ptxas_accepts_originals_and_variants(void)
 {
     if (ptx_cuda_tool("PTXAS", "ptxas") == NULL)
         TEST_IGNORE_MESSAGE("there is no ptxas");
-    TEST_ASSERT_GREATER_THAN_UINT32(100, n_jobs);
+    TEST_ASSERT_GREATER_THAN_UINT32(takes_all_cases ? 100 : 0, n_jobs);
     run_jobs();
     if (wrong.n > 0)
         TEST_FAIL_MESSAGE(wrong.p);
@@ -762,6 +763,7 @@ int main(int argc, char **argv)
         perror(folder);
         return 1;
     }
+    takes_all_cases = argc < 2;
     UNITY_BEGIN();
     RUN_TEST(every_reason_variant_and_argument_has_a_name);
     RUN_TEST(an_entry_can_be_given_a_name);
@@ -774,7 +776,7 @@ int main(int argc, char **argv)
     struct dirent **names = NULL;
     int n = scandir(ptx_cases_folder(), &names, is_case, alphasort);
     for (int i = 0; i < n; i++) {
-        bool wanted = argc < 2;
+        bool wanted = takes_all_cases;
         for (int a = 1; a < argc; a++)
             wanted |= strcmp(argv[a], names[i]->d_name) == 0;
         snprintf(case_path, sizeof case_path, "%s/%s", ptx_cases_folder(), names[i]->d_name);
