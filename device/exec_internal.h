@@ -137,13 +137,15 @@ struct tl_exec_run {
 /* --- the engine: blocks on one worker ---------------------------------------------------------------------------------- */
 
 struct tl__barrier {
-    uint32_t expected; /* threads, 0 for all */
+    struct tl__fiber *first, *last; /* waiting */
+    uint32_t n_waiting;
     uint32_t n;        /* threads arrived */
+    uint32_t expected; /* threads, 0 for all */
+    bool is_special;   /* anything below or `expected` is in use: not the usual barrier of all threads */
+    bool has_votes;
+    bool has_masks; /* some warp came in parts: `arrived` is valid */
     uint32_t popc, all, any;
     uint32_t filled; /* warps whose missing lanes were counted, if has_masks */
-    bool has_masks;  /* some warp came in parts: `arrived` is valid */
-    bool is_active;
-    struct tl__fiber *first, *last; /* waiting */
     uint32_t arrived[TL_EXEC_MAX_WARPS];
 };
 
