@@ -15,15 +15,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 /* How long a started service may take until it answers. */
 #define START_MS 20000
@@ -150,8 +145,7 @@ static int start_child(void *argument)
         s->error = errno;
         _exit(127);
     }
-    /* Older kernels lack it; the service closes everything again. */
-    (void)syscall(SYS_close_range, 3, ~0u, 0);
+    tl_jit_close_from(3);
     if (clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
         s->error = errno;
     _exit(0);

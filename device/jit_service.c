@@ -15,14 +15,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 static void usage(FILE *f)
 {
@@ -67,7 +62,7 @@ static int go_to_background(enum place place, struct tl_error *err)
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 2) < 0)
         return tl_error_errno(err, "/dev/null");
-    (void)syscall(SYS_close_range, 3, ~0u, 0);
+    tl_jit_close_from(3);
     for (int i = 0; i < 2 && place == DAEMON; i++) {
         pid_t pid = fork();
         if (pid < 0)
