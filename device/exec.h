@@ -76,7 +76,7 @@ int tl_exec_memory_take(struct tl_exec_device *d, uint64_t bytes); /* 0, -ENOMEM
 void tl_exec_memory_give(struct tl_exec_device *d, uint64_t bytes);
 void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* Writes what kernels printed so far to stdout.  The driver calls this whenever it synchronises. */
+/* Writes what kernels printed so far to stdout, and failed assertions to stderr.  The driver calls this whenever it synchronises. */
 void tl_exec_printf_flush(struct tl_exec_device *d);
 /* Size of the heap of malloc in kernels; -EBUSY once it is in use. */
 int tl_exec_heap_limit(struct tl_exec_device *d, uint64_t bytes);
@@ -101,8 +101,8 @@ struct tl_exec_launch {
     const uint64_t *variables; /* addresses as tl_exec_object_variable names them; stays alive until `done` */
     int32_t priority;          /* higher first, -128..127; used in mps-priority, and within a process always */
     uint64_t gridid;           /* %gridid; 0 takes the next number */
-    /* Called once, by a worker (or by tl_exec_submit for a grid that turns out to be empty: never), with no lock held.  It
-     * may submit, and free the launch; it must not wait for another launch. */
+    /* Called once, by a worker, with no lock held.  It may submit, and free the launch; it must not wait for another
+     * launch. */
     void (*done)(struct tl_exec_launch *l);
     void *user;
 

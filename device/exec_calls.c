@@ -54,9 +54,10 @@ static void copy_text(struct tl__engine *e, char *to, size_t size, const char *f
 
 /* --- printf ------------------------------------------------------------------------------------------------------------------ */
 
-void tl__out_init(struct tl__out *o)
+void tl__out_init(struct tl__out *o, bool is_error)
 {
     memset(o, 0, sizeof *o);
+    o->is_error = is_error;
     pthread_mutex_init(&o->lock, NULL);
 }
 
@@ -73,8 +74,9 @@ void tl__out_flush(struct tl__out *o)
     o->text = (struct tl_buf){0};
     pthread_mutex_unlock(&o->lock);
     if (text.n > 0) {
-        fwrite(text.p, 1, text.n, stdout);
-        fflush(stdout);
+        FILE *file = o->is_error ? stderr : stdout;
+        fwrite(text.p, 1, text.n, file);
+        fflush(file);
     }
     tl_buf_finish(&text);
 }
@@ -281,7 +283,7 @@ static int32_t call_vprintf(struct tl_dev_frame *f, const char *format, const vo
             }
         }
         if (!out->failed && e->env->device != NULL)
-            out_add(tl__device_out(e->env->device), out->p, out->n);
+            out_add(tl__device_out(e->env->device, false), out->p, out->n);
         result = a.n;
     }
     tl__engine_leave_call(e);
@@ -310,12 +312,12 @@ __attribute__((noreturn)) static void call_assertfail(struct tl_dev_frame *f, ui
     copy_text(e, who, sizeof who, function);
     const uint32_t *block = e->run->object->info->block;
     uint32_t thread = warp * TL_DEV_WARP + lane;
-    /* CUDA writes this to stderr with the output of printf; it goes the same way here. */
+    /* To stderr, at the next synchronisation, as CUDA does. */
     int n = snprintf(text, sizeof text, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
                      where, line, who, f->ctaid[0], f->ctaid[1], f->ctaid[2], thread % block[0],
                      thread / block[0] % block[1], thread / (block[0] * block[1]), what);
     if (e->env->device != NULL && n > 0)
-        out_add(tl__device_out(e->env->device), text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+        out_add(tl__device_out(e->env->device, true), text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     tl__engine_fault(e, warp, TL_DEV_FAULT_ASSERT, line, "%.60s:%u: assertion `%.80s` failed", where, line, what);
 }
 

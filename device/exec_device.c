@@ -213,7 +213,8 @@ static void after_fork_child(void)
     tl__fault_forget();
     for (struct tl_exec_device *d = devices; d != NULL; d = d->next) {
         init_locks(d);
-        tl__out_init(&d->out);
+        tl__out_init(&d->out, false);
+        tl__out_init(&d->errors, true);
         d->heap = NULL;
         if (d->is_attached)
             tl__sm_abandon(d->sm);
@@ -239,7 +240,8 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
     if (d == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for the device");
     init_locks(d);
-    tl__out_init(&d->out);
+    tl__out_init(&d->out, false);
+    tl__out_init(&d->errors, true);
     int rc = read_settings(d, c, err);
     if (rc < 0)
         goto fail;
@@ -270,6 +272,7 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
     return 0;
 fail:
     tl__out_finish(&d->out);
+    tl__out_finish(&d->errors);
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
     free(d);
@@ -296,8 +299,9 @@ void tl_exec_device_close(struct tl_exec_device *d)
         pthread_mutex_unlock(&d->lock);
         pthread_join(d->monitor, NULL);
     }
-    tl__out_flush(&d->out);
+    tl_exec_printf_flush(d);
     tl__out_finish(&d->out);
+    tl__out_finish(&d->errors);
     tl__heap_destroy(d->heap);
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
@@ -349,6 +353,7 @@ void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_
 void tl_exec_printf_flush(struct tl_exec_device *d)
 {
     tl__out_flush(&d->out);
+    tl__out_flush(&d->errors);
 }
 
 int tl_exec_heap_limit(struct tl_exec_device *d, uint64_t bytes)
@@ -370,9 +375,9 @@ uint64_t tl_exec_heap_bytes(const struct tl_exec_device *d)
     return d->heap_bytes;
 }
 
-struct tl__out *tl__device_out(struct tl_exec_device *d)
+struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error)
 {
-    return &d->out;
+    return is_error ? &d->errors : &d->out;
 }
 
 struct tl__heap *tl__device_heap(struct tl_exec_device *d)

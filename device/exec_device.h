@@ -13,7 +13,7 @@ struct tl_exec_device {
     uint64_t watchdog_ns;
     struct tl_dev_calls calls;
     struct tl__exec_env env;
-    struct tl__out out; /* has its own lock */
+    struct tl__out out, errors; /* have their own locks */
     uint32_t n_cores;
 
     pthread_mutex_t lock; /* guards what follows, but for atomics */
@@ -36,7 +36,8 @@ struct tl_exec_device {
 
     _Atomic uint64_t head_key; /* of `pending`, for workers between two chunks */
     atomic_uint n_pending;
-    atomic_uint work; /* futex: counts submissions */
+    atomic_uint n_cancelled; /* runs that were cancelled before anybody began them */
+    atomic_uint work;        /* futex: counts submissions */
     atomic_uint n_sleeping, n_spinning;
     atomic_bool must_stop; /* workers end */
 };

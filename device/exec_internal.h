@@ -238,8 +238,9 @@ extern const struct tl_dev_calls tl__exec_calls;
 struct tl__out {
     pthread_mutex_t lock;
     struct tl_buf text;
+    bool is_error; /* for stderr: failed assertions */
 };
-void tl__out_init(struct tl__out *o);
+void tl__out_init(struct tl__out *o, bool is_error);
 void tl__out_finish(struct tl__out *o);
 void tl__out_flush(struct tl__out *o);
 
@@ -249,7 +250,7 @@ void tl__heap_destroy(struct tl__heap *h);
 void *tl__heap_alloc(struct tl__heap *h, uint64_t bytes); /* NULL as malloc */
 int tl__heap_free(struct tl__heap *h, void *p);           /* -EINVAL if p is nothing that can be freed */
 
-struct tl__out *tl__device_out(struct tl_exec_device *d);
+struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error);
 struct tl__heap *tl__device_heap(struct tl_exec_device *d); /* made at first use; NULL if there is no memory */
 
 /* --- signals --------------------------------------------------------------------------------------------------------------- */

@@ -134,7 +134,8 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
     snprintf(fault.text, sizeof fault.text, "kernel %.100s: ended by the watchdog or a cancellation",
              run->object->info->text);
     set_fault(run, &fault);
-    atomic_store_explicit(&run->cancelled, true, memory_order_relaxed); /* the signal orders it */
+    if (!atomic_exchange_explicit(&run->cancelled, true, memory_order_relaxed)) /* the signal orders it */
+        atomic_fetch_add_explicit(&d->n_cancelled, 1, memory_order_relaxed);
     for (struct tl__worker *w = d->workers; w != NULL; w = w->next) {
         if (w->run == run)
             pthread_kill(w->thread, tl__fault_signal());
@@ -263,6 +264,26 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
     tl__sm_release(d->sm, slot);
 }
 
+/* Ends runs that were cancelled while they waited for a slot: that needs none. */
+static void end_cancelled(struct tl__worker *w)
+{
+    struct tl_exec_device *d = w->device;
+    for (;;) {
+        pthread_mutex_lock(&d->lock);
+        struct tl_exec_run *run = d->pending;
+        while (run != NULL && !atomic_load_explicit(&run->cancelled, memory_order_relaxed))
+            run = run->next_pending;
+        if (run == NULL)
+            atomic_store_explicit(&d->n_cancelled, 0, memory_order_relaxed);
+        else
+            run->active++;
+        pthread_mutex_unlock(&d->lock);
+        if (run == NULL)
+            break;
+        leave_run(w, run, 0);
+    }
+}
+
 static void *worker_main(void *argument)
 {
     struct tl__worker *w = argument;
@@ -275,6 +296,10 @@ static void *worker_main(void *argument)
         while (!atomic_load_explicit(&d->must_stop, memory_order_relaxed)) {
             if (!has_work(d)) {
                 wait_for_work(d);
+                continue;
+            }
+            if (atomic_load_explicit(&d->n_cancelled, memory_order_relaxed) > 0) {
+                end_cancelled(w);
                 continue;
             }
             int slot = tl__sm_try_acquire(d->sm, w->number);

@@ -316,6 +316,34 @@ static void an_exit_that_nobody_announced_is_noticed(void)
     runs_well(kernel_half_exits, 64, 2);
 }
 
+/* Threads of one warp, each on its own stack: odd ones meet in one place, even ones in another, and some leave early. */
+static void kernel_lanes(struct tl_dev_frame *f, uint32_t argument)
+{
+    uint32_t warp = argument & 0xffff, lane = argument >> 16, bit = 1U << lane;
+    values[warp * 32 + lane]++;
+    if (lane == 7)
+        return;
+    if (lane % 2 == 0) {
+        barrier(f, warp, SYNC, 0, 0, bit, 0);
+    } else {
+        note(lane);
+        barrier(f, warp, SYNC, 0, 0, bit, 0);
+    }
+    uint32_t n = barrier(f, warp, RED_POPC, 1, 0, bit, lane % 2 != 0 ? bit : 0);
+    if (n != 30 || n_trace != 30)
+        f->calls->fault(f, warp, TL_DEV_FAULT_TRAP, n);
+}
+
+static void threads_of_a_warp_may_wait_apart(void)
+{
+    info.info.uses_lanes = 1;
+    runs_well(kernel_lanes, 64, 1);
+    for (uint32_t i = 0; i < 64; i++)
+        TEST_ASSERT_EQUAL_UINT32(1, values[i]);
+    info.info.uses_lanes = 0;
+    runs_well(kernel_phases, 256, 3); /* the same unit, warps again */
+}
+
 /* --- what is wrong */
 
 static void kernel_lonely(struct tl_dev_frame *f, uint32_t warp)
@@ -557,6 +585,7 @@ int main(void)
     RUN_TEST(producers_arrive_and_consumers_wait);
     RUN_TEST(lanes_of_one_warp_may_come_one_after_the_other);
     RUN_TEST(an_exit_that_nobody_announced_is_noticed);
+    RUN_TEST(threads_of_a_warp_may_wait_apart);
     RUN_TEST(waiting_for_nobody_is_a_fault);
     RUN_TEST(crossed_barriers_are_a_fault);
     RUN_TEST(waiting_for_lanes_of_the_own_warp_is_told_as_such);

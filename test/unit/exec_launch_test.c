@@ -272,33 +272,65 @@ static void cancelling_ends_a_launch(void)
     tl_exec_object_unref(o);
 }
 
+static void a_launch_that_waits_can_be_cancelled(void)
+{
+    struct kernel k[2];
+    static struct tl_exec_launch l[2];
+    static uint32_t numbers[2] = {0, 1};
+    memset(l, 0, sizeof l);
+    config.n_slots = 1;
+    open_device();
+    struct tl_exec_object *holder = object(&k[0], 32, NULL, hold);
+    struct tl_exec_object *o = object(&k[1], 32, NULL, count_range);
+    atomic_store(&may_go, false);
+    atomic_store(&is_held, false);
+    l[0].user = &numbers[0], l[1].user = &numbers[1];
+    submit(&l[0], holder, 1);
+    while (!atomic_load(&is_held))
+        sched_yield();
+    submit(&l[1], o, 100);
+    tl_exec_cancel(device, &l[1]);
+    atomic_store(&may_go, true);
+    wait_done(2);
+    TEST_ASSERT_EQUAL_UINT32(0, l[0].fault.what);
+    TEST_ASSERT_EQUAL_UINT32(TL_DEV_FAULT_TIMEOUT, l[1].fault.what);
+    TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&hits[0]));
+    tl_exec_object_unref(holder);
+    tl_exec_object_unref(o);
+}
+
 /* --- printf, assert, malloc */
 
 static char printed[8192];
 
-/* Runs the kernel in a child whose stdout is a pipe. */
-static struct tl_exec_fault run_printing(tl_exec_warp_fn warp)
+/* Runs the kernel and keeps what goes to stdout (1) or stderr (2). */
+static struct tl_exec_fault run_printing_to(int where, tl_exec_warp_fn warp)
 {
     struct kernel k;
     struct tl_exec_launch l = {0};
     FILE *file = tmpfile();
     TEST_ASSERT_NOT_NULL(file);
     fflush(stdout);
-    int saved = dup(1);
+    int saved = dup(where);
     open_device();
     struct tl_exec_object *o = object(&k, 32, warp, NULL);
     submit(&l, o, 1);
     wait_done(1);
-    dup2(fileno(file), 1);
+    dup2(fileno(file), where);
     tl_exec_printf_flush(device);
     fflush(stdout);
-    dup2(saved, 1);
+    dup2(saved, where);
     close(saved);
     rewind(file);
     printed[fread(printed, 1, sizeof printed - 1, file)] = '\0';
     fclose(file);
     tl_exec_object_unref(o);
     return l.fault;
+}
+
+static struct tl_exec_fault run_printing(tl_exec_warp_fn warp)
+{
+    return run_printing_to(1, warp);
 }
 
 static int32_t print_result;
@@ -340,7 +372,7 @@ static void assert_something(struct tl_dev_frame *f, uint32_t warp)
 
 static void a_failed_assertion_is_told(void)
 {
-    struct tl_exec_fault fault = run_printing(assert_something);
+    struct tl_exec_fault fault = run_printing_to(2, assert_something);
     TEST_ASSERT_EQUAL_UINT32(TL_DEV_FAULT_ASSERT, fault.what);
     TEST_ASSERT_EQUAL_STRING("file.cu:12: void k(): block: [0,0,0], thread: [5,0,0] Assertion `a == b` failed.\n",
                              printed);
@@ -469,6 +501,7 @@ int main(void)
     RUN_TEST(launches_use_slots_that_others_leave);
     RUN_TEST(a_whole_grid_can_meet);
     RUN_TEST(cancelling_ends_a_launch);
+    RUN_TEST(a_launch_that_waits_can_be_cancelled);
     RUN_TEST(printf_is_printed_at_synchronisation);
     RUN_TEST(a_failed_assertion_is_told);
     RUN_TEST(kernels_allocate);

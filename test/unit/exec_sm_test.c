@@ -375,6 +375,84 @@ static void equal_loads_get_equal_shares_in_turns(void)
     check_shares("timeslice");
 }
 
+/* --- a short kernel behind a long grid */
+
+#define LONG_GRID 400
+
+static void long_range(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        atomic_fetch_add(&board->count[0], 1);
+        burn(f, first, 1);
+        while (atomic_load(&board->go) == 0) /* the other one arrives while the first blocks run */
+            sched_yield();
+    }
+}
+
+static void short_range(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    (void)f, (void)first, (void)count;
+    atomic_store(&board->log[0], atomic_load(&board->count[0]));
+}
+
+static void mark_over(struct tl_exec_launch *l)
+{
+    atomic_store((atomic_bool *)l->user, true);
+}
+
+/* Child 0 is the long grid, child 1 the short kernel that comes later. */
+static void run_behind(uint32_t i)
+{
+    struct tl_exec_config settings = {.name = name, .n_slots = 2, .mode = share_mode};
+    struct tl_exec_device *d;
+    struct tl_exec_object *o;
+    atomic_bool is_over = false;
+    expect(tl_exec_device_open(&d, &settings, NULL) == 0, 1);
+    expect(tl_exec_object_from(&o, &info.info, NULL, i == 0 ? long_range : short_range, NULL) == 0, 2);
+    struct tl_exec_launch l = {.object = o,
+                               .grid = {i == 0 ? LONG_GRID : 1, 1, 1},
+                               .priority = (int32_t)i,
+                               .done = mark_over,
+                               .user = &is_over};
+    if (i == 1)
+        wait_for(&board->count[0], 2); /* both slots are taken */
+    expect(tl_exec_submit(d, &l) == 0, 3);
+    while (!atomic_load(&is_over))
+        usleep(100);
+    expect(l.fault.what == 0, 4);
+    tl_exec_object_unref(o);
+    tl_exec_device_close(d);
+}
+
+static uint32_t blocks_before_short_one(const char *mode)
+{
+    share_mode = mode;
+    struct tl__sm *s = join(2, strcmp(mode, "mps") == 0 ? TL_EXEC_MPS : TL_EXEC_MPS_PRIORITY);
+    start(0, run_behind);
+    start(1, run_behind);
+    while (!tl__sm_others_wait(s))
+        sched_yield();
+    atomic_store(&board->go, 1);
+    tl__sm_close(s);
+    ends_well(0);
+    ends_well(1);
+    char text[64];
+    snprintf(text, sizeof text, "%s: began after %u of %d blocks", mode, atomic_load(&board->log[0]), LONG_GRID);
+    TEST_MESSAGE(text);
+    return atomic_load(&board->log[0]);
+}
+
+static void a_short_kernel_waits_behind_a_long_grid(void)
+{
+    /* All blocks were dispatched; the last ones may not have begun to count. */
+    TEST_ASSERT_TRUE(blocks_before_short_one("mps") >= LONG_GRID - 2);
+}
+
+static void an_urgent_short_kernel_does_not_wait(void)
+{
+    TEST_ASSERT_TRUE(blocks_before_short_one("mps-priority") < LONG_GRID / 4);
+}
+
 /* --- death */
 
 /* Takes and gives everything it can get until it is killed. */
@@ -567,6 +645,8 @@ int main(void)
     RUN_TEST(an_urgent_grid_makes_others_yield);
     RUN_TEST(equal_loads_get_equal_shares_in_order_of_arrival);
     RUN_TEST(equal_loads_get_equal_shares_in_turns);
+    RUN_TEST(a_short_kernel_waits_behind_a_long_grid);
+    RUN_TEST(an_urgent_short_kernel_does_not_wait);
     RUN_TEST(the_dead_leave_nothing_behind);
     RUN_TEST(a_zombie_is_dead);
     RUN_TEST(who_is_stopped_does_not_hold_up_the_others);
