@@ -212,12 +212,12 @@ $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h
 	$(say) TIDY $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_TIDY) --quiet --warnings-as-errors='*' $< -- $(OUR_CFLAGS) -Wno-missing-prototypes \
-	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -isystem $(UNITY_DIR) $(UNITY_FLAGS) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
+	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(UNITY_FLAGS) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
 	    if [ -s $@.log ]; then cat $@.log; exit 1; fi
 	@touch $@
 $(B)/lint/%.h.alone: %.h $(LINT_HDRS)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
+	$(Q)$(COMPILE) -Werror -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
 	@touch $@
 $(B)/lint/%.shell: %
 	$(say) SHELL $<

@@ -372,7 +372,13 @@ static inline void tl_drv_unlock(void)
     pthread_mutex_unlock(&tl_drv.lock);
 }
 
-/* --- driver_init.c, driver_log.c --- */
+/* Device addresses are addresses of this process. */
+static inline void *tl_drv_pointer(uintptr_t address)
+{
+    return (void *)address; /* NOLINT(performance-no-int-to-ptr) */
+}
+
+/* --- driver_init.c --- */
 CUresult tl_drv_check_init(void);
 CUresult tl_drv_device(CUdevice ordinal, struct tl_drv_device **out);
 bool tl_drv_log_is_on(void);

@@ -62,7 +62,7 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, bool is_l
     r = tl_drv_alloc_create(ctx->device, ctx, a->slice * a->depth, TL_DRV_DEVICE_MEMORY, &memory);
     if (r == CUDA_SUCCESS) {
         memory->is_internal = true;
-        a->data = (uint8_t *)memory->base; /* NOLINT(performance-no-int-to-ptr) */
+        a->data = tl_drv_pointer(memory->base);
     }
     tl_drv_unlock();
     if (r != CUDA_SUCCESS) {

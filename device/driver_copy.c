@@ -17,8 +17,8 @@ static CUresult copy_line(uintptr_t to, uintptr_t from, size_t bytes, CUstream s
     if (bytes != 0 && (to == 0 || from == 0))
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_work w = {.kind = TL_DRV_COPY,
-                            .copy = {.from = (const uint8_t *)from, /* NOLINT(performance-no-int-to-ptr) */
-                                     .to = (uint8_t *)to,           /* NOLINT(performance-no-int-to-ptr) */
+                            .copy = {.from = tl_drv_pointer(from),
+                                     .to = tl_drv_pointer(to),
                                      .from_pitch = bytes,
                                      .to_pitch = bytes,
                                      .width = bytes,
@@ -122,7 +122,7 @@ static CUresult place(const struct side *s, size_t width, const uint8_t **base, 
         break;
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-        p = (const uint8_t *)s->device; /* NOLINT(performance-no-int-to-ptr) */
+        p = tl_drv_pointer(s->device);
         break;
     case CU_MEMORYTYPE_ARRAY:
         if (s->array == NULL || s->array->magic != TL_DRV_ARRAY)
@@ -158,7 +158,7 @@ static CUresult plan(const struct side *from, const struct side *to, size_t widt
     if (r == CUDA_SUCCESS)
         r = place(to, width, &p, &c->to_pitch, &c->to_slice);
     if (r == CUDA_SUCCESS)
-        c->to = (uint8_t *)(uintptr_t)p; /* NOLINT(performance-no-int-to-ptr) */
+        c->to = tl_drv_pointer((uintptr_t)p);
     return r;
 }
 
@@ -348,7 +348,7 @@ static CUresult fill(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t elem
     if ((to == 0 && width * height != 0) || to % element != 0 || (height > 1 && pitch % element != 0))
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_work w = {.kind = TL_DRV_FILL,
-                            .fill = {.to = (uint8_t *)to, /* NOLINT(performance-no-int-to-ptr) */
+                            .fill = {.to = tl_drv_pointer(to),
                                      .pitch = pitch,
                                      .width = width,
                                      .height = height,

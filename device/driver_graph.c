@@ -154,7 +154,7 @@ CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_wor
     if (p->dst == 0 || (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4))
         return CUDA_ERROR_INVALID_VALUE;
     *work = (struct tl_drv_work){.kind = TL_DRV_FILL,
-                                 .fill = {.to = (uint8_t *)p->dst, /* NOLINT(performance-no-int-to-ptr) */
+                                 .fill = {.to = tl_drv_pointer(p->dst),
                                           .pitch = p->pitch,
                                           .width = p->width,
                                           .height = p->height,
@@ -181,14 +181,14 @@ static CUresult work_of_memops(unsigned count, const CUstreamBatchMemOpParams *o
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
         m->is_wait = true;
         m->is_wide = ops->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-        m->address = (void *)ops->waitValue.address; /* NOLINT(performance-no-int-to-ptr) */
+        m->address = tl_drv_pointer(ops->waitValue.address);
         m->value = m->is_wide ? ops->waitValue.value64 : ops->waitValue.value;
         m->flags = ops->waitValue.flags;
         return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
         m->is_wide = ops->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-        m->address = (void *)ops->writeValue.address; /* NOLINT(performance-no-int-to-ptr) */
+        m->address = tl_drv_pointer(ops->writeValue.address);
         m->value = m->is_wide ? ops->writeValue.value64 : ops->writeValue.value;
         return CUDA_SUCCESS;
     default:

@@ -81,17 +81,21 @@ static long number_from(const char *variable, long least, long most, long otherw
 static void read_capability(void)
 {
     const char *text = getenv("TALLY_DEVICE_CC");
-    unsigned major, minor = 0;
+    char *end;
     tl_drv.cc_major = 13;
     tl_drv.cc_minor = 0;
     if (text == NULL || *text == 0)
         return;
-    if (strchr(text, '.') != NULL && sscanf(text, "%3u.%1u", &major, &minor) == 2) {
+    long major = strtol(text, &end, 10), minor = 0;
+    if (*end == '.') {
+        minor = strtol(end + 1, &end, 10);
+    } else {
+        minor = major % 10;
+        major /= 10;
+    }
+    if (*end == 0 && major >= 1 && major <= 99 && minor >= 0 && minor <= 9) {
         tl_drv.cc_major = (int)major;
         tl_drv.cc_minor = (int)minor;
-    } else if (sscanf(text, "%4u", &major) == 1 && major >= 10) {
-        tl_drv.cc_major = (int)(major / 10);
-        tl_drv.cc_minor = (int)(major % 10);
     }
 }
 
@@ -247,23 +251,29 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+/* "domain:bus:device.function", "domain:bus:device" or "bus:device", in hexadecimal. */
 CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
-    unsigned a, b, c = 0, bus, slot;
+    unsigned long parts[3] = {0};
+    int n = 0;
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (dev == NULL || pciBusId == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    int n = sscanf(pciBusId, "%x:%x:%x", &a, &b, &c);
-    if (n == 3)
-        bus = b, slot = c;
-    else if (n == 2)
-        bus = a, slot = b;
-    else
+    for (const char *p = pciBusId; n < 3; p++) {
+        char *end;
+        parts[n++] = strtoul(p, &end, 16);
+        if (end == p)
+            return CUDA_ERROR_INVALID_VALUE;
+        p = end;
+        if (*p != ':')
+            break;
+    }
+    if (n < 2)
         return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < tl_drv.n_devices; i++) {
-        if (tl_drv.devices[i].pci_bus == (int)bus && slot == 0) {
+        if (tl_drv.devices[i].pci_bus == (int)parts[n - 2] && parts[n - 1] == 0) {
             *dev = i;
             return CUDA_SUCCESS;
         }

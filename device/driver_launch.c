@@ -340,7 +340,9 @@ static CUresult launch(CUfunction handle, struct tl_drv_launch *l, CUstream stre
         return r;
     if (l->priority == INT32_MIN)
         l->priority = s->priority;
-    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_LAUNCH, .launch = *l}, false);
+    struct tl_drv_work work = {.kind = TL_DRV_LAUNCH, .launch = *l}; /* owns the parameters from here on */
+    l->params = NULL;
+    return tl_drv_submit(s, &work, false); /* NOLINT(clang-analyzer-unix.Malloc): that takes the work */
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

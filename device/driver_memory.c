@@ -14,7 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HUGE = 2 << 20 };
+enum {
+    HUGE = 2 << 20,
+    /* A process may have 65530 mappings, and guards keep neighbours from becoming one.  Small allocations beyond so many
+     * go without. */
+    MAX_GUARDED = 12000,
+};
 
 /* --- the table --------------------------------------------------------------------------------------------------- */
 
@@ -71,6 +76,11 @@ void tl_drv_alloc_remove(struct tl_drv_alloc *a)
 /* Address space for `mapped` bytes with a guard page on both sides, large ones aligned for huge pages. */
 static void *map_guarded(size_t mapped)
 {
+    if (tl_drv.n_allocs >= MAX_GUARDED && mapped < HUGE) {
+        uint8_t *plain = mmap(NULL, mapped + 2 * TL_DRV_PAGE, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return plain != MAP_FAILED ? plain + TL_DRV_PAGE : NULL;
+    }
     size_t align = mapped >= HUGE ? HUGE : TL_DRV_PAGE;
     size_t whole = mapped + 2 * align;
     uint8_t *p = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -139,9 +149,9 @@ void tl_drv_alloc_destroy(struct tl_drv_alloc *a)
         return;
     tl_drv_alloc_remove(a);
     if (a->kind == TL_DRV_VIRTUAL || a->is_imported)
-        munmap((void *)a->base, a->mapped);
+        munmap(tl_drv_pointer(a->base), a->mapped);
     else if (a->kind != TL_DRV_REGISTERED)
-        munmap((void *)(a->base - TL_DRV_PAGE), a->mapped + 2 * TL_DRV_PAGE);
+        munmap(tl_drv_pointer(a->base - TL_DRV_PAGE), a->mapped + 2 * TL_DRV_PAGE);
     if (a->is_charged)
         tl_drv_exec_give(a->device, a->mapped);
     if (a->fd >= 0)
@@ -286,7 +296,7 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult r = take(bytesize, TL_DRV_HOST_MEMORY, Flags, &p);
     if (r == CUDA_SUCCESS)
-        *pp = (void *)p; /* NOLINT(performance-no-int-to-ptr) */
+        *pp = tl_drv_pointer(p);
     return r;
 }
 
@@ -428,7 +438,7 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p, C
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         if (!is_host(a) && a->kind != TL_DRV_MANAGED)
             return CUDA_ERROR_INVALID_VALUE;
-        *(void **)out = (void *)p;
+        *(void **)out = tl_drv_pointer(p);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         *(int *)out = a->sync_memops;
@@ -642,9 +652,9 @@ static int make_shared(struct tl_drv_alloc *a)
     void *other = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (other == MAP_FAILED)
         goto fail;
-    memcpy(other, (void *)a->base, a->mapped);
+    memcpy(other, tl_drv_pointer(a->base), a->mapped);
     munmap(other, a->mapped);
-    if (mmap((void *)a->base, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+    if (mmap(tl_drv_pointer(a->base), a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
         goto fail;
     a->fd = fd;
     return 0;
@@ -714,8 +724,13 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     tl_drv_lock();
     r = tl_drv_alloc_insert(a);
     tl_drv_unlock();
+    if (r != CUDA_SUCCESS) {
+        munmap(p, h.mapped);
+        free(a);
+        return r;
+    }
     *pdptr = (CUdeviceptr)p;
-    return r;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)

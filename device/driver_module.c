@@ -115,7 +115,7 @@ static CUresult make_globals(struct CUmod_st *m)
         }
         tl_drv_unlock();
         for (uint32_t i = 0; r == CUDA_SUCCESS && rc == 0 && i < m->n_globals; i++)
-            rc = tl_drv_initialise(m, l.decls[i], (uint8_t *)m->globals[i].address, m->globals[i].bytes, &err);
+            rc = tl_drv_initialise(m, l.decls[i], tl_drv_pointer(m->globals[i].address), m->globals[i].bytes, &err);
     }
     free((void *)l.decls);
     tl_arena_finish(&l.arena);

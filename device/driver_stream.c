@@ -371,8 +371,6 @@ CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAtt
     CUstreamAttrValue *slot;
     if (value_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_lock();
-    tl_drv_unlock();
     CUresult r = attribute_slot(hStream, attr, &s, &slot);
     if (r == CUDA_SUCCESS)
         *value_out = *slot;
@@ -453,22 +451,22 @@ static CUresult memop(CUstream handle, struct tl_drv_memop m)
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){(void *)addr, value, flags, true, false, false});
+    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, true, false, false});
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){(void *)addr, value, flags, true, true, false});
+    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, true, true, false});
 }
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){(void *)addr, value, flags, false, false, false});
+    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, false, false, false});
 }
 
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){(void *)addr, value, flags, false, true, false});
+    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, false, true, false});
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,

@@ -24,7 +24,7 @@ struct object {
 
 static struct object *object_of(uint64_t handle)
 {
-    return (struct object *)(uintptr_t)handle; /* NOLINT(performance-no-int-to-ptr) */
+    return tl_drv_pointer((uintptr_t)handle);
 }
 
 static CUresult describe(struct object *o)
@@ -44,7 +44,7 @@ static CUresult describe(struct object *o)
         o->element = tl_drv_format_bytes(o->format) * o->channels;
         if (o->element == 0)
             return CUDA_ERROR_INVALID_VALUE;
-        o->data = (const uint8_t *)d->res.linear.devPtr; /* NOLINT(performance-no-int-to-ptr) */
+        o->data = tl_drv_pointer(d->res.linear.devPtr);
         o->width = d->res.linear.sizeInBytes / o->element;
         o->height = o->depth = 1;
         o->pitch = o->slice = d->res.linear.sizeInBytes;
@@ -54,7 +54,7 @@ static CUresult describe(struct object *o)
         o->format = d->res.pitch2D.format;
         o->channels = d->res.pitch2D.numChannels;
         o->element = tl_drv_format_bytes(o->format) * o->channels;
-        o->data = (const uint8_t *)d->res.pitch2D.devPtr; /* NOLINT(performance-no-int-to-ptr) */
+        o->data = tl_drv_pointer(d->res.pitch2D.devPtr);
         o->width = d->res.pitch2D.width;
         o->height = d->res.pitch2D.height;
         o->depth = 1;
@@ -308,7 +308,7 @@ void tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_
         y = y < 0 ? 0 : y >= (int64_t)o->height ? (int64_t)o->height - 1 : y;
         layer = layer < 0 ? 0 : layer >= (int64_t)o->depth ? (int64_t)o->depth - 1 : layer;
     }
-    uint8_t *p = (uint8_t *)(uintptr_t)o->data; /* NOLINT(performance-no-int-to-ptr) */
+    uint8_t *p = tl_drv_pointer((uintptr_t)o->data);
     p += (size_t)layer * o->slice + (size_t)y * o->pitch + (size_t)x;
     if (is_store)
         memcpy(p, data, bytes);

@@ -107,7 +107,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
         struct reservation *v = *at;
         if (v->base == ptr && v->bytes == size) {
             *at = v->next;
-            munmap((void *)v->base, v->bytes);
+            munmap(tl_drv_pointer(v->base), v->bytes);
             free(v);
             r = CUDA_SUCCESS;
             break;
@@ -188,7 +188,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     for (struct reservation *v = reservations; v != NULL && !is_reserved; v = v->next)
         is_reserved = ptr >= v->base && ptr + size <= v->base + v->bytes;
     if (p == NULL || !is_reserved || offset > p->bytes || size > p->bytes - offset ||
-        mmap((void *)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, (off_t)offset) == MAP_FAILED) {
+        mmap(tl_drv_pointer(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, (off_t)offset) == MAP_FAILED) {
         r = CUDA_ERROR_INVALID_VALUE;
     } else {
         *a = (struct tl_drv_alloc){.base = (uintptr_t)ptr,
@@ -232,7 +232,10 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
             free(a);
         }
         /* The addresses stay reserved. */
-        mmap((void *)m->base, m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        void *kept = mmap(tl_drv_pointer(m->base), m->bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (kept == MAP_FAILED)
+            tl_drv_log("unmapped memory could not be reserved again");
         unref(m->memory);
         free(m);
         r = CUDA_SUCCESS;
@@ -253,7 +256,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     for (struct mapping *m = mappings; m != NULL; m = m->next) {
         if (m->base < ptr || m->base + m->bytes > ptr + size)
             continue;
-        r = mprotect((void *)m->base, m->bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        r = mprotect(tl_drv_pointer(m->base), m->bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
         m->access = desc[0].flags;
     }
     tl_drv_unlock();

@@ -97,8 +97,9 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, const void **device)
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, const void **device);
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, const void **device)
 {
-    unsigned domain, bus, slot;
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3 || bus < 1 || bus > device_count())
+    const char *colon = strchr(id, ':'); /* domain:bus:device.function */
+    unsigned long bus = colon != NULL ? strtoul(colon + 1, NULL, 16) : 0;
+    if (bus < 1 || bus > device_count())
         return NVML_ERROR_NOT_FOUND;
     *device = names[bus - 1];
     return NVML_SUCCESS;

@@ -172,7 +172,7 @@ static void registered_memory_is_known_until_it_is_not(void)
     CUdeviceptr d;
     OK(CALL(cuMemHostRegister_v2)(memory, sizeof memory, 0));
     OK(CALL(cuMemHostGetDevicePointer_v2)(&d, memory + 100, 0));
-    TEST_ASSERT_EQUAL_PTR(memory + 100, (void *)d);
+    TEST_ASSERT_EQUAL_UINT64((CUdeviceptr)(memory + 100), d);
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CALL(cuMemHostRegister_v2)(memory + 4096, 10, 0));
     OK(CALL(cuMemHostUnregister)(memory));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, CALL(cuMemHostUnregister)(memory));
