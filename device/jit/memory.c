@@ -184,6 +184,82 @@ static bool covering(const struct tl_address *a, uint64_t bytes, uint32_t v, int
     return count <= MAX_COVER;
 }
 
+/* --- addresses that turn out to be neighbours ------------------------------------------------------------------------ */
+
+/* In a loop it pays to ask, each time, whether the active lanes' addresses lie side by side: a vector access costs a fraction
+ * of a gather.  `packed` is the address to use if they do. */
+struct neighbours {
+    LLVMBasicBlockRef apart, done;
+    struct tl_address packed;
+};
+
+static bool pays_to_ask(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v)
+{
+    return a->pointer.is_vec && !a->lanes.is_known && bits >= 32 && v <= 4 && e->f->is_in_loop[e->inst_block];
+}
+
+/* The builder stands where they are neighbours; at n->apart the other way is to be written; both go on to n->done. */
+static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct tl_address *a, uint64_t stride)
+{
+    int64_t offsets[LANES];
+    struct tl_val first = tl_const(e, 32, 0), lane0;
+    for (int i = 0; i < LANES; i++)
+        offsets[i] = (int64_t)((uint64_t)i * stride);
+    if (e->mask != NULL) {
+        struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 0, false), false}};
+        first = tl_op(e, LLVMAnd, tl_intrinsic(e, "llvm.cttz", args, 2), tl_const(e, 32, 31));
+    }
+    struct tl_spilled spilled = tl_spill(e, a->pointer);
+    lane0 = (struct tl_val){tl_spilled_lane(e, &spilled, first.v), false};
+    lane0 = tl_op(e, LLVMSub, lane0, tl_op(e, LLVMMul, tl_cast_int(e, first, 64, false), tl_const(e, 64, stride)));
+    struct tl_val expected = {LLVMBuildAdd(e->b, tl_widen(e, lane0).v, tl_const_lanes(e, 64, offsets), ""), true};
+    struct tl_val equal = tl_icmp(e, LLVMIntEQ, a->pointer, expected);
+    LLVMValueRef bits = LLVMBuildOr(e->b, tl_mask_bits(e, equal.v), LLVMBuildNot(e->b, tl_active_bits(e), ""), "");
+    LLVMBasicBlockRef together = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "neighbours");
+    n->apart = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "apart");
+    n->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "accessed");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together, n->apart);
+    LLVMPositionBuilderAtEnd(e->b, together);
+    n->packed = (struct tl_address){.pointer = lane0, .lanes = {.is_known = true, .base_align = 1}};
+    memcpy(n->packed.lanes.offset, offsets, sizeof offsets);
+}
+
+static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out);
+static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in);
+
+static void gather(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+{
+    LLVMTypeRef type = tl_vec(tl_int(e, bits)), over[2] = {type, tl_vec(e->ptr)};
+    for (uint32_t k = 0; k < v; k++) {
+        LLVMValueRef args[4] = {lane_pointers(e, a, k * (bits / 8)), LLVMConstInt(e->i32, bits / 8, false), tl_active(e), LLVMConstNull(type)};
+        out[k] = (struct tl_val){call_intrinsic(e, "llvm.masked.gather", over, 2, args, 4), true};
+    }
+}
+
+static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+{
+    struct neighbours n;
+    LLVMValueRef slots[4];
+    LLVMTypeRef type = tl_vec(tl_int(e, bits));
+    ask_neighbours(e, &n, a, (uint64_t)v * (bits / 8));
+    for (uint32_t k = 0; k < v; k++)
+        slots[k] = tl_alloca(e, type, "loaded");
+    for (int way = 0; way < 2; way++) {
+        if (way == 0) {
+            load_elements(e, &n.packed, bits, v, out);
+        } else {
+            LLVMPositionBuilderAtEnd(e->b, n.apart);
+            gather(e, a, bits, v, out);
+        }
+        for (uint32_t k = 0; k < v; k++)
+            LLVMBuildStore(e->b, tl_widen(e, out[k]).v, slots[k]);
+        LLVMBuildBr(e->b, n.done);
+    }
+    LLVMPositionBuilderAtEnd(e->b, n.done);
+    for (uint32_t k = 0; k < v; k++)
+        out[k] = (struct tl_val){LLVMBuildLoad2(e->b, type, slots[k], ""), true};
+}
+
 /* Loads v elements per lane into out[]. */
 static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
 {
@@ -220,11 +296,10 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         }
         return;
     }
-    for (uint32_t k = 0; k < v; k++) {
-        LLVMTypeRef type = tl_vec(element), over[2] = {type, tl_vec(e->ptr)};
-        LLVMValueRef args[4] = {lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false), tl_active(e), LLVMConstNull(type)};
-        out[k] = (struct tl_val){call_intrinsic(e, "llvm.masked.gather", over, 2, args, 4), true};
-    }
+    if (pays_to_ask(e, a, bits, v))
+        load_asking(e, a, bits, v, out);
+    else
+        gather(e, a, bits, v, out);
 }
 
 /* Loads that other threads may race with: one by one, atomically. */
@@ -360,10 +435,22 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
         return;
     }
+    struct neighbours n;
+    bool asks = pays_to_ask(e, a, bits, v);
+    if (asks) {
+        ask_neighbours(e, &n, a, bytes * v);
+        store_elements(e, &n.packed, bits, v, in);
+        LLVMBuildBr(e->b, n.done);
+        LLVMPositionBuilderAtEnd(e->b, n.apart);
+    }
     for (uint32_t k = 0; k < v; k++) {
         LLVMTypeRef over[2] = {LLVMTypeOf(in[k].v), tl_vec(e->ptr)};
         LLVMValueRef args[4] = {in[k].v, lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false), tl_active(e)};
         call_intrinsic(e, "llvm.masked.scatter", over, 2, args, 4);
+    }
+    if (asks) {
+        LLVMBuildBr(e->b, n.done);
+        LLVMPositionBuilderAtEnd(e->b, n.done);
     }
 }
 
