@@ -35,7 +35,7 @@ _Static_assert(sizeof(struct trailer) == 88, "an on-disk format");
 
 enum { NAME_HEX = 2 * TL_JIT_DIGEST_BYTES, NAME_BYTES = NAME_HEX + sizeof ".so" };
 
-/* --- keys ---------------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t cpu_words[64];
 static uint32_t n_cpu_words;
@@ -51,7 +51,8 @@ static void add_cpu_leaf(uint32_t leaf, uint32_t sub, uint32_t mask_b)
     cpu_words[n_cpu_words++] = d;
 }
 
-/* Asked once, since under a hypervisor each CPUID costs microseconds.  Words that differ from core to core are masked. */
+/* Asked once, since under a hypervisor each CPUID costs microseconds.  Words that differ from core to core are
+ * masked. */
 static void read_cpu(void)
 {
     static const struct {
@@ -109,7 +110,7 @@ struct tl_jit_key tl_jit_key_of(const struct tl_jit_source *s)
     return key;
 }
 
-/* --- the folder ---------------------------------------------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------------------------------------- */
 
 int tl_jit_cache_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
 {
@@ -215,7 +216,7 @@ static int path_of(const struct tl_jit_cache *c, const char *name, char *path, s
     return n < 0 || (size_t)n >= path_n ? -ENAMETOOLONG : 0;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------------------------- */
 
 static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
 {
@@ -286,7 +287,7 @@ int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char
     return rc;
 }
 
-/* --- removing what was not used for long --------------------------------------------------------------------------------- */
+/* --- removing what was not used for long ------------------------------------------------------------------------ */
 
 struct entry {
     char name[NAME_BYTES];
@@ -379,7 +380,7 @@ static void trim(struct tl_jit_cache *c, const char *keep)
     close(lock);
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------------------------- */
 
 static int write_all(int fd, const void *bytes, size_t n)
 {

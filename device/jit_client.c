@@ -34,7 +34,7 @@ struct request {
     struct tl_error *err;
 };
 
-/* --- where the service is ------------------------------------------------------------------------------------------------ */
+/* --- where the service is --------------------------------------------------------------------------------------- */
 
 /* The build id of the program last asked about; reading it costs more than stat does. */
 static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -64,8 +64,8 @@ static int identify(struct request *r, const struct stat *st)
     return rc;
 }
 
-/* The folder of the library that this code is in, as it was when it was loaded: its path may be relative, and the job may
- * change its folder later. */
+/* The folder of the library that this code is in, as it was when it was loaded: its path may be relative, and the job
+ * may change its folder later. */
 static char own_folder[1024];
 
 static void __attribute__((constructor)) remember_folder(void)
@@ -78,8 +78,8 @@ static void __attribute__((constructor)) remember_folder(void)
     free(path);
 }
 
-/* TALLY_JIT, or a place beside the library: build/lib/tally/device/libcuda.so.1 has it in build/bin, an installed one in
- * PREFIX/bin or PREFIX/libexec. */
+/* TALLY_JIT, or a place beside the library: build/lib/tally/device/libcuda.so.1 has it in build/bin, an installed one
+ * in PREFIX/bin or PREFIX/libexec. */
 static int find_program(struct request *r)
 {
     static const char *const places[] = {"../../../bin/tally-jit", "../../../libexec/tally/tally-jit",
@@ -108,7 +108,7 @@ static int find_program(struct request *r)
                         r->source.kernel, own_folder);
 }
 
-/* --- starting it --------------------------------------------------------------------------------------------------------- */
+/* --- starting it ------------------------------------------------------------------------------------------------ */
 
 struct start {
     const char *program;
@@ -173,8 +173,8 @@ static char **make_environment(void)
     return list;
 }
 
-/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying the
- * job's memory.  Since exec would bring the signal back, a child of the child calls it. */
+/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying
+ * the job's memory.  Since exec would bring the signal back, a child of the child calls it. */
 static int run_child(struct start *s)
 {
     enum { STACK = 64 << 10 };
@@ -183,7 +183,8 @@ static int run_child(struct start *s)
         return -errno;
     s->stack_end = stack + 2 * STACK;
     sigset_t all, old;
-    /* For the moment in which the child runs on our memory, as posix_spawn does it: no handler of the job may run there. */
+    /* For the moment in which the child runs on our memory, as posix_spawn does it: no handler of the job may run
+     * there. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int pid = clone(start_child, stack + STACK, CLONE_VM | CLONE_VFORK, s);
@@ -261,7 +262,7 @@ out_environment:
     return rc;
 }
 
-/* --- talking to it ------------------------------------------------------------------------------------------------------- */
+/* --- talking to it ---------------------------------------------------------------------------------------------- */
 
 static int try_connect(const struct request *r, struct tl_error *err)
 {
@@ -320,8 +321,8 @@ static int reach_service(struct request *r)
                                     "%s --foreground tells why",
                                     r->source.kernel, r->program, r->program);
         } else {
-            /* Another one that was started at the same time has the lock and is not ready yet, or is about to end.  Both are over
-             * within milliseconds. */
+            /* Another one that was started at the same time has the lock and is not ready yet, or is about to end.
+             * Both are over within milliseconds. */
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         }
     }
@@ -411,8 +412,8 @@ static int keep_loose(const struct request *r, int fd, const char *why, char *pa
     return loose_path(fd, path, path_n);
 }
 
-/* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling whether it had the request; else
- * what it answered. */
+/* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling whether it had the
+ * request; else what it answered. */
 static int hear_answers(const struct request *r, int service, bool *was_taken, char *path, size_t path_n)
 {
     char message[TL_JIT_MESSAGE_BYTES];
@@ -461,8 +462,8 @@ static int ask_service(struct request *r, char *path, size_t path_n)
         errno = -memory;
         return tl_error_errno(r->err, "kernel %.300s: memory for its PTX", r->source.kernel);
     }
-    /* A service that ends before it has taken the request was idle or is being replaced; one that ends afterwards may have been
-     * killed by the request. */
+    /* A service that ends before it has taken the request was idle or is being replaced; one that ends afterwards may
+     * have been killed by the request. */
     int deaths = 0;
     for (int tries = 0;; tries++) {
         bool was_taken = false;

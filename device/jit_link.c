@@ -6,8 +6,8 @@
  *     .dynamic                                                               a page of its own, see put_headers
  *     .symtab, .strtab, .shstrtab, section headers                           not loaded
  *
- * Sections of the input keep their order within .rodata and .text.  Unwind tables and notes are left out: nothing unwinds
- * through a kernel. */
+ * Sections of the input keep their order within .rodata and .text.  Unwind tables and notes are left out: nothing
+ * unwinds through a kernel. */
 #include "device/jit_link.h"
 
 #include <elf.h>
@@ -76,7 +76,7 @@ static uint64_t align_up(uint64_t x, uint64_t to)
     return (x + to - 1) & ~(to - 1);
 }
 
-/* --- reading the input --------------------------------------------------------------------------------------------------- */
+/* --- reading the input ------------------------------------------------------------------------------------------ */
 
 static int malformed(struct link *k, const char *what)
 {
@@ -144,7 +144,7 @@ static int read_tables(struct link *k)
     return read_strings(k, s->sh_link, &k->strings, &k->strings_n);
 }
 
-/* --- layout -------------------------------------------------------------------------------------------------------------- */
+/* --- layout ----------------------------------------------------------------------------------------------------- */
 
 static bool is_left_out(const struct link *k, uint32_t i)
 {
@@ -212,7 +212,7 @@ static uint32_t add_string(struct tl_buf *b, const char *text)
     return at;
 }
 
-/* --- symbols ------------------------------------------------------------------------------------------------------------- */
+/* --- symbols ---------------------------------------------------------------------------------------------------- */
 
 static Elf64_Sym place_symbol(const struct link *k, const Elf64_Sym *s)
 {
@@ -223,8 +223,8 @@ static Elf64_Sym place_symbol(const struct link *k, const Elf64_Sym *s)
                        .st_shndx = is_code ? OUT_TEXT : OUT_RODATA};
 }
 
-/* The translator calls the functions that do the work kernel, kernel_rest (a last warp that is not full), and with barriers
- * kernel.1 and so on; PTX has no names with dots. */
+/* The translator calls the functions that do the work kernel, kernel_rest (a last warp that is not full), and with
+ * barriers kernel.1 and so on; PTX has no names with dots. */
 static bool is_body(const char *name)
 {
     return strncmp(name, "kernel", 6) == 0 && (name[6] == '\0' || name[6] == '.' || strncmp(name + 6, "_rest", 5) == 0);
@@ -296,7 +296,7 @@ static void put_dynamic_symbols(struct link *k)
     }
 }
 
-/* --- relocations --------------------------------------------------------------------------------------------------------- */
+/* --- relocations ------------------------------------------------------------------------------------------------ */
 
 static const char *relocation_name(uint32_t type)
 {
@@ -349,8 +349,9 @@ static int symbol_address(struct link *k, const Elf64_Sym *s, uint64_t *address)
     return 0;
 }
 
-/* A load of an address from the global offset table becomes the address itself; `place` is the displacement, before it
- * stand at least two bytes of instruction.  (x86-64 ABI, "Optimize GOTPCRELX Relocations".)  *shift moves the place. */
+/* A load of an address from the global offset table becomes the address itself; `place` is the displacement, before
+ * it stand at least two bytes of instruction.  (x86-64 ABI, "Optimize GOTPCRELX Relocations".)  *shift moves the
+ * place. */
 static bool relax(uint8_t *place, int *shift)
 {
     *shift = 0;
@@ -426,7 +427,7 @@ static int relocate(struct link *k)
     return 0;
 }
 
-/* --- writing the output -------------------------------------------------------------------------------------------------- */
+/* --- writing the output ----------------------------------------------------------------------------------------- */
 
 static Elf64_Phdr segment(uint32_t type, uint32_t flags, uint64_t at, uint64_t file_bytes, uint64_t bytes,
                           uint64_t align)
@@ -441,8 +442,8 @@ static Elf64_Phdr segment(uint32_t type, uint32_t flags, uint64_t at, uint64_t f
                         .p_align = align};
 }
 
-/* The dynamic section has a page of its own that is writable until the loader has seen it, because before version 2.35 the
- * GNU loader writes addresses into it; afterwards the page is read-only as the rest (PT_GNU_RELRO). */
+/* The dynamic section has a page of its own that is writable until the loader has seen it, because before version
+ * 2.35 the GNU loader writes addresses into it; afterwards the page is read-only as the rest (PT_GNU_RELRO). */
 static void put_headers(struct link *k)
 {
     const struct out_section *o = k->out;

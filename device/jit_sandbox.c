@@ -1,7 +1,7 @@
 /* A list of system calls for workers, enforced by seccomp.
  *
- * A worker turns untrusted text into code by way of some million lines of compiler.  Whatever goes wrong in there, the process
- * must not be able to do more than fail. */
+ * A worker turns untrusted text into code by way of some million lines of compiler.  Whatever goes wrong in there,
+ * the process must not be able to do more than fail. */
 #include "device/jit_sandbox.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@ static const uint16_t allowed[] = {
     /* memory */
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk,
     /* descriptors that it has; the memfd for its result */
-    SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_writev, SYS_lseek, SYS_close, SYS_fstat, SYS_fcntl, SYS_ftruncate,
-    SYS_sendmsg, SYS_recvmsg, SYS_poll, SYS_ppoll, SYS_memfd_create,
+    SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_writev, SYS_lseek, SYS_close, SYS_fstat, SYS_fcntl,
+    SYS_ftruncate, SYS_sendmsg, SYS_recvmsg, SYS_poll, SYS_ppoll, SYS_memfd_create,
     /* time and limits */
     SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_getrusage, SYS_times,
     SYS_getrlimit, SYS_sched_yield, SYS_sched_getaffinity, SYS_sysinfo, SYS_uname,
     /* itself */
-    SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
-    SYS_futex, SYS_getrandom, SYS_restart_syscall, SYS_set_robust_list, SYS_exit, SYS_exit_group,
+    SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
+    SYS_sigaltstack, SYS_futex, SYS_getrandom, SYS_restart_syscall, SYS_set_robust_list, SYS_exit, SYS_exit_group,
 };
 /* clang-format on */
 

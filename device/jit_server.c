@@ -1,8 +1,8 @@
 /* The compiler service: one process that waits, and workers that compile.
  *
- * This process never touches PTX: it passes descriptors on, counts what dies, and writes objects into the cache.  It is
- * single-threaded; all state is in struct server.  Requests for the same key are one job, so that eight processes that start
- * at once compile a kernel once. */
+ * This process never touches PTX: it passes descriptors on, counts what dies, and writes objects into the cache.  It
+ * is single-threaded; all state is in struct server.  Requests for the same key are one job, so that eight processes
+ * that start at once compile a kernel once. */
 #include "device/jit_server.h"
 #include "device/jit_wire.h"
 #include "device/jit_worker.h"
@@ -104,7 +104,7 @@ static void note(const struct server *s, const char *format, ...)
     va_end(args);
 }
 
-/* --- jobs and their clients ---------------------------------------------------------------------------------------------- */
+/* --- jobs and their clients ------------------------------------------------------------------------------------- */
 
 static void drop_client(struct server *s, uint32_t i)
 {
@@ -203,7 +203,7 @@ static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
         finish_job(s, job, TL_JIT_DONE, 0, err.text, fd, n);
 }
 
-/* --- workers ------------------------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------------------------- */
 
 /* Forked from this process, in which LLVM is loaded and initialised but has seen nothing: that takes a millisecond. */
 static struct worker *start_worker(struct server *s)
@@ -350,7 +350,7 @@ static void assign_jobs(struct server *s)
     }
 }
 
-/* --- clients ------------------------------------------------------------------------------------------------------------- */
+/* --- clients ---------------------------------------------------------------------------------------------------- */
 
 static void answer_and_drop(struct server *s, uint32_t i, enum tl_jit_kind kind, int code, const char *text)
 {
@@ -486,7 +486,7 @@ static void accept_client(struct server *s)
     s->clients[s->n_clients++] = (struct client){.fd = fd, .since_ms = now_ms()};
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------------ */
+/* --- the loop --------------------------------------------------------------------------------------------------- */
 
 static void check_clocks(struct server *s)
 {
@@ -527,8 +527,8 @@ static void loop(struct server *s)
             note(s, "poll: %s", strerror(errno));
             return;
         }
-        /* Clients first, from the end, since one that is dropped is replaced by the last.  Workers drop clients as well, so
-         * they come afterwards. */
+        /* Clients first, from the end, since one that is dropped is replaced by the last.  Workers drop clients as
+         * well, so they come afterwards. */
         for (uint32_t i = n_clients; i-- > 0;)
             if (polled[1 + n_workers + i].revents != 0)
                 hear_client(s, i);
@@ -542,7 +542,7 @@ static void loop(struct server *s)
     }
 }
 
-/* --- beginning and end --------------------------------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------------------------ */
 
 /* The descriptor leads nowhere afterwards, so that who waits there sees the end. */
 static void tell_ready(const struct server *s, char what)
@@ -558,8 +558,8 @@ static void tell_ready(const struct server *s, char what)
     }
 }
 
-/* 1 if another service has the lock.  A service that ends removes its lock; who opened it just before has locked a file that
- * nobody will find, and begins again. */
+/* 1 if another service has the lock.  A service that ends removes its lock; who opened it just before has locked a
+ * file that nobody will find, and begins again. */
 static int take_lock(struct server *s, struct tl_error *err)
 {
     char name[64];

@@ -52,7 +52,7 @@ static int complain(const struct tl_error *err)
     return 1;
 }
 
-/* --- serving ------------------------------------------------------------------------------------------------------------- */
+/* --- serving ---------------------------------------------------------------------------------------------------- */
 
 enum place { FOREGROUND, DAEMON, STARTED }; /* STARTED: by the driver, which has done what makes a daemon */
 
@@ -116,7 +116,7 @@ static int serve(enum place place)
     return tl_jit_server_run(&options, &err) < 0 ? complain(&err) : 0;
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------------------------- */
 
 /* The service of this very program. */
 static int ask(enum tl_jit_kind kind)
@@ -157,7 +157,7 @@ static int ask(enum tl_jit_kind kind)
     return 0;
 }
 
-/* --- compiling here ------------------------------------------------------------------------------------------------------ */
+/* --- compiling here --------------------------------------------------------------------------------------------- */
 
 static char *read_file(const char *path, size_t *n, struct tl_error *err)
 {

@@ -22,7 +22,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-/* --- messages ------------------------------------------------------------------------------------------------------------ */
+/* --- messages --------------------------------------------------------------------------------------------------- */
 
 /* Takes the next string of that length, NUL included, and checks that it is one. */
 static bool take_text(const char **p, size_t *left, uint32_t n, const char **text)
@@ -154,7 +154,7 @@ int tl_jit_receive(int socket, void *message, size_t cap, int *fd)
     return (int)got;
 }
 
-/* --- memory that is passed around ------------------------------------------------------------------------------------------ */
+/* --- memory that is passed around ------------------------------------------------------------------------------- */
 
 int tl_jit_memory(const char *name, const void *bytes, size_t n)
 {
@@ -209,7 +209,7 @@ void tl_jit_memory_unmap(const void *bytes, uint64_t n)
         munmap((void *)bytes, n);
 }
 
-/* --- the meeting place ---------------------------------------------------------------------------------------------------- */
+/* --- the meeting place ------------------------------------------------------------------------------------------ */
 
 static int open_private(const char *path, struct tl_error *err)
 {
@@ -283,7 +283,7 @@ bool tl_jit_peer_is_ours(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.uid == geteuid();
 }
 
-/* --- which compiler ------------------------------------------------------------------------------------------------------- */
+/* --- which compiler --------------------------------------------------------------------------------------------- */
 
 /* Finds the build id in one segment of notes. */
 static bool find_build_id(const uint8_t *notes, size_t n, char id[TL_JIT_COMPILER_ID_BYTES])

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- compiling ----------------------------------------------------------------------------------------------------------- */
+/* --- compiling -------------------------------------------------------------------------------------------------- */
 
 static bool has_other_entries(const struct tl_ptx_index *ix, const char *kernel)
 {
@@ -73,7 +73,7 @@ int tl_jit_build(const char *ptx, size_t n, const char *kernel, const struct tl_
     return rc;
 }
 
-/* --- limits -------------------------------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------------------------- */
 
 uint32_t tl_jit_number(const char *variable, uint32_t otherwise, uint32_t most)
 {
@@ -136,11 +136,11 @@ static void hold_nothing(int socket, int log)
 #endif
 }
 
-/* --- requests ------------------------------------------------------------------------------------------------------------ */
+/* --- requests --------------------------------------------------------------------------------------------------- */
 
-/* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel, KERNEL@once only at the first attempt, KERNEL@slow takes a
- * second for it, KERNEL@spin never ends, KERNEL@eat takes all memory it can get, KERNEL@escape dies if it can open a
- * file, connect, start a process or end its parent. */
+/* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel, KERNEL@once only at the first attempt, KERNEL@slow
+ * takes a second for it, KERNEL@spin never ends, KERNEL@eat takes all memory it can get, KERNEL@escape dies if it can
+ * open a file, connect, start a process or end its parent. */
 static void misbehave(const char *kernel, uint32_t attempt)
 {
     const char *what = getenv("TALLY_JIT_TEST_CRASH");

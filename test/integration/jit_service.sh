@@ -36,7 +36,7 @@ stop() {
     wait_gone
 }
 
-# --- the command line ---------------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------------------------
 "$jit" --help >"$scratch/help"
 expect "help tells the commands" has "tally-jit compile" "$scratch/help"
 expect "no command is an error" refuses "$jit"
@@ -50,7 +50,7 @@ expect "what is not PTX is refused" refuses "$jit" compile "$0" --kernel x -o "$
 expect "what is not implemented is refused" refuses "$jit" compile "$cases/unknown_instruction.ptx" -o "$scratch/x.so"
 expect "and named" has frobnicate "$scratch/output"
 
-# --- the service --------------------------------------------------------------------------------------------------------
+# --- the service ----------------------------------------------------------------------------------------------------
 path=$("$jit" get "$cases/grid_1d.ptx" --block 128)
 expect "get starts the service and fills the cache" test -f "$path"
 expect "the cache is private" test "$(stat -c %a "$TALLY_CACHE")" = 700
@@ -75,7 +75,7 @@ for pid in "${pids[@]}"; do wait "$pid" || bad=$((bad + 1)); done
 expect "eight processes get eight kernels" test $bad = 0
 expect "from one service" test "$(compiled)" = 8
 
-# --- what dies ----------------------------------------------------------------------------------------------------------
+# --- what dies ------------------------------------------------------------------------------------------------------
 stop
 export TALLY_JIT_TEST_CRASH=grid_2d@slow
 "$jit" get "$cases/grid_2d.ptx" --block 32 >"$scratch/slow" 2>&1 &
@@ -94,7 +94,7 @@ expect "and others go on" "$jit" get "$cases/grid_1d.ptx" --block 32
 unset TALLY_JIT_TEST_CRASH
 stop
 
-# --- a full disk --------------------------------------------------------------------------------------------------------
+# --- a full disk ----------------------------------------------------------------------------------------------------
 full_disk() { # in a mount namespace of its own
     mkdir -p "$TALLY_CACHE"
     mount -t tmpfs -o size=64k,mode=0700 tmpfs "$TALLY_CACHE"
@@ -119,7 +119,7 @@ else
     echo "     no mount namespaces here: the full disk is left out"
 fi
 
-# --- in the foreground --------------------------------------------------------------------------------------------------
+# --- in the foreground ----------------------------------------------------------------------------------------------
 "$jit" --foreground 2>"$scratch/log" &
 service=$!
 for _ in $(seq 500); do

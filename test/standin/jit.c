@@ -1,6 +1,6 @@
-/* A stand-in for the translator, so that service, cache and client are tested alone: whatever the PTX says, the kernel gets code
- * that stores what tells it apart.  tally_warp writes block[0] + warp to *params; a kernel whose name begins with "refused" is not
- * implemented, "calls" asks for memcpy. */
+/* A stand-in for the translator, so that service, cache and client are tested alone: whatever the PTX says, the
+ * kernel gets code that stores what tells it apart.  tally_warp writes block[0] + warp to *params; a kernel whose
+ * name begins with "refused" is not implemented, "calls" asks for memcpy. */
 #include "device/jit/jit.h"
 #include "device/abi.h"
 

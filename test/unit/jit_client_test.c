@@ -168,7 +168,7 @@ static int count_descriptors(void)
     return n;
 }
 
-/* --- plain use ----------------------------------------------------------------------------------------------------------- */
+/* --- plain use -------------------------------------------------------------------------------------------------- */
 
 static void a_kernel_is_compiled_loaded_and_run(void)
 {
@@ -269,7 +269,7 @@ static void a_deep_runtime_folder_works(void)
     TEST_ASSERT_TRUE(service_pid() > 0);
 }
 
-/* --- many at once -------------------------------------------------------------------------------------------------------- */
+/* --- many at once ----------------------------------------------------------------------------------------------- */
 
 struct asker {
     char kernel[32];
@@ -339,7 +339,7 @@ static void eight_processes_start_one_service(void)
     TEST_ASSERT_EQUAL_INT(4, number_before("compiled"));
 }
 
-/* --- what dies ----------------------------------------------------------------------------------------------------------- */
+/* --- what dies -------------------------------------------------------------------------------------------------- */
 
 static void a_kernel_that_kills_the_compiler_gets_an_error(void)
 {
@@ -453,7 +453,7 @@ static void an_idle_service_ends(void)
     assert_got("two");
 }
 
-/* --- the cache ----------------------------------------------------------------------------------------------------------- */
+/* --- the cache -------------------------------------------------------------------------------------------------- */
 
 static void damaged_entries_are_compiled_again(void)
 {
@@ -490,7 +490,7 @@ static void without_a_cache_it_works_and_says_so_once(void)
     TEST_ASSERT_EQUAL_INT(2, number_before("compiled"));
 }
 
-/* --- manners ------------------------------------------------------------------------------------------------------------- */
+/* --- manners ---------------------------------------------------------------------------------------------------- */
 
 static void nothing_is_left_in_the_job(void)
 {
@@ -623,7 +623,7 @@ static void nonsense_does_not_hurt_the_service(void)
     assert_runs();
 }
 
-/* --- time ---------------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------------------------- */
 
 static double elapsed_ms(const struct timespec *begin)
 {
