@@ -239,6 +239,8 @@ install: all
 	    $(DESTDIR)$(PREFIX)/share/man/man1
 	$(if $(BIN_FILES),install -m 755 $(BIN_FILES) $(DESTDIR)$(PREFIX)/bin)
 	install -m 644 $(LIB_FILES) $(DESTDIR)$(PREFIX)/lib
+	$(if $(DRIVER_FILES),install -d $(DESTDIR)$(PREFIX)/lib/tally/device)
+	$(if $(DRIVER_FILES),install -m 755 $(DRIVER_FILES) $(DESTDIR)$(PREFIX)/lib/tally/device)
 	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
 	@for page in $(B)/share/man/man1/*.1; do \
 	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done

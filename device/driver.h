@@ -13,7 +13,8 @@
 #endif
 #pragma GCC visibility push(default)
 #include <cuda.h>
-#include <cudaProfiler.h>
+CUresult cuProfilerStart(void); /* of cudaProfiler.h, which not every package of the headers has */
+CUresult cuProfilerStop(void);
 #pragma GCC visibility pop
 #include <pthread.h>
 #include <stdatomic.h>

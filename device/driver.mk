@@ -13,8 +13,8 @@ DRIVER_TABLE := $(B)/gen/driver_table.c
 NO_UNDEFINED := $(if $(findstring -fsanitize,$(OUR_CFLAGS) $(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
 
 # The CUDA headers: the toolkit's, or those of the wheel that scripts/setup fetches.
-CUDA_INCLUDE ?= $(firstword $(patsubst %/cuda.h,%,$(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
-    /usr/local/cuda/include $(DEPS)/tools/cuda/include /usr/include))))
+CUDA_INCLUDE ?= $(firstword $(patsubst %/cudaTypedefs.h,%,$(wildcard $(addsuffix /cudaTypedefs.h,$(CUDA_HOME)/include \
+    /usr/local/cuda/include $(DEPS)/tools/cuda/include /usr/include))) $(if $(filter yes,$(SETUP)),$(DEPS)/tools/cuda/include))
 CUDA_FLAGS := $(addprefix -isystem ,$(CUDA_INCLUDE))
 ifneq ($(CUDA_INCLUDE),)
 DRIVER_FILES := $(DRIVER_DIR)/libcuda.so.1 $(DRIVER_DIR)/libnvidia-ml.so.1
