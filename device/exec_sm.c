@@ -226,14 +226,13 @@ static bool others_hold_slots(const struct tl__sm *s)
 /* --- slots -------------------------------------------------------------------------------------------------------------------- */
 
 /* A living process other than this one whose first grid comes before `key`. */
-static bool somebody_is_first(const struct tl__sm *s, uint64_t key, bool must_wait)
+static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
 {
     for (uint32_t i = 0; i < n_procs(s); i++) {
         const struct sm_proc *p = &s->m->procs[i];
         uint64_t head = head_of(p);
         if (p != s->mine && head < key && is_alive(p) &&
-            head != atomic_load_explicit(&s->ignored[i], memory_order_relaxed) &&
-            (!must_wait || atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0))
+            head != atomic_load_explicit(&s->ignored[i], memory_order_relaxed))
             return true;
     }
     return false;
@@ -243,7 +242,7 @@ static bool may_dispatch(struct tl__sm *s, uint64_t key)
 {
     if (s->mode == TL_EXEC_TIMESLICE)
         return is_my_turn(s) && !others_hold_slots(s);
-    return !somebody_is_first(s, key, false);
+    return !somebody_is_first(s, key);
 }
 
 static bool has_waited_long(const struct tl__sm *s, uint64_t now)
@@ -322,7 +321,7 @@ bool tl__sm_may_keep(struct tl__sm *s)
     uint64_t key = head_of(s->mine);
     if (key == TL_EXEC_NO_KEY)
         return false;
-    return s->mode == TL_EXEC_TIMESLICE ? is_my_turn(s) : !somebody_is_first(s, key, false);
+    return s->mode == TL_EXEC_TIMESLICE ? is_my_turn(s) : !somebody_is_first(s, key);
 }
 
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
@@ -331,7 +330,7 @@ bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
     case TL_EXEC_TIMESLICE:
         return !is_my_turn(s);
     case TL_EXEC_MPS_PRIORITY:
-        if (!somebody_is_first(s, key, true))
+        if (!somebody_is_first(s, key))
             return false;
         for (uint32_t i = 0; i < s->n_slots; i++) { /* it is on its way to a free one */
             uint64_t owner = atomic_load_explicit(&s->m->slots[i].owner, memory_order_relaxed);

@@ -450,6 +450,26 @@ static void a_forked_child_begins_anew(void)
 #endif
 }
 
+static void a_program_may_end_while_kernels_run(void)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct kernel k;
+        struct tl_exec_launch l = {0};
+        open_device();
+        atomic_store(&may_go, false);
+        atomic_store(&is_held, false);
+        submit(&l, object(&k, 32, NULL, hold), 1000);
+        while (!atomic_load(&is_held))
+            sched_yield();
+        exit(0); /* with all that exit does */
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    TEST_ASSERT_EQUAL_HEX(0, status);
+}
+
 static void settings_come_from_the_environment(void)
 {
     uint64_t left, all;
@@ -507,6 +527,7 @@ int main(void)
     RUN_TEST(kernels_allocate);
     RUN_TEST(freeing_twice_is_a_fault);
     RUN_TEST(a_forked_child_begins_anew);
+    RUN_TEST(a_program_may_end_while_kernels_run);
     RUN_TEST(settings_come_from_the_environment);
     return UNITY_END();
 }

@@ -518,6 +518,67 @@ static void the_dead_leave_nothing_behind(void)
     tl__sm_close(s);
 }
 
+static void mark_ready(struct tl_exec_launch *l)
+{
+    struct load *load = l->user;
+    atomic_store(&board->ready, 1);
+    if (tl_exec_submit(load->device, l) < 0)
+        atomic_store(&load->is_over, true);
+}
+
+/* Kernels on all slots, one after the other, for ever. */
+static void compute_until_killed(uint32_t i)
+{
+    (void)i;
+    struct tl_exec_config settings = {.name = name, .n_slots = 2, .memory_bytes = 1000};
+    struct tl_exec_object *o;
+    struct load loads[3];
+    memset(loads, 0, sizeof loads);
+    expect(tl_exec_device_open(&loads[0].device, &settings, NULL) == 0, 1);
+    expect(tl_exec_object_from(&o, &info.info, NULL, burn, NULL) == 0, 2);
+    expect(tl_exec_memory_take(loads[0].device, 600) == 0, 3);
+    for (uint32_t k = 0; k < 3; k++) {
+        loads[k].device = loads[0].device;
+        loads[k].launch = (struct tl_exec_launch){
+            .object = o, .grid = {3, 1, 1}, .done = mark_ready, .user = &loads[k]};
+        expect(tl_exec_submit(loads[k].device, &loads[k].launch) == 0, 4);
+    }
+    for (;;)
+        pause();
+}
+
+static void who_is_killed_while_computing_is_not_missed(void)
+{
+    const char *text = getenv("TALLY_TEST_KILLS");
+    uint32_t n = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : 30;
+    unsigned seed = 3;
+    struct tl_exec_config settings = {.name = name, .n_slots = 2, .memory_bytes = 1000};
+    for (uint32_t k = 0; k < n; k++) {
+        atomic_store(&board->ready, 0);
+        start(0, compute_until_killed); /* forks while this process has no threads */
+        struct tl_exec_device *d;
+        struct tl_exec_object *o;
+        atomic_bool is_over = false;
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_device_open(&d, &settings, NULL));
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_object_from(&o, &info.info, NULL, burn, NULL));
+        struct tl_exec_launch l = {.object = o, .grid = {100, 1, 1}, .done = mark_over, .user = &is_over};
+        wait_for(&board->ready, 1);
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_submit(d, &l));
+        for (volatile int spin = rand_r(&seed) % 200000; spin > 0; spin--)
+            ;
+        kill_child(0);
+        while (!atomic_load(&is_over))
+            sched_yield();
+        TEST_ASSERT_EQUAL_UINT32(0, l.fault.what);
+        while (tl_exec_memory_take(d, 1000) < 0)
+            sched_yield();
+        tl_exec_memory_give(d, 1000);
+        reap(0);
+        tl_exec_object_unref(o);
+        tl_exec_device_close(d);
+    }
+}
+
 static void hold_everything(uint32_t i)
 {
     (void)i;
@@ -648,6 +709,7 @@ int main(void)
     RUN_TEST(a_short_kernel_waits_behind_a_long_grid);
     RUN_TEST(an_urgent_short_kernel_does_not_wait);
     RUN_TEST(the_dead_leave_nothing_behind);
+    RUN_TEST(who_is_killed_while_computing_is_not_missed);
     RUN_TEST(a_zombie_is_dead);
     RUN_TEST(who_is_stopped_does_not_hold_up_the_others);
     RUN_TEST(anything_may_be_in_the_segment);
