@@ -52,7 +52,8 @@ struct tl_exec_config {
     uint32_t quantum_us;   /* timeslice: TALLY_DEVICE_QUANTUM_US, 2000 */
     uint32_t watchdog_s;   /* TALLY_DEVICE_WATCHDOG, none */
     uint64_t heap_bytes;   /* of malloc in kernels, 8 MiB */
-    /* Textures are the driver's; NULL makes a kernel that uses them fault. */
+    /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal can end
+     * them anywhere, so they must not hold locks. */
     void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
                 uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],

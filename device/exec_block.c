@@ -234,7 +234,9 @@ static bool claim(struct tl__engine *e, struct tl__unit *u)
     uint64_t next = atomic_load_explicit(&run->next_block, memory_order_relaxed);
     if (next >= run->total || (!e->is_greedy && e->env->must_stop(e, run)))
         return false;
-    uint32_t want = e->is_greedy || run->object->info->uses_grid_sync ? 1 : chunk_size(e, run, run->total - next);
+    bool is_single = e->is_greedy || run->object->info->uses_grid_sync != 0 ||
+                     atomic_load_explicit(&run->spins, memory_order_relaxed);
+    uint32_t want = is_single ? 1 : chunk_size(e, run, run->total - next);
     /* Relaxed: what a block reads was published by the submission, which the worker has synchronised with by the lock. */
     uint64_t first = atomic_fetch_add_explicit(&run->next_block, want, memory_order_relaxed);
     if (first >= run->total)
@@ -666,6 +668,7 @@ static int add_while_spinning(struct tl__engine *e)
 {
     struct tl__unit *u = NULL;
     int rc = 0;
+    atomic_store_explicit(&e->run->spins, true, memory_order_relaxed);
     if (e->n_units < e->env->max_units) {
         e->is_greedy = true;
         rc = add_unit(e, &u);

@@ -121,6 +121,7 @@ struct tl_exec_run {
     uint64_t key;                /* order among all grids of the device: smaller first */
     _Atomic uint64_t next_block; /* first block not yet claimed */
     atomic_bool stop;            /* a fault: claim no more */
+    atomic_bool spins;           /* blocks wait for each other in loops: claim them one by one */
     atomic_bool cancelled;       /* tear down what runs */
     _Atomic uint64_t begin_ns;
     atomic_uint chunk; /* blocks per claim, learnt */
