@@ -201,7 +201,9 @@ struct CUevent_st {
     uint32_t magic;
     unsigned flags;
     struct CUctx_st *ctx;
-    struct tl_drv_op *op;           /* last record, a reference */
+    struct tl_drv_op *op;               /* last record, a reference */
+    struct tl_drv_shared_event *shared; /* between processes: what counts then, NULL otherwise */
+    int shared_fd;
     struct tl_drv_capture *capture; /* recorded in this capture, behind these nodes */
     uint64_t capture_id;
     struct CUgraphNode_st **nodes;
@@ -405,6 +407,12 @@ struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags, i
 /* Waits for everything submitted to a context so far.  Lock not held. */
 CUresult tl_drv_context_wait(struct CUctx_st *ctx);
 CUresult tl_drv_stream_wait(struct CUstream_st *s);
+
+/* --- driver_event.c --- */
+/* An event's record as processes share it: it is done when as many were completed as issued. */
+struct tl_drv_shared_event {
+    _Atomic uint64_t issued, completed;
+};
 
 /* --- driver_op.c --- */
 struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_work *work); /* lock held; one reference */

@@ -104,6 +104,7 @@
     X(CLUSTER_LAUNCH, 0)                                                                                               \
     X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)                                                                                \
     X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)                                                                                \
+    X(IPC_EVENT_SUPPORTED, 1)                                                                                          \
     X(MEM_SYNC_DOMAIN_COUNT, 1)                                                                                        \
     X(NUMA_ID, -1)                                                                                                     \
     X(HOST_NUMA_ID, -1)

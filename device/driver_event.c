@@ -1,7 +1,49 @@
 /* Events: an operation that was recorded, and the time at which it was done. */
 #include "device/driver.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- between processes ------------------------------------------------------------------------------------------- */
+
+static bool shared_is_done(const struct tl_drv_shared_event *e)
+{
+    uint64_t issued = atomic_load(&e->issued);
+    return atomic_load(&e->completed) >= issued;
+}
+
+static struct tl_drv_shared_event *map_shared(int fd)
+{
+    void *p = mmap(NULL, sizeof(struct tl_drv_shared_event), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p != MAP_FAILED ? p : NULL;
+}
+
+static int make_shared(struct CUevent_st *e)
+{
+    int fd = memfd_create("tally-event", MFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, sizeof(struct tl_drv_shared_event)) == 0)
+        e->shared = map_shared(fd);
+    if (e->shared == NULL) {
+        close(fd);
+        return -1;
+    }
+    e->shared_fd = fd;
+    return 0;
+}
+
+/* What a CUipcEventHandle holds; the other side opens it through /proc, so the kernel decides who may. */
+struct ipc_handle {
+    char magic[8];
+    int32_t pid, fd;
+};
+_Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcEventHandle), "has to fit");
 
 static CUresult check(CUevent e)
 {
@@ -30,6 +72,11 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     e->magic = TL_DRV_EVENT;
     e->flags = Flags;
     e->ctx = ctx;
+    e->shared_fd = -1;
+    if ((Flags & CU_EVENT_INTERPROCESS) != 0 && make_shared(e) != 0) {
+        free(e);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *phEvent = e;
     return CUDA_SUCCESS;
 }
@@ -46,6 +93,12 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
     tl_drv_capture_forget_event(hEvent);
     hEvent->magic = TL_DRV_DEAD;
     tl_drv_unlock();
+    if (hEvent->shared != NULL) {
+        tl_drv_context_wait(hEvent->ctx); /* operations under way still write and read it */
+        munmap(hEvent->shared, sizeof *hEvent->shared);
+    }
+    if (hEvent->shared_fd >= 0)
+        close(hEvent->shared_fd);
     free(hEvent);
     return CUDA_SUCCESS;
 }
@@ -74,7 +127,13 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
         tl_drv_unlock();
         return r;
     }
-    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
+    if (hEvent->shared != NULL)
+        work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
+                                    .memop = {.address = (void *)&hEvent->shared->completed,
+                                              .value = atomic_fetch_add(&hEvent->shared->issued, 1) + 1,
+                                              .is_wide = true}};
+    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &work);
     if (op == NULL) {
         tl_drv_unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,7 +158,7 @@ CUresult cuEventQuery(CUevent hEvent)
         return r;
     tl_drv_lock();
     bool is_captured = hEvent->capture != NULL;
-    bool is_done = tl_drv_op_is_done(hEvent->op);
+    bool is_done = tl_drv_op_is_done(hEvent->op) && (hEvent->shared == NULL || shared_is_done(hEvent->shared));
     tl_drv_unlock();
     if (is_captured)
         return CUDA_ERROR_CAPTURED_EVENT;
@@ -125,6 +184,12 @@ CUresult cuEventSynchronize(CUevent hEvent)
         tl_drv_op_unref(op);
     }
     tl_drv_unlock();
+    if (hEvent->shared != NULL) {
+        struct timespec pause = {0, 20000};
+        uint64_t issued = atomic_load(&hEvent->shared->issued);
+        while (atomic_load(&hEvent->shared->completed) < issued)
+            nanosleep(&pause, NULL);
+    }
     return tl_drv_context_check(hEvent->ctx);
 }
 
@@ -172,11 +237,19 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
         tl_drv_unlock();
         return r;
     }
-    if (tl_drv_op_is_done(hEvent->op)) {
+    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
+    if (tl_drv_op_is_done(hEvent->op) && (hEvent->shared == NULL || shared_is_done(hEvent->shared))) {
         tl_drv_unlock();
         return CUDA_SUCCESS;
     }
-    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+    if (hEvent->shared != NULL)
+        work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
+                                    .memop = {.address = (void *)&hEvent->shared->completed,
+                                              .value = atomic_load(&hEvent->shared->issued),
+                                              .flags = CU_STREAM_WAIT_VALUE_GEQ,
+                                              .is_wait = true,
+                                              .is_wide = true}};
+    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &work);
     if (op == NULL) {
         tl_drv_unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -185,5 +258,48 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     tl_drv_op_order(op, s);
     op->refs--; /* its own keeps it */
     tl_drv_op_start_unlock(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+{
+    CUresult r = check(event);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pHandle == NULL || event->shared == NULL || event->shared_fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct ipc_handle h = {"tallyevt", getpid(), event->shared_fd};
+    memset(pHandle, 0, sizeof *pHandle);
+    memcpy(pHandle, &h, sizeof h);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+{
+    struct CUctx_st *ctx;
+    struct ipc_handle h;
+    char path[64];
+    CUresult r = tl_drv_enter(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    memcpy(&h, &handle, sizeof h);
+    if (phEvent == NULL || memcmp(h.magic, "tallyevt", 8) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct CUevent_st *e = fd >= 0 ? calloc(1, sizeof *e) : NULL;
+    if (e != NULL)
+        e->shared = map_shared(fd);
+    if (fd >= 0)
+        close(fd);
+    if (e == NULL || e->shared == NULL) {
+        free(e);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    e->magic = TL_DRV_EVENT;
+    e->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    e->ctx = ctx;
+    e->shared_fd = -1;
+    *phEvent = e;
     return CUDA_SUCCESS;
 }

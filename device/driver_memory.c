@@ -733,6 +733,11 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     return CUDA_SUCCESS;
 }
 
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     struct CUctx_st *ctx;

@@ -136,14 +136,11 @@ CUresult tl_drv_stream_wait(struct CUstream_st *s)
     struct CUctx_st *ctx = s->ctx;
     tl_drv_lock();
     struct tl_drv_op *op = s->tail;
-    /* The legacy stream's end is also that of the blocking streams before it, and theirs its own. */
-    if (s->is_legacy || (s->flags & CU_STREAM_NON_BLOCKING) == 0) {
-        bool is_idle = tl_drv_op_is_done(s->tail) && tl_drv_op_is_done(ctx->legacy->tail);
-        for (struct CUstream_st *o = ctx->streams; s->is_legacy && o != NULL && is_idle; o = o->next)
-            is_idle = (o->flags & CU_STREAM_NON_BLOCKING) != 0 || tl_drv_op_is_done(o->tail);
-        if (is_idle)
-            op = NULL;
-        else if (s->is_legacy || tl_drv_op_is_done(s->tail)) {
+    if (s->is_legacy) { /* its end is also that of the blocking streams */
+        bool is_idle = true;
+        for (struct CUstream_st *o = ctx->streams; o != NULL && is_idle; o = o->next)
+            is_idle = o == s || (o->flags & CU_STREAM_NON_BLOCKING) != 0 || tl_drv_op_is_done(o->tail);
+        if (!is_idle) {
             op = tl_drv_op_create(ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
             if (op == NULL) {
                 tl_drv_unlock();
@@ -158,7 +155,7 @@ CUresult tl_drv_stream_wait(struct CUstream_st *s)
             return after_wait(ctx);
         }
     }
-    if (op != NULL && !tl_drv_op_is_done(op)) {
+    if (!tl_drv_op_is_done(op)) {
         op->refs++;
         tl_drv_unlock();
         tl_drv_op_wait(op);
