@@ -239,6 +239,9 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
     }
     pthread_mutex_unlock(&d->lock);
     if (finished != NULL) {
+        /* Who sees the error must find what the kernel had to say about it. */
+        if (finished->fault.what != TL_DEV_FAULT_NONE)
+            tl_exec_printf_flush(d);
         finished->done(finished);
         tl_exec_object_unref(object);
     }
