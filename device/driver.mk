@@ -50,3 +50,8 @@ $(DRIVER_DIR)/libnvidia-ml.so.1: $(B)/pic/device/nvml.o
 # The driver's tests open the library that was built; they include its header.
 $(B)/obj/test/unit/driver_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
 $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/driver_*_test.c)): | $(DRIVER_FILES)
+ifneq ($(CUDA_INCLUDE),)
+# Fetches come from kernels: this one calls them directly, so it has the driver in itself.
+$(B)/test/driver_texture_test: $(DRIVER_OBJS) $(B)/pic/gen/driver_table.o
+$(B)/test/driver_texture_test: EXTRA_LIBS = -lm
+endif
