@@ -1,10 +1,15 @@
 #include "ptx_case.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ptx_help.h"
@@ -280,6 +285,88 @@ const struct ptx_case_kernel *ptx_case_kernel_of(const struct ptx_case *c, struc
             for_all = &c->kernels[i];
     }
     return for_all;
+}
+
+pid_t ptx_start(char *const argv[], const char *output)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid = -1;
+    if (argv[0] == NULL || posix_spawn_file_actions_init(&actions) != 0)
+        return -1;
+    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    int rc = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return rc == 0 ? pid : -1;
+}
+
+/* Where the result of a compilation is kept: under TALLY_BUILD, because nvcc takes its time. */
+static void compiled_path(char *out, size_t n, const char *path)
+{
+    const char *build = getenv("TALLY_BUILD"), *name = strrchr(path, '/');
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/test/cases", build != NULL && build[0] != 0 ? build : "build");
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        snprintf(folder, sizeof folder, "/tmp");
+    snprintf(out, n, "%s/%s.ptx", folder, name != NULL ? name + 1 : path);
+}
+
+static bool is_newer(const char *path, const char *than)
+{
+    struct stat a, b;
+    return stat(path, &a) == 0 && stat(than, &b) == 0 && a.st_mtime > b.st_mtime;
+}
+
+bool ptx_case_compile(struct ptx_case *c, const char *path)
+{
+    const char *nvcc = ptx_cuda_tool("NVCC", "nvcc");
+    char program[4096], option[] = "-ptx", arch[] = "-arch=sm_90", to[] = "-o", in[4400], out[4400], kept[4352];
+    compiled_path(kept, sizeof kept, path);
+    free(c->text);
+    c->text = NULL;
+    if (!is_newer(kept, path)) {
+        if (nvcc == NULL)
+            return false;
+        snprintf(program, sizeof program, "%s", nvcc);
+        snprintf(in, sizeof in, "%s", path);
+        snprintf(out, sizeof out, "%s.%ld", kept, (long)getpid());
+        char *argv[] = {program, option, arch, in, to, out, NULL};
+        pid_t pid = ptx_start(argv, "/dev/null");
+        int status = -1;
+        if (pid <= 0 || waitpid(pid, &status, 0) != pid || status != 0 || rename(out, kept) != 0) {
+            unlink(out);
+            return false;
+        }
+    }
+    c->text = ptx_read_file(kept, &c->n);
+    return c->text != NULL;
+}
+
+static int is_case(const struct dirent *d)
+{
+    size_t n = strlen(d->d_name);
+    return (n > 4 && strcmp(d->d_name + n - 4, ".ptx") == 0) || (n > 3 && strcmp(d->d_name + n - 3, ".cu") == 0);
+}
+
+uint32_t ptx_case_names(char ***names)
+{
+    struct dirent **found = NULL;
+    int n = scandir(ptx_cases_folder(), &found, is_case, alphasort);
+    *names = n > 0 ? calloc((size_t)n, sizeof(char *)) : NULL;
+    for (int i = 0; i < n; i++) {
+        if (*names != NULL)
+            (*names)[i] = strdup(found[i]->d_name);
+        free(found[i]);
+    }
+    free(found);
+    return *names != NULL ? (uint32_t)n : 0;
+}
+
+void ptx_case_names_free(char **names, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
 }
 
 const char *ptx_cases_folder(void)

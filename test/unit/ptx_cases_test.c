@@ -1,167 +1,30 @@
 /* Every case of test/cases, a test each: the verdicts are the annotated ones, and every variant that is allowed is what the
- * library says it is.  In the end ptxas sees all originals and all variants.
+ * library says it is.  ptx_ptxas_test.c shows them to ptxas.
  *
  * What a variant looks like is read from its text by means of this file, except for the meaning of names, for which the
  * parser is asked (it has tests of its own). */
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <unity.h>
 
 #include "ptx_case.h"
 #include "ptx_help.h"
 
-static char folder[4096]; /* for texts on their way to ptxas and nvcc */
-static char case_path[4400], *case_name;
+static char case_path[4400];
+static const char *case_name;
 static struct ptx_case the_case;
 static struct ptx_text original;
-static bool takes_all_cases;
 static struct tl_buf wrong; /* what is wrong with the current case, line by line */
-
-/* --- children ---------------------------------------------------------------------------------------------------- */
-
-struct job {
-    char *name; /* for people */
-    char *in, *out;
-    char *argv[8];
-    bool must_fail;
-    pid_t pid;
-};
-
-static struct job *jobs;
-static uint32_t n_jobs, cap_jobs;
-
-enum { AT_ONCE = 2 };
 
 static char *copy_of(const char *text)
 {
     char *copy = strdup(text);
     TEST_ASSERT_NOT_NULL(copy);
     return copy;
-}
-
-static char *path_in_folder(uint32_t number, const char *ending)
-{
-    char path[sizeof folder + 64];
-    snprintf(path, sizeof path, "%s/%u%s", folder, number, ending);
-    return copy_of(path);
-}
-
-static bool write_file(const char *path, const char *text, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    bool ok = f != NULL && fwrite(text, 1, n, f) == n;
-    return f != NULL && fclose(f) == 0 && ok;
-}
-
-static void start(struct job *j, const char *log)
-{
-    posix_spawn_file_actions_t actions;
-    if (j->argv[0] == NULL)
-        return;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    int rc = posix_spawn(&j->pid, j->argv[0], &actions, NULL, j->argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, rc, j->argv[0]);
-}
-
-static void report(struct job *j, int status, const char *log)
-{
-    bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    if (failed == j->must_fail)
-        return;
-    size_t n = 0;
-    char *said = ptx_read_file(log, &n);
-    tl_buf_printf(&wrong, "%s: %s\n%.*s", j->name, j->must_fail ? "is accepted" : "is refused",
-                  said != NULL ? (int)(n < 600 ? n : 600) : 0, said != NULL ? said : "");
-    free(said);
-}
-
-/* Runs all jobs, a few at once, and drops them; what went wrong is in `wrong`. */
-static void run_jobs(void)
-{
-    struct job *running[AT_ONCE] = {NULL};
-    char *logs[AT_ONCE];
-    uint32_t next = 0, alive = 0;
-    for (int i = 0; i < AT_ONCE; i++)
-        logs[i] = path_in_folder(1000000u + (uint32_t)i, ".log");
-    while (next < n_jobs || alive > 0) {
-        for (int i = 0; i < AT_ONCE; i++) {
-            if (running[i] == NULL && next < n_jobs) {
-                running[i] = &jobs[next++];
-                start(running[i], logs[i]);
-                alive++;
-            }
-        }
-        int status;
-        pid_t pid = waitpid(-1, &status, 0);
-        for (int i = 0; i < AT_ONCE; i++) {
-            if (running[i] == NULL || running[i]->pid != pid)
-                continue;
-            report(running[i], status, logs[i]);
-            unlink(running[i]->in);
-            running[i] = NULL;
-            alive--;
-        }
-    }
-    for (int i = 0; i < AT_ONCE; i++) {
-        unlink(logs[i]);
-        free(logs[i]);
-    }
-    for (uint32_t i = 0; i < n_jobs; i++) {
-        free(jobs[i].name);
-        free(jobs[i].in);
-        free(jobs[i].out);
-        for (int a = 0; jobs[i].argv[a] != NULL; a++)
-            free(jobs[i].argv[a]);
-    }
-    n_jobs = 0;
-}
-
-static struct job *new_job(const char *name)
-{
-    if (n_jobs == cap_jobs) {
-        cap_jobs = cap_jobs == 0 ? 256 : cap_jobs * 2;
-        jobs = realloc(jobs, cap_jobs * sizeof *jobs);
-        TEST_ASSERT_NOT_NULL(jobs);
-    }
-    struct job *j = &jobs[n_jobs++];
-    *j = (struct job){.name = copy_of(name)};
-    return j;
-}
-
-/* Puts a module on the list of what ptxas is to see. */
-static void for_ptxas(const char *name, const char *text, size_t n, const char *options, bool must_fail)
-{
-    static uint32_t number;
-    const char *ptxas = ptx_cuda_tool("PTXAS", "ptxas");
-    struct tl_str target = tl_ptx_index_target(original.ix);
-    if (ptxas == NULL || target.n == 0)
-        return;
-    struct job *j = new_job(name);
-    char arch[64];
-    snprintf(arch, sizeof arch, "-arch=" TL_STR_FMT, TL_STR_ARG(target));
-    j->in = path_in_folder(number++, ".ptx");
-    j->must_fail = must_fail;
-    TEST_ASSERT_TRUE(write_file(j->in, text, n));
-    uint32_t a = 0;
-    j->argv[a++] = copy_of(ptxas);
-    j->argv[a++] = copy_of(arch);
-    j->argv[a++] = copy_of("-o");
-    j->argv[a++] = copy_of("/dev/null");
-    if (options[0] != 0)
-        j->argv[a++] = copy_of(options);
-    j->argv[a++] = copy_of(j->in);
 }
 
 /* --- headers, read from the text --------------------------------------------------------------------------------- */
@@ -472,10 +335,6 @@ static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t di
     EXPECT(rc == 0 && strcmp(r.text, r2.text) == 0, "%s: made twice, it is not the same", what);
     if (rc == 0)
         tl_ptx_rewritten_finish(&r2);
-    char full[600];
-    snprintf(full, sizeof full, "%s: %s", case_name, what);
-    if (dims == 3 || v == TL_PTX_SLICE) /* lines and planes are boxes with divisions left out, which slices show */
-        for_ptxas(full, r.text, r.text_bytes, the_case.ptxas_options, false);
     tl_ptx_rewritten_finish(&r);
 }
 
@@ -523,40 +382,13 @@ static void check_kernel(const char *kernel, const struct ptx_case_kernel *k)
     }
 }
 
-/* The PTX of a CUDA file; false if there is no nvcc. */
-static bool compile(struct ptx_case *c)
-{
-    const char *nvcc = ptx_cuda_tool("NVCC", "nvcc");
-    if (nvcc == NULL)
-        return false;
-    char *out = path_in_folder(2000000, ".ptx");
-    struct job *j = new_job(case_name);
-    j->in = copy_of(out);
-    char *argv[] = {copy_of(nvcc),      copy_of("-ptx"), copy_of("-arch=sm_90"),
-                    copy_of(case_path), copy_of("-o"),   copy_of(out)};
-    memcpy(j->argv, argv, sizeof argv);
-    start(j, "/dev/null");
-    int status;
-    waitpid(j->pid, &status, 0);
-    free(c->text);
-    c->text = ptx_read_file(out, &c->n);
-    unlink(out);
-    for (size_t i = 0; i < sizeof argv / sizeof argv[0]; i++)
-        free(argv[i]);
-    free(j->name);
-    free(j->in);
-    n_jobs--;
-    free(out);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, status, "nvcc refuses the case");
-    return true;
-}
-
 static void run_case(void)
 {
     char message[300] = "";
     TEST_ASSERT_TRUE_MESSAGE(ptx_case_read(&the_case, case_path, message, sizeof message), message);
-    if (the_case.is_cuda && !compile(&the_case))
+    if (the_case.is_cuda && ptx_cuda_tool("NVCC", "nvcc") == NULL)
         TEST_IGNORE_MESSAGE("there is no nvcc to compile it");
+    TEST_ASSERT_TRUE_MESSAGE(!the_case.is_cuda || ptx_case_compile(&the_case, case_path), "nvcc refuses it");
     int rc = ptx_index_bytes(&original, the_case.text, the_case.n);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, rc, original.err.text);
     free(original.text); /* the index must find a terminated text where headers are read from it */
@@ -576,19 +408,6 @@ static void run_case(void)
         check_kernel(kernel, ptx_case_kernel_of(&the_case, item->name));
     }
     EXPECT(n > 0, "the case has no kernel");
-    char full[600];
-    snprintf(full, sizeof full, "%s itself", case_name);
-    for_ptxas(full, the_case.text, the_case.n, the_case.ptxas_options, the_case.ptxas_refuses);
-    if (wrong.n > 0)
-        TEST_FAIL_MESSAGE(wrong.p);
-}
-
-static void ptxas_accepts_originals_and_variants(void)
-{
-    if (ptx_cuda_tool("PTXAS", "ptxas") == NULL)
-        TEST_IGNORE_MESSAGE("there is no ptxas");
-    TEST_ASSERT_GREATER_THAN_UINT32(takes_all_cases ? 100 : 0, n_jobs);
-    run_jobs();
     if (wrong.n > 0)
         TEST_FAIL_MESSAGE(wrong.p);
 }
@@ -748,22 +567,9 @@ void tearDown(void)
     ptx_close(&original);
 }
 
-static int is_case(const struct dirent *d)
-{
-    size_t n = strlen(d->d_name);
-    return (n > 4 && strcmp(d->d_name + n - 4, ".ptx") == 0) || (n > 3 && strcmp(d->d_name + n - 3, ".cu") == 0);
-}
-
 /* With names of cases as arguments, only these. */
 int main(int argc, char **argv)
 {
-    const char *temporary = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/ptx_cases.XXXXXX", temporary != NULL ? temporary : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        perror(folder);
-        return 1;
-    }
-    takes_all_cases = argc < 2;
     UNITY_BEGIN();
     RUN_TEST(every_reason_variant_and_argument_has_a_name);
     RUN_TEST(an_entry_can_be_given_a_name);
@@ -773,22 +579,17 @@ int main(int argc, char **argv)
     RUN_TEST(a_variant_may_be_asked_for_without_taking_verdict_or_message);
     RUN_TEST(extracting_a_kernel_keeps_it_and_drops_the_rest);
     RUN_TEST(any_number_of_threads_may_ask_one_index);
-    struct dirent **names = NULL;
-    int n = scandir(ptx_cases_folder(), &names, is_case, alphasort);
-    for (int i = 0; i < n; i++) {
-        bool wanted = takes_all_cases;
+    char **names = NULL;
+    uint32_t n = ptx_case_names(&names);
+    for (uint32_t i = 0; i < n; i++) {
+        bool wanted = argc < 2;
         for (int a = 1; a < argc; a++)
-            wanted |= strcmp(argv[a], names[i]->d_name) == 0;
-        snprintf(case_path, sizeof case_path, "%s/%s", ptx_cases_folder(), names[i]->d_name);
-        case_name = names[i]->d_name;
+            wanted |= strcmp(argv[a], names[i]) == 0;
+        case_name = names[i];
+        snprintf(case_path, sizeof case_path, "%s/%s", ptx_cases_folder(), case_name);
         if (wanted)
             UnityDefaultTestRun(run_case, case_name, __LINE__);
     }
-    RUN_TEST(ptxas_accepts_originals_and_variants);
-    for (int i = 0; i < n; i++)
-        free(names[i]);
-    free(names);
-    free(jobs);
-    rmdir(folder);
+    ptx_case_names_free(names, n);
     return UNITY_END();
 }
