@@ -100,10 +100,8 @@ bool tl_emit_atomic(struct tl_emit *e)
         y = tl_read(e, tl_opd(e, first + 2), a.t.bits);
     if (e->rc != 0)
         return true;
-    if (address.lanes.is_known) {
-        p = tl_widen(e, p);
-        p.v = LLVMBuildAdd(e->b, p.v, tl_const_lanes(e, 64, address.lanes.offset), "");
-    }
+    if (address.lanes.is_known)
+        p = tl_lane_addresses(e, &address);
     if (returns && !is_shared && e->f->is_in_loop[e->inst_block]) {
         LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another block or warp */
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);

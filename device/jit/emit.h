@@ -31,7 +31,8 @@ struct tl_type {
     uint32_t packed;  /* 2 for f16x2 and bf16x2, else 1 */
 };
 
-/* Lane offsets that are known when compiling: lane i has base + offset[i]. */
+/* Lane offsets that are known when compiling: lane i has base + offset[i].  Where a warp holds several rows of a block, each
+ * row has a base of its own: lanes come in `tl_groups` groups, and the bases are a small vector. */
 struct tl_lanes {
     bool is_known;
     bool is_small;        /* the base is a thread number or less: no wrapping to be afraid of */
@@ -197,6 +198,14 @@ struct tl_if {
 void tl_if_begin(struct tl_emit *e, struct tl_if *i, LLVMValueRef condition);
 void tl_if_end(struct tl_emit *e, struct tl_if *i);
 
+/* How many groups of lanes a warp has: 1 where warps lie along x, else the rows of the block that it holds. */
+uint32_t tl_groups(const struct tl_emit *e);
+LLVMTypeRef tl_base_type(struct tl_emit *e, uint32_t bits);                 /* of bases: a scalar, or one per group */
+LLVMValueRef tl_base_splat(struct tl_emit *e, LLVMValueRef scalar);        /* the same for all groups */
+LLVMValueRef tl_base_of_group(struct tl_emit *e, LLVMValueRef base, uint32_t g);
+struct tl_val tl_base_to_lanes(struct tl_emit *e, LLVMValueRef base);      /* each lane its group's base */
+LLVMValueRef tl_base_from_lanes(struct tl_emit *e, struct tl_val v);       /* each group its first lane's value */
+
 /* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
 /* Before a 32-bit index with known lanes is widened: faults if it would wrap between lanes. */
@@ -219,9 +228,11 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o);
 
 /* An address operand: base as 64-bit pointer integers, in host terms, and lane offsets if they are known. */
 struct tl_address {
-    struct tl_val pointer;    /* i64, scalar (all lanes the same, or base with `lanes`) or vector */
-    struct tl_lanes lanes;    /* is_known: lane i is at pointer + offset[i] */
+    struct tl_val pointer;    /* i64, scalar (all lanes the same) or vector; with `lanes`, bases (see struct tl_lanes) */
+    struct tl_lanes lanes;    /* is_known: lane i is at its base + offset[i] */
+    bool is_row;              /* the pointer is one base for the whole warp, whatever the groups */
 };
+struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */
 /* Where each thread's local memory begins, as pointers. */
 struct tl_val tl_local_base(struct tl_emit *e);
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);

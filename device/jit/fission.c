@@ -143,7 +143,8 @@ static bool lay_out(struct fission *x)
             continue;
         const struct tl_reg *r = &f->regs[i];
         bool is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
-        uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * (is_vec ? LANES : 1);
+        uint32_t n = is_vec ? LANES : r->lanes.is_known ? tl_groups(x->e) : 1;
+        uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * n;
         uint32_t align = bytes > 64 ? 64 : bytes;
         x->stride = (x->stride + align - 1) / align * align;
         x->offset[i] = x->stride;

@@ -528,7 +528,7 @@ static void make_registers(struct tl_emit *e, struct tl_fn *f)
         if (r->bits == 0)
             continue; /* declared and never used */
         r->is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
-        r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
+        r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : r->lanes.is_known ? tl_base_type(e, r->bits) : tl_int(e, r->bits);
         r->slot = tl_alloca(e, r->type, "r");
     }
 }

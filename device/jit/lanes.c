@@ -24,9 +24,17 @@ static bool all_equal(const struct tl_lanes *l)
     return true;
 }
 
-/* The offsets of tid.<axis>, if the base is the same for all lanes whatever the warp. */
-static bool thread_lanes(const uint32_t block[3], char axis, struct tl_lanes *out)
+uint32_t tl_groups(const struct tl_emit *e)
 {
+    const uint32_t *block = e->options->block;
+    uint32_t rows = block[0] < LANES && LANES % block[0] == 0 ? LANES / block[0] : 1;
+    return rows <= 4 && rows > 1 && block[1] % rows == 0 ? rows : 1;
+}
+
+/* The offsets of tid.<axis>, if lanes of a group differ by them whatever the warp. */
+static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *out)
+{
+    const uint32_t *block = e->options->block;
     uint32_t x = block[0], n = block[0] * block[1] * block[2];
     *out = (struct tl_lanes){.is_known = true, .is_small = true, .base_align = 1};
     if (block[1] * block[2] == 1 || x % LANES == 0) { /* a warp lies in one row */
@@ -47,9 +55,9 @@ static bool thread_lanes(const uint32_t block[3], char axis, struct tl_lanes *ou
         return true;
     }
     if (axis == 'y' && block[1] % rows == 0) {
-        for (int i = 0; i < LANES; i++)
-            out->offset[i] = i / (int)x;
-        out->base_align = rows;
+        for (int i = 0; tl_groups(e) == 1 && i < LANES; i++)
+            out->offset[i] = i / (int)x; /* else rows are groups, and the row is in the base */
+        out->base_align = tl_groups(e) == 1 ? rows : 1;
         return true;
     }
     return axis == 'z' && block[1] % rows == 0;
@@ -82,7 +90,7 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
     if (o->kind != TL_OPD_SYM || o->flags != 0)
         return false;
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_tid)
-        return thread_lanes(e->options->block, o->component, out);
+        return thread_lanes(e, o->component, out);
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_laneid) {
         *out = (struct tl_lanes){.is_known = true, .is_small = true, .base_align = 1u << 16};
         for (int i = 0; i < LANES; i++)
@@ -359,9 +367,12 @@ void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool i
         high = r->lanes.offset[i] > high ? r->lanes.offset[i] : high;
     }
     int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
-    struct tl_val base = {LLVMBuildLoad2(e->b, r->type, r->slot, ""), false};
-    base = tl_cast_int(e, base, 64, is_signed);
-    LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, base.v, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
-    LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, base.v, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
-    tl_fault_if(e, LLVMBuildOr(e->b, below, above, ""), TL_DEV_FAULT_LANE_WRAP);
+    LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, ""), wraps = LLVMConstInt(e->i1, 0, false);
+    for (uint32_t g = 0; g < tl_groups(e); g++) {
+        struct tl_val base = tl_cast_int(e, (struct tl_val){tl_base_of_group(e, bases, g), false}, 64, is_signed);
+        LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, base.v, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
+        LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, base.v, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
+        wraps = LLVMBuildOr(e->b, wraps, LLVMBuildOr(e->b, below, above, ""), "");
+    }
+    tl_fault_if(e, wraps, TL_DEV_FAULT_LANE_WRAP);
 }

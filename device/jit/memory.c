@@ -47,6 +47,7 @@ static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_op
     struct tl_address a = {0};
     a.pointer = (struct tl_val){LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
     a.pointer.v = LLVMBuildAdd(e->b, a.pointer.v, LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
+    a.pointer.v = tl_base_splat(e, a.pointer.v);
     a.lanes = (struct tl_lanes){.is_known = true, .base_align = 1};
     for (int i = 0; i < LANES; i++)
         a.lanes.offset[i] = (int64_t)((uint64_t)i * p->bytes);
@@ -71,24 +72,23 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         }
     }
     const struct tl_reg *r = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG ? &e->f->regs[base->sym->id] : NULL;
+    LLVMValueRef add = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false);
+    if (space == TL_MOD_shared)
+        add = LLVMBuildAdd(e->b, add, LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), "");
     if (r != NULL && r->lanes.is_known) {
-        a.pointer = tl_cast_int(e, (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot, ""), false}, 64, false);
+        LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, "");
+        if (r->bits < 64)
+            bases = LLVMBuildZExt(e->b, bases, tl_base_type(e, 64), "");
+        a.pointer = (struct tl_val){LLVMBuildAdd(e->b, bases, tl_base_splat(e, add), ""), false};
         a.lanes = r->lanes;
     } else {
-        a.pointer = tl_read(e, base, 64);
+        a.pointer = tl_op(e, LLVMAdd, tl_read(e, base, 64), (struct tl_val){add, false});
     }
-    if (o->has_offset)
-        a.pointer = tl_op(e, LLVMAdd, a.pointer, tl_const(e, 64, (uint64_t)o->offset));
-    if (space == TL_MOD_shared) {
-        LLVMValueRef shared = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
-        a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){shared, false});
-    } else if (space == TL_MOD_local) {
-        struct tl_val local = tl_local_base(e);
+    if (space == TL_MOD_local) {
         if (a.lanes.is_known)
-            a.pointer.v = LLVMBuildAdd(e->b, tl_widen(e, a.pointer).v, tl_const_lanes(e, 64, a.lanes.offset), "");
-        a.pointer.is_vec |= a.lanes.is_known;
+            a.pointer = (struct tl_val){LLVMBuildAdd(e->b, tl_base_to_lanes(e, a.pointer.v).v, tl_const_lanes(e, 64, a.lanes.offset), ""), true};
         a.lanes.is_known = false;
-        a.pointer = tl_op(e, LLVMAdd, a.pointer, local);
+        a.pointer = tl_op(e, LLVMAdd, a.pointer, tl_local_base(e));
     }
     return a;
 }
@@ -98,20 +98,31 @@ static LLVMValueRef as_pointer(struct tl_emit *e, LLVMValueRef address)
     return LLVMBuildIntToPtr(e->b, address, e->ptr, "");
 }
 
+struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a)
+{
+    if (!a->lanes.is_known)
+        return tl_widen(e, a->pointer);
+    struct tl_val bases = tl_base_to_lanes(e, a->pointer.v);
+    return (struct tl_val){LLVMBuildAdd(e->b, bases.v, tl_const_lanes(e, 64, a->lanes.offset), ""), true};
+}
+
 /* Lane addresses as a vector of pointers, `extra` bytes further on. */
 static LLVMValueRef lane_pointers(struct tl_emit *e, const struct tl_address *a, uint64_t extra)
 {
-    struct tl_val p = tl_widen(e, a->pointer);
-    if (a->lanes.is_known)
-        p.v = LLVMBuildAdd(e->b, p.v, tl_const_lanes(e, 64, a->lanes.offset), "");
+    struct tl_val p = tl_lane_addresses(e, a);
     if (extra != 0)
         p = tl_op(e, LLVMAdd, p, tl_const(e, 64, extra));
     return LLVMBuildIntToPtr(e->b, p.v, tl_vec(e->ptr), "");
 }
 
-static bool same_for_all(const struct tl_address *a)
+static bool has_groups(const struct tl_emit *e, const struct tl_address *a)
 {
-    if (a->pointer.is_vec)
+    return a->lanes.is_known && !a->is_row && tl_groups(e) > 1;
+}
+
+static bool same_for_all(const struct tl_emit *e, const struct tl_address *a)
+{
+    if (a->pointer.is_vec || has_groups(e, a))
         return false;
     for (int i = 1; a->lanes.is_known && i < LANES; i++) {
         if (a->lanes.offset[i] != a->lanes.offset[0])
@@ -126,8 +137,10 @@ static LLVMValueRef scalar_pointer(struct tl_emit *e, const struct tl_address *a
     return as_pointer(e, LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, offset, false), ""));
 }
 
-static bool is_packed(const struct tl_address *a, uint64_t stride)
+static bool is_packed(const struct tl_emit *e, const struct tl_address *a, uint64_t stride)
 {
+    if (has_groups(e, a))
+        return false;
     for (int i = 0; i < LANES; i++) {
         if (!a->lanes.is_known || a->pointer.is_vec || a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
             return false;
@@ -220,7 +233,8 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
     n->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "accessed");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together, n->apart);
     LLVMPositionBuilderAtEnd(e->b, together);
-    n->packed = (struct tl_address){.pointer = lane0, .lanes = {.is_known = true, .base_align = 1}};
+    /* The bases of all groups: all the same, with offsets over the whole warp. */
+    n->packed = (struct tl_address){.pointer = lane0, .is_row = true, .lanes = {.is_known = true, .base_align = 1}};
     memcpy(n->packed.lanes.offset, offsets, sizeof offsets);
 }
 
@@ -260,6 +274,97 @@ static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t 
         out[k] = (struct tl_val){LLVMBuildLoad2(e->b, type, slots[k], ""), true};
 }
 
+/* --- several rows in a warp ------------------------------------------------------------------------------------------ */
+
+enum pattern { MIXED, ROW, ONE };
+
+/* How the lanes of every group lie: side by side, all on one, or otherwise. */
+static enum pattern group_pattern(const struct tl_emit *e, const struct tl_address *a, uint64_t stride)
+{
+    uint32_t per = LANES / tl_groups(e);
+    bool is_row = true, is_one = true;
+    for (uint32_t i = 0; i < LANES; i++) {
+        int64_t d = a->lanes.offset[i] - a->lanes.offset[i / per * per];
+        is_row &= d == (int64_t)((uint64_t)(i % per) * stride);
+        is_one &= d == 0;
+    }
+    return is_one ? ONE : is_row ? ROW : MIXED;
+}
+
+static LLVMValueRef group_pointer(struct tl_emit *e, const struct tl_address *a, uint32_t g)
+{
+    uint32_t per = LANES / tl_groups(e);
+    LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[g * per], false);
+    return as_pointer(e, LLVMBuildAdd(e->b, tl_base_of_group(e, a->pointer.v, g), offset, ""));
+}
+
+/* Lanes first .. first + n - 1 of a vector. */
+static LLVMValueRef part_of(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n)
+{
+    LLVMValueRef index[LANES];
+    for (uint32_t i = 0; i < n; i++)
+        index[i] = LLVMConstInt(e->i32, first + i, false);
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+}
+
+/* Puts a group's values into a vector of all lanes. */
+static LLVMValueRef put_part(struct tl_emit *e, LLVMValueRef all, LLVMValueRef part, uint32_t first, uint32_t n)
+{
+    LLVMValueRef widen[LANES], index[LANES];
+    for (uint32_t i = 0; i < LANES; i++) {
+        widen[i] = LLVMConstInt(e->i32, i < n ? i : 0, false);
+        index[i] = LLVMConstInt(e->i32, i >= first && i < first + n ? LANES + i - first : i, false);
+    }
+    LLVMValueRef wide = LLVMBuildShuffleVector(e->b, part, LLVMGetPoison(LLVMTypeOf(part)), LLVMConstVector(widen, LANES), "");
+    return LLVMBuildShuffleVector(e->b, all, wide, LLVMConstVector(index, LANES), "");
+}
+
+static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+{
+    enum pattern pattern = group_pattern(e, a, bits / 8);
+    uint32_t n_groups = tl_groups(e), per = LANES / n_groups;
+    LLVMTypeRef element = tl_int(e, bits), type = LLVMVectorType(element, per);
+    if (v != 1 || pattern == MIXED || (pattern == ONE && e->mask != NULL))
+        return false;
+    LLVMValueRef all = LLVMGetPoison(tl_vec(element));
+    for (uint32_t g = 0; g < n_groups; g++) {
+        LLVMValueRef p = group_pointer(e, a, g), part;
+        if (pattern == ONE) {
+            LLVMValueRef one = LLVMBuildLoad2(e->b, element, p, "");
+            LLVMSetAlignment(one, bits / 8);
+            part = part_of(e, tl_widen(e, (struct tl_val){one, false}).v, 0, per);
+        } else if (e->mask == NULL) {
+            part = LLVMBuildLoad2(e->b, type, p, "");
+            LLVMSetAlignment(part, bits / 8);
+        } else {
+            LLVMTypeRef over[2] = {type, e->ptr};
+            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), part_of(e, e->mask, g * per, per), LLVMConstNull(type)};
+            part = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
+        }
+        all = put_part(e, all, part, g * per, per);
+    }
+    out[0] = (struct tl_val){all, true};
+    return true;
+}
+
+static bool store_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, const struct tl_val *in)
+{
+    uint32_t n_groups = tl_groups(e), per = LANES / n_groups;
+    if (v != 1 || group_pattern(e, a, bits / 8) != ROW)
+        return false;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        LLVMValueRef p = group_pointer(e, a, g), part = part_of(e, in[0].v, g * per, per);
+        if (e->mask == NULL) {
+            LLVMSetAlignment(LLVMBuildStore(e->b, part, p), bits / 8);
+            continue;
+        }
+        LLVMTypeRef over[2] = {LLVMTypeOf(part), e->ptr};
+        LLVMValueRef args[4] = {part, p, LLVMConstInt(e->i32, bits / 8, false), part_of(e, e->mask, g * per, per)};
+        call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
+    }
+    return true;
+}
+
 /* Loads v elements per lane into out[]. */
 static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
 {
@@ -267,14 +372,14 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
     LLVMTypeRef element = tl_int(e, bits);
     int64_t first[LANES], low;
     uint32_t n;
-    if (same_for_all(a)) {
+    if (same_for_all(e, a)) {
         for (uint32_t k = 0; k < v; k++) {
             out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, scalar_pointer(e, a, k * bytes), ""), false};
             LLVMSetAlignment(out[k].v, (unsigned)bytes);
         }
         return;
     }
-    if (is_packed(a, bytes * v) && e->mask != NULL && v <= 8) {
+    if (is_packed(e, a, bytes * v) && e->mask != NULL && v <= 8) {
         LLVMTypeRef type = LLVMVectorType(element, LANES * v), over[2] = {type, e->ptr};
         LLVMValueRef args[4] = {scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v), LLVMConstNull(type)};
         LLVMValueRef all = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
@@ -286,7 +391,7 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         }
         return;
     }
-    if (e->mask == NULL && covering(a, bytes, v, first, &low, &n)) {
+    if (e->mask == NULL && !has_groups(e, a) && covering(a, bytes, v, first, &low, &n)) {
         LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, (uint64_t)low, false), ""));
         LLVMValueRef all = LLVMBuildLoad2(e->b, LLVMVectorType(element, n), p, "");
         LLVMSetAlignment(all, (unsigned)bytes);
@@ -296,6 +401,8 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         }
         return;
     }
+    if (has_groups(e, a) && load_groups(e, a, bits, v, out))
+        return;
     if (pays_to_ask(e, a, bits, v))
         load_asking(e, a, bits, v, out);
     else
@@ -307,7 +414,7 @@ static void load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t 
 {
     LLVMTypeRef element = tl_int(e, bits);
     LLVMAtomicOrdering order = tl_has(e, TL_MOD_acquire) ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
-    if (same_for_all(a)) {
+    if (same_for_all(e, a)) {
         for (uint32_t k = 0; k < v; k++) {
             out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, scalar_pointer(e, a, k * (bits / 8)), ""), false};
             LLVMSetAlignment(out[k].v, bits / 8);
@@ -352,7 +459,7 @@ static uint32_t vector_length(struct tl_emit *e)
 /* A scalar access under a mask that may be empty (a guarded instruction) needs a test. */
 static bool needs_test(struct tl_emit *e, const struct tl_address *a)
 {
-    return e->must_blend && same_for_all(a);
+    return e->must_blend && same_for_all(e, a);
 }
 
 static LLVMValueRef any_active(struct tl_emit *e)
@@ -409,7 +516,7 @@ static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
 {
     uint64_t bytes = bits / 8;
-    if (same_for_all(a)) { /* lanes that write one address: one of them wins */
+    if (same_for_all(e, a)) { /* lanes that write one address: one of them wins */
         struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}};
         LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false), tl_intrinsic(e, "llvm.ctlz", args, 2).v, "");
         for (uint32_t k = 0; k < v; k++) {
@@ -420,7 +527,7 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
     }
     for (uint32_t k = 0; k < v; k++)
         in[k] = tl_widen(e, in[k]);
-    if (is_packed(a, bytes * v) && v <= 4) {
+    if (is_packed(e, a, bytes * v) && v <= 4) {
         LLVMValueRef all = in[0].v;
         if (v == 2)
             all = interleave(e, in[0].v, in[1].v);
@@ -435,6 +542,8 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
         return;
     }
+    if (has_groups(e, a) && store_groups(e, a, bits, v, in))
+        return;
     struct neighbours n;
     bool asks = pays_to_ask(e, a, bits, v);
     if (asks) {

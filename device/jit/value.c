@@ -333,13 +333,62 @@ struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what)
     return p;
 }
 
+/* --- bases of lanes ------------------------------------------------------------------------------------------------- */
+
+LLVMTypeRef tl_base_type(struct tl_emit *e, uint32_t bits)
+{
+    uint32_t n = tl_groups(e);
+    return n == 1 ? tl_int(e, bits) : LLVMVectorType(tl_int(e, bits), n);
+}
+
+static LLVMValueRef shuffle_to(struct tl_emit *e, LLVMValueRef v, uint32_t n, uint32_t times, uint32_t divided)
+{
+    LLVMValueRef index[LANES];
+    for (uint32_t i = 0; i < n; i++)
+        index[i] = LLVMConstInt(e->i32, i * times / divided, false);
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+}
+
+LLVMValueRef tl_base_splat(struct tl_emit *e, LLVMValueRef scalar)
+{
+    uint32_t n = tl_groups(e);
+    if (n == 1)
+        return scalar;
+    LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), n);
+    LLVMValueRef one = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), scalar, LLVMConstInt(e->i32, 0, false), "");
+    return shuffle_to(e, one, n, 0, 1);
+}
+
+LLVMValueRef tl_base_of_group(struct tl_emit *e, LLVMValueRef base, uint32_t g)
+{
+    return tl_groups(e) == 1 ? base : LLVMBuildExtractElement(e->b, base, LLVMConstInt(e->i32, g, false), "");
+}
+
+struct tl_val tl_base_to_lanes(struct tl_emit *e, LLVMValueRef base)
+{
+    uint32_t n = tl_groups(e);
+    if (n == 1)
+        return tl_widen(e, (struct tl_val){base, false});
+    return (struct tl_val){shuffle_to(e, base, LANES, 1, LANES / n), true};
+}
+
+LLVMValueRef tl_base_from_lanes(struct tl_emit *e, struct tl_val v)
+{
+    uint32_t n = tl_groups(e);
+    if (!v.is_vec)
+        return tl_base_splat(e, v.v);
+    if (n == 1)
+        return tl_lane_value(e, v, LLVMConstInt(e->i32, 0, false)).v;
+    return shuffle_to(e, v.v, n, LANES / n, 1);
+}
+
 static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
 {
     struct tl_reg *r = &e->f->regs[sym->id];
     LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, r->slot, "");
     if (!r->lanes.is_known)
         return (struct tl_val){v, r->is_vec};
-    struct tl_val base = tl_widen(e, (struct tl_val){v, false});
+    struct tl_val base = tl_base_to_lanes(e, v);
     return (struct tl_val){LLVMBuildAdd(e->b, base.v, tl_const_lanes(e, r->bits, r->lanes.offset), ""), true};
 }
 
@@ -478,9 +527,9 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     struct tl_reg *r = &e->f->regs[o->sym->id];
     v = tl_cast_int(e, v, r->bits, is_signed);
     if (r->lanes.is_known) {
-        /* The base is lane 0's value less its offset. */
-        LLVMValueRef base = tl_lane_value(e, v, LLVMConstInt(e->i32, 0, false)).v;
-        base = LLVMBuildSub(e->b, base, LLVMConstInt(tl_int(e, r->bits), (uint64_t)r->lanes.offset[0], false), "");
+        /* A base is its first lane's value less the offset. */
+        struct tl_val offsets = {tl_const_lanes(e, r->bits, r->lanes.offset), true};
+        LLVMValueRef base = LLVMBuildSub(e->b, tl_base_from_lanes(e, v), tl_base_from_lanes(e, offsets), "");
         LLVMBuildStore(e->b, base, r->slot);
         return;
     }
