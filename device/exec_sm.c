@@ -77,6 +77,8 @@ static_assert(offsetof(struct sm_shared, slots) == 192, "");
 
 struct tl__sm {
     struct sm_shared *m;
+    char path[256];
+    ino_t inode;
     struct sm_proc *mine;
     uint32_t index, generation;
     uint32_t n_slots, quantum_us;
@@ -588,7 +590,7 @@ static void agree(struct tl__sm *s, const struct tl__sm_config *config)
 
 int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct tl_error *err)
 {
-    char path[PATH_MAX];
+    char path[sizeof((struct tl__sm *)0)->path];
     int rc = segment_path(path, sizeof path, config->name, err);
     if (rc < 0)
         return rc;
@@ -602,9 +604,13 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
         free(s);
         return fd;
     }
-    rc = take_entry(s);
-    if (rc == 0)
+    struct stat st;
+    rc = fstat(fd, &st) < 0 ? -errno : take_entry(s);
+    if (rc == 0) {
+        s->inode = st.st_ino;
+        snprintf(s->path, sizeof s->path, "%s", path);
         agree(s, config);
+    }
     flock(fd, LOCK_UN); /* by hand: the mapping keeps the open file, and its lock, alive */
     close(fd);
     if (rc < 0) {
@@ -616,6 +622,22 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     return 0;
 }
 
+/* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then finds that it is not the one
+ * under that name any more. */
+static void remove_unused(const struct tl__sm *s)
+{
+    struct stat st;
+    int fd = open(s->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && st.st_ino == s->inode && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        if (stat(s->path, &st) == 0 && st.st_ino == s->inode && is_alone(s))
+            unlink(s->path);
+        flock(fd, LOCK_UN);
+    }
+    close(fd);
+}
+
 void tl__sm_close(struct tl__sm *s)
 {
     if (s == NULL)
@@ -624,6 +646,7 @@ void tl__sm_close(struct tl__sm *s)
     atomic_store_explicit(&s->mine->used_bytes, 0, memory_order_seq_cst);
     atomic_store_explicit(&s->mine->alive, 0, memory_order_seq_cst);
     syscall(SYS_set_robust_list, s->old_robust, sizeof *s->old_robust);
+    remove_unused(s);
     tl__sm_abandon(s);
 }
 

@@ -120,6 +120,35 @@ static void settings_are_those_of_the_first(void)
     tl__sm_close(s);
 }
 
+static void join_and_wait(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL && tl__sm_memory_take(s, 10) == 0, 1);
+    atomic_store(&board->ready, 1);
+    wait_for(&board->go, 1);
+    tl__sm_close(s);
+}
+
+static void the_last_to_leave_takes_the_segment_away(void)
+{
+    char path[128];
+    uint64_t left, all;
+    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    start(0, join_and_wait);
+    wait_for(&board->ready, 1);
+    tl__sm_close(join(2, TL_EXEC_MPS));
+    TEST_ASSERT_EQUAL_INT(0, access(path, F_OK)); /* the child is still there */
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    tl__sm_memory_info(s, &left, &all);
+    TEST_ASSERT_EQUAL_UINT64(990, left);
+    atomic_store(&board->go, 1);
+    ends_well(0);
+    TEST_ASSERT_EQUAL_INT(0, access(path, F_OK));
+    tl__sm_close(s);
+    TEST_ASSERT_EQUAL_INT(-1, access(path, F_OK));
+}
+
 static void names_with_slashes_are_refused(void)
 {
     struct tl__sm_config config = {"../etc/passwd", 1, TL_EXEC_MPS, 1, 1};
@@ -697,6 +726,7 @@ int main(void)
     UNITY_BEGIN();
     strcpy(info.info.text, "burn");
     RUN_TEST(settings_are_those_of_the_first);
+    RUN_TEST(the_last_to_leave_takes_the_segment_away);
     RUN_TEST(names_with_slashes_are_refused);
     RUN_TEST(a_process_without_grids_gets_no_slot);
     RUN_TEST(memory_is_counted);
