@@ -1,9 +1,10 @@
 /* Running compiled kernels: objects, launches, and the one device that all processes of a user share.
  *
- * The driver opens a device once per process, opens a kernel's object (see abi.h) once per kernel and block size, and
- * submits launches.  A launch is asynchronous: worker threads of this process run its blocks while they hold SM slots of
- * the shared device, and the last of them calls the launch's `done`.  Launches submitted are what a GPU's hardware queues
- * hold: they may all run at once; the order within a stream is the driver's business (submit the next from `done`).
+ * The driver opens a device once per process, opens a kernel's object (see abi.h) once per kernel and block size,
+ * and submits launches.  A launch is asynchronous: worker threads of this process run its blocks while they hold SM
+ * slots of the shared device, and the last of them calls the launch's `done`.  Launches submitted are what a GPU's
+ * hardware queues hold: they may all run at once; the order within a stream is the driver's business (submit the
+ * next from `done`).
  *
  * Everything here is thread-safe unless it says otherwise.  Nothing prints (but device printf), exits or aborts. */
 #ifndef TALLY_DEVICE_EXEC_H
@@ -14,7 +15,7 @@
 
 #include <stdatomic.h>
 
-/* --- compiled kernels ----------------------------------------------------------------------------------------------- */
+/* --- compiled kernels --------------------------------------------------------------------------------------------- */
 
 struct tl_exec_object;
 typedef void (*tl_exec_warp_fn)(struct tl_dev_frame *f, uint32_t warp);
@@ -23,8 +24,8 @@ typedef void (*tl_exec_blocks_fn)(struct tl_dev_frame *f, uint32_t first, uint32
 /* Maps the shared object at `path`.  -ENOENT and other errno values of opening, -ENOEXEC if it is not a kernel of this
  * ABI version or its numbers make no sense.  The result has one reference. */
 int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl_error *err);
-/* A kernel that is already in memory: built-in ones and those of tests.  `info` must outlive the object; `blocks` may be
- * NULL, then `warp` runs each block.  -EINVAL, -ENOMEM. */
+/* A kernel that is already in memory: built-in ones and those of tests.  `info` must outlive the object; `blocks`
+ * may be NULL, then `warp` runs each block.  -EINVAL, -ENOMEM. */
 int tl_exec_object_from(struct tl_exec_object **out, const struct tl_dev_info *info, tl_exec_warp_fn warp,
                         tl_exec_blocks_fn blocks, struct tl_error *err);
 struct tl_exec_object *tl_exec_object_ref(struct tl_exec_object *o);
@@ -34,7 +35,7 @@ const char *tl_exec_object_name(const struct tl_exec_object *o);
 /* Names of the module's variables whose addresses the launch brings, in this order; NULL if i is out of range. */
 const char *tl_exec_object_variable(const struct tl_exec_object *o, uint32_t i);
 
-/* --- the device ------------------------------------------------------------------------------------------------------ */
+/* --- the device --------------------------------------------------------------------------------------------------- */
 
 enum tl_exec_mode {
     TL_EXEC_MPS,          /* grids in arrival order; a later one gets the slots that earlier ones leave over */
@@ -52,8 +53,8 @@ struct tl_exec_config {
     uint32_t quantum_us;   /* timeslice: TALLY_DEVICE_QUANTUM_US, 2000 */
     uint32_t watchdog_s;   /* TALLY_DEVICE_WATCHDOG, none */
     uint64_t heap_bytes;   /* of malloc in kernels, 8 MiB */
-    /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal can end
-     * them anywhere, so they must not hold locks. */
+    /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal
+     * can end them anywhere, so they must not hold locks. */
     void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
                 uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
@@ -62,9 +63,9 @@ struct tl_exec_config {
 
 struct tl_exec_device;
 
-/* Joins the shared device, creating it if nobody has.  What all share (slots, mode, memory, quantum) is set by the first
- * process; later ones get what is there, see the getters.  Starts one sleeping thread; workers come with the first launch.
- * -errno; -EUSERS if the device has too many processes. */
+/* Joins the shared device, creating it if nobody has.  What all share (slots, mode, memory, quantum) is set by the
+ * first process; later ones get what is there, see the getters.  Starts one sleeping thread; workers come with the
+ * first launch. -errno; -EUSERS if the device has too many processes. */
 int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config *config, struct tl_error *err);
 /* No launch may be under way.  NULL is fine.  Not needed before exit: processes may die at any time. */
 void tl_exec_device_close(struct tl_exec_device *d);
@@ -77,13 +78,14 @@ int tl_exec_memory_take(struct tl_exec_device *d, uint64_t bytes); /* 0, -ENOMEM
 void tl_exec_memory_give(struct tl_exec_device *d, uint64_t bytes);
 void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* Writes what kernels printed so far to stdout, and failed assertions to stderr.  The driver calls this whenever it synchronises. */
+/* Writes what kernels printed so far to stdout, and failed assertions to stderr.  The driver calls this whenever it
+ * synchronises. */
 void tl_exec_printf_flush(struct tl_exec_device *d);
 /* Size of the heap of malloc in kernels; -EBUSY once it is in use. */
 int tl_exec_heap_limit(struct tl_exec_device *d, uint64_t bytes);
 uint64_t tl_exec_heap_bytes(const struct tl_exec_device *d);
 
-/* --- launches -------------------------------------------------------------------------------------------------------- */
+/* --- launches ----------------------------------------------------------------------------------------------------- */
 
 struct tl_exec_fault {
     uint32_t what; /* enum tl_dev_fault; TL_DEV_FAULT_NONE if all went well */
@@ -115,7 +117,8 @@ struct tl_exec_launch {
 /* 0 and `done` will be called; or -EINVAL (grid or shared memory out of range), -ENOMEM, and it will not.  Blocks are
  * numbered with 32 bits: a larger grid is -EINVAL. */
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l);
-/* Ends a launch early: blocks under way are torn down, `done` is called with TL_DEV_FAULT_TIMEOUT.  Only before `done`. */
+/* Ends a launch early: blocks under way are torn down, `done` is called with TL_DEV_FAULT_TIMEOUT.  Only before
+ * `done`. */
 void tl_exec_cancel(struct tl_exec_device *d, struct tl_exec_launch *l);
 
 const char *tl_exec_fault_name(uint32_t what); /* "an illegal address", for messages */

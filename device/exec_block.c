@@ -1,11 +1,12 @@
 /* Blocks on one worker: the engine that runs warps as fibers, their barriers, and what to do when all of them wait.
  *
- * Everything runs on fibers.  A kernel whose warps never wait for each other gets one fiber that is given ranges of blocks; any
- * other gets one fiber per warp, and a fiber that has finished its warp stays where it is until the unit has its next
- * block.  Fibers switch directly to each other; the thread's own stack, `main`, is entered when nothing is ready, after a
- * fault, and when all fibers merely spin.  In that last case they wait for something outside: another worker's block, or a
- * block that nobody has begun (grid-wide synchronisation), so main begins another block beside them if there is one.  What was
- * begun is never put aside, so all blocks that were begun run; that is all that a GPU promises for resident blocks. */
+ * Everything runs on fibers.  A kernel whose warps never wait for each other gets one fiber that is given ranges of
+ * blocks; any other gets one fiber per warp, and a fiber that has finished its warp stays where it is until the
+ * unit has its next block.  Fibers switch directly to each other; the thread's own stack, `main`, is entered when
+ * nothing is ready, after a fault, and when all fibers merely spin.  In that last case they wait for something
+ * outside: another worker's block, or a block that nobody has begun (grid-wide synchronisation), so main begins
+ * another block beside them if there is one.  What was begun is never put aside, so all blocks that were begun run;
+ * that is all that a GPU promises for resident blocks. */
 #include "device/exec_internal.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@
 
 static const uint32_t default_mxcsr = 0x1f80;
 
-/* --- ready fibers ------------------------------------------------------------------------------------------------------- */
+/* --- ready fibers ------------------------------------------------------------------------------------------------- */
 
 static inline void push_ready(struct tl__engine *e, struct tl__fiber *f)
 {
@@ -65,7 +66,7 @@ static inline void run_next(struct tl__engine *e)
 #endif
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------------- */
+/* --- faults ------------------------------------------------------------------------------------------------------- */
 
 struct tl__engine *tl__engine_of(struct tl_dev_frame *f)
 {
@@ -90,7 +91,8 @@ const char *tl_exec_fault_name(uint32_t what)
     return what < sizeof names / sizeof *names ? names[what] : "an unknown fault";
 }
 
-/* Only what is safe in a signal handler on a fiber's or the alternate stack: glibc's vsnprintf is for integers and strings. */
+/* Only what is safe in a signal handler on a fiber's or the alternate stack: glibc's vsnprintf is for integers and
+ * strings. */
 __attribute__((no_sanitize_address)) static void record(struct tl__engine *e, struct tl__fiber *at, uint32_t warp,
                                                         uint32_t what, uint64_t detail, const char *format,
                                                         va_list args)
@@ -140,7 +142,7 @@ __attribute__((no_sanitize_address)) void tl__engine_die(struct tl__engine *e)
     tl__engine_fault(e, e->current != NULL ? e->current->warp : 0, TL_DEV_FAULT_TIMEOUT, 0, NULL);
 }
 
-/* --- units: memory and fibers ------------------------------------------------------------------------------------------- */
+/* --- units: memory and fibers ------------------------------------------------------------------------------------- */
 
 static void *map_guarded(size_t bytes)
 {
@@ -187,7 +189,7 @@ static void destroy_unit(struct tl__unit *u)
     free(u);
 }
 
-/* --- claiming blocks ------------------------------------------------------------------------------------------------------ */
+/* --- claiming blocks ---------------------------------------------------------------------------------------------- */
 
 /* Learns from the last claim how many blocks fill CHUNK_NS.  Halfway to the end of the grid, chunks shrink so that all
  * workers end together. */
@@ -237,7 +239,8 @@ static bool claim(struct tl__engine *e, struct tl__unit *u)
     bool is_single = e->is_greedy || run->object->info->uses_grid_sync != 0 ||
                      atomic_load_explicit(&run->spins, memory_order_relaxed);
     uint32_t want = is_single ? 1 : chunk_size(e, run, run->total - next);
-    /* Relaxed: what a block reads was published by the submission, which the worker has synchronised with by the lock. */
+    /* Relaxed: what a block reads was published by the submission, which the worker has synchronised with by the
+     * lock. */
     uint64_t first = atomic_fetch_add_explicit(&run->next_block, want, memory_order_relaxed);
     if (first >= run->total)
         return false;
@@ -276,7 +279,7 @@ static void begin_block(struct tl__engine *e, struct tl__unit *u)
     }
 }
 
-/* --- barriers ------------------------------------------------------------------------------------------------------------- */
+/* --- barriers ----------------------------------------------------------------------------------------------------- */
 
 static bool is_complete(const struct tl__unit *u, const struct tl__barrier *b)
 {
@@ -338,9 +341,9 @@ static inline __attribute__((always_inline)) void wait_at(struct tl__engine *e, 
     tl__engine_leave_call(e);
 }
 
-/* A warp that comes in parts, or only arrives: remember who, because they may exit or be followed by their neighbours.
- * Counts are in threads but rounded up to warps: once all living lanes of a warp are here, its missing ones count too, as
- * they do on hardware. */
+/* A warp that comes in parts, or only arrives: remember who, because they may exit or be followed by their
+ * neighbours. Counts are in threads but rounded up to warps: once all living lanes of a warp are here, its missing
+ * ones count too, as they do on hardware. */
 static void arrive_in_part(struct tl__unit *u, struct tl__barrier *b, uint32_t warp, uint32_t lanes)
 {
     b->has_masks = b->is_special = true;
@@ -416,8 +419,9 @@ static __attribute__((noinline)) uint32_t any_barrier(struct tl__unit *u, uint32
     return kind >= 2 ? result : 0;
 }
 
-/* Barriers are the kernel's code as far as signals are concerned (in_kernel stays set): they hold nothing, and a signal that ends
- * the block throws away all that they might leave half done.  Only main is not to be interrupted; see run_next. */
+/* Barriers are the kernel's code as far as signals are concerned (in_kernel stays set): they hold nothing, and a
+ * signal that ends the block throws away all that they might leave half done.  Only main is not to be interrupted;
+ * see run_next. */
 uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id, uint32_t count,
                           uint32_t arriving, uint32_t votes)
 {
@@ -463,7 +467,7 @@ void tl__call_yield(struct tl_dev_frame *f, uint32_t warp)
     tl__engine_leave_call(e);
 }
 
-/* --- what fibers do --------------------------------------------------------------------------------------------------------- */
+/* --- what fibers do ----------------------------------------------------------------------------------------------- */
 
 /* A warp's life: one block after the other, as long as the unit gets any. */
 static void warp_main(struct tl__fiber *self)
@@ -522,7 +526,7 @@ static void fiber_main(struct tl__fiber *self)
         warp_main(self);
 }
 
-/* --- setting up ------------------------------------------------------------------------------------------------------------- */
+/* --- setting up --------------------------------------------------------------------------------------------------- */
 
 static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, bool is_range, bool has_lanes)
 {
@@ -637,7 +641,8 @@ static void drop_units(struct tl__engine *e)
     collect_units(e);
 }
 
-/* All warps of all units wait at barriers.  Lanes may have exited without our notice; if that moves nobody, it is a fault. */
+/* All warps of all units wait at barriers.  Lanes may have exited without our notice; if that moves nobody, it is a
+ * fault. */
 static bool is_deadlock(struct tl__engine *e)
 {
     struct tl__fiber *stuck = NULL, *split = NULL;

@@ -14,7 +14,7 @@
 #define STRING_LIMIT 65536
 #define FIELD_LIMIT 500 /* width and precision: snprintf is given a buffer for these */
 
-/* --- reading kernel memory --------------------------------------------------------------------------------------------- */
+/* --- reading kernel memory ---------------------------------------------------------------------------------------- */
 
 /* Not checked by sanitizers: what is wrong here is the kernel's fault, and a signal tells. */
 __attribute__((noinline, no_sanitize_address, no_sanitize_thread)) static void
@@ -52,7 +52,7 @@ static void copy_text(struct tl__engine *e, char *to, size_t size, const char *f
     to[n] = '\0';
 }
 
-/* --- printf ------------------------------------------------------------------------------------------------------------------ */
+/* --- printf ------------------------------------------------------------------------------------------------------- */
 
 void tl__out_init(struct tl__out *o, bool is_error)
 {
@@ -290,7 +290,7 @@ static int32_t call_vprintf(struct tl_dev_frame *f, const char *format, const vo
     return result;
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------------------ */
+/* --- faults ------------------------------------------------------------------------------------------------------- */
 
 __attribute__((noreturn)) static void call_fault(struct tl_dev_frame *f, uint32_t warp, uint32_t what, uint64_t detail)
 {
@@ -321,7 +321,7 @@ __attribute__((noreturn)) static void call_assertfail(struct tl_dev_frame *f, ui
     tl__engine_fault(e, warp, TL_DEV_FAULT_ASSERT, line, "%.60s:%u: assertion `%.80s` failed", where, line, what);
 }
 
-/* --- the rest ----------------------------------------------------------------------------------------------------------------- */
+/* --- the rest ----------------------------------------------------------------------------------------------------- */
 
 static void *call_malloc(struct tl_dev_frame *f, uint64_t bytes)
 {

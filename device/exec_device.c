@@ -13,7 +13,7 @@
 #define DEFAULT_HEAP ((uint64_t)8 << 20)
 #define TICK_NS 50000000 /* how often the watchdog looks while something runs */
 
-/* --- settings ---------------------------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 /* A number, with K, M, G or T behind it if `has_suffix`.  0 if the variable is not set. */
 static int read_number(const char *name, uint64_t most, bool has_suffix, uint64_t *out, struct tl_error *err)
@@ -100,7 +100,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     return 0;
 }
 
-/* --- the thread that lives for the process -------------------------------------------------------------------------------- */
+/* --- the thread that lives for the process ------------------------------------------------------------------------ */
 
 /* Ends launches that run for too long; tells them again until they are gone.  Called with the lock held. */
 static bool watch(struct tl_exec_device *d)
@@ -175,7 +175,7 @@ int tl__device_attach(struct tl_exec_device *d)
     return d->is_attached ? 0 : attach(d, NULL);
 }
 
-/* --- fork ------------------------------------------------------------------------------------------------------------------- */
+/* --- fork --------------------------------------------------------------------------------------------------------- */
 
 /* All devices of the process, for fork. */
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -206,8 +206,8 @@ static void init_locks(struct tl_exec_device *d)
     pthread_condattr_destroy(&attr);
 }
 
-/* The child has none of the parent's threads, launches or slots: it begins anew with its next launch.  What the parent's
- * threads held in memory is left alone. */
+/* The child has none of the parent's threads, launches or slots: it begins anew with its next launch.  What the
+ * parent's threads held in memory is left alone. */
 static void after_fork_child(void)
 {
     tl__fault_forget();
@@ -230,7 +230,7 @@ static void register_fork(void)
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------------------ */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config *config, struct tl_error *err)
 {
@@ -308,7 +308,7 @@ void tl_exec_device_close(struct tl_exec_device *d)
     free(d);
 }
 
-/* --- small things ----------------------------------------------------------------------------------------------------------------- */
+/* --- small things ------------------------------------------------------------------------------------------------- */
 
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d)
 {

@@ -1,12 +1,12 @@
 /* Signals: what a kernel does wrong becomes a fault of its launch, and everything else goes where it went before.
  *
- * The handlers are the process's, so they must look like nobody's to the program: they act only on a worker thread inside
- * kernel code and hand everything else to whoever was installed before.  Programs install handlers of their own later, may
- * or may not call ours from theirs, and may put back what they found.  So ours move in front only while kernels run, and
- * then what the program had there is put back.
+ * The handlers are the process's, so they must look like nobody's to the program: they act only on a worker thread
+ * inside kernel code and hand everything else to whoever was installed before.  Programs install handlers of their
+ * own later, may or may not call ours from theirs, and may put back what they found.  So ours move in front only
+ * while kernels run, and then what the program had there is put back.
  *
- * A handler leaves kernel code by switching to the worker's own stack (exec_fiber.c); neither sigsetjmp nor a system call
- * is paid per block.  In TSan builds asynchronous signals come late and this is not tested. */
+ * A handler leaves kernel code by switching to the worker's own stack (exec_fiber.c); neither sigsetjmp nor a
+ * system call is paid per block.  In TSan builds asynchronous signals come late and this is not tested. */
 #include "device/exec_internal.h"
 
 #include <errno.h>
@@ -70,9 +70,9 @@ static void call_action(const struct sigaction *a, int number, siginfo_t *info, 
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* Hands a signal that is not ours to the one before us.  If it is not the kernel that has called us, it is a handler that was
- * installed after us and knows us as its predecessor, perhaps after we ourselves have called it: then the turn is with the
- * one that was there first.  (Counting calls would not do: handlers leave by siglongjmp.) */
+/* Hands a signal that is not ours to the one before us.  If it is not the kernel that has called us, it is a
+ * handler that was installed after us and knows us as its predecessor, perhaps after we ourselves have called it:
+ * then the turn is with the one that was there first.  (Counting calls would not do: handlers leave by siglongjmp.) */
 static void chain(int number, siginfo_t *info, void *context, bool is_from_kernel)
 {
     int i = index_of(number);

@@ -1,6 +1,6 @@
-/* Stacks that can be left and entered again: one per warp, so that a warp that waits at a barrier costs a switch and not
- * a thread.  x86-64 System V.  The switch itself is tl__fiber_hop in exec_internal.h.  MXCSR and the x87 control word are not switched:
- * all warps of a kernel use the same, and the engine sets them once per run.
+/* Stacks that can be left and entered again: one per warp, so that a warp that waits at a barrier costs a switch
+ * and not a thread.  x86-64 System V.  The switch itself is tl__fiber_hop in exec_internal.h.  MXCSR and the x87
+ * control word are not switched: all warps of a kernel use the same, and the engine sets them once per run.
  *
  * Sanitizers are told of every switch when the build has them; the cost is theirs. */
 #include "device/exec_internal.h"
@@ -81,8 +81,8 @@ void tl__fiber_reset(struct tl__fiber *f)
         __tsan_destroy_fiber(f->sanitizer);
     f->sanitizer = __tsan_create_fiber(0);
 #endif
-    /* Popped in this order: where to go, and there the two that tl__begin wants; then the stack is 16-aligned, as before
-     * a call. */
+    /* Popped in this order: where to go, and there the two that tl__begin wants; then the stack is 16-aligned, as
+     * before a call. */
     uint64_t *sp = (uint64_t *)(top - 40);
     sp[0] = (uint64_t)(uintptr_t)tl__begin;
     sp[1] = (uint64_t)(uintptr_t)f;

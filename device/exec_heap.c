@@ -1,7 +1,7 @@
 /* malloc and free of kernels: a buddy allocator over one reserved range.
  *
- * Kernels can write anywhere, so nothing that the allocator believes in lies inside the range: a kernel that runs over the
- * end of what it got spoils its own data only, and `free` of a wrong pointer is told from a right one. */
+ * Kernels can write anywhere, so nothing that the allocator believes in lies inside the range: a kernel that runs
+ * over the end of what it got spoils its own data only, and `free` of a wrong pointer is told from a right one. */
 #include "device/exec_internal.h"
 
 #include <errno.h>

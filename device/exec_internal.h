@@ -1,7 +1,8 @@
-/* What the files of exec_*.c share: fibers, the engine that runs blocks on one worker, the shared device, the signals.
+/* What the files of exec_*.c share: fibers, the engine that runs blocks on one worker, the shared device, the
+ * signals.
  *
- * Threads: an engine, its fibers and its units belong to one worker thread; only its signal handler looks in as well.  A run
- * (a launch under way) is shared by the workers; its fields say by what they are guarded. */
+ * Threads: an engine, its fibers and its units belong to one worker thread; only its signal handler looks in as
+ * well.  A run (a launch under way) is shared by the workers; its fields say by what they are guarded. */
 #ifndef TALLY_DEVICE_EXEC_INTERNAL_H
 #define TALLY_DEVICE_EXEC_INTERNAL_H
 
@@ -36,7 +37,7 @@
 
 uint64_t tl__now_ns(void); /* CLOCK_MONOTONIC */
 
-/* --- fibers ---------------------------------------------------------------------------------------------------------- */
+/* --- fibers ------------------------------------------------------------------------------------------------------- */
 
 /* A stack that can be left and entered again, on the thread that made it only. */
 struct tl__fiber {
@@ -58,7 +59,8 @@ struct tl__fiber {
     size_t stack_bytes;
 };
 
-/* The stack is `stack_bytes` above a guard; `number` staggers its top so that neighbours do not share cache sets.  -ENOMEM. */
+/* The stack is `stack_bytes` above a guard; `number` staggers its top so that neighbours do not share cache sets.
+ * -ENOMEM. */
 int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number, void (*entry)(struct tl__fiber *));
 void tl__fiber_reset(struct tl__fiber *f); /* forgets where it was: it begins at `entry` again */
 void tl__fiber_finish(struct tl__fiber *f);
@@ -66,9 +68,10 @@ void tl__fiber_init_thread(struct tl__fiber *f); /* the calling thread's own sta
 void tl__fiber_finish_thread(struct tl__fiber *f);
 /* Leaves `from`, which is running, for `to`. */
 void tl__fiber_switch(struct tl__fiber *from, struct tl__fiber *to);
-/* The switch alone, without telling sanitizers.  Inlined, and ending with a jump through a register: a `call` that no `ret`
- * answers, or a `ret` that no `call` asked for, puts the processor's return stack out of step and costs more than everything
- * else here.  Registers are the compiler's to save, as far as it needs them; vector registers were saved by whoever called us. */
+/* The switch alone, without telling sanitizers.  Inlined, and ending with a jump through a register: a `call` that
+ * no `ret` answers, or a `ret` that no `call` asked for, puts the processor's return stack out of step and costs
+ * more than everything else here.  Registers are the compiler's to save, as far as it needs them; vector registers
+ * were saved by whoever called us. */
 static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber *from, struct tl__fiber *to)
 {
     void **save = &from->sp;
@@ -90,11 +93,12 @@ static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber
                        "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
                        "xmm12", "xmm13", "xmm14", "xmm15");
 }
-/* The same for good: `from` must be reset before it can be entered again.  May be called on any stack, such as a signal's. */
+/* The same for good: `from` must be reset before it can be entered again.  May be called on any stack, such as a
+ * signal's. */
 void tl__fiber_leave(struct tl__fiber *to) __attribute__((noreturn));
 bool tl__fiber_is_guard(const struct tl__fiber *f, const void *address);
 
-/* --- objects ---------------------------------------------------------------------------------------------------------- */
+/* --- objects ------------------------------------------------------------------------------------------------------ */
 
 struct tl_exec_object {
     atomic_uint references;
@@ -107,7 +111,7 @@ struct tl_exec_object {
     uint32_t last_lanes; /* which lanes of the last warp exist */
 };
 
-/* --- a launch under way ------------------------------------------------------------------------------------------------ */
+/* --- a launch under way ------------------------------------------------------------------------------------------- */
 
 struct tl_exec_run {
     struct tl_exec_device *device;
@@ -135,7 +139,7 @@ struct tl_exec_run {
     _Alignas(64) uint8_t params[];
 };
 
-/* --- the engine: blocks on one worker ---------------------------------------------------------------------------------- */
+/* --- the engine: blocks on one worker ----------------------------------------------------------------------------- */
 
 struct tl__barrier {
     struct tl__fiber *first, *last; /* waiting */
@@ -208,14 +212,16 @@ struct tl__exec_env {
 
 int tl__engine_init(struct tl__engine *e, struct tl__exec_env *env); /* by the thread that runs it; -ENOMEM */
 void tl__engine_finish(struct tl__engine *e);
-/* Runs blocks of `run` until there are none or must_stop.  0, or -EFAULT with e->fault filled, or -ENOMEM (also a fault). */
+/* Runs blocks of `run` until there are none or must_stop.  0, or -EFAULT with e->fault filled, or -ENOMEM (also a
+ * fault). */
 int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run);
 /* Ends what runs, from any code or signal handler on the engine's thread. */
 void tl__engine_fault(struct tl__engine *e, uint32_t warp, uint32_t what, uint64_t detail, const char *format, ...)
     __attribute__((noreturn, format(printf, 5, 6)));
 struct tl__engine *tl__engine_of(struct tl_dev_frame *f);
 
-/* Between these, what happens is the process's doing and not the kernel's.  Leaving dies if the watchdog came meanwhile. */
+/* Between these, what happens is the process's doing and not the kernel's.  Leaving dies if the watchdog came
+ * meanwhile. */
 static inline void tl__engine_enter_call(struct tl__engine *e)
 {
     e->in_kernel = 0;
@@ -234,7 +240,7 @@ void tl__call_yield(struct tl_dev_frame *f, uint32_t warp);
 /* The other calls, and the table of all; `heap` and `out` belong to the device. */
 extern const struct tl_dev_calls tl__exec_calls;
 
-/* --- printf, malloc ------------------------------------------------------------------------------------------------------ */
+/* --- printf, malloc ----------------------------------------------------------------------------------------------- */
 
 struct tl__out {
     pthread_mutex_t lock;
@@ -254,7 +260,7 @@ int tl__heap_free(struct tl__heap *h, void *p);           /* -EINVAL if p is not
 struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error);
 struct tl__heap *tl__device_heap(struct tl_exec_device *d); /* made at first use; NULL if there is no memory */
 
-/* --- signals --------------------------------------------------------------------------------------------------------------- */
+/* --- signals ------------------------------------------------------------------------------------------------------ */
 
 /* Installs the process's handlers.  -errno. */
 int tl__fault_install(void);
@@ -266,7 +272,7 @@ void tl__fault_forget(void); /* in a forked child: no worker is inside */
 int tl__fault_attach(struct tl__engine *e);
 int tl__fault_signal(void); /* the signal that makes a worker look at must_die / cancelled */
 
-/* --- the shared device ----------------------------------------------------------------------------------------------------- */
+/* --- the shared device -------------------------------------------------------------------------------------------- */
 
 struct tl__sm;
 struct tl__sm_config {

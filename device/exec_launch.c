@@ -1,13 +1,15 @@
 /* Launches and the worker threads that run them.
  *
- * A submitted launch becomes a run in the list of those with unclaimed blocks, ordered by priority and arrival.  A worker that
- * finds the list not empty takes an SM slot of the shared device, runs chunks of the first run's blocks, and keeps the slot as
- * long as the order of grids on the device allows.  The worker that leaves a run as its last calls `done`.
+ * A submitted launch becomes a run in the list of those with unclaimed blocks, ordered by priority and arrival.  A
+ * worker that finds the list not empty takes an SM slot of the shared device, runs chunks of the first run's
+ * blocks, and keeps the slot as long as the order of grids on the device allows.  The worker that leaves a run as
+ * its last calls `done`.
  *
  * A worker that finds nothing spins for some 30 us, because waking a sleeping thread on another core takes about as
- * long, and then sleeps.  It does not spin if another process waits for a slot, and not all workers spin at once: the program's
- * threads need a core to submit on.  Workers run at nice 5, all of them in all processes, below the program's own threads: they
- * get what the slots give them, and the CPU scheduler has no reason to prefer one over the other. */
+ * long, and then sleeps.  It does not spin if another process waits for a slot, and not all workers spin at once:
+ * the program's threads need a core to submit on.  Workers run at nice 5, all of them in all processes, below the
+ * program's own threads: they get what the slots give them, and the CPU scheduler has no reason to prefer one over
+ * the other. */
 #include "device/exec_device.h"
 
 #include <errno.h>
@@ -35,7 +37,7 @@ struct tl__worker {
     struct tl__engine engine;
 };
 
-/* --- the list of runs with unclaimed blocks, with the lock held ------------------------------------------------------------ */
+/* --- the list of runs with unclaimed blocks, with the lock held --------------------------------------------------- */
 
 static void publish_head(struct tl_exec_device *d)
 {
@@ -79,7 +81,7 @@ static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
     publish_head(d);
 }
 
-/* --- runs ------------------------------------------------------------------------------------------------------------------ */
+/* --- runs --------------------------------------------------------------------------------------------------------- */
 
 static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_bytes)
 {
@@ -142,7 +144,7 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
     }
 }
 
-/* --- waiting for work -------------------------------------------------------------------------------------------------------- */
+/* --- waiting for work --------------------------------------------------------------------------------------------- */
 
 static void wake_workers(struct tl_exec_device *d, int n)
 {
@@ -180,7 +182,7 @@ static void wait_for_work(struct tl_exec_device *d)
     atomic_fetch_sub_explicit(&d->n_sleeping, 1, memory_order_seq_cst);
 }
 
-/* --- workers -------------------------------------------------------------------------------------------------------------------- */
+/* --- workers ------------------------------------------------------------------------------------------------------ */
 
 static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
 {
@@ -382,7 +384,7 @@ void tl__workers_forget(struct tl_exec_device *d)
     atomic_store(&d->head_key, TL_EXEC_NO_KEY);
 }
 
-/* --- submitting ------------------------------------------------------------------------------------------------------------------- */
+/* --- submitting --------------------------------------------------------------------------------------------------- */
 
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
 {

@@ -1,7 +1,8 @@
-/* Compiled kernels: shared objects made by tally-jit, mapped by the dynamic linker so that debuggers and perf know them.
+/* Compiled kernels: shared objects made by tally-jit, mapped by the dynamic linker so that debuggers and perf know
+ * them.
  *
- * An object comes out of a cache on disk that other programs could have written into, so its numbers are checked before
- * anything is sized by them. */
+ * An object comes out of a cache on disk that other programs could have written into, so its numbers are checked
+ * before anything is sized by them. */
 #include "device/exec_internal.h"
 
 #include <dlfcn.h>

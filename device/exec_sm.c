@@ -1,21 +1,22 @@
 /* The one device that all processes of a user share: SM slots, the order of grids, the memory ledger.
  *
- * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing that a process can die holding.
- * Each process has an entry that only it writes: the key of its first grid with blocks left to dispatch, the bytes it has
- * taken, how many of its workers wait.  Slots are words taken by compare-and-swap.  Everybody decides by reading the others'
- * entries, and an entry counts only while its owner lives.
+ * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing that a process can
+ * die holding. Each process has an entry that only it writes: the key of its first grid with blocks left to
+ * dispatch, the bytes it has taken, how many of its workers wait.  Slots are words taken by compare-and-swap.
+ * Everybody decides by reading the others' entries, and an entry counts only while its owner lives.
  *
- * Who lives: an entry has a word with the id of a thread of its process, and that thread's robust list, which the kernel walks when the
- * thread dies, names the word.  So the kernel marks it at once, before it takes down the process's memory; a look at one word
- * tells, with no system call, and neither zombies nor reused process ids matter.  (A pthread robust mutex would do the same but keeps
- * its list's pointers in the segment, where others could spoil them; ours are private.)  Slots carry their owner's entry and its
- * generation; a dead owner's slot is free, a dead process's memory is not counted.  Waiters wait 2 ms at most before they look again.
+ * Who lives: an entry has a word with the id of a thread of its process, and that thread's robust list, which the
+ * kernel walks when the thread dies, names the word.  So the kernel marks it at once, before it takes down the
+ * process's memory; a look at one word tells, with no system call, and neither zombies nor reused process ids
+ * matter.  (A pthread robust mutex would do the same but keeps its list's pointers in the segment, where others
+ * could spoil them; ours are private.)  Slots carry their owner's entry and its generation; a dead owner's slot is
+ * free, a dead process's memory is not counted.  Waiters wait 2 ms at most before they look again.
  *
- * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read; what all agree on (slots,
- * mode, sizes) is read once, when joining.
+ * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read;
+ * what all agree on (slots, mode, sizes) is read once, when joining.
  *
- * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but if it does not take
- * a free slot for 250 ms when it is first, the others go on without it until it does something. */
+ * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but if
+ * it does not take a free slot for 250 ms when it is first, the others go on without it until it does something. */
 #include "device/exec_internal.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ uint64_t tl__now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
-/* --- who lives ------------------------------------------------------------------------------------------------------------ */
+/* --- who lives ---------------------------------------------------------------------------------------------------- */
 
 static bool is_alive(const struct sm_proc *p)
 {
@@ -130,7 +131,7 @@ static uint64_t head_of(const struct sm_proc *p)
     return atomic_load_explicit(&p->head, memory_order_seq_cst);
 }
 
-/* --- waking ---------------------------------------------------------------------------------------------------------------- */
+/* --- waking ------------------------------------------------------------------------------------------------------- */
 
 static void wake(struct sm_proc *p, int n)
 {
@@ -156,12 +157,13 @@ static void notify(struct tl__sm *s, int n)
             best_key = key;
         }
     }
-    /* seq_cst: a waiter says that it waits and then tries; we free and then ask who waits.  One of us sees the other. */
+    /* seq_cst: a waiter says that it waits and then tries; we free and then ask who waits.  One of us sees the
+     * other. */
     if (best != NULL && atomic_load_explicit(&best->waiting, memory_order_seq_cst) > 0)
         wake(best, n);
 }
 
-/* --- taking turns ------------------------------------------------------------------------------------------------------------ */
+/* --- taking turns ------------------------------------------------------------------------------------------------- */
 
 static uint64_t turn_word(uint32_t index, uint64_t now_us)
 {
@@ -225,7 +227,7 @@ static bool others_hold_slots(const struct tl__sm *s)
     return false;
 }
 
-/* --- slots -------------------------------------------------------------------------------------------------------------------- */
+/* --- slots -------------------------------------------------------------------------------------------------------- */
 
 /* A living process other than this one whose first grid comes before `key`. */
 static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
@@ -362,7 +364,7 @@ uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot)
     return p != NULL ? atomic_load_explicit(&p->pid, memory_order_relaxed) : 0;
 }
 
-/* --- the order of grids ------------------------------------------------------------------------------------------------------- */
+/* --- the order of grids ------------------------------------------------------------------------------------------- */
 
 uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority)
 {
@@ -380,7 +382,7 @@ void tl__sm_set_head(struct tl__sm *s, uint64_t key)
         notify(s, INT_MAX);
 }
 
-/* --- memory ---------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static uint64_t used_by_all(const struct tl__sm *s)
 {
@@ -422,7 +424,7 @@ void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_
     *free_bytes = used < s->capacity_bytes ? s->capacity_bytes - used : 0;
 }
 
-/* --- joining ----------------------------------------------------------------------------------------------------------------------- */
+/* --- joining ------------------------------------------------------------------------------------------------------ */
 
 /* Tells the kernel to mark `word` when this thread dies. */
 static int watch_thread(struct tl__sm *s, _Atomic uint32_t *word)
@@ -622,8 +624,8 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     return 0;
 }
 
-/* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then finds that it is not the one
- * under that name any more. */
+/* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then finds that it
+ * is not the one under that name any more. */
 static void remove_unused(const struct tl__sm *s)
 {
     struct stat st;

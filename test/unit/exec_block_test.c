@@ -1,5 +1,5 @@
-/* Blocks on one engine, with kernels written in C against the ABI: barriers of all kinds in odd places, early exits, spinning
- * on other blocks, deadlocks. */
+/* Blocks on one engine, with kernels written in C against the ABI: barriers of all kinds in odd places, early
+ * exits, spinning on other blocks, deadlocks. */
 #include "device/exec_internal.h"
 
 #include <errno.h>
@@ -316,7 +316,8 @@ static void an_exit_that_nobody_announced_is_noticed(void)
     runs_well(kernel_half_exits, 64, 2);
 }
 
-/* Threads of one warp, each on its own stack: odd ones meet in one place, even ones in another, and some leave early. */
+/* Threads of one warp, each on its own stack: odd ones meet in one place, even ones in another, and some leave
+ * early. */
 static void kernel_lanes(struct tl_dev_frame *f, uint32_t argument)
 {
     uint32_t warp = argument & 0xffff, lane = argument >> 16, bit = 1U << lane;

@@ -1,4 +1,5 @@
-/* What kernels do wrong: a fault of their launch and of nothing else, with the program's own signal handlers as good as before. */
+/* What kernels do wrong: a fault of their launch and of nothing else, with the program's own signal handlers as
+ * good as before. */
 #include "device/exec_internal.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
-/* Launches as the driver makes them: all blocks once, several at a time, priorities, printf, malloc, fork, cancelling. */
+/* Launches as the driver makes them: all blocks once, several at a time, priorities, printf, malloc, fork,
+ * cancelling. */
 #include "device/exec_internal.h"
 
 #include <errno.h>

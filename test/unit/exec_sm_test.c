@@ -1,7 +1,7 @@
 /* The shared device, from several processes: slots, order, shares, what the dead leave behind, and damaged memory.
  *
- * Children tell what they saw through their exit status and through `board`, memory that all of them share.  What is compared
- * are counts and orders, never times.  TALLY_TEST_KILLS sets how many processes are killed (100). */
+ * Children tell what they saw through their exit status and through `board`, memory that all of them share.  What
+ * is compared are counts and orders, never times.  TALLY_TEST_KILLS sets how many processes are killed (100). */
 #include "device/exec_internal.h"
 
 #include <errno.h>
@@ -372,8 +372,8 @@ static void take_share(uint32_t i)
     tl_exec_device_close(d);
 }
 
-/* Whatever else runs on the machine can take the processor from one of the two for a while, so a bad share is measured again: a
- * device that is unfair is so every time. */
+/* Whatever else runs on the machine can take the processor from one of the two for a while, so a bad share is
+ * measured again: a device that is unfair is so every time. */
 static void check_shares(const char *mode)
 {
     char text[64];
