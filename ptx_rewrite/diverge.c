@@ -189,6 +189,8 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
     case TL_OP_ld:
     case TL_OP_ldu:
         return load_level(a, s);
+    case TL_OP_cvta: /* each thread has a local memory of its own */
+        return tl_ptx_form_has(f, TL_MOD_local) ? TL_LEVEL_LANE : sources_level(a, s, 1);
     case TL_OP_vote:
     case TL_OP_redux:
     case TL_OP_activemask:

@@ -110,6 +110,7 @@ struct tl_placed {
     uint64_t offset;
     uint64_t bytes;
     LLVMValueRef slot;   /* 'a' */
+    const struct tl_fn *owner; /* of an alloca: the function that it stands in; else NULL */
 };
 
 struct tl_func_ref {

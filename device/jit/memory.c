@@ -35,7 +35,7 @@ static struct tl_placed *call_param(struct tl_emit *e, const struct tl_ptx_decl 
         return NULL;
     }
     uint64_t bytes = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
-    *p = (struct tl_placed){.next = e->placed, .what = d, .space = 'a', .bytes = bytes};
+    *p = (struct tl_placed){.next = e->placed, .what = d, .space = 'a', .bytes = bytes, .owner = e->f};
     p->slot = tl_alloca(e, LLVMArrayType2(e->i8, bytes * LANES), "param");
     LLVMSetAlignment(p->slot, 16);
     e->placed = p;
@@ -77,8 +77,8 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         add = LLVMBuildAdd(e->b, add, LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), "");
     if (r != NULL && r->lanes.is_known) {
         LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, "");
-        if (r->bits < 64)
-            bases = LLVMBuildZExt(e->b, bases, tl_base_type(e, 64), "");
+        if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
+            bases = LLVMBuildSExt(e->b, bases, tl_base_type(e, 64), "");
         a.pointer = (struct tl_val){LLVMBuildAdd(e->b, bases, tl_base_splat(e, add), ""), false};
         a.lanes = r->lanes;
     } else {

@@ -328,7 +328,7 @@ void tl_fault_if(struct tl_emit *e, LLVMValueRef condition, uint32_t fault)
 struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what)
 {
     struct tl_placed *p = e->placed;
-    while (p != NULL && p->what != what)
+    while (p != NULL && (p->what != what || (p->owner != NULL && p->owner != e->f)))
         p = p->next;
     return p;
 }
