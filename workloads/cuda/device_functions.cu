@@ -1,4 +1,4 @@
-/* Calls on the device: functions that are not inlined, recursion, pointers to functions, virtual ones, local arrays. */
+/* Calls on the device: functions that are not inlined, recursion, structures by value, arrays on the stack. */
 #include "check.h"
 
 __device__ __noinline__ int collatz(long long x)
@@ -39,45 +39,6 @@ __device__ __noinline__ struct pair rotate(struct pair p, int by)
     return p;
 }
 
-__device__ __noinline__ int add(int a, int b)
-{
-    return a + b;
-}
-__device__ __noinline__ int subtract(int a, int b)
-{
-    return a - b;
-}
-__device__ __noinline__ int multiply(int a, int b)
-{
-    return a * b;
-}
-typedef int (*operation)(int, int);
-__device__ operation operations[3] = {add, subtract, multiply};
-
-struct shape {
-    __device__ virtual int area() const = 0;
-};
-struct square : shape {
-    int side;
-    __device__ explicit square(int s) : side(s)
-    {
-    }
-    __device__ int area() const override
-    {
-        return side * side;
-    }
-};
-struct strip : shape {
-    int length;
-    __device__ explicit strip(int l) : length(l)
-    {
-    }
-    __device__ int area() const override
-    {
-        return length * 2;
-    }
-};
-
 __global__ void simple(int *out)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -88,16 +49,6 @@ __global__ void simple(int *out)
     for (int k = 0; k < 3; k++)
         p = rotate(p, i % 4 + k);
     out[4 * i + 3] = (int)(p.sum * 2) + p.where + p.odd[2];
-}
-
-__global__ void indirect(int *out)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    out[2 * i] = operations[i % 3](i, 17); /* lanes of one warp call different functions */
-    square a(i);
-    strip b(i);
-    const shape *s = i % 5 < 2 ? (const shape *)&a : (const shape *)&b;
-    out[2 * i + 1] = s->area();
 }
 
 static int ackermann_host(int m, int n)
@@ -136,13 +87,6 @@ int main()
             where += by;
         }
         check.is(got[4 * i + 3] == (int)(sum * 2) + where + odd[2], "structure", i);
-    }
-    indirect<<<7, 48>>>(out);
-    FINISH();
-    got = to_host(out, 2 * n);
-    for (int i = 0; i < n; i++) {
-        check.is(got[2 * i] == (i % 3 == 0 ? i + 17 : i % 3 == 1 ? i - 17 : i * 17), "function pointer", i);
-        check.is(got[2 * i + 1] == (i % 5 < 2 ? i * i : i * 2), "virtual function", i);
     }
     return check.done();
 }

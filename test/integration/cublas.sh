@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# NVIDIA's cuBLAS and cuRAND on the software CUDA device, case by case, against sums in double and cuRAND's host generators.
+#
+# workloads/cuda/lib/EXPECTED-FAILURES names what is known to fail, with the reason; a case that passes although it is named
+# there is a failure too.  Kernels of these libraries are large and are compiled here from nothing, so the whole run has a
+# budget of CUBLAS_SECONDS=100: what does not fit is said to be left out.  CASES="blas:sgemm rand:philox" runs only these.
+set -euo pipefail
+
+build=$(realpath "${TALLY_BUILD:-build}")
+known=workloads/cuda/lib/EXPECTED-FAILURES
+device=$build/lib/tally/device
+if ! nvcc=$(scripts/tool nvcc); then
+    echo "no nvcc here (scripts/tool)"
+    exit 77
+fi
+toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
+if [ ! -e "$toolkit/lib/libcublas.so" ] || [ ! -e "$toolkit/lib/libcurand.so" ]; then
+    echo "no cuBLAS or cuRAND in $toolkit/lib"
+    exit 77
+fi
+if [ ! -e "$device/libcuda.so.1" ] || [ ! -x "$build/bin/tally-jit" ]; then
+    echo "the software CUDA device is not built ($device)"
+    exit 77
+fi
+make --no-print-directory -j2 B="${TALLY_BUILD:-build}" SETUP=no workloads
+
+scratch=$(mktemp -d)
+export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20
+export TALLY_DEVICE_NAME=tally-cublas-$$ LD_LIBRARY_PATH=$device:$toolkit/lib
+trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
+
+cases="blas:sgemm blas:dgemm blas:svectors blas:dvectors blas:sgemv blas:dgemv
+    rand:xorwow rand:philox rand:mrg32k3a rand:mt19937 rand:mtgp32 rand:sobol32 rand:scrambled32 rand:sobol64
+    blas:gemm_f16 blas:gemm_bf16 blas:gemm_tf32 blas:gemm_f16_f16 blas:batched blas:hgemm"
+passed=0 failed=0 expected=0 left=0 end=$((SECONDS + ${CUBLAS_SECONDS:-100}))
+for case in ${CASES:-$cases}; do
+    reason=$(awk -v name="$case" '$1 == name { sub(/^[^ ]+ +/, ""); print; exit }' "$known")
+    limit=$((end - SECONDS < 60 ? end - SECONDS : 60)) status=0 begin=$EPOCHREALTIME
+    if [ $limit -lt 5 ]; then
+        echo "left  $case: no time is left"
+        left=$((left + 1))
+        continue
+    fi
+    [ -z "$reason" ] || limit=$((limit < 10 ? limit : 10))
+    timeout -k 2 $limit "$build/workloads/cuda/lib/${case%:*}" "${case#*:}" >"$scratch/output" 2>&1 || status=$?
+    if [ $status -eq 0 ] && [ -z "$reason" ]; then
+        word=ok passed=$((passed + 1))
+    elif [ $status -eq 0 ]; then
+        word=FAIL failed=$((failed + 1)) reason="passes although $known names it: $reason"
+    elif [ -n "$reason" ]; then
+        word=known expected=$((expected + 1)) reason="fails as expected: $reason"
+    elif [ $status -eq 124 ] && [ $limit -lt 60 ]; then
+        word=left left=$((left + 1)) reason="not done in the $limit s that were left"
+    else
+        word=FAIL failed=$((failed + 1)) reason="exit status $status"
+    fi
+    ms=$(((${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000))
+    printf '%-5s %-18s %6d ms  %s\n' $word "$case" $ms "$reason"
+    [ $word != FAIL ] || sed 's/^/      | /' "$scratch/output" | head -n 20
+done
+echo "$passed passed, $failed failed, $expected failed as expected, $left left out for lack of time"
+[ $failed -eq 0 ]
