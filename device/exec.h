@@ -51,7 +51,7 @@ struct tl_exec_config {
     const char *mode;      /* TALLY_DEVICE_MODE=mps|mps-priority|timeslice; mps */
     uint64_t memory_bytes; /* TALLY_DEVICE_MEM (suffixes K, M, G), three quarters of the machine's memory */
     uint32_t quantum_us;   /* timeslice: TALLY_DEVICE_QUANTUM_US, 2000 */
-    uint32_t watchdog_s;   /* TALLY_DEVICE_WATCHDOG, none */
+    uint32_t watchdog_s;   /* TALLY_DEVICE_WATCHDOG, none: a launch lasts at most so long from its first block on */
     uint64_t heap_bytes;   /* of malloc in kernels, 8 MiB */
     /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal
      * can end them anywhere, so they must not hold locks. */
