@@ -154,3 +154,27 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
                         .textureAlign = 512};
     return CUDA_SUCCESS;
 }
+
+/* Host and devices are one memory and one set of instructions, so whatever is atomic for one is so for all. */
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                           unsigned int count, CUdevice dev)
+{
+    struct tl_drv_device *d;
+    CUresult r = tl_drv_device(dev, &d);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (capabilities == NULL || operations == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        capabilities[i] = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION |
+                          CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
+                                          unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
+{
+    struct tl_drv_device *d;
+    CUresult r = tl_drv_device(srcDevice, &d);
+    return r == CUDA_SUCCESS ? cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dstDevice) : r;
+}

@@ -607,6 +607,33 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
     return cuMemPrefetchAsync(devPtr, count, 0, hStream);
 }
 
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+                                 size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+                                 CUstream hStream)
+{
+    CUresult r = CUDA_SUCCESS;
+    (void)prefetchLocs, (void)prefetchLocIdxs, (void)numPrefetchLocs, (void)flags;
+    if (dptrs == NULL || sizes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = cuMemPrefetchAsync(dptrs[i], sizes[i], 0, hStream);
+    return r;
+}
+
+/* Discarded contents are undefined; keeping them is one of the things that may happen. */
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
+                                CUstream hStream)
+{
+    return cuMemPrefetchBatchAsync(dptrs, sizes, count, NULL, NULL, 0, flags, hStream);
+}
+
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+                                           size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+                                           CUstream hStream)
+{
+    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+}
+
 CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
                                 size_t count)
 {

@@ -340,3 +340,35 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     (void)attr, (void)value;
     return tl_drv_device(device, &d);
 }
+
+/* --- the same by location, since CUDA 13 -------------------------------------------------------------------------- */
+
+static CUresult device_at(const CUmemLocation *location, CUmemAllocationType type, struct tl_drv_device **d)
+{
+    if (location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return tl_drv_device(location->id, d);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+{
+    struct tl_drv_device *d;
+    CUresult r = device_at(location, type, &d);
+    return r == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, d->ordinal) : r;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    struct tl_drv_device *d;
+    CUresult r = device_at(location, type, &d);
+    return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, d->ordinal) : r;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    struct tl_drv_device *d;
+    CUresult r = device_at(location, type, &d);
+    return r == CUDA_SUCCESS ? cuDeviceSetMemPool(d->ordinal, pool) : r;
+}
