@@ -303,11 +303,13 @@ pid_t ptx_start(char *const argv[], const char *output)
 /* Where the result of a compilation is kept: under TALLY_BUILD, because nvcc takes its time. */
 static void compiled_path(char *out, size_t n, const char *path)
 {
+    static const char *const levels[] = {"", "/test", "/test/cases"};
     const char *build = getenv("TALLY_BUILD"), *name = strrchr(path, '/');
     char folder[4096];
-    snprintf(folder, sizeof folder, "%s/test/cases", build != NULL && build[0] != 0 ? build : "build");
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        snprintf(folder, sizeof folder, "/tmp");
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        snprintf(folder, sizeof folder, "%s%s", build != NULL && build[0] != 0 ? build : "build", levels[i]);
+        (void)mkdir(folder, 0777); /* it is there mostly; if it cannot be made, nvcc will say so */
+    }
     snprintf(out, n, "%s/%s.ptx", folder, name != NULL ? name + 1 : path);
 }
 
