@@ -78,6 +78,8 @@ struct tl_dev_frame {
     uint64_t gridid;
     uint32_t exited[32];       /* per warp: lanes that have returned; kept by the kernel for `barrier` */
     void *process;             /* the process's own */
+    uint64_t workspace;        /* of a cooperative launch: address of 64 zeroed bytes that all its blocks share; cooperative
+                                  groups find it through %envreg1 (upper half) and %envreg2 (lower) */
 };
 
 /* Sizes and names.  Strings are offsets into `text`, whose end is where the object's symbol ends. */
@@ -102,5 +104,6 @@ static_assert(offsetof(struct tl_dev_frame, dynamic_shared_bytes) == 64, "");
 static_assert(offsetof(struct tl_dev_frame, smid) == 68, "");
 static_assert(offsetof(struct tl_dev_frame, gridid) == 80, "");
 static_assert(offsetof(struct tl_dev_frame, exited) == 88, "");
+static_assert(offsetof(struct tl_dev_frame, workspace) == 224, "");
 
 #endif

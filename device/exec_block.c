@@ -594,6 +594,7 @@ static int add_unit(struct tl__engine *e, struct tl__unit **out)
     f->smid = e->slot;
     f->nsmid = e->env->n_slots;
     f->gridid = run->gridid;
+    f->workspace = (uintptr_t)run->workspace;
     f->process = u;
     if (is_range)
         u->live_fibers = 1;

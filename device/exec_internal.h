@@ -122,6 +122,7 @@ struct tl_exec_run {
     uint32_t dynamic_shared_bytes;
     uint64_t total; /* blocks */
     uint64_t gridid;
+    uint64_t workspace[8]; /* zeroed: grid-wide barriers of cooperative kernels */
     uint64_t key;                /* order among all grids of the device: smaller first */
     _Atomic uint64_t next_block; /* first block not yet claimed */
     atomic_bool stop;            /* a fault: claim no more */

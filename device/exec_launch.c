@@ -404,6 +404,7 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     memcpy(run->grid, l->grid, sizeof run->grid);
     run->dynamic_shared_bytes = l->dynamic_shared_bytes;
     run->total = total;
+    memset(run->workspace, 0, sizeof run->workspace);
     atomic_store_explicit(&run->chunk, 1, memory_order_relaxed);
     if (info->param_bytes > 0 && l->params != NULL)
         memcpy(run->params, l->params, info->param_bytes);

@@ -92,6 +92,7 @@ struct tl_emit {
     const struct tl_ptx_stmt *inst;
     uint32_t inst_block;
     LLVMValueRef mask;           /* current: NULL or <32 x i1> */
+    bool uses_grid_sync;         /* blocks wait for each other */
     bool uses_lanes;             /* threads run one by one, see abi.h */
     bool must_blend;             /* the instruction is guarded lane by lane */
     int rc;                      /* first error */

@@ -408,6 +408,7 @@ static void emit_info(struct tl_emit *e)
         .n_instructions = e->n_insts,
         .registers = 32,
         .uses_lanes = e->uses_lanes,
+        .uses_grid_sync = e->uses_grid_sync,
     };
     for (const struct tl_placed *p = e->placed; p != NULL; p = p->next) {
         if (p->space == 'p' && p->offset + p->bytes > info.param_bytes)

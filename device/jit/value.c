@@ -621,6 +621,18 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     case TL_SREG_smid: return frame_u32(e, offsetof(struct tl_dev_frame, smid));
     case TL_SREG_nsmid: return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
     case TL_SREG_gridid: return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
+    case TL_SREG_envreg: { /* 1 and 2 are how cooperative groups find their workspace */
+        struct tl_val v = {tl_field(e, offsetof(struct tl_dev_frame, workspace), e->i64), false};
+        char number = o->sym->name.p[o->sym->name.n - 1];
+        if (o->sym->name.n != 8 || (number != '1' && number != '2')) {
+            tl_emit_unsupported(e, "this special register");
+            return tl_const(e, 32, 0);
+        }
+        e->uses_grid_sync = true;
+        if (number == '1')
+            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+        return tl_cast_int(e, v, 32, false);
+    }
     case TL_SREG_dynamic_smem_size: return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
     case TL_SREG_clock:
     case TL_SREG_clock64:
