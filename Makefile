@@ -247,11 +247,12 @@ install: all
 
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
+	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint workloads san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
 	@echo "make test       build and run all tests; T=ptx_lexer runs one file"
+	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       rewrite a sample kernel and show what it costs"
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"

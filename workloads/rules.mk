@@ -10,10 +10,12 @@ WORKLOADS := $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloa
 endif
 
 workloads: $(WORKLOADS)
+# A device with a sanitizer cannot be loaded by programs without one, so there they are not needed.
+ifeq ($(FLAVOUR),)
 tests: workloads
+endif
 .PHONY: workloads
 
-# The debug build of device code (-G) would be another PTX; line numbers are enough.
 $(B)/workloads/cuda/%.o: workloads/cuda/%.cu workloads/cuda/check.h
 	$(say) NVCC $<
 	@mkdir -p $(@D)

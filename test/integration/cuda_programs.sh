@@ -17,6 +17,10 @@ if [ ! -e "$device/libcuda.so.1" ] || [ ! -x "$build/bin/tally-jit" ]; then
     echo "the software CUDA device is not built ($device)"
     exit 77
 fi
+if nm -D "$device/libcuda.so.1" | grep -E ' __(asan|tsan)_' >/dev/null; then
+    echo "a driver with a sanitizer cannot be loaded by programs without one"
+    exit 77
+fi
 toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
 scratch=$(mktemp -d)
 export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20
