@@ -3,8 +3,10 @@
 # those that need NVIDIA's libraries.  Without nvcc nothing is built, and the tests that need them are skipped.
 WORKLOAD_NVCC := $(shell scripts/tool nvcc 2>&1)
 ifneq ($(WORKLOAD_NVCC),)
-WORKLOAD_NAMES := $(basename $(notdir $(wildcard workloads/cuda/*.cu)))
-WORKLOAD_LIB_NAMES := $(basename $(notdir $(wildcard workloads/cuda/lib/*.cu)))
+# A toolkit may come without some of its libraries.
+workload_has = $(wildcard $(patsubst %/bin/,%,$(dir $(realpath $(WORKLOAD_NVCC))))/lib*/lib$(1).so)
+WORKLOAD_NAMES := $(filter-out $(if $(call workload_has,nvrtc),,nvrtc),$(basename $(notdir $(wildcard workloads/cuda/*.cu))))
+WORKLOAD_LIB_NAMES := $(if $(call workload_has,cublas),$(if $(call workload_has,curand),blas rand))
 WORKLOADS := $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \
     $(addprefix $(B)/workloads/cuda/lib/,$(WORKLOAD_LIB_NAMES))
 endif
