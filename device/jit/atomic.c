@@ -1,32 +1,57 @@
 /* Atomics: lane after lane, in lane order.  Blocks run on one thread, so those on shared memory are plain. */
 #include "device/abi.h"
-#include "device/jit/emit.h"
+#include "device/jit/round.h"
 
 struct atomic {
     struct tl_type t;
-    LLVMTypeRef element;     /* of the memory operation: integer or float */
+    uint32_t bits;       /* of the memory word */
+    LLVMTypeRef element; /* of the memory operation: integer or float */
     LLVMAtomicRMWBinOp op;
     bool is_cas, is_float;
+    bool is_half_sum; /* of f16 or bfloat, one or two: no machine has that */
 };
 
 static bool choose(struct tl_emit *e, struct atomic *a)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
     bool is_signed = a->t.kind == TL_T_SIGNED;
-    a->is_float = a->t.kind == TL_T_FLOAT;
+    a->is_float = a->t.kind == TL_T_FLOAT || a->t.kind == TL_T_BFLOAT;
+    a->bits = a->t.bits * a->t.packed;
     for (uint32_t i = 0; i < f->n_mods; i++) {
         switch (f->mods[i].id) {
-        case TL_MOD_add: a->op = a->is_float ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd; return true;
-        case TL_MOD_and: a->op = LLVMAtomicRMWBinOpAnd; return true;
-        case TL_MOD_or: a->op = LLVMAtomicRMWBinOpOr; return true;
-        case TL_MOD_xor: a->op = LLVMAtomicRMWBinOpXor; return true;
-        case TL_MOD_min: a->op = is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin; return !a->is_float;
-        case TL_MOD_max: a->op = is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax; return !a->is_float;
-        case TL_MOD_exch: a->op = LLVMAtomicRMWBinOpXchg; return true;
-        case TL_MOD_inc: a->op = LLVMAtomicRMWBinOpUIncWrap; return true;
-        case TL_MOD_dec: a->op = LLVMAtomicRMWBinOpUDecWrap; return true;
-        case TL_MOD_cas: a->is_cas = true; return true;
-        default: break;
+        case TL_MOD_add:
+            a->op = a->is_float ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;
+            a->is_half_sum = a->is_float && a->t.bits == 16;
+            return a->is_half_sum || (a->t.packed == 1 && a->bits >= 32);
+        case TL_MOD_and:
+            a->op = LLVMAtomicRMWBinOpAnd;
+            return true;
+        case TL_MOD_or:
+            a->op = LLVMAtomicRMWBinOpOr;
+            return true;
+        case TL_MOD_xor:
+            a->op = LLVMAtomicRMWBinOpXor;
+            return true;
+        case TL_MOD_min:
+            a->op = is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin;
+            return !a->is_float;
+        case TL_MOD_max:
+            a->op = is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax;
+            return !a->is_float;
+        case TL_MOD_exch:
+            a->op = LLVMAtomicRMWBinOpXchg;
+            return true;
+        case TL_MOD_inc:
+            a->op = LLVMAtomicRMWBinOpUIncWrap;
+            return true;
+        case TL_MOD_dec:
+            a->op = LLVMAtomicRMWBinOpUDecWrap;
+            return true;
+        case TL_MOD_cas:
+            a->is_cas = true;
+            return true;
+        default:
+            break;
         }
     }
     return false;
@@ -36,42 +61,104 @@ static bool choose(struct tl_emit *e, struct atomic *a)
 static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
 {
     LLVMBuilderRef b = e->b;
-    LLVMValueRef zero = a->is_float ? NULL : LLVMConstInt(a->element, 0, false), one = a->is_float ? NULL : LLVMConstInt(a->element, 1, false);
+    LLVMValueRef zero = a->is_float ? NULL : LLVMConstInt(a->element, 0, false),
+                 one = a->is_float ? NULL : LLVMConstInt(a->element, 1, false);
     switch (a->op) {
-    case LLVMAtomicRMWBinOpAdd: return LLVMBuildAdd(b, old, x, "");
-    case LLVMAtomicRMWBinOpFAdd: return LLVMBuildFAdd(b, old, x, "");
-    case LLVMAtomicRMWBinOpAnd: return LLVMBuildAnd(b, old, x, "");
-    case LLVMAtomicRMWBinOpOr: return LLVMBuildOr(b, old, x, "");
-    case LLVMAtomicRMWBinOpXor: return LLVMBuildXor(b, old, x, "");
-    case LLVMAtomicRMWBinOpMin: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSLT, old, x, ""), old, x, "");
-    case LLVMAtomicRMWBinOpMax: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSGT, old, x, ""), old, x, "");
-    case LLVMAtomicRMWBinOpUMin: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntULT, old, x, ""), old, x, "");
-    case LLVMAtomicRMWBinOpUMax: return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpAdd:
+        return LLVMBuildAdd(b, old, x, "");
+    case LLVMAtomicRMWBinOpFAdd:
+        return LLVMBuildFAdd(b, old, x, "");
+    case LLVMAtomicRMWBinOpAnd:
+        return LLVMBuildAnd(b, old, x, "");
+    case LLVMAtomicRMWBinOpOr:
+        return LLVMBuildOr(b, old, x, "");
+    case LLVMAtomicRMWBinOpXor:
+        return LLVMBuildXor(b, old, x, "");
+    case LLVMAtomicRMWBinOpMin:
+        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSLT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpMax:
+        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSGT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpUMin:
+        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntULT, old, x, ""), old, x, "");
+    case LLVMAtomicRMWBinOpUMax:
+        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), old, x, "");
     case LLVMAtomicRMWBinOpUIncWrap:
         return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGE, old, x, ""), zero, LLVMBuildAdd(b, old, one, ""), "");
     case LLVMAtomicRMWBinOpUDecWrap: {
-        LLVMValueRef wraps = LLVMBuildOr(b, LLVMBuildICmp(b, LLVMIntEQ, old, zero, ""), LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), "");
+        LLVMValueRef wraps = LLVMBuildOr(b, LLVMBuildICmp(b, LLVMIntEQ, old, zero, ""),
+                                         LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), "");
         return LLVMBuildSelect(b, wraps, x, LLVMBuildSub(b, old, one, ""), "");
     }
-    default: return x; /* exchange */
+    default:
+        return x; /* exchange */
     }
 }
 
-/* One lane's atomic; gives the old value as bits. */
-static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_shared, LLVMValueRef p, LLVMValueRef x, LLVMValueRef y)
+/* The sum of halves, or of pairs of them, as bits. */
+static LLVMValueRef add_halves(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
 {
-    LLVMTypeRef bits = tl_int(e, a->t.bits);
-    unsigned align = a->t.bits / 8;
+    struct tl_type single = {a->t.kind, 16, 1};
+    struct tl_val r = tl_const(e, a->bits, 0);
+    for (uint32_t p = 0; p < a->t.packed; p++) {
+        struct tl_val shift = tl_const(e, a->bits, 16 * p), in[2] = {{old, false}, {x, false}};
+        for (int i = 0; i < 2; i++) {
+            in[i] = tl_to_float(e, tl_cast_int(e, tl_op(e, LLVMLShr, in[i], shift), 16, false), single);
+            if (a->t.kind == TL_T_FLOAT)
+                in[i] = tl_extend(e, in[i], e->f32);
+        }
+        struct tl_val sum = tl_op(e, LLVMFAdd, in[0], in[1]);
+        if (a->t.kind == TL_T_FLOAT)
+            sum = tl_truncate(e, sum, e->f16);
+        sum = tl_cast_int(e, tl_from_float(e, sum, single), a->bits, false);
+        r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, sum, shift));
+    }
+    return r.v;
+}
+
+/* Reads, adds, and writes if nobody else has; else again. */
+static LLVMValueRef add_halves_atomically(struct tl_emit *e, const struct atomic *a, LLVMValueRef p, LLVMValueRef x)
+{
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b),
+                      again = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "again");
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "added");
+    LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent;
+    LLVMValueRef first = LLVMBuildLoad2(e->b, tl_int(e, a->bits), p, "");
+    LLVMSetAlignment(first, a->bits / 8);
+    LLVMBuildBr(e->b, again);
+    LLVMPositionBuilderAtEnd(e->b, again);
+    LLVMValueRef old = LLVMBuildPhi(e->b, tl_int(e, a->bits), "");
+    LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, old, add_halves(e, a, old, x), order, order, false);
+    LLVMSetAlignment(pair, a->bits / 8);
+    LLVMValueRef seen = LLVMBuildExtractValue(e->b, pair, 0, "");
+    LLVMBuildCondBr(e->b, LLVMBuildExtractValue(e->b, pair, 1, ""), done, again);
+    LLVMValueRef values[2] = {first, seen};
+    LLVMBasicBlockRef from[2] = {before, again};
+    LLVMAddIncoming(old, values, from, 2);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    return seen;
+}
+
+/* One lane's atomic; gives the old value as bits. */
+static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_shared, LLVMValueRef p, LLVMValueRef x,
+                            LLVMValueRef y)
+{
+    LLVMTypeRef bits = tl_int(e, a->bits);
+    unsigned align = a->bits / 8;
     if (is_shared) {
         LLVMValueRef old = LLVMBuildLoad2(e->b, a->is_cas ? bits : a->element, p, "");
-        LLVMValueRef value = a->is_cas ? LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, old, x, ""), y, old, "") : apply(e, a, old, x);
+        LLVMValueRef value = a->is_cas ? LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, old, x, ""), y, old, "")
+                             : a->is_half_sum ? add_halves(e, a, old, x)
+                                              : apply(e, a, old, x);
         LLVMSetAlignment(old, align);
         LLVMSetAlignment(LLVMBuildStore(e->b, value, p), align);
         return LLVMBuildBitCast(e->b, old, bits, "");
     }
+    if (a->is_half_sum)
+        return add_halves_atomically(e, a, p, x);
     LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent; /* a locked instruction in any case */
     if (a->is_cas) {
-        LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, x, y, order, LLVMAtomicOrderingSequentiallyConsistent, false);
+        LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, x, y, order, LLVMAtomicOrderingSequentiallyConsistent,
+                                                   false);
         LLVMSetAlignment(pair, align);
         return LLVMBuildExtractValue(e->b, pair, 0, "");
     }
@@ -88,16 +175,17 @@ bool tl_emit_atomic(struct tl_emit *e)
     struct atomic a = {.t = tl_type_of(f, -1)};
     bool returns = f->op == TL_OP_atom, is_shared = tl_ptx_form_space(f) == TL_MOD_shared;
     uint32_t first = returns ? 1 : 0;
-    if (a.t.packed != 1 || (a.t.bits != 32 && a.t.bits != 64) || !choose(e, &a) || tl_has(e, TL_MOD_v2) || tl_has(e, TL_MOD_v4) ||
-        e->inst->n_operands < first + 2 + a.is_cas) {
+    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.bits < 16 || tl_has(e, TL_MOD_v2) ||
+        tl_has(e, TL_MOD_v4) || tl_has(e, TL_MOD_v8) || e->inst->n_operands < first + 2 + a.is_cas) {
         tl_emit_unsupported(e, "this atomic");
         return true;
     }
-    a.element = a.is_float && a.op != LLVMAtomicRMWBinOpXchg ? (a.t.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.t.bits);
+    bool is_float_op = a.is_float && a.op != LLVMAtomicRMWBinOpXchg && !a.is_half_sum;
+    a.element = is_float_op ? (a.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.bits);
     struct tl_address address = tl_address_of(e, tl_opd(e, first), is_shared ? TL_MOD_shared : TL_MOD_global);
-    struct tl_val x = tl_read(e, tl_opd(e, first + 1), a.t.bits), y = x, p = address.pointer;
+    struct tl_val x = tl_read(e, tl_opd(e, first + 1), a.bits), y = x, p = address.pointer;
     if (a.is_cas)
-        y = tl_read(e, tl_opd(e, first + 2), a.t.bits);
+        y = tl_read(e, tl_opd(e, first + 2), a.bits);
     if (e->rc != 0)
         return true;
     if (address.lanes.is_known)
@@ -106,20 +194,20 @@ bool tl_emit_atomic(struct tl_emit *e)
         LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another block or warp */
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
-    LLVMValueRef results = tl_alloca(e, LLVMArrayType2(tl_int(e, a.t.bits), LANES), "old");
+    LLVMValueRef results = tl_alloca(e, LLVMArrayType2(tl_int(e, a.bits), LANES), "old");
     struct tl_spilled pointers = tl_spill(e, p), values = tl_spill(e, x), others = tl_spill(e, y);
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
     LLVMValueRef pointer = LLVMBuildIntToPtr(e->b, tl_spilled_lane(e, &pointers, l.lane), e->ptr, "");
     LLVMValueRef value = tl_spilled_lane(e, &values, l.lane), other = tl_spilled_lane(e, &others, l.lane);
-    value = LLVMBuildBitCast(e->b, value, a.is_cas ? tl_int(e, a.t.bits) : a.element, "");
+    value = LLVMBuildBitCast(e->b, value, a.is_cas ? tl_int(e, a.bits) : a.element, "");
     LLVMValueRef old = operate(e, &a, is_shared, pointer, value, other);
     if (returns)
-        LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, tl_int(e, a.t.bits), results, &l.lane, 1, ""));
+        LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, tl_int(e, a.bits), results, &l.lane, 1, ""));
     tl_lanes_end(e, &l);
     if (returns) {
-        LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(tl_int(e, a.t.bits)), results, "");
-        LLVMSetAlignment(all, a.t.bits / 8);
+        LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(tl_int(e, a.bits)), results, "");
+        LLVMSetAlignment(all, a.bits / 8);
         tl_write(e, tl_opd(e, 0), (struct tl_val){all, true}, a.t.kind == TL_T_SIGNED);
     }
     return true;

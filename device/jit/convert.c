@@ -1,17 +1,10 @@
 /* cvt, cvta and their kin. */
 #include "device/abi.h"
-#include "device/jit/emit.h"
+#include "device/jit/round.h"
 
 static bool is_float(struct tl_type t)
 {
     return t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT;
-}
-
-static struct tl_val real(struct tl_emit *e, struct tl_val like, double value)
-{
-    LLVMTypeRef t = LLVMTypeOf(like.v);
-    struct tl_val v = {LLVMConstReal(like.is_vec ? LLVMGetElementType(t) : t, value), false};
-    return like.is_vec ? tl_widen(e, v) : v;
 }
 
 static struct tl_val choose(struct tl_emit *e, LLVMRealPredicate p, struct tl_val a, struct tl_val b, struct tl_val yes,
@@ -28,7 +21,7 @@ static struct tl_val round_to_integer(struct tl_emit *e, struct tl_val v)
     const char *name = tl_has(e, TL_MOD_rzi)   ? "llvm.trunc"
                        : tl_has(e, TL_MOD_rmi) ? "llvm.floor"
                        : tl_has(e, TL_MOD_rpi) ? "llvm.ceil"
-                                            : "llvm.roundeven";
+                                               : "llvm.roundeven";
     return tl_intrinsic(e, name, &v, 1);
 }
 
@@ -45,95 +38,227 @@ static struct tl_val float_to_int(struct tl_emit *e, struct tl_val v, struct tl_
     double limit = __builtin_ldexp(1, (int)to.bits - (is_signed ? 1 : 0));
     uint64_t most = is_signed ? (1ull << (to.bits - 1)) - 1 : to.bits == 64 ? UINT64_MAX : (1ull << to.bits) - 1;
     uint64_t least = is_signed ? 1ull << (to.bits - 1) : 0;
-    struct tl_val zero = real(e, v, 0), fits = choose(e, LLVMRealOLT, v, real(e, v, limit), v, zero);
-    fits = choose(e, LLVMRealOGE, v, real(e, v, low), fits, zero);
+    struct tl_val zero = tl_lit(e, v, 0), fits = choose(e, LLVMRealOLT, v, tl_lit(e, v, limit), v, zero);
+    fits = choose(e, LLVMRealOGE, v, tl_lit(e, v, low), fits, zero);
     uint32_t work = to.bits < 32 ? 32 : to.bits;
     struct tl_val r = {is_signed || to.bits < 32 ? LLVMBuildFPToSI(e->b, fits.v, tl_like(e, fits, tl_int(e, work)), "")
                                                  : LLVMBuildFPToUI(e->b, fits.v, tl_like(e, fits, tl_int(e, work)), ""),
                        fits.is_vec};
     r = tl_cast_int(e, r, to.bits, false);
-    r = choose(e, LLVMRealOGE, v, real(e, v, limit), tl_const(e, to.bits, most), r);
-    r = choose(e, LLVMRealOLT, v, real(e, v, low), tl_const(e, to.bits, least), r);
+    r = choose(e, LLVMRealOGE, v, tl_lit(e, v, limit), tl_const(e, to.bits, most), r);
+    r = choose(e, LLVMRealOLT, v, tl_lit(e, v, low), tl_const(e, to.bits, least), r);
     uint64_t nan = to.bits == 64 ? 1ull << 63 : 0;
     return choose(e, LLVMRealUNO, v, v, tl_const(e, to.bits, nan), r);
 }
 
 /* --- integer to float ---------------------------------------------------------------------------------------------- */
 
+static struct tl_val convert_int(struct tl_emit *e, struct tl_val v, bool is_signed, LLVMTypeRef to)
+{
+    v.v = is_signed ? LLVMBuildSIToFP(e->b, v.v, tl_like(e, v, to), "")
+                    : LLVMBuildUIToFP(e->b, v.v, tl_like(e, v, to), "");
+    return v;
+}
+
+/* An integer as the nearest f64 and what that lacks: its halves of 32 bits are exact. */
+static struct tl_val int_to_f64(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_val *rest)
+{
+    bool is_signed = from.kind == TL_T_SIGNED;
+    if (from.bits < 64) {
+        struct tl_val exact = convert_int(e, v, is_signed, e->f64);
+        *rest = tl_lit(e, exact, 0);
+        return exact;
+    }
+    struct tl_val high = tl_op(e, is_signed ? LLVMAShr : LLVMLShr, v, tl_const(e, 64, 32));
+    struct tl_val low = tl_op(e, LLVMAnd, v, tl_const(e, 64, UINT32_MAX));
+    high = convert_int(e, high, is_signed, e->f64);
+    high = tl_op(e, LLVMFMul, high, tl_lit(e, high, 4294967296.0));
+    return tl_two_sum(e, high, convert_int(e, low, false, e->f64), rest);
+}
+
+static struct tl_val narrow(struct tl_emit *e, struct tl_val v, uint32_t have, struct tl_type to,
+                            enum tl_rounding mode);
+
+/* The result as bits. */
 static struct tl_val int_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
 {
-    LLVMTypeRef element = to.bits == 64 ? e->f64 : e->f32;
-    if (from.bits < 32)
-        v = tl_cast_int(e, v, 32, from.kind == TL_T_SIGNED);
-    v.v = from.kind == TL_T_SIGNED ? LLVMBuildSIToFP(e->b, v.v, tl_like(e, v, element), "")
-                                   : LLVMBuildUIToFP(e->b, v.v, tl_like(e, v, element), "");
-    if (to.bits == 16 && to.kind == TL_T_FLOAT)
-        v.v = LLVMBuildFPTrunc(e->b, v.v, tl_like(e, v, e->f16), "");
-    return v;
+    enum tl_rounding mode = tl_rounding_of(e);
+    struct tl_type f32 = {TL_T_FLOAT, 32, 1}, f64 = {TL_T_FLOAT, 64, 1};
+    if (mode == TL_ROUND_NEAREST && to.kind == TL_T_FLOAT) { /* what f32 does not hold exactly is infinite in f16 */
+        v = convert_int(e, v, from.kind == TL_T_SIGNED, to.bits == 64 ? e->f64 : e->f32);
+        return to.bits == 64 ? tl_from_float(e, v, f64) : narrow(e, v, 32, to.bits == 32 ? f32 : to, mode);
+    }
+    struct tl_val rest, s = int_to_f64(e, v, from, &rest);
+    if (to.bits == 64)
+        return tl_from_float(e, tl_step_f64(e, s, rest, mode), f64);
+    return narrow(e, tl_odd_f64(e, s, rest), 64, to, mode);
 }
 
 /* --- float to float ------------------------------------------------------------------------------------------------ */
 
-static struct tl_val saturate(struct tl_emit *e, struct tl_val v)
+/* An f32, or an f64 (`have` bits), to a type that is not wider, as bits. */
+static struct tl_val narrow(struct tl_emit *e, struct tl_val v, uint32_t have, struct tl_type to, enum tl_rounding mode)
 {
-    v = choose(e, LLVMRealOGT, v, real(e, v, 0), v, real(e, v, 0));
-    return choose(e, LLVMRealOLT, v, real(e, v, 1), v, real(e, v, 1));
+    if (to.bits == have)
+        return tl_from_float(e, v, (struct tl_type){TL_T_FLOAT, have, 1});
+    if (to.bits == 32)
+        return tl_bitcast(e, tl_round_f32(e, v, mode), e->i32);
+    if (have == 64)
+        v = tl_odd_f32(e, v);
+    return to.kind == TL_T_BFLOAT ? tl_round_bf16(e, v, mode) : tl_round_f16(e, v, mode);
 }
 
-static struct tl_val float_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+/* Infinities of 16 bits to the largest number. */
+static struct tl_val finite(struct tl_emit *e, struct tl_val bits, struct tl_type t)
 {
-    bool integral = tl_has(e, TL_MOD_rni) || tl_has(e, TL_MOD_rzi) || tl_has(e, TL_MOD_rmi) || tl_has(e, TL_MOD_rpi);
-    bool from_half = from.bits == 16 && from.kind == TL_T_FLOAT, to_half = to.bits == 16 && to.kind == TL_T_FLOAT;
-    if (from_half)
-        v.v = LLVMBuildFPExt(e->b, v.v, tl_like(e, v, e->f32), "");
-    uint32_t have = from.bits == 64 ? 64 : 32;
-    if (tl_has(e, TL_MOD_ftz) && have == 32 && from.kind == TL_T_FLOAT && from.bits == 32)
+    uint64_t inf = t.kind == TL_T_BFLOAT ? 0x7f80 : 0x7c00;
+    struct tl_val size = tl_op(e, LLVMAnd, bits, tl_const(e, 16, 0x7fff));
+    return tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, inf)), tl_op(e, LLVMSub, bits, tl_const(e, 16, 1)),
+                     bits);
+}
+
+/* What modifiers do to the source: flushing, an integral value, clamping. */
+static struct tl_val prepare(struct tl_emit *e, struct tl_val v, struct tl_type from)
+{
+    bool is_f32 = from.kind == TL_T_FLOAT && from.bits == 32;
+    if (tl_has(e, TL_MOD_ftz) && is_f32)
         v = tl_flush(e, v);
-    if (integral)
+    if (tl_has(e, TL_MOD_rni) || tl_has(e, TL_MOD_rzi) || tl_has(e, TL_MOD_rmi) || tl_has(e, TL_MOD_rpi))
         v = round_to_integer(e, v);
     if (tl_has(e, TL_MOD_sat))
-        v = saturate(e, v);
-    if (tl_ptx_form_has_text(e->inst->inst.form, "relu"))
-        v = choose(e, LLVMRealOLT, v, real(e, v, 0), real(e, v, 0), v);
-    bool narrows = to.bits < from.bits;
-    if (narrows && (tl_has(e, TL_MOD_rz) || tl_has(e, TL_MOD_rm) || tl_has(e, TL_MOD_rp) || tl_has(e, TL_MOD_rna))) {
-        tl_emit_unsupported(e, "narrowing with directed rounding");
-        return v;
+        v = tl_saturate(e, v);
+    return tl_ptx_form_has_text(e->inst->inst.form, "relu") ? tl_relu(e, v) : v;
+}
+
+/* The result as bits. */
+static struct tl_val float_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+{
+    if (from.bits == 16 && from.kind == TL_T_FLOAT)
+        v = tl_extend(e, v, e->f32);
+    v = prepare(e, v, from);
+    uint32_t have = from.bits == 64 ? 64 : 32;
+    if (to.bits == 64 && have == 32) {
+        v = tl_extend(e, v, e->f64);
+        have = 64;
     }
-    if (have == 64 && to.bits < 64) {
-        if (to.bits == 16) {
-            tl_emit_unsupported(e, "f64 to a half in one step");
-            return v;
+    struct tl_val bits = narrow(e, v, have, to, tl_rounding_of(e));
+    if (tl_has(e, TL_MOD_satfinite) && to.bits == 16)
+        bits = finite(e, bits, to);
+    if (tl_has(e, TL_MOD_ftz) && to.kind == TL_T_FLOAT && to.bits == 32)
+        bits = tl_bitcast(e, tl_flush(e, tl_bitcast(e, bits, e->f32)), e->i32);
+    return bits;
+}
+
+/* --- 8 bits -------------------------------------------------------------------------------------------------------- */
+
+struct small_format {
+    uint32_t bias, mantissa; /* bits of the mantissa */
+    uint32_t most;           /* the largest finite number, as bits */
+};
+static const struct small_format e4m3 = {7, 3, 0x7e}, e5m2 = {15, 2, 0x7b};
+
+/* f32 to 8 bits, to nearest even, too large to the largest; as i32. */
+static struct tl_val to_small(struct tl_emit *e, struct tl_val v, const struct small_format *f)
+{
+    struct tl_val bits = tl_bitcast(e, v, e->i32), size = tl_op(e, LLVMAnd, bits, tl_const(e, 32, 0x7fffffff));
+    uint32_t shift = 23 - f->mantissa, least_normal = (127 - f->bias + 1) << 23,
+             one = (127 - f->bias + 1 + shift) << 23;
+    /* Normal: add just less than a half of the last bit, or that half if the last bit is odd. */
+    struct tl_val odd = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, size, tl_const(e, 32, shift)), tl_const(e, 32, 1));
+    struct tl_val normal = tl_op(e, LLVMAdd, tl_op(e, LLVMAdd, size, odd), tl_const(e, 32, (1u << (shift - 1)) - 1));
+    normal = tl_op(e, LLVMSub, tl_op(e, LLVMLShr, normal, tl_const(e, 32, shift)),
+                   tl_const(e, 32, (127 - f->bias) << f->mantissa));
+    /* Below: adding a number whose last bit is the least subnormal rounds there. */
+    struct tl_val sum = tl_op(e, LLVMFAdd, tl_bitcast(e, size, e->f32), tl_bitcast(e, tl_const(e, 32, one), e->f32));
+    struct tl_val subnormal = tl_op(e, LLVMSub, tl_bitcast(e, sum, e->i32), tl_const(e, 32, one));
+    struct tl_val r = tl_select(e, tl_icmp(e, LLVMIntULT, size, tl_const(e, 32, least_normal)), subnormal, normal);
+    r = tl_select(e, tl_icmp(e, LLVMIntUGT, r, tl_const(e, 32, f->most)), tl_const(e, 32, f->most), r);
+    r = tl_op(e, LLVMOr, r, tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, bits, tl_const(e, 32, 24)), tl_const(e, 32, 0x80)));
+    return tl_select(e, tl_fcmp(e, LLVMRealUNO, v, v), tl_const(e, 32, 0x7f), r);
+}
+
+/* 8 bits (in an i16) to f16: e5m2 is the upper half of one, e4m3 has its mantissa one bit lower and another bias. */
+static struct tl_val from_small(struct tl_emit *e, struct tl_val v, const struct small_format *f)
+{
+    if (f == &e5m2)
+        return tl_bitcast(e, tl_op(e, LLVMShl, v, tl_const(e, 16, 8)), e->f16);
+    struct tl_val size = tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x7f)),
+                  sign = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x80)), tl_const(e, 16, 8));
+    struct tl_val scaled = tl_extend(e, tl_bitcast(e, tl_op(e, LLVMShl, size, tl_const(e, 16, 7)), e->f16), e->f32);
+    scaled = tl_truncate(e, tl_op(e, LLVMFMul, scaled, tl_lit(e, scaled, 256)), e->f16);
+    struct tl_val bits = tl_op(e, LLVMOr, tl_bitcast(e, scaled, e->i16), sign);
+    return tl_bitcast(
+        e, tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, 0x7f)), tl_const(e, 16, 0x7fff), bits), e->f16);
+}
+
+static struct tl_val pair(struct tl_emit *e, struct tl_val low, struct tl_val high, uint32_t bits)
+{
+    low = tl_cast_int(e, low, 2 * bits, false);
+    return tl_op(e, LLVMOr, low, tl_op(e, LLVMShl, tl_cast_int(e, high, 2 * bits, false), tl_const(e, 2 * bits, bits)));
+}
+
+/* Two f32, or two f16 of a register, to a pair of 8 bits. */
+static void emit_to_small(struct tl_emit *e, const struct small_format *f)
+{
+    struct tl_type f32 = {TL_T_FLOAT, 32, 1}, f16 = {TL_T_FLOAT, 16, 1};
+    struct tl_val r[2];
+    for (uint32_t p = 0; p < 2; p++) {
+        struct tl_val v;
+        if (e->inst->n_operands == 3) {
+            v = tl_read_as(e, tl_opd(e, 2 - p), f32);
+        } else {
+            v = tl_op(e, LLVMLShr, tl_read(e, tl_opd(e, 1), 32), tl_const(e, 32, 16 * p));
+            v = tl_extend(e, tl_to_float(e, tl_cast_int(e, v, 16, false), f16), e->f32);
         }
-        v.v = LLVMBuildFPTrunc(e->b, v.v, tl_like(e, v, e->f32), "");
-        have = 32;
+        r[p] = tl_cast_int(e, to_small(e, prepare(e, v, f16), f), 8, false);
     }
-    if (to.bits == 64 && have == 32)
-        v.v = LLVMBuildFPExt(e->b, v.v, tl_like(e, v, e->f64), "");
-    if (tl_has(e, TL_MOD_ftz) && to.bits == 32 && to.kind == TL_T_FLOAT)
-        v = tl_flush(e, v);
-    if (to_half)
-        v.v = LLVMBuildFPTrunc(e->b, v.v, tl_like(e, v, e->f16), "");
-    return v;
+    tl_write(e, tl_opd(e, 0), pair(e, r[0], r[1], 8), false);
+}
+
+static void emit_from_small(struct tl_emit *e, const struct small_format *f)
+{
+    struct tl_type f16 = {TL_T_FLOAT, 16, 1};
+    struct tl_val v = tl_read(e, tl_opd(e, 1), 16), r[2];
+    for (uint32_t p = 0; p < 2; p++) {
+        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 16, 8 * p)), tl_const(e, 16, 255));
+        struct tl_val half = from_small(e, byte, f);
+        if (tl_ptx_form_has_text(e->inst->inst.form, "relu"))
+            half = tl_relu(e, half);
+        r[p] = tl_from_float(e, half, f16);
+    }
+    tl_write(e, tl_opd(e, 0), pair(e, r[0], r[1], 16), false);
 }
 
 /* --- integer to integer -------------------------------------------------------------------------------------------- */
 
+/* Clamped to a type's range; in 128 bits both ranges fit. */
+static struct tl_val clamp_int(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+{
+    bool to_signed = to.kind == TL_T_SIGNED;
+    uint64_t most = to_signed ? (1ull << (to.bits - 1)) - 1 : to.bits == 64 ? UINT64_MAX : (1ull << to.bits) - 1;
+    struct tl_val high = {LLVMConstInt(e->i128, most, false), false};
+    struct tl_val low = {LLVMConstInt(e->i128, to_signed ? ~most : 0, true), false};
+    struct tl_val args[2] = {tl_cast_int(e, v, 128, from.kind == TL_T_SIGNED), low};
+    args[0] = tl_intrinsic(e, "llvm.smax", args, 2);
+    args[1] = high;
+    return tl_cast_int(e, tl_intrinsic(e, "llvm.smin", args, 2), to.bits, false);
+}
+
 static struct tl_val int_to_int(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
 {
-    bool from_signed = from.kind == TL_T_SIGNED, to_signed = to.kind == TL_T_SIGNED;
-    if (!tl_has(e, TL_MOD_sat))
-        return tl_cast_int(e, v, to.bits, from_signed);
-    /* In 128 bits both ranges fit. */
-    struct tl_val wide = tl_cast_int(e, v, 128, from_signed);
-    LLVMValueRef most = LLVMConstInt(e->i128, to_signed ? (1ull << (to.bits - 1)) - 1 : to.bits == 64 ? UINT64_MAX : (1ull << to.bits) - 1, false);
-    LLVMValueRef least = LLVMConstInt(e->i128, to_signed ? (uint64_t)(-(int64_t)(1ull << (to.bits - 1))) : 0, true);
-    struct tl_val limits[2] = {{least, false}, {most, false}};
-    struct tl_val args[2] = {wide, wide.is_vec ? tl_widen(e, limits[0]) : limits[0]};
-    wide = tl_intrinsic(e, "llvm.smax", args, 2);
-    struct tl_val top[2] = {wide, wide.is_vec ? tl_widen(e, limits[1]) : limits[1]};
-    wide = tl_intrinsic(e, "llvm.smin", top, 2);
-    return tl_cast_int(e, wide, to.bits, false);
+    return tl_has(e, TL_MOD_sat) ? clamp_int(e, v, from, to) : tl_cast_int(e, v, to.bits, from.kind == TL_T_SIGNED);
+}
+
+/* cvt.pack: two words clamped, side by side, and what the third has to say moved up. */
+static void emit_pack_ints(struct tl_emit *e)
+{
+    struct tl_type to = tl_type_of(e->inst->inst.form, 0), from = tl_type_of(e->inst->inst.form, 1);
+    struct tl_val high = clamp_int(e, tl_read(e, tl_opd(e, 1), 32), from, to),
+                  low = clamp_int(e, tl_read(e, tl_opd(e, 2), 32), from, to);
+    struct tl_val r = tl_cast_int(e, pair(e, low, high, to.bits), 32, false);
+    if (e->inst->n_operands == 4)
+        r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, tl_read(e, tl_opd(e, 3), 32), tl_const(e, 32, 2 * to.bits)));
+    tl_write(e, tl_opd(e, 0), r, false);
 }
 
 /* --- dispatch ------------------------------------------------------------------------------------------------------ */
@@ -142,44 +267,61 @@ static struct tl_val int_to_int(struct tl_emit *e, struct tl_val v, struct tl_ty
 static void emit_pack(struct tl_emit *e, struct tl_type to)
 {
     struct tl_type single = {to.kind, to.bits, 1}, f32 = {TL_T_FLOAT, 32, 1};
-    struct tl_val high = tl_read_as(e, tl_opd(e, 1), f32), low = tl_read_as(e, tl_opd(e, 2), f32);
-    high = tl_from_float(e, float_to_float(e, high, f32, single), single);
-    low = tl_from_float(e, float_to_float(e, low, f32, single), single);
-    high = tl_cast_int(e, high, 32, false);
-    low = tl_cast_int(e, low, 32, false);
-    tl_match(e, &high, &low);
-    struct tl_val sixteen = high.is_vec ? tl_widen(e, tl_const(e, 32, 16)) : tl_const(e, 32, 16);
-    tl_write(e, tl_opd(e, 0), (struct tl_val){LLVMBuildOr(e->b, LLVMBuildShl(e->b, high.v, sixteen.v, ""), low.v, ""), high.is_vec}, false);
+    struct tl_val high = float_to_float(e, tl_read_as(e, tl_opd(e, 1), f32), f32, single);
+    struct tl_val low = float_to_float(e, tl_read_as(e, tl_opd(e, 2), f32), f32, single);
+    tl_write(e, tl_opd(e, 0), pair(e, low, high, 16), false);
 }
 
+/* The lowest 13 bits go: added to before, by half of what is left (.rna), by that or just less (.rn), not at all (.rz). */
 static void emit_tf32(struct tl_emit *e)
 {
-    struct tl_val v = tl_read(e, tl_opd(e, 1), 32);
-    struct tl_val half = v.is_vec ? tl_widen(e, tl_const(e, 32, 0x1000)) : tl_const(e, 32, 0x1000);
-    struct tl_val keep = v.is_vec ? tl_widen(e, tl_const(e, 32, 0xffffe000)) : tl_const(e, 32, 0xffffe000);
-    struct tl_val rounded = {LLVMBuildAnd(e->b, LLVMBuildAdd(e->b, v.v, half.v, ""), keep.v, ""), v.is_vec};
-    struct tl_val f = tl_bitcast(e, v, e->f32);
-    struct tl_val special = {LLVMBuildFCmp(e->b, LLVMRealUNE, LLVMBuildFSub(e->b, f.v, f.v, ""), real(e, f, 0).v, ""), f.is_vec};
-    tl_write(e, tl_opd(e, 0), tl_select(e, special, v, rounded), false);
+    struct tl_type f32 = {TL_T_FLOAT, 32, 1};
+    struct tl_val f = prepare(e, tl_read_as(e, tl_opd(e, 1), f32), f32), v = tl_bitcast(e, f, e->i32),
+                  add = tl_const(e, 32, 0x1000);
+    struct tl_val keep = tl_const(e, 32, 0xffffe000);
+    if (tl_has(e, TL_MOD_rn))
+        add = tl_op(e, LLVMAdd, tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 32, 13)), tl_const(e, 32, 1)),
+                    tl_const(e, 32, 0xfff));
+    else if (tl_has(e, TL_MOD_rz))
+        add = tl_const(e, 32, 0);
+    struct tl_val r = tl_op(e, LLVMAnd, tl_op(e, LLVMAdd, v, add), keep);
+    if (tl_has(e, TL_MOD_satfinite)) {
+        struct tl_val size = tl_op(e, LLVMAnd, r, tl_const(e, 32, 0x7fffffff));
+        r = tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 32, 0x7f800000)),
+                      tl_op(e, LLVMSub, r, tl_const(e, 32, 0x2000)), r);
+    }
+    tl_write(e, tl_opd(e, 0), tl_select(e, tl_fcmp(e, LLVMRealUNO, f, f), tl_const(e, 32, 0x7fffffff), r), false);
+}
+
+/* Conversions that are not of one number to one number; whether this was one. */
+static bool emit_special(struct tl_emit *e, struct tl_type to, struct tl_type from)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    const struct small_format *small = tl_has(e, TL_MOD_e4m3x2) ? &e4m3 : tl_has(e, TL_MOD_e5m2x2) ? &e5m2 : NULL;
+    if (tl_has(e, TL_MOD_tf32))
+        emit_tf32(e);
+    else if (tl_ptx_form_has_text(f, "pack"))
+        emit_pack_ints(e);
+    else if (small != NULL && (tl_has(e, TL_MOD_bf16x2) || tl_has(e, TL_MOD_rs)))
+        return false;
+    else if (small != NULL && tl_has(e, TL_MOD_satfinite))
+        emit_to_small(e, small);
+    else if (small != NULL)
+        emit_from_small(e, small);
+    else if (to.packed == 2 && from.packed == 1 && from.bits == 32 && is_float(to) && e->inst->n_operands == 3)
+        emit_pack(e, to);
+    else
+        return false;
+    return true;
 }
 
 static void emit_cvt(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
     struct tl_type to = tl_type_of(f, 0), from = tl_type_of(f, 1);
-    if (tl_has(e, TL_MOD_tf32)) {
-        if (tl_has(e, TL_MOD_rna))
-            emit_tf32(e);
-        else
-            tl_emit_unsupported(e, "this rounding to tf32");
+    if (emit_special(e, to, from))
         return;
-    }
-    if (to.packed == 2 && from.packed == 1 && from.bits == 32 && is_float(to) && e->inst->n_operands == 3) {
-        emit_pack(e, to);
-        return;
-    }
-    if (to.bits == 0 || from.bits == 0 || to.packed != 1 || from.packed != 1 || e->inst->n_operands != 2 ||
-        tl_has(e, TL_MOD_satfinite)) {
+    if (to.bits == 0 || from.bits == 0 || to.packed != 1 || from.packed != 1 || e->inst->n_operands != 2) {
         tl_emit_unsupported(e, "this conversion");
         return;
     }
@@ -193,18 +335,12 @@ static void emit_cvt(struct tl_emit *e)
             v = tl_flush(e, v);
         v = float_to_int(e, v, from, to);
     } else if (!is_float(from)) {
-        if (tl_has(e, TL_MOD_rz) || tl_has(e, TL_MOD_rm) || tl_has(e, TL_MOD_rp)) {
-            tl_emit_unsupported(e, "integer to float with directed rounding");
-            return;
-        }
         v = int_to_float(e, v, from, to);
-        if (tl_has(e, TL_MOD_sat))
-            v = saturate(e, v);
     } else {
         v = float_to_float(e, v, from, to);
     }
     if (e->rc == 0)
-        tl_write_as(e, tl_opd(e, 0), v, to);
+        tl_write(e, tl_opd(e, 0), v, to.kind == TL_T_SIGNED);
 }
 
 /* Shared and local addresses are offsets; everything else is a pointer already. */
@@ -214,7 +350,8 @@ static void emit_cvta(struct tl_emit *e)
     struct tl_val v = tl_read(e, tl_opd(e, 1), 64);
     struct tl_val base;
     if (is_shared)
-        base = (struct tl_val){LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), false};
+        base = (struct tl_val){
+            LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), false};
     else if (is_local)
         base = tl_local_base(e);
     else {
@@ -231,8 +368,11 @@ static void emit_isspacep(struct tl_emit *e)
 {
     struct tl_val p = tl_read(e, tl_opd(e, 1), 64), low, size;
     bool is_shared = tl_has(e, TL_MOD_shared), is_local = tl_has(e, TL_MOD_local);
-    low = (struct tl_val){LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), false};
-    struct tl_val dynamic = {LLVMBuildZExt(e->b, tl_field(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes), e->i32), e->i64, ""), false};
+    low = (struct tl_val){
+        LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), false};
+    struct tl_val dynamic = {
+        LLVMBuildZExt(e->b, tl_field(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes), e->i32), e->i64, ""),
+        false};
     size = (struct tl_val){LLVMBuildAdd(e->b, dynamic.v, LLVMConstInt(e->i64, e->shared_bytes, false), ""), false};
     struct tl_val in[2];
     for (int i = 0; i < 2; i++) {
@@ -254,9 +394,16 @@ static void emit_isspacep(struct tl_emit *e)
 bool tl_emit_convert(struct tl_emit *e)
 {
     switch (e->inst->inst.form->op) {
-    case TL_OP_cvt: emit_cvt(e); return true;
-    case TL_OP_cvta: emit_cvta(e); return true;
-    case TL_OP_isspacep: emit_isspacep(e); return true;
-    default: return false;
+    case TL_OP_cvt:
+        emit_cvt(e);
+        return true;
+    case TL_OP_cvta:
+        emit_cvta(e);
+        return true;
+    case TL_OP_isspacep:
+        emit_isspacep(e);
+        return true;
+    default:
+        return false;
     }
 }

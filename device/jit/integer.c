@@ -24,8 +24,8 @@ static void carry_out(struct tl_emit *e, struct tl_val carry)
 }
 
 /* a + b + carry or a - b - borrow, exactly, in one bit more. */
-static void add_with_carry(struct tl_emit *e, struct tl_type t, bool is_sub, bool takes, struct tl_val a, struct tl_val b,
-                           const struct tl_ptx_operand *to)
+static void add_with_carry(struct tl_emit *e, struct tl_type t, bool is_sub, bool takes, struct tl_val a,
+                           struct tl_val b, const struct tl_ptx_operand *to)
 {
     uint32_t wide = t.bits == 32 ? 64 : 128;
     a = tl_cast_int(e, a, wide, false);
@@ -147,11 +147,16 @@ static void emit_div(struct tl_emit *e, struct tl_type t, bool is_rem)
 static void emit_shift(struct tl_emit *e, struct tl_type t, bool is_left)
 {
     bool is_signed = t.kind == TL_T_SIGNED && !is_left;
-    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), n = tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), t.bits < 32 ? 32 : t.bits, false);
+    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits),
+                  n = tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), t.bits < 32 ? 32 : t.bits, false);
     struct tl_val limit = tl_const(e, t.bits < 32 ? 32 : t.bits, t.bits);
     struct tl_val over = tl_icmp(e, LLVMIntUGE, n, limit);
     struct tl_val amount = tl_select(e, over, tl_const(e, t.bits < 32 ? 32 : t.bits, is_signed ? t.bits - 1 : 0), n);
-    struct tl_val r = tl_op(e, is_left ? LLVMShl : is_signed ? LLVMAShr : LLVMLShr, a, tl_cast_int(e, amount, t.bits, false));
+    struct tl_val r = tl_op(e,
+                            is_left     ? LLVMShl
+                            : is_signed ? LLVMAShr
+                                        : LLVMLShr,
+                            a, tl_cast_int(e, amount, t.bits, false));
     if (!is_signed)
         r = tl_select(e, over, c(e, t, 0), r);
     tl_write(e, tl_opd(e, 0), r, t.kind == TL_T_SIGNED);
@@ -161,15 +166,17 @@ static void emit_shift(struct tl_emit *e, struct tl_type t, bool is_left)
 static void emit_funnel(struct tl_emit *e)
 {
     bool is_left = e->inst->inst.form->n_mods > 0 && tl_str_is(e->inst->inst.form->mods[0].text, "l");
-    struct tl_val low = tl_read(e, tl_opd(e, 1), 32), high = tl_read(e, tl_opd(e, 2), 32), n = tl_read(e, tl_opd(e, 3), 32);
+    struct tl_val low = tl_read(e, tl_opd(e, 1), 32), high = tl_read(e, tl_opd(e, 2), 32),
+                  n = tl_read(e, tl_opd(e, 3), 32);
     if (tl_has(e, TL_MOD_wrap))
         n = tl_op(e, LLVMAnd, n, tl_const(e, 32, 31));
     else
         n = tl_select(e, tl_icmp(e, LLVMIntUGT, n, tl_const(e, 32, 32)), tl_const(e, 32, 32), n);
     struct tl_val both = tl_op(e, LLVMOr, tl_op(e, LLVMShl, tl_cast_int(e, high, 64, false), tl_const(e, 64, 32)),
-                             tl_cast_int(e, low, 64, false));
+                               tl_cast_int(e, low, 64, false));
     struct tl_val wide = tl_cast_int(e, n, 64, false);
-    struct tl_val r = is_left ? tl_op(e, LLVMLShr, tl_op(e, LLVMShl, both, wide), tl_const(e, 64, 32)) : tl_op(e, LLVMLShr, both, wide);
+    struct tl_val r = is_left ? tl_op(e, LLVMLShr, tl_op(e, LLVMShl, both, wide), tl_const(e, 64, 32))
+                              : tl_op(e, LLVMLShr, both, wide);
     tl_write(e, tl_opd(e, 0), tl_cast_int(e, r, 32, false), false);
 }
 
@@ -217,9 +224,11 @@ static void emit_bfe(struct tl_emit *e, struct tl_type t)
         last = tl_select(e, tl_icmp(e, LLVMIntULT, last, width), last, c(e, t, t.bits - 1));
         struct tl_val sign = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, a, last), one);
         sign = tl_select(e, tl_icmp(e, LLVMIntEQ, len, zero), zero, sign);
-        struct tl_val fill = tl_op(e, LLVMAnd, tl_op(e, LLVMSub, zero, sign), tl_op(e, LLVMXor, field, c(e, t, UINT64_MAX)));
+        struct tl_val fill = tl_op(e, LLVMAnd, tl_op(e, LLVMSub, zero, sign),
+                                   tl_op(e, LLVMXor, field, c(e, t, UINT64_MAX)));
         /* bits of the field beyond the operand's end are the sign too */
-        struct tl_val beyond = tl_select(e, tl_icmp(e, LLVMIntULT, pos, width), tl_op(e, LLVMLShr, c(e, t, UINT64_MAX), pos_in), zero);
+        struct tl_val beyond = tl_select(e, tl_icmp(e, LLVMIntULT, pos, width),
+                                         tl_op(e, LLVMLShr, c(e, t, UINT64_MAX), pos_in), zero);
         beyond = tl_op(e, LLVMAnd, tl_op(e, LLVMXor, beyond, c(e, t, UINT64_MAX)), tl_op(e, LLVMSub, zero, sign));
         r = tl_op(e, LLVMOr, tl_op(e, LLVMOr, r, fill), beyond);
     }
@@ -262,20 +271,39 @@ static void emit_lop3(struct tl_emit *e)
     tl_write(e, tl_opd(e, 0), r, false);
 }
 
+/* The modes of prmt are selectors by the two lowest bits of the third operand. */
+static struct tl_val prmt_selector(struct tl_emit *e)
+{
+    static const struct {
+        const char *mode;
+        uint32_t selector[4];
+    } modes[] = {
+        {"f4e", {0x3210, 0x4321, 0x5432, 0x6543}}, {"b4e", {0x5670, 0x6701, 0x7012, 0x0123}},
+        {"rc8", {0x0000, 0x1111, 0x2222, 0x3333}}, {"ecl", {0x3210, 0x3211, 0x3222, 0x3333}},
+        {"ecr", {0x0000, 0x1110, 0x2210, 0x3210}}, {"rc16", {0x1010, 0x3232, 0x1010, 0x3232}},
+    };
+    struct tl_val given = tl_read(e, tl_opd(e, 3), 32), low = tl_op(e, LLVMAnd, given, tl_const(e, 32, 3)), r = given;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        if (!tl_ptx_form_has_text(e->inst->inst.form, modes[i].mode))
+            continue;
+        r = tl_const(e, 32, modes[i].selector[0]);
+        for (uint32_t k = 1; k < 4; k++)
+            r = tl_select(e, tl_icmp(e, LLVMIntEQ, low, tl_const(e, 32, k)), tl_const(e, 32, modes[i].selector[k]), r);
+    }
+    return r;
+}
+
 static void emit_prmt(struct tl_emit *e)
 {
-    if (e->inst->inst.form->n_mods > 1) {
-        tl_emit_unsupported(e, "a mode of prmt");
-        return;
-    }
-    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), sel = tl_read(e, tl_opd(e, 3), 32);
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), sel = prmt_selector(e);
     struct tl_val both = tl_op(e, LLVMOr, tl_op(e, LLVMShl, tl_cast_int(e, b, 64, false), tl_const(e, 64, 32)),
-                             tl_cast_int(e, a, 64, false));
+                               tl_cast_int(e, a, 64, false));
     struct tl_val r = tl_const(e, 32, 0);
     for (uint32_t i = 0; i < 4; i++) {
         struct tl_val s = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, sel, tl_const(e, 32, 4 * i)), tl_const(e, 32, 15));
         struct tl_val at = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, s, tl_const(e, 32, 7)), tl_const(e, 32, 3));
-        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, both, tl_cast_int(e, at, 64, false)), tl_const(e, 64, 255));
+        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, both, tl_cast_int(e, at, 64, false)),
+                                   tl_const(e, 64, 255));
         struct tl_val value = tl_cast_int(e, byte, 32, false);
         struct tl_val sign = tl_op(e, LLVMSub, tl_const(e, 32, 0), tl_op(e, LLVMLShr, value, tl_const(e, 32, 7)));
         struct tl_val replicate = tl_icmp(e, LLVMIntUGE, s, tl_const(e, 32, 8));
@@ -288,7 +316,8 @@ static void emit_prmt(struct tl_emit *e)
 /* Dot products of four bytes, or of two halves with two bytes. */
 static void emit_dot(struct tl_emit *e, bool is_dp2a)
 {
-    bool a_signed = tl_type_of(e->inst->inst.form, 0).kind == TL_T_SIGNED, b_signed = tl_type_of(e->inst->inst.form, 1).kind == TL_T_SIGNED;
+    bool a_signed = tl_type_of(e->inst->inst.form, 0).kind == TL_T_SIGNED,
+         b_signed = tl_type_of(e->inst->inst.form, 1).kind == TL_T_SIGNED;
     struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_read(e, tl_opd(e, 3), 32);
     uint32_t n = is_dp2a ? 2 : 4, a_bits = is_dp2a ? 16 : 8, high = is_dp2a && tl_has(e, TL_MOD_hi) ? 2 : 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -301,17 +330,150 @@ static void emit_dot(struct tl_emit *e, bool is_dp2a)
 
 /* --- min, max, abs ------------------------------------------------------------------------------------------------- */
 
-static void emit_minmax(struct tl_emit *e, struct tl_type t, bool is_min)
+static struct tl_val minmax(struct tl_emit *e, bool is_min, bool is_signed, struct tl_val a, struct tl_val b)
 {
-    bool is_signed = t.kind == TL_T_SIGNED;
-    if (t.packed != 1 || tl_has(e, TL_MOD_sat)) {
-        tl_emit_unsupported(e, "packed or clamped min and max");
-        return;
-    }
-    struct tl_val args[2] = {tl_read(e, tl_opd(e, 1), t.bits), tl_read(e, tl_opd(e, 2), t.bits)};
+    struct tl_val args[2] = {a, b};
     tl_match(e, &args[0], &args[1]);
-    const char *name = is_min ? (is_signed ? "llvm.smin" : "llvm.umin") : is_signed ? "llvm.smax" : "llvm.umax";
-    tl_write(e, tl_opd(e, 0), tl_intrinsic(e, name, args, 2), is_signed);
+    return tl_intrinsic(e,
+                        is_min      ? (is_signed ? "llvm.smin" : "llvm.umin")
+                        : is_signed ? "llvm.smax"
+                                    : "llvm.umax",
+                        args, 2);
+}
+
+static struct tl_val minmax_of_form(struct tl_emit *e, struct tl_type t, struct tl_val a, struct tl_val b)
+{
+    struct tl_val r = minmax(e, e->inst->inst.form->op == TL_OP_min, t.kind == TL_T_SIGNED, a, b);
+    return tl_ptx_form_has_text(e->inst->inst.form, "relu") ? minmax(e, false, true, r, c(e, t, 0)) : r;
+}
+
+static void emit_minmax(struct tl_emit *e, struct tl_type t)
+{
+    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), b = tl_read(e, tl_opd(e, 2), t.bits);
+    tl_write(e, tl_opd(e, 0), minmax_of_form(e, t, a, b), t.kind == TL_T_SIGNED);
+}
+
+/* Part n of a word of equal parts. */
+static struct tl_val part_of(struct tl_emit *e, struct tl_val word, uint32_t bits, uint32_t n)
+{
+    return tl_cast_int(e, tl_op(e, LLVMLShr, word, tl_const(e, 32, (uint64_t)n * bits)), bits, false);
+}
+
+static struct tl_val with_part(struct tl_emit *e, struct tl_val word, struct tl_val part, uint32_t bits, uint32_t n)
+{
+    return tl_op(e, LLVMOr, word,
+                 tl_op(e, LLVMShl, tl_cast_int(e, part, 32, false), tl_const(e, 32, (uint64_t)n * bits)));
+}
+
+/* Two 16-bit numbers at once. */
+static bool emit_packed(struct tl_emit *e, struct tl_type t)
+{
+    enum tl_ptx_op op = e->inst->inst.form->op;
+    if (op != TL_OP_add && op != TL_OP_sub && op != TL_OP_min && op != TL_OP_max)
+        return false;
+    struct tl_type single = {t.kind, t.bits, 1};
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_const(e, 32, 0);
+    for (uint32_t p = 0; p < t.packed; p++) {
+        struct tl_val x = part_of(e, a, t.bits, p), y = part_of(e, b, t.bits, p);
+        struct tl_val v = op == TL_OP_add   ? tl_op(e, LLVMAdd, x, y)
+                          : op == TL_OP_sub ? tl_op(e, LLVMSub, x, y)
+                                            : minmax_of_form(e, single, x, y);
+        r = with_part(e, r, v, t.bits, p);
+    }
+    tl_write(e, tl_opd(e, 0), r, false);
+    return true;
+}
+
+/* --- video --------------------------------------------------------------------------------------------------------- */
+
+/* The first operation of a video instruction on numbers that were widened so far that nothing is lost. */
+static bool video_primary(struct tl_emit *e, uint32_t wide, struct tl_val a, struct tl_val b, struct tl_val *r)
+{
+    switch (e->inst->inst.form->op) {
+    case TL_OP_vadd:
+    case TL_OP_vadd2:
+    case TL_OP_vadd4:
+        *r = tl_op(e, LLVMAdd, a, b);
+        return true;
+    case TL_OP_vsub:
+    case TL_OP_vsub2:
+    case TL_OP_vsub4:
+        *r = tl_op(e, LLVMSub, a, b);
+        return true;
+    case TL_OP_vmin:
+    case TL_OP_vmin2:
+    case TL_OP_vmin4:
+        *r = minmax(e, true, true, a, b);
+        return true;
+    case TL_OP_vmax:
+    case TL_OP_vmax2:
+    case TL_OP_vmax4:
+        *r = minmax(e, false, true, a, b);
+        return true;
+    case TL_OP_vabsdiff:
+    case TL_OP_vabsdiff2:
+    case TL_OP_vabsdiff4:
+        *r = tl_op(e, LLVMSub, minmax(e, false, true, a, b), minmax(e, true, true, a, b));
+        return true;
+    case TL_OP_vshl:
+    case TL_OP_vshr: {
+        struct tl_val n = tl_op(e, LLVMAnd, b, tl_const(e, wide, UINT32_MAX));
+        n = tl_has(e, TL_MOD_wrap) ? tl_op(e, LLVMAnd, n, tl_const(e, wide, 31))
+                                   : minmax(e, true, false, n, tl_const(e, wide, 32));
+        *r = tl_op(e, e->inst->inst.form->op == TL_OP_vshl ? LLVMShl : LLVMAShr, a, n);
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+static struct tl_val clamp_video(struct tl_emit *e, struct tl_val r, uint32_t wide, uint32_t bits, bool is_signed)
+{
+    uint64_t most = is_signed ? (1ull << (bits - 1)) - 1 : (1ull << bits) - 1, least = is_signed ? ~most : 0;
+    return minmax(e, true, true, minmax(e, false, true, r, tl_const(e, wide, least)), tl_const(e, wide, most));
+}
+
+/* One number per operand: first operation, then add, min or max with the third operand. */
+static bool emit_video(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    struct tl_type td = tl_type_of(f, 0), ta = tl_type_of(f, 1), tb = tl_type_of(f, 2);
+    bool is_signed = td.kind == TL_T_SIGNED;
+    struct tl_val a = tl_cast_int(e, tl_read(e, tl_opd(e, 1), 32), 64, ta.kind == TL_T_SIGNED), r;
+    struct tl_val b = tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), 64, tb.kind == TL_T_SIGNED);
+    if (!video_primary(e, 64, a, b, &r))
+        return false;
+    if (tl_has(e, TL_MOD_sat))
+        r = clamp_video(e, r, 64, 32, is_signed);
+    r = tl_cast_int(e, r, 32, false);
+    if (e->inst->n_operands == 4) {
+        struct tl_val third = tl_read(e, tl_opd(e, 3), 32);
+        r = tl_has(e, TL_MOD_add) ? tl_op(e, LLVMAdd, r, third) : minmax(e, tl_has(e, TL_MOD_min), is_signed, r, third);
+    }
+    tl_write(e, tl_opd(e, 0), r, false);
+    return true;
+}
+
+/* Four bytes or two halves of each operand; with .add their sum goes to the third operand. */
+static bool emit_video_parts(struct tl_emit *e, uint32_t n)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    struct tl_type td = tl_type_of(f, 0), ta = tl_type_of(f, 1), tb = tl_type_of(f, 2);
+    uint32_t bits = 32 / n;
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_const(e, 32, 0),
+                  sum = tl_read(e, tl_opd(e, 3), 32);
+    for (uint32_t i = 0; i < n; i++) {
+        struct tl_val v, x = tl_cast_int(e, part_of(e, a, bits, i), 32, ta.kind == TL_T_SIGNED);
+        if (!video_primary(e, 32, x, tl_cast_int(e, part_of(e, b, bits, i), 32, tb.kind == TL_T_SIGNED), &v))
+            return false;
+        if (tl_has(e, TL_MOD_sat))
+            v = clamp_video(e, v, 32, bits, td.kind == TL_T_SIGNED);
+        sum = tl_op(e, LLVMAdd, sum, v);
+        r = with_part(e, r, tl_cast_int(e, v, bits, false), bits, i);
+    }
+    tl_write(e, tl_opd(e, 0), tl_has(e, TL_MOD_add) ? sum : r, false);
+    return true;
 }
 
 /* --- comparison and selection -------------------------------------------------------------------------------------- */
@@ -320,17 +482,38 @@ static bool int_predicate(const struct tl_ptx_form *f, bool is_signed, LLVMIntPr
 {
     for (uint32_t i = 0; i < f->n_mods; i++) {
         switch (f->mods[i].id) {
-        case TL_MOD_eq: *out = LLVMIntEQ; return true;
-        case TL_MOD_ne: *out = LLVMIntNE; return true;
-        case TL_MOD_lt: *out = is_signed ? LLVMIntSLT : LLVMIntULT; return true;
-        case TL_MOD_le: *out = is_signed ? LLVMIntSLE : LLVMIntULE; return true;
-        case TL_MOD_gt: *out = is_signed ? LLVMIntSGT : LLVMIntUGT; return true;
-        case TL_MOD_ge: *out = is_signed ? LLVMIntSGE : LLVMIntUGE; return true;
-        case TL_MOD_lo: *out = LLVMIntULT; return true;
-        case TL_MOD_ls: *out = LLVMIntULE; return true;
-        case TL_MOD_hi: *out = LLVMIntUGT; return true;
-        case TL_MOD_hs: *out = LLVMIntUGE; return true;
-        default: break;
+        case TL_MOD_eq:
+            *out = LLVMIntEQ;
+            return true;
+        case TL_MOD_ne:
+            *out = LLVMIntNE;
+            return true;
+        case TL_MOD_lt:
+            *out = is_signed ? LLVMIntSLT : LLVMIntULT;
+            return true;
+        case TL_MOD_le:
+            *out = is_signed ? LLVMIntSLE : LLVMIntULE;
+            return true;
+        case TL_MOD_gt:
+            *out = is_signed ? LLVMIntSGT : LLVMIntUGT;
+            return true;
+        case TL_MOD_ge:
+            *out = is_signed ? LLVMIntSGE : LLVMIntUGE;
+            return true;
+        case TL_MOD_lo:
+            *out = LLVMIntULT;
+            return true;
+        case TL_MOD_ls:
+            *out = LLVMIntULE;
+            return true;
+        case TL_MOD_hi:
+            *out = LLVMIntUGT;
+            return true;
+        case TL_MOD_hs:
+            *out = LLVMIntUGE;
+            return true;
+        default:
+            break;
         }
     }
     return false;
@@ -340,105 +523,134 @@ static bool float_predicate(const struct tl_ptx_form *f, LLVMRealPredicate *out)
 {
     for (uint32_t i = 0; i < f->n_mods; i++) {
         switch (f->mods[i].id) {
-        case TL_MOD_eq: *out = LLVMRealOEQ; return true;
-        case TL_MOD_ne: *out = LLVMRealONE; return true;
-        case TL_MOD_lt: *out = LLVMRealOLT; return true;
-        case TL_MOD_le: *out = LLVMRealOLE; return true;
-        case TL_MOD_gt: *out = LLVMRealOGT; return true;
-        case TL_MOD_ge: *out = LLVMRealOGE; return true;
-        case TL_MOD_equ: *out = LLVMRealUEQ; return true;
-        case TL_MOD_neu: *out = LLVMRealUNE; return true;
-        case TL_MOD_ltu: *out = LLVMRealULT; return true;
-        case TL_MOD_leu: *out = LLVMRealULE; return true;
-        case TL_MOD_gtu: *out = LLVMRealUGT; return true;
-        case TL_MOD_geu: *out = LLVMRealUGE; return true;
-        case TL_MOD_num: *out = LLVMRealORD; return true;
-        case TL_MOD_nan: *out = LLVMRealUNO; return true;
-        default: break;
+        case TL_MOD_eq:
+            *out = LLVMRealOEQ;
+            return true;
+        case TL_MOD_ne:
+            *out = LLVMRealONE;
+            return true;
+        case TL_MOD_lt:
+            *out = LLVMRealOLT;
+            return true;
+        case TL_MOD_le:
+            *out = LLVMRealOLE;
+            return true;
+        case TL_MOD_gt:
+            *out = LLVMRealOGT;
+            return true;
+        case TL_MOD_ge:
+            *out = LLVMRealOGE;
+            return true;
+        case TL_MOD_equ:
+            *out = LLVMRealUEQ;
+            return true;
+        case TL_MOD_neu:
+            *out = LLVMRealUNE;
+            return true;
+        case TL_MOD_ltu:
+            *out = LLVMRealULT;
+            return true;
+        case TL_MOD_leu:
+            *out = LLVMRealULE;
+            return true;
+        case TL_MOD_gtu:
+            *out = LLVMRealUGT;
+            return true;
+        case TL_MOD_geu:
+            *out = LLVMRealUGE;
+            return true;
+        case TL_MOD_num:
+            *out = LLVMRealORD;
+            return true;
+        case TL_MOD_nan:
+            *out = LLVMRealUNO;
+            return true;
+        default:
+            break;
         }
     }
     return false;
 }
 
-/* The comparison of a setp or set, joined with its third source if it has one. */
-static struct tl_val compare(struct tl_emit *e, struct tl_type t, struct tl_val *joined, bool *has_join)
+/* One element of a comparison; integers come as integers, floats as floats. */
+static struct tl_val compare(struct tl_emit *e, struct tl_type t, struct tl_val a, struct tl_val b)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
-    struct tl_val r = tl_const(e, 1, 0);
-    *has_join = false;
-    if (is_float(t)) {
-        LLVMRealPredicate p;
-        struct tl_val a = tl_read_as(e, tl_opd(e, 1), t), b = tl_read_as(e, tl_opd(e, 2), t);
-        tl_match(e, &a, &b);
-        if (!float_predicate(f, &p)) {
-            tl_emit_unsupported(e, "this comparison");
-            return r;
-        }
-        if (tl_has(e, TL_MOD_ftz) && t.kind == TL_T_FLOAT && t.bits == 32) {
-            a = tl_flush(e, a);
-            b = tl_flush(e, b);
-        }
-        r = (struct tl_val){LLVMBuildFCmp(e->b, p, a.v, b.v, ""), a.is_vec};
-    } else {
-        LLVMIntPredicate p;
-        struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), b = tl_read(e, tl_opd(e, 2), t.bits);
-        if (!int_predicate(f, t.kind == TL_T_SIGNED, &p)) {
-            tl_emit_unsupported(e, "this comparison");
-            return r;
-        }
-        r = tl_icmp(e, p, a, b);
+    LLVMRealPredicate real;
+    LLVMIntPredicate integer;
+    if (is_float(t) ? !float_predicate(f, &real) : !int_predicate(f, t.kind == TL_T_SIGNED, &integer)) {
+        tl_emit_unsupported(e, "this comparison");
+        return tl_const(e, 1, 0);
     }
-    if (e->inst->n_operands > 3) {
-        *joined = tl_read(e, tl_opd(e, 3), 1);
-        *has_join = true;
+    if (!is_float(t))
+        return tl_icmp(e, integer, a, b);
+    a = tl_to_float(e, a, t);
+    b = tl_to_float(e, b, t);
+    if (tl_has(e, TL_MOD_ftz) && t.kind == TL_T_FLOAT && t.bits == 32) {
+        a = tl_flush(e, a);
+        b = tl_flush(e, b);
     }
-    return r;
+    return tl_fcmp(e, real, a, b);
 }
 
-static struct tl_val join(struct tl_emit *e, struct tl_val a, struct tl_val b)
+/* With the third source, if there is one. */
+static struct tl_val join(struct tl_emit *e, struct tl_val r)
 {
-    return tl_op(e, tl_has(e, TL_MOD_or) ? LLVMOr : tl_has(e, TL_MOD_xor) ? LLVMXor : LLVMAnd, a, b);
+    if (e->inst->n_operands <= 3)
+        return r;
+    return tl_op(e,
+                 tl_has(e, TL_MOD_or)    ? LLVMOr
+                 : tl_has(e, TL_MOD_xor) ? LLVMXor
+                                         : LLVMAnd,
+                 r, tl_read(e, tl_opd(e, 3), 1));
 }
 
 static void emit_setp(struct tl_emit *e)
 {
-    struct tl_type t = tl_type_of(e->inst->inst.form, -1);
-    struct tl_val joined, r;
-    bool has_join;
-    if (t.packed != 1) {
-        tl_emit_unsupported(e, "packed comparison");
-        return;
-    }
-    r = compare(e, t, &joined, &has_join);
-    if (e->rc != 0)
-        return;
+    struct tl_type t = tl_type_of(e->inst->inst.form, -1), single = {t.kind, t.bits, 1};
     const struct tl_ptx_operand *to = tl_opd(e, 0), *p = to, *q = NULL;
     if (to->kind == TL_OPD_PAIR) {
         p = &to->elems[0];
         q = &to->elems[1];
     }
-    struct tl_val opposite = {LLVMBuildNot(e->b, r.v, ""), r.is_vec};
-    tl_write(e, p, has_join ? join(e, r, joined) : r, false);
+    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits * t.packed), b = tl_read(e, tl_opd(e, 2), t.bits * t.packed), r,
+                  other;
+    if (t.packed == 2) { /* lower halves to p, upper ones to q */
+        r = compare(e, single, part_of(e, a, t.bits, 0), part_of(e, b, t.bits, 0));
+        other = compare(e, single, part_of(e, a, t.bits, 1), part_of(e, b, t.bits, 1));
+    } else {
+        r = compare(e, t, a, b);
+        other = (struct tl_val){LLVMBuildNot(e->b, r.v, ""), r.is_vec};
+    }
+    r = join(e, r);
+    other = join(e, other);
+    tl_write(e, p, r, false);
     if (q != NULL)
-        tl_write(e, q, has_join ? join(e, opposite, joined) : opposite, false);
+        tl_write(e, q, other, false);
 }
 
+/* One, or all ones, where the comparison holds. */
 static void emit_set(struct tl_emit *e)
 {
-    struct tl_type to = tl_type_of(e->inst->inst.form, 0), from = tl_type_of(e->inst->inst.form, 1);
-    struct tl_val joined, r;
-    bool has_join;
-    if (to.packed != 1 || from.packed != 1) {
-        tl_emit_unsupported(e, "packed comparison");
-        return;
+    struct tl_type to = tl_type_of(e->inst->inst.form, 0), from = tl_type_of(e->inst->inst.form, 1),
+                   single = {from.kind, from.bits, 1};
+    uint32_t width = to.bits * to.packed, part = width / from.packed;
+    uint64_t yes = to.kind == TL_T_BFLOAT  ? 0x3f80
+                   : to.kind != TL_T_FLOAT ? UINT64_MAX
+                   : to.bits == 32         ? 0x3f800000
+                                           : 0x3c00;
+    struct tl_val a = tl_read(e, tl_opd(e, 1), from.bits * from.packed),
+                  b = tl_read(e, tl_opd(e, 2), from.bits * from.packed), r;
+    if (from.packed == 1) {
+        r = tl_select(e, join(e, compare(e, from, a, b)), tl_const(e, width, yes), tl_const(e, width, 0));
+    } else {
+        r = tl_const(e, 32, 0);
+        for (uint32_t p = 0; p < from.packed; p++) {
+            struct tl_val holds = join(e, compare(e, single, part_of(e, a, from.bits, p), part_of(e, b, from.bits, p)));
+            r = with_part(e, r, tl_select(e, holds, tl_const(e, part, yes), tl_const(e, part, 0)), part, p);
+        }
     }
-    r = compare(e, from, &joined, &has_join);
-    if (e->rc != 0)
-        return;
-    if (has_join)
-        r = join(e, r, joined);
-    uint64_t yes = to.kind != TL_T_FLOAT ? UINT64_MAX : to.bits == 32 ? 0x3f800000 : 0x3c00;
-    tl_write(e, tl_opd(e, 0), tl_select(e, r, c(e, to, yes), c(e, to, 0)), to.kind == TL_T_SIGNED);
+    tl_write(e, tl_opd(e, 0), r, to.kind == TL_T_SIGNED);
 }
 
 static void emit_slct(struct tl_emit *e)
@@ -447,6 +659,8 @@ static void emit_slct(struct tl_emit *e)
     struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), b = tl_read(e, tl_opd(e, 2), t.bits), test;
     if (is_float(by)) {
         struct tl_val x = tl_read_as(e, tl_opd(e, 3), by);
+        if (tl_has(e, TL_MOD_ftz))
+            x = tl_flush(e, x);
         test = (struct tl_val){LLVMBuildFCmp(e->b, LLVMRealOGE, x.v, LLVMConstNull(LLVMTypeOf(x.v)), ""), x.is_vec};
     } else {
         test = tl_icmp(e, LLVMIntSGE, tl_read(e, tl_opd(e, 3), 32), tl_const(e, 32, 0));
@@ -464,7 +678,8 @@ static void emit_mov(struct tl_emit *e, struct tl_type t)
         uint32_t part = t.bits / to->n;
         struct tl_val v = tl_read(e, from, t.bits);
         for (uint32_t i = 0; i < to->n; i++)
-            tl_write(e, &to->elems[i], tl_cast_int(e, tl_op(e, LLVMLShr, v, c(e, t, (uint64_t)i * part)), part, false), false);
+            tl_write(e, &to->elems[i], tl_cast_int(e, tl_op(e, LLVMLShr, v, c(e, t, (uint64_t)i * part)), part, false),
+                     false);
         return;
     }
     if (from->kind == TL_OPD_VEC) {
@@ -500,11 +715,21 @@ static void emit_unary(struct tl_emit *e, struct tl_type t, enum tl_ptx_op op)
     struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), r = a;
     struct tl_val args[2] = {a, {LLVMConstInt(e->i1, 0, false), false}};
     switch (op) {
-    case TL_OP_not: r.v = LLVMBuildNot(e->b, a.v, ""); break;
-    case TL_OP_cnot: r = tl_select(e, tl_icmp(e, LLVMIntEQ, a, c(e, t, 0)), c(e, t, 1), c(e, t, 0)); break;
-    case TL_OP_neg: r.v = LLVMBuildNeg(e->b, a.v, ""); break;
-    case TL_OP_abs: r = tl_intrinsic(e, "llvm.abs", args, 2); break;
-    default: r = tl_intrinsic(e, "llvm.bitreverse", args, 1); break;
+    case TL_OP_not:
+        r.v = LLVMBuildNot(e->b, a.v, "");
+        break;
+    case TL_OP_cnot:
+        r = tl_select(e, tl_icmp(e, LLVMIntEQ, a, c(e, t, 0)), c(e, t, 1), c(e, t, 0));
+        break;
+    case TL_OP_neg:
+        r.v = LLVMBuildNeg(e->b, a.v, "");
+        break;
+    case TL_OP_abs:
+        r = tl_intrinsic(e, "llvm.abs", args, 2);
+        break;
+    default:
+        r = tl_intrinsic(e, "llvm.bitreverse", args, 1);
+        break;
     }
     tl_write(e, tl_opd(e, 0), r, t.kind == TL_T_SIGNED);
 }
@@ -520,52 +745,141 @@ bool tl_emit_integer(struct tl_emit *e)
             return false;
         emit_mov(e, t);
         return true;
-    case TL_OP_setp: emit_setp(e); return true;
-    case TL_OP_set: emit_set(e); return true;
-    case TL_OP_selp:
-        tl_write(e, tl_opd(e, 0), tl_select(e, tl_read(e, tl_opd(e, 3), 1), tl_read(e, tl_opd(e, 1), t.bits), tl_read(e, tl_opd(e, 2), t.bits)), false);
+    case TL_OP_setp:
+        emit_setp(e);
         return true;
-    case TL_OP_slct: emit_slct(e); return true;
-    case TL_OP_and: emit_logic(e, t, LLVMAnd); return true;
-    case TL_OP_or: emit_logic(e, t, LLVMOr); return true;
-    case TL_OP_xor: emit_logic(e, t, LLVMXor); return true;
-    case TL_OP_shl: emit_shift(e, t, true); return true;
-    case TL_OP_shr: emit_shift(e, t, false); return true;
-    case TL_OP_shf: emit_funnel(e); return true;
-    case TL_OP_lop3: emit_lop3(e); return true;
-    case TL_OP_prmt: emit_prmt(e); return true;
-    case TL_OP_dp4a: emit_dot(e, false); return true;
-    case TL_OP_dp2a: emit_dot(e, true); return true;
+    case TL_OP_set:
+        emit_set(e);
+        return true;
+    case TL_OP_selp:
+        tl_write(e, tl_opd(e, 0),
+                 tl_select(e, tl_read(e, tl_opd(e, 3), 1), tl_read(e, tl_opd(e, 1), t.bits),
+                           tl_read(e, tl_opd(e, 2), t.bits)),
+                 false);
+        return true;
+    case TL_OP_slct:
+        emit_slct(e);
+        return true;
+    case TL_OP_and:
+        emit_logic(e, t, LLVMAnd);
+        return true;
+    case TL_OP_or:
+        emit_logic(e, t, LLVMOr);
+        return true;
+    case TL_OP_xor:
+        emit_logic(e, t, LLVMXor);
+        return true;
+    case TL_OP_shl:
+        emit_shift(e, t, true);
+        return true;
+    case TL_OP_shr:
+        emit_shift(e, t, false);
+        return true;
+    case TL_OP_shf:
+        emit_funnel(e);
+        return true;
+    case TL_OP_lop3:
+        emit_lop3(e);
+        return true;
+    case TL_OP_prmt:
+        emit_prmt(e);
+        return true;
+    case TL_OP_dp4a:
+        emit_dot(e, false);
+        return true;
+    case TL_OP_dp2a:
+        emit_dot(e, true);
+        return true;
     case TL_OP_popc:
-    case TL_OP_clz: emit_count(e, t, f->op); return true;
-    case TL_OP_bfind: emit_bfind(e, t); return true;
-    case TL_OP_bfe: emit_bfe(e, t); return true;
-    case TL_OP_bfi: emit_bfi(e, t); return true;
+    case TL_OP_clz:
+        emit_count(e, t, f->op);
+        return true;
+    case TL_OP_bfind:
+        emit_bfind(e, t);
+        return true;
+    case TL_OP_bfe:
+        emit_bfe(e, t);
+        return true;
+    case TL_OP_bfi:
+        emit_bfi(e, t);
+        return true;
     case TL_OP_brev:
     case TL_OP_not:
-    case TL_OP_cnot: emit_unary(e, t, f->op); return true;
+    case TL_OP_cnot:
+        emit_unary(e, t, f->op);
+        return true;
     default:
         break;
     }
+    if (t.packed == 2 && !is_float(t))
+        return emit_packed(e, t);
     if (!integer)
         return false;
     switch (f->op) {
-    case TL_OP_add: emit_add(e, t, false, false); return true;
-    case TL_OP_sub: emit_add(e, t, true, false); return true;
-    case TL_OP_addc: emit_add(e, t, false, true); return true;
-    case TL_OP_subc: emit_add(e, t, true, true); return true;
-    case TL_OP_mul: emit_mul(e, t); return true;
-    case TL_OP_mad: emit_mad(e, t, false); return true;
-    case TL_OP_madc: emit_mad(e, t, true); return true;
-    case TL_OP_mul24: emit_mul24(e, t, false); return true;
-    case TL_OP_mad24: emit_mul24(e, t, true); return true;
-    case TL_OP_div: emit_div(e, t, false); return true;
-    case TL_OP_rem: emit_div(e, t, true); return true;
-    case TL_OP_min: emit_minmax(e, t, true); return true;
-    case TL_OP_max: emit_minmax(e, t, false); return true;
-    case TL_OP_sad: emit_sad(e, t); return true;
+    case TL_OP_vadd:
+    case TL_OP_vsub:
+    case TL_OP_vabsdiff:
+    case TL_OP_vmin:
+    case TL_OP_vmax:
+    case TL_OP_vshl:
+    case TL_OP_vshr:
+        return emit_video(e);
+    case TL_OP_vadd2:
+    case TL_OP_vsub2:
+    case TL_OP_vabsdiff2:
+    case TL_OP_vmin2:
+    case TL_OP_vmax2:
+        return emit_video_parts(e, 2);
+    case TL_OP_vadd4:
+    case TL_OP_vsub4:
+    case TL_OP_vabsdiff4:
+    case TL_OP_vmin4:
+    case TL_OP_vmax4:
+        return emit_video_parts(e, 4);
+    case TL_OP_add:
+        emit_add(e, t, false, false);
+        return true;
+    case TL_OP_sub:
+        emit_add(e, t, true, false);
+        return true;
+    case TL_OP_addc:
+        emit_add(e, t, false, true);
+        return true;
+    case TL_OP_subc:
+        emit_add(e, t, true, true);
+        return true;
+    case TL_OP_mul:
+        emit_mul(e, t);
+        return true;
+    case TL_OP_mad:
+        emit_mad(e, t, false);
+        return true;
+    case TL_OP_madc:
+        emit_mad(e, t, true);
+        return true;
+    case TL_OP_mul24:
+        emit_mul24(e, t, false);
+        return true;
+    case TL_OP_mad24:
+        emit_mul24(e, t, true);
+        return true;
+    case TL_OP_div:
+        emit_div(e, t, false);
+        return true;
+    case TL_OP_rem:
+        emit_div(e, t, true);
+        return true;
+    case TL_OP_min:
+    case TL_OP_max:
+        emit_minmax(e, t);
+        return true;
+    case TL_OP_sad:
+        emit_sad(e, t);
+        return true;
     case TL_OP_neg:
-    case TL_OP_abs: emit_unary(e, t, f->op); return true;
+    case TL_OP_abs:
+        emit_unary(e, t, f->op);
+        return true;
     default:
         return false;
     }

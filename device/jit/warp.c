@@ -18,10 +18,14 @@ static LLVMValueRef members(struct tl_emit *e, const struct tl_ptx_operand *mask
     if (e->uses_lanes)
         tl_emit_unsupported(e, "a warp-wide operation in a kernel whose lanes wait at different barriers");
     if (m.is_vec) /* each lane must give the same mask: take the first one's */
-        m = tl_lane_value(e, m, tl_intrinsic(e, "llvm.cttz", (struct tl_val[2]){{active, false}, {LLVMConstInt(e->i1, 1, false), false}}, 2).v);
+        m = tl_lane_value(
+            e, m,
+            tl_intrinsic(e, "llvm.cttz", (struct tl_val[2]){{active, false}, {LLVMConstInt(e->i1, 1, false), false}}, 2)
+                .v);
     if (e->mask != NULL && e->mask != e->f->entry_mask) {
         LLVMValueRef exited = LLVMBuildLoad2(e->b, e->i32, e->f->exited_slot, "");
-        LLVMValueRef elsewhere = LLVMBuildAnd(e->b, m.v, LLVMBuildNot(e->b, LLVMBuildOr(e->b, active, exited, ""), ""), "");
+        LLVMValueRef elsewhere = LLVMBuildAnd(e->b, m.v, LLVMBuildNot(e->b, LLVMBuildOr(e->b, active, exited, ""), ""),
+                                              "");
         tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, elsewhere, u32(e, 0), ""), TL_DEV_FAULT_DIVERGED_SYNC);
     }
     return LLVMBuildAnd(e->b, m.v, active, "");
@@ -43,7 +47,8 @@ static void emit_vote(struct tl_emit *e)
         tl_write(e, tl_opd(e, 0), (struct tl_val){bits, false}, false);
         return;
     }
-    LLVMValueRef none = LLVMBuildICmp(e->b, LLVMIntEQ, bits, u32(e, 0), ""), all = LLVMBuildICmp(e->b, LLVMIntEQ, bits, m, "");
+    LLVMValueRef none = LLVMBuildICmp(e->b, LLVMIntEQ, bits, u32(e, 0), ""),
+                 all = LLVMBuildICmp(e->b, LLVMIntEQ, bits, m, "");
     if (tl_has(e, TL_MOD_any))
         r = LLVMBuildNot(e->b, none, "");
     else if (tl_has(e, TL_MOD_all))
@@ -63,16 +68,29 @@ static uint32_t source_lane(enum shuffle mode, uint32_t lane, uint32_t b, uint32
     int32_t j;
     b &= 31;
     switch (mode) {
-    case UP: j = (int32_t)lane - (int32_t)b; *valid = j >= (int32_t)most; break;
-    case DOWN: j = (int32_t)(lane + b); *valid = j <= (int32_t)most; break;
-    case BFLY: j = (int32_t)(lane ^ b); *valid = j <= (int32_t)most; break;
-    default: j = (int32_t)(least | (b & ~seg & 31)); *valid = j <= (int32_t)most; break;
+    case UP:
+        j = (int32_t)lane - (int32_t)b;
+        *valid = j >= (int32_t)most;
+        break;
+    case DOWN:
+        j = (int32_t)(lane + b);
+        *valid = j <= (int32_t)most;
+        break;
+    case BFLY:
+        j = (int32_t)(lane ^ b);
+        *valid = j <= (int32_t)most;
+        break;
+    default:
+        j = (int32_t)(least | (b & ~seg & 31));
+        *valid = j <= (int32_t)most;
+        break;
     }
     return *valid ? (uint32_t)j : lane;
 }
 
 /* The same with values known only when running. */
-static void source_lanes(struct tl_emit *e, enum shuffle mode, struct tl_val b, struct tl_val c, struct tl_val *from, struct tl_val *valid)
+static void source_lanes(struct tl_emit *e, enum shuffle mode, struct tl_val b, struct tl_val c, struct tl_val *from,
+                         struct tl_val *valid)
 {
     int64_t iota[LANES];
     for (int i = 0; i < LANES; i++)
@@ -80,14 +98,23 @@ static void source_lanes(struct tl_emit *e, enum shuffle mode, struct tl_val b, 
     struct tl_val lane = {tl_const_lanes(e, 32, iota), true}, k31 = tl_const(e, 32, 31);
     struct tl_val seg = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, c, tl_const(e, 32, 8)), k31);
     struct tl_val not_seg = tl_op(e, LLVMXor, seg, k31);
-    struct tl_val most = tl_op(e, LLVMOr, tl_op(e, LLVMAnd, lane, seg), tl_op(e, LLVMAnd, tl_op(e, LLVMAnd, c, k31), not_seg));
+    struct tl_val most = tl_op(e, LLVMOr, tl_op(e, LLVMAnd, lane, seg),
+                               tl_op(e, LLVMAnd, tl_op(e, LLVMAnd, c, k31), not_seg));
     struct tl_val least = tl_op(e, LLVMAnd, lane, seg), j;
     b = tl_op(e, LLVMAnd, b, k31);
     switch (mode) {
-    case UP: j = tl_op(e, LLVMSub, lane, b); break;
-    case DOWN: j = tl_op(e, LLVMAdd, lane, b); break;
-    case BFLY: j = tl_op(e, LLVMXor, lane, b); break;
-    default: j = tl_op(e, LLVMOr, least, tl_op(e, LLVMAnd, b, not_seg)); break;
+    case UP:
+        j = tl_op(e, LLVMSub, lane, b);
+        break;
+    case DOWN:
+        j = tl_op(e, LLVMAdd, lane, b);
+        break;
+    case BFLY:
+        j = tl_op(e, LLVMXor, lane, b);
+        break;
+    default:
+        j = tl_op(e, LLVMOr, least, tl_op(e, LLVMAnd, b, not_seg));
+        break;
     }
     *valid = tl_icmp(e, mode == UP ? LLVMIntSGE : LLVMIntSLE, j, most);
     *from = tl_select(e, *valid, j, lane);
@@ -110,7 +137,8 @@ static struct tl_val permute(struct tl_emit *e, struct tl_val v, struct tl_val f
 static void emit_shuffle(struct tl_emit *e)
 {
     const struct tl_ptx_operand *to = tl_opd(e, 0), *b = tl_opd(e, 2), *c = tl_opd(e, 3);
-    const struct tl_ptx_operand *d = to->kind == TL_OPD_PAIR ? &to->elems[0] : to, *p = to->kind == TL_OPD_PAIR ? &to->elems[1] : NULL;
+    const struct tl_ptx_operand *d = to->kind == TL_OPD_PAIR ? &to->elems[0] : to,
+                                *p = to->kind == TL_OPD_PAIR ? &to->elems[1] : NULL;
     enum shuffle mode = tl_has(e, TL_MOD_up) ? UP : tl_has(e, TL_MOD_down) ? DOWN : tl_has(e, TL_MOD_bfly) ? BFLY : IDX;
     struct tl_val v = tl_read(e, tl_opd(e, 1), 32), r, valid;
     if (tl_has(e, TL_MOD_sync))
@@ -123,7 +151,8 @@ static void emit_shuffle(struct tl_emit *e)
             ok[i] = LLVMConstInt(e->i1, is_valid, false);
         }
         v = tl_widen(e, v);
-        r = (struct tl_val){LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, LANES), ""), true};
+        r = (struct tl_val){
+            LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, LANES), ""), true};
         valid = (struct tl_val){LLVMConstVector(ok, LANES), true};
     } else {
         struct tl_val from;
@@ -149,7 +178,8 @@ static void emit_match(struct tl_emit *e)
         struct tl_val same = tl_icmp(e, LLVMIntEQ, v, tl_lane_value(e, v, first));
         LLVMValueRef bits = LLVMBuildAnd(e->b, tl_mask_bits(e, same.v), m, "");
         LLVMValueRef all = LLVMBuildICmp(e->b, LLVMIntEQ, bits, m, "");
-        tl_write(e, to->kind == TL_OPD_PAIR ? &to->elems[0] : to, (struct tl_val){LLVMBuildSelect(e->b, all, m, u32(e, 0), ""), false}, false);
+        tl_write(e, to->kind == TL_OPD_PAIR ? &to->elems[0] : to,
+                 (struct tl_val){LLVMBuildSelect(e->b, all, m, u32(e, 0), ""), false}, false);
         if (to->kind == TL_OPD_PAIR)
             tl_write(e, &to->elems[1], (struct tl_val){all, false}, false);
         return;
@@ -219,12 +249,25 @@ static void emit_elect(struct tl_emit *e)
 bool tl_emit_warp(struct tl_emit *e)
 {
     switch (e->inst->inst.form->op) {
-    case TL_OP_shfl: emit_shuffle(e); return true;
-    case TL_OP_vote: emit_vote(e); return true;
-    case TL_OP_match: emit_match(e); return true;
-    case TL_OP_redux: emit_redux(e); return true;
-    case TL_OP_elect: emit_elect(e); return true;
-    case TL_OP_activemask: tl_write(e, tl_opd(e, 0), (struct tl_val){tl_active_bits(e), false}, false); return true;
-    default: return false;
+    case TL_OP_shfl:
+        emit_shuffle(e);
+        return true;
+    case TL_OP_vote:
+        emit_vote(e);
+        return true;
+    case TL_OP_match:
+        emit_match(e);
+        return true;
+    case TL_OP_redux:
+        emit_redux(e);
+        return true;
+    case TL_OP_elect:
+        emit_elect(e);
+        return true;
+    case TL_OP_activemask:
+        tl_write(e, tl_opd(e, 0), (struct tl_val){tl_active_bits(e), false}, false);
+        return true;
+    default:
+        return false;
     }
 }
