@@ -27,16 +27,16 @@
 
 enum tl_dev_fault {
     TL_DEV_FAULT_NONE,
-    TL_DEV_FAULT_TRAP,            /* trap */
-    TL_DEV_FAULT_ASSERT,          /* __assertfail */
+    TL_DEV_FAULT_TRAP,   /* trap */
+    TL_DEV_FAULT_ASSERT, /* __assertfail */
     TL_DEV_FAULT_MISALIGNED,
-    TL_DEV_FAULT_ADDRESS,         /* found by the process through SIGSEGV */
+    TL_DEV_FAULT_ADDRESS, /* found by the process through SIGSEGV */
     TL_DEV_FAULT_STACK,
     TL_DEV_FAULT_TIMEOUT,
-    TL_DEV_FAULT_LANE_WRAP,       /* 32-bit index arithmetic wrapped inside a warp; see docs/device.md */
-    TL_DEV_FAULT_DIVERGED_SYNC,   /* a warp-wide operation named lanes that are elsewhere */
-    TL_DEV_FAULT_BARRIER,         /* barrier number or count out of range */
-    TL_DEV_FAULT_DEADLOCK,        /* found by the process: all warps of a block wait for each other */
+    TL_DEV_FAULT_LANE_WRAP,     /* 32-bit index arithmetic wrapped inside a warp; see docs/device.md */
+    TL_DEV_FAULT_DIVERGED_SYNC, /* a warp-wide operation named lanes that are elsewhere */
+    TL_DEV_FAULT_BARRIER,       /* barrier number or count out of range */
+    TL_DEV_FAULT_DEADLOCK,      /* found by the process: all warps of a block wait for each other */
 };
 
 struct tl_dev_frame;
@@ -68,34 +68,34 @@ struct tl_dev_calls {
 struct tl_dev_frame {
     const struct tl_dev_calls *calls;
     const uint8_t *params;
-    uint8_t *shared;           /* static shared memory first, dynamic behind it (info.shared_bytes, 1024-aligned base) */
-    uint8_t *local;            /* info.local_bytes per thread, in linear thread order */
+    uint8_t *shared; /* static shared memory first, dynamic behind it (info.shared_bytes, 1024-aligned base) */
+    uint8_t *local;  /* info.local_bytes per thread, in linear thread order */
     const uint64_t *variables; /* addresses, in the order of info's names */
     uint32_t grid[3];
     uint32_t ctaid[3];
     uint32_t dynamic_shared_bytes;
     uint32_t smid, nsmid;
     uint64_t gridid;
-    uint32_t exited[32];       /* per warp: lanes that have returned; kept by the kernel for `barrier` */
-    void *process;             /* the process's own */
-    uint64_t workspace;        /* of a cooperative launch: address of 64 zeroed bytes that all its blocks share; cooperative
+    uint32_t exited[32]; /* per warp: lanes that have returned; kept by the kernel for `barrier` */
+    void *process;       /* the process's own */
+    uint64_t workspace;  /* of a cooperative launch: address of 64 zeroed bytes that all its blocks share; cooperative
                                   groups find it through %envreg1 (upper half) and %envreg2 (lower) */
 };
 
 /* Sizes and names.  Strings are offsets into `text`, whose end is where the object's symbol ends. */
 struct tl_dev_info {
     uint32_t abi_version;
-    uint32_t block[3];         /* compiled for this block size */
+    uint32_t block[3]; /* compiled for this block size */
     uint32_t param_bytes;
-    uint32_t shared_bytes;     /* static, rounded up to 16 */
-    uint32_t local_bytes;      /* per thread, rounded up to 16 */
-    uint32_t n_barriers;       /* 0: no warp ever waits for another, tally_blocks exists */
+    uint32_t shared_bytes; /* static, rounded up to 16 */
+    uint32_t local_bytes;  /* per thread, rounded up to 16 */
+    uint32_t n_barriers;   /* 0: no warp ever waits for another, tally_blocks exists */
     uint32_t uses_grid_sync;
     uint32_t n_variables;
-    uint32_t registers;        /* a guess for attributes: PTX registers live at once, capped to 255 */
+    uint32_t registers; /* a guess for attributes: PTX registers live at once, capped to 255 */
     uint32_t n_instructions;
-    uint32_t uses_lanes;       /* see above */
-    char text[];               /* kernel name, then the variables' names, each terminated */
+    uint32_t uses_lanes; /* see above */
+    char text[];         /* kernel name, then the variables' names, each terminated */
 };
 
 static_assert(offsetof(struct tl_dev_frame, grid) == 40, "the translator addresses fields by these offsets");

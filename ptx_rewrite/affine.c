@@ -160,8 +160,8 @@ static bool of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, str
         *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_SREG, .id = sym->sreg, .part = o->component});
         break;
     case TL_SYM_VAR:
-        *out = of_leaf((struct tl_leaf){
-            .kind = tl_str_is(sym->decl->space, "param") ? TL_LEAF_PARAM_ADDR : TL_LEAF_VAR, .what = sym->decl});
+        *out = of_leaf((struct tl_leaf){.kind = tl_str_is(sym->decl->space, "param") ? TL_LEAF_PARAM_ADDR : TL_LEAF_VAR,
+                                        .what = sym->decl});
         break;
     case TL_SYM_MODULE_VAR:
         *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_MODULE_VAR, .what = sym});
@@ -204,8 +204,8 @@ static bool of_param_load(struct tl_affines *a, const struct tl_ptx_stmt *s, str
         address.n != 1 || address.is_upper || address.terms[0].factor != 1 ||
         address.terms[0].leaf.kind != TL_LEAF_PARAM_ADDR)
         return false;
-    *out = of_leaf((struct tl_leaf){
-        .kind = TL_LEAF_PARAM, .part = address.constant, .what = address.terms[0].leaf.what});
+    *out = of_leaf(
+        (struct tl_leaf){.kind = TL_LEAF_PARAM, .part = address.constant, .what = address.terms[0].leaf.what});
     return true;
 }
 

@@ -38,14 +38,14 @@ struct tl_affine {
 
 struct tl_affines {
     const struct tl_ptx_cfg *cfg;
-    struct tl_affine *known;   /* per register */
-    uint8_t *state;            /* per register: not yet, being worked out, known */
-    bool *is_opaque;           /* per register: known to have no such expression */
-    uint32_t *first_def;       /* per register: index into defs */
-    uint32_t *defs;            /* instructions that write each register, grouped by register */
+    struct tl_affine *known; /* per register */
+    uint8_t *state;          /* per register: not yet, being worked out, known */
+    bool *is_opaque;         /* per register: known to have no such expression */
+    uint32_t *first_def;     /* per register: index into defs */
+    uint32_t *defs;          /* instructions that write each register, grouped by register */
     uint32_t depth;
-    bool grid_is_line;         /* %ctaid.y and .z are 0, %nctaid.y and .z are 1 */
-    bool is_supposing;         /* a bound is being tried: no second one inside */
+    bool grid_is_line; /* %ctaid.y and .z are 0, %nctaid.y and .z are 1 */
+    bool is_supposing; /* a bound is being tried: no second one inside */
 };
 
 /* Requires a built cfg.  0 or -ENOMEM. */

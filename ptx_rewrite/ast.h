@@ -64,9 +64,9 @@ enum tl_ptx_sym_kind {
     TL_SYM_UNKNOWN, /* a name that nothing declares (so far) */
     TL_SYM_REG,
     TL_SYM_SREG,
-    TL_SYM_VAR,   /* .local, .shared, .param, ... inside a function, or a function's parameter */
+    TL_SYM_VAR, /* .local, .shared, .param, ... inside a function, or a function's parameter */
     TL_SYM_LABEL,
-    TL_SYM_TABLE,     /* label of .branchtargets, .calltargets or .callprototype */
+    TL_SYM_TABLE,      /* label of .branchtargets, .calltargets or .callprototype */
     TL_SYM_MODULE_VAR, /* a module-scope variable */
     TL_SYM_FUNC,       /* a function or an entry */
 };
@@ -77,15 +77,15 @@ struct tl_ptx_stmt;
 struct tl_ptx_sym {
     enum tl_ptx_sym_kind kind;
     struct tl_str name;
-    uint32_t id;                     /* registers and labels: dense in the function, from 0 */
-    enum tl_ptx_sreg sreg;           /* SREG */
-    const struct tl_ptx_decl *decl;  /* REG, VAR */
-    const struct tl_ptx_item *item;  /* MODULE_VAR, FUNC */
-    struct tl_ptx_stmt *stmt;        /* LABEL, TABLE: where it stands */
-    struct tl_ptx_sym *forward;      /* a label used in an inner scope and defined in an outer one */
-    struct tl_ptx_sym *shadowed;     /* the parser's: what this hides */
-    struct tl_ptx_name *name_entry;  /* the parser's */
-    uint32_t depth;                  /* the parser's: scope depth */
+    uint32_t id;                    /* registers and labels: dense in the function, from 0 */
+    enum tl_ptx_sreg sreg;          /* SREG */
+    const struct tl_ptx_decl *decl; /* REG, VAR */
+    const struct tl_ptx_item *item; /* MODULE_VAR, FUNC */
+    struct tl_ptx_stmt *stmt;       /* LABEL, TABLE: where it stands */
+    struct tl_ptx_sym *forward;     /* a label used in an inner scope and defined in an outer one */
+    struct tl_ptx_sym *shadowed;    /* the parser's: what this hides */
+    struct tl_ptx_name *name_entry; /* the parser's */
+    uint32_t depth;                 /* the parser's: scope depth */
 };
 
 /* The symbol behind a use: follows `forward`. */
@@ -94,16 +94,16 @@ struct tl_ptx_sym *tl_ptx_sym_final(struct tl_ptx_sym *s);
 /* --- operands ---------------------------------------------------------------------------------------------------- */
 
 enum tl_ptx_operand_kind {
-    TL_OPD_SYM,   /* register, special register, variable, label, function; with `offset` for `name+8` */
-    TL_OPD_INT,   /* integer literal or constant expression; value in `bits` */
-    TL_OPD_F32,   /* 0f....: bits in `bits` */
-    TL_OPD_F64,   /* 0d.... or a decimal float: bits in `bits` */
-    TL_OPD_VEC,   /* { a, b } */
-    TL_OPD_LIST,  /* ( a, b ): calls */
-    TL_OPD_PAIR,  /* a|b */
-    TL_OPD_ADDR,  /* [ base + offset ], or with more elements [ tex, {x, y} ] */
-    TL_OPD_SINK,  /* _ */
-    TL_OPD_TEXT,  /* printed as it is: put there by a pass */
+    TL_OPD_SYM,  /* register, special register, variable, label, function; with `offset` for `name+8` */
+    TL_OPD_INT,  /* integer literal or constant expression; value in `bits` */
+    TL_OPD_F32,  /* 0f....: bits in `bits` */
+    TL_OPD_F64,  /* 0d.... or a decimal float: bits in `bits` */
+    TL_OPD_VEC,  /* { a, b } */
+    TL_OPD_LIST, /* ( a, b ): calls */
+    TL_OPD_PAIR, /* a|b */
+    TL_OPD_ADDR, /* [ base + offset ], or with more elements [ tex, {x, y} ] */
+    TL_OPD_SINK, /* _ */
+    TL_OPD_TEXT, /* printed as it is: put there by a pass */
 };
 
 enum tl_ptx_operand_flag {
@@ -112,20 +112,20 @@ enum tl_ptx_operand_flag {
 };
 
 struct tl_ptx_operand {
-    uint8_t kind;      /* enum tl_ptx_operand_kind */
-    uint8_t flags;     /* enum tl_ptx_operand_flag */
-    char component;    /* 'x', 'y', 'z', 'w' (also r, g, b, a) for %tid.x and vector registers, else 0 */
+    uint8_t kind;   /* enum tl_ptx_operand_kind */
+    uint8_t flags;  /* enum tl_ptx_operand_flag */
+    char component; /* 'x', 'y', 'z', 'w' (also r, g, b, a) for %tid.x and vector registers, else 0 */
     uint8_t has_offset;
-    uint32_t n;        /* VEC, LIST, PAIR, ADDR: number of elements */
-    uint32_t at;       /* offset in the module's text */
+    uint32_t n;  /* VEC, LIST, PAIR, ADDR: number of elements */
+    uint32_t at; /* offset in the module's text */
     union {
         struct tl_ptx_sym *sym;
         uint64_t bits;
         struct tl_ptx_operand *elems;
     };
     union {
-        int64_t offset;     /* SYM, ADDR */
-        const char *text;   /* INT, F32, F64, TEXT: how to print it, terminated; NULL for INT prints the value */
+        int64_t offset;   /* SYM, ADDR */
+        const char *text; /* INT, F32, F64, TEXT: how to print it, terminated; NULL for INT prints the value */
     };
 };
 
@@ -135,18 +135,18 @@ struct tl_ptx_operand {
 struct tl_ptx_decl {
     struct tl_ptx_decl *next; /* further parameters, or further names of one statement */
     struct tl_str name;
-    struct tl_str prefix;     /* everything before the name, as written: ".visible .global .align 4 .u32" */
-    struct tl_str space;      /* "reg", "global", "param", ... without the dot */
-    struct tl_str type;       /* "u32", "b8", "pred", "texref", ... without the dot */
-    struct tl_str ptr_space;  /* of a parameter declared .ptr: "global", ...; else empty */
-    struct tl_str dims;       /* "[4][2]", "[]", empty for a scalar */
-    struct tl_str init;       /* text after '=', as written */
-    uint32_t align;           /* 0 if not given */
-    uint32_t vec;             /* 2, 4, 8 for .v2 ..., else 1 */
-    uint64_t count;           /* elements: product of the dimensions, 1 for a scalar, 0 for [] */
-    uint32_t range;           /* %r<range>, else 0 */
+    struct tl_str prefix;    /* everything before the name, as written: ".visible .global .align 4 .u32" */
+    struct tl_str space;     /* "reg", "global", "param", ... without the dot */
+    struct tl_str type;      /* "u32", "b8", "pred", "texref", ... without the dot */
+    struct tl_str ptr_space; /* of a parameter declared .ptr: "global", ...; else empty */
+    struct tl_str dims;      /* "[4][2]", "[]", empty for a scalar */
+    struct tl_str init;      /* text after '=', as written */
+    uint32_t align;          /* 0 if not given */
+    uint32_t vec;            /* 2, 4, 8 for .v2 ..., else 1 */
+    uint64_t count;          /* elements: product of the dimensions, 1 for a scalar, 0 for [] */
+    uint32_t range;          /* %r<range>, else 0 */
     bool is_range;
-    bool joins_previous;      /* printed behind a comma: `.reg .pred p, q;` */
+    bool joins_previous; /* printed behind a comma: `.reg .pred p, q;` */
     uint32_t at;
 };
 
@@ -170,24 +170,24 @@ struct tl_ptx_stmt {
     uint8_t kind; /* enum tl_ptx_stmt_kind */
     uint8_t guard_not;
     uint16_t n_operands;
-    uint32_t at, end;                 /* text range of the statement */
+    uint32_t at, end; /* text range of the statement */
     union {
         struct {
             const struct tl_ptx_form *form;
             struct tl_ptx_sym *guard; /* predicate register, or NULL */
             struct tl_ptx_operand *operands;
-            struct tl_str raw;        /* an unknown instruction whose operands follow no known grammar: its text */
+            struct tl_str raw; /* an unknown instruction whose operands follow no known grammar: its text */
         } inst;
-        struct tl_ptx_sym *label;     /* LABEL */
-        struct tl_ptx_decl *decl;     /* DECL */
-        struct tl_ptx_stmt *block;    /* BLOCK: its first statement */
+        struct tl_ptx_sym *label;  /* LABEL */
+        struct tl_ptx_decl *decl;  /* DECL */
+        struct tl_ptx_stmt *block; /* BLOCK: its first statement */
         struct {
             struct tl_ptx_sym *label;
-            struct tl_str text;       /* from the dot to before the semicolon */
+            struct tl_str text;             /* from the dot to before the semicolon */
             struct tl_ptx_operand *targets; /* .branchtargets, .calltargets */
             uint32_t n_targets;
         } table;
-        struct tl_str text;           /* DIRECTIVE, TEXT */
+        struct tl_str text; /* DIRECTIVE, TEXT */
     };
 };
 
@@ -196,11 +196,11 @@ struct tl_ptx_stmt {
 struct tl_ptx_func {
     const struct tl_ptx_item *item;
     struct tl_str name;
-    struct tl_str prefix;          /* ".visible .entry", ".weak .func" */
+    struct tl_str prefix; /* ".visible .entry", ".weak .func" */
     bool is_entry, has_body;
     struct tl_ptx_decl *rets, *params;
-    bool has_param_list;           /* `.entry f` without parentheses is legal */
-    struct tl_str directives;      /* between parameters and body: .maxntid 256, 1, 1 ... as written */
+    bool has_param_list;      /* `.entry f` without parentheses is legal */
+    struct tl_str directives; /* between parameters and body: .maxntid 256, 1, 1 ... as written */
     struct tl_ptx_stmt *body;
     uint32_t n_regs, n_labels, n_insts; /* sizes for the passes' tables */
 };
@@ -214,7 +214,8 @@ struct tl_ptx_unit {
 };
 
 /* `arena` must outlive the unit.  0 or -ENOMEM. */
-int tl_ptx_unit_init(struct tl_ptx_unit *u, const struct tl_ptx_index *ix, struct tl_arena *arena, struct tl_error *err);
+int tl_ptx_unit_init(struct tl_ptx_unit *u, const struct tl_ptx_index *ix, struct tl_arena *arena,
+                     struct tl_error *err);
 void tl_ptx_unit_finish(struct tl_ptx_unit *u);
 
 /* Parses one function (header and, if it has one, body) or one module variable of the index.

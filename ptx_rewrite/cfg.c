@@ -9,7 +9,7 @@
 struct builder {
     struct tl_ptx_cfg *cfg;
     struct tl_arena *arena;
-    bool *starts_block;    /* per instruction, and one behind the last */
+    bool *starts_block; /* per instruction, and one behind the last */
 };
 
 /* Flattens nested blocks; the parser bounds their depth. */

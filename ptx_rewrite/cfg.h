@@ -10,12 +10,12 @@
 #define TL_CFG_NONE UINT32_MAX
 
 struct tl_ptx_block {
-    uint32_t first, end;         /* instructions [first, end) */
-    uint32_t *succs, *preds;     /* block numbers; the virtual exit only in succs */
+    uint32_t first, end;     /* instructions [first, end) */
+    uint32_t *succs, *preds; /* block numbers; the virtual exit only in succs */
     uint32_t n_succs, n_preds;
-    uint32_t idom;               /* immediate dominator, TL_CFG_NONE for the entry and for unreachable blocks */
-    uint32_t ipdom;              /* immediate post-dominator; the virtual exit for blocks that only it dominates */
-    uint32_t order;              /* number in reverse post-order; TL_CFG_NONE if unreachable */
+    uint32_t idom;  /* immediate dominator, TL_CFG_NONE for the entry and for unreachable blocks */
+    uint32_t ipdom; /* immediate post-dominator; the virtual exit for blocks that only it dominates */
+    uint32_t order; /* number in reverse post-order; TL_CFG_NONE if unreachable */
 };
 
 struct tl_ptx_cfg {
@@ -25,9 +25,9 @@ struct tl_ptx_cfg {
     uint32_t *block_of;          /* per instruction */
     struct tl_ptx_block *blocks; /* n_blocks, and one more for the virtual exit's predecessors */
     uint32_t n_blocks;
-    uint32_t *order;             /* reachable blocks in reverse post-order */
+    uint32_t *order; /* reachable blocks in reverse post-order */
     uint32_t n_order;
-    uint32_t *label_inst;        /* label id -> number of the instruction it stands before; TL_CFG_NONE if undefined */
+    uint32_t *label_inst; /* label id -> number of the instruction it stands before; TL_CFG_NONE if undefined */
     const struct tl_ptx_stmt *unknown_branch; /* an indexed branch without a usable table, or NULL */
 };
 

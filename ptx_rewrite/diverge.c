@@ -15,15 +15,15 @@ struct analysis {
     struct tl_ptx_divergence *d;
     const struct tl_ptx_cfg *cfg;
     bool warps_are_rows;
-    bool *has_several_defs;      /* per register */
-    bool *leaves_loop;           /* per register: read outside a loop that defines it (filled per loop) */
-    uint32_t *def_inst;          /* per register: a definition, TL_CFG_NONE if none */
-    uint8_t *joined;             /* per block that branches: level up to which its region has been marked */
+    bool *has_several_defs; /* per register */
+    bool *leaves_loop;      /* per register: read outside a loop that defines it (filled per loop) */
+    uint32_t *def_inst;     /* per register: a definition, TL_CFG_NONE if none */
+    uint8_t *joined;        /* per block that branches: level up to which its region has been marked */
     struct tl_ptx_set region, scratch;
     uint32_t *stack;
     bool changed;
-    enum tl_ptx_level carry;     /* of the carry flag, which no operand names */
-    enum tl_ptx_level reading;   /* scratch for visitors */
+    enum tl_ptx_level carry;   /* of the carry flag, which no operand names */
+    enum tl_ptx_level reading; /* scratch for visitors */
     enum tl_ptx_level writing;
 };
 

@@ -13,9 +13,9 @@ enum tl_ptx_level {
 
 struct tl_ptx_divergence {
     const struct tl_ptx_cfg *cfg;
-    uint8_t *reg;      /* enum tl_ptx_level per register id */
-    uint8_t *branch;   /* per block: of the condition it ends with; BLOCK where it does not branch */
-    uint8_t *block;    /* per block: worst branch in whose region it lies */
+    uint8_t *reg;    /* enum tl_ptx_level per register id */
+    uint8_t *branch; /* per block: of the condition it ends with; BLOCK where it does not branch */
+    uint8_t *block;  /* per block: worst branch in whose region it lies */
 };
 
 /* Requires a built cfg.  With `warps_are_rows`, warps are taken to lie along x (see TL_PTX_IF_WARPS_ARE_ROWS), so that

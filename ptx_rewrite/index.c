@@ -235,8 +235,9 @@ static int module_item(struct pass *p)
         return 0;
     }
     if (lx->kind != TL_TOK_DOTWORD)
-        return fail(p, lx->at, lx->kind == TL_TOK_BAD ? "this byte, string or comment is not PTX"
-                                                      : "a directive such as .entry or .global should stand here");
+        return fail(p, lx->at,
+                    lx->kind == TL_TOK_BAD ? "this byte, string or comment is not PTX"
+                                           : "a directive such as .entry or .global should stand here");
     for (;; tl_lex_next(lx)) {
         if (tl_lex_is_dotword(lx, "extern"))
             item.is_extern = true;

@@ -11,7 +11,7 @@ struct tl_ptx_index {
     const char *name; /* for messages */
     struct tl_ptx_item *items;
     uint32_t n_items, cap_items;
-    uint32_t *slots; /* open addressing, item number + 1 */
+    uint32_t *slots;  /* open addressing, item number + 1 */
     uint32_t n_slots; /* a power of two */
     struct tl_str version, target;
     uint32_t address_size; /* 0 if the module does not say */

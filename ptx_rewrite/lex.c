@@ -14,8 +14,7 @@ enum {
     SKIP_STOP = 32, /* what a search for a closing brace must look at */
 };
 
-#define LETTERS(flags)                                                                                                \
-    ['a' ... 'z'] = (flags), ['A' ... 'Z'] = (flags)
+#define LETTERS(flags) ['a' ... 'z'] = (flags), ['A' ... 'Z'] = (flags)
 
 /* Ranges in designated initialisers are a GNU extension. */
 static const unsigned char class_of[256] = {

@@ -10,7 +10,7 @@
 
 /* `.reg .b32 %r<5>`: known by its prefix. */
 struct family {
-    struct family *hidden;        /* the family of the same prefix that this one hides */
+    struct family *hidden; /* the family of the same prefix that this one hides */
     struct family *next_in_scope;
     struct tl_ptx_name *prefix;
     const struct tl_ptx_decl *decl;

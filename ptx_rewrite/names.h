@@ -36,7 +36,7 @@ struct tl_ptx_sym *tl_ptx_names_define_label(struct tl_ptx_names *t, struct tl_s
                                              enum tl_ptx_sym_kind kind, bool *duplicate);
 
 bool tl_ptx_names_knows(struct tl_ptx_names *t, struct tl_str word);
-uint32_t tl_ptx_names_regs(const struct tl_ptx_names *t);   /* registers seen in this function */
+uint32_t tl_ptx_names_regs(const struct tl_ptx_names *t); /* registers seen in this function */
 uint32_t tl_ptx_names_labels(const struct tl_ptx_names *t);
 
 /* The interned form of "ld.global.u32"; NULL if out of memory. */

@@ -4,6 +4,8 @@
 #ifndef TALLY_PTX_OPCODES_H
 #define TALLY_PTX_OPCODES_H
 
+/* clang-format off */
+
 /* How an opcode uses its first operand:
  *   D  destination (a vector or a pair a|b counts whole)
  *   N  no destination
@@ -50,5 +52,7 @@
     X(lanemask_lt, W) X(nclusterid, U) X(nctaid, U) X(nsmid, U) X(ntid, U) X(nwarpid, U) X(reserved_smem_offset_0, U) \
     X(reserved_smem_offset_1, U) X(reserved_smem_offset_begin, U) X(reserved_smem_offset_cap, U)                      \
     X(reserved_smem_offset_end, U) X(smid, U) X(tid, W) X(total_smem_size, U) X(warpid, T)
+
+/* clang-format on */
 
 #endif

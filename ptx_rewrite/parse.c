@@ -209,8 +209,8 @@ static int parse_label(struct tl_parser *p, struct tl_ptx_stmt **out)
     tl_lex_next(lx); /* ':' */
     tl_lex_next(lx);
     bool is_table = starts_table(lx), duplicate;
-    struct tl_ptx_sym *sym =
-        tl_ptx_names_define_label(p->unit->names, name, s, is_table ? TL_SYM_TABLE : TL_SYM_LABEL, &duplicate);
+    struct tl_ptx_sym *sym = tl_ptx_names_define_label(p->unit->names, name, s, is_table ? TL_SYM_TABLE : TL_SYM_LABEL,
+                                                       &duplicate);
     if (sym == NULL)
         return duplicate ? tl_parse_fail(p, s->at, "this label exists already in this scope") : tl_parse_no_memory(p);
     s->label = sym;
@@ -250,8 +250,8 @@ static int parse_directive(struct tl_parser *p, struct tl_ptx_stmt *s)
 
 static bool starts_decl(const struct tl_lex *lx)
 {
-    static const char *const words[] = {"reg",    "local",  "shared", "param",   "global", "const", "tex",
-                                        "extern", "weak",   "visible", "common", "sreg"};
+    static const char *const words[] = {"reg", "local",  "shared", "param",   "global", "const",
+                                        "tex", "extern", "weak",   "visible", "common", "sreg"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (tl_lex_is_dotword(lx, words[i]))
             return true;

@@ -27,8 +27,7 @@ static struct tl_ptx_operand *collect_add(struct tl_parser *p, struct collect *c
 {
     if (c->n == c->cap) {
         uint32_t cap = c->cap * 2;
-        struct tl_ptx_operand *all =
-            cap <= 2 * MAX_ELEMENTS ? tl_arena_alloc(p->unit->arena, cap * sizeof *all) : NULL;
+        struct tl_ptx_operand *all = cap <= 2 * MAX_ELEMENTS ? tl_arena_alloc(p->unit->arena, cap * sizeof *all) : NULL;
         if (all == NULL)
             return NULL;
         memcpy(all, c->all, c->n * sizeof *all);
@@ -123,7 +122,9 @@ static bool parse_integer(struct tl_str t, uint64_t *out)
     *out = 0;
     for (uint32_t i = 0; i < t.n; i++) {
         char c = t.p[i];
-        uint64_t v = c >= '0' && c <= '9' ? (uint64_t)(c - '0') : (c | 32) >= 'a' ? (uint64_t)((c | 32) - 'a' + 10) : 99;
+        uint64_t v = c >= '0' && c <= '9' ? (uint64_t)(c - '0')
+                     : (c | 32) >= 'a'    ? (uint64_t)((c | 32) - 'a' + 10)
+                                          : 99;
         if (v >= base || __builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, v, out))
             return false;
     }
@@ -142,7 +143,8 @@ static int parse_literal(struct tl_parser *p, struct tl_ptx_operand *o)
     } else if (kind == 'd') {
         o->kind = TL_OPD_F64;
         ok = parse_hex(hex, 16, &o->bits);
-    } else if (kind != 'x' && (memchr(t.p, '.', t.n) != NULL || memchr(t.p, 'e', t.n) != NULL || memchr(t.p, 'E', t.n) != NULL)) {
+    } else if (kind != 'x' &&
+               (memchr(t.p, '.', t.n) != NULL || memchr(t.p, 'e', t.n) != NULL || memchr(t.p, 'E', t.n) != NULL)) {
         char *copy = tl_arena_copy(p->unit->arena, t), *end;
         if (copy == NULL)
             return tl_parse_no_memory(p);
@@ -231,18 +233,30 @@ static uint64_t apply(const char *op, uint64_t a, uint64_t b)
     int64_t sa = (int64_t)a, sb = (int64_t)b;
     bool overflows = sa == INT64_MIN && sb == -1;
     switch (op[0]) {
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '/': return b == 0 ? 0 : overflows ? a : (uint64_t)(sa / sb);
-    case '%': return b == 0 || overflows ? 0 : (uint64_t)(sa % sb);
-    case '^': return a ^ b;
-    case '=': return a == b;
-    case '!': return a != b;
-    case '|': return op[1] != 0 ? (a != 0 || b != 0) : (a | b);
-    case '&': return op[1] != 0 ? (a != 0 && b != 0) : (a & b);
-    case '<': return op[1] == '<' ? (b < 64 ? a << b : 0) : op[1] == '=' ? sa <= sb : sa < sb;
-    default: return op[1] == '>' ? (b < 64 ? a >> b : 0) : op[1] == '=' ? sa >= sb : sa > sb;
+    case '+':
+        return a + b;
+    case '-':
+        return a - b;
+    case '*':
+        return a * b;
+    case '/':
+        return b == 0 ? 0 : overflows ? a : (uint64_t)(sa / sb);
+    case '%':
+        return b == 0 || overflows ? 0 : (uint64_t)(sa % sb);
+    case '^':
+        return a ^ b;
+    case '=':
+        return a == b;
+    case '!':
+        return a != b;
+    case '|':
+        return op[1] != 0 ? (a != 0 || b != 0) : (a | b);
+    case '&':
+        return op[1] != 0 ? (a != 0 && b != 0) : (a & b);
+    case '<':
+        return op[1] == '<' ? (b < 64 ? a << b : 0) : op[1] == '=' ? sa <= sb : sa < sb;
+    default:
+        return op[1] == '>' ? (b < 64 ? a >> b : 0) : op[1] == '=' ? sa >= sb : sa > sb;
     }
 }
 
@@ -409,7 +423,7 @@ static int parse_operand(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_o
         if (lx->kind == TL_TOK_WORD)
             o->flags |= TL_OPD_NOT;
         else
-            *lx = not; /* !5 is an expression */
+            *lx = not ; /* !5 is an expression */
     } else if (tl_lex_is(lx, '-') && lx->end < lx->limit && lx->text[lx->end] == '%') {
         o->flags |= TL_OPD_MINUS;
         tl_lex_next(lx);

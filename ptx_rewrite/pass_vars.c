@@ -78,7 +78,8 @@ static void move_to_global(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
     const char *tail = at + 6;
     if (at == NULL)
         return;
-    tl_rw_set_form(rw, s, tl_rw_text(rw, "%.*s.global%.*s", (int)(at - text.p), text.p, (int)(text.p + text.n - tail), tail));
+    tl_rw_set_form(rw, s,
+                   tl_rw_text(rw, "%.*s.global%.*s", (int)(at - text.p), text.p, (int)(text.p + text.n - tail), tail));
 }
 
 void tl_rw_vars(struct tl_rewriter *rw, struct tl_ptx_stmt *s)

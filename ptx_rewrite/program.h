@@ -13,15 +13,15 @@ struct tl_ptx_program_var {
 
 struct tl_ptx_program_func {
     struct tl_ptx_program_func *next;
-    struct tl_ptx_func *func;       /* has_body false: defined elsewhere */
-    struct tl_str alias_of;         /* `.alias name, target`: the target's name */
+    struct tl_ptx_func *func; /* has_body false: defined elsewhere */
+    struct tl_str alias_of;   /* `.alias name, target`: the target's name */
 };
 
 struct tl_ptx_program {
     struct tl_ptx_unit unit;
     struct tl_arena *arena;
-    struct tl_ptx_program_func *entry;  /* the first of `funcs` */
-    struct tl_ptx_program_func *funcs;  /* in the order found */
+    struct tl_ptx_program_func *entry; /* the first of `funcs` */
+    struct tl_ptx_program_func *funcs; /* in the order found */
     struct tl_ptx_program_var *vars;
 };
 

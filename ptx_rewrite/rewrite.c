@@ -104,10 +104,10 @@ void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t w
     bool is_address = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_COUNTER || kind == TL_PTX_ARG_VARIABLE;
     bool is_numbered = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_VARIABLE;
     static const char *const names[TL_PTX_ARG_KINDS] = {
-        [TL_PTX_ARG_FIRST_BLOCK] = "first",  [TL_PTX_ARG_GRID_X] = "grid_x",   [TL_PTX_ARG_GRID_Y] = "grid_y",
-        [TL_PTX_ARG_GRID_Z] = "grid_z",      [TL_PTX_ARG_BLOCKS] = "blocks",   [TL_PTX_ARG_MAGIC_X] = "magic_x",
-        [TL_PTX_ARG_SHIFT_X] = "shift_x",    [TL_PTX_ARG_MAGIC_Y] = "magic_y", [TL_PTX_ARG_SHIFT_Y] = "shift_y",
-        [TL_PTX_ARG_COUNTER] = "counter",    [TL_PTX_ARG_STOP_WORD] = "stop",  [TL_PTX_ARG_POLL_MASK] = "poll_mask",
+        [TL_PTX_ARG_FIRST_BLOCK] = "first", [TL_PTX_ARG_GRID_X] = "grid_x",   [TL_PTX_ARG_GRID_Y] = "grid_y",
+        [TL_PTX_ARG_GRID_Z] = "grid_z",     [TL_PTX_ARG_BLOCKS] = "blocks",   [TL_PTX_ARG_MAGIC_X] = "magic_x",
+        [TL_PTX_ARG_SHIFT_X] = "shift_x",   [TL_PTX_ARG_MAGIC_Y] = "magic_y", [TL_PTX_ARG_SHIFT_Y] = "shift_y",
+        [TL_PTX_ARG_COUNTER] = "counter",   [TL_PTX_ARG_STOP_WORD] = "stop",  [TL_PTX_ARG_POLL_MASK] = "poll_mask",
         [TL_PTX_ARG_VARIABLE] = "variable",
     };
     rw->args[rw->n_args++] = (struct tl_ptx_arg){
@@ -364,10 +364,9 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
             rewrite_func(rw, f);
     }
     append_params(rw, out);
-    out->entry = options->entry != NULL
-                     ? tl_arena_copy(rw->arena, tl_str_of(options->entry))
-                     : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u", TL_STR_ARG(entry->name),
-                                       tl_ptx_variant_name(rw->variant), rw->dims);
+    out->entry = options->entry != NULL ? tl_arena_copy(rw->arena, tl_str_of(options->entry))
+                                        : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u", TL_STR_ARG(entry->name),
+                                                          tl_ptx_variant_name(rw->variant), rw->dims);
     for (struct tl_ptx_program_func *f = rw->p->funcs; f != NULL && out->entry != NULL && options->entry == NULL;
          f = f->next) {
         if (!tl_str_is(f->func->name, out->entry))
@@ -457,7 +456,8 @@ int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **t
         for (const struct tl_ptx_program_var *v = p.vars; v != NULL; v = v->next) {
             struct tl_ptx_decl alone = *v->decl;
             alone.next = NULL;
-            alone.init = (struct tl_str){0}; /* the values stand in the original; initialisers may name what is not here */
+            alone.init = (struct tl_str){
+                0}; /* the values stand in the original; initialisers may name what is not here */
             tl_ptx_print_decl(&out, &alone);
             tl_buf_putc(&out, '\n');
         }

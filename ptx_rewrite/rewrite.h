@@ -15,11 +15,11 @@ struct tl_rewriter {
     enum tl_ptx_variant variant;
     uint32_t dims;
     bool uses_slot;
-    bool failed;           /* out of memory somewhere; checked at the end */
-    const char *prefix;    /* begins every name that we add; occurs nowhere in the program's text */
+    bool failed;        /* out of memory somewhere; checked at the end */
+    const char *prefix; /* begins every name that we add; occurs nowhere in the program's text */
     struct tl_ptx_arg *args;
     uint32_t n_args, cap_args;
-    const char **table;   /* variables that called functions reach through the table, in order */
+    const char **table; /* variables that called functions reach through the table, in order */
     uint32_t n_table;
     /* of the function being rewritten: */
     struct tl_ptx_func *func;

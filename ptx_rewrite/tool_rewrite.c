@@ -25,7 +25,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
     {"variant", 'v', "slice|ticket|persistent", 0, "rewrite a kernel into this variant", 0},
-    {"kernel", 'k', "NAME", 0, "the kernel; may be left out where the module has just one, or with an output folder", 0},
+    {"kernel", 'k', "NAME", 0, "the kernel; may be left out where the module has just one, or with an output folder",
+     0},
     {"grid", 'g', "1|2|3", 0, "dimensions of the grids it will be launched with (default 3: any)", 0},
     {"output", 'o', "FILE", 0, "where to write; a folder gets one file per kernel (default: standard output)", 0},
     {"verdict", 'V', NULL, 0, "tell of every kernel which variants it may have, and why not", 1},
@@ -270,7 +271,8 @@ static int verdict_file(const struct arguments *a, const char *path, struct tl_j
             print_kernel(path, item->name, verdicts);
     }
     if (rc == 0 && a->kernel != NULL && shown == 0)
-        rc = tl_error_set(err, -ENOENT, "%s has no kernel '%s'; --verdict without --kernel lists them", path, a->kernel);
+        rc = tl_error_set(err, -ENOENT, "%s has no kernel '%s'; --verdict without --kernel lists them", path,
+                          a->kernel);
     close_module(&m);
     return rc;
 }

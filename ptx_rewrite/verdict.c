@@ -871,7 +871,8 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_
     tl_arena_init(&arena, 0);
     int rc = tl_ptx_program_init(&p, ix, kernel, &arena, err);
     if (rc == 0 && tl_ptx_find(&f, &p) < 0)
-        rc = tl_error_set(err, -ENOMEM, "%s: out of memory while judging '" TL_STR_FMT "'", ix->name, TL_STR_ARG(kernel));
+        rc = tl_error_set(err, -ENOMEM, "%s: out of memory while judging '" TL_STR_FMT "'", ix->name,
+                          TL_STR_ARG(kernel));
     if (rc == 0)
         memcpy(verdicts, f.verdicts, sizeof f.verdicts);
     tl_ptx_program_finish(&p);

@@ -15,7 +15,7 @@ struct tl_ptx_findings {
     enum tl_ptx_barriers barriers;
     bool funcs_read_grid; /* a called function reads %ctaid or %nctaid, so slices need the slot too */
     bool uses_cp_async;
-    bool uses_const;      /* constant variables become pointers */
+    bool uses_const; /* constant variables become pointers */
 };
 
 /* 0 or -ENOMEM. */
@@ -33,7 +33,7 @@ enum tl_ptx_barrier_kind {
 };
 struct tl_ptx_barrier {
     enum tl_ptx_barrier_kind kind;
-    bool has_id;    /* a constant */
+    bool has_id; /* a constant */
     uint64_t id;
     bool has_count; /* number of threads given */
 };

@@ -26,7 +26,7 @@ struct search {
     bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
     void *data;
     struct tl_ptx_set loop, region;
-    uint32_t head;       /* of the current loop */
+    uint32_t head; /* of the current loop */
     uint32_t *stack;
     bool *depends;       /* per register: on a polling read of the current loop */
     bool *varies;        /* per register: written in the current loop */
@@ -212,8 +212,9 @@ static void follow_values(struct search *x, bool has_effects)
             note_once(x, &x->carry_depends, dependent && tl_ptx_form_has(s->inst.form, TL_MOD_cc));
             note_once(x, &x->memory_depends, (stores && space != TL_MOD_global && dependent) || passes_on);
             note_once(x, &x->global_depends, op == TL_OP_st && may_be_global(s->inst.form) && dependent);
-            bool from_memory = op == TL_OP_ld && ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
-                                                  (x->global_depends && may_be_global(s->inst.form) && reads_back(x, s)));
+            bool from_memory = op == TL_OP_ld &&
+                               ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
+                                (x->global_depends && may_be_global(s->inst.form) && reads_back(x, s)));
             if (dependent || from_memory || is_start)
                 tl_ptx_inst_writes(s, make_dependent, x);
         }
@@ -301,8 +302,7 @@ static bool tests_swap(struct search *x, uint32_t swap, uint32_t *success)
     const struct tl_ptx_block *k = &cfg->blocks[cfg->block_of[swap]];
     const struct tl_ptx_stmt *cas = cfg->insts[swap], *last = cfg->insts[k->end - 1];
     const struct tl_ptx_operand *result = &cas->inst.operands[0], *compared = &cas->inst.operands[2];
-    if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
-        result->kind != TL_OPD_SYM)
+    if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL || result->kind != TL_OPD_SYM)
         return false;
     uint32_t i = swap + 1;
     while (i < k->end && cfg->insts[i]->inst.form->op != TL_OP_setp && !writes_reg(cfg->insts[i], compared->sym) &&
@@ -319,8 +319,9 @@ static bool tests_swap(struct search *x, uint32_t swap, uint32_t *success)
     const struct tl_ptx_operand *o = test->inst.operands;
     bool is_eq = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
     if ((!is_eq && !tl_ptx_form_has(test->inst.form, TL_MOD_ne)) || o[1].kind != TL_OPD_SYM ||
-        o[2].kind != TL_OPD_SYM || !((o[1].sym == result->sym && o[2].sym == compared->sym) ||
-                                     (o[2].sym == result->sym && o[1].sym == compared->sym)))
+        o[2].kind != TL_OPD_SYM ||
+        !((o[1].sym == result->sym && o[2].sym == compared->sym) ||
+          (o[2].sym == result->sym && o[1].sym == compared->sym)))
         return false;
     *success = k->succs[is_eq != (last->guard_not != 0) ? 0 : 1]; /* the branch target comes first */
     return true;
@@ -371,8 +372,9 @@ static bool is_ticket(struct search *x, const struct tl_ptx_sym *reg)
         if (!tl_affine_add(&to, &from, -1) || to.n != 0 || to.constant != 0)
             continue;
         const struct tl_ptx_operand *value = &s->inst.operands[1];
-        const struct tl_ptx_stmt *source =
-            value->kind == TL_OPD_SYM && value->sym->kind == TL_SYM_REG ? only_def(x, value->sym) : NULL;
+        const struct tl_ptx_stmt *source = value->kind == TL_OPD_SYM && value->sym->kind == TL_SYM_REG
+                                               ? only_def(x, value->sym)
+                                               : NULL;
         if (source == NULL || !counts_up(source))
             return false;
         found = true;
@@ -487,7 +489,8 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
         return false;
     tl_affine_loosen(&x->affines, &polled);
     const struct tl_leaf *order = block_leaf(x, &polled);
-    if (order == NULL || (order->kind == TL_LEAF_SREG && x->reads_ctaid_yz) || !leaves_are_fixed(x, &polled, x->cfg->block_of[poll_inst]))
+    if (order == NULL || (order->kind == TL_LEAF_SREG && x->reads_ctaid_yz) ||
+        !leaves_are_fixed(x, &polled, x->cfg->block_of[poll_inst]))
         return false;
     bool publishes = false;
     for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
@@ -595,7 +598,8 @@ static bool exits_depend(struct search *x)
         /* The branch itself, or one that it decides about, leaves the loop. */
         for (uint32_t r = 0; r < cfg->n_blocks; r++) {
             for (uint32_t e = 0; tl_ptx_set_has(&x->region, r) && tl_ptx_set_has(&x->loop, r) &&
-                                 cfg->blocks[r].n_succs > 1 && e < cfg->blocks[r].n_succs; e++) {
+                                 cfg->blocks[r].n_succs > 1 && e < cfg->blocks[r].n_succs;
+                 e++) {
                 uint32_t to = cfg->blocks[r].succs[e];
                 if (to == cfg->n_blocks || !tl_ptx_set_has(&x->loop, to))
                     return true;

@@ -39,7 +39,8 @@ static void emit_block_barrier(struct tl_emit *e)
         if (n == 2)
             count = scalar32(e, tl_opd(e, 1));
     }
-    LLVMValueRef args[7] = {e->f->frame, e->f->warp, u32(e, kind), scalar32(e, tl_opd(e, first)), count, tl_active_bits(e), votes};
+    LLVMValueRef args[7] = {e->f->frame, e->f->warp,        u32(e, kind), scalar32(e, tl_opd(e, first)),
+                            count,       tl_active_bits(e), votes};
     struct tl_if i;
     bool may_be_none = e->must_blend;
     if (may_be_none)
@@ -70,15 +71,21 @@ bool tl_emit_barrier(struct tl_emit *e)
         emit_block_barrier(e);
         return true;
     case TL_OP_membar:
-    case TL_OP_fence: LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, ""); return true;
-    case TL_OP_nanosleep: emit_yield(e); return true;
+    case TL_OP_fence:
+        LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, "");
+        return true;
+    case TL_OP_nanosleep:
+        emit_yield(e);
+        return true;
     case TL_OP_griddepcontrol:
     case TL_OP_brkpt:
-    case TL_OP_pmevent: return true;
+    case TL_OP_pmevent:
+        return true;
     case TL_OP_trap:
         tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""), TL_DEV_FAULT_TRAP);
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -104,7 +111,8 @@ static struct tl_placed *param_memory(struct tl_emit *e, const struct tl_ptx_ope
 /* One lane's word of a parameter. */
 static LLVMValueRef lane_param(struct tl_emit *e, const struct tl_placed *p, LLVMValueRef lane)
 {
-    LLVMValueRef offset = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, lane, e->i64, ""), LLVMConstInt(e->i64, p->bytes, false), "");
+    LLVMValueRef offset = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, lane, e->i64, ""),
+                                       LLVMConstInt(e->i64, p->bytes, false), "");
     return LLVMBuildGEP2(e->b, e->i8, p->slot, &offset, 1, "");
 }
 
@@ -120,7 +128,8 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
 {
     struct tl_placed *in[8], *out = NULL;
     uint32_t n = call->args != NULL ? call->args->n : 0;
-    bool is_printf = tl_str_is(name, "vprintf"), is_malloc = tl_str_is(name, "malloc"), is_free = tl_str_is(name, "free");
+    bool is_printf = tl_str_is(name, "vprintf"), is_malloc = tl_str_is(name, "malloc"),
+         is_free = tl_str_is(name, "free");
     bool is_assert = tl_str_is(name, "__assertfail");
     if (n > 8 || (!is_printf && !is_malloc && !is_free && !is_assert))
         return false;
@@ -137,7 +146,8 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     tl_lanes_begin(e, &l);
     LLVMValueRef r = NULL;
     if (is_printf) {
-        LLVMValueRef args[3] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr), load_param(e, in[1], l.lane, e->ptr)};
+        LLVMValueRef args[3] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr),
+                                load_param(e, in[1], l.lane, e->ptr)};
         r = tl_call_frame(e, offsetof(struct tl_dev_calls, vprintf), e->i32, args, 3);
     } else if (is_malloc) {
         LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->i64)};
@@ -146,8 +156,13 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
         LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr)};
         tl_call_frame(e, offsetof(struct tl_dev_calls, free), e->voidt, args, 2);
     } else {
-        LLVMValueRef args[7] = {e->f->frame, e->f->warp, l.lane, load_param(e, in[0], l.lane, e->ptr), load_param(e, in[1], l.lane, e->ptr),
-                                load_param(e, in[2], l.lane, e->i32), load_param(e, in[3], l.lane, e->ptr)};
+        LLVMValueRef args[7] = {e->f->frame,
+                                e->f->warp,
+                                l.lane,
+                                load_param(e, in[0], l.lane, e->ptr),
+                                load_param(e, in[1], l.lane, e->ptr),
+                                load_param(e, in[2], l.lane, e->i32),
+                                load_param(e, in[3], l.lane, e->ptr)};
         tl_call_frame(e, offsetof(struct tl_dev_calls, assertfail), e->voidt, args, 7);
     }
     if (r != NULL && out != NULL)

@@ -27,34 +27,34 @@ enum tl_type_kind { TL_T_BITS, TL_T_UNSIGNED, TL_T_SIGNED, TL_T_FLOAT, TL_T_BFLO
 /* A PTX type of an instruction. */
 struct tl_type {
     enum tl_type_kind kind;
-    uint32_t bits;    /* of one element; 1 for pred */
-    uint32_t packed;  /* 2 for f16x2 and bf16x2, else 1 */
+    uint32_t bits;   /* of one element; 1 for pred */
+    uint32_t packed; /* 2 for f16x2 and bf16x2, else 1 */
 };
 
 /* Lane offsets that are known when compiling: lane i has base + offset[i].  Where a warp holds several rows of a block, each
  * row has a base of its own: lanes come in `tl_groups` groups, and the bases are a small vector. */
 struct tl_lanes {
     bool is_known;
-    bool is_small;        /* the base is a thread number or less: no wrapping to be afraid of */
-    uint32_t base_align;  /* the base is a multiple of this power of two */
+    bool is_small;       /* the base is a thread number or less: no wrapping to be afraid of */
+    uint32_t base_align; /* the base is a multiple of this power of two */
     int64_t offset[LANES];
 };
 
 struct tl_reg {
-    LLVMValueRef slot;     /* alloca; of the base for a register with known lanes */
-    LLVMTypeRef type;      /* of the slot */
+    LLVMValueRef slot; /* alloca; of the base for a register with known lanes */
+    LLVMTypeRef type;  /* of the slot */
     uint32_t bits;
     bool is_vec;
-    bool keeps_lanes;      /* written where lanes have parted, lanes that do not take part must keep what they had */
+    bool keeps_lanes; /* written where lanes have parted, lanes that do not take part must keep what they had */
     uint32_t n_defs;
     struct tl_lanes lanes;
 };
 
 /* A piece of a kernel between barriers, see fission.c. */
 struct tl_segment {
-    uint32_t first;               /* its first instruction */
-    const uint32_t *state_of;     /* per instruction: number of the barrier that it is, 0 if it is none */
-    LLVMBasicBlockRef *suspend;   /* per state: where a warp goes that has reached that barrier */
+    uint32_t first;             /* its first instruction */
+    const uint32_t *state_of;   /* per instruction: number of the barrier that it is, 0 if it is none */
+    LLVMBasicBlockRef *suspend; /* per state: where a warp goes that has reached that barrier */
 };
 
 /* A function being translated. */
@@ -74,8 +74,8 @@ struct tl_fn {
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
-    LLVMValueRef carry_slot;      /* CC.CF, one bit per lane */
-    bool *is_in_loop;             /* per block */
+    LLVMValueRef carry_slot; /* CC.CF, one bit per lane */
+    bool *is_in_loop;        /* per block */
 };
 
 struct tl_emit {
@@ -86,18 +86,18 @@ struct tl_emit {
     struct tl_ptx_program *p;
     struct tl_error *err;
     const struct tl_jit_options *options;
-    const char *name;            /* of the module, for messages */
+    const char *name; /* of the module, for messages */
     bool has_avx512;
-    struct tl_fn *f;             /* current function */
+    struct tl_fn *f; /* current function */
     const struct tl_ptx_stmt *inst;
     uint32_t inst_block;
-    LLVMValueRef mask;           /* current: NULL or <32 x i1> */
-    bool uses_grid_sync;         /* blocks wait for each other */
-    bool uses_lanes;             /* threads run one by one, see abi.h */
-    bool must_blend;             /* the instruction is guarded lane by lane */
-    int rc;                      /* first error */
+    LLVMValueRef mask;   /* current: NULL or <32 x i1> */
+    bool uses_grid_sync; /* blocks wait for each other */
+    bool uses_lanes;     /* threads run one by one, see abi.h */
+    bool must_blend;     /* the instruction is guarded lane by lane */
+    int rc;              /* first error */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
-    struct tl_placed *placed;    /* variables of the program: offsets and indices */
+    struct tl_placed *placed; /* variables of the program: offsets and indices */
     uint32_t n_variables;
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;
     struct tl_func_ref *funcs;
@@ -106,11 +106,11 @@ struct tl_emit {
 /* Where a variable stands. */
 struct tl_placed {
     struct tl_placed *next;
-    const void *what;    /* its declaration, or the symbol of a module variable */
-    char space;          /* 's'hared, 'l'ocal: offset; 'g'lobal: index; 'p'arameter of the entry: offset; 'a': alloca */
+    const void *what; /* its declaration, or the symbol of a module variable */
+    char space;       /* 's'hared, 'l'ocal: offset; 'g'lobal: index; 'p'arameter of the entry: offset; 'a': alloca */
     uint64_t offset;
     uint64_t bytes;
-    LLVMValueRef slot;   /* 'a' */
+    LLVMValueRef slot;         /* 'a' */
     const struct tl_fn *owner; /* of an alloca: the function that it stands in; else NULL */
 };
 
@@ -148,22 +148,24 @@ LLVMTypeRef tl_vec(LLVMTypeRef element);
 struct tl_type tl_type_of(const struct tl_ptx_form *f, int n);
 struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value);
 LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[LANES]);
-struct tl_val tl_widen(struct tl_emit *e, struct tl_val v);        /* scalar to vector */
-void tl_match(struct tl_emit *e, struct tl_val *a, struct tl_val *b); /* both vectors if one is */
+struct tl_val tl_widen(struct tl_emit *e, struct tl_val v);                   /* scalar to vector */
+void tl_match(struct tl_emit *e, struct tl_val *a, struct tl_val *b);         /* both vectors if one is */
 LLVMTypeRef tl_like(struct tl_emit *e, struct tl_val v, LLVMTypeRef element); /* element or vector of it */
 struct tl_val tl_cast_int(struct tl_emit *e, struct tl_val v, uint32_t bits, bool is_signed);
 struct tl_val tl_bitcast(struct tl_emit *e, struct tl_val v, LLVMTypeRef element);
 struct tl_val tl_select(struct tl_emit *e, struct tl_val c, struct tl_val a, struct tl_val b);
-struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *args, unsigned n); /* overloaded on arg 0 */
-LLVMValueRef tl_mask_bits(struct tl_emit *e, LLVMValueRef mask);   /* <32 x i1> (or NULL) to i32 */
+struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *args,
+                           unsigned n);                          /* overloaded on arg 0 */
+LLVMValueRef tl_mask_bits(struct tl_emit *e, LLVMValueRef mask); /* <32 x i1> (or NULL) to i32 */
 LLVMValueRef tl_mask_of_bits(struct tl_emit *e, LLVMValueRef bits);
-LLVMValueRef tl_active(struct tl_emit *e);                         /* current mask as <32 x i1>, never NULL */
+LLVMValueRef tl_active(struct tl_emit *e); /* current mask as <32 x i1>, never NULL */
 LLVMValueRef tl_active_bits(struct tl_emit *e);
 struct tl_val tl_lane_value(struct tl_emit *e, struct tl_val v, LLVMValueRef lane); /* one lane as a scalar */
 
 /* Operands as integers of so many bits. */
 struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_t bits);
-struct tl_val tl_read_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_type t); /* float types come as floats */
+struct tl_val tl_read_as(struct tl_emit *e, const struct tl_ptx_operand *o,
+                         struct tl_type t); /* float types come as floats */
 void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed);
 void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t);
 struct tl_val tl_to_float(struct tl_emit *e, struct tl_val bits, struct tl_type t);
@@ -202,17 +204,18 @@ void tl_if_end(struct tl_emit *e, struct tl_if *i);
 
 /* How many groups of lanes a warp has: 1 where warps lie along x, else the rows of the block that it holds. */
 uint32_t tl_groups(const struct tl_emit *e);
-LLVMTypeRef tl_base_type(struct tl_emit *e, uint32_t bits);                 /* of bases: a scalar, or one per group */
-LLVMValueRef tl_base_splat(struct tl_emit *e, LLVMValueRef scalar);        /* the same for all groups */
+LLVMTypeRef tl_base_type(struct tl_emit *e, uint32_t bits);         /* of bases: a scalar, or one per group */
+LLVMValueRef tl_base_splat(struct tl_emit *e, LLVMValueRef scalar); /* the same for all groups */
 LLVMValueRef tl_base_of_group(struct tl_emit *e, LLVMValueRef base, uint32_t g);
-struct tl_val tl_base_to_lanes(struct tl_emit *e, LLVMValueRef base);      /* each lane its group's base */
-LLVMValueRef tl_base_from_lanes(struct tl_emit *e, struct tl_val v);       /* each group its first lane's value */
+struct tl_val tl_base_to_lanes(struct tl_emit *e, LLVMValueRef base); /* each lane its group's base */
+LLVMValueRef tl_base_from_lanes(struct tl_emit *e, struct tl_val v);  /* each group its first lane's value */
 
 /* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
 /* Before a 32-bit index with known lanes is widened: faults if it would wrap between lanes. */
 void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool is_signed);
-bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o, struct tl_lanes *out);
+bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o,
+                         struct tl_lanes *out);
 
 /* --- instructions, by family; each returns true if it took the instruction ----------------------------------------- */
 bool tl_emit_integer(struct tl_emit *e);
@@ -230,9 +233,9 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o);
 
 /* An address operand: base as 64-bit pointer integers, in host terms, and lane offsets if they are known. */
 struct tl_address {
-    struct tl_val pointer;    /* i64, scalar (all lanes the same) or vector; with `lanes`, bases (see struct tl_lanes) */
-    struct tl_lanes lanes;    /* is_known: lane i is at its base + offset[i] */
-    bool is_row;              /* the pointer is one base for the whole warp, whatever the groups */
+    struct tl_val pointer; /* i64, scalar (all lanes the same) or vector; with `lanes`, bases (see struct tl_lanes) */
+    struct tl_lanes lanes; /* is_known: lane i is at its base + offset[i] */
+    bool is_row;           /* the pointer is one base for the whole warp, whatever the groups */
 };
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */
 /* Where each thread's local memory begins, as pointers. */

@@ -105,7 +105,8 @@ static bool find_crossing(struct fission *x)
     struct tl_arena *arena = x->e->arena;
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
     uint32_t words = cfg->func->n_regs / 64 + 1;
-    uint64_t *in = tl_arena_zalloc(arena, (size_t)cfg->n_blocks * words * sizeof *in), *set = tl_arena_alloc(arena, words * sizeof *set);
+    uint64_t *in = tl_arena_zalloc(arena, (size_t)cfg->n_blocks * words * sizeof *in),
+             *set = tl_arena_alloc(arena, words * sizeof *set);
     x->crosses = tl_arena_zalloc(arena, words * sizeof *x->crosses);
     if (in == NULL || set == NULL || x->crosses == NULL)
         return false;
@@ -221,7 +222,8 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
     if (segment->suspend == NULL || !find_written(x, segment->first, is_written))
         goto no_memory;
     LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32};
-    f->fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", LLVMFunctionType(e->i32, args, 3, false), false);
+    f->fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", LLVMFunctionType(e->i32, args, 3, false),
+                            false);
     f->frame = LLVMGetParam(f->fn, 0);
     f->warp = LLVMGetParam(f->fn, 2);
     if (lanes < LANES) {
@@ -237,17 +239,20 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
         return NULL;
     /* The context is read behind the allocas, before the segment's code. */
     LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(f->allocas));
-    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, f->warp, e->i64, ""), LLVMConstInt(e->i64, x->stride, false), "");
+    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, f->warp, e->i64, ""),
+                                   LLVMConstInt(e->i64, x->stride, false), "");
     LLVMValueRef context = LLVMGetParam(f->fn, 1), part = LLVMBuildGEP2(e->b, e->i8, context, &at, 1, "");
     for (uint32_t i = 0; state != 0 && i < n_regs; i++) {
         if (crosses(x, i))
-            LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, context_at(e, part, x->offset[i]), ""), f->regs[i].slot);
+            LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, context_at(e, part, x->offset[i]), ""),
+                           f->regs[i].slot);
     }
     for (uint32_t k = 1; k < x->n_states; k++) {
         LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
         for (uint32_t i = 0; i < n_regs; i++) {
             if (crosses(x, i) && is_written[i])
-                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, f->regs[i].slot, ""), context_at(e, part, x->offset[i]));
+                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, f->regs[i].slot, ""),
+                               context_at(e, part, x->offset[i]));
         }
         LLVMBuildRet(e->b, LLVMConstInt(e->i32, k, false));
     }
@@ -288,7 +293,8 @@ static LLVMValueRef emit_block(struct fission *x, LLVMValueRef (*segments)[2], u
             LLVMValueRef values[3] = {LLVMGetParam(fn, 0), context, w};
             state = LLVMBuildCall2(e->b, segment_type, segments[k][0], values, 3, "");
             LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
-            LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""), loop, next);
+            LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""),
+                            loop, next);
             LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){heads[k], loop}, 2);
         } else {
             LLVMBuildBr(e->b, next);

@@ -156,7 +156,8 @@ static bool only_returns(const struct tl_fn *f, uint32_t block)
     if (block == f->cfg.n_blocks)
         return true;
     const struct tl_ptx_stmt *s = f->cfg.insts[k->first];
-    return k->end == k->first + 1 && (s->inst.form->op == TL_OP_ret || s->inst.form->op == TL_OP_exit) && s->inst.guard == NULL;
+    return k->end == k->first + 1 && (s->inst.form->op == TL_OP_ret || s->inst.form->op == TL_OP_exit) &&
+           s->inst.guard == NULL;
 }
 
 /* An edge to the exit that cfg.c added so that an endless loop has a way out on paper. */
@@ -183,8 +184,8 @@ static bool is_endless_edge(const struct tl_fn *f, uint32_t block, uint32_t n)
 /* --- where lanes have parted --------------------------------------------------------------------------------------- */
 
 struct line {
-    uint32_t join;      /* where they meet: left out */
-    bool *is_head;      /* per block: edges to it go round a loop */
+    uint32_t join; /* where they meet: left out */
+    bool *is_head; /* per block: edges to it go round a loop */
 };
 
 /* Hands the lanes in `bits` on to the successors of `block`. */
@@ -299,8 +300,14 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
         return;
     }
-    struct scc s = {.f = e->f, .line = line, .is_member = flags, .is_on_stack = flags + total, .number = words,
-                    .low = words + total, .stack = words + 2 * (size_t)total, .found = words + 3 * (size_t)total};
+    struct scc s = {.f = e->f,
+                    .line = line,
+                    .is_member = flags,
+                    .is_on_stack = flags + total,
+                    .number = words,
+                    .low = words + total,
+                    .stack = words + 2 * (size_t)total,
+                    .found = words + 3 * (size_t)total};
     for (uint32_t i = 0; i < n; i++)
         flags[blocks[i]] = true;
     /* Visiting in reverse post-order keeps unrelated blocks in their order. */
@@ -325,7 +332,8 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
 
 /* The parted blocks that can be reached from `block` through parted ones only, and the one block where they lead back to
  * where lanes are together (the exit if there is none).  false if there are several such. */
-static bool gather_parted(struct tl_emit *e, uint32_t block, uint32_t *members, uint32_t *n, uint32_t *join, bool *is_member)
+static bool gather_parted(struct tl_emit *e, uint32_t block, uint32_t *members, uint32_t *n, uint32_t *join,
+                          bool *is_member)
 {
     const struct tl_fn *f = e->f;
     bool is_unique = true;
@@ -447,10 +455,10 @@ static bool can_be_together(struct tl_emit *e)
  * and lanes that have left a loop still need what they carried out of it. */
 struct keep_scan {
     struct tl_fn *f;
-    uint32_t *def_block;        /* per register */
+    uint32_t *def_block; /* per register */
     uint32_t *def_inst;
-    uint32_t *loop_of;          /* per block: head of the innermost loop, TL_CFG_NONE if none */
-    struct tl_ptx_set *loops;   /* per head */
+    uint32_t *loop_of;        /* per block: head of the innermost loop, TL_CFG_NONE if none */
+    struct tl_ptx_set *loops; /* per head */
     uint32_t block, inst;
 };
 
@@ -528,7 +536,9 @@ static void make_registers(struct tl_emit *e, struct tl_fn *f)
         if (r->bits == 0)
             continue; /* declared and never used */
         r->is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
-        r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : r->lanes.is_known ? tl_base_type(e, r->bits) : tl_int(e, r->bits);
+        r->type = r->is_vec           ? tl_vec(tl_int(e, r->bits))
+                  : r->lanes.is_known ? tl_base_type(e, r->bits)
+                                      : tl_int(e, r->bits);
         r->slot = tl_alloca(e, r->type, "r");
     }
 }

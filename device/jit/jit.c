@@ -123,8 +123,9 @@ static void place_variables(struct tl_emit *e)
 
 static void add_attribute(struct tl_emit *e, LLVMValueRef fn, const char *key, const char *value)
 {
-    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
-                            LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
+    LLVMAddAttributeAtIndex(
+        fn, LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
 }
 
 LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported)
@@ -143,7 +144,8 @@ LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef ty
 static int is_barrier(void *data, struct tl_ptx_stmt *s)
 {
     (void)data;
-    return (s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) && !tl_ptx_form_has(s->inst.form, TL_MOD_warp);
+    return (s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) &&
+           !tl_ptx_form_has(s->inst.form, TL_MOD_warp);
 }
 
 struct width_scan {
@@ -267,7 +269,8 @@ static LLVMValueRef emit_lane(struct tl_emit *e)
 static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
 {
     struct tl_ptx_call call;
-    if ((s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) && !tl_ptx_form_has(s->inst.form, TL_MOD_warp))
+    if ((s->inst.form->op == TL_OP_bar || s->inst.form->op == TL_OP_barrier) &&
+        !tl_ptx_form_has(s->inst.form, TL_MOD_warp))
         return true;
     if (s->inst.form->op != TL_OP_call || !tl_ptx_inst_call(s, &call))
         return false;
@@ -335,8 +338,8 @@ static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef
     if (part != NULL && full != NULL) {
         LLVMBasicBlockRef whole = LLVMAppendBasicBlockInContext(e->ctx, fn, "whole");
         LLVMBasicBlockRef rest = LLVMAppendBasicBlockInContext(e->ctx, fn, "rest");
-        LLVMValueRef is_whole =
-            LLVMBuildICmp(e->b, LLVMIntULT, values[1], LLVMConstInt(e->i32, threads / LANES, false), "");
+        LLVMValueRef is_whole = LLVMBuildICmp(e->b, LLVMIntULT, values[1], LLVMConstInt(e->i32, threads / LANES, false),
+                                              "");
         LLVMBuildCondBr(e->b, is_whole, whole, rest);
         LLVMPositionBuilderAtEnd(e->b, whole);
         LLVMBuildCall2(e->b, type, full, values, 2, "");
@@ -384,7 +387,8 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
     LLVMValueRef values[2] = {frame, w};
     LLVMBuildCall2(e->b, warp_type, warp_fn, values, is_block ? 1 : 2, "");
     LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""), warp, next);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""), warp,
+                    next);
     LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
     LLVMPositionBuilderAtEnd(e->b, next);
     LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, "");
@@ -506,7 +510,8 @@ static int generate(struct tl_emit *e, struct tl_jit_object *out)
     LLVMSetModuleDataLayout(e->mod, layout);
     LLVMDisposeTargetData(layout);
     if (LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &message))
-        rc = tl_error_set(e->err, -EIO, "%s: the translation is not valid IR, which is a bug of ours: %s", e->name, message);
+        rc = tl_error_set(e->err, -EIO, "%s: the translation is not valid IR, which is a bug of ours: %s", e->name,
+                          message);
     LLVMDisposeMessage(message);
     message = NULL;
     if (rc == 0)

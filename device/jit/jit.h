@@ -5,16 +5,16 @@
 #include "tally/base.h"
 
 struct tl_jit_options {
-    uint32_t block[3];      /* compile for this block size */
-    const char *cpu;        /* NULL: the host's */
-    const char *features;   /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
-    bool keep_ir;           /* put LLVM's text form into `ir`, for people */
+    uint32_t block[3];    /* compile for this block size */
+    const char *cpu;      /* NULL: the host's */
+    const char *features; /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
+    bool keep_ir;         /* put LLVM's text form into `ir`, for people */
 };
 
 struct tl_jit_object {
-    void *bytes;            /* a relocatable ELF object, malloc'ed */
+    void *bytes; /* a relocatable ELF object, malloc'ed */
     size_t n;
-    char *ir;               /* with keep_ir, malloc'ed */
+    char *ir; /* with keep_ir, malloc'ed */
 };
 
 /* Once per process, before anything else; thread-safe. */

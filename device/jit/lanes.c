@@ -72,8 +72,8 @@ static bool is_uniform(const struct tl_fn *f, const struct tl_ptx_operand *o)
     if (o->sym->kind == TL_SYM_REG)
         return f->d.reg[o->sym->id] != TL_LEVEL_LANE;
     return o->sym->kind == TL_SYM_VAR || o->sym->kind == TL_SYM_MODULE_VAR ||
-           (o->sym->kind == TL_SYM_SREG && (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid ||
-                                            o->sym->sreg == TL_SREG_ntid));
+           (o->sym->kind == TL_SYM_SREG &&
+            (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid || o->sym->sreg == TL_SREG_ntid));
 }
 
 bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o, struct tl_lanes *out)
@@ -229,16 +229,16 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
  * the offsets stay.  It takes two definitions: a start outside, and one step that every round makes; and no reader outside
  * the loop, where lanes that left in different rounds would differ. */
 struct moved {
-    uint32_t defs[2];  /* instructions */
-    uint32_t loop;     /* head of the loop, once found to be moved by one */
+    uint32_t defs[2]; /* instructions */
+    uint32_t loop;    /* head of the loop, once found to be moved by one */
     bool is_moved;
 };
 
 struct move_scan {
     struct tl_fn *f;
-    struct moved *moved;  /* per register */
+    struct moved *moved;      /* per register */
     struct tl_ptx_set *loops; /* per head */
-    uint32_t *loop_of;    /* per block: head of the innermost loop */
+    uint32_t *loop_of;        /* per block: head of the innermost loop */
     uint32_t inst;
 };
 
@@ -286,8 +286,8 @@ static int find_moved(struct tl_emit *e, struct move_scan *m)
     m->moved = tl_arena_zalloc(e->arena, n_regs * sizeof *m->moved);
     m->loops = tl_arena_zalloc(e->arena, n * sizeof *m->loops);
     m->loop_of = tl_arena_alloc(e->arena, n * sizeof *m->loop_of);
-    if (stack == NULL || m->moved == NULL || m->loops == NULL || m->loop_of == NULL || tl_ptx_set_init(&scratch, e->arena, cfg) < 0 ||
-        tl_ptx_set_init(&loop, e->arena, cfg) < 0)
+    if (stack == NULL || m->moved == NULL || m->loops == NULL || m->loop_of == NULL ||
+        tl_ptx_set_init(&scratch, e->arena, cfg) < 0 || tl_ptx_set_init(&loop, e->arena, cfg) < 0)
         return -ENOMEM;
     memset(m->loop_of, 0xff, n * sizeof *m->loop_of);
     for (uint32_t i = 0; i < cfg->n_order; i++) {
@@ -315,9 +315,9 @@ static int find_moved(struct tl_emit *e, struct move_scan *m)
         }
         uint32_t start = cfg->block_of[v->defs[0]], step = cfg->block_of[v->defs[1]], head = m->loop_of[step];
         v->loop = head;
-        v->is_moved = is_step(m->f, cfg->insts[v->defs[1]]) && cfg->insts[v->defs[0]]->inst.guard == NULL && head != TL_CFG_NONE &&
-                      !tl_ptx_set_has(&m->loops[head], start) && tl_ptx_cfg_dominates(cfg, start, head) &&
-                      every_round_makes(m, head, step);
+        v->is_moved = is_step(m->f, cfg->insts[v->defs[1]]) && cfg->insts[v->defs[0]]->inst.guard == NULL &&
+                      head != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[head], start) &&
+                      tl_ptx_cfg_dominates(cfg, start, head) && every_round_makes(m, head, step);
     }
     for (m->inst = 0; m->inst < cfg->n_insts; m->inst++)
         tl_ptx_inst_reads(cfg->insts[m->inst], check_reader, m);
@@ -341,8 +341,9 @@ int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
             struct tl_reg *r = &f->regs[sym->id];
             bool is_moved = m.moved[sym->id].is_moved;
             struct tl_lanes lanes;
-            if ((r->n_defs != 1 && !(is_moved && m.moved[sym->id].defs[0] == n)) || f->d.reg[sym->id] != TL_LEVEL_LANE ||
-                !tl_ptx_form_writes(s->inst.form) || !lanes_of_def(e, f, s, &lanes))
+            if ((r->n_defs != 1 && !(is_moved && m.moved[sym->id].defs[0] == n)) ||
+                f->d.reg[sym->id] != TL_LEVEL_LANE || !tl_ptx_form_writes(s->inst.form) ||
+                !lanes_of_def(e, f, s, &lanes))
                 continue;
             r->lanes = lanes;
             if (is_moved) {
@@ -370,8 +371,10 @@ void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool i
     LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, ""), wraps = LLVMConstInt(e->i1, 0, false);
     for (uint32_t g = 0; g < tl_groups(e); g++) {
         struct tl_val base = tl_cast_int(e, (struct tl_val){tl_base_of_group(e, bases, g), false}, 64, is_signed);
-        LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, base.v, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
-        LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, base.v, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
+        LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, base.v,
+                                           LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
+        LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, base.v,
+                                           LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
         wraps = LLVMBuildOr(e->b, wraps, LLVMBuildOr(e->b, below, above, ""), "");
     }
     tl_fault_if(e, wraps, TL_DEV_FAULT_LANE_WRAP);

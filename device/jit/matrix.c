@@ -15,10 +15,10 @@
 #include "device/jit/emit.h"
 
 struct mma {
-    uint32_t m, k;               /* n is 8 */
-    struct tl_type a, b, c, d;   /* types of the operands */
-    uint32_t bits;               /* of an input element */
-    uint32_t per_register;       /* E */
+    uint32_t m, k;             /* n is 8 */
+    struct tl_type a, b, c, d; /* types of the operands */
+    uint32_t bits;             /* of an input element */
+    uint32_t per_register;     /* E */
     bool is_integer, is_tf32;
 };
 
@@ -46,7 +46,8 @@ static bool parse_shape(const struct tl_ptx_form *f, uint32_t *m, uint32_t *n, u
 static bool describe(const struct tl_ptx_form *f, struct mma *x)
 {
     uint32_t n;
-    if (!parse_shape(f, &x->m, &n, &x->k) || n != 8 || (x->m != 16 && x->m != 8) || tl_ptx_form_has(f, TL_MOD_satfinite))
+    if (!parse_shape(f, &x->m, &n, &x->k) || n != 8 || (x->m != 16 && x->m != 8) ||
+        tl_ptx_form_has(f, TL_MOD_satfinite))
         return false;
     x->d = tl_type_of(f, 0);
     x->a = tl_type_of(f, 1);
@@ -64,7 +65,8 @@ static bool describe(const struct tl_ptx_form *f, struct mma *x)
 /* --- elements ------------------------------------------------------------------------------------------------------ */
 
 /* Element e of a fragment register, in the type that is multiplied: f32, f64 or i32. */
-static struct tl_val element(struct tl_emit *e, const struct mma *x, struct tl_type t, struct tl_val reg, uint32_t which)
+static struct tl_val element(struct tl_emit *e, const struct mma *x, struct tl_type t, struct tl_val reg,
+                             uint32_t which)
 {
     struct tl_val v = tl_widen(e, reg);
     if (x->is_tf32) /* the low bits do not count */
@@ -81,7 +83,8 @@ static struct tl_val element(struct tl_emit *e, const struct mma *x, struct tl_t
     return v;
 }
 
-static LLVMValueRef shuffled(struct tl_emit *e, LLVMValueRef v, uint32_t (*from)(uint32_t lane, uint32_t t, uint32_t j), uint32_t t, uint32_t j)
+static LLVMValueRef shuffled(struct tl_emit *e, LLVMValueRef v, uint32_t (*from)(uint32_t lane, uint32_t t, uint32_t j),
+                             uint32_t t, uint32_t j)
 {
     LLVMValueRef index[LANES];
     for (uint32_t i = 0; i < LANES; i++)
@@ -100,7 +103,8 @@ static uint32_t from_column(uint32_t lane, uint32_t t, uint32_t j)
     return (2 * (lane & 3) + j) * 4 + t; /* column 2 t + j of the lane that asks */
 }
 
-static struct tl_val multiply_add(struct tl_emit *e, const struct mma *x, LLVMValueRef a, LLVMValueRef b, struct tl_val c)
+static struct tl_val multiply_add(struct tl_emit *e, const struct mma *x, LLVMValueRef a, LLVMValueRef b,
+                                  struct tl_val c)
 {
     if (x->is_integer)
         return (struct tl_val){LLVMBuildAdd(e->b, c.v, LLVMBuildMul(e->b, a, b, ""), ""), true};
@@ -171,7 +175,8 @@ static void emit_mma(struct tl_emit *e)
     }
     uint32_t halves = x.m / 8, register_bits = x.bits == 64 ? 64 : 32;
     for (uint32_t k = 0; k < x.k && e->rc == 0; k++) {
-        uint32_t kb = k / (4 * x.per_register), t = k % (4 * x.per_register) / x.per_register, which = k % x.per_register;
+        uint32_t kb = k / (4 * x.per_register), t = k % (4 * x.per_register) / x.per_register,
+                 which = k % x.per_register;
         const struct tl_ptx_operand *ob = fragment(tl_opd(e, 2), kb);
         if (ob == NULL) {
             tl_emit_unsupported(e, "this number of fragment registers");

@@ -46,7 +46,8 @@ static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_op
 {
     struct tl_address a = {0};
     a.pointer = (struct tl_val){LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
-    a.pointer.v = LLVMBuildAdd(e->b, a.pointer.v, LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
+    a.pointer.v = LLVMBuildAdd(e->b, a.pointer.v,
+                               LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
     a.pointer.v = tl_base_splat(e, a.pointer.v);
     a.lanes = (struct tl_lanes){.is_known = true, .base_align = 1};
     for (int i = 0; i < LANES; i++)
@@ -71,10 +72,13 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
             return a;
         }
     }
-    const struct tl_reg *r = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG ? &e->f->regs[base->sym->id] : NULL;
+    const struct tl_reg *r = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG ? &e->f->regs[base->sym->id]
+                                                                                       : NULL;
     LLVMValueRef add = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false);
     if (space == TL_MOD_shared)
-        add = LLVMBuildAdd(e->b, add, LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), "");
+        add = LLVMBuildAdd(
+            e->b, add, LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""),
+            "");
     if (r != NULL && r->lanes.is_known) {
         LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, "");
         if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
@@ -86,7 +90,9 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     }
     if (space == TL_MOD_local) {
         if (a.lanes.is_known)
-            a.pointer = (struct tl_val){LLVMBuildAdd(e->b, tl_base_to_lanes(e, a.pointer.v).v, tl_const_lanes(e, 64, a.lanes.offset), ""), true};
+            a.pointer = (struct tl_val){
+                LLVMBuildAdd(e->b, tl_base_to_lanes(e, a.pointer.v).v, tl_const_lanes(e, 64, a.lanes.offset), ""),
+                true};
         a.lanes.is_known = false;
         a.pointer = tl_op(e, LLVMAdd, a.pointer, tl_local_base(e));
     }
@@ -142,13 +148,15 @@ static bool is_packed(const struct tl_emit *e, const struct tl_address *a, uint6
     if (has_groups(e, a))
         return false;
     for (int i = 0; i < LANES; i++) {
-        if (!a->lanes.is_known || a->pointer.is_vec || a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
+        if (!a->lanes.is_known || a->pointer.is_vec ||
+            a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
             return false;
     }
     return true;
 }
 
-static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMTypeRef *over, size_t n_over, LLVMValueRef *args, unsigned n)
+static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMTypeRef *over, size_t n_over,
+                                   LLVMValueRef *args, unsigned n)
 {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, over, n_over);
@@ -176,7 +184,8 @@ static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[LANE
 }
 
 /* The covering stretch of known lane offsets in elements, if it is short and evenly divided. */
-static bool covering(const struct tl_address *a, uint64_t bytes, uint32_t v, int64_t first[LANES], int64_t *low, uint32_t *n)
+static bool covering(const struct tl_address *a, uint64_t bytes, uint32_t v, int64_t first[LANES], int64_t *low,
+                     uint32_t *n)
 {
     int64_t high;
     if (!a->lanes.is_known || a->pointer.is_vec)
@@ -231,7 +240,8 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
     LLVMBasicBlockRef together = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "neighbours");
     n->apart = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "apart");
     n->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "accessed");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together, n->apart);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together,
+                    n->apart);
     LLVMPositionBuilderAtEnd(e->b, together);
     /* The bases of all groups: all the same, with offsets over the whole warp. */
     n->packed = (struct tl_address){.pointer = lane0, .is_row = true, .lanes = {.is_known = true, .base_align = 1}};
@@ -245,7 +255,8 @@ static void gather(struct tl_emit *e, const struct tl_address *a, uint32_t bits,
 {
     LLVMTypeRef type = tl_vec(tl_int(e, bits)), over[2] = {type, tl_vec(e->ptr)};
     for (uint32_t k = 0; k < v; k++) {
-        LLVMValueRef args[4] = {lane_pointers(e, a, k * (bits / 8)), LLVMConstInt(e->i32, bits / 8, false), tl_active(e), LLVMConstNull(type)};
+        LLVMValueRef args[4] = {lane_pointers(e, a, k * (bits / 8)), LLVMConstInt(e->i32, bits / 8, false),
+                                tl_active(e), LLVMConstNull(type)};
         out[k] = (struct tl_val){call_intrinsic(e, "llvm.masked.gather", over, 2, args, 4), true};
     }
 }
@@ -315,7 +326,8 @@ static LLVMValueRef put_part(struct tl_emit *e, LLVMValueRef all, LLVMValueRef p
         widen[i] = LLVMConstInt(e->i32, i < n ? i : 0, false);
         index[i] = LLVMConstInt(e->i32, i >= first && i < first + n ? LANES + i - first : i, false);
     }
-    LLVMValueRef wide = LLVMBuildShuffleVector(e->b, part, LLVMGetPoison(LLVMTypeOf(part)), LLVMConstVector(widen, LANES), "");
+    LLVMValueRef wide = LLVMBuildShuffleVector(e->b, part, LLVMGetPoison(LLVMTypeOf(part)),
+                                               LLVMConstVector(widen, LANES), "");
     return LLVMBuildShuffleVector(e->b, all, wide, LLVMConstVector(index, LANES), "");
 }
 
@@ -338,7 +350,8 @@ static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t 
             LLVMSetAlignment(part, bits / 8);
         } else {
             LLVMTypeRef over[2] = {type, e->ptr};
-            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), part_of(e, e->mask, g * per, per), LLVMConstNull(type)};
+            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), part_of(e, e->mask, g * per, per),
+                                    LLVMConstNull(type)};
             part = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
         }
         all = put_part(e, all, part, g * per, per);
@@ -347,7 +360,8 @@ static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t 
     return true;
 }
 
-static bool store_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, const struct tl_val *in)
+static bool store_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                         const struct tl_val *in)
 {
     uint32_t n_groups = tl_groups(e), per = LANES / n_groups;
     if (v != 1 || group_pattern(e, a, bits / 8) != ROW)
@@ -381,7 +395,8 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
     }
     if (is_packed(e, a, bytes * v) && e->mask != NULL && v <= 8) {
         LLVMTypeRef type = LLVMVectorType(element, LANES * v), over[2] = {type, e->ptr};
-        LLVMValueRef args[4] = {scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v), LLVMConstNull(type)};
+        LLVMValueRef args[4] = {scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v),
+                                LLVMConstNull(type)};
         LLVMValueRef all = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
         for (int i = 0; i < LANES; i++)
             first[i] = (int64_t)i * v;
@@ -392,7 +407,8 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         return;
     }
     if (e->mask == NULL && !has_groups(e, a) && covering(a, bytes, v, first, &low, &n)) {
-        LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, (uint64_t)low, false), ""));
+        LLVMValueRef p = as_pointer(e,
+                                    LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, (uint64_t)low, false), ""));
         LLVMValueRef all = LLVMBuildLoad2(e->b, LLVMVectorType(element, n), p, "");
         LLVMSetAlignment(all, (unsigned)bytes);
         for (uint32_t k = 0; k < v; k++) {
@@ -447,8 +463,8 @@ static void load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t 
 
 static bool is_strong(const struct tl_ptx_form *f)
 {
-    return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) || tl_ptx_form_has(f, TL_MOD_acquire) ||
-           tl_ptx_form_has(f, TL_MOD_release) || tl_ptx_form_has(f, TL_MOD_mmio);
+    return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
+           tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_release) || tl_ptx_form_has(f, TL_MOD_mmio);
 }
 
 static uint32_t vector_length(struct tl_emit *e)
@@ -518,7 +534,8 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
     uint64_t bytes = bits / 8;
     if (same_for_all(e, a)) { /* lanes that write one address: one of them wins */
         struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}};
-        LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false), tl_intrinsic(e, "llvm.ctlz", args, 2).v, "");
+        LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false), tl_intrinsic(e, "llvm.ctlz", args, 2).v,
+                                         "");
         for (uint32_t k = 0; k < v; k++) {
             LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], lane).v, scalar_pointer(e, a, k * bytes));
             LLVMSetAlignment(s, (unsigned)bytes);
@@ -554,7 +571,8 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
     }
     for (uint32_t k = 0; k < v; k++) {
         LLVMTypeRef over[2] = {LLVMTypeOf(in[k].v), tl_vec(e->ptr)};
-        LLVMValueRef args[4] = {in[k].v, lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false), tl_active(e)};
+        LLVMValueRef args[4] = {in[k].v, lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false),
+                                tl_active(e)};
         call_intrinsic(e, "llvm.masked.scatter", over, 2, args, 4);
     }
     if (asks) {
@@ -574,7 +592,8 @@ static void store_strong(struct tl_emit *e, const struct tl_address *a, uint32_t
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
     for (uint32_t k = 0; k < v; k++) {
-        LLVMValueRef s = LLVMBuildStore(e->b, tl_spilled_lane(e, &values[k], l.lane), tl_spilled_lane(e, &pointers[k], l.lane));
+        LLVMValueRef s = LLVMBuildStore(e->b, tl_spilled_lane(e, &values[k], l.lane),
+                                        tl_spilled_lane(e, &pointers[k], l.lane));
         LLVMSetAlignment(s, bits / 8);
         LLVMSetOrdering(s, order);
         LLVMSetVolatile(s, true);
@@ -620,14 +639,16 @@ static void emit_copy(struct tl_emit *e)
         tl_emit_unsupported(e, "bulk copies");
         return;
     }
-    if (tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group") || tl_ptx_form_has_text(f, "wait_all"))
+    if (tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group") ||
+        tl_ptx_form_has_text(f, "wait_all"))
         return;
     if (e->inst->n_operands < 3 || tl_opd(e, 2)->kind != TL_OPD_INT || tl_ptx_form_has_text(f, "mbarrier")) {
         tl_emit_unsupported(e, "this copy");
         return;
     }
     uint32_t words = (uint32_t)tl_opd(e, 2)->bits / 4;
-    struct tl_address to = tl_address_of(e, tl_opd(e, 0), TL_MOD_shared), from = tl_address_of(e, tl_opd(e, 1), TL_MOD_global);
+    struct tl_address to = tl_address_of(e, tl_opd(e, 0), TL_MOD_shared),
+                      from = tl_address_of(e, tl_opd(e, 1), TL_MOD_global);
     LLVMValueRef outer = e->mask;
     struct tl_val data[4], size = {NULL, false};
     if (e->rc != 0 || words == 0 || words > 4)
@@ -636,7 +657,8 @@ static void emit_copy(struct tl_emit *e)
     if (has_size) { /* bytes to read, the rest is zero; or a predicate that says to read none */
         const struct tl_ptx_operand *o = tl_opd(e, 3);
         bool is_pred = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG && e->f->regs[o->sym->id].bits == 1;
-        size = is_pred ? tl_select(e, tl_read(e, o, 1), tl_const(e, 32, 0), tl_const(e, 32, words * 4)) : tl_read(e, o, 32);
+        size = is_pred ? tl_select(e, tl_read(e, o, 1), tl_const(e, 32, 0), tl_const(e, 32, words * 4))
+                       : tl_read(e, o, 32);
         struct tl_val some = tl_widen(e, tl_icmp(e, LLVMIntNE, size, tl_const(e, 32, 0)));
         e->mask = outer != NULL ? LLVMBuildAnd(e->b, outer, some.v, "") : some.v;
     }
@@ -676,14 +698,24 @@ bool tl_emit_memory(struct tl_emit *e)
 {
     switch (e->inst->inst.form->op) {
     case TL_OP_ld:
-    case TL_OP_ldu: emit_load(e); return true;
-    case TL_OP_st: emit_store(e); return true;
-    case TL_OP_cp: emit_copy(e); return true;
+    case TL_OP_ldu:
+        emit_load(e);
+        return true;
+    case TL_OP_st:
+        emit_store(e);
+        return true;
+    case TL_OP_cp:
+        emit_copy(e);
+        return true;
     case TL_OP_prefetch:
     case TL_OP_prefetchu:
     case TL_OP_discard:
-    case TL_OP_applypriority: return true; /* hints */
-    case TL_OP_createpolicy: tl_write(e, tl_opd(e, 0), tl_const(e, 64, 0), false); return true;
-    default: return false;
+    case TL_OP_applypriority:
+        return true; /* hints */
+    case TL_OP_createpolicy:
+        tl_write(e, tl_opd(e, 0), tl_const(e, 64, 0), false);
+        return true;
+    default:
+        return false;
     }
 }

@@ -11,13 +11,20 @@
 LLVMTypeRef tl_int(struct tl_emit *e, uint32_t bits)
 {
     switch (bits) {
-    case 1: return e->i1;
-    case 8: return e->i8;
-    case 16: return e->i16;
-    case 32: return e->i32;
-    case 64: return e->i64;
-    case 128: return e->i128;
-    default: return LLVMIntTypeInContext(e->ctx, bits);
+    case 1:
+        return e->i1;
+    case 8:
+        return e->i8;
+    case 16:
+        return e->i16;
+    case 32:
+        return e->i32;
+    case 64:
+        return e->i64;
+    case 128:
+        return e->i128;
+    default:
+        return LLVMIntTypeInContext(e->ctx, bits);
     }
 }
 
@@ -32,14 +39,18 @@ static bool type_of_mod(enum tl_ptx_mod m, struct tl_type *t)
         enum tl_ptx_mod mod;
         struct tl_type type;
     } types[] = {
-        {TL_MOD_pred, {TL_T_PRED, 1, 1}},      {TL_MOD_b8, {TL_T_BITS, 8, 1}},       {TL_MOD_b16, {TL_T_BITS, 16, 1}},
-        {TL_MOD_b32, {TL_T_BITS, 32, 1}},      {TL_MOD_b64, {TL_T_BITS, 64, 1}},     {TL_MOD_b128, {TL_T_BITS, 128, 1}},
-        {TL_MOD_u8, {TL_T_UNSIGNED, 8, 1}},    {TL_MOD_u16, {TL_T_UNSIGNED, 16, 1}}, {TL_MOD_u32, {TL_T_UNSIGNED, 32, 1}},
-        {TL_MOD_u64, {TL_T_UNSIGNED, 64, 1}},  {TL_MOD_s8, {TL_T_SIGNED, 8, 1}},     {TL_MOD_s16, {TL_T_SIGNED, 16, 1}},
-        {TL_MOD_s32, {TL_T_SIGNED, 32, 1}},    {TL_MOD_s64, {TL_T_SIGNED, 64, 1}},   {TL_MOD_f16, {TL_T_FLOAT, 16, 1}},
-        {TL_MOD_f32, {TL_T_FLOAT, 32, 1}},     {TL_MOD_f64, {TL_T_FLOAT, 64, 1}},    {TL_MOD_f16x2, {TL_T_FLOAT, 16, 2}},
-        {TL_MOD_bf16, {TL_T_BFLOAT, 16, 1}},   {TL_MOD_bf16x2, {TL_T_BFLOAT, 16, 2}}, {TL_MOD_tf32, {TL_T_BITS, 32, 1}},
-        {TL_MOD_u16x2, {TL_T_UNSIGNED, 16, 2}}, {TL_MOD_s16x2, {TL_T_SIGNED, 16, 2}}, {TL_MOD_f32x2, {TL_T_FLOAT, 32, 2}},
+        {TL_MOD_pred, {TL_T_PRED, 1, 1}},     {TL_MOD_b8, {TL_T_BITS, 8, 1}},
+        {TL_MOD_b16, {TL_T_BITS, 16, 1}},     {TL_MOD_b32, {TL_T_BITS, 32, 1}},
+        {TL_MOD_b64, {TL_T_BITS, 64, 1}},     {TL_MOD_b128, {TL_T_BITS, 128, 1}},
+        {TL_MOD_u8, {TL_T_UNSIGNED, 8, 1}},   {TL_MOD_u16, {TL_T_UNSIGNED, 16, 1}},
+        {TL_MOD_u32, {TL_T_UNSIGNED, 32, 1}}, {TL_MOD_u64, {TL_T_UNSIGNED, 64, 1}},
+        {TL_MOD_s8, {TL_T_SIGNED, 8, 1}},     {TL_MOD_s16, {TL_T_SIGNED, 16, 1}},
+        {TL_MOD_s32, {TL_T_SIGNED, 32, 1}},   {TL_MOD_s64, {TL_T_SIGNED, 64, 1}},
+        {TL_MOD_f16, {TL_T_FLOAT, 16, 1}},    {TL_MOD_f32, {TL_T_FLOAT, 32, 1}},
+        {TL_MOD_f64, {TL_T_FLOAT, 64, 1}},    {TL_MOD_f16x2, {TL_T_FLOAT, 16, 2}},
+        {TL_MOD_bf16, {TL_T_BFLOAT, 16, 1}},  {TL_MOD_bf16x2, {TL_T_BFLOAT, 16, 2}},
+        {TL_MOD_tf32, {TL_T_BITS, 32, 1}},    {TL_MOD_u16x2, {TL_T_UNSIGNED, 16, 2}},
+        {TL_MOD_s16x2, {TL_T_SIGNED, 16, 2}}, {TL_MOD_f32x2, {TL_T_FLOAT, 32, 2}},
     };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (types[i].mod == m) {
@@ -79,8 +90,8 @@ void tl_emit_unsupported(struct tl_emit *e, const char *why)
         place = tl_ptx_place_of(ix->text, ix->n, s->at);
     }
     e->rc = tl_error_set(e->err, -ENOTSUP, "%s: kernel '" TL_STR_FMT "', line %u: '%.*s' is not implemented (%s)",
-                         e->name, TL_STR_ARG(e->p->entry->func->name), place.line,
-                         (int)(text.n < 120 ? text.n : 120), text.p, why);
+                         e->name, TL_STR_ARG(e->p->entry->func->name), place.line, (int)(text.n < 120 ? text.n : 120),
+                         text.p, why);
 }
 
 struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value)
@@ -160,8 +171,7 @@ struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *a
     for (unsigned i = 0; i < n; i++)
         is_vec |= args[i].is_vec;
     for (unsigned i = 0; i < n; i++) {
-        if (is_vec && LLVMGetTypeKind(LLVMTypeOf(args[i].v)) != LLVMVectorTypeKind &&
-            LLVMTypeOf(args[i].v) != e->i1)
+        if (is_vec && LLVMGetTypeKind(LLVMTypeOf(args[i].v)) != LLVMVectorTypeKind && LLVMTypeOf(args[i].v) != e->i1)
             args[i] = tl_widen(e, args[i]);
         values[i] = args[i].v;
     }
@@ -317,7 +327,8 @@ void tl_fault_if(struct tl_emit *e, LLVMValueRef condition, uint32_t fault)
     LLVMBasicBlockRef good = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "good");
     LLVMBuildCondBr(e->b, condition, bad, good);
     LLVMPositionBuilderAtEnd(e->b, bad);
-    LLVMValueRef args[4] = {e->f->frame, e->f->warp, LLVMConstInt(e->i32, fault, false), LLVMConstInt(e->i64, 0, false)};
+    LLVMValueRef args[4] = {e->f->frame, e->f->warp, LLVMConstInt(e->i32, fault, false),
+                            LLVMConstInt(e->i64, 0, false)};
     tl_call_frame(e, offsetof(struct tl_dev_calls, fault), e->voidt, args, 4);
     LLVMBuildUnreachable(e->b);
     LLVMPositionBuilderAtEnd(e->b, good);
@@ -396,7 +407,8 @@ static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
 static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     const struct tl_ptx_sym *sym = o->sym;
-    struct tl_placed *p = tl_find_placed(e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
+    struct tl_placed *p = tl_find_placed(e,
+                                         sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
     LLVMValueRef v = NULL;
     if (p == NULL) {
         tl_emit_unsupported(e, "a name that is no variable");
@@ -409,11 +421,12 @@ static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o
         break;
     case 'g':
         v = LLVMBuildLoad2(e->b, e->i64,
-                           at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, variables), e->ptr), p->offset * 8), "");
+                           at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, variables), e->ptr), p->offset * 8),
+                           "");
         break;
     case 'p':
-        v = LLVMBuildPtrToInt(
-            e->b, at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, params), e->ptr), p->offset), e->i64, "");
+        v = LLVMBuildPtrToInt(e->b, at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, params), e->ptr), p->offset),
+                              e->i64, "");
         break;
     default:
         tl_emit_unsupported(e, "the address of a call's parameter");
@@ -495,8 +508,10 @@ static struct tl_val round_bfloat(struct tl_emit *e, struct tl_val v)
     struct tl_val is_nan = {LLVMBuildFCmp(e->b, LLVMRealUNO, v.v, v.v, ""), v.is_vec};
     struct tl_val bits = tl_bitcast(e, v, e->i32);
     struct tl_val sixteen = splat_like(e, v, tl_const(e, 32, 16));
-    LLVMValueRef lsb = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, bits.v, sixteen.v, ""), splat_like(e, v, tl_const(e, 32, 1)).v, "");
-    LLVMValueRef sum = LLVMBuildAdd(e->b, bits.v, LLVMBuildAdd(e->b, lsb, splat_like(e, v, tl_const(e, 32, 0x7fff)).v, ""), "");
+    LLVMValueRef lsb = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, bits.v, sixteen.v, ""),
+                                    splat_like(e, v, tl_const(e, 32, 1)).v, "");
+    LLVMValueRef sum = LLVMBuildAdd(e->b, bits.v,
+                                    LLVMBuildAdd(e->b, lsb, splat_like(e, v, tl_const(e, 32, 0x7fff)).v, ""), "");
     struct tl_val r = {LLVMBuildLShr(e->b, sum, sixteen.v, ""), v.is_vec};
     r = tl_select(e, is_nan, splat_like(e, v, tl_const(e, 32, 0x7fff)), r);
     return tl_cast_int(e, r, 16, false);
@@ -536,11 +551,12 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     if (r->is_vec)
         v = tl_widen(e, v);
     else if (v.is_vec) /* all active lanes agree: take the first of them */
-        v = tl_lane_value(e, v, tl_intrinsic(e, "llvm.cttz",
-                                             (struct tl_val[2]){{tl_active_bits(e), false},
-                                                                {LLVMConstInt(e->i1, 1, false), false}}, 2).v);
-    bool blend = r->is_vec && e->mask != NULL &&
-                 (e->must_blend || r->keeps_lanes);
+        v = tl_lane_value(
+            e, v,
+            tl_intrinsic(e, "llvm.cttz",
+                         (struct tl_val[2]){{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}}, 2)
+                .v);
+    bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes);
     if (blend)
         v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot, ""), "");
     LLVMBuildStore(e->b, v.v, r->slot);
@@ -570,7 +586,8 @@ static struct tl_val thread_index(struct tl_emit *e, char axis)
 {
     const uint32_t *block = e->options->block;
     LLVMValueRef n = linear_thread(e);
-    LLVMValueRef x = tl_widen(e, tl_const(e, 32, block[0])).v, xy = tl_widen(e, tl_const(e, 32, (uint64_t)block[0] * block[1])).v;
+    LLVMValueRef x = tl_widen(e, tl_const(e, 32, block[0])).v,
+                 xy = tl_widen(e, tl_const(e, 32, (uint64_t)block[0] * block[1])).v;
     if (axis == 'x')
         return (struct tl_val){block[1] * block[2] == 1 ? n : LLVMBuildURem(e->b, n, x, ""), true};
     if (axis == 'y')
@@ -588,12 +605,30 @@ static struct tl_val lane_constants(struct tl_emit *e, uint32_t (*of)(uint32_t l
     return (struct tl_val){tl_const_lanes(e, 32, values), true};
 }
 
-static uint32_t lane_id(uint32_t i) { return i; }
-static uint32_t lane_eq(uint32_t i) { return 1u << i; }
-static uint32_t lane_lt(uint32_t i) { return (1u << i) - 1; }
-static uint32_t lane_le(uint32_t i) { return (uint32_t)((2ull << i) - 1); }
-static uint32_t lane_gt(uint32_t i) { return ~lane_le(i); }
-static uint32_t lane_ge(uint32_t i) { return ~lane_lt(i); }
+static uint32_t lane_id(uint32_t i)
+{
+    return i;
+}
+static uint32_t lane_eq(uint32_t i)
+{
+    return 1u << i;
+}
+static uint32_t lane_lt(uint32_t i)
+{
+    return (1u << i) - 1;
+}
+static uint32_t lane_le(uint32_t i)
+{
+    return (uint32_t)((2ull << i) - 1);
+}
+static uint32_t lane_gt(uint32_t i)
+{
+    return ~lane_le(i);
+}
+static uint32_t lane_ge(uint32_t i)
+{
+    return ~lane_lt(i);
+}
 
 static struct tl_val frame_u32(struct tl_emit *e, uint32_t offset)
 {
@@ -607,20 +642,34 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     switch (o->sym->sreg) {
     case TL_SREG_tid:
         return block[axis] == 1 ? tl_const(e, 32, 0) : thread_index(e, o->component);
-    case TL_SREG_ntid: return tl_const(e, 32, block[axis]);
-    case TL_SREG_ctaid: return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
-    case TL_SREG_nctaid: return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
-    case TL_SREG_laneid: return lane_constants(e, lane_id);
-    case TL_SREG_lanemask_eq: return lane_constants(e, lane_eq);
-    case TL_SREG_lanemask_lt: return lane_constants(e, lane_lt);
-    case TL_SREG_lanemask_le: return lane_constants(e, lane_le);
-    case TL_SREG_lanemask_gt: return lane_constants(e, lane_gt);
-    case TL_SREG_lanemask_ge: return lane_constants(e, lane_ge);
-    case TL_SREG_warpid: return (struct tl_val){e->f->warp, false};
-    case TL_SREG_nwarpid: return tl_const(e, 32, (block[0] * block[1] * block[2] + 31) / 32);
-    case TL_SREG_smid: return frame_u32(e, offsetof(struct tl_dev_frame, smid));
-    case TL_SREG_nsmid: return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
-    case TL_SREG_gridid: return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
+    case TL_SREG_ntid:
+        return tl_const(e, 32, block[axis]);
+    case TL_SREG_ctaid:
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
+    case TL_SREG_nctaid:
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
+    case TL_SREG_laneid:
+        return lane_constants(e, lane_id);
+    case TL_SREG_lanemask_eq:
+        return lane_constants(e, lane_eq);
+    case TL_SREG_lanemask_lt:
+        return lane_constants(e, lane_lt);
+    case TL_SREG_lanemask_le:
+        return lane_constants(e, lane_le);
+    case TL_SREG_lanemask_gt:
+        return lane_constants(e, lane_gt);
+    case TL_SREG_lanemask_ge:
+        return lane_constants(e, lane_ge);
+    case TL_SREG_warpid:
+        return (struct tl_val){e->f->warp, false};
+    case TL_SREG_nwarpid:
+        return tl_const(e, 32, (block[0] * block[1] * block[2] + 31) / 32);
+    case TL_SREG_smid:
+        return frame_u32(e, offsetof(struct tl_dev_frame, smid));
+    case TL_SREG_nsmid:
+        return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
+    case TL_SREG_gridid:
+        return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
     case TL_SREG_envreg: { /* 1 and 2 are how cooperative groups find their workspace */
         struct tl_val v = {tl_field(e, offsetof(struct tl_dev_frame, workspace), e->i64), false};
         char number = o->sym->name.p[o->sym->name.n - 1];
@@ -633,13 +682,15 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
             v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
         return tl_cast_int(e, v, 32, false);
     }
-    case TL_SREG_dynamic_smem_size: return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+    case TL_SREG_dynamic_smem_size:
+        return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
     case TL_SREG_clock:
     case TL_SREG_clock64:
     case TL_SREG_clock_hi: {
         unsigned id = LLVMLookupIntrinsicID("llvm.readcyclecounter", 21);
         LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
-        struct tl_val v = {LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0, ""), false};
+        struct tl_val v = {LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0, ""),
+                           false};
         if (o->sym->sreg == TL_SREG_clock_hi)
             v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
         return o->sym->sreg == TL_SREG_clock64 ? v : tl_cast_int(e, v, 32, false);

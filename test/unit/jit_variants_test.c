@@ -61,8 +61,10 @@ static uint64_t element(const struct ptx_case_arg *a, uint32_t i, uint64_t *stat
     float f = (float)i;
     uint32_t bits;
     switch (a->fill) {
-    case PTX_FILL_ZERO: return 0;
-    case PTX_FILL_COUNTDOWN: return i == 0 ? 0 : i - 1;
+    case PTX_FILL_ZERO:
+        return 0;
+    case PTX_FILL_COUNTDOWN:
+        return i == 0 ? 0 : i - 1;
     case PTX_FILL_IOTA:
         if (!is_float)
             return i;
@@ -236,8 +238,13 @@ static void launch_done(struct tl_exec_launch *l)
 static bool launch(struct program *p, const uint32_t grid[3], uint32_t shared, struct tl_error *err)
 {
     struct waiter w = {0};
-    struct tl_exec_launch l = {.object = p->object, .grid = {grid[0], grid[1], grid[2]}, .dynamic_shared_bytes = shared,
-                               .params = p->params, .variables = p->variables, .done = launch_done, .user = &w};
+    struct tl_exec_launch l = {.object = p->object,
+                               .grid = {grid[0], grid[1], grid[2]},
+                               .dynamic_shared_bytes = shared,
+                               .params = p->params,
+                               .variables = p->variables,
+                               .done = launch_done,
+                               .user = &w};
     sem_init(&w.done, 0, 0);
     n_launches++;
     if (tl_exec_submit(device, &l) < 0) {
@@ -252,7 +259,8 @@ static bool launch(struct program *p, const uint32_t grid[3], uint32_t shared, s
 }
 
 /* The original's parameters at their offsets. */
-static void put_params(struct program *p, struct memory *m, struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k)
+static void put_params(struct program *p, struct memory *m, struct ptx_text *t, const char *kernel,
+                       const struct ptx_case_kernel *k)
 {
     uint64_t offset = 0;
     uint32_t i = 0;
@@ -300,27 +308,54 @@ static void put_arg(struct program *p, const struct tl_ptx_arg *a, uint64_t valu
     memcpy(p->params + a->offset, &value, a->size);
 }
 
-static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m, struct ptx_text *t, struct control *c,
-                      const uint32_t grid[3], uint32_t first)
+static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m, struct ptx_text *t,
+                      struct control *c, const uint32_t grid[3], uint32_t first)
 {
     struct tl_ptx_magic x = tl_ptx_magic_of(grid[0]), y = tl_ptx_magic_of(grid[1]);
     for (uint32_t i = 0; i < r->n_args; i++) {
         const struct tl_ptx_arg *a = &r->args[i];
         switch (a->kind) {
-        case TL_PTX_ARG_FIRST_BLOCK: put_arg(p, a, first); break;
-        case TL_PTX_ARG_GRID_X: put_arg(p, a, grid[0]); break;
-        case TL_PTX_ARG_GRID_Y: put_arg(p, a, grid[1]); break;
-        case TL_PTX_ARG_GRID_Z: put_arg(p, a, grid[2]); break;
-        case TL_PTX_ARG_BLOCKS: put_arg(p, a, grid[0] * grid[1] * grid[2]); break;
-        case TL_PTX_ARG_MAGIC_X: put_arg(p, a, x.magic); break;
-        case TL_PTX_ARG_SHIFT_X: put_arg(p, a, x.shift); break;
-        case TL_PTX_ARG_MAGIC_Y: put_arg(p, a, y.magic); break;
-        case TL_PTX_ARG_SHIFT_Y: put_arg(p, a, y.shift); break;
-        case TL_PTX_ARG_COUNTER: put_arg(p, a, (uintptr_t)&c->counter); break;
-        case TL_PTX_ARG_STOP_WORD: put_arg(p, a, (uintptr_t)(a->which == 2 ? (void *)&c->stop : (void *)&c->never)); break;
-        case TL_PTX_ARG_POLL_MASK: put_arg(p, a, 0); break;
-        case TL_PTX_ARG_VARIABLE: put_arg(p, a, variable_address(m, t, a->variable)); break;
-        case TL_PTX_ARG_KINDS: break;
+        case TL_PTX_ARG_FIRST_BLOCK:
+            put_arg(p, a, first);
+            break;
+        case TL_PTX_ARG_GRID_X:
+            put_arg(p, a, grid[0]);
+            break;
+        case TL_PTX_ARG_GRID_Y:
+            put_arg(p, a, grid[1]);
+            break;
+        case TL_PTX_ARG_GRID_Z:
+            put_arg(p, a, grid[2]);
+            break;
+        case TL_PTX_ARG_BLOCKS:
+            put_arg(p, a, grid[0] * grid[1] * grid[2]);
+            break;
+        case TL_PTX_ARG_MAGIC_X:
+            put_arg(p, a, x.magic);
+            break;
+        case TL_PTX_ARG_SHIFT_X:
+            put_arg(p, a, x.shift);
+            break;
+        case TL_PTX_ARG_MAGIC_Y:
+            put_arg(p, a, y.magic);
+            break;
+        case TL_PTX_ARG_SHIFT_Y:
+            put_arg(p, a, y.shift);
+            break;
+        case TL_PTX_ARG_COUNTER:
+            put_arg(p, a, (uintptr_t)&c->counter);
+            break;
+        case TL_PTX_ARG_STOP_WORD:
+            put_arg(p, a, (uintptr_t)(a->which == 2 ? (void *)&c->stop : (void *)&c->never));
+            break;
+        case TL_PTX_ARG_POLL_MASK:
+            put_arg(p, a, 0);
+            break;
+        case TL_PTX_ARG_VARIABLE:
+            put_arg(p, a, variable_address(m, t, a->variable));
+            break;
+        case TL_PTX_ARG_KINDS:
+            break;
         }
     }
 }
@@ -370,12 +405,13 @@ static bool conditions_hold(uint32_t conditions, const struct ptx_case_run *run)
 
 static void complain(const char *kernel, const struct ptx_case_run *run, const char *what, const char *detail)
 {
-    tl_buf_printf(&wrong, "%s of %s, grid %u,%u,%u block %u,%u,%u: %s\n", what, kernel, run->grid[0], run->grid[1], run->grid[2],
-                  run->block[0], run->block[1], run->block[2], detail);
+    tl_buf_printf(&wrong, "%s of %s, grid %u,%u,%u block %u,%u,%u: %s\n", what, kernel, run->grid[0], run->grid[1],
+                  run->grid[2], run->block[0], run->block[1], run->block[2], detail);
 }
 
-static void check_variant(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k, const struct ptx_case_run *run,
-                          struct memory *m, const struct tl_buf *expected, enum tl_ptx_variant v)
+static void check_variant(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k,
+                          const struct ptx_case_run *run, struct memory *m, const struct tl_buf *expected,
+                          enum tl_ptx_variant v)
 {
     struct tl_error err = {0};
     struct tl_ptx_rewritten r;
@@ -411,7 +447,8 @@ static void check_variant(struct ptx_text *t, const char *kernel, const struct p
     tl_ptx_rewritten_finish(&r);
 }
 
-static void check_run(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k, const struct ptx_case_run *run)
+static void check_run(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k,
+                      const struct ptx_case_run *run)
 {
     static struct program p;
     struct memory m = {0};
@@ -521,7 +558,9 @@ void setUp(void)
     has_pointers = false;
 }
 
-void tearDown(void) {}
+void tearDown(void)
+{
+}
 
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
@@ -544,7 +583,8 @@ int main(void)
     for (int i = 0; i < n; i++) {
         const char *file = entries[i]->d_name, *dot = strrchr(file, '.');
         static char path[4096];
-        if (dot == NULL || (strcmp(dot, ".ptx") != 0 && strcmp(dot, ".cu") != 0) || (only != NULL && strstr(file, only) == NULL))
+        if (dot == NULL || (strcmp(dot, ".ptx") != 0 && strcmp(dot, ".cu") != 0) ||
+            (only != NULL && strstr(file, only) == NULL))
             continue;
         snprintf(path, sizeof path, "%s/%s", ptx_cases_folder(), file);
         case_path = path;
@@ -553,7 +593,8 @@ int main(void)
     for (int i = 0; i < n; i++)
         free(entries[i]);
     free(entries);
-    printf("%u launches, %u of them after a preemption, %u runs that the translator refuses\n", n_launches, n_preempted, n_refused);
+    printf("%u launches, %u of them after a preemption, %u runs that the translator refuses\n", n_launches, n_preempted,
+           n_refused);
     tl_exec_device_close(device);
     tl_buf_finish(&wrong);
     return UNITY_END();
