@@ -231,14 +231,16 @@ static void emit_from_small(struct tl_emit *e, const struct small_format *f)
 
 /* --- integer to integer -------------------------------------------------------------------------------------------- */
 
-/* Clamped to a type's range; in 128 bits both ranges fit. */
+/* Clamped to a type's range, in as many bits as it takes for both ranges to fit. */
 static struct tl_val clamp_int(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
 {
-    bool to_signed = to.kind == TL_T_SIGNED;
+    bool from_signed = from.kind == TL_T_SIGNED, to_signed = to.kind == TL_T_SIGNED;
+    bool fits = from_signed && to.bits < from.bits;
+    uint32_t wide = fits ? from.bits : from.bits <= 32 && to.bits <= 32 ? 64 : 128;
     uint64_t most = to_signed ? (1ull << (to.bits - 1)) - 1 : to.bits == 64 ? UINT64_MAX : (1ull << to.bits) - 1;
-    struct tl_val high = {LLVMConstInt(e->i128, most, false), false};
-    struct tl_val low = {LLVMConstInt(e->i128, to_signed ? ~most : 0, true), false};
-    struct tl_val args[2] = {tl_cast_int(e, v, 128, from.kind == TL_T_SIGNED), low};
+    struct tl_val high = {LLVMConstInt(tl_int(e, wide), most, false), false};
+    struct tl_val low = {LLVMConstInt(tl_int(e, wide), to_signed ? ~most : 0, true), false};
+    struct tl_val args[2] = {tl_cast_int(e, v, wide, from_signed), low};
     args[0] = tl_intrinsic(e, "llvm.smax", args, 2);
     args[1] = high;
     return tl_cast_int(e, tl_intrinsic(e, "llvm.smin", args, 2), to.bits, false);

@@ -80,12 +80,14 @@ bool op_result_is(const struct op *o, uint32_t n, uint64_t got, uint64_t want);
 
 /* --- tables -------------------------------------------------------------------------------------------------------- */
 
-extern const struct op_row op_integer_rows[], op_float_rows[], op_convert_rows[]; /* each ends with form NULL */
+/* Each ends with form NULL. */
+extern const struct op_row op_integer_rows[], op_float_rows[], op_convert_rows[];
+extern const struct op_row op_avx512_rows[]; /* what only AVX-512 can do */
 
 /* --- warps and atomics --------------------------------------------------------------------------------------------- */
 
 enum { OP_LANES = 32 };
-enum op_warp_part { OP_WARP, OP_ATOMIC_GLOBAL, OP_ATOMIC_SHARED, OP_ATOMIC_GENERIC, OP_WARP_PARTS };
+enum op_warp_part { OP_WARP, OP_ATOMIC_GLOBAL, OP_ATOMIC_SHARED, OP_ATOMIC_GENERIC, OP_RED, OP_WARP_PARTS };
 
 /* A kernel `k(in, out)` of all rows of a part, for one block: of 32 threads, or guarded in a block of 24. */
 void op_warp_kernel(struct tl_buf *out, enum op_warp_part part, bool is_guarded);

@@ -288,3 +288,9 @@ const struct op_row op_float_rows[] = {
     APPROX("tanh.approx", "bf16", 0x1p-8, 0),
     {NULL, NULL, NULL, 0, 0, NULL},
 };
+
+const struct op_row op_avx512_rows[] = {
+    ROUNDED(TWO, "add", "f64"),  ROUNDED(TWO, "sub", "f64"),     ROUNDED(TWO, "mul", "f64"),
+    ROUNDED(TWO, "div", "f64"),  ROUNDED(THREE, "fma", "f64"),   ROUNDED(ONE, "rcp", "f64"),
+    ROUNDED(ONE, "sqrt", "f64"), {NULL, NULL, NULL, 0, 0, NULL},
+};

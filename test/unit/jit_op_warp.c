@@ -237,7 +237,7 @@ enum { N_WARP = sizeof warp_rows / sizeof warp_rows[0], N_ATOMIC = sizeof atomic
 
 uint32_t op_warp_rows(void)
 {
-    return N_WARP + 3 * N_ATOMIC;
+    return N_WARP + 4 * N_ATOMIC - 5; /* exch and cas have no red */
 }
 
 static uint32_t offset_of(uint32_t n)
@@ -296,8 +296,13 @@ static void warp_kernel(struct tl_buf *b, bool is_guarded)
     tl_buf_puts(b, "  ret;\n}\n");
 }
 
+static bool has_red(const struct atomic_row *r)
+{
+    return r->kind != '=' && r->kind != '?';
+}
+
 /* Spaces: 0 global, 1 shared, 2 generic addresses of shared memory. */
-static void atomic_kernel(struct tl_buf *b, bool is_guarded, uint32_t space)
+static void atomic_kernel(struct tl_buf *b, bool is_guarded, uint32_t space, bool is_red)
 {
     kernel_head(b);
     tl_buf_puts(b, "  mov.u64 %sh, sh;\n  add.s64 %sh, %sh, %cell;\n");
@@ -308,6 +313,8 @@ static void atomic_kernel(struct tl_buf *b, bool is_guarded, uint32_t space)
         const struct atomic_row *r = &atomic_rows[k];
         struct op_type t;
         op_type_parse(&t, r->type, strlen(r->type));
+        if (is_red && !has_red(r))
+            continue;
         char reg = t.reg_bits == 16 ? 'h' : t.reg_bits == 32 ? 'r' : 'l';
         const char *shared = space == 2 ? "" : ".shared";
         for (uint32_t j = 0; j < 2; j++)
@@ -316,9 +323,11 @@ static void atomic_kernel(struct tl_buf *b, bool is_guarded, uint32_t space)
         if (space != 0)
             tl_buf_printf(b, "  ld.global.b64 %%A, [%%cell+%u];\n  st%s.b64 [%%sh], %%A;\n  bar.warp.sync -1;\n",
                           offset_of(3 * k + 2), shared);
-        tl_buf_printf(b, "  mov.b%u %%%cd, 77;\n  %satom%s.%s.%s %%%cd, [%s+%u], %%%cx", t.reg_bits, reg,
-                      is_guarded ? "@%g " : "", space == 0 ? ".global" : shared, r->op, r->type, reg,
-                      space == 0 ? "%cell" : "%sh", space == 0 ? offset_of(3 * k + 2) : 0, reg);
+        tl_buf_printf(b, "  mov.b%u %%%cd, 77;\n  %s%s%s.%s.%s ", t.reg_bits, reg, is_guarded ? "@%g " : "",
+                      is_red ? "red" : "atom", space == 0 ? ".global" : shared, r->op, r->type);
+        if (!is_red)
+            tl_buf_printf(b, "%%%cd, ", reg);
+        tl_buf_printf(b, "[%s+%u], %%%cx", space == 0 ? "%cell" : "%sh", space == 0 ? offset_of(3 * k + 2) : 0, reg);
         if (r->kind == '?')
             tl_buf_printf(b, ", %%%cy", reg);
         tl_buf_printf(b, ";\n  st.global.b%u [%%out+%u], %%%cd;\n", t.reg_bits, offset_of(3 * k), reg);
@@ -334,7 +343,7 @@ void op_warp_kernel(struct tl_buf *b, enum op_warp_part part, bool is_guarded)
     if (part == OP_WARP)
         warp_kernel(b, is_guarded);
     else
-        atomic_kernel(b, is_guarded, part == OP_ATOMIC_GLOBAL ? 0 : part == OP_ATOMIC_SHARED ? 1 : 2);
+        atomic_kernel(b, is_guarded, part == OP_ATOMIC_SHARED ? 1 : part == OP_ATOMIC_GENERIC ? 2 : 0, part == OP_RED);
 }
 
 /* --- inputs and results -------------------------------------------------------------------------------------------- */
@@ -384,7 +393,7 @@ static bool same(const struct op_type *t, uint64_t a, uint64_t b)
     return op_result_is(&o, 0, a, b);
 }
 
-static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarded, struct tl_buf *wrong)
+static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarded, bool is_red, struct tl_buf *wrong)
 {
     for (uint32_t k = 0; k < N_ATOMIC; k++) {
         const struct atomic_row *r = &atomic_rows[k];
@@ -392,6 +401,8 @@ static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarde
         struct op_type t;
         op_type_parse(&t, r->type, strlen(r->type));
         uint64_t mask = t.reg_bits == 64 ? UINT64_MAX : (1ull << t.reg_bits) - 1, cells[CELLS], old;
+        if (is_red && !has_red(r))
+            continue;
         memcpy(cells, y + OP_LANES, sizeof cells);
         for (uint32_t i = 0; i < (is_guarded ? 24 : 32); i++) {
             uint64_t *cell = &cells[i % CELLS];
@@ -399,7 +410,7 @@ static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarde
             old = is_active ? *cell & mask : 77;
             if (is_active)
                 *cell = (*cell & ~mask) | (atomic_step(r, &t, old, x[i] & mask, y[i] & mask) & mask);
-            if (!same(&t, out[k * 3 * OP_LANES + i], old))
+            if (!same(&t, out[k * 3 * OP_LANES + i], is_red ? 77 : old))
                 tl_buf_printf(wrong, "\natom.%s.%s: lane %u sees 0x%llx, not 0x%llx", r->op, r->type, i,
                               (unsigned long long)out[k * 3 * OP_LANES + i], (unsigned long long)old);
         }
@@ -418,5 +429,5 @@ void op_warp_check(enum op_warp_part part, const uint64_t *in, const uint64_t *o
     if (part == OP_WARP)
         check_warp(in, out, is_guarded, wrong);
     else
-        check_atomic(in, out, is_guarded, wrong);
+        check_atomic(in, out, is_guarded, part == OP_RED, wrong);
 }

@@ -191,7 +191,7 @@ static void check_rows(const struct op_row *rows)
         if (n == 0)
             continue;
         prepare(ops, n);
-        for (int mode = 0; mode < (features == NULL ? OP_MODES : 1) && wrong.n == 0; mode++)
+        for (int mode = 0; mode < (features == NULL ? OP_MODES : OP_UNIFORM + 1) && wrong.n == 0; mode++)
             run_ops(ops, n, (enum op_mode)mode);
         n_forms += features == NULL ? n : 0;
     }
@@ -211,6 +211,13 @@ static void floating_point(void)
 static void conversions(void)
 {
     check_rows(op_convert_rows);
+}
+
+static void directed_rounding_of_f64(void)
+{
+    if (strstr(tl_jit_host_features(), "+avx512f") == NULL)
+        TEST_IGNORE_MESSAGE("this machine has no AVX-512");
+    check_rows(op_avx512_rows);
 }
 
 static void check_part(enum op_warp_part part, bool is_guarded)
@@ -272,6 +279,7 @@ int main(void)
     out = must_alloc((size_t)OPS_PER_KERNEL * OP_RESULTS * OP_VECTORS);
     RUN_TEST(integers_and_bits);
     RUN_TEST(floating_point);
+    RUN_TEST(directed_rounding_of_f64);
     RUN_TEST(conversions);
     RUN_TEST(warps_and_atomics);
     features = without_avx512;
