@@ -88,7 +88,7 @@ static struct tl_val embedded(struct tl_emit *e, const char *op, struct tl_val *
 /* The same on f32 without AVX-512: in f64 to odd, where sums, products and quotients of f32 lose nothing that matters. */
 static struct tl_val directed_f32(struct tl_emit *e, char op, struct tl_val *args, unsigned n)
 {
-    struct tl_val x[3], s, rest;
+    struct tl_val x[3] = {{NULL, false}}, s, rest;
     enum tl_rounding mode = tl_rounding_of(e);
     for (unsigned i = 0; i < n; i++)
         x[i] = tl_extend(e, args[i], e->f64);
@@ -472,7 +472,7 @@ static bool emit_general(struct tl_emit *e, struct tl_type t)
     for (uint32_t i = 0; i < n; i++)
         whole[i] = tl_read(e, tl_opd(e, i + 1), width);
     for (uint32_t p = 0; p < t.packed; p++) {
-        struct tl_val in[3], r;
+        struct tl_val in[3] = {{NULL, false}}, r;
         bool is_vec = false;
         for (uint32_t i = 0; i < n; i++) {
             in[i] = maybe_flush(e, single,
@@ -505,7 +505,7 @@ static void emit_mixed(struct tl_emit *e, struct tl_type half)
 {
     struct tl_type f32 = {TL_T_FLOAT, 32, 1};
     uint32_t n = source_count(e);
-    struct tl_val in[3], r;
+    struct tl_val in[3] = {{NULL, false}}, r = {NULL, false};
     bool is_vec = false;
     for (uint32_t i = 0; i < n; i++) {
         in[i] = tl_read_as(e, tl_opd(e, i + 1), i + 1 == n ? f32 : half);

@@ -368,7 +368,7 @@ void op_inputs(const struct op *o, uint64_t *in, uint64_t seed)
                 *at = edges[j][rest % count[j]];
             else
                 *at = random_value(&o->source[j], &state, (next(&state) & 3) < 2);
-            rest /= count[j];
+            rest = count[j] > 1 ? rest / count[j] : rest;
         }
     }
 }
