@@ -16,7 +16,7 @@ static bool reserve(struct tl_buf *b, size_t more)
 {
     if (b->failed)
         return false;
-    if (b->cap - b->n > more)
+    if (b->p != NULL && b->cap - b->n > more)
         return true;
     size_t cap = b->cap < 256 ? 256 : b->cap;
     while (cap - b->n <= more && cap <= SIZE_MAX / 4)

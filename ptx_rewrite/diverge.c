@@ -45,7 +45,7 @@ static enum tl_ptx_level sreg_level(const struct analysis *a, const struct tl_pt
 #define U TL_LEVEL_BLOCK
 #define T TL_LEVEL_WARP
 #define W TL_LEVEL_LANE
-#define SREG(name, reach) [TL_SREG_##name] = reach,
+#define SREG(name, reach) [TL_SREG_##name] = (reach),
         TL_PTX_SREGS(SREG)
 #undef SREG
 #undef U

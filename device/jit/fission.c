@@ -273,7 +273,7 @@ static LLVMValueRef emit_block(struct fission *x, LLVMValueRef (*segments)[2], u
     LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32}, segment_type = LLVMFunctionType(e->i32, args, 3, false);
     LLVMValueRef fn = tl_new_function(e, "kernel", LLVMFunctionType(e->voidt, &e->ptr, 1, false), false);
     LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
-    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry"), heads[MAX_STATES];
+    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry"), heads[MAX_STATES] = {NULL};
     LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, fn, "done");
     LLVMPositionBuilderAtEnd(e->b, entry);
     LLVMValueRef context = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i8, (uint64_t)x->stride * n_warps + 64), "context");
