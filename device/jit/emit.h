@@ -255,6 +255,8 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed);
  * `fn`(frame, warp); with n_warps 0, the whole block by `fn`(frame). */
 void tl_emit_blocks(struct tl_emit *e, LLVMValueRef fn, uint32_t n_warps);
 LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported);
+/* A block that only returns: going there is returning, at once, so that barriers do not wait for its turn in the line. */
+bool tl_only_returns(const struct tl_fn *f, uint32_t block);
 void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block);
 
 struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what);

@@ -149,8 +149,7 @@ static void lanes_exit(struct tl_emit *e, LLVMValueRef bits)
     LLVMBuildStore(e->b, LLVMBuildOr(e->b, LLVMBuildLoad2(e->b, e->i32, word, ""), bits, ""), word);
 }
 
-/* A block that only returns: going there is returning, at once, so that barriers do not wait for its turn in the line. */
-static bool only_returns(const struct tl_fn *f, uint32_t block)
+bool tl_only_returns(const struct tl_fn *f, uint32_t block)
 {
     const struct tl_ptx_block *k = &f->cfg.blocks[block];
     if (block == f->cfg.n_blocks)
@@ -202,7 +201,7 @@ static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, 
             taken = LLVMBuildAnd(e->b, bits, tl_mask_bits(e, c.v), "");
         else if (c.v != NULL)
             taken = LLVMBuildSelect(e->b, c.v, bits, zero32(e), "");
-        if (only_returns(e->f, to)) {
+        if (tl_only_returns(e->f, to)) {
             lanes_exit(e, taken);
         } else if (to != line->join) {
             LLVMValueRef old = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[to], "");

@@ -278,13 +278,6 @@ static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
     return pf != NULL && pf->func->has_body && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0;
 }
 
-static bool only_returns(const struct tl_ptx_cfg *cfg, uint32_t block)
-{
-    const struct tl_ptx_block *k = &cfg->blocks[block];
-    return block == cfg->n_blocks || (k->end == k->first + 1 && (cfg->insts[k->first]->inst.form->op == TL_OP_ret ||
-                                                                 cfg->insts[k->first]->inst.form->op == TL_OP_exit));
-}
-
 /* A barrier in a region that lanes enter one way or another, and where neither way is to return at once. */
 static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
 {
@@ -301,7 +294,7 @@ static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
                 return true;
         }
         for (uint32_t i = 0; i < k->n_succs; i++)
-            returns |= only_returns(cfg, k->succs[i]);
+            returns |= tl_only_returns(f, k->succs[i]);
         if (k->order == TL_CFG_NONE || f->d.branch[b] != TL_LEVEL_LANE || returns)
             continue;
         tl_ptx_set_clear(&region);
