@@ -9,7 +9,10 @@
 #include "tally/image.h"
 #include "tally/ptx.h"
 
-enum { CORPUS_EXAMPLES = 3 };
+enum {
+    CORPUS_EXAMPLES = 3,
+    CORPUS_LARGE_SPILL = 16, /* bytes; ptxas itself trades a register or two for more blocks per SM */
+};
 
 struct corpus_options {
     const char *library;   /* what the results are called */
@@ -75,8 +78,8 @@ struct corpus_rewriting {
 struct corpus_growth {
     const struct corpus_kernel *kernel;
     enum tl_ptx_variant variant;
-    uint32_t dims, before, after; /* registers */
-    bool has_new_spill;
+    uint32_t dims, before, after;       /* registers */
+    uint32_t spill_before, spill_after; /* bytes of stores and loads */
 };
 
 struct corpus_registers {
@@ -84,7 +87,8 @@ struct corpus_registers {
     uint32_t tried, accepted;   /* rewritten texts */
     uint32_t refused_originals; /* kernels that cannot be compared, because ptxas takes them in no form */
     uint32_t lowered, raised;   /* kernels tried under an older ISA version, for a newer architecture */
-    uint32_t new_spill_kernels;
+    uint32_t new_spill_kernels; /* with a variant that spills, while the original does not */
+    uint32_t new_large_spill_kernels;
     struct corpus_growth *growths; /* ascending */
     uint32_t n_growths, max_growths;
 };

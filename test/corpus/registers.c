@@ -116,14 +116,15 @@ static void add_growth(struct corpus_registers *r, const struct trial *t, enum t
         .dims = corpus_dims(t->kernel, v),
         .before = t->original->registers,
         .after = run->registers,
-        .has_new_spill = t->original->spill_bytes == 0 && run->spill_bytes > 0,
+        .spill_before = t->original->spill_bytes,
+        .spill_after = run->spill_bytes,
     };
 }
 
 static void take_results(struct corpus *c, const struct trial *t)
 {
     struct corpus_registers *r = &c->registers;
-    bool has_new_spill = false;
+    uint32_t new_spill = 0;
     if (!t->original->was_accepted) { /* then nothing can be expected of the variants */
         r->refused_originals++;
         keep_failed(c, t, t->original, "the original");
@@ -138,9 +139,11 @@ static void take_results(struct corpus *c, const struct trial *t)
         }
         r->accepted++;
         add_growth(r, t, t->variants[i], run);
-        has_new_spill |= r->growths[r->n_growths - 1].has_new_spill;
+        if (t->original->spill_bytes == 0 && run->spill_bytes > new_spill)
+            new_spill = run->spill_bytes;
     }
-    r->new_spill_kernels += has_new_spill;
+    r->new_spill_kernels += new_spill > 0;
+    r->new_large_spill_kernels += new_spill > CORPUS_LARGE_SPILL;
 }
 
 static void remove_files(struct batch *b)
@@ -203,12 +206,12 @@ static void tell_growth(const struct corpus *c)
         corpus_say(c, "registers: %-10s median %+d, 99th percentile %+d",
                    v < TL_PTX_VARIANTS ? tl_ptx_variant_name(v) : "all", corpus_growth_at(r, v, 0.5),
                    corpus_growth_at(r, v, 0.99));
-    corpus_say(c, "new spills in %u kernels", r->new_spill_kernels);
+    corpus_say(c, "new spills in %u kernels, of more than %d bytes in %u", r->new_spill_kernels, CORPUS_LARGE_SPILL,
+               r->new_large_spill_kernels);
     for (uint32_t i = 0; i < r->n_growths && i < WORST; i++) {
         const struct corpus_growth *g = &r->growths[r->n_growths - 1 - i];
-        corpus_say(c, "    %u -> %u registers in %s%u of " TL_STR_FMT " (%s)%s", g->before, g->after,
-                   tl_ptx_variant_name(g->variant), g->dims, TL_STR_ARG(g->kernel->name), g->kernel->image->origin,
-                   g->has_new_spill ? ", spills" : "");
+        corpus_say(c, "    %u -> %u registers in %s%u of " TL_STR_FMT " (%s)", g->before, g->after,
+                   tl_ptx_variant_name(g->variant), g->dims, TL_STR_ARG(g->kernel->name), g->kernel->image->origin);
     }
 }
 
@@ -218,11 +221,11 @@ static int write_growth(struct corpus *c, struct tl_error *err)
     const struct corpus_registers *r = &c->registers;
     const char *path = tl_arena_printf(&c->arena, "%s/%s.registers.tsv", c->options->folder, c->options->library);
     struct tl_buf text = {0};
-    tl_buf_puts(&text, "growth\tbefore\tafter\tspill\tvariant\timage\tkernel\n");
+    tl_buf_puts(&text, "growth\tbefore\tafter\tspill before\tspill after\tvariant\timage\tkernel\n");
     for (uint32_t i = r->n_growths; i-- > 0;) {
         const struct corpus_growth *g = &r->growths[i];
-        tl_buf_printf(&text, "%+d\t%u\t%u\t%s\t%s%u\t%s\t" TL_STR_FMT "\n", growth_of(g), g->before, g->after,
-                      g->has_new_spill ? "new" : "-", tl_ptx_variant_name(g->variant), g->dims,
+        tl_buf_printf(&text, "%+d\t%u\t%u\t%u\t%u\t%s%u\t%s\t" TL_STR_FMT "\n", growth_of(g), g->before, g->after,
+                      g->spill_before, g->spill_after, tl_ptx_variant_name(g->variant), g->dims,
                       g->kernel->image->origin, TL_STR_ARG(g->kernel->name));
     }
     corpus_must(text.failed || path == NULL ? NULL : text.p);

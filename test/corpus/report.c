@@ -37,6 +37,7 @@
     X(persistent_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.5))                           \
     X(persistent_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.99))                          \
     X(new_spill_kernels, COUNT, c->registers.new_spill_kernels)                                                        \
+    X(new_large_spill_kernels, COUNT, c->registers.new_large_spill_kernels)                                            \
     X(new_spills, REAL, ratio(c->registers.new_spill_kernels, c->registers.kernels))                                   \
     X(print_tried, COUNT, c->identity.tried)                                                                           \
     X(print_identical, COUNT, c->identity.identical)                                                                   \
@@ -124,8 +125,10 @@ static void put_worst(struct tl_json *j, const struct corpus *c)
         tl_json_uint(j, g->before);
         tl_json_key(j, "after");
         tl_json_uint(j, g->after);
-        tl_json_key(j, "has_new_spill");
-        tl_json_bool(j, g->has_new_spill);
+        tl_json_key(j, "spill_before");
+        tl_json_uint(j, g->spill_before);
+        tl_json_key(j, "spill_after");
+        tl_json_uint(j, g->spill_after);
         tl_json_end_object(j);
     }
     tl_json_end_array(j);
