@@ -190,7 +190,9 @@ struct program {
 
 static bool compile(struct program *p, const char *text, size_t n, const uint32_t block[3], struct tl_error *err)
 {
-    struct tl_jit_options options = {.block = {block[0], block[1], block[2]}};
+    struct tl_jit_options options = {.block = {block[0], block[1], block[2]}, .features = getenv("TALLY_JIT_FEATURES")};
+    if (options.features != NULL)
+        options.cpu = "x86-64-v3";
     struct tl_jit_object object;
     void *linked = NULL;
     size_t linked_n = 0;
