@@ -1,0 +1,71 @@
+/* Between the shim (libcuda.so.1, in every job) and the best-effort part (libtally-effort.so, opened only where a job may
+ * have to give way).  Plain C structures and functions by pointer, versioned, because the two are separate files. */
+#ifndef TALLY_SHIM_H
+#define TALLY_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TL_SHIM_VERSION = 1 };
+
+struct tl_settings;
+struct tl_client;
+struct tl_record;
+
+/* An image that the job gave to the driver: fatbin, cubin, PTX text.  Kept by reference where the caller promises that it stays
+ * (a fatbin inside a loaded object), else copied.  `bytes` is NULL if nothing could be kept. */
+struct tl_captured_image {
+    const void *bytes;
+    size_t n; /* 0: the reader finds the length in the image itself */
+    bool is_copy;
+    const char *source; /* path of the file or object that it came from, or "memory" */
+    const void *ptx;    /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
+    size_t ptx_n;
+    void *user; /* the effort part's own, initially NULL */
+};
+
+/* A kernel by the handle (CUfunction or CUkernel) that the job launches. */
+struct tl_captured_kernel {
+    const void *handle;
+    void *module;                    /* CUmodule to ask for variables, or NULL if it came from a library */
+    void *library;                   /* CUlibrary or NULL */
+    const char *name;                /* mangled; never NULL */
+    struct tl_captured_image *image; /* or NULL if it was loaded behind our back */
+};
+
+struct tl_shim {
+    uint32_t version;
+    const struct tl_settings *settings;
+    struct tl_client *client;
+    struct tl_record *record; /* or NULL */
+    /* The real driver's function under its exported name ("cuLaunchKernel_ptsz"), or NULL if it has none. */
+    void *(*real)(const char *name);
+    /* What the job launches; NULL for a handle that was never seen.  Stable until the module is unloaded; lock-free. */
+    const struct tl_captured_kernel *(*kernel)(const void *handle);
+    /* One line to the user's log, at 0 error, 1 warning, 2 info, 3 debug. */
+    void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+};
+
+/* A function of ours in place of the driver's, with the driver's signature. */
+struct tl_hook {
+    const char *name; /* exported name, e.g. "cuLaunchKernel"; twins for per-thread streams are named on their own */
+    void *function;
+};
+
+struct tl_effort {
+    uint32_t version;
+    const struct tl_hook *hooks; /* ended by a NULL name */
+    /* Before the shim's own handling of an unload or of the end of the process: everything queued is finished. */
+    void (*drain)(void);
+    /* In the child of a fork: forget threads and queues. */
+    void (*forked)(void);
+    /* At the end of the process, from an exit handler: write what is to be written; never block for long. */
+    void (*stop)(void);
+};
+
+/* What libtally-effort.so exports.  NULL if it cannot work; the shim says why (by log) and goes on without. */
+const struct tl_effort *tl_effort_start(const struct tl_shim *shim);
+typedef const struct tl_effort *tl_effort_start_fn(const struct tl_shim *shim);
+
+#endif

@@ -1,0 +1,40 @@
+/* A job's side of tallyd: joins, keeps its page, learns its grant and the words above it.  libc only; it makes one thread,
+ * which listens to tallyd, joins again when tallyd was restarted, and notices the death of those above even without tallyd.
+ * Nothing here ever blocks or ends the job: if tallyd cannot be reached, the client says so once and all questions have
+ * the answer of a job that is alone. */
+#ifndef TALLY_CLIENT_H
+#define TALLY_CLIENT_H
+
+#include "runtime/settings.h"
+#include "runtime/share.h"
+
+struct tl_client;
+
+/* Starts tallyd if none runs (unless TALLY_DAEMON=no) and joins.  0 with a client that may be alone (see tl_client_is_joined),
+ * or -ENOMEM.  With settings->is_closed, -ECONNREFUSED if it cannot join. */
+int tl_client_create(struct tl_client **out, const struct tl_settings *settings, struct tl_error *err);
+void tl_client_destroy(struct tl_client *c);
+/* In the child of a fork: forgets the parent's membership without telling tallyd; the child may join by itself. */
+void tl_client_abandon(struct tl_client *c);
+
+bool tl_client_is_joined(const struct tl_client *c);
+/* Its own page, valid and writable for ever, joined or not.  Never NULL. */
+struct tl_client_page *tl_client_page(struct tl_client *c);
+
+/* A consistent copy of the grant in force. */
+void tl_client_grant(struct tl_client *c, struct tl_grant *out);
+/* A number that grows when the grant or the set of words changes: cheap to poll. */
+uint32_t tl_client_changes(const struct tl_client *c);
+/* Waits until tl_client_changes differs from `seen` or `timeout_ns` is over. */
+void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns);
+
+/* The words of the levels above, up to TL_SHARE_WORDS; addresses stay valid for the life of the client (a word that is
+ * not in use points to one that is never busy).  Returns how many are in use. */
+uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_SHARE_WORDS]);
+/* Whether one of them is busy at this moment: a few loads.  The words of the dead do not count. */
+bool tl_client_is_preempted(struct tl_client *c);
+
+/* Tells tallyd of a finished request. */
+void tl_client_request(struct tl_client *c, uint64_t latency_ns);
+
+#endif

@@ -1,0 +1,64 @@
+/* What happened in a job, kept in DIR/<job>.tally: a file of bounded size that is mapped and written in place, so that it is
+ * whole at every moment, also after kill -9.  All calls are lock-free and allocation-free except tl_record_open and the first
+ * tl_record_kernel of a name; they may come from any thread.  A NULL record is fine everywhere: nothing is written then. */
+#ifndef TALLY_RECORD_H
+#define TALLY_RECORD_H
+
+#include "tally/sched.h"
+
+struct tl_record;
+struct tl_record_kernel; /* a kernel's counters and histograms, in the file */
+
+/* Who writes; strings are cut to fit. */
+struct tl_record_job {
+    const char *name;    /* TALLY_JOB or the program's name */
+    const char *command; /* for the reader */
+    const char *device, *policy;
+    int level;
+    bool is_opaque; /* kernels of this run only took time and computed nothing: results are not to be trusted */
+};
+
+/* Makes FOLDER (if missing) and FOLDER/<name>.<pid>.tally.  0 or -errno; the caller goes on with NULL then. */
+int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job, struct tl_error *err);
+void tl_record_close(struct tl_record *r);
+/* In the child of a fork: lets go of the parent's file without writing to it. */
+void tl_record_abandon(struct tl_record *r);
+
+/* Nanoseconds of the clock that all times here are told in (CLOCK_MONOTONIC). */
+uint64_t tl_record_now(void);
+
+/* The kernel of that (mangled) name, made if it is new.  When the table is full, the one that stands for "all others".
+ * NULL only if `r` is NULL. */
+struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name);
+
+/* k may be NULL in all of these. */
+void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks);
+/* One measured launch: how long it stood ready before the device began it, and how long it ran. */
+void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns);
+/* It was told to stop, and the device was free of it after that time. */
+void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns);
+/* Device time that ran outside control (opaque, whole because a variant was missing, a forwarded call). */
+void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns);
+
+enum tl_record_copy { TL_COPY_TO_DEVICE, TL_COPY_FROM_DEVICE, TL_COPY_ON_DEVICE, TL_COPY_SET, TL_COPIES };
+void tl_record_copied(struct tl_record *r, enum tl_record_copy kind, uint64_t bytes);
+
+/* A stretch of time for the timeline: a bounded ring, the oldest are forgotten. */
+enum tl_record_span {
+    TL_SPAN_RUN,  /* a kernel or a piece of it on the device */
+    TL_SPAN_WAIT, /* work stood ready and had to wait for a higher level */
+    TL_SPAN_COPY,
+    TL_SPAN_REQUEST, /* of the job's own user */
+    TL_SPAN_COMPILE, /* a variant was made */
+    TL_SPANS,
+};
+void tl_record_spanned(struct tl_record *r, enum tl_record_span kind, const struct tl_record_kernel *k, uint32_t stream,
+                       uint64_t begin_ns, uint64_t end_ns);
+
+/* A request of the job's user: marked by the program (include/tally/mark.h) or inferred from bursts between host waits.  The
+ * record finds its slowest kernel from the spans inside it. */
+void tl_record_request(struct tl_record *r, uint64_t begin_ns, uint64_t end_ns, bool is_marked);
+/* A remark for the reader, once per text: "variant of k refused: grid-sync". */
+void tl_record_note(struct tl_record *r, const char *text);
+
+#endif

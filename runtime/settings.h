@@ -1,0 +1,36 @@
+/* What the user asked for, from TALLY_* variables (tally-run turns its options into them). */
+#ifndef TALLY_SETTINGS_H
+#define TALLY_SETTINGS_H
+
+#include "tally/base.h"
+#include "tally/sched.h"
+
+struct tl_settings {
+    int level;               /* TALLY_PRIORITY: high, low or a number; 0 if not said */
+    uint32_t slo_percentile; /* TALLY_SLO=p99:8ms; in per ten thousand, 0 if not said */
+    uint64_t slo_ns;
+    uint64_t turnaround_ns; /* TALLY_TURNAROUND=31.6us; 0 if not said */
+    uint32_t weight;        /* TALLY_WEIGHT; 0 if not said */
+    uint32_t min_permille;  /* TALLY_MIN_SHARE=5% ; 0 if not said */
+    char policy[32];        /* TALLY_POLICY; empty if not said */
+    char report[4096];      /* TALLY_REPORT, a folder; empty: none is written */
+    char driver[4096];      /* TALLY_DRIVER: path of the real libcuda.so.1; empty: search */
+    char socket[108];       /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
+    char job[128];          /* TALLY_JOB: name in reports; the program's name if not said */
+    bool is_closed;         /* TALLY_FAIL=closed: refuse to run unmanaged */
+    bool is_off;            /* TALLY_OFF=1: forward everything, do nothing else */
+    int force;              /* TALLY_FORCE: an enum tl_rung that every kernel that can must use; -1: none */
+    int log;                /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
+};
+
+/* 0, or -EINVAL naming the variable, its value and what it may be; `s` then has the default in its place. */
+int tl_settings_read(struct tl_settings *s, struct tl_error *err);
+
+/* "31.6us", "8ms", "1s", "500" (ns).  0 or -EINVAL. */
+int tl_settings_time(const char *text, uint64_t *ns);
+/* "high", "low", "-100".."100".  0 or -EINVAL. */
+int tl_settings_level(const char *text, int *level);
+/* "p99:8ms", "p99.9:20ms".  0 or -EINVAL. */
+int tl_settings_slo(const char *text, uint32_t *percentile, uint64_t *ns);
+
+#endif
