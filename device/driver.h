@@ -48,6 +48,8 @@ enum tl_drv_magic {
     TL_DRV_NODE,
     TL_DRV_GRAPH_EXEC,
     TL_DRV_LINK,
+    TL_DRV_GREEN,
+    TL_DRV_RESOURCE,
     TL_DRV_DEAD,
 };
 
@@ -75,6 +77,7 @@ struct tl_drv_launch {
     uint8_t *params; /* belongs to the operation or node */
     int32_t priority;
     bool is_cooperative;
+    int sms;                  /* that its stream may use; 0: all */
     struct tl_drv_code *code; /* the compiled kernel, set when it is submitted */
 };
 
@@ -165,11 +168,14 @@ struct CUctx_st {
     uint32_t magic;
     uint32_t refs; /* primary: retains */
     struct tl_drv_device *device;
+    struct CUctx_st *home; /* whose memory, modules and errors it has: itself, or the primary one of a green context */
+    struct CUgreenCtx_st *green;
+    struct tl_drv_op *gate; /* what a new stream begins behind, a reference or NULL */
     bool is_primary;
     _Atomic bool is_alive; /* read anywhere */
     unsigned flags;
     uint64_t id;
-    _Atomic int sticky;          /* CUresult of the first fault; read anywhere */
+    _Atomic int sticky;          /* CUresult of the first fault; read anywhere, of `home` only */
     struct CUstream_st *streams; /* all, the legacy one included */
     struct CUstream_st *legacy;
     struct CUmod_st *modules;
@@ -337,6 +343,7 @@ struct tl_drv_device {
     uint64_t memory_bytes;
     uint64_t used_bytes;
     struct CUctx_st *primary;
+    struct CUgreenCtx_st *greens; /* on the primary context */
     unsigned primary_flags;
     struct CUmemPoolHandle_st *default_pool, *pool;
     int sms;
@@ -396,6 +403,9 @@ CUresult tl_drv_context_check(CUcontext ctx); /* the same of a given one */
 CUcontext tl_drv_current(void);
 struct CUctx_st *tl_drv_primary(struct tl_drv_device *device); /* made if need be, not retained; lock held */
 void tl_drv_context_fail(struct CUctx_st *ctx, CUresult result);
+CUresult tl_drv_context_error(const struct CUctx_st *ctx); /* the first fault, or CUDA_SUCCESS */
+/* The context that stands for a green one; lock held. */
+struct CUctx_st *tl_drv_context_create_green(struct CUctx_st *home, struct CUgreenCtx_st *green);
 bool tl_drv_per_thread_begin(void);
 CUresult tl_drv_per_thread_end(bool was, CUresult result);
 bool tl_drv_is_per_thread(void);
@@ -413,6 +423,16 @@ CUresult tl_drv_stream_wait(struct CUstream_st *s);
 struct tl_drv_shared_event {
     _Atomic uint64_t issued, completed;
 };
+
+/* Everything that stands in the context's streams now; the event's new record. */
+CUresult tl_drv_event_record_context(struct CUevent_st *e, struct CUctx_st *ctx);
+CUresult tl_drv_event_wait(struct CUstream_st *s, struct CUevent_st *e);
+
+/* --- driver_green.c --- */
+struct tl_exec_partition *tl_drv_green_partition(const struct CUctx_st *ctx); /* NULL: the whole device */
+int tl_drv_context_sms(const struct CUctx_st *ctx);
+/* The next green context of a list that begins with device->greens; its context.  Lock held. */
+struct CUctx_st *tl_drv_green_next(struct CUgreenCtx_st **at);
 
 /* --- driver_op.c --- */
 struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_work *work); /* lock held; one reference */

@@ -45,8 +45,13 @@ CUresult tl_drv_context_check(CUcontext ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!ctx->is_alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return tl_drv_context_error(ctx);
+}
+
+CUresult tl_drv_context_error(const struct CUctx_st *ctx)
+{
     /* acquire: what the failing kernel's thread noted down comes first. */
-    return (CUresult)atomic_load_explicit(&ctx->sticky, memory_order_acquire);
+    return (CUresult)atomic_load_explicit(&ctx->home->sticky, memory_order_acquire);
 }
 
 CUresult tl_drv_enter(struct CUctx_st **ctx)
@@ -61,8 +66,8 @@ CUresult tl_drv_enter(struct CUctx_st **ctx)
 void tl_drv_context_fail(struct CUctx_st *ctx, CUresult result)
 {
     int none = CUDA_SUCCESS;
-    /* release: pairs with the acquire in tl_drv_context_check.  The first fault stays. */
-    atomic_compare_exchange_strong_explicit(&ctx->sticky, &none, (int)result, memory_order_release,
+    /* release: pairs with the acquire in tl_drv_context_error.  The first fault stays. */
+    atomic_compare_exchange_strong_explicit(&ctx->home->sticky, &none, (int)result, memory_order_release,
                                             memory_order_relaxed);
 }
 
@@ -89,6 +94,7 @@ static struct CUctx_st *create(struct tl_drv_device *device, unsigned flags, boo
         return NULL;
     ctx->magic = TL_DRV_CONTEXT;
     ctx->device = device;
+    ctx->home = ctx;
     ctx->is_primary = is_primary;
     ctx->is_alive = true;
     ctx->flags = flags;
@@ -111,6 +117,16 @@ struct CUctx_st *tl_drv_primary(struct tl_drv_device *device)
             device->primary->is_alive = false; /* until somebody retains it */
     }
     return device->primary;
+}
+
+struct CUctx_st *tl_drv_context_create_green(struct CUctx_st *home, struct CUgreenCtx_st *green)
+{
+    struct CUctx_st *ctx = create(home->device, home->flags, false);
+    if (ctx != NULL) {
+        ctx->home = home;
+        ctx->green = green;
+    }
+    return ctx;
 }
 
 /* Frees what a context holds.  Its structure stays; a primary one can be used again. */
@@ -288,7 +304,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!is_context(ctx) || ctx->is_primary)
+    if (!is_context(ctx) || ctx->is_primary || ctx->green != NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!ctx->is_alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -547,7 +563,7 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinity
     if (pExecAffinity == NULL || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
         return CUDA_ERROR_INVALID_VALUE;
     pExecAffinity->type = type;
-    pExecAffinity->param.smCount.val = (unsigned)ctx->device->sms;
+    pExecAffinity->param.smCount.val = (unsigned)tl_drv_context_sms(ctx);
     return CUDA_SUCCESS;
 }
 

@@ -108,6 +108,24 @@ CUresult cuEventDestroy(CUevent hEvent)
     return cuEventDestroy_v2(hEvent);
 }
 
+/* The operation that is the event's record from now on, or NULL; lock held. */
+static struct tl_drv_op *new_record(struct CUevent_st *e, struct CUctx_st *ctx)
+{
+    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
+    if (e->shared != NULL)
+        work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
+                                    .memop = {.address = (void *)&e->shared->completed,
+                                              .value = atomic_fetch_add(&e->shared->issued, 1) + 1,
+                                              .is_wide = true}};
+    struct tl_drv_op *op = tl_drv_op_create(ctx, &work);
+    if (op == NULL)
+        return NULL;
+    tl_drv_capture_forget_event(e);
+    tl_drv_op_unref(e->op);
+    e->op = op; /* the creator's reference */
+    return op;
+}
+
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     struct CUstream_st *s;
@@ -116,7 +134,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
         r = tl_drv_stream(hStream, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (s->ctx != hEvent->ctx || (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
+    if (s->ctx->home != hEvent->ctx->home || (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_HANDLE;
     tl_drv_lock();
     if (tl_drv_is_capturing(s)) {
@@ -127,21 +145,31 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
         tl_drv_unlock();
         return r;
     }
-    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
-    if (hEvent->shared != NULL)
-        work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
-                                    .memop = {.address = (void *)&hEvent->shared->completed,
-                                              .value = atomic_fetch_add(&hEvent->shared->issued, 1) + 1,
-                                              .is_wide = true}};
-    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &work);
+    struct tl_drv_op *op = new_record(hEvent, s->ctx);
     if (op == NULL) {
         tl_drv_unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    tl_drv_capture_forget_event(hEvent);
-    tl_drv_op_unref(hEvent->op);
-    hEvent->op = op; /* the creator's reference */
     tl_drv_op_order(op, s);
+    tl_drv_op_start_unlock(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult tl_drv_event_record_context(CUevent e, struct CUctx_st *ctx)
+{
+    CUresult r = check(e);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (ctx->home != e->ctx->home)
+        return CUDA_ERROR_INVALID_HANDLE;
+    tl_drv_lock();
+    struct tl_drv_op *op = new_record(e, ctx);
+    if (op == NULL) {
+        tl_drv_unlock();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
+        tl_drv_op_after(op, s->tail);
     tl_drv_op_start_unlock(op);
     return CUDA_SUCCESS;
 }
@@ -218,6 +246,36 @@ CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
     return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
+CUresult tl_drv_event_wait(struct CUstream_st *s, struct CUevent_st *e)
+{
+    CUresult r = check(e);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
+    if (tl_drv_op_is_done(e->op) && (e->shared == NULL || shared_is_done(e->shared))) {
+        tl_drv_unlock();
+        return CUDA_SUCCESS;
+    }
+    if (e->shared != NULL)
+        work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
+                                    .memop = {.address = (void *)&e->shared->completed,
+                                              .value = atomic_load(&e->shared->issued),
+                                              .flags = CU_STREAM_WAIT_VALUE_GEQ,
+                                              .is_wait = true,
+                                              .is_wide = true}};
+    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &work);
+    if (op == NULL) {
+        tl_drv_unlock();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    tl_drv_op_after(op, e->op);
+    tl_drv_op_order(op, s);
+    op->refs--; /* its own keeps it */
+    tl_drv_op_start_unlock(op);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     struct CUstream_st *s;
@@ -237,28 +295,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
         tl_drv_unlock();
         return r;
     }
-    struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
-    if (tl_drv_op_is_done(hEvent->op) && (hEvent->shared == NULL || shared_is_done(hEvent->shared))) {
-        tl_drv_unlock();
-        return CUDA_SUCCESS;
-    }
-    if (hEvent->shared != NULL)
-        work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
-                                    .memop = {.address = (void *)&hEvent->shared->completed,
-                                              .value = atomic_load(&hEvent->shared->issued),
-                                              .flags = CU_STREAM_WAIT_VALUE_GEQ,
-                                              .is_wait = true,
-                                              .is_wide = true}};
-    struct tl_drv_op *op = tl_drv_op_create(s->ctx, &work);
-    if (op == NULL) {
-        tl_drv_unlock();
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    tl_drv_op_after(op, hEvent->op);
-    tl_drv_op_order(op, s);
-    op->refs--; /* its own keeps it */
-    tl_drv_op_start_unlock(op);
-    return CUDA_SUCCESS;
+    tl_drv_unlock();
+    return tl_drv_event_wait(s, hEvent);
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)

@@ -243,6 +243,7 @@ void tl_drv_launch_start(struct tl_drv_op *op)
     l->params = w->params;
     l->variables = w->code->variables;
     l->priority = -w->priority; /* CUDA's higher priorities are lower numbers */
+    l->partition = tl_drv_green_partition(op->ctx);
     l->done = done;
     l->user = op;
     int rc = tl_exec_submit(exec_devices[op->ctx->device->ordinal], l);
@@ -320,7 +321,8 @@ CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **k
         uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
         r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
             &per_sm, l->function, (int)(l->block[0] * l->block[1] * l->block[2]), l->shared_bytes);
-        if (r == CUDA_SUCCESS && blocks > (uint64_t)per_sm * (unsigned)l->function->module->ctx->device->sms)
+        int sms = l->sms > 0 ? l->sms : l->function->module->ctx->device->sms;
+        if (r == CUDA_SUCCESS && blocks > (uint64_t)per_sm * (unsigned)sms)
             r = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
     if (r != CUDA_SUCCESS) {
@@ -334,8 +336,10 @@ static CUresult launch(CUfunction handle, struct tl_drv_launch *l, CUstream stre
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(stream, &s);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
+        l->sms = tl_drv_context_sms(s->ctx);
         r = tl_drv_launch_make(handle, l, kernelParams, extra);
+    }
     if (r != CUDA_SUCCESS)
         return r;
     if (l->priority == INT32_MIN)

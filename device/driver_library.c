@@ -26,6 +26,7 @@ CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, s
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* so that no context gets two of one library */
     CUresult r = CUDA_SUCCESS;
     struct CUmod_st *m = NULL;
+    ctx = ctx->home;
     pthread_mutex_lock(&making);
     tl_drv_lock();
     for (size_t i = 0; i < library->n_by_context && m == NULL; i++)

@@ -61,6 +61,8 @@ CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a)
     tl_drv.allocs[i] = a;
     tl_drv.n_allocs++;
     a->id = tl_drv.next_id++;
+    if (a->ctx != NULL)
+        a->ctx = a->ctx->home;
     return CUDA_SUCCESS;
 }
 

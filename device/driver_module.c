@@ -134,7 +134,7 @@ CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, 
     if (m == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->magic = TL_DRV_MODULE;
-    m->ctx = ctx;
+    m->ctx = ctx = ctx->home;
     m->image = image;
     tl_drv_lock();
     image->refs++;

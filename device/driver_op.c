@@ -228,7 +228,7 @@ static void memop_run(const struct tl_drv_memop *m, struct CUctx_st *ctx)
             __atomic_store_n((uint32_t *)m->address, (uint32_t)m->value, __ATOMIC_RELEASE);
     } else {
         struct timespec pause = {0, 2000};
-        for (unsigned i = 0; !memop_holds(m) && atomic_load(&ctx->sticky) == 0; i++) {
+        for (unsigned i = 0; !memop_holds(m) && tl_drv_context_error(ctx) == CUDA_SUCCESS; i++) {
             if (i < 64)
                 sched_yield();
             else
@@ -276,7 +276,7 @@ static void run(struct tl_drv_op *op)
         w->host.function(w->host.data);
         break;
     case TL_DRV_CALLBACK:
-        w->callback.function(w->callback.stream, (CUresult)atomic_load(&op->ctx->sticky), w->callback.data);
+        w->callback.function(w->callback.stream, tl_drv_context_error(op->ctx), w->callback.data);
         break;
     case TL_DRV_MEMOP:
         memop_run(&w->memop, op->ctx);
@@ -366,7 +366,7 @@ static void give_to_pool(struct tl_drv_op *op)
 /* It has no unfinished predecessor any more.  Lock held; what the calling thread shall run is put into `mine`. */
 static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine)
 {
-    op->was_dropped = atomic_load_explicit(&op->ctx->sticky, memory_order_acquire) != CUDA_SUCCESS;
+    op->was_dropped = tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
     set_state(op, TL_DRV_READY);
     if (op->caller_runs)
         return;
@@ -482,5 +482,5 @@ CUresult tl_drv_submit(struct CUstream_st *s, struct tl_drv_work *work, bool wai
     tl_drv_lock();
     tl_drv_op_unref(op);
     tl_drv_unlock();
-    return (CUresult)atomic_load_explicit(&s->ctx->sticky, memory_order_acquire);
+    return tl_drv_context_error(s->ctx);
 }

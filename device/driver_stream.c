@@ -17,6 +17,9 @@ struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags, i
     s->ctx = ctx;
     s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     s->id = tl_drv.next_id++;
+    s->tail = ctx->gate;
+    if (s->tail != NULL)
+        s->tail->refs++;
     s->next = ctx->streams;
     ctx->streams = s;
     return s;
@@ -128,7 +131,7 @@ CUresult tl_drv_stream(CUstream handle, struct CUstream_st **out)
 static CUresult after_wait(struct CUctx_st *ctx)
 {
     tl_drv_exec_flush(ctx->device);
-    return (CUresult)atomic_load_explicit(&ctx->sticky, memory_order_acquire);
+    return tl_drv_context_error(ctx);
 }
 
 CUresult tl_drv_stream_wait(struct CUstream_st *s)
@@ -166,23 +169,43 @@ CUresult tl_drv_stream_wait(struct CUstream_st *s)
     return after_wait(ctx);
 }
 
+static bool has_capture(const struct CUctx_st *ctx)
+{
+    for (const struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
+        if (tl_drv_is_capturing(s))
+            return true;
+    return false;
+}
+
+static void come_after(struct tl_drv_op *op, const struct CUctx_st *ctx)
+{
+    for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
+        tl_drv_op_after(op, s->tail);
+}
+
+/* Of a primary context, its green contexts are parts. */
 CUresult tl_drv_context_wait(struct CUctx_st *ctx)
 {
     struct tl_drv_op *join;
+    struct CUctx_st *part;
     tl_drv_lock();
-    for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next) {
-        if (tl_drv_is_capturing(s)) {
-            tl_drv_unlock();
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
+    bool is_refused = has_capture(ctx);
+    struct CUgreenCtx_st *green = ctx->is_primary ? ctx->device->greens : NULL;
+    while (!is_refused && (part = tl_drv_green_next(&green)) != NULL)
+        is_refused = has_capture(part);
+    if (is_refused) {
+        tl_drv_unlock();
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     join = tl_drv_op_create(ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
     if (join == NULL) {
         tl_drv_unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
-        tl_drv_op_after(join, s->tail);
+    come_after(join, ctx);
+    green = ctx->is_primary ? ctx->device->greens : NULL;
+    while ((part = tl_drv_green_next(&green)) != NULL)
+        come_after(join, part);
     tl_drv_op_start_unlock(join);
     tl_drv_op_wait(join);
     tl_drv_lock();
@@ -314,22 +337,17 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
     return r;
 }
 
+/* One of the two is NULL. */
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    if (pGreenCtx != NULL)
-        *pGreenCtx = NULL;
-    return cuStreamGetCtx(hStream, pCtx);
-}
-
-/* cuDNN asks and takes NULL for "an ordinary stream". */
-CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
-{
-    struct CUstream_st *s;
-    CUresult r = tl_drv_stream(hStream, &s);
-    if (r == CUDA_SUCCESS && phCtx == NULL)
+    CUcontext ctx;
+    CUresult r = cuStreamGetCtx(hStream, &ctx);
+    if (r == CUDA_SUCCESS && (pCtx == NULL || pGreenCtx == NULL))
         r = CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        *phCtx = NULL;
+    if (r == CUDA_SUCCESS) {
+        *pCtx = ctx->green == NULL ? ctx : NULL;
+        *pGreenCtx = ctx->green;
+    }
     return r;
 }
 

@@ -95,6 +95,16 @@ struct tl_exec_fault {
     char text[248];  /* for people: kernel, block, address */
 };
 
+/* A part of the device: its launches hold at most `n_slots` slots at a time, together.  In the caller's memory, zeroed but
+ * for the first field, until the last of its launches is done; which slots they are may change. */
+struct tl_exec_partition {
+    uint32_t n_slots;
+    /* Ours, guarded by the device's lock: */
+    uint32_t active;          /* workers inside its launches */
+    struct tl_exec_run *held; /* launches with unclaimed blocks that wait for the partition, by key */
+    _Atomic uint64_t urgency; /* of the first in `held`: all ones less its key, or 0 */
+};
+
 /* In the caller's memory, zeroed, until `done` is called; the fields from `fault` on are ours. */
 struct tl_exec_launch {
     struct tl_exec_object *object;
@@ -104,6 +114,7 @@ struct tl_exec_launch {
     const uint64_t *variables; /* addresses as tl_exec_object_variable names them; stays alive until `done` */
     int32_t priority;          /* higher first, -128..127; used in mps-priority, and within a process always */
     uint64_t gridid;           /* %gridid; 0 takes the next number */
+    struct tl_exec_partition *partition; /* NULL: the whole device */
     /* Called once, by a worker, with no lock held.  It may submit, and free the launch; it must not wait for another
      * launch. */
     void (*done)(struct tl_exec_launch *l);

@@ -117,12 +117,13 @@ struct tl_exec_run {
     struct tl_exec_device *device;
     struct tl_exec_launch *launch;
     struct tl_exec_object *object;
+    struct tl_exec_partition *partition; /* or NULL */
     const uint64_t *variables;
     uint32_t grid[3];
     uint32_t dynamic_shared_bytes;
     uint64_t total; /* blocks */
     uint64_t gridid;
-    uint64_t workspace[8]; /* zeroed: grid-wide barriers of cooperative kernels */
+    uint64_t workspace[8];       /* zeroed: grid-wide barriers of cooperative kernels */
     uint64_t key;                /* order among all grids of the device: smaller first */
     _Atomic uint64_t next_block; /* first block not yet claimed */
     atomic_bool stop;            /* a fault: claim no more */
@@ -136,6 +137,7 @@ struct tl_exec_run {
     uint32_t active;     /* workers inside */
     uint32_t param_room; /* bytes that `params` has */
     bool is_pending;     /* in the list of runs with unclaimed blocks */
+    bool is_held;        /* the same, but in its partition's list: the partition has as many workers as it may */
     bool has_fault;
     _Alignas(64) uint8_t params[];
 };

@@ -54,31 +54,86 @@ static void publish_head(struct tl_exec_device *d)
     tl__sm_set_head(d->sm, head);
 }
 
+static void insert(struct tl_exec_run **list, struct tl_exec_run *run)
+{
+    while (*list != NULL && (*list)->key < run->key)
+        list = &(*list)->next_pending;
+    run->next_pending = *list;
+    *list = run;
+}
+
+static void take_out(struct tl_exec_run **list, const struct tl_exec_run *run)
+{
+    while (*list != NULL && *list != run)
+        list = &(*list)->next_pending;
+    if (*list != NULL)
+        *list = run->next_pending;
+}
+
 static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run)
 {
-    struct tl_exec_run **p = &d->pending;
-    while (*p != NULL && (*p)->key < run->key)
-        p = &(*p)->next_pending;
-    run->next_pending = *p;
-    *p = run;
+    insert(&d->pending, run);
     run->is_pending = true;
     atomic_fetch_add_explicit(&d->n_pending, 1, memory_order_seq_cst); /* before `work`, for sleepers */
     publish_head(d);
 }
 
+static void set_urgency(struct tl_exec_partition *p)
+{
+    atomic_store_explicit(&p->urgency, p->held != NULL ? UINT64_MAX - p->held->key : 0, memory_order_relaxed);
+}
+
 static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
 {
+    if (run->is_held) {
+        take_out(&run->partition->held, run);
+        run->is_held = false;
+        set_urgency(run->partition);
+    }
     if (!run->is_pending)
         return;
-    for (struct tl_exec_run **p = &d->pending; *p != NULL; p = &(*p)->next_pending) {
-        if (*p == run) {
-            *p = run->next_pending;
-            break;
-        }
-    }
+    take_out(&d->pending, run);
     run->is_pending = false;
     atomic_fetch_sub_explicit(&d->n_pending, 1, memory_order_seq_cst);
     publish_head(d);
+}
+
+/* --- partitions, with the lock held ------------------------------------------------------------------------------- */
+
+/* Launches of a partition that has all the workers it may have are out of sight, for other processes as well. */
+static void hold(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    remove_pending(d, run);
+    insert(&run->partition->held, run);
+    run->is_held = true;
+    set_urgency(run->partition);
+}
+
+static void unhold(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    remove_pending(d, run);
+    add_pending(d, run);
+}
+
+static void enter_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
+{
+    if (p == NULL || ++p->active < p->n_slots)
+        return;
+    for (struct tl_exec_run *run = d->pending, *next; run != NULL; run = next) {
+        next = run->next_pending;
+        if (run->partition == p)
+            hold(d, run);
+    }
+}
+
+/* True if there is work for another worker now. */
+static bool leave_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
+{
+    if (p == NULL || --p->active >= p->n_slots || p->held == NULL)
+        return false;
+    while (p->held != NULL)
+        unhold(d, p->held);
+    return true;
 }
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
@@ -138,6 +193,8 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
     set_fault(run, &fault);
     if (!atomic_exchange_explicit(&run->cancelled, true, memory_order_relaxed)) /* the signal orders it */
         atomic_fetch_add_explicit(&d->n_cancelled, 1, memory_order_relaxed);
+    if (run->is_held)
+        unhold(d, run); /* where it is found and ended */
     for (struct tl__worker *w = d->workers; w != NULL; w = w->next) {
         if (w->run == run)
             pthread_kill(w->thread, tl__fault_signal());
@@ -187,6 +244,9 @@ static void wait_for_work(struct tl_exec_device *d)
 static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
 {
     struct tl_exec_device *d = e->env->device;
+    if (run->partition != NULL &&
+        UINT64_MAX - atomic_load_explicit(&run->partition->urgency, memory_order_relaxed) < run->key)
+        return true;
     return atomic_load_explicit(&d->head_key, memory_order_relaxed) < run->key || tl__sm_must_yield(d->sm, run->key);
 }
 
@@ -206,6 +266,7 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
     struct tl_exec_run *run = d->pending;
     if (run != NULL) {
         run->active++;
+        enter_partition(d, run->partition);
         w->run = run;
         if (atomic_load_explicit(&run->begin_ns, memory_order_relaxed) == 0)
             atomic_store_explicit(&run->begin_ns, tl__now_ns(), memory_order_relaxed);
@@ -225,7 +286,8 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
         set_fault(run, &w->engine.fault);
     if (atomic_load_explicit(&run->stop, memory_order_relaxed))
         remove_pending(d, run);
-    if (--run->active == 0 && !run->is_pending) {
+    bool has_more = leave_partition(d, run->partition);
+    if (--run->active == 0 && !run->is_pending && !run->is_held) {
         finished = run->launch;
         object = run->object;
         finished->begin_ns = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
@@ -240,6 +302,10 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
         give_run(d, run);
     }
     pthread_mutex_unlock(&d->lock);
+    if (has_more) {
+        atomic_fetch_add_explicit(&d->work, 1, memory_order_seq_cst);
+        wake_workers(d, 1);
+    }
     if (finished != NULL) {
         /* Who sees the error must find what the kernel had to say about it. */
         if (finished->fault.what != TL_DEV_FAULT_NONE)
@@ -280,8 +346,10 @@ static void end_cancelled(struct tl__worker *w)
             run = run->next_pending;
         if (run == NULL)
             atomic_store_explicit(&d->n_cancelled, 0, memory_order_relaxed);
-        else
+        else {
             run->active++;
+            enter_partition(d, run->partition);
+        }
         pthread_mutex_unlock(&d->lock);
         if (run == NULL)
             break;
@@ -400,6 +468,7 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     run->device = d;
     run->launch = l;
     run->object = tl_exec_object_ref(l->object);
+    run->partition = l->partition;
     run->variables = l->variables;
     memcpy(run->grid, l->grid, sizeof run->grid);
     run->dynamic_shared_bytes = l->dynamic_shared_bytes;
@@ -427,7 +496,10 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     if (d->runs != NULL)
         d->runs->prev_run = run;
     d->runs = run;
-    add_pending(d, run);
+    if (run->partition != NULL && run->partition->active >= run->partition->n_slots)
+        hold(d, run);
+    else
+        add_pending(d, run);
     if (d->watchdog_ns != 0)
         pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
