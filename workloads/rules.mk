@@ -1,13 +1,15 @@
 # Sample programs that know nothing of Tally: `make workloads` builds each workloads/cuda/NAME.cu with nvcc, PTX only, into
 # $(B)/workloads/cuda/NAME with the CUDA runtime linked in and NAME-shared with libcudart.so; workloads/cuda/lib/*.cu are
-# those that need NVIDIA's libraries.  Without nvcc nothing is built, and the tests that need them are skipped.
+# those that need NVIDIA's libraries.  workloads/jobs has an inference server and trainers; train-opaque is the
+# trainer as machine code only, for which no PTX exists.  Without nvcc nothing is built, and the tests that need them are skipped.
 WORKLOAD_NVCC := $(shell scripts/tool nvcc 2>&1)
 ifneq ($(WORKLOAD_NVCC),)
 # A toolkit may come without some of its libraries.
 workload_has = $(wildcard $(patsubst %/bin/,%,$(dir $(realpath $(WORKLOAD_NVCC))))/lib*/lib$(1).so)
 WORKLOAD_NAMES := $(filter-out $(if $(call workload_has,nvrtc),,nvrtc),$(basename $(notdir $(wildcard workloads/cuda/*.cu))))
 WORKLOAD_LIB_NAMES := $(if $(call workload_has,cublas),$(if $(call workload_has,curand),blas rand))
-WORKLOADS := $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \
+JOBS := $(addprefix $(B)/workloads/jobs/,serve train train-opaque)
+WORKLOADS := $(JOBS) $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \
     $(addprefix $(B)/workloads/cuda/lib/,$(WORKLOAD_LIB_NAMES))
 endif
 
@@ -28,6 +30,17 @@ $(B)/workloads/cuda/lib/%: $(B)/workloads/cuda/lib/%.o
 	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< -lcublas -lcurand
 $(B)/workloads/cuda/%: $(B)/workloads/cuda/%.o
 	$(Q)$(WORKLOAD_NVCC) -o $@ $< $(WORKLOAD_LIBS)
+
+JOB_HDRS := $(wildcard workloads/jobs/*.h workloads/jobs/*.cuh)
+define make_job
+	$(say) NVCC $@
+	@mkdir -p $(@D)
+	$(Q)$(WORKLOAD_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=$(1) -o $@ $<
+endef
+$(B)/workloads/jobs/%-opaque: workloads/jobs/%.cu $(JOB_HDRS)
+	$(call make_job,sm_90)
+$(B)/workloads/jobs/%: workloads/jobs/%.cu $(JOB_HDRS)
+	$(call make_job,compute_90)
 
 # Its check is exact, so products and sums must not be fused.
 $(B)/workloads/cuda/mandelbrot.o: WORKLOAD_FLAGS := -fmad=false
