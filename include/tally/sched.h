@@ -85,6 +85,8 @@ void tl_sched_destroy(struct tl_sched *s);
 const struct tl_policy *const *tl_sched_policies(void);
 const char *tl_policy_name(const struct tl_policy *p);
 const char *tl_policy_about(const struct tl_policy *p); /* one line */
+/* How the device should order grids of different clients while this policy reigns: "mps" or "mps-priority". */
+const char *tl_policy_dispatch(const struct tl_policy *p);
 
 /* Clients are named by the owner.  0, -EEXIST, -ENOMEM, -ENOENT. */
 int tl_sched_join(struct tl_sched *s, uint32_t id, const struct tl_sched_client *c, uint64_t now);
