@@ -15,7 +15,7 @@
 #include "ptx_rewrite/diverge.h"
 #include "ptx_rewrite/program.h"
 
-enum { LANES = 32 };
+enum { LANES = 32, MAX_GROUPS = 4 };
 
 struct tl_val {
     LLVMValueRef v;
@@ -32,17 +32,19 @@ struct tl_type {
 };
 
 /* Lane offsets that are known when compiling: lane i has base + offset[i].  Where a warp holds several rows of a block, each
- * row has a base of its own: lanes come in `tl_groups` groups, and the bases are a small vector. */
+ * row may have a base of its own: lanes come in `tl_groups` groups. */
 struct tl_lanes {
     bool is_known;
+    bool has_one_base;   /* for the whole warp, whatever the groups */
     bool is_small;       /* the base is a thread number or less: no wrapping to be afraid of */
     uint32_t base_align; /* the base is a multiple of this power of two */
     int64_t offset[LANES];
 };
 
 struct tl_reg {
-    LLVMValueRef slot; /* alloca; of the base for a register with known lanes */
-    LLVMTypeRef type;  /* of the slot */
+    LLVMValueRef slot[MAX_GROUPS]; /* allocas: n_slots of them, one per base of a register with known lanes */
+    uint32_t n_slots;
+    LLVMTypeRef type; /* of a slot */
     uint32_t bits;
     bool is_vec;
     bool keeps_lanes; /* written where lanes have parted, lanes that do not take part must keep what they had */
@@ -95,7 +97,9 @@ struct tl_emit {
     bool uses_grid_sync; /* blocks wait for each other */
     bool uses_lanes;     /* threads run one by one, see abi.h */
     bool must_blend;     /* the instruction is guarded lane by lane */
-    int rc;              /* first error */
+    bool is_scalar;      /* the instruction computes the base of one group: operands are read as `lane` has them */
+    uint32_t lane;
+    int rc; /* first error */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
     struct tl_placed *placed; /* variables of the program: offsets and indices */
     uint32_t n_variables;
@@ -204,11 +208,9 @@ void tl_if_end(struct tl_emit *e, struct tl_if *i);
 
 /* How many groups of lanes a warp has: 1 where warps lie along x, else the rows of the block that it holds. */
 uint32_t tl_groups(const struct tl_emit *e);
-LLVMTypeRef tl_base_type(struct tl_emit *e, uint32_t bits);         /* of bases: a scalar, or one per group */
-LLVMValueRef tl_base_splat(struct tl_emit *e, LLVMValueRef scalar); /* the same for all groups */
-LLVMValueRef tl_base_of_group(struct tl_emit *e, LLVMValueRef base, uint32_t g);
-struct tl_val tl_base_to_lanes(struct tl_emit *e, LLVMValueRef base); /* each lane its group's base */
-LLVMValueRef tl_base_from_lanes(struct tl_emit *e, struct tl_val v);  /* each group its first lane's value */
+uint32_t tl_n_bases(const struct tl_emit *e, const struct tl_lanes *l);
+/* Each lane its group's base and its offset. */
+struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, const struct tl_lanes *l, uint32_t bits);
 
 /* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
@@ -231,11 +233,11 @@ bool tl_emit_barrier(struct tl_emit *e);
 /* Special registers as 32-bit (or 64-bit) values. */
 struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o);
 
-/* An address operand: base as 64-bit pointer integers, in host terms, and lane offsets if they are known. */
+/* An address operand as 64-bit integers, in host terms. */
 struct tl_address {
-    struct tl_val pointer; /* i64, scalar (all lanes the same) or vector; with `lanes`, bases (see struct tl_lanes) */
-    struct tl_lanes lanes; /* is_known: lane i is at its base + offset[i] */
-    bool is_row;           /* the pointer is one base for the whole warp, whatever the groups */
+    struct tl_val pointer;         /* where lanes are not known: scalar (all lanes the same) or vector */
+    struct tl_lanes lanes;         /* is_known: lane i is at its base + offset[i] */
+    LLVMValueRef base[MAX_GROUPS]; /* then: scalars, one or one per group */
 };
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */
 /* Where each thread's local memory begins, as pointers. */

@@ -144,7 +144,7 @@ static bool lay_out(struct fission *x)
             continue;
         const struct tl_reg *r = &f->regs[i];
         bool is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
-        uint32_t n = is_vec ? LANES : r->lanes.is_known ? tl_groups(x->e) : 1;
+        uint32_t n = is_vec ? LANES : r->lanes.is_known ? tl_n_bases(x->e, &r->lanes) : 1;
         uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * n;
         uint32_t align = bytes > 64 ? 64 : bytes;
         x->stride = (x->stride + align - 1) / align * align;
@@ -243,16 +243,19 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
                                    LLVMConstInt(e->i64, x->stride, false), "");
     LLVMValueRef context = LLVMGetParam(f->fn, 1), part = LLVMBuildGEP2(e->b, e->i8, context, &at, 1, "");
     for (uint32_t i = 0; state != 0 && i < n_regs; i++) {
-        if (crosses(x, i))
-            LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, context_at(e, part, x->offset[i]), ""),
-                           f->regs[i].slot);
+        const struct tl_reg *r = &f->regs[i];
+        for (uint32_t g = 0; crosses(x, i) && g < r->n_slots; g++)
+            LLVMBuildStore(e->b,
+                           LLVMBuildLoad2(e->b, r->type, context_at(e, part, x->offset[i] + g * (r->bits / 8)), ""),
+                           r->slot[g]);
     }
     for (uint32_t k = 1; k < x->n_states; k++) {
         LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
         for (uint32_t i = 0; i < n_regs; i++) {
-            if (crosses(x, i) && is_written[i])
-                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, f->regs[i].type, f->regs[i].slot, ""),
-                               context_at(e, part, x->offset[i]));
+            const struct tl_reg *r = &f->regs[i];
+            for (uint32_t g = 0; crosses(x, i) && is_written[i] && g < r->n_slots; g++)
+                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, r->type, r->slot[g], ""),
+                               context_at(e, part, x->offset[i] + g * (r->bits / 8)));
         }
         LLVMBuildRet(e->b, LLVMConstInt(e->i32, k, false));
     }

@@ -47,6 +47,25 @@ static bool dispatch(struct tl_emit *e)
            tl_emit_warp(e) || tl_emit_atomic(e) || tl_emit_call(e) || tl_emit_matrix(e);
 }
 
+/* An instruction whose result has known lanes is done once per base, for one lane that has it. */
+static bool emit_bases(struct tl_emit *e)
+{
+    const struct tl_ptx_operand *to = e->inst->n_operands > 0 ? tl_opd(e, 0) : NULL;
+    if (to == NULL || to->kind != TL_OPD_SYM || to->sym->kind != TL_SYM_REG || !tl_ptx_form_writes(e->inst->inst.form))
+        return false;
+    const struct tl_reg *r = &e->f->regs[to->sym->id];
+    if (!r->lanes.is_known)
+        return false;
+    bool taken = true;
+    e->is_scalar = true;
+    for (uint32_t g = 0; g < r->n_slots && taken; g++) {
+        e->lane = g * (LANES / r->n_slots);
+        taken = dispatch(e);
+    }
+    e->is_scalar = false;
+    return taken;
+}
+
 void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block)
 {
     e->inst = s;
@@ -68,7 +87,7 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
             e->must_blend = true;
         }
     }
-    if (e->rc == 0 && !dispatch(e))
+    if (e->rc == 0 && !emit_bases(e) && !dispatch(e))
         tl_emit_unsupported(e, "unknown to the translator");
     if (is_scalar_guard)
         tl_if_end(e, &guard);
@@ -535,10 +554,10 @@ static void make_registers(struct tl_emit *e, struct tl_fn *f)
         if (r->bits == 0)
             continue; /* declared and never used */
         r->is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
-        r->type = r->is_vec           ? tl_vec(tl_int(e, r->bits))
-                  : r->lanes.is_known ? tl_base_type(e, r->bits)
-                                      : tl_int(e, r->bits);
-        r->slot = tl_alloca(e, r->type, "r");
+        r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
+        r->n_slots = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : 1;
+        for (uint32_t g = 0; g < r->n_slots; g++)
+            r->slot[g] = tl_alloca(e, r->type, "r");
     }
 }
 

@@ -2,8 +2,11 @@
  *
  * tid.x of a warp is a base and 0, 1, 2, ...; what is added, shifted or multiplied by constants stays of that form.  An
  * address of that form becomes one vector load instead of a gather, which is the difference between 7 and 70 GFLOP/s on a
- * tiled matrix product.  Only registers with a single, unguarded definition take part, and definitions come before uses in
- * reverse post-order, so one pass is enough. */
+ * tiled matrix product.
+ *
+ * A register has bases for the whole warp, so its definitions must happen to all lanes that will read it together: which
+ * registers can have them is decided first, from where they are written and read.  Then offsets are computed from what is
+ * assumed so far, again and again, until nothing changes; a register whose definitions disagree is given up. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +15,7 @@
 
 static struct tl_lanes uniform_lanes(void)
 {
-    return (struct tl_lanes){.is_known = true, .base_align = 1};
+    return (struct tl_lanes){.is_known = true, .has_one_base = true, .base_align = 1};
 }
 
 static bool all_equal(const struct tl_lanes *l)
@@ -36,7 +39,7 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
 {
     const uint32_t *block = e->options->block;
     uint32_t x = block[0], n = block[0] * block[1] * block[2];
-    *out = (struct tl_lanes){.is_known = true, .is_small = true, .base_align = 1};
+    *out = (struct tl_lanes){.is_known = true, .has_one_base = true, .is_small = true, .base_align = 1};
     if (block[1] * block[2] == 1 || x % LANES == 0) { /* a warp lies in one row */
         if (axis != 'x')
             return true;
@@ -58,6 +61,7 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
         for (int i = 0; tl_groups(e) == 1 && i < LANES; i++)
             out->offset[i] = i / (int)x; /* else rows are groups, and the row is in the base */
         out->base_align = tl_groups(e) == 1 ? rows : 1;
+        out->has_one_base = tl_groups(e) == 1;
         return true;
     }
     return axis == 'z' && block[1] % rows == 0;
@@ -92,7 +96,7 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_tid)
         return thread_lanes(e, o->component, out);
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_laneid) {
-        *out = (struct tl_lanes){.is_known = true, .is_small = true, .base_align = 1u << 16};
+        *out = (struct tl_lanes){.is_known = true, .has_one_base = true, .is_small = true, .base_align = 1u << 16};
         for (int i = 0; i < LANES; i++)
             out->offset[i] = i;
         return true;
@@ -115,6 +119,7 @@ static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct
         out->offset[i] += sign * b->offset[i];
     out->base_align = smaller(a->base_align, b->base_align);
     out->is_small = sign > 0 && a->is_small && b->is_small;
+    out->has_one_base = a->has_one_base && b->has_one_base;
     return true;
 }
 
@@ -144,6 +149,7 @@ static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_oper
         a.offset[0] != 0 || b.offset[0] != 0)
         return false;
     *out = uniform_lanes();
+    out->has_one_base = a.has_one_base && b.has_one_base;
     return true;
 }
 
@@ -223,50 +229,61 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
     }
 }
 
-/* --- registers that a loop moves on ---------------------------------------------------------------------------------- */
+/* --- which registers can have bases ---------------------------------------------------------------------------------- */
 
-/* `i = tid; do { ... i += stride; } while (...)`: all lanes that are still in the loop have made the same number of steps, so
- * the offsets stay.  It takes two definitions: a start outside, and one step that every round makes; and no reader outside
- * the loop, where lanes that left in different rounds would differ. */
-struct moved {
-    uint32_t defs[2]; /* instructions */
-    uint32_t loop;    /* head of the loop, once found to be moved by one */
-    bool is_moved;
+/* Three kinds can:
+ * - all definitions where lanes are together: then all lanes always have the same one;
+ * - a single definition, read only inside the loop that it stands in if lanes part there: those that have left keep what they
+ *   had, while the base goes on;
+ * - `i = tid; do { ... i += stride; } while (...)`: a start outside, one step that every round makes, no reader outside the
+ *   loop.  All lanes that are still in the loop have made the same number of steps. */
+enum state { GIVEN_UP, OPEN, FOUND };
+
+struct candidate {
+    uint32_t defs[2]; /* instructions: the first two */
+    uint32_t loop;    /* head of the loop that its readers must be in, TL_CFG_NONE if they may be anywhere */
+    bool is_joint;    /* all definitions where lanes are together */
+    bool is_part;     /* of a vector or list of results, somewhere: such definitions are not looked at */
+    enum state state;
 };
 
-struct move_scan {
+struct scan {
     struct tl_fn *f;
-    struct moved *moved;      /* per register */
+    struct candidate *regs;
     struct tl_ptx_set *loops; /* per head */
     uint32_t *loop_of;        /* per block: head of the innermost loop */
     uint32_t inst;
+    bool is_open; /* a register that was looked at has no offsets yet */
 };
 
-static void count_def(void *data, struct tl_ptx_sym *reg)
+static void note_def(void *data, struct tl_ptx_sym *reg)
 {
-    struct move_scan *m = data;
+    struct scan *m = data;
+    struct candidate *c = &m->regs[reg->id];
+    const struct tl_ptx_stmt *s = m->f->cfg.insts[m->inst];
     uint32_t n = m->f->regs[reg->id].n_defs++;
     if (n < 2)
-        m->moved[reg->id].defs[n] = m->inst;
+        c->defs[n] = m->inst;
+    c->is_part |= s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym != reg;
+    c->is_joint = (n == 0 || c->is_joint) && m->f->d.block[m->f->cfg.block_of[m->inst]] != TL_LEVEL_LANE &&
+                  s->inst.guard == NULL;
 }
 
 static void check_reader(void *data, struct tl_ptx_sym *reg)
 {
-    struct move_scan *m = data;
-    struct moved *r = &m->moved[reg->id];
-    if (r->is_moved && !tl_ptx_set_has(&m->loops[r->loop], m->f->cfg.block_of[m->inst]))
-        r->is_moved = false;
+    struct scan *m = data;
+    struct candidate *c = &m->regs[reg->id];
+    if (c->state == OPEN && c->loop != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[c->loop], m->f->cfg.block_of[m->inst]))
+        c->state = GIVEN_UP;
 }
 
-static bool is_step(const struct tl_fn *f, const struct tl_ptx_stmt *s)
+static void look_for_open(void *data, struct tl_ptx_sym *reg)
 {
-    const struct tl_ptx_operand *o = s->inst.operands;
-    return s->inst.form->op == TL_OP_add && s->n_operands == 3 && s->inst.guard == NULL && o[0].kind == TL_OPD_SYM &&
-           o[1].kind == TL_OPD_SYM && o[1].sym == o[0].sym && is_uniform(f, &o[2]) &&
-           !tl_ptx_form_has(s->inst.form, TL_MOD_cc) && !tl_ptx_form_has(s->inst.form, TL_MOD_sat);
+    struct scan *m = data;
+    m->is_open |= m->regs[reg->id].state == OPEN;
 }
 
-static bool every_round_makes(const struct move_scan *m, uint32_t head, uint32_t block)
+static bool every_round_makes(const struct scan *m, uint32_t head, uint32_t block)
 {
     const struct tl_ptx_cfg *cfg = &m->f->cfg;
     for (uint32_t e = 0; e < cfg->blocks[head].n_preds; e++) {
@@ -277,17 +294,47 @@ static bool every_round_makes(const struct move_scan *m, uint32_t head, uint32_t
     return true;
 }
 
-static int find_moved(struct tl_emit *e, struct move_scan *m)
+/* Whether a loop moves the register on; then c->loop is that loop. */
+static bool is_moved(const struct scan *m, struct candidate *c)
 {
     const struct tl_ptx_cfg *cfg = &m->f->cfg;
-    uint32_t n = cfg->n_blocks + 1, n_regs = cfg->func->n_regs + 1;
+    for (int turn = 0; turn < 2; turn++) {
+        uint32_t start = cfg->block_of[c->defs[turn]], step = cfg->block_of[c->defs[!turn]], head = m->loop_of[step];
+        c->loop = head;
+        if (head != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[head], start) && tl_ptx_cfg_dominates(cfg, start, head) &&
+            every_round_makes(m, head, step))
+            return true;
+    }
+    return false;
+}
+
+static void judge(struct scan *m, uint32_t reg)
+{
+    const struct tl_fn *f = m->f;
+    struct candidate *c = &m->regs[reg];
+    uint32_t n = f->regs[reg].n_defs;
+    c->loop = TL_CFG_NONE;
+    if (n == 0 || c->is_part || f->d.reg[reg] != TL_LEVEL_LANE)
+        return;
+    c->state = OPEN;
+    if (c->is_joint)
+        return;
+    if (n == 1)
+        c->loop = m->loop_of[f->cfg.block_of[c->defs[0]]];
+    else if (n > 2 || !is_moved(m, c))
+        c->state = GIVEN_UP;
+}
+
+static int find_loops(struct tl_emit *e, struct scan *m)
+{
+    const struct tl_ptx_cfg *cfg = &m->f->cfg;
+    uint32_t n = cfg->n_blocks + 1;
     struct tl_ptx_set scratch, loop;
     uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)n + 1) * sizeof *stack);
-    m->moved = tl_arena_zalloc(e->arena, n_regs * sizeof *m->moved);
     m->loops = tl_arena_zalloc(e->arena, n * sizeof *m->loops);
     m->loop_of = tl_arena_alloc(e->arena, n * sizeof *m->loop_of);
-    if (stack == NULL || m->moved == NULL || m->loops == NULL || m->loop_of == NULL ||
-        tl_ptx_set_init(&scratch, e->arena, cfg) < 0 || tl_ptx_set_init(&loop, e->arena, cfg) < 0)
+    if (stack == NULL || m->loops == NULL || m->loop_of == NULL || tl_ptx_set_init(&scratch, e->arena, cfg) < 0 ||
+        tl_ptx_set_init(&loop, e->arena, cfg) < 0)
         return -ENOMEM;
     memset(m->loop_of, 0xff, n * sizeof *m->loop_of);
     for (uint32_t i = 0; i < cfg->n_order; i++) {
@@ -302,55 +349,109 @@ static int find_moved(struct tl_emit *e, struct move_scan *m)
         if (tl_ptx_set_init(&loop, e->arena, cfg) < 0)
             return -ENOMEM;
     }
+    return 0;
+}
+
+static int find_candidates(struct tl_emit *e, struct scan *m)
+{
+    const struct tl_ptx_cfg *cfg = &m->f->cfg;
+    m->regs = tl_arena_zalloc(e->arena, ((size_t)cfg->func->n_regs + 1) * sizeof *m->regs);
+    if (m->regs == NULL || find_loops(e, m) < 0)
+        return -ENOMEM;
     for (m->inst = 0; m->inst < cfg->n_insts; m->inst++)
-        tl_ptx_inst_writes(cfg->insts[m->inst], count_def, m);
-    for (uint32_t r = 0; r + 1 < n_regs; r++) {
-        struct moved *v = &m->moved[r];
-        if (m->f->regs[r].n_defs != 2)
-            continue;
-        if (is_step(m->f, cfg->insts[v->defs[0]])) {
-            uint32_t first = v->defs[0];
-            v->defs[0] = v->defs[1];
-            v->defs[1] = first;
-        }
-        uint32_t start = cfg->block_of[v->defs[0]], step = cfg->block_of[v->defs[1]], head = m->loop_of[step];
-        v->loop = head;
-        v->is_moved = is_step(m->f, cfg->insts[v->defs[1]]) && cfg->insts[v->defs[0]]->inst.guard == NULL &&
-                      head != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[head], start) &&
-                      tl_ptx_cfg_dominates(cfg, start, head) && every_round_makes(m, head, step);
-    }
+        tl_ptx_inst_writes(cfg->insts[m->inst], note_def, m);
+    for (uint32_t r = 0; r < cfg->func->n_regs; r++)
+        judge(m, r);
     for (m->inst = 0; m->inst < cfg->n_insts; m->inst++)
         tl_ptx_inst_reads(cfg->insts[m->inst], check_reader, m);
     return 0;
 }
 
+/* --- offsets --------------------------------------------------------------------------------------------------------- */
+
+static bool same_shape(const struct tl_lanes *a, const struct tl_lanes *b, uint32_t n_bases)
+{
+    for (uint32_t i = 0, per = LANES / n_bases; i < LANES; i++) {
+        uint32_t first = i / per * per;
+        if (a->offset[i] - a->offset[first] != b->offset[i] - b->offset[first])
+            return false;
+    }
+    return true;
+}
+
+/* What holds for both: `a`'s offsets, and bases as many as needed. */
+static bool merge(const struct tl_emit *e, struct tl_lanes *a, const struct tl_lanes *b)
+{
+    a->has_one_base = a->has_one_base && b->has_one_base && same_shape(a, b, 1);
+    if (!same_shape(a, b, tl_n_bases(e, a)))
+        return false;
+    a->base_align = smaller(a->base_align, b->base_align);
+    for (int i = 0; i < LANES; i++) { /* b's bases, told in a's offsets, are so much higher */
+        int64_t more = b->offset[i] - a->offset[i];
+        while (a->base_align > 1 && more % (int64_t)a->base_align != 0)
+            a->base_align /= 2;
+    }
+    return true;
+}
+
+/* Looks at one instruction; true if something is known that was not, or no longer. */
+static bool visit(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s)
+{
+    if (s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym->kind != TL_SYM_REG ||
+        !tl_ptx_form_writes(s->inst.form))
+        return false;
+    uint32_t id = s->inst.operands[0].sym->id;
+    struct tl_reg *r = &m->f->regs[id];
+    struct candidate *c = &m->regs[id];
+    if (c->state == GIVEN_UP)
+        return false;
+    m->is_open = false;
+    tl_ptx_inst_reads(s, look_for_open, m);
+    if (m->is_open)
+        return false; /* its turn comes when more is known */
+    struct tl_lanes now, old = r->lanes;
+    bool is_known = lanes_of_def(e, m->f, s, &now);
+    if (is_known && r->n_defs > 1) {
+        now.is_small = false;
+        if (c->state == FOUND) {
+            struct tl_lanes both = old;
+            is_known = merge(e, &both, &now);
+            now = both;
+        }
+    }
+    c->state = is_known ? FOUND : GIVEN_UP;
+    r->lanes = is_known ? now : (struct tl_lanes){.is_known = false};
+    return is_known != old.is_known || (is_known && memcmp(&old, &r->lanes, sizeof old) != 0);
+}
+
+/* Gives up registers that are computed from nothing but each other; false if there are none. */
+static bool give_up_open(struct scan *m)
+{
+    bool found = false;
+    for (uint32_t r = 0; r < m->f->cfg.func->n_regs; r++) {
+        if (m->regs[r].state == OPEN) {
+            m->regs[r].state = GIVEN_UP;
+            found = true;
+        }
+    }
+    return found;
+}
+
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
-    struct move_scan m = {.f = f};
-    if (find_moved(e, &m) < 0)
+    struct scan m = {.f = f};
+    if (find_candidates(e, &m) < 0)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    for (uint32_t i = 0; i < cfg->n_order; i++) {
-        const struct tl_ptx_block *k = &cfg->blocks[cfg->order[i]];
-        for (uint32_t n = k->first; n < k->end; n++) {
-            const struct tl_ptx_stmt *s = cfg->insts[n];
-            if (s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM ||
-                s->inst.operands[0].sym->kind != TL_SYM_REG)
-                continue;
-            const struct tl_ptx_sym *sym = s->inst.operands[0].sym;
-            struct tl_reg *r = &f->regs[sym->id];
-            bool is_moved = m.moved[sym->id].is_moved;
-            struct tl_lanes lanes;
-            if ((r->n_defs != 1 && !(is_moved && m.moved[sym->id].defs[0] == n)) ||
-                f->d.reg[sym->id] != TL_LEVEL_LANE || !tl_ptx_form_writes(s->inst.form) ||
-                !lanes_of_def(e, f, s, &lanes))
-                continue;
-            r->lanes = lanes;
-            if (is_moved) {
-                r->lanes.is_small = false;
-                r->lanes.base_align = 1;
-            }
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = 0; i < cfg->n_order; i++) {
+            const struct tl_ptx_block *k = &cfg->blocks[cfg->order[i]];
+            for (uint32_t n = k->first; n < k->end; n++)
+                changed |= visit(e, &m, cfg->insts[n]);
         }
+        if (!changed)
+            changed = give_up_open(&m);
     }
     return 0;
 }
@@ -368,9 +469,10 @@ void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool i
         high = r->lanes.offset[i] > high ? r->lanes.offset[i] : high;
     }
     int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
-    LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, ""), wraps = LLVMConstInt(e->i1, 0, false);
-    for (uint32_t g = 0; g < tl_groups(e); g++) {
-        struct tl_val base = tl_cast_int(e, (struct tl_val){tl_base_of_group(e, bases, g), false}, 64, is_signed);
+    LLVMValueRef wraps = LLVMConstInt(e->i1, 0, false);
+    for (uint32_t g = 0; g < r->n_slots; g++) {
+        struct tl_val base = {LLVMBuildLoad2(e->b, r->type, r->slot[g], ""), false};
+        base = tl_cast_int(e, base, 64, is_signed);
         LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, base.v,
                                            LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
         LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, base.v,

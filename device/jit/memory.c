@@ -45,11 +45,9 @@ static struct tl_placed *call_param(struct tl_emit *e, const struct tl_ptx_decl 
 static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_operand *o, const struct tl_placed *p)
 {
     struct tl_address a = {0};
-    a.pointer = (struct tl_val){LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
-    a.pointer.v = LLVMBuildAdd(e->b, a.pointer.v,
-                               LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
-    a.pointer.v = tl_base_splat(e, a.pointer.v);
-    a.lanes = (struct tl_lanes){.is_known = true, .base_align = 1};
+    a.base[0] = LLVMBuildAdd(e->b, LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""),
+                             LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
+    a.lanes = (struct tl_lanes){.is_known = true, .has_one_base = true, .base_align = 1};
     for (int i = 0; i < LANES; i++)
         a.lanes.offset[i] = (int64_t)((uint64_t)i * p->bytes);
     return a;
@@ -74,25 +72,27 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     }
     const struct tl_reg *r = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG ? &e->f->regs[base->sym->id]
                                                                                        : NULL;
-    LLVMValueRef add = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false);
+    LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), window = NULL;
     if (space == TL_MOD_shared)
-        add = LLVMBuildAdd(
-            e->b, add, LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""),
-            "");
-    if (r != NULL && r->lanes.is_known) {
-        LLVMValueRef bases = LLVMBuildLoad2(e->b, r->type, r->slot, "");
+        window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
+    if (r == NULL || !r->lanes.is_known) {
+        a.pointer = tl_read(e, base, 64);
+        if (window != NULL)
+            a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){window, false});
+        a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});
+    }
+    for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
+        LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, r->slot[g], "");
         if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
-            bases = LLVMBuildSExt(e->b, bases, tl_base_type(e, 64), "");
-        a.pointer = (struct tl_val){LLVMBuildAdd(e->b, bases, tl_base_splat(e, add), ""), false};
+            v = LLVMBuildSExt(e->b, v, e->i64, "");
+        if (window != NULL)
+            v = LLVMBuildAdd(e->b, v, window, "");
+        a.base[g] = LLVMBuildAdd(e->b, v, offset, ""); /* constants last: they become part of the instruction */
         a.lanes = r->lanes;
-    } else {
-        a.pointer = tl_op(e, LLVMAdd, tl_read(e, base, 64), (struct tl_val){add, false});
     }
     if (space == TL_MOD_local) {
         if (a.lanes.is_known)
-            a.pointer = (struct tl_val){
-                LLVMBuildAdd(e->b, tl_base_to_lanes(e, a.pointer.v).v, tl_const_lanes(e, 64, a.lanes.offset), ""),
-                true};
+            a.pointer = tl_bases_to_lanes(e, a.base, &a.lanes, 64);
         a.lanes.is_known = false;
         a.pointer = tl_op(e, LLVMAdd, a.pointer, tl_local_base(e));
     }
@@ -106,10 +106,7 @@ static LLVMValueRef as_pointer(struct tl_emit *e, LLVMValueRef address)
 
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a)
 {
-    if (!a->lanes.is_known)
-        return tl_widen(e, a->pointer);
-    struct tl_val bases = tl_base_to_lanes(e, a->pointer.v);
-    return (struct tl_val){LLVMBuildAdd(e->b, bases.v, tl_const_lanes(e, 64, a->lanes.offset), ""), true};
+    return a->lanes.is_known ? tl_bases_to_lanes(e, a->base, &a->lanes, 64) : tl_widen(e, a->pointer);
 }
 
 /* Lane addresses as a vector of pointers, `extra` bytes further on. */
@@ -121,35 +118,36 @@ static LLVMValueRef lane_pointers(struct tl_emit *e, const struct tl_address *a,
     return LLVMBuildIntToPtr(e->b, p.v, tl_vec(e->ptr), "");
 }
 
-static bool has_groups(const struct tl_emit *e, const struct tl_address *a)
+/* Whether lanes are known, and all of them from one base. */
+static bool has_one_base(const struct tl_emit *e, const struct tl_address *a)
 {
-    return a->lanes.is_known && !a->is_row && tl_groups(e) > 1;
+    return a->lanes.is_known && tl_n_bases(e, &a->lanes) == 1;
 }
 
 static bool same_for_all(const struct tl_emit *e, const struct tl_address *a)
 {
-    if (a->pointer.is_vec || has_groups(e, a))
-        return false;
-    for (int i = 1; a->lanes.is_known && i < LANES; i++) {
+    if (!a->lanes.is_known)
+        return !a->pointer.is_vec;
+    for (int i = 1; i < LANES; i++) {
         if (a->lanes.offset[i] != a->lanes.offset[0])
             return false;
     }
-    return true;
+    return has_one_base(e, a);
 }
 
 static LLVMValueRef scalar_pointer(struct tl_emit *e, const struct tl_address *a, uint64_t extra)
 {
     uint64_t offset = extra + (a->lanes.is_known ? (uint64_t)a->lanes.offset[0] : 0);
-    return as_pointer(e, LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, offset, false), ""));
+    LLVMValueRef base = a->lanes.is_known ? a->base[0] : a->pointer.v;
+    return as_pointer(e, LLVMBuildAdd(e->b, base, LLVMConstInt(e->i64, offset, false), ""));
 }
 
 static bool is_packed(const struct tl_emit *e, const struct tl_address *a, uint64_t stride)
 {
-    if (has_groups(e, a))
+    if (!has_one_base(e, a))
         return false;
     for (int i = 0; i < LANES; i++) {
-        if (!a->lanes.is_known || a->pointer.is_vec ||
-            a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
+        if (a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
             return false;
     }
     return true;
@@ -184,11 +182,11 @@ static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[LANE
 }
 
 /* The covering stretch of known lane offsets in elements, if it is short and evenly divided. */
-static bool covering(const struct tl_address *a, uint64_t bytes, uint32_t v, int64_t first[LANES], int64_t *low,
-                     uint32_t *n)
+static bool covering(const struct tl_emit *e, const struct tl_address *a, uint64_t bytes, uint32_t v,
+                     int64_t first[LANES], int64_t *low, uint32_t *n)
 {
     int64_t high;
-    if (!a->lanes.is_known || a->pointer.is_vec)
+    if (!has_one_base(e, a))
         return false;
     *low = high = a->lanes.offset[0];
     for (int i = 0; i < LANES; i++) {
@@ -243,8 +241,8 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together,
                     n->apart);
     LLVMPositionBuilderAtEnd(e->b, together);
-    /* The bases of all groups: all the same, with offsets over the whole warp. */
-    n->packed = (struct tl_address){.pointer = lane0, .is_row = true, .lanes = {.is_known = true, .base_align = 1}};
+    n->packed = (struct tl_address){.base = {lane0.v},
+                                    .lanes = {.is_known = true, .has_one_base = true, .base_align = 1}};
     memcpy(n->packed.lanes.offset, offsets, sizeof offsets);
 }
 
@@ -306,7 +304,8 @@ static LLVMValueRef group_pointer(struct tl_emit *e, const struct tl_address *a,
 {
     uint32_t per = LANES / tl_groups(e);
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[g * per], false);
-    return as_pointer(e, LLVMBuildAdd(e->b, tl_base_of_group(e, a->pointer.v, g), offset, ""));
+    LLVMValueRef base = a->base[has_one_base(e, a) ? 0 : g];
+    return as_pointer(e, LLVMBuildAdd(e->b, base, offset, ""));
 }
 
 /* Lanes first .. first + n - 1 of a vector. */
@@ -406,9 +405,8 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         }
         return;
     }
-    if (e->mask == NULL && !has_groups(e, a) && covering(a, bytes, v, first, &low, &n)) {
-        LLVMValueRef p = as_pointer(e,
-                                    LLVMBuildAdd(e->b, a->pointer.v, LLVMConstInt(e->i64, (uint64_t)low, false), ""));
+    if (e->mask == NULL && covering(e, a, bytes, v, first, &low, &n)) {
+        LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->base[0], LLVMConstInt(e->i64, (uint64_t)low, false), ""));
         LLVMValueRef all = LLVMBuildLoad2(e->b, LLVMVectorType(element, n), p, "");
         LLVMSetAlignment(all, (unsigned)bytes);
         for (uint32_t k = 0; k < v; k++) {
@@ -417,7 +415,7 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         }
         return;
     }
-    if (has_groups(e, a) && load_groups(e, a, bits, v, out))
+    if (a->lanes.is_known && tl_groups(e) > 1 && load_groups(e, a, bits, v, out))
         return;
     if (pays_to_ask(e, a, bits, v))
         load_asking(e, a, bits, v, out);
@@ -452,7 +450,8 @@ static void make_strong(struct tl_emit *e, LLVMValueRef access, uint32_t bytes, 
         LLVMBuildFence(e->b, order, true, "");
 }
 
-static LLVMValueRef load_piece(struct tl_emit *e, LLVMValueRef from, uint32_t bits, uint32_t n, LLVMAtomicOrdering order)
+static LLVMValueRef load_piece(struct tl_emit *e, LLVMValueRef from, uint32_t bits, uint32_t n,
+                               LLVMAtomicOrdering order)
 {
     LLVMValueRef x = LLVMBuildLoad2(e->b, piece_type(e, bits, n), from, "");
     make_strong(e, x, n * bits / 8, order);
@@ -597,7 +596,7 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
         return;
     }
-    if (has_groups(e, a) && store_groups(e, a, bits, v, in))
+    if (a->lanes.is_known && tl_groups(e) > 1 && store_groups(e, a, bits, v, in))
         return;
     struct neighbours n;
     bool asks = pays_to_ask(e, a, bits, v);

@@ -1,4 +1,5 @@
 /* Types, values, operands: the vocabulary in which instructions are written.  See emit.h. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -346,61 +347,46 @@ struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what)
 
 /* --- bases of lanes ------------------------------------------------------------------------------------------------- */
 
-LLVMTypeRef tl_base_type(struct tl_emit *e, uint32_t bits)
+uint32_t tl_n_bases(const struct tl_emit *e, const struct tl_lanes *l)
 {
-    uint32_t n = tl_groups(e);
-    return n == 1 ? tl_int(e, bits) : LLVMVectorType(tl_int(e, bits), n);
+    return l->has_one_base ? 1 : tl_groups(e);
 }
 
-static LLVMValueRef shuffle_to(struct tl_emit *e, LLVMValueRef v, uint32_t n, uint32_t times, uint32_t divided)
+struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, const struct tl_lanes *l, uint32_t bits)
 {
-    LLVMValueRef index[LANES];
-    for (uint32_t i = 0; i < n; i++)
-        index[i] = LLVMConstInt(e->i32, i * times / divided, false);
-    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+    uint32_t n = tl_n_bases(e, l), per = LANES / n;
+    struct tl_val v = tl_widen(e, (struct tl_val){bases[0], false});
+    for (uint32_t g = 1; g < n; g++) {
+        LLVMValueRef index[LANES];
+        for (uint32_t i = 0; i < LANES; i++)
+            index[i] = LLVMConstInt(e->i32, i < g * per ? i : LANES, false);
+        LLVMValueRef next = LLVMBuildInsertElement(e->b, LLVMGetPoison(LLVMTypeOf(v.v)), bases[g],
+                                                   LLVMConstInt(e->i32, 0, false), "");
+        v.v = LLVMBuildShuffleVector(e->b, v.v, next, LLVMConstVector(index, LANES), "");
+    }
+    return (struct tl_val){LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, bits, l->offset), ""), true};
 }
 
-LLVMValueRef tl_base_splat(struct tl_emit *e, LLVMValueRef scalar)
+/* Which of a register's bases the current lane has. */
+static uint32_t base_number(const struct tl_emit *e, const struct tl_reg *r)
 {
-    uint32_t n = tl_groups(e);
-    if (n == 1)
-        return scalar;
-    LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), n);
-    LLVMValueRef one = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), scalar, LLVMConstInt(e->i32, 0, false), "");
-    return shuffle_to(e, one, n, 0, 1);
-}
-
-LLVMValueRef tl_base_of_group(struct tl_emit *e, LLVMValueRef base, uint32_t g)
-{
-    return tl_groups(e) == 1 ? base : LLVMBuildExtractElement(e->b, base, LLVMConstInt(e->i32, g, false), "");
-}
-
-struct tl_val tl_base_to_lanes(struct tl_emit *e, LLVMValueRef base)
-{
-    uint32_t n = tl_groups(e);
-    if (n == 1)
-        return tl_widen(e, (struct tl_val){base, false});
-    return (struct tl_val){shuffle_to(e, base, LANES, 1, LANES / n), true};
-}
-
-LLVMValueRef tl_base_from_lanes(struct tl_emit *e, struct tl_val v)
-{
-    uint32_t n = tl_groups(e);
-    if (!v.is_vec)
-        return tl_base_splat(e, v.v);
-    if (n == 1)
-        return tl_lane_value(e, v, LLVMConstInt(e->i32, 0, false)).v;
-    return shuffle_to(e, v.v, n, LANES / n, 1);
+    return e->lane / (LANES / r->n_slots);
 }
 
 static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
 {
     struct tl_reg *r = &e->f->regs[sym->id];
-    LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, r->slot, "");
+    LLVMValueRef bases[MAX_GROUPS];
     if (!r->lanes.is_known)
-        return (struct tl_val){v, r->is_vec};
-    struct tl_val base = tl_base_to_lanes(e, v);
-    return (struct tl_val){LLVMBuildAdd(e->b, base.v, tl_const_lanes(e, r->bits, r->lanes.offset), ""), true};
+        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), r->is_vec};
+    if (e->is_scalar) {
+        LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, r->slot[base_number(e, r)], "");
+        LLVMValueRef offset = LLVMConstInt(r->type, (uint64_t)r->lanes.offset[e->lane], false);
+        return (struct tl_val){LLVMBuildAdd(e->b, base, offset, ""), false};
+    }
+    for (uint32_t g = 0; g < r->n_slots; g++)
+        bases[g] = LLVMBuildLoad2(e->b, r->type, r->slot[g], "");
+    return tl_bases_to_lanes(e, bases, &r->lanes, r->bits);
 }
 
 /* The address that a name stands for: an offset for shared and local variables, a pointer for the rest. */
@@ -464,6 +450,8 @@ struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_
             break;
         case TL_SYM_SREG:
             v = tl_sreg(e, o);
+            if (e->is_scalar)
+                v = tl_lane_value(e, v, LLVMConstInt(e->i32, e->lane, false));
             break;
         case TL_SYM_VAR:
         case TL_SYM_MODULE_VAR:
@@ -541,11 +529,10 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     }
     struct tl_reg *r = &e->f->regs[o->sym->id];
     v = tl_cast_int(e, v, r->bits, is_signed);
-    if (r->lanes.is_known) {
-        /* A base is its first lane's value less the offset. */
-        struct tl_val offsets = {tl_const_lanes(e, r->bits, r->lanes.offset), true};
-        LLVMValueRef base = LLVMBuildSub(e->b, tl_base_from_lanes(e, v), tl_base_from_lanes(e, offsets), "");
-        LLVMBuildStore(e->b, base, r->slot);
+    if (r->lanes.is_known) { /* a base is its lane's value less the offset */
+        assert(e->is_scalar && !v.is_vec);
+        LLVMValueRef offset = LLVMConstInt(r->type, (uint64_t)r->lanes.offset[e->lane], false);
+        LLVMBuildStore(e->b, LLVMBuildSub(e->b, v.v, offset, ""), r->slot[base_number(e, r)]);
         return;
     }
     if (r->is_vec)
@@ -558,8 +545,8 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
                 .v);
     bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes);
     if (blend)
-        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot, ""), "");
-    LLVMBuildStore(e->b, v.v, r->slot);
+        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), "");
+    LLVMBuildStore(e->b, v.v, r->slot[0]);
 }
 
 void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t)
@@ -571,30 +558,27 @@ void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_va
 
 /* --- special registers -------------------------------------------------------------------------------------------- */
 
-/* The linear number of each lane's thread in the block. */
-static LLVMValueRef linear_thread(struct tl_emit *e)
+/* The linear number of each lane's thread in the block, or of the one lane that is asked for. */
+static struct tl_val linear_thread(struct tl_emit *e)
 {
     int64_t iota[LANES];
     for (int i = 0; i < LANES; i++)
         iota[i] = i;
-    LLVMValueRef first = LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, LANES, false), "");
-    struct tl_val v = tl_widen(e, (struct tl_val){first, false});
-    return LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, 32, iota), "");
+    struct tl_val first = {LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, LANES, false), ""), false};
+    struct tl_val lanes = {tl_const_lanes(e, 32, iota), true};
+    return tl_op(e, LLVMAdd, first, e->is_scalar ? tl_const(e, 32, e->lane) : lanes);
 }
 
 static struct tl_val thread_index(struct tl_emit *e, char axis)
 {
     const uint32_t *block = e->options->block;
-    LLVMValueRef n = linear_thread(e);
-    LLVMValueRef x = tl_widen(e, tl_const(e, 32, block[0])).v,
-                 xy = tl_widen(e, tl_const(e, 32, (uint64_t)block[0] * block[1])).v;
+    struct tl_val n = linear_thread(e), x = tl_const(e, 32, block[0]),
+                  xy = tl_const(e, 32, (uint64_t)block[0] * block[1]);
     if (axis == 'x')
-        return (struct tl_val){block[1] * block[2] == 1 ? n : LLVMBuildURem(e->b, n, x, ""), true};
+        return block[1] * block[2] == 1 ? n : tl_op(e, LLVMURem, n, x);
     if (axis == 'y')
-        n = LLVMBuildUDiv(e->b, LLVMBuildURem(e->b, n, xy, ""), x, "");
-    else
-        n = LLVMBuildUDiv(e->b, n, xy, "");
-    return (struct tl_val){n, true};
+        return tl_op(e, LLVMUDiv, tl_op(e, LLVMURem, n, xy), x);
+    return tl_op(e, LLVMUDiv, n, xy);
 }
 
 static struct tl_val lane_constants(struct tl_emit *e, uint32_t (*of)(uint32_t lane))
