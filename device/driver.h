@@ -363,6 +363,7 @@ struct tl_drv_state_all {
     struct tl_drv_device devices[TL_DRV_MAX_DEVICES];
     int n_devices;
     int cc_major, cc_minor;
+    int below_normal; /* 16 if this process is a client of low priority to MPS: all its streams rank behind normal ones */
     struct tl_drv_alloc **allocs; /* sorted by base */
     size_t n_allocs, cap_allocs;
     uint64_t next_id;

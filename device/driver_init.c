@@ -128,6 +128,7 @@ CUresult cuInit(unsigned int Flags)
     tl_drv_lock();
     if (!atomic_load_explicit(&tl_drv.is_initialised, memory_order_relaxed)) {
         read_capability();
+        tl_drv.below_normal = 16 * (int)number_from("CUDA_MPS_CLIENT_PRIORITY", 0, 1, 0);
         tl_drv.n_devices = (int)number_from("TALLY_DEVICES", 1, TL_DRV_MAX_DEVICES, 1);
         for (int i = 0; i < tl_drv.n_devices && r == CUDA_SUCCESS; i++)
             r = open_device(i);

@@ -242,7 +242,7 @@ void tl_drv_launch_start(struct tl_drv_op *op)
     l->dynamic_shared_bytes = w->shared_bytes;
     l->params = w->params;
     l->variables = w->code->variables;
-    l->priority = -w->priority; /* CUDA's higher priorities are lower numbers */
+    l->priority = -w->priority - tl_drv.below_normal; /* CUDA's higher priorities are lower numbers */
     l->partition = tl_drv_green_partition(op->ctx);
     l->done = done;
     l->user = op;
