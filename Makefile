@@ -107,10 +107,12 @@ $(B)/lib/%.a:
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
+# Put in place in one step, so that what runs meanwhile finds the old file or the new one.
 define link_it
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(EXTRA_LIBS) $(SYSTEM_LIBS)
+	$(Q)$(LINK) -o $@.new $(filter %.o,$^) $(filter %.a,$^) $(EXTRA_LIBS) $(SYSTEM_LIBS)
+	$(Q)mv $@.new $@
 endef
 $(B)/bin/%:
 	$(link_it)

@@ -39,7 +39,8 @@ $(DRIVER_DIR)/libcuda.so.1: $(DRIVER_OBJS) $(B)/pic/gen/driver_table.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(B)/gen/driver.map $(NO_UNDEFINED) -Wl,-z,now \
-	    -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -o $@ $^ -l:liblz4.a -l:libzstd.a -ldl -lm
+	    -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -o $@.new $^ -l:liblz4.a -l:libzstd.a -ldl -lm
+	$(Q)mv $@.new $@
 	@ln -sf libcuda.so.1 $(@D)/libcuda.so
 $(DRIVER_DIR)/libnvidia-ml.so.1: $(B)/pic/device/nvml.o
 	$(say) LINK $@
