@@ -1,13 +1,16 @@
-/* What happened in a job, kept in DIR/<job>.tally: a file of bounded size that is mapped and written in place, so that it is
- * whole at every moment, also after kill -9.  All calls are lock-free and allocation-free except tl_record_open and the first
- * tl_record_kernel of a name; they may come from any thread.  A NULL record is fine everywhere: nothing is written then. */
+/* What happened in a job, kept in DIR/<job>.<pid>.tally: a file of bounded size that is mapped and written in place, so that it
+ * is whole at every moment, also after kill -9.  All calls are lock-free and allocation-free except tl_record_open and the first
+ * tl_record_kernel of a name; they may come from any thread.  A NULL record is fine everywhere: nothing is written then.
+ *
+ * tl_record_launched writes to private memory only, because a store into a mapped file may have to wait for the disk.  The other
+ * calls carry its counts into the file every 20 ms; an owner that makes none of them for long calls tl_record_sync. */
 #ifndef TALLY_RECORD_H
 #define TALLY_RECORD_H
 
 #include "tally/sched.h"
 
 struct tl_record;
-struct tl_record_kernel; /* a kernel's counters and histograms, in the file */
+struct tl_record_kernel; /* a kernel's counters and histograms */
 
 /* Who writes; strings are cut to fit. */
 struct tl_record_job {
@@ -20,8 +23,14 @@ struct tl_record_job {
 
 /* Makes FOLDER (if missing) and FOLDER/<name>.<pid>.tally.  0 or -errno; the caller goes on with NULL then. */
 int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job, struct tl_error *err);
+/* Marks the end; what other threads still tell is kept, nothing is freed.  For exit handlers. */
+void tl_record_end(struct tl_record *r);
+/* The same, and frees it: nobody may use the record or its kernels any more. */
 void tl_record_close(struct tl_record *r);
-/* In the child of a fork: lets go of the parent's file without writing to it. */
+/* Carries what tl_record_launched has counted into the file now. */
+void tl_record_sync(struct tl_record *r);
+/* In the child of a fork: lets go of the parent's file without writing to it.  Kernels of it may still be used; what is told of
+ * them is forgotten. */
 void tl_record_abandon(struct tl_record *r);
 
 /* Nanoseconds of the clock that all times here are told in (CLOCK_MONOTONIC). */
