@@ -30,7 +30,7 @@ $(B)/pic/%.o: %.c $(B)/obj/.flags | $(STAMP)
 $(B)/pic/gen/driver_table.o: $(DRIVER_TABLE)
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -fPIC -MMD -MP -c -o $@ $<
-$(DRIVER_TABLE): $(DRIVER_OWN_OBJS) scripts/gen-driver-table
+$(DRIVER_TABLE): $(DRIVER_OWN_OBJS) scripts/gen-driver-table scripts/driver_headers.py
 	$(say) GEN $@
 	@mkdir -p $(@D)
 	$(Q)nm --defined-only -g $(DRIVER_OWN_OBJS) | awk '$$2 == "T" && $$3 ~ /^cu[A-Z]/ {print $$3}' | sort -u >$@.names
