@@ -223,6 +223,7 @@ struct tl_drv_image {
     char *text;
     struct tl_ptx_index *index;
     struct tl_drv_kernel_info **infos; /* by item number, filled under the lock */
+    struct tl_drv_opaque *opaque;      /* the text only stands for a cubin: see driver_opaque.c; else NULL */
     uint32_t n_items;
 };
 

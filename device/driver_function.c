@@ -2,6 +2,8 @@
  * registers are a guess, and plausible ones matter: cuBLAS chooses by them. */
 #include "device/driver.h"
 
+#include "tally/device.h"
+
 #include <string.h>
 
 enum {
@@ -16,6 +18,10 @@ enum {
 static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib, int *pi)
 {
     const struct tl_drv_kernel_info *k = f->info;
+    if ((unsigned)attrib == TL_DEVICE_ATTRIBUTE_OPAQUE) {
+        *pi = f->module->image->opaque != NULL;
+        return CUDA_SUCCESS;
+    }
     switch (attrib) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *pi = (int)k->max_threads;

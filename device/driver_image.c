@@ -1,6 +1,7 @@
 /* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX says of its kernels.
  * Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
 #include "device/driver.h"
+#include "device/driver_opaque.h"
 
 #include "ptx_rewrite/ast.h"
 #include "ptx_rewrite/index.h"
@@ -16,8 +17,8 @@
 /* --- choosing ---------------------------------------------------------------------------------------------------- */
 
 struct choice {
-    struct tl_image best;
-    bool has_one;
+    struct tl_image best, cubin;
+    bool has_one, has_cubin;
     uint32_t n_seen;
 };
 
@@ -38,6 +39,11 @@ static int consider(void *data, const struct tl_image *image)
     if (rank(image) >= 0 && (!c->has_one || rank(image) > rank(&c->best))) {
         c->best = *image;
         c->has_one = true;
+    }
+    /* One that is not for a later, special version of an architecture says most about how long its kernels take. */
+    if (image->kind == TL_IMAGE_CUBIN && (!c->has_cubin || image->arch >= c->cubin.arch)) {
+        c->cubin = *image;
+        c->has_cubin = true;
     }
     return 0;
 }
@@ -69,6 +75,33 @@ CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out)
     return CUDA_SUCCESS;
 }
 
+/* There is no PTX: says why that is the end, or takes a cubin as something that lasts a while. */
+static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
+{
+    struct tl_error err = {0};
+    double block_us;
+    void *bytes;
+    size_t n;
+    if (!c->has_cubin || !tl_drv_opaque_is_on(&block_us)) {
+        tl_drv_log("none of %u images is PTX for compute capability %d.%d or lower%s", c->n_seen, tl_drv.cc_major,
+                   tl_drv.cc_minor,
+                   c->has_cubin
+                       ? ", and a GPU's machine code cannot be run here.  Either compile with PTX in the binary "
+                         "(nvcc -gencode arch=compute_90,code=compute_90; for Triton and XLA, let ptxas keep the "
+                         "PTX), or, to study timing without results, set TALLY_DEVICE_OPAQUE=time"
+                       : "");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    int rc = tl_image_unpack(&c->cubin, &bytes, &n, &err);
+    if (rc < 0) {
+        tl_drv_log("image refused: %s", err.text);
+        return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+    }
+    CUresult r = tl_drv_opaque_load(bytes, n, c->cubin.arch, out);
+    free(bytes);
+    return r;
+}
+
 CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
 {
     struct choice c = {.has_one = false};
@@ -79,11 +112,8 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
         tl_drv_log("image refused: %s", err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    if (!c.has_one) {
-        tl_drv_log("none of %u images is PTX for compute capability %d.%d or lower", c.n_seen, tl_drv.cc_major,
-                   tl_drv.cc_minor);
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    }
+    if (!c.has_one)
+        return without_ptx(&c, out);
     int rc = tl_image_unpack(&c.best, &text, &n, &err);
     if (rc < 0) {
         tl_drv_log("image refused: %s", err.text);
@@ -109,6 +139,7 @@ void tl_drv_image_unref(struct tl_drv_image *image)
     for (uint32_t i = 0; i < image->n_items; i++)
         info_free(image->infos[i]);
     free(image->infos);
+    tl_drv_opaque_destroy(image->opaque);
     tl_ptx_index_destroy(image->index);
     free(image->text);
     free(image);
@@ -289,6 +320,8 @@ CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name, struct
     info->ptx_version = version_number(tl_ptx_index_version(image->index));
     info->target = version_number(tl_ptx_index_target(image->index));
     int rc = info->name != NULL ? read_kernel(image, item->name, info, &err) : -ENOMEM;
+    if (rc == 0 && image->opaque != NULL && tl_drv_opaque_registers(image->opaque, name) > 0)
+        info->registers = tl_drv_opaque_registers(image->opaque, name);
     if (rc < 0) {
         tl_drv_log("kernel %s: %s", name, err.text);
         info_free(info);

@@ -2,6 +2,7 @@
  * This file alone knows how kernels are run (device/exec.h) and where their code comes from (device/jit_client.h). */
 #include "device/driver.h"
 #include "device/driver_exec.h"
+#include "device/driver_opaque.h"
 
 #include "device/exec.h"
 #include "device/jit_client.h"
@@ -137,9 +138,14 @@ static CUresult make_code(struct CUfunc_st *f, const uint32_t block[3], struct t
     if (code == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(code->block, block, sizeof code->block);
-    int rc = compile(f, block, code, &err);
-    if (rc == 0)
-        rc = resolve(f, code, &err);
+    int rc;
+    if (f->module->image->opaque != NULL) {
+        rc = tl_drv_opaque_code(f, block, &code->object, &code->variables, &err);
+    } else {
+        rc = compile(f, block, code, &err);
+        if (rc == 0)
+            rc = resolve(f, code, &err);
+    }
     if (rc < 0) {
         tl_drv_log("kernel %s cannot be run: %s", f->info->name, err.text);
         tl_drv_code_free(code);
