@@ -1,0 +1,31 @@
+# The interception library: what jobs have preloaded as libcuda.so.1.  It links libc only; its names come from the CUDA headers
+# (CUDA_INCLUDE, device/driver.mk), and what it needs of other parts is compiled once more as position-independent code.
+SHIM_DIR := $(B)/lib/tally
+SHIM_SRCS := $(wildcard intercept/shim_*.c intercept/capture_*.c intercept/high_*.c) \
+    $(filter-out intercept/doors_ptxas.c,$(wildcard intercept/doors_*.c))
+SHIM_NEEDS := $(SHIM_SRCS) $(wildcard base/*.c runtime/record*.c runtime/settings.c runtime/client*.c runtime/share.c runtime/wire.c)
+SHIM_OBJS := $(patsubst %.c,$(B)/pic/%.o,$(SHIM_NEEDS)) $(B)/pic/intercept/shim_trampoline.o
+SHIM_TABLES := $(addprefix $(B)/gen/,shim_names.inc shim_versions.inc shim.map)
+
+ifneq ($(CUDA_INCLUDE),)
+SHIM_FILES := $(SHIM_DIR)/libcuda.so.1
+all: $(SHIM_FILES)
+endif
+
+$(SHIM_TABLES) &: scripts/gen-shim-table scripts/driver_headers.py
+	$(say) GEN $(B)/gen/shim_names.inc
+	@mkdir -p $(B)/gen
+	$(Q)scripts/gen-shim-table $(CUDA_INCLUDE) $(SHIM_TABLES)
+$(patsubst %.c,$(B)/pic/%.o,$(SHIM_SRCS)): EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE) -I$(B)/gen
+$(patsubst %.c,$(B)/pic/%.o,$(SHIM_SRCS)) $(B)/pic/intercept/shim_trampoline.o: | $(SHIM_TABLES)
+$(B)/pic/%.o: %.S
+	$(say) AS $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) -MMD -MP -I$(B)/gen -c -o $@ $<
+$(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(B)/gen/shim.map
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(B)/gen/shim.map $(NO_UNDEFINED) -Wl,-z,now \
+	    -Wl,-z,nodelete -Wl,-Bsymbolic -o $@.new $(SHIM_OBJS)
+	$(Q)mv $@.new $@
+-include $(SHIM_OBJS:.o=.d)

@@ -1,0 +1,280 @@
+/* The real driver: found, opened once, and its functions put where the entries jump to.
+ *
+ * It is opened by its path.  Under the name libcuda.so.1 the dynamic linker knows this library, and would give it back. */
+#include "intercept/shim_internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void *tl_real[TL_NAMES];
+extern char tl_entries[]; /* 16 bytes each */
+
+static const char *const names[TL_NAMES] = {
+#define TL_DRIVER_NAME(name) #name,
+#include "shim_names.inc"
+#undef TL_DRIVER_NAME
+};
+
+static struct {
+    pthread_once_t once;
+    void *handle;
+    char path[PATH_MAX], folder[PATH_MAX];
+    struct stat self; /* this library's own file */
+    /* Index + 1 by hash of the address in tl_real. */
+    uint16_t by_address[4096];
+} driver = {.once = PTHREAD_ONCE_INIT};
+
+_Static_assert(TL_NAMES < 2048, "by_address is at most half full");
+
+static TL_THREAD bool is_opening;
+
+/* --- functions that take any arguments --- */
+
+static CUresult no_such_function(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult no_driver(void)
+{
+    return CUDA_ERROR_STUB_LIBRARY;
+}
+
+/* --- tables --- */
+
+int tl_driver_index(const char *name)
+{
+    size_t low = 0, high = TL_NAMES;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp(name, names[middle]);
+        if (order == 0)
+            return (int)middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+void *tl_driver_entry(enum tl_name i)
+{
+    return tl_entries + (size_t)16 * i;
+}
+
+bool tl_driver_has(enum tl_name i)
+{
+    return tl_real[i] != NULL && tl_real[i] != (void *)no_such_function && tl_real[i] != (void *)no_driver;
+}
+
+static size_t address_bucket(const void *address)
+{
+    return (size_t)(((uintptr_t)address >> 4) * 0x9e3779b97f4a7c15u >> 52);
+}
+
+static void remember_address(enum tl_name i)
+{
+    size_t b = address_bucket(tl_real[i]);
+    while (driver.by_address[b] != 0)
+        b = (b + 1) % 4096;
+    driver.by_address[b] = (uint16_t)(i + 1);
+}
+
+int tl_driver_which(const void *real)
+{
+    for (size_t b = address_bucket(real); driver.by_address[b] != 0; b = (b + 1) % 4096)
+        if (tl_real[driver.by_address[b] - 1] == real)
+            return driver.by_address[b] - 1;
+    return -1;
+}
+
+void tl_driver_learn(enum tl_name i, void *real)
+{
+    if (!tl_driver_has(i))
+        tl_real[i] = real;
+}
+
+void *tl_driver_find(const char *name)
+{
+    if (!tl_driver_open())
+        return NULL;
+    int i = tl_driver_index(name);
+    if (i >= 0)
+        return tl_driver_has((enum tl_name)i) ? tl_real[i] : NULL;
+    return tl_libc_dlsym_of(driver.handle, name);
+}
+
+const char *tl_driver_path(void)
+{
+    return driver.path;
+}
+
+const char *tl_driver_folder(void)
+{
+    return driver.folder;
+}
+
+/* --- hooks --- */
+
+void tl_driver_hook(const struct tl_hook *hooks)
+{
+    for (; hooks->name != NULL; hooks++) {
+        int i = tl_driver_index(hooks->name);
+        if (i < 0)
+            tl_log(1, "hook of %s, which is no driver function", hooks->name);
+        else if (tl_driver_has((enum tl_name)i))
+            atomic_store_explicit(&tl_slots[i], hooks->function, memory_order_release);
+    }
+}
+
+bool tl_driver_is_hooked(enum tl_name i)
+{
+    return atomic_load_explicit(&tl_slots[i], memory_order_relaxed) != tl_real[i];
+}
+
+void tl_driver_reset_hooks(bool is_off)
+{
+    for (int i = 0; i < TL_NAMES; i++)
+        atomic_store_explicit(&tl_slots[i], tl_real[i], memory_order_release);
+    if (is_off)
+        return;
+    tl_driver_hook(tl_procaddress_hooks);
+    tl_driver_hook(tl_capture_hooks);
+    tl_driver_hook(tl_job_hooks);
+}
+
+/* --- finding --- */
+
+static void find_self(void)
+{
+    Dl_info info;
+    if (dladdr(tl_entries, &info) == 0 || info.dli_fname == NULL || realpath(info.dli_fname, driver.folder) == NULL)
+        return;
+    if (stat(driver.folder, &driver.self) != 0)
+        driver.self.st_ino = 0;
+    char *slash = strrchr(driver.folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+static bool is_self(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_ino == driver.self.st_ino && st.st_dev == driver.self.st_dev;
+}
+
+/* Opens a library that is a driver and no interception library, neither this one nor a copy of it. */
+static bool open_path(const char *path, bool is_asked_for)
+{
+    char real[PATH_MAX];
+    if (realpath(path, real) == NULL) {
+        if (is_asked_for)
+            tl_log(0, "TALLY_DRIVER=%s: %s", path, strerror(errno));
+        return false;
+    }
+    if (is_self(real)) {
+        if (is_asked_for)
+            tl_log(0, "TALLY_DRIVER=%s is Tally's own interception library; it must name the real driver", path);
+        return false;
+    }
+    void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
+        tl_log(is_asked_for ? 0 : 3, "%s", dlerror());
+        return false;
+    }
+    if (tl_libc_dlsym_of(handle, "cuInit") == NULL || tl_libc_dlsym_of(handle, "tally_request_begin") != NULL) {
+        tl_log(is_asked_for ? 0 : 3, "%s is not a CUDA driver", real);
+        dlclose(handle);
+        return false;
+    }
+    driver.handle = handle;
+    snprintf(driver.path, sizeof driver.path, "%s", real);
+    return true;
+}
+
+static bool open_in(const char *folder, size_t n)
+{
+    char path[PATH_MAX];
+    if (n == 0 || n + sizeof "/libcuda.so.1" > sizeof path)
+        return false;
+    memcpy(path, folder, n);
+    memcpy(path + n, "/libcuda.so.1", sizeof "/libcuda.so.1");
+    return open_path(path, false);
+}
+
+/* Where distributions, container runtimes and WSL put the driver. */
+static const char *const folders[] = {
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/local/cuda/compat",
+};
+
+static bool search(void)
+{
+    const char *asked = getenv("TALLY_DRIVER"), *path = getenv("LD_LIBRARY_PATH");
+    if (asked != NULL && *asked != '\0')
+        return open_path(asked, true);
+    while (path != NULL && *path != '\0') {
+        size_t n = strcspn(path, ":;");
+        if (open_in(path, n))
+            return true;
+        path += n + (path[n] != '\0');
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        if (open_in(folders[i], strlen(folders[i])))
+            return true;
+    tl_log(
+        0,
+        "no CUDA driver found: set TALLY_DRIVER to the path of the real libcuda.so.1, or use tally-run --device=soft");
+    return false;
+}
+
+static void open_once(void)
+{
+    is_opening = true;
+    find_self();
+    tl_dlsym_find();
+    bool is_there = search();
+    for (int i = 0; i < TL_NAMES; i++) {
+        void *real = is_there ? tl_libc_dlsym_of(driver.handle, names[i]) : NULL;
+        tl_real[i] = real != NULL ? real : is_there ? (void *)no_such_function : (void *)no_driver;
+        if (real != NULL)
+            remember_address((enum tl_name)i);
+    }
+    const char *off = getenv("TALLY_OFF");
+    tl_driver_reset_hooks(!is_there || (off != NULL && strcmp(off, "1") == 0));
+    is_opening = false;
+}
+
+bool tl_driver_open(void)
+{
+    /* The driver's own constructors may come back here: for them there is no driver yet. */
+    if (is_opening)
+        return false;
+    pthread_once(&driver.once, open_once);
+    return driver.handle != NULL;
+}
+
+/* From the first call of a function: where to go. */
+void *tl_driver_resolve(uint32_t index);
+void *tl_driver_resolve(uint32_t index)
+{
+    int saved = errno;
+    tl_driver_open();
+    errno = saved;
+    return is_opening ? (void *)no_driver : atomic_load_explicit(&tl_slots[index], memory_order_acquire);
+}

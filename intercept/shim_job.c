@@ -1,0 +1,170 @@
+/* A job begins with its first successful cuInit: settings are read, the record is opened, tallyd is joined, and the hooks
+ * of the job's kind are put in place.  A process that never uses the device (a shell, a launcher) pays nothing.
+ *
+ * A child of a fork forgets the parent's job without a trace; if it uses the device itself, its own cuInit begins a new
+ * one.  At exit nothing is unmapped or freed: other threads and other exit handlers may still launch. */
+#include "intercept/shim_internal.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tl_job tl_job;
+static struct {
+    pthread_mutex_t lock;
+    bool is_running; /* under the lock */
+    bool has_fork_handler;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- the best-effort part --- */
+
+static void open_effort(void)
+{
+    char path[PATH_MAX];
+    const char *asked = getenv("TALLY_EFFORT");
+    if (asked != NULL && *asked != '\0')
+        snprintf(path, sizeof path, "%s", asked);
+    else if (snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder()) >= (int)sizeof path)
+        return;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        tl_log(1, "kernels of this job cannot be preempted: %s", dlerror());
+        return;
+    }
+    tl_effort_start_fn *start = (tl_effort_start_fn *)tl_libc_dlsym_of(library, "tl_effort_start");
+    const struct tl_effort *effort = start != NULL ? start(&tl_job.shim) : NULL;
+    if (effort == NULL || effort->version != TL_SHIM_VERSION) {
+        tl_log(1, "kernels of this job cannot be preempted: %s %s", path,
+               start == NULL    ? "has no tl_effort_start"
+               : effort == NULL ? "could not start"
+                                : "is of another version");
+        return;
+    }
+    tl_job.effort = effort;
+    tl_driver_hook(effort->hooks);
+}
+
+/* --- begin --- */
+
+static void open_record(void)
+{
+    struct tl_error err;
+    char command[256] = "";
+    FILE *f = fopen("/proc/self/cmdline", "re");
+    if (f != NULL) {
+        size_t n = fread(command, 1, sizeof command - 1, f);
+        fclose(f);
+        for (size_t i = 0; i + 1 < n; i++)
+            command[i] = command[i] != '\0' ? command[i] : ' ';
+    }
+    struct tl_record_job job = {.name = tl_job.settings.job,
+                                .command = command,
+                                .device = tl_driver_path(),
+                                .policy = tl_job.settings.policy,
+                                .level = tl_job.settings.level};
+    if (tl_record_open(&tl_job.record, tl_job.settings.report, &job, &err) < 0) {
+        tl_log(1, "no report of this job: %s", err.text);
+        tl_job.record = NULL;
+    }
+}
+
+static void forked(void)
+{
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    state.lock = unlocked;
+    if (!state.is_running)
+        return;
+    state.is_running = false;
+    tl_driver_reset_hooks(false);
+    if (tl_job.effort != NULL && tl_job.effort->forked != NULL)
+        tl_job.effort->forked();
+    if (tl_job.record != NULL)
+        tl_record_abandon(tl_job.record);
+    if (tl_job.client != NULL)
+        tl_client_abandon(tl_job.client);
+    tl_job.effort = NULL;
+    tl_job.record = NULL;
+    tl_job.client = NULL;
+}
+
+/* Under the lock.  False if the job must not run: TALLY_FAIL=closed, and it would be unmanaged. */
+static bool begin(void)
+{
+    struct tl_error err;
+    if (tl_settings_read(&tl_job.settings, &err) < 0)
+        tl_log(0, "%s", err.text);
+    tl_log_level(tl_job.settings.log);
+    if (tl_job.settings.is_off) {
+        tl_driver_reset_hooks(true);
+        return true;
+    }
+    if (!state.has_fork_handler)
+        state.has_fork_handler = pthread_atfork(NULL, NULL, forked) == 0;
+    if (tl_client_create(&tl_job.client, &tl_job.settings, &err) < 0) {
+        tl_log(tl_job.settings.is_closed ? 0 : 1, "%s", err.text);
+        tl_job.client = NULL;
+        if (tl_job.settings.is_closed)
+            return false;
+    }
+    if (tl_job.settings.report[0] != '\0')
+        open_record();
+    tl_job.shim = (struct tl_shim){
+        .version = TL_SHIM_VERSION,
+        .settings = &tl_job.settings,
+        .client = tl_job.client,
+        .record = tl_job.record,
+        .real = tl_driver_find,
+        .kernel = tl_capture_kernel,
+        .log = tl_log,
+    };
+    if (tl_job.client != NULL && tl_job.settings.level < TL_LEVEL_HIGH)
+        open_effort();
+    tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), tl_job.settings.level,
+           tl_job.effort != NULL ? ", preemptible" : "");
+    return true;
+}
+
+static CUresult hook_cuInit(unsigned flags)
+{
+    CUresult r = TL_REAL(cuInit)(flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&state.lock);
+    if (!state.is_running)
+        state.is_running = begin();
+    if (!state.is_running)
+        r = CUDA_ERROR_SYSTEM_NOT_READY;
+    pthread_mutex_unlock(&state.lock);
+    return r;
+}
+
+const struct tl_hook tl_job_hooks[] = {
+    {"cuInit", (void *)hook_cuInit},
+    {NULL, NULL},
+};
+
+void tl_job_drain(void)
+{
+    const struct tl_effort *effort = tl_job.effort;
+    if (effort != NULL && effort->drain != NULL)
+        effort->drain();
+}
+
+/* --- end --- */
+
+/* The last thing of an exit that is not a crash.  A child of a vfork or fork that never used the device has nothing to do. */
+__attribute__((destructor)) static void end(void)
+{
+    const struct tl_effort *effort = tl_job.effort;
+    if (effort != NULL && effort->stop != NULL)
+        effort->stop();
+    if (tl_job.client != NULL) {
+        /* What is still in flight now nobody will wait for. */
+        struct tl_client_page *page = tl_client_page(tl_job.client);
+        atomic_store(&page->completed, atomic_load(&page->issued));
+    }
+}
