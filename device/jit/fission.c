@@ -84,7 +84,8 @@ static void mark(void *data, struct tl_ptx_sym *reg)
         l->set[reg->id / 64] &= ~bit;
 }
 
-/* Goes backwards through a block from what lives at its end; notes what lives at barriers. */
+/* Goes backwards through a block from what lives at its end; notes what lives at barriers.  Seen from one thread: what it
+ * writes before it reads, its lane need not bring along, whatever the other lanes do. */
 static void walk_back(struct fission *x, uint32_t block, uint64_t *set, uint32_t words, bool notes)
 {
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
@@ -94,7 +95,7 @@ static void walk_back(struct fission *x, uint32_t block, uint64_t *set, uint32_t
             for (uint32_t w = 0; w < words; w++)
                 x->crosses[w] |= set[w];
         }
-        if (s->inst.guard == NULL && x->analysed->d.block[block] != TL_LEVEL_LANE)
+        if (s->inst.guard == NULL)
             tl_ptx_inst_writes(s, mark, &(struct live_scan){set, false});
         tl_ptx_inst_reads(s, mark, &(struct live_scan){set, true});
     }
