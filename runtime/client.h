@@ -11,10 +11,12 @@
 struct tl_client;
 
 /* Starts tallyd if none runs (unless TALLY_DAEMON=no) and joins.  0 with a client that may be alone (see tl_client_is_joined),
- * or -ENOMEM.  With settings->is_closed, -ECONNREFUSED if it cannot join. */
+ * or -ENOMEM.  With settings->is_closed, -ECONNREFUSED if it cannot join.  err->text is also filled if all went well and there
+ * is something that the user should know (why it is alone, that its level was lowered), else it is empty. */
 int tl_client_create(struct tl_client **out, const struct tl_settings *settings, struct tl_error *err);
 void tl_client_destroy(struct tl_client *c);
-/* In the child of a fork: forgets the parent's membership without telling tallyd; the child may join by itself. */
+/* In the child of a fork: forgets the parent's membership without telling tallyd; the child may join by itself, by another
+ * tl_client_create.  The object stays what it was, but alone: who still writes to its page does no harm. */
 void tl_client_abandon(struct tl_client *c);
 
 bool tl_client_is_joined(const struct tl_client *c);
@@ -33,6 +35,10 @@ void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns);
 uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_SHARE_WORDS]);
 /* Whether one of them is busy at this moment: a few loads.  The words of the dead do not count. */
 bool tl_client_is_preempted(struct tl_client *c);
+
+/* Says whether there is work queued or in flight (has_backlog of the page): call it when that changes.  A store; and if tallyd
+ * sleeps because nobody had work, one message that wakes it. */
+void tl_client_backlog(struct tl_client *c, bool has_work);
 
 /* Tells tallyd of a finished request. */
 void tl_client_request(struct tl_client *c, uint64_t latency_ns);

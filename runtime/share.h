@@ -1,8 +1,9 @@
-/* The pages through which permission crosses process borders.  tallyd makes each as a memfd and hands out descriptors as
+/* The pages through which permission crosses process borders.  Each is a memfd, sealed, and its descriptors are
  * capabilities: a client may write its own page and read its grant and the words above it, nothing else.
  *
- *     client page   written by one client, read by tallyd and (its first word) by every lower level's kernels
- *     grant page    written by tallyd, read by one client
+ *     client page   made and written by one client, read by tallyd and (its first word) by every lower level's kernels; the
+ *                   client hands it to each tallyd that it joins, so what others have mapped outlives every tallyd
+ *     grant page    made and written by tallyd, read by one client
  *
  * All fields are naturally aligned and written with single stores.  A reader trusts nothing: it reads a value once, checks
  * it, and uses the copy. */
@@ -61,11 +62,43 @@ struct tl_grant_page {
     struct tl_grant grant;
     int level;
     char policy[32];
-    /* CLOCK_MONOTONIC of tallyd's last look; not moving for long means that it is gone. */
+    struct tl_sched_client client; /* what the policy goes by: the client asks for the same when it joins again */
+    /* CLOCK_MONOTONIC of tallyd's last look; if `may_run` is false and it has not moved for long, tallyd hangs. */
     _Alignas(64) _Atomic uint64_t alive_ns;
+    /* 1 while tallyd sleeps because nobody has work: who has some now sends a message (tl_client_backlog does). */
+    _Atomic uint32_t wants_kick;
 };
 
 _Static_assert(sizeof(struct tl_client_page) <= TL_SHARE_PAGE, "one page");
 _Static_assert(sizeof(struct tl_grant_page) <= TL_SHARE_PAGE, "one page");
+
+/* --- making and mapping pages -------------------------------------------------------------------------------------- */
+
+/* A new memfd of one page, there in memory already, that can neither shrink nor grow, and its writable mapping.  Returns the
+ * descriptor, or -errno (no memory, no memfd, no descriptor left). */
+int tl_share_create(const char *name, void **page);
+/* Whether the descriptor is a page that cannot be taken away from under those who map it.  0, -EINVAL or -errno. */
+int tl_share_check(int fd);
+/* Nobody can make it writable any more; mappings that are stay so.  A kernel older than 5.1 cannot do that: then only the
+ * mode of descriptors protects it. */
+void tl_share_seal(int fd);
+/* A descriptor of the same page that can only be read, or -errno. */
+int tl_share_reader(int fd);
+/* NULL if it cannot be mapped; the second puts it in the place of what is mapped at `at`. */
+void *tl_share_map(int fd, bool is_writable);
+int tl_share_map_at(void *at, int fd);
+
+/* --- the grant page ------------------------------------------------------------------------------------------------ */
+
+/* What tallyd publishes, and what a client reads, in one piece. */
+struct tl_share_grant {
+    struct tl_grant grant;
+    struct tl_sched_client client;
+    char policy[32];
+};
+/* Writes and wakes who waits.  One writer. */
+void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g);
+/* A consistent copy; false if the writer died in the middle of writing. */
+bool tl_share_read(const struct tl_grant_page *page, struct tl_share_grant *g);
 
 #endif

@@ -1,0 +1,185 @@
+/* Starts tallyd; see the header. */
+#include "runtime/start.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+/* --- where it is --------------------------------------------------------------------------------------------------- */
+
+/* The folder of the library or program that this code is in, as it was when it was loaded: its path may be relative, and
+ * the job may change its folder later. */
+static char own_folder[1024];
+
+static void __attribute__((constructor)) remember_folder(void)
+{
+    Dl_info here;
+    char *path = dladdr((const void *)own_folder, &here) != 0 ? realpath(here.dli_fname, NULL) : NULL;
+    if (path == NULL) /* a program that was found by PATH does not know its own path */
+        path = realpath("/proc/self/exe", NULL);
+    char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    if (slash != NULL && (size_t)(slash - path) < sizeof own_folder)
+        memcpy(own_folder, path, (size_t)(slash - path));
+    free(path);
+}
+
+void tl_start_find(char *path, size_t size)
+{
+    /* bin/ has the tools, lib/tally/ the shim, test/ the tests. */
+    static const char *const places[] = {"tallyd", "../bin/tallyd", "../../bin/tallyd", "../libexec/tally/tallyd",
+                                         "../../libexec/tally/tallyd"};
+    const char *asked = getenv("TALLY_DAEMON");
+    path[0] = 0;
+    if (asked != NULL && asked[0] != 0) {
+        if (strcmp(asked, "no") != 0 && strlen(asked) < size)
+            strcpy(path, asked);
+        return;
+    }
+    for (size_t i = 0; own_folder[0] != 0 && i < sizeof places / sizeof places[0]; i++) {
+        int n = snprintf(path, size, "%s/%s", own_folder, places[i]);
+        if (n > 0 && (size_t)n < size && access(path, X_OK) == 0)
+            return;
+    }
+    path[0] = 0;
+}
+
+/* --- starting it --------------------------------------------------------------------------------------------------- */
+
+/* Only what tallyd knows: no preloads, library paths or other settings of the job. */
+static bool is_for_daemon(const char *variable)
+{
+    static const char *const prefixes[] = {
+        "TALLY_SOCKET=",    "TALLY_POLICY=", "TALLY_LOG=",       "TALLY_RULES=", "TALLY_DAEMON_IDLE=",
+        "XDG_RUNTIME_DIR=", "HOME=",         "XDG_CONFIG_HOME=", "PATH=",        "LANG="};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+static char **make_environment(void)
+{
+    size_t n = 0, kept = 0;
+    while (environ != NULL && environ[n] != NULL)
+        n++;
+    char **list = calloc(n + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < n && environ[i] != NULL; i++)
+        if (is_for_daemon(environ[i]))
+            list[kept++] = environ[i];
+    return list;
+}
+
+struct start {
+    const char *program;
+    char *const *environment;
+    const sigset_t *none;
+    char *stack_end; /* of the second child */
+    int ready, null; /* descriptors */
+    int error;       /* written by the children, which share our memory until the second calls exec */
+};
+
+/* The second child: not a leader of its session, and nobody's child once the first has ended. */
+static int start_second(void *argument)
+{
+    struct start *s = argument;
+    static char name[] = "tallyd", option[] = "--started";
+    char *const arguments[] = {name, option, NULL};
+    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
+    execve(s->program, arguments, s->environment);
+    s->error = errno;
+    _exit(127);
+}
+
+/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls. */
+static int start_first(void *argument)
+{
+    struct start *s = argument;
+    struct sigaction plain;
+    memset(&plain, 0, sizeof plain);
+    plain.sa_handler = SIG_DFL;
+    for (int i = 1; i < NSIG; i++)
+        (void)sigaction(i, &plain, NULL);
+    (void)setsid();
+    if (chdir("/") < 0 || dup2(s->null, 0) < 0 || dup2(s->ready, 1) < 0 || dup2(s->null, 2) < 0) {
+        s->error = errno;
+        _exit(127);
+    }
+    if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
+        for (int fd = 3; fd < 1024; fd++)
+            close(fd);
+    if (clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
+        s->error = errno;
+    _exit(0);
+}
+
+/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying the job's
+ * memory.  Since exec would bring the signal back, a child of the child calls it. */
+static int run_child(struct start *s)
+{
+    enum { STACK = 64 << 10 };
+    char *stack = mmap(NULL, (size_t)2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED)
+        return -errno;
+    s->stack_end = stack + (size_t)2 * STACK;
+    sigset_t all, old;
+    /* As posix_spawn does it: no handler of the job may run in a child that has the job's memory. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int pid = clone(start_first, stack + STACK, CLONE_VM | CLONE_VFORK, s);
+    int rc = pid < 0 ? -errno : -s->error;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    munmap(stack, (size_t)2 * STACK);
+    int status;
+    while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
+        ;
+    return rc;
+}
+
+int tl_start_daemon(const char *program, struct tl_error *err)
+{
+    int ready[2], rc;
+    sigset_t none;
+    struct start s = {.program = program, .none = &none};
+    sigemptyset(&none);
+    char **environment = make_environment();
+    if (environment == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory to start %s", program);
+    s.environment = environment;
+    s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (s.null < 0) {
+        rc = tl_error_errno(err, "starting %s: /dev/null", program);
+        goto out_environment;
+    }
+    if (pipe2(ready, O_CLOEXEC) < 0) {
+        rc = tl_error_errno(err, "starting %s: a pipe", program);
+        goto out_null;
+    }
+    s.ready = ready[1];
+    rc = run_child(&s);
+    close(ready[1]);
+    if (rc < 0) {
+        errno = -rc;
+        rc = tl_error_errno(err, "starting %s", program);
+        close(ready[0]);
+    } else {
+        rc = ready[0];
+    }
+out_null:
+    close(s.null);
+out_environment:
+    free(environment);
+    return rc;
+}

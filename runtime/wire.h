@@ -1,0 +1,161 @@
+/* What tallyd and its clients say to each other, over a UNIX socket of whole messages (SOCK_SEQPACKET), and where they meet.
+ *
+ *     job                                        tallyd
+ *      HELLO {wishes} + own page        ──────►
+ *                                       ◄──────  WELCOME {level, remark} + grant page, or REFUSED {why}
+ *                                       ◄──────  WORDS + (page, pidfd) of those above; again whenever they change
+ *      KICK, when there is work and tallyd sleeps ►
+ *                                       ◄──────  GOODBYE: tallyd was told to end, nobody is to start it again
+ *
+ *     tally ps, set, policy                      tallyd
+ *      LIST                             ──────►
+ *                                       ◄──────  CLIENT, one per client, then ANSWER
+ *      SET {pid, what}, POLICY {name}   ──────►
+ *                                       ◄──────  ANSWER {code, text}
+ *
+ * A message begins with a head that no version will change.  Everything that comes in is checked before it is used: kind,
+ * length, number of descriptors, and that texts end. */
+#ifndef TALLY_WIRE_H
+#define TALLY_WIRE_H
+
+#include <sys/types.h>
+
+#include "tally/base.h"
+#include "tally/sched.h"
+
+enum {
+    TL_WIRE_MAGIC = 0x594c4154, /* "TALY" */
+    TL_WIRE_VERSION = 1,
+    TL_WIRE_BYTES = 1024, /* at most, of a message */
+    TL_WIRE_FDS = 8,      /* at most, with a message */
+};
+
+enum tl_wire_kind {
+    TL_WIRE_HELLO = 1,
+    TL_WIRE_KICK,
+    TL_WIRE_LIST,
+    TL_WIRE_SET,
+    TL_WIRE_POLICY,
+    TL_WIRE_WELCOME,
+    TL_WIRE_REFUSED,
+    TL_WIRE_WORDS,
+    TL_WIRE_GOODBYE,
+    TL_WIRE_CLIENT,
+    TL_WIRE_ANSWER,
+    TL_WIRE_KINDS,
+};
+
+struct tl_wire_head {
+    uint32_t magic, version, kind;
+    uint32_t bytes; /* of the whole message */
+};
+
+/* tl_sched_client with fixed widths. */
+struct tl_wire_client {
+    int32_t level;
+    uint32_t weight, min_permille, slo_percentile;
+    uint64_t turnaround_ns, slo_ns;
+    uint32_t is_paused, reserved;
+};
+
+struct tl_wire_hello {
+    struct tl_wire_head head;
+    uint32_t share_version, is_return; /* 1: it was a member of a tallyd that is gone */
+    struct tl_wire_client client;
+    char job[128];
+    char policy[32]; /* that it would like, or empty */
+};
+
+/* KICK, LIST, GOODBYE. */
+struct tl_wire_bare {
+    struct tl_wire_head head;
+};
+
+/* WELCOME, REFUSED, ANSWER. */
+struct tl_wire_answer {
+    struct tl_wire_head head;
+    int32_t code; /* 0 or a negative errno value */
+    int32_t level;
+    char policy[32]; /* in force */
+    char text[512];  /* for people; may be empty in a welcome */
+};
+
+/* WORDS: `n` pages, each followed by the pidfd of whoever writes it, except a merged one, which is tallyd's own. */
+struct tl_wire_words {
+    struct tl_wire_head head;
+    uint32_t n, is_merged; /* 1: the last of them is */
+};
+
+enum { TL_SET_LEVEL = 1, TL_SET_SLO = 2, TL_SET_PAUSED = 4, TL_SET_WEIGHT = 8, TL_SET_MIN_SHARE = 16, TL_SET_ALL = 31 };
+
+struct tl_wire_set {
+    struct tl_wire_head head;
+    int32_t pid;
+    uint32_t what; /* TL_SET_*: which fields count */
+    struct tl_wire_client client;
+};
+
+struct tl_wire_policy {
+    struct tl_wire_head head;
+    char policy[32];      /* empty: only asks */
+    char parameters[256]; /* "name=value,..." or empty */
+};
+
+/* CLIENT. */
+struct tl_wire_status {
+    struct tl_wire_head head;
+    int32_t pid;
+    uint32_t uid;
+    struct tl_wire_client client;
+    int32_t highest_level; /* that the rules allow */
+    uint32_t may_run, yields, is_busy, has_backlog, rung, in_flight, share_permille;
+    uint64_t joined_ns, device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns, memory_bytes, requests;
+    char job[128];
+};
+
+_Static_assert(sizeof(struct tl_wire_status) <= TL_WIRE_BYTES && sizeof(struct tl_wire_answer) <= TL_WIRE_BYTES &&
+                   sizeof(struct tl_wire_hello) <= TL_WIRE_BYTES,
+               "a message fits");
+
+union tl_wire_message {
+    struct tl_wire_head head;
+    struct tl_wire_hello hello;
+    struct tl_wire_answer answer;
+    struct tl_wire_words words;
+    struct tl_wire_set set;
+    struct tl_wire_policy policy;
+    struct tl_wire_status status;
+    char bytes[TL_WIRE_BYTES];
+};
+
+/* A message that was received, with what came along; the descriptors are the receiver's to close. */
+struct tl_wire_packet {
+    union tl_wire_message m;
+    int fds[TL_WIRE_FDS];
+    uint32_t n_fds;
+};
+
+/* Fills the head of a message of that size and sends it.  Never blocks.  0, -EAGAIN (the other end does not read), -EPIPE or
+ * another -errno. */
+int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes, const int *fds, uint32_t n_fds);
+/* 1 with a well-formed message, 0 if the other end is gone, -EAGAIN if there is none yet, -EPROTO if it makes no sense
+ * (`err` tells why; -EPROTONOSUPPORT if it is another version's), or another -errno.  Descriptors are left only with 1. */
+int tl_wire_receive(int socket, struct tl_wire_packet *packet, struct tl_error *err);
+/* Closes what came along and was not taken (set to -1). */
+void tl_wire_close(struct tl_wire_packet *packet);
+
+struct tl_wire_client tl_wire_pack(const struct tl_sched_client *c);
+/* False if a field is out of its range. */
+bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c);
+
+/* Copies a text, cuts it to fit, and replaces what a terminal could take for a command. */
+void tl_wire_text(char *to, size_t size, const char *text);
+
+/* A socket that is connected to tallyd at `path`, non-blocking.  The descriptor, or -errno with a message: -ENOENT and
+ * -ECONNREFUSED if none runs, -EPERM if it belongs to another user than root or ourselves. */
+int tl_wire_connect(const char *path, struct tl_error *err);
+
+/* The descriptor, moved where programs that count on low numbers do not meet it; the old one is closed. */
+int tl_wire_lift(int fd);
+
+#endif
