@@ -1,7 +1,6 @@
-/* Graphs: nodes, edges, parameters. */
+/* Graphs: making them, copying them, adding nodes. */
 #include "device/driver_graph.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,126 +136,7 @@ struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g)
     return c;
 }
 
-/* --- parameters to work ------------------------------------------------------------------------------------------ */
-
-CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work)
-{
-    CUfunction f = p->func != NULL ? p->func : (CUfunction)(void *)p->kern;
-    *work = (struct tl_drv_work){.kind = TL_DRV_LAUNCH,
-                                 .launch = {.grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
-                                            .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
-                                            .shared_bytes = p->sharedMemBytes}};
-    return tl_drv_launch_make(f, &work->launch, p->kernelParams, p->extra);
-}
-
-CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work)
-{
-    if (p->dst == 0 || (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4))
-        return CUDA_ERROR_INVALID_VALUE;
-    *work = (struct tl_drv_work){.kind = TL_DRV_FILL,
-                                 .fill = {.to = tl_drv_pointer(p->dst),
-                                          .pitch = p->pitch,
-                                          .width = p->width,
-                                          .height = p->height,
-                                          .value = p->value,
-                                          .element = p->elementSize}};
-    return CUDA_SUCCESS;
-}
-
-static CUresult work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work)
-{
-    *work = (struct tl_drv_work){.kind = TL_DRV_COPY};
-    return tl_drv_plan_3d(p, &work->copy);
-}
-
-/* Only a single operation per node; more would need a list, which nobody has asked for. */
-static CUresult work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work)
-{
-    if (count != 1 || ops == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    *work = (struct tl_drv_work){.kind = TL_DRV_MEMOP};
-    struct tl_drv_memop *m = &work->memop;
-    switch (ops->operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        m->is_wait = true;
-        m->is_wide = ops->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-        m->address = tl_drv_pointer(ops->waitValue.address);
-        m->value = m->is_wide ? ops->waitValue.value64 : ops->waitValue.value;
-        m->flags = ops->waitValue.flags;
-        return CUDA_SUCCESS;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        m->is_wide = ops->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-        m->address = tl_drv_pointer(ops->writeValue.address);
-        m->value = m->is_wide ? ops->writeValue.value64 : ops->writeValue.value;
-        return CUDA_SUCCESS;
-    default:
-        m->is_barrier = true;
-        return CUDA_SUCCESS;
-    }
-}
-
-CUresult tl_drv_work_of_params(const CUgraphNodeParams *p, struct tl_drv_work *work)
-{
-    *work = (struct tl_drv_work){.kind = TL_DRV_EMPTY};
-    switch (p->type) {
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-        CUDA_KERNEL_NODE_PARAMS_v2 k = {p->kernel.func,      p->kernel.gridDimX,       p->kernel.gridDimY,
-                                        p->kernel.gridDimZ,  p->kernel.blockDimX,      p->kernel.blockDimY,
-                                        p->kernel.blockDimZ, p->kernel.sharedMemBytes, p->kernel.kernelParams,
-                                        p->kernel.extra,     p->kernel.kern,           p->kernel.ctx};
-        return tl_drv_work_of_kernel(&k, work);
-    }
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return work_of_copy(&p->memcpy.copyParams, work);
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-        CUDA_MEMSET_NODE_PARAMS m = {p->memset.dst,         p->memset.pitch, p->memset.value,
-                                     p->memset.elementSize, p->memset.width, p->memset.height};
-        return tl_drv_work_of_fill(&m, work);
-    }
-    case CU_GRAPH_NODE_TYPE_HOST:
-        *work = (struct tl_drv_work){.kind = TL_DRV_HOST, .host = {p->host.fn, p->host.userData}};
-        return p->host.fn != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        *work = (struct tl_drv_work){.kind = TL_DRV_RECORD, .event = p->eventRecord.event};
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        *work = (struct tl_drv_work){.kind = TL_DRV_WAIT, .event = p->eventWait.event};
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (p->graph.graph == NULL || p->graph.graph->magic != TL_DRV_GRAPH)
-            return CUDA_ERROR_INVALID_VALUE;
-        tl_drv_lock();
-        *work = (struct tl_drv_work){.kind = TL_DRV_CHILD, .child = tl_drv_graph_clone(p->graph.graph)};
-        tl_drv_unlock();
-        if (work->child == NULL)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        work->child->is_child = true;
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        *work = (struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {p->free.dptr, 0}};
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        return work_of_memops(p->memOp.count, p->memOp.paramArray, work);
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
 /* --- graphs ------------------------------------------------------------------------------------------------------ */
-
-static bool is_graph(CUgraph g)
-{
-    return g != NULL && g->magic == TL_DRV_GRAPH;
-}
-
-static bool is_node(CUgraphNode n)
-{
-    return n != NULL && n->magic == TL_DRV_NODE;
-}
 
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
@@ -271,7 +151,7 @@ CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 
 CUresult cuGraphDestroy(CUgraph hGraph)
 {
-    if (!is_graph(hGraph) || hGraph->is_child)
+    if (!tl_drv_is_graph(hGraph) || hGraph->is_child)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     tl_drv_graph_destroy(hGraph);
@@ -281,7 +161,7 @@ CUresult cuGraphDestroy(CUgraph hGraph)
 
 CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
-    if (phGraphClone == NULL || !is_graph(originalGraph))
+    if (phGraphClone == NULL || !tl_drv_is_graph(originalGraph))
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     *phGraphClone = tl_drv_graph_clone(originalGraph);
@@ -291,7 +171,7 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
-    if (phNode == NULL || !is_graph(hClonedGraph))
+    if (phNode == NULL || !tl_drv_is_graph(hClonedGraph))
         return CUDA_ERROR_INVALID_VALUE;
     for (struct CUgraphNode_st *n = hClonedGraph->first; n != NULL; n = n->next) {
         if (n->origin == hOriginalNode) {
@@ -308,7 +188,7 @@ static CUresult add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t
 {
     if (r != CUDA_SUCCESS)
         return r;
-    if (out == NULL || !is_graph(g) || (n_deps > 0 && deps == NULL)) {
+    if (out == NULL || !tl_drv_is_graph(g) || (n_deps > 0 && deps == NULL)) {
         tl_drv_node_work_finish(work);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -346,26 +226,12 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
-static CUDA_KERNEL_NODE_PARAMS_v2 of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    return (CUDA_KERNEL_NODE_PARAMS_v2){.func = p->func,
-                                        .gridDimX = p->gridDimX,
-                                        .gridDimY = p->gridDimY,
-                                        .gridDimZ = p->gridDimZ,
-                                        .blockDimX = p->blockDimX,
-                                        .blockDimY = p->blockDimY,
-                                        .blockDimZ = p->blockDimZ,
-                                        .sharedMemBytes = p->sharedMemBytes,
-                                        .kernelParams = p->kernelParams,
-                                        .extra = p->extra};
-}
-
 CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                               size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_KERNEL_NODE_PARAMS_v2 p = of_v1(nodeParams);
+    CUDA_KERNEL_NODE_PARAMS_v2 p = tl_drv_kernel_params_of_v1(nodeParams);
     return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
@@ -374,7 +240,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
 {
     struct tl_drv_work work;
     (void)ctx;
-    CUresult r = copyParams != NULL ? work_of_copy(copyParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = copyParams != NULL ? tl_drv_work_of_copy(copyParams, &work) : CUDA_ERROR_INVALID_VALUE;
     r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
     if (r == CUDA_SUCCESS)
         (*phGraphNode)->copy = *copyParams;
@@ -451,14 +317,14 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, cons
                                   size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
                                     : CUDA_ERROR_INVALID_VALUE;
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode)
 {
-    if (!is_node(hNode))
+    if (!tl_drv_is_node(hNode))
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     struct CUgraph_st *g = hNode->graph;
@@ -476,497 +342,4 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
     node_free(hNode);
     tl_drv_unlock();
     return CUDA_SUCCESS;
-}
-
-/* --- queries ----------------------------------------------------------------------------------------------------- */
-
-CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
-{
-    static const CUgraphNodeType types[] = {
-        [TL_DRV_EMPTY] = CU_GRAPH_NODE_TYPE_EMPTY,        [TL_DRV_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
-        [TL_DRV_FILL] = CU_GRAPH_NODE_TYPE_MEMSET,        [TL_DRV_LAUNCH] = CU_GRAPH_NODE_TYPE_KERNEL,
-        [TL_DRV_HOST] = CU_GRAPH_NODE_TYPE_HOST,          [TL_DRV_CALLBACK] = CU_GRAPH_NODE_TYPE_HOST,
-        [TL_DRV_MEMOP] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [TL_DRV_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-        [TL_DRV_WAIT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,    [TL_DRV_CHILD] = CU_GRAPH_NODE_TYPE_GRAPH,
-        [TL_DRV_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,    [TL_DRV_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
-    };
-    if (!is_node(hNode) || type == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *type = types[hNode->work.kind];
-    return CUDA_SUCCESS;
-}
-
-/* Lists in the API's manner: with no array the number, else as many as there is room for, the rest NULL. */
-struct lister {
-    CUgraphNode *out;
-    size_t room, n;
-};
-
-static void list(struct lister *l, CUgraphNode node)
-{
-    if (l->out != NULL && l->n < l->room)
-        l->out[l->n] = node;
-    l->n++;
-}
-
-static void list_end(struct lister *l, size_t *count)
-{
-    if (l->out == NULL) {
-        *count = l->n;
-        return;
-    }
-    for (size_t i = l->n; i < l->room; i++)
-        l->out[i] = NULL;
-    *count = l->n < l->room ? l->n : l->room;
-}
-
-CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
-{
-    if (!is_graph(hGraph) || numNodes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct lister l = {nodes, *numNodes, 0};
-    tl_drv_lock();
-    for (struct CUgraphNode_st *n = hGraph->first; n != NULL; n = n->next)
-        list(&l, n);
-    tl_drv_unlock();
-    list_end(&l, numNodes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
-{
-    if (!is_graph(hGraph) || numRootNodes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct lister l = {rootNodes, *numRootNodes, 0};
-    tl_drv_lock();
-    for (struct CUgraphNode_st *n = hGraph->first; n != NULL; n = n->next)
-        if (n->n_deps == 0)
-            list(&l, n);
-    tl_drv_unlock();
-    list_end(&l, numRootNodes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
-                            size_t *numEdges)
-{
-    if (!is_graph(hGraph) || numEdges == NULL || (from == NULL) != (to == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    size_t room = *numEdges;
-    struct lister a = {from, room, 0}, b = {to, room, 0};
-    tl_drv_lock();
-    for (struct CUgraphNode_st *n = hGraph->first; n != NULL; n = n->next) {
-        for (size_t i = 0; i < n->n_deps; i++) {
-            list(&a, n->deps[i]);
-            list(&b, n);
-        }
-    }
-    tl_drv_unlock();
-    if (edgeData != NULL && from != NULL)
-        memset(edgeData, 0, room * sizeof *edgeData);
-    list_end(&a, numEdges);
-    size_t same = room;
-    list_end(&b, &same);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
-{
-    return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
-}
-
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
-                                       size_t *numDependencies)
-{
-    if (!is_node(hNode) || numDependencies == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct lister l = {dependencies, *numDependencies, 0};
-    if (edgeData != NULL && dependencies != NULL)
-        memset(edgeData, 0, l.room * sizeof *edgeData);
-    tl_drv_lock();
-    for (size_t i = 0; i < hNode->n_deps; i++)
-        list(&l, hNode->deps[i]);
-    tl_drv_unlock();
-    list_end(&l, numDependencies);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
-{
-    return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
-}
-
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData,
-                                         size_t *numDependentNodes)
-{
-    if (!is_node(hNode) || numDependentNodes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct lister l = {dependentNodes, *numDependentNodes, 0};
-    if (edgeData != NULL && dependentNodes != NULL)
-        memset(edgeData, 0, l.room * sizeof *edgeData);
-    tl_drv_lock();
-    for (struct CUgraphNode_st *n = hNode->graph->first; n != NULL; n = n->next)
-        for (size_t i = 0; i < n->n_deps; i++)
-            if (n->deps[i] == hNode)
-                list(&l, n);
-    tl_drv_unlock();
-    list_end(&l, numDependentNodes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
-{
-    return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
-}
-
-CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                   const CUgraphEdgeData *edgeData, size_t numDependencies)
-{
-    CUresult r = is_graph(hGraph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    (void)edgeData;
-    tl_drv_lock();
-    for (size_t i = 0; i < numDependencies && r == CUDA_SUCCESS; i++)
-        r = is_node(to[i]) ? tl_drv_node_depend(to[i], from[i]) : CUDA_ERROR_INVALID_VALUE;
-    tl_drv_unlock();
-    return r;
-}
-
-CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
-{
-    return cuGraphAddDependencies_v2(hGraph, from, to, NULL, numDependencies);
-}
-
-CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                      const CUgraphEdgeData *edgeData, size_t numDependencies)
-{
-    (void)edgeData;
-    if (!is_graph(hGraph))
-        return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_lock();
-    for (size_t k = 0; k < numDependencies; k++)
-        for (size_t i = 0; is_node(to[k]) && i < to[k]->n_deps; i++)
-            if (to[k]->deps[i] == from[k])
-                to[k]->deps[i--] = to[k]->deps[--to[k]->n_deps];
-    tl_drv_unlock();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                   size_t numDependencies)
-{
-    return cuGraphRemoveDependencies_v2(hGraph, from, to, NULL, numDependencies);
-}
-
-/* --- parameters of nodes ----------------------------------------------------------------------------------------- */
-
-static bool is_kind(CUgraphNode n, enum tl_drv_kind kind)
-{
-    return is_node(n) && n->work.kind == kind;
-}
-
-/* Puts new work into a node; `r` is what making it came to. */
-static CUresult replace(CUgraphNode n, CUresult r, struct tl_drv_work *work)
-{
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!is_kind(n, work->kind)) {
-        tl_drv_node_work_finish(work);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    tl_drv_lock();
-    tl_drv_node_work_finish(&n->work);
-    n->work = *work;
-    free((void *)n->param_pointers);
-    n->param_pointers = NULL;
-    tl_drv_unlock();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    if (!is_kind(hNode, TL_DRV_LAUNCH) || nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct tl_drv_launch *l = &hNode->work.launch;
-    const struct tl_drv_kernel_info *info = l->function->info;
-    tl_drv_lock();
-    if (hNode->param_pointers == NULL) {
-        hNode->param_pointers = calloc(info->n_params + 1, sizeof(void *));
-        for (uint32_t i = 0; hNode->param_pointers != NULL && i < info->n_params; i++)
-            hNode->param_pointers[i] = l->params + info->param_offsets[i];
-    }
-    tl_drv_unlock();
-    *nodeParams = (CUDA_KERNEL_NODE_PARAMS){.func = l->function,
-                                            .gridDimX = l->grid[0],
-                                            .gridDimY = l->grid[1],
-                                            .gridDimZ = l->grid[2],
-                                            .blockDimX = l->block[0],
-                                            .blockDimY = l->block[1],
-                                            .blockDimZ = l->block[2],
-                                            .sharedMemBytes = l->shared_bytes,
-                                            .kernelParams = hNode->param_pointers,
-                                            .kern = l->function->kernel,
-                                            .ctx = l->function->module->ctx};
-    return hNode->param_pointers != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS_v2 p;
-    CUresult r = nodeParams != NULL ? cuGraphKernelNodeGetParams_v2(hNode, &p) : CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        *nodeParams = (CUDA_KERNEL_NODE_PARAMS_v1){p.func,         p.gridDimX,  p.gridDimY,  p.gridDimZ,
-                                                   p.blockDimX,    p.blockDimY, p.blockDimZ, p.sharedMemBytes,
-                                                   p.kernelParams, p.extra};
-    return r;
-}
-
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-    return replace(hNode, r, &work);
-}
-
-CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    if (nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUDA_KERNEL_NODE_PARAMS_v2 p = of_v1(nodeParams);
-    return cuGraphKernelNodeSetParams_v2(hNode, &p);
-}
-
-CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
-{
-    if (!is_kind(hNode, TL_DRV_LAUNCH) || value_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(value_out, 0, sizeof *value_out);
-    if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-        value_out->cooperative = hNode->work.launch.is_cooperative;
-    else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-        value_out->priority = hNode->work.launch.priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
-{
-    if (!is_kind(hNode, TL_DRV_LAUNCH) || value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-        hNode->work.launch.is_cooperative = value->cooperative != 0;
-    else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-        hNode->work.launch.priority = value->priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
-{
-    if (!is_kind(dst, TL_DRV_LAUNCH) || !is_kind(src, TL_DRV_LAUNCH))
-        return CUDA_ERROR_INVALID_VALUE;
-    dst->work.launch.is_cooperative = src->work.launch.is_cooperative;
-    dst->work.launch.priority = src->work.launch.priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
-{
-    if (!is_kind(hNode, TL_DRV_COPY) || nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct tl_drv_copy *c = &hNode->work.copy;
-    *nodeParams = hNode->copy;
-    if (hNode->copy.WidthInBytes == 0) /* it was captured */
-        *nodeParams = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                      .srcDevice = (CUdeviceptr)c->from,
-                                      .srcPitch = c->from_pitch,
-                                      .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                      .dstDevice = (CUdeviceptr)c->to,
-                                      .dstPitch = c->to_pitch,
-                                      .srcHeight = c->height,
-                                      .dstHeight = c->height,
-                                      .WidthInBytes = c->width,
-                                      .Height = c->height,
-                                      .Depth = c->depth};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
-{
-    struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? work_of_copy(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-    r = replace(hNode, r, &work);
-    if (r == CUDA_SUCCESS)
-        hNode->copy = *nodeParams;
-    return r;
-}
-
-CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
-{
-    if (!is_kind(hNode, TL_DRV_FILL) || nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct tl_drv_fill *f = &hNode->work.fill;
-    *nodeParams = (CUDA_MEMSET_NODE_PARAMS){(CUdeviceptr)f->to, f->pitch, f->value, f->element, f->width, f->height};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
-{
-    struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_fill(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-    return replace(hNode, r, &work);
-}
-
-CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-    if (!is_kind(hNode, TL_DRV_HOST) || nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *nodeParams = (CUDA_HOST_NODE_PARAMS){hNode->work.host.function, hNode->work.host.data};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-    if (nodeParams == NULL || nodeParams->fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct tl_drv_work work = {.kind = TL_DRV_HOST, .host = {nodeParams->fn, nodeParams->userData}};
-    return replace(hNode, CUDA_SUCCESS, &work);
-}
-
-CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
-{
-    if (!is_kind(hNode, TL_DRV_CHILD) || phGraph == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *phGraph = hNode->work.child;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
-{
-    if (!is_kind(hNode, TL_DRV_RECORD) || event_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *event_out = hNode->work.event;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
-{
-    struct tl_drv_work work = {.kind = TL_DRV_RECORD, .event = event};
-    return replace(hNode, CUDA_SUCCESS, &work);
-}
-
-CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
-{
-    if (!is_kind(hNode, TL_DRV_WAIT) || event_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *event_out = hNode->work.event;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
-{
-    struct tl_drv_work work = {.kind = TL_DRV_WAIT, .event = event};
-    return replace(hNode, CUDA_SUCCESS, &work);
-}
-
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
-{
-    if (!is_kind(hNode, TL_DRV_ALLOC) || params_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(params_out, 0, sizeof *params_out);
-    params_out->bytesize = hNode->work.memory.bytes;
-    params_out->dptr = hNode->work.memory.address;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
-{
-    if (!is_kind(hNode, TL_DRV_FREE) || dptr_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *dptr_out = hNode->work.memory.address;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
-{
-    struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_params(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-    return replace(hNode, r, &work);
-}
-
-CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
-{
-    (void)flags;
-    if (!is_graph(hGraph) || path == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    FILE *f = fopen(path, "we");
-    if (f == NULL)
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    fprintf(f, "digraph dot {\n");
-    tl_drv_lock();
-    for (struct CUgraphNode_st *n = hGraph->first; n != NULL; n = n->next) {
-        const char *name = n->work.kind == TL_DRV_LAUNCH ? n->work.launch.function->info->name : "";
-        fprintf(f, "\"%p\" [label=\"%d %s\"];\n", (void *)n, (int)n->work.kind, name);
-        for (size_t i = 0; i < n->n_deps; i++)
-            fprintf(f, "\"%p\" -> \"%p\";\n", (void *)n->deps[i], (void *)n);
-    }
-    tl_drv_unlock();
-    fprintf(f, "}\n");
-    return fclose(f) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
-}
-
-/* --- user objects: counted, destroyed at zero --------------------------------------------------------------------- */
-
-struct CUuserObject_st {
-    void *data;
-    CUhostFn destroy;
-    unsigned refs; /* guarded by the driver's lock; a graph's reference stays until it is released */
-};
-
-CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
-                            unsigned int flags)
-{
-    (void)flags;
-    if (object_out == NULL || destroy == NULL || initialRefcount == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct CUuserObject_st *o = malloc(sizeof *o);
-    if (o == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *o = (struct CUuserObject_st){ptr, destroy, initialRefcount};
-    *object_out = o;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
-{
-    if (object == NULL || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_lock();
-    object->refs += count;
-    tl_drv_unlock();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
-{
-    if (object == NULL || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_lock();
-    object->refs -= count < object->refs ? count : object->refs;
-    bool is_last = object->refs == 0;
-    tl_drv_unlock();
-    if (is_last) {
-        object->destroy(object->data);
-        free(object);
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
-{
-    if (!is_graph(graph))
-        return CUDA_ERROR_INVALID_VALUE;
-    return (flags & CU_GRAPH_USER_OBJECT_MOVE) != 0 ? CUDA_SUCCESS : cuUserObjectRetain(object, count);
-}
-
-CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
-{
-    return is_graph(graph) ? cuUserObjectRelease(object, count) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -35,6 +35,16 @@ struct CUgraphExec_st {
     uint64_t flags;
 };
 
+static inline bool tl_drv_is_graph(CUgraph g)
+{
+    return g != NULL && g->magic == TL_DRV_GRAPH;
+}
+
+static inline bool tl_drv_is_node(CUgraphNode n)
+{
+    return n != NULL && n->magic == TL_DRV_NODE;
+}
+
 struct CUgraph_st *tl_drv_graph_create(void);
 void tl_drv_graph_destroy(struct CUgraph_st *g);
 struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g);
@@ -46,8 +56,11 @@ CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *
 CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from);
 void tl_drv_node_work_finish(struct tl_drv_work *work); /* child graphs as well */
 /* Makes work of parameters in the API's form.  Lock not held. */
+CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
 CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work);
 CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work);
 CUresult tl_drv_work_of_params(const CUgraphNodeParams *p, struct tl_drv_work *work);
 
 #endif

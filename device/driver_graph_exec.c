@@ -258,13 +258,22 @@ CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 
 /* --- changing an executable -------------------------------------------------------------------------------------- */
 
-/* The executable's copy of a node. */
+/* The copy of a node, in child graphs too. */
+static struct CUgraphNode_st *find_in(const struct CUgraph_st *g, const struct CUgraphNode_st *origin)
+{
+    struct CUgraphNode_st *found = NULL;
+    for (struct CUgraphNode_st *n = g->first; n != NULL && found == NULL; n = n->next) {
+        if (n->origin == origin)
+            found = n;
+        else if (n->work.kind == TL_DRV_CHILD)
+            found = find_in(n->work.child, origin);
+    }
+    return found;
+}
+
 static struct CUgraphNode_st *find(CUgraphExec e, CUgraphNode origin)
 {
-    for (struct CUgraphNode_st *n = is_exec(e) ? e->graph->first : NULL; n != NULL; n = n->next)
-        if (n->origin == origin)
-            return n;
-    return NULL;
+    return is_exec(e) && origin != NULL ? find_in(e->graph, origin) : NULL;
 }
 
 static CUresult replace(CUgraphExec e, CUgraphNode origin, CUresult r, struct tl_drv_work *work)
@@ -296,16 +305,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 {
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_KERNEL_NODE_PARAMS_v2 q = {.func = p->func,
-                                    .gridDimX = p->gridDimX,
-                                    .gridDimY = p->gridDimY,
-                                    .gridDimZ = p->gridDimZ,
-                                    .blockDimX = p->blockDimX,
-                                    .blockDimY = p->blockDimY,
-                                    .blockDimZ = p->blockDimZ,
-                                    .sharedMemBytes = p->sharedMemBytes,
-                                    .kernelParams = p->kernelParams,
-                                    .extra = p->extra};
+    CUDA_KERNEL_NODE_PARAMS_v2 q = tl_drv_kernel_params_of_v1(p);
     return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &q);
 }
 
@@ -392,6 +392,12 @@ static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *
             return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
         if (x->n_deps != y->n_deps)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        if (x->work.kind == TL_DRV_CHILD) {
+            struct CUgraphNode_st *inside;
+            CUgraphExecUpdateResult r = compare(x->work.child, y->work.child, &inside);
+            if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+                return r;
+        }
     }
     if (x != NULL || y != NULL)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -403,6 +409,18 @@ static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *
     }
     *where = NULL;
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* Nodes of the new copy stand for those that the old one's stood for.  Both have the same shape. */
+static void keep_origins(const struct CUgraph_st *old, struct CUgraph_st *new)
+{
+    struct CUgraphNode_st *x = old->first, *y = new->first;
+    for (; x != NULL && y != NULL; x = x->next, y = y->next) {
+        y->origin = x->origin;
+        y->is_disabled = x->is_disabled;
+        if (x->work.kind == TL_DRV_CHILD)
+            keep_origins(x->work.child, y->work.child);
+    }
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
@@ -420,12 +438,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
             tl_drv_graph_destroy(copy);
             result = CU_GRAPH_EXEC_UPDATE_ERROR;
         } else {
-            /* Its nodes keep standing for those of the graph it was made of. */
-            struct CUgraphNode_st *x = hGraphExec->graph->first, *y = copy->first;
-            for (; x != NULL; x = x->next, y = y->next) {
-                y->origin = x->origin;
-                y->is_disabled = x->is_disabled;
-            }
+            keep_origins(hGraphExec->graph, copy);
             tl_drv_graph_destroy(hGraphExec->graph);
             free((void *)hGraphExec->order);
             hGraphExec->graph = copy;

@@ -332,7 +332,9 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     CUresult r = tl_drv_enter(&ctx);
     if (r != CUDA_SUCCESS)
         return r;
-    if (p == NULL || bytesize == 0)
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
+                           CU_MEMHOSTREGISTER_READ_ONLY;
+    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
     if (a == NULL)

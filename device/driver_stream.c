@@ -453,13 +453,28 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
                          false);
 }
 
+/* Aligned, and in memory that the device knows and may so use. */
+static bool is_operand(const struct tl_drv_memop *m)
+{
+    uint32_t bytes = m->is_wide ? 8 : 4;
+    uintptr_t at = (uintptr_t)m->address;
+    if (at % bytes != 0)
+        return false;
+    tl_drv_lock();
+    const struct tl_drv_alloc *a = tl_drv_alloc_find(at);
+    bool is_one = a != NULL && at - a->base + bytes <= a->bytes &&
+                  (m->is_wait || a->kind != TL_DRV_REGISTERED || (a->flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0);
+    tl_drv_unlock();
+    return is_one;
+}
+
 static CUresult memop(CUstream handle, struct tl_drv_memop m)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(handle, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (!m.is_barrier && (m.address == NULL || ((uintptr_t)m.address & (m.is_wide ? 7u : 3u)) != 0))
+    if (!m.is_barrier && !is_operand(&m))
         return CUDA_ERROR_INVALID_VALUE;
     return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_MEMOP, .memop = m}, false);
 }
