@@ -3,7 +3,8 @@
  *
  * A child of a fork forgets the parent's job without a trace; if it uses the device itself, its own cuInit begins a new
  * one.  At exit nothing is unmapped or freed: other threads and other exit handlers may still launch. */
-#include "intercept/shim_internal.h"
+#include "intercept/capture.h"
+#include "intercept/doors.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -76,6 +77,8 @@ static void forked(void)
 {
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     state.lock = unlocked;
+    tl_capture_forked();
+    tl_doors_forked();
     if (!state.is_running)
         return;
     state.is_running = false;
@@ -109,6 +112,8 @@ static bool begin(void)
         tl_job.client = NULL;
         if (tl_job.settings.is_closed)
             return false;
+    } else if (err.text[0] != '\0') {
+        tl_log(1, "%s", err.text);
     }
     if (tl_job.settings.report[0] != '\0')
         open_record();
@@ -162,6 +167,7 @@ __attribute__((destructor)) static void end(void)
     const struct tl_effort *effort = tl_job.effort;
     if (effort != NULL && effort->stop != NULL)
         effort->stop();
+    tl_record_end(tl_job.record);
     if (tl_job.client != NULL) {
         /* What is still in flight now nobody will wait for. */
         struct tl_client_page *page = tl_client_page(tl_job.client);

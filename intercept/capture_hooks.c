@@ -1,0 +1,148 @@
+/* The calls that load images and give out kernels.  The driver goes first; what it accepted is then remembered.  Before
+ * something is unloaded, the best-effort part finishes what it has queued. */
+#include "intercept/capture.h"
+
+#include <stdlib.h>
+
+/* --- modules --- */
+
+static CUresult hook_cuModuleLoad(CUmodule *module, const char *path)
+{
+    CUresult r = TL_REAL(cuModuleLoad)(module, path);
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(*module, false, tl_capture_file(path));
+    return r;
+}
+
+static CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    CUresult r = TL_REAL(cuModuleLoadData)(module, image);
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(*module, false, tl_capture_image(image, false));
+    return r;
+}
+
+static CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options,
+                                        void **values)
+{
+    CUresult r = TL_REAL(cuModuleLoadDataEx)(module, image, n, options, values);
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(*module, false, tl_capture_image(image, false));
+    return r;
+}
+
+static CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    CUresult r = TL_REAL(cuModuleLoadFatBinary)(module, image);
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(*module, false, tl_capture_image(image, false));
+    return r;
+}
+
+static CUresult hook_cuModuleUnload(CUmodule module)
+{
+    tl_job_drain();
+    tl_capture_unloaded(module);
+    return TL_REAL(cuModuleUnload)(module);
+}
+
+static CUresult hook_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    CUresult r = TL_REAL(cuModuleGetFunction)(function, module, name);
+    if (r == CUDA_SUCCESS)
+        tl_capture_function(*function, module, name);
+    return r;
+}
+
+static CUresult hook_cuModuleEnumerateFunctions(CUfunction *functions, unsigned n, CUmodule module)
+{
+    CUresult r = TL_REAL(cuModuleEnumerateFunctions)(functions, n, module);
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < n; i++) {
+        const char *name = NULL;
+        if (TL_REAL(cuFuncGetName)(&name, functions[i]) == CUDA_SUCCESS && name != NULL)
+            tl_capture_function(functions[i], module, name);
+    }
+    return r;
+}
+
+/* --- libraries --- */
+
+/* Whether the caller promises to keep the image as long as the library is loaded. */
+static bool is_preserved(const CUlibraryOption *options, void **values, unsigned n)
+{
+    for (unsigned i = 0; options != NULL && i < n; i++)
+        if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+            return values != NULL && values[i] != NULL;
+    return false;
+}
+
+static CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values,
+                                       unsigned n_jit, CUlibraryOption *options, void **values, unsigned n)
+{
+    CUresult r = TL_REAL(cuLibraryLoadData)(library, code, jit, jit_values, n_jit, options, values, n);
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(*library, true, tl_capture_image(code, is_preserved(options, values, n)));
+    return r;
+}
+
+static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *jit, void **jit_values,
+                                           unsigned n_jit, CUlibraryOption *options, void **values, unsigned n)
+{
+    CUresult r = TL_REAL(cuLibraryLoadFromFile)(library, path, jit, jit_values, n_jit, options, values, n);
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(*library, true, tl_capture_file(path));
+    return r;
+}
+
+static CUresult hook_cuLibraryUnload(CUlibrary library)
+{
+    tl_job_drain();
+    tl_capture_unloaded(library);
+    return TL_REAL(cuLibraryUnload)(library);
+}
+
+static CUresult hook_cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
+{
+    CUresult r = TL_REAL(cuLibraryGetKernel)(kernel, library, name);
+    if (r == CUDA_SUCCESS)
+        tl_capture_function(*kernel, library, name);
+    return r;
+}
+
+static CUresult hook_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned n, CUlibrary library)
+{
+    CUresult r = TL_REAL(cuLibraryEnumerateKernels)(kernels, n, library);
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < n; i++) {
+        const char *name = NULL;
+        if (TL_REAL(cuKernelGetName)(&name, kernels[i]) == CUDA_SUCCESS && name != NULL)
+            tl_capture_function(kernels[i], library, name);
+    }
+    return r;
+}
+
+static CUresult hook_cuLibraryGetModule(CUmodule *module, CUlibrary library)
+{
+    CUresult r = TL_REAL(cuLibraryGetModule)(module, library);
+    if (r == CUDA_SUCCESS)
+        tl_capture_module_of(*module, library);
+    return r;
+}
+
+static CUresult hook_cuKernelGetFunction(CUfunction *function, CUkernel kernel)
+{
+    CUresult r = TL_REAL(cuKernelGetFunction)(function, kernel);
+    if (r == CUDA_SUCCESS)
+        tl_capture_function_of(*function, kernel);
+    return r;
+}
+
+/* clang-format off */
+#define HOOK(name) {#name, (void *)hook_##name}
+const struct tl_hook tl_capture_hooks[] = {
+    HOOK(cuModuleLoad), HOOK(cuModuleLoadData), HOOK(cuModuleLoadDataEx), HOOK(cuModuleLoadFatBinary), HOOK(cuModuleUnload),
+    HOOK(cuModuleGetFunction), HOOK(cuModuleEnumerateFunctions),
+    HOOK(cuLibraryLoadData), HOOK(cuLibraryLoadFromFile), HOOK(cuLibraryUnload), HOOK(cuLibraryGetKernel),
+    HOOK(cuLibraryEnumerateKernels), HOOK(cuLibraryGetModule), HOOK(cuKernelGetFunction),
+    {NULL, NULL},
+};
+/* clang-format on */
