@@ -504,6 +504,12 @@ static bool is_strong(const struct tl_ptx_form *f)
            tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_release) || tl_ptx_form_has(f, TL_MOD_mmio);
 }
 
+/* What a load writes or a store reads when it is no vector; `{%r1}` is as good as `%r1`. */
+static const struct tl_ptx_operand *single(const struct tl_ptx_operand *o)
+{
+    return o->kind == TL_OPD_VEC && o->n == 1 ? &o->elems[0] : o;
+}
+
 static uint32_t vector_length(struct tl_emit *e)
 {
     return tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
@@ -550,7 +556,7 @@ static void emit_load(struct tl_emit *e)
     else
         load_elements(e, &a, bits, v, out);
     for (uint32_t k = 0; k < v; k++)
-        tl_write(e, v == 1 ? to : &to->elems[k], out[k], t.kind == TL_T_SIGNED);
+        tl_write(e, v == 1 ? single(to) : &to->elems[k], out[k], t.kind == TL_T_SIGNED);
     if (tested)
         tl_if_end(e, &i);
 }
@@ -662,7 +668,7 @@ static void emit_store(struct tl_emit *e)
     struct tl_val in[8];
     struct tl_if i;
     for (uint32_t k = 0; k < v; k++)
-        in[k] = tl_read(e, v == 1 ? from : &from->elems[k], bits);
+        in[k] = tl_read(e, v == 1 ? single(from) : &from->elems[k], bits);
     if (e->rc != 0)
         return;
     bool tested = needs_test(e, &a);

@@ -84,7 +84,10 @@ static void the_status_tells_an_unknown_name_from_an_old_version(void)
 
 static void what_is_not_implemented_is_still_there_to_link_against(void)
 {
+    void *p = NULL;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED, CALL(cuGraphicsUnregisterResource)(NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuGetProcAddress_v2)("cuGraphicsUnregisterResource", &p, 13000, 0, NULL));
+    TEST_ASSERT_EQUAL_PTR(driver_symbol("cuGraphicsUnregisterResource"), p);
 }
 
 int main(void)
