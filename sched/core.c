@@ -270,6 +270,17 @@ void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint6
         s->policy->memory(s, e);
 }
 
+void tl_sched_footprint(struct tl_sched *s, uint32_t id, const struct tl_footprint *next, uint64_t now)
+{
+    advance(s, now);
+    struct tl_sched_entry *e = find(s, id);
+    if (e == NULL)
+        return;
+    e->next = *next;
+    if (s->policy->footprint != NULL)
+        s->policy->footprint(s, e);
+}
+
 uint64_t tl_sched_tick(struct tl_sched *s, uint64_t now)
 {
     advance(s, now);

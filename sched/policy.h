@@ -26,6 +26,7 @@ struct tl_sched_entry {
     struct tl_usage used;               /* sums since it joined; gap_ns: the learned gap */
     uint64_t iterations;                /* ended so far */
     uint64_t persistent_b, ephemeral_b; /* device memory, as last told */
+    struct tl_footprint next;           /* operation; zeroes: not known */
     struct tl_grant want;               /* filled by decide; open before it is called */
     struct tl_grant grant;              /* published */
     uint64_t version;
@@ -60,6 +61,7 @@ struct tl_policy {
     void (*request)(struct tl_sched *s, struct tl_sched_entry *e, uint64_t latency_ns);
     void (*iteration)(struct tl_sched *s, struct tl_sched_entry *e);
     void (*memory)(struct tl_sched *s, struct tl_sched_entry *e);
+    void (*footprint)(struct tl_sched *s, struct tl_sched_entry *e);
     /* Writes every client's want; returns when it wants to be asked again without an event, or TL_NEVER. */
     uint64_t (*decide)(struct tl_sched *s);
 };

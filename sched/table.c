@@ -2,7 +2,19 @@
 #include "sched/policy.h"
 
 static const struct tl_policy *const policies[] = {
-    &tl_policy_tally, &tl_policy_none, &tl_policy_priority, &tl_policy_timeslice, &tl_policy_kernel, NULL,
+    &tl_policy_tally,
+    &tl_policy_slo,
+    &tl_policy_tgs,
+    &tl_policy_salus,
+    &tl_policy_gpulet,
+    &tl_policy_herald,
+    &tl_policy_none,
+    &tl_policy_priority,
+    &tl_policy_timeslice,
+    &tl_policy_kernel,
+    &tl_policy_reef,
+    &tl_policy_orion,
+    NULL,
 };
 
 const struct tl_policy *const *tl_sched_policies(void)

@@ -40,6 +40,16 @@ struct tl_sched_client {
     uint32_t slo_percentile; /* in per ten thousand (9900: p99); 0: no SLO */
     uint64_t slo_ns;
     bool is_paused;
+    uint64_t total_ns; /* device time that it will need altogether, for policies that run the shortest first */
+};
+
+/* The next operation of a client, for policies that decide by what fits together.  Zero means "not known". */
+struct tl_footprint {
+    uint64_t duration_ns;        /* alone */
+    uint32_t sm_permille;        /* part of the SMs that it fills */
+    uint32_t bandwidth_permille; /* part of the memory bandwidth that it takes */
+    uint64_t memory_bytes;       /* that it needs beyond what its client holds */
+    uint64_t deadline_ns;        /* of the request that it belongs to, on the owner's clock */
 };
 
 /* What a client may do now. */
@@ -99,6 +109,8 @@ void tl_sched_used(struct tl_sched *s, uint32_t id, const struct tl_usage *u, ui
 void tl_sched_request(struct tl_sched *s, uint32_t id, uint64_t latency_ns, uint64_t now);
 void tl_sched_iteration(struct tl_sched *s, uint32_t id, uint64_t now); /* an iteration (training step) has ended */
 void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint64_t ephemeral, uint64_t now);
+
+void tl_sched_footprint(struct tl_sched *s, uint32_t id, const struct tl_footprint *next, uint64_t now);
 
 /* Brings grants up to date; returns when to be called again at the latest (UINT64_MAX: only after an event). */
 uint64_t tl_sched_tick(struct tl_sched *s, uint64_t now);

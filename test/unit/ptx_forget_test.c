@@ -154,7 +154,7 @@ static void what_an_inner_scope_hides_is_set_outside_of_it(void)
     expect_once(text, "\t}\n\tmov.b32 %r6, 0;\n\t@%p1 mov.u32 %r6, 4;\n");
 }
 
-static void registers_of_an_inner_scope_are_left_alone(void)
+static void a_register_of_an_inner_scope_that_is_read_anyway_is_left_alone(void)
 {
     const char *text = rewritten(TL_PTX_PERSISTENT, "ld.param.u64 %rd1, [p];\n"
                                                     "setp.eq.u64 %p1, %rd1, 8;\n"
@@ -188,7 +188,7 @@ int main(void)
     RUN_TEST(a_register_that_lives_through_an_inner_loop_is_set_before_it);
     RUN_TEST(each_kind_of_register_is_set_in_its_width);
     RUN_TEST(what_an_inner_scope_hides_is_set_outside_of_it);
-    RUN_TEST(registers_of_an_inner_scope_are_left_alone);
+    RUN_TEST(a_register_of_an_inner_scope_that_is_read_anyway_is_left_alone);
     RUN_TEST(a_pragma_stays_with_its_instruction);
     return UNITY_END();
 }
