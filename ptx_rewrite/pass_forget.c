@@ -119,7 +119,7 @@ static void find_live(struct forgetting *g)
 
 /* --- which of them we can set ------------------------------------------------------------------------------------ */
 
-/* Registers of an inner scope are left alone: text that is put elsewhere could not name them. */
+/* Registers of an inner scope are left to pass_scopes.c: text that is put elsewhere could not name them. */
 static bool is_of_outer_scope(const struct tl_ptx_func *f, const struct tl_ptx_sym *reg)
 {
     for (const struct tl_ptx_stmt *s = f->body; s != NULL; s = s->next)
@@ -129,8 +129,7 @@ static bool is_of_outer_scope(const struct tl_ptx_func *f, const struct tl_ptx_s
     return false;
 }
 
-/* The instruction that sets a register of that type to zero, or NULL. */
-static const char *setter(const struct tl_ptx_decl *d)
+const char *tl_rw_setter(const struct tl_ptx_decl *d)
 {
     if (d->vec > 1)
         return NULL;
@@ -152,7 +151,7 @@ static void see_doubtful(void *data, struct tl_ptx_sym *reg)
 {
     struct forgetting *g = data;
     if (g->number[reg->id] != TL_CFG_NONE || !has(row(g, g->live, 0), reg->id) || reg->decl == NULL ||
-        setter(reg->decl) == NULL || !is_of_outer_scope(g->rw->func, reg))
+        tl_rw_setter(reg->decl) == NULL || !is_of_outer_scope(g->rw->func, reg))
         return;
     g->number[reg->id] = g->n_doubtful;
     g->doubtful[g->n_doubtful++] = reg;
@@ -238,7 +237,7 @@ static void set_before(struct forgetting *g, uint32_t inst, const struct tl_ptx_
 {
     if (reg->decl->at > g->cfg.insts[inst]->at)
         return; /* declared further down */
-    tl_buf_printf(&g->before[inst], "\t%s " TL_STR_FMT ", 0;\n", setter(reg->decl), TL_STR_ARG(reg->name));
+    tl_buf_printf(&g->before[inst], "\t%s " TL_STR_FMT ", 0;\n", tl_rw_setter(reg->decl), TL_STR_ARG(reg->name));
 }
 
 static uint32_t first_mention(const struct forgetting *g, uint32_t block, uint32_t number, uint64_t *scratch)

@@ -201,6 +201,7 @@ static void rewrite_func(struct tl_rewriter *rw, struct tl_ptx_program_func *pf)
     rw->in_entry = pf == rw->p->entry;
     rw->n_b32 = rw->n_b64 = 0;
     tl_rw_forget(rw);
+    tl_rw_scopes(rw);
     rewrite_list(rw, &pf->func->body);
     struct tl_buf begin = {0}, prologue = {0}, epilogue = {0};
     tl_rw_prologue(rw, &prologue);
@@ -354,6 +355,22 @@ static void choose_prefix(struct tl_rewriter *rw)
     rw->failed = true;
 }
 
+/* Adds `.maxnreg` to what the entry says about its launches, unless it has one. */
+static void limit_registers(struct tl_rewriter *rw, struct tl_ptx_func *entry, uint32_t limit)
+{
+    static const char directive[] = ".maxnreg";
+    bool has_one = entry->directives.n > 0 &&
+                   memmem(entry->directives.p, entry->directives.n, directive, sizeof directive - 1) != NULL;
+    if (limit == 0 || has_one)
+        return;
+    char *text = tl_arena_printf(rw->arena, TL_STR_FMT "%s%s %u", TL_STR_ARG(entry->directives),
+                                 entry->directives.n > 0 ? " " : "", directive, limit);
+    if (text == NULL)
+        rw->failed = true;
+    else
+        entry->directives = tl_str_of(text);
+}
+
 static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *options, struct tl_ptx_rewritten *out)
 {
     struct tl_ptx_func *entry = rw->p->entry->func;
@@ -364,6 +381,7 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
             rewrite_func(rw, f);
     }
     append_params(rw, out);
+    limit_registers(rw, entry, options->max_registers);
     out->entry = options->entry != NULL ? tl_arena_copy(rw->arena, tl_str_of(options->entry))
                                         : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u", TL_STR_ARG(entry->name),
                                                           tl_ptx_variant_name(rw->variant), rw->dims);

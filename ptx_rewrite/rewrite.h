@@ -48,6 +48,11 @@ bool tl_rw_is_pragma(const struct tl_ptx_stmt *s);
 
 /* --- pass_forget.c: registers do not outlive a round of the persistent loop --------------------------------------- */
 void tl_rw_forget(struct tl_rewriter *rw); /* before all other passes over the function */
+/* The instruction that sets a register of that type to zero ("mov.b32"), or NULL. */
+const char *tl_rw_setter(const struct tl_ptx_decl *d);
+
+/* --- pass_scopes.c: the same for registers of inline assembly ----------------------------------------------------- */
+void tl_rw_scopes(struct tl_rewriter *rw);
 
 /* --- pass_vars.c: module variables live in the original module and are reached through pointers ------------------- */
 int tl_rw_plan_vars(struct tl_rewriter *rw); /* chooses parameters and table; 0 or -ENOMEM */

@@ -28,6 +28,7 @@ static const struct argp_option options[] = {
     {"kernel", 'k', "NAME", 0, "the kernel; may be left out where the module has just one, or with an output folder",
      0},
     {"grid", 'g', "1|2|3", 0, "dimensions of the grids it will be launched with (default 3: any)", 0},
+    {"registers", 'r', "N", 0, "tell the compiler to give it at most so many registers per thread", 0},
     {"output", 'o', "FILE", 0, "where to write; a folder gets one file per kernel (default: standard output)", 0},
     {"verdict", 'V', NULL, 0, "tell of every kernel which variants it may have, and why not", 1},
     {"json", 'j', NULL, 0, "with --verdict: as JSON", 1},
@@ -54,6 +55,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "a grid has 1, 2 or 3 dimensions, not '%s'", arg);
         a->options.grid_dims = (uint32_t)(arg[0] - '0');
         return 0;
+    case 'r': {
+        char *end;
+        unsigned long n = strtoul(arg, &end, 10);
+        if (end == arg || *end != 0 || n < 1 || n > 255)
+            argp_error(state, "a thread has 1 to 255 registers, not '%s'", arg);
+        a->options.max_registers = (uint32_t)n;
+        return 0;
+    }
     case 'k':
         a->kernel = arg;
         return 0;

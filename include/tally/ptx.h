@@ -15,7 +15,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 1
+#define TL_PTX_REWRITER_VERSION 2
 
 /* --- index ------------------------------------------------------------------------------------------------------- */
 
@@ -170,6 +170,9 @@ struct tl_ptx_options {
     enum tl_ptx_variant variant;
     uint32_t grid_dims; /* 1: the original grid is {n, 1, 1}; 2: {n, m, 1}; 3 (or 0): any */
     const char *entry;  /* name for the new entry; NULL for <kernel>__tally_<variant><dims> (and '_' if that is taken) */
+    /* 0, or the most registers per thread that the compiler may give the variant, as tl_ptx_register_limit says.  Kernels
+     * that come with a `.maxnreg` of their own keep that. */
+    uint32_t max_registers;
 };
 
 /* Extra bytes of dynamic shared memory that a ticket or persistent launch must ask for: the hand-off slot stands at the
@@ -202,6 +205,22 @@ struct tl_ptx_rewritten {
 int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel, const struct tl_ptx_options *options,
                    struct tl_ptx_rewritten *out, struct tl_ptx_verdict *verdict, struct tl_error *err);
 void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r);
+
+/* What a compiled kernel takes per thread, as the compiler says it, or cuFuncGetAttribute. */
+struct tl_ptx_cost {
+    uint32_t registers;
+    uint32_t local_bytes; /* what was spilled, as ptxas counts it, or all local memory, as the driver does */
+};
+
+/* A variant may take so many more registers than the original. */
+#define TL_PTX_SPARE_REGISTERS 8u
+
+/* Left alone, compilers sometimes spend far more registers on a variant than they need, or fewer than they could and
+ * spill: what they aim at depends on little things.  This tells whether a variant should be compiled once more, with
+ * `max_registers` set: 0 if it is good as it is, else the limit.  The second one is better if it has no more local memory
+ * than the original (tl_ptx_limit_helps); if not, the first is. */
+uint32_t tl_ptx_register_limit(struct tl_ptx_cost original, struct tl_ptx_cost variant);
+bool tl_ptx_limit_helps(struct tl_ptx_cost original, struct tl_ptx_cost limited);
 
 /* n / d == mulhi(2 * n, magic) >> shift for all n < 2^31 and 0 < d < 2^31.  d = 0 is taken as 1. */
 struct tl_ptx_magic {

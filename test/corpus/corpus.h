@@ -78,8 +78,10 @@ struct corpus_rewriting {
 struct corpus_growth {
     const struct corpus_kernel *kernel;
     enum tl_ptx_variant variant;
-    uint32_t dims, before, after;       /* registers */
-    uint32_t spill_before, spill_after; /* bytes of stores and loads */
+    uint32_t dims;
+    struct tl_ptx_cost before; /* local memory: bytes of spilling stores and loads */
+    struct tl_ptx_cost first;  /* of the variant as it is */
+    struct tl_ptx_cost after;  /* the same, or with a limit on registers where that helps */
 };
 
 struct corpus_registers {
@@ -87,7 +89,9 @@ struct corpus_registers {
     uint32_t tried, accepted;   /* rewritten texts */
     uint32_t refused_originals; /* kernels that cannot be compared, because ptxas takes them in no form */
     uint32_t lowered, raised;   /* kernels tried under an older ISA version, for a newer architecture */
-    uint32_t new_spill_kernels; /* with a variant that spills, while the original does not */
+    uint32_t limit_tried, limit_helped;
+    uint32_t first_spill_kernels; /* with a variant that spills, while the original does not: without limits */
+    uint32_t new_spill_kernels;   /* and with them where they help */
     uint32_t new_large_spill_kernels;
     struct corpus_growth *growths; /* ascending */
     uint32_t n_growths, max_growths;
@@ -125,8 +129,12 @@ int corpus_measure_registers(struct corpus *c, struct tl_error *err);        /* 
 int corpus_compare_code(struct corpus *c, struct tl_error *err);             /* needs read */
 int corpus_report(const struct corpus *c, struct tl_error *err);
 
+/* Sorts what corpus_measure_registers found, tells and writes it. */
+int corpus_sum_up_growth(struct corpus *c, struct tl_error *err);
 /* Growth of registers at a share of the sample, 0.5 for the median; `variant` TL_PTX_VARIANTS for all together. */
 int32_t corpus_growth_at(const struct corpus_registers *r, enum tl_ptx_variant variant, double share);
+/* The same for all variants as they are, before any limit. */
+int32_t corpus_first_growth_at(const struct corpus_registers *r, double share);
 
 /* --- shared by the steps --- */
 

@@ -36,6 +36,10 @@
     X(ticket_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_TICKET, 0.99))                                  \
     X(persistent_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.5))                           \
     X(persistent_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.99))                          \
+    X(unlimited_growth_p99, COUNT, corpus_first_growth_at(&c->registers, 0.99))                                        \
+    X(unlimited_spill_kernels, COUNT, c->registers.first_spill_kernels)                                                \
+    X(limit_tried, COUNT, c->registers.limit_tried)                                                                    \
+    X(limit_helped, COUNT, c->registers.limit_helped)                                                                  \
     X(new_spill_kernels, COUNT, c->registers.new_spill_kernels)                                                        \
     X(new_large_spill_kernels, COUNT, c->registers.new_large_spill_kernels)                                            \
     X(new_spills, REAL, ratio(c->registers.new_spill_kernels, c->registers.kernels))                                   \
@@ -122,13 +126,13 @@ static void put_worst(struct tl_json *j, const struct corpus *c)
         tl_json_key(j, "grid_dims");
         tl_json_uint(j, g->dims);
         tl_json_key(j, "before");
-        tl_json_uint(j, g->before);
+        tl_json_uint(j, g->before.registers);
         tl_json_key(j, "after");
-        tl_json_uint(j, g->after);
+        tl_json_uint(j, g->after.registers);
         tl_json_key(j, "spill_before");
-        tl_json_uint(j, g->spill_before);
+        tl_json_uint(j, g->before.local_bytes);
         tl_json_key(j, "spill_after");
-        tl_json_uint(j, g->spill_after);
+        tl_json_uint(j, g->after.local_bytes);
         tl_json_end_object(j);
     }
     tl_json_end_array(j);
