@@ -86,8 +86,8 @@ const char *tl_ptx_variant_name(enum tl_ptx_variant v); /* "slice" ... */
     X(WARP_SYNC_AFTER_EXIT, "warp-sync-after-exit",                                                                    \
       "a warp-wide operation may name lanes that have already returned; they would be waited for")                     \
     X(BARRIER_FORM, "barrier-form", "uses a barrier form that does not survive a loop over blocks")                    \
-    X(BLOCK_STATE, "block-state",                                                                                     \
-      "leaves state behind that only the end of a block clears (mbarrier, bulk copy, wgmma, tensor memory, alloca)")  \
+    X(BLOCK_STATE, "block-state",                                                                                      \
+      "leaves state behind that only the end of a block clears (mbarrier, bulk copy, wgmma, tensor memory, alloca)")   \
     X(EXIT_IN_FUNC, "exit-in-func", "a called function ends the thread")                                               \
     X(PARAM_SPACE, "param-space", "no room for the extra parameters")                                                  \
     X(SHARED_SIZE, "shared-size", "reads the size of its shared memory, which the variant changes")                    \
@@ -169,7 +169,7 @@ struct tl_ptx_arg {
 struct tl_ptx_options {
     enum tl_ptx_variant variant;
     uint32_t grid_dims; /* 1: the original grid is {n, 1, 1}; 2: {n, m, 1}; 3 (or 0): any */
-    const char *entry;  /* name for the new entry; NULL for <kernel>__tally_<variant><dims> (and '_' if that is taken) */
+    const char *entry; /* name for the new entry; NULL for <kernel>__tally_<variant><dims> (and '_' if that is taken) */
     /* 0, or the most registers per thread that the compiler may give the variant, as tl_ptx_register_limit says.  Kernels
      * that come with a `.maxnreg` of their own keep that. */
     uint32_t max_registers;
@@ -198,7 +198,7 @@ struct tl_ptx_rewritten {
     const char *table_name;
     const char *const *table;
     uint32_t n_table;
-    bool uses_slot;           /* dynamic shared memory must grow, see TL_PTX_SHARED_BYTES */
+    bool uses_slot; /* dynamic shared memory must grow, see TL_PTX_SHARED_BYTES */
 };
 
 /* 0 and `out`; -EPERM and `verdict` (may be NULL) if the kernel must not be rewritten so; else as tl_ptx_judge. */
