@@ -208,6 +208,8 @@ void tl__record_alive(struct tl_record *r, uint64_t now)
     if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &published, now, memory_order_relaxed,
                                                  memory_order_relaxed))
         return; /* another thread does it */
+    if (published == 0)
+        atomic_store_explicit(&r->file->head.first_ns, now, memory_order_relaxed);
     atomic_store_explicit(&r->file->head.last_ns, now, memory_order_relaxed);
     publish_launches(r);
 }
@@ -216,9 +218,7 @@ void tl_record_sync(struct tl_record *r)
 {
     if (r == NULL)
         return;
-    uint64_t now = tl_record_now();
-    atomic_store_explicit(&r->published_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&r->file->head.last_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&r->file->head.last_ns, tl_record_now(), memory_order_relaxed);
     publish_launches(r);
 }
 

@@ -94,6 +94,7 @@ struct tl_record_head {
     uint64_t begin_wall_ns; /* the same moment since 1970 */
     uint8_t boot[16];       /* of the machine's start: times of different boots do not compare */
     char name[128], command[1024], device[128], policy[64], host[64];
+    _Atomic uint64_t first_ns;  /* when something was first told of, 0 if nothing was */
     _Atomic uint64_t last_ns;   /* the writer lived at least until then */
     _Atomic uint64_t end_ns;    /* it ended in order; 0: it runs, or was killed */
     _Atomic uint64_t pool_used; /* where the free part of the pool begins */
@@ -147,10 +148,10 @@ struct tl_record_file {
 
 _Static_assert(sizeof(struct tl_record_histogram) == 168, "part of the format");
 _Static_assert(sizeof(struct tl_record_kernel_part) == 792, "part of the format");
-_Static_assert(sizeof(struct tl_record_head) == 1512, "part of the format");
+_Static_assert(sizeof(struct tl_record_head) == 1520, "part of the format");
 _Static_assert(sizeof(struct tl_record_slow) == 56 && sizeof(struct tl_record_note) == 256, "part of the format");
 _Static_assert(sizeof(struct tl_record_slot) == 40 && sizeof(struct tl_record_place) == 32, "part of the format");
-_Static_assert(offsetof(struct tl_record_file, kernels) == 5560, "part of the format");
+_Static_assert(offsetof(struct tl_record_file, kernels) == 5568, "part of the format");
 _Static_assert(sizeof(struct tl_record_file) == 742912, "part of the format");
 _Static_assert((TL_RECORD_SPANS & (TL_RECORD_SPANS - 1)) == 0 && (TL_RECORD_SLOTS & (TL_RECORD_SLOTS - 1)) == 0,
                "rings");
