@@ -145,7 +145,7 @@ struct tl_drv_op {
     uint32_t refs;
     uint32_t waits; /* unfinished predecessors, one more while it is being set up */
     bool caller_runs;
-    bool has_waiters;
+    atomic_bool has_waiters;
     bool was_dropped;       /* its context had failed before it could run */
     struct tl_drv_op *next; /* in the pool's queue or in the list of free ones */
     struct tl_drv_op **after, *inline_after[TL_DRV_INLINE_SUCCESSORS];

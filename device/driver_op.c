@@ -24,6 +24,7 @@ enum {
     SMALL_BYTES = 32 << 10, /* copied at once by whoever comes along: handing it over would take longer */
     MAX_THREADS = 64,
     SPINS = 400, /* about ten microseconds */
+    CREDIT = 32, /* waits without spinning after spinning in vain, see wait_for */
 };
 
 /* Guarded by the driver's lock. */
@@ -52,7 +53,8 @@ struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_wor
     atomic_store_explicit(&op->state, TL_DRV_PENDING, memory_order_relaxed); /* nobody else has it yet */
     op->refs = 2; /* the caller's, and its own until it is done */
     op->waits = 1;
-    op->caller_runs = op->has_waiters = op->was_dropped = false;
+    op->caller_runs = op->was_dropped = false;
+    atomic_store_explicit(&op->has_waiters, false, memory_order_relaxed);
     op->next = NULL;
     op->n_after = 0;
     op->ctx = ctx;
@@ -126,25 +128,44 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-/* Until the state is at least `least`. */
+static void futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Spinning pays if the other side runs on another core and is about to be done.  Whether it does is learnt: who has spun in vain
+ * spins less, down to a try now and then. */
+static bool pays_to_spin(atomic_int *credit)
+{
+    return atomic_load_explicit(credit, memory_order_relaxed) > 0 ||
+           atomic_fetch_add_explicit(credit, 1, memory_order_relaxed) == 0;
+}
+
+static void learn(atomic_int *credit, bool was_right)
+{
+    int had = atomic_load_explicit(credit, memory_order_relaxed);
+    int now = was_right ? (had < CREDIT ? had + 1 : had) : had > 1 ? had - 1 : -CREDIT;
+    atomic_store_explicit(credit, now, memory_order_relaxed); /* a lost update is a lesson learnt later */
+}
+
+/* Until the state is at least `least`.  Without the lock, which whoever wakes us is about to let go of. */
 static void wait_for(struct tl_drv_op *op, uint32_t least)
 {
-    uint32_t now;
-    for (int i = 0; i < SPINS; i++) {
-        now = atomic_load_explicit(&op->state, memory_order_acquire);
-        if (now >= least)
-            return;
-        __builtin_ia32_pause();
+    static atomic_int credit = 1;
+    uint32_t now = atomic_load_explicit(&op->state, memory_order_acquire);
+    if (now >= least)
+        return;
+    if (pays_to_spin(&credit)) {
+        for (int i = 0; i < SPINS && now < least; i++) {
+            __builtin_ia32_pause();
+            now = atomic_load_explicit(&op->state, memory_order_acquire);
+        }
+        learn(&credit, now >= least);
     }
-    for (;;) {
-        tl_drv_lock();
-        now = atomic_load_explicit(&op->state, memory_order_acquire);
-        op->has_waiters = true;
-        tl_drv_unlock();
-        if (now >= least)
-            return;
+    /* Ours first, then the state; set_state the other way round: one of us sees the other. */
+    atomic_store_explicit(&op->has_waiters, true, memory_order_seq_cst);
+    while ((now = atomic_load_explicit(&op->state, memory_order_seq_cst)) < least)
         futex_wait(&op->state, now);
-    }
 }
 
 void tl_drv_op_wait(struct tl_drv_op *op)
@@ -152,13 +173,11 @@ void tl_drv_op_wait(struct tl_drv_op *op)
     wait_for(op, TL_DRV_DONE);
 }
 
-/* Lock held. */
-static void set_state(struct tl_drv_op *op, uint32_t state)
+/* Whether somebody has to be woken: those who wait for the end, or the caller who is to run it.  Lock held. */
+static bool set_state(struct tl_drv_op *op, uint32_t state)
 {
-    /* release: pairs with the acquire of tl_drv_op_is_done and wait_for. */
-    atomic_store_explicit(&op->state, state, memory_order_release);
-    if (op->has_waiters)
-        syscall(SYS_futex, &op->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    atomic_store_explicit(&op->state, state, memory_order_seq_cst);
+    return (state == TL_DRV_DONE || op->caller_runs) && atomic_load_explicit(&op->has_waiters, memory_order_seq_cst);
 }
 
 /* --- doing it ---------------------------------------------------------------------------------------------------- */
@@ -367,7 +386,8 @@ static void give_to_pool(struct tl_drv_op *op)
 static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine)
 {
     op->was_dropped = tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
-    set_state(op, TL_DRV_READY);
+    if (set_state(op, TL_DRV_READY))
+        futex_wake(&op->state);
     if (op->caller_runs)
         return;
     if (op->work.kind != TL_DRV_LAUNCH && !is_quick(op)) {
@@ -387,13 +407,15 @@ static void finish(struct tl_drv_op *op, struct tl_drv_op **ready)
     tl_drv_work_finish(&op->work);
     tl_drv_lock();
     op->done_ns = tl_drv_now_ns();
-    set_state(op, TL_DRV_DONE);
+    bool wake = set_state(op, TL_DRV_DONE);
     for (uint32_t i = 0; i < op->n_after; i++)
         if (--op->after[i]->waits == 0)
             became_ready(op->after[i], ready);
     op->n_after = 0;
     tl_drv_op_unref(op);
     tl_drv_unlock();
+    if (wake) /* it may be gone, but its memory is only ever used for others of its kind: at worst they look once more */
+        futex_wake(&op->state);
 }
 
 void tl_drv_op_finished(struct tl_drv_op *op, CUresult result)
