@@ -125,6 +125,7 @@ static struct tl_client *create_alone(const struct tl_settings *settings)
         return NULL;
     c->settings = *settings;
     c->wish = wish_of(settings);
+    atomic_init(&c->level, settings->level);
     c->page_fd = c->stop = c->ready = -1;
     atomic_init(&c->socket, -1);
     init_locks(c);
@@ -228,10 +229,18 @@ struct tl_client_page *tl_client_page(struct tl_client *c)
     return c->page;
 }
 
+int tl_client_level(const struct tl_client *c)
+{
+    const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
+    struct tl_share_grant g;
+    return page != NULL && tl_share_read(page, &g) ? g.client.level
+                                                   : atomic_load_explicit(&c->level, memory_order_relaxed);
+}
+
 /* The words of those above are good without tallyd, so a job alone still gives way to them. */
 static struct tl_grant grant_alone(const struct tl_client *c)
 {
-    bool is_high = c->settings.level >= TL_LEVEL_HIGH;
+    bool is_high = atomic_load_explicit(&c->level, memory_order_relaxed) >= TL_LEVEL_HIGH;
     return (struct tl_grant){
         .may_run = true,
         .yields = !is_high,

@@ -23,6 +23,8 @@ bool tl_client_is_joined(const struct tl_client *c);
 /* Its own page, valid and writable for ever, joined or not.  Never NULL. */
 struct tl_client_page *tl_client_page(struct tl_client *c);
 
+/* The level in force: what it asked for, unless the rules lowered it or the user changed it with `tally set`. */
+int tl_client_level(const struct tl_client *c);
 /* A consistent copy of the grant in force. */
 void tl_client_grant(struct tl_client *c, struct tl_grant *out);
 /* A number that grows when the grant or the set of words changes: cheap to poll. */

@@ -72,6 +72,7 @@ struct tl_client {
     struct tl_grant_page *_Atomic grant;
     char *grants;
     uint32_t grant_turn;
+    _Atomic int level;        /* when it is alone: the last one in force */
     _Atomic uint32_t changes; /* grows with each change that did not come through the grant page; a futex */
 
     /* The thread's own. */

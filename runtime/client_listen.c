@@ -27,7 +27,14 @@
 
 #define MS UINT64_C(1000000)
 /* How long tallyd may take to start and to answer, and the distances between attempts. */
-enum { START_MS = 5000, ANSWER_MS = 5000, FIRST_RETRY_MS = 5, LAST_RETRY_MS = 1000, REFUSED_MS = 30000 };
+enum {
+    START_MS = 5000,
+    ANSWER_MS = 5000,
+    FIRST_RETRY_MS = 5,
+    LAST_RETRY_MS = 1000,
+    REFUSED_MS = 30000,
+    ENDED_TIMES = 3
+};
 
 /* --- ends of attempts ---------------------------------------------------------------------------------------------- */
 
@@ -82,8 +89,10 @@ static void lose(struct tl_client *c)
 {
     struct tl_share_grant last;
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_relaxed);
-    if (page != NULL && tl_share_read(page, &last))
-        c->wish = last.client; /* as `tally set` left it */
+    if (page != NULL && tl_share_read(page, &last)) { /* as `tally set` left it */
+        c->wish = last.client;
+        atomic_store_explicit(&c->level, last.client.level, memory_order_relaxed);
+    }
     c->failures = 0;
     retreat(c, 0);
     tl__words_drop_merged(&c->words);
@@ -201,6 +210,9 @@ static void hear(struct tl_client *c)
     if (rc != 1) {
         if (c->state == TL_CLIENT_JOINED) {
             lose(c);
+        } else if (rc == 0 &&
+                   c->failures < ENDED_TIMES) { /* it ended just now, for nobody was there; so another one starts */
+            retreat(c, next_distance(c));
         } else {
             if (rc == 0)
                 tl_error_set(&err, -ECONNREFUSED, "tallyd on %s ended", c->settings.socket);

@@ -79,7 +79,7 @@ struct shape {
 static const struct shape shapes[TL_WIRE_KINDS] = {
     [TL_WIRE_HELLO] = {sizeof(struct tl_wire_hello), 1, 1, {TEXT(tl_wire_hello, job), TEXT(tl_wire_hello, policy)}},
     [TL_WIRE_KICK] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
-    [TL_WIRE_LIST] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
+    [TL_WIRE_LIST] = {sizeof(struct tl_wire_list), 0, 0, {{0}}},
     [TL_WIRE_SET] = {sizeof(struct tl_wire_set), 0, 0, {{0}}},
     [TL_WIRE_POLICY] = {sizeof(struct tl_wire_policy), 0, 0, {TEXT(tl_wire_policy, policy), TEXT(tl_wire_policy, parameters)}},
     [TL_WIRE_WELCOME] = {sizeof(struct tl_wire_answer), 1, 1, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},

@@ -8,8 +8,8 @@
  *                                       ◄──────  GOODBYE: tallyd was told to end, nobody is to start it again
  *
  *     tally ps, set, policy                      tallyd
- *      LIST                             ──────►
- *                                       ◄──────  CLIENT, one per client, then ANSWER
+ *      LIST {after}                     ──────►
+ *                                       ◄──────  CLIENT, the next one after that; or ANSWER, if there is none
  *      SET {pid, what}, POLICY {name}   ──────►
  *                                       ◄──────  ANSWER {code, text}
  *
@@ -66,9 +66,14 @@ struct tl_wire_hello {
     char policy[32]; /* that it would like, or empty */
 };
 
-/* KICK, LIST, GOODBYE. */
+/* KICK, GOODBYE. */
 struct tl_wire_bare {
     struct tl_wire_head head;
+};
+
+struct tl_wire_list {
+    struct tl_wire_head head;
+    uint32_t after, reserved; /* an id, or 0 to begin */
 };
 
 /* WELCOME, REFUSED, ANSWER. */
@@ -104,10 +109,11 @@ struct tl_wire_policy {
 /* CLIENT. */
 struct tl_wire_status {
     struct tl_wire_head head;
+    uint32_t id; /* grows with every join */
     int32_t pid;
     uint32_t uid;
-    struct tl_wire_client client;
     int32_t highest_level; /* that the rules allow */
+    struct tl_wire_client client;
     uint32_t may_run, yields, is_busy, has_backlog, rung, in_flight, share_permille;
     uint64_t joined_ns, device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns, memory_bytes, requests;
     char job[128];
@@ -122,6 +128,7 @@ union tl_wire_message {
     struct tl_wire_hello hello;
     struct tl_wire_answer answer;
     struct tl_wire_words words;
+    struct tl_wire_list list;
     struct tl_wire_set set;
     struct tl_wire_policy policy;
     struct tl_wire_status status;

@@ -1,0 +1,90 @@
+/* Variables of the job's environment that others use as well: lists are added to, not replaced, and what the user set wins. */
+#include "runtime/run.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int run_set(const struct run *r, const char *name, const char *value)
+{
+    const char *old = getenv(name);
+    if (old != NULL && strcmp(old, value) == 0)
+        return 0;
+    if (setenv(name, value, 1) < 0) {
+        int rc = -errno;
+        run_say("%s cannot be set: %s", name, strerror(-rc));
+        return rc;
+    }
+    run_tell(r, "%s=%s", name, value);
+    return 0;
+}
+
+/* --- lists --------------------------------------------------------------------------------------------------------- */
+
+int run_put_first(const struct run *r, const char *name, const char *entry, char separator,
+                  bool (*is_ours)(const char *entry))
+{
+    const char *old = getenv(name);
+    char separators[] = {separator, separator == ':' ? ':' : ' ', 0};
+    if (separator == ' ')
+        separators[1] = ':'; /* LD_PRELOAD has both */
+    struct tl_buf list = {0};
+    tl_buf_puts(&list, entry);
+    char *copy = strdup(old != NULL ? old : ""), *rest = NULL;
+    for (char *e = copy != NULL ? strtok_r(copy, separators, &rest) : NULL; e != NULL;
+         e = strtok_r(NULL, separators, &rest)) {
+        if (strcmp(e, entry) == 0 || (is_ours != NULL && is_ours(e)))
+            continue;
+        tl_buf_putc(&list, separator);
+        tl_buf_puts(&list, e);
+    }
+    int rc = copy == NULL || list.failed ? -ENOMEM : run_set(r, name, list.p);
+    free(copy);
+    tl_buf_finish(&list);
+    return rc;
+}
+
+/* --- compilers ----------------------------------------------------------------------------------------------------- */
+
+/* A framework's own choice of ptxas stays: the stand-in calls it (TALLY_PTXAS). */
+static int set_ptxas(const struct run *r, const char *name, const char *stand_in)
+{
+    const char *old = getenv(name);
+    if (old != NULL && old[0] != 0 && strcmp(old, stand_in) != 0 && getenv("TALLY_PTXAS") == NULL) {
+        int rc = run_set(r, "TALLY_PTXAS", old);
+        if (rc < 0)
+            return rc;
+    }
+    return run_set(r, name, stand_in);
+}
+
+/* XLA looks for bin/ptxas in a folder that it is told by a flag among its flags. */
+static int set_xla(const struct run *r, const char *folder)
+{
+    static const char flag[] = "--xla_gpu_cuda_data_dir=";
+    const char *old = getenv("XLA_FLAGS");
+    struct tl_buf flags = {0};
+    if (old != NULL && strstr(old, flag) != NULL)
+        return 0; /* the user's, or ours from further out */
+    tl_buf_printf(&flags, "%s%s%s%s", old != NULL ? old : "", old != NULL && old[0] != 0 ? " " : "", flag, folder);
+    int rc = flags.failed ? -ENOMEM : run_set(r, "XLA_FLAGS", flags.p);
+    tl_buf_finish(&flags);
+    return rc;
+}
+
+int run_set_compilers(const struct run *r)
+{
+    char folder[RUN_PATH + 8], stand_in[RUN_PATH + 24];
+    snprintf(folder, sizeof folder, "%s/cuda", r->lib);
+    snprintf(stand_in, sizeof stand_in, "%s/bin/ptxas", folder);
+    if (access(stand_in, X_OK) < 0) {
+        run_tell(r, "there is no %s: machine code that frameworks compile at run time is opaque", stand_in);
+        return 0;
+    }
+    int rc = set_ptxas(r, "TRITON_PTXAS_PATH", stand_in);
+    if (rc == 0)
+        rc = set_ptxas(r, "TRITON_PTXAS_BLACKWELL_PATH", stand_in);
+    return rc == 0 ? set_xla(r, folder) : rc;
+}
