@@ -25,12 +25,19 @@ struct owner {
 static struct tl_map owners = TL_MAP_EMPTY, kernels = TL_MAP_EMPTY;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void forget_record(void *data, uintptr_t key, void *value)
+{
+    (void)data, (void)key;
+    atomic_store(&((struct tl_kernel *)value)->record, NULL);
+}
+
 void tl_capture_forked(void)
 {
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     lock = unlocked;
     tl_map_forked(&owners);
     tl_map_forked(&kernels);
+    tl_map_each(&kernels, forget_record, NULL);
 }
 
 static struct owner *owner_of(const void *handle)

@@ -3,8 +3,8 @@
  *
  * A child of a fork forgets the parent's job without a trace; if it uses the device itself, its own cuInit begins a new
  * one.  At exit nothing is unmapped or freed: other threads and other exit handlers may still launch. */
-#include "intercept/capture.h"
 #include "intercept/doors.h"
+#include "intercept/high.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -18,7 +18,7 @@ struct tl_job tl_job;
 static struct {
     pthread_mutex_t lock;
     bool is_running; /* under the lock */
-    bool has_fork_handler;
+    bool has_handlers;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- the best-effort part --- */
@@ -82,7 +82,8 @@ static void forked(void)
     if (!state.is_running)
         return;
     state.is_running = false;
-    tl_driver_reset_hooks(false);
+    tl_driver_reset_hooks(tl_job.settings.is_off);
+    tl_high_forked();
     if (tl_job.effort != NULL && tl_job.effort->forked != NULL)
         tl_job.effort->forked();
     if (tl_job.record != NULL)
@@ -105,8 +106,10 @@ static bool begin(void)
         tl_driver_reset_hooks(true);
         return true;
     }
-    if (!state.has_fork_handler)
-        state.has_fork_handler = pthread_atfork(NULL, NULL, forked) == 0;
+    if (!state.has_handlers) {
+        state.has_handlers = pthread_atfork(NULL, NULL, forked) == 0;
+        atexit(tl_high_stop); /* before the driver's own end */
+    }
     if (tl_client_create(&tl_job.client, &tl_job.settings, &err) < 0) {
         tl_log(tl_job.settings.is_closed ? 0 : 1, "%s", err.text);
         tl_job.client = NULL;
@@ -128,6 +131,8 @@ static bool begin(void)
     };
     if (tl_job.client != NULL && tl_job.settings.level < TL_LEVEL_HIGH)
         open_effort();
+    else if (tl_job.client != NULL)
+        tl_high_start();
     tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), tl_job.settings.level,
            tl_job.effort != NULL ? ", preemptible" : "");
     return true;
@@ -171,6 +176,7 @@ __attribute__((destructor)) static void end(void)
     if (tl_job.client != NULL) {
         /* What is still in flight now nobody will wait for. */
         struct tl_client_page *page = tl_client_page(tl_job.client);
-        atomic_store(&page->completed, atomic_load(&page->issued));
+        uint32_t issued = atomic_load(&page->issued), completed = atomic_exchange(&page->completed, issued);
+        tl_log(3, "end: %u pieces of work issued, %u in flight", issued, issued - completed);
     }
 }
