@@ -1,0 +1,129 @@
+/* Whether this job may put kernels on the device at this moment: the grant, the words of the levels above, run-ahead, rate. */
+#include "runtime/effort_internal.h"
+
+enum { MAX_PAGES = 64 };
+#define ALONE_RUN_AHEAD_NS 20000000u /* with nobody above, what is with the driver bothers nobody */
+#define RATE_BURST_S 0.01
+
+/* Pages with words, registered with the driver once.  The executor's own. */
+static struct {
+    uintptr_t page;
+    CUdeviceptr device;
+    bool has_failed;
+} pages[MAX_PAGES];
+static uint32_t n_pages;
+static const _Atomic uint64_t never __attribute__((aligned(4096)));
+
+/* Lock held. */
+static void refresh(void)
+{
+    uint32_t changes = tl_client_changes(tl_eff.client);
+    if (tl_eff.has_grant && changes == tl_eff.grant_changes)
+        return;
+    const _Atomic uint64_t *words[TL_SHARE_WORDS];
+    tl_eff.grant_changes = changes;
+    tl_client_grant(tl_eff.client, &tl_eff.grant);
+    tl_eff.n_words = tl_client_words(tl_eff.client, words);
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        if (tl_eff.words[i] != words[i])
+            tl_eff.words_epoch++;
+        tl_eff.words[i] = words[i];
+    }
+    tl_eff.has_grant = true;
+}
+
+bool tl_eff_is_alone(void)
+{
+    refresh();
+    return tl_eff.n_words == 0;
+}
+
+bool tl_eff_gate_is_open(uint64_t now)
+{
+    if (atomic_load_explicit(&tl_eff.is_over, memory_order_relaxed))
+        return true;
+    refresh();
+    if (!tl_eff.grant.may_run || tl_eff.is_kicking)
+        return false;
+    if (!tl_eff.grant.yields)
+        return true;
+    if (tl_client_is_preempted(tl_eff.client)) {
+        tl_eff.busy_ns = now;
+        return false;
+    }
+    return tl_eff.busy_ns == 0 || now - tl_eff.busy_ns >= tl_eff.grant.hysteresis_ns;
+}
+
+uint64_t tl_eff_gate_wait_ns(void)
+{
+    enum { LEAST = 20000, MOST = 200000 };
+    uint64_t ns = tl_eff.grant.hysteresis_ns / 4;
+    return !tl_eff.grant.may_run ? MOST : ns < LEAST ? LEAST : ns > MOST ? MOST : ns;
+}
+
+bool tl_eff_has_room(uint64_t predicted_ns)
+{
+    if (tl_eff.flying_ns == 0)
+        return true;
+    uint64_t limit = tl_eff.grant.run_ahead_ns;
+    if (tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS)
+        limit = ALONE_RUN_AHEAD_NS;
+    return tl_eff.flying_ns + predicted_ns <= limit;
+}
+
+bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
+{
+    uint64_t rate = tl_eff.grant.blocks_per_s;
+    if (rate == 0)
+        return true;
+    double most = (double)rate * RATE_BURST_S;
+    tl_eff.rate_tokens += (double)(now - tl_eff.rate_ns) * 1e-9 * (double)rate;
+    tl_eff.rate_ns = now;
+    if (tl_eff.rate_tokens > most)
+        tl_eff.rate_tokens = most;
+    if (tl_eff.rate_tokens <= 0)
+        return false;
+    tl_eff.rate_tokens -= blocks; /* may go below zero: what is too much now is waited for later */
+    return true;
+}
+
+/* --- the words on the device --------------------------------------------------------------------------------------- */
+
+static bool map_page(uintptr_t page, CUdeviceptr *device)
+{
+    for (uint32_t i = 0; i < n_pages; i++) {
+        if (pages[i].page == page) {
+            *device = pages[i].device;
+            return !pages[i].has_failed;
+        }
+    }
+    if (n_pages == MAX_PAGES)
+        return false;
+    void *p = (void *)page; /* NOLINT(performance-no-int-to-ptr) */
+    unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    CUresult r = tl_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags | CU_MEMHOSTREGISTER_READ_ONLY);
+    if (r != CUDA_SUCCESS)
+        r = tl_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags);
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        r = tl_real.cuMemHostGetDevicePointer_v2(device, p, 0);
+    if (r != CUDA_SUCCESS)
+        tl_eff_note("the words of higher levels cannot be mapped into the device (error %d): kernels run in slices", r);
+    pages[n_pages].page = page;
+    pages[n_pages].device = *device;
+    pages[n_pages++].has_failed = r != CUDA_SUCCESS;
+    return r == CUDA_SUCCESS;
+}
+
+bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n)
+{
+    const _Atomic uint64_t *above[TL_SHARE_WORDS];
+    *n = tl_client_words(tl_eff.client, above);
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        uintptr_t address = (uintptr_t)(i < *n ? above[i] : &never), page = address & ~(uintptr_t)(TL_SHARE_PAGE - 1);
+        CUdeviceptr device;
+        if (!map_page(page, &device))
+            return false;
+        words[i] = device + (address - page);
+    }
+    return true;
+}
