@@ -398,6 +398,11 @@ void tl_drv_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult tl_drv_unimplemented(const char *name); /* logs once per name, NOT_SUPPORTED */
 uint64_t tl_drv_now_ns(void);
 
+/* Reads TALLY_DEVICE_CC, once. */
+void tl_drv_capability_read(void);
+/* What to tell the code at that address. */
+void tl_drv_capability_for(const void *caller, int *major, int *minor);
+
 /* --- driver_context.c --- */
 /* The current context, ready for use: initialised, not destroyed, no sticky error. */
 CUresult tl_drv_enter(struct CUctx_st **ctx);

@@ -77,28 +77,6 @@ static long number_from(const char *variable, long least, long most, long otherw
     return *end == 0 && v >= least && v <= most ? v : otherwise;
 }
 
-/* "13.0" or "130". */
-static void read_capability(void)
-{
-    const char *text = getenv("TALLY_DEVICE_CC");
-    char *end;
-    tl_drv.cc_major = 13;
-    tl_drv.cc_minor = 0;
-    if (text == NULL || *text == 0)
-        return;
-    long major = strtol(text, &end, 10), minor = 0;
-    if (*end == '.') {
-        minor = strtol(end + 1, &end, 10);
-    } else {
-        minor = major % 10;
-        major /= 10;
-    }
-    if (*end == 0 && major >= 1 && major <= 99 && minor >= 0 && minor <= 9) {
-        tl_drv.cc_major = (int)major;
-        tl_drv.cc_minor = (int)minor;
-    }
-}
-
 static void forked(void)
 {
     tl_drv.is_forked_child = true; /* threads and shared state did not come along; CUDA allows no more than this */
@@ -127,7 +105,7 @@ CUresult cuInit(unsigned int Flags)
         return tl_drv.is_forked_child ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
     tl_drv_lock();
     if (!atomic_load_explicit(&tl_drv.is_initialised, memory_order_relaxed)) {
-        read_capability();
+        tl_drv_capability_read();
         tl_drv.below_normal = 16 * (int)number_from("CUDA_MPS_CLIENT_PRIORITY", 0, 1, 0);
         tl_drv.n_devices = (int)number_from("TALLY_DEVICES", 1, TL_DRV_MAX_DEVICES, 1);
         for (int i = 0; i < tl_drv.n_devices && r == CUDA_SUCCESS; i++)
@@ -290,8 +268,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
         return r;
     if (major == NULL || minor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *major = tl_drv.cc_major;
-    *minor = tl_drv.cc_minor;
+    tl_drv_capability_for(__builtin_return_address(0), major, minor);
     return CUDA_SUCCESS;
 }
 
