@@ -27,6 +27,10 @@ struct tl_client_place {
     dev_t dev; /* of the page, to know it when it comes again */
     ino_t ino;
     int pidfd; /* of who writes it; -1 if merged */
+    /* A word from a tallyd that is gone counts until the next one knows its owner, or so long after joining that one; 0 is
+     * for ever. */
+    bool is_old;
+    uint64_t until_ns;
 };
 
 struct tl_client_words {
@@ -43,11 +47,13 @@ struct tl_client_words {
 int tl__words_init(struct tl_client_words *w);
 void tl__words_finish(struct tl_client_words *w);
 /* Takes the set that tallyd sent; takes over or closes all descriptors of the packet. */
-void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet);
+void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, uint64_t now);
 /* Forgets a word: its owner is dead. */
 void tl__words_drop(struct tl_client_words *w, uint32_t place);
-/* Forgets what only a living tallyd keeps true. */
-void tl__words_drop_merged(struct tl_client_words *w);
+/* tallyd is gone: forgets what only a living one keeps true, and remembers that the rest is from an old one. */
+void tl__words_grow_old(struct tl_client_words *w);
+/* Forgets words whose time is over.  Returns when to ask again, or UINT64_MAX. */
+uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now);
 /* In the child of a fork: zeroes everywhere, descriptors closed. */
 void tl__words_abandon(struct tl_client_words *w);
 

@@ -95,7 +95,7 @@ static void lose(struct tl_client *c)
     }
     c->failures = 0;
     retreat(c, 0);
-    tl__words_drop_merged(&c->words);
+    tl__words_grow_old(&c->words);
     tl__client_set_grant(c, -1);
 }
 
@@ -230,7 +230,7 @@ static void hear(struct tl_client *c)
         c->retry_ns = tl__client_now() + REFUSED_MS * MS;
         break;
     case TL_WIRE_WORDS:
-        tl__words_take(&c->words, &packet);
+        tl__words_take(&c->words, &packet, tl__client_now());
         tl__client_changed(c);
         break;
     case TL_WIRE_GOODBYE:
@@ -262,12 +262,13 @@ static void look_after(struct tl_client *c, uint32_t place)
 
 /* --- the loop ------------------------------------------------------------------------------------------------------ */
 
-static int timeout_ms(const struct tl_client *c)
+static int timeout_ms(struct tl_client *c)
 {
-    uint64_t at = c->state == TL_CLIENT_ALONE ? c->retry_ns : c->deadline_ns, now = tl__client_now();
-    if (c->state == TL_CLIENT_JOINED || at == UINT64_MAX)
-        return -1;
-    return at <= now ? 0 : (int)((at - now) / MS) + 1;
+    uint64_t now = tl__client_now(), at = tl__words_expire(&c->words, now);
+    uint64_t own = c->state == TL_CLIENT_ALONE ? c->retry_ns : c->deadline_ns;
+    if (c->state != TL_CLIENT_JOINED && own < at)
+        at = own;
+    return at == UINT64_MAX ? -1 : at <= now ? 0 : (int)((at - now) / MS) + 1;
 }
 
 static void on_time(struct tl_client *c)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define KEEP_OLD_NS UINT64_C(2000000000)
 enum { ROW_BYTES = TL_CLIENT_PLACES * TL_SHARE_PAGE };
 
 static char *page_of(const struct tl_client_words *w, uint32_t place)
@@ -78,13 +79,30 @@ void tl__words_drop(struct tl_client_words *w, uint32_t place)
     clear_place(w, place);
 }
 
-void tl__words_drop_merged(struct tl_client_words *w)
+void tl__words_grow_old(struct tl_client_words *w)
 {
-    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
-        if (w->in_force[i] != 0 && w->places[w->in_force[i]].is_merged) {
-            tl__words_drop(w, w->in_force[i]);
-            return;
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
+        struct tl_client_place *p = &w->places[i];
+        if (p->is_used && p->is_merged)
+            tl__words_drop(w, i);
+        else if (p->is_used) {
+            p->is_old = true;
+            p->until_ns = 0;
         }
+    }
+}
+
+uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now)
+{
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
+        const struct tl_client_place *p = &w->places[i];
+        if (p->is_used && p->until_ns != 0 && p->until_ns <= now)
+            tl__words_drop(w, i);
+        else if (p->is_used && p->until_ns != 0 && p->until_ns < next)
+            next = p->until_ns;
+    }
+    return next;
 }
 
 /* The place where that page is mapped already, or a free one; 0 if there is neither. */
@@ -123,7 +141,21 @@ static uint32_t take_one(struct tl_client_words *w, int *page_fd, int *pidfd)
     return place;
 }
 
-void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet)
+/* Jobs come back to a new tallyd one by one, and whoever is first is told of nobody above.  So words of an old tallyd stay for
+ * a while, as far as there is room. */
+static void keep_old(struct tl_client_words *w, uint32_t *places, uint32_t *n, uint64_t now)
+{
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES && *n < TL_SHARE_WORDS; i++) {
+        struct tl_client_place *p = &w->places[i];
+        if (!p->is_used || !p->is_old) /* what the new tallyd sent is not old any more */
+            continue;
+        if (p->until_ns == 0)
+            p->until_ns = now + KEEP_OLD_NS;
+        places[(*n)++] = i;
+    }
+}
+
+void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, uint64_t now)
 {
     const struct tl_wire_words *m = &packet->m.words;
     uint32_t places[TL_SHARE_WORDS], n = 0, fd = 0;
@@ -135,14 +167,16 @@ void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet)
         if (place != 0)
             places[n++] = place;
     }
-    if (makes_sense)
+    if (makes_sense) {
+        keep_old(w, places, &n, now);
         publish(w, places, n);
-    for (uint32_t i = 1; makes_sense && i < TL_CLIENT_PLACES; i++) {
-        bool is_in_force = false;
-        for (uint32_t j = 0; j < n; j++)
-            is_in_force |= places[j] == i;
-        if (w->places[i].is_used && !is_in_force)
-            clear_place(w, i);
+        for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
+            bool is_in_force = false;
+            for (uint32_t j = 0; j < n; j++)
+                is_in_force |= places[j] == i;
+            if (w->places[i].is_used && !is_in_force)
+                clear_place(w, i);
+        }
     }
     tl_wire_close(packet);
 }

@@ -1,0 +1,276 @@
+/* The client without a tallyd, through the death of one, and in forked children. */
+#include "daemon_help.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <unity.h>
+
+void setUp(void)
+{
+    daemon_test_begin();
+}
+
+void tearDown(void)
+{
+    daemon_test_end();
+}
+
+/* --- alone --------------------------------------------------------------------------------------------------------- */
+
+static void without_tallyd_a_job_is_alone_and_is_told_why(void)
+{
+    struct tl_error remark = {0};
+    struct tl_client *c = daemon_client(TL_LEVEL_LOW, &remark);
+    const _Atomic uint64_t *words[TL_SHARE_WORDS];
+    struct tl_grant g;
+    TEST_ASSERT_FALSE(tl_client_is_joined(c));
+    TEST_ASSERT_NOT_NULL(strstr(remark.text, "unmanaged"));
+    tl_client_grant(c, &g);
+    TEST_ASSERT_TRUE(g.may_run && g.yields);
+    TEST_ASSERT_EQUAL_INT(TL_RUNG_PERSISTENT, g.finest);
+    TEST_ASSERT_EQUAL_UINT32(0, tl_client_words(c, words));
+    for (int i = 0; i < TL_SHARE_WORDS; i++)
+        TEST_ASSERT_EQUAL_UINT64(0, *words[i]);
+    TEST_ASSERT_FALSE(tl_client_is_preempted(c));
+    TEST_ASSERT_EQUAL_INT(TL_LEVEL_LOW, tl_client_level(c));
+    tl_client_backlog(c, true);
+    tl_client_request(c, 77);
+    TEST_ASSERT_EQUAL_UINT64(77, tl_client_page(c)->requests_ns[0]);
+    tl_client_destroy(c);
+    tl_client_destroy(NULL);
+}
+
+static void high_priority_alone_gives_way_to_nobody(void)
+{
+    struct tl_client *c = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_grant g;
+    tl_client_grant(c, &g);
+    TEST_ASSERT_TRUE(g.may_run && !g.yields);
+    TEST_ASSERT_EQUAL_INT(TL_RUNG_WHOLE, g.finest);
+    tl_client_destroy(c);
+}
+
+static void closed_without_tallyd_is_refused(void)
+{
+    struct tl_settings s;
+    struct tl_client *c;
+    struct tl_error err = {0};
+    setenv("TALLY_FAIL", "closed", 1);
+    TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, NULL));
+    TEST_ASSERT_EQUAL_INT(-ECONNREFUSED, tl_client_create(&c, &s, &err));
+    TEST_ASSERT_NULL(c);
+    TEST_ASSERT_NOT_EQUAL_INT(0, (int)strlen(err.text));
+}
+
+/* No descriptor is left, so neither a memfd nor a socket can be had. */
+static void without_shared_memory_a_job_still_runs(void)
+{
+    struct rlimit old, none;
+    struct tl_error remark = {0};
+    TEST_ASSERT_EQUAL_INT(0, getrlimit(RLIMIT_NOFILE, &old));
+    none = (struct rlimit){3, old.rlim_max};
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_NOFILE, &none));
+    struct tl_client *c = daemon_client(TL_LEVEL_LOW, &remark);
+    setrlimit(RLIMIT_NOFILE, &old);
+    TEST_ASSERT_NOT_NULL(strstr(remark.text, "no shared memory"));
+    tl_client_page(c)->word = 1;
+    tl_client_backlog(c, true);
+    TEST_ASSERT_FALSE(tl_client_is_joined(c));
+    tl_client_destroy(c);
+}
+
+static void a_tallyd_that_cannot_start_is_told_of(void)
+{
+    struct tl_error remark = {0};
+    setenv("TALLY_DAEMON", "/nonexistent/tallyd", 1);
+    struct tl_client *c = daemon_client(0, &remark);
+    TEST_ASSERT_NOT_NULL(strstr(remark.text, "/nonexistent/tallyd"));
+    tl_client_destroy(c);
+}
+
+static void waiting_ends_with_the_time(void)
+{
+    struct tl_client *c = daemon_client(0, NULL);
+    uint64_t begin = daemon_test_now();
+    tl_client_wait(c, tl_client_changes(c), 3000000);
+    TEST_ASSERT_TRUE(daemon_test_now() - begin >= 3000000);
+    tl_client_wait(c, tl_client_changes(c) + 1, UINT64_MAX); /* it differs already */
+    tl_client_destroy(c);
+}
+
+/* --- tallyd comes and goes ----------------------------------------------------------------------------------------- */
+
+static void tallyd_that_starts_later_is_joined(void)
+{
+    struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
+    uint32_t seen = tl_client_changes(c);
+    TEST_ASSERT_FALSE(tl_client_is_joined(c));
+    daemon_start(NULL);
+    TEST_ASSERT_TRUE(daemon_await_joined(c, true));
+    TEST_ASSERT_NOT_EQUAL_UINT32(seen, tl_client_changes(c));
+    tl_client_destroy(c);
+}
+
+static void a_killed_tallyd_leaves_its_clients_alone_and_running(void)
+{
+    pid_t d = daemon_start(NULL);
+    struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
+    struct tl_grant g;
+    TEST_ASSERT_TRUE(tl_client_is_joined(c));
+    daemon_kill(d);
+    TEST_ASSERT_TRUE(daemon_await_joined(c, false));
+    tl_client_grant(c, &g);
+    TEST_ASSERT_TRUE(g.may_run && g.yields);
+    daemon_start(NULL);
+    TEST_ASSERT_TRUE(daemon_await_joined(c, true));
+    tl_client_destroy(c);
+}
+
+static void words_outlive_tallyd_and_are_the_same_with_the_next(void)
+{
+    pid_t d = daemon_start(NULL);
+    struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL), *low = daemon_client(TL_LEVEL_LOW, NULL);
+    const _Atomic uint64_t *before[TL_SHARE_WORDS], *after[TL_SHARE_WORDS];
+    TEST_ASSERT_TRUE(daemon_await_words(low, 1));
+    tl_client_words(low, before);
+    daemon_kill(d);
+    TEST_ASSERT_TRUE(daemon_await_joined(low, false) && daemon_await_joined(high, false));
+    tl_client_page(high)->issued++;
+    TEST_ASSERT_TRUE(tl_client_is_preempted(low));
+    daemon_start(NULL);
+    TEST_ASSERT_TRUE(daemon_await_joined(low, true) && daemon_await_joined(high, true));
+    TEST_ASSERT_TRUE(tl_client_is_preempted(low));
+    TEST_ASSERT_EQUAL_UINT32(1, tl_client_words(low, after));
+    TEST_ASSERT_EQUAL_PTR(before[0], after[0]);
+    tl_client_page(high)->completed++;
+    TEST_ASSERT_FALSE(tl_client_is_preempted(low));
+    tl_client_destroy(high);
+    TEST_ASSERT_TRUE(daemon_await_words(low, 0));
+    tl_client_destroy(low);
+}
+
+static void a_dead_high_job_holds_nobody_back_even_without_tallyd(void)
+{
+    pid_t d = daemon_start(NULL);
+    struct daemon_child high = daemon_child_start(TL_LEVEL_HIGH);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL);
+    TEST_ASSERT_TRUE(daemon_await_words(low, 1));
+    daemon_kill(d);
+    TEST_ASSERT_TRUE(daemon_await_joined(low, false));
+    daemon_child_set(&high, true);
+    TEST_ASSERT_TRUE(tl_client_is_preempted(low));
+    const _Atomic uint64_t *words[TL_SHARE_WORDS];
+    tl_client_words(low, words);
+    daemon_child_kill(&high);
+    TEST_ASSERT_TRUE(daemon_await_preempted(low, false));
+    TEST_ASSERT_EQUAL_INT(0, tl_word_is_busy(*words[0])); /* the old address reads as idle, too */
+    tl_client_destroy(low);
+}
+
+/* --- forks --------------------------------------------------------------------------------------------------------- */
+
+static void a_forked_child_does_not_touch_its_parents_page(void)
+{
+    daemon_start(NULL);
+    struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct tl_settings s;
+        struct tl_client *own = NULL;
+        tl_client_abandon(c);
+        tl_client_page(c)->word = 7;
+        tl_client_request(c, 1);
+        bool is_good = !tl_client_is_joined(c) && tl_client_page(c)->pid == (uint32_t)getpid();
+        is_good &= tl_settings_read(&s, NULL) == 0 && tl_client_create(&own, &s, NULL) == 0 && tl_client_is_joined(own);
+        tl_client_destroy(own);
+        tl_client_destroy(c);
+        _exit(is_good ? 0 : 1);
+    }
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, status);
+    TEST_ASSERT_EQUAL_UINT64(0, tl_client_page(c)->word);
+    TEST_ASSERT_EQUAL_UINT64(0, tl_client_page(c)->n_requests);
+    TEST_ASSERT_TRUE(tl_client_is_joined(c));
+    tl_client_destroy(c);
+}
+
+/* Daemons and shells close what they did not open, and take the numbers for themselves. */
+static void a_job_that_closes_all_descriptors_keeps_what_it_opens_next(void)
+{
+    daemon_start(NULL);
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
+        int pipes[40][2];
+        for (int fd = 3; fd < 1024; fd++)
+            close(fd);
+        bool is_good = true;
+        for (int i = 0; i < 40; i++) {
+            is_good &= pipe(pipes[i]) == 0 && dup2(pipes[i][0], 600 + i) == 600 + i;
+            is_good &= write(pipes[i][1], "x", 1) == 1;
+        }
+        tl_client_backlog(c, true);
+        struct timespec a_while = {.tv_nsec = 50000000};
+        nanosleep(&a_while, NULL);
+        char byte;
+        for (int i = 0; i < 40; i++)
+            is_good &= read(600 + i, &byte, 1) == 1 && byte == 'x';
+        _exit(is_good ? 0 : 1);
+    }
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, status);
+}
+
+/* --- the job's signals --------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t handler_thread_is_main;
+static pthread_t main_thread;
+
+static void on_signal(int number)
+{
+    (void)number;
+    handler_thread_is_main = pthread_equal(pthread_self(), main_thread) != 0;
+}
+
+static void signals_of_the_job_are_not_handled_by_our_thread(void)
+{
+    struct tl_client *c = daemon_client(0, NULL);
+    main_thread = pthread_self();
+    signal(SIGUSR1, on_signal);
+    for (int i = 0; i < 100; i++) {
+        handler_thread_is_main = 0;
+        kill(getpid(), SIGUSR1);
+        TEST_ASSERT_TRUE(handler_thread_is_main);
+    }
+    signal(SIGUSR1, SIG_DFL);
+    tl_client_destroy(c);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(without_tallyd_a_job_is_alone_and_is_told_why);
+    RUN_TEST(high_priority_alone_gives_way_to_nobody);
+    RUN_TEST(closed_without_tallyd_is_refused);
+    RUN_TEST(without_shared_memory_a_job_still_runs);
+    RUN_TEST(a_tallyd_that_cannot_start_is_told_of);
+    RUN_TEST(waiting_ends_with_the_time);
+    RUN_TEST(tallyd_that_starts_later_is_joined);
+    RUN_TEST(a_killed_tallyd_leaves_its_clients_alone_and_running);
+    RUN_TEST(words_outlive_tallyd_and_are_the_same_with_the_next);
+    RUN_TEST(a_dead_high_job_holds_nobody_back_even_without_tallyd);
+    RUN_TEST(a_forked_child_does_not_touch_its_parents_page);
+    RUN_TEST(a_job_that_closes_all_descriptors_keeps_what_it_opens_next);
+    RUN_TEST(signals_of_the_job_are_not_handled_by_our_thread);
+    return UNITY_END();
+}

@@ -1,0 +1,49 @@
+/* A tallyd and clients of it in processes of their own, for tests that kill them. */
+#ifndef TALLY_DAEMON_HELP_H
+#define TALLY_DAEMON_HELP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/client.h"
+
+/* How long something may take before a test gives up on it; nothing here waits that long when all is well. */
+#define DAEMON_PATIENCE_NS UINT64_C(20000000000)
+
+/* Sets TALLY_* and a folder of its own for the test; every test begins with it. */
+void daemon_test_begin(void);
+/* Ends what the test started. */
+void daemon_test_end(void);
+
+/* Path of a file in the test's folder; valid until the next call. */
+const char *daemon_test_path(const char *name);
+
+/* Starts tallyd with these further arguments (ended by NULL; or NULL) and waits until it listens. */
+pid_t daemon_start(const char *const *arguments);
+/* kill -9, or an orderly end; waits for it. */
+void daemon_kill(pid_t pid);
+/* Waits for the end and returns its status as waitpid has it. */
+int daemon_end(pid_t pid);
+
+/* A client in this process, with the settings of the environment at that level. */
+struct tl_client *daemon_client(int level, struct tl_error *remark);
+
+/* A client in a process of its own, joined; its word is busy or not as it was told last. */
+struct daemon_child {
+    pid_t pid;
+    int to, from;
+};
+struct daemon_child daemon_child_start(int level);
+void daemon_child_set(struct daemon_child *c, bool is_busy);
+void daemon_child_kill(struct daemon_child *c);
+
+/* Waits until it is so; false if that takes too long. */
+bool daemon_await_preempted(struct tl_client *c, bool is_wanted);
+bool daemon_await_words(struct tl_client *c, uint32_t n);
+bool daemon_await_joined(struct tl_client *c, bool is_wanted);
+bool daemon_await_may_run(struct tl_client *c, bool is_wanted);
+
+uint64_t daemon_test_now(void);
+
+#endif
