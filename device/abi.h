@@ -39,6 +39,25 @@ enum tl_dev_fault {
     TL_DEV_FAULT_DEADLOCK,      /* found by the process: all warps of a block wait for each other */
 };
 
+/* What is fetched from, and how. */
+enum tl_dev_tex {
+    TL_DEV_TEX_1D,
+    TL_DEV_TEX_2D,
+    TL_DEV_TEX_3D,
+    TL_DEV_TEX_A1D, /* layers: their number is the first coordinate */
+    TL_DEV_TEX_A2D,
+    TL_DEV_TEX_CUBE, /* coordinates are a direction */
+    TL_DEV_TEX_ACUBE,
+    TL_DEV_TEX_QUERY, /* no fetch: width, height, depth and number of layers */
+    TL_DEV_TEX_GEOMETRY = 0xff,
+    TL_DEV_TEX_CHANNEL_SHIFT = 8, /* two bits: which channel is gathered */
+    TL_DEV_TEX_GATHER = 1 << 10,  /* one channel of the four neighbours that a filter would mix */
+    TL_DEV_TEX_LEVEL = 1 << 11,   /* the level of detail, a float, is the fourth coordinate */
+};
+
+/* What a surface access does outside. */
+enum tl_dev_surf { TL_DEV_SURF_TRAP, TL_DEV_SURF_CLAMP, TL_DEV_SURF_ZERO };
+
 struct tl_dev_frame;
 
 /* What a kernel may ask of its process.  Lanes are bits of a mask.  None of these returns after a fault. */
@@ -57,7 +76,7 @@ struct tl_dev_calls {
     void *(*malloc)(struct tl_dev_frame *f, uint64_t bytes);
     void (*free)(struct tl_dev_frame *f, void *p);
     uint64_t (*globaltimer)(void);
-    /* Texture fetch: kind 0 1d, 1 2d, 2 3d, 3 a1d, 4 a2d ...; coordinates as float or int bits; result as 32-bit words. */
+    /* Texture fetch (enum tl_dev_tex): coordinates as float or int bits, result as 32-bit words. */
     void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
                 uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],

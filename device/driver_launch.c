@@ -35,8 +35,8 @@ static void tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t
 static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
                  uint32_t bytes, uint32_t clamp, uint32_t data[4])
 {
-    (void)f;
-    tl_drv_surf(handle, kind, is_store, coords, bytes, clamp, data);
+    if (!tl_drv_surf(handle, kind, is_store, coords, bytes, clamp, data))
+        f->calls->fault(f, 0, TL_DEV_FAULT_ADDRESS, handle);
 }
 
 int tl_drv_exec_open(struct tl_drv_device *device)

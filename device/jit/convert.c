@@ -177,10 +177,10 @@ static struct tl_val to_small(struct tl_emit *e, struct tl_val v, const struct s
     return tl_select(e, tl_fcmp(e, LLVMRealUNO, v, v), tl_const(e, 32, 0x7f), r);
 }
 
-/* 8 bits (in an i16) to f16: e5m2 is the upper half of one, e4m3 has its mantissa one bit lower and another bias. */
-static struct tl_val from_small(struct tl_emit *e, struct tl_val v, const struct small_format *f)
+/* e5m2 is the upper half of an f16, e4m3 has its mantissa one bit lower and another bias. */
+struct tl_val tl_f16_of_small(struct tl_emit *e, struct tl_val v, bool is_e5m2)
 {
-    if (f == &e5m2)
+    if (is_e5m2)
         return tl_bitcast(e, tl_op(e, LLVMShl, v, tl_const(e, 16, 8)), e->f16);
     struct tl_val size = tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x7f)),
                   sign = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x80)), tl_const(e, 16, 8));
@@ -221,7 +221,7 @@ static void emit_from_small(struct tl_emit *e, const struct small_format *f)
     struct tl_val v = tl_read(e, tl_opd(e, 1), 16), r[2];
     for (uint32_t p = 0; p < 2; p++) {
         struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 16, 8 * p)), tl_const(e, 16, 255));
-        struct tl_val half = from_small(e, byte, f);
+        struct tl_val half = tl_f16_of_small(e, byte, f == &e5m2);
         if (tl_ptx_form_has_text(e->inst->inst.form, "relu"))
             half = tl_relu(e, half);
         r[p] = tl_from_float(e, half, f16);

@@ -228,6 +228,7 @@ bool tl_emit_atomic(struct tl_emit *e);
 bool tl_emit_warp(struct tl_emit *e);
 bool tl_emit_matrix(struct tl_emit *e);
 bool tl_emit_call(struct tl_emit *e);
+bool tl_emit_texture(struct tl_emit *e);
 bool tl_emit_barrier(struct tl_emit *e);
 
 /* Special registers as 32-bit (or 64-bit) values. */

@@ -28,6 +28,9 @@ struct tl_val tl_round_bf16(struct tl_emit *e, struct tl_val v, enum tl_rounding
 /* a + b in f64 and what the sum lacks (Knuth). */
 struct tl_val tl_two_sum(struct tl_emit *e, struct tl_val a, struct tl_val b, struct tl_val *rest);
 
+/* 8 bits of floating point, e4m3 or e5m2, in an i16: as f16. */
+struct tl_val tl_f16_of_small(struct tl_emit *e, struct tl_val v, bool is_e5m2);
+
 /* A constant of v's type. */
 struct tl_val tl_lit(struct tl_emit *e, struct tl_val like, double value);
 struct tl_val tl_extend(struct tl_emit *e, struct tl_val v, LLVMTypeRef to);

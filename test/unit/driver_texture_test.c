@@ -1,6 +1,7 @@
 /* What a texture fetch gives, against values worked out by hand from the programming guide's formulas.  Linked with the
  * driver's own objects, because fetches come from kernels, not through the API. */
 #if __has_include(<cuda.h>)
+#include "device/abi.h"
 #include "device/driver.h"
 #include "unity.h"
 
@@ -170,8 +171,9 @@ static void a_surface_writes_what_a_copy_reads(void)
     OK(cuSurfObjectCreate(&s, &r));
     int32_t inside[4] = {2, 1, 0, 0}, outside[4] = {6, 0, 0, 0};
     uint32_t data[4] = {777};
-    tl_drv_surf(s, KIND_2D, 1, inside, 2, 0, data);
-    tl_drv_surf(s, KIND_2D, 1, outside, 2, 0, data); /* goes nowhere */
+    TEST_ASSERT_TRUE(tl_drv_surf(s, KIND_2D, 1, inside, 2, TL_DEV_SURF_TRAP, data));
+    TEST_ASSERT_TRUE(tl_drv_surf(s, KIND_2D, 1, outside, 2, TL_DEV_SURF_ZERO, data)); /* goes nowhere */
+    TEST_ASSERT_FALSE(tl_drv_surf(s, KIND_2D, 1, outside, 2, TL_DEV_SURF_TRAP, data));
     CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
                        .srcArray = a,
                        .dstMemoryType = CU_MEMORYTYPE_HOST,
@@ -183,7 +185,7 @@ static void a_surface_writes_what_a_copy_reads(void)
     const uint16_t want[6] = {0, 0, 0, 0, 777, 0};
     TEST_ASSERT_EQUAL_UINT16_ARRAY(want, &out[0][0], 6);
     data[0] = 0;
-    tl_drv_surf(s, KIND_2D, 0, inside, 2, 0, data);
+    TEST_ASSERT_TRUE(tl_drv_surf(s, KIND_2D, 0, inside, 2, TL_DEV_SURF_TRAP, data));
     TEST_ASSERT_EQUAL_UINT32(777, data[0]);
     OK(cuSurfObjectDestroy(s));
     OK(cuArrayDestroy(a));

@@ -96,6 +96,25 @@ void op_warp_check(enum op_warp_part part, const uint64_t *in, const uint64_t *o
                    struct tl_buf *wrong);
 uint32_t op_warp_rows(void); /* how many there are in all parts */
 
+/* --- textures: what answers them is the test's too ----------------------------------------------------------------- */
+
+struct tl_dev_frame;
+extern const struct op_row op_texture_rows[];
+void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
+                      const uint32_t coords[4], uint32_t result[4]);
+void op_texture_surface(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store,
+                        const int32_t coords[4], uint32_t bytes, uint32_t outside, uint32_t data[4]);
+
+/* --- matrices ------------------------------------------------------------------------------------------------------ */
+
+/* A kernel `k(in, out)` of one product, load or store, for one block of 32 threads. */
+uint32_t op_matrix_rows(void);
+const char *op_matrix_form(uint32_t row);
+void op_matrix_kernel(struct tl_buf *out, uint32_t row);
+void op_matrix_inputs(uint32_t row, uint64_t *in,
+                      uint64_t seed); /* the row's check must follow before another's inputs */
+void op_matrix_check(uint32_t row, const uint64_t *in, const uint64_t *out, struct tl_buf *wrong);
+
 /* --- exact arithmetic for references ------------------------------------------------------------------------------- */
 
 struct op_format {

@@ -217,6 +217,11 @@ static void conversions(void)
     check_rows(op_convert_rows);
 }
 
+static void textures(void)
+{
+    check_rows(op_texture_rows);
+}
+
 static void directed_rounding_of_f64(void)
 {
     if (strstr(tl_jit_host_features(), "+avx512f") == NULL)
@@ -251,6 +256,32 @@ static void warps_and_atomics(void)
     fail_if_wrong();
 }
 
+static void matrices(void)
+{
+    const char *only = getenv("FORM");
+    for (uint32_t row = 0; row < op_matrix_rows(); row++) {
+        struct tl_exec_object *object;
+        struct tl_error err;
+        if (only != NULL && strstr(op_matrix_form(row), only) == NULL)
+            continue;
+        op_matrix_kernel(&text, row);
+        if (compile(&object, 32, &err) < 0) {
+            tl_buf_printf(&wrong, "\n%s", err.text);
+            continue;
+        }
+        for (uint32_t round = 0; round < 3; round++) {
+            op_matrix_inputs(row, in, round);
+            if (launch(object, 1, &err))
+                op_matrix_check(row, in, out, &wrong);
+            else
+                tl_buf_printf(&wrong, "\n%s", err.text);
+        }
+        tl_exec_object_unref(object);
+        n_forms += features == NULL;
+    }
+    fail_if_wrong();
+}
+
 void setUp(void)
 {
     wrong.n = 0;
@@ -273,8 +304,9 @@ int main(void)
     struct tl_error err;
     char name[64];
     snprintf(name, sizeof name, "tally-test-ops-%d", (int)getpid());
+    struct tl_exec_config config = {.name = name, .tex = op_texture_fetch, .surf = op_texture_surface};
     UNITY_BEGIN();
-    if (tl_jit_init(&err) < 0 || tl_exec_device_open(&device, &(struct tl_exec_config){.name = name}, &err) < 0) {
+    if (tl_jit_init(&err) < 0 || tl_exec_device_open(&device, &config, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
@@ -286,11 +318,14 @@ int main(void)
     RUN_TEST(directed_rounding_of_f64);
     RUN_TEST(conversions);
     RUN_TEST(warps_and_atomics);
+    RUN_TEST(matrices);
+    RUN_TEST(textures);
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_without_avx512", __LINE__);
     UnityDefaultTestRun(conversions, "conversions_without_avx512", __LINE__);
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_without_avx512", __LINE__);
+    UnityDefaultTestRun(matrices, "matrices_without_avx512", __LINE__);
     printf("%u forms tested\n", n_forms);
     tl_exec_device_close(device);
     tl_buf_finish(&text);
