@@ -211,12 +211,30 @@ static void sleep_until_woken(void)
     atomic_store(&watch.is_asleep, 0);
 }
 
+/* Whether `tally set` took the highest level away from the job. */
+static bool is_lowered(uint32_t *seen)
+{
+    uint32_t changes = tl_client_changes(tl_job.client);
+    if (changes == *seen)
+        return false;
+    *seen = changes;
+    return tl_client_level(tl_job.client) < TL_LEVEL_HIGH;
+}
+
 static void *work(void *unused)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     uint64_t pause = FIRST_NS, idle_since = 0;
+    uint32_t changes = tl_client_changes(tl_job.client);
+    bool is_leaving = false;
     TL_REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     for (;;) {
+        if (!is_leaving && is_lowered(&changes)) {
+            /* From here on work is not counted; what was, is waited for.  Then the best-effort part takes over. */
+            tl_driver_reset_hooks(false);
+            is_leaving = true;
+            nap(LONGEST_BUSY_NS);
+        }
         tl_watch_lock();
         if (watch.is_stopped)
             break;
@@ -229,6 +247,11 @@ static void *work(void *unused)
         if (found.per_thread != NULL && now - begin > LONGEST_BUSY_NS)
             wait_for_context(found.per_thread->ctx);
         bool is_busy = tl_word_is_busy(atomic_load(&tl_high_page->word));
+        if (is_leaving && !is_busy) {
+            if (tl_job_lower())
+                return unused;
+            is_leaving = false;
+        }
         if (found.is_open) {
             uint64_t lasted = begin != 0 && now > begin ? now - begin : 0;
             pause = lasted / 8 < SHORTEST_NS       ? SHORTEST_NS

@@ -30,3 +30,32 @@ $(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(B)/gen/shim.map
 	    -Wl,-z,nodelete -Wl,-Bsymbolic -o $@.new $(SHIM_OBJS)
 	$(Q)mv $@.new $@
 -include $(SHIM_OBJS:.o=.d)
+
+# A driver that does nothing, for the tests and for what a launch costs more through the library.
+STANDIN_DRIVER := $(B)/test/standin/libcuda.so.1
+$(B)/pic/test/standin/driver.o: EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE)
+$(STANDIN_DRIVER): $(B)/pic/test/standin/driver.o
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@.new $^
+	$(Q)mv $@.new $@
+-include $(B)/pic/test/standin/driver.d
+
+$(B)/bench/launch: bench/launch.c
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(CUDA_FLAGS) -o $@ $< $(OUR_LDFLAGS) -ldl
+
+# The stand-in for ptxas, where frameworks look for one in a folder of CUDA tools; XLA wants libdevice there too.
+SHIM_PTXAS := $(SHIM_DIR)/cuda/bin/ptxas
+SHIM_FILES += $(SHIM_PTXAS)
+all: $(SHIM_PTXAS)
+ALL_SRCS += intercept/doors_ptxas.c intercept/doors_store.c
+$(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doors_store.c device/jit_cache.c device/jit_digest.c \
+    $(wildcard base/*.c))
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@.new $(filter %.o,$^)
+	$(Q)mv $@.new $@
+	@libdevice=$(patsubst %/include,%,$(CUDA_INCLUDE))/nvvm/libdevice; \
+	    if [ -d "$$libdevice" ]; then mkdir -p $(SHIM_DIR)/cuda/nvvm && ln -sfn "$$libdevice" $(SHIM_DIR)/cuda/nvvm/libdevice; fi

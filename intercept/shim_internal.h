@@ -65,8 +65,8 @@ extern const struct tl_hook tl_procaddress_hooks[];
 void *tl_dlsym_find(void);
 void *tl_libc_dlsym_of(void *handle, const char *name);
 
-/* --- capture_*.c ------------------------------------------------------------------------------------------------- */
-extern const struct tl_hook tl_capture_hooks[];
+/* --- capture_*.c, doors_link.c ----------------------------------------------------------------------------------- */
+extern const struct tl_hook tl_capture_hooks[], tl_doors_hooks[];
 /* See struct tl_shim. */
 const struct tl_captured_kernel *tl_capture_kernel(const void *handle);
 
@@ -82,6 +82,9 @@ extern struct tl_job tl_job;
 extern const struct tl_hook tl_job_hooks[];
 /* Everything that was queued is on the device, and the device is done with it. */
 void tl_job_drain(void);
+/* The job may have to give way from now on.  Called with no hooks of the highest level in place and nothing in flight; false if the
+ * best-effort part cannot be had, and then those hooks are back. */
+bool tl_job_lower(void);
 
 /* --- shim_log.c -------------------------------------------------------------------------------------------------- */
 /* One line to standard error, if the level is at most TALLY_LOG's: 0 error, 1 warning, 2 info, 3 debug. */

@@ -79,6 +79,7 @@ static void forked(void)
     state.lock = unlocked;
     tl_capture_forked();
     tl_doors_forked();
+    tl_doors_link_forked();
     if (!state.is_running)
         return;
     state.is_running = false;
@@ -129,13 +130,26 @@ static bool begin(void)
         .kernel = tl_capture_kernel,
         .log = tl_log,
     };
-    if (tl_job.client != NULL && tl_job.settings.level < TL_LEVEL_HIGH)
+    int level = tl_job.client != NULL ? tl_client_level(tl_job.client) : tl_job.settings.level;
+    if (tl_job.client != NULL && level < TL_LEVEL_HIGH)
         open_effort();
-    else if (tl_job.client != NULL)
+    if (tl_job.client != NULL && tl_job.effort == NULL) /* also what cannot give way is accounted for */
         tl_high_start();
-    tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), tl_job.settings.level,
+    tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), level,
            tl_job.effort != NULL ? ", preemptible" : "");
     return true;
+}
+
+bool tl_job_lower(void)
+{
+    pthread_mutex_lock(&state.lock);
+    if (state.is_running && tl_job.effort == NULL)
+        open_effort();
+    bool is_lower = tl_job.effort != NULL;
+    if (!is_lower)
+        tl_high_start();
+    pthread_mutex_unlock(&state.lock);
+    return is_lower;
 }
 
 static CUresult hook_cuInit(unsigned flags)

@@ -4,6 +4,7 @@
  * Which function is meant is never guessed: the real driver answers for name, version and per-thread flag, and its answer is
  * recognised by its address.  Only where the driver answers with an address that it does not export does the table of versions
  * from the CUDA headers decide, and only for functions that have a hook.  What is not recognised is handed on as it is. */
+#include "intercept/doors.h"
 #include "intercept/shim_internal.h"
 
 #include <dlfcn.h>
@@ -44,11 +45,13 @@ static bool is_in_driver(const void *address)
     return strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", strlen("libcuda.so")) == 0;
 }
 
-/* dlsym of a name that begins with "cu", on a handle that dlopen gave. */
+/* dlsym of a name that begins as those of the driver and of compilers do, on a handle that dlopen gave. */
 void *tl_dlsym(void *handle, const char *name);
 void *tl_dlsym(void *handle, const char *name)
 {
     void *found = tl_libc_dlsym_of(handle, name);
+    if (name[0] != 'c')
+        return found != NULL ? tl_doors_symbol(name, found) : NULL;
     if (name[2] < 'A' || name[2] > 'Z')
         return found;
     int i = tl_driver_index(name);

@@ -98,8 +98,8 @@ resolve:
         .cfi_endproc
         .size   resolve, . - resolve
 
-/* dlsym(handle, name): driver functions asked of an opened library are looked at by tl_dlsym, which turns those of a
- * driver into ours.  Everything else jumps on to libc's: that one must see the caller's own return address, because
+/* dlsym(handle, name): functions of a driver or a compiler asked of an opened library are looked at by tl_dlsym, which turns them
+ * into ours.  Everything else jumps on to libc's: that one must see the caller's own return address, because
  * RTLD_NEXT and the search for RTLD_DEFAULT begin there. */
         .globl  dlsym
         .type   dlsym, @function
@@ -112,9 +112,15 @@ dlsym:
         leaq    1(%rdi), %rax           /* RTLD_NEXT is -1, RTLD_DEFAULT is 0 */
         cmpq    $1, %rax
         jbe     1f
-        cmpb    $'c', (%rsi)
-        jne     1f
-        cmpb    $'u', 1(%rsi)
+        movzbl  (%rsi), %eax
+        testl   %eax, %eax
+        je      1f
+        movb    1(%rsi), %ah
+        cmpw    $0x7563, %ax            /* cu: the driver */
+        je      tl_dlsym
+        cmpw    $0x766e, %ax            /* nv: NVRTC, nvJitLink */
+        je      tl_dlsym
+        cmpw    $0x5f5f, %ax            /* __: __nvJitLink... */
         je      tl_dlsym
 1:      movq    tl_libc_dlsym(%rip), %r11
         testq   %r11, %r11
