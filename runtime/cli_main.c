@@ -12,6 +12,7 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"inspect", "tally inspect", cli_inspect, "show the GPU code in files and how much of it is preemptible"},
+    {"report", "tally report", cli_report, "show what happened in jobs, kernel by kernel"},
     {"ps", "tally ps", cli_ps, "list the jobs that share the device"},
     {"set", "tally set", cli_set, "change a running job: priority, SLO, pause"},
     {"policy", "tally policy", cli_policy, "show or change how the device is shared"},

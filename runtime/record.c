@@ -210,7 +210,7 @@ void tl__record_alive(struct tl_record *r, uint64_t now)
         return; /* another thread does it */
     if (published == 0)
         atomic_store_explicit(&r->file->head.first_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&r->file->head.last_ns, now, memory_order_relaxed);
+    tl__record_max(&r->file->head.last_ns, now);
     publish_launches(r);
 }
 
@@ -218,7 +218,7 @@ void tl_record_sync(struct tl_record *r)
 {
     if (r == NULL)
         return;
-    atomic_store_explicit(&r->file->head.last_ns, tl_record_now(), memory_order_relaxed);
+    tl__record_max(&r->file->head.last_ns, tl_record_now());
     publish_launches(r);
 }
 
