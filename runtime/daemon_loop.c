@@ -198,10 +198,16 @@ static void on_listener(struct daemon *d, struct daemon_source *s, uint32_t even
 {
     (void)s;
     (void)events;
-    int fd = accept4(d->place.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    enum { AT_ONCE = 32 }; /* then others have their turn */
+    int fd = 0;
+    for (int i = 0; i < AT_ONCE && fd >= 0; i++) {
+        fd = accept4(d->place.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            accept_one(d, fd);
+    }
     if (fd >= 0)
-        accept_one(d, fd);
-    else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+        return;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* somebody waits; do not spin on it */
 }
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUEUE = 64, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 5 };
+enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 5 };
 
 /* --- opened by the service manager --------------------------------------------------------------------------------- */
 

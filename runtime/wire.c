@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 /* --- sending ------------------------------------------------------------------------------------------------------- */
@@ -176,6 +177,7 @@ void tl_wire_text(char *to, size_t size, const char *text)
 
 int tl_wire_connect(const char *path, struct tl_error *err)
 {
+    enum { QUEUE_FULL_TRIES = 100 };
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred peer;
     socklen_t n = sizeof peer;
@@ -186,9 +188,13 @@ int tl_wire_connect(const char *path, struct tl_error *err)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return tl_error_errno(err, "a socket to tallyd");
-    do
-        rc = connect(fd, (struct sockaddr *)&address, sizeof address);
-    while (rc < 0 && errno == EINTR);
+    int tries = 0;
+    while ((rc = connect(fd, (struct sockaddr *)&address, sizeof address)) < 0 && tries < QUEUE_FULL_TRIES &&
+           (errno == EINTR || errno == EAGAIN))
+        if (errno == EAGAIN) { /* so many come at once that its queue is full */
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            tries++;
+        }
     if (rc < 0)
         rc = tl_error_errno(err, "tallyd's socket %s", path);
     else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)

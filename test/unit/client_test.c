@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,6 +178,50 @@ static void a_dead_high_job_holds_nobody_back_even_without_tallyd(void)
     tl_client_destroy(low);
 }
 
+/* --- a tallyd of another version ----------------------------------------------------------------------------------- */
+
+/* Listens in the place of tallyd; a child answers whoever comes with a message of another version, or with a refusal. */
+static pid_t start_other_version(bool refuses)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", getenv("TALLY_SOCKET"));
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    TEST_ASSERT_EQUAL_INT(0, bind(listener, (struct sockaddr *)&address, sizeof address));
+    TEST_ASSERT_EQUAL_INT(0, listen(listener, 8));
+    pid_t pid = fork();
+    while (pid == 0) {
+        struct tl_wire_answer answer = {.code = -EPROTONOSUPPORT, .text = "it is of another version"};
+        char hello[TL_WIRE_BYTES];
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0 || recv(fd, hello, sizeof hello, 0) <= 0)
+            _exit(1);
+        answer.head = (struct tl_wire_head){TL_WIRE_MAGIC, TL_WIRE_VERSION + !refuses, TL_WIRE_REFUSED, sizeof answer};
+        (void)send(fd, &answer, sizeof answer, MSG_NOSIGNAL);
+        close(fd);
+    }
+    close(listener);
+    return pid;
+}
+
+static void a_tallyd_of_another_version_leaves_an_open_job_alone_and_stops_a_closed_one(void)
+{
+    for (int refuses = 0; refuses < 2; refuses++) {
+        pid_t pid = start_other_version(refuses != 0);
+        struct tl_error remark = {0};
+        struct tl_settings s;
+        struct tl_client *c = daemon_client(TL_LEVEL_LOW, &remark);
+        TEST_ASSERT_FALSE(tl_client_is_joined(c));
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(remark.text, "version"), remark.text);
+        tl_client_destroy(c);
+        TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, NULL));
+        s.is_closed = true;
+        TEST_ASSERT_EQUAL_INT(-ECONNREFUSED, tl_client_create(&c, &s, &remark));
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(remark.text, "version"), remark.text);
+        daemon_kill(pid);
+        unlink(getenv("TALLY_SOCKET"));
+    }
+}
+
 /* --- forks --------------------------------------------------------------------------------------------------------- */
 
 static void a_forked_child_does_not_touch_its_parents_page(void)
@@ -269,6 +316,7 @@ int main(void)
     RUN_TEST(a_killed_tallyd_leaves_its_clients_alone_and_running);
     RUN_TEST(words_outlive_tallyd_and_are_the_same_with_the_next);
     RUN_TEST(a_dead_high_job_holds_nobody_back_even_without_tallyd);
+    RUN_TEST(a_tallyd_of_another_version_leaves_an_open_job_alone_and_stops_a_closed_one);
     RUN_TEST(a_forked_child_does_not_touch_its_parents_page);
     RUN_TEST(a_job_that_closes_all_descriptors_keeps_what_it_opens_next);
     RUN_TEST(signals_of_the_job_are_not_handled_by_our_thread);

@@ -1,8 +1,6 @@
 /* Starting and killing tallyd and its clients; see the header. */
 #include "daemon_help.h"
 
-#include "runtime/wire.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -203,6 +201,51 @@ void daemon_child_kill(struct daemon_child *c)
     daemon_kill(c->pid);
     close(c->to);
     close(c->from);
+}
+
+/* --- a peer that speaks the protocol by hand ------------------------------------------------------------------------ */
+
+int daemon_connect(void)
+{
+    int fd = tl_wire_connect(getenv("TALLY_SOCKET"), NULL);
+    TEST_ASSERT_TRUE(fd >= 0);
+    return fd;
+}
+
+int daemon_receive(int fd, struct tl_wire_packet *packet)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    TEST_ASSERT_EQUAL_INT_MESSAGE(1, poll(&p, 1, (int)(DAEMON_PATIENCE_NS / 1000000)), "tallyd says nothing");
+    return tl_wire_receive(fd, packet, NULL);
+}
+
+struct tl_wire_packet daemon_ask(enum tl_wire_kind kind, void *question, size_t bytes)
+{
+    struct tl_wire_packet packet;
+    int fd = daemon_connect();
+    TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, kind, question, bytes, NULL, 0));
+    TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
+    close(fd);
+    return packet;
+}
+
+uint32_t daemon_count_clients(void)
+{
+    struct tl_wire_list list = {.after = 0};
+    uint32_t n = 0;
+    for (;; n++) {
+        struct tl_wire_packet packet = daemon_ask(TL_WIRE_LIST, &list, sizeof list);
+        if (packet.m.head.kind != TL_WIRE_CLIENT)
+            return n;
+        TEST_ASSERT_TRUE(packet.m.status.id > list.after);
+        list.after = packet.m.status.id;
+    }
+}
+
+struct tl_wire_hello daemon_hello(int level)
+{
+    struct tl_sched_client c = {.level = level};
+    return (struct tl_wire_hello){.share_version = TL_SHARE_VERSION, .client = tl_wire_pack(&c), .job = "raw"};
 }
 
 /* --- waiting ------------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "runtime/client.h"
+#include "runtime/wire.h"
 
 /* How long something may take before a test gives up on it; nothing here waits that long when all is well. */
 #define DAEMON_PATIENCE_NS UINT64_C(20000000000)
@@ -37,6 +38,15 @@ struct daemon_child {
 struct daemon_child daemon_child_start(int level);
 void daemon_child_set(struct daemon_child *c, bool is_busy);
 void daemon_child_kill(struct daemon_child *c);
+
+/* A peer that speaks the protocol by hand. */
+int daemon_connect(void);
+/* The next message, or 0 if tallyd closed the connection. */
+int daemon_receive(int fd, struct tl_wire_packet *packet);
+/* What tallyd answers to a question. */
+struct tl_wire_packet daemon_ask(enum tl_wire_kind kind, void *question, size_t bytes);
+uint32_t daemon_count_clients(void);
+struct tl_wire_hello daemon_hello(int level);
 
 /* Waits until it is so; false if that takes too long. */
 bool daemon_await_preempted(struct tl_client *c, bool is_wanted);
