@@ -59,3 +59,8 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
 	$(Q)mv $@.new $@
 	@libdevice=$(patsubst %/include,%,$(CUDA_INCLUDE))/nvvm/libdevice; \
 	    if [ -d "$$libdevice" ]; then mkdir -p $(SHIM_DIR)/cuda/nvvm && ln -sfn "$$libdevice" $(SHIM_DIR)/cuda/nvvm/libdevice; fi
+
+# The library's tests open what was built.
+SHIM_TESTS := $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/shim_*_test.c))
+$(B)/obj/test/unit/shim_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
+$(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_DRIVER)
