@@ -16,3 +16,9 @@ $(B)/lib/tally/libtally-effort.so: $(EFFORT_OBJS)
 	    -Wl,--exclude-libs,ALL -o $@.new $(EFFORT_OBJS) -l:liblz4.a -l:libzstd.a
 	$(Q)mv $@.new $@
 -include $(EFFORT_OBJS:.o=.d)
+
+# A client that preempts at random, for the tests.
+$(B)/test/preempter: $(B)/obj/test/standin/preempter.o $(B)/lib/libtally_client.a $(B)/lib/libtally_base.a
+	$(link_it)
+ALL_SRCS += test/standin/preempter.c
+tests: $(B)/test/preempter

@@ -5,7 +5,7 @@ enum { MAX_PAGES = 64 };
 #define ALONE_RUN_AHEAD_NS 20000000u /* with nobody above, what is with the driver bothers nobody */
 #define RATE_BURST_S 0.01
 
-/* Pages with words, registered with the driver once.  The executor's own. */
+/* Pages with words, registered with the driver once.  The executor's own, but for being forgotten while it is idle. */
 static struct {
     uintptr_t page;
     CUdeviceptr device;
@@ -112,6 +112,11 @@ static bool map_page(uintptr_t page, CUdeviceptr *device)
     pages[n_pages].device = *device;
     pages[n_pages++].has_failed = r != CUDA_SUCCESS;
     return r == CUDA_SUCCESS;
+}
+
+void tl_eff_gate_forget(void)
+{
+    n_pages = 0;
 }
 
 bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n)

@@ -150,6 +150,9 @@ struct tl_eff_context {
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
+    _Atomic uint64_t *kick_word; /* tells what was launched to leave: the grant was withdrawn, or there are other words */
+    CUdeviceptr kick_device;
+    CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
 };
 
 struct tl_eff_stream {
@@ -474,6 +477,8 @@ bool tl_eff_has_room(uint64_t predicted_ns);
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now); /* lock held */
 /* Device addresses of the words above, and how many are in use; false if they cannot be mapped.  Executor only, lock not held. */
 bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n);
+/* A context has gone, and perhaps what was registered in it. */
+void tl_eff_gate_forget(void);
 
 /* --- effort_pieces.c --- */
 /* A launch on the device whose end is watched for. */
@@ -488,7 +493,8 @@ struct tl_eff_piece {
     _Atomic uint32_t told;            /* its host function has run */
     _Atomic uint64_t told_ns;
     bool is_over;                     /* seen by the executor */
-    bool is_lost;                     /* the context failed: its host function will not run */
+    bool is_lost;                     /* it was refused, or the context failed: its host function will not run */
+    CUresult refusal;                 /* of the launch itself */
     uint32_t n_kernels;
     uint32_t first, blocks;
     uint32_t words_epoch;

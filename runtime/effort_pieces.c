@@ -34,10 +34,6 @@ struct tl_eff_control_slab {
     struct tl_eff_control *free, all[CONTROLS];
 };
 
-/* A word of our own that tells what was launched to leave: the grant was withdrawn, or there are new words to obey. */
-static _Atomic uint64_t *kick_word;
-static CUdeviceptr kick_device;
-
 /* --- what pieces need of a context --------------------------------------------------------------------------------- */
 
 /* Executor only, lock not held, context current. */
@@ -64,10 +60,8 @@ static bool prepare(struct tl_eff_context *c)
     c->has_host_atomics = atomics != 0;
     slab->host = host;
     memset(host, 0, (CONTROLS + 1) * CONTROL_BYTES);
-    if (kick_word == NULL) {
-        kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);
-        kick_device = slab->device + CONTROLS * CONTROL_BYTES;
-    }
+    c->kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);
+    c->kick_device = slab->device + CONTROLS * CONTROL_BYTES;
     if (!c->has_host_atomics && tl_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
         return false;
@@ -309,14 +303,16 @@ static uint32_t piece_blocks(struct tl_eff_context *c, const struct tl_eff_launc
 }
 
 /* Launches one piece.  Lock held, given up meanwhile.  `before` is the kernel in front whose end is not known yet, or NULL. */
-static CUresult launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, struct tl_eff_item *before)
+static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, struct tl_eff_item *before)
 {
     struct tl_eff_launch *l = &item->launch;
     struct tl_eff_variant *v = l->variant;
     struct tl_eff_context *c = s->context;
     struct tl_eff_piece *p = make_piece(s);
-    if (p == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (p == NULL) {
+        s->is_held = true; /* later, perhaps */
+        return;
+    }
     struct tl_eff_extra x = {.grid = {l->grid[0], l->grid[1], l->grid[2]}, .first = l->launched, .blocks = l->blocks};
     p->item = item;
     item->refs++;
@@ -349,7 +345,7 @@ static CUresult launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, 
         if (!tl_eff_gate_words(x.words, &n_words))
             r = CUDA_ERROR_NOT_SUPPORTED;
         if (n_words < TL_SHARE_WORDS)
-            x.words[TL_SHARE_WORDS - 1] = before != NULL ? before->launch.control->device : kick_device;
+            x.words[TL_SHARE_WORDS - 1] = before != NULL ? before->launch.control->device : c->kick_device;
         uint32_t expected = l->blocks, done = l->done;
         if (l->rung == TL_RUNG_PERSISTENT) {
             launch_blocks = workers_of(c, v, l);
@@ -379,10 +375,10 @@ static CUresult launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, 
                                    NULL, extra);
     if (r == CUDA_SUCCESS && copies)
         r = tl_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8, s->handle);
+    p->refusal = r;
     if (r != CUDA_SUCCESS || watch(p) != CUDA_SUCCESS)
         p->is_lost = true;
     tl_eff_lock();
-    return r;
 }
 
 /* --- choosing a rung ----------------------------------------------------------------------------------------------- */
@@ -435,8 +431,7 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
 static void finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result, uint64_t now)
 {
     struct tl_eff_launch *l = &item->launch;
-    if (l->control != NULL)
-        give_control(s->context, l->control);
+    give_control(s->context, l->control);
     l->control = NULL;
     if (result == CUDA_SUCCESS && l->rung < TL_RUNG_WHOLE)
         tl_record_ran(l->kernel->record, l->began_ns - l->queued_ns, now - l->began_ns);
@@ -582,7 +577,17 @@ static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t now)
     l->since_ns += ns;
     if (item->is_submitted)
         return;
-    if (p->is_lost) { /* the driver refused it, or the context failed: nothing more can be done for this kernel */
+    if (p->is_lost && p->refusal != CUDA_SUCCESS && l->done == 0 && l->n_flying == 0) {
+        /* The driver cannot run this form after all: the original it can. */
+        tl_eff_note("%s: the driver refused a launch of its %s variant (error %d)", l->kernel->name,
+                    tl_ptx_variant_name(l->variant->kind), p->refusal);
+        l->variant->state = TL_EFF_REFUSED;
+        l->variant = NULL;
+        l->rung = TL_RUNG_WHOLE;
+        l->launched = 0;
+    } else if (p->is_lost) { /* the context failed: nothing more can be done for this kernel */
+        if (p->refusal != CUDA_SUCCESS && p->stream->context->error == CUDA_SUCCESS)
+            p->stream->context->error = p->refusal;
         l->launched = l->done = l->blocks;
     } else if (l->rung != TL_RUNG_SLICE) {
         if (l->n_flying == 0 && l->done < l->blocks)
@@ -695,8 +700,10 @@ void tl_eff_kick(uint64_t now)
         is_asked |= p->words_epoch != tl_eff.words_epoch;
     }
     bool kicks = has_pieces && is_asked;
-    if (kicks != tl_eff.is_kicking && kick_word != NULL)
-        atomic_store_explicit(kick_word, kicks ? 1 : 0, memory_order_release);
+    for (struct tl_eff_context *c = tl_eff.contexts; kicks != tl_eff.is_kicking && c != NULL; c = c->next) {
+        if (c->kick_word != NULL)
+            atomic_store_explicit(c->kick_word, kicks ? 1 : 0, memory_order_release);
+    }
     tl_eff.is_kicking = kicks;
     /* Whoever sees a stop learns how long it takes. */
     if (!tl_eff.wants_latency || !has_pieces || !tl_client_is_preempted(tl_eff.client))

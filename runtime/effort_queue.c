@@ -257,11 +257,11 @@ void tl_eff_turn_end(struct tl_eff_turn *t, CUresult result)
 
 CUresult tl_eff_result(struct tl_eff_context *c, CUresult result)
 {
-    if (result != CUDA_SUCCESS || c == NULL)
+    if (c == NULL)
         return result;
     tl_eff_lock();
-    result = c->error;
+    CUresult stored = c->error;
     c->error = CUDA_SUCCESS;
     tl_eff_unlock();
-    return result;
+    return result != CUDA_SUCCESS ? result : stored;
 }

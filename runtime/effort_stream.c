@@ -213,6 +213,7 @@ void tl_eff_context_free(struct tl_eff_context *c)
         s->is_destroyed = true;
     }
     c->handle = NULL;
+    tl_eff_gate_forget();
 }
 
 void tl_eff_streams_forked(void)

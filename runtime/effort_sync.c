@@ -175,16 +175,37 @@ static CUresult hook_cuCtxDestroy_v2(CUcontext handle)
     return tl_eff_invoke(&(struct tl_eff_call){tl_eff.shim->real("cuCtxDestroy_v2"), 1, {(uintptr_t)handle}});
 }
 
+/* A device's primary context goes when it is reset, or released by its last user. */
+static CUresult release_primary(const struct tl_eff_call *call, bool is_reset)
+{
+    struct tl_eff_call retain = {tl_eff.shim->real("cuDevicePrimaryCtxRetain"), 2, {0, call->args[0]}};
+    struct tl_eff_call release = {tl_eff.shim->real("cuDevicePrimaryCtxRelease_v2"), 1, {call->args[0]}};
+    struct tl_eff_call state = {tl_eff.shim->real("cuDevicePrimaryCtxGetState"), 3, {call->args[0]}};
+    CUcontext handle = NULL;
+    unsigned flags = 0;
+    int is_active = 0;
+    state.args[1] = (uintptr_t)&flags;
+    state.args[2] = (uintptr_t)&is_active;
+    retain.args[0] = (uintptr_t)&handle;
+    if (retain.function == NULL || release.function == NULL || state.function == NULL)
+        return after_all(call);
+    if (tl_eff_invoke(&state) == CUDA_SUCCESS && is_active && tl_eff_invoke(&retain) == CUDA_SUCCESS)
+        tl_eff_invoke(&release); /* only its name was wanted */
+    CUresult r = after_all(call);
+    if (handle != NULL && tl_eff_invoke(&state) == CUDA_SUCCESS && (is_reset || !is_active))
+        forget_context(handle);
+    return r;
+}
+
 #define RELEASING(X)                                                                                                   \
-    X(cuDevicePrimaryCtxRelease)                                                                                       \
-    X(cuDevicePrimaryCtxRelease_v2)                                                                                    \
-    X(cuDevicePrimaryCtxReset)                                                                                         \
-    X(cuDevicePrimaryCtxReset_v2)
-/* Whether the context is still there afterwards, only the driver knows; so it is found anew if it is. */
-#define RELEASING_HOOK(name)                                                                                           \
+    X(cuDevicePrimaryCtxRelease, false)                                                                                \
+    X(cuDevicePrimaryCtxRelease_v2, false)                                                                             \
+    X(cuDevicePrimaryCtxReset, true)                                                                                   \
+    X(cuDevicePrimaryCtxReset_v2, true)
+#define RELEASING_HOOK(name, is_reset)                                                                                 \
     static CUresult hook_##name(uintptr_t device)                                                                      \
     {                                                                                                                  \
-        return after_all(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {device}});                                \
+        return release_primary(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {device}}, is_reset);                \
     }
 RELEASING(RELEASING_HOOK)
 
@@ -290,10 +311,11 @@ static CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 }
 
 #define ROW(name) {#name, (void *)hook_##name},
+#define RELEASING_ROW(name, is_reset) ROW(name)
 #define ROW_PTSZ(name) ROW(name){#name "_ptsz", (void *)hook_##name##_ptsz},
 const struct tl_hook tl_eff_sync_hooks[] = {
     ROW_PTSZ(cuStreamSynchronize) ROW_PTSZ(cuStreamQuery) ROW(cuCtxSynchronize) ROW(cuCtxSynchronize_v2) FREEING(ROW)
-        ROW(cuMemUnmap) ROW(cuModuleUnload) ROW(cuLibraryUnload) ROW(cuCtxDestroy_v2) RELEASING(ROW){
+        ROW(cuMemUnmap) ROW(cuModuleUnload) ROW(cuLibraryUnload) ROW(cuCtxDestroy_v2) RELEASING(RELEASING_ROW){
             "cuStreamDestroy", (void *)hook_cuStreamDestroy},
     {"cuStreamDestroy_v2", (void *)hook_cuStreamDestroy},
     ROW_PTSZ(cuStreamBeginCapture) ROW_PTSZ(cuStreamBeginCapture_v2) ROW_PTSZ(cuStreamBeginCaptureToGraph)

@@ -255,37 +255,39 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const 
     }
 }
 
-/* A launch in which no block does anything.  A slice has no such launch. */
-static void warm_up(struct tl_eff_variant *v)
+/* A launch in which no block does anything.  A slice has no such launch.  -EIO if the driver cannot run it. */
+static int warm_up(struct tl_eff_variant *v)
 {
-    static CUdeviceptr scratch; /* under build_lock; the words and the counter of such launches */
-    static CUcontext scratch_context;
+    struct tl_eff_context *c = v->kernel->context;
     CUstream stream;
+    CUresult r = CUDA_SUCCESS;
     if (v->kind == TL_PTX_SLICE)
-        return;
-    if (scratch == 0 || scratch_context != v->kernel->context->handle) {
+        return 0;
+    if (c->scratch == 0) {
         static const uint64_t zeroes[8];
-        if (tl_real.cuMemAlloc_v2(&scratch, sizeof zeroes) != CUDA_SUCCESS ||
-            tl_real.cuMemcpyHtoD_v2(scratch, zeroes, sizeof zeroes) != CUDA_SUCCESS) {
-            scratch = 0;
-            return;
+        if (tl_real.cuMemAlloc_v2(&c->scratch, sizeof zeroes) != CUDA_SUCCESS ||
+            tl_real.cuMemcpyHtoD_v2(c->scratch, zeroes, sizeof zeroes) != CUDA_SUCCESS) {
+            c->scratch = 0;
+            return 0;
         }
-        scratch_context = v->kernel->context->handle;
     }
     if (tl_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-        return;
+        return 0;
     uint8_t *params = calloc(1, v->param_bytes + 8);
     if (params != NULL) {
-        struct tl_eff_extra x = {.grid = {1, 1, 1}, .counter = scratch + 8, .words = {scratch, scratch, scratch, scratch}};
+        struct tl_eff_extra x = {.grid = {1, 1, 1}, .counter = c->scratch + 8};
+        for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+            x.words[i] = c->scratch;
         size_t n = v->param_bytes;
         void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
         tl_eff_variant_args(v, params, &x);
-        tl_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
-                               TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
+        r = tl_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
+                                   TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
         tl_real.cuStreamSynchronize(stream);
     }
     tl_real.cuStreamDestroy_v2(stream);
     free(params);
+    return r == CUDA_SUCCESS ? 0 : -EIO;
 }
 
 static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
@@ -333,8 +335,8 @@ static int build(struct tl_eff_variant *v, struct tl_error *err)
     rc = find_variables(v, &r, err);
     if (rc == 0 && set_shared(v, v->shared_bytes) < 0)
         rc = tl_error_set(err, -ENOSPC, "no room for the slot in shared memory");
-    if (rc == 0)
-        warm_up(v);
+    if (rc == 0 && warm_up(v) < 0)
+        rc = tl_error_set(err, -EIO, "the driver cannot run the rewritten form");
 out:
     tl_eff_rewritten_finish(&r);
     return rc;
@@ -442,9 +444,12 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
     while (now && v->state == TL_EFF_BUILDING)
         pthread_cond_wait(&built, &tl_eff.lock);
     *may_come = v->state == TL_EFF_BUILDING;
-    if (v->state != TL_EFF_READY || !conditions_hold(v, l) || set_shared(v, l->shared_bytes) < 0)
+    if (v->state != TL_EFF_READY || !conditions_hold(v, l))
         return NULL;
-    return v;
+    tl_eff_unlock();
+    int rc = set_shared(v, l->shared_bytes);
+    tl_eff_lock();
+    return rc == 0 ? v : NULL;
 }
 
 void tl_eff_variants_free(struct tl_eff_kernel *k)
