@@ -19,6 +19,11 @@ static enum tl_record_copy direction(CUmemorytype from, CUmemorytype to)
     return to == CU_MEMORYTYPE_HOST && from != CU_MEMORYTYPE_HOST ? TL_COPY_FROM_DEVICE : TL_COPY_ON_DEVICE;
 }
 
+static bool touches_host(CUmemorytype from, CUmemorytype to)
+{
+    return from == CU_MEMORYTYPE_HOST || to == CU_MEMORYTYPE_HOST;
+}
+
 static void count_2d(const CUDA_MEMCPY2D *p)
 {
     if (p != NULL)
@@ -58,8 +63,8 @@ static void count_many(const size_t *sizes, size_t n)
     ASYNC_ONE(name, false, counted, PARAMETERS, ARGUMENTS)                                                             \
     ASYNC_ONE(name##_ptsz, true, counted, PARAMETERS, ARGUMENTS)
 
-/* What the default stream had before is done when such a copy returns, and so is the copy. */
-#define WAITING_ONE(name, is_per_thread, counted, PARAMETERS, ARGUMENTS)                                               \
+/* Of those that touch host memory, what the default stream had before is done when they return, and so is the copy. */
+#define SYNCHRONOUS_ONE(name, is_per_thread, touches, counted, PARAMETERS, ARGUMENTS)                                  \
     static CUresult hook_##name PARAMETERS                                                                             \
     {                                                                                                                  \
         struct tl_stream *s = tl_high_begin(NULL, is_per_thread);                                                      \
@@ -67,28 +72,15 @@ static void count_many(const size_t *sizes, size_t n)
         if (s != NULL)                                                                                                 \
             counted;                                                                                                   \
         CUresult r = tl_high_end(s, TL_REAL(name) ARGUMENTS);                                                          \
-        if (s != NULL && r == CUDA_SUCCESS) {                                                                          \
+        if (s != NULL && r == CUDA_SUCCESS && (touches)) {                                                             \
             tl_stream_complete(s, before + 1);                                                                         \
             tl_request_waited();                                                                                       \
         }                                                                                                              \
         return r;                                                                                                      \
     }
-#define WAITING(name, counted, PARAMETERS, ARGUMENTS)                                                                  \
-    WAITING_ONE(name, false, counted, PARAMETERS, ARGUMENTS)                                                           \
-    WAITING_ONE(name##_ptds, true, counted, PARAMETERS, ARGUMENTS)
-
-/* The caller may go on before it is done. */
-#define RETURNING_ONE(name, is_per_thread, counted, PARAMETERS, ARGUMENTS)                                             \
-    static CUresult hook_##name PARAMETERS                                                                             \
-    {                                                                                                                  \
-        struct tl_stream *s = tl_high_begin(NULL, is_per_thread);                                                      \
-        if (s != NULL)                                                                                                 \
-            counted;                                                                                                   \
-        return tl_high_end(s, TL_REAL(name) ARGUMENTS);                                                                \
-    }
-#define RETURNING(name, counted, PARAMETERS, ARGUMENTS)                                                                \
-    RETURNING_ONE(name, false, counted, PARAMETERS, ARGUMENTS)                                                         \
-    RETURNING_ONE(name##_ptds, true, counted, PARAMETERS, ARGUMENTS)
+#define SYNCHRONOUS(name, touches, counted, PARAMETERS, ARGUMENTS)                                                     \
+    SYNCHRONOUS_ONE(name, false, touches, counted, PARAMETERS, ARGUMENTS)                                              \
+    SYNCHRONOUS_ONE(name##_ptds, true, touches, counted, PARAMETERS, ARGUMENTS)
 
 /* --- asynchronous --- */
 
@@ -144,41 +136,48 @@ ASYNC(cuMemsetD2D32Async, count(TL_COPY_SET, 4 * (uint64_t)width * height),
 
 /* --- synchronous --- */
 
-WAITING(cuMemcpyHtoD_v2, count(TL_COPY_TO_DEVICE, n), (CUdeviceptr to, const void *from, size_t n), (to, from, n))
-WAITING(cuMemcpyDtoH_v2, count(TL_COPY_FROM_DEVICE, n), (void *to, CUdeviceptr from, size_t n), (to, from, n))
-WAITING(cuMemcpyHtoA_v2, count(TL_COPY_TO_DEVICE, n), (CUarray to, size_t at, const void *from, size_t n),
-        (to, at, from, n))
-WAITING(cuMemcpyAtoH_v2, count(TL_COPY_FROM_DEVICE, n), (void *to, CUarray from, size_t at, size_t n),
-        (to, from, at, n))
-RETURNING(cuMemcpy, count(TL_COPY_ON_DEVICE, n), (CUdeviceptr to, CUdeviceptr from, size_t n), (to, from, n))
-RETURNING(cuMemcpyDtoD_v2, count(TL_COPY_ON_DEVICE, n), (CUdeviceptr to, CUdeviceptr from, size_t n), (to, from, n))
-RETURNING(cuMemcpyPeer, count(TL_COPY_ON_DEVICE, n),
-          (CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t n),
-          (to, to_ctx, from, from_ctx, n))
-RETURNING(cuMemcpyDtoA_v2, count(TL_COPY_ON_DEVICE, n), (CUarray to, size_t at, CUdeviceptr from, size_t n),
-          (to, at, from, n))
-RETURNING(cuMemcpyAtoD_v2, count(TL_COPY_ON_DEVICE, n), (CUdeviceptr to, CUarray from, size_t at, size_t n),
-          (to, from, at, n))
-RETURNING(cuMemcpyAtoA_v2, count(TL_COPY_ON_DEVICE, n), (CUarray to, size_t to_at, CUarray from, size_t at, size_t n),
-          (to, to_at, from, at, n))
-RETURNING(cuMemcpy2D_v2, count_2d(p), (const CUDA_MEMCPY2D *p), (p))
-RETURNING(cuMemcpy2DUnaligned_v2, count_2d(p), (const CUDA_MEMCPY2D *p), (p))
-RETURNING(cuMemcpy3D_v2, count_3d(p), (const CUDA_MEMCPY3D *p), (p))
-RETURNING(cuMemcpy3DPeer, count_peer(p), (const CUDA_MEMCPY3D_PEER *p), (p))
-RETURNING(cuMemsetD8_v2, count(TL_COPY_SET, n), (CUdeviceptr to, unsigned char value, size_t n), (to, value, n))
-RETURNING(cuMemsetD16_v2, count(TL_COPY_SET, 2 * (uint64_t)n), (CUdeviceptr to, unsigned short value, size_t n),
-          (to, value, n))
-RETURNING(cuMemsetD32_v2, count(TL_COPY_SET, 4 * (uint64_t)n), (CUdeviceptr to, unsigned value, size_t n),
-          (to, value, n))
-RETURNING(cuMemsetD2D8_v2, count(TL_COPY_SET, (uint64_t)width *height),
-          (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height),
-          (to, pitch, value, width, height))
-RETURNING(cuMemsetD2D16_v2, count(TL_COPY_SET, 2 * (uint64_t)width * height),
-          (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height),
-          (to, pitch, value, width, height))
-RETURNING(cuMemsetD2D32_v2, count(TL_COPY_SET, 4 * (uint64_t)width * height),
-          (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height),
-          (to, pitch, value, width, height))
+SYNCHRONOUS(cuMemcpyHtoD_v2, true, count(TL_COPY_TO_DEVICE, n), (CUdeviceptr to, const void *from, size_t n),
+            (to, from, n))
+SYNCHRONOUS(cuMemcpyDtoH_v2, true, count(TL_COPY_FROM_DEVICE, n), (void *to, CUdeviceptr from, size_t n), (to, from, n))
+SYNCHRONOUS(cuMemcpyHtoA_v2, true, count(TL_COPY_TO_DEVICE, n), (CUarray to, size_t at, const void *from, size_t n),
+            (to, at, from, n))
+SYNCHRONOUS(cuMemcpyAtoH_v2, true, count(TL_COPY_FROM_DEVICE, n), (void *to, CUarray from, size_t at, size_t n),
+            (to, from, at, n))
+SYNCHRONOUS(cuMemcpy, false, count(TL_COPY_ON_DEVICE, n), (CUdeviceptr to, CUdeviceptr from, size_t n), (to, from, n))
+SYNCHRONOUS(cuMemcpyDtoD_v2, false, count(TL_COPY_ON_DEVICE, n), (CUdeviceptr to, CUdeviceptr from, size_t n),
+            (to, from, n))
+SYNCHRONOUS(cuMemcpyPeer, false, count(TL_COPY_ON_DEVICE, n),
+            (CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t n),
+            (to, to_ctx, from, from_ctx, n))
+SYNCHRONOUS(cuMemcpyDtoA_v2, false, count(TL_COPY_ON_DEVICE, n), (CUarray to, size_t at, CUdeviceptr from, size_t n),
+            (to, at, from, n))
+SYNCHRONOUS(cuMemcpyAtoD_v2, false, count(TL_COPY_ON_DEVICE, n), (CUdeviceptr to, CUarray from, size_t at, size_t n),
+            (to, from, at, n))
+SYNCHRONOUS(cuMemcpyAtoA_v2, false, count(TL_COPY_ON_DEVICE, n),
+            (CUarray to, size_t to_at, CUarray from, size_t at, size_t n), (to, to_at, from, at, n))
+SYNCHRONOUS(cuMemcpy2D_v2, p != NULL && touches_host(p->srcMemoryType, p->dstMemoryType), count_2d(p),
+            (const CUDA_MEMCPY2D *p), (p))
+SYNCHRONOUS(cuMemcpy2DUnaligned_v2, p != NULL && touches_host(p->srcMemoryType, p->dstMemoryType), count_2d(p),
+            (const CUDA_MEMCPY2D *p), (p))
+SYNCHRONOUS(cuMemcpy3D_v2, p != NULL && touches_host(p->srcMemoryType, p->dstMemoryType), count_3d(p),
+            (const CUDA_MEMCPY3D *p), (p))
+SYNCHRONOUS(cuMemcpy3DPeer, p != NULL && touches_host(p->srcMemoryType, p->dstMemoryType), count_peer(p),
+            (const CUDA_MEMCPY3D_PEER *p), (p))
+SYNCHRONOUS(cuMemsetD8_v2, false, count(TL_COPY_SET, n), (CUdeviceptr to, unsigned char value, size_t n),
+            (to, value, n))
+SYNCHRONOUS(cuMemsetD16_v2, false, count(TL_COPY_SET, 2 * (uint64_t)n),
+            (CUdeviceptr to, unsigned short value, size_t n), (to, value, n))
+SYNCHRONOUS(cuMemsetD32_v2, false, count(TL_COPY_SET, 4 * (uint64_t)n), (CUdeviceptr to, unsigned value, size_t n),
+            (to, value, n))
+SYNCHRONOUS(cuMemsetD2D8_v2, false, count(TL_COPY_SET, (uint64_t)width *height),
+            (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height),
+            (to, pitch, value, width, height))
+SYNCHRONOUS(cuMemsetD2D16_v2, false, count(TL_COPY_SET, 2 * (uint64_t)width * height),
+            (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height),
+            (to, pitch, value, width, height))
+SYNCHRONOUS(cuMemsetD2D32_v2, false, count(TL_COPY_SET, 4 * (uint64_t)width * height),
+            (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height),
+            (to, pitch, value, width, height))
 
 /* clang-format off */
 #define HOOK(name) {#name, (void *)hook_##name}

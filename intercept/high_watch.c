@@ -41,7 +41,8 @@ static struct {
     pthread_mutex_t lock; /* of what follows, and of what the driver is asked */
     struct marker *markers;
     bool is_stopped;
-    uint32_t alone; /* counts down from when the watcher was needed */
+    bool has_no_context_event; /* the driver has no cuCtxRecordEvent, or only its name */
+    uint32_t alone;            /* counts down from when the watcher was needed */
     _Atomic bool is_started;
     _Atomic uint32_t is_asleep; /* a futex */
 } watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
@@ -71,6 +72,7 @@ static bool add_marker(struct tl_stream *s, CUstream stream)
     CUresult r = stream != CU_STREAM_PER_THREAD ? TL_REAL(cuEventRecord)(m->event, stream)
                                                 : TL_REAL(cuCtxRecordEvent)(s->ctx, m->event);
     if (r != CUDA_SUCCESS) {
+        watch.has_no_context_event |= r == CUDA_ERROR_NOT_SUPPORTED;
         TL_REAL(cuEventDestroy_v2)(m->event);
         free(m);
         return false;
@@ -136,7 +138,7 @@ static bool is_still_busy(struct tl_stream *s)
         return false;
     }
     if (s->kind == TL_STREAM_PER_THREAD) {
-        if (tl_driver_has(TL_NAME_cuCtxRecordEvent) && !has_marker(s))
+        if (!watch.has_no_context_event && !has_marker(s))
             add_marker(s, CU_STREAM_PER_THREAD);
         return true;
     }
@@ -315,6 +317,8 @@ void tl_watch_stop(void)
     until.tv_nsec %= 1000000000;
     if (pthread_mutex_clocklock(&watch.lock, CLOCK_MONOTONIC, &until) != 0)
         return;
+    if (atomic_load(&watch.is_started) && !watch.is_stopped)
+        look(); /* what is done by now need not look as if it were not */
     watch.is_stopped = true;
     pthread_mutex_unlock(&watch.lock);
 }
