@@ -141,6 +141,52 @@ static int find_successors(struct builder *b, uint32_t block)
     return 0;
 }
 
+/* A block that reports a failed assertion, with values that are the same for all threads, and traps. */
+static bool is_fatal(const struct tl_ptx_cfg *cfg, uint32_t block)
+{
+    if (block == cfg->n_blocks)
+        return false;
+    const struct tl_ptx_block *k = &cfg->blocks[block];
+    for (uint32_t i = k->first; i < k->end; i++) {
+        const struct tl_ptx_stmt *s = cfg->insts[i];
+        enum tl_ptx_op op = s->inst.form->op;
+        struct tl_ptx_call call;
+        if (s->inst.guard != NULL)
+            return false;
+        if (op == TL_OP_trap)
+            return i + 1 == k->end;
+        if (op == TL_OP_call && (!tl_ptx_inst_call(s, &call) || !tl_str_is(call.callee->sym->name, "__assertfail")))
+            return false;
+        bool is_param = op == TL_OP_ld && tl_ptx_form_space(s->inst.form) == TL_MOD_param;
+        if (op != TL_OP_call && op != TL_OP_mov && op != TL_OP_cvta && op != TL_OP_st && !is_param)
+            return false;
+    }
+    return false;
+}
+
+static int cut_fatal_edges(struct builder *b)
+{
+    struct tl_ptx_cfg *cfg = b->cfg;
+    cfg->fatal = tl_arena_alloc(b->arena, ((size_t)cfg->n_blocks + 1) * sizeof *cfg->fatal);
+    if (cfg->fatal == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < cfg->n_blocks; i++) {
+        struct tl_ptx_block *k = &cfg->blocks[i];
+        const struct tl_ptx_stmt *last = cfg->insts[k->end - 1];
+        cfg->fatal[i] = TL_CFG_NONE;
+        if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL)
+            continue;
+        for (uint32_t e = 0; e < 2 && cfg->fatal[i] == TL_CFG_NONE; e++) {
+            if (is_fatal(cfg, k->succs[e]) && !is_fatal(cfg, k->succs[1 - e])) {
+                cfg->fatal[i] = k->succs[e];
+                k->succs[0] = k->succs[1 - e];
+                k->n_succs = 1;
+            }
+        }
+    }
+    return 0;
+}
+
 static int find_predecessors(struct builder *b)
 {
     struct tl_ptx_cfg *cfg = b->cfg;
@@ -305,7 +351,7 @@ static int find_dominators(struct builder *b)
     return 0;
 }
 
-int tl_ptx_cfg_build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f)
+static int build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f, bool cuts)
 {
     *cfg = (struct tl_ptx_cfg){.func = f};
     struct builder b = {.cfg = cfg, .arena = arena};
@@ -318,11 +364,23 @@ int tl_ptx_cfg_build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struc
     int rc = find_blocks(&b);
     for (uint32_t i = 0; rc == 0 && i < cfg->n_blocks; i++)
         rc = find_successors(&b, i);
+    if (rc == 0 && cuts)
+        rc = cut_fatal_edges(&b);
     if (rc == 0)
         rc = find_predecessors(&b);
     if (rc == 0 && cfg->n_blocks > 0)
         rc = find_dominators(&b);
     return rc;
+}
+
+int tl_ptx_cfg_build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f)
+{
+    return build(cfg, arena, f, false);
+}
+
+int tl_ptx_cfg_build_cut(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f)
+{
+    return build(cfg, arena, f, true);
 }
 
 /* --- questions --------------------------------------------------------------------------------------------------- */

@@ -28,11 +28,16 @@ struct tl_ptx_cfg {
     uint32_t *order; /* reachable blocks in reverse post-order */
     uint32_t n_order;
     uint32_t *label_inst; /* label id -> number of the instruction it stands before; TL_CFG_NONE if undefined */
+    uint32_t *fatal;      /* per block, after tl_ptx_cfg_build_cut: see there; else NULL */
     const struct tl_ptx_stmt *unknown_branch; /* an indexed branch without a usable table, or NULL */
 };
 
 /* 0 or -ENOMEM.  Requires a parsed body. */
 int tl_ptx_cfg_build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f);
+/* The same, but a guarded branch to a block that only reports a failed assertion and traps is no edge: cfg->fatal[block] names
+ * that block (TL_CFG_NONE: none).  Whoever runs this graph goes there if any thread's guard says so; since that ends the grid,
+ * threads that stay need no path of their own. */
+int tl_ptx_cfg_build_cut(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f);
 
 bool tl_ptx_cfg_dominates(const struct tl_ptx_cfg *cfg, uint32_t a, uint32_t b);
 /* The last instruction of a block, or NULL if it is empty. */

@@ -96,6 +96,8 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
 }
 
 /* Everything of a block from instruction `from` but the branch at its end.  False if a barrier ends the segment before. */
+static void emit_fatal(struct tl_emit *e, uint32_t block);
+
 static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
@@ -110,6 +112,8 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
         if (op != TL_OP_bra && op != TL_OP_brx && op != TL_OP_ret && op != TL_OP_exit)
             tl_emit_inst(e, s, block);
     }
+    if (e->f->cfg.fatal[block] != TL_CFG_NONE && e->rc == 0)
+        emit_fatal(e, block);
     return true;
 }
 
@@ -152,6 +156,27 @@ static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t 
     if ((n == 0) == (last->guard_not != 0)) /* successor 0 is the branch target */
         p.v = LLVMBuildNot(e->b, p.v, "");
     return p;
+}
+
+/* The end of a block whose guarded branch leads some lanes to a failed assertion: they fail here, and the others go on. */
+static void emit_fatal(struct tl_emit *e, uint32_t block)
+{
+    const struct tl_ptx_cfg *cfg = &e->f->cfg;
+    const struct tl_ptx_stmt *last = cfg->insts[cfg->blocks[block].end - 1];
+    uint32_t fatal = cfg->fatal[block];
+    const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = last->inst.guard};
+    bool is_target = cfg->blocks[block].succs[0] == block + 1; /* then the branch goes to `fatal` */
+    struct tl_val p = tl_widen(e, tl_read(e, &o, 1));
+    if (is_target == (last->guard_not != 0))
+        p.v = LLVMBuildNot(e->b, p.v, "");
+    LLVMValueRef bits = LLVMBuildAnd(e->b, tl_active_bits(e), tl_mask_bits(e, p.v), ""), was = e->mask;
+    struct tl_if i;
+    tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, bits, zero32(e), ""));
+    e->mask = tl_mask_of_bits(e, bits);
+    for (uint32_t n = cfg->blocks[fatal].first; n < cfg->blocks[fatal].end && e->rc == 0; n++)
+        tl_emit_inst(e, cfg->insts[n], fatal);
+    e->mask = was;
+    tl_if_end(e, &i);
 }
 
 /* Lanes that leave the function.  The frame is told, because barriers no longer wait for them. */

@@ -180,7 +180,7 @@ static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_progr
     bool rows = block[1] * block[2] == 1 || block[0] % LANES == 0;
     *f = (struct tl_fn){.pf = pf};
     f->regs = tl_arena_zalloc(e->arena, ((size_t)pf->func->n_regs + 1) * sizeof *f->regs);
-    if (f->regs == NULL || tl_ptx_cfg_build(&f->cfg, e->arena, pf->func) < 0 ||
+    if (f->regs == NULL || tl_ptx_cfg_build_cut(&f->cfg, e->arena, pf->func) < 0 ||
         tl_ptx_diverge(&f->d, e->arena, &f->cfg, rows) < 0)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     tl_ptx_each_inst(pf->func->body, note_widths, &(struct width_scan){e, f});
