@@ -101,6 +101,16 @@ struct tl_dev_frame {
                                   groups find it through %envreg1 (upper half) and %envreg2 (lower) */
 };
 
+/* The address of a device function: a number that its name gives, the same in all objects and modules, and no pointer to
+ * anything.  A call through one compares it with those of the functions that are there. */
+static inline uint64_t tl_dev_function_address(const char *name, size_t n)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
+    return (uint64_t)0xf0 << 56 | (hash & 0xffffffffffff) << 4;
+}
+
 /* Sizes and names.  Strings are offsets into `text`, whose end is where the object's symbol ends. */
 struct tl_dev_info {
     uint32_t abi_version;

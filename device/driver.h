@@ -223,6 +223,8 @@ struct tl_drv_image {
     char *text;
     struct tl_ptx_index *index;
     struct tl_drv_kernel_info **infos; /* by item number, filled under the lock */
+    pthread_mutex_t managed_lock;      /* guards `managed` */
+    struct tl_drv_globals *managed;    /* __managed__ variables: the same for all contexts; NULL until asked for */
     struct tl_drv_opaque *opaque;      /* the text only stands for a cubin: see driver_opaque.c; else NULL */
     uint32_t n_items;
 };
@@ -246,15 +248,21 @@ struct tl_drv_global {
     bool is_managed, is_constant;
 };
 
+/* Variables that lie in one allocation. */
+struct tl_drv_globals {
+    struct tl_drv_global *list;
+    uint32_t n;
+    CUdeviceptr block; /* 0 if there are none */
+};
+
 struct CUmod_st {
     uint32_t magic;
     struct CUctx_st *ctx;
     struct CUmod_st *next;
     struct CUlib_st *library; /* NULL for cuModuleLoad */
     struct tl_drv_image *image;
-    struct tl_drv_global *globals;
-    uint32_t n_globals;
-    CUdeviceptr block; /* all globals in one allocation */
+    struct tl_drv_globals own;
+    const struct tl_drv_globals *managed; /* the image's */
     struct CUfunc_st *functions;
 };
 
@@ -498,6 +506,9 @@ CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, 
 void tl_drv_module_destroy(struct CUmod_st *module);                                                    /* not held */
 CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);     /* not held */
 const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name);
+/* The image's __managed__ variables, which need no context.  Lock not held. */
+CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out);
+void tl_drv_globals_destroy(struct tl_drv_globals *g); /* lock held; NULL is fine */
 /* A CUfunction or a CUkernel, for the current context. */
 CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out);
 CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, struct CUmod_st **out);

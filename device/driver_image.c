@@ -70,6 +70,7 @@ CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out)
         return rc == -EINVAL ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_OUT_OF_MEMORY;
     }
     image->refs = 1;
+    pthread_mutex_init(&image->managed_lock, NULL);
     image->text = text;
     *out = image;
     return CUDA_SUCCESS;
@@ -140,6 +141,9 @@ void tl_drv_image_unref(struct tl_drv_image *image)
         info_free(image->infos[i]);
     free(image->infos);
     tl_drv_opaque_destroy(image->opaque);
+    tl_drv_globals_destroy(image->managed);
+    free(image->managed);
+    pthread_mutex_destroy(&image->managed_lock);
     tl_ptx_index_destroy(image->index);
     free(image->text);
     free(image);

@@ -1,5 +1,6 @@
 /* Initial values of module variables: integers, floats, nested braces, addresses of variables with offsets, generic().
  * What an initialiser leaves out is zero (PTX ISA, "Initializers"). */
+#include "device/abi.h"
 #include "device/driver.h"
 
 #include "ptx_rewrite/ast.h"
@@ -110,9 +111,7 @@ static int address_of(struct filler *f, struct tl_str name, uint64_t *bits)
         const struct tl_ptx_item *item = tl_ptx_index_find(f->module->image->index, name);
         if (item == NULL)
             return complain(f, "an unknown name");
-        tl_drv_log("initialiser of " TL_STR_FMT " holds the address of function " TL_STR_FMT ", which is left zero",
-                   TL_STR_ARG(f->decl->name), TL_STR_ARG(name));
-        *bits = 0;
+        *bits = tl_dev_function_address(name.p, name.n);
         return 0;
     }
     *bits = g->address;

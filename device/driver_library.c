@@ -259,9 +259,27 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
     return r == CUDA_SUCCESS ? cuModuleGetGlobal_v2(dptr, bytes, m, name) : r;
 }
 
+/* cudart asks before there is any context. */
 CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    return cuLibraryGetGlobal(dptr, bytes, library, name);
+    const struct tl_drv_globals *g;
+    CUresult r = check(library);
+    if (r == CUDA_SUCCESS && name == NULL)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_image_managed(library->image, &g);
+    if (r != CUDA_SUCCESS)
+        return r;
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (!tl_str_is(g->list[i].name, name))
+            continue;
+        if (dptr != NULL)
+            *dptr = g->list[i].address;
+        if (bytes != NULL)
+            *bytes = g->list[i].bytes;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)

@@ -13,14 +13,6 @@
 
 /* --- variables --------------------------------------------------------------------------------------------------- */
 
-const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name)
-{
-    for (uint32_t i = 0; i < module->n_globals; i++)
-        if (tl_str_eq(module->globals[i].name, name))
-            return &module->globals[i];
-    return NULL;
-}
-
 /* Numbers in a braced list, for arrays declared with []. */
 static uint64_t count_values(struct tl_str init)
 {
@@ -45,77 +37,84 @@ struct layout {
     uint64_t bytes;
 };
 
-/* Names, sizes and places of the variables that live in device memory; addresses are offsets at first. */
-static int lay_out(struct CUmod_st *m, struct layout *l, struct tl_error *err)
+static bool is_managed(const struct tl_ptx_decl *d)
 {
-    const struct tl_ptx_index *ix = m->image->index;
+    return d->prefix.p != NULL && memmem(d->prefix.p, d->prefix.n, ".managed", 8) != NULL;
+}
+
+/* Adds a variable; its address is an offset at first. */
+static int place(struct layout *l, struct tl_drv_globals *g, const struct tl_ptx_item *item,
+                 const struct tl_ptx_decl *d, struct tl_error *err)
+{
+    uint32_t one = tl_ptx_type_bytes(d->type);
+    uint32_t element = (one > 0 ? one : 8) * d->vec;
+    uint64_t count = d->count > 0 ? d->count : count_values(d->init) / d->vec;
+    uint32_t align = d->align > element ? d->align : element;
+    if (align < 8 && count * element >= 8)
+        align = 8;
+    if (count > ((uint64_t)1 << 40) / element)
+        return tl_error_set(err, -EINVAL, "variable " TL_STR_FMT " is too large", TL_STR_ARG(d->name));
+    l->bytes = (l->bytes + align - 1) / align * align;
+    l->decls[g->n] = d;
+    g->list[g->n++] = (struct tl_drv_global){.name = item->name,
+                                             .address = l->bytes,
+                                             .bytes = count * element,
+                                             .is_constant = tl_str_is(d->space, "const"),
+                                             .is_managed = is_managed(d)};
+    l->bytes += count * element;
+    return 0;
+}
+
+/* Names, sizes and places of the variables that live in device memory: managed ones, or the others. */
+static int lay_out(const struct tl_drv_image *image, bool wants_managed, struct layout *l, struct tl_drv_globals *g,
+                   struct tl_error *err)
+{
+    const struct tl_ptx_index *ix = image->index;
     struct tl_ptx_unit unit;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < m->image->n_items; i++)
+    for (uint32_t i = 0; i < image->n_items; i++)
         n += tl_ptx_index_item(ix, i)->kind == TL_PTX_ITEM_VARIABLE;
-    m->globals = calloc(n + 1, sizeof *m->globals);
+    g->list = calloc(n + 1, sizeof *g->list);
     l->decls = calloc(n + 1, sizeof(const struct tl_ptx_decl *));
-    if (m->globals == NULL || l->decls == NULL)
+    if (g->list == NULL || l->decls == NULL)
         return -ENOMEM;
     int rc = tl_ptx_unit_init(&unit, ix, &l->arena, err);
-    for (uint32_t i = 0; rc == 0 && i < m->image->n_items; i++) {
+    for (uint32_t i = 0; rc == 0 && i < image->n_items; i++) {
         const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
         struct tl_ptx_decl *d;
         if (item->kind != TL_PTX_ITEM_VARIABLE || tl_ptx_index_find(ix, item->name) != item || item->is_extern)
             continue; /* a mere declaration */
         rc = tl_ptx_parse_var(&unit, item, &d);
-        if (rc < 0)
-            break;
-        bool is_const = tl_str_is(d->space, "const");
-        if (!is_const && !tl_str_is(d->space, "global"))
-            continue;
-        uint32_t one = tl_ptx_type_bytes(d->type);
-        uint32_t element = (one > 0 ? one : 8) * d->vec;
-        uint64_t count = d->count > 0 ? d->count : count_values(d->init) / d->vec;
-        uint32_t align = d->align > element ? d->align : element;
-        if (align < 8 && count * element >= 8)
-            align = 8;
-        if (count > ((uint64_t)1 << 40) / element)
-            return tl_error_set(err, -EINVAL, "variable " TL_STR_FMT " is too large", TL_STR_ARG(d->name));
-        l->bytes = (l->bytes + align - 1) / align * align;
-        l->decls[m->n_globals] = d;
-        struct tl_str managed = d->prefix;
-        m->globals[m->n_globals++] = (struct tl_drv_global){
-            .name = item->name,
-            .address = l->bytes,
-            .bytes = count * element,
-            .is_constant = is_const,
-            .is_managed = managed.p != NULL && memmem(managed.p, managed.n, ".managed", 8) != NULL,
-        };
-        l->bytes += count * element;
+        if (rc == 0 && (tl_str_is(d->space, "const") || tl_str_is(d->space, "global")) &&
+            is_managed(d) == wants_managed)
+            rc = place(l, g, item, d, err);
     }
     tl_ptx_unit_finish(&unit);
     return rc;
 }
 
-static CUresult make_globals(struct CUmod_st *m)
+/* Lays out, allocates and initialises.  What initialisers name is looked up in `module`, which has these variables already. */
+static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *device, struct CUctx_st *ctx,
+                             bool wants_managed, struct tl_drv_globals *g)
 {
     struct layout l = {0};
     struct tl_error err = {0};
     struct tl_drv_alloc *a = NULL;
     CUresult r = CUDA_SUCCESS;
     tl_arena_init(&l.arena, 0);
-    int rc = lay_out(m, &l, &err);
+    int rc = lay_out(module->image, wants_managed, &l, g, &err);
     if (rc == 0 && l.bytes > 0) {
         tl_drv_lock();
-        r = tl_drv_alloc_create(m->ctx->device, m->ctx, l.bytes, TL_DRV_DEVICE_MEMORY, &a);
+        r = tl_drv_alloc_create(device, ctx, l.bytes, wants_managed ? TL_DRV_MANAGED : TL_DRV_DEVICE_MEMORY, &a);
         if (r == CUDA_SUCCESS) {
             a->is_internal = true;
-            m->block = a->base;
-            for (uint32_t i = 0; i < m->n_globals; i++) {
-                m->globals[i].address += a->base;
-                if (m->globals[i].is_managed)
-                    a->kind = TL_DRV_MANAGED;
-            }
+            g->block = a->base;
+            for (uint32_t i = 0; i < g->n; i++)
+                g->list[i].address += a->base;
         }
         tl_drv_unlock();
-        for (uint32_t i = 0; r == CUDA_SUCCESS && rc == 0 && i < m->n_globals; i++)
-            rc = tl_drv_initialise(m, l.decls[i], tl_drv_pointer(m->globals[i].address), m->globals[i].bytes, &err);
+        for (uint32_t i = 0; r == CUDA_SUCCESS && rc == 0 && i < g->n; i++)
+            rc = tl_drv_initialise(module, l.decls[i], tl_drv_pointer(g->list[i].address), g->list[i].bytes, &err);
     }
     free((void *)l.decls);
     tl_arena_finish(&l.arena);
@@ -124,6 +123,52 @@ static CUresult make_globals(struct CUmod_st *m)
         r = rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
     }
     return r;
+}
+
+void tl_drv_globals_destroy(struct tl_drv_globals *g)
+{
+    if (g == NULL)
+        return;
+    if (g->block != 0)
+        tl_drv_alloc_destroy(tl_drv_alloc_find((uintptr_t)g->block));
+    free(g->list);
+    *g = (struct tl_drv_globals){0};
+}
+
+CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out)
+{
+    CUresult r = CUDA_SUCCESS;
+    pthread_mutex_lock(&image->managed_lock);
+    if (image->managed == NULL) {
+        struct tl_drv_globals *g = calloc(1, sizeof *g);
+        struct CUmod_st alone = {.image = image, .managed = g};
+        r = g != NULL ? make_globals(&alone, &tl_drv.devices[0], NULL, true, g) : CUDA_ERROR_OUT_OF_MEMORY;
+        if (r == CUDA_SUCCESS) {
+            image->managed = g;
+        } else {
+            tl_drv_lock();
+            tl_drv_globals_destroy(g);
+            tl_drv_unlock();
+            free(g);
+        }
+    }
+    *out = image->managed;
+    pthread_mutex_unlock(&image->managed_lock);
+    return r;
+}
+
+static const struct tl_drv_global *find_global(const struct tl_drv_globals *g, struct tl_str name)
+{
+    for (uint32_t i = 0; g != NULL && i < g->n; i++)
+        if (tl_str_eq(g->list[i].name, name))
+            return &g->list[i];
+    return NULL;
+}
+
+const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name)
+{
+    const struct tl_drv_global *g = find_global(&module->own, name);
+    return g != NULL ? g : find_global(module->managed, name);
 }
 
 /* --- making and ending ------------------------------------------------------------------------------------------- */
@@ -141,7 +186,9 @@ CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, 
     m->next = ctx->modules;
     ctx->modules = m;
     tl_drv_unlock();
-    CUresult r = make_globals(m);
+    CUresult r = tl_drv_image_managed(image, &m->managed);
+    if (r == CUDA_SUCCESS)
+        r = make_globals(m, ctx->device, ctx, false, &m->own);
     if (r != CUDA_SUCCESS) {
         tl_drv_module_destroy(m);
         return r;
@@ -165,8 +212,7 @@ void tl_drv_module_destroy(struct CUmod_st *m)
             if (l->by_context[i] == m)
                 l->by_context[i] = l->by_context[--l->n_by_context];
     }
-    if (m->block != 0)
-        tl_drv_alloc_destroy(tl_drv_alloc_find((uintptr_t)m->block));
+    tl_drv_globals_destroy(&m->own);
     tl_drv_image_unref(m->image);
     m->magic = TL_DRV_DEAD;
     tl_drv_unlock();
@@ -178,7 +224,6 @@ void tl_drv_module_destroy(struct CUmod_st *m)
         f->magic = TL_DRV_DEAD;
         free(f);
     }
-    free(m->globals);
     free(m);
 }
 

@@ -155,6 +155,15 @@ static int collect_inst(void *data, struct tl_ptx_stmt *s)
     return tl_ptx_each_sym(s->inst.operands, s->n_operands, collect_sym, data);
 }
 
+/* Follows names from the functions that were not looked at yet. */
+static int collect_from(struct tl_ptx_program *p, struct tl_ptx_program_func *first)
+{
+    int rc = 0;
+    for (struct tl_ptx_program_func *f = first; rc == 0 && f != NULL; f = f->next)
+        rc = tl_ptx_each_inst(f->func->body, collect_inst, &(struct collect){p, f == p->entry});
+    return rc;
+}
+
 int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix, struct tl_str kernel,
                         struct tl_arena *arena, struct tl_error *err)
 {
@@ -167,9 +176,63 @@ int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix,
         return tl_error_set(err, -ENOENT, "%s has no kernel '" TL_STR_FMT "'", ix->name, TL_STR_ARG(kernel));
     rc = add_func(p, item);
     p->entry = p->funcs;
-    for (struct tl_ptx_program_func *f = p->funcs; rc == 0 && f != NULL; f = f->next)
-        rc = tl_ptx_each_inst(f->func->body, collect_inst, &(struct collect){p, f == p->entry});
+    return rc == 0 ? collect_from(p, p->funcs) : rc;
+}
+
+static int calls_pointer(void *data, struct tl_ptx_stmt *s)
+{
+    struct tl_ptx_call call;
+    (void)data;
+    return s->inst.form->op == TL_OP_call && (!tl_ptx_inst_call(s, &call) || call.callee->sym->kind != TL_SYM_FUNC);
+}
+
+bool tl_ptx_program_calls_pointers(const struct tl_ptx_program *p)
+{
+    for (const struct tl_ptx_program_func *f = p->funcs; f != NULL; f = f->next) {
+        if (f->func->has_body && tl_ptx_each_inst(f->func->body, calls_pointer, NULL) != 0)
+            return true;
+    }
+    return false;
+}
+
+static int add_pointee(struct tl_ptx_program *p, const struct tl_ptx_item *item)
+{
+    if (item == NULL || item->kind != TL_PTX_ITEM_FUNC || find_func(p, item->name) != NULL)
+        return 0;
+    return add_func(p, item);
+}
+
+/* Functions that a variable's text names. */
+static int add_named(struct tl_ptx_program *p, const struct tl_ptx_item *variable)
+{
+    struct tl_lex lx;
+    int rc = 0;
+    tl_lex_init(&lx, p->unit.ix->text, variable->begin, variable->end);
+    while (rc == 0 && lx.kind != TL_TOK_END && !tl_lex_is(&lx, '='))
+        tl_lex_next(&lx);
+    for (; rc == 0 && lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
+        if (lx.kind == TL_TOK_WORD)
+            rc = add_pointee(p, tl_ptx_index_find(p->unit.ix, tl_lex_str(&lx)));
+    }
     return rc;
+}
+
+int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all)
+{
+    struct tl_ptx_program_func *last = p->funcs;
+    int rc = 0;
+    if (!tl_ptx_program_calls_pointers(p))
+        return 0;
+    while (last->next != NULL)
+        last = last->next;
+    for (uint32_t i = 0; rc == 0 && i < p->unit.ix->n_items; i++) {
+        const struct tl_ptx_item *item = &p->unit.ix->items[i];
+        if (item->kind == TL_PTX_ITEM_VARIABLE)
+            rc = add_named(p, item);
+        else if (all)
+            rc = add_pointee(p, tl_ptx_index_find(p->unit.ix, item->name));
+    }
+    return rc == 0 ? collect_from(p, last->next) : rc;
 }
 
 void tl_ptx_program_finish(struct tl_ptx_program *p)

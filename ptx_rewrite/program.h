@@ -31,6 +31,11 @@ int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix,
                         struct tl_arena *arena, struct tl_error *err);
 void tl_ptx_program_finish(struct tl_ptx_program *p);
 
+bool tl_ptx_program_calls_pointers(const struct tl_ptx_program *p);
+/* If it calls through pointers: adds what they may lead to, that is, functions that initialisers of variables name (their
+ * addresses taken in the code are there already), or with `all` every function of the module.  0, -EINVAL, -ENOMEM. */
+int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all);
+
 /* Space of a module variable; "shared::cta" counts as shared. */
 bool tl_ptx_var_is(const struct tl_ptx_program_var *v, const char *space);
 const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym);

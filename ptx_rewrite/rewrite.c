@@ -469,6 +469,8 @@ int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **t
     tl_arena_init(&arena, 0);
     struct tl_rewriter rw = {.p = &p, .arena = &arena};
     int rc = tl_ptx_program_init(&p, ix, kernel, &arena, err);
+    if (rc == 0)
+        rc = tl_ptx_program_add_pointees(&p, false);
     if (rc == 0) {
         print_header(&rw, &out);
         for (const struct tl_ptx_program_var *v = p.vars; v != NULL; v = v->next) {

@@ -171,9 +171,11 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     return true;
 }
 
-static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, const struct tl_ptx_call *call)
+/* With the lanes of `active` (i32). */
+static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, const struct tl_ptx_call *call,
+                               LLVMValueRef active)
 {
-    LLVMValueRef args[64] = {e->f->frame, e->f->warp, tl_active_bits(e)};
+    LLVMValueRef args[64] = {e->f->frame, e->f->warp, active};
     unsigned n = 3;
     for (int list = 0; list < 2; list++) {
         const struct tl_ptx_operand *o = list == 0 ? call->rets : call->args;
@@ -191,23 +193,73 @@ static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, c
     LLVMBuildCall2(e->b, r->type, r->fn, args, n, "");
 }
 
+static const struct tl_func_ref *find_function(struct tl_emit *e, const struct tl_ptx_program_func *pf)
+{
+    const struct tl_func_ref *r = e->funcs;
+    while (r != NULL && r->pf != pf)
+        r = r->next;
+    return r;
+}
+
+/* Whether a call's parameters or results are of such sizes. */
+static bool sizes_are(struct tl_emit *e, const struct tl_ptx_operand *given, const struct tl_ptx_decl *wanted)
+{
+    uint32_t i = 0, n = given != NULL ? given->n : 0;
+    for (; wanted != NULL; wanted = wanted->next, i++) {
+        if (i >= n)
+            return false;
+        const struct tl_placed *p = param_memory(e, &given->elems[i]);
+        if (p == NULL || p->bytes != (uint64_t)tl_ptx_type_bytes(wanted->type) * wanted->vec * wanted->count)
+            return false;
+    }
+    return i == n;
+}
+
+/* Calls in turn each function that fits, with the lanes that mean it. */
+static void emit_indirect_call(struct tl_emit *e, const struct tl_ptx_call *call)
+{
+    struct tl_val target = tl_read(e, call->callee, 64);
+    LLVMValueRef left_slot = tl_alloca(e, e->i32, "uncalled");
+    LLVMBuildStore(e->b, tl_active_bits(e), left_slot);
+    for (const struct tl_ptx_program_func *pf = e->p->funcs; pf != NULL && e->rc == 0; pf = pf->next) {
+        struct tl_str name = pf->func->name;
+        const struct tl_ptx_sym sym = {.name = name};
+        const struct tl_ptx_program_func *body = tl_ptx_program_callee(e->p, &sym);
+        const struct tl_func_ref *r = body != NULL ? find_function(e, body) : NULL;
+        if (r == NULL || !sizes_are(e, call->rets, body->func->rets) || !sizes_are(e, call->args, body->func->params))
+            continue;
+        struct tl_val is_it = tl_icmp(e, LLVMIntEQ, target, tl_const(e, 64, tl_dev_function_address(name.p, name.n)));
+        LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, left_slot, "");
+        LLVMValueRef mine = is_it.is_vec ? LLVMBuildAnd(e->b, tl_mask_bits(e, is_it.v), left, "")
+                                         : LLVMBuildSelect(e->b, is_it.v, left, u32(e, 0), "");
+        LLVMBuildStore(e->b, LLVMBuildXor(e->b, left, mine, ""), left_slot);
+        struct tl_if i;
+        tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, mine, u32(e, 0), ""));
+        emit_function_call(e, r, call, mine);
+        tl_if_end(e, &i);
+    }
+    LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, left_slot, "");
+    tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, left, u32(e, 0), ""), TL_DEV_FAULT_ADDRESS);
+}
+
 bool tl_emit_call(struct tl_emit *e)
 {
     struct tl_ptx_call call;
     if (e->inst->inst.form->op != TL_OP_call)
         return false;
-    if (!tl_ptx_inst_call(e->inst, &call) || call.callee->sym->kind != TL_SYM_FUNC) {
-        tl_emit_unsupported(e, "an indirect call");
+    if (!tl_ptx_inst_call(e->inst, &call)) {
+        tl_emit_unsupported(e, "this form of call");
+        return true;
+    }
+    if (call.callee->sym->kind != TL_SYM_FUNC) {
+        emit_indirect_call(e, &call);
         return true;
     }
     const struct tl_ptx_program_func *pf = tl_ptx_program_callee(e->p, call.callee->sym);
-    for (const struct tl_func_ref *r = e->funcs; r != NULL; r = r->next) {
-        if (r->pf == pf) {
-            emit_function_call(e, r, &call);
-            return true;
-        }
-    }
-    if (!emit_system_call(e, call.callee->sym->name, &call))
+    const struct tl_func_ref *r = pf != NULL ? find_function(e, pf) : NULL;
+    if (r != NULL)
+        emit_function_call(e, r, &call, tl_active_bits(e));
+    else if (!emit_system_call(e, call.callee->sym->name, &call))
         tl_emit_unsupported(e, "a call to a function that is not here");
     return true;
 }

@@ -274,8 +274,16 @@ static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
         return true;
     if (s->inst.form->op != TL_OP_call || !tl_ptx_inst_call(s, &call))
         return false;
-    const struct tl_ptx_program_func *pf = tl_ptx_program_callee(e->p, call.callee->sym);
-    return pf != NULL && pf->func->has_body && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0;
+    const struct tl_ptx_program_func *pf = e->p->funcs;
+    if (call.callee->sym->kind == TL_SYM_FUNC) {
+        pf = tl_ptx_program_callee(e->p, call.callee->sym);
+        return pf != NULL && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0;
+    }
+    for (; pf != NULL; pf = pf->next) { /* a pointer may lead to any of them */
+        if (pf != e->p->entry && pf->func->has_body && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0)
+            return true;
+    }
+    return false;
 }
 
 /* A barrier in a region that lanes enter one way or another, and where neither way is to return at once. */
@@ -573,6 +581,8 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
     tl_arena_init(&arena, 0);
     struct tl_emit e = {.arena = &arena, .p = &program, .err = err, .options = options, .name = name};
     rc = tl_ptx_program_init(&program, ix, only_entry(ix), &arena, err);
+    if (rc == 0)
+        rc = tl_ptx_program_add_pointees(&program, true);
     if (rc == 0) {
         e.ctx = LLVMContextCreate();
         e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);

@@ -457,6 +457,9 @@ struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_
         case TL_SYM_MODULE_VAR:
             v = read_name(e, o);
             break;
+        case TL_SYM_FUNC:
+            v = tl_const(e, 64, tl_dev_function_address(o->sym->name.p, o->sym->name.n));
+            break;
         default:
             tl_emit_unsupported(e, "this kind of name as an operand");
             return v;

@@ -50,6 +50,12 @@ __global__ void indirect(int *out)
     out[2 * i + 1] = s->area();
 }
 
+__global__ void through(int *out, operation f)
+{
+    int i = threadIdx.x;
+    out[i] = f(i, 5);
+}
+
 int main()
 {
     checker check("function_pointers");
@@ -61,6 +67,16 @@ int main()
     for (int i = 0; i < n; i++) {
         check.is(got[2 * i] == (i % 3 == 0 ? i + 17 : i % 3 == 1 ? i - 17 : i * 17), "function pointer", i);
         check.is(got[2 * i + 1] == (i % 5 < 2 ? i * i : i * 2), "virtual function", i);
+    }
+    /* A pointer that the host has read and hands over. */
+    operation from_host[3];
+    CUDA(cudaMemcpyFromSymbol(from_host, operations, sizeof from_host));
+    for (int k = 0; k < 3; k++) {
+        through<<<1, 40>>>(out, from_host[k]);
+        FINISH();
+        got = to_host(out, 40);
+        for (int i = 0; i < 40; i++)
+            check.is(got[i] == (k == 0 ? i + 5 : k == 1 ? i - 5 : i * 5), "pointer from the host", i);
     }
     return check.done();
 }
