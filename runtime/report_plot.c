@@ -254,7 +254,7 @@ static void put_trade_lines(struct tl_buf *out, double top, double widest)
 /* Whether a text that begins at x, with its base line at y, would lie on a point or over the edge. */
 static bool is_taken(const struct point *points, uint32_t n, double x, double y, double width)
 {
-    if (x < LEFT || x + width > WIDTH)
+    if (x < LEFT || x + width > WIDTH - 2)
         return true;
     for (uint32_t i = 0; i < n; i++)
         if (points[i].x > x - 7 && points[i].x < x + width + 7 && points[i].y > y - 15 && points[i].y < y + 8)
@@ -265,7 +265,7 @@ static bool is_taken(const struct point *points, uint32_t n, double x, double y,
 static void put_label(struct tl_buf *out, const struct point *points, uint32_t n, uint32_t i)
 {
     const struct point *p = &points[i];
-    double width = 6.6 * (double)strlen(p->label); /* about as wide as it is written */
+    double width = 7.4 * (double)strlen(p->label); /* about as wide as it is written */
     const struct {
         double x, y;
     } places[] = {{p->x + 10, p->y + 4},         {p->x - 10 - width, p->y + 4}, {p->x - width / 2, p->y - 11},

@@ -4,10 +4,10 @@
 /* clang-format off */
 const char tl__html_style[] =
     ":root{color-scheme:light dark;--bg:#f4f5f7;--card:#fff;--ink:#1a212b;--soft:#5a6572;--line:#e2e6eb;--faint:#eef1f4;"
-    "--good:#0b7a56;--goodbg:#e0f4ec;--warn:#8a5a00;--warnbg:#fdf0d3;--bad:#b3202c;--badbg:#fce5e6;"
+    "--good:#0b7a56;--goodbg:#e0f4ec;--warn:#8a5a00;--warnbg:#fdf0d3;--bad:#b3202c;--badbg:#fce5e6;--out:#b3202c;"
     "--c0:#2461c4;--c1:#d46a0a;--c2:#0f8468;--c3:#ae3185;--c4:#7152e0;--c5:#84701c;--c6:#c0343b;--c7:#4b6b7e}"
     "@media(prefers-color-scheme:dark){:root{--bg:#0e1217;--card:#161c24;--ink:#e5eaf0;--soft:#98a4b3;--line:#29323d;"
-    "--faint:#1d252f;--good:#5fd3a6;--goodbg:#113529;--warn:#f0bd5b;--warnbg:#3a2c0e;--bad:#ff8e93;--badbg:#431a1e;"
+    "--faint:#1d252f;--good:#5fd3a6;--goodbg:#113529;--warn:#f0bd5b;--warnbg:#3a2c0e;--bad:#ff8e93;--badbg:#431a1e;--out:#ff4d5a;"
     "--c0:#6ba5ff;--c1:#ffa04a;--c2:#42cda6;--c3:#f078c6;--c4:#aa92ff;--c5:#d5b957;--c6:#ff7c83;--c7:#90b2c7}}"
     "*{box-sizing:border-box}"
     "body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,"
@@ -64,7 +64,7 @@ const char tl__html_style[] =
     ".krow:last-child{border-bottom:0}.krow code{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}"
     ".krow svg{grid-column:1/-1;height:8px;border-radius:4px;background:var(--faint);margin:3px 0}"
     ".krow .small{grid-column:1/-1;font-size:12.5px;color:var(--soft)}"
-    ".out{fill:var(--bad)}.dot.outside{background:var(--bad)}.dot.waiting{opacity:.32}.dot.request{background:var(--ink);opacity:.55}"
+    ".out{fill:var(--out)}.dot.outside{background:var(--out)}"
     "details{margin:0 0 14px}summary{cursor:pointer;font-weight:600;padding:4px 0}"
     "details.runs>summary{font-size:19px;margin:22px 0 8px;letter-spacing:-.01em}"
     "ul.notes{margin:6px 0 0;padding-left:18px}ul.notes li{overflow-wrap:anywhere;margin:2px 0}"
