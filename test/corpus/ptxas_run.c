@@ -27,7 +27,6 @@ static void read_line(struct ptxas_run *r, const char *line)
     if (used != NULL && strstr(used, " registers") != NULL)
         r->registers = (uint32_t)strtoul(used + strlen("Used "), NULL, 10);
     /* Called functions have such a line as well; what they spill is spilt too. */
-    // NOLINTNEXTLINE(cert-err34-c): ptxas prints no number that does not fit
     if (sscanf(line, " %u bytes stack frame, %u bytes spill stores, %u bytes spill loads", &stack, &stores, &loads) ==
         3) {
         r->stack_bytes += stack;
