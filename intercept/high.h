@@ -148,12 +148,14 @@ void tl_sample_context_gone(CUcontext ctx);
 void tl_sample_forked(void);
 
 /* --- high_request.c --- */
-void tl_request_burst(void);           /* a burst begins */
-void tl_request_idle(void);            /* nothing is in flight any more */
-void tl_request_waited(void);          /* the job has waited, perhaps for the last of its work */
-void tl_request_publish(void);         /* brings counters that tallyd samples up to date */
-uint64_t tl_request_burst_began(void); /* 0 between bursts */
-void tl_request_mark(uint64_t now);    /* the program says that a request begins, and ends */
+void tl_request_burst(void);              /* a burst begins */
+void tl_request_idle(void);               /* nothing is in flight any more */
+void tl_request_waited(void);             /* the job has waited, perhaps for the last of its work */
+void tl_request_publish(void);            /* brings counters that tallyd samples up to date */
+uint64_t tl_request_burst_began(void);    /* 0 between bursts */
+void tl_request_found_done(uint64_t now); /* the watcher did, before the job waited */
+bool tl_request_was_watcher_useful(void); /* since it was asked last */
+void tl_request_mark(uint64_t now);       /* the program says that a request begins, and ends */
 void tl_request_unmark(void);
 void tl_request_forked(void);
 

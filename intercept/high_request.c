@@ -9,6 +9,7 @@
 #include "intercept/high.h"
 
 #define MAX_GAP_NS 2000000u /* of programs that mark no requests: a longer one lies between requests */
+#define USEFUL_NS 500000u   /* the job itself would have told so much later that its work is done */
 #define PUBLISH_NS 1000000u
 #define SYNC_NS 20000000u
 
@@ -19,6 +20,8 @@ static struct {
     _Atomic uint64_t mark_ns;    /* when the last marked request began */
     _Atomic uint32_t open_marks; /* marked requests that have not ended */
     _Atomic bool was_marked;
+    _Atomic uint64_t found_ns; /* when the watcher found work done that the job has not waited for yet */
+    _Atomic bool was_useful;
     _Atomic uint64_t published_ns, synced_ns;
 } state;
 
@@ -36,9 +39,29 @@ static void saw_gap(uint64_t gap)
     atomic_store_explicit(&tl_high_page->gap_ns, gap > faded ? gap : faded, memory_order_relaxed);
 }
 
+/* The job waits, or begins anew without having waited: without the watcher, its work would have seemed in flight until now. */
+static void judge_watcher(uint64_t now)
+{
+    uint64_t found = atomic_exchange_explicit(&state.found_ns, 0, memory_order_relaxed);
+    if (found != 0 && now > found + USEFUL_NS)
+        atomic_store_explicit(&state.was_useful, true, memory_order_relaxed);
+}
+
+void tl_request_found_done(uint64_t now)
+{
+    uint64_t none = 0;
+    atomic_compare_exchange_strong(&state.found_ns, &none, now);
+}
+
+bool tl_request_was_watcher_useful(void)
+{
+    return atomic_exchange_explicit(&state.was_useful, false, memory_order_relaxed);
+}
+
 void tl_request_burst(void)
 {
     uint64_t now = tl_record_now(), idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
+    judge_watcher(now);
     if (idle != 0 && now > idle) {
         bool is_inside = atomic_load_explicit(&state.open_marks, memory_order_relaxed) != 0
                              ? idle >= atomic_load_explicit(&state.mark_ns, memory_order_relaxed)
@@ -93,6 +116,7 @@ void tl_request_waited(void)
     if (atomic_load_explicit(&state.request_ns, memory_order_relaxed) == 0 || is_busy())
         return;
     uint64_t begin = atomic_exchange(&state.request_ns, 0), now = tl_record_now();
+    judge_watcher(now);
     if (begin == 0 || now <= begin || atomic_load_explicit(&state.was_marked, memory_order_relaxed))
         return;
     tl_record_request(tl_job.record, begin, now, false);
@@ -118,5 +142,6 @@ void tl_request_forked(void)
     atomic_store(&state.burst_ns, 0);
     atomic_store(&state.idle_ns, 0);
     atomic_store(&state.request_ns, 0);
+    atomic_store(&state.found_ns, 0);
     atomic_store(&state.open_marks, 0);
 }

@@ -1,9 +1,9 @@
 /* The watcher: a thread that finds out that work is done when the job does not wait for it.
  *
  * It asks the driver whether a stream is idle; an answer proves what was submitted before the question.  It asks about streams
- * that nobody waits for, seldom and more seldom, and about none while a capture goes through it.  When nothing is in flight for a
- * while it sleeps until the next burst wakes it; so a job that keeps launching, or that waits for what it launches, never makes a
- * system call for it.
+ * that nobody waits for, often where that has turned out useful and else seldom, and about none that is being captured.  When
+ * nothing is in flight for a while it sleeps until the next burst wakes it; so a job that keeps launching never makes a system
+ * call for it.
  *
  * The default stream of a thread can only be named by that thread: there an event that covers the whole context takes the
  * place of the question, and where the driver has no such event, a wait for the context. */
@@ -19,14 +19,15 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Of a job that does not wait for its work in time, the watcher looks often: after an eighth of what the burst has lasted. */
 #define SHORTEST_NS 100000u
-#define FIRST_NS 200000u
-#define LONGEST_BUSY_NS 1000000u
-#define LONGEST_NS 8000000u       /* of a job that waits for its work */
-#define LONGEST_ALONE_NS 2000000u /* of one that does not */
-#define IDLE_NS 16000000u         /* then it sleeps until it is woken */
-#define STOP_NS 100000000u        /* an exit waits no longer for an answer of the driver */
-enum { STACK_BYTES = 512 << 10, ALONE = 64 };
+#define LONGEST_NS 1000000u
+/* Of one that does, seldom: it is only there for the case that this changes. */
+#define SELDOM_NS 2000000u
+#define MOST_SELDOM_NS 8000000u
+#define IDLE_NS 16000000u  /* then it sleeps until it is woken */
+#define STOP_NS 100000000u /* an exit waits no longer for an answer of the driver */
+enum { STACK_BYTES = 512 << 10, OFTEN_LOOKS = 64 };
 
 /* An event that stands for a stream's work up to some point. */
 struct marker {
@@ -223,45 +224,52 @@ static bool is_lowered(uint32_t *seen)
     return tl_client_level(tl_job.client) < TL_LEVEL_HIGH;
 }
 
+/* How long to wait until the next look. */
+static uint64_t pause_behind(const struct look *found, uint64_t now)
+{
+    static uint64_t seldom = SELDOM_NS; /* of this thread only */
+    static int often;
+    often = tl_request_was_watcher_useful() ? OFTEN_LOOKS : often - (often != 0);
+    if (often == 0 || !found->is_open) {
+        seldom = seldom * 2 > MOST_SELDOM_NS ? MOST_SELDOM_NS : seldom * 2;
+        return often != 0 ? LONGEST_NS : seldom;
+    }
+    uint64_t begin = tl_request_burst_began(), part = begin != 0 && now > begin ? (now - begin) / 8 : 0;
+    seldom = SELDOM_NS;
+    return part < SHORTEST_NS ? SHORTEST_NS : part > LONGEST_NS ? LONGEST_NS : part;
+}
+
 static void *work(void *unused)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    uint64_t pause = FIRST_NS, idle_since = 0;
+    uint64_t idle_since = 0;
     uint32_t changes = tl_client_changes(tl_job.client);
     bool is_leaving = false;
     TL_REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+    nap(SHORTEST_NS);
     for (;;) {
         if (!is_leaving && is_lowered(&changes)) {
             /* From here on work is not counted; what was, is waited for.  Then the best-effort part takes over. */
             tl_driver_reset_hooks(false);
             is_leaving = true;
-            nap(LONGEST_BUSY_NS);
+            nap(LONGEST_NS);
         }
         tl_watch_lock();
         if (watch.is_stopped)
             break;
         struct look found = look();
         bool has_samples = tl_sample_collect();
-        watch.alone = found.has_ended ? ALONE : watch.alone - (watch.alone != 0);
-        bool is_alone = watch.alone != 0;
         tl_watch_unlock();
-        uint64_t now = tl_record_now(), begin = tl_request_burst_began();
-        if (found.per_thread != NULL && now - begin > LONGEST_BUSY_NS)
+        uint64_t now = tl_record_now();
+        if (found.has_ended)
+            tl_request_found_done(now);
+        if (found.per_thread != NULL && now - tl_request_burst_began() > LONGEST_NS)
             wait_for_context(found.per_thread->ctx);
         bool is_busy = tl_word_is_busy(atomic_load(&tl_high_page->word));
         if (is_leaving && !is_busy) {
             if (tl_job_lower())
                 return unused;
             is_leaving = false;
-        }
-        if (found.is_open) {
-            uint64_t lasted = begin != 0 && now > begin ? now - begin : 0;
-            pause = lasted / 8 < SHORTEST_NS       ? SHORTEST_NS
-                    : lasted / 8 > LONGEST_BUSY_NS ? LONGEST_BUSY_NS
-                                                   : lasted / 8;
-        } else {
-            uint64_t most = is_alone ? LONGEST_ALONE_NS : LONGEST_NS;
-            pause = pause * 2 > most ? most : pause * 2;
         }
         if (is_busy || has_samples || found.is_open) {
             idle_since = 0;
@@ -271,9 +279,8 @@ static void *work(void *unused)
             tl_request_publish();
             sleep_until_woken();
             idle_since = 0;
-            pause = FIRST_NS;
         }
-        nap(pause);
+        nap(is_leaving ? LONGEST_NS : pause_behind(&found, now));
     }
     tl_watch_unlock();
     return unused;

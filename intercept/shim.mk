@@ -64,3 +64,7 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
 SHIM_TESTS := $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/shim_*_test.c))
 $(B)/obj/test/unit/shim_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
 $(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_DRIVER)
+
+bench-launch: all $(B)/bench/launch $(STANDIN_DRIVER) $(B)/workloads/jobs/train
+	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)
+.PHONY: bench-launch
