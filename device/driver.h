@@ -473,6 +473,8 @@ CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c);
 /* Fills in function, parameters and code of a launch whose shape is set.  Lock not held. */
 CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *launch, void **kernelParams, void **extra);
 /* Compiles if need be; 0 and launch->code.  Lock not held. */
+/* A function was asked for by name: if its PTX says with which block size it will be launched, it is compiled meanwhile. */
+void tl_drv_launch_expect(const struct CUfunc_st *f);
 CUresult tl_drv_launch_prepare(struct tl_drv_launch *launch);
 /* Starts it; tl_drv_op_finished follows sooner or later, from any thread. */
 void tl_drv_launch_start(struct tl_drv_op *op);

@@ -113,6 +113,17 @@ static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_c
     return rc;
 }
 
+void tl_drv_launch_expect(const struct CUfunc_st *f)
+{
+    char *text;
+    size_t n;
+    if (f->info->required[0] == 0 || f->module->image->opaque != NULL ||
+        tl_ptx_extract(f->module->image->index, tl_str_of(f->info->name), &text, &n, NULL) < 0)
+        return;
+    tl_jit_client_prefetch(text, n, f->info->name, f->info->required);
+    free(text);
+}
+
 static int resolve(struct CUfunc_st *f, struct tl_drv_code *code, struct tl_error *err)
 {
     uint32_t n = tl_exec_object_info(code->object)->n_variables;

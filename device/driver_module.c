@@ -240,7 +240,8 @@ CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struc
     struct CUfunc_st *f = module->functions;
     while (f != NULL && f->info != info)
         f = f->next;
-    if (f == NULL) {
+    bool is_new = f == NULL;
+    if (is_new) {
         f = calloc(1, sizeof *f);
         if (f != NULL) {
             f->magic = TL_DRV_FUNCTION;
@@ -253,6 +254,8 @@ CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struc
         }
     }
     tl_drv_unlock();
+    if (is_new && f != NULL)
+        tl_drv_launch_expect(f);
     *out = f;
     return f != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -1,5 +1,6 @@
 /* The driver's side of the compiler service; see the header. */
 #include "device/jit_client.h"
+#include "device/jit_refusals.h"
 #include "device/jit_wire.h"
 
 #include <dlfcn.h>
@@ -27,6 +28,7 @@
 /* One request on its way. */
 struct request {
     struct tl_jit_source source;
+    enum tl_jit_kind kind;
     const char *cache; /* its folder, empty if there is none */
     struct tl_jit_key key;
     char program[1024]; /* of the service */
@@ -341,7 +343,7 @@ static char *make_ask(const struct request *r, size_t *n)
     }
     struct tl_jit_ask a = {.magic = TL_JIT_WIRE_MAGIC,
                            .version = TL_JIT_WIRE_VERSION,
-                           .kind = TL_JIT_COMPILE,
+                           .kind = (uint32_t)r->kind,
                            .block = {r->source.block[0], r->source.block[1], r->source.block[2]},
                            .cache_mb = tl_jit_cache_limit_mb(),
                            .ptx_bytes = r->source.ptx_n,
@@ -412,6 +414,27 @@ static int keep_loose(const struct request *r, int fd, const char *why, char *pa
     return loose_path(fd, path, path_n);
 }
 
+static pthread_mutex_t refusals_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_jit_refusals refusals; /* guarded by refusals_lock */
+
+/* 0 if nothing is known against the kernel. */
+static int recall_refusal(const struct request *r)
+{
+    pthread_mutex_lock(&refusals_lock);
+    const struct tl_jit_refusal *known_bad = tl_jit_refusals_find(&refusals, &r->key);
+    int rc = known_bad != NULL ? tl_error_set(r->err, known_bad->code, "%s", known_bad->text) : 0;
+    pthread_mutex_unlock(&refusals_lock);
+    return rc;
+}
+
+static int remember_refusal(const struct request *r, int code, const char *text)
+{
+    pthread_mutex_lock(&refusals_lock);
+    tl_jit_refusals_add(&refusals, &r->key, code, text);
+    pthread_mutex_unlock(&refusals_lock);
+    return tl_error_set(r->err, code, "%s", text);
+}
+
 /* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling whether it had the
  * request; else what it answered. */
 static int hear_answers(const struct request *r, int service, bool *was_taken, char *path, size_t path_n)
@@ -437,7 +460,7 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
         if (fd >= 0)
             close(fd);
         if (a.kind == TL_JIT_FAILED)
-            return tl_error_set(r->err, a.code < 0 ? a.code : -EIO, "%s", text);
+            return remember_refusal(r, a.code < 0 ? a.code : -EIO, text);
         if (a.kind == TL_JIT_DONE) {
             if (strlen(text) >= path_n)
                 return tl_error_set(r->err, -ENAMETOOLONG, "kernel %.300s: the path of the compiled kernel is too long",
@@ -490,41 +513,60 @@ static int ask_service(struct request *r, char *path, size_t path_n)
     return rc;
 }
 
+/* Fills in who compiles and under which key.  `why` tells why there is no cache, if r->cache stays empty; `folder` is the
+ * caller's memory for its path.  0 if the object is there already, 1 if it has to be compiled, a negative errno value. */
+static int look_up(struct request *r, char folder[TL_JIT_CACHE_PATH], char *path, size_t path_n, struct tl_error *why)
+{
+    struct tl_jit_cache cache;
+    if (r->source.ptx_n > TL_JIT_PTX_BYTES)
+        return tl_error_set(r->err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u", r->source.kernel,
+                            r->source.ptx_n, TL_JIT_PTX_BYTES);
+    int rc = find_program(r);
+    if (rc < 0)
+        return rc;
+    r->source.compiler = r->id;
+    r->key = tl_jit_key_of(&r->source);
+    rc = tl_jit_cache_folder(folder, why);
+    if (rc == 0)
+        rc = tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), why);
+    if (rc == 0) {
+        rc = tl_jit_cache_find(&cache, &r->key, path, path_n);
+        tl_jit_cache_close(&cache);
+        r->cache = folder;
+    }
+    if (rc < 0 && find_loose(&r->key, path, path_n) == 0)
+        rc = 0;
+    if (rc == 0)
+        return 0;
+    rc = recall_refusal(r);
+    return rc < 0 ? rc : 1;
+}
+
+static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_t n, const char *kernel,
+                                   const uint32_t block[3], struct tl_error *err)
+{
+    return (struct request){.source = {.ptx = ptx,
+                                       .ptx_n = n,
+                                       .kernel = kernel,
+                                       .block = {block[0], block[1], block[2]},
+                                       .cpu = getenv("TALLY_JIT_CPU"),
+                                       .features = getenv("TALLY_JIT_FEATURES")},
+                            .kind = kind,
+                            .cache = "",
+                            .err = err};
+}
+
 int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path, size_t path_n,
                       struct tl_error *err)
 {
     struct tl_error own, why = {0}; /* why there is no cache */
-    struct tl_jit_cache cache;
     char folder[TL_JIT_CACHE_PATH];
-    struct request r = {.source = {.ptx = ptx,
-                                   .ptx_n = n,
-                                   .kernel = kernel,
-                                   .block = {block[0], block[1], block[2]},
-                                   .cpu = getenv("TALLY_JIT_CPU"),
-                                   .features = getenv("TALLY_JIT_FEATURES")},
-                        .cache = "",
-                        .err = err != NULL ? err : &own};
-    if (n > TL_JIT_PTX_BYTES)
-        return tl_error_set(err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u", kernel, n,
-                            TL_JIT_PTX_BYTES);
-    int rc = find_program(&r);
-    if (rc < 0)
+    struct request r = make_request(TL_JIT_COMPILE, ptx, n, kernel, block, err != NULL ? err : &own);
+    int rc = look_up(&r, folder, path, path_n, &why);
+    if (rc <= 0) {
+        if (rc == 0)
+            tl_error_set(err, 0, "%s", "");
         return rc;
-    r.source.compiler = r.id;
-    r.key = tl_jit_key_of(&r.source);
-    rc = tl_jit_cache_folder(folder, &why);
-    if (rc == 0)
-        rc = tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), &why);
-    if (rc == 0) {
-        rc = tl_jit_cache_find(&cache, &r.key, path, path_n);
-        tl_jit_cache_close(&cache);
-        r.cache = folder;
-    }
-    if (rc < 0 && find_loose(&r.key, path, path_n) == 0)
-        rc = 0;
-    if (rc == 0) {
-        tl_error_set(err, 0, "%s", "");
-        return 0;
     }
     tl_error_set(r.err, 0, "%s", "");
     rc = ask_service(&r, path, path_n);
@@ -532,4 +574,30 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
     if (rc == 0 && r.cache[0] == '\0' && r.err->text[0] != '\0')
         tl_error_set(r.err, 0, "compiled kernels are not kept: %s", why.text);
     return rc;
+}
+
+void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
+{
+    struct tl_error err, why;
+    char folder[TL_JIT_CACHE_PATH], path[TL_JIT_CACHE_PATH + 100];
+    struct request r = make_request(TL_JIT_PREFETCH, ptx, n, kernel, block, &err);
+    size_t message_n = 0;
+    if (look_up(&r, folder, path, sizeof path, &why) <= 0 || r.cache[0] == '\0')
+        return;
+    int service = try_connect(&r, &err);
+    if (service == -ENOENT || service == -ECONNREFUSED) {
+        if (start_service(&r, now_ms() + START_MS) <= 0)
+            return;
+        service = try_connect(&r, &err);
+    }
+    if (service < 0)
+        return;
+    char *message = make_ask(&r, &message_n);
+    int memory = message != NULL ? tl_jit_memory("ptx", ptx, n) : -1;
+    if (memory >= 0) {
+        (void)tl_jit_send(service, message, message_n, memory);
+        close(memory);
+    }
+    free(message);
+    close(service);
 }

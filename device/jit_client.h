@@ -15,11 +15,16 @@
  * stays open, and the first time err->text tells why, with err->code 0; else err->text is empty.
  *
  * -EINVAL (syntax), -ENOTSUP (an instruction that is not implemented), -ENOMEM, -EIO (the compiler refused or died;
- * the message names the kernel), -E2BIG (over 64 MiB), -ENAMETOOLONG, or what kept the service from starting.
+ * the message names the kernel), -E2BIG (over 64 MiB), -ENAMETOOLONG, or what kept the service from starting.  What the compiler has refused
+ * once is refused again without asking it.
  *
  * Environment: TALLY_JIT (the service's program), TALLY_CACHE, TALLY_CACHE_MB, TALLY_JIT_CPU and TALLY_JIT_FEATURES
  * (compile for another CPU than the host's, in LLVM's words). */
 int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path, size_t path_n,
                       struct tl_error *err);
+
+/* Has the kernel compiled in the background, if it is in no cache: whoever asks for it soon will wait less.  Says nothing;
+ * waits for nothing but the service's start, if it does not run yet. */
+void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3]);
 
 #endif

@@ -4,6 +4,7 @@
  * is single-threaded; all state is in struct server.  Requests for the same key are one job, so that eight processes
  * that start at once compile a kernel once. */
 #include "device/jit_server.h"
+#include "device/jit_refusals.h"
 #include "device/jit_wire.h"
 #include "device/jit_worker.h"
 
@@ -29,6 +30,7 @@ enum {
     CACHES = 4,
     REQUESTS_PER_WORKER = 200, /* then it is replaced, whatever LLVM has left in its memory */
     SILENT_CLIENT_MS = 30000,
+    AHEAD = 64, /* jobs at most that nobody waits for */
 };
 /* A worker that neither answers nor uses its CPU time is ended after this. */
 #define STUCK_FACTOR 5
@@ -41,6 +43,7 @@ struct job {
     struct tl_jit_ask_text text;
     int ptx; /* descriptor */
     bool is_running;
+    bool is_ahead; /* asked for by nobody who waits */
 };
 
 struct client {
@@ -69,6 +72,7 @@ struct server {
     struct job *jobs;                   /* oldest first */
     struct tl_jit_cache caches[CACHES]; /* what is known of folders used lately; their descriptors are closed */
     uint32_t next_cache;
+    struct tl_jit_refusals refusals;
     uint32_t n_compiled, n_found, n_failed, n_deaths;
     int64_t active_ms; /* when somebody last wanted something */
     bool is_stopping;
@@ -136,6 +140,7 @@ static void finish_job(struct server *s, struct job *job, enum tl_jit_kind kind,
         }
     }
     if (kind == TL_JIT_FAILED) {
+        tl_jit_refusals_add(&s->refusals, &job->ask.key, code, text);
         s->n_failed++;
         note(s, "%s", text);
     } else {
@@ -328,11 +333,12 @@ static struct worker *find_worker(struct server *s, const struct job *job)
     return start_worker(s);
 }
 
-static void assign_jobs(struct server *s)
+/* Those that somebody waits for first. */
+static void assign_jobs_of(struct server *s, bool is_ahead)
 {
     for (struct job *job = s->jobs, *next; job != NULL; job = next) {
         next = job->next;
-        if (job->is_running)
+        if (job->is_running || job->is_ahead != is_ahead)
             continue;
         struct worker *w = find_worker(s, job);
         if (w == NULL)
@@ -348,6 +354,12 @@ static void assign_jobs(struct server *s)
         if (tl_jit_send(w->fd, job->message, job->message_n, job->ptx) < 0)
             bury_worker(s, w); /* may end the job; `next` stays */
     }
+}
+
+static void assign_jobs(struct server *s)
+{
+    assign_jobs_of(s, false);
+    assign_jobs_of(s, true);
 }
 
 /* --- clients ---------------------------------------------------------------------------------------------------- */
@@ -414,6 +426,26 @@ static struct job *find_job(struct server *s, const struct tl_jit_ask *a, const 
     return NULL;
 }
 
+/* Begins what will be asked for later.  The client has gone already or goes now; the descriptor is taken over. */
+static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask *a, const struct tl_jit_ask_text *text,
+                          size_t n, int fd)
+{
+    char path[TL_JIT_CACHE_PATH + 100];
+    uint32_t n_ahead = 0;
+    struct job *job;
+    for (job = s->jobs; job != NULL; job = job->next)
+        n_ahead += job->is_ahead;
+    bool is_wanted = n_ahead < AHEAD && find_job(s, a, text) == NULL &&
+                     tl_jit_refusals_find(&s->refusals, &a->key) == NULL && !is_cached(s, a, text, path, sizeof path);
+    if (!is_wanted)
+        close(fd);
+    else if (new_job(s, a, n, fd, &job) == 0) {
+        job->is_ahead = true;
+        job->ask.kind = TL_JIT_COMPILE; /* for the worker it is like any other */
+    }
+    drop_client(s, i);
+}
+
 static void take_request(struct server *s, uint32_t i, size_t n, int fd)
 {
     struct tl_error err = {0};
@@ -423,10 +455,16 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     int rc = tl_jit_ask_check(s->message, n, &text, &err);
     if (rc == 0) {
         memcpy(&a, s->message, sizeof a);
-        if (a.kind == TL_JIT_COMPILE && fd < 0)
+        if ((a.kind == TL_JIT_COMPILE || a.kind == TL_JIT_PREFETCH) && fd < 0)
             rc = tl_error_set(&err, -EPROTO, "kernel %.300s: its PTX did not come along", text.kernel);
     }
-    struct job *job = rc == 0 && a.kind == TL_JIT_COMPILE ? find_job(s, &a, &text) : NULL;
+    if (rc == 0 && a.kind == TL_JIT_PREFETCH) {
+        take_prefetch(s, i, &a, &text, n, fd);
+        return;
+    }
+    bool is_compile = rc == 0 && a.kind == TL_JIT_COMPILE;
+    struct job *job = is_compile ? find_job(s, &a, &text) : NULL;
+    const struct tl_jit_refusal *refusal = is_compile ? tl_jit_refusals_find(&s->refusals, &a.key) : NULL;
     if (rc < 0) {
         answer_and_drop(s, i, TL_JIT_FAILED, rc, err.text);
     } else if (a.kind == TL_JIT_STATUS) {
@@ -434,6 +472,8 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     } else if (a.kind == TL_JIT_STOP) {
         s->is_stopping = true;
         answer_status(s, i);
+    } else if (refusal != NULL) {
+        answer_and_drop(s, i, TL_JIT_FAILED, refusal->code, refusal->text);
     } else if (job == NULL && is_cached(s, &a, &text, path, sizeof path)) {
         s->n_found++;
         answer_and_drop(s, i, TL_JIT_DONE, 0, path);
@@ -443,6 +483,7 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     } else {
         if (job->ptx == fd)
             fd = -1; /* the job's now */
+        job->is_ahead = false;
         s->clients[i].job = job;
         if (tl_jit_send_answer(s->clients[i].fd, TL_JIT_TAKEN, 0, "", -1, 0) < 0)
             drop_client(s, i);
@@ -661,6 +702,7 @@ int tl_jit_server_run(const struct tl_jit_server_options *options, struct tl_err
             (void)end_worker(&s.workers[i]);
     while (s.jobs != NULL)
         free_job(&s, s.jobs);
+    tl_jit_refusals_finish(&s.refusals);
     const int fds[] = {s.listener, s.lock, s.folder};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)

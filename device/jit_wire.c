@@ -43,7 +43,7 @@ int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text
     memcpy(&a, message, sizeof a);
     if (a.magic != TL_JIT_WIRE_MAGIC || a.version != TL_JIT_WIRE_VERSION)
         return tl_error_set(err, -EPROTO, "a request of another version: magic %x, version %u", a.magic, a.version);
-    if (a.kind < TL_JIT_COMPILE || a.kind > TL_JIT_STOP)
+    if ((a.kind < TL_JIT_COMPILE || a.kind > TL_JIT_STOP) && a.kind != TL_JIT_PREFETCH)
         return tl_error_set(err, -EPROTO, "a request of unknown kind %u", a.kind);
     const char *p = (const char *)message + sizeof a;
     size_t left = n - sizeof a;

@@ -27,6 +27,8 @@ enum tl_jit_kind {
     TL_JIT_TAKEN,  /* the request is understood and queued; DONE or FAILED follows */
     TL_JIT_DONE,   /* text: the path of the object; or, with a descriptor, why there is none */
     TL_JIT_FAILED, /* code, and a text for people */
+    /* asked */
+    TL_JIT_PREFETCH, /* as COMPILE, for somebody who will ask later: nothing is answered */
 };
 
 /* Followed by the strings, each with its NUL, in the order of their lengths; empty cpu, features mean the host's, an

@@ -220,6 +220,42 @@ static void errors_come_back_with_code_and_text(void)
     assert_refused("calls_memcpy", -ENOTSUP, "memcpy");
 }
 
+static void what_was_refused_once_is_not_compiled_again(void)
+{
+    char file[700], line[2000];
+    assert_refused("refused_kernel_again", -ENOTSUP, "tcgen05.mma");
+    TEST_ASSERT_EQUAL_INT(1, number_before("failed"));
+    assert_refused("refused_kernel_again", -ENOTSUP, "tcgen05.mma");
+    TEST_ASSERT_EQUAL_INT(1, number_before("failed"));
+    /* Another process gets the service's answer. */
+    snprintf(file, sizeof file, "%s/refused.ptx", folder);
+    FILE *f = fopen(file, "w");
+    TEST_ASSERT_NOT_NULL(f);
+    fputs(ptx_of("refused_kernel_again"), f);
+    fclose(f);
+    snprintf(line, sizeof line, "'%s' get '%s' --block 64,2,1 2>&1", program, file);
+    f = popen(line, "r");
+    TEST_ASSERT_NOT_NULL(f);
+    char text[1000];
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    TEST_ASSERT_TRUE(pclose(f) != 0);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "tcgen05.mma"), text);
+    TEST_ASSERT_EQUAL_INT(1, number_before("failed"));
+}
+
+static void what_is_fetched_ahead_is_compiled_while_nobody_waits(void)
+{
+    const char *ptx = ptx_of("ahead");
+    tl_jit_client_prefetch(ptx, strlen(ptx), "ahead", block);
+    for (int i = 0; i < 2000 && number_before("compiled") != 1; i++)
+        sleep_ms(5);
+    TEST_ASSERT_EQUAL_INT(1, number_before("compiled"));
+    assert_got("ahead");
+    assert_runs();
+    tl_jit_client_prefetch(ptx, strlen(ptx), "ahead", block);
+    TEST_ASSERT_EQUAL_INT(1, number_before("compiled"));
+}
+
 static void a_name_of_thousands_of_letters_hides_no_reason(void)
 {
     static char name[20001], text[21000];
@@ -679,6 +715,8 @@ int main(void)
     RUN_TEST(block_size_and_features_make_another_object);
     RUN_TEST(one_kernel_of_many_is_taken_out);
     RUN_TEST(errors_come_back_with_code_and_text);
+    RUN_TEST(what_was_refused_once_is_not_compiled_again);
+    RUN_TEST(what_is_fetched_ahead_is_compiled_while_nobody_waits);
     RUN_TEST(a_name_of_thousands_of_letters_hides_no_reason);
     RUN_TEST(a_megabyte_of_ptx_goes_through);
     RUN_TEST(a_path_that_does_not_fit_is_told);
