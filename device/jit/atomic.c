@@ -188,7 +188,7 @@ bool tl_emit_atomic(struct tl_emit *e)
         y = tl_read(e, tl_opd(e, first + 2), a.bits);
     if (e->rc != 0)
         return true;
-    if (address.lanes.is_known)
+    if (address.lanes.is_known || p.is_vec)
         p = tl_lane_addresses(e, &address);
     if (returns && !is_shared && e->f->is_in_loop[e->inst_block]) {
         LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another block or warp */

@@ -236,8 +236,9 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o);
 
 /* An address operand as 64-bit integers, in host terms. */
 struct tl_address {
-    struct tl_val pointer;         /* where lanes are not known: scalar (all lanes the same) or vector */
-    struct tl_lanes lanes;         /* is_known: lane i is at its base + offset[i] */
+    struct tl_val pointer; /* where lanes are not known: scalar (all lanes the same) or vector */
+    int64_t offset;        /* from a vector of pointers: kept apart, so that questions about it are asked once */
+    struct tl_lanes lanes; /* is_known: lane i is at its base + offset[i] */
     LLVMValueRef base[MAX_GROUPS]; /* then: scalars, one or one per group */
 };
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */

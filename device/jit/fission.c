@@ -15,7 +15,12 @@
 #include "device/jit/emit.h"
 #include "ptx_rewrite/verdict.h"
 
-enum { MAX_STATES = 64, MAX_CONTEXT = 128 << 10, DONE = 0 };
+enum {
+    MAX_STATES = 64,
+    MAX_CONTEXT = 128 << 10,
+    MAX_INLINED = 1000, /* instructions of a kernel whose segments become one function */
+    DONE = 0,
+};
 
 struct fission {
     struct tl_emit *e;
@@ -225,6 +230,10 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
     LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32};
     f->fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", LLVMFunctionType(e->i32, args, 3, false),
                             false);
+    if (x->analysed->cfg.n_insts <= MAX_INLINED) {
+        unsigned always = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
+        LLVMAddAttributeAtIndex(f->fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, always, 0));
+    }
     f->frame = LLVMGetParam(f->fn, 0);
     f->warp = LLVMGetParam(f->fn, 2);
     if (lanes < LANES) {

@@ -477,8 +477,8 @@ static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
 {
     /* No vectorisers: the code is vectors already.  See docs/device.md for how the list was chosen. */
     static const char passes[] =
-        "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(licm),gvn,dse,adce,"
-        "simplifycfg,instcombine<no-verify-fixpoint>)";
+        "always-inline,function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
+        "loop-mssa(licm),gvn,dse,adce,simplifycfg,instcombine<no-verify-fixpoint>)";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(e->mod, passes, tm, options);
     LLVMDisposePassBuilderOptions(options);

@@ -233,15 +233,15 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
 
 /* Three kinds can:
  * - all definitions where lanes are together: then all lanes always have the same one;
- * - a single definition, read only inside the loop that it stands in if lanes part there: those that have left keep what they
+ * - a single definition, not read behind the loop that it stands in if lanes part there: those that have left keep what they
  *   had, while the base goes on;
- * - `i = tid; do { ... i += stride; } while (...)`: a start outside, one step that every round makes, no reader outside the
+ * - `i = tid; do { ... i += stride; } while (...)`: a start outside, one step that every round makes, no reader behind the
  *   loop.  All lanes that are still in the loop have made the same number of steps. */
 enum state { GIVEN_UP, OPEN, FOUND };
 
 struct candidate {
     uint32_t defs[2]; /* instructions: the first two */
-    uint32_t loop;    /* head of the loop that its readers must be in, TL_CFG_NONE if they may be anywhere */
+    uint32_t loop;    /* head of the loop behind which it must not be read, or TL_CFG_NONE */
     bool is_joint;    /* all definitions where lanes are together */
     bool is_part;     /* of a vector or list of results, somewhere: such definitions are not looked at */
     enum state state;
@@ -250,8 +250,9 @@ struct candidate {
 struct scan {
     struct tl_fn *f;
     struct candidate *regs;
-    struct tl_ptx_set *loops; /* per head */
-    uint32_t *loop_of;        /* per block: head of the innermost loop */
+    struct tl_ptx_set *loops;  /* per head */
+    struct tl_ptx_set *behind; /* per head: blocks outside of the loop that it leads to */
+    uint32_t *loop_of;         /* per block: head of the innermost loop */
     uint32_t inst;
     bool is_open; /* a register that was looked at has no offsets yet */
 };
@@ -325,6 +326,27 @@ static void judge(struct scan *m, uint32_t reg)
         c->state = GIVEN_UP;
 }
 
+/* Everything outside of a loop that can be reached from it. */
+static void find_behind(const struct tl_ptx_cfg *cfg, const struct tl_ptx_set *loop, struct tl_ptx_set *behind,
+                        uint32_t *stack)
+{
+    uint32_t depth = 0;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (tl_ptx_set_has(loop, b))
+            stack[depth++] = b;
+    }
+    while (depth > 0) {
+        const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
+        for (uint32_t i = 0; i < k->n_succs; i++) {
+            uint32_t to = k->succs[i];
+            if (to == cfg->n_blocks || tl_ptx_set_has(loop, to) || tl_ptx_set_has(behind, to))
+                continue;
+            tl_ptx_set_add(behind, to);
+            stack[depth++] = to;
+        }
+    }
+}
+
 static int find_loops(struct tl_emit *e, struct scan *m)
 {
     const struct tl_ptx_cfg *cfg = &m->f->cfg;
@@ -332,9 +354,10 @@ static int find_loops(struct tl_emit *e, struct scan *m)
     struct tl_ptx_set scratch, loop;
     uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)n + 1) * sizeof *stack);
     m->loops = tl_arena_zalloc(e->arena, n * sizeof *m->loops);
+    m->behind = tl_arena_zalloc(e->arena, n * sizeof *m->behind);
     m->loop_of = tl_arena_alloc(e->arena, n * sizeof *m->loop_of);
-    if (stack == NULL || m->loops == NULL || m->loop_of == NULL || tl_ptx_set_init(&scratch, e->arena, cfg) < 0 ||
-        tl_ptx_set_init(&loop, e->arena, cfg) < 0)
+    if (stack == NULL || m->loops == NULL || m->behind == NULL || m->loop_of == NULL ||
+        tl_ptx_set_init(&scratch, e->arena, cfg) < 0 || tl_ptx_set_init(&loop, e->arena, cfg) < 0)
         return -ENOMEM;
     memset(m->loop_of, 0xff, n * sizeof *m->loop_of);
     for (uint32_t i = 0; i < cfg->n_order; i++) {
@@ -346,8 +369,9 @@ static int find_loops(struct tl_emit *e, struct scan *m)
             if (tl_ptx_set_has(&loop, b))
                 m->loop_of[b] = head;
         }
-        if (tl_ptx_set_init(&loop, e->arena, cfg) < 0)
+        if (tl_ptx_set_init(&loop, e->arena, cfg) < 0 || tl_ptx_set_init(&m->behind[head], e->arena, cfg) < 0)
             return -ENOMEM;
+        find_behind(cfg, &m->loops[head], &m->behind[head], stack);
     }
     return 0;
 }

@@ -79,7 +79,10 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         a.pointer = tl_read(e, base, 64);
         if (window != NULL)
             a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){window, false});
-        a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});
+        if (a.pointer.is_vec)
+            a.offset = o->has_offset ? o->offset : 0;
+        else
+            a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});
     }
     for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
         LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, r->slot[g], "");
@@ -106,7 +109,9 @@ static LLVMValueRef as_pointer(struct tl_emit *e, LLVMValueRef address)
 
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a)
 {
-    return a->lanes.is_known ? tl_bases_to_lanes(e, a->base, &a->lanes, 64) : tl_widen(e, a->pointer);
+    if (a->lanes.is_known)
+        return tl_bases_to_lanes(e, a->base, &a->lanes, 64);
+    return tl_op(e, LLVMAdd, tl_widen(e, a->pointer), tl_const(e, 64, (uint64_t)a->offset));
 }
 
 /* Lane addresses as a vector of pointers, `extra` bytes further on. */
@@ -229,8 +234,7 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
         struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 0, false), false}};
         first = tl_op(e, LLVMAnd, tl_intrinsic(e, "llvm.cttz", args, 2), tl_const(e, 32, 31));
     }
-    struct tl_spilled spilled = tl_spill(e, a->pointer);
-    lane0 = (struct tl_val){tl_spilled_lane(e, &spilled, first.v), false};
+    lane0 = tl_lane_value(e, a->pointer, first.v);
     lane0 = tl_op(e, LLVMSub, lane0, tl_op(e, LLVMMul, tl_cast_int(e, first, 64, false), tl_const(e, 64, stride)));
     struct tl_val expected = {LLVMBuildAdd(e->b, tl_widen(e, lane0).v, tl_const_lanes(e, 64, offsets), ""), true};
     struct tl_val equal = tl_icmp(e, LLVMIntEQ, a->pointer, expected);
@@ -241,6 +245,7 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together,
                     n->apart);
     LLVMPositionBuilderAtEnd(e->b, together);
+    lane0 = tl_op(e, LLVMAdd, lane0, tl_const(e, 64, (uint64_t)a->offset));
     n->packed = (struct tl_address){.base = {lane0.v},
                                     .lanes = {.is_known = true, .has_one_base = true, .base_align = 1}};
     memcpy(n->packed.lanes.offset, offsets, sizeof offsets);
