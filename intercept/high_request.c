@@ -90,13 +90,14 @@ void tl_request_idle(void)
 
 void tl_request_publish(void)
 {
-    uint64_t kernels = 0, blocks = 0, now = tl_record_now();
+    uint64_t kernels = 0, blocks = 0, now = tl_record_now(), word = atomic_load(&tl_high_page->word);
     for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {
         kernels += atomic_load_explicit(&s->kernels, memory_order_relaxed);
         blocks += atomic_load_explicit(&s->blocks, memory_order_relaxed);
     }
     atomic_store_explicit(&tl_high_page->launches, kernels, memory_order_relaxed);
     atomic_store_explicit(&tl_high_page->blocks, blocks, memory_order_relaxed);
+    atomic_store_explicit(&tl_high_page->in_flight, (uint32_t)word - (uint32_t)(word >> 32), memory_order_relaxed);
     atomic_store_explicit(&state.published_ns, now, memory_order_relaxed);
     if (tl_job.record != NULL && now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > SYNC_NS) {
         atomic_store_explicit(&state.synced_ns, now, memory_order_relaxed);

@@ -148,6 +148,7 @@ void tl_stream_gone(struct tl_stream *s)
 void tl_high_start(void)
 {
     tl_high_page = tl_client_page(tl_job.client);
+    atomic_store(&tl_high_page->rung, TL_RUNG_WHOLE);
     tl_driver_hook(tl_high_launch_hooks);
     tl_driver_hook(tl_high_copy_hooks);
     tl_driver_hook(tl_high_wait_hooks);

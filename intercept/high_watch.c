@@ -275,8 +275,9 @@ static void *work(void *unused)
             idle_since = 0;
         } else if (idle_since == 0) {
             idle_since = now;
-        } else if (now - idle_since > IDLE_NS) {
-            tl_request_publish();
+        }
+        tl_request_publish();
+        if (idle_since != 0 && now - idle_since > IDLE_NS) {
             sleep_until_woken();
             idle_since = 0;
         }

@@ -31,15 +31,24 @@ $(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(B)/gen/shim.map
 	$(Q)mv $@.new $@
 -include $(SHIM_OBJS:.o=.d)
 
-# A driver that does nothing, for the tests and for what a launch costs more through the library.
+# A driver that does nothing, for the tests and for what a launch costs more through the library; and a best-effort part that only
+# tells what it is given.
 STANDIN_DRIVER := $(B)/test/standin/libcuda.so.1
-$(B)/pic/test/standin/driver.o: EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE)
+STANDIN_EFFORT := $(B)/test/standin/effort.so
+STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT))
+tests: $(STANDIN_FILES)
+$(B)/pic/test/standin/%.o: EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE)
 $(STANDIN_DRIVER): $(B)/pic/test/standin/driver.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@.new $^
 	$(Q)mv $@.new $@
--include $(B)/pic/test/standin/driver.d
+$(STANDIN_EFFORT): $(B)/pic/test/standin/effort.o
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -o $@.new $^
+	$(Q)mv $@.new $@
+-include $(B)/pic/test/standin/driver.d $(B)/pic/test/standin/effort.d
 
 $(B)/bench/launch: bench/launch.c
 	$(say) CC $<
@@ -63,7 +72,7 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
 # The library's tests open what was built.
 SHIM_TESTS := $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/shim_*_test.c))
 $(B)/obj/test/unit/shim_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
-$(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_DRIVER)
+$(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_FILES)
 
 bench-launch: all $(B)/bench/launch $(STANDIN_DRIVER) $(B)/workloads/jobs/train
 	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)

@@ -146,6 +146,7 @@ bool tl_job_lower(void)
     if (state.is_running && tl_job.effort == NULL)
         open_effort();
     bool is_lower = tl_job.effort != NULL;
+    tl_log(2, "level %d now%s", tl_client_level(tl_job.client), is_lower ? ", preemptible" : "");
     if (!is_lower)
         tl_high_start();
     pthread_mutex_unlock(&state.lock);

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Images and the PTX behind machine code reach the best-effort part: copied if the program may take them away, referred to
+# otherwise; with the text that went through cuLink, NVRTC or a ptxas program.  The driver and the best-effort part are stand-ins that
+# tell what they are given (test/standin).
+set -euo pipefail
+
+build=$(realpath "${TALLY_BUILD:-build}")
+shim=$build/lib/tally/libcuda.so.1 driver=$build/test/standin/libcuda.so.1 effort=$build/test/standin/effort.so
+ptxas=$build/lib/tally/cuda/bin/ptxas
+for file in "$shim" "$driver" "$effort" "$ptxas"; do
+    if [ ! -e "$file" ]; then
+        echo "$file is not built"
+        exit 77
+    fi
+done
+if nm -D "$shim" | grep -E ' __(asan|tsan)_' >/dev/null; then
+    echo "a library with a sanitizer cannot be preloaded into programs without one"
+    exit 77
+fi
+if ! command -v cc >/dev/null; then
+    echo "no C compiler"
+    exit 77
+fi
+export TALLY_CACHE=$TMPDIR/cache XDG_RUNTIME_DIR=$TMPDIR TALLY_LOG=error
+failed=0
+complain() {
+    echo "FAIL  $*"
+    failed=1
+}
+
+# --- the stand-in for ptxas ---
+
+printf '// a text\n.version 7.0\n' >"$TMPDIR/in.ptx"
+cat >"$TMPDIR/ptxas" <<'END'
+#!/bin/sh
+# Machine code that no other run makes: the output is the last argument.
+[ "$1" = --fails ] && exit 3
+for output; do :; done
+printf '\177ELF\002\001\001\000\000\000\000\000\000\000\000\000\002\000\276\000\001\000\000\000' >"$output"
+head -c 32 /dev/zero >>"$output"
+printf '\100\000\000\000\000\000\000\000' >>"$output"
+END
+chmod +x "$TMPDIR/ptxas"
+TALLY_PTXAS=$TMPDIR/ptxas "$ptxas" -arch=sm_90 "$TMPDIR/in.ptx" -o "$TMPDIR/out.cubin" || complain "the stand-in fails"
+[ "$(head -c 4 "$TMPDIR/out.cubin" | tail -c 3)" = ELF ] || complain "the output is not the real ptxas's"
+cmp -s "$TMPDIR/in.ptx" "$TALLY_CACHE"/ptx/*.ptx || complain "the PTX is not kept"
+status=0
+TALLY_PTXAS=$TMPDIR/ptxas "$ptxas" --fails "$TMPDIR/in.ptx" -o "$TMPDIR/other" || status=$?
+[ $status -eq 3 ] || complain "the real ptxas's exit status becomes $status"
+soft=$build/lib/tally/device/libcuda.so.1
+if [ -e "$soft" ]; then
+    TALLY_DRIVER=$soft "$ptxas" -v "$TMPDIR/in.ptx" --gpu-name=sm_130a -o "$TMPDIR/handed"
+    { cat "$TMPDIR/in.ptx" && printf '\0'; } | cmp -s - "$TMPDIR/handed" || complain "the PTX is not handed over"
+    TALLY_DRIVER=$soft "$ptxas" --version | grep -q 'release [0-9]*\.[0-9]*, V' || complain "no version is told"
+fi
+
+# --- images ---
+
+cat >"$TMPDIR/program.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cuInit(unsigned), cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *);
+int cuModuleUnload(void *), cuLinkCreate_v2(unsigned, void *, void *, void **), cuLinkComplete(void *, void **, size_t *);
+int cuLinkAddData_v2(void *, int, void *, size_t, const char *, unsigned, void *, void *), cuLinkDestroy(void *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+
+static void *load(const void *image, const char *name)
+{
+    void *module, *function;
+    if (cuModuleLoadData(&module, image) != 0 || cuModuleGetFunction(&function, module, name) != 0)
+        exit(1);
+    fflush(stdout);
+    cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    return module;
+}
+
+static void link_texts(const char *name, char *a, char *b)
+{
+    void *link, *cubin;
+    size_t n;
+    cuLinkCreate_v2(0, NULL, NULL, &link);
+    cuLinkAddData_v2(link, 1, a, strlen(a) + 1, "a", 0, NULL, NULL);
+    if (b != NULL)
+        cuLinkAddData_v2(link, 1, b, strlen(b) + 1, "b", 0, NULL, NULL);
+    cuLinkComplete(link, &cubin, &n);
+    char *copy = malloc(n); /* what programs do before they destroy the link */
+    memcpy(copy, cubin, n);
+    cuLinkDestroy(link);
+    load(copy, name);
+}
+
+int main(int argc, char **argv)
+{
+    static const char in_program[] = "// here\n.version 7.0\n";
+    (void)argc;
+    if (cuInit(0) != 0)
+        return 1;
+    void *first = load(in_program, "by_reference");
+    char *heap = strdup("// heap\n.version 7.0\n");
+    load(heap, "by_copy");
+    memset(heap, 'x', strlen(heap));
+    free(heap);
+    link_texts("linked", "// one", NULL);
+    link_texts("linked_of_two", "// one", "// two");
+    FILE *f = fopen(argv[1], "rb");
+    char *cubin = calloc(1, 4096);
+    if (f == NULL || fread(cubin, 1, 4096, f) == 0)
+        return 1;
+    load(cubin, "by_ptxas");
+    cuLaunchKernel((void *)0x77770, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    cuModuleUnload(first);
+    return 0;
+}
+END
+cc -o "$TMPDIR/program" "$TMPDIR/program.c" -L"$(dirname "$driver")" -l:libcuda.so.1
+cat >"$TMPDIR/wanted" <<'END'
+start, version 1
+launch by_reference, reference of 0 bytes, begins // here
+
+launch by_copy, copy of 21 bytes, begins // heap
+
+launch linked, copy of 64 bytes, begins ELF, from // one
+launch linked_of_two, copy of 64 bytes, begins ELF
+launch by_ptxas, copy of 64 bytes, begins ELF, from // a text
+.version 7.0
+
+launch of an unknown kernel
+drain
+stop
+END
+run() { LD_PRELOAD=$shim TALLY_DRIVER=$driver TALLY_EFFORT=$effort TALLY_PRIORITY=low TALLY_DAEMON=no "$@"; }
+run "$TMPDIR/program" "$TMPDIR/out.cubin" | tr -d '\000-\010\013-\037\177' >"$TMPDIR/told" || complain "the program fails"
+diff "$TMPDIR/wanted" "$TMPDIR/told" || complain "that is not what the best-effort part should be told"
+
+# --- NVRTC ---
+
+if nvcc=$(scripts/tool nvcc) && toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd) && [ -e "$toolkit/lib/libnvrtc.so" ] &&
+    [ -e "$toolkit/include/nvrtc.h" ]; then
+    cat >"$TMPDIR/rtc.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <nvrtc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int cuInit(unsigned), cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+
+int main(int argc, char **argv)
+{
+    const char *options[] = {"-arch=sm_90"};
+    nvrtcProgram program;
+    size_t n;
+    void *module, *function;
+    (void)argv;
+    nvrtcResult (*get)(nvrtcProgram, char *) = nvrtcGetCUBIN;
+    if (argc > 1) /* as those do that open it */
+        get = (nvrtcResult (*)(nvrtcProgram, char *))dlsym(dlopen("libnvrtc.so.13", RTLD_NOW), "nvrtcGetCUBIN");
+    if (cuInit(0) != 0 || get == NULL ||
+        nvrtcCreateProgram(&program, "extern \"C\" __global__ void k(int *p) { *p = 1; }", "k.cu", 0, NULL, NULL) != 0 ||
+        nvrtcCompileProgram(program, 1, options) != 0 || nvrtcGetCUBINSize(program, &n) != 0)
+        return 1;
+    char *cubin = malloc(n);
+    if (get(program, cubin) != 0 || cuModuleLoadData(&module, cubin) != 0 || cuModuleGetFunction(&function, module, "k") != 0)
+        return 1;
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+}
+END
+    cc -o "$TMPDIR/rtc" "$TMPDIR/rtc.c" -I"$toolkit/include" -L"$toolkit/lib" -lnvrtc -L"$(dirname "$driver")" -l:libcuda.so.1 -ldl
+    for way in "" opened; do
+        LD_LIBRARY_PATH=$toolkit/lib run "$TMPDIR/rtc" $way >"$TMPDIR/told" || complain "NVRTC fails"
+        grep -aq '\.visible \.entry k(' "$TMPDIR/told" || complain "the PTX of NVRTC ($way) is not kept"
+    done
+else
+    echo "without NVRTC, which is not here"
+fi
+exit $failed
