@@ -1,0 +1,99 @@
+/* One GPU and the jobs on it, kernel by kernel, under a policy of sched/.
+ *
+ *     job model ──requests, iterations──► client ──kernels──► device: shares of the SMs, waves of blocks, bandwidth
+ *                                           ▲                       │
+ *                                           └──grants── policy ◄────┘ usage, backlog, latencies
+ *
+ * The device is a fluid of SM shares with one thing that is not fluid: a running kernel gives up its share only where a wave of its
+ * blocks ends.  So a kernel that arrives waits for the end of a block, as on hardware, and a kernel that is told to leave goes when its
+ * blocks end.  Freed shares are taken at once by whoever has blocks left.  Times are nanoseconds of the virtual clock. */
+#ifndef TALLY_SIM_GPU_H
+#define TALLY_SIM_GPU_H
+
+#include "sim/random.h"
+#include "sim/samples.h"
+#include "tally/sched.h"
+
+struct sim_device {
+    const char *name;
+    uint32_t n_sms;
+    uint64_t memory_bytes;
+    double bandwidth, pcie; /* bytes per second */
+    double l2_bytes;
+    double launch_ns; /* between two kernels of a stream that waits for nothing */
+    double signal_ns; /* until running blocks see that they shall leave */
+    double switch_ns; /* between contexts that take turns */
+    double transform; /* speed of kernels that can leave, as a part of the original's */
+    double gap_ns;    /* between two kernels of a job that asks the arbiter for each */
+};
+
+/* A100, V100, P100, 2080ti, software; NULL if there is none of that name. */
+const struct sim_device *sim_device(const char *name);
+extern const struct sim_device sim_devices[]; /* ended by a NULL name */
+
+struct sim_kernel {
+    double block_ns;  /* of a wave of its blocks */
+    double waves;     /* at full width */
+    double width;     /* part of the SMs that it can fill */
+    double bandwidth; /* part of the memory bandwidth that it takes at full width */
+    uint64_t blocks;
+    bool is_whole; /* cannot be made to leave */
+};
+
+enum sim_arrivals {
+    SIM_ALWAYS,  /* the next round begins when the last has ended */
+    SIM_POISSON, /* random arrivals */
+    SIM_REGULAR, /* a period, a tenth more or less */
+    SIM_BURSTS,  /* eight at once on average */
+};
+
+/* What a job does over and over: an iteration of training or a request. */
+struct sim_job {
+    const char *name;
+    const struct sim_kernel *kernels; /* a cycle of which each round takes the next n_round */
+    uint32_t n_kernels, n_round;
+    double host_before_ns, host_after_ns; /* of each round, not on the GPU */
+    uint32_t pause_every;                 /* kernels after which the host works for pause_ns; 0: never */
+    double pause_ns;
+    double jitter; /* relative standard deviation of a round's kernels */
+    enum sim_arrivals arrivals;
+    double period_ns; /* between arrivals, on average */
+    uint64_t rounds;  /* it ends after so many; 0: never */
+    double start_ns;
+    uint64_t persistent_bytes, ephemeral_bytes;
+    double cold_bytes; /* that it reads again if somebody else ran in between */
+};
+
+enum { SIM_CLIENTS = 64 };
+
+struct sim_result {
+    uint64_t rounds;            /* finished after the warm-up */
+    struct sim_samples latency; /* ns from the start of a round to its end */
+    struct sim_samples sojourn; /* ns from its arrival to its end */
+    double busy_ns;             /* share of the device times time */
+    double finished_ns;         /* when its last round ended */
+    uint64_t kernels, preempted;
+};
+
+struct sim_gpu_options {
+    const struct sim_device *device;
+    const char *policy, *parameters;
+    double duration_ns, warmup_ns;
+    uint64_t seed;
+    uint64_t quantum_ns, turnaround_ns, hysteresis_ns;
+    bool runs_beside; /* ablation: best effort does not yield, only its launches are controlled */
+};
+
+struct sim_run {
+    struct sim_result results[SIM_CLIENTS];
+    uint64_t kernel_events;
+    double utilization; /* of the SMs, over the measured time */
+    double ended_ns;
+};
+
+/* 0, -EINVAL or -ENOMEM.  Higher levels stand first.  Clients are told to the policy with ids 0..n-1. */
+int sim_gpu_run(struct sim_run *run, const struct sim_gpu_options *o, const struct sim_job *jobs,
+                const struct tl_sched_client *clients, uint32_t n, struct tl_error *err);
+void sim_run_finish(struct sim_run *run);
+
+#endif

@@ -1,0 +1,182 @@
+/* tally-sim: runs experiments and writes what came out. */
+#include "sim/jobs.h"
+#include "sim/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const char help[] =
+    "usage: tally-sim --list\n"
+    "       tally-sim --experiment=ID [--json | --markdown]\n"
+    "       tally-sim --all [--json | --markdown] [--report=DIR]\n"
+    "       tally-sim --bench\n"
+    "\n"
+    "Runs the policies of Tally on a virtual clock and compares the outcome with what was published.\n"
+    "\n"
+    "  --list             the experiments\n"
+    "  --experiment=ID    run one, e.g. TA3; may be repeated\n"
+    "  --all              run all\n"
+    "  --json             print JSON: id, what, published, tag, ours, kind, holds, fitted, tolerance, note\n"
+    "  --markdown         print a table in Markdown\n"
+    "  --report=DIR       also write DIR/index.html with plots\n"
+    "  --bench            how many kernels are simulated per second\n"
+    "  --help             this text\n"
+    "\n"
+    "Exit status: 0 if all ran, whether they hold or not; 1 if one could not run; 2 for a wrong command line.\n";
+
+enum format { TEXT, JSON, MARKDOWN };
+enum { MOST = 64 };
+
+struct options {
+    const char *ids[MOST];
+    int n_ids;
+    const char *report;
+    bool lists, runs_all, is_bench;
+    enum format format;
+};
+
+static int complain(const char *what, const char *on)
+{
+    fprintf(stderr, "tally-sim: %s%s\n", what, on);
+    return 2;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (strcmp(a, "--list") == 0)
+            o->lists = true;
+        else if (strcmp(a, "--all") == 0)
+            o->runs_all = true;
+        else if (strcmp(a, "--json") == 0)
+            o->format = JSON;
+        else if (strcmp(a, "--markdown") == 0)
+            o->format = MARKDOWN;
+        else if (strcmp(a, "--bench") == 0)
+            o->is_bench = true;
+        else if (strncmp(a, "--experiment=", 13) == 0 && o->n_ids < MOST)
+            o->ids[o->n_ids++] = a + 13;
+        else if (strncmp(a, "--report=", 9) == 0)
+            o->report = a + 9;
+        else
+            return complain("not understood (--help lists the options): ", a);
+    }
+    if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0)
+        return complain("nothing to do; ", "--list, --experiment=ID, --all or --bench (--help tells more)");
+    return 0;
+}
+
+static const struct sim_experiment *find(const char *id)
+{
+    for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL; e++)
+        if (strcmp((*e)->id, id) == 0)
+            return *e;
+    return NULL;
+}
+
+static int write_html(const struct sim_report *r, const char *folder)
+{
+    struct tl_buf path = {0}, page = {0};
+    tl_buf_printf(&path, "%s/index.html", folder);
+    sim_report_html(r, &page);
+    if (path.failed || page.failed)
+        return complain("out of memory for ", folder);
+    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+        return complain("cannot make ", folder);
+    FILE *f = fopen(path.p, "w");
+    bool is_written = f != NULL && fwrite(page.p, 1, page.n, f) == page.n;
+    if (f != NULL && fclose(f) != 0)
+        is_written = false;
+    if (!is_written)
+        complain("cannot write ", path.p);
+    tl_buf_finish(&path);
+    tl_buf_finish(&page);
+    return is_written ? 0 : 1;
+}
+
+static int run(const struct options *o)
+{
+    struct sim_report r = {0};
+    int status = 0;
+    for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL && status == 0; e++) {
+        bool is_asked = o->runs_all;
+        for (int i = 0; i < o->n_ids; i++)
+            is_asked |= strcmp(o->ids[i], (*e)->id) == 0;
+        if (!is_asked)
+            continue;
+        r.id = (*e)->id;
+        (*e)->run(&r);
+        if (r.failed) {
+            fprintf(stderr, "tally-sim: %s could not run: %s\n", (*e)->id, r.error.text);
+            status = 1;
+        }
+    }
+    struct tl_buf out = {0};
+    if (o->format == JSON)
+        sim_report_json(&r, &out);
+    else if (o->format == MARKDOWN)
+        sim_report_markdown(&r, &out);
+    else
+        sim_report_text(&r, &out);
+    if (out.p != NULL)
+        fputs(out.p, stdout);
+    tl_buf_finish(&out);
+    if (o->report != NULL && status == 0)
+        status = write_html(&r, o->report);
+    sim_report_finish(&r);
+    return status;
+}
+
+/* One pair under tally, as long as takes a second or so. */
+static int bench(void)
+{
+    const struct sim_device *d = sim_device("a100");
+    struct sim_job jobs[2];
+    static struct sim_run result;
+    struct tl_error err;
+    if (sim_job_init(&jobs[0], sim_profile("bert-infer"), d, 1) < 0 ||
+        sim_job_init(&jobs[1], sim_profile("bert-train"), d, 1) < 0)
+        return 1;
+    jobs[0].arrivals = SIM_POISSON;
+    jobs[0].period_ns = 8.1e6;
+    const struct tl_sched_client c[2] = {{.level = TL_LEVEL_HIGH}, {.level = TL_LEVEL_LOW}};
+    struct sim_gpu_options o = {.device = d, .policy = "tally", .duration_ns = 200e9, .seed = 1};
+    struct timespec a, b;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    if (sim_gpu_run(&result, &o, jobs, c, 2, &err) < 0)
+        return complain("cannot run: ", err.text);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    printf("%.2f million kernels in %.2f s: %.1f million kernels per second\n", (double)result.kernel_events / 1e6, s,
+           (double)result.kernel_events / 1e6 / s);
+    sim_run_finish(&result);
+    sim_job_finish(&jobs[0]);
+    sim_job_finish(&jobs[1]);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {0};
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        fputs(help, stdout);
+        return 0;
+    }
+    int status = parse(argc, argv, &o);
+    if (status != 0)
+        return status;
+    for (int i = 0; i < o.n_ids; i++)
+        if (find(o.ids[i]) == NULL)
+            return complain("there is no such experiment (--list shows them): ", o.ids[i]);
+    if (o.lists) {
+        for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL; e++)
+            printf("%-5s %s\n", (*e)->id, (*e)->title);
+        return 0;
+    }
+    return o.is_bench ? bench() : run(&o);
+}
