@@ -22,3 +22,15 @@ $(B)/test/preempter: $(B)/obj/test/standin/preempter.o $(B)/lib/libtally_client.
 	$(link_it)
 ALL_SRCS += test/standin/preempter.c
 tests: $(B)/test/preempter
+
+# Programs whose result depends on the order of what they ask for.  They know nothing of Tally.
+ORDER_NVCC := $(shell scripts/tool nvcc 2>/dev/null)
+ORDER_PROGRAMS := $(if $(ORDER_NVCC),$(patsubst workloads/order/%.cu,$(B)/workloads/order/%,$(wildcard workloads/order/*.cu)))
+workloads: $(ORDER_PROGRAMS)
+$(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(ORDER_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 -Wno-deprecated-declarations $(ORDER_FLAGS) \
+	    -o $@ $< $(ORDER_LIBS)
+$(B)/workloads/order/per_thread: ORDER_FLAGS := --default-stream per-thread
+$(B)/workloads/order/memory_words: ORDER_LIBS := -lcuda

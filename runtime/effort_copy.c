@@ -95,8 +95,8 @@ static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t 
 #define NAMES_cuMemcpyAtoHAsync_v2 to, from, offset, n
 LINE_HOOKS(cuMemcpyAsync, CUdeviceptr to COMMA CUdeviceptr from COMMA size_t n, to COMMA from COMMA n, 1, to, n,
            TL_COPY_ON_DEVICE)
-LINE_HOOKS(cuMemcpyHtoDAsync_v2, CUdeviceptr to COMMA const void *from COMMA size_t n,
-           to COMMA(uintptr_t) from COMMA n, 1, 0, n, TL_COPY_TO_DEVICE)
+LINE_HOOKS(cuMemcpyHtoDAsync_v2, CUdeviceptr to COMMA const void *from COMMA size_t n, to COMMA(uintptr_t) from COMMA n,
+           1, 0, n, TL_COPY_TO_DEVICE)
 LINE_HOOKS(cuMemcpyDtoHAsync_v2, void *to COMMA CUdeviceptr from COMMA size_t n, (uintptr_t)to COMMA from COMMA n, 1,
            (uintptr_t)to, n, TL_COPY_FROM_DEVICE)
 LINE_HOOKS(cuMemcpyHtoAAsync_v2, CUarray to COMMA size_t offset COMMA const void *from COMMA size_t n,
@@ -110,9 +110,8 @@ static CUresult array_to_host(void *to, CUarray from, size_t offset, size_t n, C
     if (r != CUDA_SUCCESS)
         return r;
     count(TL_COPY_FROM_DEVICE, n);
-    struct tl_eff_call c = {REAL(cuMemcpyAtoHAsync_v2),
-                            5,
-                            {(uintptr_t)to, (uintptr_t)from, offset, n, (uintptr_t)s->handle}};
+    struct tl_eff_call c = {
+        REAL(cuMemcpyAtoHAsync_v2), 5, {(uintptr_t)to, (uintptr_t)from, offset, n, (uintptr_t)s->handle}};
     return is_known_memory((uintptr_t)to) ? tl_eff_defer(s, &c, 4, NULL) : in_turn(s, &c);
 }
 
@@ -250,17 +249,14 @@ typedef uintptr_t word;
     }
 WAITING(WAITING_HOOK)
 
-#define ROW_OF(name) {#name, (void *)hook_##name}, {#name "_ptsz", (void *)hook_##name##_ptsz}
-#define WAITING_ROW(name, n, kind, bytes)                                                                              \
-    {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
+#define ROW_OF(name)                                                                                                   \
+    {#name, (void *)hook_##name},                                                                                      \
+    {                                                                                                                  \
+#name "_ptsz", (void *)hook_##name##_ptsz                                                                      \
+    }
+#define WAITING_ROW(name, n, kind, bytes) {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
 const struct tl_hook tl_eff_copy_hooks[] = {
-    ROW_OF(cuMemcpyAsync),
-    ROW_OF(cuMemcpyHtoDAsync_v2),
-    ROW_OF(cuMemcpyDtoHAsync_v2),
-    ROW_OF(cuMemcpyHtoAAsync_v2),
-    ROW_OF(cuMemcpyAtoHAsync_v2),
-    ROW_OF(cuMemcpy2DAsync_v2),
-    ROW_OF(cuMemcpy3DAsync_v2),
-    ROW_OF(cuMemcpy3DPeerAsync),
-    WAITING(WAITING_ROW){NULL, NULL},
+    ROW_OF(cuMemcpyAsync),        ROW_OF(cuMemcpyHtoDAsync_v2), ROW_OF(cuMemcpyDtoHAsync_v2),
+    ROW_OF(cuMemcpyHtoAAsync_v2), ROW_OF(cuMemcpyAtoHAsync_v2), ROW_OF(cuMemcpy2DAsync_v2),
+    ROW_OF(cuMemcpy3DAsync_v2),   ROW_OF(cuMemcpy3DPeerAsync),  WAITING(WAITING_ROW){NULL, NULL},
 };

@@ -129,12 +129,11 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
     e->record = item;
     item->refs++;
     if (flags != 0 && tl_real.cuEventRecordWithFlags != NULL)
-        item->call = (struct tl_eff_call){*(void **)&tl_real.cuEventRecordWithFlags,
-                                          3,
-                                          {(uintptr_t)event, (uintptr_t)s->handle, flags}};
+        item->call = (struct tl_eff_call){
+            *(void **)&tl_real.cuEventRecordWithFlags, 3, {(uintptr_t)event, (uintptr_t)s->handle, flags}};
     else
-        item->call =
-            (struct tl_eff_call){*(void **)&tl_real.cuEventRecord, 2, {(uintptr_t)event, (uintptr_t)s->handle}};
+        item->call = (struct tl_eff_call){
+            *(void **)&tl_real.cuEventRecord, 2, {(uintptr_t)event, (uintptr_t)s->handle}};
     tl_eff_enqueue(s, item);
     tl_eff_unlock();
     return CUDA_SUCCESS;
@@ -201,9 +200,8 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
         tl_eff_unlock();
         return wait_now(s, event, flags);
     }
-    item->call = (struct tl_eff_call){*(void **)&tl_real.cuStreamWaitEvent,
-                                      3,
-                                      {(uintptr_t)s->handle, (uintptr_t)event, flags}};
+    item->call = (struct tl_eff_call){
+        *(void **)&tl_real.cuStreamWaitEvent, 3, {(uintptr_t)s->handle, (uintptr_t)event, flags}};
     tl_eff_after(item, e->record);
     tl_eff_enqueue(s, item);
     tl_eff_unlock();

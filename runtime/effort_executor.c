@@ -65,7 +65,7 @@ static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
         if (next == NULL || next->kind != TL_EFF_KERNEL || next->n_waits > 0)
             break;
         if (next->launch.n_flying == 0) {
-            if (next->launch.launched > 0 || !tl_eff_has_room(tl_eff_predicted_ns(next->launch.profile)) ||
+            if (next->launch.launched > 0 || !tl_eff_has_room(s, tl_eff_predicted_ns(next->launch.profile)) ||
                 !tl_eff_kernel_advance(s, next, now))
                 break;
             did = true;

@@ -150,7 +150,8 @@ struct tl_eff_context {
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
-    _Atomic uint64_t *kick_word; /* tells what was launched to leave: the grant was withdrawn, or there are other words */
+    _Atomic uint64_t
+        *kick_word; /* tells what was launched to leave: the grant was withdrawn, or there are other words */
     CUdeviceptr kick_device;
     CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
 };
@@ -171,12 +172,13 @@ struct tl_eff_stream {
     uint32_t n_items;
     /* Pieces on the device, oldest first, and what may not go on before they are over. */
     uint32_t n_flying;
-    bool is_stalled; /* a piece came back before its work was done: what was launched behind it has to come back first */
+    bool
+        is_stalled; /* a piece came back before its work was done: what was launched behind it has to come back first */
     /* Whole kernels that were given to the driver and whose end nobody watches for yet. */
     uint32_t n_unmarked;
-    uint64_t unmarked_ns;     /* predicted */
-    uint64_t unmarked_since;  /* when the first of them was launched */
-    uint64_t last_done_ns;    /* end of the last piece seen */
+    uint64_t unmarked_ns;    /* predicted */
+    uint64_t unmarked_since; /* when the first of them was launched */
+    uint64_t last_done_ns;   /* end of the last piece seen */
 };
 
 /* --- what is queued ------------------------------------------------------------------------------------------------ */
@@ -229,7 +231,7 @@ struct tl_eff_item {
     bool is_under_way; /* being submitted by the executor, or its caller's turn */
     bool is_gated;     /* TURN: launches a kernel, so it has to wait for the gate */
     bool ends_stream;
-    uint32_t n_waits;          /* items that must be submitted before it */
+    uint32_t n_waits;           /* items that must be submitted before it */
     struct tl_eff_item **after; /* items that wait for it */
     uint32_t n_after, cap_after;
     struct tl_eff_event *event; /* recorded or waited for: a reference */
@@ -252,12 +254,12 @@ struct tl_eff_state {
     struct tl_record *record;
     struct tl_client_page *page;
     pthread_mutex_t lock;
-    pthread_cond_t submitted;        /* something was submitted, or a caller's turn has come */
-    _Atomic uint32_t bell;           /* a futex: rung when the executor has something to look at */
+    pthread_cond_t submitted; /* something was submitted, or a caller's turn has come */
+    _Atomic uint32_t bell;    /* a futex: rung when the executor has something to look at */
     _Atomic uint32_t is_asleep;
     bool has_thread;
-    _Atomic bool is_over;            /* the process ends: nothing is held back any more */
-    uint32_t n_items;                /* in all queues */
+    _Atomic bool is_over; /* the process ends: nothing is held back any more */
+    uint32_t n_items;     /* in all queues */
     uint32_t n_streams;
     struct tl_eff_context *contexts;
     struct tl_eff_stream *busy, **busy_end;
@@ -382,7 +384,7 @@ struct tl_eff_kernel {
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
     struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */
-    uint64_t content; /* hash of its PTX; 0 if not known yet */
+    uint64_t content;                                    /* hash of its PTX; 0 if not known yet */
 };
 
 /* Starts the launch, whole, at once.  Lock not held, context current. */
@@ -417,7 +419,8 @@ struct tl_eff_variant {
 
 /* The variant if it is ready and its conditions hold for this launch.  Otherwise asks for it (with `now`, builds it at once,
  * giving the lock up meanwhile) and returns NULL; `*may_come` says whether it is worth asking again.  Lock held. */
-struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind, bool now, bool *may_come);
+struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind, bool now,
+                                      bool *may_come);
 void tl_eff_variants_free(struct tl_eff_kernel *k); /* lock held; gives it up to unload */
 void tl_eff_variants_forked(void);
 void tl_eff_variants_stop(void);
@@ -438,8 +441,8 @@ struct tl_eff_rewritten {
     uint32_t n_table;
     bool uses_slot;
 };
-int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out);        /* 0, -ENOENT, -ENOMEM */
-void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r);   /* a full disk is no error */
+int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out);      /* 0, -ENOENT, -ENOMEM */
+void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r); /* a full disk is no error */
 int tl_eff_rewritten_copy(struct tl_eff_rewritten *to, const struct tl_ptx_rewritten *from);
 void tl_eff_rewritten_finish(struct tl_eff_rewritten *r);
 /* The folder for such things, made if need be: 0 or -errno. */
@@ -451,29 +454,31 @@ enum { TL_EFF_LATENCIES = 32 };
 struct tl_eff_profile {
     struct tl_eff_profile *next;
     uint32_t grid[3], block[3], shared_bytes;
-    uint64_t key;          /* for the store */
-    uint32_t n_samples;    /* of whole kernels or whole sequences of pieces */
+    uint64_t key;       /* for the store */
+    uint32_t n_samples; /* of whole kernels or whole sequences of pieces */
     uint32_t n_launches;
-    uint64_t whole_ns;     /* what it takes alone; 0 if not known */
-    uint64_t block_ns;     /* one block */
+    uint64_t whole_ns;                  /* what it takes alone; 0 if not known */
+    uint64_t block_ns;                  /* one block */
     uint32_t latency[TL_EFF_LATENCIES]; /* preemptions, by log2 of ns */
     uint32_t n_latencies;
 };
 
-struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_eff_launch *l); /* lock held; NULL without memory */
+struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k,
+                                      const struct tl_eff_launch *l); /* lock held; NULL without memory */
 uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p);
 bool tl_eff_wants_sample(const struct tl_eff_profile *p);
-void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks, int n_sms);
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks,
+                        int n_sms);
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns);
 void tl_eff_profile_load(void);
 void tl_eff_profile_save(void);
 
 /* --- effort_gate.c --- */
-bool tl_eff_gate_is_open(uint64_t now);          /* lock held */
-uint64_t tl_eff_gate_wait_ns(void);              /* how long to wait before asking again; lock held */
-bool tl_eff_is_alone(void);                      /* nobody is above us; lock held */
-/* Room in the run-ahead for that much predicted time.  Lock held. */
-bool tl_eff_has_room(uint64_t predicted_ns);
+bool tl_eff_gate_is_open(uint64_t now); /* lock held */
+uint64_t tl_eff_gate_wait_ns(void);     /* how long to wait before asking again; lock held */
+bool tl_eff_is_alone(void);             /* nobody is above us; lock held */
+/* Room in the run-ahead for that much predicted time of a stream.  Lock held. */
+bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns);
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now); /* lock held */
 /* Device addresses of the words above, and how many are in use; false if they cannot be mapped.  Executor only, lock not held. */
 bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n);
@@ -485,16 +490,16 @@ void tl_eff_gate_forget(void);
 struct tl_eff_piece {
     struct tl_eff_piece *next;
     struct tl_eff_stream *stream;
-    struct tl_eff_item *item;         /* the kernel that it is a piece of; NULL for a mark behind whole kernels */
-    struct tl_eff_kernel *kernel;     /* of a single whole one that is measured, or NULL */
+    struct tl_eff_item *item;     /* the kernel that it is a piece of; NULL for a mark behind whole kernels */
+    struct tl_eff_kernel *kernel; /* of a single whole one that is measured, or NULL */
     struct tl_eff_profile *profile;
-    struct tl_eff_launch shape;       /* of that one: grid and so on */
+    struct tl_eff_launch shape; /* of that one: grid and so on */
     CUevent begin, end;
-    _Atomic uint32_t told;            /* its host function has run */
+    _Atomic uint32_t told; /* its host function has run */
     _Atomic uint64_t told_ns;
-    bool is_over;                     /* seen by the executor */
-    bool is_lost;                     /* it was refused, or the context failed: its host function will not run */
-    CUresult refusal;                 /* of the launch itself */
+    bool is_over;     /* seen by the executor */
+    bool is_lost;     /* it was refused, or the context failed: its host function will not run */
+    CUresult refusal; /* of the launch itself */
     uint32_t n_kernels;
     uint32_t first, blocks;
     uint32_t words_epoch;

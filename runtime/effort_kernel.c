@@ -44,8 +44,8 @@ static void learn(struct tl_eff_kernel *k)
     /* Beyond the last parameter the answer is INVALID_VALUE; any other means that we do not know. */
     k->is_unknown = r != CUDA_ERROR_INVALID_VALUE;
     CUfunction f = k->handle;
-    if (k->is_library && (tl_real.cuKernelGetFunction == NULL ||
-                          tl_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
+    if (k->is_library &&
+        (tl_real.cuKernelGetFunction == NULL || tl_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
         k->is_unknown = true;
     if (k->is_unknown ||
         tl_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f) != CUDA_SUCCESS ||
@@ -248,7 +248,7 @@ static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l, uint6
     if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff.grant.blocks_per_s != 0)
         return false; /* the executor measures it */
     bool is_short = ns <= tl_eff.grant.turnaround_ns || (tl_eff_is_alone() && ns <= 20000000);
-    return is_short && tl_eff_has_room(ns);
+    return is_short && tl_eff_has_room(s, ns);
 }
 
 /* The caller's own launch, when its turn has come. */
@@ -366,8 +366,7 @@ static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfu
         }
         l.attributes[l.n_attributes++] = *a;
     }
-    struct tl_eff_call direct = {
-        function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
+    struct tl_eff_call direct = {function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
     return launch(s, &l, f, params, extra, &direct);
 }
 

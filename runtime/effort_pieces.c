@@ -512,8 +512,10 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
             l->is_chosen = false; /* it may look different when its turn comes */
             return false;
         }
-        if (!tl_eff_has_room(tl_eff_predicted_ns(l->profile)))
+        if (!tl_eff_has_room(s, tl_eff_predicted_ns(l->profile))) {
+            tl_eff_mark(s); /* the sooner it is known what is over */
             return false;
+        }
         s->is_held = !tl_eff_take_rate(l->blocks, now);
         return !s->is_held && advance_whole(s, item, now);
     }
@@ -521,8 +523,8 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
     uint32_t at_once = l->rung == TL_RUNG_PERSISTENT || before != NULL ? 1 : 2;
     if (l->launched >= l->blocks || l->n_flying >= at_once)
         return false;
-    if (before != NULL && (l->rung == TL_RUNG_SLICE ||
-                           (l->rung == TL_RUNG_TICKET && piece_blocks(s->context, l) < l->blocks)))
+    if (before != NULL &&
+        (l->rung == TL_RUNG_SLICE || (l->rung == TL_RUNG_TICKET && piece_blocks(s->context, l) < l->blocks)))
         return false; /* it cannot stop by itself, or not fast enough */
     if (l->began_ns == 0 && !tl_eff_take_rate(l->blocks, now)) {
         s->is_held = true;
@@ -546,7 +548,8 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
 /* --- coming back --------------------------------------------------------------------------------------------------- */
 
 /* All launches of a counting kernel are over: the counter tells how far it came.  Lock held. */
-static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, const struct tl_eff_piece *p, uint64_t now)
+static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, const struct tl_eff_piece *p,
+                            uint64_t now)
 {
     struct tl_eff_launch *l = &item->launch;
     uint32_t taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32), was = l->done;

@@ -42,7 +42,8 @@ static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
     return n < FIRST_SAMPLES ? (new < old ? new : old) : old - old / 8 + new / 8; /* the first one may have compiled */
 }
 
-void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks, int n_sms)
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks,
+                        int n_sms)
 {
     if (p == NULL || ns == 0 || blocks == 0)
         return;

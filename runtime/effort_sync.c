@@ -99,7 +99,8 @@ static CUresult after_context(CUcontext handle, const struct tl_eff_call *call)
 
 static CUresult hook_cuCtxSynchronize_v2(CUcontext handle)
 {
-    return after_context(handle, &(struct tl_eff_call){tl_eff.shim->real("cuCtxSynchronize_v2"), 1, {(uintptr_t)handle}});
+    return after_context(handle,
+                         &(struct tl_eff_call){tl_eff.shim->real("cuCtxSynchronize_v2"), 1, {(uintptr_t)handle}});
 }
 
 /* --- what frees or unloads ----------------------------------------------------------------------------------------- */
@@ -315,8 +316,8 @@ static CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 #define ROW_PTSZ(name) ROW(name){#name "_ptsz", (void *)hook_##name##_ptsz},
 const struct tl_hook tl_eff_sync_hooks[] = {
     ROW_PTSZ(cuStreamSynchronize) ROW_PTSZ(cuStreamQuery) ROW(cuCtxSynchronize) ROW(cuCtxSynchronize_v2) FREEING(ROW)
-        ROW(cuMemUnmap) ROW(cuModuleUnload) ROW(cuLibraryUnload) ROW(cuCtxDestroy_v2) RELEASING(RELEASING_ROW){
-            "cuStreamDestroy", (void *)hook_cuStreamDestroy},
+        ROW(cuMemUnmap) ROW(cuModuleUnload) ROW(cuLibraryUnload) ROW(cuCtxDestroy_v2)
+            RELEASING(RELEASING_ROW){"cuStreamDestroy", (void *)hook_cuStreamDestroy},
     {"cuStreamDestroy_v2", (void *)hook_cuStreamDestroy},
     ROW_PTSZ(cuStreamBeginCapture) ROW_PTSZ(cuStreamBeginCapture_v2) ROW_PTSZ(cuStreamBeginCaptureToGraph)
         ROW_PTSZ(cuStreamEndCapture){NULL, NULL},

@@ -71,7 +71,8 @@ static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool
     uint32_t at = t->n++;
     for (; at > 0 && t->list[at - 1].arch < arch; at--)
         t->list[at] = t->list[at - 1];
-    t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .hash = hash_of(bytes, n), .is_borrowed = is_borrowed};
+    t->list[at] = (struct text){
+        .bytes = bytes, .n = n, .arch = arch, .hash = hash_of(bytes, n), .is_borrowed = is_borrowed};
 }
 
 /* What the device may load of an image: its architecture's number is `device`. */
@@ -145,8 +146,8 @@ static int rewrite(struct tl_eff_variant *v, struct tl_eff_rewritten *out, struc
     tl_real.cuDriverGetVersion(&version);
     uint64_t h = hash_of(k->name, strlen(k->name)) ^ x->hash * 3;
     k->content = h;
-    snprintf(key, sizeof key, "%016llx-%s%u-%d-%d", (unsigned long long)h, tl_ptx_variant_name(v->kind), v->dims, version,
-             TL_PTX_REWRITER_VERSION);
+    snprintf(key, sizeof key, "%016llx-%s%u-%d-%d", (unsigned long long)h, tl_ptx_variant_name(v->kind), v->dims,
+             version, TL_PTX_REWRITER_VERSION);
     if (tl_eff_store_get(key, out) == 0)
         return 0;
     struct tl_ptx_rewritten r = {0};
@@ -154,7 +155,8 @@ static int rewrite(struct tl_eff_variant *v, struct tl_eff_rewritten *out, struc
     struct tl_ptx_options options = {.variant = v->kind, .grid_dims = v->dims};
     int rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
     if (rc == -EPERM)
-        return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason), tl_ptx_reason_text(verdict.reason));
+        return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
+                            tl_ptx_reason_text(verdict.reason));
     if (rc < 0)
         return rc;
     rc = tl_eff_rewritten_copy(out, &r);
@@ -412,7 +414,8 @@ static bool give_to_builder(struct tl_eff_variant *v)
 
 static bool conditions_hold(const struct tl_eff_variant *v, const struct tl_eff_launch *l)
 {
-    if ((v->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0 && (l->block[1] > 1 || l->block[2] > 1) && l->block[0] % 32 != 0)
+    if ((v->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0 && (l->block[1] > 1 || l->block[2] > 1) &&
+        l->block[0] % 32 != 0)
         return false;
     return (v->conditions & TL_PTX_IF_GRID_IS_LINE) == 0 || (l->grid[1] == 1 && l->grid[2] == 1);
 }
