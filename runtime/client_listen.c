@@ -244,15 +244,16 @@ static void hear(struct tl_client *c)
 
 /* --- watching those above ------------------------------------------------------------------------------------------ */
 
-/* ESRCH comes only from a pidfd whose process has ended. */
-static bool is_dead(int pidfd)
+/* Whether the number still stands for a pidfd: then what poll said of it is that its process has ended.  (The signal would
+ * reach a process that its parent has not waited for yet, so its success tells nothing.) */
+static bool is_pidfd(int fd)
 {
-    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0 && errno == ESRCH;
+    return syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 || errno != EBADF;
 }
 
 static void look_after(struct tl_client *c, uint32_t place)
 {
-    if (is_dead(c->words.places[place].pidfd)) {
+    if (is_pidfd(c->words.places[place].pidfd)) {
         tl__words_drop(&c->words, place);
         tl__client_changed(c);
     } else {

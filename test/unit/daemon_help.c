@@ -155,7 +155,7 @@ struct tl_client *daemon_client(int level, struct tl_error *remark)
 static void serve_child(int level, int from, int to)
 {
     struct tl_client *c = daemon_client(level, NULL);
-    char byte = tl_client_is_joined(c) ? '+' : '-';
+    char byte = daemon_await_joined(c, true) ? '+' : '-'; /* a loaded machine may take its time */
     struct tl_client_page *page = tl_client_page(c);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (write(to, &byte, 1) == 1 && read(from, &byte, 1) == 1) {
