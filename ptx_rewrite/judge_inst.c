@@ -174,7 +174,7 @@ static int judge_sym(void *data, struct tl_ptx_operand *o)
         break;
     case TL_SYM_VAR: /* declared inside a function, it is the module's all the same, but cannot be asked for by name */
         if (tl_str_is(sym->decl->space, "global") || tl_str_is(sym->decl->space, "const"))
-            tl_ptx_refuse_inst(v->j, TL_JUDGE_ALL, TL_PTX_REASON_UNRESOLVED_NAME, v->inst);
+            tl_ptx_refuse_inst(v->j, TL_JUDGE_ALL, TL_PTX_REASON_HIDDEN_VARIABLE, v->inst);
         break;
     case TL_SYM_MODULE_VAR: {
         const struct tl_ptx_decl *d = tl_ptx_program_find_var(v->j->p, sym)->decl;

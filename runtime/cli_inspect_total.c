@@ -115,6 +115,8 @@ const char *inspect_advice(enum tl_ptx_reason r)
         return "build it as 64-bit code";
     case TL_PTX_REASON_TEXTURE_REFERENCE:
         return "use texture and surface objects, or a newer build of the library";
+    case TL_PTX_REASON_HIDDEN_VARIABLE:
+        return "declare the variable outside of functions";
     case TL_PTX_REASON_PARAM_SPACE:
         return "pass the parameters through memory";
     case TL_PTX_REASON_INDIRECT_CALL:

@@ -95,6 +95,8 @@ const char *tl_ptx_variant_name(enum tl_ptx_variant v); /* "slice" ... */
     X(ADDRESS_SIZE, "address-size", "is 32-bit PTX")                                                                   \
     X(UNKNOWN_INSTRUCTION, "unknown-instruction", "has an instruction that this rewriter does not know")               \
     X(UNRESOLVED_NAME, "unresolved-name", "uses a name that is not declared")                                          \
+    X(HIDDEN_VARIABLE, "hidden-variable",                                                                              \
+      "has a global variable inside a function, where nobody can ask for its address")                                 \
     X(TOO_LARGE, "too-large", "is too large to analyse")
 
 enum tl_ptx_reason {
