@@ -24,12 +24,11 @@ static size_t opening(const char *text, size_t end)
 /* Without parameters behind and the return type in front. */
 static char *shorten(struct tl_arena *arena, const char *full)
 {
-    size_t n = strlen(full);
-    size_t end = n;
-    if (n > 0 && full[n - 1] == ')')
-        end = opening(full, n);
-    if (end == 0)
-        end = n;
+    /* Behind the parameters there is at most " const" or " [clone .x]". */
+    const char *close = strrchr(full, ')');
+    size_t end = strlen(full);
+    if (close != NULL && strchr(close, '>') == NULL && opening(full, (size_t)(close - full) + 1) > 0)
+        end = opening(full, (size_t)(close - full) + 1);
     /* The return type ends at the last blank that is in no bracket. */
     size_t begin = 0;
     int depth = 0;

@@ -8,12 +8,16 @@ tally_LIBS := tally_image tally_ptx tally_report tally_sched tally_client tally_
 LIBRARIES += tally_record tally_report
 tally_record_SRCS := $(wildcard runtime/record*.c)
 tally_report_SRCS := $(wildcard runtime/report_*.c)
-$(B)/bin/tally $(B)/test/report_test $(B)/test/record-sample $(B)/record_fuzz: EXTRA_LIBS += -lm
+$(B)/bin/tally $(B)/test/record_test $(B)/test/report_test $(B)/test/record-sample $(B)/record_fuzz: EXTRA_LIBS += -lm
 # Writes records of an invented server and trainer, for the tests of the report and for looking at its page.
 $(B)/test/record-sample: $(B)/obj/test/standin/records.o $(B)/lib/libtally_record.a $(B)/lib/libtally_base.a
 	$(link_it)
 ALL_SRCS += test/standin/records.c
 tests: $(B)/test/record-sample
+# Their tests need nothing else, and also run under TSan.
+$(B)/test/record_test $(B)/test/report_test: $(B)/test/%_test: $(B)/obj/test/unit/%_test.o $(B)/obj/unity.o \
+    $(foreach l,tally_report tally_record tally_sched tally_base,$(B)/lib/lib$(l).a)
+	$(link_it)
 
 # What a job has of the runtime, libc only: it is also part of the shim.
 LIBRARIES += tally_client
