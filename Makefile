@@ -169,8 +169,11 @@ test: tests
 	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(B)/test/$(T)_test,%),$(TEST_FILES)) \
 	    $(filter $(if $(T),test/integration/$(T).sh,%),$(wildcard test/integration/*.sh))
 
-demo: all
+demo: all $(JOBS)
 	@TALLY_BUILD=$(B) scripts/demo
+
+bench-isolation: all $(JOBS)
+	@TALLY_BUILD=$(B) scripts/bench-isolation
 
 san:
 	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san test
@@ -264,7 +267,8 @@ help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
 	@echo "make test       build and run all tests; T=ptx_lexer runs one file"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
-	@echo "make demo       rewrite a sample kernel and show what it costs"
+	@echo "make demo       an inference server beside a trainer, under each way of sharing"
+	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
@@ -281,4 +285,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test demo san tsan tsan-test soak-device fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test demo bench-isolation san tsan tsan-test soak-device fuzz fuzz-build corpus lint lint-files format install clean help FORCE
