@@ -220,6 +220,12 @@ static bool add(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, 
     double slack = tl__gpulet_slack(p->o);
     if (rate <= slack)
         return true;
+    if (!may_split(p->o)) {
+        /* Where whole GPUs are all there is, what fills none of them joins others first. */
+        double saturated = tl_gpulet_saturated_rate(&p->models[model], 100, p->o, NULL);
+        double residual = saturated > 0 ? rate - saturated * (double)(uint32_t)(rate / saturated) : rate;
+        rate = rate - residual + share_in_time(p, plan, model, residual);
+    }
     if (place_estimate(p, plan, model, rate, lost))
         return true;
     rate = place_anywhere(p, plan, model, rate, lost);

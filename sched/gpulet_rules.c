@@ -143,6 +143,11 @@ bool tl__gpulet_time_share(const struct tl_gpulet_problem *p, struct tl_gpulet_p
         if ((before.n_tasks == 0 || duty <= before.duty_ms * rounding) && set_round(p, plan, g, duty))
             return true;
     }
+    /* Rates too low to collect a batch in time: shorter rounds, which then often find nothing to do. */
+    double slo = p->models[model].slo_ms;
+    for (double duty = slo; duty > slo / 50; duty *= 0.95)
+        if ((before.n_tasks == 0 || duty <= before.duty_ms * rounding) && set_round(p, plan, g, duty))
+            return true;
     *g = before;
     return false;
 }

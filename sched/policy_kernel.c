@@ -30,6 +30,7 @@ static const struct tl_param params[] = {
 
 const struct tl_policy tl_policy_kernel = {
     .name = "kernel",
+    .dispatch = "mps-priority",
     .about = "high priority first, between whole kernels",
     .state_bytes = sizeof(struct state),
     .client_bytes = sizeof(struct tl_levels_client),

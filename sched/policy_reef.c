@@ -49,6 +49,7 @@ static const struct tl_param params[] = {
 
 const struct tl_policy tl_policy_reef = {
     .name = "reef",
+    .dispatch = "mps-priority",
     .about = "real-time work throws others off; they are padded into SMs that it leaves (after REEF)",
     .state_bytes = sizeof(struct state),
     .client_bytes = sizeof(struct tl_levels_client),

@@ -126,6 +126,7 @@ static const struct tl_param params[] = {
 
 const struct tl_policy tl_policy_slo = {
     .name = "slo",
+    .dispatch = "mps-priority",
     .about = "tally, tuned by measured latency against each client's SLO",
     .state_bytes = sizeof(struct state),
     .client_bytes = sizeof(struct client),

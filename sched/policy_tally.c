@@ -32,6 +32,7 @@ static const struct tl_param params[] = {
 
 const struct tl_policy tl_policy_tally = {
     .name = "tally",
+    .dispatch = "mps-priority",
     .about = "high priority first, others retreat in mid-kernel; equals share by weight",
     .state_bytes = sizeof(struct state),
     .client_bytes = sizeof(struct tl_levels_client),

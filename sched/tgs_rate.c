@@ -72,8 +72,10 @@ static bool adjust_max(struct tl_tgs *t, double m)
     }
     double d = (m - t->max_rate) / t->max_rate;
     if (absolute(d) <= 0.05) {
+        /* The artefact asks whether the maximum equals m, which a perfectly steady rate would answer with yes for ever. */
+        bool has_grown = m > t->max_rate;
         t->max_rate = larger(t->max_rate, m);
-        return t->max_rate == m;
+        return has_grown;
     }
     t->max_rate = d > 0 ? larger(t->max_rate, 0.975 * m) : smaller(t->max_rate, 1.025 * m);
     return true;
@@ -129,7 +131,17 @@ void tl__tgs_step(struct tl_tgs *t, double sample, double current)
         }
         return;
     }
-    double d = (m - t->max_rate) / t->max_rate;
+    int idle = 0;
+    for (int i = 0; i < TL_TGS_WINDOW; i++)
+        idle += t->window[i] < t->rate_min;
+    if (idle == 2 && t->samples > 15) { /* production wakes up, slowed down by what was let in meanwhile */
+        t->samples++;
+        t->limit = t->limit_init;
+        t->phase = TL_TGS_SLOW_START;
+        return;
+    }
+    /* An idle window says nothing about what production reaches: learning from it would spoil the way back. */
+    double d = idle > 2 ? 0 : (m - t->max_rate) / t->max_rate;
     if (absolute(d) <= 0.1) {
         t->max_rate = larger(t->max_rate, m);
     } else if (absolute(d) > 0.2) {
@@ -144,14 +156,8 @@ void tl__tgs_step(struct tl_tgs *t, double sample, double current)
         t->phase = TL_TGS_SLOW_START;
         return;
     }
-    int idle = 0;
-    for (int i = 0; i < TL_TGS_WINDOW; i++)
-        idle += t->window[i] < t->rate_min;
     if (idle > 2 && t->samples >= 15) { /* production idles: open up */
         t->limit = smaller(t->limit_max, larger(3 * current, 0x1p32));
-        t->phase = TL_TGS_SLOW_START;
-    } else if (idle == 2 && t->samples > 15) { /* it wakes up */
-        t->limit = t->limit_init;
         t->phase = TL_TGS_SLOW_START;
     } else {
         update(t, rate, current);

@@ -7,6 +7,9 @@
 enum { SLOTS = 2 };
 static const double step_s = 5, blocks_per_s = 4e6; /* blocks of a job alone at full speed, for the policy's rates */
 
+/* How much of a kernel of the other job is waited for, on average: assumed. */
+static const double wait_for_kernel = 0.5, wait_for_block = 0.1;
+
 struct gpu {
     int slots[SLOTS]; /* job numbers or -1; under control slot 0 is production's */
     struct tl_sched *sched;
@@ -82,9 +85,17 @@ static void rates(const struct gpu *g, const struct sim_cluster_job *jobs, doubl
             limit[s] = (double)grant->blocks_per_s / alone;
         demand += limit[s] * jobs[g->slots[s]].utilization;
     }
-    for (int s = 0; s < SLOTS; s++)
-        if (g->slots[s] >= 0)
-            speed[s] = limit[s] / (demand > 1 ? demand : 1);
+    for (int s = 0; s < SLOTS; s++) {
+        if (g->slots[s] < 0)
+            continue;
+        /* Below saturation too a kernel finds one of the other job running, as often as that job uses the GPU, and waits for half of it;
+         * with stream priorities only for a block. */
+        int other = g->slots[1 - s];
+        double met = other >= 0 ? limit[1 - s] * jobs[other].utilization : 0;
+        double wait = g->sched != NULL ? wait_for_block : wait_for_kernel;
+        double slow = 1 + jobs[g->slots[s]].utilization * met * wait;
+        speed[s] = limit[s] / (demand > slow ? demand : slow);
+    }
 }
 
 static uint32_t step_gpu(struct gpu *g, struct sim_cluster_job *jobs, double *left, double now)

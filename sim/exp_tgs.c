@@ -13,13 +13,13 @@ struct outcome {
 };
 
 /* The mean over several generated streams. */
-static struct outcome run_stream(struct sim_report *r, enum sim_cluster_mode mode)
+static struct outcome run_stream(struct sim_report *r, enum sim_cluster_mode mode, double load)
 {
     struct outcome sum = {0};
     for (uint64_t seed = 1; seed <= SEEDS && !r->failed; seed++) {
         struct sim_cluster_job jobs[JOBS];
-        /* Jobs come as fast as the GPUs could serve them one by one: 100 of 35 min on average on 8 GPUs. */
-        sim_philly_like(jobs, JOBS, 100 * 35 * 60.0 / GPUS, seed);
+        /* At load 1 jobs come as fast as the GPUs could serve them one by one: 100 of 35 min on average. */
+        sim_philly_like(jobs, JOBS, JOBS * 35 * 60.0 / GPUS / load, seed);
         struct sim_cluster_options o = {.gpus = GPUS, .mode = mode, .policy = "tgs", .limit_s = 1e7};
         r->failed |= sim_cluster_run(jobs, JOBS, &o, &r->error) < 0;
         sum.production += sim_cluster_mean_jct(jobs, JOBS, true) / SEEDS;
@@ -33,7 +33,15 @@ static const char *const stream_note = "the trace's arrival rate, the number of 
 
 static void tg1(struct sim_report *r)
 {
-    struct outcome exclusive = run_stream(r, SIM_EXCLUSIVE), tgs = run_stream(r, SIM_CONTROLLED);
+    struct outcome exclusive = run_stream(r, SIM_EXCLUSIVE, 1), tgs = run_stream(r, SIM_CONTROLLED, 1);
+    for (double load = 0.5; load <= 4; load *= 2) {
+        struct outcome e = run_stream(r, SIM_EXCLUSIVE, load), c = run_stream(r, SIM_CO_EXECUTION, load),
+                       t = run_stream(r, SIM_CONTROLLED, load);
+        sim_point(r, "reduction of JCT by offered load", "opportunistic, against exclusive", "load", "% less", load,
+                  100 * (1 - t.opportunistic / e.opportunistic));
+        sim_point(r, "reduction of JCT by offered load", "production, against co-execution", "load", "% less", load,
+                  100 * (1 - t.production / c.production));
+    }
     sim_target(r, "opportunistic JCT against exclusive GPUs", "%", -52, "S",
                100 * (tgs.opportunistic / exclusive.opportunistic - 1), 0.3)
         ->note = stream_note;
@@ -43,7 +51,7 @@ static void tg1(struct sim_report *r)
 
 static void tg2(struct sim_report *r)
 {
-    struct outcome shared = run_stream(r, SIM_CO_EXECUTION), tgs = run_stream(r, SIM_CONTROLLED);
+    struct outcome shared = run_stream(r, SIM_CO_EXECUTION, 1), tgs = run_stream(r, SIM_CONTROLLED, 1);
     sim_target(r, "production JCT against uncontrolled co-execution", "%", -21, "S",
                100 * (tgs.production / shared.production - 1), 0.3)
         ->note = stream_note;
@@ -63,7 +71,8 @@ static void tg3(struct sim_report *r)
         double fits = capacity - production - spare;
         double remote = 1 - (fits > 0 ? fits / need : 0);
         double tgs_s = compute_s + touched * (remote > 0 ? remote : 0) / d->pcie;
-        double mps_s = compute_s + 2 * touched / fault_path;
+        bool is_oversubscribed = production + need > capacity;
+        double mps_s = compute_s + (is_oversubscribed ? 2 * touched / fault_path : 0);
         double gain = mps_s / tgs_s;
         best = gain > best ? gain : best;
         sim_point(r, "opportunistic throughput, tgs / uncontrolled", "ours", "opportunistic memory GB", "x", gb, gain);
