@@ -169,11 +169,11 @@ test: tests
 	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(B)/test/$(T)_test,%),$(TEST_FILES)) \
 	    $(filter $(if $(T),test/integration/$(T).sh,%),$(wildcard test/integration/*.sh))
 
-demo: all $(JOBS)
-	@TALLY_BUILD=$(B) scripts/demo
-
-bench-isolation: all $(JOBS)
-	@TALLY_BUILD=$(B) scripts/bench-isolation
+# Asked again, because nvcc may have come only now.
+jobs: $(JOBS)
+demo bench-isolation: all
+	@$(MAKE) --no-print-directory jobs
+	@TALLY_BUILD=$(B) scripts/$@
 
 san:
 	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san test
@@ -285,4 +285,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test demo bench-isolation san tsan tsan-test soak-device fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test jobs demo bench-isolation san tsan tsan-test soak-device fuzz fuzz-build corpus lint lint-files format install clean help FORCE
