@@ -15,6 +15,7 @@ static const struct command {
     {"report", "tally report", cli_report, "show what happened in jobs, kernel by kernel"},
     {"ps", "tally ps", cli_ps, "list the jobs that share the device"},
     {"set", "tally set", cli_set, "change a running job: priority, SLO, pause"},
+    {"plan", "tally plan", cli_plan, "plan which parts of GPUs serve which models within their SLOs"},
     {"policy", "tally policy", cli_policy, "show or change how the device is shared"},
 };
 
