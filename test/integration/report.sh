@@ -131,19 +131,25 @@ document.querySelectorAll("svg.plot text").forEach(t => {
     const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();
     if (a.left < b.left - 1 || a.right > b.right + 1) outside.push(t.textContent);
 });
-document.title = "width=" + document.documentElement.scrollWidth + " of " + innerWidth + " plots=" +
-    document.querySelectorAll("svg.plot").length + " empty=" + bad + " outside=" + outside.join("|");
+parent.postMessage("width=" + document.documentElement.scrollWidth + " of " + innerWidth + " plots=" +
+    document.querySelectorAll("svg.plot").length + " empty=" + bad + " outside=" + outside.join("|"), "*");
 </script>
 SCRIPT
+    cat "$page" "$scratch/probe.js" >"$scratch/probe.html"
     for width in 390 1280; do
-        cat "$page" "$scratch/probe.js" >"$scratch/probe.html"
+        # In a frame, because a window cannot be as narrow as a phone.
+        cat >"$scratch/frame.html" <<HTML
+<!doctype html><body><script>onmessage = e => document.title = e.data</script>
+<iframe src=probe.html style="width:${width}px;height:900px;border:0"></iframe>
+HTML
         title=$(timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$scratch/profile" \
-            --window-size=$width,900 --dump-dom "file://$scratch/probe.html" 2>/dev/null | grep -oE '<title>width=[^<]*' || :)
+            --window-size=1400,1000 --dump-dom "file://$scratch/frame.html" 2>/dev/null | grep -oE '<title>width=[^<]*' || :)
         if [ -z "$title" ]; then
             echo "note: $browser did not start; the page's layout was not checked"
             break
         fi
         read -r needed there plots empty outside <<<"$(sed -E 's/.*width=([0-9]+) of ([0-9]+) plots=([0-9]+) empty=([0-9]+) outside=(.*)/\1 \2 \3 \4 \5/' <<<"$title")"
+        [ "$there" -le $width ] || fail "the frame is $there wide, not $width"
         [ "$needed" -le "$there" ] || fail "$width pixels: the page is $needed wide, the window $there"
         [ "$plots" -ge 8 ] || fail "$width pixels: only $plots plots"
         [ "$empty" -eq 0 ] || fail "$width pixels: $empty plots have no size"
