@@ -188,6 +188,9 @@ tsan-test: $(EXEC_TESTS)
 soak-device: $(B)/test/exec_sm_test
 	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<
 
+soak-runtime: $(B)/test/daemon_soak_test
+	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<
+
 fuzz: $(call setup_for,fuzz)
 	@$(MAKE) --no-print-directory B=build/fuzz FLAVOUR=fuzz CC=clang fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_JOBS=$(FUZZ_JOBS) scripts/fuzz build/fuzz $(T)
@@ -253,8 +256,9 @@ install: all
 	    $(DESTDIR)$(PREFIX)/share/man/man1
 	$(if $(BIN_FILES),install -m 755 $(BIN_FILES) $(DESTDIR)$(PREFIX)/bin)
 	install -m 644 $(LIB_FILES) $(DESTDIR)$(PREFIX)/lib
-	$(if $(DRIVER_FILES),install -d $(DESTDIR)$(PREFIX)/lib/tally/device)
-	$(if $(DRIVER_FILES),install -m 755 $(DRIVER_FILES) $(DESTDIR)$(PREFIX)/lib/tally/device)
+	$(if $(DRIVER_FILES),cp -R $(B)/lib/tally $(DESTDIR)$(PREFIX)/lib)
+	install -d $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
+	install -m 644 contrib/systemd/tallyd.* $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
 	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
 	@for page in $(B)/share/man/man1/*.1; do \
 	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done
@@ -275,6 +279,7 @@ help:
 	@echo "make tsan       the tests of what runs kernels, with the thread sanitizer (build/tsan)"
 	@echo "make bench-device  the software device against PoCL and native code (build/bench/device.json)"
 	@echo "make soak-device  kill 1000 processes that use the shared device"
+	@echo "make soak-runtime  kill 1000 times high jobs, low jobs and tallyd, and measure recovery"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
 	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
@@ -285,4 +290,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test jobs demo bench-isolation san tsan tsan-test soak-device fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test jobs demo bench-isolation san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE

@@ -90,7 +90,7 @@ struct tl_client {
     ino_t socket_ino;
     int ready; /* pipe from a tallyd that is starting */
     uint64_t deadline_ns, retry_ns, start_ns;
-    uint32_t failures;
+    uint32_t failures, failed_starts; /* one after another */
     bool may_start, was_joined;
     struct tl_sched_client wish; /* what it asks for when it joins */
 

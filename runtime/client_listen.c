@@ -33,7 +33,8 @@ enum {
     FIRST_RETRY_MS = 5,
     LAST_RETRY_MS = 1000,
     REFUSED_MS = 30000,
-    ENDED_TIMES = 3
+    RESTART_MS = 50,
+    ENDED_TIMES = 3, /* a tallyd may end just when it is joined */
 };
 
 /* --- ends of attempts ---------------------------------------------------------------------------------------------- */
@@ -105,6 +106,7 @@ static void start_daemon(struct tl_client *c)
 {
     struct tl_error err;
     c->start_ns = tl__client_now();
+    c->failed_starts++; /* until it has been joined */
     c->ready = tl_start_daemon(c->daemon, &err);
     if (c->ready < 0) {
         fail(c, &err);
@@ -141,11 +143,13 @@ static void say_hello(struct tl_client *c, int fd)
     }
 }
 
-/* Each failed start makes the next one wait longer, too. */
+/* A tallyd that cannot start is started again less and less often. */
 static bool may_start_now(const struct tl_client *c)
 {
-    uint64_t distance_ms = (uint64_t)100 << (c->failures < 7 ? c->failures : 7);
-    return c->may_start && (c->start_ns == 0 || tl__client_now() - c->start_ns > distance_ms * MS);
+    uint64_t distance_ms = c->failed_starts == 0
+                               ? 0
+                               : (uint64_t)RESTART_MS << (c->failed_starts < 6 ? c->failed_starts : 6);
+    return c->may_start && tl__client_now() - c->start_ns >= distance_ms * MS;
 }
 
 static void attempt(struct tl_client *c)
@@ -190,7 +194,7 @@ static void hear_welcome(struct tl_client *c, struct tl_wire_packet *packet)
         return;
     }
     c->state = TL_CLIENT_JOINED;
-    c->failures = 0;
+    c->failures = c->failed_starts = 0;
     c->was_joined = true;
     c->may_start = c->daemon[0] != 0;
     if (packet->m.answer.text[0] != 0)

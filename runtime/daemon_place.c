@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 5 };
+enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 2 };
 
 /* --- opened by the service manager --------------------------------------------------------------------------------- */
 
@@ -64,18 +64,22 @@ static int make_folder(const char *path, struct tl_error *err)
     return 0;
 }
 
-/* Another tallyd has the lock, and may be about to listen. */
-static int wait_for_other(const char *path, struct tl_error *err)
+/* The lock may be another tallyd's, which listens or is about to; or a dead one's, whose end is not over yet. */
+static int wait_for_lock(const struct daemon_place *p, struct tl_error *err)
 {
     for (int ms = 0; ms < WAIT_MS; ms += STEP_MS) {
-        int fd = tl_wire_connect(path, NULL);
+        if (flock(p->lock, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return tl_error_errno(err, "locking %s.lock", p->path);
+        int fd = tl_wire_connect(p->path, NULL);
         if (fd >= 0) {
             close(fd);
-            return tl_error_set(err, -EEXIST, "a tallyd listens on %s already", path);
+            return tl_error_set(err, -EEXIST, "a tallyd listens on %s already", p->path);
         }
         nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
     }
-    return tl_error_set(err, -EBUSY, "another tallyd holds %s.lock and does not listen", path);
+    return tl_error_set(err, -EBUSY, "another tallyd holds %s.lock and does not listen", p->path);
 }
 
 static int take_lock(struct daemon_place *p, struct tl_error *err)
@@ -85,9 +89,7 @@ static int take_lock(struct daemon_place *p, struct tl_error *err)
     p->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (p->lock < 0)
         return tl_error_errno(err, "tallyd's lock %s", path);
-    if (flock(p->lock, LOCK_EX | LOCK_NB) == 0)
-        return 0;
-    return errno == EWOULDBLOCK ? wait_for_other(p->path, err) : tl_error_errno(err, "locking %s", path);
+    return wait_for_lock(p, err);
 }
 
 /* Listens under a name of its own first and renames it: there is never a socket that does not answer. */

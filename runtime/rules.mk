@@ -33,4 +33,4 @@ tally-run_LIBS := tally_client tally_base
 # The best-effort part of jobs.
 include runtime/effort.mk
 # Their tests start it.
-$(B)/test/client_test $(B)/test/daemon_test $(B)/test/daemon_harm_test: | $(B)/bin/tallyd
+$(B)/test/client_test $(B)/test/daemon_test $(B)/test/daemon_harm_test $(B)/test/daemon_soak_test: | $(B)/bin/tallyd
