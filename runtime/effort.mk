@@ -34,3 +34,8 @@ $(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h
 	    -o $@ $< $(ORDER_LIBS)
 $(B)/workloads/order/per_thread: ORDER_FLAGS := --default-stream per-thread
 $(B)/workloads/order/memory_words: ORDER_LIBS := -lcuda
+
+# All sample programs with each rung forced; a few of them are part of `make test`.
+test-force: tests
+	@FULL=1 TEST_TIMEOUT=3600 TALLY_BUILD=$(B) test/run test/integration/force_rungs.sh test/integration/effort_order.sh
+.PHONY: test-force

@@ -289,7 +289,7 @@ static CUresult hook_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
     return is_pending(start) || is_pending(end) ? CUDA_ERROR_NOT_READY : tl_real.cuEventElapsedTime(ms, start, end);
 }
 
-static CUresult hook_cuEventDestroy(CUevent event)
+CUresult tl_eff_event_destroy(CUevent event)
 {
     tl_eff_lock();
     struct tl_eff_event *e = find(event);
@@ -313,7 +313,7 @@ const struct tl_hook tl_eff_event_hooks[] = {
     {"cuEventSynchronize", (void *)hook_cuEventSynchronize},
     {"cuEventElapsedTime", (void *)hook_cuEventElapsedTime},
     {"cuEventElapsedTime_v2", (void *)hook_cuEventElapsedTime},
-    {"cuEventDestroy", (void *)hook_cuEventDestroy},
-    {"cuEventDestroy_v2", (void *)hook_cuEventDestroy},
+    {"cuEventDestroy", (void *)tl_eff_event_destroy},
+    {"cuEventDestroy_v2", (void *)tl_eff_event_destroy},
     {NULL, NULL},
 };

@@ -8,7 +8,7 @@
  *     effort_copy.c      hooks of copies: what pageable memory demands
  *     effort_event.c     events whose record is still queued
  *     effort_sync.c      waiting, capture, the ends of streams, memory and contexts
- *     effort_graph.c     graphs, replayed node by node
+ *     effort_graph*.c    graphs, replayed node by node
  *     effort_kernel.c    kernels: parameters, limits, launches as the job makes them
  *     effort_variant.c   the rewritten forms of a kernel, built in the background
  *     effort_store.c     what outlives the process: rewritten text, measured times
@@ -90,15 +90,9 @@
     X(cuKernelGetParamInfo)                                                                                            \
     X(cuFuncGetParamInfo)                                                                                              \
     X(cuLibraryGetGlobal)                                                                                              \
-    X(cuGraphClone)                                                                                                    \
-    X(cuGraphDestroy)                                                                                                  \
     X(cuGraphGetNodes)                                                                                                 \
-    X(cuGraphGetEdges)                                                                                                 \
-    X(cuGraphGetEdges_v2)                                                                                              \
     X(cuGraphNodeGetType)                                                                                              \
     X(cuGraphNodeGetDependencies)                                                                                      \
-    X(cuGraphNodeFindInClone)                                                                                          \
-    X(cuGraphNodeGetEnabled)                                                                                           \
     X(cuGraphKernelNodeGetParams_v2)                                                                                   \
     X(cuGraphKernelNodeGetAttribute)                                                                                   \
     X(cuGraphMemcpyNodeGetParams)                                                                                      \
@@ -359,6 +353,7 @@ void tl_eff_event_submitted(struct tl_eff_event *e, struct tl_eff_item *item);
 /* As cuEventRecord and cuStreamWaitEvent do. */
 CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags);
 CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags);
+CUresult tl_eff_event_destroy(CUevent event);
 
 /* --- effort_kernel.c --- */
 enum { TL_EFF_MAX_BLOCKSHAPES = 8, TL_EFF_EXTRA_BYTES = 256 };
@@ -392,6 +387,9 @@ CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream);
 void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context); /* lock held */
 /* Copies what the launch needs.  NULL without memory or if the kernel's parameters are not known. */
 struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params, void **extra);
+/* A launch whose parameters are in one buffer: a graph's node.  Lock not held. */
+CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params, size_t n,
+                              bool is_cooperative);
 /* The kernel behind a handle in the current context, or NULL.  Lock not held. */
 struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *context);
 
@@ -533,9 +531,6 @@ void tl_eff_tell_word(void); /* our own word follows what is in flight; lock hel
 /* --- effort_executor.c --- */
 void tl_eff_ring(void);
 int tl_eff_executor_start(void); /* if it does not run yet; lock held */
-
-/* --- effort_graph.c --- */
-CUresult tl_eff_graph_launch(CUgraphExec exec, struct tl_eff_stream *s);
 
 /* --- hooks, per file, each ended by a NULL name --- */
 extern const struct tl_hook tl_eff_call_hooks[], tl_eff_copy_hooks[], tl_eff_event_hooks[], tl_eff_sync_hooks[],

@@ -182,7 +182,9 @@ static bool gather(const struct tl_eff_kernel *k, uint8_t *to, void **params, vo
     }
     const void *buffer = NULL;
     size_t n = 0;
-    for (uint32_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra == NULL)
+        return k->param_bytes == 0;
+    for (uint32_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
         if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             buffer = extra[i + 1];
         else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
@@ -368,6 +370,25 @@ static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfu
     }
     struct tl_eff_call direct = {function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
     return launch(s, &l, f, params, extra, &direct);
+}
+
+CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params, size_t n,
+                              bool is_cooperative)
+{
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+    CUlaunchConfig config = {.gridDimX = shape->gridDimX,
+                             .gridDimY = shape->gridDimY,
+                             .gridDimZ = shape->gridDimZ,
+                             .blockDimX = shape->blockDimX,
+                             .blockDimY = shape->blockDimY,
+                             .blockDimZ = shape->blockDimZ,
+                             .sharedMemBytes = shape->sharedMemBytes,
+                             .hStream = s->handle,
+                             .attrs = &cooperative,
+                             .numAttrs = is_cooperative ? 1 : 0};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    return launch_config(is_cooperative ? (void *)tl_real.cuLaunchKernelEx : (void *)call_kernel, &config, shape->func,
+                         NULL, n > 0 ? extra : NULL, !is_cooperative, false);
 }
 
 #define SHAPE_PARAMS                                                                                                   \
