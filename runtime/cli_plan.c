@@ -297,7 +297,8 @@ static int make_plan(const struct tl_gpulet_model *models, uint32_t n, const str
         if (tl_gpulet_search(&best, models, n, &alone) == -EINVAL)
             printf("Search: only for 1 or 2 GPUs and at most 4 models.\n");
         else
-            printf("Without interference the rates fit times %.2f by this planner, times %.2f by trying every plan.\n",
+            printf("Without interference the rates fit times %.2f by this planner, times %.2f by trying every plan "
+                   "that splits rates evenly.\n",
                    headroom(models, n, &alone, tl_gpulet_plan), headroom(models, n, &alone, tl_gpulet_search));
     }
     return rc == 0 ? CLI_OK : CLI_FAILED;
