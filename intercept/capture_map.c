@@ -27,24 +27,37 @@ static void enter(struct tl_map_table *t, uintptr_t key, void *value)
     }
 }
 
+static size_t count(const struct tl_map_table *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i <= t->mask; i++)
+        n += atomic_load_explicit(&t->entries[i].value, memory_order_relaxed) != NULL;
+    return n;
+}
+
 /* A table with room for one more, at most half full.  Lock held. */
 static struct tl_map_table *with_room(struct tl_map *m)
 {
     struct tl_map_table *old = atomic_load_explicit(&m->table, memory_order_relaxed);
     if (old != NULL && old->n * 2 <= old->mask)
         return old;
-    size_t entries = old != NULL ? (old->mask + 1) * 2 : FIRST_ENTRIES;
+    size_t entries = FIRST_ENTRIES;
+    while (old != NULL && entries < 4 * count(old))
+        entries *= 2;
     struct tl_map_table *t = calloc(1, sizeof *t + entries * sizeof t->entries[0]);
     if (t == NULL)
         return NULL;
     t->mask = entries - 1;
-    t->older = old;
     for (size_t i = 0; old != NULL && i <= old->mask; i++) {
         void *value = atomic_load_explicit(&old->entries[i].value, memory_order_relaxed);
         if (value != NULL)
             enter(t, atomic_load_explicit(&old->entries[i].key, memory_order_relaxed), value);
     }
     atomic_store_explicit(&m->table, t, memory_order_release);
+    if (m->is_guarded)
+        free(old);
+    else
+        t->older = old;
     return t;
 }
 

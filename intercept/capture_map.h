@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,10 +23,15 @@ struct tl_map_table {
 struct tl_map {
     struct tl_map_table *_Atomic table;
     pthread_mutex_t lock; /* of changes */
+    bool is_guarded;      /* the owner also finds under a lock of its own, so that old tables are freed */
 };
 #define TL_MAP_EMPTY                                                                                                   \
     {                                                                                                                  \
         .lock = PTHREAD_MUTEX_INITIALIZER                                                                              \
+    }
+#define TL_MAP_GUARDED                                                                                                 \
+    {                                                                                                                  \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .is_guarded = true                                                          \
     }
 
 static inline size_t tl_map_hash(uintptr_t key)

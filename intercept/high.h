@@ -40,10 +40,8 @@ struct tl_high_thread {
     uintptr_t handle; /* the last ordinary stream */
     struct tl_stream *stream;
     struct tl_stream *defaults[2]; /* of its current context: legacy, per-thread; NULL: ask */
-    int32_t until_sample;          /* launches until the next look at whether one is measured */
+    int32_t until_sample;          /* launches until the next that may be measured */
     uint32_t random;
-    uint64_t looked_ns; /* when it looked last, and how many launches it then set out to wait */
-    int32_t stride;
 };
 extern TL_THREAD struct tl_high_thread tl_high_thread;
 

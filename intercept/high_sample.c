@@ -1,7 +1,7 @@
 /* Measured launches: one in many stands between two events, which are read when they are done and never waited for.
  *
- * How many: what it costs the job to put the events into the stream is measured too, and stays under one percent of its time.
- * Strides are random, so that no rhythm of the job is preferred.
+ * How many: what it costs the job to put the events into the stream is measured too, and stays under one percent of the time that
+ * its launches run, and of its time altogether.  Strides are random, so that no rhythm of the job is preferred.
  *
  * Events know durations only.  When a launch began, on the host's clock, follows from a base event whose time on that clock is
  * known to within the time it took to put it into an idle stream. */
@@ -10,13 +10,16 @@
 #include <stdlib.h>
 
 enum {
-    SAMPLES = 32,     /* at a time */
+    SAMPLES = 128,    /* at a time */
     COST_SHARE = 100, /* one part in so many of the job's time */
+    FIRST_STRIDE = 4, /* as long as nothing is known */
     MAX_STRIDE = 1 << 16,
 };
 #define REBASE_NS 2000000000u     /* clocks drift, and durations lose precision */
 #define BASE_PATIENCE_NS 1000000u /* for the base event; longer, and the device is too busy to tell the time */
 #define FIRST_COST_NS 2000u
+#define LARGEST_COST_NS                                                                                                \
+    20000u /* what takes longer was not the events, but that the thread had to wait for a processor */
 
 enum state { FREE, TAKEN, PENDING };
 
@@ -32,6 +35,7 @@ struct tl_sample {
 
 static struct tl_sample samples[SAMPLES];
 static _Atomic uint64_t started_ns, spent_ns, cost_ns = FIRST_COST_NS;
+static _Atomic uint64_t typical_ns; /* how long launches run; written under tl_watch_lock */
 
 /* Under tl_watch_lock. */
 static struct {
@@ -50,17 +54,15 @@ static uint32_t next_random(struct tl_high_thread *t)
     return t->random = x;
 }
 
-/* Sets how many launches pass until the next look, so that looks come as often as samples are affordable. */
-static void set_stride(struct tl_high_thread *t, uint64_t now)
+/* Sets how many launches pass until the next sample: so many that their time on the device is worth its cost. */
+static void set_stride(struct tl_high_thread *t)
 {
-    uint64_t wanted = atomic_load_explicit(&cost_ns, memory_order_relaxed) * COST_SHARE, stride = 1;
-    if (t->looked_ns != 0 && now > t->looked_ns)
-        stride = ((uint64_t)t->stride + 1) * wanted / (now - t->looked_ns);
+    uint64_t cost = atomic_load_explicit(&cost_ns, memory_order_relaxed) * COST_SHARE, stride;
+    uint64_t ran = atomic_load_explicit(&typical_ns, memory_order_relaxed);
+    stride = ran != 0 ? cost / ran : FIRST_STRIDE;
     if (stride > MAX_STRIDE)
         stride = MAX_STRIDE;
-    t->looked_ns = now;
-    t->stride = (int32_t)(stride / 2 + next_random(t) % (stride + 1));
-    t->until_sample = t->stride;
+    t->until_sample = (int32_t)(stride / 2 + next_random(t) % (stride + 1));
 }
 
 static bool is_affordable(uint64_t now)
@@ -118,7 +120,7 @@ struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_
         return NULL;
     }
     uint64_t now = tl_record_now();
-    set_stride(t, now);
+    set_stride(t);
     if (!is_affordable(now) || atomic_load_explicit(&tl_high_captures, memory_order_relaxed) != 0)
         return NULL;
     if (TL_REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current != s->ctx)
@@ -142,6 +144,8 @@ void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread
     uint64_t now = tl_record_now();
     bool is_whole = was_launched && record(sample->end, stream, is_per_thread);
     uint64_t cost = sample->cost_ns + (tl_record_now() - now);
+    if (cost > LARGEST_COST_NS)
+        cost = LARGEST_COST_NS;
     atomic_fetch_add_explicit(&spent_ns, cost, memory_order_relaxed);
     atomic_store_explicit(&cost_ns, (atomic_load_explicit(&cost_ns, memory_order_relaxed) * 7 + cost) / 8,
                           memory_order_relaxed);
@@ -192,6 +196,11 @@ static void read_sample(struct tl_sample *sample)
     int64_t ran, began;
     if (!elapsed(sample->begin, sample->end, &ran) || ran < 0)
         return;
+    uint64_t typical = atomic_load_explicit(&typical_ns, memory_order_relaxed);
+    uint64_t counted = typical != 0 && (uint64_t)ran > 16 * typical ? 16 * typical
+                                                                    : (uint64_t)ran; /* outliers are no measure */
+    typical = typical == 0 ? counted : typical - typical / 32 + counted / 32;
+    atomic_store_explicit(&typical_ns, typical != 0 ? typical : 1, memory_order_relaxed);
     if ((base.ctx != sample->ctx || base.host_ns == 0 || now - base.host_ns > REBASE_NS) &&
         now - base.failed_ns > REBASE_NS)
         rebase(sample->ctx, now);

@@ -147,6 +147,7 @@ void tl_driver_reset_hooks(bool is_off)
         return;
     tl_driver_hook(tl_procaddress_hooks);
     tl_driver_hook(tl_capture_hooks);
+    tl_driver_hook(tl_memory_hooks);
     tl_driver_hook(tl_doors_hooks);
     tl_driver_hook(tl_job_hooks);
 }

@@ -66,7 +66,8 @@ void *tl_dlsym_find(void);
 void *tl_libc_dlsym_of(void *handle, const char *name);
 
 /* --- capture_*.c, doors_link.c ----------------------------------------------------------------------------------- */
-extern const struct tl_hook tl_capture_hooks[], tl_doors_hooks[];
+extern const struct tl_hook tl_capture_hooks[], tl_memory_hooks[], tl_doors_hooks[];
+void tl_memory_forked(void);
 /* See struct tl_shim. */
 const struct tl_captured_kernel *tl_capture_kernel(const void *handle);
 

@@ -23,6 +23,16 @@ static struct {
 
 /* --- the best-effort part --- */
 
+/* The real functions, but memory is accounted for there as well. */
+static void *find_below(const char *name)
+{
+    const struct tl_hook *h = tl_memory_hooks;
+    while (h->name != NULL && strcmp(h->name, name) != 0)
+        h++;
+    void *real = tl_driver_find(name);
+    return real != NULL && h->name != NULL ? h->function : real;
+}
+
 static void open_effort(void)
 {
     char path[PATH_MAX];
@@ -78,6 +88,7 @@ static void forked(void)
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     state.lock = unlocked;
     tl_capture_forked();
+    tl_memory_forked();
     tl_doors_forked();
     tl_doors_link_forked();
     if (!state.is_running)
@@ -126,7 +137,7 @@ static bool begin(void)
         .settings = &tl_job.settings,
         .client = tl_job.client,
         .record = tl_job.record,
-        .real = tl_driver_find,
+        .real = find_below,
         .kernel = tl_capture_kernel,
         .log = tl_log,
     };
