@@ -11,7 +11,7 @@ struct graph {
     CUgraphExec exec;
     bool is_whole;
     struct tl_eff_plan plan;
-    CUevent last; /* recorded behind each launch, since launches of one executable never overlap */
+    CUevent last;         /* recorded behind each launch, since launches of one executable never overlap */
     uint32_t last_stream; /* its number and one */
 };
 

@@ -263,6 +263,7 @@ struct tl_eff_state {
     /* Work given to the driver. */
     struct tl_eff_piece *flying, **flying_end;
     uint32_t n_flying, n_unmarked;
+    bool has_backlog; /* as told to tallyd */
     uint64_t flying_ns; /* predicted, marked and unmarked */
     /* The gate. */
     struct tl_grant grant;
@@ -379,7 +380,7 @@ struct tl_eff_kernel {
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
     struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */
-    uint64_t content;                                    /* hash of its PTX; 0 if not known yet */
+    uint64_t fingerprint; /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
 };
 
 /* Starts the launch, whole, at once.  Lock not held, context current. */
@@ -406,7 +407,7 @@ struct tl_eff_variant {
     uint32_t shared_bytes;
     CUmodule module;
     CUfunction function;
-    uint32_t conditions, param_bytes, original_bytes;
+    uint32_t conditions, param_bytes;
     bool uses_slot;
     struct tl_ptx_arg *args; /* names are not kept */
     uint64_t *variables;     /* values of the arguments that are VARIABLE */

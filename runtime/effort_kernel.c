@@ -51,6 +51,17 @@ static void learn(struct tl_eff_kernel *k)
         tl_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f) != CUDA_SUCCESS ||
         tl_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f) != CUDA_SUCCESS)
         k->is_unknown = true;
+    k->fingerprint = tl_hash(k->name, strlen(k->name));
+    static const CUfunction_attribute told[] = {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+                                                CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,  CU_FUNC_ATTRIBUTE_NUM_REGS,
+                                                CU_FUNC_ATTRIBUTE_PTX_VERSION,       CU_FUNC_ATTRIBUTE_BINARY_VERSION};
+    for (uint32_t i = 0; !k->is_unknown && i < sizeof told / sizeof *told; i++) {
+        int value = 0;
+        tl_real.cuFuncGetAttribute(&value, told[i], f);
+        k->fingerprint = (k->fingerprint ^ (uint32_t)value) * 0x9E3779B97F4A7C15ull;
+        k->fingerprint ^= k->fingerprint >> 31;
+    }
+    k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
 }
 
 static struct tl_eff_kernel *find(CUfunction handle, const struct tl_eff_context *context)
@@ -93,6 +104,10 @@ struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *co
     k->library = captured->library;
     k->is_library = captured->library != NULL && captured->module == NULL;
     k->name = strdup(captured->name);
+    if (k->name == NULL) {
+        free(k);
+        return NULL;
+    }
     k->record = tl_record_kernel(tl_eff.record, captured->name);
     learn(k);
     tl_eff_lock();

@@ -117,7 +117,10 @@ void tl_eff_tell_word(void)
     else if (!is_busy && issued != completed)
         atomic_store_explicit(&p->completed, issued, memory_order_release);
     atomic_store_explicit(&p->in_flight, tl_eff.n_flying + tl_eff.n_unmarked, memory_order_relaxed);
-    atomic_store_explicit(&p->has_backlog, is_busy || tl_eff.n_items > 0, memory_order_relaxed);
+    bool has_backlog = is_busy || tl_eff.n_items > 0;
+    if (has_backlog != tl_eff.has_backlog)
+        tl_client_backlog(tl_eff.client, has_backlog);
+    tl_eff.has_backlog = has_backlog;
 }
 
 void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t now)

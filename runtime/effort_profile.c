@@ -1,10 +1,115 @@
-/* How long kernels take: learnt from launches that were measured anyway, never by stopping the device. */
+/* How long kernels take: learnt from launches that were measured anyway, never by stopping the device.
+ *
+ * What was learnt is written when the job ends and read when the next begins: a small file of rows, by a fingerprint of the
+ * kernel and the shape of the launch.  It is a first guess only; each job measures again. */
 #include "runtime/effort_internal.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { FIRST_SAMPLES = 4, SAMPLE_EVERY = 32, UNKNOWN_NS = 200000 };
+enum { FIRST_SAMPLES = 4, SAMPLE_EVERY = 32, UNKNOWN_NS = 200000, MAX_ROWS = 8192 };
+#define MAGIC 0x31666f7270746c74ull /* "tltprof1" */
+
+struct row {
+    uint64_t key, whole_ns, block_ns;
+};
+
+static struct row *rows; /* sorted by key; constant after the start */
+static uint32_t n_rows;
+
+/* --- the file ------------------------------------------------------------------------------------------------------ */
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = ((const struct row *)a)->key, y = ((const struct row *)b)->key;
+    return (x > y) - (x < y);
+}
+
+static bool path_of(char *path, size_t n, const char *suffix)
+{
+    char folder[1024];
+    return tl_eff_store_folder(folder, sizeof folder) == 0 &&
+           (size_t)snprintf(path, n, "%s/profiles%s", folder, suffix) < n;
+}
+
+void tl_eff_profile_load(void)
+{
+    char path[1100];
+    struct stat st;
+    uint64_t magic = 0;
+    free(rows);
+    rows = NULL;
+    n_rows = 0;
+    int fd = path_of(path, sizeof path, "") ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && st.st_size > 8 && st.st_size <= 8 + (off_t)(MAX_ROWS * sizeof *rows) &&
+        read(fd, &magic, 8) == 8 && magic == MAGIC) {
+        size_t n = ((size_t)st.st_size - 8) / sizeof *rows;
+        rows = malloc(n * sizeof *rows);
+        if (rows != NULL && read(fd, rows, n * sizeof *rows) == (ssize_t)(n * sizeof *rows))
+            n_rows = (uint32_t)n;
+    }
+    close(fd);
+    if (n_rows > 1)
+        qsort(rows, n_rows, sizeof *rows, by_key);
+}
+
+/* All that this job learnt, and what it found, as far as there is room. */
+static uint32_t gather(struct row *all)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
+        for (const struct tl_eff_kernel *k = tl_eff.kernels[i]; k != NULL; k = k->next) {
+            for (const struct tl_eff_profile *p = k->profiles; p != NULL && n < MAX_ROWS; p = p->next) {
+                if (p->whole_ns != 0)
+                    all[n++] = (struct row){p->key, p->whole_ns, p->block_ns};
+            }
+        }
+    }
+    uint32_t n_own = n;
+    qsort(all, n_own, sizeof *all, by_key);
+    for (uint32_t i = 0; i < n_rows && n < MAX_ROWS; i++) {
+        if (n_own == 0 || bsearch(&rows[i], all, n_own, sizeof *all, by_key) == NULL)
+            all[n++] = rows[i];
+    }
+    return n;
+}
+
+void tl_eff_profile_save(void)
+{
+    char path[1100], temporary[1100], suffix[32];
+    uint64_t magic = MAGIC;
+    struct row *all = malloc(MAX_ROWS * sizeof *all);
+    uint32_t n = 0;
+    if (all != NULL && pthread_mutex_trylock(&tl_eff.lock) == 0) {
+        n = gather(all);
+        tl_eff_unlock();
+    }
+    snprintf(suffix, sizeof suffix, ".%d", (int)getpid());
+    if (n > 0 && path_of(path, sizeof path, "") && path_of(temporary, sizeof temporary, suffix)) {
+        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0) {
+            bool ok = write(fd, &magic, 8) == 8 && write(fd, all, n * sizeof *all) == (ssize_t)(n * sizeof *all);
+            ok = close(fd) == 0 && ok;
+            if (!ok || rename(temporary, path) < 0)
+                unlink(temporary); /* a full disk: the next job learns again */
+        }
+    }
+    free(all);
+}
+
+/* --- one kernel and shape ------------------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9E3779B97F4A7C15ull;
+    return h ^ h >> 29;
+}
 
 struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_eff_launch *l)
 {
@@ -20,6 +125,15 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
     memcpy(p->grid, l->grid, sizeof p->grid);
     memcpy(p->block, l->block, sizeof p->block);
     p->shared_bytes = l->shared_bytes;
+    p->key = mix(k->fingerprint, p->shared_bytes);
+    for (uint32_t i = 0; i < 3; i++)
+        p->key = mix(p->key, (uint64_t)p->grid[i] << 32 | p->block[i]);
+    const struct row *found = n_rows > 0 ? bsearch(&(struct row){.key = p->key}, rows, n_rows, sizeof *rows, by_key)
+                                         : NULL;
+    if (found != NULL) {
+        p->whole_ns = found->whole_ns;
+        p->block_ns = found->block_ns;
+    }
     p->next = k->profiles;
     k->profiles = p;
     return p;
@@ -35,11 +149,14 @@ bool tl_eff_wants_sample(const struct tl_eff_profile *p)
     return p != NULL && (p->n_samples < FIRST_SAMPLES || p->n_launches % SAMPLE_EVERY == 0);
 }
 
+/* The first ones may have compiled something or found cold caches, so the least counts; then a moving mean. */
 static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
 {
     if (old == 0 || n == 0)
         return new;
-    return n < FIRST_SAMPLES ? (new < old ? new : old) : old - old / 8 + new / 8; /* the first one may have compiled */
+    if (n < FIRST_SAMPLES)
+        return new < old ? new : old;
+    return old - old / 8 + new / 8;
 }
 
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks,

@@ -102,7 +102,7 @@ void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item)
         *tl_eff.busy_end = s;
         tl_eff.busy_end = &s->next_busy;
     }
-    atomic_store_explicit(&tl_eff.page->has_backlog, 1, memory_order_relaxed);
+    tl_eff_tell_word();
     if (tl_eff_executor_start() < 0)
         tl_eff_log(0, "no thread for queued work: it waits");
     tl_eff_ring();

@@ -132,7 +132,7 @@ static struct text *text_with(struct texts *t, const char *name, struct tl_error
 
 /* --- building ------------------------------------------------------------------------------------------------------ */
 
-static int rewrite(struct tl_eff_variant *v, struct tl_eff_rewritten *out, struct tl_error *err)
+static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_eff_rewritten *out, struct tl_error *err)
 {
     struct tl_eff_kernel *k = v->kernel;
     if (k->captured == NULL || k->captured->image == NULL)
@@ -142,17 +142,16 @@ static int rewrite(struct tl_eff_variant *v, struct tl_eff_rewritten *out, struc
     if (x == NULL)
         return tl_error_set(err, -ENOENT, "no PTX of it");
     int version = 0;
-    char key[64];
+    char key[96];
     tl_real.cuDriverGetVersion(&version);
     uint64_t h = hash_of(k->name, strlen(k->name)) ^ x->hash * 3;
-    k->content = h;
-    snprintf(key, sizeof key, "%016llx-%s%u-%d-%d", (unsigned long long)h, tl_ptx_variant_name(v->kind), v->dims,
-             version, TL_PTX_REWRITER_VERSION);
+    snprintf(key, sizeof key, "%016llx-%s%u-r%u-%d-%d", (unsigned long long)h, tl_ptx_variant_name(v->kind), v->dims,
+             max_registers, version, TL_PTX_REWRITER_VERSION);
     if (tl_eff_store_get(key, out) == 0)
         return 0;
     struct tl_ptx_rewritten r = {0};
     struct tl_ptx_verdict verdict;
-    struct tl_ptx_options options = {.variant = v->kind, .grid_dims = v->dims};
+    struct tl_ptx_options options = {.variant = v->kind, .grid_dims = v->dims, .max_registers = max_registers};
     int rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
     if (rc == -EPERM)
         return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
@@ -303,29 +302,71 @@ static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
     return 0;
 }
 
+static struct tl_ptx_cost cost_of(CUfunction f)
+{
+    int registers = 0, local = 0;
+    tl_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f);
+    tl_real.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f);
+    return (struct tl_ptx_cost){(uint32_t)registers, (uint32_t)local};
+}
+
+static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *function, struct tl_error *err)
+{
+    *module = NULL;
+    if (tl_real.cuModuleLoadData(module, r->text) == CUDA_SUCCESS &&
+        tl_real.cuModuleGetFunction(function, *module, r->entry) == CUDA_SUCCESS)
+        return 0;
+    if (*module != NULL)
+        tl_real.cuModuleUnload(*module);
+    *module = NULL;
+    return tl_error_set(err, -EINVAL, "the driver refused the rewritten form");
+}
+
+/* If the variant takes many more registers than the original, fewer of its blocks fit; one with a limit may be better. */
+static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
+{
+    CUfunction original = v->kernel->handle, function;
+    CUmodule module;
+    struct tl_eff_rewritten limited = {0};
+    if (v->kernel->is_library && tl_real.cuKernelGetFunction(&original, (CUkernel)v->kernel->handle) != CUDA_SUCCESS)
+        return;
+    struct tl_ptx_cost cost = cost_of(original);
+    uint32_t limit = tl_ptx_register_limit(cost, cost_of(v->function));
+    if (limit == 0 || rewrite(v, limit, &limited, NULL) < 0)
+        return;
+    if (load(&limited, &module, &function, NULL) == 0 && tl_ptx_limit_helps(cost, cost_of(function))) {
+        struct tl_eff_rewritten without = *r;
+        *r = limited;
+        limited = without;
+        CUmodule old = v->module;
+        v->module = module;
+        v->function = function;
+        module = old;
+    }
+    if (module != NULL)
+        tl_real.cuModuleUnload(module);
+    tl_eff_rewritten_finish(&limited);
+}
+
 /* Everything but the state.  Lock not held. */
 static int build(struct tl_eff_variant *v, struct tl_error *err)
 {
     struct tl_eff_rewritten r = {0};
-    int rc = rewrite(v, &r, err);
+    int rc = rewrite(v, 0, &r, err);
+    if (rc == 0 &&
+        (r.original_bytes != v->kernel->param_bytes || r.param_bytes > r.original_bytes + TL_EFF_EXTRA_BYTES))
+        rc = tl_error_set(err, -EINVAL, "the driver has other parameters for it than its PTX");
+    if (rc == 0)
+        rc = load(&r, &v->module, &v->function, err);
     if (rc < 0)
         goto out;
-    rc = -EINVAL;
-    if (r.original_bytes != v->kernel->param_bytes || r.param_bytes > r.original_bytes + TL_EFF_EXTRA_BYTES) {
-        tl_error_set(err, rc, "the driver has other parameters for it than its PTX");
-        goto out;
-    }
-    if (tl_real.cuModuleLoadData(&v->module, r.text) != CUDA_SUCCESS ||
-        tl_real.cuModuleGetFunction(&v->function, v->module, r.entry) != CUDA_SUCCESS ||
-        tl_real.cuFuncGetAttribute(&v->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v->function) !=
-            CUDA_SUCCESS) {
-        tl_error_set(err, rc, "the driver refused the rewritten form");
-        goto out;
-    }
+    try_limit(v, &r);
+    if (tl_real.cuFuncGetAttribute(&v->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v->function) !=
+        CUDA_SUCCESS)
+        v->max_dynamic = 0;
     v->n_args = r.n_args;
     v->conditions = r.conditions;
     v->param_bytes = r.param_bytes;
-    v->original_bytes = r.original_bytes;
     v->uses_slot = r.uses_slot;
     v->args = calloc(r.n_args + 1, sizeof *v->args);
     v->variables = calloc(r.n_args + 1, sizeof *v->variables);
