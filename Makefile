@@ -259,6 +259,10 @@ install: all
 	$(if $(DRIVER_FILES),cp -R $(B)/lib/tally $(DESTDIR)$(PREFIX)/lib)
 	install -d $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
 	install -m 644 contrib/systemd/tallyd.* $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
+	install -d $(DESTDIR)$(PREFIX)/lib/tally/cuda/bin $(DESTDIR)$(PREFIX)/share/tally/python
+	$(if $(SHIM_FILES),install -m 755 $(wildcard $(B)/lib/tally/*.so $(B)/lib/tally/*.so.1) $(DESTDIR)$(PREFIX)/lib/tally)
+	$(if $(SHIM_FILES),install -m 755 $(SHIM_PTXAS) $(DESTDIR)$(PREFIX)/lib/tally/cuda/bin)
+	install -m 644 python/tally_mark.py $(DESTDIR)$(PREFIX)/share/tally/python
 	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
 	@for page in $(B)/share/man/man1/*.1; do \
 	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done
@@ -282,6 +286,7 @@ help:
 	@echo "make soak-runtime  kill 1000 times high jobs, low jobs and tallyd, and measure recovery"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
+	@echo "make bench-launch  what a launch and a whole job cost more under Tally (build/bench/launch.json)"
 	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
 	@echo "make clean      remove what was built"
 	@echo "Variables: V=1 shows commands; CFLAGS, LDFLAGS are appended; CI=1 makes warnings errors; UNITY_DIR= is a copy"
