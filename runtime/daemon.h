@@ -156,7 +156,7 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
 /* Sends each client the words above it, if they are others than it has. */
 void daemon_words_update(struct daemon *d);
 void daemon_words_send(struct daemon *d, struct daemon_peer *p);
-/* Brings merged words up to date.  True if somebody with work depends on them. */
+/* Brings merged words up to date.  True if there are any. */
 bool daemon_words_merge(struct daemon *d);
 void daemon_words_finish(struct daemon_peer *p);
 

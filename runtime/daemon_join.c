@@ -140,7 +140,7 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
 {
     const struct tl_wire_hello *hello = &packet->m.hello;
     struct tl_wire_answer welcome = {0};
-    struct tl_error err;
+    struct tl_error err = {0};
     int grant_fd = -1;
     if (p->id != 0 || hello->share_version != TL_SHARE_VERSION || !tl_wire_unpack(&hello->client, &p->c)) {
         daemon_refuse(p, -EPROTO,

@@ -14,7 +14,7 @@
 #define WORKING_NS (10 * MS)  /* while one has */
 #define LINGER_NS (100 * MS)  /* it stays awake after the last work, so that pauses between bursts cost no wake-up */
 #define ASLEEP_NS (250 * MS)  /* while none has, in case that one does not wake us */
-#define MERGED_NS (MS / 5)    /* while somebody depends on a word that is kept here */
+#define MERGED_NS (MS / 5)    /* the same, if words are kept up to date here */
 #define ALIVE_NS (500 * MS)   /* while somebody may not run: he looks whether we still live */
 #define SHARE_NS (500 * MS)   /* over which shares are measured */
 #define MOST_DEVICE_NS (1000 * MS * 60) /* believed of one look */
@@ -138,14 +138,14 @@ uint64_t daemon_look(struct daemon *d, uint64_t now)
         publish(d, p, now);
         is_held_back |= !p->grant->grant.may_run && !p->c.is_paused;
     }
-    bool are_words_needed = daemon_words_merge(d);
+    bool has_merged = daemon_words_merge(d);
     if (working > 0)
         d->worked_ns = now;
     if (d->n_clients < 2) {
         wake_up(d);
     } else if (working > 0 || now - d->worked_ns < LINGER_NS || !fall_asleep(d)) {
         wake_up(d);
-        next = sooner(next, now + (are_words_needed ? MERGED_NS : working > 1 ? COMPETING_NS : WORKING_NS));
+        next = sooner(next, now + (has_merged ? MERGED_NS : working > 1 ? COMPETING_NS : WORKING_NS));
     } else {
         next = sooner(next, now + ASLEEP_NS);
     }

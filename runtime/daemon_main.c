@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
@@ -153,6 +154,16 @@ static int serve(struct daemon *d, const struct options *o, struct tl_error *err
     return 0;
 }
 
+/* Every client costs four descriptors; the usual limit is for programs that use select(). */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct daemon d; /* zeroes */
@@ -174,6 +185,7 @@ int main(int argc, char **argv)
     if (rc < 0)
         return give_up(&o, &err);
     open_log(&o);
+    raise_limit();
     rc = serve(&d, &o, &err);
     daemon_place_leave(&d.place);
     tl_sched_destroy(d.sched);

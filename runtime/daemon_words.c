@@ -67,7 +67,7 @@ bool daemon_words_merge(struct daemon *d)
         for (uint32_t j = count_direct(above); j < above && busy == 0; j++)
             busy = is_busy(d->clients[j]);
         atomic_store_explicit(&p->merged->word, busy, memory_order_release);
-        is_needed |= p->seen.has_backlog;
+        is_needed = true;
     }
     return is_needed;
 }

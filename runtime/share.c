@@ -16,13 +16,19 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
 enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
 /* --- making and mapping pages -------------------------------------------------------------------------------------- */
 
 int tl_share_create(const char *name, void **page)
 {
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), rc;
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
+    if (fd < 0 && errno == EINVAL) /* a kernel before 6.3; later ones may be told to refuse what could be executed */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
     /* Taken now: a page that is missing when it is first written to would be a signal, not an error. */

@@ -219,8 +219,9 @@ static void print(struct figures *f)
     if (f->n == 0)
         return;
     qsort(f->ns, f->n, sizeof f->ns[0], by_size);
-    printf("%s: %u times, median %.3f ms, p99 %.3f ms, longest %.3f ms\n", f->name, f->n, (double)f->ns[f->n / 2] / 1e6,
-           (double)f->ns[(uint64_t)f->n * 99 / 100] / 1e6, (double)f->ns[f->n - 1] / 1e6);
+    uint64_t median = f->ns[f->n / 2], p99 = f->ns[(uint64_t)f->n * 99 / 100], longest = f->ns[f->n - 1];
+    printf("%s: %u times, median %.3f ms, p99 %.3f ms, longest %.3f ms\n", f->name, f->n, (double)median / 1e6,
+           (double)p99 / 1e6, (double)longest / 1e6);
 }
 
 /* --- rounds -------------------------------------------------------------------------------------------------------- */
