@@ -259,9 +259,7 @@ install: all
 	$(if $(DRIVER_FILES),cp -R $(B)/lib/tally $(DESTDIR)$(PREFIX)/lib)
 	install -d $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
 	install -m 644 contrib/systemd/tallyd.* $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
-	install -d $(DESTDIR)$(PREFIX)/lib/tally/cuda/bin $(DESTDIR)$(PREFIX)/share/tally/python
-	$(if $(SHIM_FILES),install -m 755 $(wildcard $(B)/lib/tally/*.so $(B)/lib/tally/*.so.1) $(DESTDIR)$(PREFIX)/lib/tally)
-	$(if $(SHIM_FILES),install -m 755 $(SHIM_PTXAS) $(DESTDIR)$(PREFIX)/lib/tally/cuda/bin)
+	install -d $(DESTDIR)$(PREFIX)/share/tally/python
 	install -m 644 python/tally_mark.py $(DESTDIR)$(PREFIX)/share/tally/python
 	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
 	@for page in $(B)/share/man/man1/*.1; do \
