@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <unity.h>
@@ -452,6 +453,51 @@ static void a_forked_child_begins_anew(void)
 #endif
 }
 
+static void tell_nice(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    (void)f;
+    for (uint32_t i = 0; i < count; i++)
+        atomic_store(&hits[first + i], (unsigned)(100 + getpriority(PRIO_PROCESS, (id_t)gettid())));
+}
+
+/* The nice value, plus 100, of all workers that ran blocks; 0 if they differ. */
+static uint32_t nice_of_workers(void)
+{
+    struct kernel k;
+    struct tl_exec_launch l = {0};
+    struct tl_exec_object *o = object(&k, 32, NULL, tell_nice);
+    submit(&l, o, 1000);
+    wait_done(1);
+    tl_exec_object_unref(o);
+    for (uint32_t i = 1; i < 1000; i++)
+        if (atomic_load(&hits[i]) != atomic_load(&hits[0]))
+            return 0;
+    return atomic_load(&hits[0]);
+}
+
+/* Else the CPU's scheduler would decide who computes, and not the device. */
+static void workers_of_all_processes_are_equally_nice(void)
+{
+    int mine = getpriority(PRIO_PROCESS, 0);
+    if (mine > 2)
+        TEST_IGNORE_MESSAGE("the test itself runs with a nice value too high to compare");
+    fflush(stdout);
+    pid_t pid = fork(); /* before there are threads */
+    if (pid == 0) {
+        if (nice(2) == -1)
+            _exit(1);
+        open_device();
+        _exit((int)nice_of_workers());
+    }
+    int status = -1;
+    open_device();
+    uint32_t here = nice_of_workers();
+    waitpid(pid, &status, 0);
+    TEST_ASSERT_TRUE(WIFEXITED(status));
+    TEST_ASSERT_EQUAL_UINT32(here, WEXITSTATUS(status));
+    TEST_ASSERT_TRUE_MESSAGE((int)here - 100 > mine, "workers must stand behind the program's own threads");
+}
+
 static void a_program_may_end_while_kernels_run(void)
 {
     fflush(stdout);
@@ -529,6 +575,7 @@ int main(void)
     RUN_TEST(kernels_allocate);
     RUN_TEST(freeing_twice_is_a_fault);
     RUN_TEST(a_forked_child_begins_anew);
+    RUN_TEST(workers_of_all_processes_are_equally_nice);
     RUN_TEST(a_program_may_end_while_kernels_run);
     RUN_TEST(settings_come_from_the_environment);
     return UNITY_END();
