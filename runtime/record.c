@@ -413,9 +413,10 @@ void tl_record_abandon(struct tl_record *r)
     int fd = atomic_exchange(&r->fd, -1);
     if (fd >= 0)
         close(fd);
-    /* Private pages in place of the file's: what is still counted goes nowhere. */
-    mmap(r->file, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-         -1, 0);
+    /* Private pages in place of the file's: what is still counted goes nowhere.  Should the kernel refuse, it goes to the
+     * parent's file, which is wrong but does no harm. */
+    int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    (void)!mmap(r->file, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
     atomic_store(&r->is_growing, 1);
     r->older = atomic_load(&abandoned);
     atomic_store(&abandoned, r);

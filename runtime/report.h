@@ -48,6 +48,8 @@ struct tl_report_kernel {
     uint64_t all_launches, all_blocks;
     uint64_t uncontrolled, uncontrolled_ns;
     struct tl_report_histogram queued, ran, total, preempted;
+    /* Of all launches: where only some were measured, what these took, scaled up. */
+    uint64_t device_ns, waited_ns;
     uint64_t culprit_of; /* how many of the slowest requests it kept longest */
     uint32_t merged;     /* of a process: which kernel of the job it is */
     bool is_hidden;      /* by the filter; such ones stand at the end */
@@ -109,7 +111,8 @@ struct tl_report_job {
     uint32_t n_spans;
     uint64_t forgotten_spans;
     /* Sums over kernels, of a job only. */
-    uint64_t launches[TL_RUNGS], all_launches, all_blocks, uncontrolled_ns;
+    uint64_t launches[TL_RUNGS], all_launches, all_blocks, uncontrolled_ns, device_ns, waited_ns;
+    bool is_sampled; /* not all launches were measured: device_ns and waited_ns are estimates */
     struct tl_report_histogram queued, ran, total, preempted;
 };
 

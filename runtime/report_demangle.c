@@ -434,12 +434,9 @@ static struct piece parse_array(struct demangler *d)
     struct piece element = parse_type(d);
     if (size == NULL)
         return plain(fail(d));
-    bool is_nested = element.is_wrapping;
-    struct piece t = {
-        element.left,
-        join(d, is_nested ? " [" : " [", size, join(d, "]", is_nested ? element.right + 1 : element.right, "")), true,
-        NULL};
-    return t;
+    /* Of "int [3][4]", only the first bracket has a blank before it. */
+    const char *rest = element.right[0] == ' ' ? element.right + 1 : element.right;
+    return (struct piece){element.left, join(d, " [", size, join(d, "]", rest, "")), true, NULL};
 }
 
 /* A pointer, reference or the like to a type: `sign` goes to the inside of functions and arrays. */

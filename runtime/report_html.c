@@ -235,8 +235,8 @@ static void put_job_tiles(struct tl_buf *out, const struct tl_report_job *j)
     }
     tile(out, "launches", tl_text_count((double)j->all_launches).s);
     tile(out, "blocks/s", tl_text_count((double)j->all_blocks / tl_report_active_s(j)).s);
-    tile(out, "on device", tl__html_time((double)j->ran.sum).s);
-    tile(out, "waited", tl__html_time((double)j->queued.sum).s);
+    tile(out, "on device", tl__html_time((double)j->device_ns).s);
+    tile(out, "waited", tl__html_time((double)j->waited_ns).s);
     if (j->preempted.count > 0) {
         tile(out, "preemptions", tl_text_count((double)j->preempted.count).s);
         tile(out, "left device, P99", tl__html_time((double)tl_histogram_percentile(&j->preempted, 99)).s);
@@ -247,7 +247,7 @@ static void put_job_tiles(struct tl_buf *out, const struct tl_report_job *j)
     if (bytes > 0)
         tile(out, "copied", tl_text_bytes((double)bytes).s);
     tile(out, "outside control",
-         j->ran.sum > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->ran.sum).s : "-");
+         j->device_ns > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->device_ns).s : "-");
     tl_buf_puts(out, "</dl>");
 }
 
@@ -264,6 +264,9 @@ static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint
     }
     if (j->n_processes > 1)
         tl_buf_printf(out, "<span class=pill>%u processes</span>", j->n_processes);
+    if (j->is_sampled)
+        tl_buf_printf(out, "<span class=pill>%s of %s launches measured, times estimated</span>",
+                      tl_text_count((double)j->ran.count).s, tl_text_count((double)j->all_launches).s);
     if (j->n_unended > 0)
         tl_buf_puts(out, "<span class='pill warn'>did not end in order</span>");
     if (j->is_full)
@@ -377,13 +380,13 @@ static void put_outside_card(struct tl_buf *out, const struct tl_report_run *run
                 "interrupted: opaque kernels, whole kernels whose variant was missing, forwarded calls.</p>");
     for (uint32_t i = 0; i < run->n_jobs; i++) {
         const struct tl_report_job *j = &run->jobs[i];
-        if (j->ran.sum == 0)
+        if (j->device_ns == 0)
             continue;
-        double outside = (double)j->uncontrolled_ns / (double)j->ran.sum;
+        double outside = (double)j->uncontrolled_ns / (double)j->device_ns;
         tl_buf_puts(out, "<div class=krow><b>");
         tl__html_text(out, j->name);
         tl_buf_printf(out, "</b><span class=num>%s of %s</span>", tl_text_percent(outside).s,
-                      tl__html_time((double)j->ran.sum).s);
+                      tl__html_time((double)j->device_ns).s);
         put_bar(out, 1, outside, colours[i]);
         tl_buf_puts(out, "</div>");
         put_outside_rows(out, j);
@@ -438,7 +441,7 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
     tl_buf_puts(out, "</h3><p class='soft small'>Share of the job's device time; red is outside control.</p>");
     double largest = 0;
     for (uint32_t i = 0; i < j->n_kernels; i++)
-        largest = (double)j->kernels[i].ran.sum > largest ? (double)j->kernels[i].ran.sum : largest;
+        largest = (double)j->kernels[i].device_ns > largest ? (double)j->kernels[i].device_ns : largest;
     for (uint32_t i = 0; i < j->n_kernels && i < TOP_KERNELS; i++) {
         const struct tl_report_kernel *k = &j->kernels[i];
         if (k->is_hidden)
@@ -448,9 +451,9 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
         tl_buf_puts(out, "'>");
         tl__html_text(out, k->brief);
         tl_buf_printf(out, "</code><b class=num>%s</b>",
-                      j->ran.sum > 0 ? tl_text_percent((double)k->ran.sum / (double)j->ran.sum).s : "-");
+                      j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s : "-");
         if (largest > 0)
-            put_bar(out, (double)k->ran.sum / largest, (double)k->uncontrolled_ns / largest, colour);
+            put_bar(out, (double)k->device_ns / largest, (double)k->uncontrolled_ns / largest, colour);
         tl_buf_printf(out, "<div class='small num'>%s &times; P50 %s", tl_text_count((double)k->all_launches).s,
                       tl__html_time((double)tl_histogram_percentile(&k->ran, 50)).s);
         tl_buf_printf(out, ", P99 %s; ", tl__html_time((double)tl_histogram_percentile(&k->ran, 99)).s);
@@ -524,7 +527,7 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         tl_buf_puts(out, "'>");
         tl__html_text(out, k->brief);
         tl_buf_printf(out, "</code><td>%s",
-                      j->ran.sum > 0 ? tl_text_percent((double)k->ran.sum / (double)j->ran.sum).s : "-");
+                      j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s : "-");
         tl_buf_printf(out, "<td>%s", tl_text_count((double)k->all_launches).s);
         tl_buf_printf(out, "<td>%s<td class=l>", tl_text_count((double)k->all_blocks).s);
         put_rungs(out, k->launches);

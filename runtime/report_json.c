@@ -85,7 +85,9 @@ static void put_kernel(struct tl_json *j, const struct tl_report_job *job, const
     put_rungs(j, "launches_by_rung", k->launches);
     put_rungs(j, "blocks_by_rung", k->blocks);
     tl_json_key(j, "share_of_time");
-    tl_json_double(j, job->ran.sum > 0 ? (double)k->ran.sum / (double)job->ran.sum : 0);
+    tl_json_double(j, job->device_ns > 0 ? (double)k->device_ns / (double)job->device_ns : 0);
+    key_uint(j, "device_ns", k->device_ns);
+    key_uint(j, "waited_ns", k->waited_ns);
     put_histogram(j, "queued", &k->queued);
     put_histogram(j, "ran", &k->ran);
     put_histogram(j, "total", &k->total);
@@ -218,6 +220,9 @@ static void put_job(struct tl_json *j, const struct tl_report *r, const struct t
     put_histogram(j, "total", &job->total);
     put_histogram(j, "preemption_latency", &job->preempted);
     put_steps(j, "preemption_latency_steps", &job->preempted);
+    key_bool(j, "sampled", job->is_sampled);
+    key_uint(j, "device_ns", job->device_ns);
+    key_uint(j, "waited_ns", job->waited_ns);
     key_uint(j, "outside_control_ns", job->uncontrolled_ns);
     put_copies(j, job);
     const struct tl_report_histogram *requests = tl_report_requests(job);

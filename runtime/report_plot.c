@@ -68,13 +68,14 @@ static void put_tick(struct tl_buf *out, const struct axis *a, double value, dou
 /* Ticks at powers of ten, and at more of them the fewer powers there are. */
 static void put_ticks(struct tl_buf *out, const struct axis *a)
 {
-    static const double all[] = {1, 1.5, 2, 3, 5, 7}, some[] = {1, 2, 5}, powers[] = {1};
+    static const struct {
+        double step, most_decades;
+    } steps[] = {{1, 99}, {1.5, 0.7}, {2, 2.2}, {3, 0.7}, {5, 2.2}, {7, 0.7}};
     double decades = a->high - a->low, taken = 0;
-    const double *steps = decades < 0.7 ? all : decades < 2.2 ? some : powers;
-    size_t n = decades < 0.7 ? 6 : decades < 2.2 ? 3 : 1;
     for (int e = (int)floor(a->low); e <= (int)ceil(a->high); e++)
-        for (size_t i = 0; i < n; i++)
-            put_tick(out, a, steps[i] * pow(10, e), &taken);
+        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+            if (decades < steps[i].most_decades)
+                put_tick(out, a, steps[i].step * pow(10, e), &taken);
 }
 
 static void begin_svg(struct tl_buf *out, const char *label)
@@ -229,7 +230,7 @@ struct point {
 
 static double trade_y(double ratio, double top)
 {
-    return HEIGHT - BOTTOM - log10(fmax(ratio, 0.81) / 0.8) / log10(top / 0.8) * (HEIGHT - TOP - BOTTOM);
+    return HEIGHT - BOTTOM - log10(fmin(fmax(ratio, 0.81), top) / 0.8) / log10(top / 0.8) * (HEIGHT - TOP - BOTTOM);
 }
 
 static void put_trade_lines(struct tl_buf *out, double top, double widest)
@@ -288,8 +289,8 @@ bool tl__plot_trade(struct tl_buf *out, const struct tl_report *r, const char *u
         speeds[n] = tl_report_compare(r, &r->runs[i], patient).speed_ratio;
         if (tails[n] <= 0 || speeds[n] <= 0)
             continue;
-        top = fmax(top, tails[n] * 1.2);
-        widest = fmax(widest, speeds[n]);
+        top = fmax(top, fmin(tails[n] * 1.2, 1e6));
+        widest = fmax(widest, fmin(speeds[n], 4)); /* beyond, something else is wrong */
         points[n++] = (struct point){0, 0, r->runs[i].label, i};
     }
     if (n < 2)
@@ -297,7 +298,7 @@ bool tl__plot_trade(struct tl_buf *out, const struct tl_report *r, const char *u
     begin_svg(out, "tail latency against best-effort speed");
     put_trade_lines(out, top, widest);
     for (uint32_t i = 0; i < n; i++) {
-        points[i].x = LEFT + speeds[i] / widest * (WIDTH - LEFT - RIGHT - 20);
+        points[i].x = LEFT + fmin(speeds[i] / widest, 1) * (WIDTH - LEFT - RIGHT - 20);
         points[i].y = trade_y(tails[i], top);
         tl_buf_printf(out, "<circle class='fill k%u' cx=%.1f cy=%.1f r=6 />", points[i].colour % HTML_COLOURS,
                       points[i].x, points[i].y);

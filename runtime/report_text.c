@@ -50,15 +50,18 @@ static void put_jobs(struct tl_buf *out, const struct tl_report_run *run)
                       tl_text_time((double)(j->last_ns - j->begin_ns)).s);
         tl_buf_printf(out, " %9s %10s", tl_text_count((double)j->all_launches).s,
                       tl_text_count((double)j->all_blocks).s);
-        tl_buf_printf(out, " %10s %10s", tl_text_time((double)j->ran.sum).s, tl_text_time((double)j->queued.sum).s);
+        tl_buf_printf(out, " %10s %10s", tl_text_time((double)j->device_ns).s, tl_text_time((double)j->waited_ns).s);
         tl_buf_printf(out, " %9s  %s%s%s\n",
-                      j->ran.sum > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->ran.sum).s : "-",
+                      j->device_ns > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->device_ns).s : "-",
                       j->device, j->policy[0] != 0 ? ", " : "", j->policy);
         if (j->n_processes > 1)
             tl_buf_printf(out, "  %-16s of %u processes\n", "", j->n_processes);
         if (j->n_unended > 0)
             tl_buf_printf(out, "  %-16s %u of %u did not end in order: still running, or killed\n", "", j->n_unended,
                           j->n_processes);
+        if (j->is_sampled)
+            tl_buf_printf(out, "  %-16s times are estimates: of %s launches, %s were measured\n", "",
+                          tl_text_count((double)j->all_launches).s, tl_text_count((double)j->ran.count).s);
         if (j->is_full)
             tl_buf_printf(out, "  %-16s the record was full: something is missing\n", "");
     }
@@ -118,7 +121,8 @@ static void put_slow(struct tl_buf *out, const struct tl_report_run *run, const 
 
 static void put_kernel(struct tl_buf *out, const struct tl_report_job *j, const struct tl_report_kernel *k)
 {
-    tl_buf_printf(out, "  %7s", j->ran.sum > 0 ? tl_text_percent((double)k->ran.sum / (double)j->ran.sum).s : "-");
+    tl_buf_printf(out, "  %7s",
+                  j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s : "-");
     tl_buf_printf(out, " %9s", tl_text_count((double)k->all_launches).s);
     put_rung(out, k->launches);
     put_percentiles(out, &k->ran);

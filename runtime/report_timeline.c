@@ -40,9 +40,10 @@ static uint32_t gather(const struct tl_report_run *run, const struct tl_report_j
     used = used < 1 ? 1 : used > n ? n : used;
     for (uint32_t i = 0; i < j->n_slots; i++) {
         double at = (double)j->slots[i].number * slot_ns - (double)run->begin_ns;
-        int cell = (int)fmax(0, floor((at + slot_ns / 2) / cell_ns));
-        if (at + slot_ns < 0 || cell >= (int)used)
-            continue;
+        double place = fmax(0, floor((at + slot_ns / 2) / cell_ns));
+        if (at + slot_ns < 0 || place >= used)
+            continue; /* what does not lie in the run */
+        uint32_t cell = (uint32_t)place;
         cells[cell].run += (double)j->slots[i].run_ns / cell_ns;
         cells[cell].wait += (double)j->slots[i].wait_ns / cell_ns;
         cells[cell].slowest_ns = fmax(cells[cell].slowest_ns, (double)j->slots[i].slowest_ns);
@@ -72,13 +73,15 @@ static void put_overview_lane(struct tl_buf *out, const struct tl_report_run *ru
     double zero[CELLS] = {0}, ran[CELLS], waited[CELLS], slow[CELLS];
     double slowest = 0;
     uint32_t n = gather(run, j, cells, CELLS);
+    double scale = j->is_sampled && j->ran.sum > 0 ? (double)j->device_ns / (double)j->ran.sum : 1;
     for (uint32_t i = 0; i < n; i++) {
-        ran[i] = fmin(1, cells[i].run);
+        ran[i] = fmin(1, cells[i].run * scale);
         waited[i] = fmin(1, ran[i] + cells[i].wait);
         slowest = fmax(slowest, cells[i].slowest_ns);
     }
     begin_lane(out, j, colour);
-    tl_buf_puts(out, "on the device (solid) and waiting (pale), share of the time</span></div>");
+    tl_buf_puts(out, "on the device (solid) and waiting (pale), share of the time");
+    tl_buf_puts(out, j->is_sampled ? "; estimated from a sample</span></div>" : "</span></div>");
     tl_buf_printf(out, "<svg viewBox='0 0 %d 40' preserveAspectRatio=none style='height:40px'>", STRIP);
     put_area(out, "run", zero, ran, n, 40);
     put_area(out, "wait", ran, waited, n, 40);
@@ -199,7 +202,8 @@ static void put_moments_lane(struct tl_buf *out, const struct tl_report_job *j, 
     double ran = put_spans(&strip, j, TL_SPAN_RUN, "run", w, 9, 14);
     double waited = put_spans(&strip, j, TL_SPAN_WAIT, "wait", w, 25, 6);
     begin_lane(out, j, colour);
-    tl_buf_printf(out, "running %s", tl_text_percent(ran).s);
+    tl_buf_printf(out, "running %s%s", tl_text_percent(ran).s,
+                  j->is_sampled ? " (only a sample of its work is drawn)" : "");
     if (waited > 0)
         tl_buf_printf(out, ", waiting %s", tl_text_percent(waited).s);
     tl_buf_printf(out, "</span></div><svg viewBox='0 0 %d 32' preserveAspectRatio=none style='height:44px'>", STRIP);

@@ -139,8 +139,8 @@ static void every_value_lies_in_its_step_and_the_middle_is_near(void)
         uint32_t group = tl_histogram_group(value, &step);
         uint64_t width, low = tl_histogram_low(group, step, &width);
         TEST_ASSERT_TRUE(low <= value && value < low + width);
-        double middle = (double)low + (double)(width / 2);
-        TEST_ASSERT_DOUBLE_WITHIN((double)value / 100, (double)value, middle);
+        uint64_t middle = low + width / 2;
+        TEST_ASSERT_DOUBLE_WITHIN((double)value / 100, (double)value, (double)middle);
     }
     uint32_t step;
     TEST_ASSERT_EQUAL_UINT32(TL_HISTOGRAM_GROUPS - 1, tl_histogram_group(UINT64_MAX, &step));

@@ -378,6 +378,30 @@ static void a_late_request_names_what_ran_beside_it(void)
     TEST_ASSERT_EQUAL_UINT64(4000, s->rival_ns);
 }
 
+static void times_of_sampled_launches_are_scaled_up(void)
+{
+    struct tl_record *r = NULL;
+    struct tl_record_job job = {.name = "job", .level = 100};
+    TEST_ASSERT_EQUAL_INT(0, tl_record_open(&r, folder, &job, NULL));
+    struct tl_record_kernel *often = tl_record_kernel(r, "often"), *always = tl_record_kernel(r, "always");
+    for (int i = 0; i < 1000; i++) {
+        tl_record_launched(often, TL_RUNG_WHOLE, 1);
+        tl_record_launched(always, TL_RUNG_WHOLE, 1);
+        tl_record_ran(always, 10, 500);
+        if (i % 100 == 0)
+            tl_record_ran(often, 20, 1500);
+    }
+    tl_record_close(r);
+    add(folder);
+    settle(NULL);
+    const struct tl_report_job *j = &report.runs[0].jobs[0];
+    TEST_ASSERT_TRUE(j->is_sampled);
+    TEST_ASSERT_EQUAL_STRING("often", j->kernels[0].brief);
+    TEST_ASSERT_EQUAL_UINT64(1500000, j->kernels[0].device_ns);
+    TEST_ASSERT_EQUAL_UINT64(20000, j->kernels[0].waited_ns);
+    TEST_ASSERT_EQUAL_UINT64(2000000, j->device_ns);
+}
+
 static void opaque_runs_are_marked_in_every_form(void)
 {
     struct tl_record *r = NULL;
@@ -516,6 +540,7 @@ int main(void)
     RUN_TEST(bad_files_are_problems_and_good_ones_are_read);
     RUN_TEST(a_filter_hides_kernels_but_not_their_time);
     RUN_TEST(a_late_request_names_what_ran_beside_it);
+    RUN_TEST(times_of_sampled_launches_are_scaled_up);
     RUN_TEST(opaque_runs_are_marked_in_every_form);
     RUN_TEST(names_are_demangled_as_cxxfilt_does);
     RUN_TEST(names_of_other_compilers_are_kept);
