@@ -2,6 +2,7 @@
  *
  * Exactly defined operations are exact: .rn by LLVM's own, directed rounding by AVX-512's embedded rounding, halves through
  * f32 (and fma through f64 with rounding to odd in between).  Approximations are polynomials within PTX's stated errors. */
+#include <stdio.h>
 #include <string.h>
 
 #include "device/jit/round.h"
@@ -117,6 +118,60 @@ static struct tl_val directed_f32(struct tl_emit *e, char op, struct tl_val *arg
     return tl_round_f32(e, tl_odd_f64(e, s, rest), mode);
 }
 
+static void mark_pointer(struct tl_emit *e, LLVMValueRef call, unsigned n)
+{
+    unsigned kind = LLVMGetEnumAttributeKindForName("elementtype", 11);
+    LLVMAddCallSiteAttribute(call, n + 1, LLVMCreateTypeAttribute(e->ctx, kind, e->i32));
+}
+
+/* On f64 without AVX-512: four at a time, with the processor's rounding mode changed around the one instruction. */
+static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *args, unsigned n)
+{
+    enum { WIDTH = 4, DEFAULT_MXCSR = 0x1f80 };
+    static const char head[] = "vstmxcsr $%u; vldmxcsr $%u; ";
+    const char *body = op == '+'   ? "vaddpd $2, $1, $0"
+                       : op == '-' ? "vsubpd $2, $1, $0"
+                       : op == '*' ? "vmulpd $2, $1, $0"
+                       : op == '/' ? "vdivpd $2, $1, $0"
+                       : op == 'f' ? "vmovapd $1, $0; vfmadd213pd $3, $2, $0"
+                                   : "vsqrtpd $1, $0";
+    const char *constraints = n == 1   ? "=&x,x,*m,*m,~{memory}"
+                              : n == 2 ? "=&x,x,x,*m,*m,~{memory}"
+                                       : "=&x,x,x,x,*m,*m,~{memory}";
+    char text[160];
+    int length = snprintf(text, sizeof text, head, n + 1, n + 2);
+    length += snprintf(text + length, sizeof text - (size_t)length, "%s; vldmxcsr $%u", body, n + 1);
+    LLVMTypeRef four = LLVMVectorType(e->f64, WIDTH), types[5];
+    LLVMValueRef values[5], saved = tl_alloca(e, e->i32, "mxcsr"), wanted = tl_alloca(e, e->i32, "mxcsr");
+    uint32_t mode = DEFAULT_MXCSR | (uint32_t)tl_rounding_of(e) << 13;
+    LLVMBuildStore(e->b, LLVMConstInt(e->i32, mode, false), wanted);
+    bool is_vec = false;
+    for (unsigned i = 0; i < n; i++) {
+        is_vec |= args[i].is_vec;
+        args[i] = tl_widen(e, args[i]);
+        types[i] = four;
+    }
+    types[n] = types[n + 1] = e->ptr;
+    values[n] = saved;
+    values[n + 1] = wanted;
+    LLVMTypeRef type = LLVMFunctionType(four, types, n + 2, false);
+    LLVMValueRef code = LLVMGetInlineAsm(type, text, (size_t)length, constraints, strlen(constraints), true, false,
+                                         LLVMInlineAsmDialectATT, false);
+    LLVMValueRef r = LLVMGetPoison(tl_vec(e->f64));
+    for (uint32_t first = 0; first < (is_vec ? LANES : WIDTH); first += WIDTH) {
+        for (unsigned i = 0; i < n; i++)
+            values[i] = piece(e, args[i].v, first, WIDTH);
+        LLVMValueRef part = LLVMBuildCall2(e->b, type, code, values, n + 2, "");
+        mark_pointer(e, part, n);
+        mark_pointer(e, part, n + 1);
+        for (uint32_t i = 0; i < WIDTH; i++)
+            r = LLVMBuildInsertElement(e->b, r, LLVMBuildExtractElement(e->b, part, LLVMConstInt(e->i32, i, false), ""),
+                                       LLVMConstInt(e->i32, first + i, false), "");
+    }
+    struct tl_val all = {r, true};
+    return is_vec ? all : tl_lane_value(e, all, LLVMConstInt(e->i32, 0, false));
+}
+
 /* One of + - * / f(ma) r(oot) rounded as the form says. */
 static struct tl_val directed(struct tl_emit *e, struct tl_type t, char op, struct tl_val *args, unsigned n)
 {
@@ -128,10 +183,7 @@ static struct tl_val directed(struct tl_emit *e, struct tl_type t, char op, stru
                                    : "sqrt";
     if (e->has_avx512)
         return embedded(e, name, args, n, t.bits == 64);
-    if (t.bits == 32)
-        return directed_f32(e, op, args, n);
-    tl_emit_unsupported(e, "directed rounding of f64 without AVX-512");
-    return args[0];
+    return t.bits == 32 ? directed_f32(e, op, args, n) : directed_f64(e, op, args, n);
 }
 
 static bool is_directed(struct tl_emit *e, struct tl_type t)

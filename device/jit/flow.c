@@ -127,14 +127,19 @@ static struct tl_val index_condition(struct tl_emit *e, uint32_t block, uint32_t
     const struct tl_ptx_stmt *last = cfg->insts[k->end - 1];
     const struct tl_ptx_sym *table = tl_ptx_sym_final(last->inst.operands[1].sym);
     struct tl_val index = tl_read(e, &last->inst.operands[0], 32), any = tl_const(e, 1, 0);
-    if (last->inst.guard != NULL) {
-        tl_emit_unsupported(e, "a guarded indexed branch");
-        return any;
-    }
     for (uint32_t i = 0; i < table->stmt->table.n_targets; i++) {
         uint32_t inst = cfg->label_inst[tl_ptx_sym_final(table->stmt->table.targets[i].sym)->id];
         if (cfg->block_of[inst] == k->succs[n])
             any = tl_op(e, LLVMOr, any, tl_icmp(e, LLVMIntEQ, index, tl_const(e, 32, i)));
+    }
+    if (last->inst.guard != NULL) { /* who does not take part falls through */
+        uint32_t next = k->end < cfg->n_insts ? cfg->block_of[k->end] : cfg->n_blocks;
+        const struct tl_ptx_operand o = {.kind = TL_OPD_SYM, .sym = last->inst.guard};
+        struct tl_val p = tl_read(e, &o, 1), ones = tl_const(e, 1, 1);
+        p = last->guard_not != 0 ? tl_op(e, LLVMXor, p, ones) : p;
+        any = tl_op(e, LLVMAnd, any, p);
+        if (k->succs[n] == next)
+            any = tl_op(e, LLVMOr, any, tl_op(e, LLVMXor, p, ones));
     }
     return any;
 }

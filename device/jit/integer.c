@@ -249,12 +249,13 @@ static void emit_bfi(struct tl_emit *e, struct tl_type t)
     tl_write(e, tl_opd(e, 0), tl_op(e, LLVMOr, part, tl_op(e, LLVMAnd, b, tl_op(e, LLVMXor, mask, ones))), false);
 }
 
-/* Any function of three bits, by its truth table. */
+/* Any function of three bits, by its truth table.  d|p, a, b, c, table, q: p is whether any bit is set, joined with q. */
 static void emit_lop3(struct tl_emit *e)
 {
-    const struct tl_ptx_operand *table = tl_opd(e, 4);
-    if (e->inst->n_operands != 5 || table->kind != TL_OPD_INT) {
-        tl_emit_unsupported(e, "lop3 with a predicate");
+    const struct tl_ptx_operand *table = tl_opd(e, 4), *to = tl_opd(e, 0);
+    bool has_predicate = to->kind == TL_OPD_PAIR;
+    if (e->inst->n_operands != (has_predicate ? 6 : 5) || table->kind != TL_OPD_INT) {
+        tl_emit_unsupported(e, "this form of lop3");
         return;
     }
     struct tl_val in[3], r = tl_const(e, 32, 0), ones = tl_const(e, 32, UINT32_MAX);
@@ -268,7 +269,12 @@ static void emit_lop3(struct tl_emit *e)
             term = tl_op(e, LLVMAnd, term, row >> (2 - i) & 1 ? in[i] : tl_op(e, LLVMXor, in[i], ones));
         r = tl_op(e, LLVMOr, r, term);
     }
-    tl_write(e, tl_opd(e, 0), r, false);
+    if (has_predicate) {
+        struct tl_val any = tl_icmp(e, LLVMIntNE, r, tl_const(e, 32, 0)), q = tl_read(e, tl_opd(e, 5), 1);
+        tl_write(e, &to->elems[1], tl_op(e, tl_has(e, TL_MOD_or) ? LLVMOr : LLVMAnd, any, q), false);
+        to = &to->elems[0];
+    }
+    tl_write(e, to, r, false);
 }
 
 /* The modes of prmt are selectors by the two lowest bits of the third operand. */

@@ -29,6 +29,7 @@ static void init_once(void)
      * kernels. */
     LLVMParseCommandLineOptions(3, (const char *const[]){"tally-jit", "-enable-misched=false", "-disable-post-ra"},
                                 NULL);
+    LLVMInitializeX86AsmParser(); /* of the few instructions that are written out, see float.c */
     host_cpu = LLVMGetHostCPUName();
     host_features = LLVMGetHostCPUFeatures();
 }
@@ -322,6 +323,36 @@ static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
     return false;
 }
 
+static int is_warp_wide(void *data, struct tl_ptx_stmt *s)
+{
+    (void)data;
+    switch (s->inst.form->op) {
+    case TL_OP_shfl:
+    case TL_OP_vote:
+    case TL_OP_match:
+    case TL_OP_redux:
+    case TL_OP_elect:
+    case TL_OP_mma:
+    case TL_OP_wmma:
+    case TL_OP_ldmatrix:
+    case TL_OP_stmatrix:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Threads that run one by one cannot do what a warp does together.  Where both are in a kernel, warps stay together: lanes
+ * then mostly do meet at barriers, whatever the analysis fears, and where they do not, the launch ends with an error. */
+static bool has_warp_wide(const struct tl_emit *e)
+{
+    for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
+        if (f->func->has_body && tl_ptx_each_inst(f->func->body, is_warp_wide, NULL) != 0)
+            return true;
+    }
+    return false;
+}
+
 /* How barriers are met: by loops over warps where that is possible (and then all is done), else by a stack per thread or per
  * warp. */
 static bool choose_barriers(struct tl_emit *e)
@@ -329,7 +360,7 @@ static bool choose_barriers(struct tl_emit *e)
     struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
     if (f == NULL || analyse(e, f, e->p->entry) < 0)
         return false;
-    e->uses_lanes = lanes_wait_apart(e, f);
+    e->uses_lanes = lanes_wait_apart(e, f) && !has_warp_wide(e);
     return !e->uses_lanes && tl_emit_fission(e, f);
 }
 

@@ -76,7 +76,9 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     if (space == TL_MOD_shared)
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
     if (r == NULL || !r->lanes.is_known) {
-        a.pointer = tl_read(e, base, 64);
+        /* Windows are small: a register may hold a little less than zero, with an offset that leads back in. */
+        bool wraps = window != NULL && r != NULL && r->bits == 32;
+        a.pointer = tl_cast_int(e, tl_read(e, base, wraps ? 32 : 64), 64, wraps);
         if (window != NULL)
             a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){window, false});
         if (a.pointer.is_vec)

@@ -8,7 +8,7 @@
 
 #include "tally/base.h"
 
-enum { OP_SOURCES = 4, OP_RESULTS = 2, OP_TYPES = 8 };
+enum { OP_SOURCES = 5, OP_RESULTS = 2, OP_TYPES = 8 };
 /* The first four as MXCSR has them. */
 enum op_rounding { ROUND_NEAREST, ROUND_DOWN, ROUND_UP, ROUND_ZERO, ROUND_AWAY };
 
@@ -82,7 +82,7 @@ bool op_result_is(const struct op *o, uint32_t n, uint64_t got, uint64_t want);
 
 /* Each ends with form NULL. */
 extern const struct op_row op_integer_rows[], op_float_rows[], op_convert_rows[];
-extern const struct op_row op_avx512_rows[]; /* what only AVX-512 can do */
+extern const struct op_row op_directed_rows[]; /* f64 rounded in a direction: without AVX-512, in another way */
 
 /* --- warps and atomics --------------------------------------------------------------------------------------------- */
 

@@ -289,7 +289,7 @@ const struct op_row op_float_rows[] = {
     {NULL, NULL, NULL, 0, 0, NULL},
 };
 
-const struct op_row op_avx512_rows[] = {
+const struct op_row op_directed_rows[] = {
     ROUNDED(TWO, "add", "f64"),  ROUNDED(TWO, "sub", "f64"),     ROUNDED(TWO, "mul", "f64"),
     ROUNDED(TWO, "div", "f64"),  ROUNDED(THREE, "fma", "f64"),   ROUNDED(ONE, "rcp", "f64"),
     ROUNDED(ONE, "sqrt", "f64"), {NULL, NULL, NULL, 0, 0, NULL},

@@ -156,12 +156,13 @@ static void logic(const struct op *o, const uint64_t *in, uint64_t *out)
 
 static void lop3(const struct op *o, const uint64_t *in, uint64_t *out)
 {
-    (void)o;
     out[0] = 0;
     for (uint32_t i = 0; i < 32; i++) {
         uint32_t row = (uint32_t)((in[0] >> i & 1) << 2 | (in[1] >> i & 1) << 1 | (in[2] >> i & 1));
         out[0] |= (in[3] >> row & 1) << i;
     }
+    if (o->n_results == 2)
+        out[1] = op_has(o, "or") ? out[0] != 0 || in[4] != 0 : out[0] != 0 && in[4] != 0;
 }
 
 static void shift(const struct op *o, const uint64_t *in, uint64_t *out)
@@ -514,6 +515,8 @@ const struct op_row op_integer_rows[] = {
     LOP3("0"),
     LOP3("0xff"),
     LOP3("0x1b"),
+    {"lop3.or.b32", "b32,pred=b32,b32,b32,#0x80,pred", lop3, 0, 0, NULL},
+    {"lop3.and.b32", "b32,pred=b32,b32,b32,#0x96,pred", lop3, 0, 0, NULL},
     SHIFT("shl", "b16"),
     SHIFT("shl", "b32"),
     SHIFT("shl", "b64"),

@@ -224,9 +224,7 @@ static void textures(void)
 
 static void directed_rounding_of_f64(void)
 {
-    if (strstr(tl_jit_host_features(), "+avx512f") == NULL)
-        TEST_IGNORE_MESSAGE("this machine has no AVX-512");
-    check_rows(op_avx512_rows);
+    check_rows(op_directed_rows);
 }
 
 static void check_part(enum op_warp_part part, bool is_guarded)
@@ -323,6 +321,7 @@ int main(void)
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_without_avx512", __LINE__);
+    UnityDefaultTestRun(directed_rounding_of_f64, "directed_rounding_of_f64_without_avx512", __LINE__);
     UnityDefaultTestRun(conversions, "conversions_without_avx512", __LINE__);
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_without_avx512", __LINE__);
     UnityDefaultTestRun(matrices, "matrices_without_avx512", __LINE__);

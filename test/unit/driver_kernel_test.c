@@ -1,0 +1,147 @@
+/* Small kernels of which no single instruction is the point: ways through them that compilers rarely take. */
+#if __has_include(<cuda.h>)
+#include "driver_help.h"
+
+void setUp(void)
+{
+    use_device();
+}
+
+void tearDown(void)
+{
+    CALL(cuDevicePrimaryCtxRelease_v2)(0);
+}
+
+#define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
+#define N 96
+
+/* Runs `k(out)` of the text with blocks of 48 threads; out[] has N words, all 7 before. */
+static CUresult run(const char *text, unsigned *out)
+{
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr d;
+    OK(CALL(cuModuleLoadData)(&m, text));
+    OK(CALL(cuModuleGetFunction)(&f, m, "k"));
+    OK(CALL(cuMemAlloc_v2)(&d, N * 4));
+    OK(CALL(cuMemsetD32_v2)(d, 7, N));
+    void *args[] = {&d};
+    OK(CALL(cuLaunchKernel)(f, N / 48, 1, 1, 48, 1, 1, 0, NULL, args, NULL));
+    CUresult r = CALL(cuCtxSynchronize)();
+    if (r == CUDA_SUCCESS) {
+        OK(CALL(cuMemcpyDtoH_v2)(out, d, N * 4));
+        OK(CALL(cuMemFree_v2)(d));
+        OK(CALL(cuModuleUnload)(m));
+    }
+    return r;
+}
+
+/* %r1: the thread's number; %d1: where its word is. */
+#define BEGIN                                                                                                          \
+    HEAD ".visible .entry k(.param .u64 p)\n{\n"                                                                       \
+         ".reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %d<9>; .shared .align 16 .b8 sh[256];\n"                       \
+         "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"                  \
+         "mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;\n"
+#define END "ret;\n}\n"
+
+static void a_guarded_branch_through_a_table_falls_through(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "t: .branchtargets L0, L1, L2, L1;\n"
+                 "and.b32 %r4, %r1, 3; and.b32 %r5, %r1, 8; setp.ne.u32 %p1, %r5, 0; mov.u32 %r6, 9;\n"
+                 "@%p1 brx.idx %r4, t;\n"
+                 "add.u32 %r6, %r6, 1000; bra.uni DONE;\n"
+                 "L0: add.u32 %r6, %r6, 10; bra.uni DONE;\n"
+                 "L1: add.u32 %r6, %r6, 20; bra.uni DONE;\n"
+                 "L2: add.u32 %r6, %r6, 30;\n"
+                 "DONE: st.global.u32 [%d1], %r6;\n" END,
+           out));
+    static const unsigned add[4] = {10, 20, 30, 20};
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(9 + ((i & 8) != 0 ? add[i & 3] : 1000), out[i]);
+}
+
+static void a_shared_address_below_zero_comes_back_by_its_offset(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "mov.u32 %r4, sh; shl.b32 %r5, %r3, 2; add.u32 %r6, %r4, %r5; st.shared.u32 [%r6], %r3; bar.sync 0;\n"
+                 "xor.b32 %r7, %r3, 5; shl.b32 %r7, %r7, 2; sub.u32 %r7, %r7, 200; add.u32 %r7, %r7, %r4;\n"
+                 "ld.shared.u32 %r8, [%r7+200]; st.global.u32 [%d1], %r8;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i % 48 ^ 5, out[i]);
+}
+
+/* Lanes may part on the way to the barrier, as far as one can see; but they do not, and the shuffle behind it works. */
+static void a_barrier_that_lanes_might_miss_does_not_forbid_shuffles(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "ld.global.u32 %r4, [%d1]; setp.ne.u32 %p1, %r4, 7; @%p1 bra OTHER;\n"
+                 "bar.sync 0; bra.uni DONE;\n"
+                 "OTHER: add.u32 %r1, %r1, 500; bar.sync 1;\n"
+                 "DONE: mov.u32 %r5, %laneid; xor.b32 %r6, %r5, 1;\n"
+                 "shfl.sync.idx.b32 %r7, %r1, %r6, 31, -1; st.global.u32 [%d1], %r7;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i ^ 1, out[i]);
+}
+
+static const char callee[] = HEAD
+    ".func (.param .b32 r) twice(.param .b32 v)\n"
+    "{ .reg .b32 %r<3>; ld.param.u32 %r1, [v]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }\n"
+    ".func (.param .b32 r) third(.param .b32 v)\n"
+    "{ .reg .b32 %r<3>; ld.param.u32 %r1, [v]; div.u32 %r2, %r1, 3; st.param.b32 [r], %r2; ret; }\n"
+    ".func other(.param .b64 v) { ret; }\n"
+    ".global .align 8 .u64 table[4] = {twice, third, other, 0};\n"
+    ".visible .entry k(.param .u64 p)\n{\n"
+    ".reg .b32 %r<9>; .reg .b64 %d<9>;\n"
+    "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+    "mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;\n"
+    "and.b32 %r4, %r1, $; mul.wide.u32 %d3, %r4, 8; mov.u64 %d4, table; add.u64 %d4, %d4, %d3;\n"
+    "ld.global.u64 %d5, [%d4];\n"
+    "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1;\n"
+    "proto: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+    "call (b), %d5, (a), proto; ld.param.b32 %r5, [b]; }\n"
+    "st.global.u32 [%d1], %r5; ret;\n}\n";
+
+static void lanes_call_what_their_pointers_say(void)
+{
+    char text[sizeof callee];
+    unsigned out[N];
+    strcpy(text, callee);
+    *strchr(text, '$') = '1';
+    OK(run(text, out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i % 2 == 0 ? 2 * i : i / 3, out[i]);
+    strcpy(text, callee);
+    *strchr(text, '$') = '3'; /* some go to a function of another kind, some to nothing */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_ILLEGAL_ADDRESS, run(text, out));
+}
+
+int main(void)
+{
+    open_driver();
+    UNITY_BEGIN();
+    RUN_TEST(a_guarded_branch_through_a_table_falls_through);
+    RUN_TEST(a_shared_address_below_zero_comes_back_by_its_offset);
+    RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
+    RUN_TEST(lanes_call_what_their_pointers_say);
+    return UNITY_END();
+}
+#else
+#include "unity.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    return UNITY_END();
+}
+#endif
