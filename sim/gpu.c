@@ -27,6 +27,7 @@ struct client {
     /* The round. */
     double arrival, next_arrival, round_start, round_factor;
     uint32_t next_kernel, left; /* kernels of this round that are still to be launched */
+    uint32_t next_listed;       /* arrival */
     uint32_t to_pause;          /* kernels until the host does something in between */
     uint64_t rounds;
     /* The kernel, while READY. */
@@ -169,6 +170,9 @@ static void draw_arrival(struct client *c)
         break;
     case SIM_BURSTS:
         c->next_arrival += sim_uniform(&c->random) < 0.125 ? sim_exponential(&c->random, 8 * j->period_ns) : 0;
+        break;
+    case SIM_LISTED:
+        c->next_arrival = c->next_listed < j->n_times ? j->times_ns[c->next_listed++] : never;
         break;
     }
 }

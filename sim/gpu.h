@@ -45,6 +45,7 @@ enum sim_arrivals {
     SIM_POISSON, /* random arrivals */
     SIM_REGULAR, /* a period, a tenth more or less */
     SIM_BURSTS,  /* eight at once on average */
+    SIM_LISTED,  /* at given times */
 };
 
 /* What a job does over and over: an iteration of training or a request. */
@@ -57,8 +58,10 @@ struct sim_job {
     double pause_ns;
     double jitter; /* relative standard deviation of a round's kernels */
     enum sim_arrivals arrivals;
-    double period_ns; /* between arrivals, on average */
-    uint64_t rounds;  /* it ends after so many; 0: never */
+    double period_ns;       /* between arrivals, on average */
+    const double *times_ns; /* of listed arrivals, ascending */
+    uint32_t n_times;
+    uint64_t rounds; /* it ends after so many; 0: never */
     double start_ns;
     uint64_t persistent_bytes, ephemeral_bytes;
     double cold_bytes; /* that it reads again if somebody else ran in between */

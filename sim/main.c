@@ -1,6 +1,7 @@
 /* tally-sim: runs experiments and writes what came out. */
 #include "sim/jobs.h"
 #include "sim/report.h"
+#include "sim/trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@ static const char help[] =
     "usage: tally-sim --list\n"
     "       tally-sim --experiment=ID [--json | --markdown]\n"
     "       tally-sim --all [--json | --markdown] [--report=DIR]\n"
+    "       tally-sim --trace=PATH --policy=NAME[:PARAMETERS] [--device=NAME] [--arrivals=CSV] [--seconds=S] "
+    "[--seed=N] [--json]\n"
     "       tally-sim --bench\n"
     "\n"
     "Runs the policies of Tally on a virtual clock and compares the outcome with what was published.\n"
@@ -23,6 +26,13 @@ static const char help[] =
     "  --json             print JSON: id, what, published, tag, ours, kind, holds, fitted, tolerance, note\n"
     "  --markdown         print a table in Markdown\n"
     "  --report=DIR       also write DIR/index.html with plots\n"
+    "  --trace=PATH       what if: jobs from recorded .tally files (a file, or the folder of a run), under another "
+    "policy\n"
+    "  --policy=NAME      e.g. tally, none, timeslice, or salus:order=srtf\n"
+    "  --device=NAME      a100, v100, p100, 2080ti, software (default)\n"
+    "  --arrivals=CSV     arrival times of requests for the first job that has requests: seconds, one per line\n"
+    "  --seconds=S        how long to simulate; 30\n"
+    "  --seed=N           another seed gives another run; the same gives the same\n"
     "  --bench            how many kernels are simulated per second\n"
     "  --help             this text\n"
     "\n"
@@ -37,12 +47,46 @@ struct options {
     const char *report;
     bool lists, runs_all, is_bench;
     enum format format;
+    struct sim_trace_options trace;
+    char policy[64];
 };
 
 static int complain(const char *what, const char *on)
 {
     fprintf(stderr, "tally-sim: %s%s\n", what, on);
     return 2;
+}
+
+/* The value of --NAME=VALUE, or NULL. */
+static const char *value_of(const char *argument, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(argument, name, n) == 0 && argument[n] == '=' ? argument + n + 1 : NULL;
+}
+
+/* One option of a what-if.  False if it is none. */
+static bool parse_trace(const char *a, struct options *o)
+{
+    const char *v;
+    if ((v = value_of(a, "--trace")) != NULL)
+        o->trace.path = v;
+    else if ((v = value_of(a, "--device")) != NULL)
+        o->trace.device = v;
+    else if ((v = value_of(a, "--arrivals")) != NULL)
+        o->trace.arrivals = v;
+    else if ((v = value_of(a, "--seconds")) != NULL)
+        o->trace.seconds = strtod(v, NULL);
+    else if ((v = value_of(a, "--seed")) != NULL)
+        o->trace.seed = strtoull(v, NULL, 10);
+    else if ((v = value_of(a, "--policy")) != NULL) {
+        const char *colon = strchr(v, ':');
+        snprintf(o->policy, sizeof o->policy, "%.*s", (int)(colon != NULL ? colon - v : (long)strlen(v)), v);
+        o->trace.policy = o->policy;
+        o->trace.parameters = colon != NULL ? colon + 1 : NULL;
+    } else {
+        return false;
+    }
+    return true;
 }
 
 static int parse(int argc, char **argv, struct options *o)
@@ -59,15 +103,18 @@ static int parse(int argc, char **argv, struct options *o)
             o->format = MARKDOWN;
         else if (strcmp(a, "--bench") == 0)
             o->is_bench = true;
-        else if (strncmp(a, "--experiment=", 13) == 0 && o->n_ids < MOST)
-            o->ids[o->n_ids++] = a + 13;
-        else if (strncmp(a, "--report=", 9) == 0)
-            o->report = a + 9;
-        else
+        else if (value_of(a, "--experiment") != NULL && o->n_ids < MOST)
+            o->ids[o->n_ids++] = value_of(a, "--experiment");
+        else if (value_of(a, "--report") != NULL)
+            o->report = value_of(a, "--report");
+        else if (!parse_trace(a, o))
             return complain("not understood (--help lists the options): ", a);
     }
-    if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0)
-        return complain("nothing to do; ", "--list, --experiment=ID, --all or --bench (--help tells more)");
+    if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL)
+        return complain("nothing to do; ",
+                        "--list, --experiment=ID, --all, --trace=PATH or --bench (--help tells more)");
+    if (o->trace.path != NULL && o->trace.policy == NULL)
+        return complain("--trace needs ", "--policy=NAME");
     return 0;
 }
 
@@ -132,6 +179,20 @@ static int run(const struct options *o)
     return status;
 }
 
+static int what_if(struct options *o)
+{
+    struct tl_buf out = {0};
+    struct tl_error err = {0};
+    o->trace.is_json = o->format == JSON;
+    int rc = sim_trace_run(&o->trace, &out, &err);
+    if (rc == 0 && out.p != NULL)
+        fputs(out.p, stdout);
+    tl_buf_finish(&out);
+    if (rc < 0)
+        complain(err.text, "");
+    return rc < 0 ? 1 : 0;
+}
+
 /* One pair under tally, as long as takes a second or so. */
 static int bench(void)
 {
@@ -178,5 +239,7 @@ int main(int argc, char **argv)
             printf("%-5s %s\n", (*e)->id, (*e)->title);
         return 0;
     }
+    if (o.trace.path != NULL)
+        return what_if(&o);
     return o.is_bench ? bench() : run(&o);
 }

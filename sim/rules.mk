@@ -1,12 +1,18 @@
-# The simulator: the policies of sched/ on a virtual clock.  main.c stays out of the library, so that tests can link the rest.
+# The simulator: the policies of sched/ on a virtual clock.  main.c stays out of the library, so that tests can link the rest; so does
+# trace.c, which alone needs the reader of records.
 LIBRARIES += tally_sim
-tally_sim_SRCS := $(filter-out sim/main.c,$(wildcard sim/*.c))
+tally_sim_SRCS := $(filter-out sim/main.c sim/trace.c,$(wildcard sim/*.c))
 
 PROGRAMS += tally-sim
-tally-sim_SRCS := $(wildcard sim/main.c)
-tally-sim_LIBS := tally_sim tally_sched tally_base
+tally-sim_SRCS := $(wildcard sim/main.c sim/trace.c)
+tally-sim_LIBS := tally_sim tally_report tally_sched tally_base
 $(B)/bin/tally-sim $(B)/test/sim_%_test: EXTRA_LIBS = -lm
 
 $(B)/test/sim_%_test: $(B)/obj/test/unit/sim_%_test.o $(B)/obj/unity.o $(B)/lib/libtally_sim.a $(B)/lib/libtally_sched.a \
     $(B)/lib/libtally_base.a
 	$(link_it)
+
+# The published comparisons beside ours, as a page and as docs/results.md.
+results: $(B)/bin/tally-sim
+	@TALLY_BUILD=$(B) scripts/results
+.PHONY: results

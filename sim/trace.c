@@ -1,0 +1,204 @@
+/* Jobs from records.
+ *
+ * A record has, for each kernel, how often it was launched, with how many blocks, and the distribution of its times; not the order.
+ * So a job becomes a sequence drawn from these: kernels by their launches, lengths by the kernel's distribution.  A job that recorded
+ * requests serves them, at the recorded rate, with as many kernels each as it launched per request; any other goes round for ever. */
+#include "sim/trace.h"
+#include "runtime/report.h"
+#include "sim/gpu.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQUENCE = 4096, TRAINING_ROUND = 256 };
+
+/* One value of a distribution. */
+static double draw(const struct tl_report_histogram *h, struct sim_random *random)
+{
+    double at = sim_uniform(random) * (double)h->count;
+    for (uint32_t i = 0; i < h->n_steps; i++) {
+        at -= (double)h->steps[i].count;
+        if (at <= 0)
+            return (double)h->steps[i].low + sim_uniform(random) * (double)h->steps[i].width;
+    }
+    return tl_histogram_mean(h);
+}
+
+/* How long a kernel ran: most records have it, an unmeasured kernel gets the job's mean. */
+static double kernel_ns(const struct tl_report_job *from, const struct tl_report_kernel *k, struct sim_random *random)
+{
+    double ns = k->ran.count > 0 ? draw(&k->ran, random) : tl_histogram_mean(&from->ran);
+    return ns > 100 ? ns : 100;
+}
+
+static int make_job(struct sim_job *j, const struct tl_report_job *from, const struct sim_device *d, uint64_t seed,
+                    struct tl_error *err)
+{
+    struct sim_random random = sim_random(seed);
+    struct sim_kernel *kernels = calloc(SEQUENCE, sizeof *kernels);
+    if (kernels == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory for the kernels of '%s'", from->name);
+    double total = 0;
+    for (int i = 0; i < SEQUENCE; i++) {
+        double at = sim_uniform(&random) * (double)from->all_launches;
+        uint32_t k = 0;
+        while (k + 1 < from->n_kernels && at > (double)from->kernels[k].all_launches)
+            at -= (double)from->kernels[k++].all_launches;
+        const struct tl_report_kernel *kernel = &from->kernels[k];
+        double ns = kernel_ns(from, kernel, &random);
+        double blocks = kernel->all_launches > 0 ? (double)kernel->all_blocks / (double)kernel->all_launches : 1;
+        double waves = ceil(blocks / d->n_sms); /* a block fills an SM, which is so on the software device */
+        kernels[i] = (struct sim_kernel){
+            .block_ns = ns / (waves > 1 ? waves : 1),
+            .waves = waves > 1 ? waves : 1,
+            .width = blocks < d->n_sms ? blocks / d->n_sms : 1,
+            .blocks = (uint64_t)blocks,
+        };
+        total += ns + d->launch_ns;
+    }
+    const struct tl_report_histogram *requests = tl_report_requests(from);
+    *j = (struct sim_job){.name = from->name, .kernels = kernels, .n_kernels = SEQUENCE, .n_round = TRAINING_ROUND};
+    double active_ns = 1e9 * tl_report_active_s(from), gpu_ns = (double)from->all_launches * total / SEQUENCE;
+    if (from->level >= TL_LEVEL_HIGH && requests->count > 0) {
+        double per_request = (double)from->all_launches / (double)requests->count;
+        j->n_round = per_request > 1 ? (uint32_t)(per_request + 0.5) : 1;
+        j->arrivals = SIM_POISSON;
+        j->period_ns = active_ns / (double)requests->count;
+        /* Half of the requests were faster than the median; what of it was not on the device was on the host. */
+        double median = (double)tl_histogram_percentile(requests, 50), device = j->n_round * total / SEQUENCE;
+        j->host_before_ns = median > device ? median - device : 0;
+    } else if (active_ns > gpu_ns && from->queued.sum == 0) {
+        j->host_before_ns = (active_ns - gpu_ns) / (double)from->all_launches * TRAINING_ROUND;
+    }
+    return 0;
+}
+
+/* Arrival times from a text of seconds, one per line; a first line that is no number is a heading, '#' begins a remark.  0 or -errno. */
+static int read_arrivals(struct sim_samples *times, const char *path, struct tl_error *err)
+{
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return tl_error_errno(err, "cannot read %s", path);
+    char line[256];
+    int rc = 0;
+    for (int number = 1; rc == 0 && fgets(line, sizeof line, f) != NULL; number++) {
+        char *end;
+        double s = strtod(line, &end);
+        if (line[0] == '#' || line[0] == '\n' || (end == line && number == 1))
+            continue;
+        if (end == line || !(s >= 0))
+            rc = tl_error_set(err, -EINVAL, "%s:%d: a time in seconds is missing", path, number);
+        else if (times->n > 0 && s * 1e9 < times->v[times->n - 1])
+            rc = tl_error_set(err, -EINVAL, "%s:%d: times must not fall", path, number);
+        else
+            sim_samples_add(times, s * 1e9);
+    }
+    fclose(f);
+    return rc;
+}
+
+static void write_job(const struct tl_report_job *from, const struct sim_job *j, struct sim_result *result,
+                      double seconds, struct tl_json *json, struct tl_buf *out)
+{
+    const struct tl_report_histogram *requests = tl_report_requests(from);
+    bool serves = j->arrivals != SIM_ALWAYS;
+    double recorded = serves ? (double)tl_histogram_percentile(requests, 99) / 1e6
+                             : (double)from->all_launches / tl_report_active_s(from);
+    double predicted = serves ? sim_samples_percentile(&result->latency, 0.99) / 1e6
+                              : (double)result->kernels / seconds;
+    const char *what = serves ? "P99 of requests, ms" : "kernels per second";
+    if (json == NULL) {
+        tl_buf_printf(out, "%-24s %6d  %-22s %12.3f %12.3f\n", from->name, from->level, what, recorded, predicted);
+        return;
+    }
+    tl_json_object(json);
+    tl_json_key(json, "job");
+    tl_json_str(json, tl_str_of(from->name));
+    tl_json_key(json, "level");
+    tl_json_int(json, from->level);
+    tl_json_key(json, "what");
+    tl_json_str(json, tl_str_of(what));
+    tl_json_key(json, "recorded");
+    tl_json_double(json, recorded);
+    tl_json_key(json, "predicted");
+    tl_json_double(json, predicted);
+    tl_json_end_object(json);
+}
+
+static int simulate(const struct sim_trace_options *o, const struct tl_report_run *recorded, struct tl_buf *out,
+                    struct tl_error *err)
+{
+    const struct sim_device *d = sim_device(o->device != NULL ? o->device : "software");
+    static struct sim_run run;
+    static struct sim_job jobs[SIM_CLIENTS];
+    struct tl_sched_client clients[SIM_CLIENTS];
+    const struct tl_report_job *from[SIM_CLIENTS];
+    uint32_t n = 0;
+    int rc = 0;
+    if (d == NULL)
+        return tl_error_set(err, -ENOENT, "there is no device '%s'; choose a100, v100, p100, 2080ti or software",
+                            o->device);
+    for (uint32_t i = 0; rc == 0 && i < recorded->n_jobs && n < SIM_CLIENTS; i++) { /* from the highest level down */
+        if (recorded->jobs[i].all_launches == 0)
+            continue;
+        from[n] = &recorded->jobs[i];
+        clients[n] = (struct tl_sched_client){.level = from[n]->level};
+        rc = make_job(&jobs[n], from[n], d, o->seed + n, err);
+        n += rc == 0;
+    }
+    if (rc == 0 && n == 0)
+        rc = tl_error_set(err, -ENODATA, "%s: no job launched a kernel", o->path);
+    struct sim_samples times = {0};
+    if (rc == 0 && o->arrivals != NULL)
+        rc = read_arrivals(&times, o->arrivals, err);
+    for (uint32_t i = 0; times.n > 0 && i < n; i++)
+        if (jobs[i].arrivals != SIM_ALWAYS) {
+            jobs[i].arrivals = SIM_LISTED;
+            jobs[i].times_ns = times.v;
+            jobs[i].n_times = (uint32_t)times.n;
+            break;
+        }
+    double seconds = o->seconds > 0 ? o->seconds : 30;
+    struct sim_gpu_options go = {
+        .device = d, .policy = o->policy, .parameters = o->parameters, .duration_ns = seconds * 1e9, .seed = o->seed};
+    if (rc == 0)
+        rc = sim_gpu_run(&run, &go, jobs, clients, n, err);
+    struct tl_json json;
+    if (rc == 0 && o->is_json) {
+        tl_json_init(&json, out);
+        tl_json_array(&json);
+    } else if (rc == 0) {
+        tl_buf_printf(out, "%s on %s, %.0f s simulated\n%-24s %6s  %-22s %12s %12s\n", o->policy, d->name, seconds,
+                      "job", "level", "what", "recorded", "predicted");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (rc == 0)
+            write_job(from[i], &jobs[i], &run.results[i], seconds, o->is_json ? &json : NULL, out);
+        free((struct sim_kernel *)jobs[i].kernels);
+    }
+    if (rc == 0 && o->is_json) {
+        tl_json_end_array(&json);
+        tl_buf_putc(out, '\n');
+    }
+    sim_samples_finish(&times);
+    sim_run_finish(&run);
+    memset(&run, 0, sizeof run);
+    return rc;
+}
+
+int sim_trace_run(const struct sim_trace_options *o, struct tl_buf *out, struct tl_error *err)
+{
+    struct tl_report report;
+    tl_report_init(&report);
+    int rc = tl_report_add(&report, o->path, err);
+    if (rc == 0)
+        rc = tl_report_settle(&report, TL_ORDER_TIME, NULL, err);
+    if (rc == 0)
+        rc = report.n_runs > 0 ? simulate(o, &report.runs[0], out, err)
+                               : tl_error_set(err, -ENODATA, "%s: no record in it", o->path);
+    tl_report_finish(&report);
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* What if a recorded run had been under another policy: jobs from .tally records, simulated together. */
+#ifndef TALLY_SIM_TRACE_H
+#define TALLY_SIM_TRACE_H
+
+#include "tally/base.h"
+
+struct sim_trace_options {
+    const char *path; /* a record, or a folder of the records of one run */
+    const char *policy, *parameters;
+    const char *device;   /* NULL: the software device */
+    const char *arrivals; /* a CSV file of arrival times for the first job with requests, or NULL */
+    double seconds;       /* simulated; 0: 30 */
+    uint64_t seed;
+    bool is_json;
+};
+
+/* Prints recorded and predicted figures of each job into `out`.  0 or a negative errno value with a message. */
+int sim_trace_run(const struct sim_trace_options *o, struct tl_buf *out, struct tl_error *err);
+
+#endif
