@@ -176,4 +176,41 @@ END
 else
     echo "without NVRTC, which is not here"
 fi
+
+# --- nvJitLink ---
+
+if [ -n "${toolkit:-}" ] && [ -e "$toolkit/lib/libnvJitLink.so" ] && [ -e "$toolkit/include/nvJitLink.h" ]; then
+    cat >"$TMPDIR/jitlink.c" <<'END'
+#include <nvJitLink.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cuInit(unsigned), cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+
+int main(void)
+{
+    static char text[] = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n    ret;\n}\n";
+    const char *options[] = {"-arch=sm_90"};
+    nvJitLinkHandle link;
+    size_t n;
+    void *module, *function;
+    if (cuInit(0) != 0 || nvJitLinkCreate(&link, 1, options) != 0 ||
+        nvJitLinkAddData(link, NVJITLINK_INPUT_PTX, text, sizeof text, "k") != 0 || nvJitLinkComplete(link) != 0 ||
+        nvJitLinkGetLinkedCubinSize(link, &n) != 0)
+        return 1;
+    char *cubin = malloc(n);
+    if (nvJitLinkGetLinkedCubin(link, cubin) != 0 || nvJitLinkDestroy(&link) != 0)
+        return 1;
+    if (cuModuleLoadData(&module, cubin) != 0 || cuModuleGetFunction(&function, module, "k") != 0)
+        return 1;
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+}
+END
+    cc -o "$TMPDIR/jitlink" "$TMPDIR/jitlink.c" -I"$toolkit/include" -L"$toolkit/lib" -lnvJitLink -L"$(dirname "$driver")" -l:libcuda.so.1
+    LD_LIBRARY_PATH=$toolkit/lib run "$TMPDIR/jitlink" >"$TMPDIR/told" || complain "nvJitLink fails"
+    grep -aq '\.visible \.entry k()' "$TMPDIR/told" || complain "the PTX of nvJitLink is not kept"
+else
+    echo "without nvJitLink, which is not here"
+fi
 exit $failed

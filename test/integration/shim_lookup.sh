@@ -33,9 +33,23 @@ cat >"$TMPDIR/program.c" <<'END'
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef int launch_fn(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static launch_fn *late; /* called when everybody else has gone, if set */
+
+static void last(void)
+{
+    if (late != NULL && late((void *)0x10, 1, 1, 1, 1, 1, 1, 0, (void *)0x1000, NULL, NULL) == 0)
+        printf("late\n");
+}
+
+__attribute__((destructor)) static void very_last(void)
+{
+    last();
+    fflush(stdout);
+}
 
 /* program WAY PATH: launches once, and prints how many pieces of work Tally saw. */
 int main(int argc, char **argv)
@@ -58,11 +72,13 @@ int main(int argc, char **argv)
         printf("%d %s\n", newer != NULL ? newer() : -1, error != NULL ? error : "");
         return dlsym(library, "cuNobodyHasThis") != NULL || dlerror() == NULL;
     } else {
+        atexit(last);
         int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
         launch_fn *launch = (launch_fn *)dlsym(library, "cuLaunchKernel");
         if (init == NULL || launch == NULL || init(0) != 0 ||
             launch((void *)0x10, 1, 1, 1, 1, 1, 1, 0, (void *)0x1000, NULL, NULL) != 0)
             return 1;
+        late = strcmp(way, "exit") == 0 ? launch : NULL;
     }
     uint32_t (*in_flight)(void) = (uint32_t (*)(void))dlsym(RTLD_DEFAULT, "tally_in_flight");
     /* RTLD_NEXT begins behind the one who asks: for the program that is the library, for the library libc. */
@@ -94,6 +110,10 @@ expect default - 1
 expect wheel "$TMPDIR/libwheel.so" 1
 expect deepbind "$TMPDIR/libwheel.so" 1
 expect newer libcuda.so.1 "208 "
+# Exit handlers that run behind the library's own still launch.
+expect exit libcuda.so.1 "1
+late
+late"
 
 # Without the library's own name anywhere, and switched off: forwarded, not counted.
 TALLY_OFF=1 expect name libcuda.so.1 0
