@@ -103,6 +103,7 @@ static void init_locks(struct tl_client *c)
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->request_lock, NULL);
+    pthread_mutex_init(&c->socket_lock, NULL);
 }
 
 static struct tl_sched_client wish_of(const struct tl_settings *s)
@@ -126,8 +127,7 @@ static struct tl_client *create_alone(const struct tl_settings *settings)
     c->settings = *settings;
     c->wish = wish_of(settings);
     atomic_init(&c->level, settings->level);
-    c->page_fd = c->stop = c->ready = -1;
-    atomic_init(&c->socket, -1);
+    c->page_fd = c->stop = c->ready = c->socket = -1;
     init_locks(c);
     c->grants = private_pages(2);
     if (tl__words_init(&c->words) < 0 || c->grants == NULL || make_page(c) < 0) {
@@ -145,7 +145,8 @@ int tl_client_create(struct tl_client **out, const struct tl_settings *settings,
         return tl_error_set(err, -ENOMEM, "out of memory for a client of tallyd");
     if (c->page_fd >= 0) {
         tl_start_find(c->daemon, sizeof c->daemon);
-        c->may_start = c->daemon[0] != 0;
+        c->environment = tl_start_environment();
+        c->may_start = c->daemon[0] != 0 && c->environment != NULL;
         c->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         c->stop = c->stop >= 0 ? tl_wire_lift(c->stop) : -1;
         int rc = c->stop < 0 ? -errno : start_thread(c);
@@ -181,8 +182,7 @@ void tl_client_destroy(struct tl_client *c)
         (void)eventfd_write(c->stop, 1);
         pthread_join(c->thread, NULL);
     }
-    int socket = atomic_exchange(&c->socket, -1);
-    close_if(&socket);
+    close_if(&c->socket);
     close_if(&c->ready);
     close_if(&c->stop);
     close_if(&c->page_fd);
@@ -193,7 +193,9 @@ void tl_client_destroy(struct tl_client *c)
         munmap(c->page, TL_SHARE_PAGE);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->request_lock);
+    pthread_mutex_destroy(&c->socket_lock);
     pthread_cond_destroy(&c->settled);
+    free(c->environment);
     free(c);
 }
 
@@ -203,8 +205,7 @@ void tl_client_abandon(struct tl_client *c)
         return;
     c->has_thread = false; /* it is the parent's */
     c->state = TL_CLIENT_ALONE;
-    int socket = atomic_exchange(&c->socket, -1);
-    close_if(&socket);
+    close_if(&c->socket);
     close_if(&c->ready);
     close_if(&c->stop);
     close_if(&c->page_fd);
@@ -370,9 +371,10 @@ void tl_client_backlog(struct tl_client *c, bool has_work)
         return;
     struct tl_wire_bare kick;
     struct stat st;
-    int socket = atomic_load_explicit(&c->socket, memory_order_relaxed);
-    if (socket >= 0 && fstat(socket, &st) == 0 && st.st_ino == c->socket_ino) /* not if the job closed it */
-        (void)tl_wire_send(socket, TL_WIRE_KICK, &kick, sizeof kick, NULL, 0);
+    pthread_mutex_lock(&c->socket_lock);
+    if (c->socket >= 0 && fstat(c->socket, &st) == 0 && st.st_ino == c->socket_ino) /* not if the job closed it */
+        (void)tl_wire_send(c->socket, TL_WIRE_KICK, &kick, sizeof kick, NULL, 0);
+    pthread_mutex_unlock(&c->socket_lock);
 }
 
 void tl_client_request(struct tl_client *c, uint64_t latency_ns)

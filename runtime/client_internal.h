@@ -70,7 +70,8 @@ struct tl_client {
     struct tl_client_page *page;
     int page_fd; /* -1: there is no shared memory; it stays alone */
     struct tl_settings settings;
-    char daemon[1024]; /* path of tallyd, or empty: it is not started from here */
+    char daemon[1024];  /* path of tallyd, or empty: it is not started from here */
+    char **environment; /* for it; copied where the job's own thread cannot change it meanwhile */
 
     struct tl_client_words words;
     /* The grant page of the tallyd that it is joined to, or NULL.  Two places take turns, so that somebody who still reads the
@@ -86,8 +87,9 @@ struct tl_client {
     bool has_thread;
     int stop; /* eventfd */
     enum tl_client_state state;
-    _Atomic int socket; /* -1: none */
+    int socket; /* -1: none.  The thread's own, but others wake tallyd through it, so it is closed under socket_lock. */
     ino_t socket_ino;
+    pthread_mutex_t socket_lock;
     int ready; /* pipe from a tallyd that is starting */
     uint64_t deadline_ns, retry_ns, start_ns;
     uint32_t failures, failed_starts; /* one after another */

@@ -54,9 +54,11 @@ static void settle(struct tl_client *c, const struct tl_error *remark)
 static void close_socket(struct tl_client *c)
 {
     struct stat st;
-    int fd = atomic_exchange(&c->socket, -1);
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == c->socket_ino)
-        close(fd);
+    pthread_mutex_lock(&c->socket_lock);
+    if (c->socket >= 0 && fstat(c->socket, &st) == 0 && st.st_ino == c->socket_ino)
+        close(c->socket);
+    c->socket = -1;
+    pthread_mutex_unlock(&c->socket_lock);
 }
 
 /* Alone from now on, until the next attempt. */
@@ -107,7 +109,7 @@ static void start_daemon(struct tl_client *c)
     struct tl_error err;
     c->start_ns = tl__client_now();
     c->failed_starts++; /* until it has been joined */
-    c->ready = tl_start_daemon(c->daemon, &err);
+    c->ready = tl_start_daemon(c->daemon, c->environment, &err);
     if (c->ready < 0) {
         fail(c, &err);
         return;
@@ -132,8 +134,10 @@ static void say_hello(struct tl_client *c, int fd)
         c->retry_ns = UINT64_MAX;
         return;
     }
+    pthread_mutex_lock(&c->socket_lock);
     c->socket_ino = st.st_ino;
-    atomic_store(&c->socket, fd);
+    c->socket = fd;
+    pthread_mutex_unlock(&c->socket_lock);
     c->state = TL_CLIENT_JOINING;
     c->deadline_ns = tl__client_now() + ANSWER_MS * MS;
     int rc = tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &c->page_fd, 1);
@@ -196,7 +200,7 @@ static void hear_welcome(struct tl_client *c, struct tl_wire_packet *packet)
     c->state = TL_CLIENT_JOINED;
     c->failures = c->failed_starts = 0;
     c->was_joined = true;
-    c->may_start = c->daemon[0] != 0;
+    c->may_start = c->daemon[0] != 0 && c->environment != NULL;
     if (packet->m.answer.text[0] != 0)
         tl_error_set(&remark, 0, "%s", packet->m.answer.text);
     settle(c, &remark);
@@ -207,8 +211,8 @@ static void hear(struct tl_client *c)
     struct tl_wire_packet packet;
     struct tl_error err;
     struct stat st;
-    int fd = atomic_load_explicit(&c->socket, memory_order_relaxed);
-    int rc = fstat(fd, &st) == 0 && st.st_ino == c->socket_ino ? tl_wire_receive(fd, &packet, &err) : 0;
+    bool is_ours = fstat(c->socket, &st) == 0 && st.st_ino == c->socket_ino;
+    int rc = is_ours ? tl_wire_receive(c->socket, &packet, &err) : 0;
     if (rc == -EAGAIN)
         return;
     if (rc != 1) {
@@ -298,7 +302,7 @@ void *tl__client_listen(void *client)
         uint32_t places[TL_SHARE_WORDS];
         struct pollfd p[FIRST + TL_SHARE_WORDS] = {
             [STOP] = {.fd = c->stop, .events = POLLIN},
-            [SOCKET] = {.fd = atomic_load_explicit(&c->socket, memory_order_relaxed), .events = POLLIN},
+            [SOCKET] = {.fd = c->socket, .events = POLLIN},
             [READY] = {.fd = c->ready, .events = POLLIN},
         };
         for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {

@@ -58,7 +58,6 @@ void tl_start_find(char *path, size_t size)
 
 /* --- starting it --------------------------------------------------------------------------------------------------- */
 
-/* Only what tallyd knows: no preloads, library paths or other settings of the job. */
 static bool is_for_daemon(const char *variable)
 {
     static const char *const prefixes[] = {
@@ -70,15 +69,24 @@ static bool is_for_daemon(const char *variable)
     return false;
 }
 
-static char **make_environment(void)
+char **tl_start_environment(void)
 {
-    size_t n = 0, kept = 0;
-    while (environ != NULL && environ[n] != NULL)
-        n++;
-    char **list = calloc(n + 1, sizeof *list);
-    for (size_t i = 0; list != NULL && i < n && environ[i] != NULL; i++)
-        if (is_for_daemon(environ[i]))
-            list[kept++] = environ[i];
+    size_t n = 0, bytes = 0;
+    for (char **v = environ; v != NULL && *v != NULL; v++)
+        if (is_for_daemon(*v)) {
+            n++;
+            bytes += strlen(*v) + 1;
+        }
+    char **list = calloc(1, (n + 1) * sizeof *list + bytes);
+    if (list == NULL)
+        return NULL;
+    char *text = (char *)(list + n + 1);
+    size_t kept = 0;
+    for (char **v = environ; v != NULL && *v != NULL; v++)
+        if (is_for_daemon(*v)) {
+            list[kept++] = strcpy(text, *v);
+            text += strlen(*v) + 1;
+        }
     return list;
 }
 
@@ -148,21 +156,15 @@ static int run_child(struct start *s)
     return rc;
 }
 
-int tl_start_daemon(const char *program, struct tl_error *err)
+int tl_start_daemon(const char *program, char *const *environment, struct tl_error *err)
 {
     int ready[2], rc;
     sigset_t none;
-    struct start s = {.program = program, .none = &none};
+    struct start s = {.program = program, .environment = environment, .none = &none};
     sigemptyset(&none);
-    char **environment = make_environment();
-    if (environment == NULL)
-        return tl_error_set(err, -ENOMEM, "out of memory to start %s", program);
-    s.environment = environment;
     s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (s.null < 0) {
-        rc = tl_error_errno(err, "starting %s: /dev/null", program);
-        goto out_environment;
-    }
+    if (s.null < 0)
+        return tl_error_errno(err, "starting %s: /dev/null", program);
     if (pipe2(ready, O_CLOEXEC) < 0) {
         rc = tl_error_errno(err, "starting %s: a pipe", program);
         goto out_null;
@@ -179,7 +181,5 @@ int tl_start_daemon(const char *program, struct tl_error *err)
     }
 out_null:
     close(s.null);
-out_environment:
-    free(environment);
     return rc;
 }

@@ -222,7 +222,11 @@ static int see_to_daemon(const struct run *r, const struct tl_settings *s, struc
     tl_start_find(program, sizeof program);
     if ((fd != -ENOENT && fd != -ECONNREFUSED) || program[0] == 0)
         return fd;
-    int ready = tl_start_daemon(program, err);
+    char **environment = tl_start_environment();
+    if (environment == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory to start %s", program);
+    int ready = tl_start_daemon(program, environment, err);
+    free(environment);
     if (ready < 0)
         return ready;
     int rc = await_start(ready, err);

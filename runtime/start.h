@@ -9,8 +9,12 @@
 /* Where tallyd is: TALLY_DAEMON, or beside this program or library.  Empty if there is none, or if TALLY_DAEMON=no. */
 void tl_start_find(char *path, size_t size);
 
-/* Starts it, with a session of its own, no descriptors of ours, no signals to us when it ends, and only those variables that
- * it knows.  Returns a pipe from which one reads '+' when a tallyd listens, or else why not; or -errno with a message. */
-int tl_start_daemon(const char *program, struct tl_error *err);
+/* A copy of the variables that tallyd knows: no preloads, library paths or other settings of the job.  To be taken where
+ * nobody changes the environment meanwhile; one piece of memory, the caller's to free.  NULL if there is none. */
+char **tl_start_environment(void);
+
+/* Starts it, with a session of its own, no descriptors of ours, no signals to us when it ends.  Returns a pipe from which one
+ * reads '+' when a tallyd listens, or else why not; or -errno with a message. */
+int tl_start_daemon(const char *program, char *const *environment, struct tl_error *err);
 
 #endif
