@@ -1,0 +1,95 @@
+#!/bin/bash
+# tally-sim as a user meets it: lists, one experiment as JSON, a page, a what-if on records; and the example policy of the documentation.
+set -euo pipefail
+
+sim=$TALLY_BUILD/bin/tally-sim
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# Every experiment is listed once.
+"$sim" --list >"$TMPDIR/list"
+for id in TA1 TA10 TG1 TG8 SA1 SA8 GP1 GP8 HE1 HE6; do
+    [ "$(grep -c "^$id " "$TMPDIR/list")" = 1 ] || fail "$id is not listed once"
+done
+
+# JSON has what was promised, and is the same every time.
+"$sim" --experiment=GP6 --experiment=SA7 --experiment=HE2 --json --report="$TMPDIR/page" >"$TMPDIR/a.json"
+"$sim" --experiment=GP6 --experiment=SA7 --experiment=HE2 --json >"$TMPDIR/b.json"
+cmp "$TMPDIR/a.json" "$TMPDIR/b.json" || fail "two runs differ"
+python3 - "$TMPDIR/a.json" <<'PYTHON'
+import json, sys
+lines = json.load(open(sys.argv[1]))
+assert len(lines) == 6, lines
+for line in lines:
+    for key in ("id", "what", "published", "tag", "ours", "kind", "holds", "fitted", "tolerance", "note"):
+        assert key in line, (key, line)
+    assert line["kind"] in ("target", "shape"), line
+    assert (line["published"] is None) == (line["kind"] == "shape"), line
+published = [line["published"] for line in lines if line["id"] == "GP6"]
+assert [round(p, 1) for p in published] == [1129.1, 1140.8, 1105.1, 1123.2], published
+assert all(line["holds"] for line in lines), lines
+PYTHON
+grep -q '<h2 id=.GP6.>' "$TMPDIR/page/index.html" || fail "the page lacks an experiment"
+
+# A page with a plot.
+"$sim" --experiment=TG5 --report="$TMPDIR/plots" >"$TMPDIR/text"
+grep -q '<svg ' "$TMPDIR/plots/index.html" || fail "the page has no plot"
+
+# Wrong command lines are refused, and say how it goes.
+for bad in --experiment=XX9 --nonsense ''; do
+    # shellcheck disable=SC2086
+    if "$sim" $bad 2>"$TMPDIR/err"; then fail "'$bad' was accepted"; else [ $? = 2 ] || fail "'$bad': status"; fi
+    grep -q -- '--' "$TMPDIR/err" || fail "'$bad': no help"
+done
+
+# A what-if on records: recorded under mps, asked for tally.
+"$TALLY_BUILD/test/record-sample" "$TMPDIR/run" mps 2
+"$sim" --trace="$TMPDIR/run" --policy=tally --json >"$TMPDIR/tally.json"
+"$sim" --trace="$TMPDIR/run" --policy=none --json >"$TMPDIR/none.json"
+python3 - "$TMPDIR/tally.json" "$TMPDIR/none.json" <<'PYTHON'
+import json, sys
+tally, none = (json.load(open(f)) for f in sys.argv[1:])
+assert [j["job"] for j in tally] == ["server", "trainer"], tally
+assert 0 < tally[0]["predicted"] <= none[0]["predicted"], (tally, none)
+assert tally[1]["predicted"] > 0, tally
+PYTHON
+printf 'arrival_s\n0.1\n0.2\n5\n' >"$TMPDIR/arrivals.csv"
+"$sim" --trace="$TMPDIR/run" --policy=tally --arrivals="$TMPDIR/arrivals.csv" >"$TMPDIR/out"
+printf '2\n1\n' >"$TMPDIR/arrivals.csv"
+if "$sim" --trace="$TMPDIR/run" --policy=tally --arrivals="$TMPDIR/arrivals.csv" 2>"$TMPDIR/err"; then fail "falling times were accepted"; fi
+if "$sim" --trace="$TMPDIR/none-such" --policy=tally 2>"$TMPDIR/err"; then fail "a missing record was accepted"; fi
+if "$sim" --trace="$TMPDIR/run" --policy=none-such 2>"$TMPDIR/err"; then fail "an unknown policy was accepted"; fi
+grep -q 'choose one of' "$TMPDIR/err" || fail "the policies are not listed"
+
+# tally plan.
+cat >"$TMPDIR/models.json" <<'JSON'
+{"gpus": 2, "models": [{"name": "resnet50", "rate": 300}, {"name": "vgg16", "rate": 150},
+  {"name": "mine", "rate": 100, "slo_ms": 40, "memory_mb": 500, "latency_ms": {"100": {"1": 2, "8": 8, "32": 25}, "50": {"8": 10}}}]}
+JSON
+"$TALLY_BUILD/bin/tally" plan --json "$TMPDIR/models.json" >"$TMPDIR/plan.json"
+python3 - "$TMPDIR/plan.json" <<'PYTHON'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+assert plan["fits"], plan
+served, sizes = {}, {}
+for g in plan["gpulets"]:
+    sizes[g["gpu"]] = sizes.get(g["gpu"], 0) + g["size_percent"]
+    for m in g["models"]:
+        served[m["name"]] = served.get(m["name"], 0) + m["rate"]
+assert all(s == 100 for s in sizes.values()), sizes
+assert served["resnet50"] >= 285 * 0.85 and served["vgg16"] >= 135 * 0.85 and served["mine"] >= 85 * 0.85, served
+PYTHON
+echo '{"models": [{"name": "resnet50", "rate": 1e6}]}' >"$TMPDIR/models.json"
+if "$TALLY_BUILD/bin/tally" plan "$TMPDIR/models.json" 2>"$TMPDIR/err"; then fail "a plan for far too much"; fi
+grep -q resnet50 "$TMPDIR/err" || fail "the model that does not fit is not named"
+echo '{"models": [' >"$TMPDIR/models.json"
+if "$TALLY_BUILD/bin/tally" plan "$TMPDIR/models.json" 2>"$TMPDIR/err"; then fail "broken JSON was accepted"; fi
+
+# The example policy of docs/policies.md compiles.
+# shellcheck disable=SC2016
+sed -n '/^```c$/,/^```$/p' docs/policies.md | sed '1d;$d' >"$TMPDIR/policy_batch.c"
+[ "$(wc -l <"$TMPDIR/policy_batch.c")" -le 50 ] || fail "the example has become long"
+"${CC:-cc}" -std=c11 -Wall -Wextra -Werror -Iinclude -I. -c -o "$TMPDIR/policy_batch.o" "$TMPDIR/policy_batch.c"
+echo "all as expected"
