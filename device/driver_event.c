@@ -174,6 +174,19 @@ CUresult tl_drv_event_record_context(CUevent e, struct CUctx_st *ctx)
     return CUDA_SUCCESS;
 }
 
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult r = tl_drv_context_check(hCtx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    bool is_refused = false;
+    for (const struct CUstream_st *s = hCtx->streams; s != NULL; s = s->next)
+        is_refused |= tl_drv_is_capturing(s);
+    tl_drv_unlock();
+    return is_refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : tl_drv_event_record_context(hEvent, hCtx);
+}
+
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     return cuEventRecordWithFlags(hEvent, hStream, 0);

@@ -95,12 +95,6 @@ int tl_driver_which(const void *real)
     return -1;
 }
 
-void tl_driver_learn(enum tl_name i, void *real)
-{
-    if (!tl_driver_has(i))
-        tl_real[i] = real;
-}
-
 void *tl_driver_find(const char *name)
 {
     if (!tl_driver_open())

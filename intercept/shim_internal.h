@@ -52,8 +52,6 @@ void *tl_driver_find(const char *name); /* real function under any exported name
 void *tl_driver_entry(enum tl_name i);  /* what this library exports under that name */
 /* Which function of the real driver this is, or -1. */
 int tl_driver_which(const void *real);
-/* A real function that the driver gave by cuGetProcAddress and does not export. */
-void tl_driver_learn(enum tl_name i, void *real);
 void tl_driver_hook(const struct tl_hook *hooks);
 bool tl_driver_is_hooked(enum tl_name i);
 /* Only the hooks of capture and of cuInit; with `is_off`, none at all. */

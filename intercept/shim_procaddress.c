@@ -109,10 +109,8 @@ static void *ours(const char *symbol, void *answer, int version, cuuint64_t flag
     int said = symbol_of(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
     /* Two names may have one address: the one that the headers expect goes first. */
     int i = said >= 0 && tl_real[said] == answer ? said : tl_driver_which(answer);
-    if (i < 0 && said >= 0 && version <= CUDA_VERSION && tl_driver_is_hooked((enum tl_name)said)) {
-        tl_driver_learn((enum tl_name)said, answer);
+    if (i < 0 && said >= 0 && version <= CUDA_VERSION && tl_driver_is_hooked((enum tl_name)said))
         i = said;
-    }
     return i >= 0 ? tl_driver_entry((enum tl_name)i) : answer;
 }
 
