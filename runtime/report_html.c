@@ -228,7 +228,7 @@ static void put_job_tiles(struct tl_buf *out, const struct tl_report_job *j)
     const struct tl_report_histogram *h = tl_report_requests(j);
     tl_buf_puts(out, "<dl class=tiles>");
     if (h->count > 0) {
-        tile(out, h == &j->marked ? "requests" : "requests (inferred)", tl_text_count((double)h->count).s);
+        tile(out, "requests", tl_text_count((double)h->count).s);
         tile(out, "P50", tl__html_time((double)tl_histogram_percentile(h, 50)).s);
         tile(out, "P99", tl__html_time((double)tl_histogram_percentile(h, 99)).s);
         tile(out, "slowest", tl__html_time((double)h->max).s);
@@ -264,6 +264,8 @@ static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint
     }
     if (j->n_processes > 1)
         tl_buf_printf(out, "<span class=pill>%u processes</span>", j->n_processes);
+    if (j->marked.count == 0 && j->inferred.count > 0)
+        tl_buf_puts(out, "<span class=pill>requests inferred</span>");
     if (j->is_sampled)
         tl_buf_printf(out, "<span class=pill>%s of %s launches measured, times estimated</span>",
                       tl_text_count((double)j->ran.count).s, tl_text_count((double)j->all_launches).s);

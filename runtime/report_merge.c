@@ -264,9 +264,6 @@ static int make_job(struct tl_report_job *job, struct tl_report_job *processes, 
     }
     if (merge_kernels(job, processes, n, arena) < 0 || merge_lists(job, processes, n, arena) < 0)
         return -ENOMEM;
-    for (uint32_t i = 0; i < job->n_slow; i++)
-        if (job->slow[i].culprit != TL_REPORT_NO_KERNEL)
-            job->kernels[job->slow[i].culprit].culprit_of++;
     return add_sums(job, arena);
 }
 
@@ -305,7 +302,35 @@ static int merge_run(struct tl_report_run *run, struct tl_arena *arena)
     return 0;
 }
 
-/* --- rivals --- */
+/* --- what made requests late --- */
+
+/* How much of a span lies in the request. */
+static uint64_t overlap(const struct tl_report_span *s, const struct tl_report_slow *slow)
+{
+    uint64_t end_ns = slow->begin_ns + slow->latency_ns;
+    uint64_t from = s->begin_ns > slow->begin_ns ? s->begin_ns : slow->begin_ns;
+    uint64_t to = s->end_ns < end_ns ? s->end_ns : end_ns;
+    return to > from ? to - from : 0;
+}
+
+/* The job's own kernel that took longest in the request, for requests that were over before the recorder was told of any. */
+static void find_culprit(struct tl_report_job *job, struct tl_report_slow *slow, uint64_t *sums)
+{
+    memset(sums, 0, job->n_kernels * sizeof *sums);
+    for (uint32_t i = 0; i < job->n_spans; i++) {
+        const struct tl_report_span *s = &job->spans[i];
+        if ((s->kind != TL_SPAN_RUN && s->kind != TL_SPAN_WAIT) || s->kernel == TL_REPORT_NO_KERNEL)
+            continue;
+        sums[s->kernel] += overlap(s, slow);
+        if (sums[s->kernel] > slow->culprit_ns) {
+            slow->culprit_ns = sums[s->kernel];
+            slow->culprit = s->kernel;
+        }
+    }
+    for (uint32_t i = 0; i < job->n_spans && slow->culprit != TL_REPORT_NO_KERNEL; i++)
+        if (job->spans[i].kind == TL_SPAN_WAIT && job->spans[i].kernel == slow->culprit)
+            slow->culprit_wait_ns += overlap(&job->spans[i], slow);
+}
 
 /* The kernel of another job that was longest on the device during the request. */
 static void find_rival(const struct tl_report_run *run, const struct tl_report_job *job, struct tl_report_slow *slow,
@@ -319,11 +344,9 @@ static void find_rival(const struct tl_report_run *run, const struct tl_report_j
         memset(sums, 0, other->n_kernels * sizeof *sums);
         for (uint32_t i = 0; i < other->n_spans && other->spans[i].begin_ns < end_ns; i++) {
             const struct tl_report_span *s = &other->spans[i];
-            if (s->kind != TL_SPAN_RUN || s->end_ns <= slow->begin_ns || s->kernel == TL_REPORT_NO_KERNEL)
+            if (s->kind != TL_SPAN_RUN || s->kernel == TL_REPORT_NO_KERNEL)
                 continue;
-            uint64_t from = s->begin_ns > slow->begin_ns ? s->begin_ns : slow->begin_ns;
-            uint64_t to = s->end_ns < end_ns ? s->end_ns : end_ns;
-            sums[s->kernel] += to - from;
+            sums[s->kernel] += overlap(s, slow);
             if (sums[s->kernel] > slow->rival_ns) {
                 slow->rival_ns = sums[s->kernel];
                 slow->rival = other;
@@ -333,7 +356,7 @@ static void find_rival(const struct tl_report_run *run, const struct tl_report_j
     }
 }
 
-static int find_rivals(struct tl_report_run *run)
+static int explain_slow(struct tl_report_run *run)
 {
     size_t most = 1;
     for (uint32_t j = 0; j < run->n_jobs; j++)
@@ -342,9 +365,17 @@ static int find_rivals(struct tl_report_run *run)
     if (sums == NULL)
         return -ENOMEM;
     enum { MOST_SHOWN = 32 };
-    for (uint32_t j = 0; j < run->n_jobs; j++)
-        for (uint32_t i = 0; i < run->jobs[j].n_slow && i < MOST_SHOWN; i++)
-            find_rival(run, &run->jobs[j], &run->jobs[j].slow[i], sums);
+    for (uint32_t j = 0; j < run->n_jobs; j++) {
+        struct tl_report_job *job = &run->jobs[j];
+        for (uint32_t i = 0; i < job->n_slow && i < MOST_SHOWN; i++) {
+            if (job->slow[i].culprit == TL_REPORT_NO_KERNEL)
+                find_culprit(job, &job->slow[i], sums);
+            find_rival(run, job, &job->slow[i], sums);
+        }
+        for (uint32_t i = 0; i < job->n_slow; i++)
+            if (job->slow[i].culprit != TL_REPORT_NO_KERNEL)
+                job->kernels[job->slow[i].culprit].culprit_of++;
+    }
     free(sums);
     return 0;
 }
@@ -434,7 +465,7 @@ static int arrange(struct tl_report_run *run, struct tl_report_job *job, enum tl
 static int settle_run(struct tl_report_run *run, enum tl_report_order order, const regex_t *filter,
                       struct tl_arena *arena)
 {
-    if (merge_run(run, arena) < 0 || find_rivals(run) < 0)
+    if (merge_run(run, arena) < 0 || explain_slow(run) < 0)
         return -ENOMEM;
     for (uint32_t j = 0; j < run->n_jobs; j++) {
         struct tl_report_job *job = &run->jobs[j];

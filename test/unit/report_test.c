@@ -378,6 +378,27 @@ static void a_late_request_names_what_ran_beside_it(void)
     TEST_ASSERT_EQUAL_UINT64(4000, s->rival_ns);
 }
 
+static void a_culprit_that_was_told_of_late_is_found_by_the_reader(void)
+{
+    struct tl_record *r = NULL;
+    struct tl_record_job job = {.name = "job", .level = 100};
+    TEST_ASSERT_EQUAL_INT(0, tl_record_open(&r, folder, &job, NULL));
+    struct tl_record_kernel *k = tl_record_kernel(r, "k");
+    uint64_t t = tl_record_now();
+    tl_record_launched(k, TL_RUNG_WHOLE, 1);
+    tl_record_request(r, t, t + 5000, true);
+    tl_record_spanned(r, TL_SPAN_WAIT, k, 0, t + 100, t + 1100);
+    tl_record_spanned(r, TL_SPAN_RUN, k, 0, t + 1100, t + 4100);
+    tl_record_close(r);
+    add(folder);
+    settle(NULL);
+    const struct tl_report_job *j = &report.runs[0].jobs[0];
+    TEST_ASSERT_EQUAL_UINT32(0, j->slow[0].culprit);
+    TEST_ASSERT_EQUAL_UINT64(4000, j->slow[0].culprit_ns);
+    TEST_ASSERT_EQUAL_UINT64(1000, j->slow[0].culprit_wait_ns);
+    TEST_ASSERT_EQUAL_UINT64(1, j->kernels[0].culprit_of);
+}
+
 static void times_of_sampled_launches_are_scaled_up(void)
 {
     struct tl_record *r = NULL;
@@ -540,6 +561,7 @@ int main(void)
     RUN_TEST(bad_files_are_problems_and_good_ones_are_read);
     RUN_TEST(a_filter_hides_kernels_but_not_their_time);
     RUN_TEST(a_late_request_names_what_ran_beside_it);
+    RUN_TEST(a_culprit_that_was_told_of_late_is_found_by_the_reader);
     RUN_TEST(times_of_sampled_launches_are_scaled_up);
     RUN_TEST(opaque_runs_are_marked_in_every_form);
     RUN_TEST(names_are_demangled_as_cxxfilt_does);
