@@ -74,8 +74,8 @@ static double mean_gain(struct sim_report *r, enum tl_gpulet_planner against, co
     return 100 * sum / SCENARIOS;
 }
 
-static const char *const table_note =
-    "latency tables are not public; stand-ins saturate a whole GPU at batch 32 and gain nothing beyond the knee";
+static const char *const table_note = "latency tables are not public: stand-ins saturate a whole GPU at batch 32 and "
+                                      "gain nothing beyond the knee; an earlier arXiv version claims 102.6 %";
 
 static void gp1(struct sim_report *r)
 {
@@ -222,27 +222,29 @@ static void gp6(struct sim_report *r)
 
 static void gp7(struct sim_report *r)
 {
-    /* A rate doubles in the middle of an epoch.  The plan made at the end of that epoch takes effect one epoch later. */
+    /* A rate doubles in the middle of an epoch.  The plan made at the end of that epoch is prepared during the next and takes effect
+     * after it. */
     const double epoch = 20;
     double least = 1e9, most = 0;
     for (double step = 200; step < 220; step += 1) {
-        double planned = 120, next = 120, served_at = 0;
+        double planned = 150, prepared = 150, decided = 150, served_at = 0;
         for (int e = 0; e < 40 && served_at <= 0; e++) {
             double begin = e * epoch, end = begin + epoch;
-            planned = next; /* prepared in the background, in force now */
+            planned = prepared;
+            prepared = decided;
             if (begin >= step && planned >= 200)
                 served_at = begin;
             double seen = end <= step ? 100 : begin >= step ? 200 : (100 * (step - begin) + 200 * (end - step)) / epoch;
             double target = (seen < 125 ? 1.5 : 1.2) * seen;
-            if (target > 1.05 * planned || target > planned + 10 || target < 0.9 * planned)
-                next = target;
+            if (target > 1.05 * decided || target > decided + 10 || target < 0.9 * decided)
+                decided = target;
         }
         double took = served_at - step;
         least = took < least ? took : least;
         most = took > most ? took : most;
     }
-    sim_shape(r, "a doubled rate is served after 20 to 40 s", "C of A", least >= 0 && most <= 40, "%.0f to %.0f s",
-              least, most);
+    sim_shape(r, "a doubled rate is served after up to 2 epochs, 20 to 40 s", "C of A", least >= 20 && most <= 40,
+              "%.0f to %.0f s", least, most);
 }
 
 static void gp8(struct sim_report *r)
