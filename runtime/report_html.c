@@ -364,7 +364,7 @@ static void put_outside_rows(struct tl_buf *out, const struct tl_report_job *j)
     if (n > 1)
         qsort(list, n, sizeof *list, by_uncontrolled);
     for (uint32_t i = 0; i < n && i < ROWS; i++) {
-        tl_buf_puts(out, "<div class=krow><code title='");
+        tl_buf_puts(out, "<div class=krow><code tabindex=0 title='");
         tl__html_text(out, list[i]->full);
         tl_buf_puts(out, "'>");
         tl__html_text(out, list[i]->brief);
@@ -448,7 +448,7 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
         const struct tl_report_kernel *k = &j->kernels[i];
         if (k->is_hidden)
             break;
-        tl_buf_puts(out, "<div class=krow><code title='");
+        tl_buf_puts(out, "<div class=krow><code tabindex=0 title='");
         tl__html_text(out, k->full);
         tl_buf_puts(out, "'>");
         tl__html_text(out, k->brief);
@@ -482,8 +482,8 @@ static void put_slow(struct tl_buf *out, const struct tl_report_run *run, const 
         const struct tl_report_slow *s = &j->slow[i];
         bool is_known = s->culprit != TL_REPORT_NO_KERNEL;
         double at = s->begin_ns > run->begin_ns ? (double)(s->begin_ns - run->begin_ns) : 0;
-        tl_buf_printf(out, "<tr><td class=l>%s<td class=best>%s<td class='l kern'><code>", tl__html_time(at).s,
-                      tl__html_time((double)s->latency_ns).s);
+        tl_buf_printf(out, "<tr><td class=l>%s<td class=best>%s<td class='l kern'><code tabindex=0>",
+                      tl__html_time(at).s, tl__html_time((double)s->latency_ns).s);
         tl__html_text(out, is_known ? j->kernels[s->culprit].brief : "not seen");
         tl_buf_printf(out, "</code><td>%s", is_known ? tl__html_time((double)s->culprit_ns).s : "-");
         tl_buf_printf(out, "<td>%s<td class='l kern'>", is_known ? tl__html_time((double)s->culprit_wait_ns).s : "-");
@@ -524,7 +524,7 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         if (k->is_hidden)
             break;
         shown++;
-        tl_buf_puts(out, "<tr><td class='l kern'><code title='");
+        tl_buf_puts(out, "<tr><td class='l kern'><code tabindex=0 title='");
         tl__html_text(out, k->full);
         tl_buf_puts(out, "'>");
         tl__html_text(out, k->brief);

@@ -199,7 +199,7 @@ void tl__plot_bars(struct tl_buf *out, const struct tl_report_histogram *h, uint
         bins[bin] += (double)h->steps[i].count;
         most = fmax(most, bins[bin]);
     }
-    double scale = (HEIGHT - TOP - BOTTOM - 14) / most;
+    double scale = (HEIGHT - TOP - BOTTOM - 30) / most; /* the marks' texts are above */
     begin_svg(out, "histogram of latencies");
     put_ticks(out, &a);
     tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%s</text>", LEFT - 6, HEIGHT - BOTTOM - most * scale + 4,

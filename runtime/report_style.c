@@ -62,6 +62,8 @@ const char tl__html_style[] =
     "td.kern{max-width:26rem;min-width:9rem;overflow:hidden;text-overflow:ellipsis}"
     "td.best{font-weight:650}"
     ".krow{display:grid;grid-template-columns:minmax(0,1fr) auto;gap:0 12px;padding:7px 0;border-bottom:1px solid var(--line)}"
+    /* A touch shows the whole name where there is no pointer to rest on it. */
+    "code:focus{outline:0}.krow code:focus,td.kern:focus-within{white-space:normal;overflow-wrap:anywhere}"
     ".krow:last-child{border-bottom:0}.krow code{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}"
     ".krow svg{grid-column:1/-1;height:8px;border-radius:4px;background:var(--faint);margin:3px 0}"
     ".krow .small{grid-column:1/-1;font-size:12.5px;color:var(--soft)}"
