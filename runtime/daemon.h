@@ -76,6 +76,7 @@ struct daemon_source {
 /* What was last seen in a client's page. */
 struct daemon_seen {
     uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes, requests;
+    struct tl_footprint next;
     bool has_backlog;
     uint64_t share_from_ns, share_device_ns; /* where the measurement of its share began */
     uint32_t share_permille;
@@ -116,6 +117,8 @@ struct daemon {
     uint64_t idle_ns; /* ends so long after the last client; UINT64_MAX: never */
     char policy[32], parameters[256];
     struct tl_sched *sched;
+    uint64_t device_memory_bytes; /* as the first client told that knew it */
+    uint32_t device_sms;
 
     int epoll, timer, signals;
     struct daemon_source on_listener, on_timer, on_signal;

@@ -215,7 +215,11 @@ void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sche
 int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters, struct tl_error *err)
 {
     struct tl_sched *sched;
-    struct tl_sched_options options = {.parameters = parameters[0] != 0 ? parameters : NULL};
+    struct tl_sched_options options = {
+        .parameters = parameters[0] != 0 ? parameters : NULL,
+        .memory_bytes = d->device_memory_bytes,
+        .n_sms = d->device_sms,
+    };
     uint64_t now = daemon_now();
     int rc = tl_sched_create(&sched, policy, &options, err);
     for (uint32_t i = 0; rc == 0 && i < d->n_clients; i++) {
@@ -224,6 +228,7 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
             tl_sched_destroy(sched);
         else
             tl_sched_backlog(sched, d->clients[i]->id, d->clients[i]->seen.has_backlog, now);
+        d->clients[i]->seen.memory_bytes = 0; /* it is told anew */
     }
     if (rc < 0)
         return rc == -ENOMEM ? tl_error_set(err, rc, "out of memory for the policy '%s'", policy) : rc;
@@ -231,8 +236,10 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
     d->sched = sched;
     for (uint32_t i = 0; i < d->n_clients; i++)
         d->clients[i]->published = UINT64_MAX;
-    snprintf(d->policy, sizeof d->policy, "%s", policy);
-    snprintf(d->parameters, sizeof d->parameters, "%s", parameters);
+    if (policy != d->policy)
+        snprintf(d->policy, sizeof d->policy, "%s", policy);
+    if (parameters != d->parameters)
+        snprintf(d->parameters, sizeof d->parameters, "%s", parameters);
     daemon_log(LOG_EVENTS, "the policy is '%s'%s%s", policy, parameters[0] != 0 ? " with " : "", parameters);
     return 0;
 }

@@ -44,6 +44,34 @@ static void read_requests(struct daemon *d, struct daemon_peer *p, uint64_t now)
     p->seen.requests = n;
 }
 
+/* What it will launch next, for policies that go by what fits together. */
+static void read_footprint(struct daemon *d, struct daemon_peer *p, uint64_t now)
+{
+    const struct tl_client_page *page = p->page;
+    struct tl_footprint next = {
+        .duration_ns = read_once(&page->next_ns),
+        .sm_permille = atomic_load_explicit(&page->next_sm_permille, memory_order_relaxed),
+        .bandwidth_permille = atomic_load_explicit(&page->next_bandwidth_permille, memory_order_relaxed),
+        .memory_bytes = read_once(&page->next_memory_bytes),
+    };
+    next.sm_permille = next.sm_permille < 1000 ? next.sm_permille : 1000;
+    next.bandwidth_permille = next.bandwidth_permille < 1000 ? next.bandwidth_permille : 1000;
+    if (memcmp(&next, &p->seen.next, sizeof next) != 0)
+        tl_sched_footprint(d->sched, p->id, &next, now);
+    p->seen.next = next;
+}
+
+/* The first client that knows the device tells the policy of it. */
+static void learn_device(struct daemon *d)
+{
+    for (uint32_t i = 0; i < d->n_clients && d->device_memory_bytes == 0; i++) {
+        d->device_memory_bytes = read_once(&d->clients[i]->page->device_memory_bytes);
+        d->device_sms = atomic_load_explicit(&d->clients[i]->page->device_sms, memory_order_relaxed);
+        if (d->device_memory_bytes != 0 && daemon_set_policy(d, d->policy, d->parameters, NULL) < 0)
+            d->device_memory_bytes = 0;
+    }
+}
+
 static void measure_share(struct daemon_peer *p, uint64_t device_ns, uint64_t now)
 {
     struct daemon_seen *seen = &p->seen;
@@ -85,6 +113,7 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
     if (memory != seen->memory_bytes)
         tl_sched_memory(d->sched, p->id, memory, 0, now);
     seen->memory_bytes = memory;
+    read_footprint(d, p, now);
 }
 
 static void publish(struct daemon *d, struct daemon_peer *p, uint64_t now)
@@ -128,6 +157,7 @@ uint64_t daemon_look(struct daemon *d, uint64_t now)
 {
     uint32_t working = 0;
     bool is_held_back = false;
+    learn_device(d);
     for (uint32_t i = 0; i < d->n_clients; i++) {
         look_at(d, d->clients[i], now);
         working += d->clients[i]->seen.has_backlog;

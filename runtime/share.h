@@ -51,6 +51,13 @@ struct tl_client_page {
     /* Latencies of requests: a ring that tallyd reads behind the writer. */
     _Alignas(64) _Atomic uint64_t n_requests;
     _Atomic uint64_t requests_ns[64];
+    /* For policies that look ahead, in tl_footprint's sense; zero where it is not known. */
+    _Alignas(64) _Atomic uint64_t next_ns;
+    _Atomic uint64_t next_memory_bytes;
+    _Atomic uint32_t next_sm_permille, next_bandwidth_permille;
+    /* The device, once it is known. */
+    _Atomic uint64_t device_memory_bytes;
+    _Atomic uint32_t device_sms;
 };
 
 struct tl_grant_page {
@@ -70,6 +77,8 @@ struct tl_grant_page {
 };
 
 _Static_assert(sizeof(struct tl_client_page) <= TL_SHARE_PAGE, "one page");
+_Static_assert(sizeof(struct tl_grant) == 56 && sizeof(struct tl_sched_client) == 56,
+               "what the pages hold has changed: raise TL_SHARE_VERSION");
 _Static_assert(sizeof(struct tl_grant_page) <= TL_SHARE_PAGE, "one page");
 
 /* --- making and mapping pages -------------------------------------------------------------------------------------- */
