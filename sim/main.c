@@ -14,7 +14,7 @@ static const char help[] =
     "usage: tally-sim --list\n"
     "       tally-sim --experiment=ID [--json | --markdown]\n"
     "       tally-sim --all [--json | --markdown] [--report=DIR]\n"
-    "       tally-sim --trace=PATH --policy=NAME[:PARAMETERS] [--device=NAME] [--arrivals=CSV] [--seconds=S] "
+    "       tally-sim --trace=PATH --policy=NAME[:PARAMETERS] [--device=NAME] [--sms=N] [--arrivals=CSV] [--seconds=S] "
     "[--seed=N] [--json]\n"
     "       tally-sim --bench\n"
     "\n"
@@ -30,6 +30,7 @@ static const char help[] =
     "policy\n"
     "  --policy=NAME      e.g. tally, none, timeslice, or salus:order=srtf\n"
     "  --device=NAME      a100, v100, p100, 2080ti, software (default)\n"
+    "  --sms=N            SMs of that device, if not its own number\n"
     "  --arrivals=CSV     arrival times of requests for the first job that has requests: seconds, one per line\n"
     "  --seconds=S        how long to simulate; 30\n"
     "  --seed=N           another seed gives another run; the same gives the same\n"
@@ -76,6 +77,8 @@ static bool parse_trace(const char *a, struct options *o)
         o->trace.arrivals = v;
     else if ((v = value_of(a, "--seconds")) != NULL)
         o->trace.seconds = strtod(v, NULL);
+    else if ((v = value_of(a, "--sms")) != NULL)
+        o->trace.n_sms = (uint32_t)strtoul(v, NULL, 10);
     else if ((v = value_of(a, "--seed")) != NULL)
         o->trace.seed = strtoull(v, NULL, 10);
     else if ((v = value_of(a, "--policy")) != NULL) {

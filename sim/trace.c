@@ -111,7 +111,10 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
                               : (double)result->kernels / seconds;
     const char *what = serves ? "P99 of requests, ms" : "kernels per second";
     if (json == NULL) {
-        tl_buf_printf(out, "%-24s %6d  %-22s %12.3f %12.3f\n", from->name, from->level, what, recorded, predicted);
+        tl_buf_printf(out, "%-24s %6d  %-22s %12.3f %12.3f", from->name, from->level, what, recorded, predicted);
+        if (serves)
+            tl_buf_printf(out, "  (%.3f from arrival)", sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
+        tl_buf_putc(out, '\n');
         return;
     }
     tl_json_object(json);
@@ -125,22 +128,30 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
     tl_json_double(json, recorded);
     tl_json_key(json, "predicted");
     tl_json_double(json, predicted);
+    if (serves) {
+        tl_json_key(json, "predicted_from_arrival");
+        tl_json_double(json, sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
+    }
     tl_json_end_object(json);
 }
 
 static int simulate(const struct sim_trace_options *o, const struct tl_report_run *recorded, struct tl_buf *out,
                     struct tl_error *err)
 {
-    const struct sim_device *d = sim_device(o->device != NULL ? o->device : "software");
+    const struct sim_device *known = sim_device(o->device != NULL ? o->device : "software"), *d;
     static struct sim_run run;
     static struct sim_job jobs[SIM_CLIENTS];
     struct tl_sched_client clients[SIM_CLIENTS];
     const struct tl_report_job *from[SIM_CLIENTS];
     uint32_t n = 0;
     int rc = 0;
-    if (d == NULL)
+    if (known == NULL)
         return tl_error_set(err, -ENOENT, "there is no device '%s'; choose a100, v100, p100, 2080ti or software",
                             o->device);
+    struct sim_device sized = *known;
+    if (o->n_sms > 0)
+        sized.n_sms = o->n_sms;
+    d = &sized;
     for (uint32_t i = 0; rc == 0 && i < recorded->n_jobs && n < SIM_CLIENTS; i++) { /* from the highest level down */
         if (recorded->jobs[i].all_launches == 0)
             continue;

@@ -10,6 +10,7 @@ struct sim_trace_options {
     const char *device;   /* NULL: the software device */
     const char *arrivals; /* a CSV file of arrival times for the first job with requests, or NULL */
     double seconds;       /* simulated; 0: 30 */
+    uint32_t n_sms;       /* of the device; 0: as many as it has */
     uint64_t seed;
     bool is_json;
 };
