@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum system { TALLY, MPS, MPS_PRIORITY, TIMESLICE, TGS, TGS_FAST, NO_TRANSFORM, SPACE_SHARE, SYSTEMS };
+enum system { TALLY, MPS, MPS_PRIORITY, TIMESLICE, TGS, NO_TRANSFORM, SPACE_SHARE, SYSTEMS };
 enum { BERT, LLAMA, HIGHS };
 enum { WHISPER, RESNET, POINTNET, PEGASUS, GPT2, BERT_TRAIN, TRAININGS };
 
@@ -15,14 +15,12 @@ static const char *const trainings[TRAININGS] = {"whisper-train", "resnet50-trai
 static const struct {
     const char *policy;
     bool runs_beside;
-    const char *parameters;
 } systems[SYSTEMS] = {
     [TALLY] = {.policy = "tally"},
     [MPS] = {.policy = "none"},
     [MPS_PRIORITY] = {.policy = "priority"},
     [TIMESLICE] = {.policy = "timeslice"},
     [TGS] = {.policy = "tgs"},
-    [TGS_FAST] = {.policy = "tgs", .parameters = "step=5ms"},
     [NO_TRANSFORM] = {.policy = "kernel"},
     [SPACE_SHARE] = {.policy = "tally", .runs_beside = true},
 };
@@ -104,7 +102,6 @@ static struct pair run_pair(struct sim_report *r, int high, int low, enum system
     static struct sim_run run;
     struct sim_gpu_options o = {.device = d,
                                 .policy = systems[system].policy,
-                                .parameters = systems[system].parameters,
                                 .runs_beside = systems[system].runs_beside,
                                 .duration_ns = seconds * 1e9,
                                 .warmup_ns = seconds * (system == TGS ? 0.4e9 : 0.1e9),
@@ -189,8 +186,6 @@ static void ta2(struct sim_report *r)
 static const char *const tgs_note = "arrivals and the step of the artefact's port of TGS are not published: regular "
                                     "arrivals, TGS's own 5 s, after 160 s; with so few "
                                     "requests in a step TGS takes their number for slowdowns";
-static const char *const fast_note =
-    "the same with steps of 5 ms, which find their rate within the artefact's runs of 30 s";
 
 static void ta3(struct sim_report *r)
 {
@@ -201,12 +196,6 @@ static void ta3(struct sim_report *r)
     sim_target(r, "system throughput, tally / tgs", "x", 0.83, "C of A",
                mean_throughput(r, TALLY) / mean_throughput(r, TGS), 0.25)
         ->note = tgs_note;
-    struct sim_line *fast = sim_target(r, "mean P99 overhead over 12 pairs, tgs with short steps", "%", 177.1, "C of A",
-                                       mean_overhead(r, -1, TGS_FAST), 0.25);
-    fast->note = fast_note;
-    fast = sim_target(r, "system throughput, tally / tgs with short steps", "x", 0.83, "C of A",
-                      mean_throughput(r, TALLY) / mean_throughput(r, TGS_FAST), 0.25);
-    fast->note = fast_note;
     sim_shape(r, "order of P99 overheads: tally < timeslice and tgs < mps", "A",
               tally < slice && tally < tgs && slice < mps && tgs < mps, "%.1f < %.0f, %.0f < %.0f %%", tally, slice,
               tgs, mps);
