@@ -134,6 +134,7 @@ static bool ends_thread(const struct view *v, uint32_t block)
 /* What divergence does to one function in a loop over blocks. */
 struct hazards {
     const struct tl_ptx_stmt *split_barrier; /* met by some threads and not by others */
+    const struct tl_ptx_stmt *torn_barrier;  /* met by some threads of a warp and not by others */
     const struct tl_ptx_stmt *warp_sync;     /* may name lanes that have returned */
 };
 
@@ -153,8 +154,11 @@ static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, 
         for (uint32_t k = cfg->blocks[b].first; k < cfg->blocks[b].end; k++) {
             const struct tl_ptx_stmt *s = cfg->insts[k];
             bool all_lanes;
-            if (tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE && tl_ptx_guard_level(&d, s) > TL_LEVEL_BLOCK)
+            bool is_barrier = tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE;
+            if (is_barrier && tl_ptx_guard_level(&d, s) > TL_LEVEL_BLOCK)
                 h->split_barrier = s;
+            if (is_barrier && tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
+                h->torn_barrier = s;
             if (meets_warp(&v, s, &all_lanes) && all_lanes && tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
                 h->warp_sync = s;
         }
@@ -171,6 +175,8 @@ static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, 
             h->split_barrier = c.barrier;
         if (d.branch[b] != TL_LEVEL_LANE)
             continue;
+        if (c.barrier != NULL)
+            h->torn_barrier = c.barrier;
         if (c.warp_sync != NULL && ends_thread(&v, join))
             h->warp_sync = c.warp_sync;
         else if (c.full_warp_sync != NULL && runs_out(&v, join, &seen, stack))
@@ -180,9 +186,10 @@ static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, 
 }
 
 /* Barriers that survive a loop over blocks: complete ones.  See docs/rewriter.md, "Persistent blocks". */
-static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg, bool unified)
+static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg, enum tl_ptx_barriers barriers)
 {
     const struct tl_ptx_index *ix = j->p->unit.ix;
+    bool has_forms = barriers != TL_BARRIERS_BY_THREAD || (tl_ptx_isa_of(ix) >= 60 && tl_ptx_sm_of(ix) >= 70);
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
         struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
@@ -192,40 +199,56 @@ static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *
         bool fits;
         if (b.kind == TL_BARRIER_ARRIVE || !b.has_id || (b.has_count && b.id == 0))
             fits = false; /* may be left half-met, or meets the loop's own barrier */
-        else if (!unified)
+        else if (barriers == TL_BARRIERS_PLAIN)
             fits = true;
         else /* attending threads vote on barrier 0; other uncounted ones would wait for them */
             fits = (is_plain && b.kind == TL_BARRIER_SYNC) || (b.has_count && b.kind == TL_BARRIER_SYNC);
-        if (!fits || (unified && (tl_ptx_isa_of(ix) < 60 || tl_ptx_sm_of(ix) < 70)))
+        if (!fits || !has_forms)
             tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_BARRIER_FORM, s);
     }
+}
+
+/* What one function needs: adds to `barriers` and to the conditions. */
+static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, const struct tl_ptx_cfg *cfg,
+                          bool is_entry, enum tl_ptx_barriers *barriers, bool *in_rows_only)
+{
+    struct hazards h, in_rows;
+    if (find_hazards(j, all, cfg, false, &h) < 0)
+        return -ENOMEM;
+    /* Returning leads out of the loop's body only in the entry. */
+    const struct tl_ptx_stmt *warp_sync = is_entry ? h.warp_sync : NULL;
+    if (h.split_barrier != NULL && *barriers == TL_BARRIERS_PLAIN)
+        *barriers = TL_BARRIERS_BY_WARP;
+    if (warp_sync == NULL && h.torn_barrier == NULL)
+        return 0;
+    /* Perhaps warps that lie along x stay together? */
+    if (find_hazards(j, all, cfg, true, &in_rows) < 0)
+        return -ENOMEM;
+    if (warp_sync != NULL && in_rows.warp_sync != NULL)
+        tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_WARP_SYNC_AFTER_EXIT, in_rows.warp_sync);
+    if (warp_sync != NULL)
+        j->f->verdicts[TL_PTX_PERSISTENT].conditions |= TL_PTX_IF_WARPS_ARE_ROWS;
+    if (in_rows.torn_barrier != NULL)
+        *barriers = TL_BARRIERS_BY_THREAD;
+    else if (h.torn_barrier != NULL)
+        *in_rows_only = true;
+    return 0;
 }
 
 int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, struct tl_ptx_cfg *cfgs)
 {
     uint32_t n = 0;
-    bool unified = false;
+    enum tl_ptx_barriers barriers = TL_BARRIERS_PLAIN;
+    bool in_rows_only = false;
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
-        if (!f->func->has_body)
-            continue;
-        struct tl_ptx_cfg *cfg = &cfgs[n++];
-        struct hazards h;
-        if (find_hazards(j, all, cfg, false, &h) < 0)
+        if (f->func->has_body && judge_function(j, all, &cfgs[n++], f == j->p->entry, &barriers, &in_rows_only) < 0)
             return -ENOMEM;
-        unified |= h.split_barrier != NULL;
-        if (f != j->p->entry || h.warp_sync == NULL)
-            continue;
-        /* Returning leads out of the loop's body only in the entry.  Perhaps warps that lie along x stay together? */
-        struct hazards in_rows;
-        if (find_hazards(j, all, cfg, true, &in_rows) < 0)
-            return -ENOMEM;
-        if (in_rows.warp_sync != NULL)
-            tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_WARP_SYNC_AFTER_EXIT, in_rows.warp_sync);
-        else
-            j->f->verdicts[TL_PTX_PERSISTENT].conditions |= TL_PTX_IF_WARPS_ARE_ROWS;
     }
-    j->f->barriers = unified ? TL_BARRIERS_UNIFIED : TL_BARRIERS_PLAIN;
+    /* Barriers of whole warps are cheaper: ptxas knows that a warp is together behind one. */
+    if (barriers == TL_BARRIERS_BY_WARP && in_rows_only)
+        j->f->verdicts[TL_PTX_PERSISTENT].conditions |= TL_PTX_IF_WARPS_ARE_ROWS;
+    j->f->barriers = barriers;
     for (uint32_t i = 0; i < n; i++)
-        judge_barriers(j, &cfgs[i], unified);
+        judge_barriers(j, &cfgs[i], barriers);
     return 0;
 }

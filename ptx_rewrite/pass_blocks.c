@@ -10,9 +10,10 @@
  *             thread of the block is still in the body.
  *
  * The end of a persistent round must be met by all threads, wherever they returned.  If all meet the same barriers (plain),
- * an ordinary barrier does.  Else (unified), threads that have returned keep attending: each barrier of the body votes
- * "somebody is still in the body", those at the end vote "not me", and they go on when nobody objects.  These are the
- * barrier.* forms, not bar.*: threads of one warp may be at different places.
+ * an ordinary barrier does.  Else, threads that have returned keep attending: each barrier of the body votes "somebody is
+ * still in the body", those at the end vote "not me", and they go on when nobody objects.  Where threads of one warp may be
+ * at different places these are the barrier.* forms.  Else they are bar.*: behind those ptxas knows that the warp is
+ * together and uses its uniform registers, which can be worth twenty others.
  *
  * Counter and stop words: taking a number and being told to stop exclude each other, so a number that was taken is always
  * worked on, to its end, by the block that took it, and no number is taken twice. */
@@ -45,6 +46,16 @@ static void leave_through_end(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
     s->n_operands = 1;
 }
 
+static bool votes(const struct tl_rewriter *rw)
+{
+    return rw->variant == TL_PTX_PERSISTENT && rw->f->barriers != TL_BARRIERS_PLAIN;
+}
+
+static const char *vote_form(const struct tl_rewriter *rw)
+{
+    return rw->f->barriers == TL_BARRIERS_BY_WARP ? "bar.red.or.pred" : "barrier.red.or.pred";
+}
+
 static void vote_at_barrier(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
 {
     struct tl_ptx_operand *o = tl_arena_zalloc(rw->arena, 3 * sizeof *o);
@@ -53,7 +64,7 @@ static void vote_at_barrier(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
         return;
     }
     tl_rw_put(rw, &rw->before, "\tmov.pred %%$inside, 1;\n");
-    tl_rw_set_form(rw, s, "barrier.red.or.pred");
+    tl_rw_set_form(rw, s, vote_form(rw));
     tl_rw_set_operand(&o[0], tl_rw_text(rw, "%%$anybody"));
     tl_rw_set_operand(&o[1], "0");
     tl_rw_set_operand(&o[2], tl_rw_text(rw, "%%$inside"));
@@ -71,7 +82,7 @@ void tl_rw_blocks(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
         return;
     }
     struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
-    if (rw->f->barriers == TL_BARRIERS_UNIFIED && b.kind == TL_BARRIER_SYNC && b.id == 0 && !b.has_count)
+    if (votes(rw) && b.kind == TL_BARRIER_SYNC && b.id == 0 && !b.has_count)
         vote_at_barrier(rw, s);
 }
 
@@ -144,7 +155,7 @@ static void put_slice_prologue(struct tl_rewriter *rw, struct tl_buf *out)
 
 void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    if (rw->variant == TL_PTX_PERSISTENT && rw->f->barriers == TL_BARRIERS_UNIFIED)
+    if (votes(rw))
         tl_rw_put(rw, out, "\t.reg .pred %%$inside, %%$anybody;\n");
     if (!rw->in_entry || !rw->uses_slot)
         return;
@@ -184,10 +195,10 @@ void tl_rw_epilogue(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "$done:\n");
     if (rw->f->uses_cp_async) /* copies of this block must not land in the next one's shared memory */
         tl_rw_put(rw, out, "\tcp.async.wait_all;\n");
-    if (rw->f->barriers == TL_BARRIERS_UNIFIED)
+    if (votes(rw))
         tl_rw_put(rw, out,
-                  "\tmov.pred %%$inside, 0;\n$attend:\n\tbarrier.red.or.pred %%$anybody, 0, %%$inside;\n"
-                  "\t@%%$anybody bra $attend;\n");
+                  "\tmov.pred %%$inside, 0;\n$attend:\n\t%s %%$anybody, 0, %%$inside;\n\t@%%$anybody bra $attend;\n",
+                  vote_form(rw));
     else
         tl_rw_put(rw, out, "\tbar.sync 0;\n");
     tl_rw_put(rw, out, "\tbra $next;\n");

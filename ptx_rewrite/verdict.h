@@ -6,8 +6,9 @@
 
 /* How the persistent loop meets its barriers. */
 enum tl_ptx_barriers {
-    TL_BARRIERS_PLAIN,   /* every thread passes the same ones: one barrier at the end of each round is enough */
-    TL_BARRIERS_UNIFIED, /* some return early: they keep attending until all have returned */
+    TL_BARRIERS_PLAIN,     /* every thread passes the same ones: one barrier at the end of each round is enough */
+    TL_BARRIERS_BY_WARP,   /* some warps return early, as wholes: they keep attending until all have returned */
+    TL_BARRIERS_BY_THREAD, /* the same with threads of one warp at different barriers */
 };
 
 struct tl_ptx_findings {
