@@ -1,6 +1,7 @@
 /* Where the PTX behind machine code is kept; see the header. */
 #include "intercept/doors.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,6 +18,8 @@
 enum {
     MAX_IN_MEMORY = 64, /* the last ones; the rest is on disk */
     MAX_BYTES = 256 << 20,
+    MAX_FILES = 4096, /* on disk, about */
+    PRUNE_EVERY = 16, /* texts, on the average */
     PATH_BYTES = TL_JIT_CACHE_PATH + 2 * TL_JIT_DIGEST_BYTES + 32,
 };
 
@@ -101,6 +104,43 @@ static char *find_in_memory(const uint8_t *digest, size_t *n)
 
 /* --- on disk --- */
 
+static int by_age(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Removes the older half of the texts if there are too many. */
+static void prune(const char *folder)
+{
+    static const int64_t none = INT64_MIN;
+    int64_t *ages = malloc(2 * (size_t)MAX_FILES * sizeof *ages), limit = none;
+    DIR *dir = ages != NULL ? opendir(folder) : NULL;
+    for (int pass = 0; dir != NULL && pass < 2; pass++) {
+        struct dirent *entry;
+        struct stat st;
+        size_t n = 0;
+        rewinddir(dir);
+        while ((entry = readdir(dir)) != NULL && n < 2 * (size_t)MAX_FILES) {
+            if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+                continue;
+            if (pass == 0)
+                ages[n++] = st.st_mtime;
+            else if (st.st_mtime <= limit)
+                unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+        if (pass == 0 && n > MAX_FILES) {
+            qsort(ages, n, sizeof *ages, by_age);
+            limit = ages[n / 2];
+        }
+        if (limit == none)
+            break;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    free(ages);
+}
+
 /* Written under another name and renamed, so that a reader sees whole files. */
 static void keep_on_disk(const uint8_t *digest, const char *ptx, size_t n)
 {
@@ -115,6 +155,8 @@ static void keep_on_disk(const uint8_t *digest, const char *ptx, size_t n)
         }
         mkdir(path, 0700);
     }
+    if (digest[0] % PRUNE_EVERY == 0)
+        prune(path);
     if (!path_of(path, digest))
         return;
     snprintf(other, sizeof other, "%s.%d", path, (int)getpid());
