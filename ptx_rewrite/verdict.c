@@ -22,6 +22,20 @@ enum { MAX_BLOCKS = 20000, MAX_INSTS = 300000 };
 
 /* --- refusing ---------------------------------------------------------------------------------------------------- */
 
+/* Copies a text with each run of white space as one blank: an instruction may stand on several lines. */
+static void copy_note(char *to, size_t size, struct tl_str from)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < from.n && n + 1 < size; i++) {
+        bool is_blank = strchr(" \t\r\n", from.p[i]) != NULL;
+        if (!is_blank)
+            to[n++] = from.p[i];
+        else if (n > 0 && to[n - 1] != ' ')
+            to[n++] = ' ';
+    }
+    to[n] = 0;
+}
+
 void tl_ptx_refuse(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reason reason, uint32_t at,
                    struct tl_str note)
 {
@@ -31,7 +45,7 @@ void tl_ptx_refuse(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reaso
             continue;
         d->reason = reason;
         d->offset = at;
-        snprintf(d->note, sizeof d->note, "%.*s", (int)(note.n < sizeof d->note ? note.n : sizeof d->note - 1), note.p);
+        copy_note(d->note, sizeof d->note, note);
     }
 }
 
