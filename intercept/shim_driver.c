@@ -21,18 +21,28 @@ static const char *const names[TL_NAMES] = {
 #undef TL_DRIVER_NAME
 };
 
-static struct {
-    pthread_once_t once;
-    void *handle;
+/* What a thread finds out with the dynamic linker's help. */
+struct found {
+    void *handle; /* NULL: there is no driver */
     char path[PATH_MAX], folder[PATH_MAX];
     struct stat self; /* this library's own file */
-    /* Index + 1 by hash of the address in tl_real. */
-    uint16_t by_address[4096];
+    void *functions[TL_NAMES];
+};
+
+/* Published once.  The dynamic linker is asked before that, by each thread that comes first, and with no lock of ours held: a
+ * thread in the middle of a dlopen may call a driver function too, and it holds the linker's lock. */
+static struct {
+    pthread_once_t once;
+    _Atomic bool is_ready;
+    void *handle;
+    char path[PATH_MAX], folder[PATH_MAX];
+    uint16_t by_address[4096]; /* index + 1 by hash of the address in tl_real */
 } driver = {.once = PTHREAD_ONCE_INIT};
 
 _Static_assert(TL_NAMES < 2048, "by_address is at most half full");
 
 static TL_THREAD bool is_opening;
+static TL_THREAD const struct found *mine;
 
 /* --- functions that take any arguments --- */
 
@@ -148,90 +158,82 @@ void tl_driver_reset_hooks(bool is_off)
 
 /* --- finding --- */
 
-static void find_self(void)
+static void find_self(struct found *f)
 {
     Dl_info info;
-    if (dladdr(tl_entries, &info) == 0 || info.dli_fname == NULL || realpath(info.dli_fname, driver.folder) == NULL)
+    if (dladdr(tl_entries, &info) == 0 || info.dli_fname == NULL || realpath(info.dli_fname, f->folder) == NULL)
         return;
-    if (stat(driver.folder, &driver.self) != 0)
-        driver.self.st_ino = 0;
-    char *slash = strrchr(driver.folder, '/');
+    if (stat(f->folder, &f->self) != 0)
+        f->self.st_ino = 0;
+    char *slash = strrchr(f->folder, '/');
     if (slash != NULL)
         *slash = '\0';
 }
 
-static bool is_self(const char *path)
+static bool is_self(const struct found *f, const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && st.st_ino == driver.self.st_ino && st.st_dev == driver.self.st_dev;
+    return stat(path, &st) == 0 && st.st_ino == f->self.st_ino && st.st_dev == f->self.st_dev;
 }
 
 /* Opens a library that is a driver and no interception library, neither this one nor a copy of it. */
-static bool open_path(const char *path, bool is_asked_for)
+static bool open_path(struct found *f, const char *path, bool is_asked_for)
 {
-    char real[PATH_MAX];
-    if (realpath(path, real) == NULL) {
+    if (realpath(path, f->path) == NULL) {
         if (is_asked_for)
             tl_log(0, "TALLY_DRIVER=%s: %s", path, strerror(errno));
         return false;
     }
-    if (is_self(real)) {
+    if (is_self(f, f->path)) {
         if (is_asked_for)
             tl_log(0, "TALLY_DRIVER=%s is Tally's own interception library; it must name the real driver", path);
         return false;
     }
-    void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(f->path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         tl_log(is_asked_for ? 0 : 3, "%s", dlerror());
         return false;
     }
     if (tl_libc_dlsym_of(handle, "cuInit") == NULL || tl_libc_dlsym_of(handle, "tally_request_begin") != NULL) {
-        tl_log(is_asked_for ? 0 : 3, "%s is not a CUDA driver", real);
+        tl_log(is_asked_for ? 0 : 3, "%s is not a CUDA driver", f->path);
         dlclose(handle);
         return false;
     }
-    driver.handle = handle;
-    snprintf(driver.path, sizeof driver.path, "%s", real);
+    f->handle = handle;
     return true;
 }
 
-static bool open_in(const char *folder, size_t n)
+static bool open_in(struct found *f, const char *folder, size_t n)
 {
     char path[PATH_MAX];
     if (n == 0 || n + sizeof "/libcuda.so.1" > sizeof path)
         return false;
     memcpy(path, folder, n);
     memcpy(path + n, "/libcuda.so.1", sizeof "/libcuda.so.1");
-    return open_path(path, false);
+    return open_path(f, path, false);
 }
 
 /* Where distributions, container runtimes and WSL put the driver. */
+/* clang-format off */
 static const char *const folders[] = {
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/local/nvidia/lib64",
-    "/usr/lib/wsl/lib",
-    "/run/opengl-driver/lib",
-    "/usr/lib/x86_64-linux-gnu/nvidia/current",
-    "/usr/local/cuda/compat",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib/x86_64-linux-gnu", "/lib64", "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/local/cuda/compat",
 };
+/* clang-format on */
 
-static bool search(void)
+static bool search(struct found *f)
 {
     const char *asked = getenv("TALLY_DRIVER"), *path = getenv("LD_LIBRARY_PATH");
     if (asked != NULL && *asked != '\0')
-        return open_path(asked, true);
+        return open_path(f, asked, true);
     while (path != NULL && *path != '\0') {
         size_t n = strcspn(path, ":;");
-        if (open_in(path, n))
+        if (open_in(f, path, n))
             return true;
         path += n + (path[n] != '\0');
     }
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
-        if (open_in(folders[i], strlen(folders[i])))
+        if (open_in(f, folders[i], strlen(folders[i])))
             return true;
     tl_log(
         0,
@@ -239,29 +241,49 @@ static bool search(void)
     return false;
 }
 
-static void open_once(void)
+/* --- opening --- */
+
+/* What the first thread found counts for all. */
+static void publish(void)
 {
-    is_opening = true;
-    find_self();
-    tl_dlsym_find();
-    bool is_there = search();
+    const struct found *f = mine;
+    if (f != NULL) {
+        driver.handle = f->handle;
+        memcpy(driver.path, f->handle != NULL ? f->path : "", f->handle != NULL ? sizeof f->path : 1);
+        memcpy(driver.folder, f->folder, sizeof f->folder);
+    }
     for (int i = 0; i < TL_NAMES; i++) {
-        void *real = is_there ? tl_libc_dlsym_of(driver.handle, names[i]) : NULL;
-        tl_real[i] = real != NULL ? real : is_there ? (void *)no_such_function : (void *)no_driver;
+        void *real = f != NULL ? f->functions[i] : NULL;
+        tl_real[i] = real != NULL ? real : driver.handle != NULL ? (void *)no_such_function : (void *)no_driver;
         if (real != NULL)
             remember_address((enum tl_name)i);
     }
     const char *off = getenv("TALLY_OFF");
-    tl_driver_reset_hooks(!is_there || (off != NULL && strcmp(off, "1") == 0));
-    is_opening = false;
+    tl_driver_reset_hooks(driver.handle == NULL || (off != NULL && strcmp(off, "1") == 0));
+    atomic_store_explicit(&driver.is_ready, true, memory_order_release);
 }
 
 bool tl_driver_open(void)
 {
+    if (atomic_load_explicit(&driver.is_ready, memory_order_acquire))
+        return driver.handle != NULL;
     /* The driver's own constructors may come back here: for them there is no driver yet. */
     if (is_opening)
         return false;
-    pthread_once(&driver.once, open_once);
+    is_opening = true;
+    struct found *f = calloc(1, sizeof *f);
+    tl_dlsym_find();
+    if (f != NULL) {
+        find_self(f);
+        if (search(f))
+            for (int i = 0; i < TL_NAMES; i++)
+                f->functions[i] = tl_libc_dlsym_of(f->handle, names[i]);
+    }
+    mine = f;
+    pthread_once(&driver.once, publish);
+    mine = NULL;
+    free(f);
+    is_opening = false;
     return driver.handle != NULL;
 }
 
