@@ -152,7 +152,7 @@ static bool may_start_now(const struct tl_client *c)
 {
     uint64_t distance_ms = c->failed_starts == 0
                                ? 0
-                               : (uint64_t)RESTART_MS << (c->failed_starts < 6 ? c->failed_starts : 6);
+                               : (uint64_t)RESTART_MS << (c->failed_starts < 5 ? c->failed_starts : 5);
     return c->may_start && tl__client_now() - c->start_ns >= distance_ms * MS;
 }
 
