@@ -34,21 +34,12 @@ struct known {
 };
 
 struct scope {
-    const struct tl_ptx_stmt *list;
+    uint32_t begin, end; /* text range */
     struct known regs[MAX_REGISTERS];
     uint32_t n;
     bool is_full;
     struct tl_ptx_stmt **at; /* the link to the instruction being looked at */
 };
-
-static bool is_declared_in(const struct tl_ptx_stmt *list, const struct tl_ptx_sym *reg)
-{
-    for (const struct tl_ptx_stmt *s = list; s != NULL; s = s->next)
-        for (const struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL; d = d->next)
-            if (d == reg->decl)
-                return true;
-    return false;
-}
 
 /* The entry of a register of this scope; NULL for others. */
 static struct known *known_of(struct scope *sc, const struct tl_ptx_sym *reg)
@@ -56,7 +47,7 @@ static struct known *known_of(struct scope *sc, const struct tl_ptx_sym *reg)
     for (uint32_t i = 0; i < sc->n; i++)
         if (sc->regs[i].reg == reg)
             return &sc->regs[i];
-    if (reg->decl == NULL || tl_rw_setter(reg->decl) == NULL || !is_declared_in(sc->list, reg))
+    if (reg->decl == NULL || reg->decl->at < sc->begin || reg->decl->at >= sc->end || tl_rw_setter(reg->decl) == NULL)
         return NULL;
     if (sc->n == MAX_REGISTERS) {
         sc->is_full = true;
@@ -128,10 +119,10 @@ static void set_before(struct tl_rewriter *rw, const struct known *k)
     *k->first = added;
 }
 
-static void look_into(struct tl_rewriter *rw, struct tl_ptx_stmt **list)
+static void look_into(struct tl_rewriter *rw, struct tl_ptx_stmt *block)
 {
-    struct scope sc = {.list = *list};
-    for (sc.at = list; *sc.at != NULL; sc.at = &(*sc.at)->next) {
+    struct scope sc = {.begin = block->at, .end = block->end};
+    for (sc.at = &block->block; *sc.at != NULL; sc.at = &(*sc.at)->next) {
         if ((*sc.at)->kind != TL_STMT_INST)
             continue;
         tl_ptx_inst_reads(*sc.at, see_read, &sc);
@@ -148,7 +139,7 @@ static void look_for_scopes(struct tl_rewriter *rw, struct tl_ptx_stmt *list)
         if (s->kind != TL_STMT_BLOCK)
             continue;
         if (is_straight(s->block))
-            look_into(rw, &s->block);
+            look_into(rw, s);
         else
             look_for_scopes(rw, s->block);
     }
