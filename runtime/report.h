@@ -5,7 +5,7 @@
  *     report_merge.c     processes of a job added up, kernels in order
  *     report_compare.c   runs against each other
  *     report_histogram.c sums and percentiles
- *     report_name.c      names of kernels for people (report_demangle.c: the Itanium ABI)
+ *     report_name.c      names of kernels for people (report_demangle.c, report_demangle_type.c: the Itanium ABI)
  *     report_number.c    times, counts and shares for people
  *     report_text.c, report_json.c, report_trace.c, report_html.c: the forms
  *     (report_plot.c, report_timeline.c, report_style.c are parts of the page)
