@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { PATIENCE_S = 5 };
 
 struct tl_job tl_job;
 static struct {
@@ -167,9 +170,15 @@ bool tl_job_lower(void)
 static CUresult hook_cuInit(unsigned flags)
 {
     CUresult r = TL_REAL(cuInit)(flags);
+    struct timespec until;
     if (r != CUDA_SUCCESS)
         return r;
-    pthread_mutex_lock(&state.lock);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PATIENCE_S;
+    /* Beginning a job opens libraries.  If another thread does that and this one is in the middle of a dlopen, each waits for the
+     * other: this one gives in, and its first work may go by unseen. */
+    if (pthread_mutex_clocklock(&state.lock, CLOCK_MONOTONIC, &until) != 0)
+        return r;
     if (!state.is_running)
         state.is_running = begin();
     if (!state.is_running)

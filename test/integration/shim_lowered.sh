@@ -26,8 +26,8 @@ export TALLY_DEVICE_NAME=tally-shim-lowered-$$ TALLY_LOG=info
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
 weights() { grep -o '"weights": "[^"]*"' "$1"; }
 
-LD_LIBRARY_PATH=$build/lib/tally/device "$train" --kind=short --steps=4000 >"$scratch/plain" 2>/dev/null
-"$build/bin/tally-run" --quiet --priority=high --device=soft "$train" --kind=short --steps=4000 >"$scratch/job" 2>"$scratch/errors" &
+LD_LIBRARY_PATH=$build/lib/tally/device "$train" --kind=short --steps=16000 >"$scratch/plain" 2>/dev/null
+"$build/bin/tally-run" --quiet --priority=high --device=soft "$train" --kind=short --steps=16000 >"$scratch/job" 2>"$scratch/errors" &
 job=$!
 
 # The first client that has launched something and holds memory.
