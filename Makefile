@@ -275,6 +275,7 @@ help:
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
 	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
+	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
