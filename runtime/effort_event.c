@@ -273,13 +273,7 @@ static CUresult hook_cuEventSynchronize(CUevent event)
 {
     tl_eff_lock();
     struct tl_eff_event *e = find(event);
-    struct tl_eff_item *record = e != NULL ? e->record : NULL;
-    if (record != NULL) {
-        record->refs++;
-        while (!record->is_submitted && !atomic_load(&tl_eff.is_over))
-            pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
-        tl_eff_item_unref(record);
-    }
+    tl_eff_wait_submitted(e != NULL ? e->record : NULL);
     tl_eff_unlock();
     return tl_real.cuEventSynchronize(event);
 }

@@ -15,7 +15,6 @@ enum {
     LATENCY_NS = 50000,      /* how fine stops are seen while their latency is learnt */
     ASK_NS = 2000000,        /* after so long without news, the driver is asked */
     MARK_AFTER_NS = 1000000, /* unwatched kernels get a mark if nobody waits for them */
-    MAX_CHAIN = 8,
 };
 
 void tl_eff_ring(void)
@@ -60,7 +59,7 @@ static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
     bool did = false;
     if (tl_eff.n_words >= TL_SHARE_WORDS)
         return false;
-    for (uint32_t i = 0; i < MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled; i++) {
+    for (uint32_t i = 0; i < TL_EFF_MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled; i++) {
         struct tl_eff_item *next = item->next;
         if (next == NULL || next->kind != TL_EFF_KERNEL || next->n_waits > 0)
             break;

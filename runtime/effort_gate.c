@@ -61,15 +61,18 @@ uint64_t tl_eff_gate_wait_ns(void)
     return !tl_eff.grant.may_run ? MOST : ns < LEAST ? LEAST : ns > MOST ? MOST : ns;
 }
 
+uint64_t tl_eff_run_ahead_ns(void)
+{
+    uint64_t limit = tl_eff.grant.run_ahead_ns;
+    return tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS ? ALONE_RUN_AHEAD_NS : limit;
+}
+
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns)
 {
     /* What stands in other streams may wait for this one: a stream with nothing on the device always may. */
     if (tl_eff.flying_ns == 0 || s->n_flying + s->n_unmarked == 0)
         return true;
-    uint64_t limit = tl_eff.grant.run_ahead_ns;
-    if (tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS)
-        limit = ALONE_RUN_AHEAD_NS;
-    return tl_eff.flying_ns + predicted_ns <= limit;
+    return tl_eff.flying_ns + predicted_ns <= tl_eff_run_ahead_ns();
 }
 
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now)

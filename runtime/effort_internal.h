@@ -131,6 +131,11 @@ int tl_eff_real_find(const struct tl_shim *shim, struct tl_error *err);
 
 struct tl_eff_item;
 
+enum {
+    TL_EFF_SIDES = 8,
+    TL_EFF_MAX_CHAIN = 8, /* kernels launched behind one another before the end of the first is known */
+};
+
 struct tl_eff_context {
     struct tl_eff_context *next;
     CUcontext handle;
@@ -141,6 +146,7 @@ struct tl_eff_context {
     bool is_prepared, is_unfit;
     bool has_host_atomics;
     int n_sms;
+    CUstream sides[TL_EFF_SIDES]; /* where host functions stand that tell of ends, beside the streams */
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
@@ -223,6 +229,7 @@ struct tl_eff_item {
     uint32_t refs;
     bool is_submitted;
     bool is_under_way; /* being submitted by the executor, or its caller's turn */
+    bool is_awaited;   /* a thread waits until it is submitted */
     bool is_gated;     /* TURN: launches a kernel, so it has to wait for the gate */
     bool ends_stream;
     uint32_t n_waits;           /* items that must be submitted before it */
@@ -252,8 +259,9 @@ struct tl_eff_state {
     _Atomic uint32_t bell;    /* a futex: rung when the executor has something to look at */
     _Atomic uint32_t is_asleep;
     bool has_thread;
-    _Atomic bool is_over; /* the process ends: nothing is held back any more */
-    uint32_t n_items;     /* in all queues */
+    _Atomic bool is_over;    /* the process ends: nothing is held back any more */
+    uint32_t n_items;        /* in all queues */
+    uint32_t n_room_waiters; /* threads that wait for a shorter queue */
     uint32_t n_streams;
     struct tl_eff_context *contexts;
     struct tl_eff_stream *busy, **busy_end;
@@ -263,7 +271,7 @@ struct tl_eff_state {
     /* Work given to the driver. */
     struct tl_eff_piece *flying, **flying_end;
     uint32_t n_flying, n_unmarked;
-    bool has_backlog; /* as told to tallyd */
+    bool has_backlog;   /* as told to tallyd */
     uint64_t flying_ns; /* predicted, marked and unmarked */
     /* The gate. */
     struct tl_grant grant;
@@ -326,6 +334,8 @@ void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other);
 void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item);
 /* It was given to the driver, with this result: whoever waits for it may go on.  Lock held. */
 void tl_eff_submitted(struct tl_eff_item *item, CUresult result);
+/* Waits until it was submitted.  Lock held; NULL is fine. */
+void tl_eff_wait_submitted(struct tl_eff_item *item);
 /* Waits until a queue is short enough to take one more.  Lock held. */
 void tl_eff_make_room(struct tl_eff_stream *s);
 /* Waits until everything queued so far was submitted.  Lock held. */
@@ -380,7 +390,8 @@ struct tl_eff_kernel {
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
     struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */
-    uint64_t fingerprint; /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
+    uint64_t
+        fingerprint; /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
 };
 
 /* Starts the launch, whole, at once.  Lock not held, context current. */
@@ -450,14 +461,20 @@ int tl_eff_store_folder(char *path, size_t n);
 /* --- effort_profile.c --- */
 enum { TL_EFF_LATENCIES = 32 };
 
+enum { TL_EFF_TRIALS = 3 }; /* small pieces by which a variant is judged */
+
 struct tl_eff_profile {
     struct tl_eff_profile *next;
     uint32_t grid[3], block[3], shared_bytes;
-    uint64_t key;       /* for the store */
-    uint32_t n_samples; /* of whole kernels or whole sequences of pieces */
-    uint32_t n_launches;
-    uint64_t whole_ns;                  /* what it takes alone; 0 if not known */
-    uint64_t block_ns;                  /* one block */
+    uint64_t key; /* for the store */
+    uint32_t n_samples, n_launches;
+    uint64_t whole_ns; /* what the original takes; 0 if not known */
+    uint64_t block_ns; /* one wave of its blocks */
+    struct {
+        uint64_t block_ns; /* least seen */
+        uint32_t n_samples;
+        bool is_slow; /* costs so much that the next rung is better */
+    } rungs[TL_RUNG_WHOLE];
     uint32_t latency[TL_EFF_LATENCIES]; /* preemptions, by log2 of ns */
     uint32_t n_latencies;
 };
@@ -466,8 +483,9 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k,
                                       const struct tl_eff_launch *l); /* lock held; NULL without memory */
 uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p);
 bool tl_eff_wants_sample(const struct tl_eff_profile *p);
-void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks,
-                        int n_sms);
+/* So many blocks took that long, on this rung. */
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
+                        uint32_t blocks, int n_sms);
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns);
 void tl_eff_profile_load(void);
 void tl_eff_profile_save(void);
@@ -476,6 +494,7 @@ void tl_eff_profile_save(void);
 bool tl_eff_gate_is_open(uint64_t now); /* lock held */
 uint64_t tl_eff_gate_wait_ns(void);     /* how long to wait before asking again; lock held */
 bool tl_eff_is_alone(void);             /* nobody is above us; lock held */
+uint64_t tl_eff_run_ahead_ns(void);     /* predicted time that may be with the driver; lock held */
 /* Room in the run-ahead for that much predicted time of a stream.  Lock held. */
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns);
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now); /* lock held */

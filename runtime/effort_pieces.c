@@ -21,9 +21,10 @@
 enum {
     CONTROLS = 512,
     CONTROL_BYTES = 64,    /* a cache line each */
-    MARK_EVERY = 16,       /* whole kernels */
+    MARK_EVERY = 64,       /* whole kernels */
     TICKET_DRAIN_NS = 400, /* what a ticket block costs that only leaves, on one SM */
     LEARN_LATENCIES = 64,
+    TRIAL_WAVES = 4,
 };
 
 /* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device memory is used, and copied there
@@ -167,13 +168,26 @@ static void tell(void *data)
     tl_eff_ring();
 }
 
-/* Puts event and host function behind what was launched.  Lock not held. */
+/* Host functions stand in streams of their own, behind the event: in the job's stream they would hold up what comes next. */
+static CUstream side_of(const struct tl_eff_stream *s)
+{
+    CUstream *side = &s->context->sides[s->number % TL_EFF_SIDES];
+    if (*side == NULL && tl_real.cuStreamCreate(side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        *side = NULL;
+    return *side;
+}
+
+/* Puts event and host function behind what was launched.  Executor only; lock not held. */
 static CUresult watch(struct tl_eff_piece *p)
 {
+    CUstream side = side_of(p->stream);
     p->end = take_event(p->stream->context);
-    CUresult r = p->end != NULL ? tl_real.cuEventRecord(p->end, p->stream->handle) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = p->end != NULL && side != NULL ? tl_real.cuEventRecord(p->end, p->stream->handle)
+                                                : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuLaunchHostFunc(p->stream->handle, tell, p);
+        r = tl_real.cuStreamWaitEvent(side, p->end, 0);
+    if (r == CUDA_SUCCESS)
+        r = tl_real.cuLaunchHostFunc(side, tell, p);
     return r;
 }
 
@@ -295,13 +309,26 @@ static uint32_t piece_blocks(struct tl_eff_context *c, const struct tl_eff_launc
     uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 1), left = l->blocks - l->launched, n;
     uint64_t budget = tl_eff.grant.turnaround_ns / 2;
     if (l->rung == TL_RUNG_SLICE) {
-        uint64_t block_ns = l->profile != NULL && l->profile->block_ns != 0 ? l->profile->block_ns : budget;
-        n = (uint32_t)(budget / (block_ns != 0 ? block_ns : 1)) * sms;
+        uint64_t block_ns = l->profile != NULL ? l->profile->rungs[TL_RUNG_SLICE].block_ns : 0;
+        block_ns = block_ns != 0 ? block_ns : budget;
+        n = (uint32_t)(budget / block_ns) * sms;
     } else {
         n = (uint32_t)(budget / TICKET_DRAIN_NS) * sms;
     }
     if (n < sms)
         n = sms;
+    return n < left ? n : left;
+}
+
+/* A variant is tried on a few blocks before it gets all of them. */
+static bool is_trial(const struct tl_eff_launch *l)
+{
+    return tl_eff.settings->force < 0 && l->profile != NULL && l->profile->rungs[l->rung].n_samples < TL_EFF_TRIALS;
+}
+
+static uint32_t trial_blocks(const struct tl_eff_context *c, const struct tl_eff_launch *l)
+{
+    uint32_t n = TRIAL_WAVES * (uint32_t)(c->n_sms > 0 ? c->n_sms : 1), left = l->blocks - l->launched;
     return n < left ? n : left;
 }
 
@@ -326,10 +353,10 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     uint32_t launch_blocks;
     if (l->rung == TL_RUNG_PERSISTENT) {
         launch_blocks = 0; /* asked below, outside the lock */
-        p->blocks = l->blocks - l->done;
-        l->launched = l->blocks;
+        p->blocks = is_trial(l) ? trial_blocks(c, l) : l->blocks - l->done;
+        l->launched = x.blocks = l->done + p->blocks;
     } else {
-        launch_blocks = p->blocks = before != NULL ? l->blocks : piece_blocks(c, l);
+        launch_blocks = p->blocks = is_trial(l) ? trial_blocks(c, l) : before != NULL ? l->blocks : piece_blocks(c, l);
         l->launched += p->blocks;
     }
     p->predicted_ns = l->blocks > 0 ? whole_ns * p->blocks / l->blocks : 0;
@@ -338,8 +365,7 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
         tl_eff.wants_latency = true;
     l->n_flying++;
     add_flying(p);
-    bool is_measured = l->rung == TL_RUNG_SLICE ? l->profile == NULL || l->profile->n_samples < 8
-                                                : tl_eff_wants_sample(l->profile);
+    bool is_measured = is_trial(l) || tl_eff_wants_sample(l->profile);
     tl_eff_unlock();
 
     uint32_t n_words = 0;
@@ -349,9 +375,10 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
             r = CUDA_ERROR_NOT_SUPPORTED;
         if (n_words < TL_SHARE_WORDS)
             x.words[TL_SHARE_WORDS - 1] = before != NULL ? before->launch.control->device : c->kick_device;
-        uint32_t expected = l->blocks, done = l->done;
+        uint32_t expected = x.blocks, done = l->done;
         if (l->rung == TL_RUNG_PERSISTENT) {
             launch_blocks = workers_of(c, v, l);
+            launch_blocks = launch_blocks < p->blocks ? launch_blocks : p->blocks;
             expected += launch_blocks; /* each worker takes one number too many when it finds the end */
         }
         /* Nobody else writes while nothing of it is in flight.  Two words at once, so that nobody sees a mixture. */
@@ -396,6 +423,8 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
 {
     int force = tl_eff.settings->force;
     bool may_come;
+    enum tl_rung was = l->rung;
+    struct tl_eff_variant *old = l->variant;
     l->is_chosen = true;
     l->rung = TL_RUNG_WHOLE;
     l->variant = NULL;
@@ -413,7 +442,8 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     bool is_short = is_known && ns <= tl_eff.grant.turnaround_ns;
     bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000);
     for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
-        if (by_rung[i].rung < tl_eff.grant.finest || (is_short && !is_chained))
+        if (by_rung[i].rung < tl_eff.grant.finest || (is_short && !is_chained && l->done == 0) ||
+            (l->profile != NULL && l->profile->rungs[by_rung[i].rung].is_slow))
             continue;
         if (!is_known && l->kernel->variants[by_rung[i].kind][0] == NULL)
             continue; /* its time decides whether one is worth building */
@@ -423,7 +453,10 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
         else if (may_come)
             break; /* the next best one is not worth building meanwhile */
     }
-    if (l->variant != NULL && is_harmless && !is_chained) {
+    if (l->done > 0 && l->variant == NULL) { /* what was begun in pieces ends in pieces */
+        l->variant = old;
+        l->rung = was;
+    } else if (l->done == 0 && is_harmless && !is_chained) {
         l->variant = NULL;
         l->rung = TL_RUNG_WHOLE;
     }
@@ -467,7 +500,7 @@ static bool advance_whole(struct tl_eff_stream *s, struct tl_eff_item *item, uin
         tl_eff_make_current(s->context);
         r = tl_eff_launch_whole(l, s->handle);
         tl_eff_lock();
-        if (s->n_unmarked >= MARK_EVERY || s->unmarked_ns >= tl_eff.grant.run_ahead_ns / 4)
+        if (s->n_unmarked >= MARK_EVERY || s->unmarked_ns >= tl_eff_run_ahead_ns() / 4)
             tl_eff_mark(s);
     }
     finish_kernel(s, item, r, now);
@@ -502,9 +535,15 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
             tl_eff_make_current(s->context);
             bool is_fit = prepare(s->context);
             tl_eff_lock();
-            if (is_fit && l->rung != TL_RUNG_SLICE)
+            if (is_fit && l->rung != TL_RUNG_SLICE && l->control == NULL)
                 l->control = take_control(s->context);
-            if (!is_fit || (l->rung != TL_RUNG_SLICE && l->control == NULL)) {
+            bool is_lacking = !is_fit || (l->rung != TL_RUNG_SLICE && l->control == NULL);
+            if (is_lacking && l->done > 0) { /* all counters are in use: one will be free */
+                l->is_chosen = false;
+                s->is_held = true;
+                return false;
+            }
+            if (is_lacking) {
                 l->variant = NULL;
                 l->rung = TL_RUNG_WHOLE;
             }
@@ -516,14 +555,15 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
             return false;
         }
         if (!tl_eff_has_room(s, tl_eff_predicted_ns(l->profile))) {
-            tl_eff_mark(s); /* the sooner it is known what is over */
+            if (s->n_flying == 0)
+                tl_eff_mark(s); /* else the news will come anyway */
             return false;
         }
         s->is_held = !tl_eff_take_rate(l->blocks, now);
         return !s->is_held && advance_whole(s, item, now);
     }
     struct tl_eff_item *before = is_first ? NULL : in_front(s, item);
-    uint32_t at_once = l->rung == TL_RUNG_PERSISTENT || before != NULL ? 1 : 2;
+    uint32_t at_once = l->rung == TL_RUNG_PERSISTENT || before != NULL || is_trial(l) ? 1 : 2;
     if (l->launched >= l->blocks || l->n_flying >= at_once)
         return false;
     if (before != NULL &&
@@ -556,7 +596,7 @@ static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, c
 {
     struct tl_eff_launch *l = &item->launch;
     uint32_t taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32), was = l->done;
-    l->done = taken < l->blocks ? taken : l->blocks;
+    l->done = taken < l->launched ? taken : l->launched; /* workers go beyond the end by one each */
     if (l->done < l->launched) {
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
         tl_eff.busy_ns = now;
@@ -570,7 +610,7 @@ static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, c
     }
     l->launched = l->done;
     if (p->begin != NULL)
-        tl_eff_profile_ran(l->profile, l, l->since_ns, l->done - was, s->context->n_sms);
+        tl_eff_profile_ran(l->profile, l, l->rung, l->since_ns, l->done - was, s->context->n_sms);
     l->since_ns = 0;
 }
 
@@ -601,8 +641,11 @@ static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t now)
     } else {
         l->done += p->blocks;
         if (p->begin != NULL)
-            tl_eff_profile_ran(l->profile, l, ns, p->blocks, p->stream->context->n_sms);
+            tl_eff_profile_ran(l->profile, l, l->rung, ns, p->blocks, p->stream->context->n_sms);
     }
+    if (l->variant != NULL && l->n_flying == 0 && l->done < l->blocks && l->profile != NULL &&
+        l->profile->rungs[l->rung].is_slow)
+        l->is_chosen = false; /* the rest on another rung, if there is one */
 }
 
 /* Lock held, given up meanwhile.  The time on the device, or an estimate. */
@@ -639,7 +682,7 @@ static void come_back(struct tl_eff_piece *p)
     if (p->item != NULL) {
         piece_is_over(p, ns, now);
     } else if (p->profile != NULL && !p->is_lost) {
-        tl_eff_profile_ran(p->profile, &p->shape, ns, p->shape.blocks, s->context->n_sms);
+        tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks, s->context->n_sms);
         tl_record_ran(p->kernel->record, p->launched_ns - p->shape.queued_ns, ns);
         if (tl_eff.n_words > 0 && ns > tl_eff.grant.turnaround_ns) {
             tl_record_uncontrolled(p->kernel->record, ns);
@@ -660,7 +703,6 @@ static void come_back(struct tl_eff_piece *p)
     tl_eff_item_unref(p->item);
     p->item = NULL;
     tl_eff_tell_word();
-    pthread_cond_broadcast(&tl_eff.submitted);
 }
 
 bool tl_eff_collect(bool ask)

@@ -11,11 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FIRST_SAMPLES = 4, SAMPLE_EVERY = 32, UNKNOWN_NS = 200000, MAX_ROWS = 8192 };
-#define MAGIC 0x31666f7270746c74ull /* "tltprof1" */
+enum { FIRST_SAMPLES = 4, SAMPLE_EVERY = 32, UNKNOWN_NS = 200000, MAX_ROWS = 8192, VERY_SLOW = 8, SLOW_NS = 20000 };
+#define MAGIC 0x32666f7270746c74ull /* "tltprof2" */
 
 struct row {
     uint64_t key, whole_ns, block_ns;
+    uint64_t slow; /* bit per rung */
 };
 
 static struct row *rows; /* sorted by key; constant after the start */
@@ -66,8 +67,12 @@ static uint32_t gather(struct row *all)
     for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
         for (const struct tl_eff_kernel *k = tl_eff.kernels[i]; k != NULL; k = k->next) {
             for (const struct tl_eff_profile *p = k->profiles; p != NULL && n < MAX_ROWS; p = p->next) {
-                if (p->whole_ns != 0)
-                    all[n++] = (struct row){p->key, p->whole_ns, p->block_ns};
+                if (p->whole_ns == 0)
+                    continue;
+                all[n] = (struct row){p->key, p->whole_ns, p->block_ns, 0};
+                for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+                    all[n].slow |= (uint64_t)p->rungs[r].is_slow << r;
+                n++;
             }
         }
     }
@@ -133,6 +138,8 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
     if (found != NULL) {
         p->whole_ns = found->whole_ns;
         p->block_ns = found->block_ns;
+        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+            p->rungs[r].is_slow = (found->slow >> r & 1) != 0;
     }
     p->next = k->profiles;
     k->profiles = p;
@@ -159,17 +166,32 @@ static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
     return old - old / 8 + new / 8;
 }
 
-void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, uint64_t ns, uint32_t blocks,
-                        int n_sms)
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
+                        uint32_t blocks, int n_sms)
 {
     if (p == NULL || ns == 0 || blocks == 0)
         return;
     uint32_t wide = (uint32_t)(n_sms > 0 ? n_sms : 1);
-    uint32_t waves = (blocks + wide - 1) / wide;
-    uint64_t whole = l->blocks > blocks ? ns * l->blocks / blocks : ns;
-    p->block_ns = blend(p->block_ns, ns / waves, p->n_samples);
-    p->whole_ns = blend(p->whole_ns, whole, p->n_samples);
-    p->n_samples++;
+    uint64_t wave_ns = ns / ((blocks + wide - 1) / wide);
+    if (rung >= TL_RUNG_WHOLE) {
+        p->block_ns = blend(p->block_ns, wave_ns, p->n_samples);
+        p->whole_ns = blend(p->whole_ns, l->blocks > blocks ? ns * l->blocks / blocks : ns, p->n_samples);
+        p->n_samples++;
+        return;
+    }
+    if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].block_ns)
+        p->rungs[rung].block_ns = wave_ns;
+    uint32_t n = ++p->rungs[rung].n_samples;
+    uint64_t best = p->rungs[rung].block_ns;
+    /* Other work on the machine makes single measurements too long, never too short. */
+    if (p->block_ns != 0 && ((n >= TL_EFF_TRIALS && best > p->block_ns + p->block_ns / 2 + SLOW_NS) ||
+                             best > VERY_SLOW * p->block_ns + SLOW_NS)) {
+        if (!p->rungs[rung].is_slow && l->variant != NULL)
+            tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is used",
+                        l->kernel->name, (unsigned long long)best / 1000, tl_ptx_variant_name(l->variant->kind),
+                        (unsigned long long)p->block_ns / 1000);
+        p->rungs[rung].is_slow = true;
+    }
 }
 
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns)

@@ -42,10 +42,7 @@ void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other)
         uint32_t cap = other->cap_after != 0 ? other->cap_after * 2 : 4;
         struct tl_eff_item **list = realloc(other->after, cap * sizeof *list);
         if (list == NULL) { /* without a place to note the order, it is kept by waiting here */
-            other->refs++;
-            while (!other->is_submitted)
-                pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
-            tl_eff_item_unref(other);
+            tl_eff_wait_submitted(other);
             return;
         }
         other->after = list;
@@ -105,7 +102,8 @@ void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item)
     tl_eff_tell_word();
     if (tl_eff_executor_start() < 0)
         tl_eff_log(0, "no thread for queued work: it waits");
-    tl_eff_ring();
+    if (s->n_items <= TL_EFF_MAX_CHAIN) /* else it is not its turn for long, and what comes back rings as well */
+        tl_eff_ring();
 }
 
 void tl_eff_submitted(struct tl_eff_item *item, CUresult result)
@@ -128,16 +126,17 @@ void tl_eff_submitted(struct tl_eff_item *item, CUresult result)
         tl_eff_item_unref(item->after[i]);
     }
     item->n_after = 0;
-    pthread_cond_broadcast(&tl_eff.submitted);
+    if (item->is_awaited || (tl_eff.n_room_waiters > 0 && s->n_items < MAX_QUEUED * 3 / 4))
+        pthread_cond_broadcast(&tl_eff.submitted);
     tl_eff_item_unref(item);
 }
 
-/* Lock held. */
-static void wait_for(struct tl_eff_item *item)
+void tl_eff_wait_submitted(struct tl_eff_item *item)
 {
     if (item == NULL || item->is_submitted)
         return;
     item->refs++;
+    item->is_awaited = true;
     while (!item->is_submitted && !atomic_load(&tl_eff.is_over))
         pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
     tl_eff_item_unref(item);
@@ -145,8 +144,10 @@ static void wait_for(struct tl_eff_item *item)
 
 void tl_eff_make_room(struct tl_eff_stream *s)
 {
+    tl_eff.n_room_waiters++;
     while (s->n_items >= MAX_QUEUED && !atomic_load(&tl_eff.is_over))
         pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
+    tl_eff.n_room_waiters--;
 }
 
 /* Waits for the ends of all queues as they are now: of one context or (NULL) of all, of blocking streams or of all. */
@@ -164,7 +165,7 @@ static void drain(const struct tl_eff_context *only, bool only_blocking)
         }
     }
     for (uint32_t i = 0; i < n; i++) {
-        wait_for(ends[i]);
+        tl_eff_wait_submitted(ends[i]);
         tl_eff_item_unref(ends[i]);
     }
     if (n == AT_A_TIME)
@@ -176,7 +177,7 @@ void tl_eff_drain_stream(struct tl_eff_stream *s)
     if (s->is_legacy) /* its end is also that of the blocking streams */
         drain(s->context, true);
     else
-        wait_for(s->last);
+        tl_eff_wait_submitted(s->last);
 }
 
 void tl_eff_drain_context(struct tl_eff_context *c)
