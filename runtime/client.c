@@ -369,6 +369,8 @@ void tl_client_backlog(struct tl_client *c, bool has_work)
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
     if (!has_work || page == NULL || atomic_load(&page->wants_kick) == 0)
         return;
+    if (tl_client_level(c) >= TL_LEVEL_HIGH) /* nobody is in its way; who competes with it does the waking */
+        return;
     struct tl_wire_bare kick;
     struct stat st;
     pthread_mutex_lock(&c->socket_lock);

@@ -39,7 +39,7 @@ uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_S
 bool tl_client_is_preempted(struct tl_client *c);
 
 /* Says whether there is work queued or in flight (has_backlog of the page): call it when that changes.  A store; and if tallyd
- * sleeps because nobody had work, one message that wakes it. */
+ * sleeps because nobody had work, and this is not the highest level, one message that wakes it. */
 void tl_client_backlog(struct tl_client *c, bool has_work);
 
 /* Tells tallyd of a finished request. */

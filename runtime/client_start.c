@@ -44,8 +44,11 @@ void tl_start_find(char *path, size_t size)
     const char *asked = getenv("TALLY_DAEMON");
     path[0] = 0;
     if (asked != NULL && asked[0] != 0) {
-        if (strcmp(asked, "no") != 0 && strlen(asked) < size)
-            strcpy(path, asked);
+        char *full = strcmp(asked, "no") != 0 ? realpath(asked, NULL) : NULL; /* it is started in another folder */
+        const char *program = full != NULL ? full : asked;                    /* what does not exist is told of then */
+        if (strcmp(asked, "no") != 0 && strlen(program) < size)
+            strcpy(path, program);
+        free(full);
         return;
     }
     for (size_t i = 0; own_folder[0] != 0 && i < sizeof places / sizeof places[0]; i++) {

@@ -165,6 +165,12 @@ static int copy_text(char *to, size_t size, const char *text)
     return 0;
 }
 
+/* tallyd and the job's processes may stand in different folders. */
+static int copy_full_path(char *to, size_t size, const char *text)
+{
+    return text[0] == '/' ? copy_text(to, size, text) : -EINVAL;
+}
+
 /* --- the variables ----------------------------------------------------------------------------------------------- */
 
 /* Where tallyd listens if nobody said: in the folder that the system made for this user, else in one of our own, whose owner
@@ -223,7 +229,7 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     if ((v = variable("TALLY_DRIVER")) != NULL)
         judge(&r, copy_text(s->driver, sizeof s->driver, v), "TALLY_DRIVER", "the path of a libcuda.so.1");
     if ((v = variable("TALLY_SOCKET")) != NULL)
-        judge(&r, copy_text(s->socket, sizeof s->socket, v), "TALLY_SOCKET", "a path of at most 107 bytes");
+        judge(&r, copy_full_path(s->socket, sizeof s->socket, v), "TALLY_SOCKET", "a path from / of at most 107 bytes");
     v = variable("TALLY_JOB");
     if (v == NULL)
         v = program_invocation_short_name;

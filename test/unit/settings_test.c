@@ -148,6 +148,16 @@ static void a_bad_value_is_named_and_the_rest_is_read(void)
     TEST_ASSERT_EQUAL_UINT64(1000000, s.turnaround_ns);
 }
 
+static void a_socket_is_named_by_its_full_path(void)
+{
+    struct tl_settings s;
+    struct tl_error err;
+    setenv("TALLY_SOCKET", "here.sock", 1);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_settings_read(&s, &err));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "TALLY_SOCKET=here.sock"));
+    TEST_ASSERT_EQUAL_STRING("/run/user/7/tally/tallyd.sock", s.socket);
+}
+
 static void an_empty_value_says_nothing(void)
 {
     struct tl_settings s;
@@ -167,6 +177,7 @@ int main(void)
     RUN_TEST(everything_can_be_said);
     RUN_TEST(rungs_have_the_names_that_people_see);
     RUN_TEST(a_bad_value_is_named_and_the_rest_is_read);
+    RUN_TEST(a_socket_is_named_by_its_full_path);
     RUN_TEST(an_empty_value_says_nothing);
     return UNITY_END();
 }
