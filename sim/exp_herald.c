@@ -50,7 +50,7 @@ static void inference_and_training(struct sim_job jobs[2], struct tl_sched_clien
     make_job(&jobs[1], ops[1], 400, 1.0, 0.6);
     jobs[0].arrivals = SIM_POISSON;
     jobs[0].period_ns = 12e6;
-    c[0] = (struct tl_sched_client){.level = 0, .slo_ns = 40000000, .slo_percentile = 9900};
+    c[0] = (struct tl_sched_client){.level = 0, .slo_ns = 8000000, .slo_percentile = 9900};
     c[1] = (struct tl_sched_client){.level = 0};
 }
 
@@ -61,8 +61,8 @@ static void he1(struct sim_report *r)
     inference_and_training(jobs, c);
     struct outcome alone = run(r, "none", NULL, jobs, c, 1), herald = run(r, "herald", NULL, jobs, c, 2),
                    vanilla = run(r, "none", NULL, jobs, c, 2);
-    sim_shape(r, "the SLO of 40 ms is kept", "S", herald.p99_ms <= 40, "P99 %.1f ms; uncontrolled %.1f ms",
-              herald.p99_ms, vanilla.p99_ms);
+    sim_shape(r, "the SLO, 8 ms or about twice the latency alone, is kept", "S", herald.p99_ms <= 8,
+              "P99 %.1f ms; uncontrolled %.1f ms", herald.p99_ms, vanilla.p99_ms);
     sim_shape(r, "utilisation is above that of exclusive use", "S", herald.utilization > alone.utilization,
               "%.2f against %.2f", herald.utilization, alone.utilization);
 }

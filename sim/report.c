@@ -64,7 +64,7 @@ struct sim_line *sim_target(struct sim_report *r, const char *what, const char *
     line->ours_n = ours;
     print_number(line->published, sizeof line->published, published, unit);
     print_number(line->ours, sizeof line->ours, ours, unit);
-    snprintf(line->tolerance, sizeof line->tolerance, "within %.0f %%", 100 * tolerance);
+    snprintf(line->tolerance, sizeof line->tolerance, "within %.3g %%", 100 * tolerance);
     line->holds = fabs(ours - published) <= tolerance * fabs(published);
     return line;
 }
