@@ -127,13 +127,20 @@ const char *tl_driver_folder(void)
 
 /* --- hooks --- */
 
+/* Calls of a function that the driver does not have stay with the one that says so. */
+static int hookable(const struct tl_hook *hook)
+{
+    int i = tl_driver_index(hook->name);
+    if (i < 0)
+        tl_log(1, "hook of %s, which is no driver function", hook->name);
+    return i >= 0 && tl_driver_has((enum tl_name)i) ? i : -1;
+}
+
 void tl_driver_hook(const struct tl_hook *hooks)
 {
     for (; hooks->name != NULL; hooks++) {
-        int i = tl_driver_index(hooks->name);
-        if (i < 0)
-            tl_log(1, "hook of %s, which is no driver function", hooks->name);
-        else if (tl_driver_has((enum tl_name)i))
+        int i = hookable(hooks);
+        if (i >= 0)
             atomic_store_explicit(&tl_slots[i], hooks->function, memory_order_release);
     }
 }
@@ -145,15 +152,19 @@ bool tl_driver_is_hooked(enum tl_name i)
 
 void tl_driver_reset_hooks(bool is_off)
 {
+    const struct tl_hook *lists[] = {tl_procaddress_hooks, tl_capture_hooks, tl_memory_hooks, tl_doors_hooks,
+                                     tl_job_hooks};
+    void *targets[TL_NAMES];
+    memcpy(targets, tl_real, sizeof targets);
+    for (size_t l = 0; !is_off && l < sizeof lists / sizeof lists[0]; l++)
+        for (const struct tl_hook *h = lists[l]; h->name != NULL; h++) {
+            int i = hookable(h);
+            if (i >= 0)
+                targets[i] = h->function;
+        }
+    /* In one store each: a hook that stays is never out of place. */
     for (int i = 0; i < TL_NAMES; i++)
-        atomic_store_explicit(&tl_slots[i], tl_real[i], memory_order_release);
-    if (is_off)
-        return;
-    tl_driver_hook(tl_procaddress_hooks);
-    tl_driver_hook(tl_capture_hooks);
-    tl_driver_hook(tl_memory_hooks);
-    tl_driver_hook(tl_doors_hooks);
-    tl_driver_hook(tl_job_hooks);
+        atomic_store_explicit(&tl_slots[i], targets[i], memory_order_release);
 }
 
 /* --- finding --- */

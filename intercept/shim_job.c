@@ -86,6 +86,21 @@ static void open_record(void)
     }
 }
 
+/* What the policy has to divide. */
+static void describe_device(struct tl_client_page *page)
+{
+    CUdevice device;
+    size_t bytes = 0;
+    int sms = 0;
+    if (TL_REAL(cuDeviceGet)(&device, 0) != CUDA_SUCCESS)
+        return;
+    if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
+        atomic_store_explicit(&page->device_memory_bytes, bytes, memory_order_relaxed);
+    if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS &&
+        sms > 0)
+        atomic_store_explicit(&page->device_sms, (uint32_t)sms, memory_order_relaxed);
+}
+
 static void forked(void)
 {
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
@@ -133,6 +148,8 @@ static bool begin(void)
     } else if (err.text[0] != '\0') {
         tl_log(1, "%s", err.text);
     }
+    if (tl_job.client != NULL)
+        describe_device(tl_client_page(tl_job.client));
     if (tl_job.settings.report[0] != '\0')
         open_record();
     tl_job.shim = (struct tl_shim){
