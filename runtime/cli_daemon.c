@@ -15,7 +15,7 @@ int cli_daemon_open(const char *socket)
     struct tl_error err;
     if (tl_settings_read(&s, &err) < 0)
         cli_complain("%s", err.text);
-    int fd = tl_wire_connect(socket != NULL ? socket : s.socket, &err);
+    int fd = tl_wire_connect_patiently(socket != NULL ? socket : s.socket, &err);
     if (fd == -ENOENT || fd == -ECONNREFUSED)
         cli_complain("no tallyd runs (%s); it starts with the first job under tally-run",
                      socket != NULL ? socket : s.socket);

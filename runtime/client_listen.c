@@ -7,6 +7,8 @@
  *  runs ▼
  *   STARTING ──it listens, or failed──► ALONE, which connects at once
  *
+ * Nothing here waits for anything but poll: a death must be noticed at once, also while tallyd is being started.
+ *
  * Some programs close descriptors that they did not open, and the numbers come back as something of theirs.  So a socket is
  * looked at before it is read, and a pidfd counts only if the kernel takes it for one. */
 #include "runtime/client_internal.h"
@@ -109,7 +111,7 @@ static void start_daemon(struct tl_client *c)
     struct tl_error err;
     c->start_ns = tl__client_now();
     c->failed_starts++; /* until it has been joined */
-    c->ready = tl_start_daemon(c->daemon, c->environment, &err);
+    c->ready = tl_start_in_background(c->daemon, c->environment, &err);
     if (c->ready < 0) {
         fail(c, &err);
         return;
@@ -162,6 +164,8 @@ static void attempt(struct tl_client *c)
     int fd = tl_wire_connect(c->settings.socket, &err);
     if (fd >= 0)
         say_hello(c, fd);
+    else if (fd == -EAGAIN)
+        retreat(c, FIRST_RETRY_MS);
     else if ((fd == -ENOENT || fd == -ECONNREFUSED) && may_start_now(c))
         start_daemon(c);
     else

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,8 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
+
+enum { THREAD_STACK = 256 << 10 };
 
 /* --- where it is --------------------------------------------------------------------------------------------------- */
 
@@ -159,30 +162,110 @@ static int run_child(struct start *s)
     return rc;
 }
 
-int tl_start_daemon(const char *program, char *const *environment, struct tl_error *err)
+/* Starts it with that end of a pipe as its standard output. */
+static int start_with(const char *program, char *const *environment, int ready, struct tl_error *err)
 {
-    int ready[2], rc;
     sigset_t none;
-    struct start s = {.program = program, .environment = environment, .none = &none};
+    struct start s = {.program = program, .environment = environment, .none = &none, .ready = ready};
     sigemptyset(&none);
     s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (s.null < 0)
         return tl_error_errno(err, "starting %s: /dev/null", program);
-    if (pipe2(ready, O_CLOEXEC) < 0) {
-        rc = tl_error_errno(err, "starting %s: a pipe", program);
-        goto out_null;
-    }
-    s.ready = ready[1];
-    rc = run_child(&s);
-    close(ready[1]);
+    int rc = run_child(&s);
+    close(s.null);
     if (rc < 0) {
         errno = -rc;
         rc = tl_error_errno(err, "starting %s", program);
-        close(ready[0]);
-    } else {
-        rc = ready[0];
     }
-out_null:
-    close(s.null);
     return rc;
+}
+
+int tl_start_daemon(const char *program, char *const *environment, struct tl_error *err)
+{
+    int ready[2];
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return tl_error_errno(err, "starting %s: a pipe", program);
+    int rc = start_with(program, environment, ready[1], err);
+    close(ready[1]);
+    if (rc < 0) {
+        close(ready[0]);
+        return rc;
+    }
+    return ready[0];
+}
+
+/* --- by a thread --------------------------------------------------------------------------------------------------- */
+
+/* Its own copies: who asked may be gone before it is done. */
+struct starter {
+    char *program;
+    char **environment;
+    int ready;
+};
+
+static void free_starter(struct starter *s)
+{
+    for (char **v = s->environment; v != NULL && *v != NULL; v++)
+        free(*v);
+    free(s->environment);
+    free(s->program);
+    free(s);
+}
+
+static struct starter *make_starter(const char *program, char *const *environment)
+{
+    size_t n = 0;
+    while (environment[n] != NULL)
+        n++;
+    struct starter *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return NULL;
+    s->program = strdup(program);
+    s->environment = calloc(n + 1, sizeof *s->environment);
+    bool is_whole = s->program != NULL && s->environment != NULL;
+    for (size_t i = 0; is_whole && i < n; i++) {
+        s->environment[i] = strdup(environment[i]);
+        is_whole = s->environment[i] != NULL;
+    }
+    if (is_whole)
+        return s;
+    free_starter(s);
+    return NULL;
+}
+
+static void *run_starter(void *argument)
+{
+    struct starter *s = argument;
+    struct tl_error err;
+    if (start_with(s->program, s->environment, s->ready, &err) < 0)
+        (void)!write(s->ready, err.text, strlen(err.text)); /* nobody may be there to read it */
+    close(s->ready);
+    free_starter(s);
+    return NULL;
+}
+
+int tl_start_in_background(const char *program, char *const *environment, struct tl_error *err)
+{
+    int ready[2], rc;
+    pthread_t thread;
+    pthread_attr_t attr;
+    struct starter *s = make_starter(program, environment);
+    if (s == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory to start %s", program);
+    if (pipe2(ready, O_CLOEXEC) < 0) {
+        free_starter(s);
+        return tl_error_errno(err, "starting %s: a pipe", program);
+    }
+    s->ready = ready[1];
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
+    rc = pthread_create(&thread, &attr, run_starter, s);
+    pthread_attr_destroy(&attr);
+    if (rc == 0)
+        return ready[0];
+    close(ready[0]);
+    close(ready[1]);
+    free_starter(s);
+    return tl_error_set(err, -rc, "starting %s: no thread (%s)", program, strerror(rc));
 }

@@ -213,7 +213,7 @@ static int await_start(int ready, struct tl_error *err)
 static int see_to_daemon(const struct run *r, const struct tl_settings *s, struct tl_error *err)
 {
     char program[RUN_PATH];
-    int fd = tl_wire_connect(s->socket, err);
+    int fd = tl_wire_connect_patiently(s->socket, err);
     if (fd >= 0) {
         close(fd);
         run_tell(r, "tallyd listens on %s", s->socket);

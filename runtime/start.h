@@ -14,7 +14,9 @@ void tl_start_find(char *path, size_t size);
 char **tl_start_environment(void);
 
 /* Starts it, with a session of its own, no descriptors of ours, no signals to us when it ends.  Returns a pipe from which one
- * reads '+' when a tallyd listens, or else why not; or -errno with a message. */
+ * reads '+' when a tallyd listens, or else why not; or -errno with a message.  It may take a while on a busy machine. */
 int tl_start_daemon(const char *program, char *const *environment, struct tl_error *err);
+/* The same by a thread of its own, at once; that it could not be started is also read from the pipe. */
+int tl_start_in_background(const char *program, char *const *environment, struct tl_error *err);
 
 #endif

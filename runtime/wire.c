@@ -177,7 +177,6 @@ void tl_wire_text(char *to, size_t size, const char *text)
 
 int tl_wire_connect(const char *path, struct tl_error *err)
 {
-    enum { QUEUE_FULL_TRIES = 100 };
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred peer;
     socklen_t n = sizeof peer;
@@ -188,13 +187,9 @@ int tl_wire_connect(const char *path, struct tl_error *err)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return tl_error_errno(err, "a socket to tallyd");
-    int tries = 0;
-    while ((rc = connect(fd, (struct sockaddr *)&address, sizeof address)) < 0 && tries < QUEUE_FULL_TRIES &&
-           (errno == EINTR || errno == EAGAIN))
-        if (errno == EAGAIN) { /* so many come at once that its queue is full */
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-            tries++;
-        }
+    do
+        rc = connect(fd, (struct sockaddr *)&address, sizeof address);
+    while (rc < 0 && errno == EINTR);
     if (rc < 0)
         rc = tl_error_errno(err, "tallyd's socket %s", path);
     else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
@@ -205,6 +200,17 @@ int tl_wire_connect(const char *path, struct tl_error *err)
     if (rc < 0) {
         close(fd);
         return rc;
+    }
+    return fd;
+}
+
+int tl_wire_connect_patiently(const char *path, struct tl_error *err)
+{
+    enum { TRIES = 500 };
+    int fd = tl_wire_connect(path, err);
+    for (int i = 0; i < TRIES && fd == -EAGAIN; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        fd = tl_wire_connect(path, err);
     }
     return fd;
 }

@@ -108,7 +108,7 @@ pid_t daemon_start(const char *const *arguments)
     }
     remember(pid);
     for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; pause_briefly()) {
-        int fd = tl_wire_connect(getenv("TALLY_SOCKET"), NULL);
+        int fd = tl_wire_connect_patiently(getenv("TALLY_SOCKET"), NULL);
         if (fd >= 0) {
             close(fd);
             return pid;
@@ -207,7 +207,7 @@ void daemon_child_kill(struct daemon_child *c)
 
 int daemon_connect(void)
 {
-    int fd = tl_wire_connect(getenv("TALLY_SOCKET"), NULL);
+    int fd = tl_wire_connect_patiently(getenv("TALLY_SOCKET"), NULL);
     TEST_ASSERT_TRUE(fd >= 0);
     return fd;
 }
