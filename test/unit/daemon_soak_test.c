@@ -29,7 +29,8 @@ struct job {
     _Atomic uint32_t is_joined, is_preempted;
     _Atomic uint64_t looks;    /* low: grows while it lives */
     _Atomic uint64_t progress; /* low: grows while it may run and nobody above is busy */
-    _Atomic uint64_t freed_ns; /* low: when it last ceased to be preempted */
+    _Atomic uint64_t freed_ns; /* low: when it last saw that it is no longer preempted ... */
+    _Atomic uint64_t held_ns;  /* ... and when it saw for the last time that it is: what lies between may be sleep */
 };
 
 static struct job *jobs; /* shared with the children */
@@ -61,8 +62,11 @@ static void run_low(struct tl_client *c, struct job *j)
     tl_client_backlog(c, true);
     for (;; sleep_us(100)) {
         struct tl_grant g;
+        uint64_t now = daemon_test_now();
         bool is_preempted = tl_client_is_preempted(c);
-        if (atomic_load(&j->is_preempted) != 0 && !is_preempted)
+        if (is_preempted)
+            atomic_store(&j->held_ns, now);
+        else if (atomic_load(&j->is_preempted) != 0)
             atomic_store(&j->freed_ns, daemon_test_now());
         atomic_store(&j->is_preempted, is_preempted);
         atomic_store(&j->is_joined, tl_client_is_joined(c));
@@ -198,8 +202,10 @@ struct figures {
     uint64_t ns[MOST_KILLS];
     uint32_t n;
 };
-static struct figures freed = {.name = "low jobs freed after the death of a high one"},
+static struct figures freed = {.name = "low jobs saw that they are free after the death of a high one"},
+                      held = {.name = "  and saw before that they are not"},
                       freed_alone = {.name = "the same, with tallyd dead"},
+                      held_alone = {.name = "  and saw before that they are not"},
                       returned = {.name = "all jobs back after the death of tallyd"};
 
 static void add(struct figures *f, uint64_t ns)
@@ -226,13 +232,16 @@ static void print(struct figures *f)
 
 /* --- rounds -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t last_freed(uint64_t since)
+/* The latest time that the low jobs tell, as time since then. */
+static uint64_t latest(uint64_t since, bool is_free)
 {
     uint64_t last = since;
-    for (int i = HIGH; i < JOBS; i++)
-        if (jobs[i].pid != 0 && atomic_load(&jobs[i].freed_ns) > last)
-            last = atomic_load(&jobs[i].freed_ns);
-    return last;
+    for (int i = HIGH; i < JOBS; i++) {
+        uint64_t at = atomic_load(is_free ? &jobs[i].freed_ns : &jobs[i].held_ns);
+        if (jobs[i].pid != 0 && at > last)
+            last = at;
+    }
+    return last - since;
 }
 
 /* A high job dies busy, with tallyd there or with tallyd dying at the same moment. */
@@ -246,7 +255,8 @@ static void kill_busy_high(int victim, bool with_daemon)
     uint64_t begin = daemon_test_now();
     kill_job(victim);
     await(no_low_preempted, "a dead high job holds a low one back");
-    add(with_daemon ? &freed_alone : &freed, last_freed(begin) - begin);
+    add(with_daemon ? &freed_alone : &freed, latest(begin, true));
+    add(with_daemon ? &held_alone : &held, latest(begin, false));
     await_progress();
     start_job(victim);
 }
@@ -322,7 +332,9 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         is_gone = stat(getenv("TALLY_SOCKET"), &st) < 0;
     TEST_ASSERT_TRUE_MESSAGE(is_gone, "tallyd does not end");
     print(&freed);
+    print(&held);
     print(&freed_alone);
+    print(&held_alone);
     print(&returned);
 }
 
