@@ -61,9 +61,22 @@ uint64_t tl_eff_gate_wait_ns(void)
     return !tl_eff.grant.may_run ? MOST : ns < LEAST ? LEAST : ns > MOST ? MOST : ns;
 }
 
+/* The budgets of a policy are made for a GPU.  Where news take longer to come, keeping them would only leave the device idle;
+ * a turnaround that the user asked for stands. */
+static uint64_t at_least(uint64_t granted_ns, uint64_t round_trips)
+{
+    uint64_t ns = round_trips * atomic_load_explicit(&tl_eff.round_trip_ns, memory_order_relaxed);
+    return tl_eff.settings->turnaround_ns != 0 || granted_ns > ns ? granted_ns : ns;
+}
+
+uint64_t tl_eff_turnaround_ns(void)
+{
+    return at_least(tl_eff.grant.turnaround_ns, 8);
+}
+
 uint64_t tl_eff_run_ahead_ns(void)
 {
-    uint64_t limit = tl_eff.grant.run_ahead_ns;
+    uint64_t limit = at_least(tl_eff.grant.run_ahead_ns, 24);
     return tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS ? ALONE_RUN_AHEAD_NS : limit;
 }
 

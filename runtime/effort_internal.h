@@ -279,6 +279,7 @@ struct tl_eff_state {
     bool has_grant;
     uint64_t busy_ns; /* when a higher level was last seen busy */
     uint32_t n_words;
+    _Atomic uint64_t round_trip_ns; /* until an end is known, at best; 0 if not measured */
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     uint32_t words_epoch; /* grows when they are others */
     bool is_kicking;      /* what is on the device was told to leave by us; nothing is launched meanwhile */
@@ -494,6 +495,7 @@ void tl_eff_profile_save(void);
 bool tl_eff_gate_is_open(uint64_t now); /* lock held */
 uint64_t tl_eff_gate_wait_ns(void);     /* how long to wait before asking again; lock held */
 bool tl_eff_is_alone(void);             /* nobody is above us; lock held */
+uint64_t tl_eff_turnaround_ns(void);    /* budget for leaving the device; lock held */
 uint64_t tl_eff_run_ahead_ns(void);     /* predicted time that may be with the driver; lock held */
 /* Room in the run-ahead for that much predicted time of a stream.  Lock held. */
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns);

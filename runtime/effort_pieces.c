@@ -17,6 +17,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     CONTROLS = 512,
@@ -36,6 +37,40 @@ struct tl_eff_control_slab {
 };
 
 /* --- what pieces need of a context --------------------------------------------------------------------------------- */
+
+/* When a host function was called; stays in memory if that never happens. */
+struct stamp {
+    _Atomic uint64_t ns;
+};
+
+static void stamp_now(void *data)
+{
+    atomic_store(&((struct stamp *)data)->ns, tl_eff_now());
+}
+
+/* How long it takes at best until the executor knows of an end on this driver: from the call to the host function, and half as
+ * long again for waking up.  0 if it cannot be told. */
+static uint64_t measure_round_trip(struct tl_eff_context *c)
+{
+    enum { TRIES = 5, PATIENCE_NS = 2000000 };
+    uint64_t best = UINT64_MAX;
+    CUstream side = c->sides[0];
+    for (int i = 0; i < TRIES; i++) {
+        struct stamp *s = calloc(1, sizeof *s);
+        uint64_t begin = tl_eff_now(), end = 0;
+        if (s == NULL || tl_real.cuLaunchHostFunc(side, stamp_now, s) != CUDA_SUCCESS) {
+            free(s);
+            return 0;
+        }
+        while ((end = atomic_load(&s->ns)) == 0 && tl_eff_now() - begin < PATIENCE_NS)
+            nanosleep(&(struct timespec){0, 5000}, NULL);
+        if (end == 0)
+            return 0; /* it may still come, so the stamp is left alone */
+        free(s);
+        best = end - begin < best ? end - begin : best;
+    }
+    return best + best / 2;
+}
 
 /* Executor only, lock not held, context current. */
 static bool prepare(struct tl_eff_context *c)
@@ -75,6 +110,9 @@ static bool prepare(struct tl_eff_context *c)
         slab->free = k;
     }
     c->slab = slab;
+    if (tl_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+        atomic_store_explicit(&tl_eff.round_trip_ns, measure_round_trip(c), memory_order_relaxed);
+    tl_eff_log(3, "news of an end take %llu us", (unsigned long long)tl_eff.round_trip_ns / 1000);
     c->is_unfit = false;
     return true;
 }
@@ -307,7 +345,7 @@ static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, c
 static uint32_t piece_blocks(struct tl_eff_context *c, const struct tl_eff_launch *l)
 {
     uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 1), left = l->blocks - l->launched, n;
-    uint64_t budget = tl_eff.grant.turnaround_ns / 2;
+    uint64_t budget = tl_eff_turnaround_ns() / 2;
     if (l->rung == TL_RUNG_SLICE) {
         uint64_t block_ns = l->profile != NULL ? l->profile->rungs[TL_RUNG_SLICE].block_ns : 0;
         block_ns = block_ns != 0 ? block_ns : budget;
@@ -439,7 +477,7 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     }
     bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
     uint64_t ns = tl_eff_predicted_ns(l->profile);
-    bool is_short = is_known && ns <= tl_eff.grant.turnaround_ns;
+    bool is_short = is_known && ns <= tl_eff_turnaround_ns();
     bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000);
     for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
         if (by_rung[i].rung < tl_eff.grant.finest || (is_short && !is_chained && l->done == 0) ||
@@ -681,10 +719,10 @@ static void come_back(struct tl_eff_piece *p)
                           end != 0 ? end : now);
     if (p->item != NULL) {
         piece_is_over(p, ns, now);
-    } else if (p->profile != NULL && !p->is_lost) {
+    } else if (p->profile != NULL && p->kernel != NULL && !p->is_lost) {
         tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks, s->context->n_sms);
         tl_record_ran(p->kernel->record, p->launched_ns - p->shape.queued_ns, ns);
-        if (tl_eff.n_words > 0 && ns > tl_eff.grant.turnaround_ns) {
+        if (tl_eff.n_words > 0 && ns > tl_eff_turnaround_ns()) {
             tl_record_uncontrolled(p->kernel->record, ns);
             atomic_fetch_add_explicit(&tl_eff.page->uncontrolled_ns, ns, memory_order_relaxed);
         }

@@ -156,14 +156,18 @@ bool tl_eff_wants_sample(const struct tl_eff_profile *p)
     return p != NULL && (p->n_samples < FIRST_SAMPLES || p->n_launches % SAMPLE_EVERY == 0);
 }
 
-/* The first ones may have compiled something or found cold caches, so the least counts; then a moving mean. */
+/* The first ones may have compiled something or found cold caches, so the least counts.  Later, single ones may be far too
+ * long because somebody else was busy, but never too short: down fast, up in small steps. */
 static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
 {
     if (old == 0 || n == 0)
         return new;
     if (n < FIRST_SAMPLES)
         return new < old ? new : old;
-    return old - old / 8 + new / 8;
+    if (new < old)
+        return old - (old - new) / 4;
+    uint64_t up = (new - old) / 16, most = old / 16 + 1;
+    return old + (up < most ? up : most);
 }
 
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
