@@ -76,6 +76,7 @@ struct tl_fn {
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
+    LLVMBasicBlockRef misaligned; /* where misaligned accesses go, see align.c; NULL until there is one */
     LLVMValueRef carry_slot; /* CC.CF, one bit per lane */
     bool *is_in_loop;        /* per block */
 };
@@ -245,6 +246,8 @@ struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); 
 /* Where each thread's local memory begins, as pointers. */
 struct tl_val tl_local_base(struct tl_emit *e);
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
+/* Ends the launch if an access of so many bytes there is misaligned (align.c). */
+void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t bytes);
 
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);

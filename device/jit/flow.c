@@ -252,7 +252,8 @@ static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, 
             taken = LLVMBuildSelect(e->b, c.v, bits, zero32(e), "");
         if (tl_only_returns(e->f, to)) {
             lanes_exit(e, taken);
-        } else if (to != line->join) {
+        } else if (to != line->join &&
+                   e->f->mask_slot[to] != NULL) { /* else all lanes go there together, another way */
             LLVMValueRef old = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[to], "");
             LLVMBuildStore(e->b, LLVMBuildOr(e->b, old, taken, ""), e->f->mask_slot[to]);
         }

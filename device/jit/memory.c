@@ -528,6 +528,12 @@ static bool needs_test(struct tl_emit *e, const struct tl_address *a)
     return e->must_blend && same_for_all(e, a);
 }
 
+/* Parameters, constants and local memory are laid out by the compiler, which knows its alignments. */
+static bool can_be_misaligned(enum tl_ptx_mod space)
+{
+    return space == TL_MOD_global || space == TL_MOD_shared || space == TL_MOD_other;
+}
+
 static LLVMValueRef any_active(struct tl_emit *e)
 {
     return LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), LLVMConstInt(e->i32, 0, false), "");
@@ -558,6 +564,8 @@ static void emit_load(struct tl_emit *e)
     }
     if (tested)
         tl_if_begin(e, &i, any_active(e));
+    if (can_be_misaligned(space))
+        tl_check_alignment(e, &a, (uint64_t)v * bits / 8);
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
         load_strong(e, &a, bits, v, out);
     else
@@ -681,6 +689,8 @@ static void emit_store(struct tl_emit *e)
     bool tested = needs_test(e, &a);
     if (tested)
         tl_if_begin(e, &i, any_active(e));
+    if (can_be_misaligned(space))
+        tl_check_alignment(e, &a, (uint64_t)v * bits / 8);
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
         store_strong(e, &a, bits, v, in);
     else

@@ -86,6 +86,46 @@ static void a_barrier_that_lanes_might_miss_does_not_forbid_shuffles(void)
         TEST_ASSERT_EQUAL_UINT(i ^ 1, out[i]);
 }
 
+/* A branch that all take alike, to where lanes have parted on another way. */
+static void all_lanes_may_go_to_where_some_went_before(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "mov.u32 %r9, %ctaid.x; setp.ne.u32 %p1, %r9, 0; mov.u32 %r6, 1; @%p1 bra ALL;\n"
+                 "setp.ge.u32 %p2, %r3, 20; @%p2 bra LATE;\n"
+                 "bra.uni PARTED;\n"
+                 "ALL: and.b32 %r10, %r9, 2; setp.ne.u32 %p3, %r10, 0; @%p3 bra PARTED;\n"
+                 "add.u32 %r6, %r6, 10;\n"
+                 "PARTED: add.u32 %r6, %r6, %r3; bra.uni DONE;\n"
+                 "LATE: add.u32 %r6, %r6, 500;\n"
+                 "DONE: st.global.u32 [%d1], %r6;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i >= 48 ? 11 + i % 48 : i >= 20 ? 501 : 1 + i, out[i]);
+}
+
+/* Loads of eight bytes, and of two words at once, from places that the number of a word decides. */
+static void a_misaligned_access_is_an_error(void)
+{
+    static const char *const access[] = {"ld.global.u64 %d3, [%d2];", "ld.global.v2.u32 {%r5, %r6}, [%d2];",
+                                         "st.global.u64 [%d2], %d2;", "ld.u64 %d3, [%d2];"};
+    unsigned out[N];
+    for (unsigned i = 0; i < 4; i++) {
+        for (unsigned shift = 0; shift < 2; shift++) { /* lane 5 alone is wrong, or none is */
+            char text[2000];
+            snprintf(text, sizeof text, "%sselp.b32 %%r4, %u, 0, %%p1; cvt.u64.u32 %%d3, %%r4;\n%s%s\n%s",
+                     BEGIN "setp.eq.u32 %p1, %r3, 5; ld.param.u64 %d2, [p];\n", shift * 4, "add.u64 %d2, %d2, %d3;\n",
+                     access[i], END);
+            CUresult r = run(text, out);
+            TEST_ASSERT_EQUAL_INT(shift == 0 ? CUDA_SUCCESS : CUDA_ERROR_MISALIGNED_ADDRESS, r);
+            if (r != CUDA_SUCCESS) { /* the context has failed for good */
+                OK(CALL(cuDevicePrimaryCtxReset_v2)(0));
+                use_device();
+                CALL(cuDevicePrimaryCtxRelease_v2)(0);
+            }
+        }
+    }
+}
+
 static const char callee[] = HEAD
     ".func (.param .b32 r) twice(.param .b32 v)\n"
     "{ .reg .b32 %r<3>; ld.param.u32 %r1, [v]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }\n"
@@ -125,6 +165,8 @@ int main(void)
     RUN_TEST(a_guarded_branch_through_a_table_falls_through);
     RUN_TEST(a_shared_address_below_zero_comes_back_by_its_offset);
     RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
+    RUN_TEST(all_lanes_may_go_to_where_some_went_before);
+    RUN_TEST(a_misaligned_access_is_an_error);
     RUN_TEST(lanes_call_what_their_pointers_say);
     return UNITY_END();
 }
