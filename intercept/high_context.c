@@ -59,6 +59,20 @@ static void context_gone(CUcontext ctx)
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 
+static CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
+{
+    CUcontext ctx = NULL;
+    tl_watch_lock();
+    tl_stream_forget_context();
+    if (TL_REAL(cuCtxFromGreenCtx)(&ctx, green) != CUDA_SUCCESS)
+        ctx = NULL;
+    CUresult r = TL_REAL(cuGreenCtxDestroy)(green);
+    if (r == CUDA_SUCCESS && ctx != NULL)
+        context_gone(ctx);
+    tl_watch_unlock();
+    return r;
+}
+
 /* A primary context goes with its last user: whether that was so, only the device's state tells. */
 static CUcontext primary_of(CUdevice dev)
 {
@@ -197,7 +211,7 @@ JOIN_CAPTURE(cuStreamWaitEvent_ptsz)
 const struct tl_hook tl_high_context_hooks[] = {
     HOOK(cuCtxSetCurrent), HOOK(cuCtxPushCurrent), HOOK(cuCtxPushCurrent_v2), HOOK(cuCtxPopCurrent), HOOK(cuCtxPopCurrent_v2),
     HOOK(cuCtxCreate), HOOK(cuCtxCreate_v2), HOOK(cuCtxCreate_v3), HOOK(cuCtxCreate_v4), HOOK(cuCtxDestroy), HOOK(cuCtxDestroy_v2),
-    HOOK(cuDevicePrimaryCtxRelease), HOOK(cuDevicePrimaryCtxRelease_v2),
+    HOOK(cuGreenCtxDestroy), HOOK(cuDevicePrimaryCtxRelease), HOOK(cuDevicePrimaryCtxRelease_v2),
     HOOK(cuDevicePrimaryCtxReset), HOOK(cuDevicePrimaryCtxReset_v2),
     HOOK(cuStreamDestroy), HOOK(cuStreamDestroy_v2),
     HOOK(cuStreamBeginCapture), HOOK(cuStreamBeginCapture_ptsz), HOOK(cuStreamBeginCapture_v2), HOOK(cuStreamBeginCapture_v2_ptsz),

@@ -307,6 +307,26 @@ static void a_context_takes_its_work_with_it(void)
     TEST_ASSERT_EQUAL_UINT32(0, in_flight());
 }
 
+static void a_green_context_takes_its_work_with_it(void)
+{
+    CUdevResource sms, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUstream s;
+    unsigned groups = 1;
+    if (CALL(cuDeviceGetDevResource)(0, &sms, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
+        TEST_IGNORE_MESSAGE("the device has no green contexts");
+    OK(CALL(cuDevSmResourceSplitByCount)(&part, &groups, &sms, NULL, 0, 1));
+    OK(CALL(cuDevResourceGenerateDesc)(&description, &part, 1));
+    OK(CALL(cuGreenCtxCreate)(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(CALL(cuGreenCtxStreamCreate)(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    OK(launch(s));
+    TEST_ASSERT_EQUAL_UINT32(1, in_flight());
+    open_gate();
+    OK(CALL(cuGreenCtxDestroy)(green));
+    TEST_ASSERT_TRUE(becomes_idle());
+}
+
 static void remove_device(void)
 {
     char path[PATH_MAX];
@@ -346,5 +366,6 @@ int main(void)
     RUN_TEST(many_threads_on_their_default_streams);
     RUN_TEST(work_of_a_threads_default_stream_is_found_done);
     RUN_TEST(a_context_takes_its_work_with_it);
+    RUN_TEST(a_green_context_takes_its_work_with_it);
     return UNITY_END();
 }
