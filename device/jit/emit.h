@@ -52,6 +52,12 @@ struct tl_reg {
     struct tl_lanes lanes;
 };
 
+/* A read that sees only one definition of its register, kept in a register of its own: see split.c. */
+struct tl_shadow {
+    struct tl_shadow *next;
+    uint32_t reg, shadow;
+};
+
 /* A piece of a kernel between barriers, see fission.c. */
 struct tl_segment {
     uint32_t first;             /* its first instruction */
@@ -66,6 +72,10 @@ struct tl_fn {
     struct tl_ptx_cfg cfg;
     struct tl_ptx_divergence d;
     struct tl_reg *regs;
+    uint32_t n_regs;                 /* the program's, then shadows */
+    struct tl_shadow **shadow_reads; /* per instruction */
+    uint32_t *shadow_write;          /* per instruction: its result's shadow, or TL_CFG_NONE */
+    uint32_t now;                    /* instruction whose operands are read, TL_CFG_NONE: registers as they are */
     LLVMValueRef fn, frame, warp;
     LLVMValueRef entry_mask;      /* NULL: all lanes; else <32 x i1> */
     LLVMValueRef lane_param;      /* warp and lane in one word, where threads run one by one; else NULL */
@@ -76,7 +86,6 @@ struct tl_fn {
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
-    LLVMBasicBlockRef misaligned; /* where misaligned accesses go, see align.c; NULL until there is one */
     LLVMValueRef carry_slot; /* CC.CF, one bit per lane */
     bool *is_in_loop;        /* per block */
 };
@@ -98,6 +107,7 @@ struct tl_emit {
     bool uses_grid_sync; /* blocks wait for each other */
     bool uses_lanes;     /* threads run one by one, see abi.h */
     bool must_blend;     /* the instruction is guarded lane by lane */
+    bool to_shadow;      /* the instruction's result goes to its shadow */
     bool is_scalar;      /* the instruction computes the base of one group: operands are read as `lane` has them */
     uint32_t lane;
     int rc; /* first error */
@@ -213,6 +223,13 @@ uint32_t tl_n_bases(const struct tl_emit *e, const struct tl_lanes *l);
 /* Each lane its group's base and its offset. */
 struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, const struct tl_lanes *l, uint32_t bits);
 
+/* --- split.c: registers that stand for several things --------------------------------------------------------------- */
+
+/* Gives shadows to definitions, and registers for them behind those of the program.  0, or -1: no memory. */
+int tl_split_registers(struct tl_emit *e, struct tl_fn *f);
+/* The register that an instruction reads in a register's place: a shadow, or itself. */
+uint32_t tl_reg_read(const struct tl_fn *f, uint32_t inst, uint32_t reg);
+
 /* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
 /* Before a 32-bit index with known lanes is widened: faults if it would wrap between lanes. */
@@ -246,8 +263,10 @@ struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); 
 /* Where each thread's local memory begins, as pointers. */
 struct tl_val tl_local_base(struct tl_emit *e);
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
-/* Ends the launch if an access of so many bytes there is misaligned (align.c). */
-void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t bytes);
+
+/* --- gather.c: an address of its own for each lane (64-bit integers); active lanes only ----------------------------- */
+struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits);
+void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits);
 
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);

@@ -75,18 +75,25 @@ static bool is_fit(struct fission *x)
 /* --- what lives across barriers ------------------------------------------------------------------------------------ */
 
 struct live_scan {
+    const struct tl_fn *f;
     uint64_t *set;
-    bool adds;
+    uint32_t inst;
 };
 
-static void mark(void *data, struct tl_ptx_sym *reg)
+static void mark_read(void *data, struct tl_ptx_sym *reg)
 {
-    struct live_scan *l = data;
-    uint64_t bit = 1ull << (reg->id % 64);
-    if (l->adds)
-        l->set[reg->id / 64] |= bit;
-    else
-        l->set[reg->id / 64] &= ~bit;
+    const struct live_scan *l = data;
+    uint32_t id = tl_reg_read(l->f, l->inst, reg->id);
+    l->set[id / 64] |= 1ull << (id % 64);
+}
+
+static void mark_written(void *data, struct tl_ptx_sym *reg)
+{
+    const struct live_scan *l = data;
+    uint32_t shadow = l->f->shadow_write[l->inst];
+    l->set[reg->id / 64] &= ~(1ull << (reg->id % 64));
+    if (shadow != TL_CFG_NONE)
+        l->set[shadow / 64] &= ~(1ull << (shadow % 64));
 }
 
 /* Goes backwards through a block from what lives at its end; notes what lives at barriers.  Seen from one thread: what it
@@ -100,9 +107,10 @@ static void walk_back(struct fission *x, uint32_t block, uint64_t *set, uint32_t
             for (uint32_t w = 0; w < words; w++)
                 x->crosses[w] |= set[w];
         }
+        struct live_scan l = {x->analysed, set, i};
         if (s->inst.guard == NULL)
-            tl_ptx_inst_writes(s, mark, &(struct live_scan){set, false});
-        tl_ptx_inst_reads(s, mark, &(struct live_scan){set, true});
+            tl_ptx_inst_writes(s, mark_written, &l);
+        tl_ptx_inst_reads(s, mark_read, &l);
     }
 }
 
@@ -110,7 +118,7 @@ static bool find_crossing(struct fission *x)
 {
     struct tl_arena *arena = x->e->arena;
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
-    uint32_t words = cfg->func->n_regs / 64 + 1;
+    uint32_t words = x->analysed->n_regs / 64 + 1;
     uint64_t *in = tl_arena_zalloc(arena, (size_t)cfg->n_blocks * words * sizeof *in),
              *set = tl_arena_alloc(arena, words * sizeof *set);
     x->crosses = tl_arena_zalloc(arena, words * sizeof *x->crosses);
@@ -145,11 +153,11 @@ static bool crosses(const struct fission *x, uint32_t reg)
 static bool lay_out(struct fission *x)
 {
     const struct tl_fn *f = x->analysed;
-    for (uint32_t i = 0; i < f->cfg.func->n_regs; i++) {
+    for (uint32_t i = 0; i < f->n_regs; i++) {
         if (!crosses(x, i))
             continue;
         const struct tl_reg *r = &f->regs[i];
-        bool is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
+        bool is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE;
         uint32_t n = is_vec ? LANES : r->lanes.is_known ? tl_n_bases(x->e, &r->lanes) : 1;
         uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * n;
         uint32_t align = bytes > 64 ? 64 : bytes;
@@ -175,11 +183,15 @@ static LLVMValueRef context_at(struct tl_emit *e, LLVMValueRef part, uint32_t of
 
 struct written_scan {
     bool *is_written;
+    uint32_t shadow;
 };
 
 static void note_written(void *data, struct tl_ptx_sym *reg)
 {
-    ((struct written_scan *)data)->is_written[reg->id] = true;
+    const struct written_scan *w = data;
+    w->is_written[reg->id] = true;
+    if (w->shadow != TL_CFG_NONE)
+        w->is_written[w->shadow] = true;
 }
 
 /* Registers that may be written between the segment's start and the next barriers: those of all blocks on the way. */
@@ -195,7 +207,8 @@ static bool find_written(struct fission *x, uint32_t first, bool *is_written)
         const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
         uint32_t i = from != UINT32_MAX ? from : k->first;
         for (; i < k->end && x->state_of[i] == 0; i++)
-            tl_ptx_inst_writes(cfg->insts[i], note_written, &(struct written_scan){is_written});
+            tl_ptx_inst_writes(cfg->insts[i], note_written,
+                               &(struct written_scan){is_written, x->analysed->shadow_write[i]});
         for (uint32_t s = 0; i == k->end && s < k->n_succs; s++) {
             uint32_t to = k->succs[s];
             if (to != cfg->n_blocks && !seen[to]) {
@@ -211,7 +224,7 @@ static bool find_written(struct fission *x, uint32_t first, bool *is_written)
 static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lanes)
 {
     struct tl_emit *e = x->e;
-    uint32_t n_regs = x->analysed->cfg.func->n_regs;
+    uint32_t n_regs = x->analysed->n_regs;
     struct tl_fn *f = tl_arena_alloc(e->arena, sizeof *f);
     struct tl_segment *segment = tl_arena_zalloc(e->arena, sizeof *segment);
     bool *is_written = tl_arena_zalloc(e->arena, (size_t)n_regs + 1);
@@ -343,7 +356,7 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
 {
     struct fission x = {.e = e, .analysed = analysed};
     const uint32_t *block = e->options->block;
-    uint32_t threads = block[0] * block[1] * block[2], n_regs = analysed->cfg.func->n_regs;
+    uint32_t threads = block[0] * block[1] * block[2], n_regs = analysed->n_regs;
     uint32_t n_whole = threads / LANES, rest = threads % LANES, n_warps = n_whole + (rest != 0);
     LLVMValueRef segments[MAX_STATES][2] = {{NULL, NULL}};
     x.state_of = tl_arena_zalloc(e->arena, ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);

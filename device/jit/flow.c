@@ -48,14 +48,8 @@ static bool dispatch(struct tl_emit *e)
 }
 
 /* An instruction whose result has known lanes is done once per base, for one lane that has it. */
-static bool emit_bases(struct tl_emit *e)
+static bool emit_bases_of(struct tl_emit *e, const struct tl_reg *r)
 {
-    const struct tl_ptx_operand *to = e->inst->n_operands > 0 ? tl_opd(e, 0) : NULL;
-    if (to == NULL || to->kind != TL_OPD_SYM || to->sym->kind != TL_SYM_REG || !tl_ptx_form_writes(e->inst->inst.form))
-        return false;
-    const struct tl_reg *r = &e->f->regs[to->sym->id];
-    if (!r->lanes.is_known)
-        return false;
     bool taken = true;
     e->is_scalar = true;
     for (uint32_t g = 0; g < r->n_slots && taken; g++) {
@@ -64,6 +58,25 @@ static bool emit_bases(struct tl_emit *e)
     }
     e->is_scalar = false;
     return taken;
+}
+
+/* The instruction for its register, and for that register's shadow if it has one. */
+static bool emit_results(struct tl_emit *e)
+{
+    const struct tl_ptx_operand *to = e->inst->n_operands > 0 ? tl_opd(e, 0) : NULL;
+    const struct tl_fn *f = e->f;
+    bool is_reg = to != NULL && to->kind == TL_OPD_SYM && to->sym->kind == TL_SYM_REG &&
+                  tl_ptx_form_writes(e->inst->inst.form);
+    uint32_t shadow = f->now != TL_CFG_NONE ? f->shadow_write[f->now] : TL_CFG_NONE;
+    bool taken = true;
+    if (shadow != TL_CFG_NONE && f->regs[shadow].bits != 0) {
+        e->to_shadow = true; /* first: the register may be one of the operands */
+        taken = emit_bases_of(e, &f->regs[shadow]);
+        e->to_shadow = false;
+    }
+    if (is_reg && f->regs[to->sym->id].lanes.is_known)
+        return taken && emit_bases_of(e, &f->regs[to->sym->id]);
+    return taken && dispatch(e);
 }
 
 void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block)
@@ -87,7 +100,7 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
             e->must_blend = true;
         }
     }
-    if (e->rc == 0 && !emit_bases(e) && !dispatch(e))
+    if (e->rc == 0 && !emit_results(e))
         tl_emit_unsupported(e, "unknown to the translator");
     if (is_scalar_guard)
         tl_if_end(e, &guard);
@@ -109,8 +122,10 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
             go_to(e, segment->suspend[segment->state_of[i]]);
             return false;
         }
+        e->f->now = i;
         if (op != TL_OP_bra && op != TL_OP_brx && op != TL_OP_ret && op != TL_OP_exit)
             tl_emit_inst(e, s, block);
+        e->f->now = TL_CFG_NONE;
     }
     if (e->f->cfg.fatal[block] != TL_CFG_NONE && e->rc == 0)
         emit_fatal(e, block);
@@ -580,11 +595,11 @@ static void mark_loops(struct tl_emit *e, struct tl_fn *f)
 /* Registers of the function, as allocas. */
 static void make_registers(struct tl_emit *e, struct tl_fn *f)
 {
-    for (uint32_t i = 0; i < f->cfg.func->n_regs; i++) {
+    for (uint32_t i = 0; i < f->n_regs; i++) {
         struct tl_reg *r = &f->regs[i];
         if (r->bits == 0)
-            continue; /* declared and never used */
-        r->is_vec = f->d.reg[i] == TL_LEVEL_LANE && !r->lanes.is_known;
+            continue;                                                   /* declared and never used */
+        r->is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE; /* shadows have known lanes */
         r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
         r->n_slots = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : 1;
         for (uint32_t g = 0; g < r->n_slots; g++)

@@ -3,35 +3,6 @@
  * Each register is one gather or scatter of a warp, or several where neighbours in a register are no neighbours in memory. */
 #include "device/jit/matrix.h"
 
-static LLVMValueRef masked(struct tl_emit *e, const char *name, LLVMTypeRef type, LLVMValueRef *args)
-{
-    LLVMTypeRef over[2] = {type, tl_vec(e->ptr)};
-    unsigned id = LLVMLookupIntrinsicID(name, __builtin_strlen(name));
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, over, 2);
-    return LLVMBuildCall2(e->b, LLVMIntrinsicGetType(e->ctx, id, over, 2), fn, args, 4, "");
-}
-
-static LLVMValueRef pointers(struct tl_emit *e, struct tl_val addresses)
-{
-    return LLVMBuildIntToPtr(e->b, addresses.v, tl_vec(e->ptr), "");
-}
-
-static struct tl_val gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits)
-{
-    LLVMTypeRef type = tl_vec(tl_int(e, bits));
-    LLVMValueRef args[4] = {pointers(e, addresses), LLVMConstInt(e->i32, bits / 8, false), tl_active(e),
-                            LLVMConstNull(type)};
-    return (struct tl_val){masked(e, "llvm.masked.gather", type, args), true};
-}
-
-static void scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits)
-{
-    LLVMTypeRef type = tl_vec(tl_int(e, bits));
-    LLVMValueRef args[4] = {tl_widen(e, tl_cast_int(e, v, bits, false)).v, pointers(e, addresses),
-                            LLVMConstInt(e->i32, bits / 8, false), tl_active(e)};
-    masked(e, "llvm.masked.scatter", type, args);
-}
-
 /* --- ldmatrix and stmatrix ----------------------------------------------------------------------------------------- */
 
 /* Where element 2 t + j of row g (or of column g) of a matrix is: lane 8 i + r has the address of row r of matrix i. */
@@ -73,17 +44,17 @@ static void emit_matrices(struct tl_emit *e, bool is_store)
         if (is_store)
             r = tl_widen(e, tl_read(e, o, 32));
         if (!is_trans && is_store) {
-            scatter(e, low, r, 32);
+            tl_scatter(e, low, r, 32);
         } else if (!is_trans) {
-            r = gather(e, low, 32);
+            r = tl_gather(e, low, 32);
         } else {
             struct tl_val high = element_address(e, rows, m, true, 1);
             if (is_store) {
-                scatter(e, low, r, 16);
-                scatter(e, high, tl_op(e, LLVMLShr, r, tl_const(e, 32, 16)), 16);
+                tl_scatter(e, low, r, 16);
+                tl_scatter(e, high, tl_op(e, LLVMLShr, r, tl_const(e, 32, 16)), 16);
             } else {
-                r = tl_cast_int(e, gather(e, low, 16), 32, false);
-                r = tl_op(e, LLVMOr, r, upper_half(e, tl_cast_int(e, gather(e, high, 16), 32, false)));
+                r = tl_cast_int(e, tl_gather(e, low, 16), 32, false);
+                r = tl_op(e, LLVMOr, r, upper_half(e, tl_cast_int(e, tl_gather(e, high, 16), 32, false)));
             }
         }
         if (!is_store)
@@ -146,9 +117,9 @@ static void load_inputs(struct tl_emit *e, const struct wmma *w, const struct tl
                 return;
             }
             if (is_whole)
-                r = gather(e, input_at(e, w, tile, kb, 0), bits);
+                r = tl_gather(e, input_at(e, w, tile, kb, 0), bits);
             for (uint32_t which = 0; which < w->per_register && !is_whole; which++) {
-                struct tl_val v = tl_cast_int(e, gather(e, input_at(e, w, tile, kb, which), w->bits), bits, false);
+                struct tl_val v = tl_cast_int(e, tl_gather(e, input_at(e, w, tile, kb, which), w->bits), bits, false);
                 r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, v, tl_const(e, bits, (uint64_t)which * w->bits)));
             }
             tl_write(e, o, r, false);
@@ -170,9 +141,9 @@ static void move_accumulators(struct tl_emit *e, const struct wmma *w, const str
         for (uint32_t j = 0; j < per; j++) {
             struct tl_val address = accumulator_at(e, w, i * per + j);
             if (is_store) {
-                scatter(e, address, tl_op(e, LLVMLShr, r, tl_const(e, bits, (uint64_t)j * 16)), w->bits);
+                tl_scatter(e, address, tl_op(e, LLVMLShr, r, tl_const(e, bits, (uint64_t)j * 16)), w->bits);
             } else {
-                struct tl_val v = tl_cast_int(e, gather(e, address, w->bits), bits, false);
+                struct tl_val v = tl_cast_int(e, tl_gather(e, address, w->bits), bits, false);
                 r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, v, tl_const(e, bits, (uint64_t)j * 16)));
             }
         }

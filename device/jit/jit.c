@@ -190,6 +190,8 @@ static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_progr
         tl_ptx_diverge(&f->d, e->arena, &f->cfg, rows) < 0)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     tl_ptx_each_inst(pf->func->body, note_widths, &(struct width_scan){e, f});
+    if (e->rc == 0 && tl_split_registers(e, f) < 0)
+        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     return e->rc != 0 ? e->rc : tl_lanes_analyse(e, f);
 }
 

@@ -101,9 +101,9 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
             out->offset[i] = i;
         return true;
     }
-    if (o->sym->kind != TL_SYM_REG || !f->regs[o->sym->id].lanes.is_known)
+    if (o->sym->kind != TL_SYM_REG || !f->regs[tl_reg_read(f, f->now, o->sym->id)].lanes.is_known)
         return false;
-    *out = f->regs[o->sym->id].lanes;
+    *out = f->regs[tl_reg_read(f, f->now, o->sym->id)].lanes;
     return true;
 }
 
@@ -257,12 +257,11 @@ struct scan {
     bool is_open; /* a register that was looked at has no offsets yet */
 };
 
-static void note_def(void *data, struct tl_ptx_sym *reg)
+static void note_def_of(struct scan *m, uint32_t id, const struct tl_ptx_sym *reg)
 {
-    struct scan *m = data;
-    struct candidate *c = &m->regs[reg->id];
+    struct candidate *c = &m->regs[id];
     const struct tl_ptx_stmt *s = m->f->cfg.insts[m->inst];
-    uint32_t n = m->f->regs[reg->id].n_defs++;
+    uint32_t n = m->f->regs[id].n_defs++;
     if (n < 2)
         c->defs[n] = m->inst;
     c->is_part |= s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym != reg;
@@ -270,10 +269,18 @@ static void note_def(void *data, struct tl_ptx_sym *reg)
                   s->inst.guard == NULL;
 }
 
+static void note_def(void *data, struct tl_ptx_sym *reg)
+{
+    struct scan *m = data;
+    note_def_of(m, reg->id, reg);
+    if (m->f->shadow_write[m->inst] != TL_CFG_NONE)
+        note_def_of(m, m->f->shadow_write[m->inst], reg);
+}
+
 static void check_reader(void *data, struct tl_ptx_sym *reg)
 {
     struct scan *m = data;
-    struct candidate *c = &m->regs[reg->id];
+    struct candidate *c = &m->regs[tl_reg_read(m->f, m->inst, reg->id)];
     if (c->state == OPEN && c->loop != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[c->loop], m->f->cfg.block_of[m->inst]))
         c->state = GIVEN_UP;
 }
@@ -281,7 +288,7 @@ static void check_reader(void *data, struct tl_ptx_sym *reg)
 static void look_for_open(void *data, struct tl_ptx_sym *reg)
 {
     struct scan *m = data;
-    m->is_open |= m->regs[reg->id].state == OPEN;
+    m->is_open |= m->regs[tl_reg_read(m->f, m->inst, reg->id)].state == OPEN;
 }
 
 static bool every_round_makes(const struct scan *m, uint32_t head, uint32_t block)
@@ -315,8 +322,8 @@ static void judge(struct scan *m, uint32_t reg)
     struct candidate *c = &m->regs[reg];
     uint32_t n = f->regs[reg].n_defs;
     c->loop = TL_CFG_NONE;
-    if (n == 0 || c->is_part || f->d.reg[reg] != TL_LEVEL_LANE)
-        return;
+    if (n == 0 || c->is_part || (reg < f->cfg.func->n_regs && f->d.reg[reg] != TL_LEVEL_LANE))
+        return; /* shadows are of registers that differ between lanes */
     c->state = OPEN;
     if (c->is_joint)
         return;
@@ -376,18 +383,30 @@ static int find_loops(struct tl_emit *e, struct scan *m)
     return 0;
 }
 
+/* Shadows that cannot have bases are none. */
+static void drop_shadows(struct scan *m)
+{
+    for (uint32_t r = m->f->cfg.func->n_regs; r < m->f->n_regs; r++) {
+        if (m->regs[r].state == GIVEN_UP)
+            m->f->regs[r].bits = 0;
+    }
+}
+
 static int find_candidates(struct tl_emit *e, struct scan *m)
 {
     const struct tl_ptx_cfg *cfg = &m->f->cfg;
-    m->regs = tl_arena_zalloc(e->arena, ((size_t)cfg->func->n_regs + 1) * sizeof *m->regs);
+    m->regs = tl_arena_zalloc(e->arena, ((size_t)m->f->n_regs + 1) * sizeof *m->regs);
     if (m->regs == NULL || find_loops(e, m) < 0)
         return -ENOMEM;
     for (m->inst = 0; m->inst < cfg->n_insts; m->inst++)
         tl_ptx_inst_writes(cfg->insts[m->inst], note_def, m);
-    for (uint32_t r = 0; r < cfg->func->n_regs; r++)
+    for (uint32_t r = 0; r < m->f->n_regs; r++)
         judge(m, r);
-    for (m->inst = 0; m->inst < cfg->n_insts; m->inst++)
-        tl_ptx_inst_reads(cfg->insts[m->inst], check_reader, m);
+    for (int turn = 0; turn < 2; turn++) {
+        for (m->inst = 0; m->inst < cfg->n_insts; m->inst++)
+            tl_ptx_inst_reads(cfg->insts[m->inst], check_reader, m);
+        drop_shadows(m); /* whose readers then read the register itself: look at those again */
+    }
     return 0;
 }
 
@@ -418,21 +437,13 @@ static bool merge(const struct tl_emit *e, struct tl_lanes *a, const struct tl_l
     return true;
 }
 
-/* Looks at one instruction; true if something is known that was not, or no longer. */
-static bool visit(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s)
+/* What an instruction gives the register or shadow; true if something is known that was not, or no longer. */
+static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s, uint32_t id)
 {
-    if (s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym->kind != TL_SYM_REG ||
-        !tl_ptx_form_writes(s->inst.form))
-        return false;
-    uint32_t id = s->inst.operands[0].sym->id;
     struct tl_reg *r = &m->f->regs[id];
     struct candidate *c = &m->regs[id];
     if (c->state == GIVEN_UP)
         return false;
-    m->is_open = false;
-    tl_ptx_inst_reads(s, look_for_open, m);
-    if (m->is_open)
-        return false; /* its turn comes when more is known */
     struct tl_lanes now, old = r->lanes;
     bool is_known = lanes_of_def(e, m->f, s, &now);
     if (is_known && r->n_defs > 1) {
@@ -448,11 +459,29 @@ static bool visit(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s
     return is_known != old.is_known || (is_known && memcmp(&old, &r->lanes, sizeof old) != 0);
 }
 
+static bool visit(struct tl_emit *e, struct scan *m)
+{
+    const struct tl_ptx_stmt *s = m->f->cfg.insts[m->inst];
+    if (s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym->kind != TL_SYM_REG ||
+        !tl_ptx_form_writes(s->inst.form))
+        return false;
+    m->is_open = false;
+    tl_ptx_inst_reads(s, look_for_open, m);
+    if (m->is_open)
+        return false; /* its turn comes when more is known */
+    m->f->now = m->inst;
+    bool changed = visit_result(e, m, s, s->inst.operands[0].sym->id);
+    if (m->f->shadow_write[m->inst] != TL_CFG_NONE)
+        changed |= visit_result(e, m, s, m->f->shadow_write[m->inst]);
+    m->f->now = TL_CFG_NONE;
+    return changed;
+}
+
 /* Gives up registers that are computed from nothing but each other; false if there are none. */
 static bool give_up_open(struct scan *m)
 {
     bool found = false;
-    for (uint32_t r = 0; r < m->f->cfg.func->n_regs; r++) {
+    for (uint32_t r = 0; r < m->f->n_regs; r++) {
         if (m->regs[r].state == OPEN) {
             m->regs[r].state = GIVEN_UP;
             found = true;
@@ -471,12 +500,14 @@ int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
         changed = false;
         for (uint32_t i = 0; i < cfg->n_order; i++) {
             const struct tl_ptx_block *k = &cfg->blocks[cfg->order[i]];
-            for (uint32_t n = k->first; n < k->end; n++)
-                changed |= visit(e, &m, cfg->insts[n]);
+            for (m.inst = k->first; m.inst < k->end; m.inst++)
+                changed |= visit(e, &m);
         }
         if (!changed)
             changed = give_up_open(&m);
     }
+    /* Where a definition's offsets are not known, neither are those of its register. */
+    drop_shadows(&m);
     return 0;
 }
 
@@ -484,7 +515,7 @@ void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool i
 {
     if (o->kind != TL_OPD_SYM || o->sym->kind != TL_SYM_REG)
         return;
-    const struct tl_reg *r = &e->f->regs[o->sym->id];
+    const struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)];
     if (!r->lanes.is_known || r->lanes.is_small || r->bits != 32 || all_equal(&r->lanes))
         return;
     int64_t low = 0, high = 0;

@@ -70,8 +70,8 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
             return a;
         }
     }
-    const struct tl_reg *r = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG ? &e->f->regs[base->sym->id]
-                                                                                       : NULL;
+    bool is_reg = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG;
+    const struct tl_reg *r = is_reg ? &e->f->regs[tl_reg_read(e->f, e->f->now, base->sym->id)] : NULL;
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), window = NULL;
     if (space == TL_MOD_shared)
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
@@ -256,14 +256,16 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
 static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out);
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in);
 
+static struct tl_val element_addresses(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t k)
+{
+    struct tl_val at = tl_lane_addresses(e, a);
+    return k == 0 ? at : tl_op(e, LLVMAdd, at, tl_const(e, 64, (uint64_t)k * (bits / 8)));
+}
+
 static void gather(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
 {
-    LLVMTypeRef type = tl_vec(tl_int(e, bits)), over[2] = {type, tl_vec(e->ptr)};
-    for (uint32_t k = 0; k < v; k++) {
-        LLVMValueRef args[4] = {lane_pointers(e, a, k * (bits / 8)), LLVMConstInt(e->i32, bits / 8, false),
-                                tl_active(e), LLVMConstNull(type)};
-        out[k] = (struct tl_val){call_intrinsic(e, "llvm.masked.gather", over, 2, args, 4), true};
-    }
+    for (uint32_t k = 0; k < v; k++)
+        out[k] = tl_gather(e, element_addresses(e, a, bits, k), bits);
 }
 
 static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
@@ -627,12 +629,8 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         LLVMBuildBr(e->b, n.done);
         LLVMPositionBuilderAtEnd(e->b, n.apart);
     }
-    for (uint32_t k = 0; k < v; k++) {
-        LLVMTypeRef over[2] = {LLVMTypeOf(in[k].v), tl_vec(e->ptr)};
-        LLVMValueRef args[4] = {in[k].v, lane_pointers(e, a, k * bytes), LLVMConstInt(e->i32, bytes, false),
-                                tl_active(e)};
-        call_intrinsic(e, "llvm.masked.scatter", over, 2, args, 4);
-    }
+    for (uint32_t k = 0; k < v; k++)
+        tl_scatter(e, element_addresses(e, a, bits, k), in[k], bits);
     if (asks) {
         LLVMBuildBr(e->b, n.done);
         LLVMPositionBuilderAtEnd(e->b, n.done);

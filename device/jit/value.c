@@ -375,7 +375,7 @@ static uint32_t base_number(const struct tl_emit *e, const struct tl_reg *r)
 
 static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
 {
-    struct tl_reg *r = &e->f->regs[sym->id];
+    struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, sym->id)];
     LLVMValueRef bases[MAX_GROUPS];
     if (!r->lanes.is_known)
         return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), r->is_vec};
@@ -530,7 +530,7 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
         tl_emit_unsupported(e, "this kind of destination");
         return;
     }
-    struct tl_reg *r = &e->f->regs[o->sym->id];
+    struct tl_reg *r = &e->f->regs[e->to_shadow ? e->f->shadow_write[e->f->now] : o->sym->id];
     v = tl_cast_int(e, v, r->bits, is_signed);
     if (r->lanes.is_known) { /* a base is its lane's value less the offset */
         assert(e->is_scalar && !v.is_vec);

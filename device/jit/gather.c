@@ -1,0 +1,55 @@
+/* Memory at an address of its own for each lane.
+ *
+ * The machine gathers and scatters 32 and 64 bits; AVX2 only gathers.  What LLVM makes of the rest is a branch per lane, hundreds
+ * of blocks in which its register allocator then spends seconds; so the rest is written here in other ways. */
+#include <string.h>
+
+#include "device/jit/emit.h"
+
+static LLVMValueRef masked(struct tl_emit *e, const char *name, LLVMTypeRef type, LLVMValueRef *args)
+{
+    LLVMTypeRef over[2] = {type, tl_vec(e->ptr)};
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, over, 2);
+    return LLVMBuildCall2(e->b, LLVMIntrinsicGetType(e->ctx, id, over, 2), fn, args, 4, "");
+}
+
+static LLVMValueRef pointers(struct tl_emit *e, struct tl_val addresses)
+{
+    return LLVMBuildIntToPtr(e->b, addresses.v, tl_vec(e->ptr), "");
+}
+
+/* Less than 32 bits: the aligned word that they lie in is on the same page. */
+struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits)
+{
+    uint32_t wide = bits < 32 ? 32 : bits;
+    LLVMTypeRef type = tl_vec(tl_int(e, wide));
+    struct tl_val low = tl_op(e, LLVMAnd, addresses, tl_const(e, 64, 3));
+    if (bits < 32)
+        addresses = tl_op(e, LLVMSub, addresses, low);
+    LLVMValueRef args[4] = {pointers(e, addresses), LLVMConstInt(e->i32, wide / 8, false), tl_active(e),
+                            LLVMConstNull(type)};
+    struct tl_val v = {masked(e, "llvm.masked.gather", type, args), true};
+    if (bits < 32) {
+        struct tl_val shift = tl_op(e, LLVMShl, tl_cast_int(e, low, 32, false), tl_const(e, 32, 3));
+        v = tl_cast_int(e, tl_op(e, LLVMLShr, v, shift), bits, false);
+    }
+    return v;
+}
+
+/* Stores touch no more than their bytes: lane by lane, where there is no scatter for them. */
+void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits)
+{
+    v = tl_widen(e, tl_cast_int(e, v, bits, false));
+    if (bits >= 32 && e->has_avx512) {
+        LLVMValueRef args[4] = {v.v, pointers(e, addresses), LLVMConstInt(e->i32, bits / 8, false), tl_active(e)};
+        masked(e, "llvm.masked.scatter", tl_vec(tl_int(e, bits)), args);
+        return;
+    }
+    struct tl_spilled to = tl_spill(e, (struct tl_val){pointers(e, addresses), true}), value = tl_spill(e, v);
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    LLVMValueRef s = LLVMBuildStore(e->b, tl_spilled_lane(e, &value, l.lane), tl_spilled_lane(e, &to, l.lane));
+    LLVMSetAlignment(s, bits / 8);
+    tl_lanes_end(e, &l);
+}
