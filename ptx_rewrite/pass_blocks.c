@@ -172,9 +172,10 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
         tl_rw_put(rw, out, "\tmov.u32 %%$q0, 0;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n",
                   TL_SLOT_NUMBER);
         /* No blocks at all: number 0 is the end already.  It never happens, but ptxas does not know, and out of a loop
-         * that can be entered in two places it does not move computations; they would cost registers all the way round. */
-        tl_rw_put(rw, out, "\tld.param.u32 %%$q0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
-        tl_rw_put(rw, out, "\tsetp.eq.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n$next:\n");
+         * that can be entered in two places it does not move computations; they would cost registers all the way round.
+         * Registers of its own, that no thread writes differently: the loop must look the same for the whole block. */
+        tl_rw_put(rw, out, "\tld.param.u32 %%$q8, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
+        tl_rw_put(rw, out, "\tsetp.eq.u32 %%$p2, %%$q8, 0;\n\t@%%$p2 bra $wait;\n$next:\n");
     }
     tl_rw_slot_address(rw, out, slot);
     put_leader_test(rw, out);
