@@ -39,3 +39,7 @@ $(B)/workloads/order/memory_words: ORDER_LIBS := -lcuda
 test-force: tests
 	@FULL=1 TEST_TIMEOUT=3600 TALLY_BUILD=$(B) test/run test/integration/force_rungs.sh test/integration/effort_order.sh
 .PHONY: test-force
+
+# Its tests include its header, and take the files that they are about.
+$(B)/obj/test/unit/effort_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
+$(B)/test/effort_store_test: $(B)/pic/runtime/effort_store.o $(B)/pic/runtime/effort_profile.o

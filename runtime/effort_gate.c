@@ -9,10 +9,11 @@ enum { MAX_PAGES = 64 };
 static struct {
     uintptr_t page;
     CUdeviceptr device;
+    uint32_t epoch; /* of the set of words that it was last part of */
     bool has_failed;
 } pages[MAX_PAGES];
 static uint32_t n_pages;
-static const _Atomic uint64_t never __attribute__((aligned(4096)));
+static const _Atomic uint64_t never[TL_SHARE_PAGE / 8] __attribute__((aligned(TL_SHARE_PAGE)));
 
 /* Lock held. */
 static void refresh(void)
@@ -24,11 +25,12 @@ static void refresh(void)
     tl_eff.grant_changes = changes;
     tl_client_grant(tl_eff.client, &tl_eff.grant);
     tl_eff.n_words = tl_client_words(tl_eff.client, words);
+    bool differ = false;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        if (tl_eff.words[i] != words[i])
-            tl_eff.words_epoch++;
+        differ |= tl_eff.words[i] != words[i];
         tl_eff.words[i] = words[i];
     }
+    tl_eff.words_epoch += differ;
     tl_eff.has_grant = true;
 }
 
@@ -106,17 +108,25 @@ bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
 
 /* --- the words on the device --------------------------------------------------------------------------------------- */
 
-static bool map_page(uintptr_t page, CUdeviceptr *device)
+/* A page that was not in the last set may be another one by now, at the same address: then the driver has to be told.  What was
+ * launched with the old set has left the device before. */
+static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
 {
+    void *p = (void *)page; /* NOLINT(performance-no-int-to-ptr) */
     for (uint32_t i = 0; i < n_pages; i++) {
-        if (pages[i].page == page) {
+        if (pages[i].page != page)
+            continue;
+        if (epoch - pages[i].epoch <= 1) {
+            pages[i].epoch = epoch;
             *device = pages[i].device;
             return !pages[i].has_failed;
         }
+        tl_real.cuMemHostUnregister(p);
+        pages[i] = pages[--n_pages];
+        break;
     }
     if (n_pages == MAX_PAGES)
         return false;
-    void *p = (void *)page; /* NOLINT(performance-no-int-to-ptr) */
     unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUresult r = tl_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags | CU_MEMHOSTREGISTER_READ_ONLY);
     if (r != CUDA_SUCCESS)
@@ -127,6 +137,7 @@ static bool map_page(uintptr_t page, CUdeviceptr *device)
         tl_eff_note("the words of higher levels cannot be mapped into the device (error %d): kernels run in slices", r);
     pages[n_pages].page = page;
     pages[n_pages].device = *device;
+    pages[n_pages].epoch = epoch;
     pages[n_pages++].has_failed = r != CUDA_SUCCESS;
     return r == CUDA_SUCCESS;
 }
@@ -136,14 +147,14 @@ void tl_eff_gate_forget(void)
     n_pages = 0;
 }
 
-bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n)
+bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t epoch)
 {
     const _Atomic uint64_t *above[TL_SHARE_WORDS];
     *n = tl_client_words(tl_eff.client, above);
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        uintptr_t address = (uintptr_t)(i < *n ? above[i] : &never), page = address & ~(uintptr_t)(TL_SHARE_PAGE - 1);
+        uintptr_t address = (uintptr_t)(i < *n ? above[i] : never), page = address & ~(uintptr_t)(TL_SHARE_PAGE - 1);
         CUdeviceptr device;
-        if (!map_page(page, &device))
+        if (!map_page(page, epoch, &device))
             return false;
         words[i] = device + (address - page);
     }

@@ -75,6 +75,7 @@
     X(cuMemAlloc_v2)                                                                                                   \
     X(cuMemHostAlloc)                                                                                                  \
     X(cuMemHostRegister_v2)                                                                                            \
+    X(cuMemHostUnregister)                                                                                             \
     X(cuMemHostGetDevicePointer_v2)                                                                                    \
     X(cuMemcpyHtoD_v2)                                                                                                 \
     X(cuMemcpyHtoDAsync_v2)                                                                                            \
@@ -488,6 +489,8 @@ bool tl_eff_wants_sample(const struct tl_eff_profile *p);
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
                         uint32_t blocks, int n_sms);
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns);
+/* The kernel is unloaded: what was learnt about it is kept for the file.  Lock held. */
+void tl_eff_profile_keep(const struct tl_eff_kernel *k);
 void tl_eff_profile_load(void);
 void tl_eff_profile_save(void);
 
@@ -501,7 +504,7 @@ uint64_t tl_eff_run_ahead_ns(void);     /* predicted time that may be with the d
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns);
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now); /* lock held */
 /* Device addresses of the words above, and how many are in use; false if they cannot be mapped.  Executor only, lock not held. */
-bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n);
+bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t epoch);
 /* A context has gone, and perhaps what was registered in it. */
 void tl_eff_gate_forget(void);
 

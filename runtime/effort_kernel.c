@@ -135,6 +135,7 @@ void tl_eff_kernels_forget(const void *module, const void *library, struct tl_ef
                 continue;
             }
             *at = k->next;
+            tl_eff_profile_keep(k);
             tl_eff_variants_free(k);
             /* Marks on the device may still point to it; it is small. */
         }

@@ -409,7 +409,7 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     uint32_t n_words = 0;
     CUresult r = CUDA_SUCCESS;
     if (l->rung != TL_RUNG_SLICE) {
-        if (!tl_eff_gate_words(x.words, &n_words))
+        if (!tl_eff_gate_words(x.words, &n_words, p->words_epoch))
             r = CUDA_ERROR_NOT_SUPPORTED;
         if (n_words < TL_SHARE_WORDS)
             x.words[TL_SHARE_WORDS - 1] = before != NULL ? before->launch.control->device : c->kick_device;

@@ -19,8 +19,11 @@ struct row {
     uint64_t slow; /* bit per rung */
 };
 
-static struct row *rows; /* sorted by key; constant after the start */
+static struct row *rows; /* as found on disk, sorted by key; constant after the start */
 static uint32_t n_rows;
+/* Of kernels that were unloaded.  Guarded by the lock of everything. */
+static struct row *kept;
+static uint32_t n_kept, cap_kept;
 
 /* --- the file ------------------------------------------------------------------------------------------------------ */
 
@@ -60,24 +63,46 @@ void tl_eff_profile_load(void)
         qsort(rows, n_rows, sizeof *rows, by_key);
 }
 
+static struct row row_of(const struct tl_eff_profile *p)
+{
+    struct row r = {p->key, p->whole_ns, p->block_ns, 0};
+    for (uint32_t i = 0; i < TL_RUNG_WHOLE; i++)
+        r.slow |= (uint64_t)p->rungs[i].is_slow << i;
+    return r;
+}
+
+void tl_eff_profile_keep(const struct tl_eff_kernel *k)
+{
+    for (const struct tl_eff_profile *p = k->profiles; p != NULL; p = p->next) {
+        if (p->n_samples == 0)
+            continue;
+        if (n_kept == cap_kept) {
+            uint32_t cap = cap_kept != 0 ? 2 * cap_kept : 64;
+            struct row *more = cap <= MAX_ROWS ? realloc(kept, cap * sizeof *more) : NULL;
+            if (more == NULL)
+                return;
+            kept = more;
+            cap_kept = cap;
+        }
+        kept[n_kept++] = row_of(p);
+    }
+}
+
 /* All that this job learnt, and what it found, as far as there is room. */
 static uint32_t gather(struct row *all)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
-        for (const struct tl_eff_kernel *k = tl_eff.kernels[i]; k != NULL; k = k->next) {
-            for (const struct tl_eff_profile *p = k->profiles; p != NULL && n < MAX_ROWS; p = p->next) {
-                if (p->whole_ns == 0)
-                    continue;
-                all[n] = (struct row){p->key, p->whole_ns, p->block_ns, 0};
-                for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
-                    all[n].slow |= (uint64_t)p->rungs[r].is_slow << r;
-                n++;
-            }
-        }
+        for (const struct tl_eff_kernel *k = tl_eff.kernels[i]; k != NULL; k = k->next)
+            tl_eff_profile_keep(k);
+    }
+    if (n_kept > 1)
+        qsort(kept, n_kept, sizeof *kept, by_key);
+    for (uint32_t i = 0; i < n_kept && n < MAX_ROWS; i++) {
+        if (n == 0 || all[n - 1].key != kept[i].key)
+            all[n++] = kept[i];
     }
     uint32_t n_own = n;
-    qsort(all, n_own, sizeof *all, by_key);
     for (uint32_t i = 0; i < n_rows && n < MAX_ROWS; i++) {
         if (n_own == 0 || bsearch(&rows[i], all, n_own, sizeof *all, by_key) == NULL)
             all[n++] = rows[i];

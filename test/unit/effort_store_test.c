@@ -1,0 +1,162 @@
+/* Rewritten kernels and measured times on disk. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <unity.h>
+
+#include "runtime/effort_internal.h"
+
+/* What the rest of the best-effort part would bring. */
+struct tl_eff_state tl_eff;
+static uint32_t n_notes;
+
+void tl_eff_note(const char *format, ...)
+{
+    (void)format;
+    n_notes++;
+}
+
+static char folder[64];
+
+void setUp(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.40s/store-XXXXXX", tmp != NULL ? tmp : "/tmp");
+    if (folder[0] != 0 && getenv("STORE_TEST_FOLDER") == NULL) {
+        TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+        setenv("STORE_TEST_FOLDER", folder, 1);
+        setenv("TALLY_CACHE", folder, 1);
+    }
+    n_notes = 0;
+}
+
+void tearDown(void)
+{
+}
+
+static struct tl_eff_rewritten sample(void)
+{
+    static struct tl_ptx_arg args[] = {
+        {.kind = TL_PTX_ARG_COUNTER, .index = 2, .offset = 16, .size = 8},
+        {.kind = TL_PTX_ARG_STOP_WORD, .index = 3, .offset = 24, .size = 8, .which = 2},
+        {.kind = TL_PTX_ARG_VARIABLE, .index = 4, .offset = 32, .size = 8, .variable = "table_of_things"},
+    };
+    static char *table[] = {"one", "two"};
+    return (struct tl_eff_rewritten){.text = ".version 9.0\n.target sm_90\n",
+                                     .entry = "k__tally_ticket1",
+                                     .table_name = "tally_table",
+                                     .args = args,
+                                     .n_args = 3,
+                                     .original_params = 2,
+                                     .original_bytes = 16,
+                                     .param_bytes = 40,
+                                     .conditions = TL_PTX_IF_GRID_IS_LINE,
+                                     .table = table,
+                                     .n_table = 2,
+                                     .uses_slot = true};
+}
+
+static void what_was_stored_is_found_again(void)
+{
+    struct tl_eff_rewritten r = sample(), found;
+    TEST_ASSERT_EQUAL(-ENOENT, tl_eff_store_get("key-1", &found));
+    tl_eff_store_put("key-1", &r);
+    TEST_ASSERT_EQUAL(0, tl_eff_store_get("key-1", &found));
+    TEST_ASSERT_EQUAL_STRING(r.text, found.text);
+    TEST_ASSERT_EQUAL_STRING(r.entry, found.entry);
+    TEST_ASSERT_EQUAL_STRING(r.table_name, found.table_name);
+    TEST_ASSERT_EQUAL(3, found.n_args);
+    TEST_ASSERT_EQUAL(2, found.n_table);
+    TEST_ASSERT_EQUAL(40, found.param_bytes);
+    TEST_ASSERT_EQUAL(TL_PTX_IF_GRID_IS_LINE, found.conditions);
+    TEST_ASSERT_TRUE(found.uses_slot);
+    for (uint32_t i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL(r.args[i].kind, found.args[i].kind);
+        TEST_ASSERT_EQUAL(r.args[i].offset, found.args[i].offset);
+        TEST_ASSERT_EQUAL(r.args[i].which, found.args[i].which);
+    }
+    TEST_ASSERT_EQUAL_STRING("table_of_things", found.args[2].variable);
+    TEST_ASSERT_EQUAL_STRING("two", found.table[1]);
+    tl_eff_rewritten_finish(&found);
+    TEST_ASSERT_EQUAL(-ENOENT, tl_eff_store_get("key-2", &found));
+}
+
+static void an_argument_outside_the_parameters_is_refused(void)
+{
+    struct tl_eff_rewritten r = sample(), found;
+    r.param_bytes = 38; /* the last argument ends at 40 */
+    tl_eff_store_put("key-3", &r);
+    TEST_ASSERT_EQUAL(-ENOENT, tl_eff_store_get("key-3", &found));
+    TEST_ASSERT_NULL(found.text);
+}
+
+static struct tl_eff_kernel kernel = {.name = "k", .fingerprint = 12345};
+static struct tl_eff_variant variant = {.kernel = &kernel, .kind = TL_PTX_PERSISTENT};
+
+static struct tl_eff_launch launch_of(uint32_t blocks)
+{
+    return (struct tl_eff_launch){
+        .kernel = &kernel, .grid = {blocks, 1, 1}, .block = {128, 1, 1}, .blocks = blocks, .variant = &variant};
+}
+
+static void single_long_measurements_do_not_count_for_much(void)
+{
+    struct tl_eff_launch l = launch_of(64);
+    struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
+    TEST_ASSERT_NOT_NULL(p);
+    TEST_ASSERT_EQUAL_PTR(p, tl_eff_profile(&kernel, &l));
+    for (int i = 0; i < 20; i++)
+        tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 100000, 64, 2);
+    tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 50000000, 64, 2); /* the machine was busy with something else */
+    TEST_ASSERT_UINT64_WITHIN(10000, 100000, tl_eff_predicted_ns(p));
+    for (int i = 0; i < 20; i++)
+        tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 50000, 64, 2);
+    TEST_ASSERT_UINT64_WITHIN(5000, 50000, tl_eff_predicted_ns(p));
+}
+
+static void a_variant_that_costs_too_much_is_given_up(void)
+{
+    struct tl_eff_launch l = launch_of(128);
+    struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
+    for (int i = 0; i < 5; i++)
+        tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 6400000, 128, 2); /* 100 us a wave */
+    tl_eff_profile_ran(p, &l, TL_RUNG_TICKET, 8 * 110000 / 2, 8, 2);
+    for (int i = 0; i < 3; i++) {
+        TEST_ASSERT_FALSE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
+        tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 300000 / 2, 8, 2);
+    }
+    TEST_ASSERT_TRUE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
+    TEST_ASSERT_FALSE(p->rungs[TL_RUNG_TICKET].is_slow);
+    TEST_ASSERT_EQUAL(1, n_notes);
+    TEST_ASSERT_UINT64_WITHIN(1, 6400000, tl_eff_predicted_ns(p)); /* pieces say nothing about the original */
+}
+
+static void what_was_learnt_outlives_the_job(void)
+{
+    struct tl_eff_launch l = launch_of(128);
+    tl_eff.kernels[7] = &kernel;
+    pthread_mutex_init(&tl_eff.lock, NULL);
+    tl_eff_profile_save();
+    tl_eff.kernels[7] = NULL;
+    kernel.profiles = NULL;
+    tl_eff_profile_load();
+    struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
+    TEST_ASSERT_EQUAL_UINT64(6400000, p->whole_ns);
+    TEST_ASSERT_TRUE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
+    TEST_ASSERT_FALSE(p->rungs[TL_RUNG_TICKET].is_slow);
+    TEST_ASSERT_TRUE(tl_eff_wants_sample(p)); /* a first guess only */
+    struct tl_eff_launch other = launch_of(129);
+    TEST_ASSERT_EQUAL_UINT64(0, tl_eff_profile(&kernel, &other)->whole_ns);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(what_was_stored_is_found_again);
+    RUN_TEST(an_argument_outside_the_parameters_is_refused);
+    RUN_TEST(single_long_measurements_do_not_count_for_much);
+    RUN_TEST(a_variant_that_costs_too_much_is_given_up);
+    RUN_TEST(what_was_learnt_outlives_the_job);
+    return UNITY_END();
+}
