@@ -28,8 +28,10 @@ static struct outcome run_stream(struct sim_report *r, enum sim_cluster_mode mod
     return sum;
 }
 
-static const char *const stream_note = "the trace's arrival rate, the number of GPUs and the jobs' utilisation are "
-                                       "assumed: 8 GPUs, offered load 1, utilisation 0.14 to 0.90";
+static const char *const stream_note =
+    "arrival rate, GPUs and utilisation are not published: 8 GPUs, offered load 1 and 0.14 to 0.90 are assumed; at "
+    "loads 0.5, 1, 2, 4 the JCT of "
+    "opportunistic jobs changes by +2, -9, -41, -29 %, that of production by 0, -4, -11, -16 %";
 
 static void tg1(struct sim_report *r)
 {
