@@ -313,6 +313,9 @@ static CUresult check_shape(const struct CUfunc_st *f, const struct tl_drv_launc
         return CUDA_ERROR_INVALID_VALUE;
     if (f->info->required[0] != 0 && memcmp(f->info->required, l->block, sizeof l->block) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    const uint32_t *cluster = f->info->required_cluster; /* clusters have one block each here */
+    if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1)
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     uint32_t allowed = 48u << 10;
     if (f->max_dynamic_shared > 0 && (uint32_t)f->max_dynamic_shared + f->info->shared_bytes > allowed)
         allowed = (uint32_t)f->max_dynamic_shared + f->info->shared_bytes;

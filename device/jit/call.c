@@ -53,6 +53,22 @@ static void emit_block_barrier(struct tl_emit *e)
     e->n_barriers++;
 }
 
+/* A cluster is one block here: nobody is waited for on arrival, and the other threads of the block afterwards. */
+static void emit_cluster_barrier(struct tl_emit *e)
+{
+    enum { RESERVED_BARRIER = 15 };
+    LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, "");
+    if (tl_has(e, TL_MOD_arrive))
+        return;
+    LLVMValueRef args[7] = {e->f->frame, e->f->warp,        u32(e, 0), u32(e, RESERVED_BARRIER),
+                            u32(e, 0),   tl_active_bits(e), u32(e, 0)};
+    struct tl_if i;
+    tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""));
+    tl_call_frame(e, offsetof(struct tl_dev_calls, barrier), e->i32, args, 7);
+    tl_if_end(e, &i);
+    e->n_barriers++;
+}
+
 static void emit_yield(struct tl_emit *e)
 {
     LLVMValueRef args[2] = {e->f->frame, e->f->warp};
@@ -67,8 +83,9 @@ bool tl_emit_barrier(struct tl_emit *e)
         if (tl_has(e, TL_MOD_warp))
             return true; /* lanes run in step */
         if (tl_has(e, TL_MOD_cluster))
-            return false;
-        emit_block_barrier(e);
+            emit_cluster_barrier(e);
+        else
+            emit_block_barrier(e);
         return true;
     case TL_OP_membar:
     case TL_OP_fence:

@@ -405,6 +405,12 @@ bool tl_emit_convert(struct tl_emit *e)
     case TL_OP_isspacep:
         emit_isspacep(e);
         return true;
+    case TL_OP_mapa: /* a cluster is one block: each address is its own */
+        tl_write(e, tl_opd(e, 0), tl_read(e, tl_opd(e, 1), tl_has(e, TL_MOD_u64) ? 64 : 32), false);
+        return true;
+    case TL_OP_getctarank:
+        tl_write(e, tl_opd(e, 0), tl_const(e, 32, 0), false);
+        return true;
     default:
         return false;
     }

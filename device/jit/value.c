@@ -635,6 +635,17 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
         return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
     case TL_SREG_nctaid:
         return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
+    case TL_SREG_clusterid: /* clusters of one block each */
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
+    case TL_SREG_nclusterid:
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
+    case TL_SREG_cluster_ctaid:
+    case TL_SREG_cluster_ctarank:
+    case TL_SREG_is_explicit_cluster:
+        return tl_const(e, 32, 0);
+    case TL_SREG_cluster_nctaid:
+    case TL_SREG_cluster_nctarank:
+        return tl_const(e, 32, 1);
     case TL_SREG_laneid:
         return lane_constants(e, lane_id);
     case TL_SREG_lanemask_eq:

@@ -86,6 +86,32 @@ static void a_barrier_that_lanes_might_miss_does_not_forbid_shuffles(void)
         TEST_ASSERT_EQUAL_UINT(i ^ 1, out[i]);
 }
 
+static void a_cluster_of_one_block_is_that_block(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "mov.u32 %r4, sh; shl.b32 %r5, %r3, 2; add.u32 %r6, %r4, %r5; st.shared.u32 [%r6], %r3;\n"
+                 "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+                 "mov.u32 %r8, %cluster_ctarank; mapa.shared::cluster.u32 %r7, %r4, %r8;\n"
+                 "mov.u32 %r9, 47; sub.u32 %r9, %r9, %r3; shl.b32 %r9, %r9, 2; add.u32 %r7, %r7, %r9;\n"
+                 "ld.shared::cluster.u32 %r10, [%r7];\n"
+                 "mov.u32 %r11, %cluster_nctarank; mul.lo.u32 %r11, %r11, 1000; mov.u32 %r12, %clusterid.x;\n"
+                 "add.u32 %r10, %r10, %r11; mad.lo.u32 %r10, %r12, 100, %r10; st.global.u32 [%d1], %r10;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(1000 + i / 48 * 100 + 47 - i % 48, out[i]);
+}
+
+static void larger_clusters_are_refused(void)
+{
+    CUmodule m;
+    CUfunction f;
+    OK(CALL(cuModuleLoadData)(&m, HEAD ".visible .entry k() .reqnctapercluster 2, 1, 1 { ret; }\n"));
+    OK(CALL(cuModuleGetFunction)(&f, m, "k"));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                          CALL(cuLaunchKernel)(f, 2, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+    OK(CALL(cuModuleUnload)(m));
+}
+
 /* A branch that all take alike, to where lanes have parted on another way. */
 static void all_lanes_may_go_to_where_some_went_before(void)
 {
@@ -165,6 +191,8 @@ int main(void)
     RUN_TEST(a_guarded_branch_through_a_table_falls_through);
     RUN_TEST(a_shared_address_below_zero_comes_back_by_its_offset);
     RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
+    RUN_TEST(a_cluster_of_one_block_is_that_block);
+    RUN_TEST(larger_clusters_are_refused);
     RUN_TEST(all_lanes_may_go_to_where_some_went_before);
     RUN_TEST(a_misaligned_access_is_an_error);
     RUN_TEST(lanes_call_what_their_pointers_say);

@@ -12,7 +12,7 @@
 #include "ptx_help.h"
 
 /* What has been reached; never less. */
-enum { FLOOR = 992 };
+enum { FLOOR = 995 };
 enum { MAX_FORMS = 1200, MAX_LIBRARIES = 16, BATCH = 32, HEAD_LINES = 16 };
 
 struct form {
