@@ -14,6 +14,7 @@ enum {
     COST_SHARE = 100, /* one part in so many of the job's time */
     FIRST_STRIDE = 4, /* as long as nothing is known */
     MAX_STRIDE = 1 << 16,
+    MAX_OPEN = 4, /* not done yet: then the rest need not be asked about either */
 };
 #define REBASE_NS 2000000000u     /* clocks drift, and durations lose precision */
 #define BASE_PATIENCE_NS 1000000u /* for the base event; longer, and the device is too busy to tell the time */
@@ -218,9 +219,10 @@ static void read_sample(struct tl_sample *sample)
 
 bool tl_sample_collect(void)
 {
-    bool is_open = false;
-    for (size_t i = 0; i < SAMPLES; i++) {
-        struct tl_sample *sample = &samples[i];
+    static size_t first; /* goes round, so that each has its turn */
+    int open = 0;
+    for (size_t n = 0; n < SAMPLES && open < MAX_OPEN; n++) {
+        struct tl_sample *sample = &samples[first++ % SAMPLES];
         if (atomic_load(&sample->state) != PENDING)
             continue;
         if (TL_REAL(cuCtxSetCurrent)(sample->ctx) != CUDA_SUCCESS) {
@@ -229,14 +231,14 @@ bool tl_sample_collect(void)
         }
         CUresult r = TL_REAL(cuEventQuery)(sample->end);
         if (r == CUDA_ERROR_NOT_READY) {
-            is_open = true;
+            open++;
             continue;
         }
         if (r == CUDA_SUCCESS)
             read_sample(sample);
         atomic_store(&sample->state, FREE);
     }
-    return is_open;
+    return open != 0;
 }
 
 /* --- what goes --- */
