@@ -86,6 +86,7 @@ struct tl_fn {
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
+    LLVMBasicBlockRef misaligned; /* where misaligned accesses go, see align.c; NULL until there is one */
     LLVMValueRef carry_slot; /* CC.CF, one bit per lane */
     bool *is_in_loop;        /* per block */
 };
@@ -263,6 +264,8 @@ struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); 
 /* Where each thread's local memory begins, as pointers. */
 struct tl_val tl_local_base(struct tl_emit *e);
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
+/* Ends the launch if an access of so many bytes there is misaligned (align.c). */
+void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t bytes);
 
 /* --- gather.c: an address of its own for each lane (64-bit integers); active lanes only ----------------------------- */
 struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits);
