@@ -234,7 +234,7 @@ static void add_products(struct tl_emit *e, const struct product *x, uint32_t k,
 static void emit_product(struct tl_emit *e)
 {
     struct product x;
-    struct tl_val c[MAX_ELEMENTS], sum[MAX_ELEMENTS];
+    struct tl_val c[MAX_ELEMENTS] = {{NULL, false}}, sum[MAX_ELEMENTS] = {{NULL, false}};
     if (e->inst->n_operands != 4 || !describe(e->inst->inst.form, &x) || !fits(&x, tl_opd(e, 3), x.c) ||
         !fits(&x, tl_opd(e, 0), x.d)) {
         tl_emit_unsupported(e, "this shape or type of matrix");
