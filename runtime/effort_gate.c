@@ -1,7 +1,11 @@
 /* Whether this job may put kernels on the device at this moment: the grant, the words of the levels above, run-ahead, rate. */
 #include "runtime/effort_internal.h"
 
-enum { MAX_PAGES = 64 };
+enum {
+    MAX_PAGES = 64,
+    MAX_ROUND_TRIP_NS = 12000,
+    MOST_CAUTION = 4, /* after a stop, run-ahead begins at a 16th: the level above may only have taken breath */
+};
 #define ALONE_RUN_AHEAD_NS 20000000u /* with nobody above, what is with the driver bothers nobody */
 #define RATE_BURST_S 0.01
 
@@ -51,6 +55,7 @@ bool tl_eff_gate_is_open(uint64_t now)
         return true;
     if (tl_client_is_preempted(tl_eff.client)) {
         tl_eff.busy_ns = now;
+        tl_eff.caution = MOST_CAUTION;
         return false;
     }
     return tl_eff.busy_ns == 0 || now - tl_eff.busy_ns >= tl_eff.grant.hysteresis_ns;
@@ -67,7 +72,9 @@ uint64_t tl_eff_gate_wait_ns(void)
  * a turnaround that the user asked for stands. */
 static uint64_t at_least(uint64_t granted_ns, uint64_t round_trips)
 {
-    uint64_t ns = round_trips * atomic_load_explicit(&tl_eff.round_trip_ns, memory_order_relaxed);
+    uint64_t one = atomic_load_explicit(&tl_eff.round_trip_ns, memory_order_relaxed);
+    uint64_t ns = round_trips *
+                  (one < MAX_ROUND_TRIP_NS ? one : MAX_ROUND_TRIP_NS); /* it was measured on a busy machine */
     return tl_eff.settings->turnaround_ns != 0 || granted_ns > ns ? granted_ns : ns;
 }
 
@@ -78,7 +85,7 @@ uint64_t tl_eff_turnaround_ns(void)
 
 uint64_t tl_eff_run_ahead_ns(void)
 {
-    uint64_t limit = at_least(tl_eff.grant.run_ahead_ns, 24);
+    uint64_t limit = at_least(tl_eff.grant.run_ahead_ns, 24) >> tl_eff.caution;
     return tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS ? ALONE_RUN_AHEAD_NS : limit;
 }
 

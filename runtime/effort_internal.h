@@ -208,8 +208,8 @@ struct tl_eff_launch {
     bool is_plain; /* nothing in the attributes forbids running it in pieces */
     uint32_t n_attributes;
     CUlaunchAttribute attributes[TL_EFF_MAX_ATTRIBUTES];
-    uint32_t blocks; /* of the grid; 0 if that exceeds 2^31 - 1 */
-    uint64_t queued_ns;
+    uint32_t blocks;    /* of the grid; 0 if that exceeds 2^31 - 1 */
+    uint64_t queued_ns; /* when it was asked for */
     /* The executor's: */
     struct tl_eff_profile *profile;
     bool is_chosen;
@@ -219,6 +219,7 @@ struct tl_eff_launch {
     uint32_t done;     /* blocks that were taken, as far as known */
     uint32_t launched; /* slice and ticket: blocks that pieces were launched for */
     uint32_t n_flying; /* pieces of it */
+    uint64_t head_ns;  /* when the executor first looked at it */
     uint64_t began_ns, ready_ns;
     uint64_t since_ns; /* device time of pieces since the counter was looked at */
 };
@@ -279,6 +280,7 @@ struct tl_eff_state {
     uint32_t grant_changes;
     bool has_grant;
     uint64_t busy_ns; /* when a higher level was last seen busy */
+    uint32_t caution; /* halvings of the run-ahead; one less with each mark that comes back undisturbed */
     uint32_t n_words;
     _Atomic uint64_t round_trip_ns; /* until an end is known, at best; 0 if not measured */
     const _Atomic uint64_t *words[TL_SHARE_WORDS];

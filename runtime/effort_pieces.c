@@ -26,6 +26,7 @@ enum {
     TICKET_DRAIN_NS = 400, /* what a ticket block costs that only leaves, on one SM */
     LEARN_LATENCIES = 64,
     TRIAL_WAVES = 4,
+    TRIAL_NS = 400000,
 };
 
 /* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device memory is used, and copied there
@@ -366,8 +367,11 @@ static bool is_trial(const struct tl_eff_launch *l)
 
 static uint32_t trial_blocks(const struct tl_eff_context *c, const struct tl_eff_launch *l)
 {
-    uint32_t n = TRIAL_WAVES * (uint32_t)(c->n_sms > 0 ? c->n_sms : 1), left = l->blocks - l->launched;
-    return n < left ? n : left;
+    /* Long enough for the launch itself not to count, as far as the original tells. */
+    uint64_t waves = l->profile->block_ns != 0 ? TRIAL_NS / l->profile->block_ns : 0;
+    uint64_t n = (waves > TRIAL_WAVES ? waves : TRIAL_WAVES) * (uint64_t)(c->n_sms > 0 ? c->n_sms : 1);
+    uint32_t left = l->blocks - l->launched;
+    return n < left ? (uint32_t)n : left;
 }
 
 /* Launches one piece.  Lock held, given up meanwhile.  `before` is the kernel in front whose end is not known yet, or NULL. */
@@ -502,13 +506,20 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
 
 /* --- one kernel's way ---------------------------------------------------------------------------------------------- */
 
+/* How long it could have begun earlier: since it was asked for and all in front of it was submitted. */
+static uint64_t stood_ready(const struct tl_eff_launch *l, uint64_t began_ns)
+{
+    uint64_t since = l->queued_ns > l->head_ns ? l->queued_ns : l->head_ns;
+    return began_ns > since ? began_ns - since : 0;
+}
+
 static void finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result, uint64_t now)
 {
     struct tl_eff_launch *l = &item->launch;
     give_control(s->context, l->control);
     l->control = NULL;
     if (result == CUDA_SUCCESS && l->rung < TL_RUNG_WHOLE)
-        tl_record_ran(l->kernel->record, l->began_ns - l->queued_ns, now - l->began_ns);
+        tl_record_ran(l->kernel->record, stood_ready(l, l->began_ns), now - l->began_ns);
     tl_eff_submitted(item, result);
 }
 
@@ -558,6 +569,8 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
 {
     struct tl_eff_launch *l = &item->launch;
     bool is_first = s->first == item;
+    if (l->head_ns == 0)
+        l->head_ns = now;
     if (s->is_stalled)
         return false;
     if (!tl_eff_gate_is_open(now)) {
@@ -721,12 +734,14 @@ static void come_back(struct tl_eff_piece *p)
         piece_is_over(p, ns, now);
     } else if (p->profile != NULL && p->kernel != NULL && !p->is_lost) {
         tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks, s->context->n_sms);
-        tl_record_ran(p->kernel->record, p->launched_ns - p->shape.queued_ns, ns);
+        tl_record_ran(p->kernel->record, stood_ready(&p->shape, p->launched_ns), ns);
         if (tl_eff.n_words > 0 && ns > tl_eff_turnaround_ns()) {
             tl_record_uncontrolled(p->kernel->record, ns);
             atomic_fetch_add_explicit(&tl_eff.page->uncontrolled_ns, ns, memory_order_relaxed);
         }
     }
+    if (p->item == NULL && tl_eff.caution > 0)
+        tl_eff.caution--;
     s->last_done_ns = end != 0 ? end : now;
     if (s->n_flying == 0)
         s->is_stalled = false;
