@@ -283,6 +283,10 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed);
 /* tally_blocks(frame, first, count): for each linear block number, sets ctaid and runs its n_warps warps, each by
  * `fn`(frame, warp); with n_warps 0, the whole block by `fn`(frame). */
 void tl_emit_blocks(struct tl_emit *e, LLVMValueRef fn, uint32_t n_warps);
+/* The tally_warp of an object whose warps never run alone: it ends the launch. */
+void tl_emit_no_warp(struct tl_emit *e);
+/* Makes a function part of its caller, if the kernel has few enough instructions. */
+void tl_inline_if_small(struct tl_emit *e, LLVMValueRef fn, uint32_t n_insts);
 LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported);
 /* A block that only returns: going there is returning, at once, so that barriers do not wait for its turn in the line. */
 bool tl_only_returns(const struct tl_fn *f, uint32_t block);

@@ -18,7 +18,6 @@
 enum {
     MAX_STATES = 64,
     MAX_CONTEXT = 128 << 10,
-    MAX_INLINED = 1000, /* instructions of a kernel whose segments become one function */
     DONE = 0,
 };
 
@@ -243,10 +242,7 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
     LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32};
     f->fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", LLVMFunctionType(e->i32, args, 3, false),
                             false);
-    if (x->analysed->cfg.n_insts <= MAX_INLINED) {
-        unsigned always = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
-        LLVMAddAttributeAtIndex(f->fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, always, 0));
-    }
+    tl_inline_if_small(e, f->fn, x->analysed->cfg.n_insts);
     f->frame = LLVMGetParam(f->fn, 0);
     f->warp = LLVMGetParam(f->fn, 2);
     if (lanes < LANES) {
@@ -340,7 +336,7 @@ static LLVMValueRef emit_block(struct fission *x, LLVMValueRef (*segments)[2], u
 }
 
 /* Every object exports tally_warp; here no warp can run alone. */
-static void emit_no_warp(struct tl_emit *e)
+void tl_emit_no_warp(struct tl_emit *e)
 {
     LLVMTypeRef args[2] = {e->ptr, e->i32};
     struct tl_fn f = {.fn = tl_new_function(e, "tally_warp", LLVMFunctionType(e->voidt, args, 2, false), true)};
@@ -371,7 +367,7 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
     }
     if (e->rc == 0) {
         tl_emit_blocks(e, emit_block(&x, segments, n_whole, n_warps), 0);
-        emit_no_warp(e);
+        tl_emit_no_warp(e);
     }
     return true;
 }

@@ -14,6 +14,8 @@
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
+enum { MAX_INLINED = 1000 }; /* instructions of a kernel that becomes one function */
+
 /* --- the host ------------------------------------------------------------------------------------------------------ */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -147,6 +149,13 @@ LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef ty
     return fn;
 }
 
+void tl_inline_if_small(struct tl_emit *e, LLVMValueRef fn, uint32_t n_insts)
+{
+    unsigned always = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
+    if (n_insts <= MAX_INLINED)
+        LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, always, 0));
+}
+
 static int is_barrier(void *data, struct tl_ptx_stmt *s)
 {
     (void)data;
@@ -211,6 +220,7 @@ static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lan
             bits[i] = LLVMConstInt(e->i1, i < lanes, false);
         f->entry_mask = LLVMConstVector(bits, LANES);
     }
+    tl_inline_if_small(e, f->fn, f->cfg.n_insts);
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
 }
 
@@ -366,11 +376,14 @@ static bool choose_barriers(struct tl_emit *e)
     return !e->uses_lanes && tl_emit_fission(e, f);
 }
 
-/* tally_warp: full warps to one function, the rest of the block to the other. */
+/* A warp of any number: full ones to one function, the rest of the block to the other. */
 static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef part, uint32_t threads)
 {
     LLVMTypeRef args[2] = {e->ptr, e->i32}, type = LLVMFunctionType(e->voidt, args, 2, false);
-    LLVMValueRef fn = tl_new_function(e, "tally_warp", type, true);
+    bool is_exported = e->n_barriers > 0; /* else only whole blocks are run */
+    LLVMValueRef fn = tl_new_function(e, is_exported ? "tally_warp" : "warp", type, is_exported);
+    if (!is_exported)
+        tl_inline_if_small(e, fn, e->n_insts);
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
     LLVMValueRef values[2] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)};
     LLVMPositionBuilderAtEnd(e->b, entry);
@@ -409,13 +422,14 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
     LLVMPositionBuilderAtEnd(e->b, entry);
     LLVMValueRef x = tl_field(e, offsetof(struct tl_dev_frame, grid), e->i32);
     LLVMValueRef y = tl_field(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4, e->i32);
-    LLVMValueRef end = LLVMBuildAdd(e->b, first, count, "");
+    LLVMValueRef end = LLVMBuildAdd(e->b, first, count, ""), rows = LLVMBuildUDiv(e->b, first, x, "");
+    LLVMValueRef begin[3] = {LLVMBuildURem(e->b, first, x, ""), LLVMBuildURem(e->b, rows, y, ""),
+                             LLVMBuildUDiv(e->b, rows, y, "")};
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, count, zero, ""), done, block);
     LLVMPositionBuilderAtEnd(e->b, block);
-    LLVMValueRef n = LLVMBuildPhi(e->b, e->i32, "");
-    LLVMValueRef rows = LLVMBuildUDiv(e->b, n, x, "");
-    LLVMValueRef index[3] = {LLVMBuildURem(e->b, n, x, ""), LLVMBuildURem(e->b, rows, y, ""),
-                             LLVMBuildUDiv(e->b, rows, y, "")};
+    LLVMValueRef n = LLVMBuildPhi(e->b, e->i32, ""), index[3];
+    for (unsigned i = 0; i < 3; i++)
+        index[i] = LLVMBuildPhi(e->b, e->i32, "");
     for (unsigned i = 0; i < 3; i++) {
         LLVMValueRef at = LLVMConstInt(e->i64, offsetof(struct tl_dev_frame, ctaid) + 4 * i, false);
         LLVMBuildStore(e->b, index[i], LLVMBuildGEP2(e->b, e->i8, frame, &at, 1, ""));
@@ -430,8 +444,17 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
                     next);
     LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
     LLVMPositionBuilderAtEnd(e->b, next);
-    LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, "");
+    LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, ""), after[3];
+    for (unsigned i = 0; i < 3; i++)
+        after[i] = LLVMBuildAdd(e->b, index[i], one, "");
+    LLVMValueRef ends_row = LLVMBuildICmp(e->b, LLVMIntEQ, after[0], x, "");
+    LLVMValueRef ends_layer = LLVMBuildAnd(e->b, ends_row, LLVMBuildICmp(e->b, LLVMIntEQ, after[1], y, ""), "");
+    after[0] = LLVMBuildSelect(e->b, ends_row, zero, after[0], "");
+    after[1] = LLVMBuildSelect(e->b, ends_layer, zero, LLVMBuildSelect(e->b, ends_row, after[1], index[1], ""), "");
+    after[2] = LLVMBuildSelect(e->b, ends_layer, after[2], index[2], "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, n_next, end, ""), block, done);
+    for (unsigned i = 0; i < 3; i++)
+        LLVMAddIncoming(index[i], (LLVMValueRef[2]){begin[i], after[i]}, (LLVMBasicBlockRef[2]){entry, next}, 2);
     LLVMAddIncoming(n, (LLVMValueRef[2]){first, n_next}, (LLVMBasicBlockRef[2]){entry, next}, 2);
     LLVMPositionBuilderAtEnd(e->b, done);
     LLVMBuildRetVoid(e->b);
@@ -503,8 +526,10 @@ static int translate(struct tl_emit *e)
     if (threads % LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % LANES)) == NULL)
         return e->rc;
     LLVMValueRef warp = emit_warp(e, full, part, threads);
-    if (e->n_barriers == 0)
+    if (e->n_barriers == 0) {
         tl_emit_blocks(e, warp, (threads + LANES - 1) / LANES);
+        tl_emit_no_warp(e);
+    }
     emit_info(e);
     return e->rc;
 }
