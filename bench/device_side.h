@@ -5,7 +5,7 @@
  *     run NAME N         N times in a row; "time NAME wall-ns cpu-ns" of all threads
  *     first NAME         once with a grid of one block (device only); "time ..." as above
  *     during NAME MS     again and again for so long; "count NAME runs wall-ns"
- *     start NAME         without waiting (device only); "started NAME"
+ *     start NAME         a grid that takes minutes, without waiting (device only); "started NAME"
  *     nice               "nice N..." of the threads of this process
  */
 #ifndef TALLY_BENCH_DEVICE_SIDE_H
@@ -65,7 +65,7 @@ struct bench_side {
     void (*get_result)(float *c);              /* all BUFFER_N elements */
     int (*run)(enum bench_kernel k, int n);    /* n times; waits after each */
     int (*run_one_block)(enum bench_kernel k); /* or NULL */
-    int (*start)(enum bench_kernel k);         /* or NULL: many runs' worth, does not wait */
+    int (*start)(enum bench_kernel k);         /* or NULL: begins what takes minutes */
 };
 
 /* Serves standard input until it ends; the exit code. */
