@@ -258,9 +258,9 @@ install: all
 	install -m 644 $(LIB_FILES) $(DESTDIR)$(PREFIX)/lib
 	$(if $(DRIVER_FILES),cp -R $(B)/lib/tally $(DESTDIR)$(PREFIX)/lib)
 	install -d $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
-	install -m 644 contrib/systemd/tallyd.* $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
+	install -m 644 runtime/systemd/tallyd.* $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
 	install -d $(DESTDIR)$(PREFIX)/share/tally/python
-	install -m 644 python/tally_mark.py $(DESTDIR)$(PREFIX)/share/tally/python
+	install -m 644 runtime/python/tally_mark.py $(DESTDIR)$(PREFIX)/share/tally/python
 	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
 	@for page in $(B)/share/man/man1/*.1; do \
 	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done

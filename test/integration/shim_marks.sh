@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Requests that a program marks, in C (include/tally/mark.h) and in Python (python/tally_mark.py), are in the report, and nothing is
+# Requests that a program marks, in C (include/tally/mark.h) and in Python (runtime/python/tally_mark.py), are in the report, and nothing is
 # inferred then; the same programs run without Tally.
 set -euo pipefail
 
