@@ -87,8 +87,8 @@ struct tl_fn {
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
     LLVMBasicBlockRef misaligned; /* where misaligned accesses go, see align.c; NULL until there is one */
-    LLVMValueRef carry_slot; /* CC.CF, one bit per lane */
-    bool *is_in_loop;        /* per block */
+    LLVMValueRef carry_slot;      /* CC.CF, one bit per lane */
+    bool *is_in_loop;             /* per block */
 };
 
 struct tl_emit {
