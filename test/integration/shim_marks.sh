@@ -38,7 +38,7 @@ END
 cc -Wall -Werror -Iinclude -o "$TMPDIR/server" "$TMPDIR/server.c" -L"$(dirname "$driver")" -l:libcuda.so.1 -ldl
 cat >"$TMPDIR/server.py" <<'END'
 import ctypes, sys
-sys.path.insert(0, "python")
+sys.path.insert(0, "runtime/python")
 import tally_mark
 cuda = ctypes.CDLL("libcuda.so.1")
 cuda.cuInit(0)
