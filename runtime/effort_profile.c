@@ -59,7 +59,7 @@ void tl_eff_profile_load(void)
             n_rows = (uint32_t)n;
     }
     close(fd);
-    if (n_rows > 1)
+    if (rows != NULL && n_rows > 1)
         qsort(rows, n_rows, sizeof *rows, by_key);
 }
 

@@ -250,8 +250,8 @@ void tl_eff_turn_end(struct tl_eff_turn *t, CUresult result)
         return;
     tl_eff_lock();
     if (t->item->is_under_way)
-        tl_eff_submitted(t->item, result);
-    tl_eff_item_unref(t->item);
+        tl_eff_submitted(t->item, result); /* gives up the queue's reference; ours is still there */
+    tl_eff_item_unref(t->item);            /* NOLINT(clang-analyzer-unix.Malloc) */
     tl_eff_unlock();
     tl_eff_ring();
 }

@@ -31,6 +31,7 @@ static void forked(void)
     atomic_store(&tl_eff.is_over, true); /* a straggler in the child passes through */
     tl_eff_variants_forked();
     tl_eff_streams_forked();
+    tl_eff_gate_forget();
 }
 
 /* What is queued is lost, as with CUDA; whoever waits for it comes free. */
