@@ -221,7 +221,8 @@ struct tl_eff_launch {
     uint32_t n_flying; /* pieces of it */
     uint64_t head_ns;  /* when the executor first looked at it */
     uint64_t began_ns, ready_ns;
-    uint64_t since_ns; /* device time of pieces since the counter was looked at */
+    uint64_t device_ns; /* of all its pieces */
+    uint64_t since_ns;  /* device time of pieces since the counter was looked at */
 };
 
 struct tl_eff_item {

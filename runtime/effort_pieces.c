@@ -513,13 +513,13 @@ static uint64_t stood_ready(const struct tl_eff_launch *l, uint64_t began_ns)
     return began_ns > since ? began_ns - since : 0;
 }
 
-static void finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result, uint64_t now)
+static void finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result)
 {
     struct tl_eff_launch *l = &item->launch;
     give_control(s->context, l->control);
     l->control = NULL;
     if (result == CUDA_SUCCESS && l->rung < TL_RUNG_WHOLE)
-        tl_record_ran(l->kernel->record, stood_ready(l, l->began_ns), now - l->began_ns);
+        tl_record_ran(l->kernel->record, stood_ready(l, l->began_ns), l->device_ns);
     tl_eff_submitted(item, result);
 }
 
@@ -552,7 +552,7 @@ static bool advance_whole(struct tl_eff_stream *s, struct tl_eff_item *item, uin
         if (s->n_unmarked >= MARK_EVERY || s->unmarked_ns >= tl_eff_run_ahead_ns() / 4)
             tl_eff_mark(s);
     }
-    finish_kernel(s, item, r, now);
+    finish_kernel(s, item, r);
     return true;
 }
 
@@ -672,6 +672,7 @@ static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t now)
     struct tl_eff_launch *l = &item->launch;
     l->n_flying--;
     l->since_ns += ns;
+    l->device_ns += ns;
     if (item->is_submitted)
         return;
     if (p->is_lost && p->refusal != CUDA_SUCCESS && l->done == 0 && l->n_flying == 0) {
@@ -749,7 +750,7 @@ static void come_back(struct tl_eff_piece *p)
     while (s->first != NULL && s->first->kind == TL_EFF_KERNEL && s->first->launch.rung < TL_RUNG_WHOLE &&
            s->first->launch.is_chosen && s->first->launch.n_flying == 0 &&
            s->first->launch.done >= s->first->launch.blocks)
-        finish_kernel(s, s->first, CUDA_SUCCESS, now);
+        finish_kernel(s, s->first, CUDA_SUCCESS);
     give_event(s->context, p->begin);
     give_event(s->context, p->end);
     p->begin = p->end = NULL;
