@@ -59,6 +59,15 @@ static enum tl_ptx_level sreg_level(const struct analysis *a, const struct tl_pt
     return (enum tl_ptx_level)levels[o->sym->sreg];
 }
 
+static bool is_own_param(const struct analysis *a, const struct tl_ptx_sym *sym)
+{
+    for (const struct tl_ptx_decl *p = a->cfg->func->params; p != NULL; p = p->next) {
+        if (sym->decl == p)
+            return true;
+    }
+    return false;
+}
+
 static enum tl_ptx_level operand_level(const struct analysis *a, const struct tl_ptx_operand *o)
 {
     enum tl_ptx_level level = TL_LEVEL_BLOCK;
@@ -68,6 +77,9 @@ static enum tl_ptx_level operand_level(const struct analysis *a, const struct tl
             return (enum tl_ptx_level)a->d->reg[o->sym->id];
         if (o->sym->kind == TL_SYM_SREG)
             return sreg_level(a, o);
+        if (o->sym->kind == TL_SYM_VAR && tl_str_is(o->sym->decl->space, "param") &&
+            !(a->cfg->func->is_entry && is_own_param(a, o->sym)))
+            return TL_LEVEL_LANE; /* each thread has its own parameters of a call */
         return TL_LEVEL_BLOCK;
     case TL_OPD_VEC:
     case TL_OPD_LIST:
@@ -87,15 +99,6 @@ static enum tl_ptx_level sources_level(const struct analysis *a, const struct tl
     for (uint32_t i = first; i < s->n_operands; i++)
         level = worse(level, operand_level(a, &s->inst.operands[i]));
     return level;
-}
-
-static bool is_own_param(const struct analysis *a, const struct tl_ptx_sym *sym)
-{
-    for (const struct tl_ptx_decl *p = a->cfg->func->params; p != NULL; p = p->next) {
-        if (sym->decl == p)
-            return true;
-    }
-    return false;
 }
 
 static bool is_strong(const struct tl_ptx_form *f)

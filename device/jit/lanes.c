@@ -67,6 +67,19 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
     return axis == 'z' && block[1] % rows == 0;
 }
 
+/* Of which each thread has its own, other than of parameters of the kernel. */
+static bool is_call_param(const struct tl_fn *f, const struct tl_ptx_decl *d)
+{
+    const struct tl_ptx_func *func = f->pf->func;
+    if (!tl_str_is(d->space, "param"))
+        return false;
+    for (const struct tl_ptx_decl *p = func->is_entry ? func->params : NULL; p != NULL; p = p->next) {
+        if (p == d)
+            return false;
+    }
+    return true;
+}
+
 static bool is_uniform(const struct tl_fn *f, const struct tl_ptx_operand *o)
 {
     if (o->kind == TL_OPD_INT)
@@ -75,7 +88,7 @@ static bool is_uniform(const struct tl_fn *f, const struct tl_ptx_operand *o)
         return false;
     if (o->sym->kind == TL_SYM_REG)
         return f->d.reg[o->sym->id] != TL_LEVEL_LANE;
-    return o->sym->kind == TL_SYM_VAR || o->sym->kind == TL_SYM_MODULE_VAR ||
+    return (o->sym->kind == TL_SYM_VAR && !is_call_param(f, o->sym->decl)) || o->sym->kind == TL_SYM_MODULE_VAR ||
            (o->sym->kind == TL_SYM_SREG &&
             (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid || o->sym->sreg == TL_SREG_ntid));
 }

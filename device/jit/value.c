@@ -414,10 +414,13 @@ static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o
         v = LLVMBuildPtrToInt(e->b, at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, params), e->ptr), p->offset),
                               e->i64, "");
         break;
-    default:
-        tl_emit_unsupported(e, "the address of a call's parameter");
-        v = LLVMConstInt(e->i64, 0, false);
-        break;
+    default: { /* of a call: each thread has its own, one behind the other */
+        struct tl_val at = {LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
+        int64_t offsets[LANES];
+        for (int i = 0; i < LANES; i++)
+            offsets[i] = (int64_t)((uint64_t)i * p->bytes) + (o->has_offset ? o->offset : 0);
+        return tl_op(e, LLVMAdd, at, (struct tl_val){tl_const_lanes(e, 64, offsets), true});
+    }
     }
     if (o->has_offset)
         v = LLVMBuildAdd(e->b, v, LLVMConstInt(e->i64, (uint64_t)o->offset, false), "");

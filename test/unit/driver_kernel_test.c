@@ -112,6 +112,29 @@ static void larger_clusters_are_refused(void)
     OK(CALL(cuModuleUnload)(m));
 }
 
+/* A structure that comes as a parameter, read through its address, at a place that differs from lane to lane. */
+static void a_parameter_of_a_call_has_an_address(void)
+{
+    unsigned out[N];
+    OK(run(HEAD ".func (.param .b32 r) pick(.param .align 8 .b8 s[16], .param .b32 which)\n"
+                "{ .reg .b32 %r<4>; .reg .b64 %d<5>;\n"
+                "ld.param.u32 %r1, [which]; mov.b64 %d1, s; mul.wide.u32 %d2, %r1, 4; add.s64 %d3, %d1, %d2;\n"
+                "ld.param.u32 %r2, [%d3]; st.param.b32 [r], %r2; ret; }\n"
+                ".visible .entry k(.param .u64 p)\n{\n"
+                ".reg .b32 %r<9>; .reg .b64 %d<9>;\n"
+                "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+                "mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;\n"
+                "mul.lo.u32 %r4, %r1, 100; add.u32 %r5, %r4, 1; add.u32 %r6, %r4, 2; add.u32 %r7, %r4, 3; and.b32 %r8, "
+                "%r1, 3;\n"
+                "{ .param .align 8 .b8 a[16]; .param .b32 b; .param .b32 c;\n"
+                "st.param.b32 [a], %r4; st.param.b32 [a+4], %r5; st.param.b32 [a+8], %r6; st.param.b32 [a+12], %r7;\n"
+                "st.param.b32 [b], %r8; call.uni (c), pick, (a, b); ld.param.b32 %r5, [c]; }\n"
+                "st.global.u32 [%d1], %r5; ret;\n}\n",
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i * 100 + (i & 3), out[i]);
+}
+
 /* A branch that all take alike, to where lanes have parted on another way. */
 static void all_lanes_may_go_to_where_some_went_before(void)
 {
@@ -193,6 +216,7 @@ int main(void)
     RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
     RUN_TEST(a_cluster_of_one_block_is_that_block);
     RUN_TEST(larger_clusters_are_refused);
+    RUN_TEST(a_parameter_of_a_call_has_an_address);
     RUN_TEST(all_lanes_may_go_to_where_some_went_before);
     RUN_TEST(a_misaligned_access_is_an_error);
     RUN_TEST(lanes_call_what_their_pointers_say);
