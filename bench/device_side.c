@@ -71,9 +71,8 @@ static double stencil_at(uint32_t i)
 
 static uint32_t mandel_rounds(uint32_t i)
 {
-    float cx = -2.0f + 3.0f * (float)(i % MANDEL_N) / MANDEL_N, cy = -1.5f + 3.0f * (float)(i / MANDEL_N) / MANDEL_N;
-    float zx = 0, zy = 0;
-    uint32_t n = 0;
+    uint32_t x = i % MANDEL_N, y = i / MANDEL_N, n = 0;
+    float cx = -2.0f + 3.0f * (float)x / MANDEL_N, cy = -1.5f + 3.0f * (float)y / MANDEL_N, zx = 0, zy = 0;
     for (; n < MANDEL_ROUNDS && zx * zx + zy * zy <= 4.0f; n++) {
         float next = zx * zx - zy * zy + cx;
         zy = 2.0f * zx * zy + cy;

@@ -450,6 +450,12 @@ static bool merge(const struct tl_emit *e, struct tl_lanes *a, const struct tl_l
     return true;
 }
 
+static bool same_lanes(const struct tl_lanes *a, const struct tl_lanes *b)
+{
+    return a->has_one_base == b->has_one_base && a->is_small == b->is_small && a->base_align == b->base_align &&
+           memcmp(a->offset, b->offset, sizeof a->offset) == 0;
+}
+
 /* What an instruction gives the register or shadow; true if something is known that was not, or no longer. */
 static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s, uint32_t id)
 {
@@ -469,7 +475,7 @@ static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_
     }
     c->state = is_known ? FOUND : GIVEN_UP;
     r->lanes = is_known ? now : (struct tl_lanes){.is_known = false};
-    return is_known != old.is_known || (is_known && memcmp(&old, &r->lanes, sizeof old) != 0);
+    return is_known != old.is_known || (is_known && !same_lanes(&old, &r->lanes));
 }
 
 static bool visit(struct tl_emit *e, struct scan *m)

@@ -376,7 +376,7 @@ static uint32_t base_number(const struct tl_emit *e, const struct tl_reg *r)
 static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
 {
     struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, sym->id)];
-    LLVMValueRef bases[MAX_GROUPS];
+    LLVMValueRef bases[MAX_GROUPS] = {NULL};
     if (!r->lanes.is_known)
         return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), r->is_vec};
     if (e->is_scalar) {
