@@ -191,6 +191,8 @@ soak-device: $(B)/test/exec_sm_test
 soak-runtime: $(B)/test/daemon_soak_test
 	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<
 
+$(BENCH_SIDES): $(call setup_for,bench)
+
 fuzz: $(call setup_for,fuzz)
 	@$(MAKE) --no-print-directory B=build/fuzz FLAVOUR=fuzz CC=clang fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_JOBS=$(FUZZ_JOBS) scripts/fuzz build/fuzz $(T)
@@ -201,8 +203,8 @@ corpus: tests
 	@TALLY_BUILD=$(B) scripts/corpus
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
-# bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for.
-LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,bench/device_opencl.c),$(wildcard */*.c device/jit/*.c test/*/*.c))
+# test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for.
+LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c),$(wildcard */*.c device/jit/*.c test/*/*.c))
 LINT_HDRS := $(wildcard */*.h device/jit/*.h include/tally/*.h test/*/*.h)
 LINT_SCRIPTS := $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \

@@ -50,7 +50,7 @@ $(STANDIN_EFFORT): $(B)/pic/test/standin/effort.o
 	$(Q)mv $@.new $@
 -include $(B)/pic/test/standin/driver.d $(B)/pic/test/standin/effort.d
 
-$(B)/bench/launch: bench/launch.c
+$(B)/bench/launch: test/bench/launch.c
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(CUDA_FLAGS) -o $@ $< $(OUR_LDFLAGS) -ldl

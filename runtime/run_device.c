@@ -82,6 +82,9 @@ static int use_soft(const struct run *r, const char *path)
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
     int rc = run_set(r, "TALLY_DRIVER", path);
+    /* NVIDIA's libraries want a capability that they do not know, Triton one that it knows; it asks through libcudart.so. */
+    if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL)
+        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0");
     if (rc == 0)
         rc = run_put_first(r, "LD_LIBRARY_PATH", folder, ':', is_our_folder);
     return rc == 0 ? run_put_first(r, "LD_LIBRARY_PATH", r->lib, ':', NULL) : rc;

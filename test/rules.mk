@@ -5,3 +5,4 @@ TEST_SRCS := $(wildcard test/unit/*_test.c)
 TEST_HELPER_SRCS := $(filter-out $(TEST_SRCS),$(wildcard test/unit/*.c))
 FUZZ_SRCS := $(wildcard test/fuzz/*_fuzz.c)
 CORPUS_SRCS := $(wildcard test/corpus/*.c)
+include test/bench/device.mk

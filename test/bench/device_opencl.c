@@ -1,6 +1,6 @@
 /* The kernels through OpenCL: PoCL's side of the comparison.  The argument is the path of device_kernels.cl. */
 #define CL_TARGET_OPENCL_VERSION 120
-#include "bench/device_side.h"
+#include "test/bench/device_side.h"
 
 #include <CL/cl.h>
 #include <stdio.h>

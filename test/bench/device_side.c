@@ -1,5 +1,5 @@
 /* What all sides share: data, the commands, and references to check results against. */
-#include "bench/device_side.h"
+#include "test/bench/device_side.h"
 
 #include <dirent.h>
 #include <math.h>

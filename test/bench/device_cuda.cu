@@ -1,5 +1,5 @@
 /* The kernels in CUDA: what the software device is measured with. */
-#include "bench/device_side.h"
+#include "test/bench/device_side.h"
 
 #include <cstdio>
 #include <cstring>

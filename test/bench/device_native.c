@@ -1,5 +1,5 @@
 /* The kernels as one would write them for a CPU: the practical limit.  OpenMP over cores, vectors by the compiler or by hand. */
-#include "bench/device_side.h"
+#include "test/bench/device_side.h"
 
 #include <math.h>
 #include <stdlib.h>
