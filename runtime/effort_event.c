@@ -159,13 +159,17 @@ static bool note_wait(struct tl_eff_event *e, struct tl_eff_item *item)
 static CUresult wait_now(struct tl_eff_stream *s, CUevent event, unsigned flags)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    tl_eff_lock();
+    tl_eff_marks_off(s);
+    tl_eff_unlock();
     CUresult r = tl_real.cuStreamWaitEvent(s->handle, event, flags);
-    if (r == CUDA_SUCCESS && !s->is_legacy && tl_real.cuStreamIsCapturing(s->handle, &status) == CUDA_SUCCESS &&
-        status != CU_STREAM_CAPTURE_STATUS_NONE) {
-        tl_eff_lock();
-        s->is_capturing = true;
-        tl_eff_unlock();
-    }
+    bool joins = r == CUDA_SUCCESS && !s->is_legacy &&
+                 tl_real.cuStreamIsCapturing(s->handle, &status) == CUDA_SUCCESS &&
+                 status != CU_STREAM_CAPTURE_STATUS_NONE;
+    tl_eff_lock();
+    s->is_capturing |= joins;
+    tl_eff_marks_on(s);
+    tl_eff_unlock();
     return r;
 }
 

@@ -180,6 +180,9 @@ struct tl_eff_stream {
     uint64_t unmarked_ns;    /* predicted */
     uint64_t unmarked_since; /* when the first of them was launched */
     uint64_t last_done_ns;   /* end of the last piece seen */
+    /* A mark put behind them while the job begins to capture the stream would become part of its graph. */
+    bool is_being_marked;
+    uint32_t n_unmarkable; /* callers who may be about to capture it */
 };
 
 /* --- what is queued ------------------------------------------------------------------------------------------------ */
@@ -550,6 +553,9 @@ void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t no
 void tl_eff_unmark(struct tl_eff_stream *s, uint32_t n, uint64_t ns);
 /* Puts a mark behind what was launched.  Lock held, given up meanwhile. */
 void tl_eff_mark(struct tl_eff_stream *s);
+/* Between these two no mark is put into the stream.  Lock held. */
+void tl_eff_marks_off(struct tl_eff_stream *s);
+void tl_eff_marks_on(struct tl_eff_stream *s);
 /* Launches a whole kernel and watches it to learn its time.  Lock held, given up meanwhile. */
 CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_launch *l);
 /* Tells pieces to leave if the grant or the words ask for it, and notes stops.  Lock held. */

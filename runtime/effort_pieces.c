@@ -257,7 +257,7 @@ static struct tl_eff_piece *make_piece(struct tl_eff_stream *s)
 void tl_eff_mark(struct tl_eff_stream *s)
 {
     struct tl_eff_piece *p = make_piece(s);
-    if (p == NULL || s->n_unmarked == 0) {
+    if (p == NULL || s->n_unmarked == 0 || s->is_capturing || s->n_unmarkable > 0) {
         free(p);
         return;
     }
@@ -268,11 +268,27 @@ void tl_eff_mark(struct tl_eff_stream *s)
     tl_eff.n_unmarked -= p->n_kernels;
     tl_eff.flying_ns -= p->predicted_ns < tl_eff.flying_ns ? p->predicted_ns : tl_eff.flying_ns;
     add_flying(p);
+    s->is_being_marked = true;
     tl_eff_unlock();
     tl_eff_make_current(s->context);
     if (watch(p) != CUDA_SUCCESS)
         p->is_lost = true;
     tl_eff_lock();
+    s->is_being_marked = false;
+    if (s->n_unmarkable > 0)
+        pthread_cond_broadcast(&tl_eff.submitted);
+}
+
+void tl_eff_marks_off(struct tl_eff_stream *s)
+{
+    s->n_unmarkable++;
+    while (s->is_being_marked)
+        pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
+}
+
+void tl_eff_marks_on(struct tl_eff_stream *s)
+{
+    s->n_unmarkable--;
 }
 
 CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_launch *l)

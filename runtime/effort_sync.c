@@ -244,13 +244,15 @@ static CUresult begin_capture(CUstream stream, bool is_per_thread, struct tl_eff
         return r;
     call->args[0] = (uintptr_t)s->handle;
     tl_eff_turn_begin(&turn, s, false);
+    tl_eff_lock();
+    tl_eff_marks_off(s);
+    tl_eff_unlock();
     r = tl_eff_invoke(call);
     tl_eff_turn_end(&turn, r);
-    if (r == CUDA_SUCCESS) {
-        tl_eff_lock();
-        s->is_capturing = true;
-        tl_eff_unlock();
-    }
+    tl_eff_lock();
+    s->is_capturing |= r == CUDA_SUCCESS;
+    tl_eff_marks_on(s);
+    tl_eff_unlock();
     return r;
 }
 
