@@ -9,6 +9,7 @@
 #include "intercept/high.h"
 
 #define MAX_GAP_NS 2000000u /* of programs that mark no requests: a longer one lies between requests */
+#define WHOLE 65536u        /* of shares */
 #define USEFUL_NS 500000u   /* the job itself would have told so much later that its work is done */
 #define PUBLISH_NS 1000000u
 #define SYNC_NS 20000000u
@@ -16,6 +17,7 @@
 static struct {
     _Atomic uint64_t burst_ns;   /* when it began, 0 between bursts */
     _Atomic uint64_t idle_ns;    /* when the last one ended */
+    _Atomic uint32_t short_gaps; /* share of the recent gaps that were no longer than MAX_GAP_NS, out of WHOLE */
     _Atomic uint64_t request_ns; /* first work since the last wait that found everything done, 0 if none */
     _Atomic uint64_t mark_ns;    /* when the last marked request began */
     _Atomic uint32_t open_marks; /* marked requests that have not ended */
@@ -37,6 +39,16 @@ static void saw_gap(uint64_t gap)
 {
     uint64_t was = atomic_load_explicit(&tl_high_page->gap_ns, memory_order_relaxed), faded = was - was / 64;
     atomic_store_explicit(&tl_high_page->gap_ns, gap > faded ? gap : faded, memory_order_relaxed);
+}
+
+/* Without marks, short gaps are taken to lie inside requests if most gaps are short: requests then have several bursts.  Where
+ * only some are, requests came close together by chance, and waiting for the next one would only leave the device idle. */
+static void guess_gap(uint64_t gap)
+{
+    uint32_t share = atomic_load_explicit(&state.short_gaps, memory_order_relaxed);
+    share = share - share / 32 + (gap <= MAX_GAP_NS ? WHOLE / 32 : 0);
+    atomic_store_explicit(&state.short_gaps, share, memory_order_relaxed);
+    saw_gap(gap <= MAX_GAP_NS && share > WHOLE / 2 ? gap : 0);
 }
 
 /* The job waits, or begins anew without having waited: without the watcher, its work would have seemed in flight until now. */
@@ -63,11 +75,10 @@ void tl_request_burst(void)
     uint64_t now = tl_record_now(), idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
     judge_watcher(now);
     if (idle != 0 && now > idle) {
-        bool is_inside = atomic_load_explicit(&state.open_marks, memory_order_relaxed) != 0
-                             ? idle >= atomic_load_explicit(&state.mark_ns, memory_order_relaxed)
-                             : !atomic_load_explicit(&state.was_marked, memory_order_relaxed) &&
-                                   now - idle <= MAX_GAP_NS;
-        if (is_inside)
+        if (!atomic_load_explicit(&state.was_marked, memory_order_relaxed))
+            guess_gap(now - idle);
+        else if (atomic_load_explicit(&state.open_marks, memory_order_relaxed) != 0 &&
+                 idle >= atomic_load_explicit(&state.mark_ns, memory_order_relaxed))
             saw_gap(now - idle);
     }
     atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);

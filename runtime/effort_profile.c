@@ -201,7 +201,7 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     if (p == NULL || ns == 0 || blocks == 0)
         return;
     uint32_t wide = (uint32_t)(n_sms > 0 ? n_sms : 1);
-    uint64_t wave_ns = ns / ((blocks + wide - 1) / wide);
+    uint64_t waves = (blocks + wide - 1) / wide, wave_ns = ns / waves;
     if (rung >= TL_RUNG_WHOLE) {
         p->block_ns = blend(p->block_ns, wave_ns, p->n_samples);
         p->whole_ns = blend(p->whole_ns, l->blocks > blocks ? ns * l->blocks / blocks : ns, p->n_samples);
@@ -214,8 +214,10 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     uint64_t best = p->rungs[rung].block_ns;
     /* Other work on the machine makes single measurements too long, never too short; and a few blocks may not spread over the
      * device as many do. */
-    if (p->block_ns != 0 &&
-        ((n >= TL_EFF_TRIALS && best > p->block_ns * 9 / 4 + SLOW_NS) || best > VERY_SLOW * p->block_ns + SLOW_NS)) {
+    uint64_t most = rung == TL_RUNG_SLICE ? p->block_ns * 9 / 4
+                                          : p->block_ns * 3 / 2; /* behind slices there is no control */
+    uint64_t slack = SLOW_NS / waves;                            /* what the launch itself may have taken of it */
+    if (p->block_ns != 0 && ((n >= TL_EFF_TRIALS && best > most + slack) || best > VERY_SLOW * p->block_ns + slack)) {
         if (!p->rungs[rung].is_slow && l->variant != NULL)
             tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is used",
                         l->kernel->name, (unsigned long long)best / 1000, tl_ptx_variant_name(l->variant->kind),

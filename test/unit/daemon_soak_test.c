@@ -328,7 +328,8 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         kill_job(i);
     struct stat st;
     bool is_gone = false;
-    for (uint64_t end = daemon_test_now() + 3 * DAEMON_PATIENCE_NS; !is_gone && daemon_test_now() < end; sleep_us(10000))
+    for (uint64_t end = daemon_test_now() + 3 * DAEMON_PATIENCE_NS; !is_gone && daemon_test_now() < end;
+         sleep_us(10000))
         is_gone = stat(getenv("TALLY_SOCKET"), &st) < 0;
     char message[96];
     snprintf(message, sizeof message, "tallyd does not end: it was %d, is %d, with %u clients", (int)daemon,
