@@ -241,7 +241,7 @@ $(B)/lint/%.h.alone: %.h $(LINT_HDRS) | $(LINT_GENERATED)
 $(B)/lint/%.shell: %
 	$(say) SHELL $<
 	@mkdir -p $(@D)
-	$(Q)shellcheck $<
+	$(Q)shellcheck -x $<
 	@touch $@
 
 lint: $(STAMP) $(call setup_for,lint)

@@ -44,7 +44,7 @@ for case in ${CASES:-$cases}; do
     reason=$(awk -v name="$case" '$1 == name { sub(/^[^ ]+ +/, ""); print; exit }' "$known")
     IFS=: read -r program name quick seconds <<<"$case"
     limit=$((end - SECONDS < ${seconds:-60} ? end - SECONDS : ${seconds:-60})) status=0 begin=$EPOCHREALTIME
-    if [ $limit -lt ${seconds:-5} ]; then
+    if [ $limit -lt "${seconds:-5}" ]; then
         echo "left  $case: no time is left"
         left=$((left + 1))
         continue

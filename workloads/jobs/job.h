@@ -85,9 +85,11 @@ static inline uint64_t checksum(const void *bytes, size_t n)
 }
 
 /* --name=value options; every one must be asked for, so that a misspelt one is refused. */
-class options {
+class options
+{
   public:
-    options(int argc, char **argv, const char *help) : args(argv + 1, argv + argc), asked(args.size(), false), text(help)
+    options(int argc, char **argv, const char *help)
+        : args(argv + 1, argv + argc), asked(args.size(), false), text(help)
     {
         for (const char *a : args) {
             if (strcmp(a, "--help") == 0) {

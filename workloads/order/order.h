@@ -64,7 +64,9 @@ static inline uint32_t *new_array()
 struct order_check {
     const char *name;
     int wrong = 0, checked = 0;
-    order_check(const char *n) : name(n) {}
+    order_check(const char *n) : name(n)
+    {
+    }
     void is(bool ok, const char *what)
     {
         checked++;
