@@ -8,16 +8,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,47 +108,6 @@ static int find_program(struct request *r)
 
 /* --- starting it ------------------------------------------------------------------------------------------------ */
 
-struct start {
-    const char *program;
-    char *const *environment;
-    const sigset_t *none;
-    char *stack_end; /* of the second child */
-    int ready, null; /* descriptors */
-    int error;       /* written by the children, which share our memory until the second calls exec */
-};
-
-/* The second child: not a leader of its session, and nobody's child once the first has ended. */
-static int start_second(void *argument)
-{
-    struct start *s = argument;
-    static char name[] = "tally-jit", option[] = "--started";
-    char *const arguments[] = {name, option, NULL};
-    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
-    execve(s->program, arguments, s->environment);
-    s->error = errno;
-    _exit(127);
-}
-
-/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls. */
-static int start_child(void *argument)
-{
-    struct start *s = argument;
-    struct sigaction plain;
-    memset(&plain, 0, sizeof plain);
-    plain.sa_handler = SIG_DFL;
-    for (int i = 1; i < NSIG; i++)
-        (void)sigaction(i, &plain, NULL);
-    (void)setsid();
-    if (chdir("/") < 0 || dup2(s->null, 0) < 0 || dup2(s->ready, 1) < 0 || dup2(s->null, 2) < 0) {
-        s->error = errno;
-        _exit(127);
-    }
-    tl_jit_close_from(3);
-    if (clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
-        s->error = errno;
-    _exit(0);
-}
-
 /* Only what the service knows: no preloads, library paths or settings of the job. */
 static bool is_for_service(const char *variable)
 {
@@ -173,30 +128,6 @@ static char **make_environment(void)
         if (is_for_service(environ[i]))
             list[kept++] = environ[i];
     return list;
-}
-
-/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying
- * the job's memory.  Since exec would bring the signal back, a child of the child calls it. */
-static int run_child(struct start *s)
-{
-    enum { STACK = 64 << 10 };
-    char *stack = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED)
-        return -errno;
-    s->stack_end = stack + 2 * STACK;
-    sigset_t all, old;
-    /* For the moment in which the child runs on our memory, as posix_spawn does it: no handler of the job may run
-     * there. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int pid = clone(start_child, stack + STACK, CLONE_VM | CLONE_VFORK, s);
-    int rc = pid < 0 ? -errno : -s->error;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    munmap(stack, 2 * STACK);
-    int status;
-    while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
-        ;
-    return rc;
 }
 
 static int64_t now_ms(void)
@@ -224,26 +155,15 @@ static int wait_readable(int fd, int64_t until_ms)
 /* Returns 1 when the service listens or says that another one does, 0 if it ended without a word or is slow. */
 static int start_service(struct request *r, int64_t until_ms)
 {
-    int ready[2], rc;
-    sigset_t none;
-    struct start s = {.program = r->program, .none = &none};
+    static char name[] = "tally-jit", option[] = "--started";
+    char *const arguments[] = {name, option, NULL};
+    int ready[2];
     char byte;
-    sigemptyset(&none);
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return tl_error_errno(r->err, "starting %s: pipe", r->program);
     char **environment = make_environment();
-    if (environment == NULL)
-        return tl_error_set(r->err, -ENOMEM, "kernel %.300s: out of memory", r->source.kernel);
-    s.environment = environment;
-    s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (s.null < 0) {
-        rc = tl_error_errno(r->err, "/dev/null");
-        goto out_environment;
-    }
-    if (pipe2(ready, O_CLOEXEC) < 0) {
-        rc = tl_error_errno(r->err, "starting %s: pipe", r->program);
-        goto out_null;
-    }
-    s.ready = ready[1];
-    rc = run_child(&s);
+    int rc = environment != NULL ? tl_start_detached(r->program, arguments, environment, ready[1]) : -ENOMEM;
+    free(environment);
     close(ready[1]);
     if (rc < 0) {
         errno = -rc;
@@ -257,10 +177,6 @@ static int start_service(struct request *r, int64_t until_ms)
         rc = n == 1;
     }
     close(ready[0]);
-out_null:
-    close(s.null);
-out_environment:
-    free(environment);
     return rc;
 }
 

@@ -62,7 +62,7 @@ static int go_to_background(enum place place, struct tl_error *err)
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 2) < 0)
         return tl_error_errno(err, "/dev/null");
-    tl_jit_close_from(3);
+    tl_close_from(3);
     for (int i = 0; i < 2 && place == DAEMON; i++) {
         pid_t pid = fork();
         if (pid < 0)

@@ -11,14 +11,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
@@ -263,17 +258,6 @@ void tl_jit_address(struct sockaddr_un *a, int folder, const char *path, const c
     int n = snprintf(a->sun_path, sizeof a->sun_path, "%s/%s", path, name);
     if (n < 0 || (size_t)n >= sizeof a->sun_path)
         snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s", folder, name);
-}
-
-void tl_jit_close_from(int first)
-{
-    struct rlimit most;
-    if (syscall(SYS_close_range, first, ~0u, 0) == 0)
-        return;
-    /* Linux before 5.9.  A limit of a million is common in containers, and as many calls take a second. */
-    int end = getrlimit(RLIMIT_NOFILE, &most) == 0 && most.rlim_cur < 65536 ? (int)most.rlim_cur : 65536;
-    for (int i = first; i < end; i++)
-        (void)close(i);
 }
 
 bool tl_jit_peer_is_ours(int socket)

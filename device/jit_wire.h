@@ -94,9 +94,6 @@ void tl_jit_address(struct sockaddr_un *a, int folder, const char *path, const c
 /* "jit-" and the beginning of the id; the names of socket and lock end in .sock and .lock. */
 void tl_jit_service_name(const char *id, const char *suffix, char name[64]);
 
-/* Closes every descriptor from this one on; only system calls, so that a child that shares memory may use it. */
-void tl_jit_close_from(int first);
-
 /* Whether the process at the other end runs as this user. */
 bool tl_jit_peer_is_ours(int socket);
 

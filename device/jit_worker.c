@@ -126,7 +126,7 @@ static void hold_nothing(int socket, int log)
     (void)prctl(PR_SET_DUMPABLE, 0);
     if (dup2(log, 1) < 0 || dup2(log, 2) < 0 || dup2(socket, 3) < 0)
         _exit(1);
-    tl_jit_close_from(4);
+    tl_close_from(4);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_NOFILE, 64);
     limit(RLIMIT_FSIZE, TL_JIT_OBJECT_BYTES);

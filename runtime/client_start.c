@@ -5,19 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 enum { THREAD_STACK = 256 << 10 };
 
@@ -96,83 +87,12 @@ char **tl_start_environment(void)
     return list;
 }
 
-struct start {
-    const char *program;
-    char *const *environment;
-    const sigset_t *none;
-    char *stack_end; /* of the second child */
-    int ready, null; /* descriptors */
-    int error;       /* written by the children, which share our memory until the second calls exec */
-};
-
-/* The second child: not a leader of its session, and nobody's child once the first has ended. */
-static int start_second(void *argument)
-{
-    struct start *s = argument;
-    static char name[] = "tallyd", option[] = "--started";
-    char *const arguments[] = {name, option, NULL};
-    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
-    execve(s->program, arguments, s->environment);
-    s->error = errno;
-    _exit(127);
-}
-
-/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls. */
-static int start_first(void *argument)
-{
-    struct start *s = argument;
-    struct sigaction plain;
-    memset(&plain, 0, sizeof plain);
-    plain.sa_handler = SIG_DFL;
-    for (int i = 1; i < NSIG; i++)
-        (void)sigaction(i, &plain, NULL);
-    (void)setsid();
-    if (chdir("/") < 0 || dup2(s->null, 0) < 0 || dup2(s->ready, 1) < 0 || dup2(s->null, 2) < 0) {
-        s->error = errno;
-        _exit(127);
-    }
-    if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
-        for (int fd = 3; fd < 1024; fd++)
-            close(fd);
-    if (clone(start_second, s->stack_end, CLONE_VM | CLONE_VFORK, s) < 0)
-        s->error = errno;
-    _exit(0);
-}
-
-/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying the job's
- * memory.  Since exec would bring the signal back, a child of the child calls it. */
-static int run_child(struct start *s)
-{
-    enum { STACK = 64 << 10 };
-    char *stack = mmap(NULL, (size_t)2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED)
-        return -errno;
-    s->stack_end = stack + (size_t)2 * STACK;
-    sigset_t all, old;
-    /* As posix_spawn does it: no handler of the job may run in a child that has the job's memory. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int pid = clone(start_first, stack + STACK, CLONE_VM | CLONE_VFORK, s);
-    int rc = pid < 0 ? -errno : -s->error;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    munmap(stack, (size_t)2 * STACK);
-    int status;
-    while (pid > 0 && waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
-        ;
-    return rc;
-}
-
 /* Starts it with that end of a pipe as its standard output. */
 static int start_with(const char *program, char *const *environment, int ready, struct tl_error *err)
 {
-    sigset_t none;
-    struct start s = {.program = program, .environment = environment, .none = &none, .ready = ready};
-    sigemptyset(&none);
-    s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (s.null < 0)
-        return tl_error_errno(err, "starting %s: /dev/null", program);
-    int rc = run_child(&s);
-    close(s.null);
+    static char name[] = "tallyd", option[] = "--started";
+    char *const arguments[] = {name, option, NULL};
+    int rc = tl_start_detached(program, arguments, environment, ready);
     if (rc < 0) {
         errno = -rc;
         rc = tl_error_errno(err, "starting %s", program);

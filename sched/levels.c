@@ -12,8 +12,10 @@ static struct tl_levels_client *own(const struct tl_sched_entry *e)
     return e->own;
 }
 
-void tl__levels_init(struct tl_levels *v, const struct tl_sched_options *o)
+void tl__levels_init(struct tl_sched *s)
 {
+    struct tl_levels *v = s->state;
+    const struct tl_sched_options *o = &s->options;
     *v = (struct tl_levels){
         .quantum_ns = tl__or(o->quantum_ns, 5 * TL_MS),
         .patience_turns = 4,
@@ -123,8 +125,9 @@ static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, u
     return own(holder)->turn_end;
 }
 
-uint64_t tl__levels_decide(struct tl_sched *s, const struct tl_levels *v)
+uint64_t tl__levels_decide(struct tl_sched *s)
 {
+    const struct tl_levels *v = s->state;
     uint64_t next = TL_NEVER;
     uint64_t gap = 0; /* longest inside requests of the levels above */
     for (uint32_t i = 0, end; i < s->n; i = end) {

@@ -23,10 +23,10 @@ struct tl_levels_client {
     bool is_boosted;   /* it is below its share and runs beside higher levels */
 };
 
-void tl__levels_init(struct tl_levels *v, const struct tl_sched_options *o);
+void tl__levels_init(struct tl_sched *s);
 void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e);
 void tl__levels_used(struct tl_sched *s, struct tl_sched_entry *e, const struct tl_usage *u);
 /* Fills the wants of all clients: high priority open, others yielding, equals in turns.  Returns the next time. */
-uint64_t tl__levels_decide(struct tl_sched *s, const struct tl_levels *v);
+uint64_t tl__levels_decide(struct tl_sched *s);
 
 #endif

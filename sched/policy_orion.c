@@ -15,7 +15,7 @@ struct state {
 static void init(struct tl_sched *s)
 {
     struct state *st = s->state;
-    tl__levels_init(&st->levels, &s->options);
+    tl__levels_init(s);
     st->levels.finest = TL_RUNG_WHOLE;
     st->most_permille = 500;
     st->budget_ns = 200 * TL_US;
@@ -45,7 +45,7 @@ static bool is_memory_bound(const struct tl_footprint *f)
 static uint64_t decide(struct tl_sched *s)
 {
     const struct state *st = s->state;
-    uint64_t next = tl__levels_decide(s, &st->levels);
+    uint64_t next = tl__levels_decide(s);
     const struct tl_sched_entry *high = NULL;
     for (uint32_t i = 0; i < s->n && tl__is_high(s->clients[i]); i++)
         if (tl__is_ready(s->clients[i]))

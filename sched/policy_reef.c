@@ -13,7 +13,7 @@ struct state {
 static void init(struct tl_sched *s)
 {
     struct state *st = s->state;
-    tl__levels_init(&st->levels, &s->options);
+    tl__levels_init(s);
     st->levels.hysteresis_ns = s->options.hysteresis_ns; /* it starts again at once */
     st->least_permille = 200;
 }
@@ -21,7 +21,7 @@ static void init(struct tl_sched *s)
 static uint64_t decide(struct tl_sched *s)
 {
     const struct state *st = s->state;
-    uint64_t next = tl__levels_decide(s, &st->levels);
+    uint64_t next = tl__levels_decide(s);
     uint64_t taken = 0;
     bool is_known = true, is_busy = false;
     for (uint32_t i = 0; i < s->n && tl__is_high(s->clients[i]); i++) {

@@ -30,7 +30,7 @@ struct client {
 static void init(struct tl_sched *s)
 {
     struct state *st = s->state;
-    tl__levels_init(&st->levels, &s->options);
+    tl__levels_init(s);
     st->period_ns = 100 * TL_MS;
     st->target = 0.9;
     st->pressure = 0.5;
@@ -98,7 +98,7 @@ static uint64_t decide(struct tl_sched *s)
         adapt(s);
         st->next_ns = s->now + st->period_ns;
     }
-    uint64_t next = tl__min(tl__levels_decide(s, &st->levels), st->next_ns);
+    uint64_t next = tl__min(tl__levels_decide(s), st->next_ns);
     bool has_slo = false; /* of somebody above */
     uint32_t share = st->pressure <= 0.5 ? 1000 : (uint32_t)(1000 - 1800 * (st->pressure - 0.5));
     for (uint32_t i = 0; i < s->n; i++) {

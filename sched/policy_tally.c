@@ -5,28 +5,12 @@
 
 #include <stddef.h>
 
-struct state {
-    struct tl_levels levels;
-};
-
-static void init(struct tl_sched *s)
-{
-    struct state *state = s->state;
-    tl__levels_init(&state->levels, &s->options);
-}
-
-static uint64_t decide(struct tl_sched *s)
-{
-    const struct state *state = s->state;
-    return tl__levels_decide(s, &state->levels);
-}
-
 static const struct tl_param params[] = {
-    {"turnaround", TL_PARAM_NS, offsetof(struct state, levels.turnaround_ns), 0, 1e12, NULL},
-    {"hysteresis", TL_PARAM_NS, offsetof(struct state, levels.hysteresis_ns), 0, 1e12, NULL},
-    {"hysteresis-max", TL_PARAM_NS, offsetof(struct state, levels.hysteresis_max_ns), 0, 1e12, NULL},
-    {"run-ahead", TL_PARAM_NS, offsetof(struct state, levels.run_ahead_ns), 0, 1e12, NULL},
-    {"quantum", TL_PARAM_NS, offsetof(struct state, levels.quantum_ns), 1e3, 1e12, NULL},
+    {"turnaround", TL_PARAM_NS, offsetof(struct tl_levels, turnaround_ns), 0, 1e12, NULL},
+    {"hysteresis", TL_PARAM_NS, offsetof(struct tl_levels, hysteresis_ns), 0, 1e12, NULL},
+    {"hysteresis-max", TL_PARAM_NS, offsetof(struct tl_levels, hysteresis_max_ns), 0, 1e12, NULL},
+    {"run-ahead", TL_PARAM_NS, offsetof(struct tl_levels, run_ahead_ns), 0, 1e12, NULL},
+    {"quantum", TL_PARAM_NS, offsetof(struct tl_levels, quantum_ns), 1e3, 1e12, NULL},
     {0},
 };
 
@@ -34,11 +18,11 @@ const struct tl_policy tl_policy_tally = {
     .name = "tally",
     .dispatch = "mps-priority",
     .about = "high priority first, others retreat in mid-kernel; equals share by weight",
-    .state_bytes = sizeof(struct state),
+    .state_bytes = sizeof(struct tl_levels),
     .client_bytes = sizeof(struct tl_levels_client),
     .params = params,
-    .init = init,
+    .init = tl__levels_init,
     .backlog = tl__levels_backlog,
     .used = tl__levels_used,
-    .decide = decide,
+    .decide = tl__levels_decide,
 };

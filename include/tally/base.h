@@ -77,6 +77,14 @@ void tl_buf_printf(struct tl_buf *b, const char *format, ...) __attribute__((for
 void tl_buf_vprintf(struct tl_buf *b, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 char *tl_buf_take(struct tl_buf *b); /* the text, now the caller's to free; NULL if anything failed */
 
+/* --- processes --------------------------------------------------------------------------------------------------- */
+
+/* Starts a program in a session of its own, with no descriptors or signals of ours, `out` as its standard output, and nothing
+ * that tells us when it ends: the process we are in is somebody else's.  0 or -errno. */
+int tl_start_detached(const char *program, char *const *arguments, char *const *environment, int out);
+/* Closes every descriptor from this one on; only system calls, so that a child that shares memory may use it. */
+void tl_close_from(int first);
+
 /* --- streaming JSON ---------------------------------------------------------------------------------------------- */
 
 /* Writes JSON as it comes, never a tree: traces are millions of events.  Integers stay integers.  Commas, indentation and

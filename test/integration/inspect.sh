@@ -2,33 +2,11 @@
 # `tally` and `tally inspect` as users meet them, on small files made by hand (the fuzzers' seeds).
 set -euo pipefail
 
-tally=${TALLY_BUILD:-build}/bin/tally
 seeds=test/fuzz/corpus
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-failures=0
-fail() {
-    echo "FAIL $*"
-    sed 's/^/    /' "$scratch/out"
-    failures=$((failures + 1))
-}
-
-# expect STATUS PATTERN... -- ARGUMENT...: runs tally; its exit status and all the patterns must be met by its output.
-expect() {
-    local status=$1 patterns=() actual=0
-    shift
-    while [ "$1" != -- ]; do
-        patterns+=("$1")
-        shift
-    done
-    shift
-    "$tally" "$@" >"$scratch/out" 2>&1 || actual=$?
-    [ "$actual" -eq "$status" ] || fail "tally $*: exit status $actual, not $status"
-    for pattern in "${patterns[@]}"; do
-        grep -qE -- "$pattern" "$scratch/out" || fail "tally $*: nothing like '$pattern' in"
-    done
-}
+. test/integration/expect.inc
 
 # --- the command line
 expect 0 '^usage: tally COMMAND' '^  inspect ' -- --help

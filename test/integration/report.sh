@@ -4,32 +4,10 @@
 set -euo pipefail
 
 build=${TALLY_BUILD:-build}
-tally=$build/bin/tally
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-failures=0
-fail() {
-    echo "FAIL $*"
-    head -n 40 "$scratch/out" | sed 's/^/    /'
-    failures=$((failures + 1))
-}
-
-# expect STATUS PATTERN... -- ARGUMENT...: runs tally; its exit status and all the patterns must be met by its output.
-expect() {
-    local status=$1 patterns=() actual=0
-    shift
-    while [ "$1" != -- ]; do
-        patterns+=("$1")
-        shift
-    done
-    shift
-    "$tally" "$@" >"$scratch/out" 2>&1 || actual=$?
-    [ "$actual" -eq "$status" ] || fail "tally $*: exit status $actual, not $status"
-    for pattern in "${patterns[@]}"; do
-        grep -qE -- "$pattern" "$scratch/out" || fail "tally $*: nothing like '$pattern' in"
-    done
-}
+. test/integration/expect.inc
 
 runs=$scratch/runs
 for mode in alone mps tally; do

@@ -275,11 +275,11 @@ static void a_new_folder_is_private(void)
 static void the_environment_names_the_folder(void)
 {
     char found[TL_JIT_CACHE_PATH];
-    setenv("HOME", "/home/x", 1);
+    setenv("HOME", "/nowhere/home", 1);
     unsetenv("XDG_CACHE_HOME");
     unsetenv("TALLY_CACHE");
     TEST_ASSERT_EQUAL_INT(0, tl_jit_cache_folder(found, &err));
-    TEST_ASSERT_EQUAL_STRING("/home/x/.cache/tally", found);
+    TEST_ASSERT_EQUAL_STRING("/nowhere/home/.cache/tally", found);
     setenv("XDG_CACHE_HOME", "/xdg", 1);
     TEST_ASSERT_EQUAL_INT(0, tl_jit_cache_folder(found, &err));
     TEST_ASSERT_EQUAL_STRING("/xdg/tally", found);
