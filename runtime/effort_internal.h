@@ -13,7 +13,9 @@
  *     effort_variant.c   the rewritten forms of a kernel, built in the background
  *     effort_store.c     what outlives the process: rewritten text, measured times
  *     effort_profile.c   how long kernels take, and what follows for them
- *     effort_pieces.c    launches on the device and the news of their end
+ *     effort_pieces.c    a kernel's way to the device: rung, size, launches
+ *     effort_flight.c    what is on the device, and the news of its end
+ *     effort_supply.c    counters and events of a context
  *     effort_gate.c      whether this job may launch at this moment
  *     effort_executor.c  the thread that submits what is queued
  *
@@ -514,7 +516,7 @@ bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t 
 /* A context has gone, and perhaps what was registered in it. */
 void tl_eff_gate_forget(void);
 
-/* --- effort_pieces.c --- */
+/* --- what is launched --- */
 /* A launch on the device whose end is watched for. */
 struct tl_eff_piece {
     struct tl_eff_piece *next;
@@ -543,8 +545,28 @@ struct tl_eff_control {
     uint32_t index;
 };
 
+/* --- effort_supply.c --- */
+/* Makes the context fit for pieces, once; false if it cannot be.  Executor only, lock not held, context current. */
+bool tl_eff_prepare(struct tl_eff_context *c);
+CUevent tl_eff_take_event(struct tl_eff_context *c); /* NULL if there is none */
+void tl_eff_give_event(struct tl_eff_context *c, CUevent e);
+struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c); /* NULL if all are in use; lock held */
+void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k);
+
+/* --- effort_pieces.c --- */
 /* Brings the kernel at `item` forward: lock held, given up meanwhile.  True if something changed. */
 bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, uint64_t now);
+/* All of it is done, or failed.  Lock held. */
+void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result);
+/* How long it could have begun earlier: since it was asked for and all in front of it was submitted. */
+uint64_t tl_eff_stood_ready(const struct tl_eff_launch *l, uint64_t began_ns);
+
+/* --- effort_flight.c --- */
+/* A launch on its way, NULL if there is no memory; and what follows once it is made.  Lock held. */
+struct tl_eff_piece *tl_eff_make_piece(struct tl_eff_stream *s);
+void tl_eff_add_flying(struct tl_eff_piece *p);
+/* Puts event and host function behind what was launched.  Executor only; lock not held. */
+CUresult tl_eff_watch(struct tl_eff_piece *p);
 /* Looks at what has come back.  With `ask`, the driver is asked as well.  Lock held, given up meanwhile.  True if something did. */
 bool tl_eff_collect(bool ask);
 /* A whole kernel was launched: it is accounted for.  Lock held. */
