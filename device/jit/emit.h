@@ -167,6 +167,9 @@ LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offs
 struct tl_val tl_widen(struct tl_emit *e, struct tl_val v);                   /* scalar to vector */
 void tl_match(struct tl_emit *e, struct tl_val *a, struct tl_val *b);         /* both vectors if one is */
 LLVMTypeRef tl_like(struct tl_emit *e, struct tl_val v, LLVMTypeRef element); /* element or vector of it */
+/* Part number n of a word that holds several, of so many bits each; and the word with such a part added to zeroes. */
+struct tl_val tl_part_of(struct tl_emit *e, struct tl_val word, uint32_t bits, uint32_t n);
+struct tl_val tl_with_part(struct tl_emit *e, struct tl_val word, struct tl_val part, uint32_t bits, uint32_t n);
 struct tl_val tl_cast_int(struct tl_emit *e, struct tl_val v, uint32_t bits, bool is_signed);
 struct tl_val tl_bitcast(struct tl_emit *e, struct tl_val v, LLVMTypeRef element);
 struct tl_val tl_select(struct tl_emit *e, struct tl_val c, struct tl_val a, struct tl_val b);
@@ -240,6 +243,7 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
 
 /* --- instructions, by family; each returns true if it took the instruction ----------------------------------------- */
 bool tl_emit_integer(struct tl_emit *e);
+bool tl_emit_compare(struct tl_emit *e);
 bool tl_emit_float(struct tl_emit *e);
 bool tl_emit_convert(struct tl_emit *e);
 bool tl_emit_memory(struct tl_emit *e);

@@ -1,4 +1,4 @@
-/* Integer, logic, comparison and selection. */
+/* Integers, logic and moves. */
 #include "device/jit/emit.h"
 
 static struct tl_val c(struct tl_emit *e, struct tl_type t, uint64_t value)
@@ -360,12 +360,12 @@ static void emit_minmax(struct tl_emit *e, struct tl_type t)
 }
 
 /* Part n of a word of equal parts. */
-static struct tl_val part_of(struct tl_emit *e, struct tl_val word, uint32_t bits, uint32_t n)
+struct tl_val tl_part_of(struct tl_emit *e, struct tl_val word, uint32_t bits, uint32_t n)
 {
     return tl_cast_int(e, tl_op(e, LLVMLShr, word, tl_const(e, 32, (uint64_t)n * bits)), bits, false);
 }
 
-static struct tl_val with_part(struct tl_emit *e, struct tl_val word, struct tl_val part, uint32_t bits, uint32_t n)
+struct tl_val tl_with_part(struct tl_emit *e, struct tl_val word, struct tl_val part, uint32_t bits, uint32_t n)
 {
     return tl_op(e, LLVMOr, word,
                  tl_op(e, LLVMShl, tl_cast_int(e, part, 32, false), tl_const(e, 32, (uint64_t)n * bits)));
@@ -380,11 +380,11 @@ static bool emit_packed(struct tl_emit *e, struct tl_type t)
     struct tl_type single = {t.kind, t.bits, 1};
     struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_const(e, 32, 0);
     for (uint32_t p = 0; p < t.packed; p++) {
-        struct tl_val x = part_of(e, a, t.bits, p), y = part_of(e, b, t.bits, p);
+        struct tl_val x = tl_part_of(e, a, t.bits, p), y = tl_part_of(e, b, t.bits, p);
         struct tl_val v = op == TL_OP_add   ? tl_op(e, LLVMAdd, x, y)
                           : op == TL_OP_sub ? tl_op(e, LLVMSub, x, y)
                                             : minmax_of_form(e, single, x, y);
-        r = with_part(e, r, v, t.bits, p);
+        r = tl_with_part(e, r, v, t.bits, p);
     }
     tl_write(e, tl_opd(e, 0), r, false);
     return true;
@@ -470,208 +470,16 @@ static bool emit_video_parts(struct tl_emit *e, uint32_t n)
     struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_const(e, 32, 0),
                   sum = tl_read(e, tl_opd(e, 3), 32);
     for (uint32_t i = 0; i < n; i++) {
-        struct tl_val v, x = tl_cast_int(e, part_of(e, a, bits, i), 32, ta.kind == TL_T_SIGNED);
-        if (!video_primary(e, 32, x, tl_cast_int(e, part_of(e, b, bits, i), 32, tb.kind == TL_T_SIGNED), &v))
+        struct tl_val v, x = tl_cast_int(e, tl_part_of(e, a, bits, i), 32, ta.kind == TL_T_SIGNED);
+        if (!video_primary(e, 32, x, tl_cast_int(e, tl_part_of(e, b, bits, i), 32, tb.kind == TL_T_SIGNED), &v))
             return false;
         if (tl_has(e, TL_MOD_sat))
             v = clamp_video(e, v, 32, bits, td.kind == TL_T_SIGNED);
         sum = tl_op(e, LLVMAdd, sum, v);
-        r = with_part(e, r, tl_cast_int(e, v, bits, false), bits, i);
+        r = tl_with_part(e, r, tl_cast_int(e, v, bits, false), bits, i);
     }
     tl_write(e, tl_opd(e, 0), tl_has(e, TL_MOD_add) ? sum : r, false);
     return true;
-}
-
-/* --- comparison and selection -------------------------------------------------------------------------------------- */
-
-static bool int_predicate(const struct tl_ptx_form *f, bool is_signed, LLVMIntPredicate *out)
-{
-    for (uint32_t i = 0; i < f->n_mods; i++) {
-        switch (f->mods[i].id) {
-        case TL_MOD_eq:
-            *out = LLVMIntEQ;
-            return true;
-        case TL_MOD_ne:
-            *out = LLVMIntNE;
-            return true;
-        case TL_MOD_lt:
-            *out = is_signed ? LLVMIntSLT : LLVMIntULT;
-            return true;
-        case TL_MOD_le:
-            *out = is_signed ? LLVMIntSLE : LLVMIntULE;
-            return true;
-        case TL_MOD_gt:
-            *out = is_signed ? LLVMIntSGT : LLVMIntUGT;
-            return true;
-        case TL_MOD_ge:
-            *out = is_signed ? LLVMIntSGE : LLVMIntUGE;
-            return true;
-        case TL_MOD_lo:
-            *out = LLVMIntULT;
-            return true;
-        case TL_MOD_ls:
-            *out = LLVMIntULE;
-            return true;
-        case TL_MOD_hi:
-            *out = LLVMIntUGT;
-            return true;
-        case TL_MOD_hs:
-            *out = LLVMIntUGE;
-            return true;
-        default:
-            break;
-        }
-    }
-    return false;
-}
-
-static bool float_predicate(const struct tl_ptx_form *f, LLVMRealPredicate *out)
-{
-    for (uint32_t i = 0; i < f->n_mods; i++) {
-        switch (f->mods[i].id) {
-        case TL_MOD_eq:
-            *out = LLVMRealOEQ;
-            return true;
-        case TL_MOD_ne:
-            *out = LLVMRealONE;
-            return true;
-        case TL_MOD_lt:
-            *out = LLVMRealOLT;
-            return true;
-        case TL_MOD_le:
-            *out = LLVMRealOLE;
-            return true;
-        case TL_MOD_gt:
-            *out = LLVMRealOGT;
-            return true;
-        case TL_MOD_ge:
-            *out = LLVMRealOGE;
-            return true;
-        case TL_MOD_equ:
-            *out = LLVMRealUEQ;
-            return true;
-        case TL_MOD_neu:
-            *out = LLVMRealUNE;
-            return true;
-        case TL_MOD_ltu:
-            *out = LLVMRealULT;
-            return true;
-        case TL_MOD_leu:
-            *out = LLVMRealULE;
-            return true;
-        case TL_MOD_gtu:
-            *out = LLVMRealUGT;
-            return true;
-        case TL_MOD_geu:
-            *out = LLVMRealUGE;
-            return true;
-        case TL_MOD_num:
-            *out = LLVMRealORD;
-            return true;
-        case TL_MOD_nan:
-            *out = LLVMRealUNO;
-            return true;
-        default:
-            break;
-        }
-    }
-    return false;
-}
-
-/* One element of a comparison; integers come as integers, floats as floats. */
-static struct tl_val compare(struct tl_emit *e, struct tl_type t, struct tl_val a, struct tl_val b)
-{
-    const struct tl_ptx_form *f = e->inst->inst.form;
-    LLVMRealPredicate real;
-    LLVMIntPredicate integer;
-    if (is_float(t) ? !float_predicate(f, &real) : !int_predicate(f, t.kind == TL_T_SIGNED, &integer)) {
-        tl_emit_unsupported(e, "this comparison");
-        return tl_const(e, 1, 0);
-    }
-    if (!is_float(t))
-        return tl_icmp(e, integer, a, b);
-    a = tl_to_float(e, a, t);
-    b = tl_to_float(e, b, t);
-    if (tl_has(e, TL_MOD_ftz) && t.kind == TL_T_FLOAT && t.bits == 32) {
-        a = tl_flush(e, a);
-        b = tl_flush(e, b);
-    }
-    return tl_fcmp(e, real, a, b);
-}
-
-/* With the third source, if there is one. */
-static struct tl_val join(struct tl_emit *e, struct tl_val r)
-{
-    if (e->inst->n_operands <= 3)
-        return r;
-    return tl_op(e,
-                 tl_has(e, TL_MOD_or)    ? LLVMOr
-                 : tl_has(e, TL_MOD_xor) ? LLVMXor
-                                         : LLVMAnd,
-                 r, tl_read(e, tl_opd(e, 3), 1));
-}
-
-static void emit_setp(struct tl_emit *e)
-{
-    struct tl_type t = tl_type_of(e->inst->inst.form, -1), single = {t.kind, t.bits, 1};
-    const struct tl_ptx_operand *to = tl_opd(e, 0), *p = to, *q = NULL;
-    if (to->kind == TL_OPD_PAIR) {
-        p = &to->elems[0];
-        q = &to->elems[1];
-    }
-    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits * t.packed), b = tl_read(e, tl_opd(e, 2), t.bits * t.packed), r,
-                  other;
-    if (t.packed == 2) { /* lower halves to p, upper ones to q */
-        r = compare(e, single, part_of(e, a, t.bits, 0), part_of(e, b, t.bits, 0));
-        other = compare(e, single, part_of(e, a, t.bits, 1), part_of(e, b, t.bits, 1));
-    } else {
-        r = compare(e, t, a, b);
-        other = (struct tl_val){LLVMBuildNot(e->b, r.v, ""), r.is_vec};
-    }
-    r = join(e, r);
-    other = join(e, other);
-    tl_write(e, p, r, false);
-    if (q != NULL)
-        tl_write(e, q, other, false);
-}
-
-/* One, or all ones, where the comparison holds. */
-static void emit_set(struct tl_emit *e)
-{
-    struct tl_type to = tl_type_of(e->inst->inst.form, 0), from = tl_type_of(e->inst->inst.form, 1),
-                   single = {from.kind, from.bits, 1};
-    uint32_t width = to.bits * to.packed, part = width / from.packed;
-    uint64_t yes = to.kind == TL_T_BFLOAT  ? 0x3f80
-                   : to.kind != TL_T_FLOAT ? UINT64_MAX
-                   : to.bits == 32         ? 0x3f800000
-                                           : 0x3c00;
-    struct tl_val a = tl_read(e, tl_opd(e, 1), from.bits * from.packed),
-                  b = tl_read(e, tl_opd(e, 2), from.bits * from.packed), r;
-    if (from.packed == 1) {
-        r = tl_select(e, join(e, compare(e, from, a, b)), tl_const(e, width, yes), tl_const(e, width, 0));
-    } else {
-        r = tl_const(e, 32, 0);
-        for (uint32_t p = 0; p < from.packed; p++) {
-            struct tl_val holds = join(e, compare(e, single, part_of(e, a, from.bits, p), part_of(e, b, from.bits, p)));
-            r = with_part(e, r, tl_select(e, holds, tl_const(e, part, yes), tl_const(e, part, 0)), part, p);
-        }
-    }
-    tl_write(e, tl_opd(e, 0), r, to.kind == TL_T_SIGNED);
-}
-
-static void emit_slct(struct tl_emit *e)
-{
-    struct tl_type t = tl_type_of(e->inst->inst.form, 0), by = tl_type_of(e->inst->inst.form, 1);
-    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), b = tl_read(e, tl_opd(e, 2), t.bits), test;
-    if (is_float(by)) {
-        struct tl_val x = tl_read_as(e, tl_opd(e, 3), by);
-        if (tl_has(e, TL_MOD_ftz))
-            x = tl_flush(e, x);
-        test = (struct tl_val){LLVMBuildFCmp(e->b, LLVMRealOGE, x.v, LLVMConstNull(LLVMTypeOf(x.v)), ""), x.is_vec};
-    } else {
-        test = tl_icmp(e, LLVMIntSGE, tl_read(e, tl_opd(e, 3), 32), tl_const(e, 32, 0));
-    }
-    tl_write(e, tl_opd(e, 0), tl_select(e, test, a, b), false);
 }
 
 /* --- mov ----------------------------------------------------------------------------------------------------------- */
@@ -750,21 +558,6 @@ bool tl_emit_integer(struct tl_emit *e)
         if (t.bits == 0)
             return false;
         emit_mov(e, t);
-        return true;
-    case TL_OP_setp:
-        emit_setp(e);
-        return true;
-    case TL_OP_set:
-        emit_set(e);
-        return true;
-    case TL_OP_selp:
-        tl_write(e, tl_opd(e, 0),
-                 tl_select(e, tl_read(e, tl_opd(e, 3), 1), tl_read(e, tl_opd(e, 1), t.bits),
-                           tl_read(e, tl_opd(e, 2), t.bits)),
-                 false);
-        return true;
-    case TL_OP_slct:
-        emit_slct(e);
         return true;
     case TL_OP_and:
         emit_logic(e, t, LLVMAnd);
