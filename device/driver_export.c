@@ -1,5 +1,5 @@
 /* Tables of functions that NVIDIA's own libraries ask for by GUID.  What is here was learnt by watching calls and from
- * the published ZLUDA sources; every slot is filled, because clients look at no size before they call. */
+ * the published sources of ZLUDA and Lupine; every slot is filled, because clients look at no size before they call. */
 #include "device/driver.h"
 
 #include <stdlib.h>
@@ -96,6 +96,23 @@ static CUresult resolve_stream(CUcontext ctx, CUstream stream, void **out, unsig
     if (r == CUDA_SUCCESS)
         *out = s;
     return r;
+}
+
+/* Calls back for each function of a module, and tells how many there were.  cuFFT finds its kernels so; what the slot does
+ * is known from the published sources of Lupine, which forwards it. */
+static uint64_t each_function(CUcontext ctx, CUmodule module, void (*found)(void *, CUfunction, uint64_t), void *data)
+{
+    unsigned n = 0;
+    (void)ctx;
+    if (found == NULL || cuModuleGetFunctionCount(&n, module) != CUDA_SUCCESS || n == 0)
+        return 0;
+    CUfunction *functions = calloc(n, sizeof *functions);
+    if (functions == NULL || cuModuleEnumerateFunctions(functions, n, module) != CUDA_SUCCESS)
+        n = 0;
+    for (unsigned i = 0; i < n; i++)
+        found(data, functions[i], (uintptr_t)module);
+    free(functions);
+    return n;
 }
 
 static CUresult context_check(CUcontext ctx, uint32_t *flag, void **out)
@@ -207,6 +224,10 @@ static struct table tables[] = {
     {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
      95,
      {{4, (slot)context_number}, {39, (slot)stream_number}, {51, (slot)resolve_stream}},
+     {0}},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+     95,
+     {{7, (slot)each_function}},
      {0}},
 };
 enum { CUDART_TABLE = 0, INTEGRITY_TABLE = 1, N_TABLES = sizeof tables / sizeof tables[0] };

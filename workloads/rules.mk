@@ -7,7 +7,9 @@ ifneq ($(WORKLOAD_NVCC),)
 # A toolkit may come without some of its libraries.
 workload_has = $(wildcard $(patsubst %/bin/,%,$(dir $(realpath $(WORKLOAD_NVCC))))/lib*/lib$(1).so)
 WORKLOAD_NAMES := $(filter-out $(if $(call workload_has,nvrtc),,nvrtc),$(basename $(notdir $(wildcard workloads/cuda/*.cu))))
-WORKLOAD_LIB_NAMES := $(if $(call workload_has,cublas),$(if $(call workload_has,curand),blas rand))
+# PROGRAM:LIBRARY, for workloads/cuda/lib.
+WORKLOAD_LIB_PAIRS := $(foreach p,blas:cublas rand:curand fft:cufft,$(if $(call workload_has,$(lastword $(subst :, ,$(p)))),$(p)))
+WORKLOAD_LIB_NAMES := $(foreach p,$(WORKLOAD_LIB_PAIRS),$(firstword $(subst :, ,$(p))))
 JOBS := $(addprefix $(B)/workloads/jobs/,serve train train-opaque)
 WORKLOADS := $(JOBS) $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \
     $(addprefix $(B)/workloads/cuda/lib/,$(WORKLOAD_LIB_NAMES))
@@ -27,7 +29,7 @@ $(B)/workloads/cuda/%.o: workloads/cuda/%.cu workloads/cuda/check.h
 $(B)/workloads/cuda/%-shared: $(B)/workloads/cuda/%.o
 	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< $(WORKLOAD_LIBS)
 $(B)/workloads/cuda/lib/%: $(B)/workloads/cuda/lib/%.o
-	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< -lcublas -lcurand
+	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< $(patsubst $*:%,-l%,$(filter $*:%,$(WORKLOAD_LIB_PAIRS)))
 $(B)/workloads/cuda/%: $(B)/workloads/cuda/%.o
 	$(Q)$(WORKLOAD_NVCC) -o $@ $< $(WORKLOAD_LIBS)
 

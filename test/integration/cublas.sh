@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# NVIDIA's cuBLAS and cuRAND on the software CUDA device, case by case, against sums in double and cuRAND's host generators.
+# NVIDIA's cuBLAS, cuRAND and cuFFT on the software CUDA device, case by case, against sums in double and cuRAND's host generators.
 #
 # workloads/cuda/lib/EXPECTED-FAILURES names what is known to fail, with the reason; a case that passes although it is named
 # there is a failure too.  Kernels of these libraries are large and are compiled here from nothing, so the whole run has a
@@ -16,10 +16,12 @@ if ! nvcc=$(scripts/tool nvcc); then
     exit 77
 fi
 toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
-if [ ! -e "$toolkit/lib/libcublas.so" ] || [ ! -e "$toolkit/lib/libcurand.so" ]; then
-    echo "no cuBLAS or cuRAND in $toolkit/lib"
-    exit 77
-fi
+for library in cublas curand cufft; do
+    if [ ! -e "$toolkit/lib/lib$library.so" ]; then
+        echo "no lib$library.so in $toolkit/lib"
+        exit 77
+    fi
+done
 if [ ! -e "$device/libcuda.so.1" ] || [ ! -x "$build/bin/tally-jit" ]; then
     echo "the software CUDA device is not built ($device)"
     exit 77
@@ -36,6 +38,7 @@ export TALLY_DEVICE_NAME=tally-cublas-$$ LD_LIBRARY_PATH=$device:$toolkit/lib
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
 
 cases="blas:sgemm blas:dgemm blas:svectors blas:dvectors blas:sgemv blas:dgemv
+    fft:complex fft:real fft:double fft:plane fft:prime
     rand:xorwow rand:philox rand:mrg32k3a rand:mtgp32 rand:sobol32 rand:scrambled32 rand:sobol64
     blas:batched blas:gemm_tf32:quick blas:gemm_f16:quick blas:gemm_bf16:quick blas:gemm_f16_f16:quick blas:hgemm:quick
     rand:mt19937::180"
