@@ -2,13 +2,16 @@
 #include "device/abi.h"
 #include "device/jit/round.h"
 
+enum { MAX_VECTOR = 8 };
+
 struct atomic {
     struct tl_type t;
     uint32_t bits;       /* of the memory word */
+    uint32_t n;          /* words side by side, each an atomic of its own */
     LLVMTypeRef element; /* of the memory operation: integer or float */
     LLVMAtomicRMWBinOp op;
     bool is_cas, is_float;
-    bool is_half_sum; /* of f16 or bfloat, one or two: no machine has that */
+    bool is_half; /* arithmetic of f16 or bfloat, one or two: no machine has that */
 };
 
 static bool choose(struct tl_emit *e, struct atomic *a)
@@ -17,12 +20,13 @@ static bool choose(struct tl_emit *e, struct atomic *a)
     bool is_signed = a->t.kind == TL_T_SIGNED;
     a->is_float = a->t.kind == TL_T_FLOAT || a->t.kind == TL_T_BFLOAT;
     a->bits = a->t.bits * a->t.packed;
+    bool is_half = a->is_float && a->t.bits == 16;
     for (uint32_t i = 0; i < f->n_mods; i++) {
         switch (f->mods[i].id) {
         case TL_MOD_add:
             a->op = a->is_float ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;
-            a->is_half_sum = a->is_float && a->t.bits == 16;
-            return a->is_half_sum || (a->t.packed == 1 && a->bits >= 32);
+            a->is_half = is_half;
+            return is_half || (a->t.packed == 1 && a->bits >= 32);
         case TL_MOD_and:
             a->op = LLVMAtomicRMWBinOpAnd;
             return true;
@@ -34,10 +38,12 @@ static bool choose(struct tl_emit *e, struct atomic *a)
             return true;
         case TL_MOD_min:
             a->op = is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin;
-            return !a->is_float;
+            a->is_half = is_half;
+            return is_half || !a->is_float;
         case TL_MOD_max:
             a->op = is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax;
-            return !a->is_float;
+            a->is_half = is_half;
+            return is_half || !a->is_float;
         case TL_MOD_exch:
             a->op = LLVMAtomicRMWBinOpXchg;
             return true;
@@ -94,40 +100,42 @@ static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRe
     }
 }
 
-/* The sum of halves, or of pairs of them, as bits. */
-static LLVMValueRef add_halves(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
+/* The sum, the smaller or the larger of halves, or of pairs of them, as bits. */
+static LLVMValueRef apply_halves(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
 {
     struct tl_type single = {a->t.kind, 16, 1};
     struct tl_val r = tl_const(e, a->bits, 0);
+    bool is_sum = a->op == LLVMAtomicRMWBinOpFAdd, is_wide = is_sum && a->t.kind == TL_T_FLOAT;
     for (uint32_t p = 0; p < a->t.packed; p++) {
         struct tl_val shift = tl_const(e, a->bits, 16 * p), in[2] = {{old, false}, {x, false}};
         for (int i = 0; i < 2; i++) {
             in[i] = tl_to_float(e, tl_cast_int(e, tl_op(e, LLVMLShr, in[i], shift), 16, false), single);
-            if (a->t.kind == TL_T_FLOAT)
+            if (is_wide)
                 in[i] = tl_extend(e, in[i], e->f32);
         }
-        struct tl_val sum = tl_op(e, LLVMFAdd, in[0], in[1]);
-        if (a->t.kind == TL_T_FLOAT)
-            sum = tl_truncate(e, sum, e->f16);
-        sum = tl_cast_int(e, tl_from_float(e, sum, single), a->bits, false);
-        r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, sum, shift));
+        struct tl_val v = is_sum ? tl_op(e, LLVMFAdd, in[0], in[1])
+                                 : tl_minmax(e, single, a->op == LLVMAtomicRMWBinOpUMin, in[0], in[1]);
+        if (is_wide)
+            v = tl_truncate(e, v, e->f16);
+        v = tl_cast_int(e, tl_from_float(e, v, single), a->bits, false);
+        r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, v, shift));
     }
     return r.v;
 }
 
-/* Reads, adds, and writes if nobody else has; else again. */
-static LLVMValueRef add_halves_atomically(struct tl_emit *e, const struct atomic *a, LLVMValueRef p, LLVMValueRef x)
+/* Reads, computes, and writes if nobody else has; else again. */
+static LLVMValueRef apply_halves_atomically(struct tl_emit *e, const struct atomic *a, LLVMValueRef p, LLVMValueRef x)
 {
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b),
                       again = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "again");
-    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "added");
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "applied");
     LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent;
     LLVMValueRef first = LLVMBuildLoad2(e->b, tl_int(e, a->bits), p, "");
     LLVMSetAlignment(first, a->bits / 8);
     LLVMBuildBr(e->b, again);
     LLVMPositionBuilderAtEnd(e->b, again);
     LLVMValueRef old = LLVMBuildPhi(e->b, tl_int(e, a->bits), "");
-    LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, old, add_halves(e, a, old, x), order, order, false);
+    LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, old, apply_halves(e, a, old, x), order, order, false);
     LLVMSetAlignment(pair, a->bits / 8);
     LLVMValueRef seen = LLVMBuildExtractValue(e->b, pair, 0, "");
     LLVMBuildCondBr(e->b, LLVMBuildExtractValue(e->b, pair, 1, ""), done, again);
@@ -147,14 +155,14 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
     if (is_shared) {
         LLVMValueRef old = LLVMBuildLoad2(e->b, a->is_cas ? bits : a->element, p, "");
         LLVMValueRef value = a->is_cas ? LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, old, x, ""), y, old, "")
-                             : a->is_half_sum ? add_halves(e, a, old, x)
-                                              : apply(e, a, old, x);
+                             : a->is_half ? apply_halves(e, a, old, x)
+                                          : apply(e, a, old, x);
         LLVMSetAlignment(old, align);
         LLVMSetAlignment(LLVMBuildStore(e->b, value, p), align);
         return LLVMBuildBitCast(e->b, old, bits, "");
     }
-    if (a->is_half_sum)
-        return add_halves_atomically(e, a, p, x);
+    if (a->is_half)
+        return apply_halves_atomically(e, a, p, x);
     LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent; /* a locked instruction in any case */
     if (a->is_cas) {
         LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, x, y, order, LLVMAtomicOrderingSequentiallyConsistent,
@@ -167,48 +175,72 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
     return LLVMBuildBitCast(e->b, old, bits, "");
 }
 
+/* Operand number k of a vector of them; what is no vector is its only one. */
+static const struct tl_ptx_operand *part_of(const struct tl_ptx_operand *o, uint32_t k)
+{
+    return o->kind == TL_OPD_VEC ? &o->elems[k] : o;
+}
+
+static bool is_vector_of(const struct tl_ptx_operand *o, uint32_t n)
+{
+    return o->kind == TL_OPD_VEC ? o->n == n : n == 1;
+}
+
 bool tl_emit_atomic(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
     if (f->op != TL_OP_atom && f->op != TL_OP_red)
         return false;
     struct atomic a = {.t = tl_type_of(f, -1)};
+    a.n = tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
     bool returns = f->op == TL_OP_atom, is_shared = tl_ptx_form_space(f) == TL_MOD_shared;
     uint32_t first = returns ? 1 : 0;
-    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.bits < 16 || tl_has(e, TL_MOD_v2) ||
-        tl_has(e, TL_MOD_v4) || tl_has(e, TL_MOD_v8) || e->inst->n_operands < first + 2 + a.is_cas) {
+    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.bits < 16 || e->inst->n_operands < first + 2 + a.is_cas ||
+        (a.n > 1 && (a.is_cas || !a.is_float)) || !is_vector_of(tl_opd(e, first + 1), a.n) ||
+        (returns && tl_opd(e, 0)->kind != TL_OPD_SINK && !is_vector_of(tl_opd(e, 0), a.n))) {
         tl_emit_unsupported(e, "this atomic");
         return true;
     }
-    bool is_float_op = a.is_float && a.op != LLVMAtomicRMWBinOpXchg && !a.is_half_sum;
+    bool is_float_op = a.is_float && a.op != LLVMAtomicRMWBinOpXchg && !a.is_half;
     a.element = is_float_op ? (a.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.bits);
+    LLVMTypeRef word = tl_int(e, a.bits);
     struct tl_address address = tl_address_of(e, tl_opd(e, first), is_shared ? TL_MOD_shared : TL_MOD_global);
-    struct tl_val x = tl_read(e, tl_opd(e, first + 1), a.bits), y = x, p = address.pointer;
+    struct tl_val x[MAX_VECTOR], y = tl_const(e, a.bits, 0), p = address.pointer;
+    for (uint32_t k = 0; k < a.n; k++)
+        x[k] = tl_read(e, part_of(tl_opd(e, first + 1), k), a.bits);
     if (a.is_cas)
         y = tl_read(e, tl_opd(e, first + 2), a.bits);
     if (e->rc != 0)
         return true;
+    tl_check_alignment(e, &address, (uint64_t)a.n * a.bits / 8);
     if (address.lanes.is_known || p.is_vec)
         p = tl_lane_addresses(e, &address);
     if (returns && !is_shared && e->f->is_in_loop[e->inst_block]) {
         LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another block or warp */
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
-    LLVMValueRef results = tl_alloca(e, LLVMArrayType2(tl_int(e, a.bits), LANES), "old");
-    struct tl_spilled pointers = tl_spill(e, p), values = tl_spill(e, x), others = tl_spill(e, y);
+    LLVMValueRef results[MAX_VECTOR];
+    struct tl_spilled pointers = tl_spill(e, p), values[MAX_VECTOR], others = tl_spill(e, y);
+    for (uint32_t k = 0; k < a.n; k++) {
+        results[k] = tl_alloca(e, LLVMArrayType2(word, LANES), "old");
+        values[k] = tl_spill(e, x[k]);
+    }
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
-    LLVMValueRef pointer = LLVMBuildIntToPtr(e->b, tl_spilled_lane(e, &pointers, l.lane), e->ptr, "");
-    LLVMValueRef value = tl_spilled_lane(e, &values, l.lane), other = tl_spilled_lane(e, &others, l.lane);
-    value = LLVMBuildBitCast(e->b, value, a.is_cas ? tl_int(e, a.bits) : a.element, "");
-    LLVMValueRef old = operate(e, &a, is_shared, pointer, value, other);
-    if (returns)
-        LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, tl_int(e, a.bits), results, &l.lane, 1, ""));
+    LLVMValueRef at = tl_spilled_lane(e, &pointers, l.lane), other = tl_spilled_lane(e, &others, l.lane);
+    for (uint32_t k = 0; k < a.n; k++) {
+        LLVMValueRef here = LLVMBuildAdd(e->b, at, LLVMConstInt(e->i64, (uint64_t)k * a.bits / 8, false), "");
+        LLVMValueRef value = LLVMBuildBitCast(e->b, tl_spilled_lane(e, &values[k], l.lane), a.is_cas ? word : a.element,
+                                              "");
+        LLVMValueRef old = operate(e, &a, is_shared, LLVMBuildIntToPtr(e->b, here, e->ptr, ""), value, other);
+        if (returns)
+            LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, word, results[k], &l.lane, 1, ""));
+    }
     tl_lanes_end(e, &l);
-    if (returns) {
-        LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(tl_int(e, a.bits)), results, "");
+    for (uint32_t k = 0; k < a.n && returns && tl_opd(e, 0)->kind != TL_OPD_SINK; k++) {
+        LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(word), results[k], "");
         LLVMSetAlignment(all, a.bits / 8);
-        tl_write(e, tl_opd(e, 0), (struct tl_val){all, true}, a.t.kind == TL_T_SIGNED);
+        tl_write(e, part_of(tl_opd(e, 0), k), (struct tl_val){all, true}, a.t.kind == TL_T_SIGNED);
     }
     return true;
 }

@@ -236,8 +236,7 @@ static struct tl_val fused(struct tl_emit *e, struct tl_type t, struct tl_val a,
 
 /* --- min and max --------------------------------------------------------------------------------------------------- */
 
-/* The smaller or larger of two, as bits and as floats of the same; NaN loses, unless the form keeps it. */
-static struct tl_val minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a, struct tl_val b)
+struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a, struct tl_val b)
 {
     bool is_half = t.kind == TL_T_FLOAT && t.bits == 16;
     uint32_t bits = t.kind == TL_T_BFLOAT ? 32 : t.bits;
@@ -466,9 +465,9 @@ static bool operate(struct tl_emit *e, struct tl_type t, struct tl_val *in, stru
         return true;
     case TL_OP_min:
     case TL_OP_max:
-        *r = minmax(e, t, op == TL_OP_min, in[0], in[1]);
+        *r = tl_minmax(e, t, op == TL_OP_min, in[0], in[1]);
         if (e->inst->n_operands == 4)
-            *r = minmax(e, t, op == TL_OP_min, *r, in[2]);
+            *r = tl_minmax(e, t, op == TL_OP_min, *r, in[2]);
         return true;
     case TL_OP_sqrt:
         *r = square_root(e, t, in[0]);

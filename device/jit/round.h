@@ -38,5 +38,7 @@ struct tl_val tl_truncate(struct tl_emit *e, struct tl_val v, LLVMTypeRef to);
 /* To [0, 1], NaN to 0; and what is not above 0 to +0, NaN kept.  Any float type. */
 struct tl_val tl_saturate(struct tl_emit *e, struct tl_val v);
 struct tl_val tl_relu(struct tl_emit *e, struct tl_val v);
+/* The smaller or larger of two floats (float.c); NaN loses, unless the current form keeps it.  .xorsign is heeded. */
+struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a, struct tl_val b);
 
 #endif

@@ -87,7 +87,16 @@ extern const struct op_row op_directed_rows[]; /* f64 rounded in a direction: wi
 /* --- warps and atomics --------------------------------------------------------------------------------------------- */
 
 enum { OP_LANES = 32 };
-enum op_warp_part { OP_WARP, OP_ATOMIC_GLOBAL, OP_ATOMIC_SHARED, OP_ATOMIC_GENERIC, OP_RED, OP_WARP_PARTS };
+enum op_warp_part {
+    OP_WARP,
+    OP_ATOMIC_GLOBAL,
+    OP_ATOMIC_SHARED,
+    OP_ATOMIC_GENERIC,
+    OP_RED,
+    OP_ATOMIC_VECTOR,
+    OP_RED_VECTOR,
+    OP_WARP_PARTS
+};
 
 /* A kernel `k(in, out)` of all rows of a part, for one block: of 32 threads, or guarded in a block of 24. */
 void op_warp_kernel(struct tl_buf *out, enum op_warp_part part, bool is_guarded);
@@ -95,6 +104,12 @@ void op_warp_inputs(enum op_warp_part part, uint64_t *in, uint64_t *out, uint64_
 void op_warp_check(enum op_warp_part part, const uint64_t *in, const uint64_t *out, bool is_guarded,
                    struct tl_buf *wrong);
 uint32_t op_warp_rows(void); /* how many there are in all parts */
+
+/* The same of atomics on vectors, which the above call. */
+void op_vector_kernel(struct tl_buf *out, bool is_red, bool is_guarded);
+void op_vector_inputs(uint64_t *in, uint64_t *out, uint64_t seed);
+void op_vector_check(bool is_red, const uint64_t *in, const uint64_t *out, bool is_guarded, struct tl_buf *wrong);
+uint32_t op_vector_rows(void);
 
 /* --- textures: what answers them is the test's too ----------------------------------------------------------------- */
 

@@ -237,7 +237,7 @@ enum { N_WARP = sizeof warp_rows / sizeof warp_rows[0], N_ATOMIC = sizeof atomic
 
 uint32_t op_warp_rows(void)
 {
-    return N_WARP + 4 * N_ATOMIC - 5; /* exch and cas have no red */
+    return N_WARP + 4 * N_ATOMIC - 5 + op_vector_rows(); /* exch and cas have no red */
 }
 
 static uint32_t offset_of(uint32_t n)
@@ -342,6 +342,8 @@ void op_warp_kernel(struct tl_buf *b, enum op_warp_part part, bool is_guarded)
 {
     if (part == OP_WARP)
         warp_kernel(b, is_guarded);
+    else if (part == OP_ATOMIC_VECTOR || part == OP_RED_VECTOR)
+        op_vector_kernel(b, part == OP_RED_VECTOR, is_guarded);
     else
         atomic_kernel(b, is_guarded, part == OP_ATOMIC_SHARED ? 1 : part == OP_ATOMIC_GENERIC ? 2 : 0, part == OP_RED);
 }
@@ -350,6 +352,10 @@ void op_warp_kernel(struct tl_buf *b, enum op_warp_part part, bool is_guarded)
 
 void op_warp_inputs(enum op_warp_part part, uint64_t *in, uint64_t *out, uint64_t seed)
 {
+    if (part == OP_ATOMIC_VECTOR || part == OP_RED_VECTOR) {
+        op_vector_inputs(in, out, seed);
+        return;
+    }
     uint64_t z = seed * 0x9E3779B97F4A7C15ull + 1;
     uint32_t n = part == OP_WARP ? N_WARP : N_ATOMIC;
     for (uint32_t i = 0; i < n * 4 * OP_LANES; i++) {
@@ -428,6 +434,8 @@ void op_warp_check(enum op_warp_part part, const uint64_t *in, const uint64_t *o
 {
     if (part == OP_WARP)
         check_warp(in, out, is_guarded, wrong);
+    else if (part == OP_ATOMIC_VECTOR || part == OP_RED_VECTOR)
+        op_vector_check(part == OP_RED_VECTOR, in, out, is_guarded, wrong);
     else
         check_atomic(in, out, is_guarded, part == OP_RED, wrong);
 }
