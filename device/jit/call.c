@@ -81,8 +81,8 @@ bool tl_emit_barrier(struct tl_emit *e)
     case TL_OP_bar:
     case TL_OP_barrier:
         if (tl_has(e, TL_MOD_warp))
-            return true; /* lanes run in step */
-        if (tl_has(e, TL_MOD_cluster))
+            tl_emit_warp_barrier(e);
+        else if (tl_has(e, TL_MOD_cluster))
             emit_cluster_barrier(e);
         else
             emit_block_barrier(e);

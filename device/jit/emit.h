@@ -253,6 +253,7 @@ bool tl_emit_matrix(struct tl_emit *e);
 bool tl_emit_call(struct tl_emit *e);
 bool tl_emit_texture(struct tl_emit *e);
 bool tl_emit_barrier(struct tl_emit *e);
+void tl_emit_warp_barrier(struct tl_emit *e); /* bar.warp.sync */
 
 /* Special registers as 32-bit (or 64-bit) values. */
 struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o);

@@ -339,6 +339,9 @@ static int is_warp_wide(void *data, struct tl_ptx_stmt *s)
 {
     (void)data;
     switch (s->inst.form->op) {
+    case TL_OP_bar:
+    case TL_OP_barrier:
+        return tl_ptx_form_has(s->inst.form, TL_MOD_warp);
     case TL_OP_shfl:
     case TL_OP_vote:
     case TL_OP_match:

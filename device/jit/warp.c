@@ -31,6 +31,11 @@ static LLVMValueRef members(struct tl_emit *e, const struct tl_ptx_operand *mask
     return LLVMBuildAnd(e->b, m.v, active, "");
 }
 
+void tl_emit_warp_barrier(struct tl_emit *e)
+{
+    members(e, tl_opd(e, 0));
+}
+
 static LLVMValueRef vote_bits(struct tl_emit *e, struct tl_val p, LLVMValueRef m)
 {
     if (p.is_vec)

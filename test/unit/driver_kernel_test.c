@@ -86,6 +86,38 @@ static void a_barrier_that_lanes_might_miss_does_not_forbid_shuffles(void)
         TEST_ASSERT_EQUAL_UINT(i ^ 1, out[i]);
 }
 
+/* Lane by lane a value goes through shared memory, in a kernel whose barrier lanes might miss as far as one can see: the
+ * barriers of the warp have to hold all the same. */
+static void lanes_meet_at_barriers_of_their_warp(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "ld.volatile.global.u32 %r4, [%d1]; mov.u32 %r5, 0; mov.u32 %r10, %laneid; mov.u32 %r11, 1;\n"
+                 "shr.u32 %r12, %r3, 5; shl.b32 %r12, %r12, 2; mov.u32 %r13, sh; add.u32 %r13, %r13, %r12;\n"
+                 "LOOP: bar.sync 0;\n"
+                 "setp.ne.u32 %p1, %r10, %r5; @%p1 bra NEXT; st.shared.u32 [%r13], %r11; NEXT: bar.warp.sync -1;\n"
+                 "setp.le.u32 %p2, %r10, %r5; @%p2 bra AFTER; ld.shared.u32 %r14, [%r13]; add.u32 %r11, %r11, %r14;\n"
+                 "AFTER: bar.warp.sync -1; add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, %r4; @%p3 bra LOOP;\n"
+                 "st.global.u32 [%d1], %r11;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++) {
+        unsigned lane = i % 48 % 32;
+        TEST_ASSERT_EQUAL_UINT(1U << (lane < 7 ? lane : 7), out[i]);
+    }
+}
+
+/* Lanes that wait for others of their warp elsewhere: not done, but told. */
+static void a_barrier_of_a_warp_that_some_lanes_miss_is_an_error(void)
+{
+    unsigned out[N];
+    TEST_ASSERT_NOT_EQUAL(CUDA_SUCCESS,
+                          run(BEGIN "and.b32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, 0; @%p1 bra EVEN;\n"
+                                    "st.shared.u32 [sh], %r1; bar.warp.sync -1; bra.uni DONE;\n"
+                                    "EVEN: bar.warp.sync -1; ld.shared.u32 %r1, [sh];\n"
+                                    "DONE: st.global.u32 [%d1], %r1;\n" END,
+                              out));
+    CALL(cuDevicePrimaryCtxReset_v2)(0);
+}
+
 static void a_cluster_of_one_block_is_that_block(void)
 {
     unsigned out[N];
@@ -214,6 +246,8 @@ int main(void)
     RUN_TEST(a_guarded_branch_through_a_table_falls_through);
     RUN_TEST(a_shared_address_below_zero_comes_back_by_its_offset);
     RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
+    RUN_TEST(lanes_meet_at_barriers_of_their_warp);
+    RUN_TEST(a_barrier_of_a_warp_that_some_lanes_miss_is_an_error);
     RUN_TEST(a_cluster_of_one_block_is_that_block);
     RUN_TEST(larger_clusters_are_refused);
     RUN_TEST(a_parameter_of_a_call_has_an_address);
