@@ -22,8 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 1
+#define TL_DEV_ABI_VERSION 2
 #define TL_DEV_WARP 32
+#define TL_DEV_MAX_STACK (64U << 20)
 
 enum tl_dev_fault {
     TL_DEV_FAULT_NONE,
@@ -123,8 +124,9 @@ struct tl_dev_info {
     uint32_t n_variables;
     uint32_t registers; /* a guess for attributes: PTX registers live at once, capped to 255 */
     uint32_t n_instructions;
-    uint32_t uses_lanes; /* see above */
-    char text[];         /* kernel name, then the variables' names, each terminated */
+    uint32_t uses_lanes;  /* see above */
+    uint32_t stack_bytes; /* that its functions take when each is called once; recursion and calls out come on top */
+    char text[];          /* kernel name, then the variables' names, each terminated */
 };
 
 static_assert(offsetof(struct tl_dev_frame, grid) == 40, "the translator addresses fields by these offsets");

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STACK_BYTES ((size_t)256 << 10)
+#define STACK_BYTES ((size_t)256 << 10) /* for recursion and for what kernels call, besides their own frames */
 #define MEMORY_GUARD ((size_t)64 << 10) /* on both sides of shared and local memory */
 #define CHUNK_NS 50000                  /* how long a claim should last: the grain of priorities and of time slices */
 #define IDLE_YIELDS 64                  /* rounds of mere spinning before main is asked for another block */
@@ -528,11 +528,33 @@ static void fiber_main(struct tl__fiber *self)
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
-static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, bool is_range, bool has_lanes)
+/* Stacks are backed by memory where they are touched, so large ones cost address space only; and they stay for the kernels
+ * that come later.  A fiber of a unit that is not at work has nothing on its stack, so it can be given another. */
+static int give_larger_stack(struct tl__engine *e, struct tl__fiber *f, size_t stack_bytes)
 {
+    struct tl__fiber fresh;
+    int rc = tl__fiber_init(&fresh, stack_bytes, e->n_stagger++, fiber_main);
+    if (rc < 0)
+        return rc;
+    fresh.unit = f->unit;
+    tl__fiber_finish(f);
+    *f = fresh;
+    tl__fiber_reset(f);
+    return 0;
+}
+
+static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, size_t stack_bytes, bool is_range,
+                          bool has_lanes)
+{
+    for (uint32_t i = 0; i < n && i < u->n_made; i++) {
+        int rc = tl__fiber_stack_bytes(u->fibers[i]) < stack_bytes ? give_larger_stack(e, u->fibers[i], stack_bytes)
+                                                                   : 0;
+        if (rc < 0)
+            return rc;
+    }
     for (; u->n_made < n; u->n_made++) {
         struct tl__fiber *f = calloc(1, sizeof *f);
-        int rc = f != NULL ? tl__fiber_init(f, STACK_BYTES, e->n_stagger++, fiber_main) : -ENOMEM;
+        int rc = f != NULL ? tl__fiber_init(f, stack_bytes, e->n_stagger++, fiber_main) : -ENOMEM;
         if (rc < 0) {
             free(f);
             return rc;
@@ -577,7 +599,8 @@ static int add_unit(struct tl__engine *e, struct tl__unit **out)
     if (rc == 0)
         rc = ensure(&u->local_map, &u->local_bytes, local);
     if (rc == 0)
-        rc = prepare_fibers(e, u, is_range ? 1 : o->n_fibers, is_range, o->info->uses_lanes != 0);
+        rc = prepare_fibers(e, u, is_range ? 1 : o->n_fibers, STACK_BYTES + o->info->stack_bytes, is_range,
+                            o->info->uses_lanes != 0);
     if (rc < 0 || !claim(e, u)) {
         u->next = e->free_units;
         e->free_units = u;

@@ -62,6 +62,10 @@ struct tl__fiber {
 /* The stack is `stack_bytes` above a guard; `number` staggers its top so that neighbours do not share cache sets.
  * -ENOMEM. */
 int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number, void (*entry)(struct tl__fiber *));
+static inline size_t tl__fiber_stack_bytes(const struct tl__fiber *f)
+{
+    return f->map_bytes - f->guard_bytes - f->stagger_bytes;
+}
 void tl__fiber_reset(struct tl__fiber *f); /* forgets where it was: it begins at `entry` again */
 void tl__fiber_finish(struct tl__fiber *f);
 void tl__fiber_init_thread(struct tl__fiber *f); /* the calling thread's own stack */

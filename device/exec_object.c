@@ -40,7 +40,7 @@ static int check_info(const struct tl_dev_info *info, const char *what, struct t
         return tl_error_set(err, -ENOEXEC, "%s has blocks of %u x %u x %u threads: remove it from the cache", what,
                             info->block[0], info->block[1], info->block[2]);
     if (info->shared_bytes > TL_EXEC_MAX_SHARED || info->local_bytes > MAX_LOCAL || info->param_bytes > MAX_PARAMS ||
-        info->n_variables > 65536 || check_text(info) < 0)
+        info->stack_bytes > TL_DEV_MAX_STACK || info->n_variables > 65536 || check_text(info) < 0)
         return tl_error_set(err, -ENOEXEC, "%s asks for more than a kernel can have: remove it from the cache", what);
     return 0;
 }

@@ -12,8 +12,11 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device/abi.h"
 
 #define PAGE 4096u
 #define SEGMENTS 5
@@ -49,6 +52,7 @@ struct out_section {
 struct link {
     struct tl_error *err;
     const char *kernel;
+    uint32_t stack_bytes;
     /* the input */
     const uint8_t *in;
     size_t in_n;
@@ -556,6 +560,14 @@ static int lay_out(struct link *k)
     return 0;
 }
 
+static void put_stack_bytes(struct link *k)
+{
+    const Elf64_Sym *info = k->exports[EXPORT_INFO];
+    uint64_t at = offsetof(struct tl_dev_info, stack_bytes);
+    if (info->st_size >= at + sizeof k->stack_bytes)
+        memcpy(k->p + k->at[info->st_shndx] + info->st_value + at, &k->stack_bytes, sizeof k->stack_bytes);
+}
+
 static int write_out(struct link *k)
 {
     k->p = calloc(1, k->total);
@@ -569,12 +581,14 @@ static int write_out(struct link *k)
     put_headers(k);
     put_dynamic_symbols(k);
     put_section_headers(k);
+    put_stack_bytes(k);
     return relocate(k);
 }
 
-int tl_jit_link(const void *object, size_t n, const char *kernel, void **out, size_t *out_n, struct tl_error *err)
+int tl_jit_link(const void *object, size_t n, const char *kernel, uint32_t stack_bytes, void **out, size_t *out_n,
+                struct tl_error *err)
 {
-    struct link k = {.err = err, .kernel = kernel, .in = object, .in_n = n};
+    struct link k = {.err = err, .kernel = kernel, .in = object, .in_n = n, .stack_bytes = stack_bytes};
     *out = NULL;
     *out_n = 0;
     int rc = read_tables(&k);

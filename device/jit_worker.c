@@ -64,7 +64,7 @@ int tl_jit_build(const char *ptx, size_t n, const char *kernel, const struct tl_
     free(own);
     if (rc < 0)
         return rc;
-    rc = tl_jit_link(o.bytes, o.n, kernel, object, object_n, err);
+    rc = tl_jit_link(o.bytes, o.n, kernel, o.stack_bytes, object, object_n, err);
     if (ir != NULL) {
         *ir = o.ir;
         o.ir = NULL;

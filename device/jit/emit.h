@@ -113,6 +113,7 @@ struct tl_emit {
     uint32_t lane;
     int rc; /* first error */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
+    uint64_t stack_bytes; /* frames of all functions that LLVM has made */
     struct tl_placed *placed; /* variables of the program: offsets and indices */
     uint32_t n_variables;
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;

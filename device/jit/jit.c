@@ -14,7 +14,10 @@
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
-enum { MAX_INLINED = 1000 }; /* instructions of a kernel that becomes one function */
+enum {
+    MAX_INLINED = 1000, /* instructions of a kernel that becomes one function */
+    FRAME_EXTRA = 256,  /* bytes of a call that are not in what LLVM calls the frame: return address, saved registers */
+};
 
 /* --- the host ------------------------------------------------------------------------------------------------------ */
 
@@ -146,6 +149,11 @@ LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef ty
         add_attribute(e, fn, "prefer-vector-width", "512");
     add_attribute(e, fn, "no-builtins", "true");
     add_attribute(e, fn, "frame-pointer", "all");
+    /* Each frame's size is told to on_diagnostic.  Frames may be larger than the guard below a stack: they are touched step
+     * by step, so that none leaps over it. */
+    add_attribute(e, fn, "warn-stack-size", "0");
+    add_attribute(e, fn, "probe-stack", "inline-asm");
+    add_attribute(e, fn, "stack-probe-size", "32768");
     return fn;
 }
 
@@ -556,6 +564,20 @@ static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
     return rc;
 }
 
+/* LLVM tells the size of a frame in a warning only, see tl_new_function. */
+static void on_diagnostic(LLVMDiagnosticInfoRef info, void *data)
+{
+    static const char frame[] = "stack frame size (";
+    struct tl_emit *e = data;
+    char *text = LLVMGetDiagInfoDescription(info);
+    const char *size = strstr(text, frame);
+    if (size != NULL)
+        e->stack_bytes += strtoull(size + strlen(frame), NULL, 10) + FRAME_EXTRA;
+    else if (LLVMGetDiagInfoSeverity(info) == LLVMDSError && e->rc == 0)
+        e->rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, text);
+    LLVMDisposeMessage(text);
+}
+
 static int generate(struct tl_emit *e, struct tl_jit_object *out)
 {
     const struct tl_jit_options *o = e->options;
@@ -592,15 +614,22 @@ static int generate(struct tl_emit *e, struct tl_jit_object *out)
         rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
         LLVMDisposeMessage(message);
     }
+    if (rc == 0)
+        rc = e->rc;
+    if (rc == 0 && e->stack_bytes > TL_DEV_MAX_STACK)
+        rc = tl_error_set(e->err, -E2BIG, "%s: its code needs a stack of %llu bytes, more than %u", e->name,
+                          (unsigned long long)e->stack_bytes, TL_DEV_MAX_STACK);
     if (rc == 0) {
+        out->stack_bytes = (uint32_t)e->stack_bytes;
         out->n = LLVMGetBufferSize(buffer);
         out->bytes = malloc(out->n);
         if (out->bytes != NULL)
             memcpy(out->bytes, LLVMGetBufferStart(buffer), out->n);
         else
             rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-        LLVMDisposeMemoryBuffer(buffer);
     }
+    if (buffer != NULL)
+        LLVMDisposeMemoryBuffer(buffer);
     LLVMDisposeTargetMachine(tm);
     LLVMDisposeMessage(triple);
     return rc;
@@ -651,6 +680,7 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
         rc = tl_ptx_program_add_pointees(&program, true);
     if (rc == 0) {
         e.ctx = LLVMContextCreate();
+        LLVMContextSetDiagnosticHandler(e.ctx, on_diagnostic, &e);
         e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);
         e.b = LLVMCreateBuilderInContext(e.ctx);
         const char *features = options->features != NULL ? options->features : host_features;

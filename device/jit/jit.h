@@ -14,14 +14,16 @@ struct tl_jit_options {
 struct tl_jit_object {
     void *bytes; /* a relocatable ELF object, malloc'ed */
     size_t n;
-    char *ir; /* with keep_ir, malloc'ed */
+    uint32_t stack_bytes; /* frames of all its functions together, for tl_dev_info */
+    char *ir;             /* with keep_ir, malloc'ed */
 };
 
 /* Once per process, before anything else; thread-safe. */
 int tl_jit_init(struct tl_error *err);
 
 /* Compiles the one entry of a PTX module (as made by tl_ptx_extract).  0, -EINVAL (syntax), -ENOTSUP (an instruction that is
- * not implemented: the message names kernel, line and instruction), -ENOMEM, -EIO (LLVM refused: its message). */
+ * not implemented: the message names kernel, line and instruction), -ENOMEM, -E2BIG (it needs more than TL_DEV_MAX_STACK), -EIO (LLVM refused: its
+ * message). */
 int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl_jit_options *options,
                    struct tl_jit_object *out, struct tl_error *err);
 void tl_jit_object_finish(struct tl_jit_object *o);

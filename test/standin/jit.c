@@ -23,23 +23,24 @@ int tl_jit_init(struct tl_error *err)
     return 0;
 }
 
-static const char module[] = "@tally_info = constant { [12 x i32], [8 x i8] } { [12 x i32] [i32 %d, i32 %u, i32 %u, "
-                             "i32 %u, i32 8, i32 0, i32 0,\n"
-                             "    i32 0, i32 0, i32 0, i32 16, i32 1], [8 x i8] c\"standin\\00\" }, align 4\n"
-                             "declare void @%s(ptr, ptr, i64)\n"
-                             "define void @tally_warp(ptr %%f, i32 %%warp) nounwind {\n"
-                             "  %%at = getelementptr i8, ptr %%f, i64 8\n"
-                             "  %%params = load ptr, ptr %%at\n"
-                             "  %%out = load ptr, ptr %%params\n"
-                             "  %%v = add i32 %%warp, %u\n"
-                             "  store i32 %%v, ptr %%out\n"
-                             "  %s\n"
-                             "  ret void\n"
-                             "}\n"
-                             "define void @tally_blocks(ptr %%f, i32 %%first, i32 %%n) nounwind {\n"
-                             "  call void @tally_warp(ptr %%f, i32 0)\n"
-                             "  ret void\n"
-                             "}\n";
+static const char module[] =
+    "@tally_info = constant { [14 x i32], [8 x i8] } { [14 x i32] [i32 %d, i32 %u, i32 %u, "
+    "i32 %u, i32 8, i32 0, i32 0,\n"
+    "    i32 0, i32 0, i32 0, i32 16, i32 1, i32 0, i32 0], [8 x i8] c\"standin\\00\" }, align 4\n"
+    "declare void @%s(ptr, ptr, i64)\n"
+    "define void @tally_warp(ptr %%f, i32 %%warp) nounwind {\n"
+    "  %%at = getelementptr i8, ptr %%f, i64 8\n"
+    "  %%params = load ptr, ptr %%at\n"
+    "  %%out = load ptr, ptr %%params\n"
+    "  %%v = add i32 %%warp, %u\n"
+    "  store i32 %%v, ptr %%out\n"
+    "  %s\n"
+    "  ret void\n"
+    "}\n"
+    "define void @tally_blocks(ptr %%f, i32 %%first, i32 %%n) nounwind {\n"
+    "  call void @tally_warp(ptr %%f, i32 0)\n"
+    "  ret void\n"
+    "}\n";
 
 int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl_jit_options *options,
                    struct tl_jit_object *out, struct tl_error *err)

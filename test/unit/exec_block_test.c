@@ -572,6 +572,28 @@ static void numbers_that_make_no_sense_are_refused(void)
     TEST_ASSERT_EQUAL_INT(-ENOEXEC, tl_exec_object_open(&o, "/proc/self/exe", &err));
 }
 
+/* A frame of a megabyte, as compiled code has that keeps many vectors: its lowest byte is touched. */
+static void deep(struct tl_dev_frame *f, uint32_t warp)
+{
+    volatile uint8_t frame[1 << 20];
+    frame[0] = (uint8_t)warp;
+    f->calls->barrier(f, warp, 0, 0, 0, UINT32_MAX, 0);
+    values[warp] = frame[0] + 1;
+}
+
+static void kernels_get_the_stack_that_their_code_needs(void)
+{
+    runs_well(sync_all, 64, 2); /* whose stacks are too small for the next */
+    info.info.stack_bytes = (1 << 20) + 256;
+    runs_well(deep, 64, 2);
+    TEST_ASSERT_EQUAL_UINT32(1, values[0]);
+    TEST_ASSERT_EQUAL_UINT32(2, values[1]);
+    info.info.stack_bytes = TL_DEV_MAX_STACK + 1;
+    struct tl_exec_object *none;
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_exec_object_from(&none, &info.info, deep, NULL, NULL));
+    info.info.stack_bytes = 0;
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -601,5 +623,6 @@ int main(void)
     RUN_TEST(units_serve_both_kinds_in_turn);
     RUN_TEST(a_worker_that_is_asked_to_stop_finishes_its_blocks);
     RUN_TEST(numbers_that_make_no_sense_are_refused);
+    RUN_TEST(kernels_get_the_stack_that_their_code_needs);
     return UNITY_END();
 }

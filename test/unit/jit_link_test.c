@@ -88,7 +88,7 @@ static void compile(const char *flags, const char *text)
 
 static int link_it(void)
 {
-    return tl_jit_link(object, object_n, "_Z4vaddPf", &out, &out_n, &err);
+    return tl_jit_link(object, object_n, "_Z4vaddPf", 0, &out, &out_n, &err);
 }
 
 static void *load(const char *symbol)

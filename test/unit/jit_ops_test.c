@@ -35,7 +35,7 @@ static int compile(struct tl_exec_object **object, uint32_t block, struct tl_err
     int rc = tl_jit_compile(text.p, text.n, "op", &options, &compiled, err);
     if (rc < 0)
         return rc;
-    rc = tl_jit_link(compiled.bytes, compiled.n, "op", &linked, &n, err);
+    rc = tl_jit_link(compiled.bytes, compiled.n, "op", compiled.stack_bytes, &linked, &n, err);
     tl_jit_object_finish(&compiled);
     if (rc < 0)
         return rc;
@@ -297,6 +297,48 @@ static void *must_alloc(size_t n)
     return p;
 }
 
+/* A loop that keeps so many values per thread that no CPU has registers for them: their frame is larger than what a stack
+ * has for kernels that need none, and than the guard below it. */
+static void values_that_find_no_register_find_room_on_the_stack(void)
+{
+    enum { VALUES = 2400, ROUNDS = 3 };
+    struct tl_error err = {0};
+    uint32_t value[VALUES], sum = 0;
+    text.n = 0;
+    tl_buf_printf(&text,
+                  ".version 8.0\n.target sm_80\n.address_size 64\n"
+                  ".visible .entry op(.param .u64 a, .param .u64 b)\n{\n.reg .pred %%p;\n.reg .b32 %%r<%d>, %%t, %%n;\n"
+                  ".reg .b64 %%a<3>;\nmov.u32 %%t, %%tid.x;\nmov.u32 %%n, 0;\nmul.lo.u32 %%r0, %%t, %%t;\n",
+                  VALUES);
+    for (uint32_t i = 1; i < VALUES; i++)
+        tl_buf_printf(&text, "mad.lo.u32 %%r%u, %%r%u, 5, %u;\n", i, i - 1, i);
+    tl_buf_puts(&text, "again:\n");
+    for (uint32_t i = 0; i < VALUES; i++)
+        tl_buf_printf(&text, "xor.b32 %%r%u, %%r%u, %%r%u;\n", i, i, (i + 7) % VALUES);
+    tl_buf_printf(&text, "add.u32 %%n, %%n, 1;\nsetp.lt.u32 %%p, %%n, %u;\n@%%p bra again;\n", (uint32_t)ROUNDS);
+    for (uint32_t i = 1; i < VALUES; i++)
+        tl_buf_printf(&text, "mad.lo.u32 %%r0, %%r0, 3, %%r%u;\n", i);
+    tl_buf_puts(&text, "ld.param.u64 %a1, [b];\nmad.wide.u32 %a2, %t, 4, %a1;\nst.global.u32 [%a2], %r0;\nret;\n}\n");
+    struct tl_exec_object *object = NULL;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, compile(&object, 32, &err), err.text);
+    uint32_t stack = tl_exec_object_info(object)->stack_bytes;
+    TEST_ASSERT_GREATER_THAN_UINT32(VALUES * 32 * 4 * 9 / 10, stack);
+    TEST_ASSERT_LESS_THAN_UINT32(VALUES * 32 * 4 * 2, stack);
+    TEST_ASSERT_TRUE_MESSAGE(launch(object, 1, &err), err.text);
+    tl_exec_object_unref(object);
+    for (uint32_t t = 0; t < 32; t++) {
+        value[0] = t * t;
+        for (uint32_t i = 1; i < VALUES; i++)
+            value[i] = value[i - 1] * 5 + i;
+        for (uint32_t i = 0; i < VALUES * ROUNDS; i++)
+            value[i % VALUES] ^= value[(i + 7) % VALUES];
+        sum = value[0];
+        for (uint32_t i = 1; i < VALUES; i++)
+            sum = sum * 3 + value[i];
+        TEST_ASSERT_EQUAL_HEX32(sum, ((const uint32_t *)out)[t]);
+    }
+}
+
 int main(void)
 {
     struct tl_error err;
@@ -318,6 +360,7 @@ int main(void)
     RUN_TEST(warps_and_atomics);
     RUN_TEST(matrices);
     RUN_TEST(textures);
+    RUN_TEST(values_that_find_no_register_find_room_on_the_stack);
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_without_avx512", __LINE__);

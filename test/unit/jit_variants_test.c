@@ -200,7 +200,7 @@ static bool compile(struct program *p, const char *text, size_t n, const uint32_
     memset(p, 0, sizeof *p);
     if (tl_jit_compile(text, n, "case", &options, &object, err) < 0)
         return false;
-    int rc = tl_jit_link(object.bytes, object.n, "case", &linked, &linked_n, err);
+    int rc = tl_jit_link(object.bytes, object.n, "case", object.stack_bytes, &linked, &linked_n, err);
     tl_jit_object_finish(&object);
     if (rc < 0)
         return false;
