@@ -15,7 +15,7 @@
 #include "ptx_rewrite/diverge.h"
 #include "ptx_rewrite/program.h"
 
-enum { LANES = 32, MAX_GROUPS = 4 };
+enum { LANES = 32, MAX_GROUPS = 4, MAX_SCRATCH = 64 };
 
 struct tl_val {
     LLVMValueRef v;
@@ -86,9 +86,12 @@ struct tl_fn {
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
-    LLVMBasicBlockRef misaligned; /* where misaligned accesses go, see align.c; NULL until there is one */
-    LLVMValueRef carry_slot;      /* CC.CF, one bit per lane */
-    bool *is_in_loop;             /* per block */
+    LLVMBasicBlockRef misaligned;      /* where misaligned accesses go, see align.c; NULL until there is one */
+    LLVMValueRef carry_slot;           /* CC.CF, one bit per lane */
+    LLVMValueRef scratch[MAX_SCRATCH]; /* see tl_scratch */
+    uint32_t n_scratch, n_scratch_used;
+    const struct tl_ptx_stmt *scratch_inst; /* that uses them now */
+    bool *is_in_loop;                       /* per block */
 };
 
 struct tl_emit {
@@ -113,7 +116,7 @@ struct tl_emit {
     uint32_t lane;
     int rc; /* first error */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
-    uint64_t stack_bytes; /* frames of all functions that LLVM has made */
+    uint64_t stack_bytes;     /* frames of all functions that LLVM has made */
     struct tl_placed *placed; /* variables of the program: offsets and indices */
     uint32_t n_variables;
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;
@@ -195,6 +198,9 @@ struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
 LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type); /* load a field of the frame */
 LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n);
+
+/* Memory for a vector of up to 64 bits per lane.  The next instruction uses it again: large kernels have thousands. */
+LLVMValueRef tl_scratch(struct tl_emit *e);
 
 /* A vector in memory, for loops that take its lanes one by one: LLVM would store it anew in each round. */
 struct tl_spilled {

@@ -32,8 +32,9 @@ static void init_once(void)
     LLVMInitializeX86AsmPrinter();
     /* Processors that run code out of order gain nothing from LLVM's schedulers, which take a third of the time of large
      * kernels. */
-    LLVMParseCommandLineOptions(3, (const char *const[]){"tally-jit", "-enable-misched=false", "-disable-post-ra"},
-                                NULL);
+    static const char *const options[] = {"tally-jit", "-enable-misched=false", "-disable-post-ra",
+                                          "-disable-machine-sink"};
+    LLVMParseCommandLineOptions(sizeof options / sizeof options[0], options, NULL);
     LLVMInitializeX86AsmParser(); /* of the few instructions that are written out, see float.c */
     host_cpu = LLVMGetHostCPUName();
     host_features = LLVMGetHostCPUFeatures();
@@ -578,6 +579,24 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *data)
     LLVMDisposeMessage(text);
 }
 
+/* Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each of them apart into 32
+ * branches: thousands of blocks, in which it then spends most of its time. */
+static LLVMTargetMachineRef create_machine(struct tl_emit *e, LLVMTargetRef target, const char *triple)
+{
+    const struct tl_jit_options *o = e->options;
+    struct tl_buf features = {0};
+    LLVMTargetMachineRef tm = NULL;
+    tl_buf_puts(&features, o->features != NULL ? o->features : host_features);
+    if (!e->has_avx512)
+        tl_buf_puts(&features, features.n != 0 ? ",+fast-gather" : "+fast-gather");
+    tl_buf_putc(&features, '\0');
+    if (!features.failed)
+        tm = LLVMCreateTargetMachine(target, triple, o->cpu != NULL ? o->cpu : host_cpu, features.p,
+                                     LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    tl_buf_finish(&features);
+    return tm;
+}
+
 static int generate(struct tl_emit *e, struct tl_jit_object *out)
 {
     const struct tl_jit_options *o = e->options;
@@ -591,9 +610,11 @@ static int generate(struct tl_emit *e, struct tl_jit_object *out)
         LLVMDisposeMessage(triple);
         return rc;
     }
-    LLVMTargetMachineRef tm = LLVMCreateTargetMachine(target, triple, o->cpu != NULL ? o->cpu : host_cpu,
-                                                      o->features != NULL ? o->features : host_features,
-                                                      LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    LLVMTargetMachineRef tm = create_machine(e, target, triple);
+    if (tm == NULL) {
+        LLVMDisposeMessage(triple);
+        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+    }
     LLVMSetTarget(e->mod, triple);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
     LLVMSetModuleDataLayout(e->mod, layout);

@@ -489,7 +489,7 @@ static void load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t 
     LLVMValueRef slots[8];
     struct tl_spilled pointers[8];
     for (uint32_t k = 0; k < v; k++)
-        slots[k] = tl_alloca(e, LLVMArrayType2(element, LANES), "strong");
+        slots[k] = tl_scratch(e);
     for (uint32_t at = 0; at < v; at += n)
         pointers[at] = tl_spill(e, (struct tl_val){lane_pointers(e, a, at * (bits / 8)), true});
     struct tl_lane_loop l;

@@ -265,11 +265,29 @@ LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LL
     return LLVMBuildCall2(e->b, LLVMFunctionType(ret, types, n, false), fn, args, n, "");
 }
 
+LLVMValueRef tl_scratch(struct tl_emit *e)
+{
+    struct tl_fn *f = e->f;
+    if (f->scratch_inst != e->inst) {
+        f->scratch_inst = e->inst;
+        f->n_scratch_used = 0;
+    }
+    if (f->n_scratch_used == f->n_scratch) {
+        if (f->n_scratch == MAX_SCRATCH) {
+            tl_emit_unsupported(e, "so many vectors in memory at a time");
+            return f->scratch[0];
+        }
+        f->scratch[f->n_scratch] = tl_alloca(e, tl_vec(e->i64), "scratch");
+        LLVMSetAlignment(f->scratch[f->n_scratch++], 64);
+    }
+    return f->scratch[f->n_scratch_used++];
+}
+
 struct tl_spilled tl_spill(struct tl_emit *e, struct tl_val v)
 {
     struct tl_spilled s = {NULL, v};
     if (v.is_vec) {
-        s.slot = tl_alloca(e, LLVMTypeOf(v.v), "spilled");
+        s.slot = tl_scratch(e);
         LLVMBuildStore(e->b, v.v, s.slot);
     }
     return s;

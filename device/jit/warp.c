@@ -127,7 +127,7 @@ static void source_lanes(struct tl_emit *e, enum shuffle mode, struct tl_val b, 
 
 static struct tl_val permute(struct tl_emit *e, struct tl_val v, struct tl_val from)
 {
-    LLVMValueRef slot = tl_alloca(e, LLVMArrayType2(e->i32, LANES), "shuffle");
+    LLVMValueRef slot = tl_scratch(e);
     LLVMSetAlignment(slot, 64);
     LLVMBuildStore(e->b, tl_widen(e, v).v, slot);
     struct tl_val index = tl_cast_int(e, tl_op(e, LLVMAnd, from, tl_const(e, 32, 31)), 64, false);
