@@ -263,6 +263,7 @@ struct CUmod_st {
     struct tl_drv_image *image;
     struct tl_drv_globals own;
     const struct tl_drv_globals *managed; /* the image's */
+    struct tl_drv_inner *inner;           /* variables inside of functions, as kernels have asked for them */
     struct CUfunc_st *functions;
 };
 
@@ -508,18 +509,15 @@ CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, 
 void tl_drv_module_destroy(struct CUmod_st *module);                                                    /* not held */
 CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);     /* not held */
 const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name);
+/* The address of a variable that a compiled kernel asks for: one of the module's, or one that stands inside of a function
+ * ("function::n", ptx_rewrite/initialiser.h).  0, -ENOENT, -EINVAL, -ENOMEM.  Lock not held. */
+int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address, struct tl_error *err);
 /* The image's __managed__ variables, which need no context.  Lock not held. */
 CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out);
 void tl_drv_globals_destroy(struct tl_drv_globals *g); /* lock held; NULL is fine */
 /* A CUfunction or a CUkernel, for the current context. */
 CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out);
 CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, struct CUmod_st **out);
-
-/* --- driver_initialiser.c --- */
-/* Writes a variable's initial bytes. */
-struct tl_ptx_decl;
-int tl_drv_initialise(struct CUmod_st *module, const struct tl_ptx_decl *decl, uint8_t *to, size_t bytes,
-                      struct tl_error *err);
 
 /* --- driver_capture.c; lock held --- */
 /* Adds work to the graph being captured; takes it. */

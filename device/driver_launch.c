@@ -131,12 +131,9 @@ static int resolve(struct CUfunc_st *f, struct tl_drv_code *code, struct tl_erro
     if (code->variables == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++) {
-        const char *name = tl_exec_object_variable(code->object, i);
-        const struct tl_drv_global *g = tl_drv_module_global(f->module, tl_str_of(name));
-        if (g == NULL)
-            return tl_error_set(err, -ENOENT, "kernel %s needs variable %s, which its module does not define",
-                                f->info->name, name);
-        code->variables[i] = g->address;
+        int rc = tl_drv_module_variable(f->module, tl_exec_object_variable(code->object, i), &code->variables[i], err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }

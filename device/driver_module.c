@@ -1,7 +1,8 @@
 /* Modules: an image in a context, with its variables in device memory and its functions. */
+#include "device/abi.h"
 #include "device/driver.h"
 
-#include "ptx_rewrite/ast.h"
+#include "ptx_rewrite/initialiser.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,24 +13,6 @@
 #include <unistd.h>
 
 /* --- variables --------------------------------------------------------------------------------------------------- */
-
-/* Numbers in a braced list, for arrays declared with []. */
-static uint64_t count_values(struct tl_str init)
-{
-    uint64_t commas = 0;
-    bool is_empty = true, after_comma = false;
-    for (uint32_t i = 0; i < init.n; i++) {
-        char c = init.p[i];
-        if (c == ',') {
-            commas++;
-            after_comma = true;
-        } else if (c != '{' && c != '}' && c != ' ' && c != '\n' && c != '\t' && c != '\r') {
-            is_empty = false;
-            after_comma = false;
-        }
-    }
-    return is_empty ? 0 : commas + (after_comma ? 0 : 1);
-}
 
 struct layout {
     const struct tl_ptx_decl **decls;
@@ -48,7 +31,7 @@ static int place(struct layout *l, struct tl_drv_globals *g, const struct tl_ptx
 {
     uint32_t one = tl_ptx_type_bytes(d->type);
     uint32_t element = (one > 0 ? one : 8) * d->vec;
-    uint64_t count = d->count > 0 ? d->count : count_values(d->init) / d->vec;
+    uint64_t count = tl_ptx_decl_count(d) / d->vec;
     uint32_t align = d->align > element ? d->align : element;
     if (align < 8 && count * element >= 8)
         align = 8;
@@ -93,6 +76,16 @@ static int lay_out(const struct tl_drv_image *image, bool wants_managed, struct 
     return rc;
 }
 
+static bool address_of(void *data, struct tl_str name, uint64_t *address)
+{
+    struct CUmod_st *module = data;
+    const struct tl_drv_global *g = tl_drv_module_global(module, name);
+    if (g == NULL && tl_ptx_index_find(module->image->index, name) == NULL)
+        return false;
+    *address = g != NULL ? g->address : tl_dev_function_address(name.p, name.n);
+    return true;
+}
+
 /* Lays out, allocates and initialises.  What initialisers name is looked up in `module`, which has these variables already. */
 static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *device, struct CUctx_st *ctx,
                              bool wants_managed, struct tl_drv_globals *g)
@@ -114,7 +107,8 @@ static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *devi
         }
         tl_drv_unlock();
         for (uint32_t i = 0; r == CUDA_SUCCESS && rc == 0 && i < g->n; i++)
-            rc = tl_drv_initialise(module, l.decls[i], tl_drv_pointer(g->list[i].address), g->list[i].bytes, &err);
+            rc = tl_ptx_initialise(l.decls[i], address_of, module, tl_drv_pointer(g->list[i].address), g->list[i].bytes,
+                                   &err);
     }
     free((void *)l.decls);
     tl_arena_finish(&l.arena);
@@ -171,6 +165,94 @@ const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct
     return g != NULL ? g : find_global(module->managed, name);
 }
 
+/* --- variables inside of functions: made when a kernel first asks for them ---------------------------------------- */
+
+struct tl_drv_inner {
+    struct tl_drv_inner *next;
+    char *name;
+    CUdeviceptr address;
+};
+
+static int make_inner(struct CUmod_st *m, struct tl_drv_inner *v, struct tl_error *err)
+{
+    struct tl_arena arena;
+    struct tl_ptx_unit unit;
+    struct tl_ptx_func *func = NULL;
+    struct tl_drv_alloc *a = NULL;
+    const char *colons = strstr(v->name, "::");
+    const struct tl_ptx_item *item = tl_ptx_index_find(m->image->index,
+                                                       (struct tl_str){v->name, (uint32_t)(colons - v->name)});
+    if (item == NULL || item->body == 0)
+        return tl_error_set(err, -ENOENT, "no function has the variable %s", v->name);
+    tl_arena_init(&arena, 0);
+    int rc = tl_ptx_unit_init(&unit, m->image->index, &arena, err);
+    if (rc == 0)
+        rc = tl_ptx_parse_func(&unit, item, &func);
+    const struct tl_ptx_decl *d = rc == 0 ? tl_ptx_inner_variable(func, (uint32_t)strtoul(colons + 2, NULL, 10)) : NULL;
+    uint64_t count = d != NULL ? tl_ptx_decl_count(d) : 0, bytes = count * (d != NULL ? tl_ptx_type_bytes(d->type) : 0);
+    if (rc == 0 && (bytes == 0 || bytes > (uint64_t)1 << 40))
+        rc = tl_error_set(err, -EINVAL, "no function has the variable %s", v->name);
+    if (rc == 0 && tl_drv_alloc_create(m->ctx->device, m->ctx, bytes, TL_DRV_DEVICE_MEMORY, &a) != CUDA_SUCCESS)
+        rc = tl_error_set(err, -ENOMEM, "no device memory for the variable %s", v->name);
+    if (rc == 0) {
+        a->is_internal = true;
+        v->address = a->base;
+        rc = tl_ptx_initialise(d, address_of, m, tl_drv_pointer(a->base), bytes, err);
+    }
+    tl_ptx_unit_finish(&unit);
+    tl_arena_finish(&arena);
+    return rc;
+}
+
+static void free_inner(struct tl_drv_inner *v)
+{
+    if (v->address != 0)
+        tl_drv_alloc_destroy(tl_drv_alloc_find((uintptr_t)v->address));
+    free(v->name);
+    free(v);
+}
+
+static int inner_variable(struct CUmod_st *m, const char *name, uint64_t *address, struct tl_error *err)
+{
+    int rc = 0;
+    tl_drv_lock();
+    struct tl_drv_inner *v = m->inner;
+    while (v != NULL && strcmp(v->name, name) != 0)
+        v = v->next;
+    if (v == NULL) {
+        v = calloc(1, sizeof *v);
+        char *copy = strdup(name);
+        if (v == NULL || copy == NULL) {
+            free(copy);
+            free(v);
+            tl_drv_unlock();
+            return -ENOMEM;
+        }
+        v->name = copy;
+        rc = make_inner(m, v, err);
+        if (rc == 0) {
+            v->next = m->inner;
+            m->inner = v;
+        }
+    }
+    *address = v->address;
+    if (rc < 0)
+        free_inner(v);
+    tl_drv_unlock();
+    return rc;
+}
+
+int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address, struct tl_error *err)
+{
+    if (strstr(name, "::") != NULL)
+        return inner_variable(module, name, address, err);
+    const struct tl_drv_global *g = tl_drv_module_global(module, tl_str_of(name));
+    if (g == NULL)
+        return tl_error_set(err, -ENOENT, "a kernel needs variable %s, which its module does not define", name);
+    *address = g->address;
+    return 0;
+}
+
 /* --- making and ending ------------------------------------------------------------------------------------------- */
 
 CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, struct CUmod_st **out)
@@ -211,6 +293,11 @@ void tl_drv_module_destroy(struct CUmod_st *m)
         for (size_t i = 0; i < l->n_by_context; i++)
             if (l->by_context[i] == m)
                 l->by_context[i] = l->by_context[--l->n_by_context];
+    }
+    while (m->inner != NULL) {
+        struct tl_drv_inner *v = m->inner;
+        m->inner = v->next;
+        free_inner(v);
     }
     tl_drv_globals_destroy(&m->own);
     tl_drv_image_unref(m->image);

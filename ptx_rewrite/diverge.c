@@ -364,6 +364,22 @@ static void spread_control(struct analysis *a)
     }
 }
 
+static bool is_in(const struct tl_ptx_decl *list, const struct tl_ptx_decl *d)
+{
+    while (list != NULL && list != d)
+        list = list->next;
+    return list != NULL;
+}
+
+/* Registers that a function gets and gives back, which differ between threads, and vectors, which are written in parts. */
+static void raise_special(void *data, struct tl_ptx_sym *reg)
+{
+    struct analysis *a = data;
+    const struct tl_ptx_func *f = a->cfg->func;
+    if (reg->decl != NULL && (reg->decl->vec > 1 || is_in(f->params, reg->decl) || is_in(f->rets, reg->decl)))
+        raise_reg(a, reg->id, TL_LEVEL_LANE);
+}
+
 int tl_ptx_diverge(struct tl_ptx_divergence *d, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
                    bool warps_are_rows)
 {
@@ -385,6 +401,10 @@ int tl_ptx_diverge(struct tl_ptx_divergence *d, struct tl_arena *arena, const st
     memset(a.def_inst, 0xff, ((size_t)n_regs + 1) * sizeof *a.def_inst);
     for (uint32_t i = 0; i < cfg->n_insts; i++)
         tl_ptx_inst_writes(cfg->insts[i], count_def, &(struct def_scan){&a, i});
+    for (uint32_t i = 0; i < cfg->n_insts; i++) {
+        tl_ptx_inst_writes(cfg->insts[i], raise_special, &a);
+        tl_ptx_inst_reads(cfg->insts[i], raise_special, &a);
+    }
     do {
         a.changed = false;
         for (uint32_t i = 0; i < cfg->n_order; i++)

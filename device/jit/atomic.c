@@ -175,15 +175,16 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
     return LLVMBuildBitCast(e->b, old, bits, "");
 }
 
-/* Operand number k of a vector of them; what is no vector is its only one. */
-static const struct tl_ptx_operand *part_of(const struct tl_ptx_operand *o, uint32_t k)
+bool tl_atomic_at(struct tl_emit *e, bool is_shared, LLVMValueRef address, LLVMValueRef value)
 {
-    return o->kind == TL_OPD_VEC ? &o->elems[k] : o;
-}
-
-static bool is_vector_of(const struct tl_ptx_operand *o, uint32_t n)
-{
-    return o->kind == TL_OPD_VEC ? o->n == n : n == 1;
+    struct atomic a = {.t = tl_type_of(e->inst->inst.form, -1), .n = 1};
+    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.is_cas || a.op == LLVMAtomicRMWBinOpXchg)
+        return false;
+    bool is_float_op = a.is_float && !a.is_half;
+    a.element = is_float_op ? (a.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.bits);
+    operate(e, &a, is_shared, LLVMBuildIntToPtr(e->b, address, e->ptr, ""),
+            LLVMBuildBitCast(e->b, value, a.element, ""), NULL);
+    return true;
 }
 
 bool tl_emit_atomic(struct tl_emit *e)
@@ -196,8 +197,8 @@ bool tl_emit_atomic(struct tl_emit *e)
     bool returns = f->op == TL_OP_atom, is_shared = tl_ptx_form_space(f) == TL_MOD_shared;
     uint32_t first = returns ? 1 : 0;
     if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.bits < 16 || e->inst->n_operands < first + 2 + a.is_cas ||
-        (a.n > 1 && (a.is_cas || !a.is_float)) || !is_vector_of(tl_opd(e, first + 1), a.n) ||
-        (returns && tl_opd(e, 0)->kind != TL_OPD_SINK && !is_vector_of(tl_opd(e, 0), a.n))) {
+        (a.n > 1 && (a.is_cas || !a.is_float)) || tl_elements(tl_opd(e, first + 1)) != a.n ||
+        (returns && tl_opd(e, 0)->kind != TL_OPD_SINK && tl_elements(tl_opd(e, 0)) != a.n)) {
         tl_emit_unsupported(e, "this atomic");
         return true;
     }
@@ -206,8 +207,10 @@ bool tl_emit_atomic(struct tl_emit *e)
     LLVMTypeRef word = tl_int(e, a.bits);
     struct tl_address address = tl_address_of(e, tl_opd(e, first), is_shared ? TL_MOD_shared : TL_MOD_global);
     struct tl_val x[MAX_VECTOR], y = tl_const(e, a.bits, 0), p = address.pointer;
-    for (uint32_t k = 0; k < a.n; k++)
-        x[k] = tl_read(e, part_of(tl_opd(e, first + 1), k), a.bits);
+    for (uint32_t k = 0; k < a.n; k++) {
+        struct tl_ptx_operand o = tl_element(tl_opd(e, first + 1), k);
+        x[k] = tl_read(e, &o, a.bits);
+    }
     if (a.is_cas)
         y = tl_read(e, tl_opd(e, first + 2), a.bits);
     if (e->rc != 0)
@@ -240,7 +243,8 @@ bool tl_emit_atomic(struct tl_emit *e)
     for (uint32_t k = 0; k < a.n && returns && tl_opd(e, 0)->kind != TL_OPD_SINK; k++) {
         LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(word), results[k], "");
         LLVMSetAlignment(all, a.bits / 8);
-        tl_write(e, part_of(tl_opd(e, 0), k), (struct tl_val){all, true}, a.t.kind == TL_T_SIGNED);
+        struct tl_ptx_operand o = tl_element(tl_opd(e, 0), k);
+        tl_write(e, &o, (struct tl_val){all, true}, a.t.kind == TL_T_SIGNED);
     }
     return true;
 }

@@ -95,6 +95,7 @@ bool tl_emit_barrier(struct tl_emit *e)
         emit_yield(e);
         return true;
     case TL_OP_griddepcontrol:
+    case TL_OP_setmaxnreg:
     case TL_OP_brkpt:
     case TL_OP_pmevent:
         return true;
@@ -188,6 +189,45 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     return true;
 }
 
+/* What stands for a parameter between caller and callee: the memory that the call names, or some for a register or a number. */
+static LLVMValueRef argument(struct tl_emit *e, const struct tl_ptx_operand *o, const struct tl_ptx_decl *wanted,
+                             bool is_result)
+{
+    if (o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR) {
+        struct tl_placed *p = param_memory(e, o);
+        return p != NULL ? p->slot : NULL;
+    }
+    uint32_t bits = tl_ptx_type_bytes(wanted->type) * 8;
+    if (bits == 0 || wanted->vec != 1 || wanted->count != 1) {
+        tl_emit_unsupported(e, "this call's parameters");
+        return NULL;
+    }
+    LLVMValueRef slot = tl_alloca(e, tl_vec(tl_int(e, bits)), "argument");
+    LLVMSetAlignment(slot, 64);
+    if (!is_result)
+        LLVMBuildStore(e->b, tl_widen(e, tl_read(e, o, bits)).v, slot);
+    return slot;
+}
+
+/* Results that are registers, for the lanes that have called. */
+static void take_results(struct tl_emit *e, const struct tl_ptx_operand *rets, LLVMValueRef *slots, LLVMValueRef active,
+                         const struct tl_ptx_decl *d)
+{
+    LLVMValueRef mask = e->mask;
+    bool blends = e->must_blend;
+    e->mask = tl_mask_of_bits(e, active);
+    e->must_blend = true;
+    for (uint32_t i = 0; rets != NULL && i < rets->n && d != NULL; i++, d = d->next) {
+        const struct tl_ptx_operand *o = &rets->elems[i];
+        if (o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR)
+            continue;
+        LLVMTypeRef type = tl_vec(tl_int(e, tl_ptx_type_bytes(d->type) * 8));
+        tl_write(e, o, (struct tl_val){LLVMBuildLoad2(e->b, type, slots[i], ""), true}, false);
+    }
+    e->mask = mask;
+    e->must_blend = blends;
+}
+
 /* With the lanes of `active` (i32). */
 static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, const struct tl_ptx_call *call,
                                LLVMValueRef active)
@@ -196,11 +236,11 @@ static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, c
     unsigned n = 3;
     for (int list = 0; list < 2; list++) {
         const struct tl_ptx_operand *o = list == 0 ? call->rets : call->args;
-        for (uint32_t i = 0; o != NULL && i < o->n && n < 64; i++) {
-            struct tl_placed *p = param_memory(e, &o->elems[i]);
-            if (p == NULL)
+        const struct tl_ptx_decl *d = list == 0 ? r->pf->func->rets : r->pf->func->params;
+        for (uint32_t i = 0; o != NULL && i < o->n && n < 64 && d != NULL; i++, d = d->next) {
+            args[n] = argument(e, &o->elems[i], d, list == 0);
+            if (args[n++] == NULL || e->rc != 0)
                 return;
-            args[n++] = p->slot;
         }
     }
     if (n != LLVMCountParams(r->fn)) {
@@ -208,6 +248,7 @@ static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, c
         return;
     }
     LLVMBuildCall2(e->b, r->type, r->fn, args, n, "");
+    take_results(e, call->rets, args + 3, active, r->pf->func->rets);
 }
 
 static const struct tl_func_ref *find_function(struct tl_emit *e, const struct tl_ptx_program_func *pf)
@@ -225,8 +266,17 @@ static bool sizes_are(struct tl_emit *e, const struct tl_ptx_operand *given, con
     for (; wanted != NULL; wanted = wanted->next, i++) {
         if (i >= n)
             return false;
-        const struct tl_placed *p = param_memory(e, &given->elems[i]);
-        if (p == NULL || p->bytes != (uint64_t)tl_ptx_type_bytes(wanted->type) * wanted->vec * wanted->count)
+        const struct tl_ptx_operand *o = &given->elems[i];
+        uint64_t bytes = (uint64_t)tl_ptx_type_bytes(wanted->type) * wanted->vec * wanted->count;
+        if (o->kind != TL_OPD_SYM)
+            continue; /* a number fits */
+        if (o->sym->kind == TL_SYM_REG) {
+            if (e->f->regs[o->sym->id].bits != bytes * 8)
+                return false;
+            continue;
+        }
+        const struct tl_placed *p = param_memory(e, o);
+        if (p == NULL || p->bytes != bytes)
             return false;
     }
     return i == n;

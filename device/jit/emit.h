@@ -46,7 +46,9 @@ struct tl_reg {
     uint32_t n_slots;
     LLVMTypeRef type; /* of a slot */
     uint32_t bits;
+    uint32_t vec; /* elements of a vector register, a slot each; else 1 */
     bool is_vec;
+    bool is_opaque;   /* a vector, or what a function gets and gives back: nothing is known of its lanes */
     bool keeps_lanes; /* written where lanes have parted, lanes that do not take part must keep what they had */
     uint32_t n_defs;
     struct tl_lanes lanes;
@@ -84,7 +86,6 @@ struct tl_fn {
     LLVMValueRef *mask_slot;      /* per block under divergence: i32 of lanes that want to run it */
     LLVMBasicBlockRef *bb;        /* per block outside divergence, made when first gone to */
     uint32_t *pending, n_pending; /* those not yet filled */
-    LLVMValueRef *params;         /* of a .func: pointers to parameter memory, by declaration order; rets first */
     LLVMBasicBlockRef allocas, end;
     LLVMBasicBlockRef misaligned;      /* where misaligned accesses go, see align.c; NULL until there is one */
     LLVMValueRef carry_slot;           /* CC.CF, one bit per lane */
@@ -92,6 +93,7 @@ struct tl_fn {
     uint32_t n_scratch, n_scratch_used;
     const struct tl_ptx_stmt *scratch_inst; /* that uses them now */
     bool *is_in_loop;                       /* per block */
+    LLVMValueRef stack_slot; /* of a function that takes stack memory: where it began, a word per lane; else NULL */
 };
 
 struct tl_emit {
@@ -117,6 +119,8 @@ struct tl_emit {
     int rc; /* first error */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
     uint64_t stack_bytes;     /* frames of all functions that LLVM has made */
+    uint32_t stack_at;        /* where the stack for alloca begins in a thread's local memory */
+    bool has_stack;           /* somebody takes some */
     struct tl_placed *placed; /* variables of the program: offsets and indices */
     uint32_t n_variables;
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;
@@ -130,6 +134,7 @@ struct tl_placed {
     char space;       /* 's'hared, 'l'ocal: offset; 'g'lobal: index; 'p'arameter of the entry: offset; 'a': alloca */
     uint64_t offset;
     uint64_t bytes;
+    struct tl_str name;        /* 'g': as the process knows it */
     LLVMValueRef slot;         /* 'a' */
     const struct tl_fn *owner; /* of an alloca: the function that it stands in; else NULL */
 };
@@ -184,6 +189,11 @@ LLVMValueRef tl_mask_of_bits(struct tl_emit *e, LLVMValueRef bits);
 LLVMValueRef tl_active(struct tl_emit *e); /* current mask as <32 x i1>, never NULL */
 LLVMValueRef tl_active_bits(struct tl_emit *e);
 struct tl_val tl_lane_value(struct tl_emit *e, struct tl_val v, LLVMValueRef lane); /* one lane as a scalar */
+
+/* How many elements an operand has, and each of them as an operand: of { a, b }, of a vector register, of a special register
+ * that is read whole.  What is none of these is its only element. */
+uint32_t tl_elements(const struct tl_ptx_operand *o);
+struct tl_ptx_operand tl_element(const struct tl_ptx_operand *o, uint32_t n);
 
 /* Operands as integers of so many bits. */
 struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_t bits);
@@ -276,12 +286,33 @@ struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); 
 /* Where each thread's local memory begins, as pointers. */
 struct tl_val tl_local_base(struct tl_emit *e);
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
+/* The addresses of an address operand, spilled, for loops over lanes. */
+struct tl_spilled tl_spilled_addresses(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
 /* Ends the launch if an access of so many bytes there is misaligned (align.c). */
 void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t bytes);
 
 /* --- gather.c: an address of its own for each lane (64-bit integers); active lanes only ----------------------------- */
 struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits);
 void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits);
+
+/* --- mbarrier.c ----------------------------------------------------------------------------------------------------- */
+bool tl_emit_mbarrier(struct tl_emit *e);
+/* Says that so many bytes (i64) have come, to the barrier object at that address (i64). */
+void tl_mbarrier_complete(struct tl_emit *e, LLVMValueRef address, LLVMValueRef bytes);
+
+/* --- bulk.c: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async ------------------------------------------------ */
+bool tl_emit_bulk(struct tl_emit *e);
+/* One atomic of the current form (its modifiers say which) at an address (i64), with a value as bits.  False if there is no such
+ * (atomic.c).  The width is that of the form's last type. */
+bool tl_atomic_at(struct tl_emit *e, bool is_shared, LLVMValueRef address, LLVMValueRef value);
+
+/* --- stack.c: alloca, and registers that functions get and give back ------------------------------------------------ */
+bool tl_emit_stack(struct tl_emit *e);
+/* Local memory for it, if the program takes any. */
+void tl_place_stack(struct tl_emit *e);
+/* At a function's start and end; the builder stands there. */
+void tl_enter_function(struct tl_emit *e);
+void tl_leave_function(struct tl_emit *e);
 
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);

@@ -50,6 +50,10 @@ static bool is_fit(struct fission *x)
         if (f != e->p->entry && f->func->has_body && tl_ptx_each_inst(f->func->body, has_waiting, NULL) != 0)
             return false;
     }
+    for (uint32_t r = 0; r < x->analysed->n_regs; r++) {
+        if (x->analysed->regs[r].vec > 1)
+            return false; /* too rare to have a place in the context */
+    }
     x->n_states = 1;
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];

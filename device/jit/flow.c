@@ -45,7 +45,7 @@ static bool dispatch(struct tl_emit *e)
 {
     return tl_emit_integer(e) || tl_emit_compare(e) || tl_emit_memory(e) || tl_emit_float(e) || tl_emit_convert(e) ||
            tl_emit_barrier(e) || tl_emit_warp(e) || tl_emit_atomic(e) || tl_emit_call(e) || tl_emit_matrix(e) ||
-           tl_emit_texture(e);
+           tl_emit_texture(e) || tl_emit_stack(e) || tl_emit_mbarrier(e);
 }
 
 /* An instruction whose result has known lanes is done once per base, for one lane that has it. */
@@ -601,8 +601,9 @@ static void make_registers(struct tl_emit *e, struct tl_fn *f)
         if (r->bits == 0)
             continue;                                                   /* declared and never used */
         r->is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE; /* shadows have known lanes */
+        r->keeps_lanes |= r->is_opaque;
         r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
-        r->n_slots = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : 1;
+        r->n_slots = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : r->vec > 1 ? r->vec : 1;
         for (uint32_t g = 0; g < r->n_slots; g++)
             r->slot[g] = tl_alloca(e, r->type, "r");
     }
@@ -635,6 +636,7 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     if (f->mask_param != NULL)
         f->entry_mask = tl_mask_of_bits(e, f->mask_param);
     LLVMBuildStore(e->b, LLVMBuildNot(e->b, tl_mask_bits(e, f->entry_mask), ""), f->exited_slot);
+    tl_enter_function(e);
     /* Lanes that part in a loop around the first block leave no block where they are together. */
     bool all_parted = cfg->n_blocks > 0 && f->d.block[0] == TL_LEVEL_LANE;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
@@ -663,6 +665,7 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     if (f->segment != NULL)
         return e->rc; /* its ends are its maker's */
     LLVMPositionBuilderAtEnd(e->b, f->end);
+    tl_leave_function(e);
     LLVMBuildRetVoid(e->b);
     return e->rc;
 }

@@ -488,6 +488,23 @@ static bool emit_video_parts(struct tl_emit *e, uint32_t n)
 static void emit_mov(struct tl_emit *e, struct tl_type t)
 {
     const struct tl_ptx_operand *to = tl_opd(e, 0), *from = tl_opd(e, 1);
+    uint32_t n = tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
+    if (n > 1) { /* element by element, not as one word */
+        struct tl_val x[4];
+        if (tl_elements(to) != n || tl_elements(from) < n) {
+            tl_emit_unsupported(e, "vectors of different lengths");
+            return;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            struct tl_ptx_operand o = tl_element(from, i);
+            x[i] = tl_read(e, &o, t.bits);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            struct tl_ptx_operand o = tl_element(to, i);
+            tl_write(e, &o, x[i], false);
+        }
+        return;
+    }
     if (to->kind == TL_OPD_VEC) {
         uint32_t part = t.bits / to->n;
         struct tl_val v = tl_read(e, from, t.bits);

@@ -8,11 +8,13 @@
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "ptx_rewrite/initialiser.h"
 
 enum {
     MAX_INLINED = 1000, /* instructions of a kernel that becomes one function */
@@ -95,6 +97,28 @@ static bool is_dynamic(const struct tl_ptx_decl *d)
     return d->count == 0 || memmem(d->prefix.p, d->prefix.n, ".extern", 7) != NULL;
 }
 
+static void place_global(struct tl_emit *e, const void *what, const struct tl_ptx_decl *d, struct tl_str name)
+{
+    struct tl_placed *p = place(e, what, 'g', d, e->n_variables++);
+    if (p != NULL)
+        p->name = name;
+}
+
+/* Variables inside of a function that live as long as the module. */
+static void place_inner(struct tl_emit *e, const struct tl_ptx_func *f)
+{
+    const struct tl_ptx_decl *d;
+    for (uint32_t n = 0; (d = tl_ptx_inner_variable(f, n)) != NULL && e->rc == 0; n++) {
+        char *name = tl_arena_alloc(e->arena, f->name.n + 16);
+        if (name == NULL) {
+            e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+            return;
+        }
+        snprintf(name, f->name.n + 16, TL_STR_FMT "::%u", TL_STR_ARG(f->name), n);
+        place_global(e, d, d, tl_str_of(name));
+    }
+}
+
 static void place_decls(struct tl_emit *e, const struct tl_ptx_stmt *s, bool dynamic)
 {
     for (; s != NULL; s = s->next) {
@@ -118,14 +142,18 @@ static void place_variables(struct tl_emit *e)
             if (tl_ptx_var_is(v, "shared") && is_dynamic(v->decl) == (pass == 1))
                 place(e, v->sym, 's', v->decl, pass == 1 ? e->shared_bytes : grow(&e->shared_bytes, v->decl));
             else if (pass == 0 && (tl_ptx_var_is(v, "global") || tl_ptx_var_is(v, "const")))
-                place(e, v->sym, 'g', v->decl, e->n_variables++);
+                place_global(e, v->sym, v->decl, v->sym->name);
         }
-        for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next)
+        for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
             place_decls(e, f->func->body, pass == 1);
+            if (pass == 0)
+                place_inner(e, f->func);
+        }
         if (pass == 0)
             e->shared_bytes = (e->shared_bytes + 15) / 16 * 16;
     }
     e->local_bytes = (e->local_bytes + 15) / 16 * 16;
+    tl_place_stack(e);
     uint32_t offset = 0;
     for (const struct tl_ptx_decl *d = e->p->entry->func->params; d != NULL; d = d->next)
         place(e, d, 'p', d, grow(&offset, d));
@@ -172,6 +200,13 @@ static int is_barrier(void *data, struct tl_ptx_stmt *s)
            !tl_ptx_form_has(s->inst.form, TL_MOD_warp);
 }
 
+static bool is_in(const struct tl_ptx_decl *list, const struct tl_ptx_decl *d)
+{
+    while (list != NULL && list != d)
+        list = list->next;
+    return list != NULL;
+}
+
 struct width_scan {
     struct tl_emit *e;
     struct tl_fn *f;
@@ -182,10 +217,13 @@ static int note_width(void *data, struct tl_ptx_operand *o)
     struct width_scan *w = data;
     if (o->sym->kind != TL_SYM_REG)
         return 0;
-    uint32_t bytes = tl_ptx_type_bytes(o->sym->decl->type);
-    w->f->regs[o->sym->id].bits = tl_str_is(o->sym->decl->type, "pred") ? 1 : bytes * 8;
-    if (o->sym->decl->vec != 1)
-        tl_emit_unsupported(w->e, "a vector register");
+    const struct tl_ptx_decl *d = o->sym->decl;
+    struct tl_reg *r = &w->f->regs[o->sym->id];
+    r->bits = tl_str_is(d->type, "pred") ? 1 : tl_ptx_type_bytes(d->type) * 8;
+    r->vec = d->vec;
+    r->is_opaque = d->vec > 1 || is_in(w->f->pf->func->params, d) || is_in(w->f->pf->func->rets, d);
+    if (d->vec > MAX_GROUPS)
+        tl_emit_unsupported(w->e, "a vector register of so many elements");
     return 0;
 }
 
@@ -313,6 +351,14 @@ static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
     return false;
 }
 
+/* A wait for a barrier object.  One that all lanes come to before they part (as the loop around a test does) is not apart. */
+static bool waits_for_object(const struct tl_ptx_cfg *cfg, uint32_t inst, uint32_t branch)
+{
+    const struct tl_ptx_form *f = cfg->insts[inst]->inst.form;
+    return f->op == TL_OP_mbarrier && (tl_ptx_form_has(f, TL_MOD_test_wait) || tl_ptx_form_has(f, TL_MOD_try_wait)) &&
+           !tl_ptx_cfg_dominates(cfg, cfg->block_of[inst], branch);
+}
+
 /* A barrier in a region that lanes enter one way or another, and where neither way is to return at once. */
 static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
 {
@@ -336,7 +382,7 @@ static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
         tl_ptx_cfg_region(cfg, b, k->ipdom, &region, stack);
         for (uint32_t r = 0; r < cfg->n_blocks; r++) {
             for (uint32_t i = cfg->blocks[r].first; tl_ptx_set_has(&region, r) && i < cfg->blocks[r].end; i++) {
-                if (has_barrier(e, cfg->insts[i]))
+                if (has_barrier(e, cfg->insts[i]) || waits_for_object(cfg, i, b))
                     return true;
             }
         }
@@ -498,7 +544,7 @@ static void emit_info(struct tl_emit *e)
     for (uint32_t i = 0; i < e->n_variables; i++) {
         for (const struct tl_placed *p = e->placed; p != NULL; p = p->next) {
             if (p->space == 'g' && p->offset == i) {
-                tl_buf_str(&out, ((const struct tl_ptx_sym *)p->what)->name);
+                tl_buf_str(&out, p->name);
                 tl_buf_putc(&out, 0);
             }
         }

@@ -335,7 +335,7 @@ static void judge(struct scan *m, uint32_t reg)
     struct candidate *c = &m->regs[reg];
     uint32_t n = f->regs[reg].n_defs;
     c->loop = TL_CFG_NONE;
-    if (n == 0 || c->is_part || (reg < f->cfg.func->n_regs && f->d.reg[reg] != TL_LEVEL_LANE))
+    if (n == 0 || c->is_part || f->regs[reg].is_opaque || (reg < f->cfg.func->n_regs && f->d.reg[reg] != TL_LEVEL_LANE))
         return; /* shadows are of registers that differ between lanes */
     c->state = OPEN;
     if (c->is_joint)

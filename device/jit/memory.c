@@ -104,6 +104,13 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     return a;
 }
 
+struct tl_spilled tl_spilled_addresses(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space)
+{
+    struct tl_address a = tl_address_of(e, o, space);
+    bool is_one = !a.lanes.is_known && !a.pointer.is_vec;
+    return tl_spill(e, is_one || e->rc != 0 ? a.pointer : tl_lane_addresses(e, &a));
+}
+
 static LLVMValueRef as_pointer(struct tl_emit *e, LLVMValueRef address)
 {
     return LLVMBuildIntToPtr(e->b, address, e->ptr, "");
@@ -513,12 +520,6 @@ static bool is_strong(const struct tl_ptx_form *f)
            tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_release) || tl_ptx_form_has(f, TL_MOD_mmio);
 }
 
-/* What a load writes or a store reads when it is no vector; `{%r1}` is as good as `%r1`. */
-static const struct tl_ptx_operand *single(const struct tl_ptx_operand *o)
-{
-    return o->kind == TL_OPD_VEC && o->n == 1 ? &o->elems[0] : o;
-}
-
 static uint32_t vector_length(struct tl_emit *e)
 {
     return tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
@@ -548,7 +549,7 @@ static void emit_load(struct tl_emit *e)
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     uint32_t v = vector_length(e);
     const struct tl_ptx_operand *to = tl_opd(e, 0);
-    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && (to->kind != TL_OPD_VEC || to->n != v))) {
+    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && tl_elements(to) != v)) {
         tl_emit_unsupported(e, "this load");
         return;
     }
@@ -572,8 +573,10 @@ static void emit_load(struct tl_emit *e)
         load_strong(e, &a, bits, v, out);
     else
         load_elements(e, &a, bits, v, out);
-    for (uint32_t k = 0; k < v; k++)
-        tl_write(e, v == 1 ? single(to) : &to->elems[k], out[k], t.kind == TL_T_SIGNED);
+    for (uint32_t k = 0; k < v; k++) {
+        struct tl_ptx_operand o = tl_element(to, k);
+        tl_write(e, &o, out[k], t.kind == TL_T_SIGNED);
+    }
     if (tested)
         tl_if_end(e, &i);
 }
@@ -673,15 +676,17 @@ static void emit_store(struct tl_emit *e)
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     uint32_t v = vector_length(e), bits = t.bits * t.packed;
     const struct tl_ptx_operand *from = tl_opd(e, 1);
-    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && (from->kind != TL_OPD_VEC || from->n != v))) {
+    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && tl_elements(from) != v)) {
         tl_emit_unsupported(e, "this store");
         return;
     }
     struct tl_address a = tl_address_of(e, tl_opd(e, 0), space);
     struct tl_val in[8];
     struct tl_if i;
-    for (uint32_t k = 0; k < v; k++)
-        in[k] = tl_read(e, v == 1 ? single(from) : &from->elems[k], bits);
+    for (uint32_t k = 0; k < v; k++) {
+        struct tl_ptx_operand o = tl_element(from, k);
+        in[k] = tl_read(e, &o, bits);
+    }
     if (e->rc != 0)
         return;
     bool tested = needs_test(e, &a);
@@ -702,8 +707,8 @@ static void emit_store(struct tl_emit *e)
 static void emit_copy(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
-    if (tl_ptx_form_has_text(f, "bulk") || !tl_has(e, TL_MOD_async)) {
-        tl_emit_unsupported(e, "bulk copies");
+    if (!tl_has(e, TL_MOD_async)) {
+        tl_emit_unsupported(e, "this copy");
         return;
     }
     if (tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group") ||
@@ -763,6 +768,8 @@ static void emit_copy(struct tl_emit *e)
 
 bool tl_emit_memory(struct tl_emit *e)
 {
+    if (tl_emit_bulk(e))
+        return true;
     switch (e->inst->inst.form->op) {
     case TL_OP_ld:
     case TL_OP_ldu:

@@ -391,10 +391,54 @@ static uint32_t base_number(const struct tl_emit *e, const struct tl_reg *r)
     return e->lane / (LANES / r->n_slots);
 }
 
-static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_sym *sym)
+static const char component_names[] = "xyzwrgba";
+
+/* The slot of a component of a vector register; the only one of others.  -1: it has no such. */
+static int slot_of(const struct tl_reg *r, const struct tl_ptx_operand *o)
 {
-    struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, sym->id)];
+    if (r->vec <= 1)
+        return o->component == 0 ? 0 : -1;
+    const char *at = o->component != 0 ? strchr(component_names, o->component) : NULL;
+    int n = at != NULL ? (int)(at - component_names) % 4 : -1;
+    return n < (int)r->vec ? n : -1;
+}
+
+static bool is_whole(const struct tl_ptx_operand *o)
+{
+    return o->kind == TL_OPD_SYM && o->component == 0;
+}
+
+uint32_t tl_elements(const struct tl_ptx_operand *o)
+{
+    if (o->kind == TL_OPD_VEC)
+        return o->n;
+    if (is_whole(o) && o->sym->kind == TL_SYM_REG)
+        return o->sym->decl->vec;
+    bool is_vector = is_whole(o) && o->sym->kind == TL_SYM_SREG &&
+                     (o->sym->sreg == TL_SREG_tid || o->sym->sreg == TL_SREG_ntid || o->sym->sreg == TL_SREG_ctaid ||
+                      o->sym->sreg == TL_SREG_nctaid);
+    return is_vector ? 4 : 1;
+}
+
+struct tl_ptx_operand tl_element(const struct tl_ptx_operand *o, uint32_t n)
+{
+    struct tl_ptx_operand r = o->kind == TL_OPD_VEC ? o->elems[n] : *o;
+    if (o->kind != TL_OPD_VEC && tl_elements(o) > 1)
+        r.component = component_names[n];
+    return r;
+}
+
+static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)];
     LLVMValueRef bases[MAX_GROUPS] = {NULL};
+    int slot = slot_of(r, o);
+    if (slot < 0) {
+        tl_emit_unsupported(e, "a vector register where one element is meant");
+        return tl_const(e, 32, 0);
+    }
+    if (r->vec > 1)
+        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[slot], ""), r->is_vec};
     if (!r->lanes.is_known)
         return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), r->is_vec};
     if (e->is_scalar) {
@@ -467,7 +511,7 @@ struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_
     case TL_OPD_SYM:
         switch (o->sym->kind) {
         case TL_SYM_REG:
-            v = read_reg(e, o->sym);
+            v = read_reg(e, o);
             break;
         case TL_SYM_SREG:
             v = tl_sreg(e, o);
@@ -547,11 +591,14 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
 {
     if (o->kind == TL_OPD_SINK)
         return;
-    if (o->kind != TL_OPD_SYM || o->sym->kind != TL_SYM_REG || o->component != 0) {
+    struct tl_reg *r = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG
+                           ? &e->f->regs[e->to_shadow ? e->f->shadow_write[e->f->now] : o->sym->id]
+                           : NULL;
+    int slot = r != NULL ? slot_of(r, o) : -1;
+    if (slot < 0) {
         tl_emit_unsupported(e, "this kind of destination");
         return;
     }
-    struct tl_reg *r = &e->f->regs[e->to_shadow ? e->f->shadow_write[e->f->now] : o->sym->id];
     v = tl_cast_int(e, v, r->bits, is_signed);
     if (r->lanes.is_known) { /* a base is its lane's value less the offset */
         assert(e->is_scalar && !v.is_vec);
@@ -569,8 +616,8 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
                 .v);
     bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes);
     if (blend)
-        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), "");
-    LLVMBuildStore(e->b, v.v, r->slot[0]);
+        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot[slot], ""), "");
+    LLVMBuildStore(e->b, v.v, r->slot[slot]);
 }
 
 void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t)
@@ -647,6 +694,8 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     uint32_t axis = o->component >= 'x' && o->component <= 'z' ? (uint32_t)(o->component - 'x') : 0;
     const uint32_t *block = e->options->block;
+    if (o->component == 'w')
+        return tl_const(e, 32, 0);
     switch (o->sym->sreg) {
     case TL_SREG_tid:
         return block[axis] == 1 ? tl_const(e, 32, 0) : thread_index(e, o->component);
@@ -703,6 +752,18 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     }
     case TL_SREG_dynamic_smem_size:
         return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+    case TL_SREG_total_smem_size:
+    case TL_SREG_aggr_smem_size: { /* nothing is reserved here; hardware hands it out by 128 bytes */
+        struct tl_val n = frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+        n = tl_op(e, LLVMAdd, n, tl_const(e, 32, e->shared_bytes + 127));
+        return tl_op(e, LLVMAnd, n, tl_const(e, 32, ~(uint64_t)127));
+    }
+    case TL_SREG_reserved_smem_offset_begin:
+    case TL_SREG_reserved_smem_offset_end:
+    case TL_SREG_reserved_smem_offset_cap:
+    case TL_SREG_reserved_smem_offset_0:
+    case TL_SREG_reserved_smem_offset_1:
+        return tl_const(e, 32, 0);
     case TL_SREG_clock:
     case TL_SREG_clock64:
     case TL_SREG_clock_hi: {

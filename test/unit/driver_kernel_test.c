@@ -239,6 +239,96 @@ static void lanes_call_what_their_pointers_say(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_ILLEGAL_ADDRESS, run(text, out));
 }
 
+/* Functions whose parameters and results are registers, called by lanes apart, with a number and with memory. */
+static void functions_get_and_give_back_registers(void)
+{
+    unsigned out[N];
+    OK(run(HEAD
+           ".func (.reg .u32 %q) less(.reg .u32 %a, .reg .u32 %b)\n{ .reg .pred %p; setp.lt.u32 %p, %a, %b; mov.u32 "
+           "%q, %b; @!%p ret; add.u32 %a, %a, 1000; mov.u32 %q, %a; ret; }\n"
+           ".func (.param .b32 r) twice(.param .b32 x)\n{ .reg .b32 %r<3>; ld.param.b32 %r1, [x]; add.u32 %r2, %r1, "
+           "%r1; st.param.b32 [r], %r2; ret; }\n"
+           ".visible .entry k(.param .u64 p)\n{\n"
+           ".reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %d<9>;\n"
+           "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+           "mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;\n"
+           "and.b32 %r4, %r1, 3; setp.eq.u32 %p1, %r4, 0; mov.u32 %r5, 5; @%p1 bra DONE;\n"
+           "call (%r5), less, (%r1, 40); call (%r5), twice, (%r5);\n"
+           "DONE: st.global.u32 [%d1], %r5;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i % 4 == 0 ? 5 : 2 * (i < 40 ? i + 1000 : 40), out[i]);
+}
+
+static void a_vector_register_has_its_elements(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN
+           ".reg .v4 .u32 %v; .reg .v2 .u32 %w; and.b32 %r4, %r1, 1; setp.ne.u32 %p1, %r4, 0;\n"
+           "mov.v4.u32 %v, %ctaid; mov.u32 %v.y, %r1; @%p1 mov.u32 %v.z, 100; @!%p1 mov.u32 %v.z, %r3;\n"
+           "mov.v2.u32 %w, {%v.y, %v.z}; bar.sync 0; mov.u32 %r5, sh; mad.lo.u32 %r5, %r3, 0, %r5;\n"
+           "setp.eq.u32 %p2, %r3, 47; @%p2 st.shared.v2.u32 [%r5], %w; bar.sync 0;\n"
+           "ld.shared.v2.u32 %w, [%r5]; add.u32 %r6, %w.x, %w.y; add.u32 %r6, %r6, %v.z; add.u32 %r6, %r6, %v.w;\n"
+           "mad.lo.u32 %r6, %v.x, 10000, %r6; st.global.u32 [%d1], %r6;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i / 48 * 10000 + (i / 48 * 48 + 47) + 100 + (i % 2 != 0 ? 100 : i % 48), out[i]);
+}
+
+/* Each lane takes another amount, a function takes more and gives it back. */
+static void stack_memory_is_each_threads_own(void)
+{
+    unsigned out[N];
+    OK(run(HEAD ".func (.param .b64 r) taken()\n{ .reg .b64 %d<4>; mov.u64 %d1, 512; alloca.u64 %d2, %d1; st.local.u32 "
+                "[%d2], 77; st.param.b64 [r], %d2; ret; }\n"
+                ".visible .entry k(.param .u64 p)\n{\n"
+                ".reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %d<20>; .local .align 8 .b8 own[24];\n"
+                "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+                "mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;\n"
+                "st.local.u32 [own], %r1; cvt.u64.u32 %d3, %r3; shl.b64 %d3, %d3, 3; add.u64 %d3, %d3, 4;\n"
+                "alloca.u64 %d4, %d3, 16; st.local.u32 [%d4], %r1; mov.u32 %r4, 0;\n"
+                "AGAIN: call (%d5), taken, (); add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 100; @%p1 bra AGAIN;\n"
+                "stacksave.u64 %d6; mov.u64 %d7, 64; alloca.u64 %d8, %d7; stackrestore.u64 %d6; alloca.u64 %d9, %d7;\n"
+                "and.b64 %d10, %d4, 15; cvt.u32.u64 %r5, %d10; sub.u64 %d11, %d9, %d8; cvt.u32.u64 %r6, %d11;\n"
+                "ld.local.u32 %r7, [own]; ld.local.u32 %r8, [%d4]; add.u32 %r7, %r7, %r8; add.u32 %r7, %r7, %r5;\n"
+                "add.u32 %r7, %r7, %r6; st.global.u32 [%d1], %r7;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(2 * i, out[i]);
+    TEST_ASSERT_EQUAL_INT(
+        CUDA_ERROR_HARDWARE_STACK_ERROR,
+        run(BEGIN "cvt.u64.u32 %d3, %r3; mul.lo.u64 %d3, %d3, 1000; alloca.u64 %d4, %d3;\n" END, out));
+}
+
+/* It keeps what launches leave in it, and is initialised once. */
+static void a_variable_inside_of_a_function_lives_as_long_as_the_module(void)
+{
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr d;
+    unsigned out[2];
+    OK(CALL(cuModuleLoadData)(
+        &m,
+        HEAD ".func bump(.param .b64 p)\n{ .reg .b64 %d<3>; .reg .b32 %r<3>; .global .u32 calls = 40; ld.param.b64 "
+             "%d1, [p]; atom.global.add.u32 %r1, [calls], 1; st.global.u32 [%d1], %r1; ret; }\n"
+             ".visible .entry k(.param .u64 p)\n{ .reg .b64 %d<3>; .reg .b32 %r<3>; .const .u32 inside[2] = {5, 6};\n"
+             "ld.param.u64 %d1, [p]; { .global .u64 at = {0}; }\n"
+             "{ .param .b64 q; st.param.b64 [q], %d1; call bump, (q); } ld.const.u32 %r1, [inside+4]; st.global.u32 "
+             "[%d1+4], %r1; ret; }\n"));
+    OK(CALL(cuModuleGetFunction)(&f, m, "k"));
+    OK(CALL(cuMemAlloc_v2)(&d, 8));
+    void *args[] = {&d};
+    for (unsigned i = 0; i < 3; i++) {
+        /* Another block size is another compiled kernel, with the same variable. */
+        OK(CALL(cuLaunchKernel)(f, 1, 1, 1, 1, i + 1, 1, 0, NULL, args, NULL));
+        OK(CALL(cuMemcpyDtoH_v2)(out, d, 8));
+        TEST_ASSERT_EQUAL_UINT(6, out[1]);
+    }
+    TEST_ASSERT_TRUE(out[0] >= 40 + 1 + 2 && out[0] < 40 + 1 + 2 + 3);
+    OK(CALL(cuMemFree_v2)(d));
+    OK(CALL(cuModuleUnload)(m));
+}
+
 int main(void)
 {
     open_driver();
@@ -254,6 +344,10 @@ int main(void)
     RUN_TEST(all_lanes_may_go_to_where_some_went_before);
     RUN_TEST(a_misaligned_access_is_an_error);
     RUN_TEST(lanes_call_what_their_pointers_say);
+    RUN_TEST(functions_get_and_give_back_registers);
+    RUN_TEST(a_vector_register_has_its_elements);
+    RUN_TEST(stack_memory_is_each_threads_own);
+    RUN_TEST(a_variable_inside_of_a_function_lives_as_long_as_the_module);
     return UNITY_END();
 }
 #else

@@ -1,20 +1,19 @@
-/* Initial values of module variables: integers, floats, nested braces, addresses of variables with offsets, generic().
+/* Initial values of variables: integers, floats, nested braces, addresses of variables with offsets, generic().
  * What an initialiser leaves out is zero (PTX ISA, "Initializers"). */
-#include "device/abi.h"
-#include "device/driver.h"
-
-#include "ptx_rewrite/ast.h"
-#include "ptx_rewrite/lex.h"
+#include "ptx_rewrite/initialiser.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptx_rewrite/lex.h"
+
 enum { MAX_DIMS = 8 };
 
 struct filler {
     struct tl_lex lx;
-    struct CUmod_st *module;
+    tl_ptx_resolver resolve;
+    void *data;
     const struct tl_ptx_decl *decl;
     struct tl_error *err;
     uint8_t *to;
@@ -104,20 +103,6 @@ static uint64_t number_bits(const struct filler *f, struct tl_str t)
     return bits;
 }
 
-static int address_of(struct filler *f, struct tl_str name, uint64_t *bits)
-{
-    const struct tl_drv_global *g = tl_drv_module_global(f->module, name);
-    if (g == NULL) {
-        const struct tl_ptx_item *item = tl_ptx_index_find(f->module->image->index, name);
-        if (item == NULL)
-            return complain(f, "an unknown name");
-        *bits = tl_dev_function_address(name.p, name.n);
-        return 0;
-    }
-    *bits = g->address;
-    return 0;
-}
-
 /* A number, name, generic(name), with + and - between, possibly behind a mask: 0xFF00(name). */
 static int value(struct filler *f, uint64_t *bits)
 {
@@ -166,10 +151,8 @@ static int value(struct filler *f, uint64_t *bits)
                 if (rc < 0)
                     return rc;
                 tl_lex_next(&f->lx);
-            } else {
-                rc = address_of(f, name, &term);
-                if (rc < 0)
-                    return rc;
+            } else if (!f->resolve(f->data, name, &term)) {
+                return complain(f, "an unknown name");
             }
         } else {
             return complain(f, "no value");
@@ -212,10 +195,10 @@ static int fill(struct filler *f, uint32_t depth, size_t at)
     return 0;
 }
 
-int tl_drv_initialise(struct CUmod_st *module, const struct tl_ptx_decl *decl, uint8_t *to, size_t bytes,
+int tl_ptx_initialise(const struct tl_ptx_decl *decl, tl_ptx_resolver resolve, void *data, uint8_t *to, size_t bytes,
                       struct tl_error *err)
 {
-    struct filler f = {.module = module, .decl = decl, .err = err, .to = to, .bytes = bytes};
+    struct filler f = {.resolve = resolve, .data = data, .decl = decl, .err = err, .to = to, .bytes = bytes};
     f.element = tl_ptx_type_bytes(decl->type);
     if (decl->init.n == 0 || f.element == 0)
         return 0; /* nothing given, or a reference to a texture, which is bound later */
@@ -227,4 +210,48 @@ int tl_drv_initialise(struct CUmod_st *module, const struct tl_ptx_decl *decl, u
     int rc = fill(&f, 0, 0);
     free(text);
     return rc;
+}
+
+/* Numbers in a braced list. */
+static uint64_t count_values(struct tl_str init)
+{
+    uint64_t commas = 0;
+    bool is_empty = true, after_comma = false;
+    for (uint32_t i = 0; i < init.n; i++) {
+        char c = init.p[i];
+        if (c == ',') {
+            commas++;
+            after_comma = true;
+        } else if (c != '{' && c != '}' && c != ' ' && c != '\n' && c != '\t' && c != '\r') {
+            is_empty = false;
+            after_comma = false;
+        }
+    }
+    return is_empty ? 0 : commas + (after_comma ? 0 : 1);
+}
+
+uint64_t tl_ptx_decl_count(const struct tl_ptx_decl *d)
+{
+    return d->count > 0 ? d->count * d->vec : count_values(d->init);
+}
+
+static const struct tl_ptx_decl *inner_variable(const struct tl_ptx_stmt *s, uint32_t *n)
+{
+    for (; s != NULL; s = s->next) {
+        if (s->kind == TL_STMT_BLOCK) {
+            const struct tl_ptx_decl *found = inner_variable(s->block, n);
+            if (found != NULL)
+                return found;
+        }
+        for (const struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL; d = d->next) {
+            if ((tl_str_is(d->space, "global") || tl_str_is(d->space, "const")) && (*n)-- == 0)
+                return d;
+        }
+    }
+    return NULL;
+}
+
+const struct tl_ptx_decl *tl_ptx_inner_variable(const struct tl_ptx_func *f, uint32_t n)
+{
+    return inner_variable(f->body, &n);
 }
