@@ -13,6 +13,9 @@
 #define USEFUL_NS 500000u   /* the job itself would have told so much later that its work is done */
 #define PUBLISH_NS 1000000u
 #define SYNC_NS 20000000u
+/* Lower levels look by themselves after shorter bursts: to wake them takes microseconds, which a job with many such bursts would
+ * feel. */
+#define TELL_NS 200000u
 
 static struct {
     _Atomic uint64_t burst_ns;   /* when it began, 0 between bursts */
@@ -82,6 +85,7 @@ void tl_request_burst(void)
             saw_gap(now - idle);
     }
     atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&tl_high_page->burst_ns, now, memory_order_relaxed);
     atomic_compare_exchange_strong(&state.request_ns, &none, now);
     tl_client_backlog(tl_job.client, true);
 }
@@ -95,6 +99,8 @@ void tl_request_idle(void)
     tl_client_backlog(tl_job.client, false);
     if (is_busy()) /* another thread began a burst meanwhile, and may have said so before */
         tl_client_backlog(tl_job.client, true);
+    else if (begin != 0 && now - begin > TELL_NS)
+        tl_client_tell_idle(tl_job.client);
     if (now - atomic_load_explicit(&state.published_ns, memory_order_relaxed) > PUBLISH_NS)
         tl_request_publish();
 }

@@ -307,15 +307,25 @@ struct wait_place {
 };
 enum { WAIT_32_BITS = 2, WAIT_PRIVATE = 128, SYS_WAIT_FOR_ANY = 449 };
 
+static struct wait_place place_of(const _Atomic uint32_t *at, uint32_t value, bool is_private)
+{
+    return (struct wait_place){value, (uint64_t)(uintptr_t)at, WAIT_32_BITS | (is_private ? WAIT_PRIVATE : 0), 0};
+}
+
+/* False if the kernel is too old for it. */
+static bool wait_for_any(const struct wait_place *places, uint32_t n, uint64_t until_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000), .tv_nsec = (long)(until_ns % 1000000000)};
+    return syscall(SYS_WAIT_FOR_ANY, places, n, 0, &until, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS;
+}
+
 static void wait_for_both(const struct tl_client *c, const struct tl_grant_page *page, uint32_t own, uint32_t granted,
                           uint64_t until_ns)
 {
-    struct wait_place places[2] = {
-        {own, (uint64_t)(uintptr_t)&c->changes, WAIT_32_BITS | WAIT_PRIVATE, 0},
-        {granted, page != NULL ? (uint64_t)(uintptr_t)&page->changed : 0, WAIT_32_BITS, 0},
-    };
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000), .tv_nsec = (long)(until_ns % 1000000000)};
-    if (syscall(SYS_WAIT_FOR_ANY, places, page != NULL ? 2 : 1, 0, &until, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS)
+    struct wait_place places[2] = {place_of(&c->changes, own, true)};
+    if (page != NULL)
+        places[1] = place_of(&page->changed, granted, false);
+    if (wait_for_any(places, page != NULL ? 2 : 1, until_ns))
         return;
     /* An old kernel waits for one place only: for the grant, looking at the other now and then. */
     uint64_t now = tl__client_now(), left = until_ns > now ? until_ns - now : 0;
@@ -340,7 +350,58 @@ void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns)
     } while (tl__client_now() < until);
 }
 
+void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell, uint32_t rung,
+                         uint64_t timeout_ns)
+{
+    enum { OLD_KERNEL_NS = 200000 };
+    struct wait_place places[3 + TL_SHARE_WORDS];
+    uint32_t n = 0, own = atomic_load_explicit(&c->changes, memory_order_acquire);
+    const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
+    uint32_t granted = page != NULL ? atomic_load_explicit(&page->changed, memory_order_acquire) : 0;
+    if (own + granted != seen)
+        return;
+    places[n++] = place_of(bell, rung, true);
+    places[n++] = place_of(&c->changes, own, true);
+    if (page != NULL)
+        places[n++] = place_of(&page->changed, granted, false);
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i], memory_order_acquire);
+        uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
+        if (tl_word_is_busy(value))
+            places[n++] = place_of(&((const struct tl_client_page *)(const void *)word)->completed,
+                                   (uint32_t)(value >> 32), false);
+    }
+    uint64_t begin = tl__client_now();
+    uint64_t until = timeout_ns < UINT64_MAX / 2 - begin ? begin + timeout_ns : UINT64_MAX / 2;
+    if (wait_for_any(places, n, until))
+        return;
+    uint64_t ns = timeout_ns < OLD_KERNEL_NS ? timeout_ns : OLD_KERNEL_NS;
+    struct timespec slice = {.tv_nsec = (long)ns};
+    (void)syscall(SYS_futex, bell, FUTEX_WAIT_PRIVATE, rung, &slice, NULL, 0);
+}
+
 /* --- words --------------------------------------------------------------------------------------------------------- */
+
+void tl_client_tell_idle(struct tl_client *c)
+{
+    const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
+    /* Without a tallyd nobody knows whether there are any; they may still see this word. */
+    if (page == NULL || atomic_load_explicit(&page->n_below, memory_order_relaxed) != 0)
+        tl_share_tell_idle(c->page);
+}
+
+uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns)
+{
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i], memory_order_acquire);
+        const struct tl_client_page *page = (const struct tl_client_page *)(const void *)word;
+        uint64_t ns = atomic_load_explicit(&page->burst_ns, memory_order_relaxed);
+        if (ns > after_ns && (first == 0 || ns < first))
+            first = ns;
+    }
+    return first;
+}
 
 uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_SHARE_WORDS])
 {

@@ -31,6 +31,15 @@ void tl_client_grant(struct tl_client *c, struct tl_grant *out);
 uint32_t tl_client_changes(const struct tl_client *c);
 /* Waits until tl_client_changes differs from `seen` or `timeout_ns` is over. */
 void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns);
+/* The same, and also until `bell`, a futex of this process, is not `rung` any more, or until a word above that was busy has
+ * changed and its owner said so (which it does not after each short burst: the timeout is the longest that a job is kept
+ * waiting for nothing).  May return early. */
+void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell, uint32_t rung,
+                         uint64_t timeout_ns);
+/* This job's word is idle: wakes who sleeps because of it.  A system call if there are lower levels. */
+void tl_client_tell_idle(struct tl_client *c);
+/* When a higher level first had work after a moment, as far as is known; 0 if none had. */
+uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns);
 
 /* The words of the levels above, up to TL_SHARE_WORDS; addresses stay valid for the life of the client (a word that is
  * not in use points to one that is never busy).  Returns how many are in use. */

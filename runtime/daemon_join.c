@@ -187,6 +187,7 @@ static void equalise(struct daemon_peer *p)
         return;
     uint64_t issued = (uint32_t)atomic_load_explicit(&p->page->word, memory_order_relaxed);
     atomic_store_explicit(&p->page->word, issued | issued << 32, memory_order_release);
+    tl_share_tell_idle(p->page);
 }
 
 void daemon_leave(struct daemon *d, struct daemon_peer *p)

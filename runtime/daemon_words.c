@@ -124,8 +124,20 @@ static bool is_up_to_date(const struct daemon *d, const struct daemon_peer *p)
     return true;
 }
 
+/* Clients stand in the order of their levels: those below are the last ones. */
+static void count_below(struct daemon *d)
+{
+    uint32_t below = 0;
+    for (uint32_t i = d->n_clients; i-- > 0;) {
+        if (i + 1 < d->n_clients && d->clients[i + 1]->c.level < d->clients[i]->c.level)
+            below = d->n_clients - i - 1;
+        atomic_store_explicit(&d->clients[i]->grant->n_below, below, memory_order_relaxed);
+    }
+}
+
 void daemon_words_update(struct daemon *d)
 {
+    count_below(d);
     for (uint32_t i = 0; i < d->n_clients; i++)
         if (!is_up_to_date(d, d->clients[i]))
             daemon_words_send(d, d->clients[i]);

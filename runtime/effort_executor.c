@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 enum {
-    LATENCY_NS = 50000,      /* how fine stops are seen while their latency is learnt */
     ASK_NS = 2000000,        /* after so long without news, the driver is asked */
     MARK_AFTER_NS = 1000000, /* unwatched kernels get a mark if nobody waits for them */
 };
@@ -25,11 +24,10 @@ void tl_eff_ring(void)
 }
 
 /* Lock not held. */
-static void sleep_until_rung(uint32_t seen, uint64_t ns)
+static void sleep_until_rung(uint32_t seen, uint32_t changes, uint64_t ns)
 {
-    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     atomic_store_explicit(&tl_eff.is_asleep, 1, memory_order_seq_cst);
-    syscall(SYS_futex, &tl_eff.bell, FUTEX_WAIT_PRIVATE, seen, ns != UINT64_MAX ? &t : NULL, NULL, 0);
+    tl_client_wait_rung(tl_eff.client, changes, &tl_eff.bell, seen, ns);
     atomic_store_explicit(&tl_eff.is_asleep, 0, memory_order_seq_cst);
 }
 
@@ -114,17 +112,15 @@ static void leave(struct tl_eff_stream **at)
 }
 
 /* How long it may sleep. */
-static uint64_t next_look(bool is_held)
+static uint64_t next_look(bool is_held, uint64_t now)
 {
     uint64_t ns = UINT64_MAX;
     if (tl_eff.n_flying > 0)
         ns = ASK_NS;
     if (is_held) {
-        uint64_t gate = tl_eff_gate_wait_ns();
+        uint64_t gate = tl_eff_gate_wait_ns(now);
         ns = gate < ns ? gate : ns;
     }
-    if (tl_eff.wants_latency && tl_eff.n_flying > 0)
-        ns = LATENCY_NS;
     if (tl_eff.n_unmarked > 0 && ns > MARK_AFTER_NS)
         ns = MARK_AFTER_NS;
     return ns;
@@ -144,7 +140,7 @@ static void *executor(void *unused)
         uint32_t seen = atomic_load(&tl_eff.bell);
         uint64_t now = tl_eff_now();
         tl_eff_gate_is_open(now); /* brings the grant up to date */
-        tl_eff_kick(now);
+        tl_eff_kick();
         bool did = tl_eff_collect(now - news_ns >= ASK_NS), is_held = false;
         for (struct tl_eff_stream **at = &tl_eff.busy; *at != NULL;) {
             struct tl_eff_stream *s = *at;
@@ -162,9 +158,10 @@ static void *executor(void *unused)
             news_ns = now;
             continue;
         }
-        uint64_t ns = next_look(is_held);
+        uint64_t ns = next_look(is_held, now);
+        uint32_t changes = tl_eff.grant_changes;
         tl_eff_unlock();
-        sleep_until_rung(seen, ns);
+        sleep_until_rung(seen, changes, ns);
         tl_eff_lock();
     }
     return NULL;

@@ -190,7 +190,7 @@ CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_lau
 
 /* All launches of a counting kernel are over: the counter tells how far it came.  Lock held. */
 static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, const struct tl_eff_piece *p,
-                            uint64_t now)
+                            uint64_t end, uint64_t now)
 {
     struct tl_eff_launch *l = &item->launch;
     uint32_t taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32), was = l->done;
@@ -200,9 +200,10 @@ static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, c
         tl_eff.busy_ns = now;
         if (item == s->first) {
             atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
-            if (p->stop_seen_ns != 0) {
-                tl_record_preempted(l->kernel->record, now - p->stop_seen_ns);
-                tl_eff_profile_preempted(l->profile, now - p->stop_seen_ns);
+            uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
+            if (since != 0 && end > since) {
+                tl_record_preempted(l->kernel->record, end - since, tl_eff_block_ns(l->profile, l->rung));
+                tl_eff_profile_preempted(l->profile, end - since);
             }
         }
     }
@@ -213,7 +214,7 @@ static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, c
 }
 
 /* A piece of a kernel is over.  Lock held. */
-static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t now)
+static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t end, uint64_t now)
 {
     struct tl_eff_item *item = p->item;
     struct tl_eff_launch *l = &item->launch;
@@ -236,7 +237,7 @@ static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t now)
         l->launched = l->done = l->blocks;
     } else if (l->rung != TL_RUNG_SLICE) {
         if (l->n_flying == 0 && l->done < l->blocks)
-            look_at_counter(p->stream, item, p, now);
+            look_at_counter(p->stream, item, p, end, now);
     } else {
         l->done += p->blocks;
         if (p->begin != NULL)
@@ -264,12 +265,29 @@ static uint64_t time_of(struct tl_eff_piece *p)
     return p->item == NULL ? p->predicted_ns : end > begin ? end - begin : 0;
 }
 
+/* When the piece left the device, 0 if not known: as its host function was told, or if it was stopped, as exactly as can be.  Lock
+ * held, given up meanwhile. */
+static uint64_t end_of(struct tl_eff_piece *p)
+{
+    uint64_t told = atomic_load_explicit(&p->told_ns, memory_order_relaxed), exact = 0;
+    const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
+    bool was_stopped = l != NULL && !p->is_lost && l->control != NULL && l->n_flying == 1 &&
+                       (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32) < l->launched;
+    if (was_stopped) {
+        tl_eff_unlock();
+        tl_eff_make_current(p->stream->context);
+        exact = tl_eff_time_of_event(p->stream->context, p->end);
+        tl_eff_lock();
+    }
+    return exact != 0 ? exact : told;
+}
+
 /* Lock held, given up meanwhile. */
 static void come_back(struct tl_eff_piece *p)
 {
     struct tl_eff_stream *s = p->stream;
     uint64_t now = tl_eff_now(), ns = time_of(p);
-    uint64_t end = atomic_load_explicit(&p->told_ns, memory_order_relaxed);
+    uint64_t end = end_of(p);
     p->is_over = true;
     tl_eff.n_flying--;
     s->n_flying--;
@@ -279,7 +297,7 @@ static void come_back(struct tl_eff_piece *p)
         tl_record_spanned(tl_eff.record, TL_SPAN_RUN, p->kernel->record, s->number, (end != 0 ? end : now) - ns,
                           end != 0 ? end : now);
     if (p->item != NULL) {
-        piece_is_over(p, ns, now);
+        piece_is_over(p, ns, end, now);
     } else if (p->profile != NULL && p->kernel != NULL && !p->is_lost) {
         tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks, s->context->n_sms);
         tl_record_ran(p->kernel->record, tl_eff_stood_ready(&p->shape, p->launched_ns), ns);
@@ -339,7 +357,7 @@ bool tl_eff_collect(bool ask)
     return did;
 }
 
-void tl_eff_kick(uint64_t now)
+void tl_eff_kick(void)
 {
     bool is_asked = !tl_eff.grant.may_run, has_pieces = false;
     for (struct tl_eff_piece *p = tl_eff.flying; p != NULL; p = p->next) {
@@ -354,12 +372,4 @@ void tl_eff_kick(uint64_t now)
             atomic_store_explicit(c->kick_word, kicks ? 1 : 0, memory_order_release);
     }
     tl_eff.is_kicking = kicks;
-    /* Whoever sees a stop learns how long it takes. */
-    if (!tl_eff.wants_latency || !has_pieces || !tl_client_is_preempted(tl_eff.client))
-        return;
-    for (struct tl_eff_piece *p = tl_eff.flying; p != NULL; p = p->next) {
-        if (!p->is_over && p->stop_seen_ns == 0)
-            p->stop_seen_ns = now;
-    }
-    tl_eff.wants_latency = false;
 }

@@ -44,6 +44,24 @@ bool tl_eff_is_alone(void)
     return tl_eff.n_words == 0;
 }
 
+static bool is_in_hysteresis(uint64_t now)
+{
+    return tl_eff.busy_ns != 0 && now < tl_eff.busy_ns + tl_eff.grant.hysteresis_ns;
+}
+
+/* Whether a higher level had work since this was asked last, however short. */
+static bool have_words_moved(void)
+{
+    static uint64_t seen[TL_SHARE_WORDS]; /* guarded by the lock */
+    bool have = false;
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        uint64_t word = atomic_load_explicit(tl_eff.words[i], memory_order_relaxed);
+        have |= word != seen[i];
+        seen[i] = word;
+    }
+    return have;
+}
+
 bool tl_eff_gate_is_open(uint64_t now)
 {
     if (atomic_load_explicit(&tl_eff.is_over, memory_order_relaxed))
@@ -53,19 +71,21 @@ bool tl_eff_gate_is_open(uint64_t now)
         return false;
     if (!tl_eff.grant.yields)
         return true;
-    if (tl_client_is_preempted(tl_eff.client)) {
+    bool is_preempted = tl_client_is_preempted(tl_eff.client), have_moved = have_words_moved();
+    if (is_preempted || (have_moved && is_in_hysteresis(now)))
         tl_eff.busy_ns = now;
+    if (is_preempted)
         tl_eff.caution = MOST_CAUTION;
-        return false;
-    }
-    return tl_eff.busy_ns == 0 || now - tl_eff.busy_ns >= tl_eff.grant.hysteresis_ns;
+    return !is_preempted && !is_in_hysteresis(now);
 }
 
-uint64_t tl_eff_gate_wait_ns(void)
+uint64_t tl_eff_gate_wait_ns(uint64_t now)
 {
-    enum { LEAST = 20000, MOST = 200000 };
-    uint64_t ns = tl_eff.grant.hysteresis_ns / 4;
-    return !tl_eff.grant.may_run ? MOST : ns < LEAST ? LEAST : ns > MOST ? MOST : ns;
+    /* A grant that changes wakes the executor, and so does the end of a long burst; short ones end unheard. */
+    enum { HELD_NS = 500000, RATE_NS = 200000 };
+    if (!tl_eff.grant.may_run || tl_client_is_preempted(tl_eff.client))
+        return HELD_NS;
+    return is_in_hysteresis(now) ? tl_eff.busy_ns + tl_eff.grant.hysteresis_ns - now : RATE_NS;
 }
 
 /* The budgets of a policy are made for a GPU.  Where news take longer to come, keeping them would only leave the device idle;

@@ -157,6 +157,8 @@ struct tl_eff_context {
         *kick_word; /* tells what was launched to leave: the grant was withdrawn, or there are other words */
     CUdeviceptr kick_device;
     CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
+    CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
+    uint64_t clock_ns;
 };
 
 struct tl_eff_stream {
@@ -292,7 +294,6 @@ struct tl_eff_state {
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     uint32_t words_epoch; /* grows when they are others */
     bool is_kicking;      /* what is on the device was told to leave by us; nothing is launched meanwhile */
-    bool wants_latency;   /* a stop is to be seen as soon as it comes */
     double rate_tokens;
     uint64_t rate_ns;
 };
@@ -471,7 +472,6 @@ int tl_eff_store_folder(char *path, size_t n);
 /* --- effort_profile.c --- */
 enum { TL_EFF_LATENCIES = 32 };
 
-enum { TL_EFF_TRIALS = 3 }; /* small pieces by which a variant is judged */
 
 struct tl_eff_profile {
     struct tl_eff_profile *next;
@@ -483,7 +483,9 @@ struct tl_eff_profile {
     struct {
         uint64_t block_ns; /* least seen */
         uint32_t n_samples;
-        bool is_slow; /* costs so much that the next rung is better */
+        bool is_slow;      /* costs so much that the next rung is better */
+        uint32_t retry_at; /* number of the launch from which on it gets another chance */
+        uint32_t n_slow;   /* how often it was found so */
     } rungs[TL_RUNG_WHOLE];
     uint32_t latency[TL_EFF_LATENCIES]; /* preemptions, by log2 of ns */
     uint32_t n_latencies;
@@ -493,9 +495,14 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k,
                                       const struct tl_eff_launch *l); /* lock held; NULL without memory */
 uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p);
 bool tl_eff_wants_sample(const struct tl_eff_profile *p);
+/* Whether a rung is still judged by small pieces, and whether it was found too slow for now. */
+bool tl_eff_is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung);
+bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung);
 /* So many blocks took that long, on this rung. */
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
                         uint32_t blocks, int n_sms);
+/* What one block takes as far as is known, 0 if nothing is. */
+uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung);
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns);
 /* The kernel is unloaded: what was learnt about it is kept for the file.  Lock held. */
 void tl_eff_profile_keep(const struct tl_eff_kernel *k);
@@ -503,11 +510,11 @@ void tl_eff_profile_load(void);
 void tl_eff_profile_save(void);
 
 /* --- effort_gate.c --- */
-bool tl_eff_gate_is_open(uint64_t now); /* lock held */
-uint64_t tl_eff_gate_wait_ns(void);     /* how long to wait before asking again; lock held */
-bool tl_eff_is_alone(void);             /* nobody is above us; lock held */
-uint64_t tl_eff_turnaround_ns(void);    /* budget for leaving the device; lock held */
-uint64_t tl_eff_run_ahead_ns(void);     /* predicted time that may be with the driver; lock held */
+bool tl_eff_gate_is_open(uint64_t now);     /* lock held */
+uint64_t tl_eff_gate_wait_ns(uint64_t now); /* how long to wait before asking again; lock held */
+bool tl_eff_is_alone(void);                 /* nobody is above us; lock held */
+uint64_t tl_eff_turnaround_ns(void);        /* budget for leaving the device; lock held */
+uint64_t tl_eff_run_ahead_ns(void);         /* predicted time that may be with the driver; lock held */
 /* Room in the run-ahead for that much predicted time of a stream.  Lock held. */
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns);
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now); /* lock held */
@@ -534,7 +541,7 @@ struct tl_eff_piece {
     uint32_t n_kernels;
     uint32_t first, blocks;
     uint32_t words_epoch;
-    uint64_t predicted_ns, launched_ns, stop_seen_ns;
+    uint64_t predicted_ns, launched_ns;
 };
 
 /* A counter on the device and what it will say when all is done. */
@@ -550,6 +557,8 @@ struct tl_eff_control {
 bool tl_eff_prepare(struct tl_eff_context *c);
 CUevent tl_eff_take_event(struct tl_eff_context *c); /* NULL if there is none */
 void tl_eff_give_event(struct tl_eff_context *c, CUevent e);
+/* When an event was done, by CLOCK_MONOTONIC; 0 if that cannot be told.  Executor only, lock not held, context current. */
+uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e);
 struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c); /* NULL if all are in use; lock held */
 void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k);
 
@@ -581,7 +590,7 @@ void tl_eff_marks_on(struct tl_eff_stream *s);
 /* Launches a whole kernel and watches it to learn its time.  Lock held, given up meanwhile. */
 CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_launch *l);
 /* Tells pieces to leave if the grant or the words ask for it, and notes stops.  Lock held. */
-void tl_eff_kick(uint64_t now);
+void tl_eff_kick(void);
 void tl_eff_tell_word(void); /* our own word follows what is in flight; lock held */
 
 /* --- effort_executor.c --- */

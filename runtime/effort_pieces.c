@@ -18,7 +18,6 @@
 enum {
     MARK_EVERY = 64,       /* whole kernels */
     TICKET_DRAIN_NS = 400, /* what a ticket block costs that only leaves, on one SM */
-    LEARN_LATENCIES = 64,
     TRIAL_WAVES = 4,
     TRIAL_NS = 400000,
 };
@@ -63,7 +62,7 @@ static uint32_t piece_blocks(struct tl_eff_context *c, const struct tl_eff_launc
 /* A variant is tried on a few blocks before it gets all of them. */
 static bool is_trial(const struct tl_eff_launch *l)
 {
-    return tl_eff.settings->force < 0 && l->profile != NULL && l->profile->rungs[l->rung].n_samples < TL_EFF_TRIALS;
+    return tl_eff.settings->force < 0 && l->profile != NULL && tl_eff_is_on_trial(l->profile, l->rung);
 }
 
 static uint32_t trial_blocks(const struct tl_eff_context *c, const struct tl_eff_launch *l)
@@ -104,8 +103,6 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     }
     p->predicted_ns = l->blocks > 0 ? whole_ns * p->blocks / l->blocks : 0;
     p->words_epoch = tl_eff.words_epoch;
-    if (l->profile != NULL && l->profile->n_latencies < LEARN_LATENCIES && tl_eff.n_words > 0)
-        tl_eff.wants_latency = true;
     l->n_flying++;
     tl_eff_add_flying(p);
     bool is_measured = is_trial(l) || tl_eff_wants_sample(l->profile);
@@ -186,7 +183,7 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000);
     for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
         if (by_rung[i].rung < tl_eff.grant.finest || (is_short && !is_chained && l->done == 0) ||
-            (l->profile != NULL && l->profile->rungs[by_rung[i].rung].is_slow))
+            (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung)))
             continue;
         if (!is_known && l->kernel->variants[by_rung[i].kind][0] == NULL)
             continue; /* its time decides whether one is worth building */

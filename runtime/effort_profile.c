@@ -11,7 +11,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FIRST_SAMPLES = 4, SAMPLE_EVERY = 32, UNKNOWN_NS = 200000, MAX_ROWS = 8192, VERY_SLOW = 8, SLOW_NS = 20000 };
+enum {
+    FIRST_SAMPLES = 4,
+    SAMPLE_EVERY = 32,
+    UNKNOWN_NS = 200000,
+    MAX_ROWS = 8192,
+    VERY_SLOW = 8,
+    SLOW_NS = 20000,
+    TRIALS = 3,       /* small pieces by which a variant is judged if it does well, */
+    MOST_TRIALS = 12, /* and if it does not */
+    RETRY_AFTER = 128,
+};
 #define MAGIC 0x32666f7270746c74ull /* "tltprof2" */
 
 struct row {
@@ -165,6 +175,8 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
         p->block_ns = found->block_ns;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
             p->rungs[r].is_slow = (found->slow >> r & 1) != 0;
+        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+            p->rungs[r].retry_at = RETRY_AFTER;
     }
     p->next = k->profiles;
     k->profiles = p;
@@ -195,6 +207,31 @@ static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
     return old + (up < most ? up : most);
 }
 
+/* Other work on the machine makes single measurements too long, never too short; and a few blocks may not spread over the device
+ * as many do.  So the least of many counts, and with slices more is put up with: behind them there is no control. */
+static bool seems_slow(const struct tl_eff_profile *p, enum tl_rung rung, uint64_t slack)
+{
+    uint64_t most = rung == TL_RUNG_SLICE ? p->block_ns * 9 / 4 : p->block_ns * 3 / 2;
+    return p->block_ns != 0 && p->rungs[rung].block_ns > most + slack;
+}
+
+bool tl_eff_is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung)
+{
+    uint32_t n = p->rungs[rung].n_samples;
+    return n < TRIALS || (n < MOST_TRIALS && seems_slow(p, rung, 0));
+}
+
+/* A machine that was busy while the rung was on trial may have made it look slow, so it is tried again, less and less often. */
+bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung)
+{
+    if (p->rungs[rung].is_slow && p->n_launches >= p->rungs[rung].retry_at) {
+        p->rungs[rung].is_slow = false;
+        p->rungs[rung].n_samples = 0;
+        p->rungs[rung].block_ns = 0;
+    }
+    return p->rungs[rung].is_slow;
+}
+
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
                         uint32_t blocks, int n_sms)
 {
@@ -211,19 +248,25 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].block_ns)
         p->rungs[rung].block_ns = wave_ns;
     uint32_t n = ++p->rungs[rung].n_samples;
-    uint64_t best = p->rungs[rung].block_ns;
-    /* Other work on the machine makes single measurements too long, never too short; and a few blocks may not spread over the
-     * device as many do. */
-    uint64_t most = rung == TL_RUNG_SLICE ? p->block_ns * 9 / 4
-                                          : p->block_ns * 3 / 2; /* behind slices there is no control */
-    uint64_t slack = SLOW_NS / waves;                            /* what the launch itself may have taken of it */
-    if (p->block_ns != 0 && ((n >= TL_EFF_TRIALS && best > most + slack) || best > VERY_SLOW * p->block_ns + slack)) {
-        if (!p->rungs[rung].is_slow && l->variant != NULL)
+    uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
+    if (p->rungs[rung].is_slow || !seems_slow(p, rung, slack))
+        return;
+    if (n >= MOST_TRIALS || (n >= TRIALS && p->rungs[rung].block_ns > VERY_SLOW * p->block_ns + slack)) {
+        if (l->variant != NULL)
             tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is used",
-                        l->kernel->name, (unsigned long long)best / 1000, tl_ptx_variant_name(l->variant->kind),
-                        (unsigned long long)p->block_ns / 1000);
+                        l->kernel->name, (unsigned long long)p->rungs[rung].block_ns / 1000,
+                        tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->block_ns / 1000);
+        uint32_t times = p->rungs[rung].n_slow++;
         p->rungs[rung].is_slow = true;
+        p->rungs[rung].retry_at = p->n_launches + (RETRY_AFTER << (times < 8 ? times : 8));
     }
+}
+
+uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung)
+{
+    if (p == NULL)
+        return 0;
+    return p->block_ns != 0 || rung >= TL_RUNG_WHOLE ? p->block_ns : p->rungs[rung].block_ns;
 }
 
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns)

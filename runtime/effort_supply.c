@@ -52,6 +52,52 @@ static uint64_t measure_round_trip(struct tl_eff_context *c)
     return best + best / 2;
 }
 
+/* An event and the time at which it was done, as exactly as can be seen from outside: it was done between the call that records
+ * it and the end of a wait for it, and of several tries the one counts that leaves the least room. */
+static void set_clock(struct tl_eff_context *c)
+{
+    enum { TRIES = 5 };
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        CUevent e = tl_eff_take_event(c);
+        uint64_t begin = tl_eff_now();
+        if (e == NULL || tl_real.cuEventRecord(e, c->sides[0]) != CUDA_SUCCESS ||
+            tl_real.cuEventSynchronize(e) != CUDA_SUCCESS) {
+            tl_eff_give_event(c, e);
+            return;
+        }
+        uint64_t took = tl_eff_now() - begin;
+        if (took < least) {
+            CUevent old = c->clock;
+            c->clock = e;
+            c->clock_ns = begin + took / 2;
+            least = took;
+            e = old;
+        }
+        tl_eff_give_event(c, e);
+    }
+}
+
+uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
+{
+    enum { REFRESH_MS = 2000 }; /* the driver tells milliseconds in a float: small ones are exact */
+    float ms;
+    if (c->clock == NULL || e == NULL || tl_real.cuEventElapsedTime(&ms, c->clock, e) != CUDA_SUCCESS || ms < 0)
+        return 0;
+    uint64_t ns = c->clock_ns + (uint64_t)((double)ms * 1e6);
+    CUevent next = ms > REFRESH_MS ? tl_eff_take_event(c) : NULL;
+    if (next != NULL && tl_real.cuEventRecord(next, c->sides[0]) == CUDA_SUCCESS &&
+        tl_real.cuEventSynchronize(next) == CUDA_SUCCESS &&
+        tl_real.cuEventElapsedTime(&ms, c->clock, next) == CUDA_SUCCESS) {
+        CUevent old = c->clock;
+        c->clock = next;
+        c->clock_ns += (uint64_t)((double)ms * 1e6);
+        next = old;
+    }
+    tl_eff_give_event(c, next);
+    return ns;
+}
+
 /* Executor only, lock not held, context current. */
 bool tl_eff_prepare(struct tl_eff_context *c)
 {
@@ -92,6 +138,8 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     c->slab = slab;
     if (tl_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         atomic_store_explicit(&tl_eff.round_trip_ns, measure_round_trip(c), memory_order_relaxed);
+    if (c->sides[0] != NULL)
+        set_clock(c);
     tl_eff_log(3, "news of an end take %llu us", (unsigned long long)tl_eff.round_trip_ns / 1000);
     c->is_unfit = false;
     return true;

@@ -44,8 +44,8 @@ struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name)
 void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks);
 /* One measured launch: how long it stood ready before the device began it, and how long it ran. */
 void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns);
-/* It was told to stop, and the device was free of it after that time. */
-void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns);
+/* It was told to stop, and the device was free of it after that time; what one block of it takes, 0 if not known. */
+void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns, uint64_t block_ns);
 /* Device time that ran outside control (opaque, whole because a variant was missing, a forwarded call). */
 void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns);
 

@@ -63,12 +63,14 @@ void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_
     tl__record_alive(k->record, tl_record_now());
 }
 
-void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns)
+void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns, uint64_t block_ns)
 {
     if (k == NULL)
         return;
     struct tl_record_kernel_part *part = atomic_load_explicit(&k->part, memory_order_relaxed);
     tl__record_count(k->record, &part->preempted, latency_ns);
+    if (block_ns > 0 && latency_ns < UINT64_MAX / 1000)
+        tl__record_count(k->record, &part->preempted_blocks, latency_ns * 1000 / block_ns);
 }
 
 void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns)

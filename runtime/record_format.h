@@ -18,7 +18,7 @@
 #define TL_RECORD_MAGIC 0x315952594c4c4154ull /* "TALLYRY1", and a check of the byte order */
 
 enum {
-    TL_RECORD_VERSION = 1,
+    TL_RECORD_VERSION = 2,
     TL_RECORD_KERNELS = 4096,         /* rows of the table; number 0 stands for all that do not fit */
     TL_RECORD_NOTES = 128,            /* texts */
     TL_RECORD_NOTE_BYTES = 240,       /* of a text, with its final NUL */
@@ -77,7 +77,8 @@ struct tl_record_kernel_part {
     _Atomic uint64_t launches[TL_RUNGS], blocks[TL_RUNGS];
     _Atomic uint64_t uncontrolled, uncontrolled_ns;
     struct tl_record_histogram queued, ran, total, preempted; /* in nanoseconds */
-    uint32_t name_bytes;                                      /* without a NUL; the name follows */
+    struct tl_record_histogram preempted_blocks; /* the same as `preempted`, in thousandths of the time of a block */
+    uint32_t name_bytes;                         /* without a NUL; the name follows */
     uint32_t reserved;
 };
 
@@ -147,7 +148,7 @@ struct tl_record_file {
 };
 
 _Static_assert(sizeof(struct tl_record_histogram) == 168, "part of the format");
-_Static_assert(sizeof(struct tl_record_kernel_part) == 792, "part of the format");
+_Static_assert(sizeof(struct tl_record_kernel_part) == 960, "part of the format");
 _Static_assert(sizeof(struct tl_record_head) == 1520, "part of the format");
 _Static_assert(sizeof(struct tl_record_slow) == 56 && sizeof(struct tl_record_note) == 256, "part of the format");
 _Static_assert(sizeof(struct tl_record_slot) == 40 && sizeof(struct tl_record_place) == 32, "part of the format");

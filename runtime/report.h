@@ -48,6 +48,7 @@ struct tl_report_kernel {
     uint64_t all_launches, all_blocks;
     uint64_t uncontrolled, uncontrolled_ns;
     struct tl_report_histogram queued, ran, total, preempted;
+    struct tl_report_histogram preempted_blocks; /* in thousandths of the time of a block */
     /* Of all launches: where only some were measured, what these took, scaled up. */
     uint64_t device_ns, waited_ns;
     uint64_t culprit_of; /* how many of the slowest requests it kept longest */
@@ -114,6 +115,7 @@ struct tl_report_job {
     uint64_t launches[TL_RUNGS], all_launches, all_blocks, uncontrolled_ns, device_ns, waited_ns;
     bool is_sampled; /* not all launches were measured: device_ns and waited_ns are estimates */
     struct tl_report_histogram queued, ran, total, preempted;
+    struct tl_report_histogram preempted_blocks; /* in thousandths of the time of a block */
 };
 
 /* The marked requests, or if there are none, the inferred ones. */

@@ -65,6 +65,25 @@ static void put_steps(struct tl_json *j, const char *key, const struct tl_report
     tl_json_end_array(j);
 }
 
+/* A histogram of thousandths, as ratios. */
+static void put_ratios(struct tl_json *j, const char *key, const struct tl_report_histogram *h)
+{
+    static const struct {
+        const char *key;
+        double percent;
+    } some[] = {{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p999", 99.9}};
+    tl_json_key(j, key);
+    tl_json_object(j);
+    key_uint(j, "count", h->count);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        tl_json_key(j, some[i].key);
+        tl_json_double(j, (double)tl_histogram_percentile(h, some[i].percent) / 1000);
+    }
+    tl_json_key(j, "max");
+    tl_json_double(j, (double)h->max / 1000);
+    tl_json_end_object(j);
+}
+
 static void put_rungs(struct tl_json *j, const char *key, const uint64_t values[TL_RUNGS])
 {
     tl_json_key(j, key);
@@ -93,6 +112,7 @@ static void put_kernel(struct tl_json *j, const struct tl_report_job *job, const
     put_histogram(j, "total", &k->total);
     key_uint(j, "preemptions", k->preempted.count);
     put_histogram(j, "preemption_latency", &k->preempted);
+    put_ratios(j, "preemption_over_block", &k->preempted_blocks);
     key_uint(j, "outside_control", k->uncontrolled);
     key_uint(j, "outside_control_ns", k->uncontrolled_ns);
     key_uint(j, "culprit_of", k->culprit_of);
@@ -219,6 +239,7 @@ static void put_job(struct tl_json *j, const struct tl_report *r, const struct t
     put_histogram(j, "ran", &job->ran);
     put_histogram(j, "total", &job->total);
     put_histogram(j, "preemption_latency", &job->preempted);
+    put_ratios(j, "preemption_over_block", &job->preempted_blocks);
     put_steps(j, "preemption_latency_steps", &job->preempted);
     key_bool(j, "sampled", job->is_sampled);
     key_uint(j, "device_ns", job->device_ns);

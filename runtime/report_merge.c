@@ -44,7 +44,8 @@ static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel
     to->uncontrolled_ns += k->uncontrolled_ns;
     if (tl_histogram_add(&to->queued, &k->queued, arena) < 0 || tl_histogram_add(&to->ran, &k->ran, arena) < 0 ||
         tl_histogram_add(&to->total, &k->total, arena) < 0 ||
-        tl_histogram_add(&to->preempted, &k->preempted, arena) < 0)
+        tl_histogram_add(&to->preempted, &k->preempted, arena) < 0 ||
+        tl_histogram_add(&to->preempted_blocks, &k->preempted_blocks, arena) < 0)
         return -ENOMEM;
     return 0;
 }
@@ -234,7 +235,8 @@ static int add_sums(struct tl_report_job *job, struct tl_arena *arena)
         job->uncontrolled_ns += k->uncontrolled_ns;
         if (tl_histogram_add(&job->queued, &k->queued, arena) < 0 || tl_histogram_add(&job->ran, &k->ran, arena) < 0 ||
             tl_histogram_add(&job->total, &k->total, arena) < 0 ||
-            tl_histogram_add(&job->preempted, &k->preempted, arena) < 0)
+            tl_histogram_add(&job->preempted, &k->preempted, arena) < 0 ||
+            tl_histogram_add(&job->preempted_blocks, &k->preempted_blocks, arena) < 0)
             return -ENOMEM;
     }
     return 0;

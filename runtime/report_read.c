@@ -145,6 +145,7 @@ static void read_kernels(struct reader *in, struct tl_report_job *out, uint32_t 
         k->ran = read_histogram(in, &part->ran);
         k->total = read_histogram(in, &part->total);
         k->preempted = read_histogram(in, &part->preempted);
+        k->preempted_blocks = read_histogram(in, &part->preempted_blocks);
     }
 }
 

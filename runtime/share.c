@@ -80,6 +80,11 @@ int tl_share_map_at(void *at, int fd)
     return mmap(at, TL_SHARE_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ? -errno : 0;
 }
 
+void tl_share_tell_idle(struct tl_client_page *page)
+{
+    (void)syscall(SYS_futex, &page->completed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 /* --- the grant page ------------------------------------------------------------------------------------------------ */
 
 void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g)

@@ -39,6 +39,7 @@ struct tl_client_page {
     };
     uint64_t magic;
     uint32_t version, pid;
+    _Atomic uint64_t burst_ns; /* CLOCK_MONOTONIC when the word last became busy; 0 if its writer does not tell */
     /* What tallyd samples: they only grow.  tl_usage's fields in their sense. */
     _Alignas(64) _Atomic uint64_t device_ns;
     _Atomic uint64_t blocks, launches, waited_ns, preemptions, iterations;
@@ -74,6 +75,8 @@ struct tl_grant_page {
     _Alignas(64) _Atomic uint64_t alive_ns;
     /* 1 while tallyd sleeps because nobody has work: who has some now sends a message (tl_client_backlog does). */
     _Atomic uint32_t wants_kick;
+    /* Clients of lower levels, which may sleep until this one's word is idle. */
+    _Atomic uint32_t n_below;
 };
 
 _Static_assert(sizeof(struct tl_client_page) <= TL_SHARE_PAGE, "one page");
@@ -96,6 +99,9 @@ int tl_share_reader(int fd);
 /* NULL if it cannot be mapped; the second puts it in the place of what is mapped at `at`. */
 void *tl_share_map(int fd, bool is_writable);
 int tl_share_map_at(void *at, int fd);
+
+/* Wakes those of lower levels who sleep until this page's word is idle.  A system call; they look now and then by themselves. */
+void tl_share_tell_idle(struct tl_client_page *page);
 
 /* --- the grant page ------------------------------------------------------------------------------------------------ */
 

@@ -28,7 +28,7 @@ static void make_good(void)
         struct tl_record_kernel *k = tl_record_kernel(r, names[i % 3]);
         tl_record_launched(k, (enum tl_rung)(i % TL_RUNGS), i);
         tl_record_ran(k, i * 100, i * i * 10000);
-        tl_record_preempted(k, i * 1000);
+        tl_record_preempted(k, i * 1000, i * 300);
         tl_record_uncontrolled(k, i);
         tl_record_spanned(r, (enum tl_record_span)(i % TL_SPANS), k, 1, 1000000000 + i, 1000000000 + i * 1000);
         tl_record_request(r, 1000000000, 1000000000 + i * 1000, i % 2 == 0);

@@ -105,7 +105,7 @@ static uint64_t wait_for_device(struct device *d, uint64_t at, double *slower)
     uint64_t block = (uint64_t)around(14000, 0.35);
     if (block > left)
         return left;
-    tl_record_preempted(d->low_kernel->record, block);
+    tl_record_preempted(d->low_kernel->record, block, block);
     return block;
 }
 

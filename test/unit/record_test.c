@@ -156,7 +156,7 @@ static void everything_told_is_read_back(void)
     tl_record_launched(k, TL_RUNG_TICKET, 50);
     tl_record_launched(k, TL_RUNG_WHOLE, 7);
     tl_record_ran(k, 10, 20);
-    tl_record_preempted(k, 33);
+    tl_record_preempted(k, 33, 22);
     tl_record_uncontrolled(k, 44);
     tl_record_copied(r, TL_COPY_FROM_DEVICE, 4096);
     tl_record_note(r, "twice");
@@ -173,6 +173,7 @@ static void everything_told_is_read_back(void)
     TEST_ASSERT_EQUAL_UINT64(2, read->launches[TL_RUNG_TICKET]);
     TEST_ASSERT_EQUAL_UINT64(150, read->blocks[TL_RUNG_TICKET]);
     TEST_ASSERT_EQUAL_UINT64(1, read->launches[TL_RUNG_WHOLE]);
+    TEST_ASSERT_EQUAL_UINT64(1500, read->preempted_blocks.max);
     TEST_ASSERT_EQUAL_UINT64(157, read->all_blocks);
     TEST_ASSERT_EQUAL_UINT64(30, tl_histogram_percentile(&read->total, 50));
     TEST_ASSERT_EQUAL_UINT64(33, read->preempted.max);
@@ -187,7 +188,7 @@ static void nothing_is_written_without_a_record(void)
 {
     tl_record_launched(tl_record_kernel(NULL, "k"), TL_RUNG_WHOLE, 1);
     tl_record_ran(NULL, 1, 1);
-    tl_record_preempted(NULL, 1);
+    tl_record_preempted(NULL, 1, 1);
     tl_record_uncontrolled(NULL, 1);
     tl_record_copied(NULL, TL_COPY_SET, 1);
     tl_record_spanned(NULL, TL_SPAN_RUN, NULL, 0, 1, 2);

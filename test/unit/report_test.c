@@ -67,7 +67,7 @@ static void write_record(const char *where, const char *name, int level, int n, 
         tl_record_spanned(r, TL_SPAN_RUN, k, 0, at, at + ns);
         tl_record_request(r, at, at + ns, level > 0);
     }
-    tl_record_preempted(k, 5000);
+    tl_record_preempted(k, 5000, 4000);
     tl_record_launched(tl_record_kernel(r, "loop_fusion_17"), TL_RUNG_WHOLE, 1);
     tl_record_note(r, "a note <b>&");
     tl_record_close(r);
@@ -164,9 +164,9 @@ static void other_versions_and_other_files_are_refused_by_name(void)
     unsigned char *bytes = record_bytes(&n);
     struct tl_record_head *head = (struct tl_record_head *)bytes;
     struct tl_error err = {0};
-    head->version = 2;
+    head->version = 99;
     TEST_ASSERT_EQUAL_INT(-ENOTSUP, show_all(bytes, n, &err));
-    TEST_ASSERT_NOT_NULL(strstr(err.text, "version 2"));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "version 99"));
     head->version = TL_RECORD_VERSION;
     head->fixed_bytes++;
     TEST_ASSERT_EQUAL_INT(-EINVAL, show_all(bytes, n, &err));
