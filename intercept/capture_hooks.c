@@ -1,42 +1,71 @@
 /* The calls that load images and give out kernels.  The driver goes first; what it accepted is then remembered.  Before
- * something is unloaded, the best-effort part finishes what it has queued. */
+ * something is unloaded, the best-effort part finishes what it has queued.
+ *
+ * A driver that has no use for machine code, such as the software device's, is given the PTX that the code was made of, if a
+ * compiler in the job has left it (intercept/doors.h). */
 #include "intercept/capture.h"
 
 #include <stdlib.h>
 
+/* Whether a refused image should be tried again as the text behind it. */
+static bool has_text(CUresult r, const struct tl_captured_image *image)
+{
+    return r == CUDA_ERROR_NO_BINARY_FOR_GPU && image != NULL && image->ptx != NULL;
+}
+
+/* Remembers what was loaded, or lets go of it. */
+static CUresult finish(CUresult r, void *handle, bool is_library, struct tl_captured_image *image)
+{
+    if (r == CUDA_SUCCESS)
+        tl_capture_loaded(handle, is_library, image);
+    else
+        tl_capture_unref(image);
+    return r;
+}
+
+static bool may_be_kept(CUresult r)
+{
+    return r == CUDA_SUCCESS || r == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 /* --- modules --- */
+
+/* The end of loading a module from memory.  The compiler's options were for the code, so the text is loaded without them. */
+static CUresult loaded(CUresult r, CUmodule *module, const void *bytes)
+{
+    if (!may_be_kept(r))
+        return r;
+    struct tl_captured_image *image = tl_capture_image(bytes, false);
+    if (has_text(r, image))
+        r = TL_REAL(cuModuleLoadData)(module, image->ptx);
+    return finish(r, r == CUDA_SUCCESS ? *module : NULL, false, image);
+}
 
 static CUresult hook_cuModuleLoad(CUmodule *module, const char *path)
 {
     CUresult r = TL_REAL(cuModuleLoad)(module, path);
-    if (r == CUDA_SUCCESS)
-        tl_capture_loaded(*module, false, tl_capture_file(path));
-    return r;
+    if (!may_be_kept(r))
+        return r;
+    struct tl_captured_image *image = tl_capture_file(path);
+    if (has_text(r, image))
+        r = TL_REAL(cuModuleLoadData)(module, image->ptx);
+    return finish(r, r == CUDA_SUCCESS ? *module : NULL, false, image);
 }
 
 static CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
 {
-    CUresult r = TL_REAL(cuModuleLoadData)(module, image);
-    if (r == CUDA_SUCCESS)
-        tl_capture_loaded(*module, false, tl_capture_image(image, false));
-    return r;
+    return loaded(TL_REAL(cuModuleLoadData)(module, image), module, image);
 }
 
 static CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options,
                                         void **values)
 {
-    CUresult r = TL_REAL(cuModuleLoadDataEx)(module, image, n, options, values);
-    if (r == CUDA_SUCCESS)
-        tl_capture_loaded(*module, false, tl_capture_image(image, false));
-    return r;
+    return loaded(TL_REAL(cuModuleLoadDataEx)(module, image, n, options, values), module, image);
 }
 
 static CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
-    CUresult r = TL_REAL(cuModuleLoadFatBinary)(module, image);
-    if (r == CUDA_SUCCESS)
-        tl_capture_loaded(*module, false, tl_capture_image(image, false));
-    return r;
+    return loaded(TL_REAL(cuModuleLoadFatBinary)(module, image), module, image);
 }
 
 static CUresult hook_cuModuleUnload(CUmodule module)
@@ -76,22 +105,28 @@ static bool is_preserved(const CUlibraryOption *options, void **values, unsigned
     return false;
 }
 
+static CUresult library_loaded(CUresult r, CUlibrary *library, struct tl_captured_image *image)
+{
+    if (has_text(r, image))
+        r = TL_REAL(cuLibraryLoadData)(library, image->ptx, NULL, NULL, 0, NULL, NULL, 0);
+    return finish(r, r == CUDA_SUCCESS ? *library : NULL, true, image);
+}
+
 static CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values,
                                        unsigned n_jit, CUlibraryOption *options, void **values, unsigned n)
 {
     CUresult r = TL_REAL(cuLibraryLoadData)(library, code, jit, jit_values, n_jit, options, values, n);
-    if (r == CUDA_SUCCESS)
-        tl_capture_loaded(*library, true, tl_capture_image(code, is_preserved(options, values, n)));
-    return r;
+    if (!may_be_kept(r))
+        return r;
+    struct tl_captured_image *image = tl_capture_image(code, is_preserved(options, values, n));
+    return library_loaded(r, library, image);
 }
 
 static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *jit, void **jit_values,
                                            unsigned n_jit, CUlibraryOption *options, void **values, unsigned n)
 {
     CUresult r = TL_REAL(cuLibraryLoadFromFile)(library, path, jit, jit_values, n_jit, options, values, n);
-    if (r == CUDA_SUCCESS)
-        tl_capture_loaded(*library, true, tl_capture_file(path));
-    return r;
+    return may_be_kept(r) ? library_loaded(r, library, tl_capture_file(path)) : r;
 }
 
 static CUresult hook_cuLibraryUnload(CUlibrary library)

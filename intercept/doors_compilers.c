@@ -82,38 +82,77 @@ int nvrtcGetCUBIN(void *program, char *cubin)
 
 /* --- nvJitLink --- */
 
+typedef int create_fn(void **link, uint32_t n, const char **options);
 typedef int add_fn(void *link, int kind, const void *data, size_t n, const char *name);
 typedef int code_fn(void *link, void *cubin);
 typedef int destroy_fn(void **link);
 
+static int create(create_fn *real, void **link, uint32_t n, const char **options)
+{
+    int r = real != NULL ? real(link, n, options) : NVJITLINK_INTERNAL_ERROR;
+    if (r == 0)
+        tl_doors_lto_created(*link, n, options);
+    return r;
+}
+
 static int add(add_fn *real, void *link, int kind, const void *data, size_t n, const char *name)
 {
     int r = real != NULL ? real(link, kind, data, n, name) : NVJITLINK_INTERNAL_ERROR;
-    if (r == 0)
+    if (r == 0) {
         tl_doors_link_added(link, kind == NVJITLINK_PTX, data, n);
+        tl_doors_lto_added(link, kind == TL_DOORS_LTO_IR, data, n);
+    }
     return r;
+}
+
+/* The text of intermediate code, which the library makes of the same inputs. */
+static void keep_intermediate(void *real, void *link, const void *cubin, size_t n)
+{
+    struct tl_doors_linker linker = {
+        .create = (create_fn *)neighbour(real, "nvJitLinkCreate"),
+        .add = (add_fn *)neighbour(real, "nvJitLinkAddData"),
+        .complete = (int (*)(void *))neighbour(real, "nvJitLinkComplete"),
+        .text_size = (size_fn *)neighbour(real, "nvJitLinkGetLinkedPtxSize"),
+        .text = (text_fn *)neighbour(real, "nvJitLinkGetLinkedPtx"),
+        .destroy = (destroy_fn *)neighbour(real, "nvJitLinkDestroy"),
+    };
+    size_t text_n = 0;
+    char *text = tl_doors_lto_text(link, &linker, &text_n);
+    if (text != NULL)
+        tl_doors_keep(cubin, n, text, text_n);
+    free(text);
 }
 
 static int get_code(code_fn *real, size_fn *size, void *link, void *cubin)
 {
     size_t n = 0;
     int r = real != NULL ? real(link, cubin) : NVJITLINK_INTERNAL_ERROR;
-    if (r == 0 && cubin != NULL && size != NULL && size(link, &n) == 0)
+    if (r == 0 && cubin != NULL && size != NULL && size(link, &n) == 0) {
         tl_doors_link_done(link, cubin, n);
+        keep_intermediate((void *)real, link, cubin, n);
+    }
     return r;
 }
 
 static int destroy(destroy_fn *real, void **link)
 {
-    if (link != NULL)
+    if (link != NULL) {
         tl_doors_link_gone(*link);
+        tl_doors_lto_gone(*link);
+    }
     return real != NULL ? real(link) : NVJITLINK_INTERNAL_ERROR;
 }
 
-#define JITLINK(name_add, name_code, name_size, name_destroy)                                                          \
+#define JITLINK(name_create, name_add, name_code, name_size, name_destroy)                                             \
+    EXPORTED int name_create(void **link, uint32_t n, const char **options);                                           \
     EXPORTED int name_add(void *link, int kind, const void *data, size_t n, const char *name);                         \
     EXPORTED int name_code(void *link, void *cubin);                                                                   \
     EXPORTED int name_destroy(void **link);                                                                            \
+    static void *_Atomic real_##name_create;                                                                           \
+    int name_create(void **link, uint32_t n, const char **options)                                                     \
+    {                                                                                                                  \
+        return create((create_fn *)real_of(&real_##name_create, #name_create), link, n, options);                      \
+    }                                                                                                                  \
     static void *_Atomic real_##name_add, *_Atomic real_##name_code, *_Atomic real_##name_destroy;                     \
     int name_add(void *link, int kind, const void *data, size_t n, const char *name)                                   \
     {                                                                                                                  \
@@ -129,9 +168,9 @@ static int destroy(destroy_fn *real, void **link)
         return destroy((destroy_fn *)real_of(&real_##name_destroy, #name_destroy), link);                              \
     }
 #define VERSIONED(v)                                                                                                   \
-    JITLINK(__nvJitLinkAddData_##v, __nvJitLinkGetLinkedCubin_##v, __nvJitLinkGetLinkedCubinSize_##v,                  \
-            __nvJitLinkDestroy_##v)
-JITLINK(nvJitLinkAddData, nvJitLinkGetLinkedCubin, nvJitLinkGetLinkedCubinSize, nvJitLinkDestroy)
+    JITLINK(__nvJitLinkCreate_##v, __nvJitLinkAddData_##v, __nvJitLinkGetLinkedCubin_##v,                              \
+            __nvJitLinkGetLinkedCubinSize_##v, __nvJitLinkDestroy_##v)
+JITLINK(nvJitLinkCreate, nvJitLinkAddData, nvJitLinkGetLinkedCubin, nvJitLinkGetLinkedCubinSize, nvJitLinkDestroy)
 JITLINK_VERSIONS(VERSIONED)
 
 /* --- for dlsym --- */
@@ -144,9 +183,11 @@ void *tl_doors_symbol(const char *name, void *found)
         void *_Atomic *real;
     } doors[] = {
 #define DOOR(name) {#name, (void *)name, &real_##name},
-#define VERSIONED_DOORS(v) DOOR(__nvJitLinkAddData_##v) DOOR(__nvJitLinkGetLinkedCubin_##v) DOOR(__nvJitLinkDestroy_##v)
-        DOOR(nvrtcGetCUBIN) DOOR(nvJitLinkAddData) DOOR(nvJitLinkGetLinkedCubin) DOOR(nvJitLinkDestroy)
-            JITLINK_VERSIONS(VERSIONED_DOORS)};
+#define VERSIONED_DOORS(v)                                                                                             \
+    DOOR(__nvJitLinkCreate_##v)                                                                                        \
+    DOOR(__nvJitLinkAddData_##v) DOOR(__nvJitLinkGetLinkedCubin_##v) DOOR(__nvJitLinkDestroy_##v)
+        DOOR(nvrtcGetCUBIN) DOOR(nvJitLinkCreate) DOOR(nvJitLinkAddData) DOOR(nvJitLinkGetLinkedCubin)
+            DOOR(nvJitLinkDestroy) JITLINK_VERSIONS(VERSIONED_DOORS)};
     if (strncmp(name, "nv", 2) != 0 && strncmp(name, "__nvJitLink", strlen("__nvJitLink")) != 0)
         return found;
     for (size_t i = 0; i < sizeof doors / sizeof doors[0]; i++) {

@@ -109,6 +109,7 @@ static void forked(void)
     tl_memory_forked();
     tl_doors_forked();
     tl_doors_link_forked();
+    tl_doors_lto_forked();
     if (!state.is_running)
         return;
     state.is_running = false;

@@ -85,9 +85,10 @@ static int use_soft(const struct run *r, const char *path)
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
     int rc = run_set(r, "TALLY_DRIVER", path);
-    /* NVIDIA's libraries want a capability that they do not know, Triton one that it knows; it asks through libcudart.so. */
+    /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that they know, and ask through
+     * libcudart.so and the driver module of cuda-python. */
     if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL)
-        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0");
+        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0,cydriver.=12.0");
     /* The default is made for GPUs; this device runs the same kernels on a few cores. */
     if (rc == 0 && getenv("TALLY_TURNAROUND") == NULL)
         rc = run_set(r, "TALLY_TURNAROUND", SOFT_TURNAROUND);

@@ -173,6 +173,8 @@ END
         LD_LIBRARY_PATH=$toolkit/lib run "$TMPDIR/rtc" $way >"$TMPDIR/told" || complain "NVRTC fails"
         grep -aq '\.visible \.entry k(' "$TMPDIR/told" || complain "the PTX of NVRTC ($way) is not kept"
     done
+    STANDIN_TEXT_ONLY=1 LD_LIBRARY_PATH=$toolkit/lib run "$TMPDIR/rtc" >"$TMPDIR/told" ||
+        complain "machine code of NVRTC is not loaded as its PTX where the driver refuses it"
 else
     echo "without NVRTC, which is not here"
 fi
@@ -210,6 +212,22 @@ END
     cc -o "$TMPDIR/jitlink" "$TMPDIR/jitlink.c" -I"$toolkit/include" -L"$toolkit/lib" -lnvJitLink -L"$(dirname "$driver")" -l:libcuda.so.1
     LD_LIBRARY_PATH=$toolkit/lib run "$TMPDIR/jitlink" >"$TMPDIR/told" || complain "nvJitLink fails"
     grep -aq '\.visible \.entry k()' "$TMPDIR/told" || complain "the PTX of nvJitLink is not kept"
+
+    # Intermediate code, which NVRTC makes here.
+    if [ -x "$TMPDIR/rtc" ]; then
+        sed -e 's/static char text.*/static char text[100000]; nvrtcProgram program;/' \
+            -e 's/options\[\] = .*/options[] = {"-arch=sm_90", "-lto"}, *dlto[] = {"-arch=compute_90", "-dlto"};/' \
+            -e 's/nvJitLinkCreate(&link, 1/nvJitLinkCreate(\&link, 2/' -e 's/INPUT_PTX, text, sizeof text/INPUT_LTOIR, text, n/' \
+            -e 's/if (cuInit(0) != 0 ||/if (cuInit(0) != 0 || nvrtcCreateProgram(\&program, "extern \\"C\\" __global__ void k() {}", \
+                "k.cu", 0, NULL, NULL) != 0 || nvrtcCompileProgram(program, 2, dlto) != 0 || nvrtcGetLTOIRSize(program, \&n) != 0 || \
+                n > sizeof text || nvrtcGetLTOIR(program, text) != 0 ||/' \
+            -e '1i #include <nvrtc.h>' "$TMPDIR/jitlink.c" >"$TMPDIR/lto.c"
+        cc -o "$TMPDIR/lto" "$TMPDIR/lto.c" -I"$toolkit/include" -L"$toolkit/lib" -lnvrtc -lnvJitLink \
+            -L"$(dirname "$driver")" -l:libcuda.so.1
+        STANDIN_TEXT_ONLY=1 LD_LIBRARY_PATH=$toolkit/lib run "$TMPDIR/lto" >"$TMPDIR/told" ||
+            complain "machine code of intermediate code is not loaded as its PTX where the driver refuses it"
+        grep -aq '\.visible \.entry k()' "$TMPDIR/told" || complain "the PTX of intermediate code is not kept"
+    fi
 else
     echo "without nvJitLink, which is not here"
 fi

@@ -16,6 +16,7 @@ extern _Atomic int standin_busy;
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Atomic unsigned long standin_calls;
@@ -181,7 +182,8 @@ CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    (void)image;
+    if (getenv("STANDIN_TEXT_ONLY") != NULL && memcmp(image, ELFMAG, SELFMAG) == 0)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU; /* as the software device */
     *module = new_handle();
     return CUDA_SUCCESS;
 }
