@@ -316,7 +316,8 @@ struct tl_drv_alloc {
     struct CUctx_st *ctx;
     struct tl_drv_device *device;
     struct CUmemPoolHandle_st *pool;
-    int fd; /* memfd behind it after cuIpcGetMemHandle, or -1 */
+    int fd;                     /* memfd behind it after cuIpcGetMemHandle, or -1 */
+    struct tl_drv_pages *pages; /* managed memory: where its pages are; else NULL */
     bool sync_memops;
 };
 
@@ -493,6 +494,27 @@ void tl_drv_alloc_remove(struct tl_drv_alloc *a);
 CUresult tl_drv_memory_free(CUdeviceptr address);
 /* Whether these bytes may be read or written later, without the caller's knowledge: pinned, managed or device memory. */
 bool tl_drv_is_pinned(const void *p);
+
+/* --- driver_pages.c; the driver's lock may be held or not --- */
+enum { TL_DRV_SOFT, TL_DRV_FIRM }; /* ranks of pages: soft ones leave the device first */
+/* Makes [base, base + bytes), which is mapped, memory of pages.  NULL: not that much host memory is left. */
+struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *base, size_t bytes);
+void tl_drv_pages_destroy(struct tl_drv_pages *p); /* leaves the mapping at base to the caller */
+bool tl_drv_pages_are_there(void);                 /* whether this process has any */
+/* Brings what is needed to access the first bytes from `address` on and keeps it there until released.  Returns how many bytes that
+ * is, at most n.  Memory without pages is always there. */
+struct tl_drv_hold {
+    void *chunk;
+};
+size_t tl_drv_pages_hold(const void *address, size_t n, struct tl_drv_hold *hold);
+void tl_drv_pages_release(const struct tl_drv_hold *hold);
+/* Moves a range to the device, as far as there is room, or to host memory. */
+void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device);
+void tl_drv_pages_rank(CUdeviceptr address, size_t n, uint32_t rank);
+/* How much of the range is on the device; the rank of its last chunk. */
+uint64_t tl_drv_pages_on_device(CUdeviceptr address, size_t n, uint32_t *rank);
+/* Takes bytes from the ledger for memory without pages, by moving own pages out. */
+bool tl_drv_pages_make_room(struct tl_drv_device *device, uint64_t bytes);
 
 /* --- driver_pool.c --- */
 struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device); /* lock held */

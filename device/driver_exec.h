@@ -10,6 +10,12 @@ int tl_drv_exec_open(struct tl_drv_device *device);
 int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_give(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_info(struct tl_drv_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
+/* For pages; see device/exec.h. */
+int tl_drv_exec_demand(struct tl_drv_device *device, uint64_t bytes, uint32_t below);
+void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes);
+void tl_drv_exec_serve(struct tl_drv_device *device, void (*give)(void *device, uint32_t rank, uint64_t bytes));
+void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes);
+void tl_drv_exec_pages(bool (*f)(const void *address));
 void tl_drv_exec_flush(struct tl_drv_device *device); /* what kernels printed; lock not held */
 int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes);
 

@@ -71,6 +71,31 @@ void tl_drv_exec_info(struct tl_drv_device *device, uint64_t *free_bytes, uint64
     tl_exec_memory_info(exec_devices[device->ordinal], free_bytes, total_bytes);
 }
 
+int tl_drv_exec_demand(struct tl_drv_device *device, uint64_t bytes, uint32_t below)
+{
+    return tl_exec_memory_demand(exec_devices[device->ordinal], bytes, below);
+}
+
+void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes)
+{
+    tl_exec_memory_mark(exec_devices[device->ordinal], rank, bytes);
+}
+
+void tl_drv_exec_serve(struct tl_drv_device *device, void (*give)(void *device, uint32_t rank, uint64_t bytes))
+{
+    tl_exec_memory_serve(exec_devices[device->ordinal], give, device);
+}
+
+void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes)
+{
+    tl_exec_bus(exec_devices[device->ordinal], bytes);
+}
+
+void tl_drv_exec_pages(bool (*f)(const void *address))
+{
+    tl_exec_pages(f);
+}
+
 void tl_drv_exec_flush(struct tl_drv_device *device)
 {
     tl_exec_printf_flush(exec_devices[device->ordinal]);

@@ -105,6 +105,16 @@ static void *map_guarded(size_t mapped)
     return base;
 }
 
+/* From the ledger: what is kept for reuse is given up for it, and so are pages of managed memory, the own and others'. */
+static bool charge(struct tl_drv_device *device, uint64_t bytes)
+{
+    if (tl_drv_exec_take(device, bytes) == 0)
+        return true;
+    tl_drv_pool_trim(device->default_pool, 0);
+    return tl_drv_exec_take(device, bytes) == 0 || tl_drv_pages_make_room(device, bytes) ||
+           tl_drv_exec_demand(device, bytes, TL_DRV_FIRM + 1) == 0;
+}
+
 CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes, enum tl_drv_memory kind,
                              struct tl_drv_alloc **out)
 {
@@ -117,12 +127,9 @@ CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx,
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
     if (a == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_charged && tl_drv_exec_take(device, mapped) != 0) {
-        tl_drv_pool_trim(device->default_pool, 0);
-        if (tl_drv_exec_take(device, mapped) != 0) {
-            free(a);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
+    if (is_charged && !charge(device, mapped)) {
+        free(a);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     void *p = map_guarded(mapped);
     *a = (struct tl_drv_alloc){.base = (uintptr_t)p,
@@ -150,6 +157,8 @@ void tl_drv_alloc_destroy(struct tl_drv_alloc *a)
     if (a == NULL)
         return;
     tl_drv_alloc_remove(a);
+    if (a->pages != NULL)
+        tl_drv_pages_destroy(a->pages);
     if (a->kind == TL_DRV_VIRTUAL || a->is_imported)
         munmap(tl_drv_pointer(a->base), a->mapped);
     else if (a->kind != TL_DRV_REGISTERED)
@@ -211,12 +220,36 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
     return r;
 }
 
+/* Address space as for host memory, and then pages in it. */
+static CUresult take_managed(size_t bytes, unsigned flags, uintptr_t *out)
+{
+    struct CUctx_st *ctx;
+    struct tl_drv_alloc *a;
+    CUresult r = tl_drv_enter(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    r = tl_drv_alloc_create(ctx->device, ctx, bytes, TL_DRV_HOST_MEMORY, &a);
+    if (r == CUDA_SUCCESS) {
+        a->kind = TL_DRV_MANAGED;
+        a->flags = flags;
+        a->pages = tl_drv_pages_create(ctx->device, tl_drv_pointer(a->base), a->mapped);
+        *out = a->base;
+        if (a->pages == NULL) {
+            tl_drv_alloc_destroy(a);
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    tl_drv_unlock();
+    return r;
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     uintptr_t p;
     if (dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult r = take(bytesize, TL_DRV_MANAGED, flags, &p);
+    CUresult r = take_managed(bytesize, flags, &p);
     if (r == CUDA_SUCCESS)
         *dptr = p;
     return r;
@@ -568,7 +601,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     return a != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- managed memory: advice is taken and changes nothing, since host and device share it -------------------------- */
+/* --- managed memory: advice is taken where it says whose pages stay ------------------------------------------------ */
 
 static CUresult is_known(CUdeviceptr p, size_t count)
 {
@@ -584,31 +617,65 @@ static CUresult is_known(CUdeviceptr p, size_t count)
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult advise(CUdeviceptr p, size_t count, CUmem_advise advice, bool is_device)
+{
+    CUresult r = is_known(p, count);
+    if (r == CUDA_SUCCESS && advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION)
+        tl_drv_pages_rank(p, count, is_device ? TL_DRV_FIRM : TL_DRV_SOFT);
+    else if (r == CUDA_SUCCESS && advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+        tl_drv_pages_rank(p, count, TL_DRV_SOFT);
+    return r;
+}
+
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-    (void)advice, (void)device;
-    return is_known(devPtr, count);
+    return advise(devPtr, count, advice, device != CU_DEVICE_CPU);
 }
 
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-    (void)advice, (void)location;
-    return is_known(devPtr, count);
+    return advise(devPtr, count, advice, location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+}
+
+struct move {
+    CUdeviceptr at;
+    size_t n;
+    bool to_device;
+};
+
+static void CUDA_CB move_pages(void *data)
+{
+    const struct move *m = data;
+    tl_drv_pages_move(m->at, m->n, m->to_device);
+    free(data);
+}
+
+/* In the order of the stream.  A graph has no node for it: while one is captured, nothing moves. */
+static CUresult prefetch(CUdeviceptr p, size_t count, bool to_device, CUstream stream)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(stream, &s);
+    if (r == CUDA_SUCCESS)
+        r = is_known(p, count);
+    if (r != CUDA_SUCCESS || !tl_drv_pages_are_there() || tl_drv_is_capturing(s))
+        return r;
+    struct move *m = malloc(sizeof *m);
+    if (m == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *m = (struct move){p, count, to_device};
+    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_HOST, .host = {move_pages, m}}, false);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-    struct CUstream_st *s;
-    (void)dstDevice;
-    CUresult r = tl_drv_stream(hStream, &s);
-    return r == CUDA_SUCCESS ? is_known(devPtr, count) : r;
+    return prefetch(devPtr, count, dstDevice != CU_DEVICE_CPU, hStream);
 }
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
                                CUstream hStream)
 {
-    (void)location, (void)flags;
-    return cuMemPrefetchAsync(devPtr, count, 0, hStream);
+    (void)flags;
+    return prefetch(devPtr, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE, hStream);
 }
 
 CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
@@ -616,11 +683,17 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
                                  CUstream hStream)
 {
     CUresult r = CUDA_SUCCESS;
-    (void)prefetchLocs, (void)prefetchLocIdxs, (void)numPrefetchLocs, (void)flags;
+    (void)flags;
     if (dptrs == NULL || sizes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
-        r = cuMemPrefetchAsync(dptrs[i], sizes[i], 0, hStream);
+    /* prefetchLocIdxs says from which range on each location counts. */
+    for (size_t i = 0, at = 0; i < count && r == CUDA_SUCCESS; i++) {
+        while (at + 1 < numPrefetchLocs && prefetchLocIdxs != NULL && prefetchLocIdxs[at + 1] <= i)
+            at++;
+        bool to_device = prefetchLocs == NULL || numPrefetchLocs == 0 ||
+                         prefetchLocs[at].type == CU_MEM_LOCATION_TYPE_DEVICE;
+        r = prefetch(dptrs[i], sizes[i], to_device, hStream);
+    }
     return r;
 }
 
@@ -628,7 +701,14 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
 CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
                                 CUstream hStream)
 {
-    return cuMemPrefetchBatchAsync(dptrs, sizes, count, NULL, NULL, 0, flags, hStream);
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(hStream, &s);
+    (void)flags;
+    if (dptrs == NULL || sizes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = is_known(dptrs[i], sizes[i]);
+    return r;
 }
 
 CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
@@ -650,6 +730,12 @@ CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribu
     if (attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION ||
         attribute == CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION)
         *(int *)data = CU_DEVICE_INVALID;
+    uint32_t rank = TL_DRV_SOFT;
+    if (attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION) {
+        tl_drv_pages_on_device(devPtr, count, &rank);
+        if (rank == TL_DRV_FIRM)
+            *(int *)data = 0;
+    }
     return CUDA_SUCCESS;
 }
 

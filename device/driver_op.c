@@ -182,6 +182,26 @@ static bool set_state(struct tl_drv_op *op, uint32_t state)
 
 /* --- doing it ---------------------------------------------------------------------------------------------------- */
 
+/* Pages that are in host memory come first, piece by piece. */
+static void move(uint8_t *to, const uint8_t *from, size_t n)
+{
+    if (!tl_drv_pages_are_there()) {
+        memmove(to, from, n);
+        return;
+    }
+    while (n > 0) {
+        struct tl_drv_hold target, source;
+        size_t piece = tl_drv_pages_hold(to, n, &target);
+        piece = tl_drv_pages_hold(from, piece, &source);
+        memmove(to, from, piece);
+        tl_drv_pages_release(&target);
+        tl_drv_pages_release(&source);
+        to += piece;
+        from += piece;
+        n -= piece;
+    }
+}
+
 void tl_drv_copy_run(const struct tl_drv_copy *c)
 {
     size_t row = c->width, rows = c->height, slices = c->depth;
@@ -189,28 +209,41 @@ void tl_drv_copy_run(const struct tl_drv_copy *c)
         return;
     if (c->from_pitch == row && c->to_pitch == row &&
         (slices == 1 || (c->from_slice == row * rows && c->to_slice == row * rows))) {
-        memmove(c->to, c->from, row * rows * slices);
+        move(c->to, c->from, row * rows * slices);
         return;
     }
     for (size_t z = 0; z < slices; z++)
         for (size_t y = 0; y < rows; y++)
-            memmove(c->to + z * c->to_slice + y * c->to_pitch, c->from + z * c->from_slice + y * c->from_pitch, row);
+            move(c->to + z * c->to_slice + y * c->to_pitch, c->from + z * c->from_slice + y * c->from_pitch, row);
+}
+
+static void fill_piece(const struct tl_drv_fill *f, uint8_t *to, size_t elements)
+{
+    bool is_byte = f->element == 1 || (f->element == 2 && (f->value & 0xff) == (f->value >> 8 & 0xff)) ||
+                   (f->element == 4 && f->value == (f->value & 0xff) * 0x01010101u);
+    if (is_byte) {
+        memset(to, (int)(f->value & 0xff), elements * f->element);
+    } else if (f->element == 2) {
+        for (size_t x = 0; x < elements; x++)
+            ((uint16_t *)(void *)to)[x] = (uint16_t)f->value;
+    } else {
+        for (size_t x = 0; x < elements; x++)
+            ((uint32_t *)(void *)to)[x] = f->value;
+    }
 }
 
 static void fill_run(const struct tl_drv_fill *f)
 {
     for (size_t y = 0; y < f->height; y++) {
         uint8_t *to = f->to + y * f->pitch;
-        bool is_byte = f->element == 1 || (f->element == 2 && (f->value & 0xff) == (f->value >> 8 & 0xff)) ||
-                       (f->element == 4 && f->value == (f->value & 0xff) * 0x01010101u);
-        if (is_byte) {
-            memset(to, (int)(f->value & 0xff), f->width * f->element);
-        } else if (f->element == 2) {
-            for (size_t x = 0; x < f->width; x++)
-                ((uint16_t *)(void *)to)[x] = (uint16_t)f->value;
-        } else {
-            for (size_t x = 0; x < f->width; x++)
-                ((uint32_t *)(void *)to)[x] = f->value;
+        size_t left = f->width * f->element;
+        while (left > 0) {
+            struct tl_drv_hold hold = {NULL};
+            size_t n = tl_drv_pages_are_there() ? tl_drv_pages_hold(to, left, &hold) : left;
+            fill_piece(f, to, n / f->element);
+            tl_drv_pages_release(&hold);
+            to += n;
+            left -= n;
         }
     }
 }
@@ -218,11 +251,15 @@ static void fill_run(const struct tl_drv_fill *f)
 static bool memop_holds(const struct tl_drv_memop *m)
 {
     uint64_t v, want = m->value;
+    struct tl_drv_hold hold = {NULL};
+    if (tl_drv_pages_are_there())
+        tl_drv_pages_hold((void *)m->address, 1, &hold);
     /* acquire: what was written before the flag is seen after it. */
     if (m->is_wide)
         v = __atomic_load_n((uint64_t *)m->address, __ATOMIC_ACQUIRE);
     else
         v = __atomic_load_n((uint32_t *)m->address, __ATOMIC_ACQUIRE), want = (uint32_t)want;
+    tl_drv_pages_release(&hold);
     switch (m->flags & 3u) {
     case CU_STREAM_WAIT_VALUE_GEQ:
         return m->is_wide ? (int64_t)(v - want) >= 0 : (int32_t)((uint32_t)v - (uint32_t)want) >= 0;
@@ -240,11 +277,15 @@ static void memop_run(const struct tl_drv_memop *m, struct CUctx_st *ctx)
     if (m->is_barrier) {
         atomic_thread_fence(memory_order_seq_cst);
     } else if (!m->is_wait) {
+        struct tl_drv_hold hold = {NULL};
+        if (tl_drv_pages_are_there())
+            tl_drv_pages_hold((void *)m->address, 1, &hold);
         /* release: what the stream did before comes before the flag. */
         if (m->is_wide)
             __atomic_store_n((uint64_t *)m->address, m->value, __ATOMIC_RELEASE);
         else
             __atomic_store_n((uint32_t *)m->address, (uint32_t)m->value, __ATOMIC_RELEASE);
+        tl_drv_pages_release(&hold);
     } else {
         struct timespec pause = {0, 2000};
         for (unsigned i = 0; !memop_holds(m) && tl_drv_context_error(ctx) == CUDA_SUCCESS; i++) {
@@ -373,7 +414,9 @@ static void give_to_pool(struct tl_drv_op *op)
         sigset_t all, before;
         pthread_t thread;
         sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are for its own threads */
+        sigdelset(&all, SIGSEGV);
+        pthread_sigmask(SIG_SETMASK, &all,
+                        &before); /* the program's signals are for its own threads, but for page faults */
         if (pthread_create(&thread, NULL, pool_thread, NULL) == 0) {
             pthread_detach(thread);
             pool.threads++;

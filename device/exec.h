@@ -53,6 +53,7 @@ struct tl_exec_config {
     uint32_t quantum_us;   /* timeslice: TALLY_DEVICE_QUANTUM_US, 2000 */
     uint32_t watchdog_s;   /* TALLY_DEVICE_WATCHDOG, none: a launch lasts at most so long from its first block on */
     uint64_t heap_bytes;   /* of malloc in kernels, 8 MiB */
+    uint64_t bus_bytes;    /* per second, between host and device: TALLY_DEVICE_BUS (suffixes K, M, G), 12 GiB */
     /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal
      * can end them anywhere, so they must not hold locks. */
     void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
@@ -77,6 +78,21 @@ enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d);
 int tl_exec_memory_take(struct tl_exec_device *d, uint64_t bytes); /* 0, -ENOMEM if the device has not that much left */
 void tl_exec_memory_give(struct tl_exec_device *d, uint64_t bytes);
 void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* Memory whose pages can leave the device.  What is taken for it is marked with a rank, and given back if a process asks for it
+ * that needs the room for something of a higher rank. */
+enum { TL_EXEC_RANKS = 2 }; /* 0 leaves first */
+/* Takes bytes, if need be by asking others for pages ranking lower than `below`, and waits for them.  0 or -ENOMEM. */
+int tl_exec_memory_demand(struct tl_exec_device *d, uint64_t bytes, uint32_t below);
+/* So many of the bytes taken (fewer, if negative) can be given back when asked for. */
+void tl_exec_memory_mark(struct tl_exec_device *d, uint32_t rank, int64_t bytes);
+/* Waits until others ask, and calls give(user, rank, bytes) for what they ask; does not return. */
+void tl_exec_memory_serve(struct tl_exec_device *d, void (*give)(void *user, uint32_t rank, uint64_t bytes),
+                          void *user);
+/* Carries bytes over the bus between host and device, which all share (TALLY_DEVICE_BUS): returns when that is done. */
+void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes);
+/* Accesses to pages that are not accessible are shown to `f` before they become faults.  For the whole process. */
+void tl_exec_pages(bool (*f)(const void *address));
 
 /* Writes what kernels printed so far to stdout, and failed assertions to stderr.  The driver calls this whenever it
  * synchronises. */

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define DEFAULT_HEAP ((uint64_t)8 << 20)
+#define DEFAULT_BUS ((uint64_t)12 << 30)
+#define SPIN_NS 100000   /* waited for without sleeping */
 #define TICK_NS 50000000 /* how often the watchdog looks while something runs */
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
@@ -68,7 +70,7 @@ static int read_mode(const char *given, enum tl_exec_mode *mode, struct tl_error
 
 static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *c, struct tl_error *err)
 {
-    uint64_t slots, memory, quantum, watchdog;
+    uint64_t slots, memory, quantum, watchdog, bus;
     int rc = read_number("TALLY_DEVICE_SMS", 256, false, &slots, err);
     if (rc == 0)
         rc = read_number("TALLY_DEVICE_MEM", (uint64_t)1 << 46, true, &memory, err);
@@ -76,6 +78,8 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
         rc = read_number("TALLY_DEVICE_QUANTUM_US", 10000000, false, &quantum, err);
     if (rc == 0)
         rc = read_number("TALLY_DEVICE_WATCHDOG", 1000000, false, &watchdog, err);
+    if (rc == 0)
+        rc = read_number("TALLY_DEVICE_BUS", (uint64_t)1 << 46, true, &bus, err);
     if (rc == 0)
         rc = read_mode(c->mode, &d->sm_config.mode, err);
     if (rc < 0)
@@ -85,6 +89,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     d->sm_config.memory_bytes = c->memory_bytes != 0 ? c->memory_bytes : memory != 0 ? memory : machine / 4 * 3;
     d->sm_config.quantum_us = c->quantum_us != 0 ? c->quantum_us : quantum != 0 ? (uint32_t)quantum : 2000;
     d->watchdog_ns = (c->watchdog_s != 0 ? c->watchdog_s : watchdog) * 1000000000U;
+    d->bus_bytes = c->bus_bytes != 0 ? c->bus_bytes : bus != 0 ? bus : DEFAULT_BUS;
     d->heap_bytes = c->heap_bytes != 0 ? c->heap_bytes : DEFAULT_HEAP;
     const char *name = c->name != NULL ? c->name : getenv("TALLY_DEVICE_NAME");
     int n;
@@ -348,6 +353,54 @@ void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_
     *free_bytes = *total_bytes = 0;
     if (s != NULL)
         tl__sm_memory_info(s, free_bytes, total_bytes);
+}
+
+int tl_exec_memory_demand(struct tl_exec_device *d, uint64_t bytes, uint32_t below)
+{
+    struct tl__sm *s = sm_of(d);
+    return s != NULL ? tl__sm_memory_demand(s, bytes, below) : -ENOMEM;
+}
+
+void tl_exec_memory_mark(struct tl_exec_device *d, uint32_t rank, int64_t bytes)
+{
+    struct tl__sm *s = sm_of(d);
+    if (s != NULL)
+        tl__sm_memory_mark(s, rank, bytes);
+}
+
+void tl_exec_memory_serve(struct tl_exec_device *d, void (*give)(void *user, uint32_t rank, uint64_t bytes), void *user)
+{
+    struct tl__sm *s = sm_of(d);
+    while (s != NULL) {
+        uint32_t seen = tl__sm_memory_asked(s);
+        for (uint32_t rank = 0; rank < TL_EXEC_RANKS; rank++) {
+            uint64_t owed = tl__sm_memory_owed(s, rank);
+            if (owed > 0)
+                give(user, rank, owed);
+        }
+        tl__sm_memory_wait(s, seen);
+    }
+}
+
+void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes)
+{
+    struct tl__sm *s = bytes > 0 ? sm_of(d) : NULL;
+    if (s == NULL)
+        return;
+    uint64_t until = tl__sm_bus(s, (uint64_t)((double)bytes * 1e9 / (double)d->bus_bytes));
+    /* A sleep takes its time to end, so the last bit is waited for. */
+    for (uint64_t now = tl__now_ns(); now < until; now = tl__now_ns()) {
+        if (until - now > SPIN_NS)
+            nanosleep(&(struct timespec){.tv_sec = (time_t)((until - now - SPIN_NS) / 1000000000),
+                                         .tv_nsec = (long)((until - now - SPIN_NS) % 1000000000)},
+                      NULL);
+    }
+}
+
+void tl_exec_pages(bool (*f)(const void *address))
+{
+    tl__fault_pages(f);
+    (void)tl__fault_install(); /* in front of what the program has installed since; without it, a fault is a fault */
 }
 
 void tl_exec_printf_flush(struct tl_exec_device *d)

@@ -11,6 +11,7 @@ struct tl_exec_device {
     char name[208];
     struct tl__sm_config sm_config;
     uint64_t watchdog_ns;
+    uint64_t bus_bytes; /* per second */
     struct tl_dev_calls calls;
     struct tl__exec_env env;
     struct tl__out out, errors; /* have their own locks */

@@ -27,6 +27,7 @@ static atomic_uint current_before[N_SIGNALS];
 static atomic_int watchdog_signal;
 /* Where a handler returns to if the kernel has called it. */
 static void *_Atomic kernel_return;
+static bool (*_Atomic pages)(const void *address);
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it: workers that run kernels; where we stand before a handler that came after us. */
 static uint32_t n_inside;
@@ -102,6 +103,32 @@ become_fault(struct tl__engine *e, int number, const siginfo_t *info, const ucon
     tl__engine_fault(e, warp, TL_DEV_FAULT_ADDRESS, address, "illegal access to %#llx", (unsigned long long)address);
 }
 
+/* Memory that is elsewhere comes now.  The watchdog must not end the kernel in the middle of that: it finds a worker outside kernel
+ * code, and the kernel ends afterwards. */
+static bool fetch_page(struct tl__engine *e, const siginfo_t *info, const ucontext_t *context)
+{
+    bool (*fetch)(const void *) = atomic_load_explicit(&pages, memory_order_acquire);
+    if (fetch == NULL)
+        return false;
+    bool was_in_kernel = e != NULL && e->in_kernel;
+    if (was_in_kernel)
+        e->in_kernel = 0;
+    bool is_there = fetch(info->si_addr);
+    if (was_in_kernel) {
+        e->in_kernel = 1;
+        if (e->must_die != 0) {
+            pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
+            tl__engine_die(e);
+        }
+    }
+    return is_there;
+}
+
+void tl__fault_pages(bool (*f)(const void *address))
+{
+    atomic_store_explicit(&pages, f, memory_order_release);
+}
+
 __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t *info, void *context)
 {
     void *caller = __builtin_return_address(0), *from = atomic_load_explicit(&kernel_return, memory_order_relaxed);
@@ -117,6 +144,10 @@ __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t
                 tl__engine_die(e);
             }
         }
+        errno = saved;
+        return;
+    }
+    if (number == SIGSEGV && info->si_code == SEGV_ACCERR && fetch_page(e, info, context)) {
         errno = saved;
         return;
     }

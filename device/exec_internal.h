@@ -277,6 +277,9 @@ void tl__fault_leave(void);
 void tl__fault_forget(void); /* in a forked child: no worker is inside */
 /* The calling thread runs `e` from now on (NULL: nothing): faults inside kernel code are its faults. */
 int tl__fault_attach(struct tl__engine *e);
+/* An access to a page that is there but not accessible is shown to `f` first; true: it is accessible now.  In a handler, on the
+ * thread that faulted, which the watchdog leaves alone meanwhile. */
+void tl__fault_pages(bool (*f)(const void *address));
 int tl__fault_signal(void); /* the signal that makes a worker look at must_die / cancelled */
 
 /* --- the shared device -------------------------------------------------------------------------------------------- */
@@ -311,6 +314,14 @@ bool tl__sm_others_wait(struct tl__sm *s);              /* another process waits
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */
 void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes);
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes);
+/* Pages: see tl_exec_memory_demand and the calls behind it. */
+int tl__sm_memory_demand(struct tl__sm *s, uint64_t bytes, uint32_t below);
+void tl__sm_memory_mark(struct tl__sm *s, uint32_t rank,
+                        int64_t bytes);                       /* so much more of used_bytes can be given back */
+uint32_t tl__sm_memory_asked(struct tl__sm *s);               /* how often this process was asked so far */
+void tl__sm_memory_wait(struct tl__sm *s, uint32_t seen);     /* until it is asked more often than that */
+uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank); /* what it is asked for; it owes nothing then */
+uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns); /* takes the bus for so long; returns when that will be over */
 /* For tests and tools: who holds the slot (process id), 0 if nobody who lives. */
 uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot);
 

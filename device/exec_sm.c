@@ -40,7 +40,7 @@
 #define WAIT_NS 2000000
 #define STALE_NS 250000000
 
-/* Written by its owner only, but for `wake`. */
+/* Written by its owner only, but for `wake` and what others ask for. */
 struct sm_proc {
     _Atomic uint32_t alive;      /* thread id; the kernel sets FUTEX_OWNER_DIED in it */
     _Atomic uint32_t generation; /* grows with each owner, so that slots of earlier ones are known as such */
@@ -49,7 +49,11 @@ struct sm_proc {
     _Atomic uint64_t used_bytes;
     _Atomic uint32_t wake;    /* futex: counts wake-ups */
     _Atomic uint32_t waiting; /* workers that wait for a slot */
-    uint8_t unused[128 - 40];
+    /* Of used_bytes, what it can give back by moving pages to host memory, by rank; what others ask of that (they write it),
+     * and a futex that counts the askings. */
+    _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
+    _Atomic uint32_t asked;
+    uint8_t unused[128 - 76];
 };
 
 struct sm_slot {
@@ -63,7 +67,8 @@ struct sm_shared {
     uint32_t version, bytes;
     _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
     _Atomic uint64_t capacity_bytes;
-    uint8_t unused0[24];
+    _Atomic uint64_t bus_free_ns; /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
+    uint8_t unused0[16];
     _Atomic uint64_t arrival; /* the next grid's number */
     uint8_t unused1[56];
     _Atomic uint64_t turn; /* timeslice: entry + 1 (16 bits), since when in us (48) */
@@ -417,6 +422,79 @@ void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes)
     atomic_fetch_sub_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
 }
 
+void tl__sm_memory_mark(struct tl__sm *s, uint32_t rank, int64_t bytes)
+{
+    atomic_fetch_add_explicit(&s->mine->paged_bytes[rank], (uint64_t)bytes, memory_order_seq_cst);
+}
+
+/* Asks others for pages that rank lower than `below` until they owe as much as is missing.  False if they have none. */
+static bool ask_others(struct tl__sm *s, uint64_t missing, uint32_t below)
+{
+    bool has_some = false;
+    for (uint32_t rank = 0; rank < below && rank < TL_EXEC_RANKS; rank++) {
+        for (uint32_t i = 0; i < n_procs(s) && missing > 0; i++) {
+            struct sm_proc *p = &s->m->procs[i];
+            uint64_t has = atomic_load_explicit(&p->paged_bytes[rank], memory_order_seq_cst);
+            if (p == s->mine || has == 0 || !is_alive(p))
+                continue;
+            uint64_t owes = atomic_load_explicit(&p->owed_bytes[rank], memory_order_seq_cst), all;
+            uint64_t asked = has < missing ? has : missing;
+            has_some = true;
+            missing -= asked;
+            /* What it owes already counts, whoever asked for it: two that ask at once will have to ask again. */
+            all = asked > owes ? asked : owes;
+            if (all != owes)
+                atomic_compare_exchange_strong(&p->owed_bytes[rank], &owes, all);
+            atomic_fetch_add_explicit(&p->asked, 1, memory_order_seq_cst);
+            syscall(SYS_futex, &p->asked, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        }
+    }
+    return has_some;
+}
+
+int tl__sm_memory_demand(struct tl__sm *s, uint64_t bytes, uint32_t below)
+{
+    enum { STEP_NS = 500000, STEPS = 20000 }; /* ten seconds: one who is stopped gives nothing back */
+    for (int i = 0; i < STEPS; i++) {
+        if (tl__sm_memory_take(s, bytes) == 0)
+            return 0;
+        uint64_t used = used_by_all(s);
+        if (bytes > s->capacity_bytes)
+            return -ENOMEM;
+        uint64_t missing = used > s->capacity_bytes - bytes ? used - (s->capacity_bytes - bytes) : 0;
+        if (missing > 0 && !ask_others(s, missing, below))
+            return -ENOMEM;
+        nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
+    }
+    return -ENOMEM;
+}
+
+uint32_t tl__sm_memory_asked(struct tl__sm *s)
+{
+    return atomic_load_explicit(&s->mine->asked, memory_order_seq_cst);
+}
+
+void tl__sm_memory_wait(struct tl__sm *s, uint32_t seen)
+{
+    syscall(SYS_futex, &s->mine->asked, FUTEX_WAIT, seen, NULL, NULL, 0);
+}
+
+uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank)
+{
+    return atomic_exchange_explicit(&s->mine->owed_bytes[rank], 0, memory_order_seq_cst);
+}
+
+uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
+{
+    uint64_t now = tl__now_ns(), begin, end, before = atomic_load_explicit(&s->m->bus_free_ns, memory_order_relaxed);
+    do {
+        /* A time far ahead is nobody's transfer: the segment was scribbled on. */
+        begin = before > now && before - now < (uint64_t)60 * 1000000000 ? before : now;
+        end = begin + ns;
+    } while (!atomic_compare_exchange_weak(&s->m->bus_free_ns, &before, end));
+    return end;
+}
+
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     uint64_t used = used_by_all(s);
@@ -552,6 +630,10 @@ static int take_entry(struct tl__sm *s)
         atomic_store_explicit(&p->head, TL_EXEC_NO_KEY, memory_order_seq_cst);
         atomic_store_explicit(&p->used_bytes, 0, memory_order_seq_cst);
         atomic_store_explicit(&p->waiting, 0, memory_order_seq_cst);
+        for (uint32_t rank = 0; rank < TL_EXEC_RANKS; rank++) {
+            atomic_store_explicit(&p->paged_bytes[rank], 0, memory_order_seq_cst);
+            atomic_store_explicit(&p->owed_bytes[rank], 0, memory_order_seq_cst);
+        }
         atomic_store_explicit(&p->pid, (uint32_t)getpid(), memory_order_relaxed);
         if (i >= n_procs(s))
             atomic_store_explicit(&s->m->n_procs, i + 1, memory_order_release);
