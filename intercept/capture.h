@@ -38,4 +38,14 @@ void tl_capture_unloaded(void *owner);
 struct tl_kernel *tl_kernel_of(const void *handle);
 void tl_capture_forked(void);
 
+/* --- capture_pages.c --- */
+
+/* Whether device memory of this job is to be pages that can leave the device; and whether the job is of the highest level, where that
+ * is so only for what the device refuses. */
+bool tl_pages_are_wanted(bool *is_high);
+CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high);
+/* Before it is freed.  Whether it was memory of pages that this file follows. */
+bool tl_pages_forget(CUdeviceptr at);
+void tl_pages_forked(void);
+
 #endif

@@ -115,6 +115,7 @@ static struct tl_sched_client wish_of(const struct tl_settings *s)
         .turnaround_ns = s->turnaround_ns,
         .slo_percentile = s->slo_percentile,
         .slo_ns = s->slo_ns,
+        .total_ns = s->total_ns,
     };
 }
 

@@ -75,7 +75,7 @@ struct daemon_source {
 
 /* What was last seen in a client's page. */
 struct daemon_seen {
-    uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes, requests;
+    uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes, ephemeral_bytes, requests;
     struct tl_footprint next;
     bool has_backlog;
     uint64_t share_from_ns, share_device_ns; /* where the measurement of its share began */

@@ -44,8 +44,9 @@ static void read_requests(struct daemon *d, struct daemon_peer *p, uint64_t now)
     p->seen.requests = n;
 }
 
-/* What it will launch next, for policies that go by what fits together. */
-static void read_footprint(struct daemon *d, struct daemon_peer *p, uint64_t now)
+/* What it will launch next, for policies that go by what fits together.  A launch since the last look ends the operation that was told
+ * then, whether or not the next one looks the same. */
+static void read_footprint(struct daemon *d, struct daemon_peer *p, bool has_launched, uint64_t now)
 {
     const struct tl_client_page *page = p->page;
     struct tl_footprint next = {
@@ -56,7 +57,7 @@ static void read_footprint(struct daemon *d, struct daemon_peer *p, uint64_t now
     };
     next.sm_permille = next.sm_permille < 1000 ? next.sm_permille : 1000;
     next.bandwidth_permille = next.bandwidth_permille < 1000 ? next.bandwidth_permille : 1000;
-    if (memcmp(&next, &p->seen.next, sizeof next) != 0)
+    if (has_launched || memcmp(&next, &p->seen.next, sizeof next) != 0)
         tl_sched_footprint(d->sched, p->id, &next, now);
     p->seen.next = next;
 }
@@ -109,11 +110,14 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
     uint64_t iterations = grown(&seen->iterations, read_once(&page->iterations));
     for (uint64_t i = 0; i < iterations && i < MOST_ITERATIONS; i++)
         tl_sched_iteration(d->sched, p->id, now);
-    uint64_t memory = read_once(&page->memory_bytes);
-    if (memory != seen->memory_bytes)
-        tl_sched_memory(d->sched, p->id, memory, 0, now);
+    /* What is not known to be ephemeral persists. */
+    uint64_t memory = read_once(&page->memory_bytes), ephemeral = read_once(&page->ephemeral_bytes);
+    uint64_t persistent = ephemeral != 0 ? read_once(&page->persistent_bytes) : memory;
+    if (memory != seen->memory_bytes || ephemeral != seen->ephemeral_bytes)
+        tl_sched_memory(d->sched, p->id, persistent, ephemeral, now);
     seen->memory_bytes = memory;
-    read_footprint(d, p, now);
+    seen->ephemeral_bytes = ephemeral;
+    read_footprint(d, p, u.launches != 0, now);
 }
 
 static void publish(struct daemon *d, struct daemon_peer *p, uint64_t now)

@@ -3,7 +3,7 @@
 EFFORT_SRCS := $(wildcard runtime/effort_*.c)
 EFFORT_NEEDS := $(EFFORT_SRCS) $(wildcard base/*.c runtime/record*.c runtime/client*.c) \
     $(addprefix runtime/,settings.c share.c wire.c) $(filter-out ptx_rewrite/tool_%.c,$(wildcard ptx_rewrite/*.c)) \
-    $(addprefix intercept/image_,elf.c fatbin.c memory.c names.c text.c unpack.c) device/jit_cache.c device/jit_digest.c
+    $(addprefix intercept/image_,elf.c fatbin.c memory.c names.c text.c unpack.c) device/jit_cache.c device/jit_digest.c sched/pattern.c
 EFFORT_OBJS := $(patsubst %.c,$(B)/pic/%.o,$(EFFORT_NEEDS))
 EFFORT_FILES := $(if $(CUDA_INCLUDE),$(B)/lib/tally/libtally-effort.so)
 all: $(EFFORT_FILES)

@@ -568,6 +568,8 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
 /* All of it is done, or failed.  Lock held. */
 void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result);
 /* How long it could have begun earlier: since it was asked for and all in front of it was submitted. */
+/* effort_next.c: the kernel has come to the head of its stream.  Lock held. */
+void tl_eff_comes_next(const struct tl_eff_context *c, struct tl_eff_launch *l, uint64_t now);
 uint64_t tl_eff_stood_ready(const struct tl_eff_launch *l, uint64_t began_ns);
 
 /* --- effort_flight.c --- */

@@ -24,6 +24,22 @@ enum {
 
 /* --- pieces -------------------------------------------------------------------------------------------------------- */
 
+/* The part of the SMs that the policy grants. */
+static uint32_t granted_sms(const struct tl_eff_context *c)
+{
+    uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 1), permille = tl_eff.grant.sm_permille;
+    if (permille == 0 || permille >= 1000)
+        return sms;
+    sms = (uint32_t)((uint64_t)sms * permille / 1000);
+    return sms > 0 ? sms : 1;
+}
+
+/* A policy that divides the SMs: then every kernel that can runs in a form that keeps to its part, however short it is. */
+static bool is_capped(void)
+{
+    return tl_eff.grant.finest == TL_RUNG_CAP && tl_eff.grant.sm_permille > 0 && tl_eff.grant.sm_permille < 1000;
+}
+
 static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, const struct tl_eff_launch *l)
 {
     if (v->occupancy == 0) {
@@ -33,19 +49,14 @@ static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, c
             v->occupancy < 1)
             v->occupancy = 1;
     }
-    uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 1);
-    if (tl_eff.grant.sm_permille > 0 && tl_eff.grant.sm_permille < 1000) {
-        sms = (uint32_t)((uint64_t)sms * tl_eff.grant.sm_permille / 1000);
-        sms = sms > 0 ? sms : 1;
-    }
-    uint32_t n = sms * (uint32_t)v->occupancy;
+    uint32_t n = granted_sms(c) * (uint32_t)v->occupancy;
     return n < l->blocks ? n : l->blocks;
 }
 
 /* How many blocks the next piece may have, and how many pieces may be in flight. */
 static uint32_t piece_blocks(struct tl_eff_context *c, const struct tl_eff_launch *l)
 {
-    uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 1), left = l->blocks - l->launched, n;
+    uint32_t sms = granted_sms(c), left = l->blocks - l->launched, n;
     uint64_t budget = tl_eff_turnaround_ns() / 2;
     if (l->rung == TL_RUNG_SLICE) {
         uint64_t block_ns = l->profile != NULL ? l->profile->rungs[TL_RUNG_SLICE].block_ns : 0;
@@ -179,11 +190,12 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     }
     bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
     uint64_t ns = tl_eff_predicted_ns(l->profile);
-    bool is_short = is_known && ns <= tl_eff_turnaround_ns();
-    bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000);
+    bool keeps_part = is_capped();
+    bool is_short = is_known && ns <= tl_eff_turnaround_ns() && !keeps_part;
+    bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000) && !keeps_part;
     for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
-        if (by_rung[i].rung < tl_eff.grant.finest || (is_short && !is_chained && l->done == 0) ||
-            (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung)))
+        if ((by_rung[i].rung < tl_eff.grant.finest && !keeps_part) || (is_short && !is_chained && l->done == 0) ||
+            (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung) && !keeps_part))
             continue;
         if (!is_known && l->kernel->variants[by_rung[i].kind][0] == NULL)
             continue; /* its time decides whether one is worth building */
@@ -268,7 +280,7 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
     struct tl_eff_launch *l = &item->launch;
     bool is_first = s->first == item;
     if (l->head_ns == 0)
-        l->head_ns = now;
+        tl_eff_comes_next(s->context, l, now);
     if (s->is_stalled)
         return false;
     if (!tl_eff_gate_is_open(now)) {

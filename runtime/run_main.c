@@ -29,7 +29,7 @@ struct options {
 
 /* --- options ------------------------------------------------------------------------------------------------------- */
 
-enum { SLO = 256, TURNAROUND, POLICY, REPORT, DEVICE, FAIL, JOB, WEIGHT, MIN_SHARE, FORCE };
+enum { SLO = 256, TURNAROUND, POLICY, REPORT, DEVICE, FAIL, JOB, WEIGHT, MIN_SHARE, FORCE, TOTAL };
 
 static const struct argp_option option_table[] = {
     {"priority", 'p', "LEVEL", 0, "high, low, or -100..100 (TALLY_PRIORITY)", 0},
@@ -37,6 +37,7 @@ static const struct argp_option option_table[] = {
     {"turnaround", TURNAROUND, "TIME", 0, "How fast it leaves the device when told, e.g. 31.6us (TALLY_TURNAROUND)", 0},
     {"weight", WEIGHT, "N", 0, "Share among jobs of the same level; 100 is usual (TALLY_WEIGHT)", 0},
     {"min-share", MIN_SHARE, "N%", 0, "Share of the device that it gets in any case (TALLY_MIN_SHARE)", 0},
+    {"total", TOTAL, "TIME", 0, "Time of the device that it will need altogether, e.g. 90s (TALLY_TOTAL)", 0},
     {"policy", POLICY, "NAME", 0, "Policy, if this is the first job (TALLY_POLICY; see tally policy --list)", 0},
     {"report", REPORT, "DIR", 0, "Write what happened to DIR, for tally report (TALLY_REPORT)", 0},
     {"job", JOB, "NAME", 0, "Its name in reports and lists (TALLY_JOB)", 0},
@@ -57,6 +58,7 @@ static const struct variable {
                  {WEIGHT, "TALLY_WEIGHT"},
                  {POLICY, "TALLY_POLICY"},
                  {MIN_SHARE, "TALLY_MIN_SHARE"},
+                 {TOTAL, "TALLY_TOTAL"},
                  {JOB, "TALLY_JOB"},
                  {FAIL, "TALLY_FAIL"},
                  {FORCE, "TALLY_FORCE"},

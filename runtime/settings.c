@@ -222,6 +222,8 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
         judge(&r, read_weight(v, &s->weight), "TALLY_WEIGHT", "a number from 1 to 10000 (100 is usual)");
     if ((v = variable("TALLY_MIN_SHARE")) != NULL)
         judge(&r, read_share(v, &s->min_permille), "TALLY_MIN_SHARE", "a share of the device such as 5%");
+    if ((v = variable("TALLY_TOTAL")) != NULL)
+        judge(&r, tl_settings_time(v, &s->total_ns), "TALLY_TOTAL", "a time such as 90s");
     if ((v = variable("TALLY_POLICY")) != NULL)
         judge(&r, copy_text(s->policy, sizeof s->policy, v), "TALLY_POLICY", "a name that `tally policy --list` shows");
     if ((v = variable("TALLY_REPORT")) != NULL)

@@ -12,6 +12,7 @@ struct tl_settings {
     uint64_t turnaround_ns; /* TALLY_TURNAROUND=31.6us; 0 if not said */
     uint32_t weight;        /* TALLY_WEIGHT; 0 if not said */
     uint32_t min_permille;  /* TALLY_MIN_SHARE=5% ; 0 if not said */
+    uint64_t total_ns;      /* TALLY_TOTAL=90s: device time that the job will need altogether; 0 if not said */
     char policy[32];        /* TALLY_POLICY; empty if not said */
     char report[4096];      /* TALLY_REPORT, a folder; empty: none is written */
     char driver[4096];      /* TALLY_DRIVER: path of the real libcuda.so.1; empty: search */

@@ -16,7 +16,7 @@
 #include "tally/sched.h"
 
 enum {
-    TL_SHARE_VERSION = 1,
+    TL_SHARE_VERSION = 2,
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls, as in the rewriter's variants */
 };
@@ -59,6 +59,8 @@ struct tl_client_page {
     /* The device, once it is known. */
     _Atomic uint64_t device_memory_bytes;
     _Atomic uint32_t device_sms;
+    /* Of memory_bytes: what outlives an iteration, and what an iteration has beyond that; zero until one has ended. */
+    _Atomic uint64_t persistent_bytes, ephemeral_bytes;
 };
 
 struct tl_grant_page {

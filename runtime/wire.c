@@ -147,6 +147,7 @@ struct tl_wire_client tl_wire_pack(const struct tl_sched_client *c)
         .turnaround_ns = c->turnaround_ns,
         .slo_ns = c->slo_ns,
         .is_paused = c->is_paused,
+        .total_ms = c->total_ns / 1000000 < UINT32_MAX ? (uint32_t)((c->total_ns + 999999) / 1000000) : UINT32_MAX,
     };
 }
 
@@ -160,6 +161,7 @@ bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c)
         .slo_percentile = w->slo_percentile,
         .slo_ns = w->slo_ns,
         .is_paused = w->is_paused != 0,
+        .total_ns = (uint64_t)w->total_ms * 1000000,
     };
     return w->level >= TL_LEVEL_MIN && w->level <= TL_LEVEL_MAX && w->weight <= 10000 && w->min_permille <= 1000 &&
            w->slo_percentile <= 10000;

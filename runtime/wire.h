@@ -55,7 +55,8 @@ struct tl_wire_client {
     int32_t level;
     uint32_t weight, min_permille, slo_percentile;
     uint64_t turnaround_ns, slo_ns;
-    uint32_t is_paused, reserved;
+    uint32_t is_paused;
+    uint32_t total_ms; /* total_ns, rounded up; at most seven weeks */
 };
 
 struct tl_wire_hello {

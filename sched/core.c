@@ -24,7 +24,7 @@ struct tl_grant tl__grant_open(void)
 
 static bool same_grant(const struct tl_grant *a, const struct tl_grant *b)
 {
-    return a->may_run == b->may_run && a->yields == b->yields && a->finest == b->finest &&
+    return a->may_run == b->may_run && a->yields == b->yields && a->is_paged == b->is_paged && a->finest == b->finest &&
            a->turnaround_ns == b->turnaround_ns && a->hysteresis_ns == b->hysteresis_ns &&
            a->run_ahead_ns == b->run_ahead_ns && a->blocks_per_s == b->blocks_per_s &&
            a->sm_permille == b->sm_permille && a->memory_bytes == b->memory_bytes;

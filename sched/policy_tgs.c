@@ -98,6 +98,8 @@ static void plan_memory(struct tl_sched *s)
 {
     const struct state *st = s->state;
     struct tl_umem_client plan[MOST_CLIENTS];
+    for (uint32_t i = 0; i < s->n; i++)
+        s->clients[i]->want.is_paged = true;
     if (s->options.memory_bytes == 0 || s->n > MOST_CLIENTS)
         return;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -108,7 +110,7 @@ static void plan_memory(struct tl_sched *s)
     tl__umem_plan(plan, s->n, s->options.memory_bytes, st->spare_bytes);
     for (uint32_t i = 0; i < s->n; i++)
         if (!is_production(s, s->clients[i]))
-            s->clients[i]->want.memory_bytes = tl__max(plan[i].stays_bytes, 1); /* 0 would be no limit */
+            s->clients[i]->want.memory_bytes = tl__max(plan[i].room_bytes, 1); /* 0 would be no limit */
 }
 
 static uint64_t decide(struct tl_sched *s)

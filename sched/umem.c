@@ -24,6 +24,7 @@ void tl__umem_plan(struct tl_umem_client *clients, uint32_t n, uint64_t capacity
     for (uint32_t rank = n; rank-- > 0;)
         for (uint32_t i = 0; i < n; i++)
             if (clients[i].eviction == rank) {
+                clients[i].room_bytes = left;
                 clients[i].stays_bytes = clients[i].need_bytes < left ? clients[i].need_bytes : left;
                 left -= clients[i].stays_bytes;
             }

@@ -10,6 +10,7 @@ struct tl_umem_client {
     uint64_t need_bytes;  /* that it holds and touches */
     uint64_t used_ns;     /* when it last ran: among equals the least recent loses its pages first */
     uint64_t stays_bytes; /* out: how much of it stays on the device */
+    uint64_t room_bytes;  /* out: how much could, if it needed that: what those before it leave */
     uint32_t eviction;    /* out: 0 is evicted first */
 };
 

@@ -10,7 +10,7 @@ WORKLOAD_NAMES := $(filter-out $(if $(call workload_has,nvrtc),,nvrtc),$(basenam
 # PROGRAM:LIBRARY, for workloads/cuda/lib.
 WORKLOAD_LIB_PAIRS := $(foreach p,blas:cublas rand:curand fft:cufft sparse:cusparse solver:cusolver,$(if $(call workload_has,$(lastword $(subst :, ,$(p)))),$(p)))
 WORKLOAD_LIB_NAMES := $(foreach p,$(WORKLOAD_LIB_PAIRS),$(firstword $(subst :, ,$(p))))
-JOBS := $(addprefix $(B)/workloads/jobs/,serve train train-opaque)
+JOBS := $(addprefix $(B)/workloads/jobs/,serve train train-opaque large)
 WORKLOADS := $(JOBS) $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \
     $(addprefix $(B)/workloads/cuda/lib/,$(WORKLOAD_LIB_NAMES))
 endif

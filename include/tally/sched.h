@@ -56,13 +56,14 @@ struct tl_footprint {
 struct tl_grant {
     bool may_run;           /* false: launch nothing, and leave the device */
     bool yields;            /* true: retreat in mid-kernel while a higher level has work in flight */
+    bool is_paged;          /* true: its device memory is to be such that pages can leave the device */
     enum tl_rung finest;    /* finest rung to use: TL_RUNG_WHOLE makes a whole-kernel policy of it */
     uint64_t turnaround_ns; /* budget for leaving the device */
     uint64_t hysteresis_ns; /* how long higher levels must have been idle before it starts again */
     uint64_t run_ahead_ns;  /* predicted time of work that may be queued on the device */
     uint64_t blocks_per_s;  /* rate limit; 0: none */
     uint32_t sm_permille;   /* part of the SMs; 1000: all */
-    uint64_t memory_bytes;  /* device memory that it may hold; 0: no limit */
+    uint64_t memory_bytes;  /* device memory that it may hold (on the device, if it is paged); 0: no limit */
 };
 
 /* What a client did since it was asked last. */

@@ -7,7 +7,7 @@
 #include <unity.h>
 
 static const char *const names[] = {"TALLY_PRIORITY",  "TALLY_SLO",    "TALLY_TURNAROUND", "TALLY_WEIGHT",
-                                    "TALLY_MIN_SHARE", "TALLY_POLICY", "TALLY_REPORT",     "TALLY_DRIVER",
+                                    "TALLY_MIN_SHARE", "TALLY_TOTAL", "TALLY_POLICY", "TALLY_REPORT",     "TALLY_DRIVER",
                                     "TALLY_SOCKET",    "TALLY_JOB",    "TALLY_FAIL",       "TALLY_OFF",
                                     "TALLY_FORCE",     "TALLY_LOG"};
 
@@ -100,6 +100,7 @@ static void everything_can_be_said(void)
     setenv("TALLY_TURNAROUND", "50us", 1);
     setenv("TALLY_WEIGHT", "300", 1);
     setenv("TALLY_MIN_SHARE", "2.5%", 1);
+    setenv("TALLY_TOTAL", "90s", 1);
     setenv("TALLY_POLICY", "timeslice", 1);
     setenv("TALLY_REPORT", "/r", 1);
     setenv("TALLY_DRIVER", "/d/libcuda.so.1", 1);
@@ -115,6 +116,7 @@ static void everything_can_be_said(void)
     TEST_ASSERT_EQUAL_UINT64(50000, s.turnaround_ns);
     TEST_ASSERT_EQUAL_UINT32(300, s.weight);
     TEST_ASSERT_EQUAL_UINT32(25, s.min_permille);
+    TEST_ASSERT_EQUAL_UINT64(90000000000, s.total_ns);
     TEST_ASSERT_EQUAL_STRING("timeslice", s.policy);
     TEST_ASSERT_EQUAL_STRING("/r", s.report);
     TEST_ASSERT_EQUAL_STRING("/d/libcuda.so.1", s.driver);
