@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 2
+#define TL_DEV_ABI_VERSION 3
 #define TL_DEV_WARP 32
 #define TL_DEV_MAX_STACK (64U << 20)
 
@@ -82,6 +82,10 @@ struct tl_dev_calls {
                 uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
                  uint32_t bytes, uint32_t clamp, uint32_t data[4]);
+    /* 32-bit values base + offset[i], widened to 64 bits, are some base + offset[i] again for all `lanes`: which?  Asked where
+     * that is not the widened base, because the values wrap somewhere among the 32 lanes. */
+    uint64_t (*rebase)(struct tl_dev_frame *f, uint32_t warp, uint32_t base, uint32_t lanes, const int64_t offset[32],
+                       uint32_t is_signed);
 };
 
 /* One block in execution.  Set by the process before tally_warp, or before tally_blocks but for ctaid. */

@@ -350,6 +350,24 @@ static uint64_t call_globaltimer(void)
     return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
+static uint64_t call_rebase(struct tl_dev_frame *f, uint32_t warp, uint32_t base, uint32_t lanes,
+                            const int64_t offset[32], uint32_t is_signed)
+{
+    uint64_t found = base;
+    bool is_found = false;
+    for (uint32_t i = 0; i < 32; i++) {
+        if ((lanes >> i & 1) == 0)
+            continue;
+        uint32_t narrow = base + (uint32_t)offset[i];
+        uint64_t wide = (is_signed != 0 ? (uint64_t)(int32_t)narrow : narrow) - (uint64_t)offset[i];
+        if (is_found && wide != found)
+            f->calls->fault(f, warp, TL_DEV_FAULT_LANE_WRAP, base);
+        found = wide;
+        is_found = true;
+    }
+    return found;
+}
+
 static void call_tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
                      const uint32_t coords[4], uint32_t result[4])
 {
@@ -375,4 +393,5 @@ const struct tl_dev_calls tl__exec_calls = {
     .globaltimer = call_globaltimer,
     .tex = call_tex,
     .surf = call_surf,
+    .rebase = call_rebase,
 };

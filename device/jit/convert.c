@@ -329,9 +329,10 @@ static void emit_cvt(struct tl_emit *e)
     }
     struct tl_val v = tl_read_as(e, tl_opd(e, 1), from);
     if (!is_float(from) && !is_float(to)) {
-        if (to.bits > from.bits)
-            tl_guard_widening(e, tl_opd(e, 1), from.kind == TL_T_SIGNED);
-        v = int_to_int(e, v, from, to);
+        if (to.bits == 64 && from.bits == 32 && !tl_has(e, TL_MOD_sat))
+            v = tl_widen_index(e, tl_opd(e, 1), v, from.kind == TL_T_SIGNED);
+        else
+            v = int_to_int(e, v, from, to);
     } else if (is_float(from) && !is_float(to)) {
         if (tl_has(e, TL_MOD_ftz) && from.bits == 32)
             v = tl_flush(e, v);

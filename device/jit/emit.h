@@ -253,8 +253,9 @@ uint32_t tl_reg_read(const struct tl_fn *f, uint32_t inst, uint32_t reg);
 
 /* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
-/* Before a 32-bit index with known lanes is widened: faults if it would wrap between lanes. */
-void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool is_signed);
+/* `v`, which was read from `o`, as 64 bits.  Of an index with known lanes it is the base that counts: one is found that is right
+ * for all active lanes, also if it wraps in others; where there is none, the launch ends with a fault. */
+struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed);
 bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o,
                          struct tl_lanes *out);
 

@@ -65,12 +65,9 @@ static struct tl_val multiply(struct tl_emit *e, struct tl_type t, uint32_t *bit
     *bits = wide ? t.bits * 2 : t.bits;
     if (!hi && !wide)
         return tl_op(e, LLVMMul, a, b);
-    if (wide) {
-        tl_guard_widening(e, tl_opd(e, 1), is_signed);
-        tl_guard_widening(e, tl_opd(e, 2), is_signed);
-    }
-    a = tl_cast_int(e, a, t.bits * 2, is_signed);
-    b = tl_cast_int(e, b, t.bits * 2, is_signed);
+    bool is_index = wide && t.bits == 32;
+    a = is_index ? tl_widen_index(e, tl_opd(e, 1), a, is_signed) : tl_cast_int(e, a, t.bits * 2, is_signed);
+    b = is_index ? tl_widen_index(e, tl_opd(e, 2), b, is_signed) : tl_cast_int(e, b, t.bits * 2, is_signed);
     struct tl_val r = tl_op(e, LLVMMul, a, b);
     if (wide)
         return r;

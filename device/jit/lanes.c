@@ -219,7 +219,7 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
         return tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_cvta:
         return !tl_ptx_form_has(form, TL_MOD_local) && tl_lanes_of_operand(e, f, &o[1], out);
-    case TL_OP_cvt: /* widening is guarded against wrapping, see tl_guard_widening */
+    case TL_OP_cvt: /* widening is guarded against wrapping, see tl_widen_index */
         return is_integer(tl_type_of(form, 1)) && t.bits >= tl_type_of(form, 1).bits &&
                tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_add:
@@ -530,28 +530,54 @@ int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
     return 0;
 }
 
-void tl_guard_widening(struct tl_emit *e, const struct tl_ptx_operand *o, bool is_signed)
+/* The offsets of a register's lanes, for calls out. */
+static LLVMValueRef offset_table(struct tl_emit *e, const struct tl_lanes *l)
 {
-    if (o->kind != TL_OPD_SYM || o->sym->kind != TL_SYM_REG)
-        return;
-    const struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)];
-    if (!r->lanes.is_known || r->lanes.is_small || r->bits != 32 || all_equal(&r->lanes))
-        return;
+    LLVMValueRef values[LANES];
+    for (int i = 0; i < LANES; i++)
+        values[i] = LLVMConstInt(e->i64, (uint64_t)l->offset[i], true);
+    LLVMValueRef table = LLVMAddGlobal(e->mod, LLVMArrayType2(e->i64, LANES), "offsets");
+    LLVMSetInitializer(table, LLVMConstArray2(e->i64, values, LANES));
+    LLVMSetGlobalConstant(table, true);
+    LLVMSetLinkage(table, LLVMPrivateLinkage);
+    return table;
+}
+
+struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed)
+{
+    const struct tl_reg *r = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG
+                                 ? &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)]
+                                 : NULL;
+    if (!e->is_scalar || r == NULL || !r->lanes.is_known || r->lanes.is_small || r->bits != 32 || all_equal(&r->lanes))
+        return tl_cast_int(e, v, 64, is_signed);
     int64_t low = 0, high = 0;
     for (int i = 0; i < LANES; i++) {
         low = r->lanes.offset[i] < low ? r->lanes.offset[i] : low;
         high = r->lanes.offset[i] > high ? r->lanes.offset[i] : high;
     }
     int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
-    LLVMValueRef wraps = LLVMConstInt(e->i1, 0, false);
-    for (uint32_t g = 0; g < r->n_slots; g++) {
-        struct tl_val base = {LLVMBuildLoad2(e->b, r->type, r->slot[g], ""), false};
-        base = tl_cast_int(e, base, 64, is_signed);
-        LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, base.v,
-                                           LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
-        LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, base.v,
-                                           LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
-        wraps = LLVMBuildOr(e->b, wraps, LLVMBuildOr(e->b, below, above, ""), "");
-    }
-    tl_fault_if(e, wraps, TL_DEV_FAULT_LANE_WRAP);
+    uint32_t per_base = LANES / r->n_slots, group = e->lane / per_base;
+    uint32_t sharing = (uint32_t)(((UINT64_C(1) << per_base) - 1) << group * per_base);
+    LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, r->slot[group], "");
+    LLVMValueRef wide = tl_cast_int(e, (struct tl_val){base, false}, 64, is_signed).v;
+    LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, wide, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
+    LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, wide, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
+    LLVMValueRef plain = tl_cast_int(e, v, 64, is_signed).v, offset;
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef rare = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "wraps");
+    LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "widened");
+    LLVMBuildCondBr(e->b, LLVMBuildOr(e->b, below, above, ""), rare, after);
+    LLVMPositionBuilderAtEnd(e->b, rare);
+    LLVMValueRef lanes = LLVMBuildAnd(e->b, tl_active_bits(e), LLVMConstInt(e->i32, sharing, false), "");
+    LLVMValueRef args[6] = {
+        e->f->frame, e->f->warp, base, lanes, offset_table(e, &r->lanes), LLVMConstInt(e->i32, is_signed, false)};
+    LLVMValueRef other = tl_call_frame(e, offsetof(struct tl_dev_calls, rebase), e->i64, args, 6);
+    offset = LLVMConstInt(e->i64, (uint64_t)r->lanes.offset[e->lane], true);
+    other = LLVMBuildAdd(e->b, other, offset, "");
+    rare = LLVMGetInsertBlock(e->b);
+    LLVMBuildBr(e->b, after);
+    LLVMPositionBuilderAtEnd(e->b, after);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, e->i64, "");
+    LLVMAddIncoming(phi, (LLVMValueRef[2]){plain, other}, (LLVMBasicBlockRef[2]){here, rare}, 2);
+    return (struct tl_val){phi, false};
 }

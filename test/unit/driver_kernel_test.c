@@ -109,13 +109,29 @@ static void lanes_meet_at_barriers_of_their_warp(void)
 static void a_barrier_of_a_warp_that_some_lanes_miss_is_an_error(void)
 {
     unsigned out[N];
-    TEST_ASSERT_NOT_EQUAL(CUDA_SUCCESS,
-                          run(BEGIN "and.b32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, 0; @%p1 bra EVEN;\n"
-                                    "st.shared.u32 [sh], %r1; bar.warp.sync -1; bra.uni DONE;\n"
-                                    "EVEN: bar.warp.sync -1; ld.shared.u32 %r1, [sh];\n"
-                                    "DONE: st.global.u32 [%d1], %r1;\n" END,
-                              out));
+    TEST_ASSERT_NOT_EQUAL(CUDA_SUCCESS, run(BEGIN "and.b32 %r4, %r3, 1; setp.eq.u32 %p1, %r4, 0; @%p1 bra EVEN;\n"
+                                                  "st.shared.u32 [sh], %r1; bar.warp.sync -1; bra.uni DONE;\n"
+                                                  "EVEN: bar.warp.sync -1; ld.shared.u32 %r1, [sh];\n"
+                                                  "DONE: st.global.u32 [%d1], %r1;\n" END,
+                                            out));
     CALL(cuDevicePrimaryCtxReset_v2)(0);
+}
+
+/* copy[i - 1] with an unsigned index, by threads whose i is not 0: that of thread 0 would wrap, but nobody asks for it. */
+static void an_index_may_wrap_in_lanes_that_are_away(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN
+           ".global .align 4 .u32 copy[96]; mov.u64 %d3, copy; mov.u32 %r4, %ctaid.x; mul.wide.u32 %d4, %r4, 192;\n"
+           "add.u64 %d3, %d3, %d4; mul.wide.u32 %d5, %r3, 4; add.u64 %d5, %d3, %d5; st.global.u32 [%d5], %r1;\n"
+           "bar.sync 0; setp.eq.u32 %p1, %r3, 0; @%p1 bra DONE;\n"
+           "add.u32 %r5, %r3, -1; cvt.u64.u32 %d6, %r5; shl.b64 %d6, %d6, 2; add.u64 %d6, %d3, %d6;\n"
+           "ld.global.u32 %r6, [%d6]; mul.wide.u32 %d7, %r5, 4; add.u64 %d7, %d3, %d7; ld.global.u32 %r7, [%d7];\n"
+           "mad.lo.u32 %r7, %r7, 1000, %r6; st.global.u32 [%d1], %r7;\n"
+           "DONE:\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i % 48 == 0 ? 7 : (i - 1) * 1001, out[i]);
 }
 
 static void a_cluster_of_one_block_is_that_block(void)
@@ -336,6 +352,7 @@ int main(void)
     RUN_TEST(a_guarded_branch_through_a_table_falls_through);
     RUN_TEST(a_shared_address_below_zero_comes_back_by_its_offset);
     RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
+    RUN_TEST(an_index_may_wrap_in_lanes_that_are_away);
     RUN_TEST(lanes_meet_at_barriers_of_their_warp);
     RUN_TEST(a_barrier_of_a_warp_that_some_lanes_miss_is_an_error);
     RUN_TEST(a_cluster_of_one_block_is_that_block);

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# NVIDIA's cuBLAS, cuRAND and cuFFT on the software CUDA device, case by case, against sums in double and cuRAND's host generators.
+# NVIDIA's libraries on the software CUDA device, case by case, against sums in double, the equations that they solve, and
+# cuRAND's host generators.
 #
 # workloads/cuda/lib/EXPECTED-FAILURES names what is known to fail, with the reason; a case that passes although it is named
 # there is a failure too.  Kernels of these libraries are large and are compiled here from nothing, so the whole run has a
-# budget of CUBLAS_SECONDS=100: what is not compiled by then is said to be left out; a kernel that runs too long is a failure.
+# budget of LIBRARY_SECONDS=100: what is not compiled by then is said to be left out; a kernel that runs too long is a failure.
 # "quick" is one shape and one layout, which needs one kernel; a number is the seconds that a case needs.
 # CASES="blas:sgemm blas:hgemm" runs only these.
 set -euo pipefail
@@ -16,7 +17,7 @@ if ! nvcc=$(scripts/tool nvcc); then
     exit 77
 fi
 toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
-for library in cublas curand cufft; do
+for library in cublas curand cufft cusparse cusolver; do
     if [ ! -e "$toolkit/lib/lib$library.so" ]; then
         echo "no lib$library.so in $toolkit/lib"
         exit 77
@@ -34,15 +35,15 @@ make --no-print-directory -j2 B="${TALLY_BUILD:-build}" SETUP=no workloads
 
 scratch=$(mktemp -d)
 export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20
-export TALLY_DEVICE_NAME=tally-cublas-$$ LD_LIBRARY_PATH=$device:$toolkit/lib
+export TALLY_DEVICE_NAME=tally-libraries-$$ LD_LIBRARY_PATH=$device:$toolkit/lib
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
 
 cases="blas:sgemm blas:dgemm blas:svectors blas:dvectors blas:sgemv blas:dgemv
-    fft:complex fft:real fft:double fft:plane fft:prime
+    fft:complex fft:double fft:plane sparse:spmv sparse:spmm solver:lu solver:svd
     rand:xorwow rand:philox rand:mrg32k3a rand:mtgp32 rand:sobol32 rand:scrambled32 rand:sobol64
     blas:batched blas:gemm_tf32:quick blas:gemm_f16:quick blas:gemm_bf16:quick blas:gemm_f16_f16:quick blas:hgemm:quick
-    rand:mt19937::180"
-passed=0 failed=0 expected=0 left=0 end=$((SECONDS + ${CUBLAS_SECONDS:-100}))
+    fft:real fft:prime sparse:coo sparse:from_dense solver:cholesky solver:qr solver:eigen solver:jacobi rand:mt19937::180"
+passed=0 failed=0 expected=0 left=0 end=$((SECONDS + ${LIBRARY_SECONDS:-100}))
 for case in ${CASES:-$cases}; do
     reason=$(awk -v name="$case" '$1 == name { sub(/^[^ ]+ +/, ""); print; exit }' "$known")
     IFS=: read -r program name quick seconds <<<"$case"
