@@ -175,8 +175,9 @@ demo bench-isolation: all
 	@$(MAKE) --no-print-directory jobs
 	@TALLY_BUILD=$(B) scripts/$@
 
+# Under AddressSanitizer the translator takes a multiple of its time.
 san:
-	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san test
+	@TEST_TIMEOUT=$${TEST_TIMEOUT:-1800} $(MAKE) --no-print-directory B=build/san FLAVOUR=san test
 
 tsan:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test

@@ -86,6 +86,7 @@ struct tl_drv_memop {
     uint64_t value;
     uint32_t flags;
     bool is_wait, is_wide, is_barrier;
+    uint32_t n_more; /* of a graph's node: operations that follow it */
 };
 
 enum tl_drv_kind {
@@ -96,11 +97,12 @@ enum tl_drv_kind {
     TL_DRV_HOST,     /* host function */
     TL_DRV_CALLBACK, /* cuStreamAddCallback */
     TL_DRV_MEMOP,
-    TL_DRV_RECORD, /* event, in graphs: outside of them it is EMPTY with a time */
-    TL_DRV_WAIT,   /* event, in graphs */
-    TL_DRV_CHILD,  /* graph in graph */
-    TL_DRV_ALLOC,  /* graph memory node */
-    TL_DRV_FREE,   /* stream-ordered free */
+    TL_DRV_RECORD,      /* event, in graphs: outside of them it is EMPTY with a time */
+    TL_DRV_WAIT,        /* event, in graphs */
+    TL_DRV_CHILD,       /* graph in graph */
+    TL_DRV_ALLOC,       /* graph memory node */
+    TL_DRV_FREE,        /* stream-ordered free */
+    TL_DRV_CONDITIONAL, /* in graphs; launched, it is the gate before a body */
 };
 
 struct tl_drv_work {
@@ -118,7 +120,12 @@ struct tl_drv_work {
             void *data;
             CUstream stream;
         } callback;
-        struct tl_drv_memop memop;
+        struct tl_drv_memop memop; /* further ones are in `staging` */
+        struct {
+            struct tl_drv_conditional *what; /* a reference */
+            struct tl_drv_op *end;           /* of a gate: what waits for the body */
+            int priority;
+        } conditional;
         struct CUevent_st *event;
         struct CUgraph_st *child;
         struct {
@@ -454,6 +461,9 @@ struct CUctx_st *tl_drv_green_next(struct CUgreenCtx_st **at);
 /* --- driver_op.c --- */
 struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_work *work); /* lock held; one reference */
 void tl_drv_op_after(struct tl_drv_op *op, struct tl_drv_op *predecessor);                /* lock held */
+/* Puts what follows a gate between it and its end (driver_graph_exec.c), and drops a reference (driver_graph_conditional.c). */
+void tl_drv_gate_open(struct tl_drv_op *gate);
+void tl_drv_conditional_unref(struct tl_drv_conditional *c);
 void tl_drv_op_order(struct tl_drv_op *op,
                      struct CUstream_st *s); /* behind the stream's work, and its new tail; lock held */
 /* All predecessors are named: may run from now on.  Lock held; returns it released. */

@@ -28,6 +28,7 @@ static void node_free(struct CUgraphNode_st *n)
     tl_drv_node_work_finish(&n->work);
     free((void *)n->deps);
     free((void *)n->param_pointers);
+    free(n->memops);
     n->magic = TL_DRV_DEAD;
     free(n);
 }
@@ -41,6 +42,7 @@ void tl_drv_graph_destroy(struct CUgraph_st *g)
         g->first = n->next;
         node_free(n);
     }
+    tl_drv_graph_drop_handles(g);
     g->magic = TL_DRV_DEAD;
     free(g);
 }
@@ -100,6 +102,16 @@ CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from
         if (to->child == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         to->child->is_child = true;
+    } else if (from->kind == TL_DRV_CONDITIONAL) {
+        to->conditional.what = tl_drv_conditional_clone(from->conditional.what);
+        if (to->conditional.what == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (from->kind == TL_DRV_MEMOP && from->staging != NULL) {
+        size_t bytes = from->memop.n_more * sizeof from->memop;
+        to->staging = malloc(bytes);
+        if (to->staging == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        memcpy(to->staging, from->staging, bytes);
     } else if (from->staging != NULL) { /* a copy of pageable bytes, taken when the stream was captured */
         size_t bytes = from->copy.width * from->copy.height * from->copy.depth;
         to->staging = malloc(bytes);

@@ -4,6 +4,8 @@
 
 #include "device/driver.h"
 
+#include <stdatomic.h>
+
 struct CUgraphNode_st {
     uint32_t magic;
     struct CUgraph_st *graph;
@@ -12,8 +14,9 @@ struct CUgraphNode_st {
     struct CUgraphNode_st **deps;
     size_t n_deps;
     struct tl_drv_work work;
-    CUDA_MEMCPY3D copy;    /* as given, for the getters */
-    void **param_pointers; /* of a kernel node, made by the getter */
+    CUDA_MEMCPY3D copy;               /* as given, for the getters */
+    void **param_pointers;            /* of a kernel node, made by the getter */
+    CUstreamBatchMemOpParams *memops; /* of a node of such, made by the getter */
     bool is_disabled;
     struct CUgraphNode_st *mark; /* scratch of cloning */
     struct tl_drv_op *op;        /* scratch of launching */
@@ -25,6 +28,16 @@ struct CUgraph_st {
     struct CUgraphNode_st *first, **last;
     size_t n;
     bool is_child; /* belongs to a node */
+    struct tl_drv_handle *handles;
+};
+
+/* What a conditional node does. */
+struct tl_drv_conditional {
+    atomic_uint refs; /* the node's and those of gates under way */
+    struct tl_drv_handle *handle;
+    CUgraphConditionalNodeType type;
+    unsigned n;
+    struct CUgraph_st *bodies[];
 };
 
 struct CUgraphExec_st {
@@ -33,6 +46,7 @@ struct CUgraphExec_st {
     struct CUgraphNode_st **order; /* predecessors first */
     struct tl_drv_op *last;        /* of the latest launch, a reference: launches of one executable come one by one */
     uint64_t flags;
+    bool has_conditions;
 };
 
 static inline bool tl_drv_is_graph(CUgraph g)
@@ -61,6 +75,27 @@ CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_dr
 CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work);
 CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work);
 CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work);
-CUresult tl_drv_work_of_params(const CUgraphNodeParams *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_params(CUgraphNodeParams *p,
+                               struct tl_drv_work *work); /* a conditional's bodies are told in it */
+
+/* --- driver_graph_conditional.c --- */
+CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work); /* lock not held */
+struct tl_drv_conditional *tl_drv_conditional_clone(const struct tl_drv_conditional *from);
+/* The body that the word asks for now; NULL if none. */
+struct CUgraph_st *tl_drv_conditional_body(const struct tl_drv_conditional *c);
+/* What gives the word its value when the graph is launched; false if nothing does. */
+bool tl_drv_handle_default(const struct tl_drv_conditional *c, struct tl_drv_work *work);
+void tl_drv_graph_drop_handles(struct CUgraph_st *g);
+bool tl_drv_graph_has_idle_handles(const struct CUgraph_st *g); /* that no node uses */
+
+/* Graphs inside of a node: the child, or a conditional's bodies; NULL if there are no more. */
+static inline struct CUgraph_st *tl_drv_node_inner(const struct CUgraphNode_st *n, size_t i)
+{
+    if (n->work.kind == TL_DRV_CHILD)
+        return i == 0 ? n->work.child : NULL;
+    if (n->work.kind == TL_DRV_CONDITIONAL)
+        return i < n->work.conditional.what->n ? n->work.conditional.what->bodies[i] : NULL;
+    return NULL;
+}
 
 #endif

@@ -38,6 +38,19 @@ static CUresult sort(struct CUgraph_st *g, struct CUgraphNode_st ***out)
     return CUDA_SUCCESS;
 }
 
+static bool has_conditions(const struct CUgraph_st *g)
+{
+    for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next) {
+        if (n->work.kind == TL_DRV_CONDITIONAL)
+            return true;
+        for (size_t i = 0; tl_drv_node_inner(n, i) != NULL; i++) {
+            if (has_conditions(tl_drv_node_inner(n, i)))
+                return true;
+        }
+    }
+    return false;
+}
+
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
 {
     CUresult r = tl_drv_check_init();
@@ -47,6 +60,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
         return CUDA_ERROR_INVALID_VALUE;
     if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (tl_drv_graph_has_idle_handles(graph))
+        return CUDA_ERROR_INVALID_VALUE;
     struct CUgraphExec_st *e = calloc(1, sizeof *e);
     if (e == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -55,6 +70,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
     tl_drv_lock();
     e->graph = tl_drv_graph_clone(graph);
     r = e->graph != NULL ? sort(e->graph, &e->order) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS)
+        e->has_conditions = has_conditions(e->graph);
     if (r != CUDA_SUCCESS)
         tl_drv_graph_destroy(e->graph);
     tl_drv_unlock();
@@ -78,7 +95,10 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
         return CUDA_ERROR_INVALID_VALUE;
     CUresult r = instantiate(phGraphExec, hGraph, instantiateParams->flags);
     instantiateParams->hErrNode_out = NULL;
-    instantiateParams->result_out = r == CUDA_SUCCESS               ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+    instantiateParams->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                                    : r == CUDA_ERROR_INVALID_VALUE && tl_drv_is_graph(hGraph) &&
+                                            tl_drv_graph_has_idle_handles(hGraph)
+                                        ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
                                     : r == CUDA_ERROR_INVALID_VALUE ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
                                                                     : CUDA_GRAPH_INSTANTIATE_ERROR;
     return r;
@@ -151,11 +171,27 @@ static struct tl_drv_op *new_op(struct batch *b, const struct tl_drv_work *work)
 static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *order, size_t n,
                                 struct tl_drv_op *before);
 
+/* A gate behind `before`; `end` waits for it. */
+static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *what, struct tl_drv_op *before,
+                                  struct tl_drv_op *end)
+{
+    struct tl_drv_work work = {.kind = TL_DRV_CONDITIONAL,
+                               .conditional = {.what = what, .end = end, .priority = b->priority}};
+    struct tl_drv_op *gate = new_op(b, &work);
+    if (gate == NULL)
+        return NULL;
+    atomic_fetch_add(&what->refs, 1);
+    tl_drv_op_after(gate, before);
+    tl_drv_op_after(end, gate);
+    return gate;
+}
+
 static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node, struct tl_drv_op *before)
 {
     struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
     bool is_work = !node->is_disabled && node->work.kind != TL_DRV_RECORD && node->work.kind != TL_DRV_WAIT &&
-                   node->work.kind != TL_DRV_CHILD && node->work.kind != TL_DRV_ALLOC && node->work.kind != TL_DRV_FREE;
+                   node->work.kind != TL_DRV_CHILD && node->work.kind != TL_DRV_ALLOC &&
+                   node->work.kind != TL_DRV_FREE && node->work.kind != TL_DRV_CONDITIONAL;
     if (is_work && tl_drv_work_copy(&work, &node->work) != CUDA_SUCCESS)
         return NULL;
     if (work.kind == TL_DRV_LAUNCH && work.launch.priority == 0)
@@ -182,6 +218,9 @@ static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node, s
         struct tl_drv_op *end = expand(b, order, node->work.child->n, op);
         free((void *)order);
         return end;
+    } else if (node->work.kind == TL_DRV_CONDITIONAL) {
+        struct tl_drv_op *end = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+        return end != NULL && new_gate(b, node->work.conditional.what, op, end) != NULL ? end : NULL;
     }
     return op;
 }
@@ -204,6 +243,77 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
     return end;
 }
 
+/* Nobody starts them any more: they wait for one that is started, and their own references keep them. */
+static void release(struct batch *b, size_t first)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        b->ops[i]->refs--;
+        if (i >= first)
+            b->ops[i]->waits--;
+    }
+}
+
+void tl_drv_gate_open(struct tl_drv_op *gate)
+{
+    struct tl_drv_conditional *c = gate->work.conditional.what;
+    struct batch b = {.ctx = gate->ctx, .priority = gate->work.conditional.priority};
+    struct CUgraphNode_st **order = NULL;
+    struct CUgraph_st *body = tl_drv_conditional_body(c);
+    bool failed = false;
+    if (body == NULL)
+        return;
+    tl_drv_lock();
+    struct tl_drv_op *end = gate->work.conditional.end, *last = NULL;
+    if (sort(body, &order) == CUDA_SUCCESS)
+        last = expand(&b, order, body->n, gate);
+    if (last != NULL && c->type == CU_GRAPH_COND_TYPE_WHILE)
+        last = new_gate(&b, c, last, end);
+    else if (last != NULL)
+        tl_drv_op_after(end, last);
+    failed = last == NULL;
+    for (size_t i = 0; failed && i < b.n; i++)
+        b.ops[i]->was_dropped = true;
+    release(&b, 0);
+    tl_drv_unlock();
+    free((void *)order);
+    free((void *)b.ops);
+    if (failed)
+        tl_drv_context_fail(gate->ctx, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Operations that give the words of conditional nodes their values, all behind `before`.  False: no memory. */
+static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
+                         struct tl_drv_op *behind)
+{
+    for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next) {
+        struct tl_drv_work work;
+        if (n->work.kind == TL_DRV_CONDITIONAL && tl_drv_handle_default(n->work.conditional.what, &work)) {
+            struct tl_drv_op *op = new_op(b, &work);
+            if (op == NULL)
+                return false;
+            tl_drv_op_after(op, before);
+            tl_drv_op_after(behind, op);
+        }
+        for (size_t i = 0; tl_drv_node_inner(n, i) != NULL; i++) {
+            if (!set_defaults(b, tl_drv_node_inner(n, i), before, behind))
+                return false;
+        }
+    }
+    return true;
+}
+
+static struct tl_drv_op *expand_launch(struct batch *b, CUgraphExec e, struct tl_drv_op *begin)
+{
+    struct tl_drv_op *ready = begin;
+    if (e->has_conditions) {
+        ready = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+        if (ready == NULL || !set_defaults(b, e->graph, begin, ready))
+            return NULL;
+        tl_drv_op_after(ready, begin);
+    }
+    return expand(b, e->order, e->graph->n, ready);
+}
+
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     struct CUstream_st *s;
@@ -221,7 +331,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     }
     struct batch b = {.ctx = s->ctx, .priority = s->priority};
     struct tl_drv_op *begin = new_op(&b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
-    struct tl_drv_op *end = begin != NULL ? expand(&b, hGraphExec->order, hGraphExec->graph->n, begin) : NULL;
+    struct tl_drv_op *end = begin != NULL ? expand_launch(&b, hGraphExec, begin) : NULL;
     if (end != NULL) {
         tl_drv_op_after(begin, hGraphExec->last);
         tl_drv_op_order(begin, s);
@@ -237,11 +347,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
             b.ops[i]->was_dropped = true;
     }
     /* Their own references keep them.  All but the first wait for it, so they need not be started one by one. */
-    for (size_t i = 0; i < b.n; i++) {
-        b.ops[i]->refs--;
-        if (i > 0 && end != NULL)
-            b.ops[i]->waits--;
-    }
+    release(&b, end != NULL ? 1 : b.n);
     if (begin != NULL)
         tl_drv_op_start_unlock(begin);
     else
@@ -265,8 +371,8 @@ static struct CUgraphNode_st *find_in(const struct CUgraph_st *g, const struct C
     for (struct CUgraphNode_st *n = g->first; n != NULL && found == NULL; n = n->next) {
         if (n->origin == origin)
             found = n;
-        else if (n->work.kind == TL_DRV_CHILD)
-            found = find_in(n->work.child, origin);
+        for (size_t i = 0; found == NULL && tl_drv_node_inner(n, i) != NULL; i++)
+            found = find_in(tl_drv_node_inner(n, i), origin);
     }
     return found;
 }
@@ -326,6 +432,15 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
     return replace(hGraphExec, hNode, r, &work);
 }
 
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    struct tl_drv_work work;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
+    return replace(hGraphExec, hNode, r, &work);
+}
+
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
@@ -338,8 +453,9 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_params(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-    return replace(hGraphExec, hNode, r, &work);
+    if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return replace(hGraphExec, hNode, tl_drv_work_of_params(nodeParams, &work), &work);
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
@@ -392,9 +508,11 @@ static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *
             return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
         if (x->n_deps != y->n_deps)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        if (x->work.kind == TL_DRV_CHILD) {
+        for (size_t k = 0; tl_drv_node_inner(x, k) != NULL || tl_drv_node_inner(y, k) != NULL; k++) {
             struct CUgraphNode_st *inside;
-            CUgraphExecUpdateResult r = compare(x->work.child, y->work.child, &inside);
+            struct CUgraph_st *p = tl_drv_node_inner(x, k), *q = tl_drv_node_inner(y, k);
+            CUgraphExecUpdateResult r = p != NULL && q != NULL ? compare(p, q, &inside)
+                                                               : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
             if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS)
                 return r;
         }
@@ -418,8 +536,8 @@ static void keep_origins(const struct CUgraph_st *old, struct CUgraph_st *new)
     for (; x != NULL && y != NULL; x = x->next, y = y->next) {
         y->origin = x->origin;
         y->is_disabled = x->is_disabled;
-        if (x->work.kind == TL_DRV_CHILD)
-            keep_origins(x->work.child, y->work.child);
+        for (size_t i = 0; tl_drv_node_inner(x, i) != NULL; i++)
+            keep_origins(tl_drv_node_inner(x, i), tl_drv_node_inner(y, i));
     }
 }
 

@@ -23,6 +23,8 @@ static CUresult replace(CUgraphNode n, CUresult r, struct tl_drv_work *work)
     n->work = *work;
     free((void *)n->param_pointers);
     n->param_pointers = NULL;
+    free(n->memops);
+    n->memops = NULL;
     tl_drv_unlock();
     return CUDA_SUCCESS;
 }
@@ -159,6 +161,47 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PA
     return replace(hNode, r, &work);
 }
 
+static void params_of_memop(const struct tl_drv_memop *m, CUstreamBatchMemOpParams *p)
+{
+    *p = (CUstreamBatchMemOpParams){.operation = CU_STREAM_MEM_OP_BARRIER};
+    if (m->is_barrier)
+        return;
+    if (m->is_wait) {
+        p->waitValue.operation = m->is_wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+        p->waitValue.address = (CUdeviceptr)m->address;
+        p->waitValue.value64 = m->value;
+        p->waitValue.flags = m->flags;
+    } else {
+        p->writeValue.operation = m->is_wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        p->writeValue.address = (CUdeviceptr)m->address;
+        p->writeValue.value64 = m->value;
+    }
+}
+
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+{
+    if (!is_kind(hNode, TL_DRV_MEMOP) || nodeParams_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct tl_drv_work *w = &hNode->work;
+    uint32_t n = w->memop.n_more + 1;
+    tl_drv_lock();
+    if (hNode->memops == NULL)
+        hNode->memops = calloc(n, sizeof *hNode->memops);
+    for (uint32_t i = 0; hNode->memops != NULL && i < n; i++)
+        params_of_memop(i == 0 ? &w->memop : (const struct tl_drv_memop *)w->staging + (i - 1), &hNode->memops[i]);
+    tl_drv_unlock();
+    *nodeParams_out = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = n, .paramArray = hNode->memops};
+    return hNode->memops != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    struct tl_drv_work work;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
+    return replace(hNode, r, &work);
+}
+
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     if (!is_kind(hNode, TL_DRV_HOST) || nodeParams == NULL)
@@ -232,6 +275,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_params(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
-    return replace(hNode, r, &work);
+    if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) /* its bodies are changed instead */
+        return CUDA_ERROR_INVALID_VALUE;
+    return replace(hNode, tl_drv_work_of_params(nodeParams, &work), &work);
 }

@@ -1,6 +1,10 @@
 /* What a node does, from parameters in the form of the API. */
 #include "device/driver_graph.h"
 
+#include <stdlib.h>
+
+enum { MAX_MEMOPS = 256 }; /* of a node, as CUDA has it for a call */
+
 CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
     return (CUDA_KERNEL_NODE_PARAMS_v2){.func = p->func,
@@ -45,13 +49,9 @@ CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work)
     return tl_drv_plan_3d(p, &work->copy);
 }
 
-/* Only a single operation per node; more would need a list, which nobody has asked for. */
-CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work)
+static void memop_of(const CUstreamBatchMemOpParams *ops, struct tl_drv_memop *m)
 {
-    if (count != 1 || ops == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    *work = (struct tl_drv_work){.kind = TL_DRV_MEMOP};
-    struct tl_drv_memop *m = &work->memop;
+    *m = (struct tl_drv_memop){0};
     switch (ops->operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
@@ -60,20 +60,37 @@ CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *o
         m->address = tl_drv_pointer(ops->waitValue.address);
         m->value = m->is_wide ? ops->waitValue.value64 : ops->waitValue.value;
         m->flags = ops->waitValue.flags;
-        return CUDA_SUCCESS;
+        break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
         m->is_wide = ops->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
         m->address = tl_drv_pointer(ops->writeValue.address);
         m->value = m->is_wide ? ops->writeValue.value64 : ops->writeValue.value;
-        return CUDA_SUCCESS;
+        break;
     default:
         m->is_barrier = true;
-        return CUDA_SUCCESS;
     }
 }
 
-CUresult tl_drv_work_of_params(const CUgraphNodeParams *p, struct tl_drv_work *work)
+CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work)
+{
+    if (count == 0 || count > MAX_MEMOPS || ops == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *work = (struct tl_drv_work){.kind = TL_DRV_MEMOP};
+    memop_of(&ops[0], &work->memop);
+    work->memop.n_more = count - 1;
+    if (count == 1)
+        return CUDA_SUCCESS;
+    struct tl_drv_memop *more = calloc(count - 1, sizeof *more);
+    if (more == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 1; i < count; i++)
+        memop_of(&ops[i], &more[i - 1]);
+    work->staging = more;
+    return CUDA_SUCCESS;
+}
+
+CUresult tl_drv_work_of_params(CUgraphNodeParams *p, struct tl_drv_work *work)
 {
     *work = (struct tl_drv_work){.kind = TL_DRV_EMPTY};
     switch (p->type) {
@@ -117,6 +134,8 @@ CUresult tl_drv_work_of_params(const CUgraphNodeParams *p, struct tl_drv_work *w
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return tl_drv_work_of_memops(p->memOp.count, p->memOp.paramArray, work);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return tl_drv_work_of_conditional(&p->conditional, work);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

@@ -289,18 +289,17 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
     return r == CUDA_SUCCESS ? tl_drv_event_record_context(hEvent, hCtx->ctx) : r;
 }
 
-/* Streams that are created later begin behind the gate. */
-CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+/* Everything that is put into the context from now on waits for the event; streams that are created later begin behind the
+ * gate. */
+static CUresult wait_in(struct CUctx_st *ctx, CUevent hEvent)
 {
-    CUresult r = check(hCtx);
-    if (r != CUDA_SUCCESS)
-        return r;
+    CUresult r = CUDA_SUCCESS;
     tl_drv_lock();
     uint32_t n = 0, i = 0;
-    for (struct CUstream_st *s = hCtx->ctx->streams; s != NULL; s = s->next)
+    for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
         n++;
     struct CUstream_st **all = calloc(n + 1, sizeof(struct CUstream_st *));
-    for (struct CUstream_st *s = hCtx->ctx->streams; s != NULL && all != NULL; s = s->next)
+    for (struct CUstream_st *s = ctx->streams; s != NULL && all != NULL; s = s->next)
         all[i++] = s;
     tl_drv_unlock();
     if (all == NULL)
@@ -311,11 +310,30 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
-    struct tl_drv_op *tail = hCtx->ctx->legacy->tail; /* has the event before it now */
+    struct tl_drv_op *tail = ctx->legacy->tail; /* has the event before it now */
     if (tail != NULL)
         tail->refs++;
-    tl_drv_op_unref(hCtx->ctx->gate);
-    hCtx->ctx->gate = tail;
+    tl_drv_op_unref(ctx->gate);
+    ctx->gate = tail;
     tl_drv_unlock();
     return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r = check(hCtx);
+    return r == CUDA_SUCCESS ? wait_in(hCtx->ctx, hEvent) : r;
+}
+
+CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult r = tl_drv_context_check(hCtx);
+    bool is_refused = false;
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    for (const struct CUstream_st *s = hCtx->streams; s != NULL; s = s->next)
+        is_refused |= tl_drv_is_capturing(s);
+    tl_drv_unlock();
+    return is_refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_in(hCtx, hEvent);
 }

@@ -115,6 +115,10 @@ void tl_drv_work_finish(struct tl_drv_work *work)
 {
     free(work->staging);
     work->staging = NULL;
+    if (work->kind == TL_DRV_CONDITIONAL) {
+        tl_drv_conditional_unref(work->conditional.what);
+        work->conditional.what = NULL;
+    }
     if (work->kind == TL_DRV_LAUNCH) {
         free(work->launch.params);
         work->launch.params = NULL;
@@ -315,7 +319,7 @@ static bool is_quick(const struct tl_drv_op *op)
     case TL_DRV_CALLBACK:
         return false;
     case TL_DRV_MEMOP:
-        return !w->memop.is_wait || memop_holds(&w->memop);
+        return w->memop.n_more == 0 && (!w->memop.is_wait || memop_holds(&w->memop));
     default:
         return work_bytes(w) <= SMALL_BYTES;
     }
@@ -340,6 +344,11 @@ static void run(struct tl_drv_op *op)
         break;
     case TL_DRV_MEMOP:
         memop_run(&w->memop, op->ctx);
+        for (uint32_t i = 0; i < w->memop.n_more; i++)
+            memop_run((const struct tl_drv_memop *)w->staging + i, op->ctx);
+        break;
+    case TL_DRV_CONDITIONAL:
+        tl_drv_gate_open(op);
         break;
     case TL_DRV_FREE:
         tl_drv_lock();

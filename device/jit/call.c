@@ -148,8 +148,8 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     uint32_t n = call->args != NULL ? call->args->n : 0;
     bool is_printf = tl_str_is(name, "vprintf"), is_malloc = tl_str_is(name, "malloc"),
          is_free = tl_str_is(name, "free");
-    bool is_assert = tl_str_is(name, "__assertfail");
-    if (n > 8 || (!is_printf && !is_malloc && !is_free && !is_assert))
+    bool is_assert = tl_str_is(name, "__assertfail"), is_condition = tl_str_is(name, "cudaGraphSetConditional");
+    if (n > 8 || (!is_printf && !is_malloc && !is_free && !is_assert && !is_condition))
         return false;
     for (uint32_t i = 0; i < n; i++) {
         in[i] = param_memory(e, &call->args->elems[i]);
@@ -158,7 +158,7 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     }
     if (call->rets != NULL && call->rets->n == 1)
         out = param_memory(e, &call->rets->elems[0]);
-    if ((is_printf && n != 2) || ((is_malloc || is_free) && n != 1) || (is_assert && n < 4))
+    if (((is_printf || is_condition) && n != 2) || ((is_malloc || is_free) && n != 1) || (is_assert && n < 4))
         return false;
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
@@ -173,6 +173,9 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     } else if (is_free) {
         LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr)};
         tl_call_frame(e, offsetof(struct tl_dev_calls, free), e->voidt, args, 2);
+    } else if (is_condition) { /* the handle is where a graph's node looks */
+        LLVMSetAlignment(
+            LLVMBuildStore(e->b, load_param(e, in[1], l.lane, e->i32), load_param(e, in[0], l.lane, e->ptr)), 4);
     } else {
         LLVMValueRef args[7] = {e->f->frame,
                                 e->f->warp,

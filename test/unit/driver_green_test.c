@@ -137,6 +137,7 @@ static void events_order_whole_green_contexts(void)
     OK(CALL(cuMemcpyDtoHAsync_v2)(got, p + 8, 4, sb));
     OK(CALL(cuStreamSynchronize)(sb));
     TEST_ASSERT_EQUAL_UINT(50, got[0]);
+    OK(CALL(cuEventDestroy_v2)(e));
     OK(CALL(cuGreenCtxDestroy)(a));
     OK(CALL(cuGreenCtxDestroy)(b));
     OK(CALL(cuMemFree_v2)(p));

@@ -44,7 +44,8 @@ static int child(void)
     if (CALL(cuStreamWaitEvent)(NULL, e, 0) != CUDA_SUCCESS || CALL(cuMemcpyDtoH_v2)(&v, d + 8, 4) != CUDA_SUCCESS)
         return 7;
     v++;
-    if (CALL(cuMemcpyHtoD_v2)(d + 8, &v, 4) != CUDA_SUCCESS || CALL(cuIpcCloseMemHandle)(d) != CUDA_SUCCESS)
+    if (CALL(cuMemcpyHtoD_v2)(d + 8, &v, 4) != CUDA_SUCCESS || CALL(cuIpcCloseMemHandle)(d) != CUDA_SUCCESS ||
+        CALL(cuEventDestroy_v2)(e) != CUDA_SUCCESS)
         return 8;
     return 0;
 }
