@@ -171,9 +171,9 @@ test: tests
 
 # Asked again, because nvcc may have come only now.
 jobs: $(JOBS)
-demo bench-isolation: all
+demo bench-isolation bench-sweep: all
 	@$(MAKE) --no-print-directory jobs
-	@TALLY_BUILD=$(B) scripts/$@
+	@TALLY_BUILD=$(B) scripts/$@ $(BENCH_ARGS)
 
 # Under AddressSanitizer the translator takes a multiple of its time.
 san:
@@ -278,6 +278,7 @@ help:
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
 	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
+	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"
 	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"
@@ -297,4 +298,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test jobs demo bench-isolation san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test jobs demo bench-isolation bench-sweep san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE

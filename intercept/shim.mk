@@ -74,6 +74,7 @@ SHIM_TESTS := $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/shim_*_t
 $(B)/obj/test/unit/shim_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
 $(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_FILES)
 
+bench-isolation: $(B)/bench/launch $(STANDIN_DRIVER)
 bench-launch: all $(B)/bench/launch $(STANDIN_DRIVER) $(B)/workloads/jobs/train
 	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)
 .PHONY: bench-launch

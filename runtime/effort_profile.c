@@ -176,7 +176,7 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
             p->rungs[r].is_slow = (found->slow >> r & 1) != 0;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
-            p->rungs[r].retry_at = RETRY_AFTER;
+            p->rungs[r].retry_at = FIRST_SAMPLES; /* that was another day: soon tried again */
     }
     p->next = k->profiles;
     k->profiles = p;

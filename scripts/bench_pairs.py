@@ -1,0 +1,245 @@
+"""Pairs of an inference server and a trainer, run alone and together under each way of sharing; for bench-isolation and bench-sweep.
+
+  alone          the server by itself; the trainer by itself gives the 1.0 of its throughput
+  mps            both share the device, grids in order of arrival
+  mps-priority   the same, blocks of the server's grids first
+  timeslice      the two contexts take turns
+  kernel         Tally with whole kernels only
+  tgs, slo       Tally with these policies; the objective is a P99 of 1.1 times that of the server's requests alone
+  tally          Tally
+"""
+import json
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(ROOT, os.environ.get("TALLY_BUILD", "build"))
+PAIRS = ["mlp+short", "mlp+long", "transformer+mixed", "transformer+memory", "convnet+long", "convnet+mixed"]
+MODES = ["mps", "mps-priority", "timeslice", "kernel", "tgs", "slo", "tally"]
+MANAGED = {"kernel": "kernel", "tgs": "tgs", "slo": "slo", "tally": "tally"}  # modes under tally-run, and their policy
+DEVICE_MODES = ("mps-priority", "timeslice")  # modes of the device; all others run on mps
+
+
+class Failed(Exception):
+    """A job ended with an error: what it said."""
+
+
+class Job:
+    """A process of the pair, its standard error watched for the line that tells that it is under way."""
+
+    def __init__(self, command, env):
+        self.command = command
+        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.said, self.is_ready = [], threading.Event()
+        self.watcher = threading.Thread(target=self._watch, daemon=True)
+        self.watcher.start()
+
+    def _watch(self):
+        for line in self.process.stderr:
+            self.said.append(line)
+            if line.startswith(("serve:", "train:")):
+                self.is_ready.set()
+        self.is_ready.set()
+
+    def ready(self, seconds):
+        if not self.is_ready.wait(seconds) or self.process.poll() not in (None, 0):
+            self.end()
+            raise Failed(f"{' '.join(self.command)}: did not get under way\n{''.join(self.said[-20:])}")
+
+    def result(self, seconds):
+        try:
+            out, _ = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise Failed(f"{' '.join(self.command)}: still running after {seconds} s") from None
+        self.watcher.join()
+        if self.process.returncode != 0:
+            raise Failed(f"{' '.join(self.command)}: exit status {self.process.returncode}\n{out}{''.join(self.said[-20:])}")
+        return json.loads(out.strip().splitlines()[-1])
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Bench:
+    def __init__(self, options):
+        self.o = options
+        self.folder = tempfile.mkdtemp(prefix="tally-bench-")
+        self.counter = 0
+        self.report = options.reports
+        self.scales = {}
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def environment(self, mode):
+        """A device and a daemon of its own for each run, so that nothing is left over from the one before."""
+        self.counter += 1
+        env = dict(os.environ)
+        for name in [n for n in env if n.startswith("TALLY_") and n not in ("TALLY_CACHE", "TALLY_BUILD")]:
+            del env[name]
+        env.update(TALLY_DEVICE_NAME=f"tally-bench-{os.getpid()}-{self.counter}", TALLY_DEVICE_SMS=str(self.o.sms),
+                   TALLY_DEVICE_MODE=mode if mode in DEVICE_MODES else "mps",
+                   TALLY_SOCKET=os.path.join(self.folder, f"{self.counter}.sock"), TALLY_DAEMON_IDLE="2s")
+        if not self.is_managed(mode):
+            path = os.path.join(BUILD, "lib/tally/device")
+            env["LD_LIBRARY_PATH"] = ":".join(filter(None, [path, env.get("LD_LIBRARY_PATH")]))
+        return env
+
+    def is_managed(self, mode):
+        """With reports, the other modes also run under tally-run, which then only watches."""
+        return mode in MANAGED or bool(self.report)
+
+    def start(self, program, arguments, mode, level, env, label, more=()):
+        command = [os.path.join(BUILD, "workloads/jobs", program), *arguments]
+        if mode == "mps-priority" and level == "low":
+            env = dict(env, CUDA_MPS_CLIENT_PRIORITY="1")
+        if self.is_managed(mode):
+            prefix = [os.path.join(BUILD, "bin/tally-run"), f"--priority={level}", f"--policy={MANAGED.get(mode, 'none')}",
+                      f"--device={self.o.device}"]
+            if self.report or (mode in MANAGED and level == "low"):
+                prefix.append(f"--report={os.path.join(self.report or self.folder, label)}")
+            command = [*prefix, *more, "--", *command]
+        return Job(command, env)
+
+    def serve(self, model, rate, seed, mode, env, label, seconds=None, slo_ms=None):
+        self.latencies = os.path.join(self.folder, "latencies")
+        arguments = [f"--model={model}", f"--scale={self.scales.get(model, 1):.4g}", f"--seconds={seconds or self.o.seconds}", f"--seed={seed}",
+                     f"--latencies={self.latencies}", f"--rate={rate}" if rate else "--load=0.2"]
+        more = [f"--slo=p99:{slo_ms:.3f}ms"] if mode == "slo" and slo_ms else []
+        return self.start("serve", arguments, mode, "high", env, label, more)
+
+    def served(self, job, seconds):
+        """What the server says, and every latency."""
+        result = job.result(seconds)
+        with open(self.latencies, encoding="ascii") as f:
+            result["latencies_ms"] = [float(line) for line in f]
+        return result
+
+    def train(self, kind, mode, env, label, seconds=3600, turnaround=None):
+        more = [f"--turnaround={turnaround}"] if turnaround else []
+        return self.start("train", [f"--kind={kind}", f"--seconds={seconds}"], mode, "low", env, label, more)
+
+    def alone(self, model, rate, seed, label):
+        job = self.serve(model, rate, seed, "mps", self.environment("mps"), os.path.join(label, "alone"))
+        return self.served(job, self.o.seconds * 4 + 120)
+
+    def train_alone(self, kind, label):
+        job = self.train(kind, "mps", self.environment("mps"), os.path.join(label, "alone"), seconds=self.o.seconds)
+        return job.result(self.o.seconds * 4 + 120)
+
+    def together(self, model, kind, rate, seed, mode, slo_ms=None, turnaround=None):
+        """What the server and the trainer say; the latter with how preemptions went, where there were any."""
+        env = self.environment(mode)
+        label = os.path.join(f"{model}+{kind}", mode)
+        best_effort = self.train(kind, mode, env, label, turnaround=turnaround)
+        try:
+            best_effort.ready(120)
+            critical = self.serve(model, rate, seed, mode, env, label, slo_ms=slo_ms)
+            try:
+                critical.ready(120)
+                best_effort.process.send_signal(signal.SIGUSR1)
+                served = self.served(critical, self.o.seconds * 10 + 120)
+            finally:
+                critical.end()
+            best_effort.process.send_signal(signal.SIGTERM)
+            trained = best_effort.result(120)
+            if mode in MANAGED:
+                trained["preemption"] = self.preemptions(os.path.join(self.report or self.folder, label))
+            return served, trained
+        finally:
+            best_effort.end()
+
+    def preemptions(self, folder):
+        """How long the best-effort job took to leave the device, in blocks of the kernel that had to most often; None if none had to."""
+        out = subprocess.run([os.path.join(BUILD, "bin/tally"), "report", "--json", folder], check=True, capture_output=True, text=True).stdout
+        if not self.report:
+            shutil.rmtree(folder)
+        kernels = [k for run in json.loads(out)["runs"] for j in run["jobs"] for k in j["kernels"] if k["preemption_over_block"]["count"] > 0]
+        if not kernels:
+            return None
+        k = max(kernels, key=lambda k: k["preemption_over_block"]["count"])
+        return {**k["preemption_over_block"], "kernel": k["demangled"], "latency_p99_us": k["preemption_latency"]["p99_ns"] / 1e3}
+
+    def service_ms(self, model):
+        job = self.serve(model, 0, 1, "mps", self.environment("mps"), "warm-up", seconds=1)
+        return job.result(180)["service_p50_ms"]
+
+    def calibrated_rate(self, model, load):
+        """Requests per second that keep the server busy for the wanted part of the time.  Machines differ, so the work of a request is first
+        scaled to the time that it is to take: a tail needs many requests, and a request many blocks."""
+        if model not in self.scales:
+            self.scales[model] = self.o.scale or max(0.25, self.o.request_ms / self.service_ms(model))
+        return load / (self.service_ms(model) / 1e3)
+
+
+class Neighbours:
+    """What else ran on the machine meanwhile, in cores: a measurement on a busy one says little."""
+
+    def __init__(self):
+        self.begin, self.own, self.total = time.time(), self._own(), self._total()
+
+    @staticmethod
+    def _own():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    @staticmethod
+    def _total():
+        with open("/proc/stat", encoding="ascii") as f:
+            user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
+        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+    def cores(self):
+        elapsed = time.time() - self.begin
+        return max(0.0, (self._total() - self.total - (self._own() - self.own)) / elapsed) if elapsed > 0 else 0.0
+
+
+def add_arguments(parser):
+    """Of all that runs pairs."""
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=8, help="of load per run")
+    parser.add_argument("--sms", type=int, default=max(1, (os.cpu_count() or 2) - 1),
+                        help="SMs of the device; one core is left to the jobs' own threads")
+    parser.add_argument("--request-ms", type=float, default=8, help="what a request is to take alone; its work is scaled to that")
+    parser.add_argument("--scale", type=float, default=0, help="of the work of a request, in place of that")
+    parser.add_argument("--device", default="soft", choices=["soft", "gpu", "auto"])
+    parser.add_argument("--reports", default="", help="folder for the jobs' own reports; all modes then run under tally-run")
+
+
+def percentile(values, percent):
+    """Between neighbours, as the server's own."""
+    ordered = sorted(values)
+    at = percent / 100 * (len(ordered) - 1)
+    low = int(at)
+    return ordered[low] + (at - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+
+
+def median(values):
+    return statistics.median(values) if values else None
+
+
+def spread(values):
+    return [min(values), max(values)] if values else None
+
+
+def summary(values):
+    return {"median": median(values), "spread": spread(values)}
+
+
+def say(text):
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K" + text)
+    else:
+        sys.stderr.write(text + "\n")
+    sys.stderr.flush()
