@@ -2,7 +2,8 @@
  *
  *     run_main.c    options; what they become; the program in our place
  *     run_device.c  which driver the job gets
- *     run_env.c     editing of variables that belong to others as well */
+ *     run_env.c     editing of variables that belong to others as well
+ *     run_python.c  what packages of Python forget */
 #ifndef TALLY_RUN_H
 #define TALLY_RUN_H
 
@@ -29,6 +30,10 @@ int run_set(const struct run *r, const char *name, const char *value);
 /* Puts an entry first into a list with that separator, if it is not in it yet; entries that `is_ours` are taken out. */
 int run_put_first(const struct run *r, const char *name, const char *entry, char separator,
                   bool (*is_ours)(const char *entry));
+/* Puts an entry last, if it is not in the list yet. */
+int run_put_last(const struct run *r, const char *name, const char *entry, char separator);
+/* Lets packages beside the program (a virtual environment's, mostly) find the libraries of NVIDIA that came with them. */
+int run_set_packages(const struct run *r, const char *program);
 /* Points the compilers that frameworks call at our stand-in for ptxas, which keeps the PTX. */
 int run_set_compilers(const struct run *r);
 

@@ -88,7 +88,10 @@ static int use_soft(const struct run *r, const char *path)
     /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that they know, and ask through
      * libcudart.so and the driver module of cuda-python. */
     if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL)
-        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0,cydriver.=12.0");
+        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
+    /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
+    if (rc == 0 && getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
+        rc = run_set(r, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");
     /* The default is made for GPUs; this device runs the same kernels on a few cores. */
     if (rc == 0 && getenv("TALLY_TURNAROUND") == NULL)
         rc = run_set(r, "TALLY_TURNAROUND", SOFT_TURNAROUND);

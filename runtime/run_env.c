@@ -46,6 +46,23 @@ int run_put_first(const struct run *r, const char *name, const char *entry, char
     return rc;
 }
 
+int run_put_last(const struct run *r, const char *name, const char *entry, char separator)
+{
+    const char *old = getenv(name);
+    size_t n = strlen(entry);
+    for (const char *at = old; at != NULL && at[0] != 0;) {
+        const char *end = strchrnul(at, separator);
+        if ((size_t)(end - at) == n && memcmp(at, entry, n) == 0)
+            return 0;
+        at = *end != 0 ? end + 1 : end;
+    }
+    struct tl_buf list = {0};
+    tl_buf_printf(&list, "%s%.*s%s", old != NULL ? old : "", old != NULL && old[0] != 0, &separator, entry);
+    int rc = list.failed ? -ENOMEM : run_set(r, name, list.p);
+    tl_buf_finish(&list);
+    return rc;
+}
+
 /* --- compilers ----------------------------------------------------------------------------------------------------- */
 
 /* A framework's own choice of ptxas stays: the stand-in calls it (TALLY_PTXAS). */
@@ -86,5 +103,7 @@ int run_set_compilers(const struct run *r)
     int rc = set_ptxas(r, "TRITON_PTXAS_PATH", stand_in);
     if (rc == 0)
         rc = set_ptxas(r, "TRITON_PTXAS_BLACKWELL_PATH", stand_in);
+    if (rc == 0 && getenv("CUDA_ROOT") == NULL)
+        rc = run_set(r, "CUDA_ROOT", folder); /* JAX overrides XLA's flag by it, or by what is in its package */
     return rc == 0 ? set_xla(r, folder) : rc;
 }

@@ -253,7 +253,8 @@ static int prepare(struct options *o, struct tl_error *err)
         rc = run_choose_device(&o->run, o->device, o->was_device_asked, err);
     if (rc == 0)
         rc = preload(&o->run, err);
-    if (rc == 0 && (fix_report(&o->run) < 0 || run_set_compilers(&o->run) < 0))
+    if (rc == 0 &&
+        (fix_report(&o->run) < 0 || run_set_compilers(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
         rc = tl_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0 || s.is_off)
         return rc;
