@@ -18,8 +18,9 @@ struct state {
     bool preempts; /* a better job takes over at the end of an iteration, not only at the end of a job */
     uint64_t quantum_ns;
     uint64_t reserve_bytes;
+    bool uses_lanes; /* no: everybody takes turns with everybody, whatever their memory */
     struct tl_lanes lanes;
-    bool has_memory; /* a capacity was told; else one lane for all */
+    bool has_memory; /* a capacity was told, and counts; else one lane for all */
 };
 
 struct session {
@@ -39,7 +40,7 @@ static void init(struct tl_sched *s)
 {
     struct state *st = s->state;
     st->order = SRTF;
-    st->preempts = true;
+    st->preempts = st->uses_lanes = true;
     st->quantum_ns = tl__or(s->options.quantum_ns, 100 * TL_MS);
     st->reserve_bytes = UINT64_C(300) << 20;
 }
@@ -48,7 +49,7 @@ static int check(struct tl_sched *s, struct tl_error *err)
 {
     (void)err;
     struct state *st = s->state;
-    st->has_memory = s->options.memory_bytes > st->reserve_bytes;
+    st->has_memory = st->uses_lanes && s->options.memory_bytes > st->reserve_bytes;
     tl__lanes_init(&st->lanes, st->has_memory ? s->options.memory_bytes - st->reserve_bytes : 1);
     if (st->order == FIFO)
         st->preempts = false;
@@ -218,6 +219,7 @@ static const struct tl_param params[] = {
     {"order", TL_PARAM_CHOICE, offsetof(struct state, order), 0, 0, "fifo srtf fair rr pack"},
     {"preempt", TL_PARAM_BOOL, offsetof(struct state, preempts), 0, 0, NULL},
     {"quantum", TL_PARAM_NS, offsetof(struct state, quantum_ns), 1e3, 1e12, NULL},
+    {"lanes", TL_PARAM_BOOL, offsetof(struct state, uses_lanes), 0, 0, NULL},
     {"reserve", TL_PARAM_U64, offsetof(struct state, reserve_bytes), 0, 1e15, NULL},
     {0},
 };
