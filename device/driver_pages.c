@@ -1,39 +1,38 @@
 /* Managed memory: pages that live in device memory or in host memory, and move when they are touched.
  *
- * An allocation is cut into chunks.  A chunk on the device has its bytes in a file in memory, which is mapped where the program
- * sees them, and counts in the device's ledger; a chunk in host memory has them in private memory of this process, and what the
- * program sees there is inaccessible.  Whoever touches it faults, the bytes are carried over the bus, which takes its time, and
- * the access is repeated.  So a kernel waits for its pages on the SM that it holds.
+ * An allocation is cut into chunks.  The pages of a chunk on the device are where the program sees them, and count in the device's
+ * ledger; the pages of a chunk in host memory are in a range of their own, and what the program sees is inaccessible.  Whoever
+ * touches it faults, the pages are moved, the time of the bus is waited for, and the access is repeated.  So a kernel waits for
+ * its pages on the SM that it holds.
  *
- *     what the program sees   | RW  | RW  | none | none | RW  |        chunks 0, 1 and 4 are on the device
- *     frames (a memfd)        |bytes|bytes|      |      |bytes|        mapped once more, for us
- *     host memory             |     |     |bytes | never touched
+ *     what the program sees   |pages|pages| none | none |pages|        chunks 0, 1 and 4 are on the device
+ *     host memory             |     |     |pages |      |     |        chunk 3 was never touched
  *
- * Room is made by moving the chunk that came first; other processes are asked for pages of a lower rank.  If there is no room to be
- * had at all, a few chunks may be used over the bus without being on the device, so that nobody ever fails for lack of device
- * memory: an instruction may need several chunks at once, hence at least FEWEST stay accessible.
+ * Moving is mremap's: both ranges keep their places, and no thread ever sees half of a chunk.  Room is made by moving the chunk that
+ * came first; other processes are asked for pages of a lower rank.  If there is no room to be had at all, a few chunks may be used
+ * over the bus without being on the device, so that nobody ever fails for lack of device memory: an instruction may need several
+ * chunks at once, hence at least FEWEST stay accessible.
  *
  * Chunks that fit are on the device from the beginning, so a program that stays within the device never faults.  Of the host's
  * accesses, those by system calls (a read into a chunk that is in host memory) fail with EFAULT: signals do not reach them. */
 #include "device/driver.h"
 #include "device/driver_exec.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
 #endif
 
 enum {
     LEAST_CHUNK = 64 << 10,
-    MOST_CHUNKS = 4096, /* of an allocation */
-    FEWEST = 256,       /* chunks that stay accessible whatever the ledger says */
+    MOST_CHUNKS = 24000, /* of the process: each can be two mappings, of which there may be 65530 */
+    MOST_PAGES = 4096,   /* of a chunk that is looked at in one piece */
+    FEWEST = 256,        /* chunks that stay accessible whatever the ledger says */
 };
 
 enum place { IN_HOST_MEMORY, ON_DEVICE, OVER_THE_BUS };
@@ -44,15 +43,14 @@ struct chunk {
     enum place place;
     uint32_t rank;
     uint32_t holds;      /* it must not move */
-    bool has_host_bytes; /* its bytes are in host memory; else, unless it is on the device, it was never touched */
+    bool has_host_pages; /* else, unless it is accessible, it was never touched */
 };
 
 struct tl_drv_pages {
     struct tl_drv_pages *next; /* by address */
     struct tl_drv_device *device;
-    uint8_t *base, *frames, *host;
+    uint8_t *base, *host;
     size_t bytes, chunk_bytes;
-    int fd;
     uint32_t n_chunks;
     struct chunk chunks[];
 };
@@ -61,7 +59,7 @@ static struct {
     pthread_mutex_t lock; /* guards everything here; nobody touches the program's memory while holding it */
     struct tl_drv_pages *first;
     struct chunk oldest, newest; /* ends of the list of accessible chunks */
-    uint32_t n_accessible;
+    uint32_t n_accessible, n_chunks;
     _Atomic uint32_t n_allocations; /* a look without the lock */
     bool has_thread[TL_DRV_MAX_DEVICES];
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -111,10 +109,20 @@ static void take_out(struct chunk *c)
     all.n_accessible--;
 }
 
-static bool has_bytes(const struct chunk *c)
+/* Whether one of its pages was ever written to. */
+static bool has_pages(const struct chunk *c)
 {
-    off_t from = (off_t)offset_of(c), data = lseek(c->pages->fd, from, SEEK_DATA);
-    return data >= 0 && (size_t)(data - from) < bytes_of(c);
+    unsigned char there[MOST_PAGES];
+    size_t at = offset_of(c), n = bytes_of(c), step = (size_t)MOST_PAGES * TL_DRV_PAGE;
+    for (size_t from = 0; from < n; from += step) {
+        size_t piece = n - from < step ? n - from : step, pages = (piece + TL_DRV_PAGE - 1) / TL_DRV_PAGE;
+        if (mincore(c->pages->base + at + from, piece, there) != 0)
+            return true;
+        for (size_t i = 0; i < pages; i++)
+            if ((there[i] & 1) != 0)
+                return true;
+    }
+    return false;
 }
 
 static void charge(const struct chunk *c)
@@ -128,18 +136,29 @@ static void discharge(const struct chunk *c)
     tl_drv_exec_give(c->pages->device, bytes_of(c));
 }
 
-/* To host memory.  Returns how much went over the bus. */
+/* Puts the pages of one range into the place of the other; the first one stays mapped, without any. */
+static bool move_pages(uint8_t *from, uint8_t *to, size_t n)
+{
+    return mremap(from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) != MAP_FAILED;
+}
+
+/* To host memory.  Returns how much went over the bus.  A chunk that the kernel does not move stays for good. */
 static size_t move_out(struct chunk *c)
 {
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
-    mprotect(p->base + at, n, PROT_NONE);
-    if (has_bytes(c)) {
-        madvise(p->host + at, n, MADV_POPULATE_WRITE);
-        memcpy(p->host + at, p->frames + at, n);
+    if (mprotect(p->base + at, n, PROT_NONE) != 0) {
+        c->holds++;
+        return 0;
+    }
+    if (has_pages(c)) {
+        if (!move_pages(p->base + at, p->host + at, n)) {
+            mprotect(p->base + at, n, PROT_READ | PROT_WRITE);
+            c->holds++;
+            return 0;
+        }
         moved = n;
-        c->has_host_bytes = true;
-        fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n);
+        c->has_host_pages = true;
     }
     if (c->place == ON_DEVICE)
         discharge(c);
@@ -153,11 +172,13 @@ static size_t move_in(struct chunk *c, enum place place)
 {
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
-    if (c->has_host_bytes) {
-        madvise(p->frames + at, n, MADV_POPULATE_WRITE); /* all at once, where the kernel can; else one by one */
-        memcpy(p->frames + at, p->host + at, n);
-        madvise(p->host + at, n, MADV_DONTNEED);
-        c->has_host_bytes = false;
+    if (c->has_host_pages) {
+        if (!move_pages(p->host + at, p->base + at, n)) { /* too many mappings: its bytes go another way */
+            mprotect(p->host + at, n, PROT_READ | PROT_WRITE);
+            mprotect(p->base + at, n, PROT_READ | PROT_WRITE);
+            memcpy(p->base + at, p->host + at, n);
+        }
+        c->has_host_pages = false;
         moved = n;
     }
     c->place = place;
@@ -165,8 +186,6 @@ static size_t move_in(struct chunk *c, enum place place)
         charge(c);
     put_last(c);
     mprotect(p->base + at, n, PROT_READ | PROT_WRITE);
-    if (moved > 0)
-        madvise(p->base + at, n, MADV_POPULATE_WRITE);
     return moved;
 }
 
@@ -436,34 +455,26 @@ static uint64_t host_memory_left(void)
 struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *base, size_t bytes)
 {
     size_t chunk = LEAST_CHUNK;
-    while (bytes / chunk >= MOST_CHUNKS)
-        chunk *= 2;
-    uint32_t n = (uint32_t)((bytes + chunk - 1) / chunk);
     if (bytes > host_memory_left())
         return NULL;
+    pthread_mutex_lock(&all.lock);
+    size_t most = all.n_chunks + 64 < MOST_CHUNKS ? (MOST_CHUNKS - all.n_chunks) / 4 : 16; /* some for those to come */
+    pthread_mutex_unlock(&all.lock);
+    while (bytes / chunk >= most)
+        chunk *= 2;
+    uint32_t n = (uint32_t)((bytes + chunk - 1) / chunk);
     struct tl_drv_pages *p = calloc(1, sizeof *p + n * sizeof p->chunks[0]);
     if (p == NULL)
         return NULL;
-    *p = (struct tl_drv_pages){
-        .device = device, .base = base, .bytes = bytes, .chunk_bytes = chunk, .n_chunks = n, .fd = -1};
-    p->fd = memfd_create("tally-frames", MFD_CLOEXEC);
-    void *frames = MAP_FAILED;
-    void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p->fd >= 0 && ftruncate(p->fd, (off_t)bytes) == 0)
-        frames = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
-    if (frames == MAP_FAILED || host == MAP_FAILED ||
-        mmap(base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, 0) == MAP_FAILED) {
-        if (frames != MAP_FAILED)
-            munmap(frames, bytes);
+    void *host = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED || mprotect(base, bytes, PROT_NONE) != 0) {
         if (host != MAP_FAILED)
             munmap(host, bytes);
-        if (p->fd >= 0)
-            close(p->fd);
         free(p);
         return NULL;
     }
-    p->frames = frames;
-    p->host = host;
+    *p = (struct tl_drv_pages){
+        .device = device, .base = base, .host = host, .bytes = bytes, .chunk_bytes = chunk, .n_chunks = n};
     pthread_mutex_lock(&all.lock);
     start_thread(device);
     struct tl_drv_pages **at = &all.first;
@@ -471,6 +482,7 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
         at = &(*at)->next;
     p->next = *at;
     *at = p;
+    all.n_chunks += n;
     bool has_room = true;
     for (uint32_t i = 0; i < n; i++) {
         struct chunk *c = &p->chunks[i];
@@ -500,10 +512,9 @@ void tl_drv_pages_destroy(struct tl_drv_pages *p)
     while (*at != p)
         at = &(*at)->next;
     *at = p->next;
+    all.n_chunks -= p->n_chunks;
     atomic_fetch_sub_explicit(&all.n_allocations, 1, memory_order_release);
     pthread_mutex_unlock(&all.lock);
-    munmap(p->frames, p->bytes);
     munmap(p->host, p->bytes);
-    close(p->fd);
     free(p);
 }
