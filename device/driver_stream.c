@@ -481,22 +481,26 @@ static CUresult memop(CUstream handle, struct tl_drv_memop m)
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, true, false, false});
+    return memop(stream, (struct tl_drv_memop){
+                             .address = tl_drv_pointer(addr), .value = value, .flags = flags, .is_wait = true});
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, true, true, false});
+    return memop(
+        stream, (struct tl_drv_memop){
+                    .address = tl_drv_pointer(addr), .value = value, .flags = flags, .is_wait = true, .is_wide = true});
 }
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, false, false, false});
+    return memop(stream, (struct tl_drv_memop){.address = tl_drv_pointer(addr), .value = value, .flags = flags});
 }
 
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    return memop(stream, (struct tl_drv_memop){tl_drv_pointer(addr), value, flags, false, true, false});
+    return memop(stream, (struct tl_drv_memop){
+                             .address = tl_drv_pointer(addr), .value = value, .flags = flags, .is_wide = true});
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
