@@ -175,6 +175,12 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
     return LLVMBuildBitCast(e->b, old, bits, "");
 }
 
+/* 16 bytes are exchanged, or compared and exchanged, by processors that have an instruction for it. */
+static bool can_be_wide(const struct tl_emit *e, const struct atomic *a)
+{
+    return e->has_wide_cas && (a->is_cas || a->op == LLVMAtomicRMWBinOpXchg);
+}
+
 bool tl_atomic_at(struct tl_emit *e, bool is_shared, LLVMValueRef address, LLVMValueRef value)
 {
     struct atomic a = {.t = tl_type_of(e->inst->inst.form, -1), .n = 1};
@@ -196,8 +202,9 @@ bool tl_emit_atomic(struct tl_emit *e)
     a.n = tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
     bool returns = f->op == TL_OP_atom, is_shared = tl_ptx_form_space(f) == TL_MOD_shared;
     uint32_t first = returns ? 1 : 0;
-    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.bits < 16 || e->inst->n_operands < first + 2 + a.is_cas ||
-        (a.n > 1 && (a.is_cas || !a.is_float)) || tl_elements(tl_opd(e, first + 1)) != a.n ||
+    if (a.t.bits == 0 || !choose(e, &a) || a.bits < 16 || (a.bits > 64 && !can_be_wide(e, &a)) ||
+        e->inst->n_operands < first + 2 + a.is_cas || (a.n > 1 && (a.is_cas || !a.is_float)) ||
+        tl_elements(tl_opd(e, first + 1)) != a.n ||
         (returns && tl_opd(e, 0)->kind != TL_OPD_SINK && tl_elements(tl_opd(e, 0)) != a.n)) {
         tl_emit_unsupported(e, "this atomic");
         return true;

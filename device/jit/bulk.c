@@ -1,4 +1,4 @@
-/* Copies that hardware does on the side, done at once: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async.
+/* What hardware does on the side, done at once: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async, st.bulk.
  *
  * Who waits for them waits for a barrier object, which is told how many bytes have come, or for a group of copies, which is
  * always complete.  A cluster is one block, so all shared memory is the block's own.  Copies that a tensor map describes are not
@@ -145,6 +145,31 @@ static void emit_signalled(struct tl_emit *e)
     tl_lanes_end(e, &lanes);
 }
 
+/* st.bulk: [to], bytes, 0.  Zeroes, in words of 8 bytes. */
+static void emit_zeroes(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    enum tl_ptx_mod space = tl_ptx_form_space(f) == TL_MOD_shared ? TL_MOD_shared : TL_MOD_other;
+    if (e->inst->n_operands < 3 || tl_opd(e, 2)->kind != TL_OPD_INT || tl_opd(e, 2)->bits != 0) {
+        tl_emit_unsupported(e, "this store");
+        return;
+    }
+    struct tl_spilled to = tl_spilled_addresses(e, tl_opd(e, 0), space),
+                      size = tl_spill(e, tl_read(e, tl_opd(e, 1), 64));
+    struct tl_lane_loop lanes;
+    struct byte_loop l;
+    if (e->rc != 0)
+        return;
+    tl_lanes_begin(e, &lanes);
+    LLVMValueRef dst = tl_spilled_lane(e, &to, lanes.lane), bytes = tl_spilled_lane(e, &size, lanes.lane);
+    LLVMValueRef low = LLVMBuildAnd(e->b, LLVMBuildOr(e->b, dst, bytes, ""), u64(e, 7), "");
+    tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, low, u64(e, 0), ""), TL_DEV_FAULT_MISALIGNED);
+    bytes_begin(e, &l, bytes, 8);
+    LLVMSetAlignment(LLVMBuildStore(e->b, u64(e, 0), pointer(e, LLVMBuildAdd(e->b, dst, l.offset, ""))), 8);
+    bytes_end(e, &l);
+    tl_lanes_end(e, &lanes);
+}
+
 /* The copies before it are complete, so the arrival that they would cause happens now.  Without .noinc one more arrival was
  * expected first: together that is nothing. */
 static void emit_arrival(struct tl_emit *e)
@@ -175,6 +200,10 @@ bool tl_emit_bulk(struct tl_emit *e)
         bool is_group = tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group");
         if (!is_group && !tl_ptx_form_has_text(f, "prefetch"))
             emit_bulk_copy(e);
+        return true;
+    }
+    if (f->op == TL_OP_st && tl_ptx_form_has_text(f, "bulk")) {
+        emit_zeroes(e);
         return true;
     }
     if ((f->op == TL_OP_st || f->op == TL_OP_red) && tl_has(e, TL_MOD_async)) {

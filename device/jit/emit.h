@@ -106,6 +106,7 @@ struct tl_emit {
     const struct tl_jit_options *options;
     const char *name; /* of the module, for messages */
     bool has_avx512;
+    bool has_wide_cas; /* cmpxchg16b */
     struct tl_fn *f; /* current function */
     const struct tl_ptx_stmt *inst;
     uint32_t inst_block;
@@ -261,6 +262,7 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
 
 /* --- instructions, by family; each returns true if it took the instruction ----------------------------------------- */
 bool tl_emit_integer(struct tl_emit *e);
+bool tl_emit_bits(struct tl_emit *e);
 bool tl_emit_compare(struct tl_emit *e);
 bool tl_emit_float(struct tl_emit *e);
 bool tl_emit_convert(struct tl_emit *e);

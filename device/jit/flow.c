@@ -45,7 +45,7 @@ static bool dispatch(struct tl_emit *e)
 {
     return tl_emit_integer(e) || tl_emit_compare(e) || tl_emit_memory(e) || tl_emit_float(e) || tl_emit_convert(e) ||
            tl_emit_barrier(e) || tl_emit_warp(e) || tl_emit_atomic(e) || tl_emit_call(e) || tl_emit_matrix(e) ||
-           tl_emit_texture(e) || tl_emit_stack(e) || tl_emit_mbarrier(e);
+           tl_emit_texture(e) || tl_emit_bits(e) || tl_emit_stack(e) || tl_emit_mbarrier(e);
 }
 
 /* An instruction whose result has known lanes is done once per base, for one lane that has it. */

@@ -406,6 +406,7 @@ static int is_warp_wide(void *data, struct tl_ptx_stmt *s)
     case TL_OP_wmma:
     case TL_OP_ldmatrix:
     case TL_OP_stmatrix:
+    case TL_OP_movmatrix:
         return 1;
     default:
         return 0;
@@ -753,6 +754,7 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
         const char *features = options->features != NULL ? options->features : host_features;
         e.has_avx512 = strstr(features, "+avx512f") != NULL && strstr(features, "+avx512bw") != NULL &&
                        strstr(features, "+avx512vl") != NULL && strstr(features, "+avx512dq") != NULL;
+        e.has_wide_cas = strstr(features, "+cx16") != NULL;
         init_types(&e);
         rc = translate(&e);
         if (rc == 0)

@@ -549,7 +549,8 @@ static void emit_load(struct tl_emit *e)
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     uint32_t v = vector_length(e);
     const struct tl_ptx_operand *to = tl_opd(e, 0);
-    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && tl_elements(to) != v)) {
+    bool is_wide = t.bits == 128; /* as two halves, which strong accesses keep together */
+    if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 || (v > 1 && tl_elements(to) != v)) {
         tl_emit_unsupported(e, "this load");
         return;
     }
@@ -559,7 +560,8 @@ static void emit_load(struct tl_emit *e)
     if (e->rc != 0)
         return;
     bool tested = needs_test(e, &a);
-    uint32_t bits = t.bits * t.packed;
+    uint32_t bits = is_wide ? 64 : t.bits * t.packed;
+    v = is_wide ? 2 : v;
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block]) {
         e->n_barriers++; /* it may be waiting for another warp: warps need stacks of their own */
         LLVMValueRef args[2] = {e->f->frame, e->f->warp};
@@ -573,7 +575,11 @@ static void emit_load(struct tl_emit *e)
         load_strong(e, &a, bits, v, out);
     else
         load_elements(e, &a, bits, v, out);
-    for (uint32_t k = 0; k < v; k++) {
+    if (is_wide) {
+        struct tl_val high = tl_op(e, LLVMShl, tl_cast_int(e, out[1], 128, false), tl_const(e, 128, 64));
+        tl_write(e, to, tl_op(e, LLVMOr, high, tl_cast_int(e, out[0], 128, false)), false);
+    }
+    for (uint32_t k = 0; k < v && !is_wide; k++) {
         struct tl_ptx_operand o = tl_element(to, k);
         tl_write(e, &o, out[k], t.kind == TL_T_SIGNED);
     }
@@ -676,7 +682,8 @@ static void emit_store(struct tl_emit *e)
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     uint32_t v = vector_length(e), bits = t.bits * t.packed;
     const struct tl_ptx_operand *from = tl_opd(e, 1);
-    if (t.bits == 128 || e->inst->n_operands < 2 || (v > 1 && tl_elements(from) != v)) {
+    bool is_wide = t.bits == 128;
+    if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 || (v > 1 && tl_elements(from) != v)) {
         tl_emit_unsupported(e, "this store");
         return;
     }
@@ -686,6 +693,12 @@ static void emit_store(struct tl_emit *e)
     for (uint32_t k = 0; k < v; k++) {
         struct tl_ptx_operand o = tl_element(from, k);
         in[k] = tl_read(e, &o, bits);
+    }
+    if (is_wide) {
+        in[1] = tl_cast_int(e, tl_op(e, LLVMLShr, in[0], tl_const(e, 128, 64)), 64, false);
+        in[0] = tl_cast_int(e, in[0], 64, false);
+        bits = 64;
+        v = 2;
     }
     if (e->rc != 0)
         return;

@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "device/abi.h"
-#include "device/jit/emit.h"
+#include "device/jit/matrix.h"
+#include "device/jit/round.h"
 
 static LLVMValueRef u32(struct tl_emit *e, uint32_t value)
 {
@@ -197,9 +198,53 @@ static void emit_match(struct tl_emit *e)
     tl_write(e, to, (struct tl_val){r, true}, false);
 }
 
+static struct tl_val pick_other(struct tl_emit *e, struct tl_val v, uint32_t distance)
+{
+    uint32_t from[LANES];
+    for (uint32_t i = 0; i < LANES; i++)
+        from[i] = i ^ distance;
+    return tl_pick_lanes(e, v, from);
+}
+
+/* The smallest or largest of floats.  Lanes that do not take part have what never wins: NaN, or where NaN does, infinity. */
+static void emit_redux_float(struct tl_emit *e, struct tl_type t)
+{
+    bool is_min = tl_has(e, TL_MOD_min);
+    uint32_t never = tl_has(e, TL_MOD_NaN) ? (is_min ? 0x7f800000 : 0xff800000) : 0x7fffffff;
+    LLVMValueRef m = members(e, tl_opd(e, 2));
+    struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), 32)), active = {tl_mask_of_bits(e, m), true};
+    if (tl_ptx_form_has_text(e->inst->inst.form, "abs"))
+        v = tl_op(e, LLVMAnd, v, tl_const(e, 32, 0x7fffffff));
+    v = tl_bitcast(e, tl_select(e, active, v, tl_const(e, 32, never)), e->f32);
+    for (uint32_t distance = LANES / 2; distance > 0; distance /= 2)
+        v = tl_minmax(e, t, is_min, v, pick_other(e, v, distance));
+    tl_write(e, tl_opd(e, 0), tl_lane_value(e, tl_bitcast(e, v, e->i32), u32(e, 0)), false);
+}
+
+/* Row and column of an 8 x 8 matrix of halves change places: lane i has two of row i / 4. */
+static void emit_movmatrix(struct tl_emit *e)
+{
+    struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), 32)), part[2];
+    int64_t shift[LANES];
+    for (uint32_t i = 0; i < LANES; i++)
+        shift[i] = i / 4 % 2 * 16;
+    for (uint32_t p = 0; p < 2; p++) {
+        uint32_t from[LANES];
+        for (uint32_t i = 0; i < LANES; i++)
+            from[i] = (2 * (i % 4) + p) * 4 + i / 8;
+        part[p] = tl_op(e, LLVMLShr, tl_pick_lanes(e, v, from), (struct tl_val){tl_const_lanes(e, 32, shift), true});
+        part[p] = tl_op(e, LLVMAnd, part[p], tl_const(e, 32, 0xffff));
+    }
+    tl_write(e, tl_opd(e, 0), tl_op(e, LLVMOr, part[0], tl_op(e, LLVMShl, part[1], tl_const(e, 32, 16))), false);
+}
+
 static void emit_redux(struct tl_emit *e)
 {
     struct tl_type t = tl_type_of(e->inst->inst.form, -1);
+    if (t.kind == TL_T_FLOAT && t.bits == 32 && (tl_has(e, TL_MOD_min) || tl_has(e, TL_MOD_max))) {
+        emit_redux_float(e, t);
+        return;
+    }
     bool is_signed = t.kind == TL_T_SIGNED;
     const char *name = NULL;
     uint64_t identity = 0;
@@ -268,6 +313,9 @@ bool tl_emit_warp(struct tl_emit *e)
         return true;
     case TL_OP_elect:
         emit_elect(e);
+        return true;
+    case TL_OP_movmatrix:
+        emit_movmatrix(e);
         return true;
     case TL_OP_activemask:
         tl_write(e, tl_opd(e, 0), (struct tl_val){tl_active_bits(e), false}, false);

@@ -86,7 +86,7 @@ for _ in $(seq 500); do
 done
 kill -9 "$("$jit" status | sed 's/^pid \([0-9]*\),.*/\1/')"
 expect "a service killed while it compiles costs nothing but time" wait $asker
-stop
+stop || : # there is none if a compiler that outlived its service was just quick enough
 export TALLY_JIT_TEST_CRASH=grid_3d
 expect "a kernel that kills the compiler is an error" refuses "$jit" get "$cases/grid_3d.ptx" --block 32
 expect "that names it" has "kernel grid_3d: the compiler died twice" "$scratch/output"

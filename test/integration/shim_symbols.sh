@@ -30,6 +30,6 @@ extra=$(LC_ALL=C comm -13 "$TMPDIR/wanted" "$TMPDIR/there" |
 echo "$(wc -l <"$TMPDIR/wanted") functions of ${stub:-the headers}"
 [ -z "$missing" ] || echo "missing: $missing"
 [ -z "$extra" ] || echo "exported by accident: $extra"
-needed=$(objdump -p "$shim" | awk '$1 == "NEEDED" { print $2 }' | grep -vE '^(libc\.so\.6|ld-linux.*|lib[aut]*san\.so.*)$' || :)
+needed=$(objdump -p "$shim" | awk '$1 == "NEEDED" { print $2 }' | grep -vE '^(libc\.so\.6|ld-linux.*|lib[abtu]*san\.so.*)$' || :)
 [ -z "$needed" ] || echo "needs more than libc: $needed"
 [ -z "$missing" ] && [ -z "$extra" ] && [ -z "$needed" ]

@@ -218,6 +218,44 @@ static void lanes_of_a_warp_may_wait_for_each_other(void)
         TEST_ASSERT_EQUAL_UINT(i == 0 ? 5 : 6, out[i]);
 }
 
+/* 16 bytes at once: loaded, stored, exchanged, compared. */
+static void words_of_sixteen_bytes(void)
+{
+    unsigned out[4 * N];
+    OK(run(
+        ".reg .b128 %q<8>; setp.lt.u32 %p2, %r1, 24; @!%p2 bra DONE; mul.wide.u32 %d6, %r1, 16; add.u64 %d7, %d3, %d6; "
+        "add.u64 %d8, %d4, %d6;\n"
+        "ld.global.b128 %q1, [%d8]; and.b32 %r2, %r1, 1; setp.ne.u32 %p3, %r2, 0;\n"
+        "@%p3 st.global.b128 [%d7], %q1; @%p3 bra DONE;\n"
+        "mov.b128 {%d9, %d10}, %q1; add.u64 %d10, %d10, 5; mov.b128 %q2, {%d9, %d10};\n"
+        "atom.global.exch.b128 %q3, [%d7], %q1; atom.global.cas.b128 %q4, [%d7], %q1, %q2;\n" /* sees 7s, then q1 */
+        "mov.b128 {%d11, %d12}, %q3; mov.b128 {%d13, %d14}, %q4; sub.u64 %d14, %d10, %d14;\n"
+        "ld.relaxed.gpu.global.b128 %q5, [%d7]; mov.b128 {%d15, %d16}, %q5; add.u64 %d16, %d16, %d14; add.u64 %d15, "
+        "%d15, "
+        "%d11;\n"
+        "mov.b128 %q6, {%d15, %d16}; st.relaxed.gpu.global.b128 [%d7], %q6;\n"
+        "DONE:",
+        out));
+    for (unsigned i = 0; i < 96; i++) {
+        unsigned lane = i / 4, part = i % 4, plain = 1000 + i;
+        if (lane % 2 == 1)
+            TEST_ASSERT_EQUAL_UINT(plain, out[i]);
+        else /* the lower half has the sevens of before added, the upper twice five */
+            TEST_ASSERT_EQUAL_UINT(part < 2 ? plain + 7 : part == 2 ? plain + 10 : plain, out[i]);
+    }
+}
+
+static void shared_memory_is_cleared(void)
+{
+    unsigned out[4 * N];
+    OK(run("cvt.u32.u64 %r4, %d5; mov.u32 %r5, sh; add.u32 %r5, %r5, %r4; st.shared.u32 [%r5], 9; bar.sync 0;\n"
+           "@%p1 st.bulk.weak.shared::cta [sh+64], 128, 0; bar.sync 0; ld.shared.u32 %r6, [%r5]; st.global.u32 [%d1], "
+           "%r6;",
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(i >= 16 && i < 48 ? 0 : 9, out[i]);
+}
+
 static void what_cannot_be_is_an_error(void)
 {
     unsigned out[4 * N];
@@ -242,6 +280,8 @@ int main(void)
     RUN_TEST(one_thread_copies_for_all);
     RUN_TEST(small_copies_arrive);
     RUN_TEST(lanes_of_a_warp_may_wait_for_each_other);
+    RUN_TEST(words_of_sixteen_bytes);
+    RUN_TEST(shared_memory_is_cleared);
     RUN_TEST(what_cannot_be_is_an_error);
     return UNITY_END();
 }

@@ -373,6 +373,53 @@ static void video_quad(const struct op *o, const uint64_t *in, uint64_t *out)
         out[0] = (uint32_t)sum;
 }
 
+/* --- masks and searches, as the PTX ISA writes them ------------------------------------------------------------------ */
+
+static void bit_mask(const struct op *o, const uint64_t *in, uint64_t *out)
+{
+    uint32_t a = (uint32_t)in[0], b = (uint32_t)in[1], mask0 = UINT32_MAX << (a & 31), sum = (a & 31) + (b & 31);
+    uint32_t mask1 = sum >= 32 ? 0 : UINT32_MAX << sum;
+    if (op_has(o, "clamp") && a >= 32)
+        mask0 = 0;
+    if (op_has(o, "clamp") && (a >= 32 || b >= 32))
+        mask1 = 0;
+    out[0] = mask0 & ~mask1;
+}
+
+static void size_extend(const struct op *o, const uint64_t *in, uint64_t *out)
+{
+    uint32_t a = (uint32_t)in[0], b = (uint32_t)in[1], n = b & 31;
+    bool is_too_large = op_has(o, "clamp") && b >= 32;
+    uint32_t mask = is_too_large ? 0 : UINT32_MAX << n;
+    bool sign = !op_has(o, "u32") && n != 0 && !is_too_large && (a >> (n - 1) & 1) != 0;
+    out[0] = (a & ~mask) | (sign ? mask : 0);
+}
+
+static uint32_t nth_set(uint32_t mask, uint32_t base, int32_t offset)
+{
+    if (offset == 0)
+        return base < 32 && (mask >> base & 1) != 0 ? base : UINT32_MAX;
+    int64_t at = base, left = (offset < 0 ? -(int64_t)offset : offset) - 1;
+    for (; at >= 0 && at<32; at += offset> 0 ? 1 : -1) {
+        if ((mask >> at & 1) != 0 && left-- == 0)
+            return (uint32_t)at;
+    }
+    return UINT32_MAX;
+}
+
+static void find_nth_set(const struct op *o, const uint64_t *in, uint64_t *out)
+{
+    (void)o;
+    out[0] = nth_set((uint32_t)in[0], (uint32_t)in[1], (int32_t)(uint32_t)in[2]);
+}
+
+/* With positions and numbers that mean something. */
+static void find_nth_set_near(const struct op *o, const uint64_t *in, uint64_t *out)
+{
+    (void)o;
+    out[0] = nth_set((uint32_t)in[0], (uint32_t)in[1] & 31, (int32_t)((uint32_t)in[2] & 15) - 8);
+}
+
 /* --- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define TWO(op, t, ref)                                                                                                \
@@ -639,6 +686,15 @@ const struct op_row op_integer_rows[] = {
     ONE("mov", "f64", copy),
     ONE("mov", "pred", copy),
     {"mov.b64", "b64=b64", copy, 0, 0, "mov.b64 {%y0, %y1}, $1; mov.b64 $0, {%y0, %y1}"},
+    {"bmsk.clamp.b32", "b32=u32,u32", bit_mask, 0, 0, NULL},
+    {"bmsk.wrap.b32", "b32=u32,u32", bit_mask, 0, 0, NULL},
+    {"szext.clamp.s32", "s32=s32,u32", size_extend, 0, 0, NULL},
+    {"szext.wrap.s32", "s32=s32,u32", size_extend, 0, 0, NULL},
+    {"szext.clamp.u32", "u32=u32,u32", size_extend, 0, 0, NULL},
+    {"szext.wrap.u32", "u32=u32,u32", size_extend, 0, 0, NULL},
+    {"fns.b32", "b32=b32,b32,s32", find_nth_set, 0, 0, NULL},
+    {"fns.b32", "b32=b32,b32,s32", find_nth_set_near, 0, 0,
+     "and.b32 %y0, $2, 31; and.b32 %y1, $3, 15; sub.s32 %y1, %y1, 8; fns.b32 $0, $1, %y0, %y1"},
     {"vshr.u32.u32.u32.clamp.add", "u32=u32,u32,u32", video, 0, 0, NULL},
     {"vshl.u32.u32.u32.wrap.add", "u32=u32,u32,u32", video, 0, 0, NULL},
     {"vshl.u32.u32.u32.clamp", "u32=u32,u32", video, 0, 0, NULL},

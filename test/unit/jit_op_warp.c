@@ -114,6 +114,44 @@ static void redux(const struct warp_row *r, const struct warp *w, uint32_t lane,
     out[1] = NOTHING;
 }
 
+/* kind: 'm' smallest, 'M' largest; the text tells the rest. */
+static void redux_float(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2])
+{
+    static const struct op_type f32 = {"f32", 'f', 32, 1, 32};
+    bool keeps_nan = strstr(r->text, ".NaN") != NULL, is_abs = strstr(r->text, ".abs") != NULL, is_min = r->kind == 'm';
+    uint32_t best = 0x7fffffff;
+    bool has_nan = false;
+    (void)lane;
+    for (uint32_t i = 0; i < 32; i++) {
+        uint32_t x = (uint32_t)w->a[i] & (is_abs ? 0x7fffffffu : UINT32_MAX);
+        if (!(w->members >> i & 1))
+            continue;
+        if (op_is_nan(&f32, x)) {
+            has_nan = true;
+            continue;
+        }
+        double a = op_float(&f32, x), b = op_float(&f32, best);
+        bool is_less = a != b ? a < b : (x >> 31) > (best >> 31); /* -0 is below +0 */
+        if (op_is_nan(&f32, best) || (x != best && is_less == is_min))
+            best = x;
+    }
+    out[0] = keeps_nan && has_nan ? 0x7fffffff : best;
+    out[1] = NOTHING;
+}
+
+static void transpose(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2])
+{
+    (void)r;
+    out[0] = 0;
+    for (uint32_t p = 0; p < 2; p++) {
+        uint32_t row = lane % 4 * 2 + p, column = lane / 4; /* of the source */
+        out[0] |= ((uint32_t)w->a[row * 4 + column / 2] >> (column % 2 * 16) & 0xffff) << (p * 16);
+    }
+    if (w->members != UINT32_MAX)
+        out[0] = NOTHING; /* all lanes must take part */
+    out[1] = NOTHING;
+}
+
 static void lanes(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2])
 {
     out[0] = r->kind == 'e' ? lowest(w->members) : w->members;
@@ -164,6 +202,12 @@ static const struct warp_row warp_rows[] = {
     REDUX("max.u32", 'U'),
     REDUX("min.s32", 's'),
     REDUX("max.s32", 'S'),
+    {"redux.sync.min.f32 $0, $a, $m", redux_float, 'm', 0, 0},
+    {"redux.sync.max.f32 $0, $a, $m", redux_float, 'M', 0, 0},
+    {"redux.sync.min.abs.f32 $0, $a, $m", redux_float, 'm', 0, 0},
+    {"redux.sync.max.NaN.f32 $0, $a, $m", redux_float, 'M', 0, 0},
+    {"redux.sync.min.abs.NaN.f32 $0, $a, $m", redux_float, 'm', 0, 0},
+    {"movmatrix.sync.aligned.m8n8.trans.b16 $0, $a", transpose, 't', 0, 0},
     {"activemask.b32 $0", lanes, 'm', 0, 0},
     {"elect.sync $0|$1, $m", lanes, 'e', 0, 0},
 };
