@@ -128,7 +128,7 @@ static struct tl_client *create_alone(const struct tl_settings *settings)
     c->settings = *settings;
     c->wish = wish_of(settings);
     atomic_init(&c->level, settings->level);
-    c->page_fd = c->stop = c->ready = c->socket = -1;
+    c->page_fd = c->stop = c->poke[0] = c->poke[1] = c->ready = c->socket = -1;
     init_locks(c);
     c->grants = private_pages(2);
     if (tl__words_init(&c->words) < 0 || c->grants == NULL || make_page(c) < 0) {
@@ -150,6 +150,7 @@ int tl_client_create(struct tl_client **out, const struct tl_settings *settings,
         c->may_start = c->daemon[0] != 0 && c->environment != NULL;
         c->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         c->stop = c->stop >= 0 ? tl_wire_lift(c->stop) : -1;
+        tl__alive_open(c);
         int rc = c->stop < 0 ? -errno : start_thread(c);
         if (rc == 0)
             wait_settled(c);
@@ -186,6 +187,8 @@ void tl_client_destroy(struct tl_client *c)
     close_if(&c->socket);
     close_if(&c->ready);
     close_if(&c->stop);
+    close_if(&c->poke[0]);
+    close_if(&c->poke[1]);
     close_if(&c->page_fd);
     tl__words_finish(&c->words);
     if (c->grants != NULL)
@@ -209,6 +212,8 @@ void tl_client_abandon(struct tl_client *c)
     close_if(&c->socket);
     close_if(&c->ready);
     close_if(&c->stop);
+    close_if(&c->poke[0]);
+    close_if(&c->poke[1]);
     close_if(&c->page_fd);
     atomic_store(&c->grant, NULL);
     tl__words_abandon(&c->words);
@@ -416,8 +421,12 @@ bool tl_client_is_preempted(struct tl_client *c)
 {
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
         const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i], memory_order_acquire);
-        if (tl_word_is_busy(atomic_load_explicit(word, memory_order_relaxed)))
-            return true;
+        if (!tl_word_is_busy(atomic_load_explicit(word, memory_order_relaxed)))
+            continue;
+        /* Of a dead one the thread forgets the word; until then kernels would leave because of it. */
+        if (tl__alive_has_died((const struct tl_client_page *)(const void *)word))
+            tl__alive_poke(c);
+        return true;
     }
     return false;
 }

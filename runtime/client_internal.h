@@ -3,12 +3,14 @@
  *     client.c         the questions that a job asks, answered from memory
  *     client_words.c   the places where the words of those above are mapped
  *     client_listen.c  the thread: joins, hears tallyd, notices deaths
+ *     client_alive.c   how others see that this job has died, and this one that others have
  *     client_start.c   starts tallyd
  *
  * The thread owns everything that is not atomic; the job's threads only read what is. */
 #ifndef TALLY_CLIENT_INTERNAL_H
 #define TALLY_CLIENT_INTERNAL_H
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -50,6 +52,8 @@ void tl__words_finish(struct tl_client_words *w);
 void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, uint64_t now);
 /* Forgets a word: its owner is dead. */
 void tl__words_drop(struct tl_client_words *w, uint32_t place);
+/* Forgets those whose pages say that their owners have died; whether there were any. */
+bool tl__words_drop_dead(struct tl_client_words *w);
 /* tallyd is gone: forgets what only a living one keeps true, and remembers that the rest is from an old one. */
 void tl__words_grow_old(struct tl_client_words *w);
 /* Forgets words whose time is over.  Returns when to ask again, or UINT64_MAX. */
@@ -64,6 +68,14 @@ enum tl_client_state {
     TL_CLIENT_STARTING, /* tallyd was started; `ready` tells */
     TL_CLIENT_JOINING,  /* said hello */
     TL_CLIENT_JOINED,
+};
+
+/* --- client_alive.c ------------------------------------------------------------------------------------------------ */
+
+/* The list that the kernel walks when the client's thread dies. */
+struct tl_client_alive {
+    struct robust_list_head head;
+    struct robust_list node;
 };
 
 struct tl_client {
@@ -85,7 +97,10 @@ struct tl_client {
     /* The thread's own. */
     pthread_t thread;
     bool has_thread;
-    int stop; /* eventfd */
+    int stop;    /* eventfd */
+    int poke[2]; /* a pipe to it: somebody above has died, as its page tells */
+    ino_t poke_ino;
+    struct tl_client_alive alive;
     enum tl_client_state state;
     int socket; /* -1: none.  The thread's own, but others wake tallyd through it, so it is closed under socket_lock. */
     ino_t socket_ino;
@@ -110,6 +125,16 @@ uint64_t tl__client_now(void);
 void tl__client_changed(struct tl_client *c);
 /* Puts a grant page in force, or none; takes over the descriptor. */
 void tl__client_set_grant(struct tl_client *c, int fd);
+
+void tl__alive_open(struct tl_client *c); /* without a pipe, deaths are seen a little later */
+/* From here on until tl__alive_end the page tells if the calling thread dies. */
+void tl__alive_begin(struct tl_client *c);
+/* Tells the client's thread that somebody above has died, and hears that there.  The job may have closed the pipe, and the number may
+ * be something of its own now. */
+void tl__alive_poke(struct tl_client *c);
+void tl__alive_hear(struct tl_client *c);
+void tl__alive_end(struct tl_client *c);
+bool tl__alive_has_died(const struct tl_client_page *page);
 
 void *tl__client_listen(void *client);
 

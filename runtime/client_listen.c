@@ -273,6 +273,13 @@ static void look_after(struct tl_client *c, uint32_t place)
     }
 }
 
+static void hear_poke(struct tl_client *c)
+{
+    tl__alive_hear(c);
+    if (tl__words_drop_dead(&c->words))
+        tl__client_changed(c);
+}
+
 /* --- the loop ------------------------------------------------------------------------------------------------------ */
 
 static int timeout_ms(struct tl_client *c)
@@ -300,12 +307,15 @@ void *tl__client_listen(void *client)
 {
     struct tl_client *c = client;
     (void)pthread_setname_np(pthread_self(), "tally-client");
+    tl_thread_be_prompt();
+    tl__alive_begin(c);
     attempt(c);
     for (;;) {
-        enum { STOP, SOCKET, READY, FIRST };
+        enum { STOP, POKE, SOCKET, READY, FIRST };
         uint32_t places[TL_SHARE_WORDS];
         struct pollfd p[FIRST + TL_SHARE_WORDS] = {
             [STOP] = {.fd = c->stop, .events = POLLIN},
+            [POKE] = {.fd = c->poke[0], .events = POLLIN},
             [SOCKET] = {.fd = c->socket, .events = POLLIN},
             [READY] = {.fd = c->ready, .events = POLLIN},
         };
@@ -313,10 +323,11 @@ void *tl__client_listen(void *client)
             places[i] = c->words.in_force[i];
             p[FIRST + i] = (struct pollfd){.fd = c->words.places[places[i]].pidfd, .events = POLLIN};
         }
-        if (poll(p, FIRST + TL_SHARE_WORDS, timeout_ms(c)) < 0 && errno != EINTR)
-            return NULL; /* not with these arguments, or there is no memory: without a listener grants still work */
-        if (p[STOP].revents != 0)
-            return NULL;
+        bool has_failed = poll(p, FIRST + TL_SHARE_WORDS, timeout_ms(c)) < 0 && errno != EINTR;
+        if (has_failed || p[STOP].revents != 0)
+            break; /* failed: not with these arguments, or there is no memory; without a listener grants still work */
+        if (p[POKE].revents != 0)
+            hear_poke(c);
         for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
             if (p[FIRST + i].revents != 0)
                 look_after(c, places[i]);
@@ -326,4 +337,6 @@ void *tl__client_listen(void *client)
             hear_start(c);
         on_time(c);
     }
+    tl__alive_end(c);
+    return NULL;
 }

@@ -79,6 +79,17 @@ void tl__words_drop(struct tl_client_words *w, uint32_t place)
     clear_place(w, place);
 }
 
+bool tl__words_drop_dead(struct tl_client_words *w)
+{
+    bool have = false;
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++)
+        if (w->places[i].is_used && tl__alive_has_died((const struct tl_client_page *)(const void *)page_of(w, i))) {
+            tl__words_drop(w, i);
+            have = true;
+        }
+    return have;
+}
+
 void tl__words_grow_old(struct tl_client_words *w)
 {
     for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {

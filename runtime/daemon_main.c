@@ -186,6 +186,7 @@ int main(int argc, char **argv)
         return give_up(&o, &err);
     open_log(&o);
     raise_limit();
+    tl_thread_be_prompt();
     rc = serve(&d, &o, &err);
     daemon_place_leave(&d.place);
     tl_sched_destroy(d.sched);

@@ -131,6 +131,7 @@ static void *executor(void *unused)
     (void)unused;
     pthread_setname_np(pthread_self(), "tally-effort");
     prctl(PR_SET_TIMERSLACK, 1000);
+    tl_thread_be_prompt();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (tl_real.cuThreadExchangeStreamCaptureMode != NULL)
         tl_real.cuThreadExchangeStreamCaptureMode(&mode);

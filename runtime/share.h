@@ -39,6 +39,8 @@ struct tl_client_page {
     };
     uint64_t magic;
     uint32_t version, pid;
+    /* The id of a thread that lives as long as the job; the kernel sets FUTEX_OWNER_DIED in it.  0 if there is none. */
+    _Atomic uint32_t alive;
     _Atomic uint64_t burst_ns; /* CLOCK_MONOTONIC when the word last became busy; 0 if its writer does not tell */
     /* What tallyd samples: they only grow.  tl_usage's fields in their sense. */
     _Alignas(64) _Atomic uint64_t device_ns;

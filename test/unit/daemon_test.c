@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +87,24 @@ static void a_killed_job_holds_nobody_back(void)
 }
 
 /* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
+/* What the kernel does to the word when the client's thread dies, done by hand: its process is still there, as one is whose memory
+ * takes long to unmap. */
+static void a_word_is_forgotten_when_its_page_tells_of_the_death(void)
+{
+    daemon_start(NULL);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL), *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_client_page *page = tl_client_page(high);
+    TEST_ASSERT_TRUE(daemon_await_words(low, 1));
+    TEST_ASSERT_TRUE((atomic_load(&page->alive) & FUTEX_TID_MASK) != 0);
+    atomic_fetch_add(&page->issued, 1);
+    TEST_ASSERT_TRUE(daemon_await_preempted(low, true));
+    atomic_fetch_or(&page->alive, FUTEX_OWNER_DIED);
+    TEST_ASSERT_TRUE(daemon_await_preempted(low, false));
+    TEST_ASSERT_TRUE(tl_word_is_busy(atomic_load(&page->word)));
+    tl_client_destroy(high);
+    tl_client_destroy(low);
+}
+
 static void more_levels_above_than_words_are_merged(void)
 {
     daemon_start(NULL);
@@ -483,6 +502,7 @@ int main(void)
     RUN_TEST(equals_do_not_see_each_other);
     RUN_TEST(a_killed_job_holds_nobody_back);
     RUN_TEST(more_levels_above_than_words_are_merged);
+    RUN_TEST(a_word_is_forgotten_when_its_page_tells_of_the_death);
     RUN_TEST(a_merged_word_dies_with_those_who_keep_it);
     RUN_TEST(no_job_can_write_to_a_word_above_it);
     RUN_TEST(a_job_is_paused_and_resumed_and_waits_meanwhile);
