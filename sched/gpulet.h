@@ -32,8 +32,9 @@ struct tl_gpulet_model {
 /* The models of the gpulet artefact (SLO, memory, utilisation), by name; rate is 0.  False if there is none.  Their latency tables are not public:
  * these are stand-ins, see docs/simulator.md. */
 bool tl_gpulet_builtin(const char *name, struct tl_gpulet_model *m);
-/* Fills in profile_ms: a fixed part, and work that stops gaining beyond the knee of its batch. */
-void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_ms);
+/* Fills in profile_ms: a fixed part, and work that stops gaining beyond the knee of its batch, a part of the GPU (knees: one for each
+ * of TL_GPULET_BATCHES; NULL: usual ones). */
+void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_ms, const double *knees);
 
 struct tl_gpulet_task {
     uint32_t model, batch;
