@@ -411,6 +411,7 @@ static inline void *tl_drv_pointer(uintptr_t address)
 CUresult tl_drv_check_init(void);
 CUresult tl_drv_device(CUdevice ordinal, struct tl_drv_device **out);
 bool tl_drv_log_is_on(void);
+void tl_drv_logs_add(const char *message); /* driver_logs.c */
 void tl_drv_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult tl_drv_unimplemented(const char *name); /* logs once per name, NOT_SUPPORTED */
 uint64_t tl_drv_now_ns(void);

@@ -240,6 +240,76 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
     return copy_3d(pCopy, hStream, true);
 }
 
+/* One side of a copy in a batch: in elements, which are bytes unless an array takes part. */
+static void side_of(const CUmemcpy3DOperand *o, size_t element, struct side *s)
+{
+    *s = (struct side){.type = CU_MEMORYTYPE_UNIFIED};
+    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        s->type = CU_MEMORYTYPE_ARRAY;
+        s->array = o->op.array.array;
+        s->x = o->op.array.offset.x * element;
+        s->y = o->op.array.offset.y;
+        s->z = o->op.array.offset.z;
+    } else {
+        s->device = o->op.ptr.ptr;
+        s->pitch = o->op.ptr.rowLength * element;
+        s->height = o->op.ptr.layerHeight;
+    }
+}
+
+static CUresult copy_of_batch(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
+{
+    const CUmemcpy3DOperand *both[2] = {&op->src, &op->dst};
+    struct side side[2];
+    size_t element = 1;
+    for (int i = 0; i < 2; i++) {
+        if (both[i]->type != CU_MEMCPY_OPERAND_TYPE_ARRAY)
+            continue;
+        if (both[i]->op.array.array == NULL || both[i]->op.array.array->magic != TL_DRV_ARRAY)
+            return CUDA_ERROR_INVALID_HANDLE;
+        element = both[i]->op.array.array->element_bytes;
+    }
+    for (int i = 0; i < 2; i++)
+        side_of(both[i], element, &side[i]);
+    CUDA_MEMCPY3D copy = {.srcMemoryType = side[0].type,
+                          .srcDevice = side[0].device,
+                          .srcArray = side[0].array,
+                          .srcPitch = side[0].pitch,
+                          .srcHeight = side[0].height,
+                          .srcXInBytes = side[0].x,
+                          .srcY = side[0].y,
+                          .srcZ = side[0].z,
+                          .dstMemoryType = side[1].type,
+                          .dstDevice = side[1].device,
+                          .dstArray = side[1].array,
+                          .dstPitch = side[1].pitch,
+                          .dstHeight = side[1].height,
+                          .dstXInBytes = side[1].x,
+                          .dstY = side[1].y,
+                          .dstZ = side[1].z,
+                          .WidthInBytes = op->extent.width * element,
+                          .Height = op->extent.height,
+                          .Depth = op->extent.depth};
+    return copy_3d(&copy, stream, true);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
+                                 CUstream hStream)
+{
+    CUresult r = opList != NULL && numOps > 0 && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < numOps && r == CUDA_SUCCESS; i++)
+        r = copy_of_batch(&opList[i], hStream);
+    return r;
+}
+
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags,
+                              CUstream hStream)
+{
+    if (failIdx != NULL)
+        *failIdx = SIZE_MAX;
+    return cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
+}
+
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool is_async)
 {
     if (p == NULL)

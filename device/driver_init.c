@@ -30,12 +30,13 @@ void tl_drv_log(const char *format, ...)
 {
     char line[1400];
     va_list args;
-    if (!tl_drv_log_is_on())
-        return;
     int n = snprintf(line, sizeof line, "tally device %d: ", (int)getpid());
     va_start(args, format);
     vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
     va_end(args);
+    tl_drv_logs_add(line + n);
+    if (!tl_drv_log_is_on())
+        return;
     size_t length = strlen(line);
     line[length] = '\n';
     if (write(STDERR_FILENO, line, length + 1) < 0)

@@ -150,6 +150,45 @@ static void an_array_keeps_a_volume(void)
     OK(CALL(cuArrayDestroy)(a));
 }
 
+/* Boxes between memory and an array, and from memory to memory with other rows, in one call. */
+static void a_batch_copies_boxes(void)
+{
+    CUarray a;
+    CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = 8, .Height = 4, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+    CUdeviceptr from, to;
+    unsigned in[32], out[32];
+    for (unsigned i = 0; i < 32; i++)
+        in[i] = 100 + i;
+    OK(CALL(cuArray3DCreate_v2)(&a, &desc));
+    OK(CALL(cuMemAlloc_v2)(&from, sizeof in));
+    OK(CALL(cuMemAlloc_v2)(&to, sizeof out));
+    OK(CALL(cuMemcpyHtoD_v2)(from, in, sizeof in));
+    OK(CALL(cuMemsetD32_v2)(to, 0, 32));
+    CUDA_MEMCPY3D_BATCH_OP ops[3] = {
+        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = from}},
+         .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a}},
+         .extent = {8, 4, 1},
+         .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
+        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a, .offset = {2, 1, 0}}},
+         .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = to, .rowLength = 4}},
+         .extent = {3, 2, 1},
+         .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
+        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = from, .rowLength = 32, .layerHeight = 2}},
+         .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = to + 64, .rowLength = 8, .layerHeight = 1}},
+         .extent = {8, 1, 2},
+         .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
+    };
+    OK(CALL(cuMemcpy3DBatchAsync_v2)(3, ops, 0, NULL));
+    OK(CALL(cuMemcpyDtoH_v2)(out, to, sizeof out));
+    static const unsigned want[20] = {110, 111, 112, 0, 118, 119, 120, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 101, 116, 117};
+    TEST_ASSERT_EQUAL_UINT_ARRAY(want, out, 20);
+    ops[1].src.op.array.array = NULL;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE, CALL(cuMemcpy3DBatchAsync_v2)(2, ops, 0, NULL));
+    OK(CALL(cuArrayDestroy)(a));
+    OK(CALL(cuMemFree_v2)(from));
+    OK(CALL(cuMemFree_v2)(to));
+}
+
 static void fills_write_their_element_and_nothing_else(void)
 {
     CUdeviceptr d;
@@ -258,6 +297,7 @@ int main(void)
     RUN_TEST(the_device_has_so_much_and_no_more);
     RUN_TEST(a_box_is_copied_out_of_rows_with_pitch);
     RUN_TEST(an_array_keeps_a_volume);
+    RUN_TEST(a_batch_copies_boxes);
     RUN_TEST(fills_write_their_element_and_nothing_else);
     RUN_TEST(registered_memory_is_known_until_it_is_not);
     RUN_TEST(a_pool_gives_the_same_block_again);

@@ -308,6 +308,49 @@ static void a_fault_stays_with_its_context(void)
     OK(CALL(cuMemFree_v2)(d));
 }
 
+static unsigned n_messages;
+
+static void count_message(void *data, CUlogLevel level, char *message, size_t length)
+{
+    (void)level;
+    n_messages += data == &n_messages && strlen(message) == length && strstr(message, "PTX refused") != NULL;
+}
+
+static void why_a_module_was_refused_is_told(void)
+{
+    CUmodule m;
+    CUlogIterator at, end;
+    CUlogsCallbackHandle handle;
+    char text[1024];
+    size_t n = sizeof text;
+    OK(CALL(cuLogsCurrent)(&at, 0));
+    OK(CALL(cuLogsRegisterCallback)(count_message, &n_messages, &handle));
+    for (int i = 0; i < 3; i++)
+        TEST_ASSERT_NOT_EQUAL(CUDA_SUCCESS, CALL(cuModuleLoadData)(&m, ".version 8.0\n.target sm_80\n.entry {{{"));
+    OK(CALL(cuLogsUnregisterCallback)(handle));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuLogsUnregisterCallback)(handle));
+    TEST_ASSERT_EQUAL_UINT(3, n_messages);
+    end = at;
+    OK(CALL(cuLogsDumpToMemory)(&end, text, &n, 0));
+    TEST_ASSERT_EQUAL_UINT64(strlen(text), n);
+    TEST_ASSERT_EQUAL_UINT(at + 3, end);
+    TEST_ASSERT_EQUAL_INT('\n', text[n - 1]);
+    TEST_ASSERT_NOT_NULL(strstr(text, "PTX refused"));
+    n = sizeof text;
+    OK(CALL(cuLogsDumpToMemory)(&end, text, &n, 0)); /* nothing new */
+    TEST_ASSERT_EQUAL_UINT64(0, n);
+    n = 8;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuLogsDumpToMemory)(&at, text, &n, 0));
+    TEST_ASSERT_EQUAL_UINT64(0, n);
+    char path[] = "/tmp/tally-logs-XXXXXX";
+    int fd = mkstemp(path);
+    TEST_ASSERT_TRUE(fd >= 0);
+    OK(CALL(cuLogsDumpToFile)(NULL, path, 0));
+    TEST_ASSERT_TRUE(read(fd, text, sizeof text) > 0);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     open_driver();
@@ -320,6 +363,7 @@ int main(void)
     RUN_TEST(texts_that_need_each_other_are_linked);
     RUN_TEST(what_cannot_run_here_is_refused);
     RUN_TEST(a_fault_stays_with_its_context);
+    RUN_TEST(why_a_module_was_refused_is_told);
     return UNITY_END();
 }
 #else
