@@ -182,9 +182,12 @@ san:
 tsan:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
 
-EXEC_TESTS := $(filter $(B)/test/exec_%,$(TEST_FILES))
-tsan-test: $(EXEC_TESTS)
-	@TALLY_BUILD=$(B) test/run $(EXEC_TESTS)
+# What has threads.  Kernels and LLVM are not instrumented, and what they touch is theirs.
+TSAN_TESTS := $(filter $(addprefix $(B)/test/,exec_% driver_% $(addsuffix _test,client daemon daemon_harm record effort_store \
+    shim_inflight shim_forward jit_client jit_cache)),$(TEST_FILES))
+tsan-test: all $(TSAN_TESTS) $(STANDIN)
+	@TSAN_OPTIONS="die_after_fork=0 suppressions=$(CURDIR)/test/tsan.supp $$TSAN_OPTIONS" TEST_TIMEOUT=$${TEST_TIMEOUT:-900} \
+	    TALLY_BUILD=$(B) test/run $(TSAN_TESTS)
 
 soak-device: $(B)/test/exec_sm_test
 	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<

@@ -226,6 +226,9 @@ static void a_tallyd_of_another_version_leaves_an_open_job_alone_and_stops_a_clo
 
 static void a_forked_child_does_not_touch_its_parents_page(void)
 {
+#ifdef __SANITIZE_THREAD__
+    TEST_IGNORE_MESSAGE("TSan does not start threads after a fork of many");
+#endif
     daemon_start(NULL);
     struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
     int status;
