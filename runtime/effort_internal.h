@@ -14,6 +14,7 @@
  *     effort_store.c     what outlives the process: rewritten text, measured times
  *     effort_profile.c   how long kernels take, and what follows for them
  *     effort_pieces.c    a kernel's way to the device: rung, size, launches
+ *     effort_cap.c       kernels that cannot be stopped, on a part of the SMs
  *     effort_flight.c    what is on the device, and the news of its end
  *     effort_supply.c    counters and events of a context
  *     effort_gate.c      whether this job may launch at this moment
@@ -104,6 +105,14 @@
     X(cuGraphChildGraphNodeGetGraph)                                                                                   \
     X(cuGraphEventRecordNodeGetEvent)                                                                                  \
     X(cuGraphEventWaitNodeGetEvent)                                                                                    \
+    X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuDevicePrimaryCtxRelease_v2)                                                                                    \
+    X(cuDeviceGetDevResource)                                                                                          \
+    X(cuDevSmResourceSplitByCount)                                                                                     \
+    X(cuDevResourceGenerateDesc)                                                                                       \
+    X(cuGreenCtxCreate)                                                                                                \
+    X(cuGreenCtxStreamCreate)                                                                                          \
+    X(cuGreenCtxDestroy)                                                                                               \
     X(cuGraphLaunch)                                                                                                   \
     X(cuGraphExecDestroy)                                                                                              \
     X(cuMemcpy3DAsync_v2)                                                                                              \
@@ -134,8 +143,17 @@ int tl_eff_real_find(const struct tl_shim *shim, struct tl_error *err);
 
 struct tl_eff_item;
 
+/* A part of the SMs. */
+struct tl_eff_cap {
+    uint32_t sms;
+    CUgreenCtx green;
+    CUstream spare[16]; /* of streams that the job has destroyed */
+    uint32_t n_spare;
+};
+
 enum {
     TL_EFF_SIDES = 8,
+    TL_EFF_CAPS = 8,      /* sizes of parts */
     TL_EFF_MAX_CHAIN = 8, /* kernels launched behind one another before the end of the first is known */
 };
 
@@ -159,6 +177,9 @@ struct tl_eff_context {
     CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
     CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
     uint64_t clock_ns;
+    struct tl_eff_cap caps[TL_EFF_CAPS];
+    uint32_t n_caps;
+    bool is_capless; /* there are no such parts, or they were refused */
 };
 
 struct tl_eff_stream {
@@ -187,6 +208,9 @@ struct tl_eff_stream {
     /* A mark put behind them while the job begins to capture the stream would become part of its graph. */
     bool is_being_marked;
     uint32_t n_unmarkable; /* callers who may be about to capture it */
+    /* Its kernels on a part of the SMs stand in a stream of that part, one for each, or streams would wait for one another. */
+    CUstream capped;
+    CUgreenCtx capped_in;
 };
 
 /* --- what is queued ------------------------------------------------------------------------------------------------ */
@@ -472,7 +496,6 @@ int tl_eff_store_folder(char *path, size_t n);
 /* --- effort_profile.c --- */
 enum { TL_EFF_LATENCIES = 32 };
 
-
 struct tl_eff_profile {
     struct tl_eff_profile *next;
     uint32_t grid[3], block[3], shared_bytes;
@@ -561,6 +584,15 @@ void tl_eff_give_event(struct tl_eff_context *c, CUevent e);
 uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e);
 struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c); /* NULL if all are in use; lock held */
 void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k);
+
+/* --- effort_cap.c --- */
+/* Starts the launch whole on so many SMs, in its place in the stream; on all of them where that cannot be.  Executor only, lock not
+ * held, context current. */
+CUresult tl_eff_launch_capped(struct tl_eff_stream *s, const struct tl_eff_launch *l, uint32_t sms);
+/* The job's stream goes: what stands beside it is kept for another.  Lock held. */
+void tl_eff_cap_leave(struct tl_eff_stream *s);
+/* The job gives up a primary context: ours stand on it.  Lock not held. */
+void tl_eff_caps_free(CUcontext handle);
 
 /* --- effort_pieces.c --- */
 /* Brings the kernel at `item` forward: lock held, given up meanwhile.  True if something changed. */

@@ -241,23 +241,42 @@ static void count_launch(const struct tl_eff_launch *l)
     atomic_store_explicit(&tl_eff.page->rung, l->rung, memory_order_relaxed);
 }
 
+/* The SMs that a kernel which cannot be stopped is kept to; 0: all.  They are the granted part, or if the policy leaves that to us, half
+ * of them for as long as a higher level could be kept waiting for the end of a long one. */
+static uint32_t cap_of(const struct tl_eff_context *c, const struct tl_eff_launch *l, uint64_t ns)
+{
+    uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 0), granted = granted_sms(c);
+    bool is_long = l->profile != NULL && l->profile->whole_ns != 0 && ns > tl_eff_turnaround_ns();
+    bool is_forced = tl_eff.settings->force == TL_RUNG_CAP;
+    if (sms < 2 || c->is_capless || (tl_eff.settings->force >= 0 && !is_forced))
+        return 0;
+    if (granted < sms)
+        return granted;
+    return is_forced || (is_long && !tl_eff_is_alone()) ? sms / 2 : 0;
+}
+
 static bool advance_whole(struct tl_eff_stream *s, struct tl_eff_item *item, uint64_t now)
 {
     struct tl_eff_launch *l = &item->launch;
     uint64_t ns = tl_eff_predicted_ns(l->profile);
+    bool is_measured = tl_eff_wants_sample(l->profile) && tl_eff.settings->force != TL_RUNG_CAP;
+    uint32_t sms = is_measured ? 0 : cap_of(s->context, l, ns);
     CUresult r;
     if (l->profile != NULL)
         l->profile->n_launches++;
     l->began_ns = now;
     item->is_under_way = true;
+    if (sms != 0)
+        l->rung = TL_RUNG_CAP;
     count_launch(l);
-    if (tl_eff_wants_sample(l->profile)) {
+    if (is_measured) {
         r = tl_eff_launch_measured(s, l);
     } else {
-        tl_eff_unmarked(s, ns, now);
+        tl_eff_unmarked(s, sms != 0 ? ns * (uint64_t)s->context->n_sms / sms : ns, now);
         tl_eff_unlock();
         tl_eff_make_current(s->context);
-        r = tl_eff_launch_whole(l, s->handle);
+        tl_eff_prepare(s->context);
+        r = sms != 0 ? tl_eff_launch_capped(s, l, sms) : tl_eff_launch_whole(l, s->handle);
         tl_eff_lock();
         if (s->n_unmarked >= MARK_EVERY || s->unmarked_ns >= tl_eff_run_ahead_ns() / 4)
             tl_eff_mark(s);

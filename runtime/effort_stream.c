@@ -189,6 +189,7 @@ void tl_eff_stream_forget(struct tl_eff_stream *s)
 
 void tl_eff_stream_free(struct tl_eff_stream *s)
 {
+    tl_eff_cap_leave(s);
     for (struct tl_eff_stream **at = &s->context->streams; *at != NULL; at = &(*at)->next) {
         if (*at == s) {
             *at = s->next;

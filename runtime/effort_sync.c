@@ -192,6 +192,12 @@ static CUresult release_primary(const struct tl_eff_call *call, bool is_reset)
         return after_all(call);
     if (tl_eff_invoke(&state) == CUDA_SUCCESS && is_active && tl_eff_invoke(&retain) == CUDA_SUCCESS)
         tl_eff_invoke(&release); /* only its name was wanted */
+    if (handle != NULL) {
+        tl_eff_lock();
+        tl_eff_drain_all();
+        tl_eff_unlock();
+        tl_eff_caps_free(handle);
+    }
     CUresult r = after_all(call);
     if (handle != NULL && tl_eff_invoke(&state) == CUDA_SUCCESS && (is_reset || !is_active))
         forget_context(handle);
