@@ -179,7 +179,11 @@ demo bench-isolation bench-sweep: all
 san:
 	@TEST_TIMEOUT=$${TEST_TIMEOUT:-1800} $(MAKE) --no-print-directory B=build/san FLAVOUR=san test
 
-tsan:
+t# Packages come from PyPI; OPTIONS=--rungs compares forced rungs bit by bit, OPTIONS="numba triton" runs only these.
+test-frameworks: tests
+	@TALLY_BUILD=$(B) scripts/test-frameworks $(OPTIONS)
+
+san:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
 
 # What has threads.  Kernels and LLVM are not instrumented, and what they touch is theirs.
@@ -278,6 +282,7 @@ clean:
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
 	@echo "make test       build and run all tests; T=ptx_lexer runs one file"
+	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
 	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
@@ -301,4 +306,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test jobs demo bench-isolation bench-sweep san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test test-frameworks jobs demo bench-isolation bench-sweep san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE

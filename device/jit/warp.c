@@ -32,9 +32,50 @@ static LLVMValueRef members(struct tl_emit *e, const struct tl_ptx_operand *mask
     return LLVMBuildAnd(e->b, m.v, active, "");
 }
 
+/* Whether lanes wait for each other at an instruction, or may do so in a function that it calls. */
+static bool is_meeting(const struct tl_ptx_stmt *s)
+{
+    switch (s->inst.form->op) {
+    case TL_OP_bar:
+    case TL_OP_barrier:
+    case TL_OP_call:
+    case TL_OP_mma:
+    case TL_OP_wmma:
+        return true;
+    default:
+        return tl_ptx_form_has(s->inst.form, TL_MOD_sync) || tl_ptx_form_has(s->inst.form, TL_MOD_aligned);
+    }
+}
+
+/* Whether lanes that are not at this barrier can only return: wherever a branch that decides about this block may have
+ * led them, no other meeting follows.  A GPU does not wait for lanes that have returned (Numba's reductions rely on it). */
+static bool others_only_return(struct tl_emit *e)
+{
+    const struct tl_ptx_cfg *cfg = &e->f->cfg;
+    struct tl_ptx_set decided, ahead;
+    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
+    if (stack == NULL || tl_ptx_set_init(&decided, e->arena, cfg) < 0 || tl_ptx_set_init(&ahead, e->arena, cfg) < 0 ||
+        e->f->pf != e->p->entry)
+        return false;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        if (cfg->blocks[b].order == TL_CFG_NONE || e->f->d.branch[b] != TL_LEVEL_LANE)
+            continue;
+        tl_ptx_set_clear(&decided);
+        tl_ptx_cfg_region(cfg, b, cfg->blocks[b].ipdom, &decided, stack);
+        if (tl_ptx_set_has(&decided, e->inst_block))
+            tl_ptx_cfg_region(cfg, b, TL_CFG_NONE, &ahead, stack);
+    }
+    for (uint32_t b = 0; b < cfg->n_blocks; b++)
+        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&ahead, b) && i < cfg->blocks[b].end; i++)
+            if (cfg->insts[i] != e->inst && is_meeting(cfg->insts[i]))
+                return false;
+    return !e->f->is_in_loop[e->inst_block];
+}
+
 void tl_emit_warp_barrier(struct tl_emit *e)
 {
-    members(e, tl_opd(e, 0));
+    if (e->mask == NULL || e->mask == e->f->entry_mask || !others_only_return(e))
+        members(e, tl_opd(e, 0));
 }
 
 static LLVMValueRef vote_bits(struct tl_emit *e, struct tl_val p, LLVMValueRef m)

@@ -41,6 +41,19 @@ __global__ void together(unsigned *out, const unsigned *in)
     o[19] = (unsigned)__double2int_rn(__shfl_down_sync(all, (double)v * 0.5, 1) * 2);
 }
 
+/* The last step of a reduction, done by two lanes: the others, which the barrier names too, have only to return. */
+__global__ void tail(unsigned *out, const unsigned *in)
+{
+    __shared__ unsigned part[128];
+    part[threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x < 2) {
+        part[threadIdx.x] += part[threadIdx.x + 2];
+        __syncwarp();
+        out[threadIdx.x] = part[0] + part[1];
+    }
+}
+
 int main()
 {
     checker check("warp_primitives");
@@ -106,5 +119,10 @@ int main()
         snprintf(what, sizeof(what), "result %d of lane", i % RESULTS);
         check.is(got[i] == want[i], what, i / RESULTS);
     }
+    unsigned *two = device_array<unsigned>(2);
+    tail<<<1, n>>>(two, in);
+    FINISH();
+    std::vector<unsigned> ends = to_host(two, 2);
+    check.is(ends[0] == v[0] + v[1] + v[2] + v[3] && ends[1] == ends[0], "sum of two lanes");
     return check.done();
 }

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# A framework from PyPI, unmodified, at low priority under tally-run: the small set of scripts/test-frameworks (Numba).
+# `make test-frameworks` runs all of them.
+set -euo pipefail
+
+build=$(realpath "${TALLY_BUILD:-build}")
+device=$build/lib/tally/device/libcuda.so.1
+if [ ! -e "$device" ] || [ ! -x "$build/bin/tally-jit" ]; then
+    echo "the software CUDA device is not built ($device)"
+    exit 77
+fi
+if nm -D "$device" | grep -E ' __(asan|tsan)_' >/dev/null; then
+    echo "a driver with a sanitizer cannot be loaded by programs without one"
+    exit 77
+fi
+if [ "${SETUP:-yes}" = no ] && [ ! -e "${TALLY_VENVS:-build/venv}/numba/.packages" ]; then
+    echo "Numba is not here, and SETUP=no forbids to fetch it"
+    exit 77
+fi
+scratch=$(mktemp -d)
+export XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20 TALLY_DEVICE_NAME=tally-frameworks-$$
+export TALLY_VENVS=${TALLY_VENVS:-$PWD/build/venv}
+trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
+status=0
+TALLY_FRAMEWORK_SECONDS=240 scripts/test-frameworks --quick || status=$?
+[ $status -ne 77 ] || echo "the packages cannot be had from PyPI"
+exit $status
