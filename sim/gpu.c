@@ -32,6 +32,7 @@ struct client {
     uint64_t rounds;
     /* The kernel, while READY. */
     struct sim_kernel kernel;
+    double since;       /* when it was launched */
     double block_ns;    /* of a wave, as it runs now */
     double work;        /* left, in waves of the whole device */
     double share, rate; /* of the device; work per ns */
@@ -195,6 +196,8 @@ static void begin_round(struct gpu *g, struct client *c)
     c->round_factor = 1 + c->job->jitter * sim_normal(&c->random);
     if (c->round_factor < 0.5)
         c->round_factor = 0.5;
+    if (c->job->slower > 0)
+        c->round_factor *= c->job->slower;
     c->left = c->job->n_round;
     c->to_pause = c->job->pause_every;
     c->phase = HOST;
@@ -226,6 +229,7 @@ static void launch(struct gpu *g, struct client *c)
     c->next_kernel = c->next_kernel + 1 < j->n_kernels ? c->next_kernel + 1 : 0;
     c->left--;
     c->phase = READY;
+    c->since = g->now;
     c->timer = never;
     /* A kernel that ends within the budget anyway runs as it is. */
     double alone_ns = c->kernel.block_ns * c->kernel.waves;
@@ -330,6 +334,21 @@ static double next_boundary(const struct client *c, double from)
     return c->wave_ns + (waves < 1 ? 1 : waves) * c->block_ns;
 }
 
+/* The same on a device that takes kernels in the order of their arrival: who came first has what it wants, the next one what is left. */
+static void share_in_order(const struct gpu *g, const double *want, double *entitled)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        double before = 0;
+        for (uint32_t k = 0; k < g->n; k++) {
+            const struct client *a = &g->c[k], *b = &g->c[i];
+            bool is_above = g->by_priority && a->level > b->level, is_below = g->by_priority && a->level < b->level;
+            if (k != i && (is_above || (!is_below && (a->since < b->since || (a->since <= b->since && k < i)))))
+                before += want[k];
+        }
+        entitled[i] = before < 1 ? 1 - before : 0;
+    }
+}
+
 /* What each client may keep when others want the device too: higher levels first where the device knows priorities, equals alike.
  * `want` is 0 for who is not allowed.  Clients stand in the order of their levels. */
 static void share_out(const struct gpu *g, const double *want, double *entitled)
@@ -377,7 +396,10 @@ static void dispatch(struct gpu *g)
             c->boundary = never;
         }
     }
-    share_out(g, want, entitled);
+    if (g->d->is_in_order)
+        share_in_order(g, want, entitled);
+    else
+        share_out(g, want, entitled);
     for (uint32_t i = 0; i < g->n && free_share > tiny; i++)
         give(g, &g->c[i], want[i] < entitled[i] ? want[i] : entitled[i], &free_share);
     bool somebody_lacks = false;

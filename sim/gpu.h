@@ -25,6 +25,7 @@ struct sim_device {
     double switch_ns; /* between contexts that take turns */
     double transform; /* speed of kernels that can leave, as a part of the original's */
     double gap_ns;    /* between two kernels of a job that asks the arbiter for each */
+    bool is_in_order; /* kernels that compete get the SMs in the order of their arrival, not in equal parts */
 };
 
 /* A100, V100, P100, 2080ti, software; NULL if there is none of that name. */
@@ -57,6 +58,7 @@ struct sim_job {
     uint32_t pause_every;                 /* kernels after which the host works for pause_ns; 0: never */
     double pause_ns;
     double jitter; /* relative standard deviation of a round's kernels */
+    double slower; /* its kernels take so many times as long, because its calls are intercepted; 0: 1 */
     enum sim_arrivals arrivals;
     double period_ns;       /* between arrivals, on average */
     const double *times_ns; /* of listed arrivals, ascending */

@@ -15,7 +15,7 @@ enum { SEQUENCE = 4096 }; /* kernels after which a job repeats itself */
 /* clang-format off */
 static const struct sim_profile profiles[] = {
     /* name              round    gpu    bw    kernel spread block width jitter pauses  memory persistent */
-    {"bert-infer",       4.05,   0.891, 0.230,   13,  0.0,   13,  0.6,  0.005,    0,    1475,  1300},
+    {"bert-infer",       4.05,   0.891, 0.230,   13,  0.0,   13,  0.6,  0.005,    1,    1475,  1300},
     {"llama-infer",   1963.9,    0.908, 0.552,   28,  0.0,   28,  0.8,  0.004,  140,   16939, 13500},
     {"whisper-train", 1000,      0.500, 0.127,  290,  1.2,  100,  1.0,  0.01,     0,    9717,  6000},
     {"resnet50-train", 330,      0.995, 0.106,  120,  0.8,   25,  1.0,  0.01,     0,   12685,   300},
