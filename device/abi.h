@@ -54,6 +54,7 @@ enum tl_dev_tex {
     TL_DEV_TEX_CHANNEL_SHIFT = 8, /* two bits: which channel is gathered */
     TL_DEV_TEX_GATHER = 1 << 10,  /* one channel of the four neighbours that a filter would mix */
     TL_DEV_TEX_LEVEL = 1 << 11,   /* the level of detail, a float, is the fourth coordinate */
+    TL_DEV_TEX_GRAD = 1 << 12, /* behind the coordinates: how they change, three floats to the right, three downwards */
 };
 
 /* What a surface access does outside. */
@@ -77,8 +78,9 @@ struct tl_dev_calls {
     void *(*malloc)(struct tl_dev_frame *f, uint64_t bytes);
     void (*free)(struct tl_dev_frame *f, void *p);
     uint64_t (*globaltimer)(void);
-    /* Texture fetch (enum tl_dev_tex): coordinates as float or int bits, result as 32-bit words. */
-    void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
+    /* Texture fetch (enum tl_dev_tex): coordinates as float or int bits, four words (ten with gradients); result as 32-bit
+     * words. */
+    void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
                 uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
                  uint32_t bytes, uint32_t clamp, uint32_t data[4]);

@@ -564,7 +564,7 @@ void tl_drv_capture_forget_event(struct CUevent_st *e);
 int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute attribute);
 
 /* --- driver_fetch.c: as parts of kernels, so without locks --- */
-void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4], uint32_t result[4]);
+void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords, uint32_t result[4]);
 /* False if the kernel must end: outside, and it asked for that. */
 bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4], uint32_t bytes,
                  uint32_t outside, uint32_t data[4]);

@@ -277,7 +277,27 @@ static void fetch_level(const struct tl_drv_texture *o, float level, int axes, s
     }
 }
 
-void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4], uint32_t result[4])
+/* The level at which a step to the next pixel is a step to the next element, by the longer of the two steps. */
+static float level_of(const struct tl_drv_texture *o, const uint32_t *gradient, int axes)
+{
+    const struct tl_drv_level *l = &o->levels[0];
+    const size_t sizes[3] = {l->width, l->height, l->depth};
+    bool is_normal = (o->texture.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
+    float longest = 0;
+    for (int d = 0; d < 2; d++) {
+        float sum = 0;
+        for (int a = 0; a < axes; a++) {
+            float x;
+            memcpy(&x, &gradient[3 * d + a], sizeof x);
+            x *= is_normal ? (float)sizes[a] : 1;
+            sum += x * x;
+        }
+        longest = fmaxf(longest, sqrtf(sum));
+    }
+    return longest > 0 ? log2f(longest) : -126; /* closer than any level is the first one */
+}
+
+void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords, uint32_t result[4])
 {
     const struct tl_drv_texture *o = tl_drv_pointer((uintptr_t)handle);
     uint32_t geometry = kind & TL_DEV_TEX_GEOMETRY;
@@ -308,6 +328,8 @@ void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_
     memcpy(at, rest, sizeof(float) * (is_cube ? 3 : (size_t)axes));
     if ((kind & TL_DEV_TEX_LEVEL) != 0)
         memcpy(&level, &coords[3], sizeof level);
+    if ((kind & TL_DEV_TEX_GRAD) != 0)
+        level = level_of(o, coords + 4, axes);
     if (is_cube) {
         float direction[3] = {at[0], at[1], at[2]};
         layer = layer * 6 + face_of(direction, at);

@@ -25,7 +25,7 @@ static struct tl_exec_device *exec_devices[TL_DRV_MAX_DEVICES]; /* set by cuInit
 
 /* --- the device -------------------------------------------------------------------------------------------------- */
 
-static void tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
+static void tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
                 uint32_t result[4])
 {
     (void)f;

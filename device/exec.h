@@ -56,7 +56,7 @@ struct tl_exec_config {
     uint64_t bus_bytes;    /* per second, between host and device: TALLY_DEVICE_BUS (suffixes K, M, G), 12 GiB */
     /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal
      * can end them anywhere, so they must not hold locks. */
-    void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t coords[4],
+    void (*tex)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
                 uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
                  uint32_t bytes, uint32_t clamp, uint32_t data[4]);

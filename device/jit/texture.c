@@ -5,12 +5,14 @@
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
-enum { MAX_WORDS = 4 };
+enum { MAX_WORDS = 4, COORD_WORDS = 10 };
 
 struct access {
     uint32_t kind;     /* enum tl_dev_tex, with flags */
     uint32_t n_coords; /* that the geometry has */
     struct tl_spilled handle, coords[4];
+    struct tl_spilled gradient[2][3]; /* of TL_DEV_TEX_GRAD */
+    uint32_t n_gradient;
     LLVMValueRef coord_words, data_words; /* i32[4], filled for each lane */
 };
 
@@ -56,9 +58,9 @@ static LLVMValueRef word(struct tl_emit *e, LLVMValueRef words, uint32_t i)
     return LLVMBuildGEP2(e->b, e->i32, words, &index, 1, "");
 }
 
-static LLVMValueRef new_words(struct tl_emit *e)
+static LLVMValueRef new_words(struct tl_emit *e, uint32_t n)
 {
-    return tl_alloca(e, LLVMArrayType2(e->i32, MAX_WORDS), "words");
+    return tl_alloca(e, LLVMArrayType2(e->i32, n), "words");
 }
 
 /* Results of all lanes, one vector per word. */
@@ -91,6 +93,32 @@ static void put_coords(struct tl_emit *e, const struct access *a, LLVMValueRef l
 {
     for (uint32_t i = 0; i < a->n_coords; i++)
         LLVMBuildStore(e->b, tl_spilled_lane(e, &a->coords[i], lane), word(e, a->coord_words, i));
+    for (uint32_t i = 0; i < 6 && a->n_gradient > 0; i++) {
+        LLVMValueRef v = i % 3 < a->n_gradient ? tl_spilled_lane(e, &a->gradient[i / 3][i % 3], lane)
+                                               : LLVMConstInt(e->i32, 0, false);
+        LLVMBuildStore(e->b, v, word(e, a->coord_words, 4 + i));
+    }
+}
+
+/* How the coordinates change from one pixel to the next: two vectors behind the address.  A layer does not. */
+static bool read_gradient(struct tl_emit *e, struct access *a)
+{
+    uint32_t geometry = a->kind;
+    uint32_t n = geometry == TL_DEV_TEX_1D || geometry == TL_DEV_TEX_A1D   ? 1
+                 : geometry == TL_DEV_TEX_2D || geometry == TL_DEV_TEX_A2D ? 2
+                 : geometry == TL_DEV_TEX_3D                               ? 3
+                                                                           : 0;
+    if (n == 0 || e->inst->n_operands < 4 || tl_elements(tl_opd(e, 2)) < n || tl_elements(tl_opd(e, 3)) < n)
+        return false;
+    for (uint32_t d = 0; d < 2; d++) {
+        for (uint32_t i = 0; i < n; i++) {
+            struct tl_ptx_operand o = tl_element(tl_opd(e, 2 + d), i);
+            a->gradient[d][i] = tl_spill(e, tl_read(e, &o, 32));
+        }
+    }
+    a->n_gradient = n;
+    a->kind |= TL_DEV_TEX_GRAD;
+    return true;
 }
 
 /* --- textures ------------------------------------------------------------------------------------------------------ */
@@ -98,8 +126,8 @@ static void put_coords(struct tl_emit *e, const struct access *a, LLVMValueRef l
 static void fetch(struct tl_emit *e, struct access *a, bool is_float, const struct tl_spilled *level, struct results *r)
 {
     struct tl_lane_loop l;
-    a->coord_words = new_words(e);
-    a->data_words = new_words(e);
+    a->coord_words = new_words(e, COORD_WORDS);
+    a->data_words = new_words(e, MAX_WORDS);
     results_begin(e, r);
     tl_lanes_begin(e, &l);
     put_coords(e, a, l.lane);
@@ -125,7 +153,8 @@ static void emit_fetch(struct tl_emit *e)
     struct tl_spilled level;
     bool is_gather = f->op == TL_OP_tld4, has_level = tl_ptx_form_has_text(f, "level");
     struct tl_type result_type = tl_type_of(f, 0), coord_type = tl_type_of(f, 1);
-    if (!describe_geometry(f, &a) || tl_ptx_form_has_text(f, "grad") || result_type.bits != 32 ||
+    bool has_gradient = tl_ptx_form_has_text(f, "grad");
+    if (!describe_geometry(f, &a) || (has_gradient && !read_gradient(e, &a)) || result_type.bits != 32 ||
         coord_type.bits != 32 || (has_level && (a.n_coords == 4 || e->inst->n_operands < 3)) ||
         (to->kind == TL_OPD_VEC && to->n > MAX_WORDS) || !read_address(e, tl_opd(e, 1), &a)) {
         tl_emit_unsupported(e, "this kind of texture fetch");
@@ -192,8 +221,8 @@ static void emit_surface(struct tl_emit *e)
         tl_emit_unsupported(e, "this kind of surface access");
         return;
     }
-    a.coord_words = new_words(e);
-    a.data_words = new_words(e);
+    a.coord_words = new_words(e, COORD_WORDS);
+    a.data_words = new_words(e, MAX_WORDS);
     for (uint32_t i = 0; i < n; i++) {
         if (is_store) {
             values[i] = tl_spill(e, tl_read(e, o->kind == TL_OPD_VEC ? &o->elems[i] : o, bits));

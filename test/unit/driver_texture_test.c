@@ -198,6 +198,57 @@ static void remove_device(void)
     unlink(path);
 }
 
+/* Levels of 8, 4, 2 and 1 elements hold 0, 1, 2 and 3: what comes is the level, mixed. */
+static void gradients_choose_the_level(void)
+{
+    CUmipmappedArray m;
+    CUtexObject t;
+    CUDA_ARRAY3D_DESCRIPTOR d = {8, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+    OK(cuMipmappedArrayCreate(&m, &d, 4));
+    for (unsigned l = 0; l < 4; l++) {
+        CUarray a;
+        float values[64];
+        size_t n = 8u >> l;
+        for (int i = 0; i < 64; i++)
+            values[i] = (float)l;
+        OK(cuMipmappedArrayGetLevel(&a, m, l));
+        CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                           .srcHost = values,
+                           .srcPitch = n * 4,
+                           .srcHeight = n,
+                           .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                           .dstArray = a,
+                           .WidthInBytes = n * 4,
+                           .Height = n,
+                           .Depth = 1};
+        OK(cuMemcpy3D_v2(&c));
+    }
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = m};
+    CUDA_TEXTURE_DESC td = {.filterMode = CU_TR_FILTER_MODE_LINEAR,
+                            .mipmapFilterMode = CU_TR_FILTER_MODE_LINEAR,
+                            .flags = CU_TRSF_NORMALIZED_COORDINATES,
+                            .maxMipmapLevelClamp = 10};
+    OK(cuTexObjectCreate(&t, &r, &td, NULL));
+    /* The longer step counts, in elements of the first level: 1 is level 0, 2 level 1, sqrt(32) level 2.5. */
+    static const struct {
+        float right[2], down[2], level;
+    } cases[] = {{{0, 0}, {0, 0}, 0},         {{0.125f, 0}, {0, 0.125f}, 0},    {{0.25f, 0}, {0, 0.125f}, 1},
+                 {{0.125f, 0}, {0, 0.5f}, 2}, {{0.5f, 0.5f}, {0, 0.25f}, 2.5f}, {{8, 0}, {0, 0}, 3},
+                 {{0.01f, 0}, {0, 0.01f}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        float coords[10] = {
+            0.5f, 0.5f, 0, 0, cases[i].right[0], cases[i].right[1], 0, cases[i].down[0], cases[i].down[1]};
+        uint32_t words[10], result[4];
+        float got;
+        memcpy(words, coords, sizeof words);
+        tl_drv_tex(t, KIND_2D | TL_DEV_TEX_GRAD, 1, words, result);
+        memcpy(&got, result, sizeof got);
+        TEST_ASSERT_FLOAT_WITHIN(1e-5f, cases[i].level, got);
+    }
+    OK(cuTexObjectDestroy(t));
+    OK(cuMipmappedArrayDestroy(m));
+}
+
 int main(void)
 {
     char name[64];
@@ -211,6 +262,7 @@ int main(void)
     RUN_TEST(linear_memory_is_zero_outside);
     RUN_TEST(layers_are_apart);
     RUN_TEST(a_surface_writes_what_a_copy_reads);
+    RUN_TEST(gradients_choose_the_level);
     return UNITY_END();
 }
 #else

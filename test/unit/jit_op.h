@@ -115,8 +115,8 @@ uint32_t op_vector_rows(void);
 
 struct tl_dev_frame;
 extern const struct op_row op_texture_rows[];
-void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
-                      const uint32_t coords[4], uint32_t result[4]);
+void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
+                      uint32_t result[4]);
 void op_texture_surface(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store,
                         const int32_t coords[4], uint32_t bytes, uint32_t outside, uint32_t data[4]);
 

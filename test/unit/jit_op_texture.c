@@ -21,14 +21,17 @@ static uint32_t n_coords(uint32_t kind)
     return n[kind & TL_DEV_TEX_GEOMETRY];
 }
 
-void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
-                      const uint32_t coords[4], uint32_t result[4])
+void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
+                      uint32_t result[4])
 {
     (void)f;
-    uint32_t n = (kind & TL_DEV_TEX_LEVEL) != 0 ? 4 : n_coords(kind), given[4] = {0};
+    bool has_gradient = (kind & TL_DEV_TEX_GRAD) != 0, has_level = (kind & TL_DEV_TEX_LEVEL) != 0;
+    uint32_t n = has_gradient ? 10 : has_level ? 4 : n_coords(kind), given[10] = {0};
     memcpy(given, coords, n_coords(kind) * sizeof *given);
-    if (n == 4)
+    if (has_level)
         given[3] = coords[3];
+    if (has_gradient)
+        memcpy(given + 4, coords + 4, 6 * sizeof *given);
     for (uint32_t i = 0; i < 4; i++)
         result[i] = mixed(handle, kind + 1000 * is_float, given, n, i);
 }
@@ -54,7 +57,23 @@ static uint32_t kind_of(const struct op *o)
         kind = op_has(o, names[i]) ? i : kind;
     if (op_is(o, "tld4"))
         kind |= TL_DEV_TEX_GATHER | (op_has(o, "a") ? 3u : 0) << TL_DEV_TEX_CHANNEL_SHIFT;
+    if (op_has(o, "grad"))
+        kind |= TL_DEV_TEX_GRAD;
     return op_has(o, "level") ? kind | TL_DEV_TEX_LEVEL : kind;
+}
+
+/* Operands are reused: of two axes {b, c} and {a, c}, of one {b} and {a}. */
+static void fetch_by_gradient(const struct op *o, const uint64_t *in, uint64_t *out)
+{
+    bool is_line = op_has(o, "1d");
+    uint32_t kind = kind_of(o), coords[10] = {(uint32_t)in[1]};
+    coords[1] = is_line ? 0 : (uint32_t)in[2];
+    coords[4] = (uint32_t)in[2];
+    coords[5] = is_line ? 0 : (uint32_t)in[3];
+    coords[7] = (uint32_t)in[is_line ? 3 : 1];
+    coords[8] = is_line ? 0 : (uint32_t)in[3];
+    out[0] = mixed(in[0], kind + 1000, coords, 10, 0);
+    out[1] = mixed(in[0], kind + 1000, coords, 10, 3);
 }
 
 static void fetch(const struct op *o, const uint64_t *in, uint64_t *out)
@@ -101,6 +120,10 @@ const struct op_row op_texture_rows[] = {
     FETCH("tex.a2d.v4.f32.f32", "u32,f32,f32", "$3, $4, $5, $5", ""),
     FETCH("tex.cube.v4.f32.f32", "f32,f32,f32", "$3, $4, $5, $5", ""),
     FETCH("tex.level.2d.v4.f32.f32", "f32,f32,f32", "$3, $4", ", $5"),
+    {"tex.grad.1d.v4.f32.f32", "b32,b32=b64,f32,f32,f32", fetch_by_gradient, 0, 0,
+     "tex.grad.1d.v4.f32.f32 {$0, _, _, $1}, [$2, {$3}], {$4}, {$5}"},
+    {"tex.grad.2d.v4.f32.f32", "b32,b32=b64,f32,f32,f32", fetch_by_gradient, 0, 0,
+     "tex.grad.2d.v4.f32.f32 {$0, _, _, $1}, [$2, {$3, $4}], {$4, $5}, {$3, $5}"},
     FETCH("tld4.r.2d.v4.f32.f32", "f32,f32", "$3, $4", ""),
     FETCH("tld4.a.2d.v4.u32.f32", "f32,f32", "$3, $4", ""),
     {"txq.width.b32", "b32=b64", query, 0, 0, "txq.width.b32 $0, [$1]"},
