@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,45 @@ static void a_killed_job_holds_nobody_back(void)
 }
 
 /* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
+struct sleeper {
+    struct tl_client *client;
+    _Atomic uint32_t bell, has_waited;
+};
+
+static void *sleep_while_preempted(void *of)
+{
+    struct sleeper *s = of;
+    while (tl_client_is_preempted(s->client))
+        tl_client_wait_rung(s->client, tl_client_changes(s->client), &s->bell, 0, 100 * DAEMON_PATIENCE_NS);
+    atomic_store(&s->has_waited, 1);
+    return NULL;
+}
+
+/* The sleeper's own time is far beyond the patience of this test, so only being told ends it. */
+static void who_sleeps_until_a_word_is_idle_is_told(void)
+{
+    daemon_start(NULL);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL), *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_client_page *page = tl_client_page(high);
+    struct sleeper s = {.client = low};
+    pthread_t thread;
+    TEST_ASSERT_TRUE(daemon_await_words(low, 1));
+    atomic_fetch_add(&page->issued, 1);
+    TEST_ASSERT_TRUE(daemon_await_preempted(low, true));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, sleep_while_preempted, &s));
+    usleep(20000);
+    TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&s.has_waited));
+    atomic_fetch_add(&page->completed, 1);
+    tl_client_tell_idle(high);
+    uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
+    while (atomic_load(&s.has_waited) == 0 && daemon_test_now() < end)
+        usleep(1000);
+    TEST_ASSERT_EQUAL_UINT32(1, atomic_load(&s.has_waited));
+    pthread_join(thread, NULL);
+    tl_client_destroy(high);
+    tl_client_destroy(low);
+}
+
 /* What the kernel does to the word when the client's thread dies, done by hand: its process is still there, as one is whose memory
  * takes long to unmap. */
 static void a_word_is_forgotten_when_its_page_tells_of_the_death(void)
@@ -502,6 +542,7 @@ int main(void)
     RUN_TEST(equals_do_not_see_each_other);
     RUN_TEST(a_killed_job_holds_nobody_back);
     RUN_TEST(more_levels_above_than_words_are_merged);
+    RUN_TEST(who_sleeps_until_a_word_is_idle_is_told);
     RUN_TEST(a_word_is_forgotten_when_its_page_tells_of_the_death);
     RUN_TEST(a_merged_word_dies_with_those_who_keep_it);
     RUN_TEST(no_job_can_write_to_a_word_above_it);
