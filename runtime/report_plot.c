@@ -226,6 +226,7 @@ struct point {
     double x, y;
     const char *label;
     uint32_t colour;
+    double label_x, label_y, label_width; /* where its label stands; 0 before it does */
 };
 
 static double trade_y(double ratio, double top)
@@ -245,7 +246,8 @@ static void put_trade_lines(struct tl_buf *out, double top, double widest)
         tl_buf_printf(out, "<line class=gl x1=%d x2=%d y1=%.1f y2=%.1f />", LEFT, WIDTH - RIGHT, y, y);
         tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%g&times;</text>", LEFT - 6, y + 4, lines[i]);
     }
-    for (int percent = 0; percent <= (int)(100 * widest + 0.5); percent += 25) {
+    int step = widest <= 1.5 ? 25 : widest <= 3 ? 50 : 100;
+    for (int percent = 0; percent <= (int)(100 * widest + 0.5); percent += step) {
         double x = LEFT + percent / (100 * widest) * (WIDTH - LEFT - RIGHT - 20);
         tl_buf_printf(out, "<line class=gl x1=%.1f x2=%.1f y1=%d y2=%d />", x, x, TOP, HEIGHT - BOTTOM);
         tl_buf_printf(out, "<text x=%.1f y=%d text-anchor=middle>%d %%</text>", x, HEIGHT - 9, percent);
@@ -257,23 +259,34 @@ static bool is_taken(const struct point *points, uint32_t n, double x, double y,
 {
     if (x < LEFT || x + width > WIDTH - 2)
         return true;
-    for (uint32_t i = 0; i < n; i++)
-        if (points[i].x > x - 7 && points[i].x < x + width + 7 && points[i].y > y - 15 && points[i].y < y + 8)
+    for (uint32_t i = 0; i < n; i++) {
+        const struct point *p = &points[i];
+        if (p->x > x - 7 && p->x < x + width + 7 && p->y > y - 15 && p->y < y + 8)
             return true;
+        if (p->label_width > 0 && p->label_x < x + width && x < p->label_x + p->label_width &&
+            fabs(p->label_y - y) < 13)
+            return true;
+    }
     return false;
 }
 
-static void put_label(struct tl_buf *out, const struct point *points, uint32_t n, uint32_t i)
+static void put_label(struct tl_buf *out, struct point *points, uint32_t n, uint32_t i)
 {
-    const struct point *p = &points[i];
+    struct point *p = &points[i];
     double width = 7.4 * (double)strlen(p->label); /* about as wide as it is written */
     const struct {
         double x, y;
     } places[] = {{p->x + 10, p->y + 4},         {p->x - 10 - width, p->y + 4}, {p->x - width / 2, p->y - 11},
-                  {p->x - width / 2, p->y + 19}, {p->x - width + 6, p->y - 11}, {p->x - width + 6, p->y + 19}};
+                  {p->x - width / 2, p->y + 19}, {p->x - width + 6, p->y - 11}, {p->x - width + 6, p->y + 19},
+                  {p->x - 6, p->y - 11},         {p->x - 6, p->y + 19},         {p->x - 6, p->y - 25},
+                  {p->x + 10, p->y + 16},        {p->x + 10, p->y - 8}};
+    enum { PLACES = sizeof places / sizeof places[0] };
     size_t best = 0;
-    while (best < 5 && is_taken(points, n, places[best].x, places[best].y, width))
+    while (best < PLACES - 1 && is_taken(points, n, places[best].x, places[best].y, width))
         best++;
+    p->label_x = places[best].x;
+    p->label_y = places[best].y;
+    p->label_width = width;
     tl_buf_printf(out, "<text class=strong x=%.1f y=%.1f>", places[best].x, places[best].y);
     tl__html_text(out, p->label);
     tl_buf_puts(out, "</text>");
@@ -291,7 +304,7 @@ bool tl__plot_trade(struct tl_buf *out, const struct tl_report *r, const char *u
             continue;
         top = fmax(top, fmin(tails[n] * 1.2, 1e6));
         widest = fmax(widest, fmin(speeds[n], 4)); /* beyond, something else is wrong */
-        points[n++] = (struct point){0, 0, r->runs[i].label, i};
+        points[n++] = (struct point){.label = r->runs[i].label, .colour = i};
     }
     if (n < 2)
         return false;
