@@ -72,11 +72,13 @@ static int make(struct tl_exec_object **out, const struct tl_dev_info *info, tl_
 
 int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl_error *err)
 {
-    /* dlopen's error has no errno; the common case gets its own.  A name without a slash would be searched for. */
+    /* dlopen's error has no errno; the common case gets its own.  A name without a slash would be searched for.  Full paths are taken as
+     * they are: where there is no cache they lead to a descriptor of this process, which has no name of its own. */
     if (access(path, R_OK) < 0)
         return tl_error_errno(err, "cannot read the compiled kernel %s", path);
-    char full[PATH_MAX];
-    if (realpath(path, full) == NULL)
+    char absolute[PATH_MAX];
+    const char *full = path[0] == '/' ? path : realpath(path, absolute);
+    if (full == NULL)
         return tl_error_errno(err, "cannot find the compiled kernel %s", path);
     void *handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)

@@ -8,6 +8,7 @@
   tgs, slo       Tally with these policies; the objective is a P99 of 1.1 times that of the server's requests alone
   tally          Tally
 """
+import glob
 import json
 import os
 import resource
@@ -81,6 +82,8 @@ class Bench:
 
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
+        for name in glob.glob(f"/dev/shm/tally-bench-{os.getpid()}-*"):  # the devices' own, which outlive their last process
+            os.unlink(name)
 
     def environment(self, mode):
         """A device and a daemon of its own for each run, so that nothing is left over from the one before."""

@@ -23,4 +23,10 @@ for name in $programs; do
     fi
     compare_rungs "$name" "$build/workloads/cuda/$name"
 done
+# Where there is no place for a cache, nothing is kept and everything works: kernels, variants, profiles.
+if [ -z "${PROGRAMS:-}" ]; then
+    "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
+    TALLY_CACHE=/proc/nowhere XDG_RUNTIME_DIR=$scratch rungs="none persistent" compare_rungs vector_add "$build/workloads/cuda/vector_add"
+    TALLY_CACHE=/proc/nowhere "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
+fi
 finish
