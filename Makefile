@@ -287,6 +287,7 @@ help:
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
 	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
 	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"
+	@echo "make bench-salus bench-memory bench-gpulet  what those policies do for live jobs: build/bench/*.json"
 	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"

@@ -16,3 +16,9 @@ $(B)/test/sim_%_test: $(B)/obj/test/unit/sim_%_test.o $(B)/obj/unity.o $(B)/lib/
 results: $(B)/bin/tally-sim
 	@TALLY_BUILD=$(B) scripts/results
 .PHONY: results
+
+# What the policies of other systems do for live jobs; `results` takes what they wrote.
+bench-salus bench-memory bench-gpulet: all
+	@$(MAKE) --no-print-directory jobs
+	@TALLY_BUILD=$(B) scripts/bench-policies $(@:bench-%=%) $(BENCH_ARGS)
+.PHONY: bench-salus bench-memory bench-gpulet
