@@ -49,7 +49,7 @@ static CUresult got(CUresult r, uintptr_t key, size_t bytes)
     if (r != CUDA_SUCCESS || bytes == 0)
         return r;
     pthread_mutex_lock(&lock);
-    void *old = tl_map_find(&sizes, key);            /* of memory that went without a word, with its context */
+    void *old = tl_map_find(&sizes, key); /* of memory that went without a word, with its context */
     notice_iteration();
     if (tl_map_put(&sizes, key, (void *)bytes) == 0) { /* NOLINT(performance-no-int-to-ptr): a number */
         held += bytes - (held >= (size_t)old ? (size_t)old : 0);

@@ -149,7 +149,7 @@ CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high)
         return r;
     if (TL_REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
         TL_REAL(cuMemAdvise)
-        (*at, bytes, is_high ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_SET_ACCESSED_BY, device);
+    (*at, bytes, is_high ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_SET_ACCESSED_BY, device);
     if (!is_high)
         remember(*at, bytes);
     return r;

@@ -89,8 +89,8 @@ void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_
         double batch = 1;
         for (int b = 0; b < TL_GPULET_BATCHES; b++, batch *= 2) {
             double share = tl_gpulet_sizes[p] / 100.0, filled = share < knee[b] ? share : knee[b];
-            m->profile_ms[p][b] =
-                fixed_ms + work_ms * batch / TL_GPULET_BATCH_MAX * knee[TL_GPULET_BATCHES - 1] / filled;
+            m->profile_ms[p][b] = fixed_ms +
+                                  work_ms * batch / TL_GPULET_BATCH_MAX * knee[TL_GPULET_BATCHES - 1] / filled;
         }
     }
 }

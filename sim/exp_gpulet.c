@@ -74,8 +74,9 @@ static double mean_gain(struct sim_report *r, enum tl_gpulet_planner against, co
     return 100 * sum / SCENARIOS;
 }
 
-static const char *const table_note = "latency tables are not public: stand-ins saturate a whole GPU at batch 32, with "
-                                      "knees from the artefact's SM utilisation; an earlier arXiv version claims 102.6 %";
+static const char *const table_note =
+    "latency tables are not public: stand-ins saturate a whole GPU at batch 32, with "
+    "knees from the artefact's SM utilisation; an earlier arXiv version claims 102.6 %";
 
 static void gp1(struct sim_report *r)
 {

@@ -194,9 +194,11 @@ static void sa6(struct sim_report *r)
         fixed_sum += fixed;
     }
     sim_shape(r, "of the same jobs, lanes admit at least as many as static partitions", "I",
-              not_held == 0 && lanes_sum >= fixed_sum, "%llu of %.0f not admitted; from a queue %.1f against %.1f on average",
-              (unsigned long long)not_held, fixed_sum, lanes_sum / (double)rounds, fixed_sum / (double)rounds)
-        ->note = "from a queue, lanes take a large job that static partitions refuse, which once in about 75 queues leaves fewer";
+              not_held == 0 && lanes_sum >= fixed_sum,
+              "%llu of %.0f not admitted; from a queue %.1f against %.1f on average", (unsigned long long)not_held,
+              fixed_sum, lanes_sum / (double)rounds, fixed_sum / (double)rounds)
+        ->note = "from a queue, lanes take a large job that static partitions refuse, which once in about 75 queues "
+                 "leaves fewer";
     sim_shape(r, "never out of memory", "I", unsafe == 0, "%llu unsafe states in %llu", (unsigned long long)unsafe,
               (unsigned long long)(30 * rounds));
 }

@@ -122,6 +122,7 @@ static void the_policy_gives_production_everything_and_others_a_rate(void)
     TEST_ASSERT_TRUE(tl_sched_grant(s, 2)->may_run);
     TEST_ASSERT_EQUAL_UINT64(0, tl_sched_grant(s, 2)->blocks_per_s);
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(15) << 30, tl_sched_grant(s, 2)->memory_bytes); /* all but the spare */
+    TEST_ASSERT_TRUE(tl_sched_grant(s, 2)->is_paged);
     tl_sched_destroy(s);
 }
 
@@ -141,6 +142,36 @@ static void pages_of_lower_levels_go_first(void)
     TEST_ASSERT_EQUAL_UINT32(2, c[1].eviction);
 }
 
+/* Whoever comes: what stays fits, nothing is left free while somebody lacks it, and no lower level keeps a page that a higher one
+ * needs. */
+static void plans_of_memory_fit_and_waste_nothing(void)
+{
+    uint64_t state = 1;
+    for (int round = 0; round < 20000; round++) {
+        struct tl_umem_client c[8];
+        uint32_t n = 1 + (uint32_t)(state >> 60) % 8;
+        for (uint32_t i = 0; i < n; i++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            c[i] = (struct tl_umem_client){.level = (int)(state >> 33) % 5 * 50 - 100,
+                                           .need_bytes = state >> 40 & 0x3ff,
+                                           .used_ns = state >> 50 & 7};
+        }
+        uint64_t capacity = state >> 35 & 0xfff, spare = state >> 20 & 0x7f,
+                 left = capacity > spare ? capacity - spare : 0;
+        tl__umem_plan(c, n, capacity, spare);
+        uint64_t sum = 0, lacking = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            sum += c[i].stays_bytes;
+            lacking += c[i].need_bytes - c[i].stays_bytes;
+            TEST_ASSERT_TRUE(c[i].stays_bytes <= c[i].need_bytes && c[i].stays_bytes <= c[i].room_bytes);
+            for (uint32_t k = 0; k < n; k++)
+                if (c[k].level > c[i].level)
+                    TEST_ASSERT_TRUE(c[i].stays_bytes == 0 || c[k].stays_bytes == c[k].need_bytes);
+        }
+        TEST_ASSERT_TRUE(sum <= left && (lacking == 0 || sum == left));
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -150,5 +181,6 @@ int main(void)
     RUN_TEST(the_limit_stays_within_its_bounds_whatever_comes);
     RUN_TEST(the_policy_gives_production_everything_and_others_a_rate);
     RUN_TEST(pages_of_lower_levels_go_first);
+    RUN_TEST(plans_of_memory_fit_and_waste_nothing);
     return UNITY_END();
 }
