@@ -179,11 +179,11 @@ demo bench-isolation bench-sweep: all
 san:
 	@TEST_TIMEOUT=$${TEST_TIMEOUT:-1800} $(MAKE) --no-print-directory B=build/san FLAVOUR=san test
 
-t# Packages come from PyPI; OPTIONS=--rungs compares forced rungs bit by bit, OPTIONS="numba triton" runs only these.
+# Packages come from PyPI; OPTIONS=--rungs compares forced rungs bit by bit, OPTIONS="numba triton" runs only these.
 test-frameworks: tests
 	@TALLY_BUILD=$(B) scripts/test-frameworks $(OPTIONS)
 
-san:
+tsan:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
 
 # What has threads.  Kernels and LLVM are not instrumented, and what they touch is theirs.

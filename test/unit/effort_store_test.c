@@ -122,7 +122,7 @@ static void a_variant_that_costs_too_much_is_given_up(void)
     for (int i = 0; i < 5; i++)
         tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 6400000, 128, 2); /* 100 us a wave */
     tl_eff_profile_ran(p, &l, TL_RUNG_TICKET, 8 * 110000 / 2, 8, 2);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 12; i++) {
         TEST_ASSERT_FALSE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
         tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 300000 / 2, 8, 2);
     }
