@@ -317,6 +317,9 @@ void tl_place_stack(struct tl_emit *e);
 void tl_enter_function(struct tl_emit *e);
 void tl_leave_function(struct tl_emit *e);
 
+/* --- mask.c: masks where the CPU has no registers for them; after LLVM's optimiser, before code is made --------------- */
+void tl_lower_masks(struct tl_emit *e);
+
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
 

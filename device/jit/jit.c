@@ -673,6 +673,8 @@ static int generate(struct tl_emit *e, struct tl_jit_object *out)
     message = NULL;
     if (rc == 0)
         rc = optimise(e, tm);
+    if (rc == 0 && !e->has_avx512)
+        tl_lower_masks(e);
     if (rc == 0 && o->keep_ir) {
         char *ir = LLVMPrintModuleToString(e->mod);
         out->ir = ir != NULL ? strdup(ir) : NULL;
