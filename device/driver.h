@@ -42,6 +42,7 @@ enum tl_drv_magic {
     TL_DRV_LIBRARY,
     TL_DRV_KERNEL,
     TL_DRV_ARRAY,
+    TL_DRV_TEXREF,
     TL_DRV_MIPMAP,
     TL_DRV_POOL,
     TL_DRV_GRAPH,
@@ -545,6 +546,8 @@ const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct
 /* The address of a variable that a compiled kernel asks for: one of the module's, or one that stands inside of a function
  * ("function::n", ptx_rewrite/initialiser.h).  0, -ENOENT, -EINVAL, -ENOMEM.  Lock not held. */
 int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address, struct tl_error *err);
+/* References to textures that the module has (driver_texref.c); lock held. */
+void tl_drv_texref_forget(const struct CUmod_st *m);
 /* The image's __managed__ variables, which need no context.  Lock not held. */
 CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out);
 void tl_drv_globals_destroy(struct tl_drv_globals *g); /* lock held; NULL is fine */

@@ -300,6 +300,7 @@ void tl_drv_module_destroy(struct CUmod_st *m)
         free_inner(v);
     }
     tl_drv_globals_destroy(&m->own);
+    tl_drv_texref_forget(m);
     tl_drv_image_unref(m->image);
     m->magic = TL_DRV_DEAD;
     tl_drv_unlock();

@@ -36,13 +36,23 @@ static bool describe_geometry(const struct tl_ptx_form *f, struct access *a)
     return false;
 }
 
-/* [handle, {x, y}]; the handle is a 64-bit object.  References by name were given up with CUDA 12. */
+/* What a reference by name is bound to: the handle that its variable holds. */
+static struct tl_val bound_to(struct tl_emit *e, const struct tl_ptx_operand *name)
+{
+    LLVMValueRef at = LLVMBuildIntToPtr(e->b, tl_read(e, name, 64).v, e->ptr, "");
+    LLVMValueRef handle = LLVMBuildLoad2(e->b, e->i64, at, "");
+    tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntEQ, handle, LLVMConstInt(e->i64, 0, false), ""), TL_DEV_FAULT_ADDRESS);
+    return (struct tl_val){handle, false};
+}
+
+/* [handle, {x, y}]; the handle is a 64-bit object, or a reference by name. */
 static bool read_address(struct tl_emit *e, const struct tl_ptx_operand *o, struct access *a)
 {
     if (o->kind != TL_OPD_ADDR || o->n < 1 || o->n > 2 || o->elems[0].kind != TL_OPD_SYM ||
-        o->elems[0].sym->kind != TL_SYM_REG)
+        (o->elems[0].sym->kind != TL_SYM_REG && o->elems[0].sym->kind != TL_SYM_MODULE_VAR))
         return false;
-    a->handle = tl_spill(e, tl_read(e, &o->elems[0], 64));
+    bool is_name = o->elems[0].sym->kind == TL_SYM_MODULE_VAR;
+    a->handle = tl_spill(e, is_name ? bound_to(e, &o->elems[0]) : tl_read(e, &o->elems[0], 64));
     const struct tl_ptx_operand *c = o->n == 2 ? &o->elems[1] : NULL;
     uint32_t n = c == NULL ? 0 : c->kind == TL_OPD_VEC ? c->n : 1;
     if (n < a->n_coords)
