@@ -124,12 +124,46 @@ static void a_variant_that_costs_too_much_is_given_up(void)
     tl_eff_profile_ran(p, &l, TL_RUNG_TICKET, 8 * 110000 / 2, 8, 2);
     for (int i = 0; i < 12; i++) {
         TEST_ASSERT_FALSE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
+        TEST_ASSERT_TRUE(tl_eff_is_on_trial(p, TL_RUNG_PERSISTENT));
         tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 300000 / 2, 8, 2);
     }
     TEST_ASSERT_TRUE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
     TEST_ASSERT_FALSE(p->rungs[TL_RUNG_TICKET].is_slow);
     TEST_ASSERT_EQUAL(1, n_notes);
     TEST_ASSERT_UINT64_WITHIN(1, 6400000, tl_eff_predicted_ns(p)); /* pieces say nothing about the original */
+}
+
+static void a_variant_that_was_slow_while_the_machine_was_busy_is_not_given_up(void)
+{
+    struct tl_eff_launch l = launch_of(256);
+    struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
+    for (int i = 0; i < 5; i++)
+        tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 12800000, 256, 2); /* 100 us a wave */
+    for (int i = 0; i < 11; i++)
+        tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 300000 / 2, 8, 2);
+    tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 105000 / 2, 8, 2);
+    TEST_ASSERT_FALSE(tl_eff_is_slow(p, TL_RUNG_PERSISTENT));
+    TEST_ASSERT_FALSE(tl_eff_is_on_trial(p, TL_RUNG_PERSISTENT));
+}
+
+static void a_variant_that_was_given_up_is_tried_again_less_and_less_often(void)
+{
+    struct tl_eff_launch l = launch_of(512);
+    struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
+    uint32_t waited[2];
+    for (int i = 0; i < 5; i++)
+        tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 25600000, 512, 2);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 12; i++)
+            tl_eff_profile_ran(p, &l, TL_RUNG_TICKET, 8 * 300000 / 2, 8, 2);
+        uint32_t from = p->n_launches;
+        TEST_ASSERT_TRUE(tl_eff_is_slow(p, TL_RUNG_TICKET));
+        while (tl_eff_is_slow(p, TL_RUNG_TICKET))
+            p->n_launches++;
+        TEST_ASSERT_TRUE(tl_eff_is_on_trial(p, TL_RUNG_TICKET));
+        waited[round] = p->n_launches - from;
+    }
+    TEST_ASSERT_TRUE(waited[1] > waited[0]);
 }
 
 /* As if the process were another. */
@@ -168,6 +202,8 @@ int main(void)
     RUN_TEST(an_argument_outside_the_parameters_is_refused);
     RUN_TEST(single_long_measurements_do_not_count_for_much);
     RUN_TEST(a_variant_that_costs_too_much_is_given_up);
+    RUN_TEST(a_variant_that_was_slow_while_the_machine_was_busy_is_not_given_up);
+    RUN_TEST(a_variant_that_was_given_up_is_tried_again_less_and_less_often);
     RUN_TEST(what_was_learnt_outlives_the_job);
     return UNITY_END();
 }
