@@ -1,4 +1,5 @@
 /* tally-sim: runs experiments and writes what came out. */
+#include "sim/cluster.h"
 #include "sim/jobs.h"
 #include "sim/report.h"
 #include "sim/trace.h"
@@ -34,7 +35,7 @@ static const char help[] =
     "  --arrivals=CSV     arrival times of requests for the first job that has requests: seconds, one per line\n"
     "  --seconds=S        how long to simulate; 30\n"
     "  --seed=N           another seed gives another run; the same gives the same\n"
-    "  --bench            how many kernels are simulated per second\n"
+    "  --bench            kernels simulated per second, and how long a day of a cluster takes\n"
     "  --help             this text\n"
     "\n"
     "Exit status: 0 if all ran, whether they hold or not; 1 if one could not run; 2 for a wrong command line.\n";
@@ -197,6 +198,30 @@ static int what_if(struct options *o)
 }
 
 /* One pair under tally, as long as takes a second or so. */
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* A hundred jobs that come in the course of a day, on eight GPUs under tgs. */
+static int bench_cluster(void)
+{
+    enum { JOBS = 100 };
+    struct sim_cluster_job jobs[JOBS];
+    struct sim_cluster_options o = {.gpus = 8, .mode = SIM_CONTROLLED, .policy = "tgs", .limit_s = 1e7};
+    struct tl_error err;
+    sim_philly_like(jobs, JOBS, 86400, 1);
+    double begin = cpu_s(), last = 0;
+    if (sim_cluster_run(jobs, JOBS, &o, &err) < 0)
+        return complain("cannot run: ", err.text);
+    for (int i = 0; i < JOBS; i++)
+        last = jobs[i].finish_s > last ? jobs[i].finish_s : last;
+    printf("%d jobs on %u GPUs, %.1f h of a cluster, in %.2f s\n", JOBS, o.gpus, last / 3600, cpu_s() - begin);
+    return 0;
+}
+
 static int bench(void)
 {
     const struct sim_device *d = sim_device("a100");
@@ -210,18 +235,16 @@ static int bench(void)
     jobs[0].period_ns = 8.1e6;
     const struct tl_sched_client c[2] = {{.level = TL_LEVEL_HIGH}, {.level = TL_LEVEL_LOW}};
     struct sim_gpu_options o = {.device = d, .policy = "tally", .duration_ns = 200e9, .seed = 1};
-    struct timespec a, b;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    double begin = cpu_s();
     if (sim_gpu_run(&result, &o, jobs, c, 2, &err) < 0)
         return complain("cannot run: ", err.text);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
-    double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    double s = cpu_s() - begin;
     printf("%.2f million kernels in %.2f s: %.1f million kernels per second\n", (double)result.kernel_events / 1e6, s,
            (double)result.kernel_events / 1e6 / s);
     sim_run_finish(&result);
     sim_job_finish(&jobs[0]);
     sim_job_finish(&jobs[1]);
-    return 0;
+    return bench_cluster();
 }
 
 int main(int argc, char **argv)
