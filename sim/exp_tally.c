@@ -175,7 +175,7 @@ static void ta1(struct sim_report *r)
     static const double artefact[TRAININGS] = {4.339, 4.504, 4.411, 4.491, 4.284, 4.368};
     sim_target_points(r, "mean P99 overhead, BERT inference + 6 trainings, tally", 7.4, "C of A",
                       mean_overhead(r, BERT, TALLY), 5)
-        ->note = "where the host gaps of a request are is not published: one in its middle is assumed";
+        ->note = "where the host gaps of a request are is not published: two inside it, as TA5 suggests";
     plot_pairs(r, BERT, TALLY, "BERT inference under tally", artefact);
 }
 
@@ -236,7 +236,7 @@ static void ta5(struct sim_report *r)
         high = sum > high ? sum : high;
     }
     struct sim_line *l = sim_target(r, "P99 of BERT under time slicing", "ms", 11.2, "A", (least + most) / 2, 0.25);
-    l->is_fitted = true; /* it is what speaks for a gap inside a request */
+    l->is_fitted = true; /* it is what speaks for gaps inside a request */
     l->note = "slices of 2 ms and switches of 0.1 ms are assumed; that a request has a gap inside was concluded from "
               "this line";
     sim_target(r, "mean P99 overhead over 12 pairs, time slicing", "%", 137.9, "C of A",
