@@ -87,6 +87,7 @@ struct tl_fn {
     LLVMBasicBlockRef *bb;        /* per block outside divergence, made when first gone to */
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMBasicBlockRef allocas, end;
+    LLVMValueRef outline_area;         /* where outlined code takes its operands, or NULL */
     LLVMBasicBlockRef misaligned;      /* where misaligned accesses go, see align.c; NULL until there is one */
     LLVMValueRef carry_slot;           /* CC.CF, one bit per lane */
     LLVMValueRef scratch[MAX_SCRATCH]; /* see tl_scratch */
@@ -126,6 +127,7 @@ struct tl_emit {
     uint32_t n_variables;
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f16, f32, f64, ptr, voidt;
     struct tl_func_ref *funcs;
+    struct tl_outline *outlines;
 };
 
 /* Where a variable stands. */
@@ -297,6 +299,21 @@ void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t 
 /* --- gather.c: an address of its own for each lane (64-bit integers); active lanes only ----------------------------- */
 struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits);
 void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits);
+/* Up to eight elements per lane, one behind the other. */
+void tl_gather_elements(struct tl_emit *e, struct tl_val addresses, uint32_t bits, uint32_t n, struct tl_val *out);
+void tl_scatter_elements(struct tl_emit *e, struct tl_val addresses, uint32_t bits, uint32_t n,
+                         const struct tl_val *in);
+
+/* --- outline.c: bulky operations of large kernels as functions ------------------------------------------------------ */
+
+enum { TL_OUTLINED_OPERANDS = 32, TL_OUTLINED_RESULTS = 8 };
+/* Computes with what v[] holds, leaves results in v[]; does nothing else that depends on where it is called from. */
+typedef void (*tl_outlined_fn)(struct tl_emit *e, const void *key, struct tl_val *v);
+/* Whether that pays in the function that is being translated. */
+bool tl_outlines(const struct tl_emit *e);
+/* Calls what `body` makes for that key, which says everything about it, types of operands included. */
+void tl_outlined(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n, struct tl_val *v, uint32_t n_in,
+                 uint32_t n_out);
 
 /* --- mbarrier.c ----------------------------------------------------------------------------------------------------- */
 bool tl_emit_mbarrier(struct tl_emit *e);

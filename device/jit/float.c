@@ -194,10 +194,24 @@ static bool is_directed(struct tl_emit *e, struct tl_type t)
 /* --- arithmetic ---------------------------------------------------------------------------------------------------- */
 
 /* Exact for what matters: where the sum of f16 does not fit f64, it is next to an f16 and not to the middle of two. */
+static void make_half_fma(struct tl_emit *e, const void *key, struct tl_val *v)
+{
+    (void)key;
+    struct tl_val d = fma3(e, tl_extend(e, v[0], e->f64), tl_extend(e, v[1], e->f64), tl_extend(e, v[2], e->f64));
+    v[0] = tl_truncate(e, tl_odd_f32(e, d), e->f16);
+}
+
 static struct tl_val half_fma(struct tl_emit *e, struct tl_val a, struct tl_val b, struct tl_val c)
 {
-    struct tl_val d = fma3(e, tl_extend(e, a, e->f64), tl_extend(e, b, e->f64), tl_extend(e, c, e->f64));
-    return tl_truncate(e, tl_odd_f32(e, d), e->f16);
+    struct tl_val v[3] = {a, b, c};
+    if (tl_outlines(e) && (a.is_vec || b.is_vec || c.is_vec)) {
+        for (uint32_t i = 0; i < 3; i++)
+            v[i] = tl_widen(e, v[i]);
+        tl_outlined(e, make_half_fma, "", 0, v, 3, 1);
+    } else {
+        make_half_fma(e, NULL, v);
+    }
+    return v[0];
 }
 
 /* bfloat operands come as f32 and go back through tl_from_float, which rounds once; the result before it must be to odd. */

@@ -38,6 +38,16 @@ struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bit
 }
 
 /* Stores touch no more than their bytes: lane by lane, where there is no scatter for them. */
+static void scatter_one_by_one(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits)
+{
+    struct tl_spilled to = tl_spill(e, (struct tl_val){pointers(e, addresses), true}), value = tl_spill(e, v);
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    LLVMValueRef s = LLVMBuildStore(e->b, tl_spilled_lane(e, &value, l.lane), tl_spilled_lane(e, &to, l.lane));
+    LLVMSetAlignment(s, bits / 8);
+    tl_lanes_end(e, &l);
+}
+
 void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uint32_t bits)
 {
     v = tl_widen(e, tl_cast_int(e, v, bits, false));
@@ -46,10 +56,69 @@ void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uin
         masked(e, "llvm.masked.scatter", tl_vec(tl_int(e, bits)), args);
         return;
     }
-    struct tl_spilled to = tl_spill(e, (struct tl_val){pointers(e, addresses), true}), value = tl_spill(e, v);
-    struct tl_lane_loop l;
-    tl_lanes_begin(e, &l);
-    LLVMValueRef s = LLVMBuildStore(e->b, tl_spilled_lane(e, &value, l.lane), tl_spilled_lane(e, &to, l.lane));
-    LLVMSetAlignment(s, bits / 8);
-    tl_lanes_end(e, &l);
+    scatter_one_by_one(e, addresses, v, bits);
+}
+
+/* --- several elements per lane --------------------------------------------------------------------------------------- */
+
+struct access {
+    uint32_t bits, n; /* of an element; elements */
+    bool is_masked;
+};
+
+static struct tl_val element_at(struct tl_emit *e, struct tl_val addresses, const struct access *a, uint32_t k)
+{
+    return k == 0 ? addresses : tl_op(e, LLVMAdd, addresses, tl_const(e, 64, (uint64_t)k * (a->bits / 8)));
+}
+
+/* v: addresses, then the word of lanes that take part if there is a mask. */
+static void make_gathers(struct tl_emit *e, const void *key, struct tl_val *v)
+{
+    const struct access *a = key;
+    struct tl_val addresses = v[0];
+    e->mask = a->is_masked ? tl_mask_of_bits(e, v[1].v) : NULL;
+    for (uint32_t k = 0; k < a->n; k++)
+        v[k] = tl_gather(e, element_at(e, addresses, a, k), a->bits);
+}
+
+/* v: addresses, elements, then the word. */
+static void make_scatters(struct tl_emit *e, const void *key, struct tl_val *v)
+{
+    const struct access *a = key;
+    e->mask = a->is_masked ? tl_mask_of_bits(e, v[1 + a->n].v) : NULL;
+    for (uint32_t k = 0; k < a->n; k++)
+        tl_scatter(e, element_at(e, v[0], a, k), v[1 + k], a->bits);
+}
+
+void tl_gather_elements(struct tl_emit *e, struct tl_val addresses, uint32_t bits, uint32_t n, struct tl_val *out)
+{
+    struct tl_val v[TL_OUTLINED_RESULTS] = {addresses, {tl_active_bits(e), false}};
+    struct access a;
+    memset(&a, 0, sizeof a);
+    a.bits = bits;
+    a.n = n;
+    a.is_masked = e->mask != NULL;
+    if (tl_outlines(e))
+        tl_outlined(e, make_gathers, &a, sizeof a, v, a.is_masked ? 2 : 1, n);
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = tl_outlines(e) ? v[k] : tl_gather(e, element_at(e, addresses, &a, k), bits);
+}
+
+void tl_scatter_elements(struct tl_emit *e, struct tl_val addresses, uint32_t bits, uint32_t n, const struct tl_val *in)
+{
+    struct tl_val v[TL_OUTLINED_RESULTS + 2] = {addresses};
+    struct access a;
+    memset(&a, 0, sizeof a);
+    a.bits = bits;
+    a.n = n;
+    a.is_masked = e->mask != NULL;
+    for (uint32_t k = 0; k < n; k++) {
+        if (tl_outlines(e))
+            v[1 + k] = tl_widen(e, tl_cast_int(e, in[k], bits, false));
+        else
+            tl_scatter(e, element_at(e, addresses, &a, k), in[k], bits);
+    }
+    v[1 + n] = (struct tl_val){tl_active_bits(e), false};
+    if (tl_outlines(e))
+        tl_outlined(e, make_scatters, &a, sizeof a, v, a.is_masked ? 2 + n : 1 + n, 0);
 }

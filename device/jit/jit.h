@@ -8,6 +8,7 @@ struct tl_jit_options {
     uint32_t block[3];    /* compile for this block size */
     const char *cpu;      /* NULL: the host's */
     const char *features; /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
+    bool is_large;        /* treat the kernel as a large one, see outline.c; for tests */
     bool keep_ir;         /* put LLVM's text form into `ir`, for people */
 };
 

@@ -93,7 +93,7 @@ static bool describe(const struct tl_ptx_form *f, struct product *x)
 static struct tl_val element(struct tl_emit *e, const struct product *x, bool is_b, struct tl_val reg, uint32_t which)
 {
     struct tl_type t = is_b ? x->b : x->a;
-    struct tl_val v = tl_widen(e, reg);
+    struct tl_val v = reg;
     if (x->is_tf32) /* the low bits do not count */
         return tl_bitcast(e, tl_op(e, LLVMAnd, v, tl_const(e, 32, 0xffffe000)), e->f32);
     if (x->bits == 64)
@@ -152,15 +152,16 @@ const struct tl_ptx_operand *tl_fragment(const struct tl_ptx_operand *o, uint32_
     return o->kind == TL_OPD_VEC ? (i < o->n ? &o->elems[i] : NULL) : i == 0 ? o : NULL;
 }
 
-static struct tl_val read_fragment(struct tl_emit *e, const struct product *x, uint32_t operand, uint32_t i)
+/* Registers of A and B, as words. */
+static void read_fragment(struct tl_emit *e, const struct product *x, uint32_t operand, uint32_t n, struct tl_val *out)
 {
-    const struct tl_ptx_operand *o = tl_fragment(tl_opd(e, operand), i);
     uint32_t bits = x->bits == 64 ? 64 : 32;
-    if (o == NULL) {
-        tl_emit_unsupported(e, "this number of fragment registers");
-        return tl_const(e, bits, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tl_ptx_operand *o = tl_fragment(tl_opd(e, operand), i);
+        if (o == NULL)
+            tl_emit_unsupported(e, "this number of fragment registers");
+        out[i] = tl_widen(e, o != NULL ? tl_read(e, o, bits) : tl_const(e, bits, 0));
     }
-    return tl_read(e, o, bits);
 }
 
 /* --- accumulators -------------------------------------------------------------------------------------------------- */
@@ -213,44 +214,65 @@ static void write_accumulators(struct tl_emit *e, const struct product *x, struc
 
 /* --- the product --------------------------------------------------------------------------------------------------- */
 
+static uint32_t n_blocks(const struct product *x)
+{
+    return x->k / (4 * x->per_register);
+}
+
 /* sum[] += the products at one k. */
-static void add_products(struct tl_emit *e, const struct product *x, uint32_t k, struct tl_val *sum)
+static void add_products(struct tl_emit *e, const struct product *x, uint32_t k, const struct tl_val *a,
+                         const struct tl_val *b, struct tl_val *sum)
 {
     uint32_t block = 4 * x->per_register, kb = k / block, t = k % block / x->per_register, which = k % x->per_register;
-    for (uint32_t n = 0; n < x->tiles_n && e->rc == 0; n++) {
-        struct tl_val b = element(e, x, true, read_fragment(e, x, 2, n * (x->k / block) + kb), which);
-        struct tl_val columns[2] = {across(e, b, t, 0), across(e, b, t, 1)};
+    for (uint32_t n = 0; n < x->tiles_n; n++) {
+        struct tl_val row = element(e, x, true, b[n * n_blocks(x) + kb], which);
+        struct tl_val columns[2] = {across(e, row, t, 0), across(e, row, t, 1)};
         for (uint32_t m = 0; m < x->tiles_m; m++) {
-            struct tl_val a = element(e, x, false, read_fragment(e, x, 1, kb * x->tiles_m + m), which);
-            a = within_quad(e, a, t);
+            struct tl_val column = within_quad(e, element(e, x, false, a[kb * x->tiles_m + m], which), t);
             for (uint32_t j = 0; j < 2; j++) {
                 struct tl_val *to = &sum[(n * x->tiles_m + m) * 2 + j];
-                *to = multiply_add(e, x, a, columns[j], *to);
+                *to = multiply_add(e, x, column, columns[j], *to);
             }
         }
     }
 }
 
+/* v: C, then A, then B; D takes the place of C. */
+static void multiply(struct tl_emit *e, const void *key, struct tl_val *v)
+{
+    const struct product *x = key;
+    struct tl_val sum[MAX_ELEMENTS] = {{NULL, false}};
+    const struct tl_val *a = v + n_elements(x), *b = a + x->tiles_m * n_blocks(x);
+    /* What saturates does so when C is added: the products themselves are far from overflow. */
+    bool is_apart = x->is_integer && x->is_saturated;
+    for (uint32_t i = 0; i < n_elements(x); i++)
+        sum[i] = is_apart ? tl_widen(e, tl_const(e, 32, 0)) : v[i];
+    for (uint32_t k = 0; k < x->k; k++)
+        add_products(e, x, k, a, b, sum);
+    for (uint32_t i = 0; i < n_elements(x); i++)
+        v[i] = is_apart ? tl_intrinsic(e, "llvm.sadd.sat", (struct tl_val[2]){sum[i], v[i]}, 2) : sum[i];
+}
+
 static void emit_product(struct tl_emit *e)
 {
     struct product x;
-    struct tl_val c[MAX_ELEMENTS] = {{NULL, false}}, sum[MAX_ELEMENTS] = {{NULL, false}};
+    struct tl_val v[TL_OUTLINED_OPERANDS] = {{NULL, false}};
     if (e->inst->n_operands != 4 || !describe(e->inst->inst.form, &x) || !fits(&x, tl_opd(e, 3), x.c) ||
-        !fits(&x, tl_opd(e, 0), x.d)) {
+        !fits(&x, tl_opd(e, 0), x.d) ||
+        n_elements(&x) + (x.tiles_m + x.tiles_n) * n_blocks(&x) > TL_OUTLINED_OPERANDS) {
         tl_emit_unsupported(e, "this shape or type of matrix");
         return;
     }
-    read_accumulators(e, &x, c);
-    /* What saturates does so when C is added: the products themselves are far from overflow. */
-    bool is_apart = x.is_integer && x.is_saturated;
-    for (uint32_t i = 0; i < n_elements(&x); i++)
-        sum[i] = is_apart ? tl_widen(e, tl_const(e, 32, 0)) : c[i];
-    for (uint32_t k = 0; k < x.k && e->rc == 0; k++)
-        add_products(e, &x, k, sum);
-    for (uint32_t i = 0; i < n_elements(&x) && is_apart; i++)
-        sum[i] = tl_intrinsic(e, "llvm.sadd.sat", (struct tl_val[2]){sum[i], c[i]}, 2);
+    uint32_t n_c = n_elements(&x), n_a = x.tiles_m * n_blocks(&x), n_b = x.tiles_n * n_blocks(&x);
+    read_accumulators(e, &x, v);
+    read_fragment(e, &x, 1, n_a, v + n_c);
+    read_fragment(e, &x, 2, n_b, v + n_c + n_a);
+    if (e->rc == 0 && tl_outlines(e))
+        tl_outlined(e, multiply, &x, sizeof x, v, n_c + n_a + n_b, n_c);
+    else if (e->rc == 0)
+        multiply(e, &x, v);
     if (e->rc == 0)
-        write_accumulators(e, &x, sum);
+        write_accumulators(e, &x, v);
 }
 
 bool tl_emit_matrix(struct tl_emit *e)

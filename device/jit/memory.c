@@ -263,18 +263,6 @@ static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct
 static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out);
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in);
 
-static struct tl_val element_addresses(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t k)
-{
-    struct tl_val at = tl_lane_addresses(e, a);
-    return k == 0 ? at : tl_op(e, LLVMAdd, at, tl_const(e, 64, (uint64_t)k * (bits / 8)));
-}
-
-static void gather(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
-{
-    for (uint32_t k = 0; k < v; k++)
-        out[k] = tl_gather(e, element_addresses(e, a, bits, k), bits);
-}
-
 static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
 {
     struct neighbours n;
@@ -288,7 +276,7 @@ static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t 
             load_elements(e, &n.packed, bits, v, out);
         } else {
             LLVMPositionBuilderAtEnd(e->b, n.apart);
-            gather(e, a, bits, v, out);
+            tl_gather_elements(e, tl_lane_addresses(e, a), bits, v, out);
         }
         for (uint32_t k = 0; k < v; k++)
             LLVMBuildStore(e->b, tl_widen(e, out[k]).v, slots[k]);
@@ -436,7 +424,7 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
     if (pays_to_ask(e, a, bits, v))
         load_asking(e, a, bits, v, out);
     else
-        gather(e, a, bits, v, out);
+        tl_gather_elements(e, tl_lane_addresses(e, a), bits, v, out);
 }
 
 /* How many elements of a racing vector access go in one piece.  Hardware moves up to 16 bytes at once, and programs (flag and
@@ -638,8 +626,7 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         LLVMBuildBr(e->b, n.done);
         LLVMPositionBuilderAtEnd(e->b, n.apart);
     }
-    for (uint32_t k = 0; k < v; k++)
-        tl_scatter(e, element_addresses(e, a, bits, k), in[k], bits);
+    tl_scatter_elements(e, tl_lane_addresses(e, a), bits, v, in);
     if (asks) {
         LLVMBuildBr(e->b, n.done);
         LLVMPositionBuilderAtEnd(e->b, n.done);
