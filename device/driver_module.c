@@ -236,7 +236,7 @@ static int inner_variable(struct CUmod_st *m, const char *name, uint64_t *addres
         }
     }
     *address = v->address;
-    if (rc < 0)
+    if (rc != 0)
         free_inner(v);
     tl_drv_unlock();
     return rc;
