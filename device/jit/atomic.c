@@ -232,7 +232,7 @@ bool tl_emit_atomic(struct tl_emit *e)
     LLVMValueRef results[MAX_VECTOR];
     struct tl_spilled pointers = tl_spill(e, p), values[MAX_VECTOR], others = tl_spill(e, y);
     for (uint32_t k = 0; k < a.n; k++) {
-        results[k] = tl_scratch(e);
+        results[k] = a.bits > 64 ? tl_alloca(e, tl_vec(word), "old") : tl_scratch(e);
         values[k] = tl_spill(e, x[k]);
     }
     struct tl_lane_loop l;

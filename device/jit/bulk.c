@@ -187,6 +187,7 @@ static void emit_arrival(struct tl_emit *e)
     e->inst = &stmt;
     tl_emit_mbarrier(e);
     e->inst = here;
+    e->f->scratch_inst = NULL; /* the statement made up here is gone */
 }
 
 bool tl_emit_bulk(struct tl_emit *e)

@@ -287,7 +287,8 @@ struct tl_spilled tl_spill(struct tl_emit *e, struct tl_val v)
 {
     struct tl_spilled s = {NULL, v};
     if (v.is_vec) {
-        s.slot = tl_scratch(e);
+        LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v.v));
+        s.slot = element == e->i128 ? tl_alloca(e, LLVMTypeOf(v.v), "spilled") : tl_scratch(e);
         LLVMBuildStore(e->b, v.v, s.slot);
     }
     return s;
