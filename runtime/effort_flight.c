@@ -16,10 +16,13 @@ void tl_eff_tell_word(void)
     bool is_busy = tl_eff.n_flying + tl_eff.n_unmarked > 0;
     uint32_t issued = atomic_load_explicit(&p->issued, memory_order_relaxed);
     uint32_t completed = atomic_load_explicit(&p->completed, memory_order_relaxed);
-    if (is_busy && issued == completed)
+    if (is_busy && issued == completed) {
+        atomic_store_explicit(&p->burst_ns, tl_eff_now(), memory_order_relaxed);
         atomic_store_explicit(&p->issued, issued + 1, memory_order_release);
-    else if (!is_busy && issued != completed)
+    } else if (!is_busy && issued != completed) {
         atomic_store_explicit(&p->completed, issued, memory_order_release);
+        tl_client_tell_idle(tl_eff.client); /* levels between the highest and the lowest have some below */
+    }
     atomic_store_explicit(&p->in_flight, tl_eff.n_flying + tl_eff.n_unmarked, memory_order_relaxed);
     bool has_backlog = is_busy || tl_eff.n_items > 0;
     if (has_backlog != tl_eff.has_backlog)
