@@ -9,10 +9,13 @@
 #include "ptx_rewrite/program.h"
 #include "tally/image.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- choosing ---------------------------------------------------------------------------------------------------- */
 
@@ -76,6 +79,20 @@ CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out)
     return CUDA_SUCCESS;
 }
 
+/* Tells once, whatever is logged, why kernels of a program's own cannot run: the error that the program gets does not say it.  Machine
+ * code by itself comes from a compiler in the program, and the interception library may still have its PTX. */
+static void explain_refusal(void)
+{
+    static atomic_flag was_told = ATOMIC_FLAG_INIT;
+    static const char why[] =
+        "tally: a GPU's machine code without PTX cannot be run on the software device; the program gets "
+        "CUDA_ERROR_NO_BINARY_FOR_GPU.\n"
+        "tally: build it with PTX (nvcc -gencode arch=compute_90,code=compute_90), compile its kernels at run time "
+        "(torch.compile, Triton, XLA), or set TALLY_DEVICE_OPAQUE=time to study timing without results.\n";
+    if (!atomic_flag_test_and_set(&was_told) && write(STDERR_FILENO, why, sizeof why - 1) < 0)
+        return; /* nowhere to complain */
+}
+
 /* There is no PTX: says why that is the end, or takes a cubin as something that lasts a while. */
 static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
 {
@@ -113,8 +130,12 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
         tl_drv_log("image refused: %s", err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    if (!c.has_one)
-        return without_ptx(&c, out);
+    if (!c.has_one) {
+        CUresult r = without_ptx(&c, out);
+        if (r == CUDA_ERROR_NO_BINARY_FOR_GPU && c.has_cubin && memcmp(bytes, ELFMAG, SELFMAG) != 0)
+            explain_refusal();
+        return r;
+    }
     int rc = tl_image_unpack(&c.best, &text, &n, &err);
     if (rc < 0) {
         tl_drv_log("image refused: %s", err.text);

@@ -8,7 +8,7 @@ ifneq ($(WORKLOAD_NVCC),)
 workload_has = $(wildcard $(patsubst %/bin/,%,$(dir $(realpath $(WORKLOAD_NVCC))))/lib*/lib$(1).so)
 WORKLOAD_NAMES := $(filter-out $(if $(call workload_has,nvrtc),,nvrtc),$(basename $(notdir $(wildcard workloads/cuda/*.cu))))
 # PROGRAM:LIBRARY, for workloads/cuda/lib.
-WORKLOAD_LIB_PAIRS := $(foreach p,blas:cublas rand:curand fft:cufft sparse:cusparse solver:cusolver,$(if $(call workload_has,$(lastword $(subst :, ,$(p)))),$(p)))
+WORKLOAD_LIB_PAIRS := $(foreach p,blas:cublas rand:curand fft:cufft sparse:cusparse solver:cusolver blaslt:cublasLt dnn:cudnn,$(if $(call workload_has,$(lastword $(subst :, ,$(p)))),$(p)))
 WORKLOAD_LIB_NAMES := $(foreach p,$(WORKLOAD_LIB_PAIRS),$(firstword $(subst :, ,$(p))))
 JOBS := $(addprefix $(B)/workloads/jobs/,serve train train-opaque large)
 WORKLOADS := $(JOBS) $(foreach n,$(WORKLOAD_NAMES),$(B)/workloads/cuda/$(n) $(B)/workloads/cuda/$(n)-shared) \

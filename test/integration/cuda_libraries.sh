@@ -43,6 +43,13 @@ cases="blas:sgemm blas:dgemm blas:svectors blas:dvectors blas:sgemv blas:dgemv
     rand:xorwow rand:philox rand:mrg32k3a rand:mtgp32 rand:sobol32 rand:scrambled32 rand:sobol64
     blas:batched blas:gemm_tf32:quick blas:gemm_f16:quick blas:gemm_bf16:quick blas:gemm_f16_f16:quick blas:hgemm:quick
     fft:real fft:prime sparse:coo sparse:from_dense solver:cholesky solver:qr solver:eigen solver:svd solver:jacobi rand:mt19937::180"
+# Not every toolkit has these.
+if [ -x "$build/workloads/cuda/lib/blaslt" ]; then
+    cases="blaslt:bias_f32 blaslt:relu_bias_f32 $cases blaslt:none_f32 blaslt:relu_f32 blaslt:gelu_bias_f32 blaslt:bias_f16"
+fi
+if [ -x "$build/workloads/cuda/lib/dnn" ]; then
+    cases="dnn:softmax dnn:norm dnn:activation dnn:largest dnn:average $cases dnn:forward dnn:to_data dnn:to_filter"
+fi
 passed=0 failed=0 expected=0 left=0 end=$((SECONDS + ${LIBRARY_SECONDS:-150}))
 for case in ${CASES:-$cases}; do
     reason=$(awk -v name="$case" '$1 == name { sub(/^[^ ]+ +/, ""); print; exit }' "$known")
