@@ -98,6 +98,13 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
     return ns;
 }
 
+static bool is_software(CUdevice device)
+{
+    char name[64] = "";
+    CUresult (*get)(char *, int, CUdevice) = (CUresult(*)(char *, int, CUdevice))tl_eff.shim->real("cuDeviceGetName");
+    return get != NULL && get(name, sizeof name, device) == CUDA_SUCCESS && strcmp(name, "Tally Software Device") == 0;
+}
+
 /* Executor only, lock not held, context current. */
 bool tl_eff_prepare(struct tl_eff_context *c)
 {
@@ -120,6 +127,7 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     }
     tl_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
     c->has_host_atomics = atomics != 0;
+    c->runs_block_by_block = is_software(device);
     slab->host = host;
     memset(host, 0, (CONTROLS + 1) * CONTROL_BYTES);
     c->kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);

@@ -237,8 +237,9 @@ static void ta5(struct sim_report *r)
     }
     struct sim_line *l = sim_target(r, "P99 of BERT under time slicing", "ms", 11.2, "A", (least + most) / 2, 0.25);
     l->is_fitted = true; /* it is what speaks for gaps inside a request */
-    l->note = "slices of 2 ms and switches of 0.1 ms are assumed; that a request has a gap inside was concluded from "
-              "this line";
+    l->note =
+        "slices of 2 ms and switches of 0.1 ms are assumed; that a request has two gaps inside was concluded from "
+        "this line";
     sim_target(r, "mean P99 overhead over 12 pairs, time slicing", "%", 137.9, "C of A",
                mean_overhead(r, -1, TIMESLICE), 0.25);
     sim_shape(r, "it is the same whatever the training job", "A", most < 1.1 * least, "%.2f to %.2f ms", least, most);
