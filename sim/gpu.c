@@ -279,6 +279,8 @@ static void end_kernel(struct gpu *g, struct client *c)
         c->timer = g->now + c->job->pause_ns;
         return;
     }
+    if (g->takes_turns && g->d->is_in_order)
+        set_backlog(g, c, false); /* it goes by kernels: who has none at the moment loses its turn */
     c->phase = GAP;
     c->timer = g->now + (c->grant.yields ? g->d->gap_ns : g->d->launch_ns);
     if (c->grant.blocks_per_s != 0) {
