@@ -20,14 +20,14 @@ for name in PRIORITY SLO TURNAROUND POLICY REPORT DRIVER SOCKET JOB FAIL OFF FOR
 done
 export XDG_RUNTIME_DIR=$scratch TALLY_DEVICE_NAME=tally-policies-test-$$ TALLY_CACHE=$scratch/cache TALLY_DEVICE_MEM=64M
 export TALLY_DEVICE_SMS=2
-daemon= passed=0 failed=0
+daemon='' passed=0 failed=0
 
 stop_daemon() {
     if [ -n "$daemon" ]; then
         kill "$daemon" 2>/dev/null || :
         wait "$daemon" 2>/dev/null || :
     fi
-    daemon=
+    daemon=''
 }
 finish() {
     stop_daemon
@@ -88,8 +88,7 @@ for name in tally tgs; do
     "${job[@]}" -p high -- "$jobs/large" --mib=40 --passes=1 --hold=3600 >"$scratch/high.out" 2>"$scratch/high.err" &
     high=$!
     under_way high.err
-    status=0
-    "${job[@]}" -p low -- "$jobs/large" --mib=100 --passes=2 >"$scratch/low.out" 2>"$scratch/low.err" || status=$?
+    "${job[@]}" -p low -- "$jobs/large" --mib=100 --passes=2 >"$scratch/low.out" 2>"$scratch/low.err" || :
     if [ $name = tgs ]; then
         ok "tgs: a job of more than the device beside a high-priority one ends with the right result" \
             said low.out '"wrong": 0'
@@ -130,7 +129,7 @@ for order in fifo srtf; do
     fifo) first=long ;;
     srtf) first=short ;;
     esac
-    ok "salus: under $order the $first job ends first" [ "$(head -n 1 "$scratch/first")" = $first ]
+    ok "salus: under $order the $first job ends first" [ "$(head -n 1 "$scratch/first")" = "$first" ]
     ok "salus: under $order the short one computes what it does alone" said short.out "$weights"
 done
 
