@@ -368,8 +368,8 @@ static uint64_t call_rebase(struct tl_dev_frame *f, uint32_t warp, uint32_t base
     return found;
 }
 
-static void call_tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
-                     const uint32_t *coords, uint32_t result[4])
+static void call_tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
+                     uint32_t result[4])
 {
     (void)kind, (void)is_float, (void)coords, (void)result;
     tl__engine_fault(tl__engine_of(f), 0, TL_DEV_FAULT_TRAP, handle, "textures are not there");

@@ -130,7 +130,8 @@ static void hold_nothing(int socket, int log)
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_NOFILE, 64);
     limit(RLIMIT_FSIZE, TL_JIT_OBJECT_BYTES);
-#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* which reserve terabytes, and read files for reports */
+#if !defined __SANITIZE_ADDRESS__ &&                                                                                   \
+    !defined __SANITIZE_THREAD__ /* which reserve terabytes, and read files for reports */
     limit(RLIMIT_AS, (rlim_t)tl_jit_limit_memory_mb() << 20);
     (void)tl_jit_sandbox_enter(); /* a kernel that has no such thing does without */
 #endif

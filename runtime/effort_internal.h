@@ -167,7 +167,7 @@ struct tl_eff_context {
     bool is_prepared, is_unfit;
     bool has_host_atomics;
     int n_sms;
-    bool runs_block_by_block; /* an SM has one block at a time, whatever its occupancy: the software device */
+    bool runs_block_by_block;     /* an SM has one block at a time, whatever its occupancy: the software device */
     CUstream sides[TL_EFF_SIDES]; /* where host functions stand that tell of ends, beside the streams */
     CUevent *events;
     uint32_t n_events, cap_events;

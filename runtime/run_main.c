@@ -52,18 +52,10 @@ static const struct argp_option option_table[] = {
 static const struct variable {
     int key;
     const char *name;
-} variables[] = {{'p', "TALLY_PRIORITY"},
-                 {SLO, "TALLY_SLO"},
-                 {TURNAROUND, "TALLY_TURNAROUND"},
-                 {WEIGHT, "TALLY_WEIGHT"},
-                 {POLICY, "TALLY_POLICY"},
-                 {MIN_SHARE, "TALLY_MIN_SHARE"},
-                 {TOTAL, "TALLY_TOTAL"},
-                 {JOB, "TALLY_JOB"},
-                 {FAIL, "TALLY_FAIL"},
-                 {FORCE, "TALLY_FORCE"},
-                 {REPORT, "TALLY_REPORT"},
-                 {0, NULL}};
+} variables[] = {{'p', "TALLY_PRIORITY"},  {SLO, "TALLY_SLO"},       {TURNAROUND, "TALLY_TURNAROUND"},
+                 {WEIGHT, "TALLY_WEIGHT"}, {POLICY, "TALLY_POLICY"}, {MIN_SHARE, "TALLY_MIN_SHARE"},
+                 {TOTAL, "TALLY_TOTAL"},   {JOB, "TALLY_JOB"},       {FAIL, "TALLY_FAIL"},
+                 {FORCE, "TALLY_FORCE"},   {REPORT, "TALLY_REPORT"}, {0, NULL}};
 
 static bool read_device(const char *text, enum run_device *device)
 {

@@ -108,7 +108,7 @@ struct tl_emit {
     const char *name; /* of the module, for messages */
     bool has_avx512;
     bool has_wide_cas; /* cmpxchg16b */
-    struct tl_fn *f; /* current function */
+    struct tl_fn *f;   /* current function */
     const struct tl_ptx_stmt *inst;
     uint32_t inst_block;
     LLVMValueRef mask;   /* current: NULL or <32 x i1> */

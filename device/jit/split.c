@@ -46,7 +46,8 @@ static void count_def(void *data, struct tl_ptx_sym *reg)
 {
     struct split *x = data;
     uint32_t bits = x->f->regs[reg->id].bits, *n = &x->n_defs[reg->id];
-    if (x->f->regs[reg->id].is_opaque || !is_plain(stmt(x), reg) || x->f->d.reg[reg->id] != TL_LEVEL_LANE || (bits != 32 && bits != 64))
+    if (x->f->regs[reg->id].is_opaque || !is_plain(stmt(x), reg) || x->f->d.reg[reg->id] != TL_LEVEL_LANE ||
+        (bits != 32 && bits != 64))
         *n = NO_PART;
     else if (*n != NO_PART)
         ++*n;

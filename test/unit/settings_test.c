@@ -7,9 +7,9 @@
 #include <unity.h>
 
 static const char *const names[] = {"TALLY_PRIORITY",  "TALLY_SLO",    "TALLY_TURNAROUND", "TALLY_WEIGHT",
-                                    "TALLY_MIN_SHARE", "TALLY_TOTAL", "TALLY_POLICY", "TALLY_REPORT",     "TALLY_DRIVER",
-                                    "TALLY_SOCKET",    "TALLY_JOB",    "TALLY_FAIL",       "TALLY_OFF",
-                                    "TALLY_FORCE",     "TALLY_LOG"};
+                                    "TALLY_MIN_SHARE", "TALLY_TOTAL",  "TALLY_POLICY",     "TALLY_REPORT",
+                                    "TALLY_DRIVER",    "TALLY_SOCKET", "TALLY_JOB",        "TALLY_FAIL",
+                                    "TALLY_OFF",       "TALLY_FORCE",  "TALLY_LOG"};
 
 void setUp(void)
 {
