@@ -8,6 +8,7 @@
  * When a context has failed, its operations are no longer run, only finished, so that whoever waits comes free. */
 #include "device/driver.h"
 #include "device/driver_exec.h"
+#include "device/exec.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -166,10 +167,13 @@ static void wait_for(struct tl_drv_op *op, uint32_t least)
         }
         learn(&credit, now >= least);
     }
+    struct tl_exec_aside aside;
+    tl_exec_wait_aside(&aside);
     /* Ours first, then the state; set_state the other way round: one of us sees the other. */
     atomic_store_explicit(&op->has_waiters, true, memory_order_seq_cst);
     while ((now = atomic_load_explicit(&op->state, memory_order_seq_cst)) < least)
         futex_wait(&op->state, now);
+    tl_exec_waited(&aside);
 }
 
 void tl_drv_op_wait(struct tl_drv_op *op)
@@ -391,6 +395,7 @@ static void *pool_thread(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "tally-driver");
+    tl_exec_stay_aside();
     tl_drv_lock();
     for (;;) {
         struct tl_drv_op *op = pool.first;

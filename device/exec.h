@@ -13,6 +13,7 @@
 #include "device/abi.h"
 #include "tally/base.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 
 /* --- compiled kernels --------------------------------------------------------------------------------------------- */
@@ -53,6 +54,7 @@ struct tl_exec_config {
     uint32_t quantum_us;   /* timeslice: TALLY_DEVICE_QUANTUM_US, 2000 */
     uint32_t watchdog_s;   /* TALLY_DEVICE_WATCHDOG, none: a launch lasts at most so long from its first block on */
     uint64_t heap_bytes;   /* of malloc in kernels, 8 MiB */
+    bool has_own_cpus;     /* its SMs keep to some CPUs if there are more than SMs: for the only device of a machine */
     uint64_t bus_bytes;    /* per second, between host and device: TALLY_DEVICE_BUS (suffixes K, M, G), 12 GiB */
     /* Textures are the driver's; NULL makes a kernel that uses them fault.  They run as the kernel's code: a signal
      * can end them anywhere, so they must not hold locks. */
@@ -73,6 +75,18 @@ void tl_exec_device_close(struct tl_exec_device *d);
 
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d);
 enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d);
+
+/* The calling thread leaves the CPUs of SMs, if it is on one: once, its affinity stays what it is; or for good, which is for the
+ * driver's own threads. */
+void tl_exec_step_aside(void);
+void tl_exec_stay_aside(void);
+/* Around a wait: where the thread wakes up is no CPU of an SM.  Its affinity is then what it was, or what it was set to meanwhile. */
+struct tl_exec_aside {
+    bool is_moved;
+    cpu_set_t own, others;
+};
+void tl_exec_wait_aside(struct tl_exec_aside *a);
+void tl_exec_waited(const struct tl_exec_aside *a);
 
 /* The memory ledger: what all processes on the device have taken. */
 int tl_exec_memory_take(struct tl_exec_device *d, uint64_t bytes); /* 0, -ENOMEM if the device has not that much left */

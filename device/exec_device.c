@@ -102,6 +102,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     if (n < 0 || (size_t)n >= sizeof d->name)
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE_NAME is too long");
     d->sm_config.name = d->name;
+    d->has_own_cpus = c->has_own_cpus;
     return 0;
 }
 
@@ -171,6 +172,8 @@ static int attach(struct tl_exec_device *d, struct tl_error *err)
     d->env.n_slots = tl__sm_slots(d->sm);
     d->env.max_units = d->env.n_slots * 32 < 64 ? 64 : d->env.n_slots * 32;
     d->n_cores = usable_cores();
+    if (d->has_own_cpus)
+        tl__place_sms(d->env.n_slots);
     d->is_attached = true;
     return 0;
 }

@@ -16,6 +16,7 @@ struct tl_exec_device {
     struct tl__exec_env env;
     struct tl__out out, errors; /* have their own locks */
     uint32_t n_cores;
+    bool has_own_cpus;
 
     pthread_mutex_t lock; /* guards what follows, but for atomics */
     pthread_cond_t changed;

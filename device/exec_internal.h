@@ -285,6 +285,10 @@ int tl__fault_signal(void); /* the signal that makes a worker look at must_die /
 /* --- the shared device -------------------------------------------------------------------------------------------- */
 
 struct tl__sm;
+/* exec_place.c: SMs get CPUs of their own, if there are more than SMs; a worker goes there. */
+void tl__place_sms(uint32_t n_slots);
+void tl__place_worker(void);
+
 struct tl__sm_config {
     const char *name;
     uint32_t n_slots;

@@ -364,6 +364,7 @@ static void *worker_main(void *argument)
     char name[16];
     snprintf(name, sizeof name, "tally-sm%u", w->number);
     pthread_setname_np(pthread_self(), name);
+    tl__place_worker();
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* lowering oneself is always allowed; lower already is fine */
     if (tl__engine_init(&w->engine, &d->env) == 0 && tl__fault_attach(&w->engine) == 0) {
         while (!atomic_load_explicit(&d->must_stop, memory_order_relaxed)) {
@@ -457,6 +458,7 @@ void tl__workers_forget(struct tl_exec_device *d)
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
 {
     const struct tl_dev_info *info = l->object->info;
+    tl_exec_step_aside();
     uint64_t rows = (uint64_t)l->grid[0] * l->grid[1], total;
     if (rows == 0 || __builtin_mul_overflow(rows, (uint64_t)l->grid[2], &total) || total == 0 || total > UINT32_MAX)
         return -EINVAL;
