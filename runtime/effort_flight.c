@@ -201,7 +201,8 @@ static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, c
     if (l->done < l->launched) {
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
         tl_eff.busy_ns = now;
-        if (item == s->first) {
+        /* One that took no number was turned away before it began, and held nobody up. */
+        if (item == s->first && l->done > was) {
             atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
             uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
             if (since != 0 && end > since) {

@@ -72,8 +72,10 @@ bool tl_eff_gate_is_open(uint64_t now)
     if (!tl_eff.grant.yields)
         return true;
     bool is_preempted = tl_client_is_preempted(tl_eff.client), have_moved = have_words_moved();
-    if (is_preempted || (have_moved && is_in_hysteresis(now)))
+    /* A burst that is found over has only just ended, as far as can be known: the time begins there, not at the last look. */
+    if (is_preempted || tl_eff.was_preempted || (have_moved && is_in_hysteresis(now)))
         tl_eff.busy_ns = now;
+    tl_eff.was_preempted = is_preempted;
     if (is_preempted)
         tl_eff.caution = MOST_CAUTION;
     return !is_preempted && !is_in_hysteresis(now);

@@ -312,7 +312,8 @@ struct tl_eff_state {
     struct tl_grant grant;
     uint32_t grant_changes;
     bool has_grant;
-    uint64_t busy_ns; /* when a higher level was last seen busy */
+    uint64_t busy_ns; /* when a higher level was last seen busy, or a burst of it found over */
+    bool was_preempted;
     uint32_t caution; /* halvings of the run-ahead; one less with each mark that comes back undisturbed */
     uint32_t n_words;
     _Atomic uint64_t round_trip_ns; /* until an end is known, at best; 0 if not measured */
@@ -495,7 +496,7 @@ void tl_eff_rewritten_finish(struct tl_eff_rewritten *r);
 int tl_eff_store_folder(char *path, size_t n);
 
 /* --- effort_profile.c --- */
-enum { TL_EFF_LATENCIES = 32 };
+enum { TL_EFF_LATENCIES = 32, TL_EFF_RECENT = 15 };
 
 struct tl_eff_profile {
     struct tl_eff_profile *next;
@@ -510,6 +511,8 @@ struct tl_eff_profile {
         bool is_slow;      /* costs so much that the next rung is better */
         uint32_t retry_at; /* number of the launch from which on it gets another chance */
         uint32_t n_slow;   /* how often it was found so */
+        uint64_t recent_ns[TL_EFF_RECENT]; /* a wave, as measured last */
+        uint32_t n_recent;
     } rungs[TL_RUNG_WHOLE];
     uint32_t latency[TL_EFF_LATENCIES]; /* preemptions, by log2 of ns */
     uint32_t n_latencies;
@@ -525,7 +528,7 @@ bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung);
 /* So many blocks took that long, on this rung. */
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
                         uint32_t blocks, int n_sms);
-/* What one block takes as far as is known, 0 if nothing is. */
+/* What one block takes on that rung: the median of what was measured last, or what the original takes; 0 if nothing is known. */
 uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung);
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns);
 /* The kernel is unloaded: what was learnt about it is kept for the file.  Lock held. */

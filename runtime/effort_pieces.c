@@ -49,8 +49,9 @@ static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, c
             v->occupancy < 1)
             v->occupancy = 1;
     }
-    /* Workers that share an SM in turns are as good as one there; where a part is granted, more of them would spread over other SMs. */
-    uint32_t n = granted_sms(c) * (is_capped() && c->runs_block_by_block ? 1 : (uint32_t)v->occupancy);
+    /* Workers that share an SM in turns are as good as one there; more of them would take longer to leave, and spread over SMs that
+     * were not granted. */
+    uint32_t n = granted_sms(c) * (c->runs_block_by_block ? 1 : (uint32_t)v->occupancy);
     return n < l->blocks ? n : l->blocks;
 }
 

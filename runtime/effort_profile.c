@@ -245,6 +245,7 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
         p->n_samples++;
         return;
     }
+    p->rungs[rung].recent_ns[p->rungs[rung].n_recent++ % TL_EFF_RECENT] = wave_ns;
     if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].block_ns)
         p->rungs[rung].block_ns = wave_ns;
     uint32_t n = ++p->rungs[rung].n_samples;
@@ -262,11 +263,21 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     }
 }
 
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung)
 {
-    if (p == NULL)
-        return 0;
-    return p->block_ns != 0 || rung >= TL_RUNG_WHOLE ? p->block_ns : p->rungs[rung].block_ns;
+    uint64_t sorted[TL_EFF_RECENT];
+    if (p == NULL || rung >= TL_RUNG_WHOLE || p->rungs[rung].n_recent == 0)
+        return p != NULL ? p->block_ns : 0;
+    uint32_t n = p->rungs[rung].n_recent < TL_EFF_RECENT ? p->rungs[rung].n_recent : TL_EFF_RECENT;
+    memcpy(sorted, p->rungs[rung].recent_ns, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_size);
+    return sorted[n / 2];
 }
 
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns)
