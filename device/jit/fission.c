@@ -41,7 +41,47 @@ static int has_waiting(void *data, struct tl_ptx_stmt *s)
     return tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE || op == TL_OP_nanosleep || op == TL_OP_mbarrier;
 }
 
-/* All its barriers are plain, and met by all threads or by none.  Strong loads in loops may wait for another warp. */
+static bool has_barrier(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t until)
+{
+    while (from < until && tl_ptx_barrier_of(cfg->insts[from]).kind == TL_BARRIER_NONE)
+        from++;
+    return from < until;
+}
+
+/* Whether a way leads from an instruction back to it without a barrier on it: there a warp may wait for what another one writes.
+ * Around a loop with a barrier all warps go together. */
+static bool may_wait(const struct fission *x, uint32_t inst)
+{
+    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
+    uint32_t home = cfg->block_of[inst], n = 0, *stack = tl_arena_alloc(x->e->arena, (cfg->n_blocks + 1) * sizeof *stack);
+    bool *seen = tl_arena_zalloc(x->e->arena, cfg->n_blocks + 1);
+    if (stack == NULL || seen == NULL)
+        return true;
+    if (!has_barrier(cfg, inst + 1, cfg->blocks[home].end))
+        stack[n++] = home;
+    while (n > 0) {
+        const struct tl_ptx_block *from = &cfg->blocks[stack[--n]];
+        for (uint32_t i = 0; i < from->n_succs; i++) {
+            uint32_t b = from->succs[i];
+            if (b >= cfg->n_blocks || seen[b])
+                continue;
+            seen[b] = true;
+            if (b == home && !has_barrier(cfg, cfg->blocks[b].first, inst))
+                return true;
+            if (!has_barrier(cfg, cfg->blocks[b].first, cfg->blocks[b].end))
+                stack[n++] = b;
+        }
+    }
+    return false;
+}
+
+static bool is_strong_load(const struct tl_ptx_form *f)
+{
+    return f->op == TL_OP_ld && (tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
+                                 tl_ptx_form_has(f, TL_MOD_acquire));
+}
+
+/* All its barriers are plain, and met by all threads or by none, and no warp waits for another one in between. */
 static bool is_fit(struct fission *x)
 {
     struct tl_emit *e = x->e;
@@ -61,8 +101,7 @@ static bool is_fit(struct fission *x)
         struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
         if (f->op == TL_OP_nanosleep || f->op == TL_OP_mbarrier)
             return false;
-        if (f->op == TL_OP_ld && (tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
-                                  tl_ptx_form_has(f, TL_MOD_acquire)))
+        if (is_strong_load(f) && may_wait(x, i))
             return false;
         if (b.kind == TL_BARRIER_NONE)
             continue;

@@ -550,8 +550,10 @@ static void emit_load(struct tl_emit *e)
     bool tested = needs_test(e, &a);
     uint32_t bits = is_wide ? 64 : t.bits * t.packed;
     v = is_wide ? 2 : v;
-    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block]) {
-        e->n_barriers++; /* it may be waiting for another warp: warps need stacks of their own */
+    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block] &&
+        e->f->segment == NULL) {
+        /* It may be waiting for another warp: warps need stacks of their own.  Fission looked at that before. */
+        e->n_barriers++;
         LLVMValueRef args[2] = {e->f->frame, e->f->warp};
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }

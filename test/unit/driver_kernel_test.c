@@ -61,6 +61,34 @@ static void a_guarded_branch_through_a_table_falls_through(void)
         TEST_ASSERT_EQUAL_UINT(9 + ((i & 8) != 0 ? add[i & 3] : 1000), out[i]);
 }
 
+/* The first warp waits for the second one, which no barrier lets pass it. */
+static void a_warp_may_wait_for_another_one_between_barriers(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "bar.sync 0; mul.wide.u32 %d3, %r3, 4; sub.u64 %d3, %d1, %d3; setp.ge.u32 %p1, %r3, 32; @%p1 bra WRITE;\n"
+                 "WAIT: ld.volatile.global.u32 %r4, [%d3+160]; setp.eq.u32 %p2, %r4, 7; @%p2 bra WAIT; bra.uni MEET;\n"
+                 "WRITE: mov.u32 %r4, 11; st.volatile.global.u32 [%d1], %r4;\n"
+                 "MEET: bar.sync 0; st.global.u32 [%d1], %r4;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(11, out[i]);
+}
+
+/* In a loop with a barrier all warps go together, so a strong load in it is no wait: what the others wrote a round before is seen. */
+static void strong_loads_between_barriers_see_what_was_written_before(void)
+{
+    unsigned out[N];
+    OK(run(BEGIN "mul.wide.u32 %d3, %r3, 4; sub.u64 %d3, %d1, %d3; mov.u32 %r5, 0;\n" /* %d3: the block's first word */
+                 "xor.b32 %r6, %r3, 32; min.u32 %r6, %r6, 47; mul.wide.u32 %d4, %r6, 4; add.u64 %d4, %d3, %d4;\n"
+                 "mov.u32 %r4, 0; st.volatile.global.u32 [%d1], %r4;\n"
+                 "NEXT: bar.sync 0; ld.volatile.global.u32 %r4, [%d4]; bar.sync 0;\n"
+                 "add.u32 %r4, %r4, 1; st.volatile.global.u32 [%d1], %r4;\n"
+                 "add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 5; @%p1 bra NEXT;\n" END,
+           out));
+    for (unsigned i = 0; i < N; i++)
+        TEST_ASSERT_EQUAL_UINT(5, out[i]);
+}
+
 static void a_shared_address_below_zero_comes_back_by_its_offset(void)
 {
     unsigned out[N];
@@ -427,6 +455,8 @@ int main(void)
     open_driver();
     UNITY_BEGIN();
     RUN_TEST(a_guarded_branch_through_a_table_falls_through);
+    RUN_TEST(a_warp_may_wait_for_another_one_between_barriers);
+    RUN_TEST(strong_loads_between_barriers_see_what_was_written_before);
     RUN_TEST(a_shared_address_below_zero_comes_back_by_its_offset);
     RUN_TEST(a_barrier_that_lanes_might_miss_does_not_forbid_shuffles);
     RUN_TEST(an_index_may_wrap_in_lanes_that_are_away);
