@@ -37,6 +37,10 @@
 
 uint64_t tl__now_ns(void); /* CLOCK_MONOTONIC */
 
+/* Was this thread killed, or does it end, so that nothing of its program will be run any more?  False if there is no
+ * such thread (any more). */
+bool tl__is_dying(uint32_t pid, uint32_t tid);
+
 /* --- fibers ------------------------------------------------------------------------------------------------------- */
 
 /* A stack that can be left and entered again, on the thread that made it only. */

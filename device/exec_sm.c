@@ -12,6 +12,10 @@
  * could spoil them; ours are private.)  Slots carry their owner's entry and its generation; a dead owner's slot is
  * free, a dead process's memory is not counted.  Waiters wait 2 ms at most before they look again.
  *
+ * Who was killed gets to the end of its thread only when it gets a processor, which may take longer than anybody
+ * wants to wait.  So who has waited in vain, or found no memory, asks the kernel whether those in his way were killed, and
+ * marks them himself (`bury`).
+ *
  * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read;
  * what all agree on (slots, mode, sizes) is read once, when joining.
  *
@@ -38,6 +42,7 @@
 #define MAX_SLOTS 256
 #define MAX_PROCS 128
 #define WAIT_NS 2000000
+#define LOOK_NS 1000000 /* how long an answer about a process holds */
 #define STALE_NS 250000000
 
 /* Written by its owner only, but for `wake` and what others ask for. */
@@ -96,7 +101,8 @@ struct tl__sm {
     struct robust_list node;
     /* Processes found stopped, by the head they had: they count again when it changes. */
     _Atomic uint64_t ignored[MAX_PROCS];
-    _Atomic uint64_t waits_since_ns; /* 0: no worker waits in vain */
+    _Atomic uint64_t waits_since_ns;       /* 0: no worker waits in vain */
+    _Atomic uint64_t looked_ns[MAX_PROCS]; /* when it was asked whether that process was killed */
 };
 
 uint64_t tl__now_ns(void)
@@ -134,6 +140,20 @@ static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
 static uint64_t head_of(const struct sm_proc *p)
 {
     return atomic_load_explicit(&p->head, memory_order_seq_cst);
+}
+
+/* Asks about a process unless that was done just now, and marks it if it was killed.  True if it did that. */
+static bool bury(struct tl__sm *s, uint32_t index)
+{
+    struct sm_proc *p = &s->m->procs[index];
+    uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
+    uint64_t now = tl__now_ns(), looked = atomic_load_explicit(&s->looked_ns[index], memory_order_relaxed);
+    if (p == s->mine || !is_alive(p) || now - looked < LOOK_NS ||
+        !atomic_compare_exchange_strong(&s->looked_ns[index], &looked, now))
+        return false;
+    /* What the kernel does with the word later is the same, or nothing if the entry has another owner by then. */
+    return tl__is_dying(atomic_load_explicit(&p->pid, memory_order_relaxed), word & FUTEX_TID_MASK) &&
+           atomic_compare_exchange_strong(&p->alive, &word, word | FUTEX_OWNER_DIED);
 }
 
 /* --- waking ------------------------------------------------------------------------------------------------------- */
@@ -309,6 +329,15 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot)
     notify(s, 1);
 }
 
+/* Those who hold slots or have something to run. */
+static void bury_rivals(struct tl__sm *s)
+{
+    for (uint32_t i = 0; i < n_procs(s); i++) {
+        if (head_of(&s->m->procs[i]) != TL_EXEC_NO_KEY || holds_slot(s, &s->m->procs[i]))
+            bury(s, i);
+    }
+}
+
 int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
 {
     struct sm_proc *p = s->mine;
@@ -319,7 +348,8 @@ int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
         uint64_t never = 0;
         atomic_compare_exchange_strong(&s->waits_since_ns, &never, tl__now_ns());
         struct timespec limit = {0, WAIT_NS};
-        syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, &limit, NULL, 0);
+        if (syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, &limit, NULL, 0) < 0 && errno == ETIMEDOUT)
+            bury_rivals(s);
     }
     atomic_fetch_sub_explicit(&p->waiting, 1, memory_order_seq_cst);
     return slot;
@@ -401,6 +431,14 @@ static uint64_t used_by_all(const struct tl__sm *s)
     return sum;
 }
 
+static bool bury_owners(struct tl__sm *s)
+{
+    bool has_buried = false;
+    for (uint32_t i = 0; i < n_procs(s); i++)
+        has_buried |= atomic_load_explicit(&s->m->procs[i].used_bytes, memory_order_relaxed) != 0 && bury(s, i);
+    return has_buried;
+}
+
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes)
 {
     if (bytes > s->capacity_bytes)
@@ -411,7 +449,7 @@ int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes)
         if (used_by_all(s) <= s->capacity_bytes)
             return 0;
         atomic_fetch_sub_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
-        if (used_by_all(s) > s->capacity_bytes - bytes)
+        if (used_by_all(s) > s->capacity_bytes - bytes && !bury_owners(s))
             break;
     }
     return -ENOMEM;
@@ -497,6 +535,7 @@ uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
 
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes)
 {
+    bury_owners(s);
     uint64_t used = used_by_all(s);
     *total_bytes = s->capacity_bytes;
     *free_bytes = used < s->capacity_bytes ? s->capacity_bytes - used : 0;
@@ -643,10 +682,10 @@ static int take_entry(struct tl__sm *s)
     return -EUSERS;
 }
 
-static bool is_alone(const struct tl__sm *s)
+static bool is_alone(struct tl__sm *s)
 {
     for (uint32_t i = 0; i < MAX_PROCS; i++) {
-        if (&s->m->procs[i] != s->mine && is_alive(&s->m->procs[i]))
+        if (&s->m->procs[i] != s->mine && is_alive(&s->m->procs[i]) && !bury(s, i))
             return false;
     }
     return true;
@@ -708,7 +747,7 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
 
 /* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then finds that it
  * is not the one under that name any more. */
-static void remove_unused(const struct tl__sm *s)
+static void remove_unused(struct tl__sm *s)
 {
     struct stat st;
     int fd = open(s->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
