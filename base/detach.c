@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -28,6 +27,15 @@ void tl_close_from(int first)
         (void)close(i);
 }
 
+/* As the kernel has them (signal(7), "C library/kernel differences"). */
+#define KERNEL_SIGSET_BYTES ((size_t)8)
+struct kernel_sigaction {
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)(void);
+    unsigned long mask;
+};
+
 struct start {
     const char *program;
     char *const *arguments, *const *environment;
@@ -41,21 +49,22 @@ struct start {
 static int start_second(void *argument)
 {
     struct start *s = argument;
-    (void)sigprocmask(SIG_SETMASK, s->none, NULL);
+    (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, s->none, NULL, KERNEL_SIGSET_BYTES);
     execve(s->program, s->arguments, s->environment);
     s->error = errno;
     _exit(127);
 }
 
-/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls. */
+/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls.  Signals are
+ * spoken of with the kernel itself, because sigaction() need not be the C library's: sanitizers and other tools put
+ * their own in its place and keep in memory, which is the job's as well, what they were told.  The job would lose its
+ * handlers, and whoever has one for SIGSEGV would fault for ever. */
 static int start_first(void *argument)
 {
     struct start *s = argument;
-    struct sigaction plain;
-    memset(&plain, 0, sizeof plain);
-    plain.sa_handler = SIG_DFL;
+    static const struct kernel_sigaction plain; /* SIG_DFL, no flags */
     for (int i = 1; i < NSIG; i++)
-        (void)sigaction(i, &plain, NULL);
+        (void)syscall(SYS_rt_sigaction, i, &plain, NULL, KERNEL_SIGSET_BYTES);
     (void)setsid();
     if (chdir("/") < 0 || dup2(s->null, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->null, 2) < 0) {
         s->error = errno;

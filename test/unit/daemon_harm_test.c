@@ -169,9 +169,10 @@ static void a_page_full_of_nonsense_harms_nobody(void)
     pid_t d = daemon_start(NULL);
     struct tl_client *bad = daemon_client(0, NULL), *good = daemon_client(0, NULL);
     for (int i = 0; i < 300; i++) {
-        uint64_t *at = (uint64_t *)(void *)tl_client_page(bad);
+        _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)tl_client_page(
+            bad); /* its own thread writes there as well */
         for (size_t j = 0; j < sizeof(struct tl_client_page) / sizeof *at; j++)
-            at[j] = (uint64_t)next_random() << 32 | next_random();
+            atomic_store_explicit(&at[j], (uint64_t)next_random() << 32 | next_random(), memory_order_relaxed);
         tl_client_backlog(bad, true);
         tl_client_backlog(good, true);
         if (i % 30 == 0)
