@@ -500,8 +500,11 @@ struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address);
 CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes, enum tl_drv_memory kind,
                              struct tl_drv_alloc **out);
 void tl_drv_alloc_destroy(struct tl_drv_alloc *a);
+bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes); /* whether something allocated lies there */
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a);
 void tl_drv_alloc_remove(struct tl_drv_alloc *a);
+/* For the current context.  Lock not held. */
+CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out);
 /* Frees device memory at the address; pools take theirs back. */
 CUresult tl_drv_memory_free(CUdeviceptr address);
 /* Whether these bytes may be read or written later, without the caller's knowledge: pinned, managed or device memory. */
