@@ -15,6 +15,7 @@
 #include <cuda.h>
 CUresult cuProfilerStart(void); /* of cudaProfiler.h, which not every package of the headers has */
 CUresult cuProfilerStop(void);
+CUresult cuProfilerInitialize(const char *configFile, const char *outputFile, int outputMode);
 #pragma GCC visibility pop
 #include <pthread.h>
 #include <stdatomic.h>
@@ -283,8 +284,9 @@ struct CUfunc_st {
     struct tl_drv_kernel_info *info;
     int max_dynamic_shared, carveout, cluster_non_portable;
     CUfunc_cache cache_config;
-    pthread_mutex_t code_lock; /* held while compiling; guards `code` */
-    struct tl_drv_code *code;  /* one per block size */
+    struct tl_drv_settings *settings; /* of driver_param.c, or NULL */
+    pthread_mutex_t code_lock;        /* held while compiling; guards `code` */
+    struct tl_drv_code *code;         /* one per block size */
 };
 
 struct CUkern_st {
@@ -340,6 +342,9 @@ struct CUmemPoolHandle_st {
     struct tl_drv_cached *cached;
     uint64_t threshold, reserved, reserved_high, used, used_high;
     int reuse[3];
+    uint64_t id;       /* tells this process's pools apart for others */
+    bool is_shareable; /* others may open it */
+    bool is_imported;  /* another process's: gives nothing out */
     bool is_default;
     bool is_destroyed;
 };
@@ -356,6 +361,7 @@ struct CUarray_st {
 
 struct tl_drv_device {
     int ordinal;
+    int number; /* among all, also those that CUDA_VISIBLE_DEVICES hides */
     char name[64];
     CUuuid uuid;
     int pci_bus;
@@ -381,6 +387,7 @@ struct tl_drv_state_all {
     bool is_forked_child;
     struct tl_drv_device devices[TL_DRV_MAX_DEVICES];
     int n_devices;
+    int n_physical; /* with those that CUDA_VISIBLE_DEVICES hides */
     int cc_major, cc_minor;
     int below_normal; /* 16 if this process is a client of low priority to MPS: all its streams rank behind normal ones */
     struct tl_drv_alloc **allocs; /* sorted by base */
@@ -503,6 +510,7 @@ void tl_drv_alloc_destroy(struct tl_drv_alloc *a);
 bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes); /* whether something allocated lies there */
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a);
 void tl_drv_alloc_remove(struct tl_drv_alloc *a);
+bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes);
 /* For the current context.  Lock not held. */
 CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out);
 /* Frees device memory at the address; pools take theirs back. */
@@ -534,6 +542,7 @@ bool tl_drv_pages_make_room(struct tl_drv_device *device, uint64_t bytes);
 /* --- driver_pool.c --- */
 struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device); /* lock held */
 bool tl_drv_pool_take_back(struct tl_drv_alloc *a);                          /* lock held */
+void tl_drv_pool_forget(struct tl_drv_alloc *a);                             /* it is about to go; lock held */
 uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep);   /* lock held */
 
 /* --- driver_image.c, driver_module.c, driver_library.c --- */

@@ -101,6 +101,7 @@
     X(RESERVED_SHARED_MEMORY_PER_BLOCK, 1024)                                                                          \
     X(READ_ONLY_HOST_REGISTER_SUPPORTED, 1)                                                                            \
     X(MEMORY_POOLS_SUPPORTED, 1)                                                                                       \
+    X(MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                                        \
     X(CLUSTER_LAUNCH, 0)                                                                                               \
     X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)                                                                                \
     X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)                                                                                \

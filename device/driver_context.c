@@ -149,8 +149,13 @@ static void clear(struct CUctx_st *ctx)
         tl_drv_module_destroy(ctx->modules);
     tl_drv_lock();
     for (size_t i = tl_drv.n_allocs; i > 0; i--)
-        if (i <= tl_drv.n_allocs && tl_drv.allocs[i - 1]->ctx == ctx)
-            tl_drv_alloc_destroy(tl_drv.allocs[i - 1]);
+        if (i <= tl_drv.n_allocs && tl_drv.allocs[i - 1]->ctx == ctx) {
+            struct tl_drv_alloc *a = tl_drv.allocs[i - 1];
+            if (a->kind == TL_DRV_VIRTUAL) /* is no context's: it lasts until it is unmapped */
+                continue;
+            tl_drv_pool_forget(a);
+            tl_drv_alloc_destroy(a);
+        }
     ctx->is_alive = false;
     atomic_store_explicit(&ctx->sticky, CUDA_SUCCESS, memory_order_release);
     tl_drv_unlock();
@@ -283,6 +288,12 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     return push(ctx);
 }
 
+/* The first versions of these had contexts of 32-bit addresses; the calls themselves were the same. */
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return cuCtxCreate_v2(pctx, flags, dev);
+}
+
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                         CUdevice dev)
 {
@@ -314,6 +325,11 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+    return cuCtxDestroy_v2(ctx);
+}
+
 CUresult cuCtxDetach(CUcontext ctx)
 {
     return cuCtxDestroy_v2(ctx);
@@ -335,6 +351,11 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
     return is_context(ctx) ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+CUresult cuCtxPushCurrent(CUcontext ctx)
+{
+    return cuCtxPushCurrent_v2(ctx);
+}
+
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     CUresult r = tl_drv_check_init();
@@ -346,6 +367,11 @@ CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
     if (pctx != NULL)
         *pctx = here.stack[here.depth];
     return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *pctx)
+{
+    return cuCtxPopCurrent_v2(pctx);
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)

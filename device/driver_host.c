@@ -67,6 +67,11 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     return r;
 }
 
+CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
 CUresult cuMemHostUnregister(void *p)
 {
     struct CUctx_st *ctx;

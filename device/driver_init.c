@@ -1,4 +1,4 @@
-/* The driver's state, its devices and what comes before any context: cuInit, device queries, errors by name, logging. */
+/* The driver's state, its devices and what comes before any context: cuInit, device queries, logging. */
 #include "device/driver.h"
 #include "device/driver_exec.h"
 
@@ -83,18 +83,42 @@ static void forked(void)
     tl_drv.is_forked_child = true; /* threads and shared state did not come along; CUDA allows no more than this */
 }
 
-static CUresult open_device(int i)
+/* `i` counts what the program sees, `number` all that there is. */
+static CUresult open_device(int i, int number)
 {
     struct tl_drv_device *d = &tl_drv.devices[i];
     d->ordinal = i;
-    d->pci_bus = i + 1;
+    d->number = number;
+    d->pci_bus = number + 1;
     snprintf(d->name, sizeof d->name, "Tally Software Device");
     memcpy(d->uuid.bytes, "tally software ", 15);
-    d->uuid.bytes[15] = (char)i;
+    d->uuid.bytes[15] = (char)number;
     if (tl_drv_exec_open(d) != 0)
         return CUDA_ERROR_NO_DEVICE;
     d->default_pool = d->pool = tl_drv_pool_create(d);
     return d->pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* CUDA_VISIBLE_DEVICES: numbers with commas between them, up to the first that there is not.  Returns how many, and the
+ * numbers; all devices if it is not set. */
+static int visible_devices(int n_all, int numbers[TL_DRV_MAX_DEVICES])
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    int n = 0;
+    for (int i = 0; text == NULL && i < n_all; i++)
+        numbers[n++] = i;
+    while (text != NULL && *text != 0 && n < n_all) {
+        char *end;
+        long v = strtol(text, &end, 10);
+        if (end == text || v < 0 || v >= n_all || (*end != ',' && *end != 0))
+            break;
+        for (int i = 0; i < n; i++)
+            if (numbers[i] == v)
+                return 0; /* the same device twice: none, as on hardware */
+        numbers[n++] = (int)v;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return n;
 }
 
 CUresult cuInit(unsigned int Flags)
@@ -108,9 +132,13 @@ CUresult cuInit(unsigned int Flags)
     if (!atomic_load_explicit(&tl_drv.is_initialised, memory_order_relaxed)) {
         tl_drv_capability_read();
         tl_drv.below_normal = 16 * (int)number_from("CUDA_MPS_CLIENT_PRIORITY", 0, 1, 0);
-        tl_drv.n_devices = (int)number_from("TALLY_DEVICES", 1, TL_DRV_MAX_DEVICES, 1);
+        int numbers[TL_DRV_MAX_DEVICES];
+        tl_drv.n_physical = (int)number_from("TALLY_DEVICES", 1, TL_DRV_MAX_DEVICES, 1);
+        tl_drv.n_devices = visible_devices(tl_drv.n_physical, numbers);
+        if (tl_drv.n_devices == 0)
+            r = CUDA_ERROR_NO_DEVICE;
         for (int i = 0; i < tl_drv.n_devices && r == CUDA_SUCCESS; i++)
-            r = open_device(i);
+            r = open_device(i, numbers[i]);
         if (r == CUDA_SUCCESS) {
             pthread_atfork(NULL, NULL, forked);
             /* release: whoever sees it set also sees the devices. */
@@ -325,133 +353,6 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
     }
 }
 
-/* --- errors by name ---------------------------------------------------------------------------------------------- */
-
-#define ERRORS(X)                                                                                                      \
-    X(CUDA_SUCCESS, "no error")                                                                                        \
-    X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                    \
-    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                                       \
-    X(CUDA_ERROR_NOT_INITIALIZED, "initialization error")                                                              \
-    X(CUDA_ERROR_DEINITIALIZED, "driver shutting down")                                                                \
-    X(CUDA_ERROR_PROFILER_DISABLED, "profiler disabled while using external profiling tool")                           \
-    X(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                                        \
-    X(CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable")                              \
-    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                                      \
-    X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                             \
-    X(CUDA_ERROR_DEVICE_NOT_LICENSED, "device doesn't have valid Grid license")                                        \
-    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                                      \
-    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                            \
-    X(CUDA_ERROR_CONTEXT_ALREADY_CURRENT, "context already current")                                                   \
-    X(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed")                                                        \
-    X(CUDA_ERROR_UNMAP_FAILED, "unmapping of buffer object failed")                                                    \
-    X(CUDA_ERROR_ARRAY_IS_MAPPED, "array is mapped")                                                                   \
-    X(CUDA_ERROR_ALREADY_MAPPED, "resource already mapped")                                                            \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")                        \
-    X(CUDA_ERROR_ALREADY_ACQUIRED, "resource already acquired")                                                        \
-    X(CUDA_ERROR_NOT_MAPPED, "resource not mapped")                                                                    \
-    X(CUDA_ERROR_NOT_MAPPED_AS_ARRAY, "resource not mapped as array")                                                  \
-    X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, "resource not mapped as pointer")                                              \
-    X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                                             \
-    X(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")                                     \
-    X(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, "exclusive-thread device already in use by a different thread")               \
-    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices")                    \
-    X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                                          \
-    X(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT, "invalid OpenGL or DirectX context")                                        \
-    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, "uncorrectable NVLink error detected during the execution")                     \
-    X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "PTX JIT compiler library not found")                                         \
-    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")              \
-    X(CUDA_ERROR_JIT_COMPILATION_DISABLED, "PTX JIT compilation was disabled")                                         \
-    X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "the provided execution affinity is not supported")                        \
-    X(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid")                                                     \
-    X(CUDA_ERROR_FILE_NOT_FOUND, "file not found")                                                                     \
-    X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "shared object symbol not found")                                     \
-    X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "shared object initialization failed")                                     \
-    X(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")                             \
-    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                            \
-    X(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")                              \
-    X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                                                  \
-    X(CUDA_ERROR_NOT_READY, "device not ready")                                                                        \
-    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                                          \
-    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")                                   \
-    X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated")                                            \
-    X(CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING, "launch uses incompatible texturing mode")                             \
-    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled")                                        \
-    X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled")                                          \
-    X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process")                          \
-    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                                         \
-    X(CUDA_ERROR_ASSERT, "device-side assert triggered")                                                               \
-    X(CUDA_ERROR_TOO_MANY_PEERS, "peer mapping resources exhausted")                                                   \
-    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped")        \
-    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region")              \
-    X(CUDA_ERROR_HARDWARE_STACK_ERROR, "hardware stack error")                                                         \
-    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered")                                        \
-    X(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address")                                                             \
-    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, "operation not supported on global/shared address space")                      \
-    X(CUDA_ERROR_INVALID_PC, "invalid program counter")                                                                \
-    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                          \
-    X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch")                                \
-    X(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")                                                             \
-    X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                                             \
-    X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                                       \
-    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination")            \
-    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, "forward compatibility was attempted on non supported HW")            \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")                       \
-    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture")                \
-    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences")              \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began")                     \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")                                        \
-    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream")                  \
-    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,                                                                              \
-      "operation would make the legacy stream depend on a capturing blocking stream")                                  \
-    X(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream")            \
-    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,                                                                          \
-      "attempt to terminate a thread-local capture sequence from another thread")                                      \
-    X(CUDA_ERROR_TIMEOUT, "wait operation timed out")                                                                  \
-    X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph update was not performed because it included changes which "    \
-                                            "violated constraints specific to instantiated graph update")              \
-    X(CUDA_ERROR_EXTERNAL_DEVICE, "an async error has occurred in external entity outside of CUDA")                    \
-    X(CUDA_ERROR_INVALID_CLUSTER_SIZE, "a kernel launch error has occurred due to cluster misconfiguration")           \
-    X(CUDA_ERROR_FUNCTION_NOT_LOADED,                                                                                  \
-      "the function handle is not loaded when calling an API that requires a loaded function")                         \
-    X(CUDA_ERROR_INVALID_RESOURCE_TYPE, "one or more resources passed in are not valid resource types")                \
-    X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "one or more resources are insufficient or non-applicable")           \
-    X(CUDA_ERROR_UNKNOWN, "unknown error")
-
-static const struct {
-    CUresult code;
-    const char *name, *text;
-} errors[] = {
-#define ROW(code, text) {code, #code, text},
-    ERRORS(ROW)
-#undef ROW
-};
-
-static int error_row(CUresult error)
-{
-    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
-        if (errors[i].code == error)
-            return (int)i;
-    return -1;
-}
-
-CUresult cuGetErrorName(CUresult error, const char **pStr)
-{
-    if (pStr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    int row = error_row(error);
-    *pStr = row >= 0 ? errors[row].name : NULL;
-    return row >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGetErrorString(CUresult error, const char **pStr)
-{
-    if (pStr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    int row = error_row(error);
-    *pStr = row >= 0 ? errors[row].text : NULL;
-    return row >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 /* --- profiling --------------------------------------------------------------------------------------------------- */
 
 CUresult cuProfilerStart(void)
@@ -462,4 +363,11 @@ CUresult cuProfilerStart(void)
 CUresult cuProfilerStop(void)
 {
     return CUDA_SUCCESS;
+}
+
+/* Not in the headers any more, but still in the library that programs were linked with. */
+CUresult cuProfilerInitialize(const char *configFile, const char *outputFile, int outputMode)
+{
+    (void)configFile, (void)outputFile, (void)outputMode;
+    return tl_drv_unimplemented("cuProfilerInitialize");
 }

@@ -108,7 +108,7 @@ static void *map_guarded(size_t mapped)
 }
 
 /* From the ledger: what is kept for reuse is given up for it, and so are pages of managed memory, the own and others'. */
-static bool charge(struct tl_drv_device *device, uint64_t bytes)
+bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes)
 {
     if (tl_drv_exec_take(device, bytes) == 0)
         return true;
@@ -129,7 +129,7 @@ CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx,
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
     if (a == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (is_charged && !charge(device, mapped)) {
+    if (is_charged && !tl_drv_memory_charge(device, mapped)) {
         free(a);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -261,7 +261,7 @@ CUresult tl_drv_memory_free(CUdeviceptr address)
 {
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
     if (a == NULL || a->base != address || a->is_internal ||
-        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED) || a->is_imported)
+        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED) || (a->is_imported && a->pool == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (!tl_drv_pool_take_back(a))
         tl_drv_alloc_destroy(a);

@@ -308,6 +308,7 @@ void tl_drv_module_destroy(struct CUmod_st *m)
         struct CUfunc_st *f = m->functions;
         m->functions = f->next;
         tl_drv_code_free(f->code);
+        free(f->settings);
         pthread_mutex_destroy(&f->code_lock);
         f->magic = TL_DRV_DEAD;
         free(f);

@@ -63,7 +63,7 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p, C
         *(int *)out = a != NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(uint64_t *)out = 0;
+        *(uint64_t *)out = a->pool != NULL && a->pool->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

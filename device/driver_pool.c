@@ -17,6 +17,7 @@ struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
     p->device = device;
     p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
     p->is_default = device->default_pool == NULL;
+    p->id = tl_drv.next_id++;
     return p;
 }
 
@@ -36,15 +37,25 @@ uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
     return freed;
 }
 
+void tl_drv_pool_forget(struct tl_drv_alloc *a)
+{
+    if (a->pool == NULL)
+        return;
+    a->pool->used -= a->mapped;
+    a->pool->reserved -= a->mapped;
+    a->pool = NULL;
+}
+
 bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
 {
     struct CUmemPoolHandle_st *pool = a->pool;
     if (pool == NULL)
         return false;
     pool->used -= a->mapped;
-    struct tl_drv_cached *c = pool->is_destroyed ? NULL : malloc(sizeof *c);
+    struct tl_drv_cached *c = pool->is_destroyed || pool->is_imported ? NULL : malloc(sizeof *c);
     if (c == NULL) {
         pool->reserved -= a->mapped;
+        a->pool = NULL;
         return false;
     }
     tl_drv_alloc_remove(a);
@@ -115,6 +126,8 @@ static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, C
         return CUDA_ERROR_INVALID_VALUE;
     if (pool == NULL)
         pool = s->ctx->device->pool;
+    if (pool->is_imported)
+        return CUDA_ERROR_NOT_PERMITTED;
     tl_drv_lock();
     r = take(pool, s->ctx, bytes, dptr);
     if (r == CUDA_SUCCESS && tl_drv_is_capturing(s))
@@ -165,8 +178,12 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     r = tl_drv_device(is_host ? 0 : poolProps->location.id, &d);
     if (r != CUDA_SUCCESS)
         return r;
+    if ((poolProps->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
     tl_drv_lock();
     *pool = tl_drv_pool_create(d);
+    if (*pool != NULL)
+        (*pool)->is_shareable = poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
     tl_drv_unlock();
     return *pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -310,6 +327,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
         r = check(pool);
     if (r != CUDA_SUCCESS)
         return r;
+    if (pool->is_imported)
+        return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     d->pool = pool;
     tl_drv_unlock();

@@ -106,6 +106,11 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
     for (struct reservation **at = &reservations; *at != NULL; at = &(*at)->next) {
         struct reservation *v = *at;
         if (v->base == ptr && v->bytes == size) {
+            bool is_used = false;
+            for (struct mapping *m = mappings; m != NULL && !is_used; m = m->next)
+                is_used = m->base >= v->base && m->base < v->base + v->bytes;
+            if (is_used)
+                break;
             *at = v->next;
             munmap(tl_drv_pointer(v->base), v->bytes);
             free(v);
@@ -145,15 +150,21 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     CUresult r = tl_drv_device(is_host ? 0 : prop->location.id, &d);
     if (r != CUDA_SUCCESS)
         return r;
-    if (!is_host && tl_drv_exec_take(d, size) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool is_charged = !is_host;
+    if (is_charged) {
+        tl_drv_lock();
+        is_charged = tl_drv_memory_charge(d, size);
+        tl_drv_unlock();
+        if (!is_charged)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     int fd = memfd_create("tally-vmm", MFD_CLOEXEC);
-    r = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? add_memory(fd, size, d, prop, !is_host, handle)
+    r = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? add_memory(fd, size, d, prop, is_charged, handle)
                                                    : CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         if (fd >= 0)
             close(fd);
-        if (!is_host)
+        if (is_charged)
             tl_drv_exec_give(d, size);
     }
     return r;
@@ -188,6 +199,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     for (struct reservation *v = reservations; v != NULL && !is_reserved; v = v->next)
         is_reserved = ptr >= v->base && ptr + size <= v->base + v->bytes;
     if (p == NULL || !is_reserved || offset > p->bytes || size > p->bytes - offset ||
+        tl_drv_alloc_overlaps((uintptr_t)ptr, size) ||
         mmap(tl_drv_pointer(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, (off_t)offset) == MAP_FAILED) {
         r = CUDA_ERROR_INVALID_VALUE;
     } else {
@@ -200,6 +212,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                                    .device = p->device,
                                    .fd = -1};
         r = tl_drv_alloc_insert(a);
+    }
+    if (r == CUDA_SUCCESS) {
         *m = (struct mapping){.next = mappings, .base = (uintptr_t)ptr, .bytes = size, .memory = p};
         mappings = m;
         p->refs++;
@@ -249,15 +263,19 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     if (desc == NULL || count == 0)
         return r;
-    int protection = desc[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
-                     : desc[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
-                                                                         : PROT_NONE;
+    /* All devices see one mapping: it allows what the most favoured of them may. */
+    unsigned access = 0;
+    for (size_t i = 0; i < count; i++)
+        access = (unsigned)desc[i].flags > access ? (unsigned)desc[i].flags : access;
+    int protection = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                     : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+                                                                  : PROT_NONE;
     tl_drv_lock();
     for (struct mapping *m = mappings; m != NULL; m = m->next) {
         if (m->base < ptr || m->base + m->bytes > ptr + size)
             continue;
         r = mprotect(tl_drv_pointer(m->base), m->bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-        m->access = desc[0].flags;
+        m->access = access;
     }
     tl_drv_unlock();
     return r;

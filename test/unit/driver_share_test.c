@@ -1,4 +1,4 @@
-/* Memory and events shared by two processes.  The child is this program again, since CUDA does not survive a fork. */
+/* Memory, pools and events shared by two processes.  The child is this program again, since CUDA does not survive a fork. */
 #if __has_include(<cuda.h>)
 #include "driver_help.h"
 
@@ -48,6 +48,109 @@ static int child(void)
         CALL(cuEventDestroy_v2)(e) != CUDA_SUCCESS)
         return 8;
     return 0;
+}
+
+/* --- memory behind descriptors ----------------------------------------------------------------------------------- */
+
+enum { POOL_FD = 20, MEMORY_FD, PIECE = 2 << 20 };
+
+/* The child: adds one to the first word of a pool's allocation, and to one of memory that it maps itself. */
+static int child_of_pool(void)
+{
+    CUmemPoolPtrExportData data;
+    CUmemoryPool pool;
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr d, none, at;
+    CUcontext ctx;
+    unsigned v = 0;
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    if (read(STDIN_FILENO, &data, sizeof data) != sizeof data)
+        return 2;
+    if (CALL(cuInit)(0) != CUDA_SUCCESS || CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
+        CALL(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS)
+        return 3;
+    if (CALL(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)POOL_FD,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS ||
+        CALL(cuMemPoolImportPointer)(&d, pool, &data) != CUDA_SUCCESS)
+        return 4;
+    if (CALL(cuMemAllocFromPoolAsync)(&none, 4096, pool, NULL) == CUDA_SUCCESS)
+        return 5; /* what is another's gives nothing out */
+    if (CALL(cuMemcpyDtoH_v2)(&v, d, 4) != CUDA_SUCCESS)
+        return 6;
+    v++;
+    if (CALL(cuMemcpyHtoD_v2)(d, &v, 4) != CUDA_SUCCESS || CALL(cuMemFreeAsync)(d, NULL) != CUDA_SUCCESS ||
+        CALL(cuCtxSynchronize)() != CUDA_SUCCESS || CALL(cuMemPoolDestroy)(pool) != CUDA_SUCCESS)
+        return 7;
+    if (CALL(cuMemImportFromShareableHandle)(&memory, (void *)(intptr_t)MEMORY_FD,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS ||
+        CALL(cuMemAddressReserve)(&at, PIECE, 0, 0, 0) != CUDA_SUCCESS ||
+        CALL(cuMemMap)(at, PIECE, 0, memory, 0) != CUDA_SUCCESS ||
+        CALL(cuMemSetAccess)(at, PIECE, &access, 1) != CUDA_SUCCESS)
+        return 8;
+    return CALL(cuMemsetD32_v2)(at, 7, 1) != CUDA_SUCCESS ? 9 : 0;
+}
+
+static void memory_of_a_pool_and_mapped_memory_go_through_descriptors(void)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAllocationProp memory_props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemPoolPtrExportData data;
+    CUmemGenericAllocationHandle memory, again;
+    CUmemoryPool pool, plain;
+    CUdeviceptr d, at;
+    int to[2], pool_fd, memory_fd, status;
+    unsigned v = 0;
+    OK(CALL(cuMemPoolCreate)(&pool, &props));
+    OK(CALL(cuMemAllocFromPoolAsync)(&d, 100, pool, NULL));
+    OK(CALL(cuMemsetD32Async)(d, 41, 1, NULL));
+    OK(CALL(cuMemPoolExportToShareableHandle)(&pool_fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(CALL(cuMemPoolExportPointer)(&data, d));
+    OK(CALL(cuDeviceGetDefaultMemPool)(&plain, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemPoolExportToShareableHandle)(
+                                                        &status, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(CALL(cuMemCreate)(&memory, PIECE, &memory_props, 0));
+    OK(CALL(cuMemExportToShareableHandle)(&memory_fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(CALL(cuMemAddressReserve)(&at, PIECE, 0, 0, 0));
+    OK(CALL(cuMemMap)(at, PIECE, 0, memory, 0));
+    OK(CALL(cuMemSetAccess)(at, PIECE, &access, 1));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemMap)(at, PIECE, 0, memory, 0)); /* is taken */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemAddressFree)(at, PIECE));       /* is in use */
+    OK(CALL(cuMemRetainAllocationHandle)(&again, (void *)at));
+    TEST_ASSERT_EQUAL_UINT64(memory, again);
+    OK(CALL(cuMemRelease)(again));
+    TEST_ASSERT_EQUAL_INT(0, pipe(to));
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(to[0], STDIN_FILENO);
+        dup2(pool_fd, POOL_FD);
+        dup2(memory_fd, MEMORY_FD);
+        close(to[1]);
+        execl(self, self, "pool", (char *)NULL);
+        _exit(10);
+    }
+    TEST_ASSERT_EQUAL_INT(sizeof data, write(to[1], &data, sizeof data));
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    OK(CALL(cuMemcpyDtoH_v2)(&v, d, 4));
+    TEST_ASSERT_EQUAL_UINT(42, v);
+    OK(CALL(cuMemcpyDtoH_v2)(&v, at, 4));
+    TEST_ASSERT_EQUAL_UINT(7, v);
+    OK(CALL(cuMemFreeAsync)(d, NULL));
+    OK(CALL(cuMemPoolDestroy)(pool));
+    OK(CALL(cuMemUnmap)(at, PIECE));
+    OK(CALL(cuMemRelease)(memory));
+    OK(CALL(cuMemAddressFree)(at, PIECE));
+    close(to[0]);
+    close(to[1]);
+    close(pool_fd);
+    close(memory_fd);
 }
 
 static void another_process_waits_for_an_event_and_changes_the_memory(void)
@@ -101,11 +204,12 @@ int main(int argc, char **argv)
     self = argv[0];
     if (argc > 1) {
         open_driver();
-        return child();
+        return strcmp(argv[1], "pool") == 0 ? child_of_pool() : child();
     }
     open_driver();
     UNITY_BEGIN();
     RUN_TEST(another_process_waits_for_an_event_and_changes_the_memory);
+    RUN_TEST(memory_of_a_pool_and_mapped_memory_go_through_descriptors);
     return UNITY_END();
 }
 #else
