@@ -488,7 +488,9 @@ void tl_drv_work_finish(struct tl_drv_work *work);
 void tl_drv_copy_run(const struct tl_drv_copy *c);
 
 /* --- driver_copy.c --- */
+/* Both refuse what is not allocated.  Lock not held. */
 CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c);
+CUresult tl_drv_fill_check(const struct tl_drv_fill *f);
 
 /* --- driver_launch.c: how kernels are run --- */
 /* Fills in function, parameters and code of a launch whose shape is set.  Lock not held. */
@@ -510,6 +512,8 @@ void tl_drv_alloc_destroy(struct tl_drv_alloc *a);
 bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes); /* whether something allocated lies there */
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a);
 void tl_drv_alloc_remove(struct tl_drv_alloc *a);
+/* Whether all these bytes are allocated and may be read or written. */
+bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written);
 bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes);
 /* For the current context.  Lock not held. */
 CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out);

@@ -3,6 +3,52 @@
 
 #include <string.h>
 
+/* What is known of an address before the copy: memory of the device, memory of the program, or that the table of
+ * allocations has to tell, and then what it does not know is the program's. */
+enum owner { OF_DEVICE, OF_PROGRAM, OF_EITHER };
+
+/* From the first byte of a box to its last; 0 if it is empty, SIZE_MAX if it cannot be. */
+static size_t reach(size_t width, size_t height, size_t depth, size_t pitch, size_t slice)
+{
+    size_t rows, slices, sum;
+    if (width == 0 || height == 0 || depth == 0)
+        return 0;
+    if (__builtin_mul_overflow(height - 1, pitch, &rows) || __builtin_mul_overflow(depth - 1, slice, &slices) ||
+        __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, width, &sum))
+        return SIZE_MAX;
+    return sum;
+}
+
+static bool may_access(const void *p, size_t bytes, enum owner owner, bool is_written)
+{
+    if (bytes == 0 || owner == OF_PROGRAM)
+        return true;
+    tl_drv_lock();
+    bool may = (owner == OF_EITHER && tl_drv_alloc_find((uintptr_t)p) == NULL) ||
+               tl_drv_memory_covers((uintptr_t)p, bytes, is_written);
+    tl_drv_unlock();
+    return may;
+}
+
+/* A copy that leaves what is allocated would be a fault of this process and not of its context. */
+static bool stays_inside(const struct tl_drv_copy *c, enum owner from, enum owner to)
+{
+    return may_access(c->from, reach(c->width, c->height, c->depth, c->from_pitch, c->from_slice), from, false) &&
+           may_access(c->to, reach(c->width, c->height, c->depth, c->to_pitch, c->to_slice), to, true);
+}
+
+CUresult tl_drv_fill_check(const struct tl_drv_fill *f)
+{
+    size_t bytes;
+    if (f->width == 0 || f->height == 0)
+        return CUDA_SUCCESS;
+    if ((uintptr_t)f->to % f->element != 0 || (f->height > 1 && f->pitch % f->element != 0) ||
+        __builtin_mul_overflow(f->width, f->element, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return may_access(f->to, reach(bytes, f->height, 1, f->pitch, 0), OF_DEVICE, true) ? CUDA_SUCCESS
+                                                                                       : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult submit(CUstream handle, struct tl_drv_work *work, bool wait)
 {
     struct CUstream_st *s;
@@ -12,73 +58,98 @@ static CUresult submit(CUstream handle, struct tl_drv_work *work, bool wait)
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
-static CUresult copy_line(uintptr_t to, uintptr_t from, size_t bytes, CUstream stream, bool wait)
+struct end {
+    uintptr_t at;
+    enum owner owner;
+};
+
+static struct end device_end(CUdeviceptr p)
 {
-    if (bytes != 0 && (to == 0 || from == 0))
+    return (struct end){(uintptr_t)p, OF_DEVICE};
+}
+
+static struct end either_end(CUdeviceptr p)
+{
+    return (struct end){(uintptr_t)p, OF_EITHER};
+}
+
+static struct end program_end(const void *p)
+{
+    return (struct end){(uintptr_t)p, OF_PROGRAM};
+}
+
+static CUresult copy_line(struct end to, struct end from, size_t bytes, CUstream stream, bool wait)
+{
+    if (bytes != 0 && (to.at == 0 || from.at == 0))
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_work w = {.kind = TL_DRV_COPY,
-                            .copy = {.from = tl_drv_pointer(from),
-                                     .to = tl_drv_pointer(to),
+                            .copy = {.from = tl_drv_pointer(from.at),
+                                     .to = tl_drv_pointer(to.at),
                                      .from_pitch = bytes,
                                      .to_pitch = bytes,
                                      .width = bytes,
                                      .height = 1,
                                      .depth = 1}};
-    return submit(stream, &w, wait);
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(stream, &s);
+    if (r == CUDA_SUCCESS && !stays_inside(&w.copy, from.owner, to.owner))
+        r = CUDA_ERROR_INVALID_VALUE;
+    return r == CUDA_SUCCESS ? tl_drv_submit(s, &w, wait) : r;
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    return copy_line(dst, src, ByteCount, NULL, true);
+    return copy_line(either_end(dst), either_end(src), ByteCount, NULL, true);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-    return copy_line(dst, src, ByteCount, hStream, false);
+    return copy_line(either_end(dst), either_end(src), ByteCount, hStream, false);
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-    return copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, NULL, true);
+    return copy_line(device_end(dstDevice), program_end(srcHost), ByteCount, NULL, true);
 }
 
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return copy_line((uintptr_t)dstHost, srcDevice, ByteCount, NULL, true);
+    return copy_line(program_end(dstHost), device_end(srcDevice), ByteCount, NULL, true);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return copy_line(dstDevice, srcDevice, ByteCount, NULL, false); /* between devices, the host is not waited for */
+    return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, NULL,
+                     false); /* between devices, the host is not waited for */
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    return copy_line(dstDevice, (uintptr_t)srcHost, ByteCount, hStream, false);
+    return copy_line(device_end(dstDevice), program_end(srcHost), ByteCount, hStream, false);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    return copy_line((uintptr_t)dstHost, srcDevice, ByteCount, hStream, false);
+    return copy_line(program_end(dstHost), device_end(srcDevice), ByteCount, hStream, false);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    return copy_line(dstDevice, srcDevice, ByteCount, hStream, false);
+    return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, hStream, false);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                       size_t ByteCount)
 {
     (void)dstContext, (void)srcContext;
-    return copy_line(dstDevice, srcDevice, ByteCount, NULL, false);
+    return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, NULL, false);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                            size_t ByteCount, CUstream hStream)
 {
     (void)dstContext, (void)srcContext;
-    return copy_line(dstDevice, srcDevice, ByteCount, hStream, false);
+    return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, hStream, false);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
@@ -89,7 +160,7 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
     if (dsts == NULL || srcs == NULL || sizes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
-        r = copy_line(dsts[i], srcs[i], sizes[i], hStream, false);
+        r = copy_line(either_end(dsts[i]), either_end(srcs[i]), sizes[i], hStream, false);
     return r;
 }
 
@@ -113,7 +184,19 @@ struct side {
     size_t pitch, height, x, y, z;
 };
 
-static CUresult place(const struct side *s, size_t width, const uint8_t **base, size_t *pitch, size_t *slice)
+static enum owner owner_of(CUmemorytype type)
+{
+    /* What is in an array was checked when the copy was planned. */
+    return type == CU_MEMORYTYPE_DEVICE ? OF_DEVICE : type == CU_MEMORYTYPE_UNIFIED ? OF_EITHER : OF_PROGRAM;
+}
+
+static bool fits(size_t at, size_t n, size_t there)
+{
+    return at <= there && n <= there - at;
+}
+
+static CUresult place(const struct side *s, size_t width, size_t height, size_t depth, const uint8_t **base,
+                      size_t *pitch, size_t *slice)
 {
     const uint8_t *p;
     switch ((int)s->type) {
@@ -127,8 +210,8 @@ static CUresult place(const struct side *s, size_t width, const uint8_t **base, 
     case CU_MEMORYTYPE_ARRAY:
         if (s->array == NULL || s->array->magic != TL_DRV_ARRAY)
             return CUDA_ERROR_INVALID_HANDLE;
-        if (s->x + width > s->array->desc.Width * s->array->element_bytes || s->y >= s->array->height ||
-            s->z >= s->array->depth)
+        if (!fits(s->x, width, s->array->desc.Width * s->array->element_bytes) ||
+            !fits(s->y, height, s->array->height) || !fits(s->z, depth, s->array->depth))
             return CUDA_ERROR_INVALID_VALUE;
         *pitch = s->array->pitch;
         *slice = s->array->slice;
@@ -154,12 +237,13 @@ static CUresult plan(const struct side *from, const struct side *to, size_t widt
     *c = (struct tl_drv_copy){.width = width, .height = height, .depth = depth};
     if (width == 0 || height == 0 || depth == 0)
         return CUDA_SUCCESS;
-    CUresult r = place(from, width, &c->from, &c->from_pitch, &c->from_slice);
+    CUresult r = place(from, width, height, depth, &c->from, &c->from_pitch, &c->from_slice);
     if (r == CUDA_SUCCESS)
-        r = place(to, width, &p, &c->to_pitch, &c->to_slice);
-    if (r == CUDA_SUCCESS)
-        c->to = tl_drv_pointer((uintptr_t)p);
-    return r;
+        r = place(to, width, height, depth, &p, &c->to_pitch, &c->to_slice);
+    if (r != CUDA_SUCCESS)
+        return r;
+    c->to = tl_drv_pointer((uintptr_t)p);
+    return stays_inside(c, owner_of(from->type), owner_of(to->type)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c)
@@ -415,7 +499,7 @@ CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset,
 static CUresult fill(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t element, size_t width, size_t height,
                      CUstream stream)
 {
-    if ((to == 0 && width * height != 0) || to % element != 0 || (height > 1 && pitch % element != 0))
+    if ((to == 0 && width != 0 && height != 0) || to % element != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_work w = {.kind = TL_DRV_FILL,
                             .fill = {.to = tl_drv_pointer(to),
@@ -426,7 +510,10 @@ static CUresult fill(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t elem
                                      .element = element}};
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(stream, &s);
-    if (r != CUDA_SUCCESS || width * height == 0)
+    if (r != CUDA_SUCCESS || width == 0 || height == 0)
+        return r;
+    r = tl_drv_fill_check(&w.fill);
+    if (r != CUDA_SUCCESS)
         return r;
     return tl_drv_submit(s, &w, false);
 }

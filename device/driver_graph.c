@@ -217,6 +217,15 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
     (void)dependencyData;
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = nodeParams->alloc.poolProps,
+                                        .accessDescs = nodeParams->alloc.accessDescs,
+                                        .accessDescCount = nodeParams->alloc.accessDescCount,
+                                        .bytesize = nodeParams->alloc.bytesize};
+        CUresult made = cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, &p);
+        nodeParams->alloc.dptr = p.dptr;
+        return made;
+    }
     CUresult r = tl_drv_work_of_params(nodeParams, &work);
     r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
     if (r == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY)

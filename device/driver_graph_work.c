@@ -40,7 +40,7 @@ CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_wor
                                           .height = p->height,
                                           .value = p->value,
                                           .element = p->elementSize}};
-    return CUDA_SUCCESS;
+    return tl_drv_fill_check(&work->fill);
 }
 
 CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work)

@@ -48,6 +48,23 @@ bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes)
     return tl_drv_alloc_find(base) != NULL || (next < tl_drv.n_allocs && bytes > tl_drv.allocs[next]->base - base);
 }
 
+bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written)
+{
+    const unsigned needed = is_written ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    for (;;) {
+        const struct tl_drv_alloc *a = tl_drv_alloc_find(address);
+        if (a == NULL || (a->kind == TL_DRV_VIRTUAL && a->flags < needed))
+            return false;
+        size_t left = a->bytes - (address - a->base);
+        if (bytes <= left)
+            return true;
+        if (a->kind != TL_DRV_VIRTUAL) /* neighbours may be mapped to be one piece; others are not */
+            return false;
+        address += left;
+        bytes -= left;
+    }
+}
+
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a)
 {
     if (tl_drv.n_allocs == tl_drv.cap_allocs) {

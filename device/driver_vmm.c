@@ -276,6 +276,9 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
             continue;
         r = mprotect(tl_drv_pointer(m->base), m->bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
         m->access = access;
+        struct tl_drv_alloc *a = tl_drv_alloc_find(m->base);
+        if (a != NULL && r == CUDA_SUCCESS)
+            a->flags = access; /* for copies, which ask before they touch anything */
     }
     tl_drv_unlock();
     return r;
