@@ -175,7 +175,8 @@ struct tl_drv_local { /* context-local storage of cudart */
 
 struct CUctx_st {
     uint32_t magic;
-    uint32_t refs; /* primary: retains */
+    uint32_t refs;          /* primary: retains */
+    struct CUctx_st *older; /* in the list of all */
     struct tl_drv_device *device;
     struct CUctx_st *home; /* whose memory, modules and errors it has: itself, or the primary one of a green context */
     struct CUgreenCtx_st *green;
@@ -338,6 +339,7 @@ struct tl_drv_cached { /* a block that a pool keeps for reuse */
 
 struct CUmemPoolHandle_st {
     uint32_t magic;
+    struct CUmemPoolHandle_st *older; /* in the list of all */
     struct tl_drv_device *device;
     struct tl_drv_cached *cached;
     uint64_t threshold, reserved, reserved_high, used, used_high;
@@ -392,6 +394,9 @@ struct tl_drv_state_all {
     int below_normal; /* 16 if this process is a client of low priority to MPS: all its streams rank behind normal ones */
     struct tl_drv_alloc **allocs; /* sorted by base */
     size_t n_allocs, cap_allocs;
+    /* All that there ever were: they are never freed, so that a handle that was destroyed is recognised as such. */
+    struct CUctx_st *contexts;
+    struct CUmemPoolHandle_st *pools;
     uint64_t next_id;
 };
 

@@ -106,6 +106,8 @@ static struct CUctx_st *create(struct tl_drv_device *device, unsigned flags, boo
         return NULL;
     }
     ctx->legacy->is_legacy = true;
+    ctx->older = tl_drv.contexts;
+    tl_drv.contexts = ctx;
     return ctx;
 }
 

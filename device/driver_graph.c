@@ -43,6 +43,7 @@ void tl_drv_graph_destroy(struct CUgraph_st *g)
         node_free(n);
     }
     tl_drv_graph_drop_handles(g);
+    tl_drv_graph_drop_objects(g);
     g->magic = TL_DRV_DEAD;
     free(g);
 }
@@ -141,6 +142,8 @@ struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g)
     for (struct CUgraphNode_st *n = g->first; n != NULL && r == CUDA_SUCCESS; n = n->next)
         for (size_t i = 0; i < n->n_deps && r == CUDA_SUCCESS; i++)
             r = tl_drv_node_depend(n->mark, n->deps[i]->mark);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_graph_copy_objects(c, g);
     if (r != CUDA_SUCCESS) {
         tl_drv_graph_destroy(c);
         return NULL;
@@ -168,6 +171,7 @@ CUresult cuGraphDestroy(CUgraph hGraph)
     tl_drv_lock();
     tl_drv_graph_destroy(hGraph);
     tl_drv_unlock();
+    tl_drv_objects_bury();
     return CUDA_SUCCESS;
 }
 

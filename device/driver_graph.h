@@ -29,6 +29,7 @@ struct CUgraph_st {
     size_t n;
     bool is_child; /* belongs to a node */
     struct tl_drv_handle *handles;
+    struct tl_drv_held *objects; /* references to user objects (driver_graph_object.c) */
 };
 
 /* What a conditional node does. */
@@ -86,6 +87,10 @@ struct CUgraph_st *tl_drv_conditional_body(const struct tl_drv_conditional *c);
 /* What gives the word its value when the graph is launched; false if nothing does. */
 bool tl_drv_handle_default(const struct tl_drv_conditional *c, struct tl_drv_work *work);
 void tl_drv_graph_drop_handles(struct CUgraph_st *g);
+/* User objects.  Those without references are destroyed by the last function, which is to be called without the lock. */
+CUresult tl_drv_graph_copy_objects(struct CUgraph_st *to, const struct CUgraph_st *from);
+void tl_drv_graph_drop_objects(struct CUgraph_st *g);
+void tl_drv_objects_bury(void);
 bool tl_drv_graph_has_idle_handles(const struct CUgraph_st *g); /* that no node uses */
 
 /* Graphs inside of a node: the child, or a conditional's bodies; NULL if there are no more. */

@@ -124,6 +124,9 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     if (!is_exec(hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
+    /* What its kernels may still use is destroyed only when they are done. */
+    if (hGraphExec->graph->objects != NULL && hGraphExec->last != NULL)
+        tl_drv_op_wait(hGraphExec->last);
     tl_drv_lock();
     tl_drv_graph_destroy(hGraphExec->graph);
     tl_drv_op_unref(hGraphExec->last);
@@ -131,6 +134,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     tl_drv_unlock();
     free((void *)hGraphExec->order);
     free(hGraphExec);
+    tl_drv_objects_bury();
     return CUDA_SUCCESS;
 }
 
@@ -564,6 +568,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
         }
     }
     tl_drv_unlock();
+    tl_drv_objects_bury();
     if (resultInfo != NULL)
         *resultInfo = (CUgraphExecUpdateResultInfo){.result = result, .errorNode = where};
     return result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;

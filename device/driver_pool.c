@@ -18,6 +18,8 @@ struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
     p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
     p->is_default = device->default_pool == NULL;
     p->id = tl_drv.next_id++;
+    p->older = tl_drv.pools;
+    tl_drv.pools = p;
     return p;
 }
 

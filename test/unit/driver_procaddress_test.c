@@ -90,6 +90,25 @@ static void what_is_not_implemented_is_still_there_to_link_against(void)
     TEST_ASSERT_EQUAL_PTR(driver_symbol("cuGraphicsUnregisterResource"), p);
 }
 
+static void CUDA_CB count_name(void *data, CUlogLevel level, char *message, size_t length)
+{
+    (void)level;
+    if (memmem(message, length, "cuGraphicsMapResources", 22) != NULL)
+        ++*(unsigned *)data;
+}
+
+static void what_is_not_implemented_is_logged_once(void)
+{
+    CUlogsCallbackHandle handle;
+    unsigned n = 0;
+    OK(CALL(cuInit)(0));
+    OK(CALL(cuLogsRegisterCallback)(count_name, &n, &handle));
+    for (int i = 0; i < 3; i++)
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED, CALL(cuGraphicsMapResources)(0, NULL, NULL));
+    OK(CALL(cuLogsUnregisterCallback)(handle));
+    TEST_ASSERT_EQUAL_UINT(1, n);
+}
+
 int main(void)
 {
     open_driver();
@@ -97,6 +116,7 @@ int main(void)
     RUN_TEST(each_name_gives_the_version_that_was_asked_for);
     RUN_TEST(the_status_tells_an_unknown_name_from_an_old_version);
     RUN_TEST(what_is_not_implemented_is_still_there_to_link_against);
+    RUN_TEST(what_is_not_implemented_is_logged_once);
     return UNITY_END();
 }
 #else

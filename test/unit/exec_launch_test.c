@@ -2,6 +2,7 @@
  * cancelling. */
 #include "device/exec_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <unity.h>
 
@@ -453,6 +455,68 @@ static void a_forked_child_begins_anew(void)
 #endif
 }
 
+/* --- idleness ---------------------------------------------------------------------------------------------------- */
+
+/* The time that the device's threads have spent on processors, and whether all of them sleep. */
+static uint64_t time_of_threads(bool *all_sleep)
+{
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    *all_sleep = true;
+    DIR *d = opendir("/proc/self/task");
+    TEST_ASSERT_NOT_NULL(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        char path[300], who[64] = "", state = '?';
+        unsigned long long ran = 0;
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
+        FILE *f = fopen(path, "r");
+        if (f == NULL || fscanf(f, "%*d (%63[^)]) %c", who, &state) != 2)
+            state = '?';
+        if (f != NULL)
+            fclose(f);
+        if (strncmp(who, "tally-", 6) != 0)
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", e->d_name);
+        f = fopen(path, "r");
+        if (f == NULL || fscanf(f, "%llu", &ran) != 1)
+            ran = 0;
+        if (f != NULL)
+            fclose(f);
+        *all_sleep &= state == 'S';
+        sum += ran;
+        n++;
+    }
+    closedir(d);
+    TEST_ASSERT_TRUE(n >= 2); /* a worker and the one that lives for the process */
+    return sum;
+}
+
+/* Not a little: none at all, once they have gone to sleep. */
+static void an_idle_device_uses_no_processor(void)
+{
+    struct kernel k;
+    struct tl_exec_launch l = {0};
+    struct tl_exec_object *o = object(&k, 32, NULL, count_range);
+    bool sleep = false;
+    open_device();
+    submit(&l, o, 1000);
+    wait_done(1);
+    uint64_t before = 0, after = 1;
+    /* Two looks with the same answer and a pause between them; somebody may have been on his way to sleep at the first. */
+    for (uint32_t tries = 0; tries < 100 && (!sleep || before != after); tries++) {
+        before = time_of_threads(&sleep);
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+        after = time_of_threads(&sleep);
+    }
+    TEST_ASSERT_TRUE(sleep);
+    TEST_ASSERT_EQUAL_UINT64(before, after);
+    l = (struct tl_exec_launch){0};
+    submit(&l, o, 1000); /* and they wake up again */
+    wait_done(2);
+    TEST_ASSERT_EQUAL_UINT32(2, atomic_load(&hits[999]));
+    tl_exec_object_unref(o);
+}
+
 static void tell_nice(struct tl_dev_frame *f, uint32_t first, uint32_t count)
 {
     (void)f;
@@ -575,6 +639,7 @@ int main(void)
     RUN_TEST(kernels_allocate);
     RUN_TEST(freeing_twice_is_a_fault);
     RUN_TEST(a_forked_child_begins_anew);
+    RUN_TEST(an_idle_device_uses_no_processor);
     RUN_TEST(workers_of_all_processes_are_equally_nice);
     RUN_TEST(a_program_may_end_while_kernels_run);
     RUN_TEST(settings_come_from_the_environment);

@@ -490,6 +490,56 @@ static void an_urgent_short_kernel_does_not_wait(void)
     TEST_ASSERT_TRUE(blocks_before_short_one("mps-priority") < LONG_GRID / 4);
 }
 
+/* --- faults of others */
+
+static uint32_t *volatile nowhere; /* the compiler does not know that it is NULL */
+
+static void __attribute__((no_sanitize("undefined"))) fall(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    (void)f, (void)first, (void)count;
+    *nowhere = 1;
+}
+
+static void count_block(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+{
+    burn(f, first, 1);
+    atomic_fetch_add(&board->count[1], count);
+}
+
+/* Child 0 faults in every launch, child 1 counts its blocks. */
+static void run_beside(uint32_t i)
+{
+    struct tl_exec_config settings = {.name = name, .n_slots = 2};
+    struct tl_exec_device *d;
+    struct tl_exec_object *o;
+    expect(tl_exec_device_open(&d, &settings, NULL) == 0, 1);
+    expect(tl_exec_object_from(&o, &info.info, NULL, i == 0 ? fall : count_block, NULL) == 0, 2);
+    atomic_fetch_add(&board->ready, 1);
+    wait_for(&board->ready, 2);
+    for (uint32_t k = 0; k < 200; k++) {
+        atomic_bool is_over = false;
+        struct tl_exec_launch l = {.object = o, .grid = {8, 1, 1}, .done = mark_over, .user = &is_over};
+        expect(tl_exec_submit(d, &l) == 0, 3);
+        while (!atomic_load(&is_over))
+            sched_yield();
+        expect((l.fault.what != TL_DEV_FAULT_NONE) == (i == 0), 4);
+    }
+    tl_exec_object_unref(o);
+    tl_exec_device_close(d);
+}
+
+static void a_fault_is_nothing_to_other_processes(void)
+{
+#if TL_EXEC_TSAN
+    TEST_IGNORE_MESSAGE("TSan takes faults for its own");
+#endif
+    start(0, run_beside);
+    start(1, run_beside);
+    ends_well(0);
+    ends_well(1);
+    TEST_ASSERT_EQUAL_UINT32(200 * 8, atomic_load(&board->count[1]));
+}
+
 /* --- death */
 
 /* Takes and gives everything it can get until it is killed. */
@@ -830,6 +880,7 @@ int main(void)
     RUN_TEST(equal_loads_get_equal_shares_in_turns);
     RUN_TEST(a_short_kernel_waits_behind_a_long_grid);
     RUN_TEST(an_urgent_short_kernel_does_not_wait);
+    RUN_TEST(a_fault_is_nothing_to_other_processes);
     RUN_TEST(the_dead_leave_nothing_behind);
     RUN_TEST(who_is_killed_while_computing_is_not_missed);
     RUN_TEST(a_zombie_is_dead);
