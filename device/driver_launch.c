@@ -426,7 +426,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
                               .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                               .shared_bytes = config->sharedMemBytes,
                               .priority = INT32_MIN};
-    CUevent after = NULL;
+    CUevent after[2] = {NULL, NULL};
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *a = &config->attrs[i];
         switch (a->id) {
@@ -441,17 +441,18 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
                 return CUDA_ERROR_INVALID_CLUSTER_SIZE;
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-            after = a->value.programmaticEvent.event;
+            after[0] = a->value.programmaticEvent.event;
             break;
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-            after = a->value.launchCompletionEvent.event;
+            after[1] = a->value.launchCompletionEvent.event;
             break;
         default:
             break;
         }
     }
     CUresult r = launch(f, &l, config->hStream, kernelParams, extra);
-    if (r == CUDA_SUCCESS && after != NULL)
-        r = cuEventRecord(after, config->hStream); /* later than need be, which is always right */
+    for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
+        if (after[i] != NULL)
+            r = cuEventRecord(after[i], config->hStream); /* later than need be, which is always right */
     return r;
 }
