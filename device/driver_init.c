@@ -132,7 +132,7 @@ CUresult cuInit(unsigned int Flags)
     if (!atomic_load_explicit(&tl_drv.is_initialised, memory_order_relaxed)) {
         tl_drv_capability_read();
         tl_drv.below_normal = 16 * (int)number_from("CUDA_MPS_CLIENT_PRIORITY", 0, 1, 0);
-        int numbers[TL_DRV_MAX_DEVICES];
+        int numbers[TL_DRV_MAX_DEVICES] = {0};
         tl_drv.n_physical = (int)number_from("TALLY_DEVICES", 1, TL_DRV_MAX_DEVICES, 1);
         tl_drv.n_devices = visible_devices(tl_drv.n_physical, numbers);
         if (tl_drv.n_devices == 0)

@@ -64,7 +64,8 @@ static CUresult prefetch(CUdeviceptr p, size_t count, bool to_device, CUstream s
     if (m == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *m = (struct move){p, count, to_device};
-    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_HOST, .host = {move_pages, m}}, false);
+    struct tl_drv_work work = {.kind = TL_DRV_HOST, .host = {move_pages, m}};
+    return tl_drv_submit(s, &work, false); /* NOLINT(clang-analyzer-unix.Malloc): that takes it */
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)

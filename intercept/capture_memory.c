@@ -113,7 +113,7 @@ static CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t w
     } else {
         r = TL_REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element);
     }
-    return r == CUDA_SUCCESS ? got(r, (uintptr_t)*at, *pitch * height) : r;
+    return r == CUDA_SUCCESS && at != NULL && pitch != NULL ? got(r, (uintptr_t)*at, *pitch * height) : r;
 }
 
 /* What a job below the highest level is told to be free is what it may have: its pages are, if need be, in host memory. */
@@ -161,7 +161,7 @@ static bool wants_pages(CUstream stream, bool is_per_thread)
     {                                                                                                                  \
         CUresult r = at != NULL && n > 0 && wants_pages(stream, is_per_thread) ? tl_pages_alloc(at, n, false)          \
                                                                                : TL_REAL(name)(at, n, stream);         \
-        return r == CUDA_SUCCESS ? got(r, (uintptr_t)*at, n) : r;                                                      \
+        return r == CUDA_SUCCESS && at != NULL ? got(r, (uintptr_t)*at, n) : r;                                        \
     }
 ALLOC_ASYNC(cuMemAllocAsync, false)
 ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
@@ -171,7 +171,7 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
     {                                                                                                                  \
         CUresult r = at != NULL && n > 0 && wants_pages(stream, is_per_thread) ? tl_pages_alloc(at, n, false)          \
                                                                                : TL_REAL(name)(at, n, pool, stream);   \
-        return r == CUDA_SUCCESS ? got(r, (uintptr_t)*at, n) : r;                                                      \
+        return r == CUDA_SUCCESS && at != NULL ? got(r, (uintptr_t)*at, n) : r;                                        \
     }
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)

@@ -15,9 +15,9 @@
 static char name[64];
 static struct tl_exec_device *device;
 static struct tl_exec_config config;
-static struct {
+static union {
     struct tl_dev_info info;
-    char text[32];
+    uint8_t room[sizeof(struct tl_dev_info) + 32]; /* for its text */
 } kernel;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

@@ -22,9 +22,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint32_t n_done, order[64];
 
-struct kernel {
+union kernel {
     struct tl_dev_info info;
-    char text[64];
+    uint8_t room[sizeof(struct tl_dev_info) + 64]; /* for its text */
 };
 
 static void open_device(void)
@@ -51,7 +51,7 @@ void tearDown(void)
     tl__sm_unlink(name);
 }
 
-static struct tl_exec_object *object(struct kernel *k, uint32_t threads, tl_exec_warp_fn warp, tl_exec_blocks_fn blocks)
+static struct tl_exec_object *object(union kernel *k, uint32_t threads, tl_exec_warp_fn warp, tl_exec_blocks_fn blocks)
 {
     struct tl_exec_object *o = NULL;
     memset(k, 0, sizeof *k);
@@ -122,7 +122,7 @@ static void count_warps(struct tl_dev_frame *f, uint32_t warp)
 
 static void every_block_runs_once(void)
 {
-    struct kernel k[2];
+    union kernel k[2];
     struct tl_exec_launch l = {0};
     open_device();
     struct tl_exec_object *ranges = object(&k[0], 256, NULL, count_range);
@@ -143,7 +143,7 @@ static void every_block_runs_once(void)
 
 static void many_launches_at_once(void)
 {
-    struct kernel k;
+    union kernel k;
     static struct tl_exec_launch l[60];
     memset(l, 0, sizeof l);
     open_device();
@@ -158,7 +158,7 @@ static void many_launches_at_once(void)
 
 static void grids_out_of_range_are_refused(void)
 {
-    struct kernel k;
+    union kernel k;
     open_device();
     struct tl_exec_object *o = object(&k, 32, NULL, count_range);
     struct tl_exec_launch l = {.object = o, .grid = {1, 0, 1}, .done = on_done};
@@ -185,7 +185,7 @@ static void hold(struct tl_dev_frame *f, uint32_t first, uint32_t count)
 
 static void urgent_launches_overtake(void)
 {
-    struct kernel k[2];
+    union kernel k[2];
     static struct tl_exec_launch l[4];
     static uint32_t numbers[4] = {0, 1, 2, 3};
     memset(l, 0, sizeof l);
@@ -213,7 +213,7 @@ static void urgent_launches_overtake(void)
 
 static void launches_use_slots_that_others_leave(void)
 {
-    struct kernel k[2];
+    union kernel k[2];
     static struct tl_exec_launch l[2];
     memset(l, 0, sizeof l);
     open_device();
@@ -245,7 +245,7 @@ static void meet_grid(struct tl_dev_frame *f, uint32_t warp)
 
 static void a_whole_grid_can_meet(void)
 {
-    struct kernel k;
+    union kernel k;
     struct tl_exec_launch l = {0};
     open_device();
     struct tl_exec_object *o = object(&k, 64, meet_grid, NULL);
@@ -259,7 +259,7 @@ static void a_whole_grid_can_meet(void)
 
 static void cancelling_ends_a_launch(void)
 {
-    struct kernel k;
+    union kernel k;
     struct tl_exec_launch l = {0};
     open_device();
     struct tl_exec_object *o = object(&k, 32, NULL, hold);
@@ -278,7 +278,7 @@ static void cancelling_ends_a_launch(void)
 
 static void a_launch_that_waits_can_be_cancelled(void)
 {
-    struct kernel k[2];
+    union kernel k[2];
     static struct tl_exec_launch l[2];
     static uint32_t numbers[2] = {0, 1};
     memset(l, 0, sizeof l);
@@ -310,7 +310,7 @@ static char printed[8192];
 /* Runs the kernel and keeps what goes to stdout (1) or stderr (2). */
 static struct tl_exec_fault run_printing_to(int where, tl_exec_warp_fn warp)
 {
-    struct kernel k;
+    union kernel k;
     struct tl_exec_launch l = {0};
     FILE *file = tmpfile();
     TEST_ASSERT_NOT_NULL(file);
@@ -429,7 +429,7 @@ static void a_forked_child_begins_anew(void)
 #if TL_EXEC_TSAN
     TEST_IGNORE_MESSAGE("TSan does not start threads after a fork of many");
 #else
-    struct kernel k;
+    union kernel k;
     struct tl_exec_launch l = {0};
     open_device();
     struct tl_exec_object *o = object(&k, 128, count_warps, NULL);
@@ -494,7 +494,7 @@ static uint64_t time_of_threads(bool *all_sleep)
 /* Not a little: none at all, once they have gone to sleep. */
 static void an_idle_device_uses_no_processor(void)
 {
-    struct kernel k;
+    union kernel k;
     struct tl_exec_launch l = {0};
     struct tl_exec_object *o = object(&k, 32, NULL, count_range);
     bool sleep = false;
@@ -527,7 +527,7 @@ static void tell_nice(struct tl_dev_frame *f, uint32_t first, uint32_t count)
 /* The nice value, plus 100, of all workers that ran blocks; 0 if they differ. */
 static uint32_t nice_of_workers(void)
 {
-    struct kernel k;
+    union kernel k;
     struct tl_exec_launch l = {0};
     struct tl_exec_object *o = object(&k, 32, NULL, tell_nice);
     submit(&l, o, 1000);
@@ -567,7 +567,7 @@ static void a_program_may_end_while_kernels_run(void)
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        struct kernel k;
+        union kernel k;
         struct tl_exec_launch l = {0};
         open_device();
         atomic_store(&may_go, false);
