@@ -86,7 +86,7 @@ struct tl_fn {
     LLVMValueRef *mask_slot;      /* per block under divergence: i32 of lanes that want to run it */
     LLVMBasicBlockRef *bb;        /* per block outside divergence, made when first gone to */
     uint32_t *pending, n_pending; /* those not yet filled */
-    LLVMBasicBlockRef allocas, end;
+    LLVMBasicBlockRef allocas, start, end;
     LLVMValueRef outline_area;         /* where outlined code takes its operands, or NULL */
     LLVMBasicBlockRef misaligned;      /* where misaligned accesses go, see align.c; NULL until there is one */
     LLVMValueRef carry_slot;           /* CC.CF, one bit per lane */
@@ -337,6 +337,13 @@ void tl_leave_function(struct tl_emit *e);
 /* --- mask.c: masks where the CPU has no registers for them; after LLVM's optimiser, before code is made --------------- */
 void tl_lower_masks(struct tl_emit *e);
 
+/* --- codegen.c: what LLVM does ------------------------------------------------------------------------------------- */
+
+/* Adds up the frames of the functions that code is made for, in e->stack_bytes. */
+void tl_watch_frames(struct tl_emit *e);
+/* The translated module as an object.  0, -EIO, -ENOMEM, -E2BIG as tl_jit_compile. */
+int tl_generate(struct tl_emit *e, struct tl_jit_object *out);
+
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
 
@@ -351,7 +358,9 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed);
 void tl_emit_blocks(struct tl_emit *e, LLVMValueRef fn, uint32_t n_warps);
 /* The tally_warp of an object whose warps never run alone: it ends the launch. */
 void tl_emit_no_warp(struct tl_emit *e);
-/* Makes a function part of its caller, if the kernel has few enough instructions. */
+/* Whether a kernel of so many instructions becomes one function. */
+bool tl_is_small(uint32_t n_insts);
+/* Makes a function part of its caller, if the kernel is small. */
 void tl_inline_if_small(struct tl_emit *e, LLVMValueRef fn, uint32_t n_insts);
 LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported);
 /* A block that only returns: going there is returning, at once, so that barriers do not wait for its turn in the line. */

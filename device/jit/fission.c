@@ -2,8 +2,8 @@
  *
  * Where all threads of a block meet the same barriers (every barrier lies under branches that the whole block takes alike), no
  * warp needs a stack of its own: run each warp up to the first barrier, then each from there to the next, and so on.  The
- * kernel is cut into segments, one from its start and one from behind each barrier, each a function that runs one warp and
- * tells at which barrier it has arrived.  What a warp needs behind a barrier is kept in its part of a context in between.
+ * kernel is cut into segments, one from its start and one from behind each barrier, each of which runs one warp and tells at
+ * which barrier it has arrived.  What a warp needs behind a barrier is kept in its part of a context in between.
  *
  *     context  [ warp 0: registers that live across some barrier | warp 1: ... ]
  *     state 0: for each warp: state = segment_0(frame, context, warp)
@@ -262,8 +262,46 @@ static bool find_written(struct fission *x, uint32_t first, bool *is_written)
     return true;
 }
 
-/* One segment for full warps, or for the rest of a block: i32 segment(frame, context, warp). */
-static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lanes)
+/* What a segment is part of: a function of its own, or that of the block with all others.  Then it is much cheaper to compile
+ * than by having LLVM put them together. */
+struct place {
+    LLVMValueRef fn, frame, context, warp;
+    LLVMBasicBlockRef allocas;
+    LLVMBasicBlockRef begin;   /* from where its code is gone to */
+    LLVMBasicBlockRef arrived; /* where it goes on from, with the state in `state`; NULL: it returns the state */
+    LLVMValueRef state;
+};
+
+static void arrive(struct tl_emit *e, const struct place *p, uint32_t state)
+{
+    LLVMValueRef value = LLVMConstInt(e->i32, state, false);
+    if (p->arrived == NULL) {
+        LLVMBuildRet(e->b, value);
+    } else {
+        LLVMBuildStore(e->b, value, p->state);
+        LLVMBuildBr(e->b, p->arrived);
+    }
+}
+
+/* What registers hold at a segment's start: what its warp brings along, or nothing.  The latter is said, because else LLVM would
+ * carry them over from the warp before. */
+static void begin_registers(struct fission *x, const struct tl_fn *f, LLVMValueRef part, uint32_t state)
+{
+    struct tl_emit *e = x->e;
+    for (uint32_t i = 0; i < f->n_regs; i++) {
+        const struct tl_reg *r = &f->regs[i];
+        for (uint32_t g = 0; r->bits != 0 && g < r->n_slots; g++) {
+            LLVMValueRef v = LLVMGetUndef(r->type);
+            if (state != 0 && crosses(x, i))
+                v = LLVMBuildLoad2(e->b, r->type, context_at(e, part, x->offset[i] + g * (r->bits / 8)), "");
+            LLVMBuildStore(e->b, v, r->slot[g]);
+        }
+    }
+    LLVMBuildStore(e->b, LLVMGetUndef(tl_vec(e->i1)), f->carry_slot);
+}
+
+/* One segment for full warps, or for the rest of a block. */
+static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, const struct place *p)
 {
     struct tl_emit *e = x->e;
     uint32_t n_regs = x->analysed->n_regs;
@@ -282,35 +320,26 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
     segment->suspend = tl_arena_zalloc(e->arena, MAX_STATES * sizeof(LLVMBasicBlockRef));
     if (segment->suspend == NULL || !find_written(x, segment->first, is_written))
         goto no_memory;
-    LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32};
-    f->fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", LLVMFunctionType(e->i32, args, 3, false),
-                            false);
-    tl_inline_if_small(e, f->fn, x->analysed->cfg.n_insts);
-    f->frame = LLVMGetParam(f->fn, 0);
-    f->warp = LLVMGetParam(f->fn, 2);
+    f->fn = p->fn;
+    f->frame = p->frame;
+    f->warp = p->warp;
+    f->allocas = p->allocas;
     if (lanes < LANES) {
         LLVMValueRef bits[LANES];
         for (uint32_t i = 0; i < LANES; i++)
             bits[i] = LLVMConstInt(e->i1, i < lanes, false);
         f->entry_mask = LLVMConstVector(bits, LANES);
     }
-    f->allocas = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "allocas");
     for (uint32_t k = 1; k < x->n_states; k++)
         segment->suspend[k] = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "suspend");
     if (tl_emit_function(e, f) < 0)
-        return NULL;
-    /* The context is read behind the allocas, before the segment's code. */
-    LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(f->allocas));
+        return;
+    LLVMPositionBuilderAtEnd(e->b, p->begin);
     LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, f->warp, e->i64, ""),
                                    LLVMConstInt(e->i64, x->stride, false), "");
-    LLVMValueRef context = LLVMGetParam(f->fn, 1), part = LLVMBuildGEP2(e->b, e->i8, context, &at, 1, "");
-    for (uint32_t i = 0; state != 0 && i < n_regs; i++) {
-        const struct tl_reg *r = &f->regs[i];
-        for (uint32_t g = 0; crosses(x, i) && g < r->n_slots; g++)
-            LLVMBuildStore(e->b,
-                           LLVMBuildLoad2(e->b, r->type, context_at(e, part, x->offset[i] + g * (r->bits / 8)), ""),
-                           r->slot[g]);
-    }
+    LLVMValueRef part = LLVMBuildGEP2(e->b, e->i8, p->context, &at, 1, "");
+    begin_registers(x, f, part, state);
+    LLVMBuildBr(e->b, f->start);
     for (uint32_t k = 1; k < x->n_states; k++) {
         LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
         for (uint32_t i = 0; i < n_regs; i++) {
@@ -319,63 +348,105 @@ static LLVMValueRef emit_segment(struct fission *x, uint32_t state, uint32_t lan
                 LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, r->type, r->slot[g], ""),
                                context_at(e, part, x->offset[i] + g * (r->bits / 8)));
         }
-        LLVMBuildRet(e->b, LLVMConstInt(e->i32, k, false));
+        arrive(e, p, k);
     }
     LLVMPositionBuilderAtEnd(e->b, f->end);
-    LLVMBuildRet(e->b, LLVMConstInt(e->i32, DONE, false));
-    return f->fn;
+    arrive(e, p, DONE);
+    return;
 no_memory:
     e->rc = tl_error_set(e->err, -12, "%s: out of memory", e->name);
-    return NULL;
+}
+
+/* i32 segment(frame, context, warp). */
+static LLVMValueRef emit_segment_function(struct fission *x, LLVMTypeRef type, uint32_t state, uint32_t lanes)
+{
+    struct tl_emit *e = x->e;
+    struct place p = {.fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", type, false)};
+    p.frame = LLVMGetParam(p.fn, 0);
+    p.context = LLVMGetParam(p.fn, 1);
+    p.warp = LLVMGetParam(p.fn, 2);
+    p.allocas = p.begin = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "allocas");
+    emit_segment(x, state, lanes, &p);
+    return p.fn;
 }
 
 /* --- the block ----------------------------------------------------------------------------------------------------- */
 
-/* void block(frame): all warps through all segments. */
-static LLVMValueRef emit_block(struct fission *x, LLVMValueRef (*segments)[2], uint32_t n_whole, uint32_t n_warps)
+/* Runs a warp through a segment, where the builder stands and stands again afterwards; the state that it arrives at. */
+static LLVMValueRef run_segment(struct fission *x, const struct place *block, uint32_t state, uint32_t lanes,
+                                LLVMValueRef warp)
 {
     struct tl_emit *e = x->e;
-    LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32}, segment_type = LLVMFunctionType(e->i32, args, 3, false);
-    LLVMValueRef fn = tl_new_function(e, "kernel", LLVMFunctionType(e->voidt, &e->ptr, 1, false), false);
-    LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
-    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry"), heads[MAX_STATES] = {NULL};
-    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, fn, "done");
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    LLVMValueRef context = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i8, (uint64_t)x->stride * n_warps + 64), "context");
-    LLVMSetAlignment(context, 64);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    if (!tl_is_small(x->analysed->cfg.n_insts)) {
+        LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32}, type = LLVMFunctionType(e->i32, args, 3, false);
+        LLVMValueRef fn = emit_segment_function(x, type, state, lanes);
+        LLVMValueRef values[3] = {block->frame, block->context, warp};
+        LLVMPositionBuilderAtEnd(e->b, here);
+        return LLVMBuildCall2(e->b, type, fn, values, 3, "");
+    }
+    struct place p = *block;
+    p.begin = here;
+    p.warp = warp;
+    p.arrived = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "arrived");
+    emit_segment(x, state, lanes, &p);
+    LLVMPositionBuilderAtEnd(e->b, p.arrived);
+    return LLVMBuildLoad2(e->b, e->i32, p.state, "");
+}
+
+/* All whole warps through a segment. */
+static LLVMValueRef run_whole_warps(struct fission *x, const struct place *block, uint32_t state, uint32_t n_whole)
+{
+    struct tl_emit *e = x->e;
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(e->ctx, block->fn, "warps");
+    LLVMBuildBr(e->b, loop);
+    LLVMPositionBuilderAtEnd(e->b, loop);
+    LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
+    LLVMValueRef arrived = run_segment(x, block, state, LANES, w);
+    LLVMValueRef w_next = LLVMBuildAdd(e->b, w, LLVMConstInt(e->i32, 1, false), "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, block->fn, "next");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""), loop,
+                    done);
+    LLVMAddIncoming(w, (LLVMValueRef[2]){LLVMConstInt(e->i32, 0, false), w_next}, (LLVMBasicBlockRef[2]){before, latch},
+                    2);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    return arrived;
+}
+
+/* void block(frame): all warps through all segments. */
+static LLVMValueRef emit_block(struct fission *x, uint32_t n_whole, uint32_t rest)
+{
+    struct tl_emit *e = x->e;
+    LLVMBasicBlockRef heads[MAX_STATES] = {NULL};
+    struct place p = {.fn = tl_new_function(e, "kernel", LLVMFunctionType(e->voidt, &e->ptr, 1, false), false)};
+    p.frame = LLVMGetParam(p.fn, 0);
+    p.allocas = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "allocas");
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "done");
+    LLVMPositionBuilderAtEnd(e->b, p.allocas);
+    uint64_t bytes = (uint64_t)x->stride * (n_whole + (rest != 0)) + 64;
+    p.context = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i8, bytes), "context");
+    LLVMSetAlignment(p.context, 64);
+    p.state = LLVMBuildAlloca(e->b, e->i32, "state");
     for (uint32_t k = 0; k < x->n_states; k++)
-        heads[k] = LLVMAppendBasicBlockInContext(e->ctx, fn, "state");
-    LLVMBuildBr(e->b, heads[0]);
-    for (uint32_t k = 0; k < x->n_states; k++) {
-        LLVMBasicBlockRef next = LLVMAppendBasicBlockInContext(e->ctx, fn, "next");
-        LLVMValueRef state = zero;
+        heads[k] = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "state");
+    for (uint32_t k = 0; k < x->n_states && e->rc == 0; k++) {
+        LLVMValueRef state = NULL;
         LLVMPositionBuilderAtEnd(e->b, heads[k]);
-        if (n_whole > 0) {
-            LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(e->ctx, fn, "warps");
-            LLVMBuildBr(e->b, loop);
-            LLVMPositionBuilderAtEnd(e->b, loop);
-            LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
-            LLVMValueRef values[3] = {LLVMGetParam(fn, 0), context, w};
-            state = LLVMBuildCall2(e->b, segment_type, segments[k][0], values, 3, "");
-            LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
-            LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""),
-                            loop, next);
-            LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){heads[k], loop}, 2);
-        } else {
-            LLVMBuildBr(e->b, next);
-        }
-        LLVMPositionBuilderAtEnd(e->b, next);
-        if (n_warps > n_whole) {
-            LLVMValueRef values[3] = {LLVMGetParam(fn, 0), context, LLVMConstInt(e->i32, n_whole, false)};
-            state = LLVMBuildCall2(e->b, segment_type, segments[k][1], values, 3, "");
-        }
+        if (n_whole > 0)
+            state = run_whole_warps(x, &p, k, n_whole);
+        if (rest != 0 && e->rc == 0)
+            state = run_segment(x, &p, k, rest, LLVMConstInt(e->i32, n_whole, false));
         LLVMValueRef to = LLVMBuildSwitch(e->b, state, done, x->n_states);
         for (uint32_t s = 1; s < x->n_states; s++)
             LLVMAddCase(to, LLVMConstInt(e->i32, s, false), heads[s]);
     }
+    LLVMPositionBuilderAtEnd(e->b, p.allocas);
+    LLVMBuildBr(e->b, heads[0]);
     LLVMPositionBuilderAtEnd(e->b, done);
     LLVMBuildRetVoid(e->b);
-    return fn;
+    return p.fn;
 }
 
 /* Every object exports tally_warp; here no warp can run alone. */
@@ -396,20 +467,13 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
     struct fission x = {.e = e, .analysed = analysed};
     const uint32_t *block = e->options->block;
     uint32_t threads = block[0] * block[1] * block[2], n_regs = analysed->n_regs;
-    uint32_t n_whole = threads / LANES, rest = threads % LANES, n_warps = n_whole + (rest != 0);
-    LLVMValueRef segments[MAX_STATES][2] = {{NULL, NULL}};
     x.state_of = tl_arena_zalloc(e->arena, ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);
     x.offset = tl_arena_zalloc(e->arena, ((size_t)n_regs + 1) * sizeof *x.offset);
     if (x.state_of == NULL || x.offset == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
         return false;
-    for (uint32_t k = 0; k < x.n_states && e->rc == 0; k++) {
-        if (n_whole > 0)
-            segments[k][0] = emit_segment(&x, k, LANES);
-        if (rest != 0 && e->rc == 0)
-            segments[k][1] = emit_segment(&x, k, rest);
-    }
+    LLVMValueRef fn = emit_block(&x, threads / LANES, threads % LANES);
     if (e->rc == 0) {
-        tl_emit_blocks(e, emit_block(&x, segments, n_whole, n_warps), 0);
+        tl_emit_blocks(e, fn, 0);
         tl_emit_no_warp(e);
     }
     return true;

@@ -626,8 +626,8 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     make_registers(e, f);
     f->exited_slot = tl_alloca(e, e->i32, "exited");
     f->carry_slot = tl_alloca(e, tl_vec(e->i1), "carry");
-    LLVMBasicBlockRef start = new_block(e, "start");
-    LLVMPositionBuilderAtEnd(e->b, start);
+    f->start = new_block(e, "start");
+    LLVMPositionBuilderAtEnd(e->b, f->start);
     if (f->lane_param != NULL) {
         LLVMValueRef lane = LLVMBuildLShr(e->b, f->lane_param, LLVMConstInt(e->i32, 16, false), "");
         f->warp = LLVMBuildAnd(e->b, f->lane_param, LLVMConstInt(e->i32, 0xffff, false), "");
@@ -660,10 +660,10 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
         LLVMPositionBuilderAtEnd(e->b, f->bb[f->pending[i]]);
         emit_joint_block(e, f->pending[i], cfg->blocks[f->pending[i]].first);
     }
-    LLVMPositionBuilderAtEnd(e->b, f->allocas);
-    go_to(e, start);
     if (f->segment != NULL)
-        return e->rc; /* its ends are its maker's */
+        return e->rc; /* how it is entered and left is its maker's */
+    LLVMPositionBuilderAtEnd(e->b, f->allocas);
+    go_to(e, f->start);
     LLVMPositionBuilderAtEnd(e->b, f->end);
     tl_leave_function(e);
     LLVMBuildRetVoid(e->b);

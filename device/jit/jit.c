@@ -2,12 +2,6 @@
 #include "device/jit/jit.h"
 
 #include <errno.h>
-#include <llvm-c/Analysis.h>
-#include <llvm-c/Support.h>
-#include <llvm-c/Target.h>
-#include <llvm-c/TargetMachine.h>
-#include <llvm-c/Transforms/PassBuilder.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,45 +12,7 @@
 
 enum {
     MAX_INLINED = 1000, /* instructions of a kernel that becomes one function */
-    FRAME_EXTRA = 256,  /* bytes of a call that are not in what LLVM calls the frame: return address, saved registers */
 };
-
-/* --- the host ------------------------------------------------------------------------------------------------------ */
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char *host_cpu, *host_features;
-
-static void init_once(void)
-{
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
-    /* Processors that run code out of order gain nothing from LLVM's schedulers, which take a third of the time of large
-     * kernels. */
-    static const char *const options[] = {"tally-jit", "-enable-misched=false", "-disable-post-ra",
-                                          "-disable-machine-sink"};
-    LLVMParseCommandLineOptions(sizeof options / sizeof options[0], options, NULL);
-    LLVMInitializeX86AsmParser(); /* of the few instructions that are written out, see float.c */
-    host_cpu = LLVMGetHostCPUName();
-    host_features = LLVMGetHostCPUFeatures();
-}
-
-int tl_jit_init(struct tl_error *err)
-{
-    pthread_once(&once, init_once);
-    return host_cpu != NULL && host_features != NULL ? 0 : tl_error_set(err, -EIO, "LLVM does not know this CPU");
-}
-
-const char *tl_jit_host_cpu(void)
-{
-    return host_cpu;
-}
-
-const char *tl_jit_host_features(void)
-{
-    return host_features;
-}
 
 /* --- variables ----------------------------------------------------------------------------------------------------- */
 
@@ -186,10 +142,15 @@ LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef ty
     return fn;
 }
 
+bool tl_is_small(uint32_t n_insts)
+{
+    return n_insts <= MAX_INLINED;
+}
+
 void tl_inline_if_small(struct tl_emit *e, LLVMValueRef fn, uint32_t n_insts)
 {
     unsigned always = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
-    if (n_insts <= MAX_INLINED)
+    if (tl_is_small(n_insts))
         LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, always, 0));
 }
 
@@ -584,7 +545,8 @@ static int translate(struct tl_emit *e)
         return e->rc;
     if (threads % LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % LANES)) == NULL)
         return e->rc;
-    LLVMValueRef warp = emit_warp(e, full, part, threads);
+    bool is_alone = e->n_barriers == 0 && (full == NULL || part == NULL);
+    LLVMValueRef warp = is_alone ? (full != NULL ? full : part) : emit_warp(e, full, part, threads);
     if (e->n_barriers == 0) {
         tl_emit_blocks(e, warp, (threads + LANES - 1) / LANES);
         tl_emit_no_warp(e);
@@ -593,117 +555,7 @@ static int translate(struct tl_emit *e)
     return e->rc;
 }
 
-/* --- LLVM ---------------------------------------------------------------------------------------------------------- */
-
-static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
-{
-    /* No vectorisers: the code is vectors already.  See docs/device.md for how the list was chosen. */
-    static const char passes[] =
-        "always-inline,function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
-        "loop-mssa(licm),gvn,dse,adce,simplifycfg,instcombine<no-verify-fixpoint>)";
-    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-    LLVMErrorRef error = LLVMRunPasses(e->mod, passes, tm, options);
-    LLVMDisposePassBuilderOptions(options);
-    if (error == NULL)
-        return 0;
-    char *message = LLVMGetErrorMessage(error);
-    int rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
-    LLVMDisposeErrorMessage(message);
-    return rc;
-}
-
-/* LLVM tells the size of a frame in a warning only, see tl_new_function. */
-static void on_diagnostic(LLVMDiagnosticInfoRef info, void *data)
-{
-    static const char frame[] = "stack frame size (";
-    struct tl_emit *e = data;
-    char *text = LLVMGetDiagInfoDescription(info);
-    const char *size = strstr(text, frame);
-    if (size != NULL)
-        e->stack_bytes += strtoull(size + strlen(frame), NULL, 10) + FRAME_EXTRA;
-    else if (LLVMGetDiagInfoSeverity(info) == LLVMDSError && e->rc == 0)
-        e->rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, text);
-    LLVMDisposeMessage(text);
-}
-
-/* Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each of them apart into 32
- * branches: thousands of blocks, in which it then spends most of its time. */
-static LLVMTargetMachineRef create_machine(struct tl_emit *e, LLVMTargetRef target, const char *triple)
-{
-    const struct tl_jit_options *o = e->options;
-    struct tl_buf features = {0};
-    LLVMTargetMachineRef tm = NULL;
-    tl_buf_puts(&features, o->features != NULL ? o->features : host_features);
-    if (!e->has_avx512)
-        tl_buf_puts(&features, features.n != 0 ? ",+fast-gather" : "+fast-gather");
-    tl_buf_putc(&features, '\0');
-    if (!features.failed)
-        tm = LLVMCreateTargetMachine(target, triple, o->cpu != NULL ? o->cpu : host_cpu, features.p,
-                                     LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
-    tl_buf_finish(&features);
-    return tm;
-}
-
-static int generate(struct tl_emit *e, struct tl_jit_object *out)
-{
-    const struct tl_jit_options *o = e->options;
-    LLVMTargetRef target;
-    char *message = NULL, *triple = LLVMGetDefaultTargetTriple();
-    LLVMMemoryBufferRef buffer = NULL;
-    int rc = 0;
-    if (LLVMGetTargetFromTriple(triple, &target, &message)) {
-        rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
-        LLVMDisposeMessage(message);
-        LLVMDisposeMessage(triple);
-        return rc;
-    }
-    LLVMTargetMachineRef tm = create_machine(e, target, triple);
-    if (tm == NULL) {
-        LLVMDisposeMessage(triple);
-        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    }
-    LLVMSetTarget(e->mod, triple);
-    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
-    LLVMSetModuleDataLayout(e->mod, layout);
-    LLVMDisposeTargetData(layout);
-    if (LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &message))
-        rc = tl_error_set(e->err, -EIO, "%s: the translation is not valid IR, which is a bug of ours: %s", e->name,
-                          message);
-    LLVMDisposeMessage(message);
-    message = NULL;
-    if (rc == 0)
-        rc = optimise(e, tm);
-    if (rc == 0 && !e->has_avx512)
-        tl_lower_masks(e);
-    if (rc == 0 && o->keep_ir) {
-        char *ir = LLVMPrintModuleToString(e->mod);
-        out->ir = ir != NULL ? strdup(ir) : NULL;
-        LLVMDisposeMessage(ir);
-    }
-    if (rc == 0 && LLVMTargetMachineEmitToMemoryBuffer(tm, e->mod, LLVMObjectFile, &message, &buffer)) {
-        rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
-        LLVMDisposeMessage(message);
-    }
-    if (rc == 0)
-        rc = e->rc;
-    if (rc == 0 && e->stack_bytes > TL_DEV_MAX_STACK)
-        rc = tl_error_set(e->err, -E2BIG, "%s: its code needs a stack of %llu bytes, more than %u", e->name,
-                          (unsigned long long)e->stack_bytes, TL_DEV_MAX_STACK);
-    if (rc == 0) {
-        out->stack_bytes = (uint32_t)e->stack_bytes;
-        out->n = LLVMGetBufferSize(buffer);
-        out->bytes = malloc(out->n);
-        if (out->bytes != NULL)
-            memcpy(out->bytes, LLVMGetBufferStart(buffer), out->n);
-        else
-            rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    }
-    if (buffer != NULL)
-        LLVMDisposeMemoryBuffer(buffer);
-    LLVMDisposeTargetMachine(tm);
-    LLVMDisposeMessage(triple);
-    return rc;
-}
+/* --- a kernel ------------------------------------------------------------------------------------------------------ */
 
 static void init_types(struct tl_emit *e)
 {
@@ -750,17 +602,17 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
         rc = tl_ptx_program_add_pointees(&program, true);
     if (rc == 0) {
         e.ctx = LLVMContextCreate();
-        LLVMContextSetDiagnosticHandler(e.ctx, on_diagnostic, &e);
+        tl_watch_frames(&e);
         e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);
         e.b = LLVMCreateBuilderInContext(e.ctx);
-        const char *features = options->features != NULL ? options->features : host_features;
+        const char *features = options->features != NULL ? options->features : tl_jit_host_features();
         e.has_avx512 = strstr(features, "+avx512f") != NULL && strstr(features, "+avx512bw") != NULL &&
                        strstr(features, "+avx512vl") != NULL && strstr(features, "+avx512dq") != NULL;
         e.has_wide_cas = strstr(features, "+cx16") != NULL;
         init_types(&e);
         rc = translate(&e);
         if (rc == 0)
-            rc = generate(&e, out);
+            rc = tl_generate(&e, out);
         LLVMDisposeBuilder(e.b);
         LLVMDisposeModule(e.mod);
         LLVMContextDispose(e.ctx);
