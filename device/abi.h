@@ -6,9 +6,10 @@
  *
  *     const struct tl_dev_info tally_info;
  *     void tally_warp(struct tl_dev_frame *f, uint32_t warp);
- *         runs one warp of the frame's block; with barriers inside, on a stack of its own (see the `barrier` call)
+ *         only if info.n_barriers is not 0: runs one warp of the frame's block on a stack of its own (see the `barrier`
+ *         call)
  *     void tally_blocks(struct tl_dev_frame *f, uint32_t first, uint32_t count);
- *         only if info.n_barriers is 0: runs whole blocks, setting f->ctaid from the linear number
+ *         only if it is 0: runs whole blocks, setting f->ctaid from the linear number
  * With info.uses_lanes, tally_warp runs a single thread: its warp is in the lower half of the argument, its lane in the upper.
  * Each then needs a stack of its own.  That is for kernels whose lanes wait at different barriers.
  *
@@ -22,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 3
+#define TL_DEV_ABI_VERSION 4
 #define TL_DEV_WARP 32
 #define TL_DEV_MAX_STACK (64U << 20)
 

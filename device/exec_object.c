@@ -89,7 +89,7 @@ int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl
     *(void **)&warp = dlsym(handle, "tally_warp");
     *(void **)&blocks = dlsym(handle, "tally_blocks");
     int rc;
-    if (info == NULL || warp == NULL)
+    if (info == NULL || (warp == NULL && blocks == NULL))
         rc = tl_error_set(err, -ENOEXEC, "%s is not a compiled kernel: remove it from the cache", full);
     else
         rc = make(out, info, warp, blocks, full, err);

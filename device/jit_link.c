@@ -202,10 +202,13 @@ static int find_exports(struct link *k)
             if (strcmp(symbol_name(k, s), export_names[e]) == 0)
                 k->exports[e] = s;
     }
-    for (uint32_t e = 0; e < EXPORT_BLOCKS; e++)
-        if (k->exports[e] == NULL)
-            return tl_error_set(k->err, -ENOENT, "kernel %.300s: the compiler's object does not define %s", k->kernel,
-                                export_names[e]);
+    if (k->exports[EXPORT_INFO] == NULL)
+        return tl_error_set(k->err, -ENOENT, "kernel %.300s: the compiler's object does not define tally_info",
+                            k->kernel);
+    if (k->exports[EXPORT_WARP] == NULL && k->exports[EXPORT_BLOCKS] == NULL)
+        return tl_error_set(k->err, -ENOENT,
+                            "kernel %.300s: the compiler's object defines neither tally_warp nor tally_blocks",
+                            k->kernel);
     return 0;
 }
 
@@ -278,7 +281,10 @@ static int make_symtab(struct link *k)
 
 static uint32_t n_exports(const struct link *k)
 {
-    return 2 + (k->exports[EXPORT_BLOCKS] != NULL);
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < EXPORTS; e++)
+        n += k->exports[e] != NULL;
+    return n;
 }
 
 /* One bucket: the loader walks at most three names. */
@@ -287,16 +293,19 @@ static void put_dynamic_symbols(struct link *k)
     uint32_t *hash = (uint32_t *)(k->p + k->out[OUT_HASH].at);
     Elf64_Sym *symbols = (Elf64_Sym *)(k->p + k->out[OUT_DYNSYM].at);
     char *strings = (char *)k->p + k->out[OUT_DYNSTR].at;
-    uint32_t n = 1 + n_exports(k), at = 1;
+    uint32_t n = 1 + n_exports(k), at = 1, i = 1;
     hash[0] = 1; /* buckets */
     hash[1] = n; /* chains */
     hash[2] = 1; /* the bucket begins with symbol 1 */
-    for (uint32_t i = 1; i < n; i++) {
-        symbols[i] = place_symbol(k, k->exports[i - 1]);
+    for (uint32_t e = 0; e < EXPORTS; e++) {
+        if (k->exports[e] == NULL)
+            continue;
+        symbols[i] = place_symbol(k, k->exports[e]);
         symbols[i].st_name = at;
-        memcpy(strings + at, export_names[i - 1], strlen(export_names[i - 1]) + 1);
-        at += (uint32_t)strlen(export_names[i - 1]) + 1;
+        memcpy(strings + at, export_names[e], strlen(export_names[e]) + 1);
+        at += (uint32_t)strlen(export_names[e]) + 1;
         hash[3 + i] = i + 1 < n ? i + 1 : 0;
+        i++;
     }
 }
 
@@ -533,8 +542,8 @@ static int lay_out(struct link *k)
 {
     uint32_t n = n_exports(k);
     uint64_t strings = 1;
-    for (uint32_t e = 0; e < n; e++)
-        strings += strlen(export_names[e]) + 1;
+    for (uint32_t e = 0; e < EXPORTS; e++)
+        strings += k->exports[e] != NULL ? strlen(export_names[e]) + 1 : 0;
     uint64_t here = sizeof(Elf64_Ehdr) + SEGMENTS * sizeof(Elf64_Phdr);
     here = put_after(k, OUT_HASH, here, 8, (3 + 1 + n) * sizeof(uint32_t));
     here = put_after(k, OUT_DYNSYM, here, 8, (1 + n) * sizeof(Elf64_Sym));
@@ -545,8 +554,8 @@ static int lay_out(struct link *k)
     rc = place_sections(k, SHF_EXECINSTR, &k->out[OUT_TEXT], &here);
     if (rc < 0)
         return rc;
-    for (uint32_t e = 0; e < n; e++)
-        if (!is_kept(k, k->exports[e]))
+    for (uint32_t e = 0; e < EXPORTS; e++)
+        if (k->exports[e] != NULL && !is_kept(k, k->exports[e]))
             return malformed(k, "an export is in no section that is kept");
     rc = make_symtab(k);
     if (rc < 0)

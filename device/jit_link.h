@@ -9,7 +9,7 @@
 
 #include "tally/base.h"
 
-/* Exports tally_info and tally_warp, which the object must define, and tally_blocks, if it does (see device/abi.h).
+/* Exports tally_info and tally_warp, tally_blocks or both; the object must define what it exports (see device/abi.h).
  * perf and gdb know the code by the kernel's name (with .warp, .blocks, _rest for its parts).  *out is the caller's
  * to free.  tally_info gets `stack_bytes` filled in, which only the code generator knew.  0, -EINVAL (not such an object), -ENOTSUP (an undefined symbol, a relocation that cannot be resolved here,
  * writable data: the message names it), -ENOENT (an export is missing), -EFBIG (over 1 GiB), -ENOMEM. */

@@ -29,6 +29,8 @@ static LLVMValueRef wrong_bits(struct tl_emit *e, const struct tl_address *a, ui
     bool is_regular = a->lanes.is_known;
     for (int i = 0; i < LANES && is_regular; i++)
         is_regular = (uint64_t)a->lanes.offset[i] % bytes == 0;
+    if ((is_regular || (!a->lanes.is_known && !a->pointer.is_vec)) && a->align >= bytes)
+        return NULL;
     if (is_regular) {
         for (uint32_t g = 0; g < tl_n_bases(e, &a->lanes); g++) {
             LLVMValueRef bits = LLVMBuildAnd(e->b, a->base[g], low, "");
@@ -49,6 +51,8 @@ void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t 
     if (bytes < 2 || (bytes & (bytes - 1)) != 0)
         return;
     LLVMValueRef bits = wrong_bits(e, a, bytes);
+    if (bits == NULL)
+        return;
     LLVMValueRef is_wrong = LLVMBuildICmp(e->b, LLVMIntNE, bits, LLVMConstInt(e->i64, 0, false), "");
     if (e->mask != NULL) { /* where no lane takes part, the address may be anything */
         LLVMValueRef any = LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), LLVMConstInt(e->i32, 0, false), "");

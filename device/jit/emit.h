@@ -51,6 +51,7 @@ struct tl_reg {
     bool is_opaque;   /* a vector, or what a function gets and gives back: nothing is known of its lanes */
     bool keeps_lanes; /* written where lanes have parted, lanes that do not take part must keep what they had */
     uint32_t n_defs;
+    uint32_t align; /* the value that all lanes have is a multiple of this power of two; 0: nothing is known */
     struct tl_lanes lanes;
 };
 
@@ -285,9 +286,12 @@ struct tl_address {
     struct tl_val pointer; /* where lanes are not known: scalar (all lanes the same) or vector */
     int64_t offset;        /* from a vector of pointers: kept apart, so that questions about it are asked once */
     struct tl_lanes lanes; /* is_known: lane i is at its base + offset[i] */
+    uint64_t align;        /* a power of two that the pointer or all bases are known to be multiples of; 0: none is */
     LLVMValueRef base[MAX_GROUPS]; /* then: scalars, one or one per group */
 };
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */
+/* The power of two that a name's address in shared memory is a multiple of, 1 for all other names. */
+uint32_t tl_align_of_name(struct tl_emit *e, const struct tl_ptx_operand *o);
 /* Where each thread's local memory begins, as pointers. */
 struct tl_val tl_local_base(struct tl_emit *e);
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
@@ -356,8 +360,6 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed);
 /* tally_blocks(frame, first, count): for each linear block number, sets ctaid and runs its n_warps warps, each by
  * `fn`(frame, warp); with n_warps 0, the whole block by `fn`(frame). */
 void tl_emit_blocks(struct tl_emit *e, LLVMValueRef fn, uint32_t n_warps);
-/* The tally_warp of an object whose warps never run alone: it ends the launch. */
-void tl_emit_no_warp(struct tl_emit *e);
 /* Whether a kernel of so many instructions becomes one function. */
 bool tl_is_small(uint32_t n_insts);
 /* Makes a function part of its caller, if the kernel is small. */

@@ -449,19 +449,6 @@ static LLVMValueRef emit_block(struct fission *x, uint32_t n_whole, uint32_t res
     return p.fn;
 }
 
-/* Every object exports tally_warp; here no warp can run alone. */
-void tl_emit_no_warp(struct tl_emit *e)
-{
-    LLVMTypeRef args[2] = {e->ptr, e->i32};
-    struct tl_fn f = {.fn = tl_new_function(e, "tally_warp", LLVMFunctionType(e->voidt, args, 2, false), true)};
-    f.frame = LLVMGetParam(f.fn, 0);
-    f.warp = LLVMGetParam(f.fn, 1);
-    e->f = &f;
-    LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, f.fn, "entry"));
-    tl_fault_if(e, LLVMConstInt(e->i1, 1, false), TL_DEV_FAULT_BARRIER);
-    LLVMBuildRetVoid(e->b);
-}
-
 bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
 {
     struct fission x = {.e = e, .analysed = analysed};
@@ -472,9 +459,7 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
     if (x.state_of == NULL || x.offset == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
         return false;
     LLVMValueRef fn = emit_block(&x, threads / LANES, threads % LANES);
-    if (e->rc == 0) {
+    if (e->rc == 0)
         tl_emit_blocks(e, fn, 0);
-        tl_emit_no_warp(e);
-    }
     return true;
 }

@@ -547,10 +547,8 @@ static int translate(struct tl_emit *e)
         return e->rc;
     bool is_alone = e->n_barriers == 0 && (full == NULL || part == NULL);
     LLVMValueRef warp = is_alone ? (full != NULL ? full : part) : emit_warp(e, full, part, threads);
-    if (e->n_barriers == 0) {
+    if (e->n_barriers == 0)
         tl_emit_blocks(e, warp, (threads + LANES - 1) / LANES);
-        tl_emit_no_warp(e);
-    }
     emit_info(e);
     return e->rc;
 }
@@ -602,6 +600,7 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
         rc = tl_ptx_program_add_pointees(&program, true);
     if (rc == 0) {
         e.ctx = LLVMContextCreate();
+        LLVMContextSetDiscardValueNames(e.ctx, !options->keep_ir); /* of values; functions keep theirs */
         tl_watch_frames(&e);
         e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);
         e.b = LLVMCreateBuilderInContext(e.ctx);

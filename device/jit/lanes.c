@@ -101,6 +101,11 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
             while (out->base_align < 1u << 16 && (o->bits & out->base_align) == 0)
                 out->base_align *= 2;
             out->is_small = (int64_t)o->bits >= 0 && o->bits < 1u << 20;
+        } else if (o->sym->kind == TL_SYM_REG) {
+            uint32_t align = f->regs[tl_reg_read(f, f->now, o->sym->id)].align;
+            out->base_align = align != 0 ? align : 1;
+        } else if (o->sym->kind == TL_SYM_VAR || o->sym->kind == TL_SYM_MODULE_VAR) {
+            out->base_align = tl_align_of_name(e, o);
         }
         return true;
     }
@@ -509,12 +514,29 @@ static bool give_up_open(struct scan *m)
     return found;
 }
 
+/* Registers that hold where an array begins, and nothing else. */
+static void note_names(struct tl_emit *e, struct tl_fn *f)
+{
+    for (uint32_t i = 0; i < f->cfg.n_insts; i++) {
+        const struct tl_ptx_stmt *s = f->cfg.insts[i];
+        const struct tl_ptx_operand *o = s->inst.operands;
+        if (s->inst.form->op != TL_OP_mov || s->inst.guard != NULL || s->n_operands != 2 || o[0].kind != TL_OPD_SYM ||
+            o[0].sym->kind != TL_SYM_REG || o[1].kind != TL_OPD_SYM || o[1].flags != 0 ||
+            (o[1].sym->kind != TL_SYM_VAR && o[1].sym->kind != TL_SYM_MODULE_VAR))
+            continue;
+        struct tl_reg *r = &f->regs[o[0].sym->id];
+        if (r->n_defs == 1 && r->bits >= 32 && f->d.reg[o[0].sym->id] != TL_LEVEL_LANE)
+            r->align = tl_align_of_name(e, &o[1]);
+    }
+}
+
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
     struct scan m = {.f = f};
     if (find_candidates(e, &m) < 0)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
+    note_names(e, f);
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t i = 0; i < cfg->n_order; i++) {

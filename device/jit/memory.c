@@ -75,6 +75,12 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), window = NULL;
     if (space == TL_MOD_shared)
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
+    if (window != NULL) {
+        bool is_name = base->kind == TL_OPD_SYM && !is_reg;
+        a.align = r == NULL ? (is_name ? tl_align_of_name(e, base) : 0) : r->lanes.is_known ? r->lanes.base_align : r->align;
+        while (a.align > 1 && (a.align > 1024 || (o->has_offset && (uint64_t)o->offset % a.align != 0)))
+            a.align /= 2;
+    }
     if (r == NULL || !r->lanes.is_known) {
         /* Windows are small: a register may hold a little less than zero, with an offset that leads back in. */
         bool wraps = window != NULL && r != NULL && r->bits == 32;

@@ -452,6 +452,19 @@ static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
     return tl_bases_to_lanes(e, bases, &r->lanes, r->bits);
 }
 
+uint32_t tl_align_of_name(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    const struct tl_ptx_sym *sym = o->sym;
+    const struct tl_placed *p = tl_find_placed(
+        e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
+    uint32_t align = 1;
+    if (p == NULL || p->space != 's')
+        return 1;
+    while (align < 1024 && (p->offset & align) == 0) /* to which shared memory is aligned itself */
+        align *= 2;
+    return align;
+}
+
 /* The address that a name stands for: an offset for shared and local variables, a pointer for the rest. */
 static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o)
 {

@@ -300,6 +300,13 @@ static void a_missing_export_is_named(void)
     assert_refused(-ENOENT, "tally_warp");
 }
 
+static void whole_blocks_are_code_enough(void)
+{
+    compile("", "EXPORT int tally_blocks(int x) { return x + 2; }\n");
+    TEST_ASSERT_EQUAL_INT(42, load_function("tally_blocks")(40));
+    TEST_ASSERT_NULL(load("tally_warp"));
+}
+
 static void an_undefined_symbol_that_nobody_uses_is_no_error(void)
 {
     compile("", "asm(\".globl never_used\");\n" PLAIN);
@@ -374,6 +381,7 @@ int main(void)
     RUN_TEST(thread_local_data_is_refused);
     RUN_TEST(a_comparison_with_the_offset_table_is_refused);
     RUN_TEST(a_missing_export_is_named);
+    RUN_TEST(whole_blocks_are_code_enough);
     RUN_TEST(an_undefined_symbol_that_nobody_uses_is_no_error);
     RUN_TEST(other_files_are_refused);
     RUN_TEST(a_cut_object_is_refused_or_whole);
