@@ -191,6 +191,17 @@ CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_lau
 
 /* --- coming back --------------------------------------------------------------------------------------------------- */
 
+/* A kernel left the device before its last block, with `p` as the last piece, because somebody above had work.  Lock held. */
+static void was_preempted(const struct tl_eff_launch *l, const struct tl_eff_piece *p, uint64_t end)
+{
+    atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
+    uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
+    if (since != 0 && end > since) {
+        tl_record_preempted(l->kernel->record, end - since, tl_eff_block_ns(l->profile, l->rung));
+        tl_eff_profile_preempted(l->profile, end - since);
+    }
+}
+
 /* All launches of a counting kernel are over: the counter tells how far it came.  Lock held. */
 static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, const struct tl_eff_piece *p,
                             uint64_t end, uint64_t now)
@@ -202,14 +213,8 @@ static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, c
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
         tl_eff.busy_ns = now;
         /* One that took no number was turned away before it began, and held nobody up. */
-        if (item == s->first && l->done > was) {
-            atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
-            uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
-            if (since != 0 && end > since) {
-                tl_record_preempted(l->kernel->record, end - since, tl_eff_block_ns(l->profile, l->rung));
-                tl_eff_profile_preempted(l->profile, end - since);
-            }
-        }
+        if (item == s->first && l->done > was)
+            was_preempted(l, p, end);
     }
     l->launched = l->done;
     if (p->begin != NULL)
@@ -246,6 +251,9 @@ static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t end, uin
         l->done += p->blocks;
         if (p->begin != NULL)
             tl_eff_profile_ran(l->profile, l, l->rung, ns, p->blocks, p->stream->context->n_sms);
+        if (l->n_flying == 0 && l->launched < l->blocks &&
+            tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 && !tl_eff_gate_is_open(now))
+            was_preempted(l, p, end); /* the gate keeps back the next slice */
     }
     if (l->variant != NULL && l->n_flying == 0 && l->done < l->blocks && l->profile != NULL &&
         l->profile->rungs[l->rung].is_slow)

@@ -1,11 +1,15 @@
 /* A client of a high level that has nothing to run but is busy at random: it drives everybody below off the device and lets
  * them come back, again and again.
  *
- *     preempter [SECONDS [SEED]]     prints "ready" when it has joined; ends by itself or when its standard input is closed */
+ *     preempter [SECONDS [SEED [BUSY [GAP]]]]
+ *
+ * Prints "ready" when it has joined, and ends by itself or when its standard input is closed.  It is busy for up to BUSY (200)
+ * microseconds and then not for up to GAP (400); one of eight times is up to 15 times as long. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "runtime/client.h"
@@ -20,8 +24,16 @@ static uint32_t roll(uint32_t n)
     return (uint32_t)(state >> 33) % n;
 }
 
-static void pause_us(uint32_t us)
+static uint64_t now_ns(void)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void pause_up_to(uint32_t most_us)
+{
+    uint32_t us = roll(8) == 0 ? roll(15 * most_us + 1) : roll(most_us + 1);
     struct timespec t = {us / 1000000, (long)(us % 1000000) * 1000};
     nanosleep(&t, NULL);
 }
@@ -30,6 +42,7 @@ int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 10;
     state = (argc > 2 ? strtoull(argv[2], NULL, 0) : 1) * 0x9E3779B97F4A7C15ull + 1;
+    uint32_t busy_us = argc > 3 ? (uint32_t)atoi(argv[3]) : 200, gap_us = argc > 4 ? (uint32_t)atoi(argv[4]) : 400;
     struct tl_settings settings;
     struct tl_client *client;
     struct tl_error err = {0};
@@ -43,20 +56,19 @@ int main(int argc, char **argv)
     puts("ready");
     fflush(stdout);
     struct tl_client_page *page = tl_client_page(client);
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double end = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + seconds, now = 0;
-    while (now < end) {
+    uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+    prctl(PR_SET_TIMERSLACK, 1);
+    while (now_ns() < end) {
         uint32_t issued = atomic_load(&page->issued) + 1;
+        atomic_store(&page->burst_ns, now_ns()); /* preemptions whose beginning is not known are not in a report */
         atomic_store(&page->issued, issued);
-        pause_us(roll(8) == 0 ? roll(3000) : roll(200));
+        pause_up_to(busy_us);
         atomic_store(&page->completed, issued);
-        pause_us(roll(8) == 0 ? roll(6000) : roll(400));
+        tl_client_tell_idle(client);
+        pause_up_to(gap_us);
         struct pollfd in = {.fd = 0, .events = POLLIN};
         if (poll(&in, 1, 0) > 0)
             break; /* closed, or somebody said something */
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        now = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
     }
     tl_client_destroy(client);
     return 0;
