@@ -2,6 +2,8 @@
 """Trains a small Keras model on the GPU in graph mode and on the CPU, from equal weights on equal data, and compares the loss.
 
 usage: tf_train.py cnn|resnet|transformer [--steps=50] [--xla] [--gpu-only] [--digest FILE]
+
+--digest writes a hash of the losses and of each weight after the last step, for comparing runs bit by bit.
 """
 import argparse
 import hashlib
@@ -84,7 +86,8 @@ def train(name, device, steps, use_xla, batch=32):
             losses.append(float(step(tf.constant(data[i % 4]), tf.constant(labels[i % 4]))))
             if i == 1:
                 begin = time.perf_counter()
-        return np.array(losses), (time.perf_counter() - begin) / max(1, steps - 2)
+        seconds = (time.perf_counter() - begin) / max(1, steps - 2)
+        return np.array(losses), seconds, [v.numpy() for v in model.variables]
 
 
 def main():
@@ -99,14 +102,15 @@ def main():
         print("tf_train: TensorFlow sees no GPU", file=sys.stderr)
         return 1
     tf.config.experimental.enable_tensor_float_32_execution(False)  # the CPU does not round its inputs either
-    gpu, gpu_s = train(o.model, "/GPU:0", o.steps, o.xla)
+    gpu, gpu_s, weights = train(o.model, "/GPU:0", o.steps, o.xla)
     if o.digest:
         with open(o.digest, "w", encoding="utf-8") as f:
-            f.write(f"{o.model} {hashlib.sha256(gpu.tobytes()).hexdigest()}\n")
+            for name, values in [("losses", gpu), *((f"weight{i}", w) for i, w in enumerate(weights))]:
+                f.write(f"{name} {hashlib.sha256(np.ascontiguousarray(values)).hexdigest()}\n")
     if o.gpu_only:
         print(f"tf_train: {o.model}: loss {gpu[0]:.4f} -> {gpu[-1]:.4f}, {gpu_s * 1e3:.1f} ms a step")
         return 0
-    cpu, cpu_s = train(o.model, "/CPU:0", o.steps, o.xla)
+    cpu, cpu_s, _ = train(o.model, "/CPU:0", o.steps, o.xla)
     # Rounding differs from the first step on and grows with each: what holds at the start must be exact, the rest near.
     start, all_ = np.max(np.abs(gpu[:5] - cpu[:5])), np.max(np.abs(gpu - cpu))
     good = np.isfinite(gpu).all() and start < 1e-3 and all_ < 0.05 and gpu[-4:].mean() < gpu[:4].mean()

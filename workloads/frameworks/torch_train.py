@@ -5,6 +5,7 @@ usage: torch_train.py mlp|cnn|gpt [--steps=50] [--gpu-only] [--digest FILE]
 
 Forward, backward and optimizer are compiled; data are made on the CPU and moved.  Folding of constants and
 padding of shapes are off, because they run PyTorch's own kernels while compiling, and the wheel has those as machine code only.
+--digest writes a hash of the losses and of each weight after the last step, for comparing runs bit by bit.
 """
 import argparse
 import hashlib
@@ -113,7 +114,8 @@ def train(name, device, steps):
         losses.append(loss.detach().cpu().item())
         if i == 1:
             begin = time.perf_counter()
-    return np.array(losses), (time.perf_counter() - begin) / max(1, steps - 2)
+    seconds = (time.perf_counter() - begin) / max(1, steps - 2)
+    return np.array(losses), seconds, [p.detach().cpu().numpy() for p in model.parameters()]
 
 
 def main():
@@ -126,14 +128,15 @@ def main():
     if not torch.cuda.is_available():
         print("torch_train: PyTorch sees no GPU", file=sys.stderr)
         return 1
-    gpu, gpu_s = train(o.model, "cuda", o.steps)
+    gpu, gpu_s, weights = train(o.model, "cuda", o.steps)
     if o.digest:
         with open(o.digest, "w", encoding="utf-8") as f:
-            f.write(f"{o.model} {hashlib.sha256(gpu.tobytes()).hexdigest()}\n")
+            for name, values in [("losses", gpu), *((f"weight{i}", w) for i, w in enumerate(weights))]:
+                f.write(f"{name} {hashlib.sha256(np.ascontiguousarray(values)).hexdigest()}\n")
     if o.gpu_only:
         print(f"torch_train: {o.model}: loss {gpu[0]:.4f} -> {gpu[-1]:.4f}, {gpu_s * 1e3:.1f} ms a step")
         return 0
-    cpu, cpu_s = train(o.model, "cpu", o.steps)
+    cpu, cpu_s, _ = train(o.model, "cpu", o.steps)
     start, all_ = np.max(np.abs(gpu[:5] - cpu[:5])), np.max(np.abs(gpu - cpu))
     good = np.isfinite(gpu).all() and start < 1e-3 and all_ < 0.05 and gpu[-4:].mean() < gpu[:4].mean()
     print(f"{'ok  ' if good else 'FAIL'} {o.model}: loss {gpu[0]:.4f} -> {gpu[-1]:.4f}, CPU {cpu[-1]:.4f}, "
