@@ -58,6 +58,8 @@ def transformer():
 
 
 MODELS = {"cnn": cnn, "resnet": resnet, "transformer": transformer}
+# With 0.05 the network amplifies rounding from step 30 on: on the CPU, with XLA and without, losses differ by 0.08 at step 45.
+RATES = {"cnn": 0.02, "resnet": 0.05, "transformer": 0.05}
 
 
 def train(name, device, steps, use_xla, batch=32):
@@ -65,7 +67,7 @@ def train(name, device, steps, use_xla, batch=32):
     rng = np.random.default_rng(7)
     with tf.device(device):
         model, shape, vocabulary = MODELS[name]()
-        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+        optimizer = keras.optimizers.SGD(RATES[name], momentum=0.9)
         loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         optimizer.build(model.trainable_variables)
 
