@@ -340,32 +340,59 @@ static LLVMValueRef put_part(struct tl_emit *e, LLVMValueRef all, LLVMValueRef p
     return LLVMBuildShuffleVector(e->b, all, wide, LLVMConstVector(index, LANES), "");
 }
 
+/* Lanes' bits of one group, each `times` over. */
+static LLVMValueRef group_mask(struct tl_emit *e, uint32_t g, uint32_t times)
+{
+    LLVMValueRef index[LANES * 8];
+    uint32_t per = LANES / tl_groups(e);
+    for (uint32_t i = 0; i < per * times; i++)
+        index[i] = LLVMConstInt(e->i32, g * per + i / times, false);
+    return LLVMBuildShuffleVector(e->b, e->mask, LLVMGetPoison(LLVMTypeOf(e->mask)),
+                                  LLVMConstVector(index, per * times), "");
+}
+
+/* Every v-th element of a group's stretch, from the k-th on. */
+static LLVMValueRef every(struct tl_emit *e, LLVMValueRef all, uint32_t per, uint32_t v, uint32_t k)
+{
+    LLVMValueRef index[LANES];
+    for (uint32_t i = 0; i < per; i++)
+        index[i] = LLVMConstInt(e->i32, i * v + k, false);
+    return v == 1 ? all
+                  : LLVMBuildShuffleVector(e->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(index, per), "");
+}
+
 static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
 {
-    enum pattern pattern = group_pattern(e, a, bits / 8);
+    enum pattern pattern = group_pattern(e, a, (uint64_t)v * (bits / 8));
     uint32_t n_groups = tl_groups(e), per = LANES / n_groups;
-    LLVMTypeRef element = tl_int(e, bits), type = LLVMVectorType(element, per);
-    if (v != 1 || pattern == MIXED || (pattern == ONE && e->mask != NULL))
+    LLVMTypeRef element = tl_int(e, bits), type = LLVMVectorType(element, per * v);
+    if (v > 8 || pattern == MIXED || (pattern == ONE && e->mask != NULL))
         return false;
-    LLVMValueRef all = LLVMGetPoison(tl_vec(element));
+    for (uint32_t k = 0; k < v; k++)
+        out[k] = (struct tl_val){LLVMGetPoison(tl_vec(element)), true};
     for (uint32_t g = 0; g < n_groups; g++) {
-        LLVMValueRef p = group_pointer(e, a, g), part;
-        if (pattern == ONE) {
-            LLVMValueRef one = LLVMBuildLoad2(e->b, element, p, "");
-            LLVMSetAlignment(one, bits / 8);
-            part = part_of(e, tl_widen(e, (struct tl_val){one, false}).v, 0, per);
-        } else if (e->mask == NULL) {
-            part = LLVMBuildLoad2(e->b, type, p, "");
-            LLVMSetAlignment(part, bits / 8);
-        } else {
+        LLVMValueRef p = group_pointer(e, a, g), stretch = NULL;
+        if (pattern == ROW && e->mask == NULL) {
+            stretch = LLVMBuildLoad2(e->b, type, p, "");
+            LLVMSetAlignment(stretch, bits / 8);
+        } else if (pattern == ROW) {
             LLVMTypeRef over[2] = {type, e->ptr};
-            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), part_of(e, e->mask, g * per, per),
-                                    LLVMConstNull(type)};
-            part = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
+            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), group_mask(e, g, v), LLVMConstNull(type)};
+            stretch = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
         }
-        all = put_part(e, all, part, g * per, per);
+        for (uint32_t k = 0; k < v; k++) {
+            LLVMValueRef part;
+            if (pattern == ONE) {
+                LLVMValueRef at = LLVMConstInt(e->i32, k, false);
+                LLVMValueRef one = LLVMBuildLoad2(e->b, element, LLVMBuildGEP2(e->b, element, p, &at, 1, ""), "");
+                LLVMSetAlignment(one, bits / 8);
+                part = part_of(e, tl_widen(e, (struct tl_val){one, false}).v, 0, per);
+            } else {
+                part = every(e, stretch, per, v, k);
+            }
+            out[k].v = put_part(e, out[k].v, part, g * per, per);
+        }
     }
-    out[0] = (struct tl_val){all, true};
     return true;
 }
 
