@@ -264,6 +264,13 @@ static bool is_whole(int fd, const struct stat *st, const struct tl_jit_key *key
     return memcmp(found, t.digest, sizeof found) == 0;
 }
 
+bool tl_jit_cache_has(const struct tl_jit_cache *c, const struct tl_jit_key *key)
+{
+    char name[NAME_BYTES];
+    name_of(key, name);
+    return faccessat(c->dir, name, R_OK, 0) == 0;
+}
+
 int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char *path, size_t path_n)
 {
     char name[NAME_BYTES];

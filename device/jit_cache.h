@@ -57,6 +57,9 @@ void tl_jit_cache_close(struct tl_jit_cache *c);
  * the cache is full: whoever then cannot open the path asks again. */
 int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char *path, size_t path_n);
 
+/* Whether there is an entry of that name, looked into or marked as little as possible. */
+bool tl_jit_cache_has(const struct tl_jit_cache *c, const struct tl_jit_key *key);
+
 /* Stores an object, then removes the least recently used ones while there is more than the limit.  0, or a negative
  * errno value (-ENOSPC, -EDQUOT, -EFBIG, ...) with nothing changed. */
 int tl_jit_cache_store(struct tl_jit_cache *c, const struct tl_jit_key *key, const void *object, size_t n, char *path,

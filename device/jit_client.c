@@ -1,5 +1,6 @@
 /* The driver's side of the compiler service; see the header. */
 #include "device/jit_client.h"
+#include "device/jit_progress.h"
 #include "device/jit_refusals.h"
 #include "device/jit_wire.h"
 
@@ -358,6 +359,7 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
     char message[TL_JIT_MESSAGE_BYTES];
     for (;;) {
         const char *text;
+        tl_jit_progress_wait(service);
         int fd, n = tl_jit_receive(service, message, sizeof message, &fd);
         if (n == 0)
             return -EPIPE;
@@ -485,7 +487,9 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
         return rc;
     }
     tl_error_set(r.err, 0, "%s", "");
+    tl_jit_progress_begin(&r.key);
     rc = ask_service(&r, path, path_n);
+    tl_jit_progress_end(&r.key);
     /* The service knows no reason if it was not even told a folder. */
     if (rc == 0 && r.cache[0] == '\0' && r.err->text[0] != '\0')
         tl_error_set(r.err, 0, "compiled kernels are not kept: %s", why.text);
@@ -511,7 +515,8 @@ void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const
     char *message = make_ask(&r, &message_n);
     int memory = message != NULL ? tl_jit_memory("ptx", ptx, n) : -1;
     if (memory >= 0) {
-        (void)tl_jit_send(service, message, message_n, memory);
+        if (tl_jit_send(service, message, message_n, memory) == 0)
+            tl_jit_progress_expect(&r.key);
         close(memory);
     }
     free(message);

@@ -4,7 +4,7 @@
 # it; what the driver needs of the compiler service (cache, client) is libc only.
 LIBRARIES += tally_jit tally_jit_client
 tally_jit_SRCS := $(wildcard device/jit/*.c)
-tally_jit_client_SRCS := $(wildcard $(addprefix device/jit_,link.c cache.c client.c digest.c refusals.c wire.c))
+tally_jit_client_SRCS := $(wildcard $(addprefix device/jit_,link.c cache.c client.c digest.c progress.c refusals.c wire.c))
 
 # Running compiled kernels: workers, fibers, the shared device.  libc only.
 LIBRARIES += tally_exec

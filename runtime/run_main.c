@@ -45,7 +45,7 @@ static const struct argp_option option_table[] = {
     {"fail", FAIL, "open|closed", 0, "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
     {"force", FORCE, "RUNG", 0, "Run every kernel that way: persistent, ticket, slice, whole (TALLY_FORCE)", 0},
     {"verbose", 'v', NULL, 0, "Tell what is set", 0},
-    {"quiet", 'q', NULL, 0, "Do not tell which device was taken", 0},
+    {"quiet", 'q', NULL, 0, "Do not tell which device was taken, nor how far compiling is", 0},
     {0},
 };
 
@@ -245,6 +245,8 @@ static int prepare(struct options *o, struct tl_error *err)
         rc = run_choose_device(&o->run, o->device, o->was_device_asked, err);
     if (rc == 0)
         rc = preload(&o->run, err);
+    if (rc == 0 && o->run.is_quiet)
+        rc = run_set(&o->run, "TALLY_PROGRESS", "no");
     if (rc == 0 &&
         (fix_report(&o->run) < 0 || run_set_compilers(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
         rc = tl_error_set(err, -ENOMEM, "out of memory");

@@ -99,6 +99,7 @@ if [ ! -e /dev/nvidiactl ] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
     has "no GPU" "$(cat "$scratch/err")" "no NVIDIA driver"
 fi
 has "verbose" "$("$run" -v true 2>&1)" "LD_PRELOAD=$shim"
+has "quiet" "$("$run" -q env 2>&1)" "TALLY_PROGRESS=no"
 
 # --- compilers of frameworks; a user's own is handed on
 if [ -x "$build/lib/tally/cuda/bin/ptxas" ]; then

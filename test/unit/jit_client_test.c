@@ -118,6 +118,8 @@ void setUp(void)
     setenv("TALLY_JIT", program, 1);
     setenv("TALLY_JIT_IDLE", "20", 1);
     unsetenv("TALLY_JIT_TEST_CRASH");
+    unsetenv("TALLY_LOG");
+    unsetenv("TALLY_PROGRESS");
     unsetenv("TALLY_JIT_SECONDS");
     unsetenv("TALLY_JIT_MEMORY_MB");
     unsetenv("TALLY_JIT_FEATURES");
@@ -402,6 +404,25 @@ static void a_kernel_that_takes_too_long_is_stopped(void)
     setenv("TALLY_JIT_SECONDS", "1", 1);
     assert_refused("endless", -ETIMEDOUT, "1 s");
     assert_got("healthy");
+}
+
+static void a_wait_of_seconds_is_told_of(void)
+{
+    char text[300];
+    int ends[2], kept = dup(STDERR_FILENO);
+    TEST_ASSERT_EQUAL_INT(0, pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+    dup2(ends[1], STDERR_FILENO);
+    setenv("TALLY_JIT_TEST_CRASH", "told@spin", 1);
+    setenv("TALLY_JIT_SECONDS", "3", 1);
+    int rc = get("told");
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    ssize_t n = read(ends[0], text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    close(ends[0]);
+    close(ends[1]);
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, rc);
+    TEST_ASSERT_EQUAL_STRING_LEN("tally: compiling kernels ", text, 25);
 }
 
 static void a_kernel_that_takes_too_much_memory_is_stopped(void)
@@ -732,6 +753,7 @@ int main(void)
     RUN_TEST(a_kernel_that_kills_the_compiler_gets_an_error);
     RUN_TEST(a_worker_that_dies_once_is_replaced);
     RUN_TEST(a_kernel_that_takes_too_long_is_stopped);
+    RUN_TEST(a_wait_of_seconds_is_told_of);
     RUN_TEST(a_kernel_that_takes_too_much_memory_is_stopped);
     RUN_TEST(a_worker_cannot_reach_out);
     RUN_TEST(a_service_killed_in_the_middle_is_restarted);
