@@ -9,6 +9,8 @@
   tally          Tally
 """
 import glob
+import importlib.machinery
+import importlib.util
 import json
 import os
 import resource
@@ -73,6 +75,8 @@ class Job:
 
 
 class Bench:
+    patience = 120  # seconds until a job is under way
+
     def __init__(self, options):
         self.o = options
         self.folder = tempfile.mkdtemp(prefix="tally-bench-")
@@ -103,8 +107,14 @@ class Bench:
         """With reports, the other modes also run under tally-run, which then only watches."""
         return mode in MANAGED or bool(self.report)
 
-    def start(self, program, arguments, mode, level, env, label, more=()):
-        command = [os.path.join(BUILD, "workloads/jobs", program), *arguments]
+    def server(self, model):
+        """The command of a server, without what a run decides."""
+        return [os.path.join(BUILD, "workloads/jobs/serve"), f"--model={model}", f"--scale={self.scales.get(model, 1):.4g}"]
+
+    def trainer(self, kind):
+        return [os.path.join(BUILD, "workloads/jobs/train"), f"--kind={kind}"]
+
+    def start(self, command, mode, level, env, label, more=()):
         if mode == "mps-priority" and level == "low":
             env = dict(env, CUDA_MPS_CLIENT_PRIORITY="1")
         if self.is_managed(mode):
@@ -117,10 +127,10 @@ class Bench:
 
     def serve(self, model, rate, seed, mode, env, label, seconds=None, slo_ms=None):
         self.latencies = os.path.join(self.folder, "latencies")
-        arguments = [f"--model={model}", f"--scale={self.scales.get(model, 1):.4g}", f"--seconds={seconds or self.o.seconds}", f"--seed={seed}",
-                     f"--latencies={self.latencies}", f"--rate={rate}" if rate else "--load=0.2"]
+        arguments = [f"--seconds={seconds or self.o.seconds}", f"--seed={seed}", f"--latencies={self.latencies}",
+                     f"--rate={rate}" if rate else "--load=0.2"]
         more = [f"--slo=p99:{slo_ms:.3f}ms"] if mode == "slo" and slo_ms else []
-        return self.start("serve", arguments, mode, "high", env, label, more)
+        return self.start([*self.server(model), *arguments], mode, "high", env, label, more)
 
     def served(self, job, seconds):
         """What the server says, and every latency."""
@@ -131,15 +141,15 @@ class Bench:
 
     def train(self, kind, mode, env, label, seconds=3600, turnaround=None):
         more = [f"--turnaround={turnaround}"] if turnaround else []
-        return self.start("train", [f"--kind={kind}", f"--seconds={seconds}"], mode, "low", env, label, more)
+        return self.start([*self.trainer(kind), f"--seconds={seconds}"], mode, "low", env, label, more)
 
     def alone(self, model, rate, seed, label):
         job = self.serve(model, rate, seed, "mps", self.environment("mps"), os.path.join(label, "alone"))
-        return self.served(job, self.o.seconds * 4 + 120)
+        return self.served(job, self.o.seconds * 4 + self.patience)
 
     def train_alone(self, kind, label):
         job = self.train(kind, "mps", self.environment("mps"), os.path.join(label, "alone"), seconds=self.o.seconds)
-        return job.result(self.o.seconds * 4 + 120)
+        return job.result(self.o.seconds * 4 + self.patience)
 
     def together(self, model, kind, rate, seed, mode, slo_ms=None, turnaround=None):
         """What the server and the trainer say; the latter with how preemptions went, where there were any."""
@@ -147,12 +157,12 @@ class Bench:
         label = os.path.join(f"{model}+{kind}", mode)
         best_effort = self.train(kind, mode, env, label, turnaround=turnaround)
         try:
-            best_effort.ready(120)
+            best_effort.ready(self.patience)
             critical = self.serve(model, rate, seed, mode, env, label, slo_ms=slo_ms)
             try:
-                critical.ready(120)
+                critical.ready(self.patience)
                 best_effort.process.send_signal(signal.SIGUSR1)
-                served = self.served(critical, self.o.seconds * 10 + 120)
+                served = self.served(critical, self.o.seconds * 10 + self.patience)
             finally:
                 critical.end()
             best_effort.process.send_signal(signal.SIGTERM)
@@ -176,7 +186,7 @@ class Bench:
 
     def service_ms(self, model):
         job = self.serve(model, 0, 1, "mps", self.environment("mps"), "warm-up", seconds=1)
-        return job.result(180)["service_p50_ms"]
+        return job.result(60 + self.patience)["service_p50_ms"]
 
     def calibrated_rate(self, model, load):
         """Requests per second that keep the server busy for the wanted part of the time.  Machines differ, so the work of a request is first
@@ -206,6 +216,15 @@ class Neighbours:
     def cores(self):
         elapsed = time.time() - self.begin
         return max(0.0, (self._total() - self.total - (self._own() - self.own)) / elapsed) if elapsed > 0 else 0.0
+
+
+def script(name):
+    """Another script of this folder as a module."""
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), os.path.join(ROOT, "scripts", name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def add_arguments(parser):

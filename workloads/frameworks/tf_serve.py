@@ -3,6 +3,7 @@
 compared with the CPU's.
 
 usage: tf_serve.py [--requests=100] [--rate=20] [--digest FILE]
+       tf_serve.py --seconds=S [--wide=128] [--load=0.5 | --rate=R]    one request at a time, and prints what was measured
 """
 import argparse
 import hashlib
@@ -18,13 +19,15 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow import keras  # noqa: E402
 
+import load  # noqa: E402
+
 BATCH = 8
 
 
-def network():
+def network(wide):
     keras.utils.set_random_seed(17)
-    return keras.Sequential([keras.Input((64,)), keras.layers.Dense(128, activation="relu"),
-                             keras.layers.Dense(64, activation="gelu"), keras.layers.Dense(10, activation="softmax")])
+    return keras.Sequential([keras.Input((64,)), keras.layers.Dense(wide, activation="relu"),
+                             keras.layers.Dense(wide // 2, activation="gelu"), keras.layers.Dense(10, activation="softmax")])
 
 
 def serve(requests, answers, latencies, infer):
@@ -45,18 +48,27 @@ def serve(requests, answers, latencies, infer):
             return
 
 
+def serve_for_seconds(infer, reference, o):
+    x = np.random.default_rng(2).standard_normal((BATCH, 64)).astype(np.float32)
+    with tf.device("/CPU:0"):
+        want = reference(tf.constant(x)).numpy()
+    return load.serve("tf", lambda: infer(tf.constant(x)).numpy(), lambda got: np.max(np.abs(got - want)) < 1e-5, o, o.rate)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=20, help="a second")
+    parser.add_argument("--rate", type=float, default=0, help="a second; 20 if not said, or what --load makes of it")
+    parser.add_argument("--wide", type=int, default=128, help="of the first layer")
     parser.add_argument("--digest")
+    load.add_server_arguments(parser)
     o = parser.parse_args()
     if not tf.config.list_physical_devices("GPU"):
         print("tf_serve: TensorFlow sees no GPU", file=sys.stderr)
         return 1
     tf.config.experimental.enable_tensor_float_32_execution(False)  # the CPU does not round its inputs either
     with tf.device("/GPU:0"):
-        model = network()
+        model = network(o.wide)
 
         @tf.function
         def infer(x):
@@ -65,14 +77,16 @@ def main():
 
         infer(tf.zeros((BATCH, 64)))  # traced and loaded before the first request
     with tf.device("/CPU:0"):
-        reference = network()
+        reference = network(o.wide)
+    if o.seconds:
+        return serve_for_seconds(infer, reference, o)
     rng = np.random.default_rng(2)
     inputs = rng.standard_normal((o.requests, 64)).astype(np.float32)
     requests, answers, latencies = queue.Queue(), {}, []
     server = threading.Thread(target=serve, args=(requests, answers, latencies, infer))
     server.start()
     for number in range(o.requests):
-        time.sleep(rng.exponential(1 / o.rate))
+        time.sleep(rng.exponential(1 / (o.rate or 20)))
         requests.put((number, inputs[number], time.perf_counter()))
     requests.put(None)
     server.join()

@@ -2,11 +2,13 @@
 """Trains a small Keras model on the GPU in graph mode and on the CPU, from equal weights on equal data, and compares the loss.
 
 usage: tf_train.py cnn|resnet|transformer [--steps=50] [--xla] [--gpu-only] [--digest FILE]
+       tf_train.py MODEL --seconds=S    trains on the GPU for that long, and prints how fast
 
 --digest writes a hash of the losses and of each weight after the last step, for comparing runs bit by bit.
 """
 import argparse
 import hashlib
+import itertools
 import os
 import sys
 import time
@@ -17,6 +19,8 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow import keras  # noqa: E402
 from tensorflow.keras import layers  # noqa: E402
+
+import load  # noqa: E402
 
 
 def cnn():
@@ -62,7 +66,8 @@ MODELS = {"cnn": cnn, "resnet": resnet, "transformer": transformer}
 RATES = {"cnn": 0.02, "resnet": 0.05, "transformer": 0.05}
 
 
-def train(name, device, steps, use_xla, batch=32):
+def prepare(name, device, use_xla, batch=32):
+    """A function that does step number i and returns its loss, and one that returns the weights."""
     keras.utils.set_random_seed(7)
     rng = np.random.default_rng(7)
     with tf.device(device):
@@ -79,17 +84,26 @@ def train(name, device, steps, use_xla, batch=32):
             optimizer.apply_gradients(zip(gradients, model.trainable_variables))
             return loss
 
-        losses, begin = [], 0.0
-        labels = rng.integers(0, 10, (4, batch))
-        data = [rng.integers(0, vocabulary, (batch, *shape)).astype(np.int32) if vocabulary else
-                (rng.standard_normal((batch, *shape)) + labels[i].reshape(-1, *([1] * len(shape))) * 0.1).astype(np.float32)
-                for i in range(4)]
-        for i in range(steps):
-            losses.append(float(step(tf.constant(data[i % 4]), tf.constant(labels[i % 4]))))
-            if i == 1:
-                begin = time.perf_counter()
-        seconds = (time.perf_counter() - begin) / max(1, steps - 2)
-        return np.array(losses), seconds, [v.numpy() for v in model.variables]
+    labels = rng.integers(0, 10, (4, batch))
+    data = [rng.integers(0, vocabulary, (batch, *shape)).astype(np.int32) if vocabulary else
+            (rng.standard_normal((batch, *shape)) + labels[i].reshape(-1, *([1] * len(shape))) * 0.1).astype(np.float32)
+            for i in range(4)]
+
+    def numbered(i):
+        with tf.device(device):
+            return float(step(tf.constant(data[i % 4]), tf.constant(labels[i % 4])))
+
+    return numbered, lambda: [v.numpy() for v in model.variables]
+
+
+def train(name, device, steps, use_xla):
+    step, weights = prepare(name, device, use_xla)
+    losses, begin = [], 0.0
+    for i in range(steps):
+        losses.append(step(i))
+        if i == 1:
+            begin = time.perf_counter()
+    return np.array(losses), (time.perf_counter() - begin) / max(1, steps - 2), weights()
 
 
 def main():
@@ -99,11 +113,15 @@ def main():
     parser.add_argument("--xla", action="store_true")
     parser.add_argument("--gpu-only", action="store_true")
     parser.add_argument("--digest")
+    load.add_trainer_arguments(parser)
     o = parser.parse_args()
     if not tf.config.list_physical_devices("GPU"):
         print("tf_train: TensorFlow sees no GPU", file=sys.stderr)
         return 1
     tf.config.experimental.enable_tensor_float_32_execution(False)  # the CPU does not round its inputs either
+    if o.seconds:
+        trainer, (step, _), numbers = load.Trainer(), prepare(o.model, "/GPU:0", o.xla), itertools.count()
+        return trainer.run(f"tf-{o.model}", lambda: step(next(numbers)), o.seconds)
     gpu, gpu_s, weights = train(o.model, "/GPU:0", o.steps, o.xla)
     if o.digest:
         with open(o.digest, "w", encoding="utf-8") as f:

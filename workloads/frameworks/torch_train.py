@@ -2,6 +2,7 @@
 """Trains a small model with torch.compile on the GPU and on the CPU, from equal weights on equal data, and compares the loss.
 
 usage: torch_train.py mlp|cnn|gpt [--steps=50] [--gpu-only] [--digest FILE]
+       torch_train.py MODEL --seconds=S    trains on the GPU for that long, and prints how fast
 
 Forward, backward and optimizer are compiled; data are made on the CPU and moved.  Folding of constants and
 padding of shapes are off, because they run PyTorch's own kernels while compiling, and the wheel has those as machine code only.
@@ -9,6 +10,7 @@ padding of shapes are off, because they run PyTorch's own kernels while compilin
 """
 import argparse
 import hashlib
+import itertools
 import sys
 import time
 
@@ -17,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import load
 
 OPTIONS = {"joint_graph_constant_folding": False, "shape_padding": False}
 
@@ -94,7 +97,8 @@ class Gpt(nn.Module):
 MODELS = {"mlp": Mlp, "cnn": Cnn, "gpt": Gpt}
 
 
-def train(name, device, steps):
+def prepare(name, device):
+    """A function that does step number i and returns its loss, and one that returns the weights."""
     torch.manual_seed(5)
     generator = torch.Generator().manual_seed(6)
     model = MODELS[name]()
@@ -104,18 +108,27 @@ def train(name, device, steps):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     loss_of = torch.compile(lambda x, y: -torch.log_softmax(model(x), 1).gather(1, y[:, None]).mean(), options=OPTIONS)
     update = torch.compile(optimizer.step, options=OPTIONS)
-    losses, begin = [], 0.0
-    for i in range(steps):
+
+    def step(i):
         x, y = batches[i % 4]
         loss = loss_of(x, y)
         loss.backward(one)
         update()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.detach().cpu().item())
+        return loss.detach().cpu().item()
+
+    return step, lambda: [p.detach().cpu().numpy() for p in model.parameters()]
+
+
+def train(name, device, steps):
+    step, weights = prepare(name, device)
+    losses, begin = [], 0.0
+    for i in range(steps):
+        losses.append(step(i))
         if i == 1:
             begin = time.perf_counter()
     seconds = (time.perf_counter() - begin) / max(1, steps - 2)
-    return np.array(losses), seconds, [p.detach().cpu().numpy() for p in model.parameters()]
+    return np.array(losses), seconds, weights()
 
 
 def main():
@@ -124,10 +137,14 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--gpu-only", action="store_true")
     parser.add_argument("--digest")
+    load.add_trainer_arguments(parser)
     o = parser.parse_args()
     if not torch.cuda.is_available():
         print("torch_train: PyTorch sees no GPU", file=sys.stderr)
         return 1
+    if o.seconds:
+        trainer, (step, _), numbers = load.Trainer(), prepare(o.model, "cuda"), itertools.count()
+        return trainer.run(f"torch-{o.model}", lambda: step(next(numbers)), o.seconds)
     gpu, gpu_s, weights = train(o.model, "cuda", o.steps)
     if o.digest:
         with open(o.digest, "w", encoding="utf-8") as f:
