@@ -35,6 +35,7 @@ static inline struct launch begin(const void *handle, uint64_t blocks, CUstream 
         return l;
     l.k = record_of(handle);
     tl_record_launched(l.k, TL_RUNG_WHOLE, blocks);
+    tl_record_op(l.k, tl_op_now());
     atomic_fetch_add_explicit(&l.s->kernels, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&l.s->blocks, blocks, memory_order_relaxed);
     if (__builtin_expect(--tl_high_thread.until_sample < 0, 0) && may_measure)
@@ -156,6 +157,7 @@ void tl_launch_forked(void)
         if (l.s != NULL) {                                                                                             \
             l.k = graph_record();                                                                                      \
             tl_record_launched(l.k, TL_RUNG_WHOLE, 1);                                                                 \
+            tl_record_op(l.k, tl_op_now());                                                                            \
             if (--tl_high_thread.until_sample < 0)                                                                     \
                 l.sample = tl_sample_begin(l.s, stream, is_per_thread, l.k);                                           \
         }                                                                                                              \

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TL_SHIM_VERSION = 1 };
+enum { TL_SHIM_VERSION = 2 };
 
 struct tl_settings;
 struct tl_client;
@@ -43,6 +43,8 @@ struct tl_shim {
     void *(*real)(const char *name);
     /* What the job launches; NULL for a handle that was never seen.  Stable until the module is unloaded; lock-free. */
     const struct tl_captured_kernel *(*kernel)(const void *handle);
+    /* The operation of its framework that the calling thread is in, by number; 0: none is known. */
+    uint32_t (*op)(void);
     /* One line to the user's log, at 0 error, 1 warning, 2 info, 3 debug. */
     void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 };

@@ -31,6 +31,24 @@ $(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(B)/gen/shim.map
 	$(Q)mv $@.new $@
 -include $(SHIM_OBJS:.o=.d)
 
+# What NVTX's users name (NVTX_INJECTION64_PATH).
+SHIM_NVTX := $(SHIM_DIR)/libtally-nvtx.so
+SHIM_FILES += $(SHIM_NVTX)
+all: $(SHIM_NVTX)
+$(SHIM_NVTX): $(B)/pic/intercept/nvtx.o
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -Wl,-soname,libtally-nvtx.so $(NO_UNDEFINED) -Wl,-z,now -Wl,-z,nodelete -o $@.new $^ -ldl
+	$(Q)mv $@.new $@
+-include $(B)/pic/intercept/nvtx.d
+# A program that uses NVTX, for its test; where NVIDIA's headers of it are.
+NVTX_USER := $(if $(CUDA_INCLUDE),$(if $(wildcard $(CUDA_INCLUDE)/nvtx3/nvToolsExt.h),$(B)/test/nvtx-user))
+tests: $(NVTX_USER)
+$(B)/test/nvtx-user: test/standin/nvtx.c
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(CUDA_FLAGS) -o $@ $< $(OUR_LDFLAGS) -ldl
+
 # A driver that does nothing, for the tests and for what a launch costs more through the library; and a best-effort part that only
 # tells what it is given.
 STANDIN_DRIVER := $(B)/test/standin/libcuda.so.1

@@ -3,6 +3,7 @@
  *     shim_trampoline.S   the exported names: one jump each, through tl_slots
  *     shim_driver.c       opens the real driver, fills tl_real and tl_slots, installs hooks
  *     shim_procaddress.c  cuGetProcAddress and dlsym: other ways to a driver function, which lead to the same entries
+ *     shim_ops.c          which operation of its framework each thread is in
  *     shim_job.c          what begins with cuInit: settings, record, tallyd, the best-effort part; fork and exit
  *     capture_*.c         images and kernels that the job gave to the driver
  *     high_*.c            the path of jobs that never give way: in-flight word, timings, requests
@@ -84,6 +85,12 @@ void tl_job_drain(void);
 /* The job may have to give way from now on.  Called with no hooks of the highest level in place and nothing in flight; false if the
  * best-effort part cannot be had, and then those hooks are back. */
 bool tl_job_lower(void);
+
+/* --- shim_ops.c -------------------------------------------------------------------------------------------------- */
+extern struct tl_ops tl_ops;
+/* See struct tl_shim. */
+uint32_t tl_op_now(void);
+void tl_ops_forked(void);
 
 /* --- shim_log.c -------------------------------------------------------------------------------------------------- */
 /* One line to standard error, if the level is at most TALLY_LOG's: 0 error, 1 warning, 2 info, 3 debug. */

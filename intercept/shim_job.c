@@ -81,7 +81,8 @@ static void open_record(void)
                                 .command = command,
                                 .device = tl_driver_path(),
                                 .policy = tl_job.settings.policy,
-                                .level = tl_job.settings.level};
+                                .level = tl_job.settings.level,
+                                .ops = &tl_ops};
     if (tl_record_open(&tl_job.record, tl_job.settings.report, &job, &err) < 0) {
         tl_log(1, "no report of this job: %s", err.text);
         tl_job.record = NULL;
@@ -112,6 +113,7 @@ static void forked(void)
     tl_doors_forked();
     tl_doors_link_forked();
     tl_doors_lto_forked();
+    tl_ops_forked();
     if (!state.is_running)
         return;
     state.is_running = false;
@@ -162,6 +164,7 @@ static bool begin(void)
         .record = tl_job.record,
         .real = find_below,
         .kernel = tl_capture_kernel,
+        .op = tl_op_now,
         .log = tl_log,
     };
     int level = tl_job.client != NULL ? tl_client_level(tl_job.client) : tl_job.settings.level;

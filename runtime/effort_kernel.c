@@ -305,6 +305,8 @@ static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunct
     l->queued_ns = now;
     if (s->is_capturing)
         return tl_eff_invoke(direct);
+    if (k != NULL)
+        tl_record_op(k->record, tl_eff.shim->op());
     if (k == NULL || k->is_unknown || !l->is_plain || !is_within_limits(k, l))
         return in_turn(s, k, direct, l);
     tl_eff_lock();

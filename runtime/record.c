@@ -200,6 +200,13 @@ static void publish_launches(struct tl_record *r)
     }
 }
 
+/* What is counted in private memory. */
+static void publish(struct tl_record *r)
+{
+    publish_launches(r);
+    tl__record_publish_ops(r);
+}
+
 void tl__record_alive(struct tl_record *r, uint64_t now)
 {
     uint64_t published = atomic_load_explicit(&r->published_ns, memory_order_relaxed);
@@ -211,7 +218,7 @@ void tl__record_alive(struct tl_record *r, uint64_t now)
     if (published == 0)
         atomic_store_explicit(&r->file->head.first_ns, now, memory_order_relaxed);
     tl__record_max(&r->file->head.last_ns, now);
-    publish_launches(r);
+    publish(r);
 }
 
 void tl_record_sync(struct tl_record *r)
@@ -219,7 +226,7 @@ void tl_record_sync(struct tl_record *r)
     if (r == NULL)
         return;
     tl__record_max(&r->file->head.last_ns, tl_record_now());
-    publish_launches(r);
+    publish(r);
 }
 
 /* --- opening --- */
@@ -350,6 +357,7 @@ int tl_record_open(struct tl_record **out, const char *folder, const struct tl_r
         goto out_record;
     }
     r->file = map;
+    r->ops = job->ops;
     atomic_init(&r->fd, fd);
     atomic_init(&r->ready_bytes, ready);
     fill_head(&r->file->head, job);
@@ -388,6 +396,8 @@ void tl_record_close(struct tl_record *r)
     if (r == NULL)
         return;
     int fd = atomic_load(&r->fd);
+    tl_record_sync(r);
+    atomic_store(&r->is_publishing_ops, 1); /* it takes space, and behind the new end there is none */
     if (fd >= 0) {
         /* Gives back what was reserved ahead; if that fails, the file is merely longer. */
         uint64_t used = atomic_load(&r->file->head.pool_used);

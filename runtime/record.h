@@ -7,10 +7,20 @@
 #ifndef TALLY_RECORD_H
 #define TALLY_RECORD_H
 
+#include <stdatomic.h>
+
 #include "tally/sched.h"
 
 struct tl_record;
 struct tl_record_kernel; /* a kernel's counters and histograms */
+
+/* Names of operations of the job's framework, by number; 0 is none.  Whoever adds one stores the name first and then the number;
+ * names never change or go. */
+enum { TL_OPS = 1024 };
+struct tl_ops {
+    _Atomic uint32_t n; /* numbers below this are in use */
+    _Atomic(const char *) names[TL_OPS];
+};
 
 /* Who writes; strings are cut to fit. */
 struct tl_record_job {
@@ -18,6 +28,7 @@ struct tl_record_job {
     const char *command; /* for the reader */
     const char *device, *policy;
     int level;
+    const struct tl_ops *ops; /* what tl_record_op counts by, or NULL; outlives the record */
     bool is_opaque; /* kernels of this run only took time and computed nothing: results are not to be trusted */
 };
 
@@ -42,6 +53,8 @@ struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name)
 
 /* k may be NULL in all of these. */
 void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks);
+/* An operation of the framework launched it; 0: none is known.  No lock, no allocation, no store into the file. */
+void tl_record_op(struct tl_record_kernel *k, uint32_t op);
 /* One measured launch: how long it stood ready before the device began it, and how long it ran. */
 void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns);
 /* It was told to stop, and the device was free of it after that time; what one block of it takes, 0 if not known. */

@@ -27,6 +27,7 @@ enum {
     TL_RECORD_SLOT_NS = 100000000,    /* how long one is */
     TL_RECORD_SLOW = 64,              /* slowest requests that are kept */
     TL_RECORD_NAME_BYTES = 8191,      /* longer names of kernels are cut */
+    TL_RECORD_OP_BYTES = 255,         /* longer names of operations are cut */
     TL_RECORD_MAX_BYTES = 64u << 20,  /* of the whole file */
     TL_RECORD_GROW_BYTES = 256u << 10 /* by which the pool grows */
 };
@@ -79,6 +80,18 @@ struct tl_record_kernel_part {
     struct tl_record_histogram queued, ran, total, preempted; /* in nanoseconds */
     struct tl_record_histogram preempted_blocks; /* the same as `preempted`, in thousandths of the time of a block */
     uint32_t name_bytes;                         /* without a NUL; the name follows */
+    _Atomic uint32_t ops;                        /* offset of the first struct tl_record_op_part */
+};
+
+/* How often an operation of the job's framework launched the kernel; a list. */
+struct tl_record_op_part {
+    _Atomic uint64_t launches;
+    uint32_t name; /* offset of a struct tl_record_op_name */
+    uint32_t next; /* offset of the next one */
+};
+
+struct tl_record_op_name {
+    uint32_t bytes; /* without a NUL; the name follows */
     uint32_t reserved;
 };
 
@@ -149,6 +162,7 @@ struct tl_record_file {
 
 _Static_assert(sizeof(struct tl_record_histogram) == 168, "part of the format");
 _Static_assert(sizeof(struct tl_record_kernel_part) == 960, "part of the format");
+_Static_assert(sizeof(struct tl_record_op_part) == 16 && sizeof(struct tl_record_op_name) == 8, "part of the format");
 _Static_assert(sizeof(struct tl_record_head) == 1520, "part of the format");
 _Static_assert(sizeof(struct tl_record_slow) == 56 && sizeof(struct tl_record_note) == 256, "part of the format");
 _Static_assert(sizeof(struct tl_record_slot) == 40 && sizeof(struct tl_record_place) == 32, "part of the format");

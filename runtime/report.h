@@ -3,6 +3,7 @@
  *     report_read.c      one .tally file: checked and copied; nothing in it is trusted
  *     report_folder.c    folders as runs
  *     report_merge.c     processes of a job added up, kernels in order
+ *     report_op.c        operations of frameworks that launched a kernel
  *     report_compare.c   runs against each other
  *     report_histogram.c sums and percentiles
  *     report_name.c      names of kernels for people (report_demangle.c, report_demangle_type.c: the Itanium ABI)
@@ -40,6 +41,12 @@ double tl_histogram_mean(const struct tl_report_histogram *h);
 /* Adds b to a.  0 or -ENOMEM. */
 int tl_histogram_add(struct tl_report_histogram *a, const struct tl_report_histogram *b, struct tl_arena *arena);
 
+/* An operation of the job's framework, as it names it (NVTX), and how often it launched the kernel. */
+struct tl_report_op {
+    const char *name;
+    uint64_t launches;
+};
+
 struct tl_report_kernel {
     const char *name;  /* as the job has it */
     const char *full;  /* demangled */
@@ -47,6 +54,8 @@ struct tl_report_kernel {
     uint64_t launches[TL_RUNGS], blocks[TL_RUNGS];
     uint64_t all_launches, all_blocks;
     uint64_t uncontrolled, uncontrolled_ns;
+    struct tl_report_op *ops; /* of a job: those that launched it most often first */
+    uint32_t n_ops;
     struct tl_report_histogram queued, ran, total, preempted;
     struct tl_report_histogram preempted_blocks; /* in thousandths of the time of a block */
     /* Of all launches: where only some were measured, what these took, scaled up. */
@@ -55,6 +64,11 @@ struct tl_report_kernel {
     uint32_t merged;     /* of a process: which kernel of the job it is */
     bool is_hidden;      /* by the filter; such ones stand at the end */
 };
+
+/* Adds the operations of a process's kernel to those of the job's.  0 or -ENOMEM. */
+int tl_report_ops_add(struct tl_report_kernel *to, const struct tl_report_kernel *k, struct tl_arena *arena);
+/* "aten::mm 40, aten::add 12 and 3 more"; nothing if none is known. */
+void tl_report_ops_text(const struct tl_report_kernel *k, uint32_t most, struct tl_buf *out);
 
 enum { TL_REPORT_NO_KERNEL = UINT32_MAX };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TOP_KERNELS = 10, TABLE_KERNELS = 300, SLOW_SHOWN = 12, MAX_CURVES = 16 };
+enum { TOP_KERNELS = 10, TABLE_KERNELS = 300, TABLE_OPS = 5, SLOW_SHOWN = 12, MAX_CURVES = 16 };
 
 /* --- small things --- */
 
@@ -507,6 +507,24 @@ static void put_cell(struct tl_buf *out, const struct tl_report_histogram *h, do
         tl_buf_printf(out, "<td>%s", tl__html_time((double)tl_histogram_percentile(h, percent)).s);
 }
 
+static bool has_ops(const struct tl_report_job *j)
+{
+    for (uint32_t i = 0; i < j->n_kernels; i++)
+        if (j->kernels[i].n_ops > 0)
+            return true;
+    return false;
+}
+
+static void put_ops(struct tl_buf *out, const struct tl_report_kernel *k)
+{
+    struct tl_buf text = {0};
+    tl_report_ops_text(k, TABLE_OPS, &text);
+    tl_buf_puts(out, "<td class=l>");
+    if (!text.failed && text.p != NULL)
+        tl__html_text(out, text.p);
+    tl_buf_finish(&text);
+}
+
 static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
 {
     static const double percents[] = {50, 90, 99, 99.9, 100};
@@ -517,7 +535,10 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
     tl_buf_puts(
         out, "</summary><div class=scroll><table><thead><tr><th class=l>kernel<th>share<th>launches<th>blocks"
              "<th class=l>rung<th>P50<th>P90<th>P99<th>P99.9<th>max<th>wait P99<th>total P99<th>preempted<th>stop P99"
-             "<th>outside</thead><tbody>");
+             "<th>outside");
+    if (has_ops(j))
+        tl_buf_puts(out, "<th class=l>launched by");
+    tl_buf_puts(out, "</thead><tbody>");
     uint32_t shown = 0;
     for (uint32_t i = 0; i < j->n_kernels && shown < TABLE_KERNELS; i++) {
         const struct tl_report_kernel *k = &j->kernels[i];
@@ -540,6 +561,8 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         tl_buf_printf(out, "<td>%s", tl_text_count((double)k->preempted.count).s);
         put_cell(out, &k->preempted, 99);
         tl_buf_printf(out, "<td>%s", k->uncontrolled > 0 ? tl__html_time((double)k->uncontrolled_ns).s : "-");
+        if (k->n_ops > 0)
+            put_ops(out, k);
     }
     tl_buf_puts(out, "</table></div>");
     if (shown < j->n_kernels)

@@ -116,6 +116,15 @@ static void put_kernel(struct tl_json *j, const struct tl_report_job *job, const
     key_uint(j, "outside_control", k->uncontrolled);
     key_uint(j, "outside_control_ns", k->uncontrolled_ns);
     key_uint(j, "culprit_of", k->culprit_of);
+    tl_json_key(j, "ops");
+    tl_json_array(j);
+    for (uint32_t i = 0; i < k->n_ops; i++) {
+        tl_json_object(j);
+        key_str(j, "name", k->ops[i].name);
+        key_uint(j, "launches", k->ops[i].launches);
+        tl_json_end_object(j);
+    }
+    tl_json_end_array(j);
     tl_json_end_object(j);
 }
 

@@ -42,8 +42,8 @@ static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel
     to->all_blocks += k->all_blocks;
     to->uncontrolled += k->uncontrolled;
     to->uncontrolled_ns += k->uncontrolled_ns;
-    if (tl_histogram_add(&to->queued, &k->queued, arena) < 0 || tl_histogram_add(&to->ran, &k->ran, arena) < 0 ||
-        tl_histogram_add(&to->total, &k->total, arena) < 0 ||
+    if (tl_report_ops_add(to, k, arena) < 0 || tl_histogram_add(&to->queued, &k->queued, arena) < 0 ||
+        tl_histogram_add(&to->ran, &k->ran, arena) < 0 || tl_histogram_add(&to->total, &k->total, arena) < 0 ||
         tl_histogram_add(&to->preempted, &k->preempted, arena) < 0 ||
         tl_histogram_add(&to->preempted_blocks, &k->preempted_blocks, arena) < 0)
         return -ENOMEM;

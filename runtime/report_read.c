@@ -12,7 +12,7 @@ struct reader {
     struct tl_arena *arena;
     const struct tl_record_file *file; /* a copy, at least as long as the fixed part */
     size_t n;                          /* of the copy */
-    size_t groups_left;                /* more than this cannot be in the file, unless some overlap */
+    size_t groups_left, ops_left;      /* more than this cannot be in the file, unless some overlap */
     const char *problem;
     bool is_out_of_memory;
 };
@@ -118,6 +118,46 @@ static const struct tl_record_kernel_part *part_at(struct reader *in, uint32_t a
     return part;
 }
 
+/* An entry of a list of operations, with its name; NULL behind the last. */
+static const struct tl_record_op_part *op_at(struct reader *in, uint32_t at, const struct tl_record_op_name **name)
+{
+    if (at == 0)
+        return NULL;
+    const struct tl_record_op_part *o = (const void *)((const char *)in->file + at);
+    bool is_there = at >= sizeof(struct tl_record_file) && at % 8 == 0 && at <= in->n && in->n - at >= sizeof *o &&
+                    in->ops_left > 0;
+    if (is_there) {
+        uint32_t text = o->name;
+        *name = (const void *)((const char *)in->file + text);
+        is_there = text >= sizeof(struct tl_record_file) && text % 8 == 0 && text <= in->n &&
+                   in->n - text >= sizeof **name && (*name)->bytes <= TL_RECORD_OP_BYTES &&
+                   in->n - text - sizeof **name >= (*name)->bytes;
+    }
+    if (!is_there) {
+        complain(in, "names of operations are damaged or cut off");
+        return NULL;
+    }
+    in->ops_left--;
+    return o;
+}
+
+static void read_ops(struct reader *in, struct tl_report_kernel *k, uint32_t first)
+{
+    const struct tl_record_op_name *name;
+    const struct tl_record_op_part *o;
+    uint32_t n = 0;
+    size_t left = in->ops_left;
+    for (uint32_t at = first; (o = op_at(in, at, &name)) != NULL; at = o->next)
+        n++;
+    if (n == 0)
+        return;
+    in->ops_left = left; /* the same once more */
+    k->ops = take(in, n, sizeof *k->ops);
+    for (uint32_t at = first; k->ops != NULL && k->n_ops < n && (o = op_at(in, at, &name)) != NULL; at = o->next)
+        k->ops[k->n_ops++] = (struct tl_report_op){.name = clean_text(in, (const char *)(name + 1), name->bytes),
+                                                   .launches = load(&o->launches)};
+}
+
 /* rows[i] becomes the number of the kernel in row i. */
 static void read_kernels(struct reader *in, struct tl_report_job *out, uint32_t rows[TL_RECORD_KERNELS])
 {
@@ -141,6 +181,7 @@ static void read_kernels(struct reader *in, struct tl_report_job *out, uint32_t 
         }
         k->uncontrolled = load(&part->uncontrolled);
         k->uncontrolled_ns = load(&part->uncontrolled_ns);
+        read_ops(in, k, load32(&part->ops));
         k->queued = read_histogram(in, &part->queued);
         k->ran = read_histogram(in, &part->ran);
         k->total = read_histogram(in, &part->total);
@@ -302,7 +343,11 @@ int tl_report_read(struct tl_report_job *out, const char **problem, struct tl_ar
     rc = check_head(&file->head, n, err);
     if (rc < 0)
         goto out;
-    struct reader in = {arena, file, size, (size - sizeof *file) / sizeof(struct tl_record_steps), NULL, false};
+    struct reader in = {.arena = arena,
+                        .file = file,
+                        .n = size,
+                        .groups_left = (size - sizeof *file) / sizeof(struct tl_record_steps),
+                        .ops_left = (size - sizeof *file) / sizeof(struct tl_record_op_part)};
     if (n < sizeof *file)
         complain(&in, "it is cut off");
     read_head(&in, out);

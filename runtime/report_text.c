@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const double percents[] = {50, 90, 99, 99.9, 100};
-enum { PERCENTS = sizeof percents / sizeof percents[0], MOST_KERNELS = 40, MOST_SLOW = 8 };
+enum { PERCENTS = sizeof percents / sizeof percents[0], MOST_KERNELS = 40, MOST_SLOW = 8, MOST_OPS = 3 };
 
 static void put_time(struct tl_buf *out, bool is_known, uint64_t ns)
 {
@@ -131,6 +131,11 @@ static void put_kernel(struct tl_buf *out, const struct tl_report_job *j, const 
     put_time(out, k->preempted.count > 0, tl_histogram_percentile(&k->preempted, 99));
     put_time(out, k->uncontrolled > 0, k->uncontrolled_ns);
     tl_buf_printf(out, "  %s\n", k->brief);
+    if (k->n_ops > 0) {
+        tl_buf_printf(out, "  %7s %9s  launched by: ", "", "");
+        tl_report_ops_text(k, MOST_OPS, out);
+        tl_buf_putc(out, '\n');
+    }
 }
 
 static void put_kernels(struct tl_buf *out, const struct tl_report_job *j)

@@ -188,6 +188,17 @@ static int fix_report(const struct run *r)
     return run_set(r, "TALLY_REPORT", path);
 }
 
+/* Ranges that frameworks name (NVTX) go into the report; a tool of the user's that wants them stays. */
+static int set_nvtx(const struct run *r)
+{
+    const char *folder = getenv("TALLY_REPORT");
+    char path[RUN_PATH + 32];
+    snprintf(path, sizeof path, "%s/libtally-nvtx.so", r->lib);
+    if (folder == NULL || folder[0] == 0 || getenv("NVTX_INJECTION64_PATH") != NULL || access(path, R_OK) < 0)
+        return 0;
+    return run_set(r, "NVTX_INJECTION64_PATH", path);
+}
+
 /* --- tallyd -------------------------------------------------------------------------------------------------------- */
 
 /* Waits for its '+', or for why not. */
@@ -247,8 +258,8 @@ static int prepare(struct options *o, struct tl_error *err)
         rc = preload(&o->run, err);
     if (rc == 0 && o->run.is_quiet)
         rc = run_set(&o->run, "TALLY_PROGRESS", "no");
-    if (rc == 0 &&
-        (fix_report(&o->run) < 0 || run_set_compilers(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
+    if (rc == 0 && (fix_report(&o->run) < 0 || set_nvtx(&o->run) < 0 || run_set_compilers(&o->run) < 0 ||
+                    run_set_packages(&o->run, o->program[0]) < 0))
         rc = tl_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0 || s.is_off)
         return rc;

@@ -96,6 +96,61 @@ static const struct tl_report_kernel *kernel_named(const struct tl_report_job *j
     return NULL;
 }
 
+/* --- operations --- */
+
+static struct tl_ops names = {.n = 4, .names = {NULL, "one", "two", "three"}};
+
+static void *count_ops(void *kernel)
+{
+    for (int i = 0; i < 10000; i++)
+        tl_record_op(kernel, (uint32_t)(i % 5)); /* 0 is none, 4 has no name */
+    return NULL;
+}
+
+static void operations_are_counted_per_kernel_by_many_threads(void)
+{
+    struct tl_record_job job = some_job;
+    struct tl_record *r = NULL;
+    pthread_t threads[4];
+    job.ops = &names;
+    TEST_ASSERT_EQUAL_INT(0, tl_record_open(&r, folder, &job, NULL));
+    struct tl_record_kernel *k = tl_record_kernel(r, "k");
+    tl_record_launched(k, TL_RUNG_WHOLE, 1);
+    for (int i = 0; i < 4; i++)
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[i], NULL, count_ops, k));
+    for (int i = 0; i < 100; i++)
+        tl_record_sync(r);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    tl_record_close(r);
+    struct tl_report_job j = read_back();
+    const struct tl_report_kernel *read = kernel_named(&j, "k");
+    TEST_ASSERT_EQUAL_UINT32(3, read->n_ops);
+    for (uint32_t i = 0; i < 3; i++)
+        TEST_ASSERT_EQUAL_UINT64(8000, read->ops[i].launches);
+}
+
+static void more_pairs_than_there_is_room_for_are_left_out(void)
+{
+    struct tl_record_job job = some_job;
+    struct tl_record *r = NULL;
+    char name[32];
+    job.ops = &names;
+    TEST_ASSERT_EQUAL_INT(0, tl_record_open(&r, folder, &job, NULL));
+    for (int i = 0; i < 2000; i++) {
+        snprintf(name, sizeof name, "k%d", i);
+        struct tl_record_kernel *k = tl_record_kernel(r, name);
+        for (uint32_t op = 1; op <= 3; op++)
+            tl_record_op(k, op);
+    }
+    tl_record_close(r);
+    struct tl_report_job j = read_back();
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < j.n_kernels; i++)
+        n += j.kernels[i].n_ops;
+    TEST_ASSERT_TRUE(n > 3000 && n <= 4096);
+}
+
 /* --- values --- */
 
 static int by_value(const void *a, const void *b)
@@ -544,6 +599,8 @@ static void a_record_that_cannot_begin_is_refused_with_a_reason(void)
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(operations_are_counted_per_kernel_by_many_threads);
+    RUN_TEST(more_pairs_than_there_is_room_for_are_left_out);
     RUN_TEST(percentiles_are_within_one_percent_of_the_sorted_values);
     RUN_TEST(every_value_lies_in_its_step_and_the_middle_is_near);
     RUN_TEST(everything_told_is_read_back);

@@ -53,16 +53,20 @@ static const char *path_of(const char *name)
 }
 
 /* A job with `n` launches of vadd that take `ns` each, and as many requests. */
+static const struct tl_ops some_ops = {.n = 3, .names = {NULL, "aten::add", "my <layer>"}};
+
 static void write_record(const char *where, const char *name, int level, int n, uint64_t ns)
 {
     struct tl_record *r = NULL;
     struct tl_error err = {0};
-    struct tl_record_job job = {.name = name, .command = "./", .device = "test", .policy = "p", .level = level};
+    struct tl_record_job job = {
+        .name = name, .command = "./", .device = "test", .policy = "p", .level = level, .ops = &some_ops};
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_record_open(&r, where, &job, &err), err.text);
     struct tl_record_kernel *k = tl_record_kernel(r, "_Z4vaddPKfS0_Pfi");
     uint64_t at = tl_record_now();
     for (int i = 0; i < n; i++, at += 2 * ns) {
         tl_record_launched(k, TL_RUNG_TICKET, 10);
+        tl_record_op(k, i % 4 == 0 ? 1 : 2);
         tl_record_ran(k, 100, ns);
         tl_record_spanned(r, TL_SPAN_RUN, k, 0, at, at + ns);
         tl_record_request(r, at, at + ns, level > 0);
@@ -220,6 +224,24 @@ static void overlapping_pieces_are_found(void)
     free(bytes);
 }
 
+/* A list of operations that ends in itself. */
+static void a_list_without_an_end_is_found(void)
+{
+    size_t n;
+    unsigned char *bytes = record_bytes(&n);
+    struct tl_record_file *file = (struct tl_record_file *)bytes;
+    struct tl_record_kernel_part *part = (struct tl_record_kernel_part *)(bytes + file->kernels[1]);
+    struct tl_record_op_part *op = (struct tl_record_op_part *)(bytes + part->ops);
+    TEST_ASSERT_TRUE(part->ops != 0 && op->next != 0);
+    op->next = part->ops;
+    struct tl_report_job job;
+    const char *problem;
+    TEST_ASSERT_EQUAL_INT(0, tl_report_read(&job, &problem, &report.arena, bytes, n, NULL));
+    TEST_ASSERT_EQUAL_STRING("names of operations are damaged or cut off", problem);
+    TEST_ASSERT_TRUE(report.arena.bytes < 40u << 20);
+    free(bytes);
+}
+
 static void terminals_get_no_orders_from_a_file(void)
 {
     struct tl_record *r = NULL;
@@ -282,6 +304,10 @@ static void processes_of_one_job_are_added_up(void)
     TEST_ASSERT_EQUAL_UINT32(1, j->n_notes);
     TEST_ASSERT_EQUAL_UINT64(3, j->notes[0].times);
     TEST_ASSERT_EQUAL_UINT32(1200, j->n_spans); /* runs and requests */
+    TEST_ASSERT_EQUAL_UINT32(2, j->kernels[0].n_ops);
+    TEST_ASSERT_EQUAL_STRING("my <layer>", j->kernels[0].ops[0].name);
+    TEST_ASSERT_EQUAL_UINT64(450, j->kernels[0].ops[0].launches);
+    TEST_ASSERT_EQUAL_UINT64(150, j->kernels[0].ops[1].launches);
 }
 
 static void folders_of_folders_are_runs_with_the_reference_first(void)
@@ -553,6 +579,7 @@ int main(void)
     RUN_TEST(other_versions_and_other_files_are_refused_by_name);
     RUN_TEST(random_damage_never_does_harm);
     RUN_TEST(overlapping_pieces_are_found);
+    RUN_TEST(a_list_without_an_end_is_found);
     RUN_TEST(terminals_get_no_orders_from_a_file);
     RUN_TEST(names_are_escaped_on_the_page);
     RUN_TEST(processes_of_one_job_are_added_up);
