@@ -184,8 +184,8 @@ san:
 test-frameworks: tests
 	@TALLY_BUILD=$(B) scripts/test-frameworks $(OPTIONS)
 
-bench-frameworks: all
-	@TALLY_BUILD=$(B) scripts/bench-frameworks $(BENCH_ARGS)
+bench-frameworks bench-start: all
+	@TALLY_BUILD=$(B) scripts/$@ $(BENCH_ARGS)
 
 tsan:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
@@ -292,6 +292,7 @@ help:
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
 	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
 	@echo "make bench-frameworks  TensorFlow and torch.compile beside each other under priority: build/bench/frameworks.json"
+	@echo "make bench-start  TensorFlow's start under tally-run against its start without a GPU: build/bench/start.json"
 	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"
 	@echo "make bench-salus bench-memory bench-gpulet  what those policies do for live jobs: build/bench/*.json"
 	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
@@ -313,4 +314,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks jobs demo bench-isolation bench-sweep san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test test-frameworks bench-frameworks bench-start jobs demo bench-isolation bench-sweep san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE
