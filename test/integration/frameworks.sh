@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A framework from PyPI, unmodified, at low priority under tally-run: the small set of scripts/test-frameworks (Numba).
+# Frameworks from PyPI, unmodified, at low priority under tally-run: the small set of scripts/test-frameworks (Numba, tinygrad), whose
+# packages are not gigabytes.
 # `make test-frameworks` runs all of them.
 set -euo pipefail
 
@@ -13,8 +14,9 @@ if nm -D "$device" | grep -E ' __(asan|tsan)_' >/dev/null; then
     echo "a driver with a sanitizer cannot be loaded by programs without one"
     exit 77
 fi
-if [ "${SETUP:-yes}" = no ] && [ ! -e "${TALLY_VENVS:-build/venv}/numba/.packages" ]; then
-    echo "Numba is not here, and SETUP=no forbids to fetch it"
+venvs=${TALLY_VENVS:-build/venv}
+if [ "${SETUP:-yes}" = no ] && { [ ! -e "$venvs/numba/.packages" ] || [ ! -e "$venvs/tinygrad/.packages" ]; }; then
+    echo "Numba and tinygrad are not here, and SETUP=no forbids to fetch them"
     exit 77
 fi
 scratch=$(mktemp -d)
@@ -22,6 +24,6 @@ export XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20 TAL
 export TALLY_VENVS=${TALLY_VENVS:-$PWD/build/venv}
 trap '"$build/bin/tally-jit" stop >/dev/null 2>&1 || :; rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*' EXIT
 status=0
-TALLY_FRAMEWORK_SECONDS=240 scripts/test-frameworks --quick || status=$?
+TALLY_FRAMEWORK_SECONDS=150 scripts/test-frameworks --quick || status=$?
 [ $status -ne 77 ] || echo "the packages cannot be had from PyPI"
 exit $status
