@@ -216,8 +216,8 @@ corpus: tests
 	@TALLY_BUILD=$(B) scripts/corpus
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
-# test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for.
-LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c),$(wildcard */*.c device/jit/*.c test/*/*.c))
+# test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's.
+LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c),$(wildcard */*.c device/jit/*.c test/*/*.c))
 LINT_HDRS := $(wildcard */*.h device/jit/*.h include/tally/*.h test/*/*.h)
 LINT_SCRIPTS := $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \

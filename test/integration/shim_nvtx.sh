@@ -40,7 +40,7 @@ END
 done
 
 # Without a report nothing is asked of NVTX, and a user's own tool stays.
-[ -z "$("$run" -q --device=soft sh -c 'echo "${NVTX_INJECTION64_PATH:-}"')" ]
-[ "$(NVTX_INJECTION64_PATH=/own.so "$run" -q --device=soft --report="$TMPDIR/own" sh -c 'echo "$NVTX_INJECTION64_PATH"')" = /own.so ]
+[ -z "$("$run" -q --device=soft printenv NVTX_INJECTION64_PATH)" ]
+[ "$(NVTX_INJECTION64_PATH=/own.so "$run" -q --device=soft --report="$TMPDIR/own" printenv NVTX_INJECTION64_PATH)" = /own.so ]
 # Alone, in a process without the interception library, it steps aside.
 NVTX_INJECTION64_PATH=$build/lib/tally/libtally-nvtx.so LD_LIBRARY_PATH=$build/lib/tally/device "$user"
