@@ -30,6 +30,8 @@ struct client {
     uint32_t next_listed;       /* arrival */
     uint32_t to_pause;          /* kernels until the host does something in between */
     uint64_t rounds;
+    double listed_from;  /* time 0 of listed arrivals */
+    bool has_joined, has_end, is_warm;
     /* The kernel, while READY. */
     struct sim_kernel kernel;
     double since;       /* when it was launched */
@@ -45,6 +47,7 @@ struct client {
     double idle_since;         /* of its work */
     bool has_backlog;
     /* Grants. */
+    const struct tl_sched_client *told; /* to the policy, when it joins */
     struct tl_grant grant;
     double window_end, window_blocks; /* of the rate limit */
     struct tl_usage usage;
@@ -56,7 +59,7 @@ struct gpu {
     struct sim_run *run;
     struct tl_sched *sched;
     struct client c[SIM_CLIENTS];
-    uint32_t n, alive;
+    uint32_t n, alive, ending; /* jobs that are there; of them, those that end by themselves */
     double now, next_tick;
     bool is_dirty; /* the policy has something new to decide on */
     bool by_priority, takes_turns, wants_footprints;
@@ -152,6 +155,7 @@ static void end_job(struct gpu *g, struct client *c)
     c->phase = AWAY;
     c->timer = never;
     g->alive--;
+    g->ending -= c->has_end;
     tl_sched_leave(g->sched, (uint32_t)(c - g->c), (uint64_t)g->now);
     g->is_dirty = true;
 }
@@ -173,25 +177,47 @@ static void draw_arrival(struct client *c)
         c->next_arrival += sim_uniform(&c->random) < 0.125 ? sim_exponential(&c->random, 8 * j->period_ns) : 0;
         break;
     case SIM_LISTED:
-        c->next_arrival = c->next_listed < j->n_times ? j->times_ns[c->next_listed++] : never;
+        c->next_arrival = c->next_listed < j->n_times ? c->listed_from + j->times_ns[c->next_listed] : never;
+        c->next_listed++;
         break;
     }
+}
+
+/* Its first arrival is drawn, and everybody's kernels are counted from here. */
+static void end_warm_up(struct gpu *g, struct client *c)
+{
+    enum { BREATH_NS = 10000000 };
+    c->is_warm = true;
+    c->listed_from = c->next_arrival = g->now + (c->job->warm_rounds > 0 ? BREATH_NS : 0);
+    if (c->job->arrivals == SIM_LISTED && c->job->warm_rounds == 0)
+        c->listed_from = 0;
+    draw_arrival(c);
+    if (c->job->warm_rounds == 0)
+        return;
+    g->run->warm_ns = g->now;
+    for (uint32_t i = 0; i < g->n; i++)
+        g->c[i].result->kernels = 0;
 }
 
 /* The next round begins now, or when its request comes. */
 static void begin_round(struct gpu *g, struct client *c)
 {
-    if (c->job->rounds != 0 && c->rounds >= c->job->rounds) {
+    bool is_warming = c->rounds < c->job->warm_rounds;
+    if (!is_warming && !c->is_warm)
+        end_warm_up(g, c);
+    bool has_none_left = c->job->arrivals == SIM_LISTED && c->next_listed > c->job->n_times;
+    if (!is_warming && ((c->job->rounds != 0 && c->rounds >= c->job->rounds) || has_none_left)) {
         end_job(g, c);
         return;
     }
-    if (c->job->arrivals != SIM_ALWAYS && c->next_arrival > g->now) {
+    if (!is_warming && c->job->arrivals != SIM_ALWAYS && c->next_arrival > g->now) {
         c->phase = IDLE;
         c->timer = c->next_arrival;
         return;
     }
-    c->arrival = c->job->arrivals != SIM_ALWAYS ? c->next_arrival : g->now;
-    draw_arrival(c);
+    c->arrival = c->job->arrivals != SIM_ALWAYS && !is_warming ? c->next_arrival : g->now;
+    if (!is_warming)
+        draw_arrival(c);
     c->round_start = g->now;
     c->round_factor = 1 + c->job->jitter * sim_normal(&c->random);
     if (c->round_factor < 0.5)
@@ -210,7 +236,7 @@ static void end_round(struct gpu *g, struct client *c)
     double latency = g->now - c->round_start;
     c->rounds++;
     c->result->finished_ns = g->now;
-    if (g->now >= g->o->warmup_ns) {
+    if (g->now >= g->o->warmup_ns && c->rounds > c->job->warm_rounds) {
         c->result->rounds++;
         sim_samples_add(&c->result->latency, latency);
         sim_samples_add(&c->result->sojourn, g->now - c->arrival);
@@ -220,6 +246,18 @@ static void end_round(struct gpu *g, struct client *c)
         tl_sched_request(g->sched, id, (uint64_t)latency, (uint64_t)g->now);
     g->is_dirty = true;
     begin_round(g, c);
+}
+
+/* Time that a kernel waits for memory.  Its job goes through all of its memory again and again, and what came first makes room: as soon as
+ * not all of it has room on the device, what is touched is never there, and each page that comes in sends another one out. */
+static double paging_ns(const struct gpu *g, const struct client *c)
+{
+    const struct sim_job *j = c->job;
+    if (!c->grant.is_paged || j->touched_bytes <= 0 || c->grant.memory_bytes == 0 ||
+        c->grant.memory_bytes >= j->persistent_bytes + j->ephemeral_bytes)
+        return 0;
+    double page = g->d->page_bytes > 0 ? g->d->page_bytes : 65536;
+    return j->touched_bytes * 2 / g->d->pcie * 1e9 + j->touched_bytes / page * g->d->fault_ns;
 }
 
 static void launch(struct gpu *g, struct client *c)
@@ -243,6 +281,7 @@ static void launch(struct gpu *g, struct client *c)
     c->result->kernels++;
     if (c->left + 1 == j->n_round && g->last_ran != (uint32_t)(c - g->c) && j->cold_bytes > 0)
         c->work += c->kernel.width * j->cold_bytes / g->d->bandwidth * 1e9 / c->block_ns;
+    c->work += c->kernel.width * paging_ns(g, c) / c->block_ns;
     set_backlog(g, c, true);
     if (g->wants_footprints) {
         struct tl_footprint f = {
@@ -282,7 +321,9 @@ static void end_kernel(struct gpu *g, struct client *c)
     if (g->takes_turns && g->d->is_in_order)
         set_backlog(g, c, false); /* it goes by kernels: who has none at the moment loses its turn */
     c->phase = GAP;
-    c->timer = g->now + (c->grant.yields ? g->d->gap_ns : g->d->launch_ns);
+    c->timer = g->now + (c->job->gap_ns > 0 ? c->job->gap_ns : g->d->launch_ns);
+    if (c->grant.yields && c->timer < g->now + g->d->gap_ns)
+        c->timer = g->now + g->d->gap_ns;
     if (c->grant.blocks_per_s != 0) {
         /* As in TGS: who has launched more than the window's blocks waits for the next window. */
         double limit = (double)c->grant.blocks_per_s / 20;
@@ -296,14 +337,39 @@ static void end_kernel(struct gpu *g, struct client *c)
     }
 }
 
+/* Whether there is room for it: what can leave the device makes room, and finds some. */
+static bool has_room(const struct gpu *g, const struct client *c)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (&g->c[i] == c || (g->c[i].has_joined && g->c[i].phase != AWAY))
+            sum += g->c[i].job->persistent_bytes + g->c[i].job->ephemeral_bytes;
+    const struct tl_grant *grant = tl_sched_grant(g->sched, (uint32_t)(c - g->c));
+    return sum <= g->d->memory_bytes || (grant != NULL && grant->is_paged);
+}
+
+static void start_job(struct gpu *g, struct client *c)
+{
+    uint32_t id = (uint32_t)(c - g->c);
+    if (!c->has_joined && tl_sched_join(g->sched, id, c->told, (uint64_t)g->now) == 0) {
+        tl_sched_memory(g->sched, id, c->job->persistent_bytes, c->job->ephemeral_bytes, (uint64_t)g->now);
+        tick(g);
+    }
+    c->has_joined = true;
+    if (g->o->has_limited_memory && !has_room(g, c)) {
+        c->result->is_out_of_memory = true;
+        end_job(g, c);
+        return;
+    }
+    begin_round(g, c);
+}
+
 static void timer_fires(struct gpu *g, struct client *c)
 {
     c->timer = never;
     switch (c->phase) {
     case AWAY:
-        c->next_arrival = g->now;
-        draw_arrival(c);
-        begin_round(g, c);
+        start_job(g, c);
         break;
     case IDLE:
         begin_round(g, c);
@@ -324,9 +390,11 @@ static void timer_fires(struct gpu *g, struct client *c)
 
 /* --- the device ---------------------------------------------------------------------------------------------------- */
 
-static double wanted(const struct client *c)
+/* A part of the SMs is whole SMs, and at least one. */
+static double wanted(const struct gpu *g, const struct client *c)
 {
-    double cap = c->grant.sm_permille / 1000.0;
+    uint32_t sms = g->d->n_sms * c->grant.sm_permille / 1000;
+    double cap = (double)(sms > 0 ? sms : 1) / g->d->n_sms;
     return c->kernel.width < cap ? c->kernel.width : cap;
 }
 
@@ -392,7 +460,7 @@ static void dispatch(struct gpu *g)
     for (uint32_t i = 0; i < g->n; i++) {
         struct client *c = &g->c[i];
         free_share -= c->share;
-        want[i] = is_allowed(g, c) ? wanted(c) : 0;
+        want[i] = is_allowed(g, c) ? wanted(g, c) : 0;
         if (want[i] > 0 && c->is_leaving) { /* it may stay after all */
             c->is_leaving = false;
             c->boundary = never;
@@ -511,7 +579,8 @@ static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sch
         return rc;
     for (const struct tl_policy *const *p = tl_sched_policies(); *p != NULL; p++)
         if (strcmp(tl_policy_name(*p), o->policy) == 0)
-            g->by_priority = strcmp(tl_policy_dispatch(*p), "mps-priority") == 0;
+            g->by_priority =
+                strcmp(o->dispatch != NULL ? o->dispatch : tl_policy_dispatch(*p), "mps-priority") == 0;
     g->takes_turns = strcmp(o->policy, "timeslice") == 0;
     g->wants_footprints = strcmp(o->policy, "herald") == 0 || strcmp(o->policy, "reef") == 0 ||
                           strcmp(o->policy, "orion") == 0;
@@ -525,7 +594,15 @@ static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sch
                              .timer = jobs[i].start_ns,
                              .boundary = never,
                              .idle_since = -1e18};
-        c->next_kernel = (uint32_t)(sim_random_bits(&c->random) % jobs[i].n_kernels);
+        /* Where kernels are those of whole rounds, it begins with one. */
+        uint32_t unit = jobs[i].n_kernels % jobs[i].n_round == 0 ? jobs[i].n_round : 1;
+        c->next_kernel = (uint32_t)(sim_random_bits(&c->random) % (jobs[i].n_kernels / unit)) * unit;
+        c->told = &clients[i];
+        c->has_end = jobs[i].rounds > 0 || jobs[i].arrivals == SIM_LISTED;
+        g->ending += c->has_end;
+        if (jobs[i].start_ns > 0)
+            continue; /* it joins when it starts */
+        c->has_joined = true;
         rc = tl_sched_join(g->sched, i, &clients[i], 0);
         if (rc < 0)
             return tl_error_set(err, rc, "client %u cannot join", i);
@@ -550,7 +627,8 @@ int sim_gpu_run(struct sim_run *run, const struct sim_gpu_options *o, const stru
     g->d = o->device;
     g->run = run;
     int rc = set_up(g, jobs, clients, n, err);
-    while (rc == 0 && g->alive > 0) {
+    bool somebody_ends = g->ending > 0;
+    while (rc == 0 && g->alive > 0 && (!somebody_ends || g->ending > 0)) {
         double next = next_event(g);
         if (next >= o->duration_ns || next >= never)
             break;

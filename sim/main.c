@@ -2,6 +2,7 @@
 #include "sim/cluster.h"
 #include "sim/jobs.h"
 #include "sim/report.h"
+#include "sim/scenario.h"
 #include "sim/trace.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ static const char help[] =
     "       tally-sim --all [--json | --markdown] [--report=DIR]\n"
     "       tally-sim --trace=PATH --policy=NAME[:PARAMETERS] [--device=NAME] [--sms=N] [--arrivals=CSV] [--seconds=S] "
     "[--seed=N] [--json]\n"
+    "       tally-sim --scenario=FILE\n"
     "       tally-sim --bench\n"
     "\n"
     "Runs the policies of Tally on a virtual clock and compares the outcome with what was published.\n"
@@ -35,6 +37,8 @@ static const char help[] =
     "  --arrivals=CSV     arrival times of requests for the first job that has requests: seconds, one per line\n"
     "  --seconds=S        how long to simulate; 30\n"
     "  --seed=N           another seed gives another run; the same gives the same\n"
+    "  --scenario=FILE    jobs that never ran together, from the records of each alone, as the JSON in FILE (-: standard\n"
+    "                     input) describes it; prints JSON; docs/simulator.md has the members\n"
     "  --bench            kernels simulated per second, and how long a day of a cluster takes\n"
     "  --help             this text\n"
     "\n"
@@ -46,7 +50,7 @@ enum { MOST = 64 };
 struct options {
     const char *ids[MOST];
     int n_ids;
-    const char *report;
+    const char *report, *scenario;
     bool lists, runs_all, is_bench;
     enum format format;
     struct sim_trace_options trace;
@@ -111,12 +115,14 @@ static int parse(int argc, char **argv, struct options *o)
             o->ids[o->n_ids++] = value_of(a, "--experiment");
         else if (value_of(a, "--report") != NULL)
             o->report = value_of(a, "--report");
+        else if (value_of(a, "--scenario") != NULL)
+            o->scenario = value_of(a, "--scenario");
         else if (!parse_trace(a, o))
             return complain("not understood (--help lists the options): ", a);
     }
-    if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL)
+    if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL && o->scenario == NULL)
         return complain("nothing to do; ",
-                        "--list, --experiment=ID, --all, --trace=PATH or --bench (--help tells more)");
+                        "--list, --experiment=ID, --all, --trace=PATH, --scenario=FILE or --bench (--help tells more)");
     if (o->trace.path != NULL && o->trace.policy == NULL)
         return complain("--trace needs ", "--policy=NAME");
     return 0;
@@ -197,6 +203,29 @@ static int what_if(struct options *o)
     return rc < 0 ? 1 : 0;
 }
 
+static int run_scenario(const char *path)
+{
+    struct tl_buf text = {0}, out = {0};
+    struct tl_error err = {0};
+    bool is_input = strcmp(path, "-") == 0;
+    FILE *f = is_input ? stdin : fopen(path, "r");
+    char piece[4096];
+    for (size_t n; f != NULL && (n = fread(piece, 1, sizeof piece, f)) > 0;)
+        tl_buf_add(&text, piece, n);
+    int rc = f == NULL ? tl_error_errno(&err, "cannot read %s", path) : text.failed ? -ENOMEM : 0;
+    if (f != NULL && !is_input)
+        fclose(f);
+    if (rc == 0)
+        rc = sim_scenario_run((struct tl_str){text.p, (uint32_t)text.n}, &out, &err);
+    if (rc == 0 && out.p != NULL)
+        fputs(out.p, stdout);
+    tl_buf_finish(&text);
+    tl_buf_finish(&out);
+    if (rc < 0)
+        complain(err.text, "");
+    return rc < 0 ? 1 : 0;
+}
+
 /* One pair under tally, as long as takes a second or so. */
 static double cpu_s(void)
 {
@@ -265,6 +294,8 @@ int main(int argc, char **argv)
             printf("%-5s %s\n", (*e)->id, (*e)->title);
         return 0;
     }
+    if (o.scenario != NULL)
+        return run_scenario(o.scenario);
     if (o.trace.path != NULL)
         return what_if(&o);
     return o.is_bench ? bench() : run(&o);

@@ -1,10 +1,10 @@
-# The simulator: the policies of sched/ on a virtual clock.  main.c stays out of the library, so that tests can link the rest; so does
-# trace.c, which alone needs the reader of records.
+# The simulator: the policies of sched/ on a virtual clock.  main.c stays out of the library, so that tests can link the rest; so do
+# trace*.c and scenario.c, which alone need the readers of records and of JSON.
 LIBRARIES += tally_sim
-tally_sim_SRCS := $(filter-out sim/main.c sim/trace.c,$(wildcard sim/*.c))
+tally_sim_SRCS := $(filter-out sim/main.c sim/trace%.c sim/scenario.c,$(wildcard sim/*.c))
 
 PROGRAMS += tally-sim
-tally-sim_SRCS := $(wildcard sim/main.c sim/trace.c)
+tally-sim_SRCS := $(wildcard sim/main.c sim/trace*.c sim/scenario.c runtime/cli_json.c)
 tally-sim_LIBS := tally_sim tally_report tally_sched tally_base
 $(B)/bin/tally-sim $(B)/test/sim_%_test: EXTRA_LIBS = -lm
 

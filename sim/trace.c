@@ -1,80 +1,11 @@
-/* Jobs from records.
- *
- * A record has, for each kernel, how often it was launched, with how many blocks, and the distribution of its times; not the order.
- * So a job becomes a sequence drawn from these: kernels by their launches, lengths by the kernel's distribution.  A job that recorded
- * requests serves them, at the recorded rate, with as many kernels each as it launched per request; any other goes round for ever. */
+/* What if: the jobs of a recorded run under another policy. */
 #include "sim/trace.h"
-#include "runtime/report.h"
-#include "sim/gpu.h"
+#include "sim/trace_job.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SEQUENCE = 4096, TRAINING_ROUND = 256 };
-
-/* One value of a distribution. */
-static double draw(const struct tl_report_histogram *h, struct sim_random *random)
-{
-    double at = sim_uniform(random) * (double)h->count;
-    for (uint32_t i = 0; i < h->n_steps; i++) {
-        at -= (double)h->steps[i].count;
-        if (at <= 0)
-            return (double)h->steps[i].low + sim_uniform(random) * (double)h->steps[i].width;
-    }
-    return tl_histogram_mean(h);
-}
-
-/* How long a kernel ran: most records have it, an unmeasured kernel gets the job's mean. */
-static double kernel_ns(const struct tl_report_job *from, const struct tl_report_kernel *k, struct sim_random *random)
-{
-    double ns = k->ran.count > 0 ? draw(&k->ran, random) : tl_histogram_mean(&from->ran);
-    return ns > 100 ? ns : 100;
-}
-
-static int make_job(struct sim_job *j, const struct tl_report_job *from, const struct sim_device *d, uint64_t seed,
-                    struct tl_error *err)
-{
-    struct sim_random random = sim_random(seed);
-    struct sim_kernel *kernels = calloc(SEQUENCE, sizeof *kernels);
-    if (kernels == NULL)
-        return tl_error_set(err, -ENOMEM, "out of memory for the kernels of '%s'", from->name);
-    double total = 0;
-    for (int i = 0; i < SEQUENCE; i++) {
-        double at = sim_uniform(&random) * (double)from->all_launches;
-        uint32_t k = 0;
-        while (k + 1 < from->n_kernels && at > (double)from->kernels[k].all_launches)
-            at -= (double)from->kernels[k++].all_launches;
-        const struct tl_report_kernel *kernel = &from->kernels[k];
-        double ns = kernel_ns(from, kernel, &random);
-        double blocks = kernel->all_launches > 0 ? (double)kernel->all_blocks / (double)kernel->all_launches : 1;
-        double waves = ceil(blocks / d->n_sms); /* a block fills an SM, which is so on the software device */
-        kernels[i] = (struct sim_kernel){
-            .block_ns = ns / (waves > 1 ? waves : 1),
-            .waves = waves > 1 ? waves : 1,
-            .width = blocks < d->n_sms ? blocks / d->n_sms : 1,
-            .blocks = (uint64_t)blocks,
-        };
-        total += ns + d->launch_ns;
-    }
-    const struct tl_report_histogram *requests = tl_report_requests(from);
-    *j = (struct sim_job){.name = from->name, .kernels = kernels, .n_kernels = SEQUENCE, .n_round = TRAINING_ROUND};
-    double active_ns = 1e9 * tl_report_active_s(from), gpu_ns = (double)from->all_launches * total / SEQUENCE;
-    if (from->level >= TL_LEVEL_HIGH && requests->count > 0) {
-        double per_request = (double)from->all_launches / (double)requests->count;
-        j->n_round = per_request > 1 ? (uint32_t)(per_request + 0.5) : 1;
-        j->arrivals = SIM_POISSON;
-        j->period_ns = active_ns / (double)requests->count;
-        /* Half of the requests were faster than the median; what of it was not on the device was on the host. */
-        double median = (double)tl_histogram_percentile(requests, 50), device = j->n_round * total / SEQUENCE;
-        j->host_before_ns = median > device ? median - device : 0;
-    } else if (active_ns > gpu_ns && from->queued.sum == 0) {
-        j->host_before_ns = (active_ns - gpu_ns) / (double)from->all_launches * TRAINING_ROUND;
-    }
-    return 0;
-}
 
 /* Arrival times from a text of seconds, one per line; a first line that is no number is a heading, '#' begins a remark.  0 or -errno. */
 static int read_arrivals(struct sim_samples *times, const char *path, struct tl_error *err)
@@ -157,7 +88,7 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
             continue;
         from[n] = &recorded->jobs[i];
         clients[n] = (struct tl_sched_client){.level = from[n]->level};
-        rc = make_job(&jobs[n], from[n], d, o->seed + n, err);
+        rc = sim_trace_job(&jobs[n], from[n], d, o->seed + n, err);
         n += rc == 0;
     }
     if (rc == 0 && n == 0)
@@ -188,7 +119,7 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
     for (uint32_t i = 0; i < n; i++) {
         if (rc == 0)
             write_job(from[i], &jobs[i], &run.results[i], seconds, o->is_json ? &json : NULL, out);
-        free((struct sim_kernel *)jobs[i].kernels);
+        sim_trace_job_finish(&jobs[i]);
     }
     if (rc == 0 && o->is_json) {
         tl_json_end_array(&json);

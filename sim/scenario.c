@@ -1,0 +1,197 @@
+/* Scenarios: a list of jobs, each with the record of a run of it alone, and how they meet. */
+#include "sim/scenario.h"
+#include "runtime/cli_json.h"
+#include "sim/trace_job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scenario {
+    struct tl_arena arena;
+    struct sim_device device;
+    struct sim_gpu_options options;
+    struct sim_job jobs[SIM_CLIENTS];
+    struct tl_sched_client clients[SIM_CLIENTS];
+    uint32_t n;
+    struct sim_run run;
+};
+
+static const char *text_of(struct scenario *s, const struct cli_json *j, const char *key)
+{
+    const struct cli_json *v = cli_json_get(j, key);
+    return v != NULL && v->kind == CLI_JSON_TEXT ? tl_arena_copy(&s->arena, v->text) : NULL;
+}
+
+static uint64_t megabytes(const struct cli_json *j, const char *key)
+{
+    return (uint64_t)(cli_json_number(j, key, 0) * 0x1p20);
+}
+
+/* Arrival times, ascending. */
+static int read_times(struct scenario *s, struct sim_job *j, const struct cli_json *list, struct tl_error *err)
+{
+    uint32_t n = 0;
+    for (const struct cli_json *v = list->first; v != NULL; v = v->next)
+        n++;
+    double *times = tl_arena_alloc(&s->arena, (n + 1) * sizeof *times);
+    if (times == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory for %u arrivals", n);
+    j->n_times = 0;
+    for (const struct cli_json *v = list->first; v != NULL; v = v->next) {
+        if (v->kind != CLI_JSON_NUMBER || !(v->number >= 0) ||
+            (j->n_times > 0 && v->number * 1e9 < times[j->n_times - 1]))
+            return tl_error_set(err, -EINVAL, "arrivals_s of '%s': times must be numbers that do not fall", j->name);
+        times[j->n_times++] = v->number * 1e9;
+    }
+    j->arrivals = SIM_LISTED;
+    j->times_ns = times;
+    return 0;
+}
+
+/* The job of the record; one file has one. */
+static int read_record(struct scenario *s, struct sim_job *j, const char *path, const struct cli_json *from,
+                       struct tl_error *err)
+{
+    struct tl_report report;
+    tl_report_init(&report);
+    int rc = tl_report_add(&report, path, err);
+    if (rc == 0)
+        rc = tl_report_settle(&report, TL_ORDER_TIME, NULL, err);
+    if (rc == 0 && (report.n_runs == 0 || report.runs[0].n_jobs == 0 || report.runs[0].jobs[0].all_launches == 0))
+        rc = tl_error_set(err, -ENODATA, "%s: no job launched a kernel", path);
+    if (rc == 0) {
+        struct tl_report_job *job = &report.runs[0].jobs[0];
+        rc = sim_trace_job(j, job, &s->device, (uint64_t)s->options.seed + s->n, err);
+        const char *name = text_of(s, from, "name");
+        j->name = name != NULL ? name : tl_arena_copy(&s->arena, tl_str_of(job->name));
+        s->clients[s->n].level = job->level;
+    }
+    tl_report_finish(&report);
+    return rc;
+}
+
+static int add_job(struct scenario *s, const struct cli_json *from, struct tl_error *err)
+{
+    if (s->n == SIM_CLIENTS)
+        return tl_error_set(err, -EINVAL, "a GPU takes at most %d jobs", SIM_CLIENTS);
+    struct sim_job *j = &s->jobs[s->n];
+    struct tl_sched_client *c = &s->clients[s->n];
+    const char *path = text_of(s, from, "record");
+    if (path == NULL)
+        return tl_error_set(err, -EINVAL, "job %u: \"record\" is missing, the .tally file of a run of it alone", s->n);
+    int rc = read_record(s, j, path, from, err);
+    if (rc < 0)
+        return rc;
+    s->n++;
+    c->level = (int)cli_json_number(from, "level", c->level);
+    c->slo_ns = (uint64_t)(1e6 * cli_json_number(from, "slo_ms", 0));
+    c->total_ns = (uint64_t)(1e9 * cli_json_number(from, "total_s", 0));
+    c->turnaround_ns = (uint64_t)(1e3 * cli_json_number(from, "turnaround_us", 0));
+    j->start_ns = 1e9 * cli_json_number(from, "start_s", 0);
+    j->warm_rounds = (uint64_t)cli_json_number(from, "warm_rounds", 0);
+    j->rounds = (uint64_t)cli_json_number(from, "rounds", 0);
+    if (cli_json_number(from, "kernels_per_round", 0) >= 1) {
+        j->n_round = (uint32_t)cli_json_number(from, "kernels_per_round", 0);
+        j->arrivals = SIM_ALWAYS;
+    }
+    j->persistent_bytes = megabytes(from, "memory_mb");
+    j->touched_bytes = (double)megabytes(from, "touched_mb");
+    const struct cli_json *times = cli_json_get(from, "arrivals_s");
+    return times != NULL ? read_times(s, j, times, err) : 0;
+}
+
+static int set_up(struct scenario *s, const struct cli_json *j, struct tl_error *err)
+{
+    const char *name = text_of(s, j, "device"), *policy = text_of(s, j, "policy");
+    const struct sim_device *d = sim_device(name != NULL ? name : "software");
+    if (d == NULL)
+        return tl_error_set(err, -ENOENT, "there is no device '%s'; choose a100, v100, p100, 2080ti or software", name);
+    if (policy == NULL)
+        return tl_error_set(err, -EINVAL, "\"policy\" is missing");
+    s->device = *d;
+    s->device.n_sms = (uint32_t)cli_json_number(j, "sms", d->n_sms);
+    s->device.n_sms = s->device.n_sms > 0 ? s->device.n_sms : 1;
+    uint64_t memory = megabytes(j, "memory_mb");
+    s->device.memory_bytes = memory > 0 ? memory : d->memory_bytes;
+    s->device.pcie = cli_json_number(j, "bus_bytes_per_s", d->pcie);
+    s->device.fault_ns = cli_json_number(j, "fault_ns", d->fault_ns);
+    s->options = (struct sim_gpu_options){
+        .device = &s->device,
+        .policy = policy,
+        .parameters = text_of(s, j, "parameters"),
+        .dispatch = text_of(s, j, "dispatch"),
+        .duration_ns = 1e9 * cli_json_number(j, "seconds", 60),
+        .seed = (uint64_t)cli_json_number(j, "seed", 1),
+        .has_limited_memory = true,
+    };
+    const struct cli_json *jobs = cli_json_get(j, "jobs");
+    int rc = jobs != NULL && jobs->first != NULL ? 0 : tl_error_set(err, -EINVAL, "\"jobs\" is missing");
+    for (const struct cli_json *job = rc == 0 ? jobs->first : NULL; rc == 0 && job != NULL; job = job->next)
+        rc = add_job(s, job, err);
+    for (uint32_t i = 1; rc == 0 && i < s->n; i++)
+        if (s->clients[i].level > s->clients[i - 1].level)
+            rc = tl_error_set(err, -EINVAL, "jobs of higher levels must stand first");
+    return rc;
+}
+
+static void put(struct tl_json *json, const char *key, double value)
+{
+    tl_json_key(json, key);
+    tl_json_double(json, value);
+}
+
+static void write_jobs(struct scenario *s, struct tl_buf *out)
+{
+    struct tl_json json;
+    tl_json_init(&json, out);
+    tl_json_array(&json);
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct sim_result *r = &s->run.results[i];
+        double counted_s = (s->run.ended_ns - s->run.warm_ns) / 1e9;
+        tl_json_object(&json);
+        tl_json_key(&json, "job");
+        tl_json_str(&json, tl_str_of(s->jobs[i].name));
+        put(&json, "level", s->clients[i].level);
+        put(&json, "rounds", (double)r->rounds);
+        put(&json, "p50_ms", sim_samples_percentile(&r->sojourn, 0.50) / 1e6);
+        put(&json, "p99_ms", sim_samples_percentile(&r->sojourn, 0.99) / 1e6);
+        put(&json, "service_p50_ms", sim_samples_percentile(&r->latency, 0.50) / 1e6);
+        put(&json, "service_p99_ms", sim_samples_percentile(&r->latency, 0.99) / 1e6);
+        put(&json, "kernels_per_s", counted_s > 0 ? (double)r->kernels / counted_s : 0);
+        put(&json, "finished_s", r->finished_ns / 1e9);
+        tl_json_key(&json, "out_of_memory");
+        tl_json_bool(&json, r->is_out_of_memory);
+        /* Everybody's latencies, for whoever has a bound of its own. */
+        tl_json_key(&json, "latencies_ms");
+        tl_json_array(&json);
+        for (size_t k = 0; k < r->sojourn.n && s->jobs[i].arrivals != SIM_ALWAYS; k++)
+            tl_json_double(&json, r->sojourn.v[k] / 1e6);
+        tl_json_end_array(&json);
+        tl_json_end_object(&json);
+    }
+    tl_json_end_array(&json);
+    tl_buf_putc(out, '\n');
+}
+
+int sim_scenario_run(struct tl_str text, struct tl_buf *out, struct tl_error *err)
+{
+    struct scenario *s = calloc(1, sizeof *s);
+    struct cli_json *j;
+    if (s == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory for a scenario");
+    tl_arena_init(&s->arena, (size_t)64 << 20);
+    int rc = cli_json_read(&j, &s->arena, text, err);
+    if (rc == 0)
+        rc = set_up(s, j, err);
+    if (rc == 0)
+        rc = sim_gpu_run(&s->run, &s->options, s->jobs, s->clients, s->n, err);
+    if (rc == 0)
+        write_jobs(s, out);
+    sim_run_finish(&s->run);
+    for (uint32_t i = 0; i < s->n; i++)
+        sim_trace_job_finish(&s->jobs[i]);
+    tl_arena_finish(&s->arena);
+    free(s);
+    return rc;
+}
