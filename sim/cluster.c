@@ -7,8 +7,8 @@
 enum { SLOTS = 2 };
 static const double step_s = 5, blocks_per_s = 4e6; /* blocks of a job alone at full speed, for the policy's rates */
 
-/* How much of a kernel of the other job is waited for, on average: assumed. */
-static const double wait_for_kernel = 0.5, wait_for_block = 0.1;
+/* How much of a kernel of the other job production waits for where streams have priorities, on average: assumed. */
+static const double wait_for_block = 0.1;
 
 struct gpu {
     int slots[SLOTS]; /* job numbers or -1; under control slot 0 is production's */
@@ -46,33 +46,44 @@ static uint32_t slot_of(const struct sim_cluster_options *o, const struct sim_cl
     return SLOTS;
 }
 
-/* The first GPU that is empty, else the first with a free slot. */
+/* The first GPU with a free slot, as TGS's own scheduler does it: it does not look for an empty one. */
 static bool place(struct gpu *gpus, struct sim_cluster_job *jobs, uint32_t job, const struct sim_cluster_options *o,
                   double now)
 {
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < o->gpus; i++) {
-            struct gpu *g = &gpus[i];
-            uint32_t slot = slot_of(o, &jobs[job], g);
-            bool is_empty = g->slots[0] < 0 && g->slots[1] < 0;
-            if (slot == SLOTS || (pass == 0 && !is_empty))
-                continue;
-            g->slots[slot] = (int)job;
-            jobs[job].start_s = now;
-            if (g->sched != NULL) {
-                struct tl_sched_client c = {.level = slot == 0 ? TL_LEVEL_HIGH : TL_LEVEL_LOW};
-                tl_sched_join(g->sched, slot, &c, (uint64_t)(now * 1e9));
-                tl_sched_backlog(g->sched, slot, true, (uint64_t)(now * 1e9));
-            }
-            return true;
+    for (uint32_t i = 0; i < o->gpus; i++) {
+        struct gpu *g = &gpus[i];
+        uint32_t slot = slot_of(o, &jobs[job], g);
+        if (slot == SLOTS)
+            continue;
+        g->slots[slot] = (int)job;
+        jobs[job].start_s = now;
+        if (g->sched != NULL) {
+            struct tl_sched_client c = {.level = slot == 0 ? TL_LEVEL_HIGH : TL_LEVEL_LOW};
+            tl_sched_join(g->sched, slot, &c, (uint64_t)(now * 1e9));
+            tl_sched_backlog(g->sched, slot, true, (uint64_t)(now * 1e9));
         }
+        return true;
+    }
     return false;
+}
+
+/* How much longer a job takes that uses `own` of a GPU alone, beside one that uses `met`.  A job goes back and forth between host and GPU.
+ *
+ *     shared evenly   while both are on the GPU each runs at half speed; one that comes finds the other there for `met` of the time, so
+ *                     its own part takes 1 + met times as long (exact for two jobs that share a processor)
+ *     first           it waits for a block of the other, where it finds one
+ *     second          it has what the first leaves: its part takes 1 / (1 - met) times as long */
+static double slower(double own, double met, bool has_priorities, bool is_first)
+{
+    if (!has_priorities)
+        return 1 + own * met;
+    return is_first ? 1 + own * met * wait_for_block : 1 - own + own / (met < 0.99 ? 1 - met : 0.01);
 }
 
 /* Speeds of the jobs of a GPU, as parts of their speed alone. */
 static void rates(const struct gpu *g, const struct sim_cluster_job *jobs, double speed[SLOTS])
 {
-    double limit[SLOTS] = {1, 1}, demand = 0;
+    double limit[SLOTS] = {1, 1};
     for (int s = 0; s < SLOTS; s++) {
         speed[s] = 0;
         if (g->slots[s] < 0)
@@ -83,18 +94,14 @@ static void rates(const struct gpu *g, const struct sim_cluster_job *jobs, doubl
             limit[s] = 0;
         else if (grant != NULL && grant->blocks_per_s != 0 && (double)grant->blocks_per_s < alone)
             limit[s] = (double)grant->blocks_per_s / alone;
-        demand += limit[s] * jobs[g->slots[s]].utilization;
     }
     for (int s = 0; s < SLOTS; s++) {
         if (g->slots[s] < 0)
             continue;
-        /* Below saturation too a kernel finds one of the other job running, as often as that job uses the GPU, and waits for half of it;
-         * with stream priorities only for a block. */
         int other = g->slots[1 - s];
         double met = other >= 0 ? limit[1 - s] * jobs[other].utilization : 0;
-        double wait = g->sched != NULL ? wait_for_block : wait_for_kernel;
-        double slow = 1 + jobs[g->slots[s]].utilization * met * wait;
-        speed[s] = limit[s] / (demand > slow ? demand : slow);
+        double most = 1 / slower(jobs[g->slots[s]].utilization, met, g->sched != NULL, s == 0);
+        speed[s] = limit[s] < most ? limit[s] : most;
     }
 }
 

@@ -98,8 +98,9 @@ static void sa3(struct sim_report *r)
 static void sa4(struct sim_report *r)
 {
     /* 14 networks three times.  Weights are those of the networks; scratch at batch 1 is assumed to be a 25th of the peak at batch 25
-     * less three copies of the weights, and under MPS each TensorFlow process keeps its arena: a power of two around what it needs, and
-     * a context. */
+     * less three copies of the weights.  Under MPS each application is a process, and what a process takes beyond its model, and the part
+     * of the memory that can be used, are those of another serving system over MPS: gpulet's planner. */
+    const double process_mb = 1230, usable = 0.9;
     static const struct {
         double weights_mb, peak25_mb;
     } nets[] = {
@@ -117,11 +118,8 @@ static void sa4(struct sim_report *r)
         double weights = nets[i % NETS].weights_mb, scratch = (nets[i % NETS].peak25_mb - 3 * weights) / 25;
         scratch = scratch < 10 ? 10 : scratch;
         (void)tl__lanes_add(&lanes, i, (uint64_t)(weights * 1024), (uint64_t)(scratch * 1024));
-        double arena = 256;
-        while (arena < weights + scratch)
-            arena *= 2;
-        double process = arena + 300;
-        if (used + process > capacity) {
+        double process = process_mb + weights + scratch;
+        if (used + process > usable * 16 * 1024) {
             mps_gpus++;
             used = 0;
         }
@@ -132,8 +130,8 @@ static void sa4(struct sim_report *r)
     tl__lanes_finish(&lanes);
     sim_target(r, "inference applications on one GPU, against one GPU each", "x", 42, "P", on_one, 0.3);
     sim_target(r, "the same against MPS", "x", 7, "P", mps_gpus * (on_one / (double)APPS), 0.3)->note =
-        "memory of a TensorFlow process under MPS is not published; a power-of-two arena and a 300 MB context are "
-        "assumed";
+        "memory of a TensorFlow process under MPS is not published; gpulet's artefact reckons with 1230 MB per process "
+        "and model memory up to 0.9 of the device";
 }
 
 static void sa5(struct sim_report *r)

@@ -30,7 +30,7 @@ struct client {
     uint32_t next_listed;       /* arrival */
     uint32_t to_pause;          /* kernels until the host does something in between */
     uint64_t rounds;
-    double listed_from;  /* time 0 of listed arrivals */
+    double listed_from; /* time 0 of listed arrivals */
     bool has_joined, has_end, is_warm;
     /* The kernel, while READY. */
     struct sim_kernel kernel;
@@ -579,8 +579,7 @@ static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sch
         return rc;
     for (const struct tl_policy *const *p = tl_sched_policies(); *p != NULL; p++)
         if (strcmp(tl_policy_name(*p), o->policy) == 0)
-            g->by_priority =
-                strcmp(o->dispatch != NULL ? o->dispatch : tl_policy_dispatch(*p), "mps-priority") == 0;
+            g->by_priority = strcmp(o->dispatch != NULL ? o->dispatch : tl_policy_dispatch(*p), "mps-priority") == 0;
     g->takes_turns = strcmp(o->policy, "timeslice") == 0;
     g->wants_footprints = strcmp(o->policy, "herald") == 0 || strcmp(o->policy, "reef") == 0 ||
                           strcmp(o->policy, "orion") == 0;

@@ -25,7 +25,8 @@ struct sim_device {
     double switch_ns; /* between contexts that take turns */
     double transform; /* speed of kernels that can leave, as a part of the original's */
     double gap_ns;    /* between two kernels of a job that asks the arbiter for each */
-    double page_bytes, fault_ns; /* of memory that can leave the device: moved at once; time of a fault beyond the bus's */
+    double page_bytes,
+        fault_ns;     /* of memory that can leave the device: moved at once; time of a fault beyond the bus's */
     bool is_in_order; /* kernels that compete get the SMs in the order of their arrival, not in equal parts */
 };
 
@@ -70,17 +71,17 @@ struct sim_job {
     double gap_ns;        /* between two of its kernels, if not the device's */
     uint64_t persistent_bytes, ephemeral_bytes;
     double touched_bytes; /* of its memory, by each kernel, one part after another */
-    double cold_bytes; /* that it reads again if somebody else ran in between */
+    double cold_bytes;    /* that it reads again if somebody else ran in between */
 };
 
 enum { SIM_CLIENTS = 64 };
 
 struct sim_result {
-    uint64_t rounds;            /* finished after the warm-up */
-    struct sim_samples latency; /* ns from the start of a round to its end */
-    struct sim_samples sojourn; /* ns from its arrival to its end */
-    double busy_ns;             /* share of the device times time */
-    double finished_ns;         /* when its last round ended */
+    uint64_t rounds;             /* finished after the warm-up */
+    struct sim_samples latency;  /* ns from the start of a round to its end */
+    struct sim_samples sojourn;  /* ns from its arrival to its end */
+    double busy_ns;              /* share of the device times time */
+    double finished_ns;          /* when its last round ended */
     uint64_t kernels, preempted; /* kernels since the last warm-up of anybody ended */
     bool is_out_of_memory;       /* it found no room and did not run */
 };
@@ -91,17 +92,17 @@ struct sim_gpu_options {
     double duration_ns, warmup_ns;
     uint64_t seed;
     uint64_t quantum_ns, turnaround_ns, hysteresis_ns;
-    const char *dispatch; /* how the device orders kernels, "mps" or "mps-priority"; NULL: as the policy wants it */
-    bool runs_beside;     /* ablation: best effort does not yield, only its launches are controlled */
+    const char *dispatch;    /* how the device orders kernels, "mps" or "mps-priority"; NULL: as the policy wants it */
+    bool runs_beside;        /* ablation: best effort does not yield, only its launches are controlled */
     bool has_limited_memory; /* a job whose memory cannot leave the device fails if there is no room for it */
 };
 
 struct sim_run {
     struct sim_result results[SIM_CLIENTS];
     uint64_t kernel_events;
-    double utilization;    /* of the SMs, over the measured time */
-    double warm_ns;        /* when the last warm-up ended */
-    double ended_ns;       /* that is when the last job with an end has ended, or the time was over */
+    double utilization; /* of the SMs, over the measured time */
+    double warm_ns;     /* when the last warm-up ended */
+    double ended_ns;    /* that is when the last job with an end has ended, or the time was over */
 };
 
 /* 0, -EINVAL or -ENOMEM.  Higher levels stand first.  Clients are told to the policy with ids 0..n-1. */
