@@ -63,6 +63,35 @@ if "$sim" --trace="$TMPDIR/none-such" --policy=tally 2>"$TMPDIR/err"; then fail 
 if "$sim" --trace="$TMPDIR/run" --policy=none-such 2>"$TMPDIR/err"; then fail "an unknown policy was accepted"; fi
 grep -q 'choose one of' "$TMPDIR/err" || fail "the policies are not listed"
 
+# Jobs that never ran together, each from its record alone.
+"$TALLY_BUILD/test/record-sample" "$TMPDIR/solo" alone 2
+server=$(echo "$TMPDIR"/solo/server.*.tally) trainer=$(echo "$TMPDIR"/run/trainer.*.tally)
+scenario() {
+    printf '{"policy": "%s", "sms": 4, "seconds": 60, "jobs": [{"record": "%s", "warm_rounds": 2, "arrivals_s": [0, 0.1, 0.2, %s]}, {"record": "%s"}]}' \
+        "$1" "$server" "$2" "$trainer" >"$TMPDIR/scenario.json"
+}
+for policy in tally none; do
+    scenario $policy 0.4
+    "$sim" --scenario="$TMPDIR/scenario.json" >"$TMPDIR/$policy.json"
+    "$sim" --scenario=- <"$TMPDIR/scenario.json" | cmp - "$TMPDIR/$policy.json" || fail "a scenario from standard input differs"
+done
+python3 - "$TMPDIR/tally.json" "$TMPDIR/none.json" <<'PYTHON'
+import json, sys
+tally, none = (json.load(open(f)) for f in sys.argv[1:])
+assert [j["job"] for j in tally] == ["server", "trainer"], tally
+assert tally[0]["rounds"] == 4 and len(tally[0]["latencies_ms"]) == 4, tally
+assert 0 < tally[0]["p50_ms"] <= none[0]["p50_ms"], (tally, none)
+assert tally[1]["kernels_per_s"] > 0 and not tally[1]["out_of_memory"], tally
+PYTHON
+scenario none 0.15
+if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "arrivals that fall were accepted"; fi
+scenario none-such 0.4
+if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a scenario with an unknown policy was accepted"; fi
+echo '{"policy": "none", "jobs": [{"record": "none-such.tally"}]}' >"$TMPDIR/scenario.json"
+if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a scenario without records was accepted"; fi
+echo '{"policy": "none", "jobs": [{}]' >"$TMPDIR/scenario.json"
+if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "broken JSON was accepted"; fi
+
 # tally plan.
 cat >"$TMPDIR/models.json" <<'JSON'
 {"gpus": 2, "models": [{"name": "resnet50", "rate": 300}, {"name": "vgg16", "rate": 150},

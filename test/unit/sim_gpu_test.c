@@ -190,9 +190,114 @@ static void profiles_reproduce_the_single_job_figures(void)
     }
 }
 
+static void a_job_with_listed_arrivals_warms_up_serves_them_and_ends(void)
+{
+    const double times[] = {0, 1e6, 50e6};
+    struct sim_job jobs[2] = {job(&short_kernel, 10), job(&short_kernel, 10)};
+    jobs[0].arrivals = SIM_LISTED;
+    jobs[0].times_ns = times;
+    jobs[0].n_times = 3;
+    jobs[0].warm_rounds = 7;
+    jobs[0].start_ns = 5e6;
+    simulate("priority", NULL, jobs, high_and_low, 2, 10);
+    TEST_ASSERT_EQUAL_UINT64(3, run.results[0].rounds); /* the warm-up is in no result */
+    TEST_ASSERT_DOUBLE_WITHIN(1e6, run.warm_ns + 10e6 + 50e6, run.ended_ns);
+    TEST_ASSERT_TRUE(run.warm_ns > 5e6 + 7 * 10 * 20000);
+    /* The endless job is counted from the end of the warm-up, and the run is over with the last request. */
+    TEST_ASSERT_TRUE((double)run.results[1].kernels * 21000 < 60e6 + 1e6);
+}
+
+static void a_job_that_starts_later_does_not_count_before(void)
+{
+    /* First come, first served: the one that is first in the list comes second. */
+    struct sim_job jobs[2] = {job(&long_kernel, 10), job(&long_kernel, 10)};
+    const struct tl_sched_client c[2] = {{0}, {0}};
+    jobs[0].start_ns = 20e6;
+    jobs[0].rounds = jobs[1].rounds = 4;
+    simulate("salus", "order=fifo,lanes=no", jobs, c, 2, 10);
+    TEST_ASSERT_EQUAL_UINT64(4, run.results[0].rounds);
+    TEST_ASSERT_TRUE(run.results[1].finished_ns < run.results[0].finished_ns - 150e6);
+}
+
+static void simulate_with_memory(const char *policy, const struct sim_job *jobs, uint32_t n)
+{
+    struct sim_gpu_options o = {
+        .device = &device, .policy = policy, .duration_ns = 10e9, .seed = 1, .has_limited_memory = true};
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, sim_gpu_run(&run, &o, jobs, high_and_low, n, &err), err.text);
+}
+
+static void memory_that_cannot_leave_the_device_runs_out(void)
+{
+    struct sim_job jobs[2] = {job(&short_kernel, 10), job(&short_kernel, 10)};
+    device.memory_bytes = 100 << 20;
+    jobs[0].persistent_bytes = jobs[1].persistent_bytes = 60 << 20;
+    jobs[1].rounds = 3;
+    simulate_with_memory("tally", jobs, 2);
+    TEST_ASSERT_FALSE(run.results[0].is_out_of_memory);
+    TEST_ASSERT_TRUE(run.results[1].is_out_of_memory);
+    TEST_ASSERT_EQUAL_UINT64(0, run.results[1].rounds);
+    sim_run_finish(&run);
+    simulate_with_memory("tgs", jobs, 1);
+    TEST_ASSERT_FALSE(run.results[0].is_out_of_memory);
+}
+
+static void pages_that_are_not_there_cost_the_bus_and_a_fault(void)
+{
+    struct sim_job j = job(&short_kernel, 8);
+    const struct tl_sched_client low = {.level = TL_LEVEL_LOW};
+    device.memory_bytes = 64 << 20;
+    device.pcie = 1e9;
+    device.page_bytes = 1 << 16;
+    device.fault_ns = 2000;
+    j.persistent_bytes = 128 << 20;
+    j.touched_bytes = 16 << 20;
+    struct sim_gpu_options o = {
+        .device = &device, .policy = "tgs", .duration_ns = 10e9, .seed = 1, .has_limited_memory = true};
+    TEST_ASSERT_EQUAL_INT(0, sim_gpu_run(&run, &o, &j, &low, 1, &err));
+    double paging = 8 * (2 * 16 * 0x1p20 + 256.0 * 2000);
+    TEST_ASSERT_DOUBLE_WITHIN(0.01 * paging, paging + 8 * 20000 + 7 * 1000, sim_samples_mean(&run.results[0].latency));
+}
+
+static void a_part_of_the_sms_is_whole_sms(void)
+{
+    /* 40 % of two SMs is one. */
+    const struct sim_kernel k = {.block_ns = 10000, .waves = 10, .width = 1};
+    struct sim_job j = job(&k, 1);
+    const struct tl_sched_client c = {.slo_ns = 1000000};
+    device.n_sms = 2;
+    simulate("gpulet", NULL, &j, &c, 1, 1);
+    TEST_ASSERT_DOUBLE_WITHIN(100, 200000, sim_samples_percentile(&run.results[0].latency, 0.5));
+}
+
+static void the_order_of_the_device_can_be_another_than_the_policy_wants(void)
+{
+    /* On a device that takes kernels in the order of their arrival, a kernel that cannot leave is waited for. */
+    struct sim_job jobs[2] = {job(&short_kernel, 1), job(&long_kernel, 1)};
+    double p99[2];
+    device.is_in_order = true;
+    jobs[0].arrivals = SIM_REGULAR;
+    jobs[0].period_ns = 20e6;
+    for (int k = 0; k < 2; k++) {
+        struct sim_gpu_options o = {
+            .device = &device, .policy = "priority", .dispatch = k == 0 ? NULL : "mps", .duration_ns = 5e9, .seed = 1};
+        TEST_ASSERT_EQUAL_INT(0, sim_gpu_run(&run, &o, jobs, high_and_low, 2, &err));
+        p99[k] = sim_samples_percentile(&run.results[0].latency, 0.99);
+        sim_run_finish(&run);
+        memset(&run, 0, sizeof run);
+    }
+    TEST_ASSERT_TRUE(p99[0] < 20000 + 2 * long_kernel.block_ns);
+    TEST_ASSERT_TRUE(p99[1] > 4e6);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(a_job_with_listed_arrivals_warms_up_serves_them_and_ends);
+    RUN_TEST(a_job_that_starts_later_does_not_count_before);
+    RUN_TEST(memory_that_cannot_leave_the_device_runs_out);
+    RUN_TEST(pages_that_are_not_there_cost_the_bus_and_a_fault);
+    RUN_TEST(a_part_of_the_sms_is_whole_sms);
+    RUN_TEST(the_order_of_the_device_can_be_another_than_the_policy_wants);
     RUN_TEST(a_job_alone_takes_the_sum_of_its_kernels_and_gaps);
     RUN_TEST(narrow_kernels_run_beside_each_other);
     RUN_TEST(two_wide_jobs_get_half_the_device_each);
