@@ -2,7 +2,8 @@
  * to its end; each client tells the footprint of its next one.  Thresholds are parameters: the poster gives none.
  *
  * Over memory nobody starts.  A waiting heavy operation of an SLO job keeps best-effort work from starting, and so does anybody who
- * has waited for longer than `patience`: so nobody starves.  High priority is never held back, only counted. */
+ * has waited for longer than `patience`, the one that waits longest first: so nobody starves below high priority, which is never held
+ * back, only counted. */
 #include "sched/policy.h"
 
 #include <stddef.h>
@@ -72,6 +73,8 @@ static bool is_before(const struct tl_sched *s, const struct tl_sched_entry *a, 
          b_waited = s->now - own(b)->waiting_ns >= st->patience_ns;
     if (a_waited != b_waited)
         return a_waited;
+    if (a_waited)
+        return own(a)->waiting_ns < own(b)->waiting_ns; /* else the urgent ones could pass by for ever */
     if (is_urgent(a) != is_urgent(b))
         return is_urgent(a);
     if (is_urgent(a))

@@ -3,7 +3,9 @@
  * anew at each end of an iteration:
  *
  *     fifo  the oldest        srtf  least declared total - used time        fair  least used time
- *     rr    fewest iterations since the last arrival                        pack  everybody at once
+ *     rr    fewest iterations since the last arrival                        pack  in the order in which they ask
+ *
+ * pack fills all lanes and sorts nobody; where memory does not count there are no lanes, and it lets everybody run at once.
  *
  * A job that marks no iterations is given turns of a quantum.  High priority is never held: it stands outside the lanes. */
 #include "sched/lanes.h"
@@ -29,6 +31,7 @@ struct session {
     uint64_t used_ns;    /* by finished iterations */
     uint64_t finished;   /* iterations since somebody joined */
     uint64_t iterations; /* seen so far */
+    uint64_t ended_ns;   /* its last turn: since then it asks for the next */
 };
 
 static struct session *own(const struct tl_sched_entry *e)
@@ -108,7 +111,7 @@ static void memory(struct tl_sched *s, struct tl_sched_entry *e)
 static void end_turn(const struct tl_sched *s, struct session *x)
 {
     if (x->is_running)
-        x->used_ns += s->now - x->began_ns;
+        x->used_ns += s->now - x->began_ns, x->ended_ns = s->now;
     x->is_running = false;
 }
 
@@ -143,6 +146,10 @@ static bool is_before(const struct state *st, const struct tl_sched_entry *a, co
     case RR:
         if (x->finished != y->finished)
             return x->finished < y->finished;
+        break;
+    case PACK:
+        if (x->ended_ns != y->ended_ns)
+            return x->ended_ns < y->ended_ns;
         break;
     default:
         break;
@@ -208,7 +215,7 @@ static uint64_t decide(struct tl_sched *s)
         const struct tl_lane_job *j = tl__lanes_job(&st->lanes, s->clients[i]->id);
         s->clients[i]->want.may_run = tl__is_high(s->clients[i]) || (j != NULL && j->is_placed);
     }
-    if (st->order == PACK)
+    if (st->order == PACK && !st->has_memory)
         return TL_NEVER;
     for (uint32_t i = 0; i < st->lanes.n_lanes; i++)
         next = tl__min(next, run_lane(s, st->lanes.lanes[i].number));

@@ -16,9 +16,9 @@ const struct sim_device sim_devices[] = {
      .launch_ns = 3000, .signal_ns = 6000, .switch_ns = 200e3, .transform = 0.88, .gap_ns = 8000},
     {.name = "2080ti", .n_sms = 68, .memory_bytes = 11 * GB, .bandwidth = 616e9, .pcie = 12e9, .l2_bytes = 5.5e6,
      .launch_ns = 2500, .signal_ns = 5000, .switch_ns = 150e3, .transform = 0.88, .gap_ns = 6000},
-    /* Our software device with its default of 8 SMs on a few CPU cores: a launch is a wake-up of threads. */
+    /* Our software device with its default of 8 SMs on a few CPU cores: a launch, and a turn of another process, is a wake-up of threads. */
     {.name = "software", .n_sms = 8, .memory_bytes = 8 * GB, .bandwidth = 10e9, .pcie = 5e9, .l2_bytes = 8e6,
-     .launch_ns = 20e3, .signal_ns = 1000, .switch_ns = 20e3, .transform = 0.95, .gap_ns = 20e3,
+     .launch_ns = 20e3, .signal_ns = 1000, .switch_ns = 50e3, .transform = 0.95, .gap_ns = 20e3,
      .is_in_order = true},
     {0},
 };

@@ -318,10 +318,12 @@ static void end_kernel(struct gpu *g, struct client *c)
         c->timer = g->now + c->job->pause_ns;
         return;
     }
-    if (g->takes_turns && g->d->is_in_order)
-        set_backlog(g, c, false); /* it goes by kernels: who has none at the moment loses its turn */
+    double gap_ns = c->job->gap_ns > 0 ? c->job->gap_ns : g->d->launch_ns;
+    /* It goes by kernels: who has none loses its turn, unless the next one is there before another has woken up. */
+    if (g->takes_turns && g->d->is_in_order && gap_ns > g->d->switch_ns)
+        set_backlog(g, c, false);
     c->phase = GAP;
-    c->timer = g->now + (c->job->gap_ns > 0 ? c->job->gap_ns : g->d->launch_ns);
+    c->timer = g->now + gap_ns;
     if (c->grant.yields && c->timer < g->now + g->d->gap_ns)
         c->timer = g->now + g->d->gap_ns;
     if (c->grant.blocks_per_s != 0) {
