@@ -254,6 +254,29 @@ static void nobody_waits_longer_than_its_patience_for_others_to_start(void)
     TEST_ASSERT_TRUE(now - begin <= 13 * MS);
 }
 
+static void of_those_whose_patience_is_over_the_first_comes_first(void)
+{
+    /* Operations are longer than patience, so all that wait have waited long enough; two of the three have an SLO. */
+    start("herald", "patience=10ms", 0);
+    for (uint32_t id = 1; id <= 3; id++) {
+        join(id, (struct tl_sched_client){.slo_ns = id < 3 ? 5 * MS : 0});
+        next_operation(id, 900, 500, 30 * MS);
+        tl_sched_tick(s, now);
+    }
+    int turns = 0;
+    for (; turns < 10 && !grant(3)->may_run; turns++) {
+        now += 30 * MS;
+        for (uint32_t id = 1; id < 3; id++)
+            if (grant(id)->may_run) {
+                next_operation(id, 900, 500, 30 * MS);
+                break;
+            }
+        tl_sched_tick(s, now);
+    }
+    TEST_ASSERT_TRUE(grant(3)->may_run);
+    TEST_ASSERT_TRUE(turns <= 2);
+}
+
 /* --- reef and orion --- */
 
 static void reef_pads_others_into_what_real_time_work_leaves(void)
@@ -303,6 +326,7 @@ int main(void)
     RUN_TEST(light_operations_share_and_heavy_ones_do_not);
     RUN_TEST(a_waiting_slo_job_comes_before_best_effort);
     RUN_TEST(nobody_waits_longer_than_its_patience_for_others_to_start);
+    RUN_TEST(of_those_whose_patience_is_over_the_first_comes_first);
     RUN_TEST(reef_pads_others_into_what_real_time_work_leaves);
     RUN_TEST(orion_admits_what_needs_the_other_resource_within_a_budget);
     return UNITY_END();
