@@ -53,7 +53,7 @@ static double median(double *v, uint32_t n)
     return n > 0 ? v[n / 2] : 0;
 }
 
-/* The kernels of a request of the timeline: calls `see` for each, in order.  How many there are. */
+/* How many kernels a request of the timeline has, which stands at `at`, and the first and last of them. */
 static uint32_t kernels_inside(const struct tl_report_job *from, const struct tl_report_span *request, uint32_t at,
                                const struct tl_report_span **first, const struct tl_report_span **last)
 {
