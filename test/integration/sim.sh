@@ -83,6 +83,16 @@ assert tally[0]["rounds"] == 4 and len(tally[0]["latencies_ms"]) == 4, tally
 assert 0 < tally[0]["p50_ms"] <= none[0]["p50_ms"], (tally, none)
 assert tally[1]["kernels_per_s"] > 0 and not tally[1]["out_of_memory"], tally
 PYTHON
+# A server alone is as it was recorded.
+printf '{"policy": "none", "seconds": 60, "jobs": [{"record": "%s", "arrivals_s": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}]}' "$server" |
+    "$sim" --scenario=- >"$TMPDIR/alone.json"
+"$TALLY_BUILD/bin/tally" report --json "$server" >"$TMPDIR/recorded.json"
+python3 - "$TMPDIR/alone.json" "$TMPDIR/recorded.json" <<'PYTHON'
+import json, sys
+alone, recorded = (json.load(open(f)) for f in sys.argv[1:])
+p50 = recorded["runs"][0]["jobs"][0]["requests"]["p50_ns"] / 1e6
+assert abs(alone[0]["service_p50_ms"] / p50 - 1) < 0.15, (alone[0]["service_p50_ms"], p50)
+PYTHON
 scenario none 0.15
 if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "arrivals that fall were accepted"; fi
 scenario none-such 0.4
