@@ -196,7 +196,7 @@ def gpulet(bench):
     is as alone on a device of that size, of which there is a record too: that is the profile which such a plan is made from."""
     modes = {"gpulet": "none", "timeslice": "timeslice", "mps": "none"}
     paths = {name: [records(os.path.join(REPORTS, "gpulet", name + part), "serve") for part in ("", "-part")] for name in bench["servers"]}
-    if not all(p for pair in paths.values() for p in pair) or "part_sms" not in bench:
+    if not all(p for pair in paths.values() for p in pair) or "turn_us" not in bench:
         return None
     found = {}
     for mode in bench["modes"]:
@@ -205,7 +205,7 @@ def gpulet(bench):
         for seed in range(1, bench["repetitions"] + 1):
             jobs = [{"record": paths[name][is_apart][-1], "name": name, "level": 0, "slo_ms": s["slo_ms"], "warm_rounds": bench["warmup"] + SERVE_WARM,
                      "arrivals_s": arrivals(s["rate"], bench["seconds"], seed)} for name, s in bench["servers"].items()]
-            scenario = {"policy": modes[mode], "sms": bench["part_sms"] if is_apart else bench["sms"], "dispatch": "mps", "seconds": 600, "seed": seed}
+            scenario = {"policy": modes[mode], "parameters": f"quantum={bench['turn_us']}us" if mode == "timeslice" else "", "sms": bench["part_sms"] if is_apart else bench["sms"], "dispatch": "mps", "seconds": 600, "seed": seed}
             out = []
             for together in [[j] for j in jobs] if is_apart else [jobs]:
                 said = simulate({**scenario, "jobs": together})
