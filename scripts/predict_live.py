@@ -62,8 +62,11 @@ def error(live, simulated):
 class Order:
     """Pairs of modes whose live values are clearly apart, and on how many of them the simulator has the same order."""
 
+    seen = []  # all of them, for the sum
+
     def __init__(self):
         self.pairs, self.clear, self.same, self.wrong = 0, 0, 0, []
+        Order.seen.append(self)
 
     def add(self, what, live, simulated, noise=1):
         """live: {mode: (least, median, most)}; simulated: {mode: value}.  Spreads that meet, and medians closer than CLEAR or `noise`, are ties."""
@@ -83,6 +86,15 @@ class Order:
     def text(self):
         said = f"Of {self.pairs} pairs of modes {self.clear} are clearly apart live; simulated and live agree on the order of {self.same} of these"
         return said + (f". Not on: {'; '.join(self.wrong)}." if self.wrong else ".")
+
+
+def agreement():
+    """One sentence over everything that was predicted so far; None if nothing was."""
+    clear, same = sum(o.clear for o in Order.seen), sum(o.same for o in Order.seen)
+    if clear == 0:
+        return None
+    return (f"Simulated against live, over all benchmarks with records of their jobs alone: of {sum(o.pairs for o in Order.seen)} pairs of modes {clear} are clearly apart live, and "
+            f"simulated and live agree on the order of {same} of these.")
 
 
 def error_text(errors):
