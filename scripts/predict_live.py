@@ -17,6 +17,7 @@ BUILD = os.path.join(ROOT, os.environ.get("TALLY_BUILD", "build"))
 REPORTS = os.path.join(BUILD, "bench", "reports")
 POLICIES = {"mps": "none", "mps-priority": "priority", "timeslice": "timeslice", "kernel": "kernel", "tally": "tally", "tgs": "tgs", "slo": "slo"}
 CLEAR = 1.2  # live values that differ by less have no order: a P99 of some hundred requests is not known better
+TOLD_APART = 1.02  # simulated values that differ by less are the same
 TURNAROUND_US = 500  # tally-run's own for the software device
 SERVE_WARM = 3  # requests that workloads/jobs/serve makes before its warm-up
 
@@ -65,7 +66,7 @@ class Order:
     seen = []  # all of them, for the sum
 
     def __init__(self):
-        self.pairs, self.clear, self.same, self.wrong = 0, 0, 0, []
+        self.pairs, self.clear, self.same, self.undecided, self.wrong = 0, 0, 0, [], []
         Order.seen.append(self)
 
     def add(self, what, live, simulated, noise=1):
@@ -78,23 +79,26 @@ class Order:
                 if live[low][2] >= live[high][0] or live[high][1] < max(CLEAR, noise) * live[low][1]:
                     continue
                 self.clear += 1
-                if simulated[low] < simulated[high]:
+                if TOLD_APART * simulated[low] < simulated[high]:
                     self.same += 1
+                elif simulated[low] <= TOLD_APART * simulated[high]:
+                    self.undecided.append(f"{what}: {low} < {high}")
                 else:
                     self.wrong.append(f"{what}: {low} < {high}")
 
     def text(self):
         said = f"Of {self.pairs} pairs of modes {self.clear} are clearly apart live; simulated and live agree on the order of {self.same} of these"
-        return said + (f". Not on: {'; '.join(self.wrong)}." if self.wrong else ".")
+        said += f", on {len(self.undecided)} simulated values are the same ({'; '.join(self.undecided)})" if self.undecided else ""
+        return said + (f", on {len(self.wrong)} they disagree ({'; '.join(self.wrong)})." if self.wrong else ", and disagree on none.")
 
 
 def agreement():
     """One sentence over everything that was predicted so far; None if nothing was."""
-    clear, same = sum(o.clear for o in Order.seen), sum(o.same for o in Order.seen)
+    clear, same, wrong = (sum(n) for n in zip(*((o.clear, o.same, len(o.wrong)) for o in Order.seen))) if Order.seen else (0, 0, 0)
     if clear == 0:
         return None
     return (f"Simulated against live, over all benchmarks with records of their jobs alone: of {sum(o.pairs for o in Order.seen)} pairs of modes {clear} are clearly apart live, and "
-            f"simulated and live agree on the order of {same} of these.")
+            f"simulated and live agree on the order of {same} of these, disagree on {wrong}, and the simulator does not tell {clear - same - wrong} apart.")
 
 
 def error_text(errors):

@@ -227,7 +227,7 @@ static void begin_round(struct gpu *g, struct client *c)
     c->left = c->job->n_round;
     c->to_pause = c->job->pause_every;
     c->phase = HOST;
-    c->timer = g->now + c->job->host_before_ns;
+    c->timer = g->now + c->job->host_before_ns + c->job->kernels[c->next_kernel].host_ns;
 }
 
 static void end_round(struct gpu *g, struct client *c)

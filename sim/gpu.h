@@ -40,7 +40,8 @@ struct sim_kernel {
     double width;     /* part of the SMs that it can fill */
     double bandwidth; /* part of the memory bandwidth that it takes at full width */
     uint64_t blocks;
-    bool is_whole; /* cannot be made to leave */
+    double host_ns; /* that the host works before it, where it is the first of a round; beyond the job's own */
+    bool is_whole;  /* cannot be made to leave */
 };
 
 enum sim_arrivals {

@@ -97,17 +97,21 @@ static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
         return false;
     struct sim_kernel *kernels = calloc(from->n_spans + length, sizeof *kernels);
     double *before = calloc(from->n_spans, sizeof *before), *after = calloc(from->n_spans, sizeof *after);
+    double *host = calloc(from->n_spans, sizeof *host);
     double *gaps = calloc(from->n_spans, sizeof *gaps);
-    if (kernels == NULL || before == NULL || after == NULL || gaps == NULL)
+    uint32_t *starts = calloc(from->n_spans, sizeof *starts); /* first kernel of each request */
+    if (kernels == NULL || before == NULL || after == NULL || gaps == NULL || host == NULL || starts == NULL)
         length = 0;
     for (uint32_t i = 0; length > 0 && i < from->n_spans; i++) {
         const struct tl_report_span *r = &from->spans[i], *first, *last;
         if (r->kind != TL_SPAN_REQUEST || kernels_inside(from, r, i, &first, &last) != length)
             continue;
-        before[requests] = (double)(first->begin_ns - r->begin_ns);
+        host[requests] = before[requests] = (double)(first->begin_ns - r->begin_ns);
         after[requests] = r->end_ns > last->end_ns ? (double)(r->end_ns - last->end_ns) : 0;
+        host[requests] += after[requests];
         requests++;
         const struct tl_report_span *previous = NULL;
+        starts[requests - 1] = n;
         for (const struct tl_report_span *s = first; s <= last; s++) {
             if (s->kind != TL_SPAN_RUN || s->pid != r->pid || s->kernel == TL_REPORT_NO_KERNEL)
                 continue;
@@ -123,7 +127,11 @@ static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
         j->n_round = length;
         j->host_before_ns = median(before, requests);
         j->host_after_ns = median(after, requests);
-        double gap = median(gaps, n_gaps);
+        double gap = median(gaps, n_gaps), usual = j->host_before_ns + j->host_after_ns;
+        /* What a request's host took beyond the usual is its own; the first ones also compile, which does not come again. */
+        for (uint32_t i = 0; i < requests; i++)
+            if (host[i] > usual && host[i] < 1e6 + 10 * usual)
+                kernels[starts[i]].host_ns = host[i] - usual;
         j->gap_ns = gap > 1 ? gap : 1;
     } else {
         free(kernels);
@@ -131,6 +139,8 @@ static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
     free(before);
     free(after);
     free(gaps);
+    free(host);
+    free(starts);
     return j->kernels != NULL;
 }
 
