@@ -102,6 +102,30 @@ if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a scena
 echo '{"policy": "none", "jobs": [{}]' >"$TMPDIR/scenario.json"
 if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "broken JSON was accepted"; fi
 
+# What `make results` makes of measurements and records: an invented measurement in which tally is best, and its order.
+mkdir -p "$TMPDIR/reports/mlp+long/alone"
+cp "$server" "$TMPDIR/reports/mlp+long/alone/serve.1.tally"
+cp "$trainer" "$TMPDIR/reports/mlp+long/alone/train.1.tally"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=scripts python3 - "$TMPDIR/reports" <<'PYTHON'
+import sys
+import predict_live
+predict_live.REPORTS = sys.argv[1]
+def summary(value): return {"median": value, "spread": [0.95 * value, 1.05 * value]}
+def mode(p99, share): return {"p50_ms": summary(p99 / 2), "p99_ms": summary(p99), "be_share": summary(share)}
+bench = {"sms": 4, "seconds": 2, "repetitions": 1, "pairs": [{"pair": "mlp+long", "rate": 20, "alone": {"p50_ms": summary(4), "p99_ms": summary(5)},
+         "modes": {"tally": mode(6, 0.5), "mps": mode(40, 0.8), "kernel": mode(6.2, 0.5), "tgs": mode(5.5, 0.01)}}]}
+text = predict_live.isolation(bench)
+assert all(f"| mlp+long | {m} |" in text for m in ("alone", "tally", "mps", "kernel", "tgs")), text
+order = predict_live.Order.seen[0]
+assert order.pairs == 6 and order.clear == 3 and order.same == 3, (order.__dict__, text)
+assert predict_live.agreement() is not None
+# Ties, agreement, disagreement and values that the simulator does not tell apart.
+o = predict_live.Order()
+o.add("x", {"a": (1, 1, 1), "b": (2, 2, 2), "c": (1.9, 2.1, 2.3), "d": (9, 9, 9)}, {"a": 5, "b": 3, "c": 5, "d": 9})
+assert (o.pairs, o.clear, o.same, len(o.undecided), len(o.wrong)) == (6, 5, 3, 1, 1), o.__dict__
+assert predict_live.records(sys.argv[1] + "/none", "serve") == [] and predict_live.salus({"orders": {}}) is None
+PYTHON
+
 # tally plan.
 cat >"$TMPDIR/models.json" <<'JSON'
 {"gpus": 2, "models": [{"name": "resnet50", "rate": 300}, {"name": "vgg16", "rate": 150},
