@@ -251,6 +251,40 @@ static void a_misaligned_access_is_an_error(void)
     }
 }
 
+/* Where an array of shared memory begins is known when compiling; what is added to that may spoil it. */
+static void a_misaligned_access_of_an_array_is_an_error(void)
+{
+    static const struct {
+        const char *text;
+        bool is_wrong;
+    } access[] = {
+        {"mov.u32 %r4, a; ld.shared.u64 %d3, [%r4+8];", false},
+        {"mov.u32 %r4, a; ld.shared.u64 %d3, [%r4+4];", true},
+        {"ld.shared.u64 %d3, [a+16];", false},
+        {"ld.shared.u64 %d3, [a+20];", true},
+        {"mov.u32 %r4, b; ld.shared.u64 %d3, [%r4];", true},
+        {"mov.u32 %r4, b; ld.shared.u64 %d3, [%r4+4];", false},
+        {"mov.u32 %r4, a; shl.b32 %r5, %r3, 3; add.u32 %r4, %r4, %r5; st.shared.u64 [%r4], %d1;", false},
+        {"mov.u32 %r4, a; shl.b32 %r5, %r3, 3; add.u32 %r4, %r4, %r5; st.shared.u64 [%r4+2], %d1;", true},
+        {"mov.u32 %r4, b; shl.b32 %r5, %r3, 3; add.u32 %r4, %r4, %r5; st.shared.u64 [%r4], %d1;", true},
+        {"mov.u32 %r4, a; shl.b32 %r5, %r3, 2; add.u32 %r4, %r4, %r5; ld.shared.u64 %d3, [%r4];", true},
+    };
+    unsigned out[N];
+    for (unsigned i = 0; i < sizeof access / sizeof access[0]; i++) {
+        char text[2000];
+        snprintf(text, sizeof text, "%s%s%s\n%s", BEGIN,
+                 ".shared .align 16 .b8 a[4100]; .shared .align 4 .b8 b[4100];\n", access[i].text, END);
+        CUresult r = run(text, out);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(access[i].is_wrong ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_SUCCESS, r,
+                                      access[i].text);
+        if (r != CUDA_SUCCESS) { /* the context has failed for good */
+            OK(CALL(cuDevicePrimaryCtxReset_v2)(0));
+            use_device();
+            CALL(cuDevicePrimaryCtxRelease_v2)(0);
+        }
+    }
+}
+
 static const char callee[] = HEAD
     ".func (.param .b32 r) twice(.param .b32 v)\n"
     "{ .reg .b32 %r<3>; ld.param.u32 %r1, [v]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }\n"
@@ -467,6 +501,7 @@ int main(void)
     RUN_TEST(a_parameter_of_a_call_has_an_address);
     RUN_TEST(all_lanes_may_go_to_where_some_went_before);
     RUN_TEST(a_misaligned_access_is_an_error);
+    RUN_TEST(a_misaligned_access_of_an_array_is_an_error);
     RUN_TEST(lanes_call_what_their_pointers_say);
     RUN_TEST(functions_get_and_give_back_registers);
     RUN_TEST(textures_are_found_by_name);
