@@ -77,7 +77,9 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
     if (window != NULL) {
         bool is_name = base->kind == TL_OPD_SYM && !is_reg;
-        a.align = r == NULL ? (is_name ? tl_align_of_name(e, base) : 0) : r->lanes.is_known ? r->lanes.base_align : r->align;
+        a.align = r == NULL           ? (is_name ? tl_align_of_name(e, base) : 0)
+                  : r->lanes.is_known ? r->lanes.base_align
+                                      : r->align;
         while (a.align > 1 && (a.align > 1024 || (o->has_offset && (uint64_t)o->offset % a.align != 0)))
             a.align /= 2;
     }

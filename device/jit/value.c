@@ -455,8 +455,8 @@ static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
 uint32_t tl_align_of_name(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     const struct tl_ptx_sym *sym = o->sym;
-    const struct tl_placed *p = tl_find_placed(
-        e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
+    const struct tl_placed *p = tl_find_placed(e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym
+                                                                                 : (const void *)sym->decl);
     uint32_t align = 1;
     if (p == NULL || p->space != 's')
         return 1;
