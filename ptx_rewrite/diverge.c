@@ -199,10 +199,9 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
     case TL_OP_activemask:
         return agreed_by_mask(a, s, block);
     case TL_OP_shfl:
-        /* d, a, b, c [, mask]: lane b when .idx with the whole warp as one segment */
-        if (tl_ptx_form_has(f, TL_MOD_idx) && s->n_operands >= 4 && s->inst.operands[0].kind == TL_OPD_SYM &&
-            s->inst.operands[2].kind == TL_OPD_INT && s->inst.operands[3].kind == TL_OPD_INT &&
-            s->inst.operands[3].bits == 31)
+        /* d[|p], a, b, c [, mask]: lane b when .idx with the whole warp as one segment, where p is true for all */
+        if (tl_ptx_form_has(f, TL_MOD_idx) && s->n_operands >= 4 && s->inst.operands[2].kind == TL_OPD_INT &&
+            s->inst.operands[3].kind == TL_OPD_INT && s->inst.operands[3].bits == 31)
             return agreed_by_mask(a, s, block);
         return TL_LEVEL_LANE;
     case TL_OP_bar:

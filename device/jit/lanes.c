@@ -171,37 +171,62 @@ static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_oper
     return true;
 }
 
-/* Low bits of a value whose base has none of them, or what is above them. */
-static bool cut(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
+/* Whether all offsets fit below the lowest bit that a base can have: then bits of the sum are those of its parts. */
+static bool fit_below(const struct tl_lanes *l, uint32_t align)
+{
+    for (int i = 0; i < LANES; i++) {
+        if (l->offset[i] < 0 || l->offset[i] >= (int64_t)align)
+            return false;
+    }
+    return true;
+}
+
+static bool shift_right(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
-    struct tl_lanes a;
-    if (o[2].kind != TL_OPD_INT || !tl_lanes_of_operand(e, f, &o[1], &a) || !a.is_small)
-        return false;
-    uint64_t k = o[2].bits;
-    *out = a;
-    for (int i = 0; i < LANES; i++) {
-        if (a.offset[i] < 0)
-            return false;
-    }
-    if (s->inst.form->op == TL_OP_shr) {
-        if (k >= 16 || a.base_align < 1u << k)
-            return false;
-        for (int i = 0; i < LANES; i++)
-            out->offset[i] >>= k;
-        out->base_align = a.base_align >> k;
-        /* Offsets must stay below the base's lowest bit, or the parts would not add up after shifting. */
-        for (int i = 0; i < LANES; i++) {
-            if (a.offset[i] >= (int64_t)a.base_align)
-                return false;
-        }
-        return out->base_align > 0;
-    }
-    if ((k & (k + 1)) != 0 || k >= a.base_align) /* x & (2^n - 1) with a base that is a multiple of 2^n */
+    if (o[2].kind != TL_OPD_INT || o[2].bits >= 32 || !tl_lanes_of_operand(e, f, &o[1], out) || !out->is_small ||
+        !fit_below(out, out->base_align))
         return false;
     for (int i = 0; i < LANES; i++)
-        out->offset[i] &= (int64_t)k;
-    out->base_align = 1u << 16;
+        out->offset[i] >>= o[2].bits;
+    out->base_align >>= o[2].bits;
+    out->base_align += out->base_align == 0; /* all offsets were shifted out, then */
+    return true;
+}
+
+/* A constant as a base that is a multiple of `align` and an offset for all lanes. */
+static void split_constant(const struct tl_ptx_operand *o, uint32_t align, struct tl_lanes *l)
+{
+    for (int i = 0; i < LANES; i++)
+        l->offset[i] = (int64_t)(o->bits & (align - 1));
+    l->base_align = align;
+}
+
+/* and, or, xor: bit by bit, of bases and offsets apart. */
+static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
+{
+    const struct tl_ptx_operand *o = s->inst.operands;
+    enum tl_ptx_op op = s->inst.form->op;
+    struct tl_lanes a, b;
+    if (!tl_lanes_of_operand(e, f, &o[1], &a) || !tl_lanes_of_operand(e, f, &o[2], &b))
+        return false;
+    if (o[2].kind == TL_OPD_INT)
+        split_constant(&o[2], a.base_align, &b);
+    if (o[1].kind == TL_OPD_INT)
+        split_constant(&o[1], b.base_align, &a);
+    uint32_t align = smaller(a.base_align, b.base_align);
+    if (!fit_below(&a, align) || !fit_below(&b, align))
+        return false;
+    *out = a;
+    for (int i = 0; i < LANES; i++) {
+        int64_t x = a.offset[i], y = b.offset[i];
+        out->offset[i] = op == TL_OP_and ? x & y : op == TL_OP_or ? x | y : x ^ y;
+    }
+    /* x & (2^n - 1) with a base that is a multiple of 2^n: the base is 0. */
+    bool is_low = op == TL_OP_and && o[2].kind == TL_OPD_INT && o[2].bits < a.base_align;
+    out->base_align = is_low ? 1u << 16 : align;
+    out->has_one_base = a.has_one_base && b.has_one_base;
+    out->is_small = op == TL_OP_and ? a.is_small || b.is_small : a.is_small && b.is_small;
     return true;
 }
 
@@ -240,8 +265,11 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
         return s->n_operands == 3 && o[2].kind == TL_OPD_INT && o[2].bits < 24 &&
                tl_lanes_of_operand(e, f, &o[1], &a) && scale(out, &a, (int64_t)1 << o[2].bits);
     case TL_OP_shr:
+        return s->n_operands == 3 && shift_right(e, f, s, out);
     case TL_OP_and:
-        return s->n_operands == 3 && cut(e, f, s, out);
+    case TL_OP_or:
+    case TL_OP_xor:
+        return s->n_operands == 3 && bitwise(e, f, s, out);
     default:
         return false;
     }
