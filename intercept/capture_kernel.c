@@ -169,26 +169,33 @@ void tl_capture_function_of(const void *function, const void *kernel)
     pthread_mutex_unlock(&lock);
 }
 
-const struct tl_captured_kernel *tl_capture_kernel(const void *handle)
+/* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as cuFFT uses one: the driver may know
+ * its name and its module. */
+static struct tl_kernel *learn(const void *handle)
 {
-    const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
-    return k != NULL ? &k->seen : NULL;
+    const char *name = NULL;
+    CUmodule module = NULL;
+    CUfunction function = (CUfunction)handle; /* NOLINT: a handle, never written through */
+    if (TL_REAL(cuFuncGetName)(&name, function) != CUDA_SUCCESS || name == NULL)
+        name = "(unknown)";
+    else if (TL_REAL(cuFuncGetModule)(&module, function) != CUDA_SUCCESS)
+        module = NULL;
+    pthread_mutex_lock(&lock);
+    struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
+    if (k == NULL)
+        k = add_kernel(handle, module != NULL ? owner_of(module) : NULL, name);
+    pthread_mutex_unlock(&lock);
+    return k;
 }
 
 struct tl_kernel *tl_kernel_of(const void *handle)
 {
     struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
-    if (k != NULL || handle == NULL)
-        return k;
-    /* Loaded behind our back: the driver may know its name. */
-    const char *name = NULL;
-    CUfunction function = (CUfunction)handle; /* NOLINT: a handle, never written through */
-    if (TL_REAL(cuFuncGetName)(&name, function) != CUDA_SUCCESS || name == NULL)
-        name = "(unknown)";
-    pthread_mutex_lock(&lock);
-    k = tl_map_find(&kernels, (uintptr_t)handle);
-    if (k == NULL)
-        k = add_kernel(handle, NULL, name);
-    pthread_mutex_unlock(&lock);
-    return k;
+    return k != NULL || handle == NULL ? k : learn(handle);
+}
+
+const struct tl_captured_kernel *tl_capture_kernel(const void *handle)
+{
+    const struct tl_kernel *k = tl_kernel_of(handle);
+    return k != NULL && (k->seen.module != NULL || k->seen.library != NULL) ? &k->seen : NULL;
 }
