@@ -26,7 +26,9 @@ static struct tl_jit_key key_of(unsigned number)
 
 void setUp(void)
 {
-    char folder[] = "/tmp/jit_progress_XXXXXX";
+    char folder[512];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/jit_progress_XXXXXX", tmp != NULL ? tmp : "/tmp");
     unsetenv("TALLY_LOG");
     unsetenv("TALLY_PROGRESS");
     TEST_ASSERT_NOT_NULL(mkdtemp(folder));
