@@ -23,6 +23,8 @@ static inline void remove_device(void)
     if (name != NULL) {
         snprintf(path, sizeof path, "/dev/shm/%s.1", name);
         unlink(path);
+        snprintf(path, sizeof path, "/dev/shm/%s-1.1", name); /* of a second device, where a test has one */
+        unlink(path);
     }
 }
 
