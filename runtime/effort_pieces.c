@@ -17,7 +17,7 @@
 
 enum {
     MARK_EVERY = 64,       /* whole kernels */
-    TICKET_DRAIN_NS = 400, /* what a ticket block costs that only leaves, on one SM */
+    TICKET_DRAIN_NS = 800, /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
     TRIAL_WAVES = 4,
     TRIAL_NS = 400000,
 };
