@@ -18,6 +18,7 @@
 enum {
     MARK_EVERY = 64,       /* whole kernels */
     TICKET_DRAIN_NS = 800, /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
+    FINE_BLOCK_NS = 2000,
     TRIAL_WAVES = 4,
     TRIAL_NS = 400000,
 };
@@ -171,6 +172,13 @@ static const struct {
     enum tl_ptx_variant kind;
 } by_rung[] = {{TL_RUNG_PERSISTENT, TL_PTX_PERSISTENT}, {TL_RUNG_TICKET, TL_PTX_TICKET}, {TL_RUNG_SLICE, TL_PTX_SLICE}};
 
+/* Blocks so short that to take each from a counter costs as much as to run it.  Ranges of them cost nothing more, and are over
+ * within the budget as well. */
+static bool has_fine_blocks(const struct tl_eff_launch *l)
+{
+    return l->profile != NULL && l->profile->block_ns != 0 && l->profile->block_ns < FINE_BLOCK_NS;
+}
+
 /* Lock held, given up meanwhile if a rung is forced. */
 static void choose(struct tl_eff_launch *l, bool is_chained)
 {
@@ -195,7 +203,9 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     bool keeps_part = is_capped();
     bool is_short = is_known && ns <= tl_eff_turnaround_ns() && !keeps_part;
     bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000) && !keeps_part;
-    for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
+    bool is_fine = has_fine_blocks(l) && !keeps_part;
+    for (uint32_t k = 0; k < 3 && l->variant == NULL; k++) {
+        uint32_t i = is_fine ? 2 - k : k;
         if ((by_rung[i].rung < tl_eff.grant.finest && !keeps_part) || (is_short && !is_chained && l->done == 0) ||
             (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung) && !keeps_part))
             continue;
