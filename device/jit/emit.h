@@ -42,7 +42,7 @@ struct tl_lanes {
 };
 
 struct tl_reg {
-    LLVMValueRef slot[MAX_GROUPS]; /* allocas: n_slots of them, one per base of a register with known lanes */
+    LLVMValueRef slot[MAX_GROUPS]; /* n_slots of them, one per base of a register with known lanes; see tl_slot */
     uint32_t n_slots;
     LLVMTypeRef type; /* of a slot */
     uint32_t bits;
@@ -210,6 +210,8 @@ struct tl_val tl_to_float(struct tl_emit *e, struct tl_val bits, struct tl_type 
 struct tl_val tl_flush(struct tl_emit *e, struct tl_val v);
 struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t);
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
+/* Where a register is, an alloca, made when first asked for: a piece of a kernel uses few of them. */
+LLVMValueRef tl_slot(struct tl_emit *e, struct tl_reg *r, uint32_t n);
 LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type); /* load a field of the frame */
 LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n);
 

@@ -53,7 +53,8 @@ static bool has_barrier(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t un
 static bool may_wait(const struct fission *x, uint32_t inst)
 {
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
-    uint32_t home = cfg->block_of[inst], n = 0, *stack = tl_arena_alloc(x->e->arena, (cfg->n_blocks + 1) * sizeof *stack);
+    uint32_t home = cfg->block_of[inst], n = 0,
+             *stack = tl_arena_alloc(x->e->arena, (cfg->n_blocks + 1) * sizeof *stack);
     bool *seen = tl_arena_zalloc(x->e->arena, cfg->n_blocks + 1);
     if (stack == NULL || seen == NULL)
         return true;
@@ -291,6 +292,8 @@ static void begin_registers(struct fission *x, const struct tl_fn *f, LLVMValueR
     for (uint32_t i = 0; i < f->n_regs; i++) {
         const struct tl_reg *r = &f->regs[i];
         for (uint32_t g = 0; r->bits != 0 && g < r->n_slots; g++) {
+            if (r->slot[g] == NULL)
+                continue; /* the segment does not use it */
             LLVMValueRef v = LLVMGetUndef(r->type);
             if (state != 0 && crosses(x, i))
                 v = LLVMBuildLoad2(e->b, r->type, context_at(e, part, x->offset[i] + g * (r->bits / 8)), "");
@@ -341,12 +344,18 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
     begin_registers(x, f, part, state);
     LLVMBuildBr(e->b, f->start);
     for (uint32_t k = 1; k < x->n_states; k++) {
+        if (LLVMGetFirstUse(LLVMBasicBlockAsValue(segment->suspend[k])) == NULL) { /* no way leads to that barrier */
+            LLVMDeleteBasicBlock(segment->suspend[k]);
+            continue;
+        }
         LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
         for (uint32_t i = 0; i < n_regs; i++) {
             const struct tl_reg *r = &f->regs[i];
-            for (uint32_t g = 0; crosses(x, i) && is_written[i] && g < r->n_slots; g++)
-                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, r->type, r->slot[g], ""),
-                               context_at(e, part, x->offset[i] + g * (r->bits / 8)));
+            for (uint32_t g = 0; crosses(x, i) && is_written[i] && g < r->n_slots; g++) {
+                if (r->slot[g] != NULL)
+                    LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, r->type, r->slot[g], ""),
+                                   context_at(e, part, x->offset[i] + g * (r->bits / 8)));
+            }
         }
         arrive(e, p, k);
     }

@@ -593,8 +593,21 @@ static void mark_loops(struct tl_emit *e, struct tl_fn *f)
         f->regs[i].keeps_lanes |= f->regs[i].n_defs > 1;
 }
 
-/* Registers of the function, as allocas. */
-static void make_registers(struct tl_emit *e, struct tl_fn *f)
+/* Most blocks are of other segments: what was made for them in vain costs LLVM more to remove than us. */
+static void remove_unused_masks(const struct tl_fn *f)
+{
+    for (uint32_t b = 0; b < f->cfg.n_blocks; b++) {
+        LLVMUseRef first = f->mask_slot[b] != NULL ? LLVMGetFirstUse(f->mask_slot[b]) : NULL;
+        if (first == NULL || LLVMGetNextUse(first) != NULL)
+            continue;
+        LLVMInstructionEraseFromParent(LLVMGetUser(first)); /* the store of zero */
+        LLVMInstructionEraseFromParent(f->mask_slot[b]);
+        f->mask_slot[b] = NULL;
+    }
+}
+
+/* What the registers of the function are; memory for each is made where it is first used. */
+static void type_registers(struct tl_emit *e, struct tl_fn *f)
 {
     for (uint32_t i = 0; i < f->n_regs; i++) {
         struct tl_reg *r = &f->regs[i];
@@ -604,8 +617,6 @@ static void make_registers(struct tl_emit *e, struct tl_fn *f)
         r->keeps_lanes |= r->is_opaque;
         r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
         r->n_slots = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : r->vec > 1 ? r->vec : 1;
-        for (uint32_t g = 0; g < r->n_slots; g++)
-            r->slot[g] = tl_alloca(e, r->type, "r");
     }
 }
 
@@ -623,7 +634,7 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     if (f->bb == NULL || f->mask_slot == NULL || f->is_in_loop == NULL || f->pending == NULL)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     mark_loops(e, f);
-    make_registers(e, f);
+    type_registers(e, f);
     f->exited_slot = tl_alloca(e, e->i32, "exited");
     f->carry_slot = tl_alloca(e, tl_vec(e->i1), "carry");
     f->start = new_block(e, "start");
@@ -660,6 +671,8 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
         LLVMPositionBuilderAtEnd(e->b, f->bb[f->pending[i]]);
         emit_joint_block(e, f->pending[i], cfg->blocks[f->pending[i]].first);
     }
+    if (e->rc == 0)
+        remove_unused_masks(f);
     if (f->segment != NULL)
         return e->rc; /* how it is entered and left is its maker's */
     LLVMPositionBuilderAtEnd(e->b, f->allocas);

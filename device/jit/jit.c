@@ -442,14 +442,14 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
     LLVMPositionBuilderAtEnd(e->b, entry);
     LLVMValueRef x = tl_field(e, offsetof(struct tl_dev_frame, grid), e->i32);
     LLVMValueRef y = tl_field(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4, e->i32);
-    LLVMValueRef end = LLVMBuildAdd(e->b, first, count, ""), rows = LLVMBuildUDiv(e->b, first, x, "");
-    LLVMValueRef begin[3] = {LLVMBuildURem(e->b, first, x, ""), LLVMBuildURem(e->b, rows, y, ""),
-                             LLVMBuildUDiv(e->b, rows, y, "")};
+    LLVMValueRef end = LLVMBuildAdd(e->b, first, count, "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, count, zero, ""), done, block);
     LLVMPositionBuilderAtEnd(e->b, block);
-    LLVMValueRef n = LLVMBuildPhi(e->b, e->i32, ""), index[3];
-    for (unsigned i = 0; i < 3; i++)
-        index[i] = LLVMBuildPhi(e->b, e->i32, "");
+    /* Divided anew for each: a few nanoseconds that the processor has while it still runs the block before, against as many
+     * instructions again to compile. */
+    LLVMValueRef n = LLVMBuildPhi(e->b, e->i32, ""), rows = LLVMBuildUDiv(e->b, n, x, "");
+    LLVMValueRef index[3] = {LLVMBuildURem(e->b, n, x, ""), LLVMBuildURem(e->b, rows, y, ""),
+                             LLVMBuildUDiv(e->b, rows, y, "")};
     for (unsigned i = 0; i < 3; i++) {
         LLVMValueRef at = LLVMConstInt(e->i64, offsetof(struct tl_dev_frame, ctaid) + 4 * i, false);
         LLVMBuildStore(e->b, index[i], LLVMBuildGEP2(e->b, e->i8, frame, &at, 1, ""));
@@ -464,17 +464,8 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
                     next);
     LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
     LLVMPositionBuilderAtEnd(e->b, next);
-    LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, ""), after[3];
-    for (unsigned i = 0; i < 3; i++)
-        after[i] = LLVMBuildAdd(e->b, index[i], one, "");
-    LLVMValueRef ends_row = LLVMBuildICmp(e->b, LLVMIntEQ, after[0], x, "");
-    LLVMValueRef ends_layer = LLVMBuildAnd(e->b, ends_row, LLVMBuildICmp(e->b, LLVMIntEQ, after[1], y, ""), "");
-    after[0] = LLVMBuildSelect(e->b, ends_row, zero, after[0], "");
-    after[1] = LLVMBuildSelect(e->b, ends_layer, zero, LLVMBuildSelect(e->b, ends_row, after[1], index[1], ""), "");
-    after[2] = LLVMBuildSelect(e->b, ends_layer, after[2], index[2], "");
+    LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, n_next, end, ""), block, done);
-    for (unsigned i = 0; i < 3; i++)
-        LLVMAddIncoming(index[i], (LLVMValueRef[2]){begin[i], after[i]}, (LLVMBasicBlockRef[2]){entry, next}, 2);
     LLVMAddIncoming(n, (LLVMValueRef[2]){first, n_next}, (LLVMBasicBlockRef[2]){entry, next}, 2);
     LLVMPositionBuilderAtEnd(e->b, done);
     LLVMBuildRetVoid(e->b);

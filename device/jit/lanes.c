@@ -595,9 +595,9 @@ static LLVMValueRef offset_table(struct tl_emit *e, const struct tl_lanes *l)
 
 struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed)
 {
-    const struct tl_reg *r = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG
-                                 ? &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)]
-                                 : NULL;
+    struct tl_reg *r = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG
+                           ? &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)]
+                           : NULL;
     if (!e->is_scalar || r == NULL || !r->lanes.is_known || r->lanes.is_small || r->bits != 32 || all_equal(&r->lanes))
         return tl_cast_int(e, v, 64, is_signed);
     int64_t low = 0, high = 0;
@@ -608,7 +608,7 @@ struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, 
     int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
     uint32_t per_base = LANES / r->n_slots, group = e->lane / per_base;
     uint32_t sharing = (uint32_t)(((UINT64_C(1) << per_base) - 1) << group * per_base);
-    LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, r->slot[group], "");
+    LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, group), "");
     LLVMValueRef wide = tl_cast_int(e, (struct tl_val){base, false}, 64, is_signed).v;
     LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, wide, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
     LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, wide, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");

@@ -71,7 +71,7 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         }
     }
     bool is_reg = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG;
-    const struct tl_reg *r = is_reg ? &e->f->regs[tl_reg_read(e->f, e->f->now, base->sym->id)] : NULL;
+    struct tl_reg *r = is_reg ? &e->f->regs[tl_reg_read(e->f, e->f->now, base->sym->id)] : NULL;
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), window = NULL;
     if (space == TL_MOD_shared)
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
@@ -95,7 +95,7 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
             a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});
     }
     for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
-        LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, r->slot[g], "");
+        LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, g), "");
         if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
             v = LLVMBuildSExt(e->b, v, e->i64, "");
         if (window != NULL)

@@ -244,6 +244,13 @@ LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name)
     return slot;
 }
 
+LLVMValueRef tl_slot(struct tl_emit *e, struct tl_reg *r, uint32_t n)
+{
+    if (r->slot[n] == NULL)
+        r->slot[n] = tl_alloca(e, r->type, "r");
+    return r->slot[n];
+}
+
 static LLVMValueRef at_offset(struct tl_emit *e, LLVMValueRef base, uint64_t offset)
 {
     LLVMValueRef index = LLVMConstInt(e->i64, offset, false);
@@ -439,16 +446,16 @@ static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
         return tl_const(e, 32, 0);
     }
     if (r->vec > 1)
-        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[slot], ""), r->is_vec};
+        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, slot), ""), r->is_vec};
     if (!r->lanes.is_known)
-        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, r->slot[0], ""), r->is_vec};
+        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, 0), ""), r->is_vec};
     if (e->is_scalar) {
-        LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, r->slot[base_number(e, r)], "");
+        LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, base_number(e, r)), "");
         LLVMValueRef offset = LLVMConstInt(r->type, (uint64_t)r->lanes.offset[e->lane], false);
         return (struct tl_val){LLVMBuildAdd(e->b, base, offset, ""), false};
     }
     for (uint32_t g = 0; g < r->n_slots; g++)
-        bases[g] = LLVMBuildLoad2(e->b, r->type, r->slot[g], "");
+        bases[g] = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, g), "");
     return tl_bases_to_lanes(e, bases, &r->lanes, r->bits);
 }
 
@@ -617,7 +624,7 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     if (r->lanes.is_known) { /* a base is its lane's value less the offset */
         assert(e->is_scalar && !v.is_vec);
         LLVMValueRef offset = LLVMConstInt(r->type, (uint64_t)r->lanes.offset[e->lane], false);
-        LLVMBuildStore(e->b, LLVMBuildSub(e->b, v.v, offset, ""), r->slot[base_number(e, r)]);
+        LLVMBuildStore(e->b, LLVMBuildSub(e->b, v.v, offset, ""), tl_slot(e, r, base_number(e, r)));
         return;
     }
     if (r->is_vec)
@@ -630,8 +637,8 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
                 .v);
     bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes);
     if (blend)
-        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, r->slot[slot], ""), "");
-    LLVMBuildStore(e->b, v.v, r->slot[slot]);
+        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, slot), ""), "");
+    LLVMBuildStore(e->b, v.v, tl_slot(e, r, slot));
 }
 
 void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t)
