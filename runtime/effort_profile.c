@@ -13,7 +13,9 @@
 
 enum {
     FIRST_SAMPLES = 4,
-    SAMPLE_EVERY = 32,
+    SAMPLE_EVERY = 32,   /* launches, */
+    MANY_SAMPLES = 32,   /* and once there are so many, */
+    SAMPLE_SELDOM = 256, /* so: each is a detour by the executor, which short kernels feel */
     UNKNOWN_NS = 200000,
     MAX_ROWS = 8192,
     VERY_SLOW = 8,
@@ -190,7 +192,10 @@ uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p)
 
 bool tl_eff_wants_sample(const struct tl_eff_profile *p)
 {
-    return p != NULL && (p->n_samples < FIRST_SAMPLES || p->n_launches % SAMPLE_EVERY == 0);
+    if (p == NULL)
+        return false;
+    uint32_t every = p->n_samples < MANY_SAMPLES ? SAMPLE_EVERY : SAMPLE_SELDOM;
+    return p->n_samples < FIRST_SAMPLES || p->n_launches % every == 0;
 }
 
 /* The first ones may have compiled something or found cold caches, so the least counts.  Later, single ones may be far too
