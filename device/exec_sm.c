@@ -1,4 +1,4 @@
-/* The one device that all processes of a user share: SM slots, the order of grids, the memory ledger.
+/* The one device that all processes of a user share: SM slots, the order of grids, who has joined.  exec_ledger.c keeps the memory.
  *
  * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing that a process can
  * die holding. Each process has an entry that only it writes: the key of its first grid with blocks left to
@@ -14,14 +14,14 @@
  *
  * Who was killed gets to the end of its thread only when it gets a processor, which may take longer than anybody
  * wants to wait.  So who has waited in vain, or found no memory, asks the kernel whether those in his way were killed, and
- * marks them himself (`bury`).
+ * marks them himself (`tl__sm_bury`).
  *
  * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read;
  * what all agree on (slots, mode, sizes) is read once, when joining.
  *
  * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but if
  * it does not take a free slot for 250 ms when it is first, the others go on without it until it does something. */
-#include "device/exec_internal.h"
+#include "device/exec_sm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,71 +39,9 @@
 
 #define SM_MAGIC 0x534d796c6c6154ULL /* "TallyMS", little-endian */
 #define SM_VERSION 1
-#define MAX_SLOTS 256
-#define MAX_PROCS 128
 #define WAIT_NS 2000000
 #define LOOK_NS 1000000 /* how long an answer about a process holds */
 #define STALE_NS 250000000
-
-/* Written by its owner only, but for `wake` and what others ask for. */
-struct sm_proc {
-    _Atomic uint32_t alive;      /* thread id; the kernel sets FUTEX_OWNER_DIED in it */
-    _Atomic uint32_t generation; /* grows with each owner, so that slots of earlier ones are known as such */
-    _Atomic uint32_t pid;
-    _Atomic uint64_t head; /* key of the first grid with blocks to dispatch */
-    _Atomic uint64_t used_bytes;
-    _Atomic uint32_t wake;    /* futex: counts wake-ups */
-    _Atomic uint32_t waiting; /* workers that wait for a slot */
-    /* Of used_bytes, what it can give back by moving pages to host memory, by rank; what others ask of that (they write it),
-     * and a futex that counts the askings. */
-    _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
-    _Atomic uint32_t asked;
-    uint8_t unused[128 - 76];
-};
-
-struct sm_slot {
-    _Atomic uint64_t owner; /* entry + 1 (16 bits), generation (16), thread id (32); 0: free */
-    _Atomic uint64_t freed_ns;
-    uint8_t unused[48];
-};
-
-struct sm_shared {
-    uint64_t magic;
-    uint32_t version, bytes;
-    _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
-    _Atomic uint64_t capacity_bytes;
-    _Atomic uint64_t bus_free_ns; /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
-    uint8_t unused0[16];
-    _Atomic uint64_t arrival; /* the next grid's number */
-    uint8_t unused1[56];
-    _Atomic uint64_t turn; /* timeslice: entry + 1 (16 bits), since when in us (48) */
-    uint8_t unused2[56];
-    struct sm_slot slots[MAX_SLOTS];
-    struct sm_proc procs[MAX_PROCS];
-};
-
-static_assert(sizeof(struct sm_proc) == 128 && offsetof(struct sm_proc, head) == 16, "");
-static_assert(sizeof(struct sm_slot) == 64, "");
-static_assert(offsetof(struct sm_shared, slots) == 192, "");
-
-struct tl__sm {
-    struct sm_shared *m;
-    char path[256];
-    ino_t inode;
-    struct sm_proc *mine;
-    uint32_t index, generation;
-    uint32_t n_slots, quantum_us;
-    enum tl_exec_mode mode;
-    uint64_t capacity_bytes;
-    /* What this thread had before, and what it has now: a list of one, whose futex_offset leads to `alive`. */
-    struct robust_list_head *old_robust;
-    struct robust_list_head robust;
-    struct robust_list node;
-    /* Processes found stopped, by the head they had: they count again when it changes. */
-    _Atomic uint64_t ignored[MAX_PROCS];
-    _Atomic uint64_t waits_since_ns;       /* 0: no worker waits in vain */
-    _Atomic uint64_t looked_ns[MAX_PROCS]; /* when it was asked whether that process was killed */
-};
 
 uint64_t tl__now_ns(void)
 {
@@ -114,18 +52,6 @@ uint64_t tl__now_ns(void)
 
 /* --- who lives ---------------------------------------------------------------------------------------------------- */
 
-static bool is_alive(const struct sm_proc *p)
-{
-    uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
-    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
-}
-
-static uint32_t n_procs(const struct tl__sm *s)
-{
-    uint32_t n = atomic_load_explicit(&s->m->n_procs, memory_order_acquire);
-    return n < MAX_PROCS ? n : MAX_PROCS;
-}
-
 /* The living process that a slot's word names, or NULL. */
 static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
 {
@@ -134,7 +60,7 @@ static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
         return NULL;
     struct sm_proc *p = &s->m->procs[entry - 1];
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
-    return (generation & 0xffff) == (owner >> 32 & 0xffff) && is_alive(p) ? p : NULL;
+    return (generation & 0xffff) == (owner >> 32 & 0xffff) && tl__sm_is_alive(p) ? p : NULL;
 }
 
 static uint64_t head_of(const struct sm_proc *p)
@@ -142,13 +68,12 @@ static uint64_t head_of(const struct sm_proc *p)
     return atomic_load_explicit(&p->head, memory_order_seq_cst);
 }
 
-/* Asks about a process unless that was done just now, and marks it if it was killed.  True if it did that. */
-static bool bury(struct tl__sm *s, uint32_t index)
+bool tl__sm_bury(struct tl__sm *s, uint32_t index)
 {
     struct sm_proc *p = &s->m->procs[index];
     uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
     uint64_t now = tl__now_ns(), looked = atomic_load_explicit(&s->looked_ns[index], memory_order_relaxed);
-    if (p == s->mine || !is_alive(p) || now - looked < LOOK_NS ||
+    if (p == s->mine || !tl__sm_is_alive(p) || now - looked < LOOK_NS ||
         !atomic_compare_exchange_strong(&s->looked_ns[index], &looked, now))
         return false;
     /* What the kernel does with the word later is the same, or nothing if the entry has another owner by then. */
@@ -169,10 +94,10 @@ static void notify(struct tl__sm *s, int n)
 {
     struct sm_proc *best = NULL;
     uint64_t best_key = TL_EXEC_NO_KEY;
-    for (uint32_t i = 0; i < n_procs(s); i++) {
+    for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         struct sm_proc *p = &s->m->procs[i];
         uint64_t key = head_of(p);
-        if (key == TL_EXEC_NO_KEY || !is_alive(p))
+        if (key == TL_EXEC_NO_KEY || !tl__sm_is_alive(p))
             continue;
         if (s->mode == TL_EXEC_TIMESLICE) {
             if (atomic_load_explicit(&p->waiting, memory_order_seq_cst) > 0)
@@ -207,11 +132,11 @@ static bool holds_slot(const struct tl__sm *s, const struct sm_proc *p)
 /* The next process after `index` that has something to run; `index` itself if nobody else has. */
 static uint32_t next_in_turn(const struct tl__sm *s, uint32_t index)
 {
-    uint32_t n = n_procs(s);
+    uint32_t n = tl__sm_n_procs(s);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t i = (index + k) % n;
         const struct sm_proc *p = &s->m->procs[i];
-        if (head_of(p) != TL_EXEC_NO_KEY && is_alive(p))
+        if (head_of(p) != TL_EXEC_NO_KEY && tl__sm_is_alive(p))
             return i;
     }
     return index;
@@ -236,7 +161,7 @@ static bool is_my_turn(struct tl__sm *s)
     if (!is_vacant) {
         const struct sm_proc *holder = &s->m->procs[entry - 1];
         /* Idle, dead, or stopped: a turn that is not used is nobody's. */
-        is_vacant = !is_alive(holder) || (head_of(holder) == TL_EXEC_NO_KEY && !holds_slot(s, holder)) ||
+        is_vacant = !tl__sm_is_alive(holder) || (head_of(holder) == TL_EXEC_NO_KEY && !holds_slot(s, holder)) ||
                     (held_us > s->quantum_us + STALE_NS / 1000 && !holds_slot(s, holder));
     }
     return is_vacant && atomic_compare_exchange_strong(&s->m->turn, &turn, turn_word(s->index, now_us));
@@ -257,10 +182,10 @@ static bool others_hold_slots(const struct tl__sm *s)
 /* A living process other than this one whose first grid comes before `key`. */
 static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
 {
-    for (uint32_t i = 0; i < n_procs(s); i++) {
+    for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         const struct sm_proc *p = &s->m->procs[i];
         uint64_t head = head_of(p);
-        if (p != s->mine && head < key && is_alive(p) &&
+        if (p != s->mine && head < key && tl__sm_is_alive(p) &&
             head != atomic_load_explicit(&s->ignored[i], memory_order_relaxed))
             return true;
     }
@@ -283,7 +208,7 @@ static bool has_waited_long(const struct tl__sm *s, uint64_t now)
 /* Those before `key` have let a free slot lie for too long: go on without them. */
 static void ignore_stopped(struct tl__sm *s, uint64_t key)
 {
-    for (uint32_t i = 0; i < n_procs(s); i++) {
+    for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         uint64_t head = head_of(&s->m->procs[i]);
         if (&s->m->procs[i] != s->mine && head < key)
             atomic_store_explicit(&s->ignored[i], head, memory_order_relaxed);
@@ -332,9 +257,9 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot)
 /* Those who hold slots or have something to run. */
 static void bury_rivals(struct tl__sm *s)
 {
-    for (uint32_t i = 0; i < n_procs(s); i++) {
+    for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         if (head_of(&s->m->procs[i]) != TL_EXEC_NO_KEY || holds_slot(s, &s->m->procs[i]))
-            bury(s, i);
+            tl__sm_bury(s, i);
     }
 }
 
@@ -385,9 +310,9 @@ bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
 
 bool tl__sm_others_wait(struct tl__sm *s)
 {
-    for (uint32_t i = 0; i < n_procs(s); i++) {
+    for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         const struct sm_proc *p = &s->m->procs[i];
-        if (p != s->mine && atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0 && is_alive(p))
+        if (p != s->mine && atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0 && tl__sm_is_alive(p))
             return true;
     }
     return false;
@@ -415,130 +340,6 @@ void tl__sm_set_head(struct tl__sm *s, uint64_t key)
     uint64_t old = atomic_exchange_explicit(&s->mine->head, key, memory_order_seq_cst);
     if (key > old)
         notify(s, INT_MAX);
-}
-
-/* --- memory ------------------------------------------------------------------------------------------------------- */
-
-static uint64_t used_by_all(const struct tl__sm *s)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < n_procs(s); i++) {
-        const struct sm_proc *p = &s->m->procs[i];
-        uint64_t used = atomic_load_explicit(&p->used_bytes, memory_order_seq_cst);
-        if (used != 0 && is_alive(p) && __builtin_add_overflow(sum, used, &sum))
-            return UINT64_MAX;
-    }
-    return sum;
-}
-
-static bool bury_owners(struct tl__sm *s)
-{
-    bool has_buried = false;
-    for (uint32_t i = 0; i < n_procs(s); i++)
-        has_buried |= atomic_load_explicit(&s->m->procs[i].used_bytes, memory_order_relaxed) != 0 && bury(s, i);
-    return has_buried;
-}
-
-int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes)
-{
-    if (bytes > s->capacity_bytes)
-        return -ENOMEM;
-    /* Two that take the rest at once see each other and may both be refused; a few tries make that unlikely. */
-    for (int i = 0; i < 4; i++) {
-        atomic_fetch_add_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
-        if (used_by_all(s) <= s->capacity_bytes)
-            return 0;
-        atomic_fetch_sub_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
-        if (used_by_all(s) > s->capacity_bytes - bytes && !bury_owners(s))
-            break;
-    }
-    return -ENOMEM;
-}
-
-void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes)
-{
-    atomic_fetch_sub_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
-}
-
-void tl__sm_memory_mark(struct tl__sm *s, uint32_t rank, int64_t bytes)
-{
-    atomic_fetch_add_explicit(&s->mine->paged_bytes[rank], (uint64_t)bytes, memory_order_seq_cst);
-}
-
-/* Asks others for pages that rank lower than `below` until they owe as much as is missing.  False if they have none. */
-static bool ask_others(struct tl__sm *s, uint64_t missing, uint32_t below)
-{
-    bool has_some = false;
-    for (uint32_t rank = 0; rank < below && rank < TL_EXEC_RANKS; rank++) {
-        for (uint32_t i = 0; i < n_procs(s) && missing > 0; i++) {
-            struct sm_proc *p = &s->m->procs[i];
-            uint64_t has = atomic_load_explicit(&p->paged_bytes[rank], memory_order_seq_cst);
-            if (p == s->mine || has == 0 || !is_alive(p))
-                continue;
-            uint64_t owes = atomic_load_explicit(&p->owed_bytes[rank], memory_order_seq_cst), all;
-            uint64_t asked = has < missing ? has : missing;
-            has_some = true;
-            missing -= asked;
-            /* What it owes already counts, whoever asked for it: two that ask at once will have to ask again. */
-            all = asked > owes ? asked : owes;
-            if (all != owes)
-                atomic_compare_exchange_strong(&p->owed_bytes[rank], &owes, all);
-            atomic_fetch_add_explicit(&p->asked, 1, memory_order_seq_cst);
-            syscall(SYS_futex, &p->asked, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-        }
-    }
-    return has_some;
-}
-
-int tl__sm_memory_demand(struct tl__sm *s, uint64_t bytes, uint32_t below)
-{
-    enum { STEP_NS = 500000, STEPS = 20000 }; /* ten seconds: one who is stopped gives nothing back */
-    for (int i = 0; i < STEPS; i++) {
-        if (tl__sm_memory_take(s, bytes) == 0)
-            return 0;
-        uint64_t used = used_by_all(s);
-        if (bytes > s->capacity_bytes)
-            return -ENOMEM;
-        uint64_t missing = used > s->capacity_bytes - bytes ? used - (s->capacity_bytes - bytes) : 0;
-        if (missing > 0 && !ask_others(s, missing, below))
-            return -ENOMEM;
-        nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
-    }
-    return -ENOMEM;
-}
-
-uint32_t tl__sm_memory_asked(struct tl__sm *s)
-{
-    return atomic_load_explicit(&s->mine->asked, memory_order_seq_cst);
-}
-
-void tl__sm_memory_wait(struct tl__sm *s, uint32_t seen)
-{
-    syscall(SYS_futex, &s->mine->asked, FUTEX_WAIT, seen, NULL, NULL, 0);
-}
-
-uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank)
-{
-    return atomic_exchange_explicit(&s->mine->owed_bytes[rank], 0, memory_order_seq_cst);
-}
-
-uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
-{
-    uint64_t now = tl__now_ns(), begin, end, before = atomic_load_explicit(&s->m->bus_free_ns, memory_order_relaxed);
-    do {
-        /* A time far ahead is nobody's transfer: the segment was scribbled on. */
-        begin = before > now && before - now < (uint64_t)60 * 1000000000 ? before : now;
-        end = begin + ns;
-    } while (!atomic_compare_exchange_weak(&s->m->bus_free_ns, &before, end));
-    return end;
-}
-
-void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    bury_owners(s);
-    uint64_t used = used_by_all(s);
-    *total_bytes = s->capacity_bytes;
-    *free_bytes = used < s->capacity_bytes ? s->capacity_bytes - used : 0;
 }
 
 /* --- joining ------------------------------------------------------------------------------------------------------ */
@@ -656,7 +457,7 @@ static int take_entry(struct tl__sm *s)
     for (uint32_t i = 0; i < MAX_PROCS; i++) {
         struct sm_proc *p = &s->m->procs[i];
         uint32_t word = atomic_load_explicit(&p->alive, memory_order_relaxed);
-        if (is_alive(p))
+        if (tl__sm_is_alive(p))
             continue;
         int rc = watch_thread(s, &p->alive);
         if (rc < 0)
@@ -674,7 +475,7 @@ static int take_entry(struct tl__sm *s)
             atomic_store_explicit(&p->owed_bytes[rank], 0, memory_order_seq_cst);
         }
         atomic_store_explicit(&p->pid, (uint32_t)getpid(), memory_order_relaxed);
-        if (i >= n_procs(s))
+        if (i >= tl__sm_n_procs(s))
             atomic_store_explicit(&s->m->n_procs, i + 1, memory_order_release);
         return 0;
     }
@@ -685,7 +486,7 @@ static int take_entry(struct tl__sm *s)
 static bool is_alone(struct tl__sm *s)
 {
     for (uint32_t i = 0; i < MAX_PROCS; i++) {
-        if (&s->m->procs[i] != s->mine && is_alive(&s->m->procs[i]) && !bury(s, i))
+        if (&s->m->procs[i] != s->mine && tl__sm_is_alive(&s->m->procs[i]) && !tl__sm_bury(s, i))
             return false;
     }
     return true;
