@@ -43,10 +43,8 @@ int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
     uint64_t left;
-    struct tl_exec_config config = {.ordinal = (uint32_t)device->number,
-                                    .tex = tex,
-                                    .surf = surf,
-                                    .has_own_cpus = tl_drv.n_physical == 1};
+    struct tl_exec_config config = {
+        .ordinal = (uint32_t)device->number, .tex = tex, .surf = surf, .has_own_cpus = tl_drv.n_physical == 1};
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
     int rc = tl_exec_device_open(&exec_devices[device->ordinal], &config, &err);

@@ -508,9 +508,9 @@ struct tl_eff_profile {
     struct {
         uint64_t block_ns; /* least seen */
         uint32_t n_samples;
-        bool is_slow;      /* costs so much that the next rung is better */
-        uint32_t retry_at; /* number of the launch from which on it gets another chance */
-        uint32_t n_slow;   /* how often it was found so */
+        bool is_slow;                      /* costs so much that the next rung is better */
+        uint32_t retry_at;                 /* number of the launch from which on it gets another chance */
+        uint32_t n_slow;                   /* how often it was found so */
         uint64_t recent_ns[TL_EFF_RECENT]; /* a wave, as measured last */
         uint32_t n_recent;
     } rungs[TL_RUNG_WHOLE];

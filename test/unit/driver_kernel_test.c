@@ -65,10 +65,11 @@ static void a_guarded_branch_through_a_table_falls_through(void)
 static void a_warp_may_wait_for_another_one_between_barriers(void)
 {
     unsigned out[N];
-    OK(run(BEGIN "bar.sync 0; mul.wide.u32 %d3, %r3, 4; sub.u64 %d3, %d1, %d3; setp.ge.u32 %p1, %r3, 32; @%p1 bra WRITE;\n"
-                 "WAIT: ld.volatile.global.u32 %r4, [%d3+160]; setp.eq.u32 %p2, %r4, 7; @%p2 bra WAIT; bra.uni MEET;\n"
-                 "WRITE: mov.u32 %r4, 11; st.volatile.global.u32 [%d1], %r4;\n"
-                 "MEET: bar.sync 0; st.global.u32 [%d1], %r4;\n" END,
+    OK(run(BEGIN
+           "bar.sync 0; mul.wide.u32 %d3, %r3, 4; sub.u64 %d3, %d1, %d3; setp.ge.u32 %p1, %r3, 32; @%p1 bra WRITE;\n"
+           "WAIT: ld.volatile.global.u32 %r4, [%d3+160]; setp.eq.u32 %p2, %r4, 7; @%p2 bra WAIT; bra.uni MEET;\n"
+           "WRITE: mov.u32 %r4, 11; st.volatile.global.u32 [%d1], %r4;\n"
+           "MEET: bar.sync 0; st.global.u32 [%d1], %r4;\n" END,
            out));
     for (unsigned i = 0; i < N; i++)
         TEST_ASSERT_EQUAL_UINT(11, out[i]);
