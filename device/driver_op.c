@@ -32,7 +32,7 @@ enum {
 static struct {
     struct tl_drv_op *first, **last; /* ready, for the pool */
     pthread_cond_t work;
-    unsigned threads, idle;
+    unsigned threads, idle, n_ready; /* n_ready: in the list; who was woken for one is idle until it has the lock */
     struct tl_drv_op *free_ops;
 } pool = {.last = &pool.first, .work = PTHREAD_COND_INITIALIZER};
 
@@ -406,6 +406,7 @@ static void *pool_thread(void *unused)
             continue;
         }
         pool.first = op->next;
+        pool.n_ready--;
         if (pool.first == NULL)
             pool.last = &pool.first;
         op->next = NULL;
@@ -422,7 +423,8 @@ static void give_to_pool(struct tl_drv_op *op)
     op->next = NULL;
     *pool.last = op;
     pool.last = &op->next;
-    if (pool.idle > 0) {
+    /* One that waits for memory may keep its thread for ever, so each has one to itself. */
+    if (++pool.n_ready <= pool.idle) {
         pthread_cond_signal(&pool.work);
     } else if (pool.threads < MAX_THREADS) {
         sigset_t all, before;

@@ -119,6 +119,36 @@ static void a_kernel_polls_a_page_that_its_process_cannot_write(void)
     close(fd);
 }
 
+static void count(void *n)
+{
+    atomic_fetch_add((atomic_uint *)n, 1);
+}
+
+/* The driver has one idle thread, left by the first function, when a wait and another function are given to its threads at once: it
+ * must not be counted on twice.  First of all tests, so that there is no other thread. */
+static void a_wait_for_the_host_holds_up_no_other_stream(void)
+{
+    atomic_uint n = 0;
+    CUstream a, b;
+    _Atomic uint32_t *word;
+    OK(CALL(cuMemHostAlloc)((void **)&word, 64, 0));
+    OK(CALL(cuStreamCreate)(&a, CU_STREAM_NON_BLOCKING));
+    OK(CALL(cuStreamCreate)(&b, CU_STREAM_NON_BLOCKING));
+    atomic_store(word, 0);
+    OK(CALL(cuLaunchHostFunc)(b, count, &n));
+    OK(CALL(cuStreamSynchronize)(b));
+    OK(CALL(cuStreamWaitValue32_v2)(a, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(CALL(cuLaunchHostFunc)(b, count, &n));
+    OK(CALL(cuStreamSynchronize)(b));
+    TEST_ASSERT_EQUAL_UINT(2, atomic_load(&n));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_READY, CALL(cuStreamQuery)(a));
+    atomic_store(word, 1);
+    OK(CALL(cuStreamSynchronize)(a));
+    OK(CALL(cuStreamDestroy_v2)(a));
+    OK(CALL(cuStreamDestroy_v2)(b));
+    OK(CALL(cuMemFreeHost)((void *)word));
+}
+
 static void streams_write_words_of_both_widths_and_wait_for_them(void)
 {
     CUstream a, b;
@@ -299,6 +329,7 @@ int main(void)
 {
     open_driver();
     UNITY_BEGIN();
+    RUN_TEST(a_wait_for_the_host_holds_up_no_other_stream);
     RUN_TEST(a_kernel_tells_its_name_its_module_and_its_parameters);
     RUN_TEST(a_kernel_polls_a_page_that_its_process_cannot_write);
     RUN_TEST(streams_write_words_of_both_widths_and_wait_for_them);
