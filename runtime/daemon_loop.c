@@ -38,6 +38,13 @@ static int watch(struct daemon *d, int fd, struct daemon_source *s)
     return epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 }
 
+/* Closing alone would not do: those below have been sent the pidfd, and epoll goes on watching what somebody has open. */
+static void forget(struct daemon *d, int fd)
+{
+    (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
 void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted)
 {
     struct epoll_event e = {.events = EPOLLIN | (is_wanted ? EPOLLOUT : 0), .data.ptr = &p->on_socket};
@@ -55,9 +62,8 @@ void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why)
                p->id != 0 ? p->job : "a tool", why);
     if (p->id != 0)
         daemon_leave(d, p);
-    close(p->socket); /* that also takes it out of epoll */
-    if (p->pidfd >= 0)
-        close(p->pidfd);
+    forget(d, p->socket);
+    forget(d, p->pidfd);
 }
 
 /* Frees those who went while the last events were handled. */

@@ -87,6 +87,54 @@ static void a_killed_job_holds_nobody_back(void)
     tl_client_destroy(low);
 }
 
+/* What tallyd's epoll watches, of all that was ever given to it. */
+static uint32_t count_watched(pid_t d)
+{
+    uint32_t n = 0;
+    for (int fd = 0; fd < 64; fd++) {
+        char path[64], line[256];
+        snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", (int)d, fd);
+        FILE *f = fopen(path, "r");
+        while (f != NULL && fgets(line, sizeof line, f) != NULL)
+            n += strncmp(line, "tfd:", 4) == 0;
+        if (f != NULL)
+            fclose(f);
+    }
+    return n;
+}
+
+/* Those below hold a pidfd of who is above, the same open file that tallyd has; to close its own ends nothing. */
+static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
+{
+    pid_t d = daemon_start(NULL);
+    struct tl_wire_hello hello = daemon_hello(TL_LEVEL_LOW);
+    struct tl_wire_packet packet;
+    void *page;
+    int fd = daemon_connect(), own = tl_share_create("own", &page);
+    TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
+    TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
+    tl_wire_close(&packet);
+    struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    TEST_ASSERT_TRUE(tl_client_is_joined(high));
+    do /* its words, with the pidfd; it has none to begin with */
+        TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
+    while (packet.m.head.kind != TL_WIRE_WORDS || packet.n_fds == 0);
+    TEST_ASSERT_EQUAL_UINT32(2, packet.n_fds);
+    tl_client_destroy(high);
+    const uint32_t expected = 3 + 2; /* the listener, time, signals; socket and process of who is left */
+    uint32_t watched = 0;
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; usleep(1000)) {
+        watched = count_watched(d);
+        if (watched == expected)
+            break;
+    }
+    TEST_ASSERT_EQUAL_UINT32(expected, watched);
+    tl_wire_close(&packet);
+    close(own);
+    close(fd);
+    munmap(page, TL_SHARE_PAGE);
+}
+
 /* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
 struct sleeper {
     struct tl_client *client;
@@ -541,6 +589,7 @@ int main(void)
     RUN_TEST(a_low_job_sees_the_word_of_a_high_one_and_not_the_other_way_round);
     RUN_TEST(equals_do_not_see_each_other);
     RUN_TEST(a_killed_job_holds_nobody_back);
+    RUN_TEST(who_has_left_is_no_longer_watched_while_others_hold_its_pidfd);
     RUN_TEST(more_levels_above_than_words_are_merged);
     RUN_TEST(who_sleeps_until_a_word_is_idle_is_told);
     RUN_TEST(a_word_is_forgotten_when_its_page_tells_of_the_death);
