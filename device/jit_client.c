@@ -109,10 +109,11 @@ static int find_program(struct request *r)
 
 /* --- starting it ------------------------------------------------------------------------------------------------ */
 
-/* Only what the service knows: no preloads, library paths or settings of the job. */
+/* Only what the service knows: no preloads, library paths or settings of the job.  A sanitizer in it may tell where its report goes. */
 static bool is_for_service(const char *variable)
 {
-    static const char *const prefixes[] = {"TALLY_", "HOME=", "XDG_CACHE_HOME=", "XDG_RUNTIME_DIR=", "PATH=", "LANG="};
+    static const char *const prefixes[] = {
+        "TALLY_", "HOME=", "XDG_CACHE_HOME=", "XDG_RUNTIME_DIR=", "PATH=", "LANG=", "ASAN_OPTIONS=", "TSAN_OPTIONS="};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
