@@ -16,6 +16,7 @@
 
 #include <sys/types.h>
 
+#include "runtime/settings.h"
 #include "runtime/share.h"
 #include "runtime/wire.h"
 #include "tally/sched.h"
@@ -54,7 +55,7 @@ int daemon_rules_highest(const struct daemon_rules *r, const struct daemon_who *
 /* --- the place (daemon_place.c) ------------------------------------------------------------------------------------ */
 
 struct daemon_place {
-    char path[108];
+    char path[TL_SOCKET_PATH_BYTES];
     int lock, listener;
     bool is_activated; /* the listener is the service manager's, and so is the path */
 };

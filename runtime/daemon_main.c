@@ -49,7 +49,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case SOCKET:
         if (strlen(arg) >= sizeof o->settings.socket)
-            argp_error(state, "--socket: a path of at most %zu bytes", sizeof o->settings.socket - 1);
+            argp_error(state, "--socket=%s: it may be " TL_SOCKET_PATH_IS, arg);
         strcpy(o->settings.socket, arg);
         return 0;
     case POLICY:

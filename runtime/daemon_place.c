@@ -96,9 +96,7 @@ static int take_lock(struct daemon_place *p, struct tl_error *err)
 static int listen_there(struct daemon_place *p, struct tl_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n = snprintf(address.sun_path, sizeof address.sun_path, "%s.new", p->path);
-    if (n < 0 || (size_t)n >= sizeof address.sun_path)
-        return tl_error_set(err, -ENAMETOOLONG, "the path of tallyd's socket is too long: %s", p->path);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s.new", p->path);
     (void)unlink(address.sun_path);
     p->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (p->listener < 0)
@@ -117,7 +115,7 @@ int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error 
 {
     *p = (struct daemon_place){.lock = -1, .listener = -1};
     if (strlen(path) >= sizeof p->path)
-        return tl_error_set(err, -ENAMETOOLONG, "the path of tallyd's socket is too long: %s", path);
+        return tl_error_set(err, -ENAMETOOLONG, "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
     strcpy(p->path, path);
     int rc = passed_listener(err);
     if (rc >= 0) {

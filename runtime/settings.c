@@ -231,7 +231,7 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     if ((v = variable("TALLY_DRIVER")) != NULL)
         judge(&r, copy_text(s->driver, sizeof s->driver, v), "TALLY_DRIVER", "the path of a libcuda.so.1");
     if ((v = variable("TALLY_SOCKET")) != NULL)
-        judge(&r, copy_full_path(s->socket, sizeof s->socket, v), "TALLY_SOCKET", "a path from / of at most 107 bytes");
+        judge(&r, copy_full_path(s->socket, sizeof s->socket, v), "TALLY_SOCKET", TL_SOCKET_PATH_IS);
     v = variable("TALLY_JOB");
     if (v == NULL)
         v = program_invocation_short_name;

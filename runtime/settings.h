@@ -5,6 +5,10 @@
 #include "tally/base.h"
 #include "tally/sched.h"
 
+/* What the kernel takes as the path of a socket, less ".new", the name under which tallyd begins to listen. */
+enum { TL_SOCKET_PATH_BYTES = 108 - 4 };
+#define TL_SOCKET_PATH_IS "a path from / of at most 103 bytes; set TALLY_SOCKET to a shorter one"
+
 struct tl_settings {
     int level;               /* TALLY_PRIORITY: high, low or a number; 0 if not said */
     uint32_t slo_percentile; /* TALLY_SLO=p99:8ms; in per ten thousand, 0 if not said */
@@ -16,12 +20,12 @@ struct tl_settings {
     char policy[32];        /* TALLY_POLICY; empty if not said */
     char report[4096];      /* TALLY_REPORT, a folder; empty: none is written */
     char driver[4096];      /* TALLY_DRIVER: path of the real libcuda.so.1; empty: search */
-    char socket[108];       /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
-    char job[128];          /* TALLY_JOB: name in reports; the program's name if not said */
-    bool is_closed;         /* TALLY_FAIL=closed: refuse to run unmanaged */
-    bool is_off;            /* TALLY_OFF=1: forward everything, do nothing else */
-    int force;              /* TALLY_FORCE: an enum tl_rung that every kernel that can must use; -1: none */
-    int log;                /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
+    char socket[TL_SOCKET_PATH_BYTES]; /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
+    char job[128];                     /* TALLY_JOB: name in reports; the program's name if not said */
+    bool is_closed;                    /* TALLY_FAIL=closed: refuse to run unmanaged */
+    bool is_off;                       /* TALLY_OFF=1: forward everything, do nothing else */
+    int force;                         /* TALLY_FORCE: an enum tl_rung that every kernel that can must use; -1: none */
+    int log;                           /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
 };
 
 /* 0, or -EINVAL naming the variable, its value and what it may be; `s` then has the default in its place. */

@@ -1,5 +1,6 @@
 /* Messages between tallyd and its clients; see the header. */
 #include "runtime/wire.h"
+#include "runtime/settings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -183,8 +184,8 @@ int tl_wire_connect(const char *path, struct tl_error *err)
     struct ucred peer;
     socklen_t n = sizeof peer;
     int rc;
-    if (strlen(path) >= sizeof address.sun_path)
-        return tl_error_set(err, -ENAMETOOLONG, "the path of tallyd's socket is too long: %s", path);
+    if (strlen(path) >= TL_SOCKET_PATH_BYTES)
+        return tl_error_set(err, -ENAMETOOLONG, "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
     strcpy(address.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

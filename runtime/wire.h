@@ -160,8 +160,8 @@ bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c);
 void tl_wire_text(char *to, size_t size, const char *text);
 
 /* A socket that is connected to tallyd at `path`, non-blocking.  The descriptor, or -errno with a message: -ENOENT and
- * -ECONNREFUSED if none runs, -EPERM if it belongs to another user than root or ourselves, -EAGAIN if so many come at once
- * that its queue is full. */
+ * -ECONNREFUSED if none runs, -EPERM if it belongs to another user than root or ourselves, -ENAMETOOLONG, -EAGAIN if so many
+ * come at once that its queue is full. */
 int tl_wire_connect(const char *path, struct tl_error *err);
 /* The same, waiting a moment for a full queue: for programs that have nothing else to do. */
 int tl_wire_connect_patiently(const char *path, struct tl_error *err);

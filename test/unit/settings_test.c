@@ -1,5 +1,6 @@
 /* The TALLY_* variables. */
 #include "runtime/settings.h"
+#include "runtime/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -160,6 +161,29 @@ static void a_socket_is_named_by_its_full_path(void)
     TEST_ASSERT_EQUAL_STRING("/run/user/7/tally/tallyd.sock", s.socket);
 }
 
+static void a_path_that_is_too_long_for_a_socket_is_told_with_the_remedy(void)
+{
+    struct tl_settings s;
+    struct tl_error err;
+    char path[TL_SOCKET_PATH_BYTES + 1] = ""; /* with room for one byte too many */
+    memset(path, '/', TL_SOCKET_PATH_BYTES);
+    setenv("TALLY_SOCKET", path, 1);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_settings_read(&s, &err));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, path), err.text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "at most 103 bytes; set TALLY_SOCKET"), err.text);
+    TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, tl_wire_connect(path, &err));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, path), err.text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "at most 103 bytes; set TALLY_SOCKET"), err.text);
+    setenv("TALLY_SOCKET", path + 1, 1);
+    TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, &err));
+    TEST_ASSERT_EQUAL_STRING(path + 1, s.socket);
+    unsetenv("TALLY_SOCKET");
+    path[TL_SOCKET_PATH_BYTES - strlen("/tally/tallyd.sock")] = 0; /* together one too many: not there, then */
+    setenv("XDG_RUNTIME_DIR", path, 1);
+    TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, &err));
+    TEST_ASSERT_EQUAL_INT(0, strncmp(s.socket, "/tmp/tally-", strlen("/tmp/tally-")));
+}
+
 static void an_empty_value_says_nothing(void)
 {
     struct tl_settings s;
@@ -180,6 +204,7 @@ int main(void)
     RUN_TEST(rungs_have_the_names_that_people_see);
     RUN_TEST(a_bad_value_is_named_and_the_rest_is_read);
     RUN_TEST(a_socket_is_named_by_its_full_path);
+    RUN_TEST(a_path_that_is_too_long_for_a_socket_is_told_with_the_remedy);
     RUN_TEST(an_empty_value_says_nothing);
     return UNITY_END();
 }
