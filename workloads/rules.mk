@@ -26,6 +26,7 @@ $(B)/workloads/cuda/%.o: workloads/cuda/%.cu workloads/cuda/check.h
 	$(say) NVCC $<
 	@mkdir -p $(@D)
 	$(Q)$(WORKLOAD_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 $(WORKLOAD_FLAGS) -Iworkloads/cuda -c -o $@ $<
+$(WORKLOAD_LIB_NAMES:%=$(B)/workloads/cuda/lib/%.o): workloads/cuda/lib/library.h
 $(B)/workloads/cuda/%-shared: $(B)/workloads/cuda/%.o
 	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< $(WORKLOAD_LIBS)
 $(B)/workloads/cuda/lib/%: $(B)/workloads/cuda/lib/%.o

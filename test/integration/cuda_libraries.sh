@@ -8,29 +8,20 @@
 # "quick" is one shape and one layout, which needs one kernel; a number is the seconds that a case needs.
 # CASES="blas:sgemm blas:hgemm" runs only these.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 known=workloads/cuda/lib/EXPECTED-FAILURES
 device=$build/lib/tally/device
-if ! nvcc=$(scripts/tool nvcc); then
-    echo "no nvcc here (scripts/tool)"
-    exit 77
-fi
+need_nvcc
 toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
 for library in cublas curand cufft cusparse cusolver; do
     if [ ! -e "$toolkit/lib/lib$library.so" ]; then
-        echo "no lib$library.so in $toolkit/lib"
-        exit 77
+        skip "no lib$library.so in $toolkit/lib"
     fi
 done
-if [ ! -e "$device/libcuda.so.1" ] || [ ! -x "$build/bin/tally-jit" ]; then
-    echo "the software CUDA device is not built ($device)"
-    exit 77
-fi
-if nm -D "$device/libcuda.so.1" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a driver with a sanitizer cannot be loaded by programs without one"
-    exit 77
-fi
+need_built "$device/libcuda.so.1" "$build/bin/tally-jit"
+need_plain "$device/libcuda.so.1"
 make --no-print-directory -j2 B="${TALLY_BUILD:-build}" SETUP=no workloads
 
 scratch=$(mktemp -d)

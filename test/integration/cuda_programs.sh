@@ -5,22 +5,14 @@
 # are known to fail, with the reason; one that passes although it is named there is a failure too, so that the list stays
 # true.  PROGRAMS="a b" runs only these.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 known=workloads/cuda/EXPECTED-FAILURES
 device=$build/lib/tally/device
-if ! nvcc=$(scripts/tool nvcc); then
-    echo "no nvcc here (scripts/tool)"
-    exit 77
-fi
-if [ ! -e "$device/libcuda.so.1" ] || [ ! -x "$build/bin/tally-jit" ]; then
-    echo "the software CUDA device is not built ($device)"
-    exit 77
-fi
-if nm -D "$device/libcuda.so.1" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a driver with a sanitizer cannot be loaded by programs without one"
-    exit 77
-fi
+need_nvcc
+need_built "$device/libcuda.so.1" "$build/bin/tally-jit"
+need_plain "$device/libcuda.so.1"
 toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
 scratch=$(mktemp -d)
 export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20

@@ -4,6 +4,7 @@
 #
 # usage: cuobjdump_agrees.sh [LIBRARY...]   (libcurand.so and libcublas.so of the toolkit, if none is named)
 set -euo pipefail
+. test/integration/needs.inc
 
 tally=${TALLY_BUILD:-build}/bin/tally
 cuobjdump=${CUOBJDUMP:-$(scripts/tool cuobjdump || :)}
@@ -11,10 +12,6 @@ nvcc=$(scripts/tool nvcc || :)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-skip() {
-    echo "$*"
-    exit 77
-}
 
 [ -n "$cuobjdump" ] || skip "there is no cuobjdump"
 libraries=("$@")

@@ -8,8 +8,7 @@ set -euo pipefail
 
 programs=${PROGRAMS:-$(cd "$build/workloads/order" 2>/dev/null && ls)}
 if [ -z "$programs" ]; then
-    echo "the ordering programs are not built (make workloads)"
-    exit 77
+    skip "the ordering programs are not built (make workloads)"
 fi
 start_preempter
 for name in $programs; do

@@ -3,21 +3,15 @@
 # packages are not gigabytes.
 # `make test-frameworks` runs all of them.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 device=$build/lib/tally/device/libcuda.so.1
-if [ ! -e "$device" ] || [ ! -x "$build/bin/tally-jit" ]; then
-    echo "the software CUDA device is not built ($device)"
-    exit 77
-fi
-if nm -D "$device" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a driver with a sanitizer cannot be loaded by programs without one"
-    exit 77
-fi
+need_built "$device" "$build/bin/tally-jit"
+need_plain "$device"
 venvs=${TALLY_VENVS:-build/venv}
 if [ "${SETUP:-yes}" = no ] && { [ ! -e "$venvs/numba/.packages" ] || [ ! -e "$venvs/tinygrad/.packages" ]; }; then
-    echo "Numba and tinygrad are not here, and SETUP=no forbids to fetch them"
-    exit 77
+    skip "Numba and tinygrad are not here, and SETUP=no forbids to fetch them"
 fi
 scratch=$(mktemp -d)
 export XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20 TALLY_DEVICE_NAME=tally-frameworks-$$

@@ -1,19 +1,12 @@
 #!/usr/bin/env bash
 # The policies of other systems on real jobs: what each of them promises, as outcomes that do not depend on how fast the machine is.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 tally=$build/bin/tally jobs=$build/workloads/jobs
-for need in "$build/lib/tally/device/libcuda.so.1" "$build/lib/tally/libtally-effort.so" "$jobs/large" "$jobs/train"; do
-    if [ ! -e "$need" ]; then
-        echo "not built: $need"
-        exit 77
-    fi
-done
-if nm -D "$build/lib/tally/device/libcuda.so.1" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a driver with a sanitizer cannot be loaded by programs without one"
-    exit 77
-fi
+need_built "$build/lib/tally/device/libcuda.so.1" "$build/lib/tally/libtally-effort.so" "$jobs/large" "$jobs/train"
+need_plain "$build/lib/tally/device/libcuda.so.1"
 scratch=$(mktemp -d /tmp/tally-policies.XXXXXX)
 for name in PRIORITY SLO TURNAROUND POLICY REPORT DRIVER SOCKET JOB FAIL OFF FORCE LOG WEIGHT MIN_SHARE TOTAL DEVICE DAEMON RULES; do
     unset "TALLY_$name"

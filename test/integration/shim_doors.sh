@@ -3,24 +3,14 @@
 # otherwise; with the text that went through cuLink, NVRTC or a ptxas program.  The driver and the best-effort part are stand-ins that
 # tell what they are given (test/standin).
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 shim=$build/lib/tally/libcuda.so.1 driver=$build/test/standin/libcuda.so.1 effort=$build/test/standin/effort.so
 ptxas=$build/lib/tally/cuda/bin/ptxas
-for file in "$shim" "$driver" "$effort" "$ptxas"; do
-    if [ ! -e "$file" ]; then
-        echo "$file is not built"
-        exit 77
-    fi
-done
-if nm -D "$shim" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
-if ! command -v cc >/dev/null; then
-    echo "no C compiler"
-    exit 77
-fi
+need_built "$shim" "$driver" "$effort" "$ptxas"
+need_plain "$shim"
+need_cc
 export TALLY_CACHE=$TMPDIR/cache XDG_RUNTIME_DIR=$TMPDIR TALLY_LOG=error
 failed=0
 complain() {

@@ -3,21 +3,13 @@
 # through a library with a DT_RPATH of its own, by a name that this build does not know.  The driver is one whose answers are known
 # (test/standin/driver.c); "ours" is told by what the entry does, not by where it is.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 shim=$build/lib/tally/libcuda.so.1 driver=$build/test/standin/libcuda.so.1
-if [ ! -e "$shim" ] || [ ! -e "$driver" ]; then
-    echo "the interception library is not built"
-    exit 77
-fi
-if nm -D "$shim" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
-if ! command -v cc >/dev/null; then
-    echo "no C compiler"
-    exit 77
-fi
+need_built "$shim" "$driver"
+need_plain "$shim"
+need_cc
 
 # A wheel's library: it is linked with libcuda.so.1 and knows where that is.
 cat >"$TMPDIR/wheel.c" <<'END'

@@ -2,23 +2,15 @@
 # A job of the highest level that `tally set` lowers while it runs: the best-effort part takes over without the program noticing, and
 # the result is the same to the bit.  On the way tallyd sees its launches and its memory.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 train=$build/workloads/jobs/train
-for file in "$build/lib/tally/libcuda.so.1" "$build/lib/tally/libtally-effort.so" "$build/lib/tally/device/libcuda.so.1" \
-    "$build/bin/tally-jit" "$build/bin/tallyd" "$build/bin/tally-run"; do
-    if [ ! -e "$file" ]; then
-        echo "$file is not built"
-        exit 77
-    fi
-done
-if nm -D "$build/lib/tally/libcuda.so.1" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
+need_built "$build/lib/tally/libcuda.so.1" "$build/lib/tally/libtally-effort.so" "$build/lib/tally/device/libcuda.so.1" \
+    "$build/bin/tally-jit" "$build/bin/tallyd" "$build/bin/tally-run"
+need_plain "$build/lib/tally/libcuda.so.1"
 if ! scripts/tool nvcc >/dev/null || ! make --no-print-directory B="${TALLY_BUILD:-build}" SETUP=no "${train#"$PWD"/}" >/dev/null; then
-    echo "no nvcc here (scripts/tool)"
-    exit 77
+    skip "no nvcc here (scripts/tool)"
 fi
 scratch=$(mktemp -d)
 export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20 TALLY_DAEMON_IDLE=2
@@ -47,8 +39,7 @@ if [ -z "$pid" ]; then
 fi
 "$build/bin/tally" set "$pid" priority=low >/dev/null || { # it may just have ended
     kill -0 "$pid" 2>/dev/null && exit 1
-    echo "the job ended before it could be lowered"
-    exit 77
+    skip "the job ended before it could be lowered"
 }
 wait $job || {
     echo "FAIL  exit status $?"

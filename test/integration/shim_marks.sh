@@ -2,21 +2,13 @@
 # Requests that a program marks, in C (include/tally/mark.h) and in Python (runtime/python/tally_mark.py), are in the report, and nothing is
 # inferred then; the same programs run without Tally.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 shim=$build/lib/tally/libcuda.so.1 driver=$build/test/standin/libcuda.so.1
-if [ ! -e "$shim" ] || [ ! -e "$driver" ]; then
-    echo "the interception library is not built"
-    exit 77
-fi
-if nm -D "$shim" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
-if ! command -v cc >/dev/null; then
-    echo "no C compiler"
-    exit 77
-fi
+need_built "$shim" "$driver"
+need_plain "$shim"
+need_cc
 cat >"$TMPDIR/server.c" <<'END'
 #define _GNU_SOURCE
 #include "tally/mark.h"

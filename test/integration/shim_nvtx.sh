@@ -1,17 +1,14 @@
 #!/usr/bin/env bash
 # Ranges that a program names with NVTX are in the report, per kernel, at high and at low priority; another tool's stay with it.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 user=$build/test/nvtx-user run=$build/bin/tally-run
 if [ ! -x "$user" ] || [ ! -e "$build/lib/tally/libtally-nvtx.so" ]; then
-    echo "NVIDIA's headers of NVTX are not here"
-    exit 77
+    skip "NVIDIA's headers of NVTX are not here"
 fi
-if nm -D "$build/lib/tally/libcuda.so.1" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
+need_plain "$build/lib/tally/libcuda.so.1"
 export XDG_RUNTIME_DIR=$TMPDIR TALLY_SOCKET=$TMPDIR/socket TALLY_DEVICE_NAME=nvtx-$$ TALLY_DAEMON_IDLE=1s
 trap 'rm -f /dev/shm/nvtx-$$*' EXIT
 unset NVTX_INJECTION64_PATH

@@ -3,21 +3,13 @@
 # without: same output, same exit status, with the CUDA runtime linked in and with libcudart.so; and nothing is left in flight.
 # PROGRAMS="a b" runs only these.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 shim=$build/lib/tally/libcuda.so.1 device=$build/lib/tally/device
-if ! nvcc=$(scripts/tool nvcc); then
-    echo "no nvcc here (scripts/tool)"
-    exit 77
-fi
-if [ ! -e "$shim" ] || [ ! -e "$device/libcuda.so.1" ] || [ ! -x "$build/bin/tally-jit" ]; then
-    echo "the interception library or the software CUDA device is not built ($build)"
-    exit 77
-fi
-if nm -D "$shim" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
+need_nvcc
+need_built "$shim" "$device/libcuda.so.1" "$build/bin/tally-jit"
+need_plain "$shim"
 toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd)
 scratch=$(mktemp -d)
 export TMPDIR=$scratch XDG_RUNTIME_DIR=$scratch TALLY_CACHE=$scratch/cache TALLY_JIT_IDLE=20

@@ -2,12 +2,12 @@
 # The interception library exports every function of the driver: all of the toolkit's stub library where there is one, else all
 # that the CUDA headers declare; and besides them only what is meant to be seen.  It needs libc and nothing else.
 set -euo pipefail
+. test/integration/needs.inc
 
 build=${TALLY_BUILD:-build}
 shim=$build/lib/tally/libcuda.so.1
 if [ ! -e "$shim" ]; then
-    echo "the interception library is not built"
-    exit 77
+    skip "the interception library is not built"
 fi
 exported() { nm -D --defined-only "$1" | awk '$2 ~ /[TW]/ { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u; }
 

@@ -2,19 +2,14 @@
 # tally-run as a user meets it: it becomes the program, sets what it says, and sees that tallyd runs.
 # shellcheck disable=SC2016 # variables in single quotes are the program's
 set -euo pipefail
+. test/integration/needs.inc
 
 build=$(realpath "${TALLY_BUILD:-build}")
 run=$build/bin/tally-run
 tally=$build/bin/tally
 shim=$build/lib/tally/libcuda.so.1
-if [ ! -e "$shim" ] || [ ! -e "$build/lib/tally/device/libcuda.so.1" ]; then
-    echo "the interception library or the software device is not built"
-    exit 77
-fi
-if nm -D "$shim" | grep -E ' __(asan|tsan)_' >/dev/null; then
-    echo "a library with a sanitizer cannot be preloaded into programs without one"
-    exit 77
-fi
+need_built "$shim" "$build/lib/tally/device/libcuda.so.1"
+need_plain "$shim"
 
 # Short, because the paths of sockets are; the daemon ends by itself soon after the last client.
 scratch=$(mktemp -d /tmp/tally-run.XXXXXX)

@@ -1,5 +1,4 @@
 /* Barrier objects in shared memory, and the copies that signal them. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 void setUp(void)
@@ -285,20 +284,3 @@ int main(void)
     RUN_TEST(what_cannot_be_is_an_error);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,5 +1,4 @@
 /* Conditional nodes of graphs, and nodes of several operations on words. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 #define N_WORDS 16
@@ -295,20 +294,3 @@ int main(void)
     RUN_TEST(a_context_waits_for_an_event);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,6 +1,5 @@
 /* Boxes, arrays, fills and pools: that bytes come where they should, and that what is not allocated is refused instead of
  * touched. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 void setUp(void)
@@ -373,20 +372,3 @@ int main(void)
     RUN_TEST(a_pool_counts_and_gives_back);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

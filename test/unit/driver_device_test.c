@@ -1,5 +1,4 @@
 /* Devices, of which there are two here, and contexts on them: what they are, what they share, and what they do not. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 #include <pthread.h>
@@ -326,20 +325,3 @@ int main(int argc, char **argv)
     RUN_TEST(devices_can_be_hidden);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,6 +1,5 @@
 /* Functions and how they are launched, libraries, links with files, and the settings of streams and of references to
  * textures. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 static CUmodule module;
@@ -310,20 +309,3 @@ int main(void)
     RUN_TEST(a_reference_to_a_texture_keeps_its_settings);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,5 +1,4 @@
 /* Graphs made by hand: every kind of node, its parameters read back and changed, in the graph and in what was made of it. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 #include <stdatomic.h>
@@ -404,20 +403,3 @@ int main(void)
     RUN_TEST(a_graph_is_drawn);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

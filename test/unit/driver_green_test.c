@@ -1,8 +1,6 @@
 /* Green contexts of the software driver: resources, and that what is launched in them never has more SMs than they have. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
-#define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
 #define SMS 4
 
 void setUp(void)
@@ -170,20 +168,3 @@ int main(void)
     RUN_TEST(an_ordinary_stream_has_no_green_context);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

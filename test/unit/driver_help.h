@@ -58,6 +58,9 @@ static inline void *driver_symbol(const char *name)
 #define CALL(name) ((__typeof__(name) *)driver_symbol(#name))
 #define OK(call) TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, (call))
 
+/* What the PTX of most tests begins with. */
+#define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
+
 /* A context on device 0, current. */
 static inline CUcontext use_device(void)
 {

@@ -1,5 +1,4 @@
 /* Memory of the software driver: allocations, what pointers are, capacity, copies, pools, virtual memory, contexts. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 void setUp(void)
@@ -305,20 +304,3 @@ int main(void)
     RUN_TEST(contexts_stand_on_a_stack_and_die_with_their_memory);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,5 +1,4 @@
 /* Modules of the software driver: variables and their initial values, functions, linking, launches, faults. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 void setUp(void)
@@ -11,8 +10,6 @@ void tearDown(void)
 {
     CALL(cuDevicePrimaryCtxRelease_v2)(0);
 }
-
-#define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 static void read_back(CUmodule m, const char *name, void *out, size_t bytes)
 {
@@ -366,20 +363,3 @@ int main(void)
     RUN_TEST(why_a_module_was_refused_is_told);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,5 +1,4 @@
 /* Cubins on the software driver: refused, or with TALLY_DEVICE_OPAQUE=time accepted as kernels that only last a while. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 #include "image_build.h"
 #include "tally/device.h"
@@ -158,20 +157,3 @@ int main(void)
     RUN_TEST(broken_cubins_are_refused_or_taken);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,6 +1,5 @@
 /* Managed memory of the software device: more of it than the device has, who gives way to whom, and what it costs.  The other process
  * is this program again. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 #include <sys/wait.h>
@@ -259,20 +258,3 @@ int main(int argc, char **argv)
     RUN_TEST(moving_takes_the_time_of_the_bus);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

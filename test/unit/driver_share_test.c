@@ -1,5 +1,4 @@
 /* Memory, pools and events shared by two processes.  The child is this program again, since CUDA does not survive a fork. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 #include <sys/wait.h>
@@ -212,20 +211,3 @@ int main(int argc, char **argv)
     RUN_TEST(memory_of_a_pool_and_mapped_memory_go_through_descriptors);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -1,6 +1,5 @@
 /* Streams, events, graphs: what comes before what.  Operations are held back by waits on memory that the test lets go, so
  * that an order is shown and not hoped for; nothing sleeps. */
-#if __has_include(<cuda.h>)
 #include "driver_help.h"
 
 #include <stdatomic.h>
@@ -359,20 +358,3 @@ int main(void)
     RUN_TEST(many_streams_and_events_end_in_the_right_sum);
     return UNITY_END();
 }
-#else
-#include "unity.h"
-
-void setUp(void)
-{
-}
-
-void tearDown(void)
-{
-}
-
-int main(void)
-{
-    UNITY_BEGIN();
-    return UNITY_END();
-}
-#endif

@@ -2,7 +2,7 @@
  *
  * `blas CASE` runs one case, `blas` all of them; each is a line, so that a script can tell what is missing.  `blas CASE quick`
  * takes one shape and one layout of matrices, for which one kernel is enough. */
-#include "check.h"
+#include "library.h"
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -10,21 +10,7 @@
 static cublasHandle_t handle;
 static bool is_quick;
 
-#define BLAS(call)                                                                                                     \
-    do {                                                                                                               \
-        cublasStatus_t status_ = (call);                                                                               \
-        if (status_ != CUBLAS_STATUS_SUCCESS) {                                                                        \
-            fprintf(stderr, "%s: %s\n", #call, cublasGetStatusString(status_));                                        \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-        cudaError_t error_ = cudaDeviceSynchronize();                                                                  \
-        if (error_ != cudaSuccess) {                                                                                   \
-            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error_));                                            \
-            check->is(false, "CUDA error", (size_t)error_);                                                            \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define BLAS(call) TRY_AND_WAIT(call, CUBLAS_STATUS_SUCCESS, cublasGetStatusString(status_))
 
 template <class T> static std::vector<T> make(size_t n, uint32_t seed)
 {
@@ -285,21 +271,13 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    int failed = 0, ran = 0;
     is_quick = argc == 3 && strcmp(argv[2], "quick") == 0;
     cublasStatus_t status = cublasCreate(&handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         printf("FAIL cublasCreate: %s\n", cublasGetStatusString(status));
         return 1;
     }
-    for (const auto &c : cases) {
-        if (argc >= 2 && strcmp(argv[1], c.name) != 0)
-            continue;
-        checker check(c.name);
-        c.run(&check);
-        failed += check.done();
-        ran++;
-    }
+    int result = run_cases(argc, argv, cases, [](checker *check, const auto &c) { c.run(check); });
     cublasDestroy(handle);
-    return failed > 0 || ran == 0;
+    return result;
 }

@@ -1,21 +1,13 @@
 /* cuBLASLt: products with what follows them in the same kernel (bias, ReLU, GELU), against sums in double.
  *
  * `blaslt CASE` runs one case, `blaslt` all of them. */
-#include "check.h"
+#include "library.h"
 #include <cublasLt.h>
 #include <cuda_fp16.h>
 
 static cublasLtHandle_t handle;
 
-#define LT(call)                                                                                                       \
-    do {                                                                                                               \
-        cublasStatus_t status_ = (call);                                                                               \
-        if (status_ != CUBLAS_STATUS_SUCCESS) {                                                                        \
-            fprintf(stderr, "%s: %s\n", #call, cublasLtGetStatusString(status_));                                      \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define LT(call) TRY(call, CUBLAS_STATUS_SUCCESS, cublasLtGetStatusString(status_))
 
 enum { M = 64, N = 48, K = 80 };
 

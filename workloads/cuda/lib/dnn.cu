@@ -1,26 +1,12 @@
 /* cuDNN: convolution with its gradients, batch normalisation, pooling, softmax and activations, against loops in double.
  *
  * `dnn CASE` runs one case, `dnn` all of them. */
-#include "check.h"
+#include "library.h"
 #include <cudnn.h>
 
 static cudnnHandle_t handle;
 
-#define DNN(call)                                                                                                      \
-    do {                                                                                                               \
-        cudnnStatus_t status_ = (call);                                                                                \
-        if (status_ != CUDNN_STATUS_SUCCESS) {                                                                         \
-            fprintf(stderr, "%s: %s\n", #call, cudnnGetErrorString(status_));                                          \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-        cudaError_t error_ = cudaDeviceSynchronize();                                                                  \
-        if (error_ != cudaSuccess) {                                                                                   \
-            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error_));                                            \
-            check->is(false, "CUDA error", (size_t)error_);                                                            \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define DNN(call) TRY_AND_WAIT(call, CUDNN_STATUS_SUCCESS, cudnnGetErrorString(status_))
 
 /* Images, channels, height and width; a filter of 3 x 3 with a border of one. */
 enum { IMAGES = 2, IN = 4, OUT = 8, SIDE = 10, IMAGE = SIDE * SIDE, ROOM = 32 << 20 };
@@ -224,20 +210,12 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    int failed = 0, ran = 0;
     cudnnStatus_t status = cudnnCreate(&handle);
     if (status != CUDNN_STATUS_SUCCESS) {
         printf("FAIL cudnnCreate: %s\n", cudnnGetErrorString(status));
         return 1;
     }
-    for (const auto &c : cases) {
-        if (argc >= 2 && strcmp(argv[1], c.name) != 0)
-            continue;
-        checker check(c.name);
-        c.run(&check);
-        failed += check.done();
-        ran++;
-    }
+    int result = run_cases(argc, argv, cases, [](checker *check, const auto &c) { c.run(check); });
     cudnnDestroy(handle);
-    return failed > 0 || ran == 0;
+    return result;
 }

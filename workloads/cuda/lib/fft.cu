@@ -2,19 +2,11 @@
  *
  * The transform forward is compared value by value, and what comes back by the inverse one with what went in.
  * `fft CASE` runs one case. */
-#include "check.h"
+#include "library.h"
 #include <complex>
 #include <cufft.h>
 
-#define FFT(call)                                                                                                      \
-    do {                                                                                                               \
-        cufftResult status_ = (call);                                                                                  \
-        if (status_ != CUFFT_SUCCESS) {                                                                                \
-            fprintf(stderr, "%s: status %d, %s\n", #call, (int)status_, cudaGetErrorString(cudaGetLastError()));       \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define FFT(call) TRY(call, CUFFT_SUCCESS, cudaGetErrorString(cudaGetLastError()))
 
 typedef std::complex<double> wide;
 
@@ -155,14 +147,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    int failed = 0, ran = 0;
-    for (const auto &c : cases) {
-        if (argc == 2 && strcmp(argv[1], c.name) != 0)
-            continue;
-        checker check(c.name);
-        c.run(&check);
-        failed += check.done();
-        ran++;
-    }
-    return failed > 0 || ran == 0;
+    return run_cases(argc, argv, cases, [](checker *check, const auto &c) { c.run(check); });
 }

@@ -2,18 +2,10 @@
  *
  * Words, and uniform floats made of them, are the same; normal values pass through functions that differ in the last places,
  * so those have a tolerance, and their moments are checked besides.  `rand CASE` runs one case. */
-#include "check.h"
+#include "library.h"
 #include <curand.h>
 
-#define RAND(call)                                                                                                     \
-    do {                                                                                                               \
-        curandStatus_t status_ = (call);                                                                               \
-        if (status_ != CURAND_STATUS_SUCCESS) {                                                                        \
-            fprintf(stderr, "%s: status %d, %s\n", #call, (int)status_, cudaGetErrorString(cudaGetLastError()));       \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define RAND(call) TRY(call, CURAND_STATUS_SUCCESS, cudaGetErrorString(cudaGetLastError()))
 
 static const struct {
     const char *name;
@@ -100,14 +92,6 @@ static void compare(checker *check, curandRngType_t type, bool is_quasi, bool is
 
 int main(int argc, char **argv)
 {
-    int failed = 0, ran = 0;
-    for (const auto &g : generators) {
-        if (argc == 2 && strcmp(argv[1], g.name) != 0)
-            continue;
-        checker check(g.name);
-        compare(&check, g.type, g.is_quasi, g.is_wide);
-        failed += check.done();
-        ran++;
-    }
-    return failed > 0 || ran == 0;
+    return run_cases(argc, argv, generators,
+                     [](checker *check, const auto &g) { compare(check, g.type, g.is_quasi, g.is_wide); });
 }

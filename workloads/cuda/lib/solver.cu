@@ -1,17 +1,9 @@
 /* cuSOLVER, small and dense: what is found is put back into the equation that it solves, in double on the host.
  * LU, Cholesky, QR, eigenvalues, singular values.  `solver CASE` runs one case. */
-#include "check.h"
+#include "library.h"
 #include <cusolverDn.h>
 
-#define SOLVER(call)                                                                                                   \
-    do {                                                                                                               \
-        cusolverStatus_t status_ = (call);                                                                             \
-        if (status_ != CUSOLVER_STATUS_SUCCESS) {                                                                      \
-            fprintf(stderr, "%s: status %d, %s\n", #call, (int)status_, cudaGetErrorString(cudaGetLastError()));       \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define SOLVER(call) TRY(call, CUSOLVER_STATUS_SUCCESS, cudaGetErrorString(cudaGetLastError()))
 
 enum { N = 48 };
 
@@ -187,24 +179,12 @@ static const struct {
     void (*run)(checker *, cusolverDnHandle_t, int *);
 } cases[] = {{"lu", lu}, {"cholesky", cholesky}, {"qr", qr}, {"eigen", eigen}, {"svd", svd}, {"jacobi", jacobi}};
 
-static void run(checker *check, size_t i)
-{
-    cusolverDnHandle_t handle;
-    SOLVER(cusolverDnCreate(&handle));
-    cases[i].run(check, handle, device_array<int>(1));
-    cusolverDnDestroy(handle);
-}
-
 int main(int argc, char **argv)
 {
-    int failed = 0, ran = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (argc == 2 && strcmp(argv[1], cases[i].name) != 0)
-            continue;
-        checker check(cases[i].name);
-        run(&check, i);
-        failed += check.done();
-        ran++;
-    }
-    return failed > 0 || ran == 0;
+    return run_cases(argc, argv, cases, [](checker *check, const auto &c) {
+        cusolverDnHandle_t handle;
+        SOLVER(cusolverDnCreate(&handle));
+        c.run(check, handle, device_array<int>(1));
+        cusolverDnDestroy(handle);
+    });
 }

@@ -1,17 +1,9 @@
 /* cuSPARSE against sums in double: a sparse matrix times a vector and times a dense matrix, float and double, CSR and COO, and a
  * conversion from dense to sparse.  `sparse CASE` runs one case. */
-#include "check.h"
+#include "library.h"
 #include <cusparse.h>
 
-#define SPARSE(call)                                                                                                   \
-    do {                                                                                                               \
-        cusparseStatus_t status_ = (call);                                                                             \
-        if (status_ != CUSPARSE_STATUS_SUCCESS) {                                                                      \
-            fprintf(stderr, "%s: status %d, %s\n", #call, (int)status_, cudaGetErrorString(cudaGetLastError()));       \
-            check->is(false, "status", (size_t)status_);                                                               \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
+#define SPARSE(call) TRY(call, CUSPARSE_STATUS_SUCCESS, cudaGetErrorString(cudaGetLastError()))
 
 /* Rows with 0 to 12 values each, in both notations. */
 struct matrix {
@@ -191,14 +183,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    int failed = 0, ran = 0;
-    for (const auto &c : cases) {
-        if (argc == 2 && strcmp(argv[1], c.name) != 0)
-            continue;
-        checker check(c.name);
-        c.run(&check);
-        failed += check.done();
-        ran++;
-    }
-    return failed > 0 || ran == 0;
+    return run_cases(argc, argv, cases, [](checker *check, const auto &c) { c.run(check); });
 }
