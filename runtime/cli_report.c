@@ -73,7 +73,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Writes what was made; false with a complaint. */
+/* Writes what was made and empties it; false with a complaint. */
 static bool write_out(struct tl_buf *text, const char *path)
 {
     if (text->failed)
@@ -81,6 +81,7 @@ static bool write_out(struct tl_buf *text, const char *path)
     FILE *to = path != NULL ? fopen(path, "w") : stdout;
     if (to == NULL) {
         cli_complain("cannot write %s: %s", path, strerror(errno));
+        tl_buf_finish(text);
         return false;
     }
     bool is_good = fwrite(text->p, 1, text->n, to) == text->n && fflush(to) == 0;

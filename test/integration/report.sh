@@ -30,7 +30,8 @@ expect 0 '^run tally ' ' persistent ' ' ticket ' -- report "$runs/tally"
 expect 0 '^before ' '^after ' -- report before="$runs/mps" after="$runs/tally"
 expect 0 '^  and 5 more$' 'loop_fusion_17' -- report --kernel='^loop_' "$runs/tally/"
 expect 0 -- report --sort=launches "$runs/tally"
-expect 1 'cannot write /nowhere/x' -- report --html=/nowhere/x "$runs"
+expect 1 'cannot write /nowhere/x' -- report --html=/nowhere/x --trace="$scratch/trace.json" "$runs"
+python3 -m json.tool "$scratch/trace.json" >/dev/null || fail "the trace has something of the page that could not be written"
 
 # --- opaque runs are marked loudly
 "$build/test/record-sample" "$scratch/opaque" opaque 1
