@@ -133,6 +133,7 @@ struct tl_drv_work {
         struct {
             CUdeviceptr address;
             size_t bytes;
+            uint64_t id; /* of a graph's node that allocates: tells it from what came to that address later */
         } memory;
     };
     void *staging; /* a copy of pageable source bytes, freed with the work */
@@ -327,8 +328,9 @@ struct tl_drv_alloc {
     struct CUctx_st *ctx;
     struct tl_drv_device *device;
     struct CUmemPoolHandle_st *pool;
-    int fd;                     /* memfd behind it after cuIpcGetMemHandle, or -1 */
-    struct tl_drv_pages *pages; /* managed memory: where its pages are; else NULL */
+    struct tl_drv_graph_memory *graph; /* allocated by a graph's node (driver_graph_memory.c); else NULL */
+    int fd;                            /* memfd behind it after cuIpcGetMemHandle, or -1 */
+    struct tl_drv_pages *pages;        /* managed memory: where its pages are; else NULL */
     bool sync_memops;
 };
 
@@ -373,6 +375,7 @@ struct tl_drv_device {
     struct CUgreenCtx_st *greens; /* on the primary context */
     unsigned primary_flags;
     struct CUmemPoolHandle_st *default_pool, *pool;
+    struct CUmemPoolHandle_st *graph_pool; /* what nodes of graphs allocate; nobody has its handle */
     int sms;
 };
 
@@ -553,6 +556,20 @@ struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device); /* 
 bool tl_drv_pool_take_back(struct tl_drv_alloc *a);                          /* lock held */
 void tl_drv_pool_forget(struct tl_drv_alloc *a);                             /* it is about to go; lock held */
 uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep);   /* lock held */
+/* A block that the pool has kept, of nearly that size, in use again; NULL if there is none.  Lock held. */
+struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes);
+/* A block is in use, a new one of the pool or one that it had kept.  Lock held. */
+void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, bool is_new);
+
+/* --- driver_graph_memory.c; lock held --- */
+struct CUgraph_st;
+/* Memory, and the work of the node that allocates it. */
+CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx, const struct CUgraph_st *owner,
+                                    size_t bytes, struct tl_drv_work *work);
+/* cuMemFree and cuMemFreeAsync: false if it is not live. */
+bool tl_drv_graph_memory_free(struct tl_drv_alloc *a);
+/* The device has come to the free. */
+void tl_drv_graph_memory_reached(struct tl_drv_alloc *a);
 
 /* --- driver_image.c, driver_module.c, driver_library.c --- */
 CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out);       /* lock not held */
@@ -579,6 +596,8 @@ CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, s
 /* --- driver_capture.c; lock held --- */
 /* Adds work to the graph being captured; takes it. */
 CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work);
+/* Adds a node that allocates, and tells what. */
+CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes, CUdeviceptr *address);
 CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e);
 void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e);
 bool tl_drv_is_capturing(const struct CUstream_st *s); /* lock need not be held by the thread that captures */

@@ -20,11 +20,15 @@ void tl_drv_node_work_finish(struct tl_drv_work *work)
 {
     if (work->kind == TL_DRV_CHILD)
         tl_drv_graph_destroy(work->child);
+    else if (work->kind == TL_DRV_ALLOC)
+        tl_drv_graph_memory_unref(work);
     tl_drv_work_finish(work);
 }
 
 static void node_free(struct CUgraphNode_st *n)
 {
+    if (n->work.kind == TL_DRV_ALLOC)
+        tl_drv_graph_memory_disown(&n->work, n->graph);
     tl_drv_node_work_finish(&n->work);
     free((void *)n->deps);
     free((void *)n->param_pointers);
@@ -44,6 +48,8 @@ void tl_drv_graph_destroy(struct CUgraph_st *g)
     }
     tl_drv_graph_drop_handles(g);
     tl_drv_graph_drop_objects(g);
+    if (g->exec != NULL)
+        g->exec->source = NULL;
     g->magic = TL_DRV_DEAD;
     free(g);
 }
@@ -63,8 +69,17 @@ CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *
     return CUDA_SUCCESS;
 }
 
-CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
-                          struct tl_drv_work *work, struct CUgraphNode_st **out)
+bool tl_drv_graph_has_memory(const struct CUgraph_st *g)
+{
+    bool has = g->has_memory;
+    for (const struct CUgraphNode_st *n = g->first; n != NULL && !has; n = n->next)
+        has = n->work.kind == TL_DRV_CHILD && tl_drv_graph_has_memory(n->work.child);
+    return has;
+}
+
+/* Takes the work (in any case). */
+static CUresult append(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
+                       struct tl_drv_work *work, struct CUgraphNode_st **out)
 {
     CUresult r = CUDA_SUCCESS;
     struct CUgraphNode_st *n = calloc(1, sizeof *n);
@@ -89,6 +104,20 @@ CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *de
     return CUDA_SUCCESS;
 }
 
+CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
+                          struct tl_drv_work *work, struct CUgraphNode_st **out)
+{
+    CUresult r = tl_drv_graph_memory_may_add(g, work);
+    if (r != CUDA_SUCCESS) {
+        tl_drv_node_work_finish(work);
+        return r;
+    }
+    r = append(g, deps, n_deps, work, out);
+    if (r == CUDA_SUCCESS)
+        tl_drv_graph_memory_added(g, work);
+    return r;
+}
+
 CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from)
 {
     *to = *from;
@@ -103,6 +132,8 @@ CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from
         if (to->child == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         to->child->is_child = true;
+    } else if (from->kind == TL_DRV_ALLOC) {
+        tl_drv_graph_memory_ref(to);
     } else if (from->kind == TL_DRV_CONDITIONAL) {
         to->conditional.what = tl_drv_conditional_clone(from->conditional.what);
         if (to->conditional.what == NULL)
@@ -128,11 +159,13 @@ struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g)
 {
     struct CUgraph_st *c = tl_drv_graph_create();
     CUresult r = c != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (c != NULL)
+        c->has_memory = g->has_memory;
     for (struct CUgraphNode_st *n = g->first; n != NULL && r == CUDA_SUCCESS; n = n->next) {
         struct tl_drv_work work;
         r = tl_drv_work_copy(&work, &n->work);
         if (r == CUDA_SUCCESS)
-            r = tl_drv_graph_add(c, NULL, 0, &work, &n->mark);
+            r = append(c, NULL, 0, &work, &n->mark);
         if (r == CUDA_SUCCESS) {
             n->mark->origin = n;
             n->mark->copy = n->copy;
@@ -180,9 +213,10 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     if (phGraphClone == NULL || !tl_drv_is_graph(originalGraph))
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
-    *phGraphClone = tl_drv_graph_clone(originalGraph);
+    bool may_be = !tl_drv_graph_has_memory(originalGraph);
+    *phGraphClone = may_be ? tl_drv_graph_clone(originalGraph) : NULL;
     tl_drv_unlock();
-    return *phGraphClone != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return !may_be ? CUDA_ERROR_INVALID_VALUE : *phGraphClone != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
@@ -204,14 +238,33 @@ static CUresult add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t
 {
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     if (out == NULL || !tl_drv_is_graph(g) || (n_deps > 0 && deps == NULL)) {
         tl_drv_node_work_finish(work);
+        tl_drv_unlock();
         return CUDA_ERROR_INVALID_VALUE;
     }
-    tl_drv_lock();
     r = tl_drv_graph_add(g, deps, n_deps, work, out);
     tl_drv_unlock();
     return r;
+}
+
+/* A node with an empty child first, so that what fails leaves the graph with its owner. */
+static CUresult add_moved(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n_deps, CUgraph child)
+{
+    if (!tl_drv_is_graph(child) || child->is_child || child == g || child->exec != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct tl_drv_work work = {.kind = TL_DRV_CHILD, .child = tl_drv_graph_create()};
+    CUresult r = work.child != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    r = add(out, g, deps, n_deps, r, &work);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    tl_drv_graph_destroy((*out)->work.child);
+    (*out)->work.child = child;
+    child->is_child = child->is_moved = true;
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -230,6 +283,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
         nodeParams->alloc.dptr = p.dptr;
         return made;
     }
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+        return add_moved(phGraphNode, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
     CUresult r = tl_drv_work_of_params(nodeParams, &work);
     r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
     if (r == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY)
@@ -320,15 +376,32 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
-/* The memory is taken once and stays; every launch of the graph finds it at the same address. */
 CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                 size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-    if (nodeParams == NULL)
+    struct tl_drv_device *d;
+    struct CUctx_st *ctx;
+    struct tl_drv_work work;
+    CUresult r = tl_drv_enter(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (nodeParams == NULL || nodeParams->bytesize == 0 || !tl_drv_is_graph(hGraph) ||
+        nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult r = cuMemAlloc_v2(&nodeParams->dptr, nodeParams->bytesize);
-    struct tl_drv_work work = {.kind = TL_DRV_ALLOC, .memory = {nodeParams->dptr, nodeParams->bytesize}};
-    return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
+    if (nodeParams->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    r = tl_drv_device(nodeParams->poolProps.location.id, &d);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    r = tl_drv_graph_memory_create(d, ctx, hGraph, nodeParams->bytesize, &work);
+    tl_drv_unlock();
+    CUdeviceptr address = r == CUDA_SUCCESS ? work.memory.address : 0;
+    r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
+    if (r == CUDA_SUCCESS)
+        nodeParams->dptr = address;
+    return r;
 }
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -353,6 +426,10 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     struct CUgraph_st *g = hNode->graph;
+    if (tl_drv_graph_has_memory(g)) { /* as CUDA has it: neither nodes nor edges of such a graph can go */
+        tl_drv_unlock();
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     struct CUgraphNode_st **at = &g->first;
     while (*at != hNode)
         at = &(*at)->next;

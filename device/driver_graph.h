@@ -27,7 +27,10 @@ struct CUgraph_st {
     uint32_t magic;
     struct CUgraphNode_st *first, **last;
     size_t n;
-    bool is_child; /* belongs to a node */
+    bool is_child;               /* belongs to a node */
+    bool is_moved;               /* and was somebody's before */
+    bool has_memory;             /* nodes that allocate or free; children's are asked for by tl_drv_graph_has_memory */
+    struct CUgraphExec_st *exec; /* of a graph with such nodes: the one executable that may be, or NULL */
     struct tl_drv_handle *handles;
     struct tl_drv_held *objects; /* references to user objects (driver_graph_object.c) */
 };
@@ -43,11 +46,12 @@ struct tl_drv_conditional {
 
 struct CUgraphExec_st {
     uint32_t magic;
-    struct CUgraph_st *graph;      /* a copy */
+    struct CUgraph_st *graph;  /* a copy */
+    struct CUgraph_st *source; /* with nodes of memory: the graph that this is the executable of, while it is there */
     struct CUgraphNode_st **order; /* predecessors first */
     struct tl_drv_op *last;        /* of the latest launch, a reference: launches of one executable come one by one */
     uint64_t flags;
-    bool has_conditions;
+    bool has_conditions, has_memory;
 };
 
 static inline bool tl_drv_is_graph(CUgraph g)
@@ -78,6 +82,26 @@ CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work);
 CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work);
 CUresult tl_drv_work_of_params(CUgraphNodeParams *p,
                                struct tl_drv_work *work); /* a conditional's bodies are told in it */
+
+/* --- driver_graph_memory.c --- */
+/* Another node that allocates the same, in a copy; and one fewer. */
+void tl_drv_graph_memory_ref(const struct tl_drv_work *work);
+void tl_drv_graph_memory_unref(const struct tl_drv_work *work);
+/* The graph's own node goes. */
+void tl_drv_graph_memory_disown(const struct tl_drv_work *work, const struct CUgraph_st *g);
+/* Whether the graph may get such a node; and it has got it. */
+CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl_drv_work *work);
+void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *work);
+/* Takes memory from the device for all nodes that allocate. */
+CUresult tl_drv_graph_memory_upload(const struct CUgraph_st *g);
+/* Before a launch: that nothing is allocated twice (unless what is live will be freed first) nor freed that is not live, and
+ * that there is memory. */
+CUresult tl_drv_graph_memory_check(const struct CUgraph_st *g, bool frees_first);
+/* What its nodes allocate and nobody has freed: how many, and as many as there is room for. */
+size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *addresses, size_t room);
+/* The launch will take place. */
+void tl_drv_graph_memory_launched(const struct CUgraph_st *g);
+bool tl_drv_graph_has_memory(const struct CUgraph_st *g); /* driver_graph.c */
 
 /* --- driver_graph_conditional.c --- */
 CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work); /* lock not held */

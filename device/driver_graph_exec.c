@@ -56,7 +56,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    if (out == NULL || graph == NULL || graph->magic != TL_DRV_GRAPH)
+    if (out == NULL || graph == NULL || graph->magic != TL_DRV_GRAPH || graph->is_moved)
         return CUDA_ERROR_INVALID_VALUE;
     if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -68,12 +68,24 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
     e->magic = TL_DRV_GRAPH_EXEC;
     e->flags = flags;
     tl_drv_lock();
-    e->graph = tl_drv_graph_clone(graph);
-    r = e->graph != NULL ? sort(e->graph, &e->order) : CUDA_ERROR_OUT_OF_MEMORY;
+    e->has_memory = tl_drv_graph_has_memory(graph);
+    if (graph->exec != NULL) /* it has memory, and then there may be one at a time */
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS) {
+        e->graph = tl_drv_graph_clone(graph);
+        r = e->graph != NULL ? sort(e->graph, &e->order) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (r == CUDA_SUCCESS)
         e->has_conditions = has_conditions(e->graph);
-    if (r != CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS && e->has_memory && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+        r = tl_drv_graph_memory_upload(e->graph);
+    if (r != CUDA_SUCCESS) {
         tl_drv_graph_destroy(e->graph);
+        free((void *)e->order);
+    } else if (e->has_memory) {
+        e->source = graph;
+        graph->exec = e;
+    }
     tl_drv_unlock();
     if (r != CUDA_SUCCESS) {
         free(e);
@@ -129,6 +141,8 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
         tl_drv_op_wait(hGraphExec->last);
     tl_drv_lock();
     tl_drv_graph_destroy(hGraphExec->graph);
+    if (hGraphExec->source != NULL)
+        hGraphExec->source->exec = NULL;
     tl_drv_op_unref(hGraphExec->last);
     hGraphExec->magic = TL_DRV_DEAD;
     tl_drv_unlock();
@@ -195,7 +209,7 @@ static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node, s
     struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
     bool is_work = !node->is_disabled && node->work.kind != TL_DRV_RECORD && node->work.kind != TL_DRV_WAIT &&
                    node->work.kind != TL_DRV_CHILD && node->work.kind != TL_DRV_ALLOC &&
-                   node->work.kind != TL_DRV_FREE && node->work.kind != TL_DRV_CONDITIONAL;
+                   node->work.kind != TL_DRV_CONDITIONAL;
     if (is_work && tl_drv_work_copy(&work, &node->work) != CUDA_SUCCESS)
         return NULL;
     if (work.kind == TL_DRV_LAUNCH && work.launch.priority == 0)
@@ -306,12 +320,40 @@ static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_
     return true;
 }
 
+/* Operations that free what the graph allocated before and nobody has freed, all behind `before`.  False: no memory. */
+static bool free_first(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before, struct tl_drv_op *behind)
+{
+    size_t n = tl_drv_graph_memory_live(g, NULL, 0);
+    CUdeviceptr *addresses = calloc(n + 1, sizeof *addresses);
+    bool is_good = addresses != NULL;
+    if (is_good)
+        tl_drv_graph_memory_live(g, addresses, n);
+    for (size_t i = 0; i < n && is_good; i++) {
+        struct tl_drv_op *op = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {addresses[i], 0, 0}});
+        is_good = op != NULL;
+        if (is_good) {
+            tl_drv_op_after(op, before);
+            tl_drv_op_after(behind, op);
+        }
+    }
+    free(addresses);
+    return is_good;
+}
+
+static bool frees_first(CUgraphExec e)
+{
+    return (e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+}
+
 static struct tl_drv_op *expand_launch(struct batch *b, CUgraphExec e, struct tl_drv_op *begin)
 {
     struct tl_drv_op *ready = begin;
-    if (e->has_conditions) {
+    bool frees = e->has_memory && frees_first(e);
+    if (e->has_conditions || frees) {
         ready = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
         if (ready == NULL || !set_defaults(b, e->graph, begin, ready))
+            return NULL;
+        if (frees && !free_first(b, e->graph, begin, ready))
             return NULL;
         tl_drv_op_after(ready, begin);
     }
@@ -327,6 +369,13 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
+    if (hGraphExec->has_memory)
+        r = tl_drv_is_capturing(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED /* it would be a second one */
+                                   : tl_drv_graph_memory_check(hGraphExec->graph, frees_first(hGraphExec));
+    if (r != CUDA_SUCCESS) {
+        tl_drv_unlock();
+        return r;
+    }
     if (tl_drv_is_capturing(s)) {
         struct tl_drv_work work = {.kind = TL_DRV_CHILD, .child = tl_drv_graph_clone(hGraphExec->graph)};
         r = work.child != NULL ? tl_drv_capture_add(s, &work) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -337,6 +386,8 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     struct tl_drv_op *begin = new_op(&b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
     struct tl_drv_op *end = begin != NULL ? expand_launch(&b, hGraphExec, begin) : NULL;
     if (end != NULL) {
+        if (hGraphExec->has_memory)
+            tl_drv_graph_memory_launched(hGraphExec->graph);
         tl_drv_op_after(begin, hGraphExec->last);
         tl_drv_op_order(begin, s);
         tl_drv_op_unref(s->tail);
@@ -363,7 +414,13 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
     struct CUstream_st *s;
-    return is_exec(hGraphExec) ? tl_drv_stream(hStream, &s) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = is_exec(hGraphExec) ? tl_drv_stream(hStream, &s) : CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS || !hGraphExec->has_memory)
+        return r;
+    tl_drv_lock();
+    r = tl_drv_graph_memory_upload(hGraphExec->graph);
+    tl_drv_unlock();
+    return r;
 }
 
 /* --- changing an executable -------------------------------------------------------------------------------------- */
@@ -457,7 +514,8 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
-    if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+        nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CUDA_ERROR_INVALID_VALUE;
     return replace(hGraphExec, hNode, tl_drv_work_of_params(nodeParams, &work), &work);
 }
@@ -484,6 +542,8 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 {
     tl_drv_lock();
     struct CUgraphNode_st *n = find(hGraphExec, hNode);
+    if (n != NULL && (n->work.kind == TL_DRV_ALLOC || n->work.kind == TL_DRV_FREE))
+        n = NULL;
     if (n != NULL)
         n->is_disabled = isEnabled == 0;
     tl_drv_unlock();
@@ -512,6 +572,9 @@ static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *
             return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
         if (x->n_deps != y->n_deps)
             return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        if ((x->work.kind == TL_DRV_ALLOC || x->work.kind == TL_DRV_FREE) &&
+            x->work.memory.address != y->work.memory.address)
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
         for (size_t k = 0; tl_drv_node_inner(x, k) != NULL || tl_drv_node_inner(y, k) != NULL; k++) {
             struct CUgraphNode_st *inside;
             struct CUgraph_st *p = tl_drv_node_inner(x, k), *q = tl_drv_node_inner(y, k);
@@ -548,7 +611,7 @@ static void keep_origins(const struct CUgraph_st *old, struct CUgraph_st *new)
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     struct CUgraphNode_st *where = NULL;
-    if (!is_exec(hGraphExec) || hGraph == NULL || hGraph->magic != TL_DRV_GRAPH)
+    if (!is_exec(hGraphExec) || hGraph == NULL || hGraph->magic != TL_DRV_GRAPH || hGraph->is_moved)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     CUgraphExecUpdateResult result = compare(hGraphExec->graph, hGraph, &where);

@@ -258,9 +258,14 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
 {
     if (!is_kind(hNode, TL_DRV_ALLOC) || params_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    memset(params_out, 0, sizeof *params_out);
-    params_out->bytesize = hNode->work.memory.bytes;
-    params_out->dptr = hNode->work.memory.address;
+    tl_drv_lock();
+    const struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)hNode->work.memory.address);
+    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = a != NULL ? a->device->ordinal : 0}},
+        .bytesize = hNode->work.memory.bytes,
+        .dptr = hNode->work.memory.address};
+    tl_drv_unlock();
     return CUDA_SUCCESS;
 }
 
@@ -275,7 +280,8 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
-    if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) /* its bodies are changed instead */
+    if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+        nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_FREE) /* bodies are changed instead, memory cannot be */
         return CUDA_ERROR_INVALID_VALUE;
     return replace(hNode, tl_drv_work_of_params(nodeParams, &work), &work);
 }

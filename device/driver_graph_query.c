@@ -174,12 +174,13 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, c
     if (!tl_drv_is_graph(hGraph))
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
-    for (size_t k = 0; k < numDependencies; k++)
+    bool may_go = !tl_drv_graph_has_memory(hGraph);
+    for (size_t k = 0; k < numDependencies && may_go; k++)
         for (size_t i = 0; tl_drv_is_node(to[k]) && i < to[k]->n_deps; i++)
             if (to[k]->deps[i] == from[k])
                 to[k]->deps[i--] = to[k]->deps[--to[k]->n_deps];
     tl_drv_unlock();
-    return CUDA_SUCCESS;
+    return may_go ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,

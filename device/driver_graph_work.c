@@ -122,9 +122,14 @@ CUresult tl_drv_work_of_params(CUgraphNodeParams *p, struct tl_drv_work *work)
     case CU_GRAPH_NODE_TYPE_GRAPH:
         if (p->graph.graph == NULL || p->graph.graph->magic != TL_DRV_GRAPH)
             return CUDA_ERROR_INVALID_VALUE;
+        if (p->graph.graph->is_moved || p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+            return CUDA_ERROR_INVALID_VALUE;
         tl_drv_lock();
-        *work = (struct tl_drv_work){.kind = TL_DRV_CHILD, .child = tl_drv_graph_clone(p->graph.graph)};
+        bool may_be = !tl_drv_graph_has_memory(p->graph.graph);
+        *work = (struct tl_drv_work){.kind = TL_DRV_CHILD, .child = may_be ? tl_drv_graph_clone(p->graph.graph) : NULL};
         tl_drv_unlock();
+        if (!may_be)
+            return CUDA_ERROR_INVALID_VALUE;
         if (work->child == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         work->child->is_child = true;

@@ -96,7 +96,8 @@ static CUresult open_device(int i, int number)
     if (tl_drv_exec_open(d) != 0)
         return CUDA_ERROR_NO_DEVICE;
     d->default_pool = d->pool = tl_drv_pool_create(d);
-    return d->pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    d->graph_pool = tl_drv_pool_create(d);
+    return d->pool != NULL && d->graph_pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* CUDA_VISIBLE_DEVICES: numbers with commas between them, up to the first that there is not.  Returns how many, and the

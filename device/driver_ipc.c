@@ -51,7 +51,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     tl_drv_context_wait(ctx);
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
-    if (a == NULL || a->kind != TL_DRV_DEVICE_MEMORY || a->is_imported || a->pool != NULL || a->is_internal) {
+    if (a == NULL || a->kind != TL_DRV_DEVICE_MEMORY || a->is_imported || a->pool != NULL || a->graph != NULL ||
+        a->is_internal) {
         r = CUDA_ERROR_INVALID_VALUE;
     } else if (a->fd < 0 && make_shared(a) != 0) {
         r = CUDA_ERROR_OUT_OF_MEMORY;

