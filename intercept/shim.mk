@@ -91,6 +91,10 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
 SHIM_TESTS := $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/shim_*_test.c))
 $(B)/obj/test/unit/shim_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
 $(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_FILES)
+# This one is the driver itself, for the part that knows kernels.
+$(B)/obj/test/unit/shim_kernels_test.o: OUR_CFLAGS += -I$(B)/gen
+$(B)/obj/test/unit/shim_kernels_test.o: | $(SHIM_TABLES)
+$(B)/test/shim_kernels_test: $(addprefix $(B)/pic/intercept/capture_,kernel.o map.o)
 
 bench-isolation: $(B)/bench/launch $(STANDIN_DRIVER)
 bench-launch: all $(B)/bench/launch $(STANDIN_DRIVER) $(B)/workloads/jobs/train
