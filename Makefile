@@ -286,7 +286,7 @@ clean:
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
-	@echo "make test       build and run all tests; T=ptx_lexer runs one file"
+	@echo "make test       build and run all tests; T=ptx_lex runs one file"
 	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
@@ -309,7 +309,7 @@ help:
 	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
 	@echo "make clean      remove what was built"
 	@echo "Variables: V=1 shows commands; CFLAGS, LDFLAGS are appended; CI=1 makes warnings errors; UNITY_DIR= is a copy"
-	@echo "of Unity; SETUP=no keeps make from calling scripts/setup; TEST_TIMEOUT=120 seconds per test file."
+	@echo "of Unity; SETUP=no keeps make from calling scripts/setup; TEST_TIMEOUT=300 seconds per test file."
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:

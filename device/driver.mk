@@ -49,7 +49,7 @@ $(DRIVER_DIR)/libnvidia-ml.so.1: $(B)/pic/device/nvml.o
 -include $(DRIVER_OBJS:.o=.d) $(B)/pic/gen/driver_table.d $(B)/pic/device/nvml.d
 
 # The driver's tests open the library that was built; they include its header.
-$(B)/obj/test/unit/driver_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
+$(B)/obj/test/unit/driver_%.o: private OUR_CFLAGS += $(CUDA_FLAGS)
 $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/driver_*_test.c)): | $(DRIVER_FILES)
 ifneq ($(CUDA_INCLUDE),)
 # Fetches come from kernels: this one calls them directly, so it has the driver in itself.

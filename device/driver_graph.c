@@ -1,6 +1,7 @@
 /* Graphs: making them, copying them, adding nodes. */
 #include "device/driver_graph.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -431,8 +432,10 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct CUgraphNode_st **at = &g->first;
-    while (*at != hNode)
+    while (*at != hNode) {
+        assert(*at != NULL); /* it is a node of its graph */
         at = &(*at)->next;
+    }
     *at = hNode->next;
     if (g->last == &hNode->next)
         g->last = at;

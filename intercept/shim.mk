@@ -89,10 +89,10 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
 
 # The library's tests open what was built.
 SHIM_TESTS := $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/shim_*_test.c))
-$(B)/obj/test/unit/shim_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
+$(B)/obj/test/unit/shim_%.o: private OUR_CFLAGS += $(CUDA_FLAGS)
 $(SHIM_TESTS): | $(SHIM_FILES) $(DRIVER_FILES) $(STANDIN_FILES)
 # This one is the driver itself, for the part that knows kernels.
-$(B)/obj/test/unit/shim_kernels_test.o: OUR_CFLAGS += -I$(B)/gen
+$(B)/obj/test/unit/shim_kernels_test.o: private OUR_CFLAGS += -I$(B)/gen
 $(B)/obj/test/unit/shim_kernels_test.o: | $(SHIM_TABLES)
 $(B)/test/shim_kernels_test: $(addprefix $(B)/pic/intercept/capture_,kernel.o map.o)
 

@@ -21,6 +21,7 @@ static const char help[] =
     "  --search            also try every plan, for at most 2 GPUs and 4 models, and tell how much more rate would "
     "fit\n"
     "  --json              print JSON\n"
+    "  --help              this text\n"
     "\n"
     "MODELS.json: {\"gpus\": 2, \"gpu_memory_mb\": 11000, \"models\": [{\"name\": \"resnet50\", \"rate\": 200, "
     "\"slo_ms\": 108,\n"

@@ -100,7 +100,7 @@ int cli_set(int argc, char **argv)
     static const struct argp argp = {
         option_table,
         parse_option,
-        "PID priority=LEVEL|slo=pN:TIME|weight=N|min-share=N%|pause|resume ...",
+        "PID priority=LEVEL|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|resume ...",
         "Changes a job that runs under tally-run.\vExit status: 0, 1 if it could not be done, 2 if "
         "the command line is wrong.",
         NULL,

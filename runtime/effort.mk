@@ -41,5 +41,5 @@ test-force: tests
 .PHONY: test-force
 
 # Its tests include its header, and take the files that they are about.
-$(B)/obj/test/unit/effort_%.o: OUR_CFLAGS += $(CUDA_FLAGS)
+$(B)/obj/test/unit/effort_%.o: private OUR_CFLAGS += $(CUDA_FLAGS)
 $(B)/test/effort_store_test: $(B)/pic/runtime/effort_store.o $(B)/pic/runtime/effort_profile.o

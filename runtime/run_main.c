@@ -43,7 +43,7 @@ static const struct argp_option option_table[] = {
     {"job", JOB, "NAME", 0, "Its name in reports and lists (TALLY_JOB)", 0},
     {"device", DEVICE, "auto|gpu|soft", 0, "An NVIDIA GPU or the software device; auto if not said (TALLY_DEVICE)", 0},
     {"fail", FAIL, "open|closed", 0, "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
-    {"force", FORCE, "RUNG", 0, "Run every kernel that way: persistent, ticket, slice, whole (TALLY_FORCE)", 0},
+    {"force", FORCE, "RUNG", 0, "Run every kernel that way: persistent, ticket, slice, whole or cap (TALLY_FORCE)", 0},
     {"verbose", 'v', NULL, 0, "Tell what is set", 0},
     {"quiet", 'q', NULL, 0, "Do not tell which device was taken, nor how far compiling is", 0},
     {0},

@@ -120,7 +120,7 @@ _Static_assert(sizeof rungs / sizeof rungs[0] == TL_RUNGS, "a name for each rung
 static int read_rung(const char *text, int *rung)
 {
     int i = choose(text, rungs, TL_RUNGS);
-    if (i < 0)
+    if (i < 0 || i == TL_RUNG_RATE) /* a rate is granted, there is no kernel for it */
         return -EINVAL;
     *rung = i;
     return 0;
@@ -241,7 +241,7 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     if ((v = variable("TALLY_OFF")) != NULL)
         judge(&r, read_off(v, &s->is_off), "TALLY_OFF", "0 or 1");
     if ((v = variable("TALLY_FORCE")) != NULL)
-        judge(&r, read_rung(v, &s->force), "TALLY_FORCE", "persistent, ticket, slice, whole, rate or cap");
+        judge(&r, read_rung(v, &s->force), "TALLY_FORCE", "persistent, ticket, slice, whole or cap");
     if ((v = variable("TALLY_LOG")) != NULL)
         judge(&r, read_log(v, &s->log), "TALLY_LOG", "error, warn, info or debug");
     return r.rc;
