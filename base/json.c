@@ -219,3 +219,33 @@ void tl_json_null(struct tl_json *j)
     begin_item(j);
     tl_buf_puts(j->out, "null");
 }
+
+void tl_json_key_str(struct tl_json *j, const char *key, const char *value)
+{
+    tl_json_key(j, key);
+    tl_json_str(j, tl_str_of(value));
+}
+
+void tl_json_key_int(struct tl_json *j, const char *key, int64_t value)
+{
+    tl_json_key(j, key);
+    tl_json_int(j, value);
+}
+
+void tl_json_key_uint(struct tl_json *j, const char *key, uint64_t value)
+{
+    tl_json_key(j, key);
+    tl_json_uint(j, value);
+}
+
+void tl_json_key_double(struct tl_json *j, const char *key, double value)
+{
+    tl_json_key(j, key);
+    tl_json_double(j, value);
+}
+
+void tl_json_key_bool(struct tl_json *j, const char *key, bool value)
+{
+    tl_json_key(j, key);
+    tl_json_bool(j, value);
+}

@@ -223,21 +223,16 @@ static void json_kernel(struct tl_json *j, struct tl_str kernel, const struct tl
         const struct tl_ptx_verdict *d = &verdicts[v];
         tl_json_key(j, tl_ptx_variant_name((enum tl_ptx_variant)v));
         tl_json_object(j);
-        tl_json_key(j, "verdict");
-        tl_json_str(j, tl_str_of(tl_ptx_reason_code(d->reason)));
+        tl_json_key_str(j, "verdict", tl_ptx_reason_code(d->reason));
         if (d->reason == TL_PTX_REASON_OK) {
             json_conditions(j, d->conditions);
         } else {
-            tl_json_key(j, "why");
-            tl_json_str(j, tl_str_of(tl_ptx_reason_text(d->reason)));
-            tl_json_key(j, "line");
-            tl_json_uint(j, d->place.line);
-            tl_json_key(j, "column");
-            tl_json_uint(j, d->place.column);
+            tl_json_key_str(j, "why", tl_ptx_reason_text(d->reason));
+            tl_json_key_uint(j, "line", d->place.line);
+            tl_json_key_uint(j, "column", d->place.column);
         }
         if (d->note[0] != 0) {
-            tl_json_key(j, "note");
-            tl_json_str(j, tl_str_of(d->note));
+            tl_json_key_str(j, "note", d->note);
         }
         tl_json_end_object(j);
     }
@@ -298,8 +293,7 @@ static int verdict(const struct arguments *a)
     for (int i = 0; i < a->n_inputs; i++) {
         if (a->is_json) {
             tl_json_object(&j);
-            tl_json_key(&j, "file");
-            tl_json_str(&j, tl_str_of(a->inputs[i]));
+            tl_json_key_str(&j, "file", a->inputs[i]);
             tl_json_key(&j, "kernels");
             tl_json_array(&j);
         }

@@ -5,39 +5,21 @@
 
 /* --- small things --- */
 
-static void key_uint(struct tl_json *j, const char *key, uint64_t value)
-{
-    tl_json_key(j, key);
-    tl_json_uint(j, value);
-}
-
-static void key_str(struct tl_json *j, const char *key, const char *value)
-{
-    tl_json_key(j, key);
-    tl_json_str(j, tl_str_of(value));
-}
-
-static void key_bool(struct tl_json *j, const char *key, bool value)
-{
-    tl_json_key(j, key);
-    tl_json_bool(j, value);
-}
-
 /* --- kernels --- */
 
 static void put_verdict(struct tl_json *j, enum tl_ptx_variant variant, const struct tl_ptx_verdict *verdict)
 {
     tl_json_key(j, tl_ptx_variant_name(variant));
     tl_json_object(j);
-    key_str(j, "reason", tl_ptx_reason_code(verdict->reason));
+    tl_json_key_str(j, "reason", tl_ptx_reason_code(verdict->reason));
     if (verdict->reason == TL_PTX_REASON_OK) {
-        key_bool(j, "if_warps_are_rows", (verdict->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0);
+        tl_json_key_bool(j, "if_warps_are_rows", (verdict->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0);
     } else if (verdict->place.line != 0) {
-        key_uint(j, "line", verdict->place.line);
-        key_uint(j, "column", verdict->place.column);
+        tl_json_key_uint(j, "line", verdict->place.line);
+        tl_json_key_uint(j, "column", verdict->place.column);
     }
     if (verdict->note[0] != 0)
-        key_str(j, "note", verdict->note);
+        tl_json_key_str(j, "note", verdict->note);
     tl_json_end_object(j);
 }
 
@@ -46,14 +28,14 @@ static void put_kernel(struct tl_json *j, enum tl_image_kind kind, const struct 
     tl_json_object(j);
     tl_json_key(j, "name");
     tl_json_str(j, e->kernel->name);
-    key_bool(j, "has_ptx", e->kernel->has_ptx);
+    tl_json_key_bool(j, "has_ptx", e->kernel->has_ptx);
     if (kind == TL_IMAGE_CUBIN) {
-        key_uint(j, "registers", e->sass.registers);
-        key_uint(j, "parameters", e->sass.n_params);
-        key_uint(j, "parameter_bytes", e->sass.param_bytes);
-        key_uint(j, "shared_bytes", e->sass.shared_bytes);
+        tl_json_key_uint(j, "registers", e->sass.registers);
+        tl_json_key_uint(j, "parameters", e->sass.n_params);
+        tl_json_key_uint(j, "parameter_bytes", e->sass.param_bytes);
+        tl_json_key_uint(j, "shared_bytes", e->sass.shared_bytes);
     } else if (e->problem != NULL) {
-        key_str(j, "problem", e->problem);
+        tl_json_key_str(j, "problem", e->problem);
     } else {
         for (int v = 0; v < TL_PTX_VARIANTS; v++)
             put_verdict(j, (enum tl_ptx_variant)v, &e->verdicts[v]);
@@ -69,24 +51,24 @@ static void put_image(struct inspect_report *r, const struct inspect_image *imag
     const struct tl_image *i = &image->image;
     char arch[16];
     tl_json_object(j);
-    key_str(j, "kind", tl_image_kind_name(i->kind));
-    key_str(j, "arch", tl_image_arch_name(i, arch));
-    key_str(j, "packing", tl_image_packing_name(i->packing));
-    key_uint(j, "offset", i->offset);
-    key_uint(j, "stored_bytes", i->stored_bytes);
-    key_uint(j, "full_bytes", i->full_bytes);
-    key_uint(j, "version_major", i->version_major);
-    key_uint(j, "version_minor", i->version_minor);
-    key_uint(j, "flags", i->flags);
-    key_bool(j, "for_gpu", image->is_for_gpu);
-    key_bool(j, "relocatable", image->is_relocatable);
+    tl_json_key_str(j, "kind", tl_image_kind_name(i->kind));
+    tl_json_key_str(j, "arch", tl_image_arch_name(i, arch));
+    tl_json_key_str(j, "packing", tl_image_packing_name(i->packing));
+    tl_json_key_uint(j, "offset", i->offset);
+    tl_json_key_uint(j, "stored_bytes", i->stored_bytes);
+    tl_json_key_uint(j, "full_bytes", i->full_bytes);
+    tl_json_key_uint(j, "version_major", i->version_major);
+    tl_json_key_uint(j, "version_minor", i->version_minor);
+    tl_json_key_uint(j, "flags", i->flags);
+    tl_json_key_bool(j, "for_gpu", image->is_for_gpu);
+    tl_json_key_bool(j, "relocatable", image->is_relocatable);
     tl_json_key(j, "options");
     tl_json_str(j, i->options);
     tl_json_key(j, "source");
     tl_json_str(j, i->identifier);
     if (image->problem != NULL)
-        key_str(j, "problem", image->problem);
-    key_uint(j, "n_kernels", image->n_entries);
+        tl_json_key_str(j, "problem", image->problem);
+    tl_json_key_uint(j, "n_kernels", image->n_entries);
     if (r->options->with_kernels) {
         tl_json_key(j, "kernels");
         tl_json_array(j);
@@ -103,12 +85,12 @@ static void put_kind_totals(struct tl_json *j, enum tl_image_kind k, const struc
 {
     tl_json_key(j, tl_image_kind_name(k));
     tl_json_object(j);
-    key_uint(j, "images", t->images);
-    key_uint(j, "kernels", t->kernels);
-    key_uint(j, "stored_bytes", t->stored_bytes);
-    key_uint(j, "full_bytes", t->full_bytes);
-    key_uint(j, "relocatable", t->relocatable);
-    key_uint(j, "not_for_gpu", t->not_for_gpu);
+    tl_json_key_uint(j, "images", t->images);
+    tl_json_key_uint(j, "kernels", t->kernels);
+    tl_json_key_uint(j, "stored_bytes", t->stored_bytes);
+    tl_json_key_uint(j, "full_bytes", t->full_bytes);
+    tl_json_key_uint(j, "relocatable", t->relocatable);
+    tl_json_key_uint(j, "not_for_gpu", t->not_for_gpu);
     tl_json_end_object(j);
 }
 
@@ -116,12 +98,12 @@ static void put_variant_totals(struct tl_json *j, enum tl_ptx_variant v, const s
 {
     tl_json_key(j, tl_ptx_variant_name(v));
     tl_json_object(j);
-    key_uint(j, "kernels", t->variants[v]);
+    tl_json_key_uint(j, "kernels", t->variants[v]);
     tl_json_key(j, "refused");
     tl_json_object(j);
     for (int r = 0; r < TL_PTX_REASON_COUNT; r++)
         if (r != TL_PTX_REASON_OK && t->reasons[v][r] > 0)
-            key_uint(j, tl_ptx_reason_code((enum tl_ptx_reason)r), t->reasons[v][r]);
+            tl_json_key_uint(j, tl_ptx_reason_code((enum tl_ptx_reason)r), t->reasons[v][r]);
     tl_json_end_object(j);
     tl_json_end_object(j);
 }
@@ -130,19 +112,19 @@ static void put_totals(struct tl_json *j, const struct inspect_totals *t)
 {
     tl_json_key(j, "totals");
     tl_json_object(j);
-    key_uint(j, "files", t->files);
-    key_uint(j, "containers", t->containers);
-    key_uint(j, "scanned_containers", t->scanned_containers);
-    key_uint(j, "problems", t->problems);
+    tl_json_key_uint(j, "files", t->files);
+    tl_json_key_uint(j, "containers", t->containers);
+    tl_json_key_uint(j, "scanned_containers", t->scanned_containers);
+    tl_json_key_uint(j, "problems", t->problems);
     tl_json_key(j, "images");
     tl_json_object(j);
     for (int k = 0; k < TL_IMAGE_KINDS; k++)
         put_kind_totals(j, (enum tl_image_kind)k, &t->kinds[k]);
     tl_json_end_object(j);
-    key_uint(j, "kernels", t->kernels);
-    key_uint(j, "with_ptx", t->with_ptx);
-    key_uint(j, "judged", t->judged);
-    key_uint(j, "preemptible", t->preemptible);
+    tl_json_key_uint(j, "kernels", t->kernels);
+    tl_json_key_uint(j, "with_ptx", t->with_ptx);
+    tl_json_key_uint(j, "judged", t->judged);
+    tl_json_key_uint(j, "preemptible", t->preemptible);
     tl_json_key(j, "variants");
     tl_json_object(j);
     for (int v = 0; v < TL_PTX_VARIANTS; v++)
@@ -164,8 +146,8 @@ static void begin(struct inspect_report *r)
 static void begin_file(struct inspect_report *r, const char *path, uint64_t bytes)
 {
     tl_json_object(&r->json);
-    key_str(&r->json, "path", path);
-    key_uint(&r->json, "bytes", bytes);
+    tl_json_key_str(&r->json, "path", path);
+    tl_json_key_uint(&r->json, "bytes", bytes);
     tl_json_key(&r->json, "containers");
     tl_json_array(&r->json);
 }
@@ -175,9 +157,9 @@ static void container(struct inspect_report *r, const struct inspect_container *
     if (r->options->only_totals)
         return;
     tl_json_object(&r->json);
-    key_uint(&r->json, "index", c->images[0].image.container_index);
-    key_uint(&r->json, "offset", c->images[0].image.container_offset);
-    key_bool(&r->json, "scanned", c->images[0].image.was_scanned);
+    tl_json_key_uint(&r->json, "index", c->images[0].image.container_index);
+    tl_json_key_uint(&r->json, "offset", c->images[0].image.container_offset);
+    tl_json_key_bool(&r->json, "scanned", c->images[0].image.was_scanned);
     tl_json_key(&r->json, "images");
     tl_json_array(&r->json);
     for (uint32_t i = 0; i < c->n_images; i++)

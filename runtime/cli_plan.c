@@ -229,37 +229,27 @@ static void print_json(const struct tl_gpulet_plan *plan, const struct tl_gpulet
     struct tl_json j;
     tl_json_init(&j, &out);
     tl_json_object(&j);
-    tl_json_key(&j, "fits");
-    tl_json_bool(&j, has_plan);
-    tl_json_key(&j, "latencies");
-    tl_json_str(&j, tl_str_of(o->has_stand_ins ? "stand-in" : "measured"));
+    tl_json_key_bool(&j, "fits", has_plan);
+    tl_json_key_str(&j, "latencies", o->has_stand_ins ? "stand-in" : "measured");
     if (!has_plan) {
-        tl_json_key(&j, "failed");
-        tl_json_str(&j, tl_str_of(models[plan->failed].name));
+        tl_json_key_str(&j, "failed", models[plan->failed].name);
     }
     tl_json_key(&j, "gpulets");
     tl_json_array(&j);
     for (uint32_t i = 0; has_plan && i < plan->n; i++) {
         const struct tl_gpulet *g = &plan->gpulets[i];
         tl_json_object(&j);
-        tl_json_key(&j, "gpu");
-        tl_json_uint(&j, g->gpu);
-        tl_json_key(&j, "size_percent");
-        tl_json_uint(&j, g->size);
-        tl_json_key(&j, "duty_ms");
-        tl_json_double(&j, g->duty_ms);
-        tl_json_key(&j, "occupancy");
-        tl_json_double(&j, g->occupancy);
+        tl_json_key_uint(&j, "gpu", g->gpu);
+        tl_json_key_uint(&j, "size_percent", g->size);
+        tl_json_key_double(&j, "duty_ms", g->duty_ms);
+        tl_json_key_double(&j, "occupancy", g->occupancy);
         tl_json_key(&j, "models");
         tl_json_array(&j);
         for (uint32_t k = 0; k < g->n_tasks; k++) {
             tl_json_object(&j);
-            tl_json_key(&j, "name");
-            tl_json_str(&j, tl_str_of(models[g->tasks[k].model].name));
-            tl_json_key(&j, "batch");
-            tl_json_uint(&j, g->tasks[k].batch);
-            tl_json_key(&j, "rate");
-            tl_json_double(&j, g->tasks[k].rate);
+            tl_json_key_str(&j, "name", models[g->tasks[k].model].name);
+            tl_json_key_uint(&j, "batch", g->tasks[k].batch);
+            tl_json_key_double(&j, "rate", g->tasks[k].rate);
             tl_json_end_object(&j);
         }
         tl_json_end_array(&j);

@@ -57,12 +57,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static void key_str(struct tl_json *j, const char *key, const char *value)
-{
-    tl_json_key(j, key);
-    tl_json_str(j, tl_str_of(value));
-}
-
 static int list(bool as_json)
 {
     struct tl_buf out = {0};
@@ -73,8 +67,8 @@ static int list(bool as_json)
     for (const struct tl_policy *const *p = tl_sched_policies(); *p != NULL; p++) {
         if (as_json) {
             tl_json_object(&j);
-            key_str(&j, "name", tl_policy_name(*p));
-            key_str(&j, "about", tl_policy_about(*p));
+            tl_json_key_str(&j, "name", tl_policy_name(*p));
+            tl_json_key_str(&j, "about", tl_policy_about(*p));
             tl_json_end_object(&j);
         } else {
             tl_buf_printf(&out, "%-12s %s\n", tl_policy_name(*p), tl_policy_about(*p));
@@ -94,8 +88,8 @@ static int tell(const struct tl_wire_answer *a, bool as_json)
         struct tl_json j;
         tl_json_init(&j, &out);
         tl_json_object(&j);
-        key_str(&j, "policy", a->policy);
-        key_str(&j, "parameters", a->text);
+        tl_json_key_str(&j, "policy", a->policy);
+        tl_json_key_str(&j, "parameters", a->text);
         tl_json_end_object(&j);
         tl_buf_putc(&out, '\n');
     } else {

@@ -107,60 +107,36 @@ static void print_text(struct tl_buf *out, const struct list *list)
     }
 }
 
-static void key_uint(struct tl_json *j, const char *key, uint64_t value)
-{
-    tl_json_key(j, key);
-    tl_json_uint(j, value);
-}
-
-static void key_int(struct tl_json *j, const char *key, int64_t value)
-{
-    tl_json_key(j, key);
-    tl_json_int(j, value);
-}
-
-static void key_str(struct tl_json *j, const char *key, const char *value)
-{
-    tl_json_key(j, key);
-    tl_json_str(j, tl_str_of(value));
-}
-
-static void key_bool(struct tl_json *j, const char *key, bool value)
-{
-    tl_json_key(j, key);
-    tl_json_bool(j, value);
-}
-
 static void put_client(struct tl_json *j, const struct tl_wire_status *s)
 {
     tl_json_object(j);
-    key_int(j, "pid", s->pid);
-    key_uint(j, "uid", s->uid);
-    key_str(j, "job", s->job);
-    key_int(j, "level", s->client.level);
-    key_int(j, "highest_level", s->highest_level);
-    key_uint(j, "weight", s->client.weight != 0 ? s->client.weight : 100);
-    key_uint(j, "min_share_permille", s->client.min_permille);
-    key_uint(j, "turnaround_ns", s->client.turnaround_ns);
-    key_uint(j, "slo_per_ten_thousand", s->client.slo_percentile);
-    key_uint(j, "slo_ns", s->client.slo_ns);
-    key_str(j, "state", state_of(s));
-    key_bool(j, "paused", s->client.is_paused != 0);
-    key_bool(j, "may_run", s->may_run != 0);
-    key_bool(j, "yields", s->yields != 0);
-    key_bool(j, "has_backlog", s->has_backlog != 0);
-    key_str(j, "rung", rung_of(s));
-    key_uint(j, "share_permille", s->share_permille);
-    key_uint(j, "in_flight", s->in_flight);
-    key_uint(j, "launches", s->launches);
-    key_uint(j, "blocks", s->blocks);
-    key_uint(j, "preemptions", s->preemptions);
-    key_uint(j, "device_ns", s->device_ns);
-    key_uint(j, "waited_ns", s->waited_ns);
-    key_uint(j, "uncontrolled_ns", s->uncontrolled_ns);
-    key_uint(j, "memory_bytes", s->memory_bytes);
-    key_uint(j, "requests", s->requests);
-    key_uint(j, "joined_ns", s->joined_ns);
+    tl_json_key_int(j, "pid", s->pid);
+    tl_json_key_uint(j, "uid", s->uid);
+    tl_json_key_str(j, "job", s->job);
+    tl_json_key_int(j, "level", s->client.level);
+    tl_json_key_int(j, "highest_level", s->highest_level);
+    tl_json_key_uint(j, "weight", s->client.weight != 0 ? s->client.weight : 100);
+    tl_json_key_uint(j, "min_share_permille", s->client.min_permille);
+    tl_json_key_uint(j, "turnaround_ns", s->client.turnaround_ns);
+    tl_json_key_uint(j, "slo_per_ten_thousand", s->client.slo_percentile);
+    tl_json_key_uint(j, "slo_ns", s->client.slo_ns);
+    tl_json_key_str(j, "state", state_of(s));
+    tl_json_key_bool(j, "paused", s->client.is_paused != 0);
+    tl_json_key_bool(j, "may_run", s->may_run != 0);
+    tl_json_key_bool(j, "yields", s->yields != 0);
+    tl_json_key_bool(j, "has_backlog", s->has_backlog != 0);
+    tl_json_key_str(j, "rung", rung_of(s));
+    tl_json_key_uint(j, "share_permille", s->share_permille);
+    tl_json_key_uint(j, "in_flight", s->in_flight);
+    tl_json_key_uint(j, "launches", s->launches);
+    tl_json_key_uint(j, "blocks", s->blocks);
+    tl_json_key_uint(j, "preemptions", s->preemptions);
+    tl_json_key_uint(j, "device_ns", s->device_ns);
+    tl_json_key_uint(j, "waited_ns", s->waited_ns);
+    tl_json_key_uint(j, "uncontrolled_ns", s->uncontrolled_ns);
+    tl_json_key_uint(j, "memory_bytes", s->memory_bytes);
+    tl_json_key_uint(j, "requests", s->requests);
+    tl_json_key_uint(j, "joined_ns", s->joined_ns);
     tl_json_end_object(j);
 }
 
@@ -169,7 +145,7 @@ static void print_json(struct tl_buf *out, const struct list *list)
     struct tl_json j;
     tl_json_init(&j, out);
     tl_json_object(&j);
-    key_str(&j, "policy", list->policy);
+    tl_json_key_str(&j, "policy", list->policy);
     tl_json_key(&j, "clients");
     tl_json_array(&j);
     for (size_t i = 0; i < list->n; i++)

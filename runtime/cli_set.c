@@ -125,12 +125,9 @@ int cli_set(int argc, char **argv)
         struct tl_json j;
         tl_json_init(&j, &out);
         tl_json_object(&j);
-        tl_json_key(&j, "pid");
-        tl_json_int(&j, o.set.pid);
-        tl_json_key(&j, "code");
-        tl_json_int(&j, a->code);
-        tl_json_key(&j, "message");
-        tl_json_str(&j, tl_str_of(a->text));
+        tl_json_key_int(&j, "pid", o.set.pid);
+        tl_json_key_int(&j, "code", a->code);
+        tl_json_key_str(&j, "message", a->text);
         tl_json_end_object(&j);
         tl_buf_putc(&out, '\n');
         if (cli_daemon_print(&out) != CLI_OK)

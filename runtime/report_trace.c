@@ -10,29 +10,17 @@ static uint64_t track_of(const struct tl_report_span *s)
     return (uint64_t)s->stream * TL_SPANS + (uint64_t)s->kind;
 }
 
-static void key_str(struct tl_json *j, const char *key, const char *value)
-{
-    tl_json_key(j, key);
-    tl_json_str(j, tl_str_of(value));
-}
-
-static void key_uint(struct tl_json *j, const char *key, uint64_t value)
-{
-    tl_json_key(j, key);
-    tl_json_uint(j, value);
-}
-
 /* Tells the viewer what a process or track is called. */
 static void put_name(struct tl_json *j, const char *what, uint64_t pid, uint64_t tid, const char *name)
 {
     tl_json_object(j);
-    key_str(j, "ph", "M");
-    key_str(j, "name", what);
-    key_uint(j, "pid", pid);
-    key_uint(j, "tid", tid);
+    tl_json_key_str(j, "ph", "M");
+    tl_json_key_str(j, "name", what);
+    tl_json_key_uint(j, "pid", pid);
+    tl_json_key_uint(j, "tid", tid);
     tl_json_key(j, "args");
     tl_json_object(j);
-    key_str(j, "name", name);
+    tl_json_key_str(j, "name", name);
     tl_json_end_object(j);
     tl_json_end_object(j);
 }
@@ -49,20 +37,18 @@ static void put_span(struct tl_json *j, const struct tl_report_job *job, const s
 {
     const char *name = s->kernel != TL_REPORT_NO_KERNEL ? job->kernels[s->kernel].brief : tl_span_name(s->kind);
     tl_json_object(j);
-    key_str(j, "ph", "X");
-    key_str(j, "name", name);
-    key_str(j, "cat", tl_span_name(s->kind));
-    key_uint(j, "pid", pid);
-    key_uint(j, "tid", track_of(s));
-    tl_json_key(j, "ts");
-    tl_json_double(j, (double)(s->begin_ns - zero_ns) / 1e3);
-    tl_json_key(j, "dur");
-    tl_json_double(j, (double)(s->end_ns - s->begin_ns) / 1e3);
+    tl_json_key_str(j, "ph", "X");
+    tl_json_key_str(j, "name", name);
+    tl_json_key_str(j, "cat", tl_span_name(s->kind));
+    tl_json_key_uint(j, "pid", pid);
+    tl_json_key_uint(j, "tid", track_of(s));
+    tl_json_key_double(j, "ts", (double)(s->begin_ns - zero_ns) / 1e3);
+    tl_json_key_double(j, "dur", (double)(s->end_ns - s->begin_ns) / 1e3);
     tl_json_key(j, "args");
     tl_json_object(j);
-    key_uint(j, "process", s->pid);
+    tl_json_key_uint(j, "process", s->pid);
     if (s->kernel != TL_REPORT_NO_KERNEL)
-        key_str(j, "kernel", job->kernels[s->kernel].full);
+        tl_json_key_str(j, "kernel", job->kernels[s->kernel].full);
     tl_json_end_object(j);
     tl_json_end_object(j);
 }
@@ -92,7 +78,7 @@ void tl_report_trace(const struct tl_report *r, struct tl_buf *out)
     uint64_t pid = 1;
     tl_json_init(&j, out);
     tl_json_object(&j);
-    key_str(&j, "displayTimeUnit", "ns");
+    tl_json_key_str(&j, "displayTimeUnit", "ns");
     tl_json_key(&j, "traceEvents");
     tl_json_array(&j);
     for (uint32_t i = 0; i < r->n_runs; i++) {

@@ -148,10 +148,8 @@ void sim_report_json(const struct sim_report *r, struct tl_buf *out)
         else
             tl_json_str(&j, tl_str_of(l->ours));
         json_text(&j, "kind", l->kind == SIM_TARGET ? "target" : "shape");
-        tl_json_key(&j, "holds");
-        tl_json_bool(&j, l->holds);
-        tl_json_key(&j, "fitted");
-        tl_json_bool(&j, l->is_fitted);
+        tl_json_key_bool(&j, "holds", l->holds);
+        tl_json_key_bool(&j, "fitted", l->is_fitted);
         json_text(&j, "tolerance", l->kind == SIM_TARGET ? l->tolerance : NULL);
         json_text(&j, "note", l->note);
         tl_json_end_object(&j);

@@ -135,12 +135,6 @@ static int set_up(struct scenario *s, const struct cli_json *j, struct tl_error 
     return rc;
 }
 
-static void put(struct tl_json *json, const char *key, double value)
-{
-    tl_json_key(json, key);
-    tl_json_double(json, value);
-}
-
 static void write_jobs(struct scenario *s, struct tl_buf *out)
 {
     struct tl_json json;
@@ -150,18 +144,16 @@ static void write_jobs(struct scenario *s, struct tl_buf *out)
         struct sim_result *r = &s->run.results[i];
         double counted_s = (s->run.ended_ns - s->run.warm_ns) / 1e9;
         tl_json_object(&json);
-        tl_json_key(&json, "job");
-        tl_json_str(&json, tl_str_of(s->jobs[i].name));
-        put(&json, "level", s->clients[i].level);
-        put(&json, "rounds", (double)r->rounds);
-        put(&json, "p50_ms", sim_samples_percentile(&r->sojourn, 0.50) / 1e6);
-        put(&json, "p99_ms", sim_samples_percentile(&r->sojourn, 0.99) / 1e6);
-        put(&json, "service_p50_ms", sim_samples_percentile(&r->latency, 0.50) / 1e6);
-        put(&json, "service_p99_ms", sim_samples_percentile(&r->latency, 0.99) / 1e6);
-        put(&json, "kernels_per_s", counted_s > 0 ? (double)r->kernels / counted_s : 0);
-        put(&json, "finished_s", r->finished_ns / 1e9);
-        tl_json_key(&json, "out_of_memory");
-        tl_json_bool(&json, r->is_out_of_memory);
+        tl_json_key_str(&json, "job", s->jobs[i].name);
+        tl_json_key_double(&json, "level", s->clients[i].level);
+        tl_json_key_double(&json, "rounds", (double)r->rounds);
+        tl_json_key_double(&json, "p50_ms", sim_samples_percentile(&r->sojourn, 0.50) / 1e6);
+        tl_json_key_double(&json, "p99_ms", sim_samples_percentile(&r->sojourn, 0.99) / 1e6);
+        tl_json_key_double(&json, "service_p50_ms", sim_samples_percentile(&r->latency, 0.50) / 1e6);
+        tl_json_key_double(&json, "service_p99_ms", sim_samples_percentile(&r->latency, 0.99) / 1e6);
+        tl_json_key_double(&json, "kernels_per_s", counted_s > 0 ? (double)r->kernels / counted_s : 0);
+        tl_json_key_double(&json, "finished_s", r->finished_ns / 1e9);
+        tl_json_key_bool(&json, "out_of_memory", r->is_out_of_memory);
         /* Everybody's latencies, for whoever has a bound of its own. */
         tl_json_key(&json, "latencies_ms");
         tl_json_array(&json);

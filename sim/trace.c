@@ -49,19 +49,13 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
         return;
     }
     tl_json_object(json);
-    tl_json_key(json, "job");
-    tl_json_str(json, tl_str_of(from->name));
-    tl_json_key(json, "level");
-    tl_json_int(json, from->level);
-    tl_json_key(json, "what");
-    tl_json_str(json, tl_str_of(what));
-    tl_json_key(json, "recorded");
-    tl_json_double(json, recorded);
-    tl_json_key(json, "predicted");
-    tl_json_double(json, predicted);
+    tl_json_key_str(json, "job", from->name);
+    tl_json_key_int(json, "level", from->level);
+    tl_json_key_str(json, "what", what);
+    tl_json_key_double(json, "recorded", recorded);
+    tl_json_key_double(json, "predicted", predicted);
     if (serves) {
-        tl_json_key(json, "predicted_from_arrival");
-        tl_json_double(json, sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
+        tl_json_key_double(json, "predicted_from_arrival", sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
     }
     tl_json_end_object(json);
 }

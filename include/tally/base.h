@@ -111,5 +111,11 @@ void tl_json_uint(struct tl_json *j, uint64_t value);
 void tl_json_double(struct tl_json *j, double value); /* NaN and infinities become null */
 void tl_json_bool(struct tl_json *j, bool value);
 void tl_json_null(struct tl_json *j);
+/* A key and its value. */
+void tl_json_key_str(struct tl_json *j, const char *key, const char *value);
+void tl_json_key_int(struct tl_json *j, const char *key, int64_t value);
+void tl_json_key_uint(struct tl_json *j, const char *key, uint64_t value);
+void tl_json_key_double(struct tl_json *j, const char *key, double value);
+void tl_json_key_bool(struct tl_json *j, const char *key, bool value);
 
 #endif

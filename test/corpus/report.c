@@ -95,8 +95,7 @@ static void put_reasons(struct tl_json *j, const struct corpus *c)
                 continue;
             tl_json_key(j, tl_ptx_reason_code(reason));
             tl_json_object(j);
-            tl_json_key(j, "kernels");
-            tl_json_uint(j, r->count[v][reason]);
+            tl_json_key_uint(j, "kernels", r->count[v][reason]);
             tl_json_key(j, "examples");
             tl_json_array(j);
             for (int i = 0; i < CORPUS_EXAMPLES && r->examples[v][reason][i].n > 0; i++)
@@ -119,20 +118,13 @@ static void put_worst(struct tl_json *j, const struct corpus *c)
         tl_json_object(j);
         tl_json_key(j, "kernel");
         tl_json_str(j, g->kernel->name);
-        tl_json_key(j, "image");
-        tl_json_str(j, tl_str_of(g->kernel->image->origin));
-        tl_json_key(j, "variant");
-        tl_json_str(j, tl_str_of(tl_ptx_variant_name(g->variant)));
-        tl_json_key(j, "grid_dims");
-        tl_json_uint(j, g->dims);
-        tl_json_key(j, "before");
-        tl_json_uint(j, g->before.registers);
-        tl_json_key(j, "after");
-        tl_json_uint(j, g->after.registers);
-        tl_json_key(j, "spill_before");
-        tl_json_uint(j, g->before.local_bytes);
-        tl_json_key(j, "spill_after");
-        tl_json_uint(j, g->after.local_bytes);
+        tl_json_key_str(j, "image", g->kernel->image->origin);
+        tl_json_key_str(j, "variant", tl_ptx_variant_name(g->variant));
+        tl_json_key_uint(j, "grid_dims", g->dims);
+        tl_json_key_uint(j, "before", g->before.registers);
+        tl_json_key_uint(j, "after", g->after.registers);
+        tl_json_key_uint(j, "spill_before", g->before.local_bytes);
+        tl_json_key_uint(j, "spill_after", g->after.local_bytes);
         tl_json_end_object(j);
     }
     tl_json_end_array(j);
