@@ -191,8 +191,8 @@ tsan:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
 
 # What has threads.  Kernels and LLVM are not instrumented, and what they touch is theirs.
-TSAN_TESTS := $(filter $(addprefix $(B)/test/,exec_% driver_% $(addsuffix _test,client daemon daemon_harm record effort_store \
-    shim_inflight shim_forward jit_cache jit_client)),$(TEST_FILES))
+TSAN_TESTS := $(filter $(addprefix $(B)/test/,exec_% driver_% shim_% $(addsuffix _test,client daemon daemon_harm record effort_store \
+    jit_cache jit_client)),$(TEST_FILES))
 tsan-test: all $(TSAN_TESTS) $(STANDIN)
 	@TSAN_OPTIONS="die_after_fork=0 suppressions=$(CURDIR)/test/tsan.supp $$TSAN_OPTIONS" TEST_TIMEOUT=$${TEST_TIMEOUT:-900} \
 	    TALLY_BUILD=$(B) test/run $(TSAN_TESTS)
