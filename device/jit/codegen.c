@@ -39,6 +39,9 @@ static void init_once(void)
         "-disable-post-ra",
         "-disable-machine-sink",
         "-disable-machine-licm",
+        "-disable-postra-machine-licm",
+        "-disable-machine-cse",
+        "-disable-machine-dce",
         "-disable-lsr",
         "-disable-cgp",
         "-disable-copyprop",
@@ -79,8 +82,8 @@ static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
 {
     /* No vectorisers: the code is vectors already.  See docs/device.md for how the list was chosen. */
     static const char passes[] =
-        "always-inline,function(mem2reg,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
-        "loop-mssa(licm),gvn,dse,adce,simplifycfg,instcombine<no-verify-fixpoint>)";
+        "function(mem2reg),always-inline,function(early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
+        "loop-mssa(licm),early-cse<memssa>,simplifycfg)";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(e->mod, passes, tm, options);
     LLVMDisposePassBuilderOptions(options);
