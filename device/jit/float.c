@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/jit/avx512.h"
 #include "device/jit/round.h"
 
 static struct tl_val bits_like(struct tl_emit *e, struct tl_val like, uint32_t bits, uint64_t value)
@@ -54,36 +55,19 @@ static LLVMValueRef piece(struct tl_emit *e, LLVMValueRef v, uint32_t first, uin
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
 }
 
-/* An AVX-512 operation with rounding, 512 bits at a time. */
-static struct tl_val embedded(struct tl_emit *e, const char *op, struct tl_val *args, unsigned n, bool is_f64)
+/* An AVX-512 operation that rounds as the form says. */
+static struct tl_val embedded(struct tl_emit *e, const char *op, const struct tl_val *args, unsigned n, bool is_f64)
 {
     bool is_vec = false;
-    for (unsigned i = 0; i < n; i++)
+    struct tl_val values[4];
+    for (unsigned i = 0; i < n; i++) {
         is_vec |= args[i].is_vec;
-    for (unsigned i = 0; i < n; i++)
-        args[i] = tl_widen(e, args[i]);
-    char name[64];
-    uint32_t width = is_f64 ? 8 : 16;
-    strcpy(name, "llvm.x86.avx512.");
-    strcat(name, op);
-    strcat(name, is_f64 ? ".pd.512" : ".ps.512");
-    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0);
-    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), element = is_f64 ? e->f64 : e->f32;
-    LLVMValueRef r = LLVMGetPoison(tl_vec(element));
-    for (uint32_t first = 0; first < LANES; first += width) {
-        LLVMValueRef values[4];
-        for (unsigned i = 0; i < n; i++)
-            values[i] = piece(e, args[i].v, first, width);
-        values[n] = LLVMConstInt(e->i32, 8 + (uint32_t)tl_rounding_of(e), false); /* 8: no exceptions */
-        LLVMValueRef part = LLVMBuildCall2(e->b, type, fn, values, n + 1, "");
-        for (uint32_t i = 0; i < width; i++)
-            r = LLVMBuildInsertElement(e->b, r, LLVMBuildExtractElement(e->b, part, LLVMConstInt(e->i32, i, false), ""),
-                                       LLVMConstInt(e->i32, first + i, false), "");
-        if (!is_vec)
-            return (struct tl_val){LLVMBuildExtractElement(e->b, r, LLVMConstInt(e->i32, 0, false), ""), false};
+        values[i] = tl_widen(e, args[i]);
     }
-    return (struct tl_val){r, true};
+    /* 8: no exceptions */
+    values[n] = (struct tl_val){LLVMConstInt(e->i32, 8 + (uint32_t)tl_rounding_of(e), false), false};
+    struct tl_val r = tl_avx512(e, op, is_f64 ? e->f64 : e->f32, values, n + 1);
+    return is_vec ? r : tl_lane_value(e, r, LLVMConstInt(e->i32, 0, false));
 }
 
 /* The same on f32 without AVX-512: in f64 to odd, where sums, products and quotients of f32 lose nothing that matters. */
@@ -269,12 +253,17 @@ struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct
         a = tl_extend(e, a, e->f32);
         b = tl_extend(e, b, e->f32);
     }
+    uint64_t quiet = bits == 16 ? 0x7fff : bits == 32 ? 0x7fffffff : 0x7fffffffffffffffull;
+    struct tl_val nan = bits_like(e, x, bits, quiet);
+    if (e->has_avx512 && a.is_vec && !is_half && !tl_has(e, TL_MOD_NaN)) {
+        LLVMTypeRef element = bits == 32 ? e->f32 : e->f64;
+        struct tl_val m = tl_avx512_minmax(e, element, is_min, a, b, tl_bitcast(e, nan, element));
+        return has_xorsign ? tl_bitcast(e, tl_op(e, LLVMOr, tl_bitcast(e, m, tl_int(e, bits)), sign), element) : m;
+    }
     struct tl_val smaller = tl_fcmp(e, is_min ? LLVMRealOLT : LLVMRealOGT, a, b);
     struct tl_val r = tl_select(e, smaller, x, y);
     r = tl_select(e, tl_fcmp(e, LLVMRealOEQ, a, b), tl_op(e, is_min ? LLVMOr : LLVMAnd, x, y), r); /* -0 is below +0 */
     struct tl_val nan_a = tl_fcmp(e, LLVMRealUNO, a, a), nan_b = tl_fcmp(e, LLVMRealUNO, b, b);
-    uint64_t quiet = bits == 16 ? 0x7fff : bits == 32 ? 0x7fffffff : 0x7fffffffffffffffull;
-    struct tl_val nan = bits_like(e, x, bits, quiet);
     if (tl_has(e, TL_MOD_NaN)) {
         r = tl_select(e, tl_op(e, LLVMOr, nan_a, nan_b), nan, r);
     } else {
@@ -319,6 +308,8 @@ static struct tl_val exp2_f32(struct tl_emit *e, struct tl_val x)
                                0.0013333558146428443,
                                0.00015403530393381610,
                                0.000015252733804059841};
+    if (e->has_avx512 && x.is_vec)
+        return tl_avx512_scale(e, polynomial(e, tl_avx512_fraction(e, x), c, 8), unary(e, "llvm.roundeven", x));
     struct tl_val is_nan = tl_fcmp(e, LLVMRealUNO, x, x);
     struct tl_val y = tl_select(e, tl_fcmp(e, LLVMRealOLT, x, tl_lit(e, x, 130)), x, tl_lit(e, x, 130));
     y = tl_select(e, tl_fcmp(e, LLVMRealOGT, y, tl_lit(e, x, -152)), y, tl_lit(e, x, -152));
