@@ -39,7 +39,6 @@ static void init_once(void)
         "-disable-post-ra",
         "-disable-machine-sink",
         "-disable-machine-licm",
-        "-disable-postra-machine-licm",
         "-disable-machine-cse",
         "-disable-machine-dce",
         "-disable-lsr",

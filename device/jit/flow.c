@@ -249,8 +249,19 @@ static bool is_endless_edge(const struct tl_fn *f, uint32_t block, uint32_t n)
 
 struct line {
     uint32_t join; /* where they meet: left out */
-    bool *is_head; /* per block: edges to it go round a loop */
+    bool *is_head;    /* per block: edges to it go round a loop */
+    bool *is_certain; /* per block: where it is come to, it has takers */
 };
+
+/* One that ends with the function. */
+static bool init_line(struct tl_emit *e, struct line *line)
+{
+    uint32_t n = e->f->cfg.n_blocks;
+    *line = (struct line){.join = n};
+    line->is_head = tl_arena_zalloc(e->arena, (size_t)n + 1);
+    line->is_certain = tl_arena_zalloc(e->arena, (size_t)n + 1);
+    return line->is_head != NULL && line->is_certain != NULL;
+}
 
 /* Hands the lanes in `bits` on to the successors of `block`. */
 static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, LLVMValueRef bits)
@@ -276,17 +287,24 @@ static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, 
     }
 }
 
+static LLVMValueRef has_takers(struct tl_emit *e, LLVMValueRef bits)
+{
+    return LLVMBuildICmp(e->b, LLVMIntNE, bits, zero32(e), "");
+}
+
 static void emit_masked_block(struct tl_emit *e, const struct line *line, uint32_t block)
 {
     LLVMValueRef wanted = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[block], "");
     struct tl_if i;
-    tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, wanted, zero32(e), ""));
+    if (!line->is_certain[block])
+        tl_if_begin(e, &i, has_takers(e, wanted));
     LLVMBuildStore(e->b, zero32(e), e->f->mask_slot[block]);
     e->mask = tl_mask_of_bits(e, wanted);
     emit_body(e, block, e->f->cfg.blocks[block].first);
     hand_on(e, line, block, wanted);
     e->mask = NULL;
-    tl_if_end(e, &i);
+    if (!line->is_certain[block])
+        tl_if_end(e, &i);
 }
 
 /* Tarjan's strongly connected components over some blocks, edges to loop heads left out; found in reverse order. */
@@ -338,6 +356,22 @@ static bool has_self_edge(const struct tl_fn *f, const struct line *line, uint32
 
 static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *blocks, uint32_t n);
 
+/* Whether lanes come into a loop at its head only. */
+static bool is_entered_at_head(const struct tl_fn *f, uint32_t head, const uint32_t *members, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tl_ptx_block *k = &f->cfg.blocks[members[i]];
+        for (uint32_t p = 0; p < k->n_preds && members[i] != head; p++) {
+            uint32_t at = 0;
+            while (at < n && members[at] != k->preds[p])
+                at++;
+            if (at == n)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* A loop of lanes: its blocks in a line, again while the head has takers. */
 static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_t *members, uint32_t n)
 {
@@ -347,12 +381,16 @@ static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_
             head = members[i];
     }
     LLVMBasicBlockRef again = new_block(e, "again"), done = new_block(e, "left");
-    go_to(e, again);
+    line->is_certain[head] = is_entered_at_head(e->f, head, members, n);
+    if (line->is_certain[head])
+        LLVMBuildCondBr(e->b, has_takers(e, LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "")), again, done);
+    else
+        go_to(e, again);
     LLVMPositionBuilderAtEnd(e->b, again);
     line->is_head[head] = true;
     emit_line(e, line, members, n);
     LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, left, zero32(e), ""), again, done);
+    LLVMBuildCondBr(e->b, has_takers(e, left), again, done);
     LLVMPositionBuilderAtEnd(e->b, done);
 }
 
@@ -433,8 +471,8 @@ static void emit_parted(struct tl_emit *e, uint32_t block, LLVMValueRef bits)
     uint32_t n_blocks = f->cfg.n_blocks, n = 0;
     uint32_t *members = tl_arena_alloc(e->arena, ((size_t)n_blocks + 2) * sizeof *members);
     bool *is_member = tl_arena_alloc(e->arena, (size_t)n_blocks + 1);
-    struct line line = {.is_head = tl_arena_zalloc(e->arena, (size_t)n_blocks + 1)};
-    if (members == NULL || is_member == NULL || line.is_head == NULL) {
+    struct line line;
+    if (members == NULL || is_member == NULL || !init_line(e, &line)) {
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
         return;
     }
@@ -448,9 +486,8 @@ static void emit_parted(struct tl_emit *e, uint32_t block, LLVMValueRef bits)
 static void emit_all_parted(struct tl_emit *e)
 {
     struct tl_fn *f = e->f;
-    struct line line = {.join = f->cfg.n_blocks};
-    line.is_head = tl_arena_zalloc(e->arena, (size_t)f->cfg.n_blocks + 1);
-    if (line.is_head == NULL) {
+    struct line line;
+    if (!init_line(e, &line)) {
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
         return;
     }
