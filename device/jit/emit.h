@@ -42,12 +42,14 @@ struct tl_lanes {
 };
 
 struct tl_reg {
-    LLVMValueRef slot[MAX_GROUPS]; /* n_slots of them, one per base of a register with known lanes; see tl_slot */
+    LLVMValueRef slot[MAX_GROUPS];  /* n_slots of them, one per base of a register with known lanes; see tl_get, tl_put */
+    LLVMValueRef value[MAX_GROUPS]; /* of a local register, instead */
     uint32_t n_slots;
     LLVMTypeRef type; /* of a slot */
     uint32_t bits;
     uint32_t vec; /* elements of a vector register, a slot each; else 1 */
     bool is_vec;
+    bool is_local;    /* read only further down in the stretch of code where it is written, see local.c */
     bool is_opaque;   /* a vector, or what a function gets and gives back: nothing is known of its lanes */
     bool keeps_lanes; /* written where lanes have parted, lanes that do not take part must keep what they had */
     uint32_t n_defs;
@@ -120,6 +122,7 @@ struct tl_emit {
     bool is_scalar;      /* the instruction computes the base of one group: operands are read as `lane` has them */
     uint32_t lane;
     int rc; /* first error */
+    uint32_t nesting, block_nesting; /* of tl_if and lane loops: here, and where the block began */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
     uint64_t stack_bytes;     /* frames of all functions that LLVM has made */
     uint32_t stack_at;        /* where the stack for alloca begins in a thread's local memory */
@@ -210,8 +213,10 @@ struct tl_val tl_to_float(struct tl_emit *e, struct tl_val bits, struct tl_type 
 struct tl_val tl_flush(struct tl_emit *e, struct tl_val v);
 struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t);
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
-/* Where a register is, an alloca, made when first asked for: a piece of a kernel uses few of them. */
-LLVMValueRef tl_slot(struct tl_emit *e, struct tl_reg *r, uint32_t n);
+/* What slot `n` of a register holds.  Slots are memory, made when first asked for (a piece of a kernel uses few of them); the
+ * values of local registers are kept as they are, as long as they are put where all that follows in the block comes by. */
+LLVMValueRef tl_get(struct tl_emit *e, struct tl_reg *r, uint32_t n);
+void tl_put(struct tl_emit *e, struct tl_reg *r, uint32_t n, LLVMValueRef v);
 LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type); /* load a field of the frame */
 LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n);
 
@@ -256,6 +261,9 @@ struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, co
 int tl_split_registers(struct tl_emit *e, struct tl_fn *f);
 /* The register that an instruction reads in a register's place: a shadow, or itself. */
 uint32_t tl_reg_read(const struct tl_fn *f, uint32_t inst, uint32_t reg);
+
+/* --- local.c: which registers need no memory ------------------------------------------------------------------------ */
+int tl_find_local(struct tl_emit *e, struct tl_fn *f);
 
 /* --- lanes.c: which registers have lane offsets known when compiling ---------------------------------------------- */
 int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f);
@@ -352,6 +360,8 @@ int tl_generate(struct tl_emit *e, struct tl_jit_object *out);
 
 /* --- flow.c ------------------------------------------------------------------------------------------------------- */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
+/* Once per function, before it: which blocks are in loops, and which registers must keep what other lanes have. */
+int tl_mark_loops(struct tl_emit *e, struct tl_fn *f);
 
 /* --- fission.c: barriers as loops over warps ------------------------------------------------------------------------ */
 

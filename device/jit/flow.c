@@ -116,6 +116,7 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
     const struct tl_segment *segment = e->f->segment;
+    e->block_nesting = e->nesting;
     for (uint32_t i = from; i < k->end && e->rc == 0; i++) {
         const struct tl_ptx_stmt *s = e->f->cfg.insts[i];
         enum tl_ptx_op op = s->inst.form->op;
@@ -582,7 +583,7 @@ static void keep_note_read(void *data, struct tl_ptx_sym *reg)
     k->f->regs[reg->id].keeps_lanes |= !is_fresh;
 }
 
-static void mark_loops(struct tl_emit *e, struct tl_fn *f)
+int tl_mark_loops(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
     struct tl_ptx_set scratch;
@@ -593,7 +594,8 @@ static void mark_loops(struct tl_emit *e, struct tl_fn *f)
     k.def_inst = tl_arena_alloc(e->arena, n_regs * sizeof *k.def_inst);
     k.loop_of = tl_arena_alloc(e->arena, n * sizeof *k.loop_of);
     k.loops = tl_arena_zalloc(e->arena, n * sizeof *k.loops);
-    bool ok = stack != NULL && k.def_block != NULL && k.def_inst != NULL && k.loop_of != NULL && k.loops != NULL &&
+    f->is_in_loop = tl_arena_zalloc(e->arena, n);
+    bool ok = stack != NULL && f->is_in_loop != NULL && k.def_block != NULL && k.def_inst != NULL && k.loop_of != NULL && k.loops != NULL &&
               tl_ptx_set_init(&scratch, e->arena, cfg) == 0;
     if (ok) {
         memset(k.loop_of, 0xff, n * sizeof *k.loop_of);
@@ -613,10 +615,8 @@ static void mark_loops(struct tl_emit *e, struct tl_fn *f)
             }
         }
     }
-    if (!ok) {
-        e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-        return;
-    }
+    if (!ok)
+        return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     for (int pass = 0; pass < 2; pass++) {
         for (k.inst = 0; k.inst < cfg->n_insts; k.inst++) {
             k.block = cfg->block_of[k.inst];
@@ -628,6 +628,7 @@ static void mark_loops(struct tl_emit *e, struct tl_fn *f)
     }
     for (uint32_t i = 0; i + 1 < n_regs; i++)
         f->regs[i].keeps_lanes |= f->regs[i].n_defs > 1;
+    return 0;
 }
 
 /* Most blocks are of other segments: what was made for them in vain costs LLVM more to remove than us. */
@@ -652,6 +653,7 @@ static void type_registers(struct tl_emit *e, struct tl_fn *f)
             continue;                                                   /* declared and never used */
         r->is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE; /* shadows have known lanes */
         r->keeps_lanes |= r->is_opaque;
+        memset(r->value, 0, sizeof r->value);
         r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
         r->n_slots = r->lanes.is_known ? tl_n_bases(e, &r->lanes) : r->vec > 1 ? r->vec : 1;
     }
@@ -666,11 +668,9 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     f->end = new_block(e, "end");
     f->bb = tl_arena_zalloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof(LLVMBasicBlockRef));
     f->mask_slot = tl_arena_zalloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof(LLVMValueRef));
-    f->is_in_loop = tl_arena_zalloc(e->arena, (size_t)cfg->n_blocks + 1);
     f->pending = tl_arena_alloc(e->arena, ((size_t)cfg->n_blocks + 1) * sizeof *f->pending);
-    if (f->bb == NULL || f->mask_slot == NULL || f->is_in_loop == NULL || f->pending == NULL)
+    if (f->bb == NULL || f->mask_slot == NULL || f->pending == NULL)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    mark_loops(e, f);
     type_registers(e, f);
     f->exited_slot = tl_alloca(e, e->i32, "exited");
     f->carry_slot = tl_alloca(e, tl_vec(e->i1), "carry");

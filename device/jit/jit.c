@@ -209,7 +209,10 @@ static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_progr
     tl_ptx_each_inst(pf->func->body, note_widths, &(struct width_scan){e, f});
     if (e->rc == 0 && tl_split_registers(e, f) < 0)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    return e->rc != 0 ? e->rc : tl_lanes_analyse(e, f);
+    int rc = e->rc != 0 ? e->rc : tl_lanes_analyse(e, f);
+    if (rc == 0)
+        rc = tl_mark_loops(e, f);
+    return rc == 0 ? tl_find_local(e, f) : rc;
 }
 
 /* void warp(frame, warp number), for full warps or for the last one of a block that is no multiple of 32. */

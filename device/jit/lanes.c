@@ -608,7 +608,7 @@ struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, 
     int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
     uint32_t per_base = LANES / r->n_slots, group = e->lane / per_base;
     uint32_t sharing = (uint32_t)(((UINT64_C(1) << per_base) - 1) << group * per_base);
-    LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, group), "");
+    LLVMValueRef base = tl_get(e, r, group);
     LLVMValueRef wide = tl_cast_int(e, (struct tl_val){base, false}, 64, is_signed).v;
     LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, wide, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
     LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, wide, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");

@@ -95,7 +95,7 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
             a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});
     }
     for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
-        LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, g), "");
+        LLVMValueRef v = tl_get(e, r, g);
         if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
             v = LLVMBuildSExt(e->b, v, e->i64, "");
         if (window != NULL)

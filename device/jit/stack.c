@@ -125,7 +125,7 @@ void tl_enter_function(struct tl_emit *e)
             continue;
         LLVMValueRef v = LLVMBuildLoad2(e->b, r->type, memory->slot, "");
         LLVMSetAlignment(v, r->bits / 8);
-        LLVMBuildStore(e->b, v, tl_slot(e, r, 0));
+        tl_put(e, r, 0, v);
     }
     e->mask = NULL;
 }
@@ -142,7 +142,7 @@ void tl_leave_function(struct tl_emit *e)
         if (r == NULL)
             continue;
         LLVMValueRef old = LLVMBuildLoad2(e->b, r->type, memory->slot, ""),
-                     v = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, 0), "");
+                     v = tl_get(e, r, 0);
         LLVMSetAlignment(old, r->bits / 8);
         LLVMValueRef store = LLVMBuildStore(e->b, LLVMBuildSelect(e->b, tl_active(e), v, old, ""), memory->slot);
         LLVMSetAlignment(store, r->bits / 8);

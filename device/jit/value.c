@@ -244,11 +244,24 @@ LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name)
     return slot;
 }
 
-LLVMValueRef tl_slot(struct tl_emit *e, struct tl_reg *r, uint32_t n)
+static LLVMValueRef slot(struct tl_emit *e, struct tl_reg *r, uint32_t n)
 {
     if (r->slot[n] == NULL)
         r->slot[n] = tl_alloca(e, r->type, "r");
     return r->slot[n];
+}
+
+LLVMValueRef tl_get(struct tl_emit *e, struct tl_reg *r, uint32_t n)
+{
+    return r->value[n] != NULL ? r->value[n] : LLVMBuildLoad2(e->b, r->type, slot(e, r, n), "");
+}
+
+void tl_put(struct tl_emit *e, struct tl_reg *r, uint32_t n, LLVMValueRef v)
+{
+    bool is_value = r->is_local && e->nesting == e->block_nesting;
+    r->value[n] = is_value ? v : NULL;
+    if (!is_value)
+        LLVMBuildStore(e->b, v, slot(e, r, n));
 }
 
 static LLVMValueRef at_offset(struct tl_emit *e, LLVMValueRef base, uint64_t offset)
@@ -311,6 +324,7 @@ LLVMValueRef tl_spilled_lane(struct tl_emit *e, const struct tl_spilled *s, LLVM
 
 void tl_lanes_begin(struct tl_emit *e, struct tl_lane_loop *l)
 {
+    e->nesting++;
     l->left_slot = tl_alloca(e, e->i32, "left");
     LLVMBuildStore(e->b, tl_active_bits(e), l->left_slot);
     l->head = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "lanes");
@@ -330,6 +344,7 @@ void tl_lanes_begin(struct tl_emit *e, struct tl_lane_loop *l)
 
 void tl_lanes_end(struct tl_emit *e, struct tl_lane_loop *l)
 {
+    e->nesting--;
     LLVMBuildBr(e->b, l->head);
     LLVMPositionBuilderAtEnd(e->b, l->done);
 }
@@ -338,12 +353,14 @@ void tl_if_begin(struct tl_emit *e, struct tl_if *i, LLVMValueRef condition)
 {
     LLVMBasicBlockRef then = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "then");
     i->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "endif");
+    e->nesting++;
     LLVMBuildCondBr(e->b, condition, then, i->done);
     LLVMPositionBuilderAtEnd(e->b, then);
 }
 
 void tl_if_end(struct tl_emit *e, struct tl_if *i)
 {
+    e->nesting--;
     LLVMBuildBr(e->b, i->done);
     LLVMPositionBuilderAtEnd(e->b, i->done);
 }
@@ -440,22 +457,20 @@ static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)];
     LLVMValueRef bases[MAX_GROUPS] = {NULL};
-    int slot = slot_of(r, o);
-    if (slot < 0) {
+    int number = slot_of(r, o);
+    if (number < 0) {
         tl_emit_unsupported(e, "a vector register where one element is meant");
         return tl_const(e, 32, 0);
     }
-    if (r->vec > 1)
-        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, slot), ""), r->is_vec};
     if (!r->lanes.is_known)
-        return (struct tl_val){LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, 0), ""), r->is_vec};
+        return (struct tl_val){tl_get(e, r, (uint32_t)number), r->is_vec};
     if (e->is_scalar) {
-        LLVMValueRef base = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, base_number(e, r)), "");
+        LLVMValueRef base = tl_get(e, r, base_number(e, r));
         LLVMValueRef offset = LLVMConstInt(r->type, (uint64_t)r->lanes.offset[e->lane], false);
         return (struct tl_val){LLVMBuildAdd(e->b, base, offset, ""), false};
     }
     for (uint32_t g = 0; g < r->n_slots; g++)
-        bases[g] = LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, g), "");
+        bases[g] = tl_get(e, r, g);
     return tl_bases_to_lanes(e, bases, &r->lanes, r->bits);
 }
 
@@ -615,8 +630,8 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     struct tl_reg *r = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG
                            ? &e->f->regs[e->to_shadow ? e->f->shadow_write[e->f->now] : o->sym->id]
                            : NULL;
-    int slot = r != NULL ? slot_of(r, o) : -1;
-    if (slot < 0) {
+    int number = r != NULL ? slot_of(r, o) : -1;
+    if (number < 0) {
         tl_emit_unsupported(e, "this kind of destination");
         return;
     }
@@ -624,7 +639,7 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     if (r->lanes.is_known) { /* a base is its lane's value less the offset */
         assert(e->is_scalar && !v.is_vec);
         LLVMValueRef offset = LLVMConstInt(r->type, (uint64_t)r->lanes.offset[e->lane], false);
-        LLVMBuildStore(e->b, LLVMBuildSub(e->b, v.v, offset, ""), tl_slot(e, r, base_number(e, r)));
+        tl_put(e, r, base_number(e, r), LLVMBuildSub(e->b, v.v, offset, ""));
         return;
     }
     if (r->is_vec)
@@ -635,10 +650,10 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
             tl_intrinsic(e, "llvm.cttz",
                          (struct tl_val[2]){{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}}, 2)
                 .v);
-    bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes);
+    bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes) && !r->is_local;
     if (blend)
-        v.v = LLVMBuildSelect(e->b, e->mask, v.v, LLVMBuildLoad2(e->b, r->type, tl_slot(e, r, slot), ""), "");
-    LLVMBuildStore(e->b, v.v, tl_slot(e, r, slot));
+        v.v = LLVMBuildSelect(e->b, e->mask, v.v, tl_get(e, r, (uint32_t)number), "");
+    tl_put(e, r, (uint32_t)number, v.v);
 }
 
 void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t)
