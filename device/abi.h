@@ -124,10 +124,10 @@ struct tl_dev_info {
     uint32_t abi_version;
     uint32_t block[3]; /* compiled for this block size */
     uint32_t param_bytes;
-    uint32_t shared_bytes; /* static, rounded up to 16 */
-    uint32_t local_bytes;  /* per thread, rounded up to 16 */
-    uint32_t n_barriers;   /* 0: no warp ever waits for another, tally_blocks exists */
-    uint32_t uses_grid_sync;
+    uint32_t shared_bytes;   /* static, rounded up to 16 */
+    uint32_t local_bytes;    /* per thread, rounded up to 16 */
+    uint32_t n_barriers;     /* 0: no warp ever waits for another, tally_blocks exists */
+    uint32_t uses_grid_sync; /* blocks wait for each other: they are begun one by one */
     uint32_t n_variables;
     uint32_t registers; /* a guess for attributes: PTX registers live at once, capped to 255 */
     uint32_t n_instructions;

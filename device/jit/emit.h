@@ -67,6 +67,7 @@ struct tl_shadow {
 struct tl_segment {
     uint32_t first;             /* its first instruction */
     const uint32_t *state_of;   /* per instruction: number of the barrier that it is, 0 if it is none */
+    const bool *waits;          /* per instruction: a load that waits, in a loop, for what another block does */
     LLVMBasicBlockRef *suspend; /* per state: where a warp goes that has reached that barrier */
 };
 
@@ -115,7 +116,7 @@ struct tl_emit {
     const struct tl_ptx_stmt *inst;
     uint32_t inst_block;
     LLVMValueRef mask;   /* current: NULL or <32 x i1> */
-    bool uses_grid_sync; /* blocks wait for each other */
+    bool uses_grid_sync; /* blocks wait for each other, so that they are begun one by one */
     bool uses_lanes;     /* threads run one by one, see abi.h */
     bool must_blend;     /* the instruction is guarded lane by lane */
     bool to_shadow;      /* the instruction's result goes to its shadow */

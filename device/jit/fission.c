@@ -27,6 +27,7 @@ struct fission {
     uint32_t n_states;            /* 0: the start; then the barriers */
     uint32_t barrier[MAX_STATES]; /* instruction of each */
     uint32_t *state_of;           /* per instruction */
+    bool *waits;                  /* per instruction: for other blocks, in a loop */
     uint64_t *crosses;            /* per register, a bit: lives across a barrier */
     uint32_t *offset;             /* per register: in a warp's part of the context */
     uint32_t stride;              /* bytes per warp */
@@ -82,6 +83,81 @@ static bool is_strong_load(const struct tl_ptx_form *f)
                                  tl_ptx_form_has(f, TL_MOD_acquire));
 }
 
+/* What may be what a load in a loop waits for, if another warp does it. */
+static bool may_release(const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    enum tl_ptx_mod space = tl_ptx_form_space(f);
+    switch (f->op) {
+    case TL_OP_st:
+        return space != TL_MOD_local && space != TL_MOD_shared;
+    case TL_OP_atom:
+    case TL_OP_red:
+        return space != TL_MOD_shared;
+    case TL_OP_cp:
+        return tl_ptx_form_has_text(f, "bulk");
+    case TL_OP_wmma:
+        return tl_ptx_form_has(f, TL_MOD_store) && space != TL_MOD_shared;
+    case TL_OP_call:
+    case TL_OP_multimem:
+    case TL_OP_sured:
+    case TL_OP_sust:
+        return true;
+    default:
+        return false;
+    }
+}
+
+struct reach {
+    uint32_t wait; /* an instruction */
+    bool has_wait; /* it is among them */
+    bool may_release;
+};
+
+/* Goes through all instructions between a segment's start and the next barriers. */
+static bool look_through(struct fission *x, uint32_t first, struct reach *r)
+{
+    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
+    bool *seen = tl_arena_zalloc(x->e->arena, (size_t)cfg->n_blocks + 1);
+    uint32_t *stack = tl_arena_alloc(x->e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack), depth = 0;
+    if (seen == NULL || stack == NULL)
+        return false;
+    stack[depth++] = cfg->block_of[first];
+    for (uint32_t from = first; depth > 0; from = UINT32_MAX) {
+        const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
+        uint32_t i = from != UINT32_MAX ? from : k->first;
+        for (; i < k->end && x->state_of[i] == 0; i++) {
+            r->has_wait |= i == r->wait;
+            r->may_release |= may_release(cfg->insts[i]);
+        }
+        for (uint32_t s = 0; i == k->end && s < k->n_succs; s++) {
+            uint32_t to = k->succs[s];
+            if (to != cfg->n_blocks && !seen[to]) {
+                seen[to] = true;
+                stack[depth++] = to;
+            }
+        }
+    }
+    return true;
+}
+
+/* Whether what a load in a loop waits for can only come from another block: other warps of its own can do nothing about it
+ * before the next barrier, at which they wait for this one.  Sums over parts of k in cuBLAS are such, where a block waits for its
+ * turn.  All barriers must be known. */
+static bool waits_for_blocks(struct fission *x, uint32_t inst)
+{
+    enum tl_ptx_mod space = tl_ptx_form_space(x->analysed->cfg.insts[inst]->inst.form);
+    for (uint32_t k = 0; k < x->n_states; k++) {
+        struct reach r = {.wait = inst};
+        uint32_t first = k == 0 ? 0 : x->barrier[k] + 1;
+        if (first >= x->analysed->cfg.n_insts)
+            continue;
+        if (!look_through(x, first, &r) || (r.has_wait && r.may_release))
+            return false;
+    }
+    return space == TL_MOD_global;
+}
+
 /* All its barriers are plain, and met by all threads or by none, and no warp waits for another one in between. */
 static bool is_fit(struct fission *x)
 {
@@ -102,8 +178,7 @@ static bool is_fit(struct fission *x)
         struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
         if (f->op == TL_OP_nanosleep || f->op == TL_OP_mbarrier)
             return false;
-        if (is_strong_load(f) && may_wait(x, i))
-            return false;
+        x->waits[i] = is_strong_load(f) && may_wait(x, i);
         if (b.kind == TL_BARRIER_NONE)
             continue;
         if (b.kind != TL_BARRIER_SYNC || b.has_count || !b.has_id || s->inst.guard != NULL ||
@@ -111,6 +186,10 @@ static bool is_fit(struct fission *x)
             return false;
         x->barrier[x->n_states] = i;
         x->state_of[i] = x->n_states++;
+    }
+    for (uint32_t i = 0; i < cfg->n_insts; i++) {
+        if (x->waits[i] && !waits_for_blocks(x, i))
+            return false;
     }
     return x->n_states > 1;
 }
@@ -320,6 +399,7 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
     f->segment = segment;
     segment->first = state == 0 ? 0 : x->barrier[state] + 1;
     segment->state_of = x->state_of;
+    segment->waits = x->waits;
     segment->suspend = tl_arena_zalloc(e->arena, MAX_STATES * sizeof(LLVMBasicBlockRef));
     if (segment->suspend == NULL || !find_written(x, segment->first, is_written))
         goto no_memory;
@@ -465,7 +545,8 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
     uint32_t threads = block[0] * block[1] * block[2], n_regs = analysed->n_regs;
     x.state_of = tl_arena_zalloc(e->arena, ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);
     x.offset = tl_arena_zalloc(e->arena, ((size_t)n_regs + 1) * sizeof *x.offset);
-    if (x.state_of == NULL || x.offset == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
+    x.waits = tl_arena_zalloc(e->arena, (size_t)analysed->cfg.n_insts + 1);
+    if (x.state_of == NULL || x.offset == NULL || x.waits == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
         return false;
     LLVMValueRef fn = emit_block(&x, threads / LANES, threads % LANES);
     if (e->rc == 0)

@@ -585,10 +585,13 @@ static void emit_load(struct tl_emit *e)
     bool tested = needs_test(e, &a);
     uint32_t bits = is_wide ? 64 : t.bits * t.packed;
     v = is_wide ? 2 : v;
+    const struct tl_segment *segment = e->f->segment;
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block] &&
-        e->f->segment == NULL) {
-        /* It may be waiting for another warp: warps need stacks of their own.  Fission looked at that before. */
-        e->n_barriers++;
+        (segment == NULL || (e->f->now != TL_CFG_NONE && segment->waits[e->f->now]))) {
+        /* It may be waiting for another warp: warps need stacks of their own.  Fission has looked at that, and left those that
+         * wait for another block. */
+        e->n_barriers += segment == NULL;
+        e->uses_grid_sync |= segment != NULL;
         LLVMValueRef args[2] = {e->f->frame, e->f->warp};
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
