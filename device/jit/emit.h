@@ -53,7 +53,8 @@ struct tl_reg {
     bool is_opaque;   /* a vector, or what a function gets and gives back: nothing is known of its lanes */
     bool keeps_lanes; /* written where lanes have parted, lanes that do not take part must keep what they had */
     uint32_t n_defs;
-    uint32_t align; /* the value that all lanes have is a multiple of this power of two; 0: nothing is known */
+    uint32_t align;      /* the value that all lanes have is a multiple of this power of two; 0: nothing is known */
+    uint32_t block_size; /* all lanes have this size of the block, whatever the launch; 0: nothing is known */
     struct tl_lanes lanes;
 };
 

@@ -154,15 +154,37 @@ static bool scale(struct tl_lanes *out, const struct tl_lanes *a, int64_t factor
     return true;
 }
 
+/* Of %ntid.x and so on, which is known when compiling; of others 0. */
+static uint32_t block_size(const struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    bool is_size = o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_ntid;
+    return is_size && o->component >= 'x' && o->component <= 'z' ? e->options->block[o->component - 'x'] : 0;
+}
+
+/* The value of an operand that is known when compiling: a number, or a size of the block. */
+static bool constant_of(const struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o, int64_t *value)
+{
+    if (o->kind == TL_OPD_INT) {
+        *value = (int64_t)o->bits;
+        return true;
+    }
+    if (o->kind != TL_OPD_SYM || o->flags != 0)
+        return false;
+    bool is_reg = o->sym->kind == TL_SYM_REG;
+    *value = is_reg ? f->regs[tl_reg_read(f, f->now, o->sym->id)].block_size : block_size(e, o);
+    return *value != 0;
+}
+
 /* x * y: one of them a constant, or neither differs between lanes. */
 static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_operand *x, const struct tl_ptx_operand *y,
                     struct tl_lanes *out)
 {
     struct tl_lanes a, b;
-    if (y->kind == TL_OPD_INT)
-        return tl_lanes_of_operand(e, f, x, &a) && scale(out, &a, (int64_t)y->bits);
-    if (x->kind == TL_OPD_INT)
-        return tl_lanes_of_operand(e, f, y, &a) && scale(out, &a, (int64_t)x->bits);
+    int64_t factor;
+    if (constant_of(e, f, y, &factor))
+        return tl_lanes_of_operand(e, f, x, &a) && scale(out, &a, factor);
+    if (constant_of(e, f, x, &factor))
+        return tl_lanes_of_operand(e, f, y, &a) && scale(out, &a, factor);
     if (!tl_lanes_of_operand(e, f, x, &a) || !tl_lanes_of_operand(e, f, y, &b) || !all_equal(&a) || !all_equal(&b) ||
         a.offset[0] != 0 || b.offset[0] != 0)
         return false;
@@ -225,7 +247,7 @@ static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt
     /* x & (2^n - 1) with a base that is a multiple of 2^n: the base is 0. */
     bool is_low = op == TL_OP_and && o[2].kind == TL_OPD_INT && o[2].bits < a.base_align;
     out->base_align = is_low ? 1u << 16 : align;
-    out->has_one_base = a.has_one_base && b.has_one_base;
+    out->has_one_base = is_low || (a.has_one_base && b.has_one_base);
     out->is_small = op == TL_OP_and ? a.is_small || b.is_small : a.is_small && b.is_small;
     return true;
 }
@@ -249,9 +271,8 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
         return tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_cvta:
         return !tl_ptx_form_has(form, TL_MOD_local) && tl_lanes_of_operand(e, f, &o[1], out);
-    case TL_OP_cvt: /* widening is guarded against wrapping, see tl_widen_index */
-        return is_integer(tl_type_of(form, 1)) && t.bits >= tl_type_of(form, 1).bits &&
-               tl_lanes_of_operand(e, f, &o[1], out);
+    case TL_OP_cvt: /* widening is guarded against wrapping, see tl_widen_index; what is cut off is cut off of the base */
+        return is_integer(tl_type_of(form, 1)) && tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_add:
     case TL_OP_sub:
         return s->n_operands == 3 && tl_lanes_of_operand(e, f, &o[1], &a) && tl_lanes_of_operand(e, f, &o[2], &b) &&
@@ -542,19 +563,22 @@ static bool give_up_open(struct scan *m)
     return found;
 }
 
-/* Registers that hold where an array begins, and nothing else. */
-static void note_names(struct tl_emit *e, struct tl_fn *f)
+/* Registers that hold where an array begins, or a size of the block, and nothing else. */
+static void note_constants(struct tl_emit *e, struct tl_fn *f)
 {
     for (uint32_t i = 0; i < f->cfg.n_insts; i++) {
         const struct tl_ptx_stmt *s = f->cfg.insts[i];
         const struct tl_ptx_operand *o = s->inst.operands;
         if (s->inst.form->op != TL_OP_mov || s->inst.guard != NULL || s->n_operands != 2 || o[0].kind != TL_OPD_SYM ||
-            o[0].sym->kind != TL_SYM_REG || o[1].kind != TL_OPD_SYM || o[1].flags != 0 ||
-            (o[1].sym->kind != TL_SYM_VAR && o[1].sym->kind != TL_SYM_MODULE_VAR))
+            o[0].sym->kind != TL_SYM_REG || o[1].kind != TL_OPD_SYM || o[1].flags != 0)
             continue;
         struct tl_reg *r = &f->regs[o[0].sym->id];
-        if (r->n_defs == 1 && r->bits >= 32 && f->d.reg[o[0].sym->id] != TL_LEVEL_LANE)
+        if (r->n_defs != 1 || r->bits < 32 || f->d.reg[o[0].sym->id] == TL_LEVEL_LANE)
+            continue;
+        if (o[1].sym->kind == TL_SYM_VAR || o[1].sym->kind == TL_SYM_MODULE_VAR)
             r->align = tl_align_of_name(e, &o[1]);
+        else
+            r->block_size = block_size(e, &o[1]);
     }
 }
 
@@ -564,7 +588,7 @@ int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
     struct scan m = {.f = f};
     if (find_candidates(e, &m) < 0)
         return tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
-    note_names(e, f);
+    note_constants(e, f);
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t i = 0; i < cfg->n_order; i++) {

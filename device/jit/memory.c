@@ -626,6 +626,24 @@ static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");
 }
 
+/* Lanes that are known to lie apart, each with a store of its own at a constant distance from its base: half the time of a scatter on
+ * AMD's processors, and no slower elsewhere.  It is also some 30 times the code, so only loops have it. */
+static bool store_apart(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                        const struct tl_val *in)
+{
+    if (!a->lanes.is_known || e->mask != NULL || v != 1 || bits < 32 || !e->f->is_in_loop[e->inst_block] ||
+        tl_outlines(e))
+        return false;
+    uint32_t per_base = LANES / tl_n_bases(e, &a->lanes);
+    for (uint32_t i = 0; i < LANES; i++) { /* of lanes that write one address the last wins, as with a scatter */
+        LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[i], true);
+        LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->base[i / per_base], offset, ""));
+        LLVMValueRef x = LLVMBuildExtractElement(e->b, in[0].v, LLVMConstInt(e->i32, i, false), "");
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, p), bits / 8);
+    }
+    return true;
+}
+
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
 {
     uint64_t bytes = bits / 8;
@@ -657,6 +675,8 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         return;
     }
     if (a->lanes.is_known && tl_groups(e) > 1 && store_groups(e, a, bits, v, in))
+        return;
+    if (store_apart(e, a, bits, v, in))
         return;
     struct neighbours n;
     bool asks = pays_to_ask(e, a, bits, v);

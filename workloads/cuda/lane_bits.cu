@@ -51,6 +51,22 @@ __global__ void look_up(float *out, float *spread, const float *in, int rounds)
     spread[place(2, t, x, y)] = sums[2]; /* a place for each thread */
 }
 
+/* A tile turned round through shared memory, round after round; a place in memory that was 64 bits wide before. */
+__global__ void turn_round(float *out, const float *in, unsigned long long first, int rounds)
+{
+    __shared__ float tile[16 * 34];
+    unsigned t = threadIdx.y * blockDim.x + threadIdx.x, n = blockDim.x * blockDim.y;
+    int at = (int)(first + (t >> 4) * 16ull + (t & 15));
+    for (int k = 0; k < rounds; k++) {
+        float x = in[at];
+        __syncthreads();
+        tile[(t & 15) * 34 + (t >> 4)] = x;
+        __syncthreads();
+        out[k * n + t] = tile[(n - 1 - t & 15) * 34 + (n - 1 - t >> 4)];
+        at += 16;
+    }
+}
+
 int main()
 {
     checker check("lane_bits");
@@ -79,6 +95,13 @@ int main()
         FINISH();
         check.same(to_host(out, want.size()), want, "sum");
         check.same(to_host(places, WORDS), spread, "stored");
+        float *turned = device_array<float>(rounds * n);
+        turn_round<<<1, shape>>>(turned, din, 5, rounds);
+        FINISH();
+        std::vector<float> back(rounds * n);
+        for (unsigned i = 0; i < back.size(); i++)
+            back[i] = in[5 + i / n * 16 + (n - 1 - i % n)];
+        check.same(to_host(turned, back.size()), back, "turned");
     }
     return check.done();
 }
