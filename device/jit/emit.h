@@ -38,6 +38,7 @@ struct tl_lanes {
     bool has_one_base;   /* for the whole warp, whatever the groups */
     bool is_small;       /* the base is a thread number or less: no wrapping to be afraid of */
     uint32_t base_align; /* the base is a multiple of this power of two */
+    uint32_t base_limit; /* and less than this; 0: nothing is known */
     int64_t offset[LANES];
 };
 
@@ -319,6 +320,12 @@ void tl_scatter(struct tl_emit *e, struct tl_val addresses, struct tl_val v, uin
 void tl_gather_elements(struct tl_emit *e, struct tl_val addresses, uint32_t bits, uint32_t n, struct tl_val *out);
 void tl_scatter_elements(struct tl_emit *e, struct tl_val addresses, uint32_t bits, uint32_t n,
                          const struct tl_val *in);
+/* An order in which to do instructions from .. until - 1, between which there is no barrier; NULL: as they stand (sums.c). */
+const uint32_t *tl_order_sums(struct tl_emit *e, uint32_t from, uint32_t until);
+/* Where the stretch without a barrier ends that begins at `from`, which may be one itself. */
+uint32_t tl_stretch_end(const struct tl_fn *f, uint32_t from, uint32_t until);
+/* Stores `v` where lanes are known and all active, without a scatter, if that pays; false: nothing was stored (apart.c). */
+bool tl_store_apart(struct tl_emit *e, const struct tl_address *a, uint32_t bits, LLVMValueRef v);
 
 /* --- outline.c: bulky operations of large kernels as functions ------------------------------------------------------ */
 

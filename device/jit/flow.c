@@ -117,7 +117,14 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
     const struct tl_segment *segment = e->f->segment;
     e->block_nesting = e->nesting;
-    for (uint32_t i = from; i < k->end && e->rc == 0; i++) {
+    const uint32_t *order = NULL;
+    for (uint32_t n = from, begin = from, until = from; n < k->end && e->rc == 0; n++) {
+        if (n == until) {
+            begin = n;
+            until = tl_stretch_end(e->f, n, k->end);
+            order = tl_order_sums(e, begin, until);
+        }
+        uint32_t i = order != NULL ? order[n - begin] : n;
         const struct tl_ptx_stmt *s = e->f->cfg.insts[i];
         enum tl_ptx_op op = s->inst.form->op;
         if (segment != NULL && segment->state_of[i] != 0) {

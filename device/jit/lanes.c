@@ -40,6 +40,7 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
     const uint32_t *block = e->options->block;
     uint32_t x = block[0], n = block[0] * block[1] * block[2];
     *out = (struct tl_lanes){.is_known = true, .has_one_base = true, .is_small = true, .base_align = 1};
+    out->base_limit = block[axis - 'x'];
     if (block[1] * block[2] == 1 || x % LANES == 0) { /* a warp lies in one row */
         if (axis != 'x')
             return true;
@@ -54,7 +55,8 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
     if (axis == 'x') {
         for (int i = 0; i < LANES; i++)
             out->offset[i] = i % (int)x;
-        out->base_align = 1u << 16; /* the base is 0 */
+        out->base_align = 1u << 16;
+        out->base_limit = 1;
         return true;
     }
     if (axis == 'y' && block[1] % rows == 0) {
@@ -101,6 +103,7 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
             while (out->base_align < 1u << 16 && (o->bits & out->base_align) == 0)
                 out->base_align *= 2;
             out->is_small = (int64_t)o->bits >= 0 && o->bits < 1u << 20;
+            out->base_limit = out->is_small ? (uint32_t)o->bits + 1 : 0;
         } else if (o->sym->kind == TL_SYM_REG) {
             uint32_t align = f->regs[tl_reg_read(f, f->now, o->sym->id)].align;
             out->base_align = align != 0 ? align : 1;
@@ -114,7 +117,8 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_tid)
         return thread_lanes(e, o->component, out);
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_laneid) {
-        *out = (struct tl_lanes){.is_known = true, .has_one_base = true, .is_small = true, .base_align = 1u << 16};
+        *out = (struct tl_lanes){
+            .is_known = true, .has_one_base = true, .is_small = true, .base_align = 1u << 16, .base_limit = 1};
         for (int i = 0; i < LANES; i++)
             out->offset[i] = i;
         return true;
@@ -130,6 +134,12 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* The limit of numbers up to `most`, if that is so small that nothing wraps. */
+static uint32_t limit_of(uint64_t most)
+{
+    return most < 1u << 28 ? (uint32_t)most + 1 : 0;
+}
+
 static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct tl_lanes *b, int sign)
 {
     *out = *a;
@@ -137,6 +147,8 @@ static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct
         out->offset[i] += sign * b->offset[i];
     out->base_align = smaller(a->base_align, b->base_align);
     out->is_small = sign > 0 && a->is_small && b->is_small;
+    bool is_limited = sign > 0 && a->base_limit != 0 && b->base_limit != 0;
+    out->base_limit = is_limited ? limit_of((uint64_t)a->base_limit - 1 + b->base_limit - 1) : 0;
     out->has_one_base = a->has_one_base && b->has_one_base;
     return true;
 }
@@ -151,6 +163,8 @@ static bool scale(struct tl_lanes *out, const struct tl_lanes *a, int64_t factor
     for (int64_t f = factor; f != 0 && (f & 1) == 0 && out->base_align < 1u << 16; f /= 2)
         out->base_align *= 2;
     out->is_small = a->is_small && factor >= 0 && factor < 1 << 8;
+    bool is_limited = a->base_limit != 0 && factor >= 0;
+    out->base_limit = is_limited ? limit_of((uint64_t)(a->base_limit - 1) * (uint64_t)factor) : 0;
     return true;
 }
 
@@ -213,6 +227,7 @@ static bool shift_right(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_
         out->offset[i] >>= o[2].bits;
     out->base_align >>= o[2].bits;
     out->base_align += out->base_align == 0; /* all offsets were shifted out, then */
+    out->base_limit = out->base_limit != 0 ? limit_of((uint64_t)(out->base_limit - 1) >> o[2].bits) : 0;
     return true;
 }
 
@@ -224,6 +239,31 @@ static void split_constant(const struct tl_ptx_operand *o, uint32_t align, struc
     l->base_align = align;
 }
 
+/* Bits that any lane may have, of one whose base is 0; else all. */
+static uint64_t bits_of(const struct tl_lanes *l)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < LANES; i++)
+        bits |= (uint64_t)l->offset[i];
+    return l->base_limit == 1 ? bits : UINT64_MAX;
+}
+
+/* a | b, where no lane of `a`, whose base is 0, has a bit below those of `b`: parts of a number put together again. */
+static bool put_together(const struct tl_lanes *a, const struct tl_lanes *b, struct tl_lanes *out)
+{
+    uint64_t below = 1;
+    if (b->base_limit == 0)
+        return false;
+    for (int i = 0; i < LANES; i++) {
+        while (b->offset[i] < 0 || below < b->base_limit + (uint64_t)b->offset[i]) {
+            below *= 2;
+            if (b->offset[i] < 0 || below > 1u << 28)
+                return false;
+        }
+    }
+    return (bits_of(a) & (below - 1)) == 0 && combine(out, a, b, 1);
+}
+
 /* and, or, xor: bit by bit, of bases and offsets apart. */
 static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
 {
@@ -232,6 +272,8 @@ static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt
     struct tl_lanes a, b;
     if (!tl_lanes_of_operand(e, f, &o[1], &a) || !tl_lanes_of_operand(e, f, &o[2], &b))
         return false;
+    if (op != TL_OP_and && (put_together(&a, &b, out) || put_together(&b, &a, out)))
+        return true;
     if (o[2].kind == TL_OPD_INT)
         split_constant(&o[2], a.base_align, &b);
     if (o[1].kind == TL_OPD_INT)
@@ -247,6 +289,7 @@ static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt
     /* x & (2^n - 1) with a base that is a multiple of 2^n: the base is 0. */
     bool is_low = op == TL_OP_and && o[2].kind == TL_OPD_INT && o[2].bits < a.base_align;
     out->base_align = is_low ? 1u << 16 : align;
+    out->base_limit = is_low ? 1 : op == TL_OP_and ? a.base_limit : 0;
     out->has_one_base = is_low || (a.has_one_base && b.has_one_base);
     out->is_small = op == TL_OP_and ? a.is_small || b.is_small : a.is_small && b.is_small;
     return true;
@@ -507,7 +550,7 @@ static bool merge(const struct tl_emit *e, struct tl_lanes *a, const struct tl_l
 static bool same_lanes(const struct tl_lanes *a, const struct tl_lanes *b)
 {
     return a->has_one_base == b->has_one_base && a->is_small == b->is_small && a->base_align == b->base_align &&
-           memcmp(a->offset, b->offset, sizeof a->offset) == 0;
+           a->base_limit == b->base_limit && memcmp(a->offset, b->offset, sizeof a->offset) == 0;
 }
 
 /* What an instruction gives the register or shadow; true if something is known that was not, or no longer. */
@@ -521,6 +564,7 @@ static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_
     bool is_known = lanes_of_def(e, m->f, s, &now);
     if (is_known && r->n_defs > 1) {
         now.is_small = false;
+        now.base_limit = 0;
         if (c->state == FOUND) {
             struct tl_lanes both = old;
             is_known = merge(e, &both, &now);
@@ -563,17 +607,20 @@ static bool give_up_open(struct scan *m)
     return found;
 }
 
-/* Registers that hold where an array begins, or a size of the block, and nothing else. */
+/* Registers that hold where an array begins, a size of the block, or something shifted, and nothing else. */
 static void note_constants(struct tl_emit *e, struct tl_fn *f)
 {
     for (uint32_t i = 0; i < f->cfg.n_insts; i++) {
         const struct tl_ptx_stmt *s = f->cfg.insts[i];
         const struct tl_ptx_operand *o = s->inst.operands;
-        if (s->inst.form->op != TL_OP_mov || s->inst.guard != NULL || s->n_operands != 2 || o[0].kind != TL_OPD_SYM ||
-            o[0].sym->kind != TL_SYM_REG || o[1].kind != TL_OPD_SYM || o[1].flags != 0)
+        if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM || o[0].sym->kind != TL_SYM_REG)
             continue;
         struct tl_reg *r = &f->regs[o[0].sym->id];
         if (r->n_defs != 1 || r->bits < 32 || f->d.reg[o[0].sym->id] == TL_LEVEL_LANE)
+            continue;
+        if (s->inst.form->op == TL_OP_shl && s->n_operands == 3 && o[2].kind == TL_OPD_INT && o[2].bits <= 16)
+            r->align = 1u << o[2].bits;
+        if (s->inst.form->op != TL_OP_mov || s->n_operands != 2 || o[1].kind != TL_OPD_SYM || o[1].flags != 0)
             continue;
         if (o[1].sym->kind == TL_SYM_VAR || o[1].sym->kind == TL_SYM_MODULE_VAR)
             r->align = tl_align_of_name(e, &o[1]);

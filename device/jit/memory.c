@@ -548,10 +548,11 @@ static uint32_t vector_length(struct tl_emit *e)
     return tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
 }
 
-/* A scalar access under a mask that may be empty (a guarded instruction) needs a test. */
-static bool needs_test(struct tl_emit *e, const struct tl_address *a)
+/* A scalar access under a mask that may be empty (a guarded instruction) needs a test.  Gathers and scatters are worth one: what
+ * lies beyond the edge of a matrix is guarded, and empty ones take as long as others. */
+static bool needs_test(struct tl_emit *e, const struct tl_address *a, uint64_t stride)
 {
-    return e->must_blend && same_for_all(e, a);
+    return e->must_blend && !is_packed(e, a, stride);
 }
 
 /* Parameters, constants and local memory are laid out by the compiler, which knows its alignments. */
@@ -582,9 +583,9 @@ static void emit_load(struct tl_emit *e)
     struct tl_if i;
     if (e->rc != 0)
         return;
-    bool tested = needs_test(e, &a);
     uint32_t bits = is_wide ? 64 : t.bits * t.packed;
     v = is_wide ? 2 : v;
+    bool tested = needs_test(e, &a, (uint64_t)v * bits / 8);
     const struct tl_segment *segment = e->f->segment;
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block] &&
         (segment == NULL || (e->f->now != TL_CFG_NONE && segment->waits[e->f->now]))) {
@@ -626,24 +627,6 @@ static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");
 }
 
-/* Lanes that are known to lie apart, each with a store of its own at a constant distance from its base: half the time of a scatter on
- * AMD's processors, and no slower elsewhere.  It is also some 30 times the code, so only loops have it. */
-static bool store_apart(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
-                        const struct tl_val *in)
-{
-    if (!a->lanes.is_known || e->mask != NULL || v != 1 || bits < 32 || !e->f->is_in_loop[e->inst_block] ||
-        tl_outlines(e))
-        return false;
-    uint32_t per_base = LANES / tl_n_bases(e, &a->lanes);
-    for (uint32_t i = 0; i < LANES; i++) { /* of lanes that write one address the last wins, as with a scatter */
-        LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[i], true);
-        LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->base[i / per_base], offset, ""));
-        LLVMValueRef x = LLVMBuildExtractElement(e->b, in[0].v, LLVMConstInt(e->i32, i, false), "");
-        LLVMSetAlignment(LLVMBuildStore(e->b, x, p), bits / 8);
-    }
-    return true;
-}
-
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
 {
     uint64_t bytes = bits / 8;
@@ -676,7 +659,7 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
     }
     if (a->lanes.is_known && tl_groups(e) > 1 && store_groups(e, a, bits, v, in))
         return;
-    if (store_apart(e, a, bits, v, in))
+    if (v == 1 && tl_store_apart(e, a, bits, in[0].v))
         return;
     struct neighbours n;
     bool asks = pays_to_ask(e, a, bits, v);
@@ -749,7 +732,7 @@ static void emit_store(struct tl_emit *e)
     }
     if (e->rc != 0)
         return;
-    bool tested = needs_test(e, &a);
+    bool tested = needs_test(e, &a, (uint64_t)v * bits / 8);
     if (tested)
         tl_if_begin(e, &i, any_active(e));
     if (can_be_misaligned(space))
@@ -763,6 +746,32 @@ static void emit_store(struct tl_emit *e)
 }
 
 /* --- asynchronous copies: done at once ----------------------------------------------------------------------------- */
+
+/* All lanes or none have something to store, most of the time. */
+static void store_copied(struct tl_emit *e, const struct tl_address *to, uint32_t words, struct tl_val *data)
+{
+    LLVMValueRef outer = e->mask;
+    struct tl_if any, all;
+    if (outer == NULL) {
+        store_elements(e, to, 32, words, data);
+        return;
+    }
+    tl_if_begin(e, &any, any_active(e));
+    if (to->lanes.is_known) {
+        LLVMValueRef is_all = LLVMBuildICmp(e->b, LLVMIntEQ, tl_active_bits(e), LLVMConstAllOnes(e->i32), "");
+        e->mask = NULL;
+        tl_if_begin(e, &all, is_all);
+        store_elements(e, to, 32, words, data);
+        tl_if_end(e, &all);
+        e->mask = outer;
+        tl_if_begin(e, &all, LLVMBuildNot(e->b, is_all, ""));
+        store_elements(e, to, 32, words, data);
+        tl_if_end(e, &all);
+    } else {
+        store_elements(e, to, 32, words, data);
+    }
+    tl_if_end(e, &any);
+}
 
 static void emit_copy(struct tl_emit *e)
 {
@@ -794,10 +803,8 @@ static void emit_copy(struct tl_emit *e)
         struct tl_val some = tl_widen(e, tl_icmp(e, LLVMIntNE, size, tl_const(e, 32, 0)));
         e->mask = outer != NULL ? LLVMBuildAnd(e->b, outer, some.v, "") : some.v;
     }
-    bool guarded = e->must_blend;
-    e->must_blend = true;
     struct tl_if i;
-    bool tested = needs_test(e, &from);
+    bool tested = e->mask != NULL; /* tiles beyond the end of a matrix have no lane that reads */
     LLVMValueRef slots[4];
     for (uint32_t k = 0; k < words; k++) {
         slots[k] = tl_alloca(e, tl_vec(e->i32), "copy");
@@ -815,15 +822,9 @@ static void emit_copy(struct tl_emit *e)
     if (tested)
         tl_if_end(e, &i);
     e->mask = outer;
-    e->must_blend = guarded;
     for (uint32_t k = 0; k < words; k++)
         data[k] = (struct tl_val){LLVMBuildLoad2(e->b, tl_vec(e->i32), slots[k], ""), true};
-    tested = needs_test(e, &to);
-    if (tested)
-        tl_if_begin(e, &i, any_active(e));
-    store_elements(e, &to, 32, words, data);
-    if (tested)
-        tl_if_end(e, &i);
+    store_copied(e, &to, words, data);
 }
 
 bool tl_emit_memory(struct tl_emit *e)
