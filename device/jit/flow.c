@@ -109,9 +109,9 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
     e->must_blend = false;
 }
 
-/* Everything of a block from instruction `from` but the branch at its end.  False if a barrier ends the segment before. */
 static void emit_fatal(struct tl_emit *e, uint32_t block);
 
+/* Everything of a block from instruction `from` but the branch at its end.  False if a barrier ends the segment before. */
 static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
