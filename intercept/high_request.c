@@ -7,10 +7,9 @@
  *
  * All of it happens once per burst or wait, never once per launch. */
 #include "intercept/high.h"
+#include "sched/gaps.h"
 
-#define MAX_GAP_NS 2000000u /* of programs that mark no requests: a longer one lies between requests */
-#define WHOLE 65536u        /* of shares */
-#define USEFUL_NS 500000u   /* the job itself would have told so much later that its work is done */
+#define USEFUL_NS 500000u /* the job itself would have told so much later that its work is done */
 #define PUBLISH_NS 1000000u
 #define SYNC_NS 20000000u
 /* Lower levels look by themselves after shorter bursts: to wake them takes microseconds, which a job with many such bursts would
@@ -20,7 +19,6 @@
 static struct {
     _Atomic uint64_t burst_ns;   /* when it began, 0 between bursts */
     _Atomic uint64_t idle_ns;    /* when the last one ended */
-    _Atomic uint32_t short_gaps; /* share of the recent gaps that were no longer than MAX_GAP_NS, out of WHOLE */
     _Atomic uint64_t request_ns; /* first work since the last wait that found everything done, 0 if none */
     _Atomic uint64_t mark_ns;    /* when the last marked request began */
     _Atomic uint32_t open_marks; /* marked requests that have not ended */
@@ -37,21 +35,15 @@ static bool is_busy(void)
 
 /* --- bursts --- */
 
-/* Keeps the longest gap, and forgets it slowly. */
-static void saw_gap(uint64_t gap)
+/* Without marks nobody knows which gaps lie inside requests; those that do are many and alike, and that is what counts. */
+static void saw_gap(uint64_t idle, uint64_t now)
 {
-    uint64_t was = atomic_load_explicit(&tl_high_page->gap_ns, memory_order_relaxed), faded = was - was / 64;
-    atomic_store_explicit(&tl_high_page->gap_ns, gap > faded ? gap : faded, memory_order_relaxed);
-}
-
-/* Without marks, short gaps are taken to lie inside requests if most gaps are short: requests then have several bursts.  Where
- * only some are, requests came close together by chance, and waiting for the next one would only leave the device idle. */
-static void guess_gap(uint64_t gap)
-{
-    uint32_t share = atomic_load_explicit(&state.short_gaps, memory_order_relaxed);
-    share = share - share / 32 + (gap <= MAX_GAP_NS ? WHOLE / 32 : 0);
-    atomic_store_explicit(&state.short_gaps, share, memory_order_relaxed);
-    saw_gap(gap <= MAX_GAP_NS && share > WHOLE / 2 ? gap : 0);
+    static struct tl_gaps gaps;
+    bool is_outside = atomic_load_explicit(&state.was_marked, memory_order_relaxed) &&
+                      (atomic_load_explicit(&state.open_marks, memory_order_relaxed) == 0 ||
+                       idle < atomic_load_explicit(&state.mark_ns, memory_order_relaxed));
+    atomic_store_explicit(&tl_high_page->gap_ns, tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle),
+                          memory_order_relaxed);
 }
 
 /* The job waits, or begins anew without having waited: without the watcher, its work would have seemed in flight until now. */
@@ -77,13 +69,8 @@ void tl_request_burst(void)
 {
     uint64_t now = tl_record_now(), idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
     judge_watcher(now);
-    if (idle != 0 && now > idle) {
-        if (!atomic_load_explicit(&state.was_marked, memory_order_relaxed))
-            guess_gap(now - idle);
-        else if (atomic_load_explicit(&state.open_marks, memory_order_relaxed) != 0 &&
-                 idle >= atomic_load_explicit(&state.mark_ns, memory_order_relaxed))
-            saw_gap(now - idle);
-    }
+    if (idle != 0 && now > idle)
+        saw_gap(idle, now);
     atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
     atomic_store_explicit(&tl_high_page->burst_ns, now, memory_order_relaxed);
     atomic_compare_exchange_strong(&state.request_ns, &none, now);

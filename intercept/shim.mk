@@ -4,7 +4,7 @@ SHIM_DIR := $(B)/lib/tally
 SHIM_SRCS := $(wildcard intercept/shim_*.c intercept/capture_*.c intercept/high_*.c) \
     $(filter-out intercept/doors_ptxas.c,$(wildcard intercept/doors_*.c))
 SHIM_NEEDS := $(SHIM_SRCS) $(wildcard base/*.c runtime/record*.c runtime/settings.c runtime/client*.c runtime/share.c runtime/wire.c) \
-    intercept/image_elf.c intercept/image_fatbin.c device/jit_digest.c device/jit_cache.c sched/pattern.c
+    intercept/image_elf.c intercept/image_fatbin.c device/jit_digest.c device/jit_cache.c sched/pattern.c sched/gaps.c
 SHIM_OBJS := $(patsubst %.c,$(B)/pic/%.o,$(SHIM_NEEDS)) $(B)/pic/intercept/shim_trampoline.o
 SHIM_TABLES := $(addprefix $(B)/gen/,shim_names.inc shim_versions.inc shim.map)
 

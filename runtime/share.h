@@ -49,7 +49,7 @@ struct tl_client_page {
     _Atomic uint32_t has_backlog;     /* 1 while work is queued or in flight */
     _Atomic uint32_t rung;            /* enum tl_rung of the last kernel */
     _Atomic uint32_t in_flight;       /* pieces on the device */
-    _Atomic uint64_t gap_ns;          /* longest recent gap between two bursts inside one request */
+    _Atomic uint64_t gap_ns;          /* between two bursts, worth waiting out by lower levels; 0: none is */
     _Atomic uint64_t memory_bytes;    /* device memory held */
     /* Latencies of requests: a ring that tallyd reads behind the writer. */
     _Alignas(64) _Atomic uint64_t n_requests;

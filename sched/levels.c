@@ -129,7 +129,7 @@ uint64_t tl__levels_decide(struct tl_sched *s)
 {
     const struct tl_levels *v = s->state;
     uint64_t next = TL_NEVER;
-    uint64_t gap = 0; /* longest inside requests of the levels above */
+    uint64_t gap = 0; /* worth waiting out, of the levels above */
     for (uint32_t i = 0, end; i < s->n; i = end) {
         for (end = i; end < s->n && s->clients[end]->c.level == s->clients[i]->c.level; end++)
             ;
@@ -145,7 +145,7 @@ uint64_t tl__levels_decide(struct tl_sched *s)
                 g->yields = !own(e)->is_boosted;
                 if (own(e)->is_boosted)
                     g->may_run = true;
-                else /* a quarter more than the longest gap seen, so that a usual one does not start anybody */
+                else /* a quarter more, so that a usual gap does not start anybody */
                     g->hysteresis_ns = tl__min(v->hysteresis_max_ns, tl__max(v->hysteresis_ns, gap + gap / 4));
             }
         }

@@ -71,7 +71,7 @@ struct tl_usage {
     uint64_t device_ns; /* time of the device that its work took (sum over kernels, not over SMs) */
     uint64_t blocks, launches;
     uint64_t waited_ns; /* time that work of it stood ready and was not on the device */
-    uint64_t gap_ns;    /* longest gap between two bursts inside one request, if it knows; for the hysteresis */
+    uint64_t gap_ns;    /* gap between two bursts that is worth waiting out, if it knows; for the hysteresis */
 };
 
 struct tl_sched;

@@ -1,0 +1,81 @@
+/* Which gaps of a higher level are worth waiting out. */
+#include "sched/gaps.h"
+
+#include <stdlib.h>
+#include <unity.h>
+
+#define US 1000ull
+#define MS 1000000ull
+
+static struct tl_gaps g;
+
+void setUp(void)
+{
+    g = (struct tl_gaps){0};
+}
+
+void tearDown(void)
+{
+}
+
+static void gaps_inside_requests_are_waited_for(void)
+{
+    uint64_t wait = 0;
+    for (int i = 0; i < 200; i++) { /* requests of five bursts */
+        for (int k = 0; k < 4; k++)
+            tl_gaps_saw(&g, 300 * US + (uint64_t)(rand() % 50) * US);
+        wait = tl_gaps_saw(&g, 30 * MS);
+    }
+    TEST_ASSERT_TRUE(wait >= 350 * US && wait <= 600 * US);
+}
+
+static void gaps_that_are_short_by_chance_are_not(void)
+{
+    uint64_t wait = 0, most = 0;
+    for (int i = 0; i < 2000; i++) { /* every other request was waiting already; the others come whenever they come */
+        tl_gaps_saw(&g, 50 * US);
+        wait = tl_gaps_saw(&g, (uint64_t)(rand() % 20000) * US);
+        most = i > 200 && wait > most ? wait : most;
+    }
+    TEST_ASSERT_TRUE(wait >= 50 * US);
+    TEST_ASSERT_TRUE(most <= 200 * US);
+}
+
+static void one_long_gap_changes_nothing(void)
+{
+    uint64_t before = 0;
+    for (int i = 0; i < 100; i++)
+        before = tl_gaps_saw(&g, 100 * US);
+    TEST_ASSERT_TRUE(before >= 100 * US && before < 200 * US);
+    TEST_ASSERT_EQUAL_UINT64(before, tl_gaps_saw(&g, 1900 * US));
+}
+
+static void pauses_between_requests_are_not_waited_for(void)
+{
+    uint64_t wait = 0;
+    for (int i = 0; i < 100; i++)
+        wait = tl_gaps_saw(&g, i % 2 == 0 ? UINT64_MAX : 5 * MS);
+    TEST_ASSERT_EQUAL_UINT64(0, wait);
+}
+
+static void other_gaps_are_learnt(void)
+{
+    uint64_t wait = 0;
+    for (int i = 0; i < 300; i++)
+        wait = tl_gaps_saw(&g, 20 * US);
+    TEST_ASSERT_TRUE(wait < 40 * US);
+    for (int i = 0; i < 300; i++)
+        wait = tl_gaps_saw(&g, 400 * US);
+    TEST_ASSERT_TRUE(wait >= 400 * US && wait < 600 * US);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(gaps_inside_requests_are_waited_for);
+    RUN_TEST(gaps_that_are_short_by_chance_are_not);
+    RUN_TEST(one_long_gap_changes_nothing);
+    RUN_TEST(pauses_between_requests_are_not_waited_for);
+    RUN_TEST(other_gaps_are_learnt);
+    return UNITY_END();
+}
