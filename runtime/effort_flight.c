@@ -277,15 +277,24 @@ static uint64_t time_of(struct tl_eff_piece *p)
     return p->item == NULL ? p->predicted_ns : end > begin ? end - begin : 0;
 }
 
+/* Whether this is the end of the last piece of a kernel that has more blocks, because somebody above had work.  Lock held. */
+static bool was_stopped_early(const struct tl_eff_piece *p)
+{
+    const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
+    if (l == NULL || p->is_lost || l->n_flying != 1)
+        return false;
+    if (l->rung == TL_RUNG_SLICE)
+        return l->launched < l->blocks && tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0;
+    return l->control != NULL &&
+           (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32) < l->launched;
+}
+
 /* When the piece left the device, 0 if not known: as its host function was told, or if it was stopped, as exactly as can be.  Lock
  * held, given up meanwhile. */
 static uint64_t end_of(struct tl_eff_piece *p)
 {
     uint64_t told = atomic_load_explicit(&p->told_ns, memory_order_relaxed), exact = 0;
-    const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
-    bool was_stopped = l != NULL && !p->is_lost && l->control != NULL && l->n_flying == 1 &&
-                       (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32) < l->launched;
-    if (was_stopped) {
+    if (was_stopped_early(p)) {
         tl_eff_unlock();
         tl_eff_make_current(p->stream->context);
         exact = tl_eff_time_of_event(p->stream->context, p->end);

@@ -242,6 +242,7 @@ struct tl_eff_launch {
     CUlaunchAttribute attributes[TL_EFF_MAX_ATTRIBUTES];
     uint32_t blocks;    /* of the grid; 0 if that exceeds 2^31 - 1 */
     uint64_t queued_ns; /* when it was asked for */
+    uint64_t sizes;     /* what its parameters say about how much work it is: tl_eff_sizes */
     /* The executor's: */
     struct tl_eff_profile *profile;
     bool is_chosen;
@@ -498,10 +499,12 @@ int tl_eff_store_folder(char *path, size_t n);
 /* --- effort_profile.c --- */
 enum { TL_EFF_LATENCIES = 32, TL_EFF_RECENT = 15 };
 
+#define TL_EFF_ANY_SIZES UINT64_MAX
 struct tl_eff_profile {
     struct tl_eff_profile *next;
     uint32_t grid[3], block[3], shared_bytes;
-    uint64_t key; /* for the store */
+    uint64_t sizes; /* of its parameters, or TL_EFF_ANY_SIZES: all that did not get one of their own */
+    uint64_t key;   /* for the store */
     uint32_t n_samples, n_launches;
     uint64_t whole_ns; /* what the original takes; 0 if not known */
     uint64_t block_ns; /* one wave of its blocks */
@@ -518,6 +521,8 @@ struct tl_eff_profile {
     uint32_t n_latencies;
 };
 
+/* A digest of what in a parameter may be a size, continued from `h`. */
+uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n);
 struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k,
                                       const struct tl_eff_launch *l); /* lock held; NULL without memory */
 uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p);

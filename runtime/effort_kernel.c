@@ -188,6 +188,22 @@ static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
     tl_eff_unlock();
 }
 
+/* Parameters that come as one buffer.  NULL if there is none of that size, or something else comes with it. */
+static const uint8_t *buffer_of(const struct tl_eff_kernel *k, void **extra)
+{
+    const uint8_t *buffer = NULL;
+    size_t n = 0;
+    for (uint32_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            n = *(const size_t *)extra[i + 1];
+        else
+            return NULL;
+    }
+    return n >= k->param_bytes ? buffer : NULL;
+}
+
 /* The parameters as one buffer.  False if they come in a way that cannot be copied. */
 static bool gather(const struct tl_eff_kernel *k, uint8_t *to, void **params, void **extra)
 {
@@ -196,21 +212,19 @@ static bool gather(const struct tl_eff_kernel *k, uint8_t *to, void **params, vo
             memcpy(to + k->params[i].offset, params[i], k->params[i].size);
         return extra == NULL;
     }
-    const void *buffer = NULL;
-    size_t n = 0;
-    if (extra == NULL)
-        return k->param_bytes == 0;
-    for (uint32_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            buffer = extra[i + 1];
-        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            n = *(const size_t *)extra[i + 1];
-        else
-            return false;
-    }
-    if (n > 0 && buffer != NULL)
-        memcpy(to, buffer, n < k->param_bytes ? n : k->param_bytes);
-    return n >= k->param_bytes;
+    const uint8_t *buffer = buffer_of(k, extra);
+    if (buffer != NULL)
+        memcpy(to, buffer, k->param_bytes);
+    return buffer != NULL || (k->param_bytes == 0 && extra == NULL);
+}
+
+static uint64_t sizes_of(const struct tl_eff_kernel *k, void **params, void **extra)
+{
+    const uint8_t *buffer = params == NULL ? buffer_of(k, extra) : NULL;
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < k->n_params && (params != NULL || buffer != NULL); i++)
+        h = tl_eff_sizes(h, params != NULL ? params[i] : buffer + k->params[i].offset, k->params[i].size);
+    return h;
 }
 
 struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params, void **extra)
@@ -309,6 +323,7 @@ static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunct
         tl_record_op(k->record, tl_eff.shim->op());
     if (k == NULL || k->is_unknown || !l->is_plain || !is_within_limits(k, l))
         return in_turn(s, k, direct, l);
+    l->sizes = sizes_of(k, params, extra);
     tl_eff_lock();
     bool is_new = !is_tried(k, l->block) && tl_eff.settings->force < 0;
     l->profile = tl_eff_profile(k, l);

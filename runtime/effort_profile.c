@@ -23,8 +23,10 @@ enum {
     TRIALS = 3,       /* small pieces by which a variant is judged if it does well, */
     MOST_TRIALS = 12, /* and if it does not */
     RETRY_AFTER = 128,
+    MOST_SIZES = 8, /* told apart per kernel and shape: some parameter may be a counter */
+    SIZE_BITS = 24, /* the bits of a float, and the lower half of most addresses, have more */
 };
-#define MAGIC 0x32666f7270746c74ull /* "tltprof2" */
+#define MAGIC 0x33666f7270746c74ull /* "tltprof3" */
 
 struct row {
     uint64_t key, whole_ns, block_ns;
@@ -153,21 +155,48 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 29;
 }
 
+/* A product of matrices takes as long as its inner side says, which is in no grid.  So launches are also told apart by those of their
+ * parameters that can be sizes: small integers.  Addresses and floats are none, and differ without meaning anything. */
+uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n)
+{
+    const uint8_t *p = param;
+    for (uint32_t at = 0; at < n; at += 8) {
+        uint32_t half[2] = {0, 0};
+        memcpy(half, p + at, n - at < 8 ? n - at : 8);
+        if (half[1] != 0 && half[0] >> SIZE_BITS != 0)
+            continue; /* an address, or a float and something */
+        for (uint32_t i = 0; i < 2; i++)
+            h = mix(h, half[i] >> SIZE_BITS == 0 ? half[i] : 0);
+    }
+    return h;
+}
+
 struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_eff_launch *l)
 {
-    struct tl_eff_profile *p = k->profiles;
-    while (p != NULL && (memcmp(p->grid, l->grid, sizeof p->grid) != 0 ||
-                         memcmp(p->block, l->block, sizeof p->block) != 0 || p->shared_bytes != l->shared_bytes))
-        p = p->next;
-    if (p != NULL)
-        return p;
+    uint64_t sizes = l->sizes;
+    uint32_t n_alike = 0;
+    struct tl_eff_profile *p = k->profiles, *rest = NULL;
+    for (; p != NULL; p = p->next) {
+        if (memcmp(p->grid, l->grid, sizeof p->grid) != 0 || memcmp(p->block, l->block, sizeof p->block) != 0 ||
+            p->shared_bytes != l->shared_bytes)
+            continue;
+        if (p->sizes == sizes)
+            return p;
+        n_alike++;
+        rest = p->sizes == TL_EFF_ANY_SIZES ? p : rest;
+    }
+    if (rest != NULL)
+        return rest;
+    if (n_alike == MOST_SIZES)
+        sizes = TL_EFF_ANY_SIZES;
     p = calloc(1, sizeof *p);
     if (p == NULL)
         return NULL;
     memcpy(p->grid, l->grid, sizeof p->grid);
     memcpy(p->block, l->block, sizeof p->block);
     p->shared_bytes = l->shared_bytes;
-    p->key = mix(k->fingerprint, p->shared_bytes);
+    p->sizes = sizes;
+    p->key = mix(mix(k->fingerprint, p->shared_bytes), sizes);
     for (uint32_t i = 0; i < 3; i++)
         p->key = mix(p->key, (uint64_t)p->grid[i] << 32 | p->block[i]);
     const struct row *found = n_rows > 0 ? bsearch(&(struct row){.key = p->key}, rows, n_rows, sizeof *rows, by_key)

@@ -168,14 +168,19 @@ class Bench:
             best_effort.process.send_signal(signal.SIGTERM)
             trained = best_effort.result(120)
             if mode in MANAGED:
-                trained["preemption"] = self.preemptions(os.path.join(self.report or self.folder, label))
+                trained["preemption"] = self.preemptions(os.path.join(self.report or self.folder, label), best_effort.process.pid)
             return served, trained
         finally:
             best_effort.end()
 
-    def preemptions(self, folder):
+    def preemptions(self, folder, pid):
         """How long the best-effort job took to leave the device, in blocks of the kernel that had to most often; None if none had to."""
-        out = subprocess.run([os.path.join(BUILD, "bin/tally"), "report", "--json", folder], check=True, capture_output=True, text=True).stdout
+        alone = os.path.join(self.folder, "last")  # a folder that is kept has the jobs of earlier runs, and a report adds up those of one name
+        os.mkdir(alone)
+        for path in glob.glob(os.path.join(folder, f"*.{pid}.tally")):
+            shutil.copy(path, alone)
+        out = subprocess.run([os.path.join(BUILD, "bin/tally"), "report", "--json", alone], check=True, capture_output=True, text=True).stdout
+        shutil.rmtree(alone)
         if not self.report:
             shutil.rmtree(folder)
         kernels = [k for run in json.loads(out)["runs"] for j in run["jobs"] for k in j["kernels"] if k["preemption_over_block"]["count"] > 0]

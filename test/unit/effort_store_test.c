@@ -115,6 +115,61 @@ static void single_long_measurements_do_not_count_for_much(void)
     TEST_ASSERT_UINT64_WITHIN(5000, 50000, tl_eff_predicted_ns(p));
 }
 
+struct product { /* as a kernel might have it for its only parameter */
+    const float *a, *b;
+    int m, n, k;
+    float scale;
+    bool is_transposed;
+};
+
+static uint64_t sizes_of(uintptr_t a, int k, float scale)
+{
+    struct product p;
+    memset(&p, 0, sizeof p); /* what lies between the members as well */
+    memcpy(&p.a, &a, sizeof a);
+    memcpy(&p.b, &a, sizeof a);
+    p.m = p.n = 512;
+    p.k = k;
+    p.scale = scale;
+    return tl_eff_sizes(0, &p, sizeof p);
+}
+
+static void sizes_are_told_from_addresses_and_floats(void)
+{
+    const uintptr_t here = 0x7f12a4b00000, there = 0x7f13c5d00100;
+    TEST_ASSERT_EQUAL_UINT64(sizes_of(here, 64, 0.5f), sizes_of(there, 64, 0.001f));
+    TEST_ASSERT_NOT_EQUAL_UINT64(sizes_of(here, 64, 0.5f), sizes_of(here, 256, 0.5f));
+    int n = 3;
+    char flag = 1;
+    TEST_ASSERT_NOT_EQUAL_UINT64(tl_eff_sizes(0, &n, sizeof n), tl_eff_sizes(0, &flag, sizeof flag));
+}
+
+static void launches_of_other_sizes_have_other_times(void)
+{
+    struct tl_eff_launch l = launch_of(96), other = launch_of(96);
+    l.sizes = 1;
+    other.sizes = 2;
+    struct tl_eff_profile *p = tl_eff_profile(&kernel, &l), *q = tl_eff_profile(&kernel, &other);
+    TEST_ASSERT_NOT_NULL(p);
+    TEST_ASSERT_TRUE(p != q);
+    TEST_ASSERT_TRUE(p->key != q->key);
+    for (int i = 0; i < 20; i++) {
+        tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 100000, 96, 2);
+        tl_eff_profile_ran(q, &other, TL_RUNG_WHOLE, 400000, 96, 2);
+    }
+    TEST_ASSERT_EQUAL_UINT64(100000, tl_eff_predicted_ns(p));
+    TEST_ASSERT_EQUAL_UINT64(400000, tl_eff_predicted_ns(q));
+    struct tl_eff_profile *last = NULL;
+    uint32_t n_different = 0;
+    for (uint32_t step = 10; step < 1000; step++) { /* a parameter that counts */
+        other.sizes = step;
+        n_different += last != tl_eff_profile(&kernel, &other);
+        last = tl_eff_profile(&kernel, &other);
+    }
+    TEST_ASSERT_TRUE(n_different < 20);
+    TEST_ASSERT_EQUAL_PTR(p, tl_eff_profile(&kernel, &l));
+}
+
 static void a_variant_that_costs_too_much_is_given_up(void)
 {
     struct tl_eff_launch l = launch_of(128);
@@ -201,6 +256,8 @@ int main(void)
     RUN_TEST(what_was_stored_is_found_again);
     RUN_TEST(an_argument_outside_the_parameters_is_refused);
     RUN_TEST(single_long_measurements_do_not_count_for_much);
+    RUN_TEST(sizes_are_told_from_addresses_and_floats);
+    RUN_TEST(launches_of_other_sizes_have_other_times);
     RUN_TEST(a_variant_that_costs_too_much_is_given_up);
     RUN_TEST(a_variant_that_was_slow_while_the_machine_was_busy_is_not_given_up);
     RUN_TEST(a_variant_that_was_given_up_is_tried_again_less_and_less_often);
