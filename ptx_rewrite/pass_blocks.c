@@ -7,7 +7,8 @@
  *             behind it, so one barrier is enough.
  * persistent  the same in a loop.  Here the slot is written again for the next block, so there must be a barrier between
  *             the last read of one round and the write of the next: the one at the end of the round, behind which no
- *             thread of the block is still in the body.
+ *             thread of the block is still in the body.  Several numbers may be taken at a time: then thread 0 asks and
+ *             counts only where a batch begins, at multiples of its size, and goes on by one in between.
  *
  * The end of a persistent round must be met by all threads, wherever they returned.  If all meet the same barriers (plain),
  * an ordinary barrier does.  Else, threads that have returned keep attending: each barrier of the body votes "somebody is
@@ -114,16 +115,17 @@ static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
 /* Thread 0: asks, takes a number, and puts it and the block index into the slot. */
 static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
 {
+    if (rw->variant == TL_PTX_PERSISTENT) { /* behind the worker's previous number, which was -1 at first */
+        tl_rw_put(rw, out, "\tld.shared.u32 %%$q3, [%%$slot+%u];\n\tadd.u32 %%$q3, %%$q3, 1;\n", TL_SLOT_NUMBER);
+        tl_rw_put(rw, out, "\tld.param.u32 %%$q4, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BATCH_MASK, 0));
+        tl_rw_put(rw, out, "\tand.b32 %%$q0, %%$q3, %%$q4;\n\tsetp.ne.u32 %%$p1, %%$q0, 0;\n\t@%%$p1 bra $give;\n");
+        tl_rw_put(rw, out, "\tadd.u32 %%$q4, %%$q4, 1;\n");
+    }
     tl_rw_put(rw, out, "\tmov.u32 %%$q3, -1;\n");
-    if (rw->variant == TL_PTX_PERSISTENT) /* the worker's previous number, 0 at first */
-        tl_rw_put(rw, out, "\tld.shared.u32 %%$q0, [%%$slot+%u];\n", TL_SLOT_NUMBER);
-    else
-        tl_rw_put(rw, out, "\tmov.u32 %%$q0, %%ctaid.x;\n");
-    tl_rw_put(rw, out, "\tld.param.u32 %%$q1, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_POLL_MASK, 0));
-    tl_rw_put(rw, out, "\tand.b32 %%$q0, %%$q0, %%$q1;\n\tsetp.ne.u32 %%$p1, %%$q0, 0;\n\t@%%$p1 bra $take;\n");
     put_stop_test(rw, out);
-    tl_rw_put(rw, out, "$take:\n\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
-    tl_rw_put(rw, out, "\tatom.global.add.u32 %%$q3, [%%$w0], 1;\n$give:\n");
+    tl_rw_put(rw, out, "\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
+    tl_rw_put(rw, out, "\tatom.global.add.u32 %%$q3, [%%$w0], %s;\n$give:\n",
+              rw->variant == TL_PTX_PERSISTENT ? tl_rw_text(rw, "%%$q4") : "1");
 }
 
 static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)
@@ -167,9 +169,9 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
         return;
     }
     if (rw->variant == TL_PTX_PERSISTENT) {
-        /* All threads may write this zero: nobody reads it before thread 0 does. */
+        /* All threads may write this number: nobody reads it before thread 0 does. */
         tl_rw_slot_address(rw, out, slot);
-        tl_rw_put(rw, out, "\tmov.u32 %%$q0, 0;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n",
+        tl_rw_put(rw, out, "\tmov.u32 %%$q0, -1;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n",
                   TL_SLOT_NUMBER);
         /* No blocks at all: number 0 is the end already.  It never happens, but ptxas does not know, and out of a loop
          * that can be entered in two places it does not move computations; they would cost registers all the way round.

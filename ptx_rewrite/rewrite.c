@@ -107,7 +107,7 @@ void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t w
         [TL_PTX_ARG_FIRST_BLOCK] = "first", [TL_PTX_ARG_GRID_X] = "grid_x",   [TL_PTX_ARG_GRID_Y] = "grid_y",
         [TL_PTX_ARG_GRID_Z] = "grid_z",     [TL_PTX_ARG_BLOCKS] = "blocks",   [TL_PTX_ARG_MAGIC_X] = "magic_x",
         [TL_PTX_ARG_SHIFT_X] = "shift_x",   [TL_PTX_ARG_MAGIC_Y] = "magic_y", [TL_PTX_ARG_SHIFT_Y] = "shift_y",
-        [TL_PTX_ARG_COUNTER] = "counter",   [TL_PTX_ARG_STOP_WORD] = "stop",  [TL_PTX_ARG_POLL_MASK] = "poll_mask",
+        [TL_PTX_ARG_COUNTER] = "counter",   [TL_PTX_ARG_STOP_WORD] = "stop",  [TL_PTX_ARG_BATCH_MASK] = "batch_mask",
         [TL_PTX_ARG_VARIABLE] = "variable",
     };
     rw->args[rw->n_args++] = (struct tl_ptx_arg){
@@ -241,7 +241,8 @@ static void plan(struct tl_rewriter *rw)
         tl_rw_add_arg(rw, TL_PTX_ARG_FIRST_BLOCK, 0, NULL);
     } else {
         tl_rw_add_arg(rw, TL_PTX_ARG_BLOCKS, 0, NULL);
-        tl_rw_add_arg(rw, TL_PTX_ARG_POLL_MASK, 0, NULL);
+        if (rw->variant == TL_PTX_PERSISTENT)
+            tl_rw_add_arg(rw, TL_PTX_ARG_BATCH_MASK, 0, NULL);
     }
     tl_rw_plan_grid(rw);
 }

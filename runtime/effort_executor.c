@@ -50,9 +50,11 @@ static bool may_lead(const struct tl_eff_item *item)
            l->launched >= l->blocks;
 }
 
-/* Kernels behind the first one, launched in a chain. */
+/* Kernels behind the first one, launched in a chain.  They leave by themselves, so one may always stand there, or the device would be
+ * idle until the end of the first one is known; more of them only while they are short, for each takes a moment to leave. */
 static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
 {
+    uint64_t behind_ns = 0;
     struct tl_eff_item *item = s->first;
     bool did = false;
     if (tl_eff.n_words >= TL_SHARE_WORDS)
@@ -62,13 +64,13 @@ static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
         if (next == NULL || next->kind != TL_EFF_KERNEL || next->n_waits > 0)
             break;
         if (next->launch.n_flying == 0) {
-            if (next->launch.launched > 0 || !tl_eff_has_room(s, tl_eff_predicted_ns(next->launch.profile)) ||
-                !tl_eff_kernel_advance(s, next, now))
+            if (next->launch.launched > 0 || behind_ns > tl_eff_run_ahead_ns() || !tl_eff_kernel_advance(s, next, now))
                 break;
             did = true;
             if (s->first != item) /* something came back meanwhile */
                 break;
         }
+        behind_ns += tl_eff_predicted_ns(next->launch.profile);
         item = next;
     }
     return did;

@@ -340,6 +340,8 @@ static void come_back(struct tl_eff_piece *p)
     tl_eff_give_event(s->context, p->begin);
     tl_eff_give_event(s->context, p->end);
     p->begin = p->end = NULL;
+    tl_eff_give_control(s->context, p->in_front);
+    p->in_front = NULL;
     tl_eff_item_unref(p->item);
     p->item = NULL;
     tl_eff_tell_word();

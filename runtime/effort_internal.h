@@ -474,7 +474,7 @@ void tl_eff_variants_forked(void);
 void tl_eff_variants_stop(void);
 /* The extra arguments behind the original ones. */
 struct tl_eff_extra {
-    uint32_t grid[3], first, blocks, poll_mask;
+    uint32_t grid[3], first, blocks, batch_mask;
     CUdeviceptr counter, words[TL_SHARE_WORDS];
 };
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const struct tl_eff_extra *x);
@@ -574,6 +574,7 @@ struct tl_eff_piece {
     uint32_t first, blocks;
     uint32_t words_epoch;
     uint64_t predicted_ns, launched_ns;
+    struct tl_eff_control *in_front; /* of the kernel that it was launched behind, or NULL: a reference */
 };
 
 /* A counter on the device and what it will say when all is done. */
@@ -581,7 +582,7 @@ struct tl_eff_control {
     struct tl_eff_control *next;
     _Atomic uint64_t *word; /* low half: expected, high half: the counter */
     CUdeviceptr device;     /* its address for kernels */
-    uint32_t index;
+    uint32_t refs;          /* its kernel, and the piece behind that asks it: with a new use it would say stop */
 };
 
 /* --- effort_supply.c --- */
@@ -591,8 +592,8 @@ CUevent tl_eff_take_event(struct tl_eff_context *c); /* NULL if there is none */
 void tl_eff_give_event(struct tl_eff_context *c, CUevent e);
 /* When an event was done, by CLOCK_MONOTONIC; 0 if that cannot be told.  Executor only, lock not held, context current. */
 uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e);
-struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c); /* NULL if all are in use; lock held */
-void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k);
+struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c);         /* NULL if all are in use; lock held */
+void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k); /* a reference; NULL is fine; lock held */
 
 /* --- effort_cap.c --- */
 /* Starts the launch whole on so many SMs, in its place in the stream; on all of them where that cannot be.  Executor only, lock not

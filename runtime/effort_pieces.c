@@ -18,7 +18,10 @@
 enum {
     MARK_EVERY = 64,       /* whole kernels */
     TICKET_DRAIN_NS = 800, /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
-    FINE_BLOCK_NS = 2000,
+    FINE_BLOCK_NS = 2000,  /* shorter blocks are taken several at a time, */
+    BATCH_NS = 8000,       /* for about as long as it takes to leave the device anyway, */
+    MOST_BATCH = 64,
+    BATCHES = 8, /* but each worker several times, so that all are done at about the same time */
     TRIAL_WAVES = 4,
     TRIAL_NS = 400000,
 };
@@ -54,6 +57,23 @@ static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, c
      * were not granted. */
     uint32_t n = granted_sms(c) * (c->runs_block_by_block ? 1 : (uint32_t)v->occupancy);
     return n < l->blocks ? n : l->blocks;
+}
+
+/* How many blocks a persistent worker takes from the counter at a time: to take and to ask costs as much as to run a fine block, and
+ * such blocks are over so soon that some of them are no longer than one of others. */
+static uint32_t batch_of(const struct tl_eff_context *c, const struct tl_eff_launch *l)
+{
+    uint64_t ns = l->profile == NULL          ? 0
+                  : l->profile->block_ns != 0 ? l->profile->block_ns
+                                              : l->profile->rungs[TL_RUNG_PERSISTENT].block_ns;
+    uint32_t n = 1, waves = (l->blocks - l->done) / granted_sms(c);
+    if (ns == 0 || ns >= FINE_BLOCK_NS)
+        return 1;
+    while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= waves)
+        n *= 2;
+    while (l->done % n != 0) /* a worker takes on where a multiple begins */
+        n /= 2;
+    return n;
 }
 
 /* How many blocks the next piece may have, and how many pieces may be in flight. */
@@ -109,14 +129,21 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     uint32_t launch_blocks;
     if (l->rung == TL_RUNG_PERSISTENT) {
         launch_blocks = 0; /* asked below, outside the lock */
-        p->blocks = is_trial(l) ? trial_blocks(c, l) : l->blocks - l->done;
+        uint32_t batch = batch_of(c, l), left = l->blocks - l->done;
+        uint32_t n = is_trial(l) ? (trial_blocks(c, l) + batch - 1) / batch * batch : left;
+        p->blocks = n < left ? n : left;
         l->launched = x.blocks = l->done + p->blocks;
+        x.batch_mask = batch - 1;
     } else {
         launch_blocks = p->blocks = is_trial(l) ? trial_blocks(c, l) : before != NULL ? l->blocks : piece_blocks(c, l);
         l->launched += p->blocks;
     }
     p->predicted_ns = l->blocks > 0 ? whole_ns * p->blocks / l->blocks : 0;
     p->words_epoch = tl_eff.words_epoch;
+    if (before != NULL) {
+        p->in_front = before->launch.control;
+        p->in_front->refs++;
+    }
     l->n_flying++;
     tl_eff_add_flying(p);
     bool is_measured = is_trial(l) || tl_eff_wants_sample(l->profile);
@@ -128,12 +155,14 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
         if (!tl_eff_gate_words(x.words, &n_words, p->words_epoch))
             r = CUDA_ERROR_NOT_SUPPORTED;
         if (n_words < TL_SHARE_WORDS)
-            x.words[TL_SHARE_WORDS - 1] = before != NULL ? before->launch.control->device : c->kick_device;
+            x.words[TL_SHARE_WORDS - 1] = p->in_front != NULL ? p->in_front->device : c->kick_device;
         uint32_t expected = x.blocks, done = l->done;
         if (l->rung == TL_RUNG_PERSISTENT) {
             launch_blocks = workers_of(c, v, l);
             launch_blocks = launch_blocks < p->blocks ? launch_blocks : p->blocks;
-            expected += launch_blocks; /* each worker takes one number too many when it finds the end */
+            /* Each worker takes one batch too many when it finds the end, but for the one whose batch is cut off there. */
+            uint32_t batch = x.batch_mask + 1;
+            expected = done + (p->blocks / batch + launch_blocks) * batch;
         }
         /* Nobody else writes while nothing of it is in flight.  Two words at once, so that nobody sees a mixture. */
         if (l->n_flying == 1)
@@ -172,13 +201,6 @@ static const struct {
     enum tl_ptx_variant kind;
 } by_rung[] = {{TL_RUNG_PERSISTENT, TL_PTX_PERSISTENT}, {TL_RUNG_TICKET, TL_PTX_TICKET}, {TL_RUNG_SLICE, TL_PTX_SLICE}};
 
-/* Blocks so short that to take each from a counter costs as much as to run it.  Ranges of them cost nothing more, and are over
- * within the budget as well. */
-static bool has_fine_blocks(const struct tl_eff_launch *l)
-{
-    return l->profile != NULL && l->profile->block_ns != 0 && l->profile->block_ns < FINE_BLOCK_NS;
-}
-
 /* Lock held, given up meanwhile if a rung is forced. */
 static void choose(struct tl_eff_launch *l, bool is_chained)
 {
@@ -203,9 +225,7 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     bool keeps_part = is_capped();
     bool is_short = is_known && ns <= tl_eff_turnaround_ns() && !keeps_part;
     bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000) && !keeps_part;
-    bool is_fine = has_fine_blocks(l) && !keeps_part;
-    for (uint32_t k = 0; k < 3 && l->variant == NULL; k++) {
-        uint32_t i = is_fine ? 2 - k : k;
+    for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
         if ((by_rung[i].rung < tl_eff.grant.finest && !keeps_part) || (is_short && !is_chained && l->done == 0) ||
             (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung) && !keeps_part))
             continue;

@@ -184,14 +184,16 @@ void tl_eff_give_event(struct tl_eff_context *c, CUevent e)
 struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c)
 {
     struct tl_eff_control *k = c->slab->free;
-    if (k != NULL)
+    if (k != NULL) {
         c->slab->free = k->next;
+        k->refs = 1;
+    }
     return k;
 }
 
 void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k)
 {
-    if (k == NULL)
+    if (k == NULL || --k->refs > 0)
         return;
     k->next = c->slab->free;
     c->slab->free = k;

@@ -243,8 +243,8 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const 
         case TL_PTX_ARG_STOP_WORD:
             value = x->words[a->which % TL_SHARE_WORDS];
             break;
-        case TL_PTX_ARG_POLL_MASK:
-            value = x->poll_mask;
+        case TL_PTX_ARG_BATCH_MASK:
+            value = x->batch_mask;
             break;
         case TL_PTX_ARG_VARIABLE:
             value = v->variables[i];

@@ -15,7 +15,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 3
+#define TL_PTX_REWRITER_VERSION 4
 
 /* --- index ------------------------------------------------------------------------------------------------------- */
 
@@ -143,11 +143,11 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_
     X(SHIFT_X, "shift-x")                                                                                              \
     X(MAGIC_Y, "magic-y")                                                                                              \
     X(SHIFT_Y, "shift-y")                                                                                              \
-    X(COUNTER, "counter")     /* u64: address of the u32 counter of blocks started */                                  \
-    X(STOP_WORD, "stop-word") /* u64, four of them (`index` 0..3): address of a u64 {issued, completed}; stop   \
-                                       while the halves differ */      \
-    X(POLL_MASK, "poll-mask") /* ask the stop words only before blocks whose number has these bits clear */            \
-    X(VARIABLE, "variable")   /* u64: address of the original module's variable `name` */
+    X(COUNTER, "counter")       /* u64: address of the u32 counter of blocks started */                                \
+    X(STOP_WORD, "stop-word")   /* u64, four of them (`index` 0..3): address of a u64 {issued, completed}; stop   \
+                                       while the halves differ */    \
+    X(BATCH_MASK, "batch-mask") /* persistent: how many blocks a worker takes at a time, a power of two, less one */   \
+    X(VARIABLE, "variable")     /* u64: address of the original module's variable `name` */
 
 enum tl_ptx_arg_kind {
 #define TL_PTX_ARG_ENUM(id, name) TL_PTX_ARG_##id,

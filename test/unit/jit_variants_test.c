@@ -290,6 +290,7 @@ struct control {
     uint32_t counter;
     _Atomic uint64_t stop;
     uint64_t never;
+    uint32_t batch; /* blocks that a persistent worker takes at a time */
     _Atomic bool is_over;
 };
 
@@ -351,8 +352,8 @@ static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struc
         case TL_PTX_ARG_STOP_WORD:
             put_arg(p, a, (uintptr_t)(a->which == 2 ? (void *)&c->stop : (void *)&c->never));
             break;
-        case TL_PTX_ARG_POLL_MASK:
-            put_arg(p, a, 0);
+        case TL_PTX_ARG_BATCH_MASK:
+            put_arg(p, a, c->batch - 1);
             break;
         case TL_PTX_ARG_VARIABLE:
             put_arg(p, a, variable_address(m, t, a->variable));
@@ -382,7 +383,7 @@ static bool run_slices(struct program *p, const struct tl_ptx_rewritten *r, stru
 static bool run_counted(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m, struct ptx_text *t,
                         const struct ptx_case_run *run, uint32_t shared, bool is_ticket, struct tl_error *err)
 {
-    struct control c = {0};
+    struct control c = {.batch = 1u << roll(4)};
     pthread_t thread;
     uint32_t total = run->grid[0] * run->grid[1] * run->grid[2], rounds = 0;
     bool ok = true;

@@ -468,27 +468,37 @@ static void defect_8_waits_between_blocks_are_seen_in_the_code_not_in_the_name(v
 
 /* --- 9 */
 
-/* A block number comes from the counter alone, when a block that runs asks for it.  So it does not matter how many workers
- * are resident, nor how many there are. */
+/* A block number comes from the counter alone, when a block that runs asks for it, or for a batch of them, whose size is the
+ * launch's.  So it does not matter how many workers are resident, nor how many there are. */
 static void defect_9_no_number_depends_on_how_many_workers_there_are(void)
 {
     open_case("defect_09_residency");
     for (int v = TL_PTX_TICKET; v <= TL_PTX_PERSISTENT; v++) {
         make("defect_09_residency", (enum tl_ptx_variant)v, 1);
         TEST_ASSERT_EQUAL_UINT32(0, count_reads(TL_SREG_nctaid));
-        TEST_ASSERT_EQUAL_UINT32(v == TL_PTX_TICKET ? 1 : 0, count_reads(TL_SREG_ctaid));
+        TEST_ASSERT_EQUAL_UINT32(0, count_reads(TL_SREG_ctaid));
         uint32_t take = find_from(0, "atom.global.add");
         TEST_ASSERT_LESS_THAN_UINT32(n_insts, take);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(TL_OPD_INT, insts[take]->inst.operands[2].kind, "numbers go up one by one");
-        TEST_ASSERT_EQUAL_HEX64(1, insts[take]->inst.operands[2].bits);
-        /* In the ticket variant the one use of %ctaid decides about polling only: its register ends in a test. */
-        for (uint32_t i = 0; v == TL_PTX_TICKET && i < n_insts; i++) {
-            if (insts[i]->n_operands == 2 && operand_is_sreg(&insts[i]->inst.operands[1], TL_SREG_ctaid)) {
-                TEST_ASSERT_LESS_THAN_UINT32(take, i);
-                TEST_ASSERT_LESS_THAN_UINT32(take, find_from(i, "and.b32"));
-                TEST_ASSERT_LESS_THAN_UINT32(take, find_from(i, "setp"));
-            }
+        const struct tl_ptx_operand *step = &insts[take]->inst.operands[2];
+        if (v == TL_PTX_TICKET) {
+            TEST_ASSERT_EQUAL_INT_MESSAGE(TL_OPD_INT, step->kind, "numbers go up one by one");
+            TEST_ASSERT_EQUAL_HEX64(1, step->bits);
+            continue;
         }
+        /* The batch mask, and one: nothing else writes that register before. */
+        const struct tl_ptx_stmt *last = NULL, *first = NULL;
+        for (uint32_t i = 0; i < take; i++) {
+            const struct tl_ptx_operand *to = insts[i]->inst.operands;
+            if (insts[i]->n_operands == 0 || to->kind != TL_OPD_SYM || to->sym != step->sym)
+                continue;
+            first = first == NULL ? insts[i] : first;
+            last = insts[i];
+        }
+        TEST_ASSERT_NOT_NULL(last);
+        TEST_ASSERT_EQUAL_INT(TL_OP_ld, first->inst.form->op);
+        TEST_ASSERT_EQUAL_INT(TL_OP_add, last->inst.form->op);
+        TEST_ASSERT_EQUAL_PTR(step->sym, last->inst.operands[1].sym);
+        TEST_ASSERT_EQUAL_HEX64(1, last->inst.operands[2].bits);
     }
     /* The number of blocks is the original's, checked by each number taken. */
     bool has_blocks = false;
