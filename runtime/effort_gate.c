@@ -107,7 +107,10 @@ uint64_t tl_eff_turnaround_ns(void)
 
 uint64_t tl_eff_run_ahead_ns(void)
 {
-    uint64_t limit = at_least(tl_eff.grant.run_ahead_ns, 24) >> tl_eff.caution;
+    uint64_t limit = at_least(tl_eff.grant.run_ahead_ns, 24), turnaround = tl_eff_turnaround_ns();
+    if (limit < turnaround) /* so long a single kernel may be that runs whole */
+        limit = turnaround;
+    limit >>= tl_eff.caution;
     return tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS ? ALONE_RUN_AHEAD_NS : limit;
 }
 

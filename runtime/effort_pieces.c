@@ -71,7 +71,7 @@ static uint32_t batch_of(const struct tl_eff_context *c, const struct tl_eff_lau
         return 1;
     while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= waves)
         n *= 2;
-    while (l->done % n != 0) /* a worker takes on where a multiple begins */
+    while (n > 1 && l->done % n != 0) /* a worker takes on where a multiple begins */
         n /= 2;
     return n;
 }
