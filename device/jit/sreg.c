@@ -1,0 +1,165 @@
+/* Special registers: where a thread is in its block and grid, and what the hardware would tell.
+ *
+ * What is the same for a launch is in the frame; block sizes are known when compiling; lanes count from their warp. */
+#include "device/abi.h"
+#include "device/jit/emit.h"
+
+/* The linear number of each lane's thread in the block, or of the one lane that is asked for. */
+static struct tl_val linear_thread(struct tl_emit *e)
+{
+    int64_t iota[LANES];
+    for (int i = 0; i < LANES; i++)
+        iota[i] = i;
+    struct tl_val first = {LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, LANES, false), ""), false};
+    struct tl_val lanes = {tl_const_lanes(e, 32, iota), true};
+    return tl_op(e, LLVMAdd, first, e->is_scalar ? tl_const(e, 32, e->lane) : lanes);
+}
+
+static struct tl_val thread_index(struct tl_emit *e, char axis)
+{
+    const uint32_t *block = e->options->block;
+    struct tl_val n = linear_thread(e), x = tl_const(e, 32, block[0]),
+                  xy = tl_const(e, 32, (uint64_t)block[0] * block[1]);
+    if (axis == 'x')
+        return block[1] * block[2] == 1 ? n : tl_op(e, LLVMURem, n, x);
+    if (axis == 'y')
+        return tl_op(e, LLVMUDiv, tl_op(e, LLVMURem, n, xy), x);
+    return tl_op(e, LLVMUDiv, n, xy);
+}
+
+static struct tl_val lane_constants(struct tl_emit *e, uint32_t (*of)(uint32_t lane))
+{
+    int64_t values[LANES];
+    for (uint32_t i = 0; i < LANES; i++)
+        values[i] = of(i);
+    return (struct tl_val){tl_const_lanes(e, 32, values), true};
+}
+
+static uint32_t lane_id(uint32_t i)
+{
+    return i;
+}
+static uint32_t lane_eq(uint32_t i)
+{
+    return 1u << i;
+}
+static uint32_t lane_lt(uint32_t i)
+{
+    return (1u << i) - 1;
+}
+static uint32_t lane_le(uint32_t i)
+{
+    return (uint32_t)((2ull << i) - 1);
+}
+static uint32_t lane_gt(uint32_t i)
+{
+    return ~lane_le(i);
+}
+static uint32_t lane_ge(uint32_t i)
+{
+    return ~lane_lt(i);
+}
+
+static struct tl_val frame_u32(struct tl_emit *e, uint32_t offset)
+{
+    return (struct tl_val){tl_field(e, offset, e->i32), false};
+}
+
+struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
+{
+    uint32_t axis = o->component >= 'x' && o->component <= 'z' ? (uint32_t)(o->component - 'x') : 0;
+    const uint32_t *block = e->options->block;
+    if (o->component == 'w')
+        return tl_const(e, 32, 0);
+    switch (o->sym->sreg) {
+    case TL_SREG_tid:
+        return block[axis] == 1 ? tl_const(e, 32, 0) : thread_index(e, o->component);
+    case TL_SREG_ntid:
+        return tl_const(e, 32, block[axis]);
+    case TL_SREG_ctaid:
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
+    case TL_SREG_nctaid:
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
+    case TL_SREG_clusterid: /* clusters of one block each */
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
+    case TL_SREG_nclusterid:
+        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
+    case TL_SREG_cluster_ctaid:
+    case TL_SREG_cluster_ctarank:
+    case TL_SREG_is_explicit_cluster:
+        return tl_const(e, 32, 0);
+    case TL_SREG_cluster_nctaid:
+    case TL_SREG_cluster_nctarank:
+        return tl_const(e, 32, 1);
+    case TL_SREG_laneid:
+        return lane_constants(e, lane_id);
+    case TL_SREG_lanemask_eq:
+        return lane_constants(e, lane_eq);
+    case TL_SREG_lanemask_lt:
+        return lane_constants(e, lane_lt);
+    case TL_SREG_lanemask_le:
+        return lane_constants(e, lane_le);
+    case TL_SREG_lanemask_gt:
+        return lane_constants(e, lane_gt);
+    case TL_SREG_lanemask_ge:
+        return lane_constants(e, lane_ge);
+    case TL_SREG_warpid:
+        return (struct tl_val){e->f->warp, false};
+    case TL_SREG_nwarpid:
+        return tl_const(e, 32, (block[0] * block[1] * block[2] + 31) / 32);
+    case TL_SREG_smid:
+        return frame_u32(e, offsetof(struct tl_dev_frame, smid));
+    case TL_SREG_nsmid:
+        return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
+    case TL_SREG_gridid:
+        return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
+    case TL_SREG_envreg: { /* 1 and 2 are how cooperative groups find their workspace */
+        struct tl_val v = {tl_field(e, offsetof(struct tl_dev_frame, workspace), e->i64), false};
+        char number = o->sym->name.p[o->sym->name.n - 1];
+        if (o->sym->name.n != 8 || (number != '1' && number != '2')) {
+            tl_emit_unsupported(e, "this special register");
+            return tl_const(e, 32, 0);
+        }
+        e->uses_grid_sync = true;
+        if (number == '1')
+            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+        return tl_cast_int(e, v, 32, false);
+    }
+    case TL_SREG_dynamic_smem_size:
+        return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+    case TL_SREG_total_smem_size:
+    case TL_SREG_aggr_smem_size: { /* nothing is reserved here; hardware hands it out by 128 bytes */
+        struct tl_val n = frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+        n = tl_op(e, LLVMAdd, n, tl_const(e, 32, e->shared_bytes + 127));
+        return tl_op(e, LLVMAnd, n, tl_const(e, 32, ~(uint64_t)127));
+    }
+    case TL_SREG_reserved_smem_offset_begin:
+    case TL_SREG_reserved_smem_offset_end:
+    case TL_SREG_reserved_smem_offset_cap:
+    case TL_SREG_reserved_smem_offset_0:
+    case TL_SREG_reserved_smem_offset_1:
+        return tl_const(e, 32, 0);
+    case TL_SREG_clock:
+    case TL_SREG_clock64:
+    case TL_SREG_clock_hi: {
+        unsigned id = LLVMLookupIntrinsicID("llvm.readcyclecounter", 21);
+        LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
+        struct tl_val v = {LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0, ""),
+                           false};
+        if (o->sym->sreg == TL_SREG_clock_hi)
+            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+        return o->sym->sreg == TL_SREG_clock64 ? v : tl_cast_int(e, v, 32, false);
+    }
+    case TL_SREG_globaltimer:
+    case TL_SREG_globaltimer_lo:
+    case TL_SREG_globaltimer_hi: {
+        struct tl_val v = {tl_call_frame(e, offsetof(struct tl_dev_calls, globaltimer), e->i64, NULL, 0), false};
+        if (o->sym->sreg == TL_SREG_globaltimer_hi)
+            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+        return o->sym->sreg == TL_SREG_globaltimer ? v : tl_cast_int(e, v, 32, false);
+    }
+    default:
+        tl_emit_unsupported(e, "this special register");
+        return tl_const(e, 32, 0);
+    }
+}
