@@ -1,6 +1,6 @@
 /* Measured launches: one in many stands between two events, which are read when they are done and never waited for.
  *
- * How many: what it costs the job to put the events into the stream is measured too, and stays under one percent of the time that
+ * How many: what it costs the job to put the events into the stream is measured too, and stays under a quarter of a percent of the time that
  * its launches run, and of its time altogether.  Strides are random, so that no rhythm of the job is preferred.
  *
  * Events know durations only.  When a launch began, on the host's clock, follows from a base event whose time on that clock is
@@ -11,7 +11,7 @@
 
 enum {
     SAMPLES = 128,    /* at a time */
-    COST_SHARE = 100, /* one part in so many of the job's time */
+    COST_SHARE = 400, /* one part in so many of the job's time */
     FIRST_STRIDE = 4, /* as long as nothing is known */
     MAX_STRIDE = 1 << 16,
     MAX_OPEN = 4, /* not done yet: then the rest need not be asked about either */
