@@ -42,7 +42,8 @@ static void usage(FILE *f)
           "\n"
           "Environment: TALLY_JIT_WORKERS (default: cores), TALLY_JIT_IDLE (60 seconds), TALLY_JIT_SECONDS (of CPU "
           "time per\n"
-          "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_CACHE_MB (2048).\n",
+          "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_JIT_VERIFY (1: check what is given to LLVM),\n"
+          "TALLY_CACHE_MB (2048).\n",
           f);
 }
 

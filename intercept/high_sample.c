@@ -1,7 +1,7 @@
 /* Measured launches: one in many stands between two events, which are read when they are done and never waited for.
  *
- * How many: what it costs the job to put the events into the stream is measured too, and stays under a quarter of a percent of the time that
- * its launches run, and of its time altogether.  Strides are random, so that no rhythm of the job is preferred.
+ * How many: what it costs the job to put the events into the stream is measured too, and stays under a quarter of a percent of the
+ * time that its launches run, and of its time altogether.  Strides are random, so that no rhythm of the job is preferred.
  *
  * Events know durations only.  When a launch began, on the host's clock, follows from a base event whose time on that clock is
  * known to within the time it took to put it into an idle stream. */

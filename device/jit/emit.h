@@ -43,7 +43,8 @@ struct tl_lanes {
 };
 
 struct tl_reg {
-    LLVMValueRef slot[MAX_GROUPS];  /* n_slots of them, one per base of a register with known lanes; see tl_get, tl_put */
+    LLVMValueRef
+        slot[MAX_GROUPS]; /* n_slots of them, one per base of a register with known lanes; see tl_get, tl_put */
     LLVMValueRef value[MAX_GROUPS]; /* of a local register, instead */
     uint32_t n_slots;
     LLVMTypeRef type; /* of a slot */
@@ -124,7 +125,7 @@ struct tl_emit {
     bool to_shadow;      /* the instruction's result goes to its shadow */
     bool is_scalar;      /* the instruction computes the base of one group: operands are read as `lane` has them */
     uint32_t lane;
-    int rc; /* first error */
+    int rc;                          /* first error */
     uint32_t nesting, block_nesting; /* of tl_if and lane loops: here, and where the block began */
     uint32_t shared_bytes, local_bytes, n_barriers, n_insts;
     uint64_t stack_bytes;     /* frames of all functions that LLVM has made */

@@ -256,7 +256,7 @@ static bool is_endless_edge(const struct tl_fn *f, uint32_t block, uint32_t n)
 /* --- where lanes have parted --------------------------------------------------------------------------------------- */
 
 struct line {
-    uint32_t join; /* where they meet: left out */
+    uint32_t join;    /* where they meet: left out */
     bool *is_head;    /* per block: edges to it go round a loop */
     bool *is_certain; /* per block: where it is come to, it has takers */
 };
@@ -602,8 +602,8 @@ int tl_mark_loops(struct tl_emit *e, struct tl_fn *f)
     k.loop_of = tl_arena_alloc(e->arena, n * sizeof *k.loop_of);
     k.loops = tl_arena_zalloc(e->arena, n * sizeof *k.loops);
     f->is_in_loop = tl_arena_zalloc(e->arena, n);
-    bool ok = stack != NULL && f->is_in_loop != NULL && k.def_block != NULL && k.def_inst != NULL && k.loop_of != NULL && k.loops != NULL &&
-              tl_ptx_set_init(&scratch, e->arena, cfg) == 0;
+    bool ok = stack != NULL && f->is_in_loop != NULL && k.def_block != NULL && k.def_inst != NULL &&
+              k.loop_of != NULL && k.loops != NULL && tl_ptx_set_init(&scratch, e->arena, cfg) == 0;
     if (ok) {
         memset(k.loop_of, 0xff, n * sizeof *k.loop_of);
         memset(k.def_block, 0xff, n_regs * sizeof *k.def_block);
