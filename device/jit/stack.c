@@ -141,8 +141,7 @@ void tl_leave_function(struct tl_emit *e)
         struct tl_reg *r = parameter(e, d, &memory);
         if (r == NULL)
             continue;
-        LLVMValueRef old = LLVMBuildLoad2(e->b, r->type, memory->slot, ""),
-                     v = tl_get(e, r, 0);
+        LLVMValueRef old = LLVMBuildLoad2(e->b, r->type, memory->slot, ""), v = tl_get(e, r, 0);
         LLVMSetAlignment(old, r->bits / 8);
         LLVMValueRef store = LLVMBuildStore(e->b, LLVMBuildSelect(e->b, tl_active(e), v, old, ""), memory->slot);
         LLVMSetAlignment(store, r->bits / 8);
