@@ -75,8 +75,8 @@ void tl__words_drop(struct tl_client_words *w, uint32_t place)
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
         if (w->in_force[i] != 0 && w->in_force[i] != place)
             left[n++] = w->in_force[i];
+    clear_place(w, place); /* first: who is told that nobody is in the way finds the old address idle, too */
     publish(w, left, n);
-    clear_place(w, place);
 }
 
 bool tl__words_drop_dead(struct tl_client_words *w)
