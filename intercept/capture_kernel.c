@@ -118,6 +118,9 @@ void tl_capture_unloaded(void *handle)
 
 /* --- kernels --- */
 
+/* Kernels that no module known here has.  They stay, also when a hook sees their handle later: a launch may be looking at one. */
+static struct tl_kernel *strays;
+
 static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
 {
     size_t n = strlen(name) + 1;
@@ -136,10 +139,9 @@ static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const c
         free(k);
         return NULL;
     }
-    if (o != NULL) {
-        k->next = o->kernels;
-        o->kernels = k;
-    }
+    struct tl_kernel **list = o != NULL ? &o->kernels : &strays;
+    k->next = *list;
+    *list = k;
     return k;
 }
 
