@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* --- small things --- */
-
 /* --- kernels --- */
 
 static void put_verdict(struct tl_json *j, enum tl_ptx_variant variant, const struct tl_ptx_verdict *verdict)

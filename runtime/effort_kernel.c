@@ -188,10 +188,11 @@ static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
     tl_eff_unlock();
 }
 
-/* Parameters that come as one buffer.  NULL if there is none of that size, or something else comes with it. */
+/* Parameters that come as one buffer, which kernels without any need not have.  NULL if there is none of that size, or something else
+ * comes with it. */
 static const uint8_t *buffer_of(const struct tl_eff_kernel *k, void **extra)
 {
-    const uint8_t *buffer = NULL;
+    const uint8_t *buffer = k->param_bytes == 0 ? (const uint8_t *)"" : NULL;
     size_t n = 0;
     for (uint32_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
         if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
@@ -215,7 +216,7 @@ static bool gather(const struct tl_eff_kernel *k, uint8_t *to, void **params, vo
     const uint8_t *buffer = buffer_of(k, extra);
     if (buffer != NULL)
         memcpy(to, buffer, k->param_bytes);
-    return buffer != NULL || (k->param_bytes == 0 && extra == NULL);
+    return buffer != NULL;
 }
 
 static uint64_t sizes_of(const struct tl_eff_kernel *k, void **params, void **extra)

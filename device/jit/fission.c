@@ -108,14 +108,8 @@ static bool may_release(const struct tl_ptx_stmt *s)
     }
 }
 
-struct reach {
-    uint32_t wait; /* an instruction */
-    bool has_wait; /* it is among them */
-    bool may_release;
-};
-
-/* Goes through all instructions between a segment's start and the next barriers. */
-static bool look_through(struct fission *x, uint32_t first, struct reach *r)
+/* Shows `visit` all instructions between a segment's start and the next barriers; false if there is no memory for that. */
+static bool each_of_segment(struct fission *x, uint32_t first, void (*visit)(void *data, uint32_t inst), void *data)
 {
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
     bool *seen = tl_arena_zalloc(x->e->arena, (size_t)cfg->n_blocks + 1);
@@ -126,10 +120,8 @@ static bool look_through(struct fission *x, uint32_t first, struct reach *r)
     for (uint32_t from = first; depth > 0; from = UINT32_MAX) {
         const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
         uint32_t i = from != UINT32_MAX ? from : k->first;
-        for (; i < k->end && x->state_of[i] == 0; i++) {
-            r->has_wait |= i == r->wait;
-            r->may_release |= may_release(cfg->insts[i]);
-        }
+        for (; i < k->end && x->state_of[i] == 0; i++)
+            visit(data, i);
         for (uint32_t s = 0; i == k->end && s < k->n_succs; s++) {
             uint32_t to = k->succs[s];
             if (to != cfg->n_blocks && !seen[to]) {
@@ -141,6 +133,20 @@ static bool look_through(struct fission *x, uint32_t first, struct reach *r)
     return true;
 }
 
+struct reach {
+    const struct tl_ptx_cfg *cfg;
+    uint32_t wait; /* an instruction */
+    bool has_wait; /* it is among them */
+    bool may_release;
+};
+
+static void look_at(void *data, uint32_t inst)
+{
+    struct reach *r = data;
+    r->has_wait |= inst == r->wait;
+    r->may_release |= may_release(r->cfg->insts[inst]);
+}
+
 /* Whether what a load in a loop waits for can only come from another block: other warps of its own can do nothing about it
  * before the next barrier, at which they wait for this one.  Sums over parts of k in cuBLAS are such, where a block waits for its
  * turn.  All barriers must be known. */
@@ -148,11 +154,11 @@ static bool waits_for_blocks(struct fission *x, uint32_t inst)
 {
     enum tl_ptx_mod space = tl_ptx_form_space(x->analysed->cfg.insts[inst]->inst.form);
     for (uint32_t k = 0; k < x->n_states; k++) {
-        struct reach r = {.wait = inst};
+        struct reach r = {.cfg = &x->analysed->cfg, .wait = inst};
         uint32_t first = k == 0 ? 0 : x->barrier[k] + 1;
         if (first >= x->analysed->cfg.n_insts)
             continue;
-        if (!look_through(x, first, &r) || (r.has_wait && r.may_release))
+        if (!each_of_segment(x, first, look_at, &r) || (r.has_wait && r.may_release))
             return false;
     }
     return space == TL_MOD_global;
@@ -303,43 +309,24 @@ static LLVMValueRef context_at(struct tl_emit *e, LLVMValueRef part, uint32_t of
     return LLVMBuildGEP2(e->b, e->i8, part, &index, 1, "");
 }
 
+/* Registers that may be written between a segment's start and the next barriers. */
 struct written_scan {
+    const struct tl_fn *f;
     bool *is_written;
-    uint32_t shadow;
 };
 
 static void note_written(void *data, struct tl_ptx_sym *reg)
 {
     const struct written_scan *w = data;
     w->is_written[reg->id] = true;
-    if (w->shadow != TL_CFG_NONE)
-        w->is_written[w->shadow] = true;
 }
 
-/* Registers that may be written between the segment's start and the next barriers: those of all blocks on the way. */
-static bool find_written(struct fission *x, uint32_t first, bool *is_written)
+static void note_writes(void *data, uint32_t inst)
 {
-    const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
-    bool *seen = tl_arena_zalloc(x->e->arena, (size_t)cfg->n_blocks + 1);
-    uint32_t *stack = tl_arena_alloc(x->e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack), depth = 0;
-    if (seen == NULL || stack == NULL)
-        return false;
-    stack[depth++] = cfg->block_of[first];
-    for (uint32_t from = first; depth > 0; from = UINT32_MAX) {
-        const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
-        uint32_t i = from != UINT32_MAX ? from : k->first;
-        for (; i < k->end && x->state_of[i] == 0; i++)
-            tl_ptx_inst_writes(cfg->insts[i], note_written,
-                               &(struct written_scan){is_written, x->analysed->shadow_write[i]});
-        for (uint32_t s = 0; i == k->end && s < k->n_succs; s++) {
-            uint32_t to = k->succs[s];
-            if (to != cfg->n_blocks && !seen[to]) {
-                seen[to] = true;
-                stack[depth++] = to;
-            }
-        }
-    }
-    return true;
+    const struct written_scan *w = data;
+    tl_ptx_inst_writes(w->f->cfg.insts[inst], note_written, data);
+    if (w->f->shadow_write[inst] != TL_CFG_NONE)
+        w->is_written[w->f->shadow_write[inst]] = true;
 }
 
 /* What a segment is part of: a function of its own, or that of the block with all others.  Then it is much cheaper to compile
@@ -401,7 +388,8 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
     segment->state_of = x->state_of;
     segment->waits = x->waits;
     segment->suspend = tl_arena_zalloc(e->arena, MAX_STATES * sizeof(LLVMBasicBlockRef));
-    if (segment->suspend == NULL || !find_written(x, segment->first, is_written))
+    struct written_scan written = {x->analysed, is_written};
+    if (segment->suspend == NULL || !each_of_segment(x, segment->first, note_writes, &written))
         goto no_memory;
     f->fn = p->fn;
     f->frame = p->frame;
