@@ -8,24 +8,15 @@
 
 enum { BITS = 512, MAX_PARTS = LANES / (BITS / 64), CURRENT_ROUNDING = 4 };
 
-static LLVMValueRef shuffled(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b, uint32_t first, uint32_t n)
-{
-    LLVMValueRef index[LANES];
-    for (uint32_t i = 0; i < n; i++)
-        index[i] = LLVMConstInt(e->i32, first + i, false);
-    return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, n), "");
-}
-
-static LLVMValueRef piece(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n)
-{
-    return shuffled(e, v, LLVMGetPoison(LLVMTypeOf(v)), first, n);
-}
-
 static LLVMValueRef joined(struct tl_emit *e, LLVMValueRef *parts, uint32_t n, uint32_t width)
 {
+    LLVMValueRef index[LANES];
+    for (uint32_t i = 0; i < LANES; i++)
+        index[i] = LLVMConstInt(e->i32, i, false);
     for (; n > 1; n /= 2, width *= 2) {
         for (uint32_t i = 0; i < n / 2; i++)
-            parts[i] = shuffled(e, parts[2 * i], parts[2 * i + 1], 0, 2 * width);
+            parts[i] = LLVMBuildShuffleVector(e->b, parts[2 * i], parts[2 * i + 1], LLVMConstVector(index, 2 * width),
+                                              "");
     }
     return parts[0];
 }
@@ -51,7 +42,7 @@ struct tl_val tl_avx512(struct tl_emit *e, const char *op, LLVMTypeRef element, 
     LLVMValueRef parts[MAX_PARTS], values[6];
     for (uint32_t k = 0; k < n_parts; k++) {
         for (unsigned i = 0; i < n; i++)
-            values[i] = args[i].is_vec ? piece(e, args[i].v, k * width, width) : args[i].v;
+            values[i] = args[i].is_vec ? tl_lanes_from(e, args[i].v, k * width, width) : args[i].v;
         parts[k] = on_part(e, op, element, values, n);
     }
     return (struct tl_val){joined(e, parts, n_parts, width), true};
@@ -85,9 +76,9 @@ struct tl_val tl_avx512_minmax(struct tl_emit *e, LLVMTypeRef element, bool is_m
 {
     enum { NUMBER_OR_OTHER = 0x11111100, SIGN_OF_RESULT = 4 };
     uint32_t width = width_of(e, element), n_parts = LANES / width;
-    LLVMValueRef parts[MAX_PARTS], nan_part = piece(e, nan.v, 0, width);
+    LLVMValueRef parts[MAX_PARTS], nan_part = tl_lanes_from(e, nan.v, 0, width);
     for (uint32_t k = 0; k < n_parts; k++) {
-        LLVMValueRef x = piece(e, a.v, k * width, width), y = piece(e, b.v, k * width, width);
+        LLVMValueRef x = tl_lanes_from(e, a.v, k * width, width), y = tl_lanes_from(e, b.v, k * width, width);
         y = fixed_up(e, element, x, y, NUMBER_OR_OTHER);
         x = fixed_up(e, element, y, x, NUMBER_OR_OTHER);
         LLVMValueRef args[6] = {x,

@@ -216,6 +216,8 @@ struct tl_val tl_to_float(struct tl_emit *e, struct tl_val bits, struct tl_type 
 /* Subnormals to zeros of the same sign, for .ftz. */
 struct tl_val tl_flush(struct tl_emit *e, struct tl_val v);
 struct tl_val tl_from_float(struct tl_emit *e, struct tl_val v, struct tl_type t);
+/* Lanes first .. first + n - 1 of a vector. */
+LLVMValueRef tl_lanes_from(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n);
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name);
 /* What slot `n` of a register holds.  Slots are memory, made when first asked for (a piece of a kernel uses few of them); the
  * values of local registers are kept as they are, as long as they are put where all that follows in the block comes by. */
@@ -304,6 +306,16 @@ struct tl_address {
     LLVMValueRef base[MAX_GROUPS]; /* then: scalars, one or one per group */
 };
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */
+/* The same as a vector of pointers, `extra` bytes further on. */
+LLVMValueRef tl_lane_pointers(struct tl_emit *e, const struct tl_address *a, uint64_t extra);
+/* The pointer of the only place, or of the first of known lanes, `extra` bytes further on. */
+LLVMValueRef tl_first_pointer(struct tl_emit *e, const struct tl_address *a, uint64_t extra);
+LLVMValueRef tl_pointer(struct tl_emit *e, LLVMValueRef address);
+/* Whether lanes are known, and all of them from one base; whether all have the same place; whether each is `stride` bytes
+ * behind the one before it, from one base. */
+bool tl_has_one_base(const struct tl_emit *e, const struct tl_address *a);
+bool tl_is_one_address(const struct tl_emit *e, const struct tl_address *a);
+bool tl_is_packed(const struct tl_emit *e, const struct tl_address *a, uint64_t stride);
 /* The power of two that a name's address in shared memory is a multiple of, 1 for all other names. */
 uint32_t tl_align_of_name(struct tl_emit *e, const struct tl_ptx_operand *o);
 /* Where each thread's local memory begins, as pointers. */
@@ -313,6 +325,10 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
 struct tl_spilled tl_spilled_addresses(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space);
 /* Ends the launch if an access of so many bytes there is misaligned (align.c). */
 void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t bytes);
+
+/* --- strong.c: `v` elements of `bits` each per lane, active lanes only ------------------------------------------------ */
+void tl_load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out);
+void tl_store_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in);
 
 /* --- gather.c: an address of its own for each lane (64-bit integers); active lanes only ----------------------------- */
 struct tl_val tl_gather(struct tl_emit *e, struct tl_val addresses, uint32_t bits);

@@ -47,14 +47,6 @@ static struct tl_val negated(struct tl_emit *e, struct tl_val v)
 
 /* --- directed rounding --------------------------------------------------------------------------------------------- */
 
-static LLVMValueRef piece(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n)
-{
-    LLVMValueRef index[16];
-    for (uint32_t i = 0; i < n; i++)
-        index[i] = LLVMConstInt(e->i32, first + i, false);
-    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
-}
-
 /* An AVX-512 operation that rounds as the form says. */
 static struct tl_val embedded(struct tl_emit *e, const char *op, const struct tl_val *args, unsigned n, bool is_f64)
 {
@@ -144,7 +136,7 @@ static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *arg
     LLVMValueRef r = LLVMGetPoison(tl_vec(e->f64));
     for (uint32_t first = 0; first < (is_vec ? LANES : WIDTH); first += WIDTH) {
         for (unsigned i = 0; i < n; i++)
-            values[i] = piece(e, args[i].v, first, WIDTH);
+            values[i] = tl_lanes_from(e, args[i].v, first, WIDTH);
         LLVMValueRef part = LLVMBuildCall2(e->b, type, code, values, n + 2, "");
         mark_pointer(e, part, n);
         mark_pointer(e, part, n + 1);

@@ -9,172 +9,6 @@
 
 enum { MAX_COVER = 256 }; /* elements loaded at once to pick lanes from */
 
-/* --- addresses ----------------------------------------------------------------------------------------------------- */
-
-struct tl_val tl_local_base(struct tl_emit *e)
-{
-    int64_t offsets[LANES];
-    for (int i = 0; i < LANES; i++)
-        offsets[i] = (int64_t)i * e->local_bytes;
-    LLVMValueRef base = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, local), e->ptr), e->i64, "");
-    LLVMValueRef first = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, e->f->warp, e->i64, ""),
-                                      LLVMConstInt(e->i64, (uint64_t)LANES * e->local_bytes, false), "");
-    struct tl_val v = tl_widen(e, (struct tl_val){LLVMBuildAdd(e->b, base, first, ""), false});
-    return (struct tl_val){LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, 64, offsets), ""), true};
-}
-
-/* Memory for a parameter of a call: 32 threads' worth, made when first met. */
-static struct tl_placed *call_param(struct tl_emit *e, const struct tl_ptx_decl *d)
-{
-    struct tl_placed *p = tl_find_placed(e, d);
-    if (p != NULL)
-        return p;
-    p = tl_arena_zalloc(e->arena, sizeof *p);
-    if (p == NULL) {
-        tl_emit_unsupported(e, "out of memory");
-        return NULL;
-    }
-    uint64_t bytes = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
-    *p = (struct tl_placed){.next = e->placed, .what = d, .space = 'a', .bytes = bytes, .owner = e->f};
-    p->slot = tl_alloca(e, LLVMArrayType2(e->i8, bytes * LANES), "param");
-    LLVMSetAlignment(p->slot, 16);
-    e->placed = p;
-    return p;
-}
-
-static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_operand *o, const struct tl_placed *p)
-{
-    struct tl_address a = {0};
-    a.base[0] = LLVMBuildAdd(e->b, LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""),
-                             LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
-    a.lanes = (struct tl_lanes){.is_known = true, .has_one_base = true, .base_align = 1};
-    for (int i = 0; i < LANES; i++)
-        a.lanes.offset[i] = (int64_t)((uint64_t)i * p->bytes);
-    return a;
-}
-
-struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space)
-{
-    struct tl_address a = {.pointer = tl_const(e, 64, 0)};
-    const struct tl_ptx_operand *base = o->kind == TL_OPD_ADDR && o->n == 1 ? &o->elems[0] : NULL;
-    if (base == NULL) {
-        tl_emit_unsupported(e, "this kind of address");
-        return a;
-    }
-    if (base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_VAR && tl_str_starts(base->sym->decl->space, "param")) {
-        struct tl_placed *p = tl_find_placed(e, base->sym->decl);
-        if (p == NULL || p->space == 'a') {
-            p = call_param(e, base->sym->decl);
-            if (p != NULL)
-                a = in_call_param(e, o, p);
-            return a;
-        }
-    }
-    bool is_reg = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG;
-    struct tl_reg *r = is_reg ? &e->f->regs[tl_reg_read(e->f, e->f->now, base->sym->id)] : NULL;
-    LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), window = NULL;
-    if (space == TL_MOD_shared)
-        window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
-    if (window != NULL) {
-        bool is_name = base->kind == TL_OPD_SYM && !is_reg;
-        a.align = r == NULL           ? (is_name ? tl_align_of_name(e, base) : 0)
-                  : r->lanes.is_known ? r->lanes.base_align
-                                      : r->align;
-        while (a.align > 1 && (a.align > 1024 || (o->has_offset && (uint64_t)o->offset % a.align != 0)))
-            a.align /= 2;
-    }
-    if (r == NULL || !r->lanes.is_known) {
-        /* Windows are small: a register may hold a little less than zero, with an offset that leads back in. */
-        bool wraps = window != NULL && r != NULL && r->bits == 32;
-        a.pointer = tl_cast_int(e, tl_read(e, base, wraps ? 32 : 64), 64, wraps);
-        if (window != NULL)
-            a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){window, false});
-        if (a.pointer.is_vec)
-            a.offset = o->has_offset ? o->offset : 0;
-        else
-            a.pointer = tl_op(e, LLVMAdd, a.pointer, (struct tl_val){offset, false});
-    }
-    for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
-        LLVMValueRef v = tl_get(e, r, g);
-        if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
-            v = LLVMBuildSExt(e->b, v, e->i64, "");
-        if (window != NULL)
-            v = LLVMBuildAdd(e->b, v, window, "");
-        a.base[g] = LLVMBuildAdd(e->b, v, offset, ""); /* constants last: they become part of the instruction */
-        a.lanes = r->lanes;
-    }
-    if (space == TL_MOD_local) {
-        if (a.lanes.is_known)
-            a.pointer = tl_bases_to_lanes(e, a.base, &a.lanes, 64);
-        a.lanes.is_known = false;
-        a.pointer = tl_op(e, LLVMAdd, a.pointer, tl_local_base(e));
-    }
-    return a;
-}
-
-struct tl_spilled tl_spilled_addresses(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space)
-{
-    struct tl_address a = tl_address_of(e, o, space);
-    bool is_one = !a.lanes.is_known && !a.pointer.is_vec;
-    return tl_spill(e, is_one || e->rc != 0 ? a.pointer : tl_lane_addresses(e, &a));
-}
-
-static LLVMValueRef as_pointer(struct tl_emit *e, LLVMValueRef address)
-{
-    return LLVMBuildIntToPtr(e->b, address, e->ptr, "");
-}
-
-struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a)
-{
-    if (a->lanes.is_known)
-        return tl_bases_to_lanes(e, a->base, &a->lanes, 64);
-    return tl_op(e, LLVMAdd, tl_widen(e, a->pointer), tl_const(e, 64, (uint64_t)a->offset));
-}
-
-/* Lane addresses as a vector of pointers, `extra` bytes further on. */
-static LLVMValueRef lane_pointers(struct tl_emit *e, const struct tl_address *a, uint64_t extra)
-{
-    struct tl_val p = tl_lane_addresses(e, a);
-    if (extra != 0)
-        p = tl_op(e, LLVMAdd, p, tl_const(e, 64, extra));
-    return LLVMBuildIntToPtr(e->b, p.v, tl_vec(e->ptr), "");
-}
-
-/* Whether lanes are known, and all of them from one base. */
-static bool has_one_base(const struct tl_emit *e, const struct tl_address *a)
-{
-    return a->lanes.is_known && tl_n_bases(e, &a->lanes) == 1;
-}
-
-static bool same_for_all(const struct tl_emit *e, const struct tl_address *a)
-{
-    if (!a->lanes.is_known)
-        return !a->pointer.is_vec;
-    for (int i = 1; i < LANES; i++) {
-        if (a->lanes.offset[i] != a->lanes.offset[0])
-            return false;
-    }
-    return has_one_base(e, a);
-}
-
-static LLVMValueRef scalar_pointer(struct tl_emit *e, const struct tl_address *a, uint64_t extra)
-{
-    uint64_t offset = extra + (a->lanes.is_known ? (uint64_t)a->lanes.offset[0] : 0);
-    LLVMValueRef base = a->lanes.is_known ? a->base[0] : a->pointer.v;
-    return as_pointer(e, LLVMBuildAdd(e->b, base, LLVMConstInt(e->i64, offset, false), ""));
-}
-
-static bool is_packed(const struct tl_emit *e, const struct tl_address *a, uint64_t stride)
-{
-    if (!has_one_base(e, a))
-        return false;
-    for (int i = 0; i < LANES; i++) {
-        if (a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
-            return false;
-    }
-    return true;
-}
-
 static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMTypeRef *over, size_t n_over,
                                    LLVMValueRef *args, unsigned n)
 {
@@ -208,7 +42,7 @@ static bool covering(const struct tl_emit *e, const struct tl_address *a, uint64
                      int64_t first[LANES], int64_t *low, uint32_t *n)
 {
     int64_t high;
-    if (!has_one_base(e, a))
+    if (!tl_has_one_base(e, a))
         return false;
     *low = high = a->lanes.offset[0];
     for (int i = 0; i < LANES; i++) {
@@ -316,17 +150,8 @@ static LLVMValueRef group_pointer(struct tl_emit *e, const struct tl_address *a,
 {
     uint32_t per = LANES / tl_groups(e);
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[g * per], false);
-    LLVMValueRef base = a->base[has_one_base(e, a) ? 0 : g];
-    return as_pointer(e, LLVMBuildAdd(e->b, base, offset, ""));
-}
-
-/* Lanes first .. first + n - 1 of a vector. */
-static LLVMValueRef part_of(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n)
-{
-    LLVMValueRef index[LANES];
-    for (uint32_t i = 0; i < n; i++)
-        index[i] = LLVMConstInt(e->i32, first + i, false);
-    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+    LLVMValueRef base = a->base[tl_has_one_base(e, a) ? 0 : g];
+    return tl_pointer(e, LLVMBuildAdd(e->b, base, offset, ""));
 }
 
 /* Puts a group's values into a vector of all lanes. */
@@ -388,7 +213,7 @@ static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t 
                 LLVMValueRef at = LLVMConstInt(e->i32, k, false);
                 LLVMValueRef one = LLVMBuildLoad2(e->b, element, LLVMBuildGEP2(e->b, element, p, &at, 1, ""), "");
                 LLVMSetAlignment(one, bits / 8);
-                part = part_of(e, tl_widen(e, (struct tl_val){one, false}).v, 0, per);
+                part = tl_lanes_from(e, tl_widen(e, (struct tl_val){one, false}).v, 0, per);
             } else {
                 part = every(e, stretch, per, v, k);
             }
@@ -405,13 +230,14 @@ static bool store_groups(struct tl_emit *e, const struct tl_address *a, uint32_t
     if (v != 1 || group_pattern(e, a, bits / 8) != ROW)
         return false;
     for (uint32_t g = 0; g < n_groups; g++) {
-        LLVMValueRef p = group_pointer(e, a, g), part = part_of(e, in[0].v, g * per, per);
+        LLVMValueRef p = group_pointer(e, a, g), part = tl_lanes_from(e, in[0].v, g * per, per);
         if (e->mask == NULL) {
             LLVMSetAlignment(LLVMBuildStore(e->b, part, p), bits / 8);
             continue;
         }
         LLVMTypeRef over[2] = {LLVMTypeOf(part), e->ptr};
-        LLVMValueRef args[4] = {part, p, LLVMConstInt(e->i32, bits / 8, false), part_of(e, e->mask, g * per, per)};
+        LLVMValueRef args[4] = {part, p, LLVMConstInt(e->i32, bits / 8, false),
+                                tl_lanes_from(e, e->mask, g * per, per)};
         call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
     }
     return true;
@@ -424,16 +250,16 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
     LLVMTypeRef element = tl_int(e, bits);
     int64_t first[LANES], low;
     uint32_t n;
-    if (same_for_all(e, a)) {
+    if (tl_is_one_address(e, a)) {
         for (uint32_t k = 0; k < v; k++) {
-            out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, scalar_pointer(e, a, k * bytes), ""), false};
+            out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, tl_first_pointer(e, a, k * bytes), ""), false};
             LLVMSetAlignment(out[k].v, (unsigned)bytes);
         }
         return;
     }
-    if (is_packed(e, a, bytes * v) && e->mask != NULL && v <= 8) {
+    if (tl_is_packed(e, a, bytes * v) && e->mask != NULL && v <= 8) {
         LLVMTypeRef type = LLVMVectorType(element, LANES * v), over[2] = {type, e->ptr};
-        LLVMValueRef args[4] = {scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v),
+        LLVMValueRef args[4] = {tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v),
                                 LLVMConstNull(type)};
         LLVMValueRef all = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
         for (int i = 0; i < LANES; i++)
@@ -445,7 +271,7 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         return;
     }
     if (e->mask == NULL && covering(e, a, bytes, v, first, &low, &n)) {
-        LLVMValueRef p = as_pointer(e, LLVMBuildAdd(e->b, a->base[0], LLVMConstInt(e->i64, (uint64_t)low, false), ""));
+        LLVMValueRef p = tl_pointer(e, LLVMBuildAdd(e->b, a->base[0], LLVMConstInt(e->i64, (uint64_t)low, false), ""));
         LLVMValueRef all = LLVMBuildLoad2(e->b, LLVMVectorType(element, n), p, "");
         LLVMSetAlignment(all, (unsigned)bytes);
         for (uint32_t k = 0; k < v; k++) {
@@ -460,81 +286,6 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         load_asking(e, a, bits, v, out);
     else
         tl_gather_elements(e, tl_lane_addresses(e, a), bits, v, out);
-}
-
-/* How many elements of a racing vector access go in one piece.  Hardware moves up to 16 bytes at once, and programs (flag and
- * value of a look-back scan, for one) live on never seeing half of them. */
-static uint32_t elements_at_once(uint32_t bits, uint32_t v)
-{
-    while (v * bits > 128)
-        v /= 2;
-    return v;
-}
-
-static LLVMTypeRef piece_type(struct tl_emit *e, uint32_t bits, uint32_t n)
-{
-    LLVMTypeRef element = tl_int(e, bits);
-    return n == 1 ? element : n * bits <= 64 ? tl_int(e, n * bits) : LLVMVectorType(element, n);
-}
-
-/* Makes a load or store of a piece indivisible.  Those of 16 bytes are single aligned vector moves, which CPUs with AVX do at
- * once, but which LLVM knows as volatile only: the fence keeps its other accesses on their side. */
-static void make_strong(struct tl_emit *e, LLVMValueRef access, uint32_t bytes, LLVMAtomicOrdering order)
-{
-    LLVMSetAlignment(access, bytes);
-    LLVMSetVolatile(access, true);
-    if (bytes <= 8)
-        LLVMSetOrdering(access, order);
-    else if (order != LLVMAtomicOrderingMonotonic)
-        LLVMBuildFence(e->b, order, true, "");
-}
-
-static LLVMValueRef load_piece(struct tl_emit *e, LLVMValueRef from, uint32_t bits, uint32_t n,
-                               LLVMAtomicOrdering order)
-{
-    LLVMValueRef x = LLVMBuildLoad2(e->b, piece_type(e, bits, n), from, "");
-    make_strong(e, x, n * bits / 8, order);
-    return n > 1 && n * bits <= 64 ? LLVMBuildBitCast(e->b, x, LLVMVectorType(tl_int(e, bits), n), "") : x;
-}
-
-static LLVMValueRef piece_element(struct tl_emit *e, LLVMValueRef piece, uint32_t n, uint32_t k)
-{
-    return n == 1 ? piece : LLVMBuildExtractElement(e->b, piece, LLVMConstInt(e->i32, k, false), "");
-}
-
-/* Loads that other threads may race with: lane by lane, each piece at once. */
-static void load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
-{
-    LLVMTypeRef element = tl_int(e, bits);
-    LLVMAtomicOrdering order = tl_has(e, TL_MOD_acquire) ? LLVMAtomicOrderingAcquire : LLVMAtomicOrderingMonotonic;
-    uint32_t n = elements_at_once(bits, v);
-    if (same_for_all(e, a)) {
-        for (uint32_t at = 0; at < v; at += n) {
-            LLVMValueRef piece = load_piece(e, scalar_pointer(e, a, at * (bits / 8)), bits, n, order);
-            for (uint32_t k = 0; k < n; k++)
-                out[at + k] = (struct tl_val){piece_element(e, piece, n, k), false};
-        }
-        return;
-    }
-    LLVMValueRef slots[8];
-    struct tl_spilled pointers[8];
-    for (uint32_t k = 0; k < v; k++)
-        slots[k] = tl_scratch(e);
-    for (uint32_t at = 0; at < v; at += n)
-        pointers[at] = tl_spill(e, (struct tl_val){lane_pointers(e, a, at * (bits / 8)), true});
-    struct tl_lane_loop l;
-    tl_lanes_begin(e, &l);
-    for (uint32_t at = 0; at < v; at += n) {
-        LLVMValueRef piece = load_piece(e, tl_spilled_lane(e, &pointers[at], l.lane), bits, n, order);
-        for (uint32_t k = 0; k < n; k++)
-            LLVMBuildStore(e->b, piece_element(e, piece, n, k),
-                           LLVMBuildGEP2(e->b, element, slots[at + k], &l.lane, 1, ""));
-    }
-    tl_lanes_end(e, &l);
-    for (uint32_t k = 0; k < v; k++) {
-        out[k] = (struct tl_val){LLVMBuildLoad2(e->b, tl_vec(element), slots[k], ""), true};
-        LLVMSetAlignment(out[k].v, bits / 8);
-    }
 }
 
 static bool is_strong(const struct tl_ptx_form *f)
@@ -552,7 +303,7 @@ static uint32_t vector_length(struct tl_emit *e)
  * lies beyond the edge of a matrix is guarded, and empty ones take as long as others. */
 static bool needs_test(struct tl_emit *e, const struct tl_address *a, uint64_t stride)
 {
-    return e->must_blend && !is_packed(e, a, stride);
+    return e->must_blend && !tl_is_packed(e, a, stride);
 }
 
 /* Parameters, constants and local memory are laid out by the compiler, which knows its alignments. */
@@ -601,7 +352,7 @@ static void emit_load(struct tl_emit *e)
     if (can_be_misaligned(space))
         tl_check_alignment(e, &a, (uint64_t)v * bits / 8);
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
-        load_strong(e, &a, bits, v, out);
+        tl_load_strong(e, &a, bits, v, out);
     else
         load_elements(e, &a, bits, v, out);
     if (is_wide) {
@@ -630,30 +381,30 @@ static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
 {
     uint64_t bytes = bits / 8;
-    if (same_for_all(e, a)) { /* lanes that write one address: one of them wins */
+    if (tl_is_one_address(e, a)) { /* lanes that write one address: one of them wins */
         struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}};
         LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false), tl_intrinsic(e, "llvm.ctlz", args, 2).v,
                                          "");
         for (uint32_t k = 0; k < v; k++) {
-            LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], lane).v, scalar_pointer(e, a, k * bytes));
+            LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], lane).v, tl_first_pointer(e, a, k * bytes));
             LLVMSetAlignment(s, (unsigned)bytes);
         }
         return;
     }
     for (uint32_t k = 0; k < v; k++)
         in[k] = tl_widen(e, in[k]);
-    if (is_packed(e, a, bytes * v) && v <= 4) {
+    if (tl_is_packed(e, a, bytes * v) && v <= 4) {
         LLVMValueRef all = in[0].v;
         if (v == 2)
             all = interleave(e, in[0].v, in[1].v);
         else if (v == 4)
             all = interleave(e, interleave(e, in[0].v, in[2].v), interleave(e, in[1].v, in[3].v));
         if (e->mask == NULL) {
-            LLVMSetAlignment(LLVMBuildStore(e->b, all, scalar_pointer(e, a, 0)), (unsigned)bytes);
+            LLVMSetAlignment(LLVMBuildStore(e->b, all, tl_first_pointer(e, a, 0)), (unsigned)bytes);
             return;
         }
         LLVMTypeRef over[2] = {LLVMTypeOf(all), e->ptr};
-        LLVMValueRef args[4] = {all, scalar_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v)};
+        LLVMValueRef args[4] = {all, tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v)};
         call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
         return;
     }
@@ -674,35 +425,6 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
         LLVMBuildBr(e->b, n.done);
         LLVMPositionBuilderAtEnd(e->b, n.done);
     }
-}
-
-/* The mirror image of load_strong. */
-static void store_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
-{
-    LLVMAtomicOrdering order = tl_has(e, TL_MOD_release) ? LLVMAtomicOrderingRelease : LLVMAtomicOrderingMonotonic;
-    struct tl_spilled pointers[8], values[8];
-    uint32_t n = elements_at_once(bits, v);
-    for (uint32_t k = 0; k < v; k++)
-        values[k] = tl_spill(e, in[k]);
-    for (uint32_t at = 0; at < v; at += n)
-        pointers[at] = tl_spill(e, (struct tl_val){lane_pointers(e, a, at * (bits / 8)), true});
-    struct tl_lane_loop l;
-    tl_lanes_begin(e, &l);
-    for (uint32_t at = 0; at < v; at += n) {
-        LLVMValueRef piece = tl_spilled_lane(e, &values[at], l.lane);
-        if (n > 1) {
-            LLVMValueRef elements = LLVMGetUndef(LLVMVectorType(tl_int(e, bits), n));
-            for (uint32_t k = 0; k < n; k++)
-                elements = LLVMBuildInsertElement(e->b, elements, tl_spilled_lane(e, &values[at + k], l.lane),
-                                                  LLVMConstInt(e->i32, k, false), "");
-            piece = LLVMBuildBitCast(e->b, elements, piece_type(e, bits, n), "");
-        }
-        if (n * bits > 64 && order != LLVMAtomicOrderingMonotonic)
-            LLVMBuildFence(e->b, order, true, "");
-        LLVMValueRef s = LLVMBuildStore(e->b, piece, tl_spilled_lane(e, &pointers[at], l.lane));
-        make_strong(e, s, n * bits / 8, n * bits > 64 ? LLVMAtomicOrderingMonotonic : order);
-    }
-    tl_lanes_end(e, &l);
 }
 
 static void emit_store(struct tl_emit *e)
@@ -738,7 +460,7 @@ static void emit_store(struct tl_emit *e)
     if (can_be_misaligned(space))
         tl_check_alignment(e, &a, (uint64_t)v * bits / 8);
     if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local)
-        store_strong(e, &a, bits, v, in);
+        tl_store_strong(e, &a, bits, v, in);
     else
         store_elements(e, &a, bits, v, in);
     if (tested)

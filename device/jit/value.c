@@ -231,6 +231,14 @@ struct tl_val tl_lane_value(struct tl_emit *e, struct tl_val v, LLVMValueRef lan
     return v;
 }
 
+LLVMValueRef tl_lanes_from(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n)
+{
+    LLVMValueRef index[LANES];
+    for (uint32_t i = 0; i < n; i++)
+        index[i] = LLVMConstInt(e->i32, first + i, false);
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+}
+
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name)
 {
     LLVMBuilderRef b = LLVMCreateBuilderInContext(e->ctx);
