@@ -103,16 +103,25 @@ static uint32_t count_watched(pid_t d)
     return n;
 }
 
+/* Joins without the library, to see what tallyd sends: the socket, and its first answer. */
+static int join_by_hand(int level, struct tl_wire_packet *answer)
+{
+    struct tl_wire_hello hello = daemon_hello(level);
+    void *page;
+    int fd = daemon_connect(), own = tl_share_create("own", &page);
+    TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
+    TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, answer));
+    close(own); /* tallyd has a descriptor of its own */
+    munmap(page, TL_SHARE_PAGE);
+    return fd;
+}
+
 /* Those below hold a pidfd of who is above, the same open file that tallyd has; to close its own ends nothing. */
 static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
 {
     pid_t d = daemon_start(NULL);
-    struct tl_wire_hello hello = daemon_hello(TL_LEVEL_LOW);
     struct tl_wire_packet packet;
-    void *page;
-    int fd = daemon_connect(), own = tl_share_create("own", &page);
-    TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
-    TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
+    int fd = join_by_hand(TL_LEVEL_LOW, &packet);
     tl_wire_close(&packet);
     struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL);
     TEST_ASSERT_TRUE(tl_client_is_joined(high));
@@ -130,9 +139,7 @@ static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
     }
     TEST_ASSERT_EQUAL_UINT32(expected, watched);
     tl_wire_close(&packet);
-    close(own);
     close(fd);
-    munmap(page, TL_SHARE_PAGE);
 }
 
 /* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
@@ -246,12 +253,8 @@ static void no_job_can_write_to_a_word_above_it(void)
 {
     daemon_start(NULL);
     struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL);
-    struct tl_wire_hello hello = daemon_hello(TL_LEVEL_LOW);
     struct tl_wire_packet packet;
-    void *page;
-    int fd = daemon_connect(), own = tl_share_create("own", &page);
-    TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
-    TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
+    int fd = join_by_hand(TL_LEVEL_LOW, &packet);
     TEST_ASSERT_EQUAL_UINT32(TL_WIRE_WELCOME, packet.m.head.kind);
     int grant = packet.fds[0];
     TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
@@ -272,9 +275,7 @@ static void no_job_can_write_to_a_word_above_it(void)
     }
     tl_wire_close(&packet);
     close(grant);
-    close(own);
     close(fd);
-    munmap(page, TL_SHARE_PAGE);
     tl_client_destroy(high);
 }
 
