@@ -122,25 +122,34 @@ static bool watch(struct tl_exec_device *d)
     return has_runs;
 }
 
+static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    pthread_cond_timedwait(&d->changed, &d->lock, &until);
+}
+
 static void *monitor_main(void *argument)
 {
     struct tl_exec_device *d = argument;
     pthread_setname_np(pthread_self(), "tally-device");
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}); /* nobody has to make way when it is told something */
     int rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
     pthread_mutex_lock(&d->lock);
     d->monitor_result = rc;
     d->monitor_is_up = true;
     pthread_cond_broadcast(&d->changed);
     while (rc == 0 && !d->is_closing) {
-        if (d->watchdog_ns == 0 || !watch(d)) {
-            pthread_cond_wait(&d->changed, &d->lock);
+        bool has_runs = d->watchdog_ns != 0 && watch(d);
+        if (d->look_ns != 0 && tl__now_ns() >= d->look_ns) {
+            d->look_ns = 0;
+            tl__workers_nudge(d); /* that one goes on looking by itself */
+        } else if (d->look_ns != 0) {
+            tl_exec_stay_aside();
+            wait_for_change(d, d->look_ns);
+        } else if (has_runs) {
+            wait_for_change(d, tl__now_ns() + TICK_NS);
         } else {
-            struct timespec until;
-            clock_gettime(CLOCK_MONOTONIC, &until);
-            until.tv_nsec += TICK_NS;
-            until.tv_sec += until.tv_nsec / 1000000000;
-            until.tv_nsec %= 1000000000;
-            pthread_cond_timedwait(&d->changed, &d->lock, &until);
+            pthread_cond_wait(&d->changed, &d->lock);
         }
     }
     pthread_mutex_unlock(&d->lock);
@@ -228,6 +237,7 @@ static void after_fork_child(void)
             tl__sm_abandon(d->sm);
         d->sm = NULL;
         d->is_attached = false;
+        d->look_ns = 0;
         tl__workers_forget(d);
     }
     pthread_mutex_init(&devices_lock, NULL);

@@ -23,6 +23,7 @@ struct tl_exec_device {
     struct tl__sm *sm; /* written while attaching only */
     pthread_t monitor;
     bool monitor_is_up, is_attached, is_closing;
+    uint64_t look_ns; /* when the monitor wakes a worker for launches that were left to who has the slots; 0: there are none */
     int monitor_result;
     struct tl_error error;
     struct tl__heap *heap;
@@ -39,8 +40,7 @@ struct tl_exec_device {
     _Atomic uint64_t head_key; /* of `pending`, for workers between two chunks */
     atomic_uint n_pending;
     atomic_uint n_cancelled; /* runs that were cancelled before anybody began them */
-    atomic_uint work;        /* futex: counts submissions */
-    atomic_uint n_sleeping, n_spinning;
+    atomic_uint n_spinning;
     atomic_bool must_stop; /* workers end */
 };
 
@@ -48,6 +48,7 @@ int tl__device_attach(struct tl_exec_device *d); /* with the lock held; 0 if it 
 
 void tl__workers_init(struct tl_exec_device *d);
 void tl__workers_stop(struct tl_exec_device *d);
+void tl__workers_nudge(struct tl_exec_device *d); /* one worker looks whether it gets a slot, if there is something to run */
 void tl__workers_forget(struct tl_exec_device *d); /* in a forked child */
 /* With the lock held: ends a run with TL_DEV_FAULT_TIMEOUT.  Can be repeated. */
 void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run);

@@ -316,7 +316,20 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred); /* a slot's number
 void tl__sm_release(struct tl__sm *s, uint32_t slot);
 /* Waits until a slot may be free: some milliseconds at most.  The caller tries again. */
 int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred);
+/* What a worker would find that asked for a slot now: one that it may take; that a worker of this process has one, and takes
+ * the next grid when it is done; or that it has to wait for others, who wake it as soon as it need not, if they live. */
+enum tl__sm_chance { TL__SM_FREE, TL__SM_OWN, TL__SM_TAKEN };
+enum tl__sm_chance tl__sm_chance(struct tl__sm *s);
+/* For a worker with nothing to do: it begins to wait, looks whether there is something after all, waits, ends.  A wait lasts
+ * until it is woken, since `begin`, or for the time that the limit gives (NULL: for ever); false if that is over. */
+uint32_t tl__sm_begin_wait(struct tl__sm *s);
+bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit);
+void tl__sm_end_wait(struct tl__sm *s);
+void tl__sm_wake(struct tl__sm *s, int n); /* so many of this process's workers that wait */
 bool tl__sm_may_keep(struct tl__sm *s);                 /* the holder of a slot asks before it turns to another grid */
+/* Asked by a holder that is through with a grid: somebody waits, and comes before all that the holder has and may launch now, if
+ * that is not more urgent than the grid was. */
+bool tl__sm_is_wanted(struct tl__sm *s, uint64_t key);
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key); /* the holder of a slot asks between blocks */
 bool tl__sm_others_wait(struct tl__sm *s);              /* another process waits for a slot: do not spin */
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */

@@ -6,7 +6,7 @@
  * its last calls `done`.
  *
  * A worker that finds nothing spins for some 30 us, because waking a sleeping thread on another core takes about as
- * long, and then sleeps.  It does not spin if another process waits for a slot, and not all workers spin at once:
+ * long, and then sleeps until there is something to run and a slot to run it in.  It does not spin if another process waits for a slot, and not all workers spin at once:
  * the program's threads need a core to submit on.  Workers run at nice 5, all of them in all processes, below the
  * program's own threads: they get what the slots give them, and the CPU scheduler has no reason to prefer one over
  * the other. */
@@ -14,16 +14,15 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define NICE 5
 #define SPIN_NS 30000
+#define LEFT_NS 2000000 /* how long a launch is left to those who have the slots: they may be stopped or dead */
 #define SPARE_RUNS 64
 #define SPARE_PARAMS 4096
 #define STACK_BYTES ((size_t)256 << 10)
@@ -199,20 +198,28 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
         if (w->run == run)
             pthread_kill(w->thread, tl__fault_signal());
     }
+    tl__sm_wake(d->sm, 1); /* to end it, if it waits for a slot */
 }
 
 /* --- waiting for work --------------------------------------------------------------------------------------------- */
-
-static void wake_workers(struct tl_exec_device *d, int n)
-{
-    if (atomic_load_explicit(&d->n_sleeping, memory_order_seq_cst) > 0)
-        syscall(SYS_futex, &d->work, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
-}
 
 static bool has_work(struct tl_exec_device *d)
 {
     return atomic_load_explicit(&d->n_pending, memory_order_seq_cst) > 0 ||
            atomic_load_explicit(&d->must_stop, memory_order_relaxed);
+}
+
+/* One more worker, if there is a slot for it. */
+static void call_worker(struct tl_exec_device *d)
+{
+    if (atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0 && tl__sm_chance(d->sm) == TL__SM_FREE)
+        tl__sm_wake(d->sm, 1);
+}
+
+void tl__workers_nudge(struct tl_exec_device *d)
+{
+    if (has_work(d))
+        tl__sm_wake(d->sm, 1);
 }
 
 /* Returns when there may be work. */
@@ -232,11 +239,10 @@ static void wait_for_work(struct tl_exec_device *d)
         } while (tl__now_ns() < until && !tl__sm_others_wait(d->sm));
     }
     atomic_fetch_sub_explicit(&d->n_spinning, 1, memory_order_seq_cst);
-    atomic_fetch_add_explicit(&d->n_sleeping, 1, memory_order_seq_cst);
-    uint32_t seen = atomic_load_explicit(&d->work, memory_order_seq_cst);
+    uint32_t seen = tl__sm_begin_wait(d->sm);
     if (!has_work(d))
-        syscall(SYS_futex, &d->work, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-    atomic_fetch_sub_explicit(&d->n_sleeping, 1, memory_order_seq_cst);
+        tl__sm_wait(d->sm, seen, NULL);
+    tl__sm_end_wait(d->sm);
 }
 
 /* --- workers ------------------------------------------------------------------------------------------------------ */
@@ -275,11 +281,11 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
     return run;
 }
 
-static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
+/* The worker is out of the run.  If it was the last one, returns the launch: then `finish` is to be called. */
+static struct tl_exec_launch *leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
 {
     struct tl_exec_device *d = w->device;
     struct tl_exec_launch *finished = NULL;
-    struct tl_exec_object *object = NULL;
     pthread_mutex_lock(&d->lock);
     w->run = NULL;
     if (rc < 0)
@@ -289,7 +295,6 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
     bool has_more = leave_partition(d, run->partition);
     if (--run->active == 0 && !run->is_pending && !run->is_held) {
         finished = run->launch;
-        object = run->object;
         finished->begin_ns = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
         finished->end_ns = tl__now_ns();
         finished->run = NULL;
@@ -302,17 +307,19 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
         give_run(d, run);
     }
     pthread_mutex_unlock(&d->lock);
-    if (has_more) {
-        atomic_fetch_add_explicit(&d->work, 1, memory_order_seq_cst);
-        wake_workers(d, 1);
-    }
-    if (finished != NULL) {
-        /* Who sees the error must find what the kernel had to say about it. */
-        if (finished->fault.what != TL_DEV_FAULT_NONE)
-            tl_exec_printf_flush(d);
-        finished->done(finished);
-        tl_exec_object_unref(object);
-    }
+    if (has_more)
+        call_worker(d);
+    return finished;
+}
+
+static void finish(struct tl_exec_device *d, struct tl_exec_launch *l)
+{
+    struct tl_exec_object *object = l->object; /* the launch is the caller's again when it is done */
+    /* Who sees the error must find what the kernel had to say about it. */
+    if (l->fault.what != TL_DEV_FAULT_NONE)
+        tl_exec_printf_flush(d);
+    l->done(l);
+    tl_exec_object_unref(object);
 }
 
 static void run_with_slot(struct tl__worker *w, uint32_t slot)
@@ -322,13 +329,21 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
     w->engine.slot = slot;
     while ((run = enter_run(w)) != NULL) {
         /* One wakes the next: nobody waits while all are woken. */
-        if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed) &&
-            atomic_load_explicit(&d->n_spinning, memory_order_relaxed) == 0)
-            wake_workers(d, 1);
+        if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed))
+            call_worker(d);
+        uint64_t key = run->key;
         tl__fault_enter();
         int rc = tl__engine_run(&w->engine, run);
         tl__fault_leave();
-        leave_run(w, run, rc);
+        struct tl_exec_launch *finished = leave_run(w, run, rc);
+        if (tl__sm_is_wanted(d->sm, key)) { /* the other one need not wait while this one is told that it is done */
+            tl__sm_release(d->sm, slot);
+            if (finished != NULL)
+                finish(d, finished);
+            return;
+        }
+        if (finished != NULL)
+            finish(d, finished); /* which may launch what comes next */
         if (!tl__sm_may_keep(d->sm))
             break;
     }
@@ -353,7 +368,9 @@ static void end_cancelled(struct tl__worker *w)
         pthread_mutex_unlock(&d->lock);
         if (run == NULL)
             break;
-        leave_run(w, run, 0);
+        struct tl_exec_launch *finished = leave_run(w, run, 0);
+        if (finished != NULL)
+            finish(d, finished);
     }
 }
 
@@ -427,8 +444,8 @@ void tl__workers_init(struct tl_exec_device *d)
 void tl__workers_stop(struct tl_exec_device *d)
 {
     atomic_store(&d->must_stop, true);
-    atomic_fetch_add(&d->work, 1);
-    wake_workers(d, INT_MAX);
+    if (d->sm != NULL)
+        tl__sm_wake(d->sm, INT_MAX);
     while (d->workers != NULL) {
         struct tl__worker *w = d->workers;
         d->workers = w->next;
@@ -448,7 +465,6 @@ void tl__workers_forget(struct tl_exec_device *d)
     d->workers = NULL;
     d->n_workers = 0;
     atomic_store(&d->n_pending, 0);
-    atomic_store(&d->n_sleeping, 0);
     atomic_store(&d->n_spinning, 0);
     atomic_store(&d->head_key, TL_EXEC_NO_KEY);
 }
@@ -502,13 +518,16 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
         hold(d, run);
     else
         add_pending(d, run);
-    if (d->watchdog_ns != 0)
+    enum tl__sm_chance chance = tl__sm_chance(d->sm);
+    bool is_left = chance == TL__SM_TAKEN && d->look_ns == 0;
+    if (is_left)
+        d->look_ns = tl__now_ns() + LEFT_NS;
+    if (d->watchdog_ns != 0 || is_left)
         pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
 
-    atomic_fetch_add_explicit(&d->work, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0)
-        wake_workers(d, 1);
+    if (chance == TL__SM_FREE && atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0)
+        tl__sm_wake(d->sm, 1);
     return 0;
 }
 

@@ -10,7 +10,11 @@
  * process's memory; a look at one word tells, with no system call, and neither zombies nor reused process ids
  * matter.  (A pthread robust mutex would do the same but keeps its list's pointers in the segment, where others
  * could spoil them; ours are private.)  Slots carry their owner's entry and its generation; a dead owner's slot is
- * free, a dead process's memory is not counted.  Waiters wait 2 ms at most before they look again.
+ * free, a dead process's memory is not counted.  Who waits for a slot waits 2 ms at most before it looks again.
+ *
+ * A worker that is woken in vain takes a processor from the very block that it has to wait for.  So workers with nothing to do
+ * wait where those do that wait for a slot, and who launches wakes one only if there is a slot for it (`tl__sm_chance`);
+ * otherwise, who leaves the slot does.
  *
  * Who was killed gets to the end of its thread only when it gets a processor, which may take longer than anybody
  * wants to wait.  So who has waited in vain, or found no memory, asks the kernel whether those in his way were killed, and
@@ -42,6 +46,7 @@
 #define WAIT_NS 2000000
 #define LOOK_NS 1000000 /* how long an answer about a process holds */
 #define STALE_NS 250000000
+#define AGE (((uint64_t)1 << 55) - 1) /* of a key: the order of arrival, below the priority */
 
 uint64_t tl__now_ns(void)
 {
@@ -86,7 +91,29 @@ bool tl__sm_bury(struct tl__sm *s, uint32_t index)
 static void wake(struct sm_proc *p, int n)
 {
     atomic_fetch_add_explicit(&p->wake, 1, memory_order_seq_cst);
-    syscall(SYS_futex, &p->wake, FUTEX_WAKE, n, NULL, NULL, 0);
+    if (atomic_load_explicit(&p->waiting, memory_order_seq_cst) > 0)
+        syscall(SYS_futex, &p->wake, FUTEX_WAKE, n, NULL, NULL, 0);
+}
+
+void tl__sm_wake(struct tl__sm *s, int n)
+{
+    wake(s->mine, n);
+}
+
+uint32_t tl__sm_begin_wait(struct tl__sm *s)
+{
+    atomic_fetch_add_explicit(&s->mine->waiting, 1, memory_order_seq_cst);
+    return atomic_load_explicit(&s->mine->wake, memory_order_seq_cst);
+}
+
+bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit)
+{
+    return syscall(SYS_futex, &s->mine->wake, FUTEX_WAIT, seen, limit, NULL, 0) == 0 || errno != ETIMEDOUT;
+}
+
+void tl__sm_end_wait(struct tl__sm *s)
+{
+    atomic_fetch_sub_explicit(&s->mine->waiting, 1, memory_order_seq_cst);
 }
 
 /* A slot has become free, or a grid has no more blocks to dispatch: who is first now and waits, is woken. */
@@ -100,8 +127,7 @@ static void notify(struct tl__sm *s, int n)
         if (key == TL_EXEC_NO_KEY || !tl__sm_is_alive(p))
             continue;
         if (s->mode == TL_EXEC_TIMESLICE) {
-            if (atomic_load_explicit(&p->waiting, memory_order_seq_cst) > 0)
-                wake(p, INT_MAX);
+            wake(p, INT_MAX);
         } else if (key < best_key) {
             best = p;
             best_key = key;
@@ -109,7 +135,7 @@ static void notify(struct tl__sm *s, int n)
     }
     /* seq_cst: a waiter says that it waits and then tries; we free and then ask who waits.  One of us sees the
      * other. */
-    if (best != NULL && atomic_load_explicit(&best->waiting, memory_order_seq_cst) > 0)
+    if (best != NULL)
         wake(best, n);
 }
 
@@ -178,6 +204,12 @@ static bool others_hold_slots(const struct tl__sm *s)
 }
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
+
+/* Priorities count in one mode only. */
+static uint64_t in_mode(const struct tl__sm *s, uint64_t key)
+{
+    return key != TL_EXEC_NO_KEY && s->mode != TL_EXEC_MPS_PRIORITY ? key & AGE : key;
+}
 
 /* A living process other than this one whose first grid comes before `key`. */
 static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
@@ -265,19 +297,32 @@ static void bury_rivals(struct tl__sm *s)
 
 int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
 {
-    struct sm_proc *p = s->mine;
-    atomic_fetch_add_explicit(&p->waiting, 1, memory_order_seq_cst);
-    uint32_t seen = atomic_load_explicit(&p->wake, memory_order_seq_cst);
+    uint32_t seen = tl__sm_begin_wait(s);
     int slot = tl__sm_try_acquire(s, preferred);
     if (slot < 0) {
         uint64_t never = 0;
         atomic_compare_exchange_strong(&s->waits_since_ns, &never, tl__now_ns());
-        struct timespec limit = {0, WAIT_NS};
-        if (syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, &limit, NULL, 0) < 0 && errno == ETIMEDOUT)
+        if (!tl__sm_wait(s, seen, &(struct timespec){0, WAIT_NS}))
             bury_rivals(s);
     }
-    atomic_fetch_sub_explicit(&p->waiting, 1, memory_order_seq_cst);
+    tl__sm_end_wait(s);
     return slot;
+}
+
+enum tl__sm_chance tl__sm_chance(struct tl__sm *s)
+{
+    uint64_t key = head_of(s->mine);
+    if (s->mode == TL_EXEC_TIMESLICE || key == TL_EXEC_NO_KEY)
+        return TL__SM_FREE;
+    bool is_first = !somebody_is_first(s, key), has_own = false;
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        /* seq_cst, with `notify`: the head is published, then the slot is looked at. */
+        const struct sm_proc *owner = owner_of(s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_seq_cst));
+        if (owner == NULL && is_first)
+            return TL__SM_FREE;
+        has_own |= owner == s->mine;
+    }
+    return has_own ? TL__SM_OWN : TL__SM_TAKEN;
 }
 
 bool tl__sm_may_keep(struct tl__sm *s)
@@ -286,6 +331,12 @@ bool tl__sm_may_keep(struct tl__sm *s)
     if (key == TL_EXEC_NO_KEY)
         return false;
     return s->mode == TL_EXEC_TIMESLICE ? is_my_turn(s) : !somebody_is_first(s, key);
+}
+
+bool tl__sm_is_wanted(struct tl__sm *s, uint64_t key)
+{
+    uint64_t head = head_of(s->mine), next = in_mode(s, key) | AGE; /* at the earliest */
+    return s->mode != TL_EXEC_TIMESLICE && somebody_is_first(s, head < next ? head : next) && tl__sm_others_wait(s);
 }
 
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
@@ -312,7 +363,8 @@ bool tl__sm_others_wait(struct tl__sm *s)
 {
     for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         const struct sm_proc *p = &s->m->procs[i];
-        if (p != s->mine && atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0 && tl__sm_is_alive(p))
+        if (p != s->mine && head_of(p) != TL_EXEC_NO_KEY &&
+            atomic_load_explicit(&p->waiting, memory_order_relaxed) > 0 && tl__sm_is_alive(p))
             return true;
     }
     return false;
@@ -328,15 +380,14 @@ uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot)
 
 uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority)
 {
-    uint64_t number = atomic_fetch_add_explicit(&s->m->arrival, 1, memory_order_relaxed) & (((uint64_t)1 << 55) - 1);
+    uint64_t number = atomic_fetch_add_explicit(&s->m->arrival, 1, memory_order_relaxed) & AGE;
     int32_t p = priority < -128 ? -128 : priority > 127 ? 127 : priority;
     return (uint64_t)(127 - p) << 55 | number;
 }
 
 void tl__sm_set_head(struct tl__sm *s, uint64_t key)
 {
-    if (key != TL_EXEC_NO_KEY && s->mode != TL_EXEC_MPS_PRIORITY)
-        key &= ((uint64_t)1 << 55) - 1;
+    key = in_mode(s, key);
     uint64_t old = atomic_exchange_explicit(&s->mine->head, key, memory_order_seq_cst);
     if (key > old)
         notify(s, INT_MAX);

@@ -18,7 +18,7 @@ struct sm_proc {
     _Atomic uint64_t head; /* key of the first grid with blocks to dispatch */
     _Atomic uint64_t used_bytes;
     _Atomic uint32_t wake;    /* futex: counts wake-ups */
-    _Atomic uint32_t waiting; /* workers that wait for a slot */
+    _Atomic uint32_t waiting; /* workers that wait there: for a slot, or for something to do */
     /* Of used_bytes, what it can give back by moving pages to host memory, by rank; what others ask of that (they write it),
      * and a futex that counts the askings. */
     _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
