@@ -55,7 +55,7 @@ void tl_load_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bits
         }
         return;
     }
-    LLVMValueRef slots[8];
+    LLVMValueRef slots[8] = {NULL};
     struct tl_spilled pointers[8];
     for (uint32_t k = 0; k < v; k++)
         slots[k] = tl_scratch(e);
