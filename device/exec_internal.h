@@ -327,9 +327,6 @@ bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit);
 void tl__sm_end_wait(struct tl__sm *s);
 void tl__sm_wake(struct tl__sm *s, int n); /* so many of this process's workers that wait */
 bool tl__sm_may_keep(struct tl__sm *s);    /* the holder of a slot asks before it turns to another grid */
-/* Asked by a holder that is through with a grid: somebody waits, and comes before all that the holder has and may launch now, if
- * that is not more urgent than the grid was. */
-bool tl__sm_is_wanted(struct tl__sm *s, uint64_t key);
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key);   /* the holder of a slot asks between blocks */
 bool tl__sm_others_wait(struct tl__sm *s);                /* another process waits for a slot: do not spin */
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */

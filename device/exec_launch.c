@@ -281,11 +281,11 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
     return run;
 }
 
-/* The worker is out of the run.  If it was the last one, returns the launch: then `finish` is to be called. */
-static struct tl_exec_launch *leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
+static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
 {
     struct tl_exec_device *d = w->device;
     struct tl_exec_launch *finished = NULL;
+    struct tl_exec_object *object = NULL;
     pthread_mutex_lock(&d->lock);
     w->run = NULL;
     if (rc < 0)
@@ -295,6 +295,7 @@ static struct tl_exec_launch *leave_run(struct tl__worker *w, struct tl_exec_run
     bool has_more = leave_partition(d, run->partition);
     if (--run->active == 0 && !run->is_pending && !run->is_held) {
         finished = run->launch;
+        object = run->object;
         finished->begin_ns = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
         finished->end_ns = tl__now_ns();
         finished->run = NULL;
@@ -309,17 +310,13 @@ static struct tl_exec_launch *leave_run(struct tl__worker *w, struct tl_exec_run
     pthread_mutex_unlock(&d->lock);
     if (has_more)
         call_worker(d);
-    return finished;
-}
-
-static void finish(struct tl_exec_device *d, struct tl_exec_launch *l)
-{
-    struct tl_exec_object *object = l->object; /* the launch is the caller's again when it is done */
-    /* Who sees the error must find what the kernel had to say about it. */
-    if (l->fault.what != TL_DEV_FAULT_NONE)
-        tl_exec_printf_flush(d);
-    l->done(l);
-    tl_exec_object_unref(object);
+    if (finished != NULL) {
+        /* Who sees the error must find what the kernel had to say about it. */
+        if (finished->fault.what != TL_DEV_FAULT_NONE)
+            tl_exec_printf_flush(d);
+        finished->done(finished);
+        tl_exec_object_unref(object);
+    }
 }
 
 static void run_with_slot(struct tl__worker *w, uint32_t slot)
@@ -331,19 +328,10 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
         /* One wakes the next: nobody waits while all are woken. */
         if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed))
             call_worker(d);
-        uint64_t key = run->key;
         tl__fault_enter();
         int rc = tl__engine_run(&w->engine, run);
         tl__fault_leave();
-        struct tl_exec_launch *finished = leave_run(w, run, rc);
-        if (tl__sm_is_wanted(d->sm, key)) { /* the other one need not wait while this one is told that it is done */
-            tl__sm_release(d->sm, slot);
-            if (finished != NULL)
-                finish(d, finished);
-            return;
-        }
-        if (finished != NULL)
-            finish(d, finished); /* which may launch what comes next */
+        leave_run(w, run, rc);
         if (!tl__sm_may_keep(d->sm))
             break;
     }
@@ -368,9 +356,7 @@ static void end_cancelled(struct tl__worker *w)
         pthread_mutex_unlock(&d->lock);
         if (run == NULL)
             break;
-        struct tl_exec_launch *finished = leave_run(w, run, 0);
-        if (finished != NULL)
-            finish(d, finished);
+        leave_run(w, run, 0);
     }
 }
 

@@ -205,12 +205,6 @@ static bool others_hold_slots(const struct tl__sm *s)
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* Priorities count in one mode only. */
-static uint64_t in_mode(const struct tl__sm *s, uint64_t key)
-{
-    return key != TL_EXEC_NO_KEY && s->mode != TL_EXEC_MPS_PRIORITY ? key & AGE : key;
-}
-
 /* A living process other than this one whose first grid comes before `key`. */
 static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
 {
@@ -333,12 +327,6 @@ bool tl__sm_may_keep(struct tl__sm *s)
     return s->mode == TL_EXEC_TIMESLICE ? is_my_turn(s) : !somebody_is_first(s, key);
 }
 
-bool tl__sm_is_wanted(struct tl__sm *s, uint64_t key)
-{
-    uint64_t head = head_of(s->mine), next = in_mode(s, key) | AGE; /* at the earliest */
-    return s->mode != TL_EXEC_TIMESLICE && somebody_is_first(s, head < next ? head : next) && tl__sm_others_wait(s);
-}
-
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
 {
     switch (s->mode) {
@@ -387,7 +375,8 @@ uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority)
 
 void tl__sm_set_head(struct tl__sm *s, uint64_t key)
 {
-    key = in_mode(s, key);
+    if (key != TL_EXEC_NO_KEY && s->mode != TL_EXEC_MPS_PRIORITY)
+        key &= AGE;
     uint64_t old = atomic_exchange_explicit(&s->mine->head, key, memory_order_seq_cst);
     if (key > old)
         notify(s, INT_MAX);
