@@ -138,8 +138,7 @@ static struct tl_affine opaque(const struct tl_ptx_sym *reg)
     return of_leaf((struct tl_leaf){.kind = TL_LEAF_REG, .id = reg->id, .what = reg});
 }
 
-/* The value of a plain operand; false if it is not one. */
-static bool of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
+bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
 {
     if (o->kind == TL_OPD_INT) {
         *out = constant((int64_t)o->bits);
@@ -175,7 +174,7 @@ static bool of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, str
 
 bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
 {
-    if (o == NULL || o->kind != TL_OPD_ADDR || o->n != 1 || !of_operand(a, &o->elems[0], out))
+    if (o == NULL || o->kind != TL_OPD_ADDR || o->n != 1 || !tl_affine_of_operand(a, &o->elems[0], out))
         return false;
     return !__builtin_add_overflow(out->constant, o->has_offset ? o->offset : 0, &out->constant);
 }
@@ -184,7 +183,7 @@ static bool of_product(struct tl_affines *a, const struct tl_ptx_operand *x, con
                        struct tl_affine *out)
 {
     struct tl_affine left, right;
-    if (!of_operand(a, x, &left) || !of_operand(a, y, &right))
+    if (!tl_affine_of_operand(a, x, &left) || !tl_affine_of_operand(a, y, &right))
         return false;
     if (left.n == 0 && !left.is_upper) {
         struct tl_affine swap = left;
@@ -209,13 +208,19 @@ static bool of_param_load(struct tl_affines *a, const struct tl_ptx_stmt *s, str
     return true;
 }
 
-/* The value that an unguarded instruction gives its single destination; false if it is not linear. */
-static bool of_def(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
+/* Numbers of blocks do not fit into 16 bits. */
+static bool is_narrow(const struct tl_ptx_sym *reg)
+{
+    uint32_t bytes = reg->kind == TL_SYM_REG ? tl_ptx_type_bytes(reg->decl->type) : 0;
+    return bytes == 1 || bytes == 2;
+}
+
+bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
     const struct tl_ptx_form *f = s->inst.form;
     struct tl_affine x, y;
-    if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM)
+    if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM || is_narrow(o[0].sym))
         return false;
     switch (f->op) {
     case TL_OP_mov:
@@ -224,19 +229,19 @@ static bool of_def(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_
         if (tl_ptx_form_has(f, TL_MOD_f32) || tl_ptx_form_has(f, TL_MOD_f64) || tl_ptx_form_has(f, TL_MOD_f16) ||
             tl_ptx_form_has(f, TL_MOD_u8) || tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_sat))
             return false;
-        return of_operand(a, &o[1], out);
+        return tl_affine_of_operand(a, &o[1], out);
     case TL_OP_ld:
         return tl_ptx_form_space(f) == TL_MOD_param && of_param_load(a, s, out);
     case TL_OP_add:
     case TL_OP_sub:
-        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) || !of_operand(a, &o[1], &x) ||
-            !of_operand(a, &o[2], &y))
+        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) || !tl_affine_of_operand(a, &o[1], &x) ||
+            !tl_affine_of_operand(a, &o[2], &y))
             return false;
         *out = x;
         return tl_affine_add(out, &y, f->op == TL_OP_add ? 1 : -1);
     case TL_OP_not:
     case TL_OP_neg:
-        if (!of_operand(a, &o[1], &x))
+        if (!tl_affine_of_operand(a, &o[1], &x))
             return false;
         *out = constant(f->op == TL_OP_not ? -1 : 0);
         return tl_affine_add(out, &x, -1);
@@ -244,9 +249,9 @@ static bool of_def(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_
         return s->n_operands == 3 && !tl_ptx_form_has(f, TL_MOD_hi) && of_product(a, &o[1], &o[2], out);
     case TL_OP_mad:
         return s->n_operands == 4 && !tl_ptx_form_has(f, TL_MOD_hi) && !tl_ptx_form_has(f, TL_MOD_cc) &&
-               of_product(a, &o[1], &o[2], out) && of_operand(a, &o[3], &y) && tl_affine_add(out, &y, 1);
+               of_product(a, &o[1], &o[2], out) && tl_affine_of_operand(a, &o[3], &y) && tl_affine_add(out, &y, 1);
     case TL_OP_shl:
-        if (s->n_operands != 3 || o[2].kind != TL_OPD_INT || o[2].bits > 32 || !of_operand(a, &o[1], &x))
+        if (s->n_operands != 3 || o[2].kind != TL_OPD_INT || o[2].bits > 32 || !tl_affine_of_operand(a, &o[1], &x))
             return false;
         *out = constant(0);
         return tl_affine_add(out, &x, (int64_t)1 << o[2].bits);
@@ -276,7 +281,7 @@ static bool of_loop(struct tl_affines *a, struct tl_ptx_sym *reg, struct tl_affi
     a->state[id] = WORKING; /* while it is, the register stands for itself */
     uint32_t start = end;
     for (uint32_t d = first; d < end && start == end; d++) {
-        if (of_def(a, a->cfg->insts[a->defs[d]], out) && !mentions(out, reg))
+        if (tl_affine_of_inst(a, a->cfg->insts[a->defs[d]], out) && !mentions(out, reg))
             start = d;
     }
     if (start == end) {
@@ -291,7 +296,7 @@ static bool of_loop(struct tl_affines *a, struct tl_ptx_sym *reg, struct tl_affi
     bool holds = true;
     for (uint32_t d = first; holds && d < end; d++) {
         struct tl_affine other;
-        holds = d == start || (of_def(a, a->cfg->insts[a->defs[d]], &other) && is_at_most(&other, out));
+        holds = d == start || (tl_affine_of_inst(a, a->cfg->insts[a->defs[d]], &other) && is_at_most(&other, out));
     }
     if (!holds)
         memset(a->state, NOT_YET, n_regs);
@@ -312,7 +317,7 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     a->depth++;
     if (has_one_def) {
         a->state[id] = WORKING;
-        found = of_def(a, a->cfg->insts[a->defs[a->first_def[id]]], &e) && !mentions(&e, reg);
+        found = tl_affine_of_inst(a, a->cfg->insts[a->defs[a->first_def[id]]], &e) && !mentions(&e, reg);
     } else {
         found = of_loop(a, reg, &e);
     }

@@ -2,7 +2,7 @@
  *
  * Used to tell who waits for whom: a block that polls `base + 8 * (ctaid.x - 1 - tid.x)` while every block publishes at
  * `base + 8 * ctaid.x` waits for lower blocks only.  An expression is exact or an upper bound, the latter for values that
- * loops only ever decrease.  Address arithmetic is taken not to wrap. */
+ * loops only ever decrease.  Arithmetic is taken not to wrap, except in registers of less than 32 bits. */
 #ifndef TALLY_PTX_AFFINE_H
 #define TALLY_PTX_AFFINE_H
 
@@ -52,6 +52,10 @@ struct tl_affines {
 int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg, bool grid_is_line);
 
 struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg);
+/* Of a register, special register, variable or number; false for other operands. */
+bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out);
+/* Of what an unguarded instruction gives its single destination; false if it is not linear. */
+bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out);
 /* Of [base + offset]; false if the operand is no such address. */
 bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out);
 

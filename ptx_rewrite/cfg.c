@@ -457,20 +457,21 @@ static void flood_back(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t fro
     }
 }
 
-bool tl_ptx_cfg_loop(const struct tl_ptx_cfg *cfg, uint32_t head, struct tl_ptx_set *loop, struct tl_ptx_set *scratch,
-                     uint32_t *stack)
+bool tl_ptx_cfg_loop_by(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t tail, struct tl_ptx_set *loop,
+                        struct tl_ptx_set *scratch, uint32_t *stack)
 {
     const struct tl_ptx_block *h = &cfg->blocks[head];
     bool found = false, is_natural = true;
     for (uint32_t e = 0; e < h->n_preds; e++) {
-        uint32_t tail = h->preds[e];
-        if (cfg->blocks[tail].order == TL_CFG_NONE || cfg->blocks[tail].order < h->order)
+        uint32_t from = h->preds[e];
+        if ((tail != TL_CFG_NONE && from != tail) || cfg->blocks[from].order == TL_CFG_NONE ||
+            cfg->blocks[from].order < h->order)
             continue;
         if (!found)
             tl_ptx_set_clear(loop);
         found = true;
-        is_natural &= tl_ptx_cfg_dominates(cfg, head, tail);
-        flood_back(cfg, head, tail, loop, stack);
+        is_natural &= tl_ptx_cfg_dominates(cfg, head, from);
+        flood_back(cfg, head, from, loop, stack);
     }
     if (found && !is_natural) {
         /* Going back did not stop at the head: keep what can also be reached from it. */
@@ -481,6 +482,12 @@ bool tl_ptx_cfg_loop(const struct tl_ptx_cfg *cfg, uint32_t head, struct tl_ptx_
             loop->bits[i] &= scratch->bits[i];
     }
     return found;
+}
+
+bool tl_ptx_cfg_loop(const struct tl_ptx_cfg *cfg, uint32_t head, struct tl_ptx_set *loop, struct tl_ptx_set *scratch,
+                     uint32_t *stack)
+{
+    return tl_ptx_cfg_loop_by(cfg, head, TL_CFG_NONE, loop, scratch, stack);
 }
 
 /* --- registers read and written ---------------------------------------------------------------------------------- */

@@ -72,6 +72,11 @@ void tl_ptx_cfg_region(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t unt
 bool tl_ptx_cfg_loop(const struct tl_ptx_cfg *cfg, uint32_t head, struct tl_ptx_set *loop, struct tl_ptx_set *scratch,
                      uint32_t *stack);
 
+/* The part of that loop which goes back from the block `tail`: loops inside each other may begin with the same block.  All of it
+ * for TL_CFG_NONE. */
+bool tl_ptx_cfg_loop_by(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t tail, struct tl_ptx_set *loop,
+                        struct tl_ptx_set *scratch, uint32_t *stack);
+
 /* --- registers read and written ---------------------------------------------------------------------------------- */
 
 /* Called for every register that an instruction reads (writes).  Address bases, guards and vector elements count. */

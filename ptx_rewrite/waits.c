@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ptx_rewrite/affine.h"
+#include "ptx_rewrite/flags.h"
 
 struct search {
     struct tl_ptx_waits *w;
@@ -40,27 +40,14 @@ struct search {
 
 /* --- polling reads ----------------------------------------------------------------------------------------------- */
 
-static bool is_fresh(const struct tl_ptx_form *f)
-{
-    return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
-           tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_mmio) || tl_ptx_form_has(f, TL_MOD_cg) ||
-           tl_ptx_form_has(f, TL_MOD_cv);
-}
-
-static bool may_be_global(const struct tl_ptx_form *f)
-{
-    enum tl_ptx_mod space = tl_ptx_form_space(f);
-    return space == TL_MOD_global || space == TL_MOD_other;
-}
-
 bool tl_ptx_polls(const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_form *f = s->inst.form;
     switch (f->op) {
     case TL_OP_ld:
-        return may_be_global(f) && is_fresh(f) && !tl_ptx_form_has(f, TL_MOD_nc);
+        return tl_flag_may_be_global(f) && tl_flag_is_fresh(f) && !tl_ptx_form_has(f, TL_MOD_nc);
     case TL_OP_atom:
-        return may_be_global(f);
+        return tl_flag_may_be_global(f);
     case TL_OP_multimem:
         return tl_ptx_form_has(f, TL_MOD_ld_reduce);
     default:
@@ -84,15 +71,6 @@ static bool is_own_memory(struct search *x, const struct tl_ptx_operand *address
     return false;
 }
 
-static const struct tl_ptx_operand *address_of(const struct tl_ptx_stmt *s)
-{
-    for (uint32_t i = 0; i < s->n_operands; i++) {
-        if (s->inst.operands[i].kind == TL_OPD_ADDR)
-            return &s->inst.operands[i];
-    }
-    return NULL;
-}
-
 /* The only, unguarded instruction that writes a register, or NULL. */
 static const struct tl_ptx_stmt *only_def(struct search *x, const struct tl_ptx_sym *reg)
 {
@@ -110,7 +88,7 @@ static void note_varying(void *data, struct tl_ptx_sym *reg)
 static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
 {
     const struct tl_ptx_form *f = s->inst.form;
-    if (f->op != TL_OP_ld || !may_be_global(f) || has_effects || tl_ptx_form_has(f, TL_MOD_nc))
+    if (f->op != TL_OP_ld || !tl_flag_may_be_global(f) || has_effects || tl_ptx_form_has(f, TL_MOD_nc))
         return false;
     x->reads_dependent = false;
     tl_ptx_inst_reads(s, note_varying, x);
@@ -135,7 +113,7 @@ static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool has_ef
         return true;
     if (!tl_ptx_polls(s) && !is_plain_poll(x, s, has_effects))
         return false;
-    const struct tl_ptx_operand *address = address_of(s);
+    const struct tl_ptx_operand *address = tl_flag_address(s);
     return tl_ptx_form_space(s->inst.form) == TL_MOD_global || address == NULL || !is_own_memory(x, address);
 }
 
@@ -176,13 +154,13 @@ static void note_once(struct search *x, bool *fact, bool holds)
 static bool reads_back(struct search *x, const struct tl_ptx_stmt *load)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
-    const struct tl_ptx_operand *from = address_of(load), *to;
+    const struct tl_ptx_operand *from = tl_flag_address(load), *to;
     struct tl_affine a, b;
     for (uint32_t k = 0; from != NULL && k < cfg->n_blocks; k++) {
         for (uint32_t i = cfg->blocks[k].first; tl_ptx_set_has(&x->loop, k) && i < cfg->blocks[k].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
-            if (s->inst.form->op != TL_OP_st || !may_be_global(s->inst.form) || (to = address_of(s)) == NULL ||
-                !reads_dependent(x, s))
+            if (s->inst.form->op != TL_OP_st || !tl_flag_may_be_global(s->inst.form) ||
+                (to = tl_flag_address(s)) == NULL || !reads_dependent(x, s))
                 continue;
             if (from->elems[0].kind == TL_OPD_SYM && to->elems[0].kind == TL_OPD_SYM &&
                 from->elems[0].sym == to->elems[0].sym)
@@ -211,10 +189,10 @@ static void follow_values(struct search *x, bool has_effects)
             bool passes_on = (op == TL_OP_call && (dependent || is_start)) || (op == TL_OP_cp && is_start);
             note_once(x, &x->carry_depends, dependent && tl_ptx_form_has(s->inst.form, TL_MOD_cc));
             note_once(x, &x->memory_depends, (stores && space != TL_MOD_global && dependent) || passes_on);
-            note_once(x, &x->global_depends, op == TL_OP_st && may_be_global(s->inst.form) && dependent);
+            note_once(x, &x->global_depends, op == TL_OP_st && tl_flag_may_be_global(s->inst.form) && dependent);
             bool from_memory = op == TL_OP_ld &&
                                ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
-                                (x->global_depends && may_be_global(s->inst.form) && reads_back(x, s)));
+                                (x->global_depends && tl_flag_may_be_global(s->inst.form) && reads_back(x, s)));
             if (dependent || from_memory || is_start)
                 tl_ptx_inst_writes(s, make_dependent, x);
         }
@@ -253,28 +231,6 @@ static void follow_branches(struct search *x)
 }
 
 /* --- harmless kinds ---------------------------------------------------------------------------------------------- */
-
-/* atom.add or atom.inc by a non-zero constant: everybody who asks moves it on. */
-static bool is_work_counter(const struct tl_ptx_stmt *s)
-{
-    const struct tl_ptx_form *f = s->inst.form;
-    if (f->op != TL_OP_atom || s->n_operands < 3)
-        return false;
-    const struct tl_ptx_operand *by = &s->inst.operands[2];
-    if (tl_ptx_form_has(f, TL_MOD_inc)) /* up to a limit; with the limit zero it stands still */
-        return by->kind != TL_OPD_INT || by->bits != 0;
-    return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
-}
-
-/* The same, but never downwards: who asks later gets more.  Blocks that ask as they start are so put in order. */
-static bool counts_up(const struct tl_ptx_stmt *s)
-{
-    if (!is_work_counter(s) || tl_ptx_form_has(s->inst.form, TL_MOD_inc))
-        return is_work_counter(s);
-    uint64_t by = s->inst.operands[2].bits;
-    bool is_wide = tl_ptx_form_has(s->inst.form, TL_MOD_u64) || tl_ptx_form_has(s->inst.form, TL_MOD_s64);
-    return is_wide ? (int64_t)by > 0 : (int32_t)by > 0;
-}
 
 struct write_check {
     const struct tl_ptx_sym *reg;
@@ -349,39 +305,6 @@ static bool is_optimistic_update(struct search *x, uint32_t swap)
     return true;
 }
 
-/* A ticket: the result of a counter that every block moves on by one as it starts, possibly handed round the block
- * through shared memory. */
-static bool is_ticket(struct search *x, const struct tl_ptx_sym *reg)
-{
-    const struct tl_ptx_stmt *def = only_def(x, reg);
-    if (def == NULL)
-        return false;
-    if (counts_up(def))
-        return true;
-    if (def->inst.form->op != TL_OP_ld || tl_ptx_form_space(def->inst.form) != TL_MOD_shared || def->n_operands != 2)
-        return false;
-    struct tl_affine from, to;
-    if (!tl_affine_of_address(&x->affines, &def->inst.operands[1], &from) || from.is_upper)
-        return false;
-    bool found = false;
-    for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
-        const struct tl_ptx_stmt *s = x->cfg->insts[i];
-        if (s->inst.form->op != TL_OP_st || tl_ptx_form_space(s->inst.form) != TL_MOD_shared || s->n_operands != 2 ||
-            !tl_affine_of_address(&x->affines, &s->inst.operands[0], &to) || to.is_upper)
-            continue;
-        if (!tl_affine_add(&to, &from, -1) || to.n != 0 || to.constant != 0)
-            continue;
-        const struct tl_ptx_operand *value = &s->inst.operands[1];
-        const struct tl_ptx_stmt *source = value->kind == TL_OPD_SYM && value->sym->kind == TL_SYM_REG
-                                               ? only_def(x, value->sym)
-                                               : NULL;
-        if (source == NULL || !counts_up(source))
-            return false;
-        found = true;
-    }
-    return found;
-}
-
 /* The thing that orders blocks in an address: %ctaid.x or a ticket.  NULL if there is none or more than one. */
 static const struct tl_leaf *block_leaf(struct search *x, const struct tl_affine *e)
 {
@@ -391,7 +314,7 @@ static const struct tl_leaf *block_leaf(struct search *x, const struct tl_affine
         bool is_block = leaf->kind == TL_LEAF_SREG && leaf->id == TL_SREG_ctaid;
         if (is_block && leaf->part != 'x')
             return NULL; /* y and z make no order by themselves */
-        is_block |= leaf->kind == TL_LEAF_REG && is_ticket(x, leaf->what);
+        is_block |= leaf->kind == TL_LEAF_REG && tl_flag_ticket(&x->affines, leaf->what) != TL_CFG_NONE;
         if (is_block && (found != NULL || e->terms[i].factor <= 0))
             return NULL;
         if (is_block)
@@ -412,26 +335,6 @@ static bool leaves_are_fixed(struct search *x, const struct tl_affine *e, uint32
             return false;
     }
     return true;
-}
-
-static bool shares_base(const struct tl_affine *a, const struct tl_affine *b)
-{
-    for (uint32_t i = 0; i < a->n; i++) {
-        const struct tl_leaf *leaf = &a->terms[i].leaf;
-        if ((leaf->kind == TL_LEAF_PARAM || leaf->kind == TL_LEAF_MODULE_VAR || leaf->kind == TL_LEAF_REG) &&
-            tl_affine_factor(b, leaf) != 0)
-            return true;
-    }
-    return false;
-}
-
-static bool has_known_base(const struct tl_affine *e)
-{
-    for (uint32_t i = 0; i < e->n; i++) {
-        if (e->terms[i].leaf.kind == TL_LEAF_PARAM || e->terms[i].leaf.kind == TL_LEAF_MODULE_VAR)
-            return true;
-    }
-    return false;
 }
 
 static bool is_below(struct search *x, struct tl_affine low, const struct tl_affine *high)
@@ -483,7 +386,7 @@ static bool is_below_under_conditions(struct search *x, const struct tl_affine *
 static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
 {
     const struct tl_ptx_stmt *poll = x->cfg->insts[poll_inst];
-    const struct tl_ptx_operand *address = address_of(poll);
+    const struct tl_ptx_operand *address = tl_flag_address(poll);
     struct tl_affine polled;
     if (poll->inst.form->op != TL_OP_ld || address == NULL || !tl_affine_of_address(&x->affines, address, &polled))
         return false;
@@ -496,14 +399,14 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
     for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = x->cfg->insts[i];
         enum tl_ptx_op op = s->inst.form->op;
-        if ((op != TL_OP_st && op != TL_OP_atom && op != TL_OP_red) || !may_be_global(s->inst.form))
+        if ((op != TL_OP_st && op != TL_OP_atom && op != TL_OP_red) || !tl_flag_may_be_global(s->inst.form))
             continue;
         struct tl_affine published;
-        if (!tl_affine_of_address(&x->affines, address_of(s), &published))
+        if (!tl_affine_of_address(&x->affines, tl_flag_address(s), &published))
             return false;
-        if (!shares_base(&polled, &published)) {
+        if (!tl_flag_shares_base(&polled, &published)) {
             /* Another array: kernels do not alias their flags with their data.  But flags of unknown origin may be ours. */
-            if ((op != TL_OP_st || is_fresh(s->inst.form)) && !has_known_base(&published))
+            if ((op != TL_OP_st || tl_flag_is_fresh(s->inst.form)) && !tl_flag_has_known_base(&published))
                 return false;
             continue;
         }
@@ -524,15 +427,16 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
 static bool is_grid_barrier(struct search *x, const struct tl_ptx_stmt *poll)
 {
     struct tl_affine polled, counted;
-    if (address_of(poll) == NULL || !tl_affine_of_address(&x->affines, address_of(poll), &polled) || polled.is_upper)
+    if (tl_flag_address(poll) == NULL || !tl_affine_of_address(&x->affines, tl_flag_address(poll), &polled) ||
+        polled.is_upper)
         return false;
     for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = x->cfg->insts[i];
         enum tl_ptx_op op = s->inst.form->op;
-        if ((op != TL_OP_atom && op != TL_OP_red) || s == poll || address_of(s) == NULL ||
+        if ((op != TL_OP_atom && op != TL_OP_red) || s == poll || tl_flag_address(s) == NULL ||
             !(tl_ptx_form_has(s->inst.form, TL_MOD_add) || tl_ptx_form_has(s->inst.form, TL_MOD_inc)))
             continue;
-        if (tl_affine_of_address(&x->affines, address_of(s), &counted) && !counted.is_upper &&
+        if (tl_affine_of_address(&x->affines, tl_flag_address(s), &counted) && !counted.is_upper &&
             tl_affine_add(&counted, &polled, -1) && counted.n == 0 && counted.constant == 0)
             return true;
     }
@@ -625,7 +529,7 @@ static void judge_loop(struct search *x)
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
         for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
-            if (!is_source(x, s, has_effects) || is_work_counter(s) || is_optimistic_update(x, i))
+            if (!is_source(x, s, has_effects) || tl_flag_is_counter(s) || is_optimistic_update(x, i))
                 continue;
             if (waits_for_earlier(x, i)) {
                 x->w->waits_for_earlier = true;
@@ -660,8 +564,15 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
     }
     for (uint32_t i = 0; i < cfg->n_order; i++) {
         x->head = cfg->order[i];
-        if (tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
-            judge_loop(x);
+        if (!tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
+            continue;
+        judge_loop(x);
+        /* A loop around a wait may begin with the wait, and is then one loop with it that the wait does not leave. */
+        const struct tl_ptx_block *head = &cfg->blocks[x->head];
+        for (uint32_t e = 0; head->n_preds > 2 && e < head->n_preds; e++) {
+            if (tl_ptx_cfg_loop_by(cfg, x->head, head->preds[e], &x->loop, &x->region, x->stack))
+                judge_loop(x);
+        }
     }
     return 0;
 }
