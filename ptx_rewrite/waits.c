@@ -9,7 +9,8 @@
  *   - a work counter (`atom.add` of a non-zero constant) only ever moves on;
  *   - a wait for an earlier block: the address that is polled lies below the one at which this block publishes, and
  *     addresses grow with the block number or with a ticket that blocks take as they start.  Blocks start in ascending
- *     order in every variant, so the one waited for is running or done.
+ *     order in every variant, so the one waited for is running or done;
+ *   - a wait for the block's turn, which an earlier block gives it: see semaphore.c.
  *
  * Everything else is refused. */
 #include "ptx_rewrite/waits.h"
@@ -18,11 +19,13 @@
 #include <string.h>
 
 #include "ptx_rewrite/flags.h"
+#include "ptx_rewrite/semaphore.h"
 
 struct search {
     struct tl_ptx_waits *w;
     const struct tl_ptx_cfg *cfg;
     struct tl_affines affines;
+    struct tl_semaphore semaphore;
     bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
     void *data;
     struct tl_ptx_set loop, region;
@@ -531,7 +534,8 @@ static void judge_loop(struct search *x)
             const struct tl_ptx_stmt *s = cfg->insts[i];
             if (!is_source(x, s, has_effects) || tl_flag_is_counter(s) || is_optimistic_update(x, i))
                 continue;
-            if (waits_for_earlier(x, i)) {
+            if (waits_for_earlier(x, i) ||
+                tl_semaphore_waits_for_turn(&x->semaphore, &x->loop, i, !x->reads_ctaid_yz)) {
                 x->w->waits_for_earlier = true;
                 continue;
             }
@@ -555,7 +559,8 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     *x->w = (struct tl_ptx_waits){.reason = TL_PTX_REASON_OK, .only_in_line = grid_is_line};
-    if (tl_affines_init(&x->affines, arena, cfg, grid_is_line) < 0)
+    if (tl_affines_init(&x->affines, arena, cfg, grid_is_line) < 0 ||
+        tl_semaphore_init(&x->semaphore, arena, &x->affines) < 0)
         return -ENOMEM;
     x->reads_ctaid_yz = false;
     for (uint32_t i = 0; !grid_is_line && i < cfg->n_insts; i++) {
