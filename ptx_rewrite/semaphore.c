@@ -123,7 +123,8 @@ static bool is_comparison(struct tl_semaphore *t, const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_form *f = s->inst.form;
     const struct tl_ptx_operand *o = s->inst.operands;
-    if (f->op != TL_OP_setp || s->n_operands != 3 || o[0].kind != TL_OPD_SYM || !is_integer(f) ||
+    if (f->op != TL_OP_setp || s->n_operands != 3 || o[0].kind != TL_OPD_SYM ||
+        word_bytes(f) != word_bytes(t->cfg->insts[t->poll]->inst.form) ||
         (!tl_ptx_form_has(f, TL_MOD_eq) && !tl_ptx_form_has(f, TL_MOD_ne)))
         return false;
     return (holds(t, &o[1], WORD) && is_own(t, &o[2])) || (holds(t, &o[2], WORD) && is_own(t, &o[1]));
@@ -193,6 +194,14 @@ static bool number_of(const struct tl_semaphore *t, const struct tl_ptx_operand 
     return !(o->flags & TL_OPD_MINUS);
 }
 
+/* A number as an instruction of that form sees it. */
+static uint64_t seen_as(const struct tl_ptx_form *f, int64_t number)
+{
+    if (tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16) || tl_ptx_form_has(f, TL_MOD_b16))
+        return (uint16_t)number;
+    return word_bytes(f) == 8 ? (uint64_t)number : (uint32_t)number;
+}
+
 static bool of_comparison(struct tl_semaphore *t, const struct tl_ptx_stmt *s, int64_t *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
@@ -204,7 +213,7 @@ static bool of_comparison(struct tl_semaphore *t, const struct tl_ptx_stmt *s, i
     if (s->n_operands != 3 || !is_integer(s->inst.form) || (!is_eq && !tl_ptx_form_has(s->inst.form, TL_MOD_ne)) ||
         !number_of(t, &o[1], &x) || !number_of(t, &o[2], &y))
         return false;
-    *out = (x == y) == is_eq;
+    *out = (seen_as(s->inst.form, x) == seen_as(s->inst.form, y)) == is_eq;
     return true;
 }
 
@@ -319,10 +328,11 @@ static bool is_next(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint
 {
     struct tl_affine e;
     struct tl_affines *a = t->affines;
+    const struct tl_ptx_form *poll = t->cfg->insts[t->poll]->inst.form;
     if (depth > MAX_CHOICES || (o->kind == TL_OPD_SYM && (o->sym->kind != TL_SYM_REG || o->flags != 0)))
         return false;
     if (o->kind == TL_OPD_INT)
-        return t->ticket == TL_CFG_NONE && (uint32_t)o->bits == (uint32_t)t->own.constant;
+        return t->ticket == TL_CFG_NONE && seen_as(poll, (int64_t)o->bits) == seen_as(poll, t->own.constant);
     if (o->kind != TL_OPD_SYM)
         return false;
     uint32_t first = a->first_def[o->sym->id], end = a->first_def[o->sym->id + 1];

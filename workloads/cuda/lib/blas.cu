@@ -65,28 +65,33 @@ static void compare(checker *check, const std::vector<T> &a, const std::vector<T
 static const int shapes[][3] = {{64, 64, 64}, {33, 17, 65}, {128, 96, 200}, {1, 40, 7}};
 static const cublasOperation_t ops[] = {CUBLAS_OP_N, CUBLAS_OP_T};
 
-/* All transpositions and shapes through one function call; T is the inputs' type, R the result's. */
+/* All transpositions of one shape through one function call; T is the inputs' type, R the result's. */
+template <class T, class R, class F>
+static void gemm_of(checker *check, const int *shape, F call, double alpha, double beta, double tolerance)
+{
+    int m = shape[0], n = shape[1], k = shape[2];
+    std::vector<T> a = make<T>((size_t)m * k, 1), b = make<T>((size_t)k * n, 2);
+    std::vector<R> c = make<R>((size_t)m * n, 3);
+    T *da = to_device(a), *db = to_device(b);
+    for (cublasOperation_t ta : ops) {
+        for (cublasOperation_t tb : ops) {
+            if (is_quick && (m != n || n != k || ta != CUBLAS_OP_N || tb != CUBLAS_OP_N))
+                continue;
+            R *dc = to_device(c);
+            BLAS(call(ta, tb, m, n, k, da, ta == CUBLAS_OP_N ? m : k, db, tb == CUBLAS_OP_N ? k : n, dc));
+            compare(check, a, b, c, to_host(dc, (size_t)m * n), m, n, k, ta, tb, alpha, beta, 1, tolerance);
+            CUDA(cudaFree(dc));
+        }
+    }
+    CUDA(cudaFree(da));
+    CUDA(cudaFree(db));
+}
+
 template <class T, class R, class F>
 static void gemm(checker *check, F call, double alpha, double beta, double tolerance)
 {
-    for (const int *shape : shapes) {
-        int m = shape[0], n = shape[1], k = shape[2];
-        std::vector<T> a = make<T>((size_t)m * k, 1), b = make<T>((size_t)k * n, 2);
-        std::vector<R> c = make<R>((size_t)m * n, 3);
-        T *da = to_device(a), *db = to_device(b);
-        for (cublasOperation_t ta : ops) {
-            for (cublasOperation_t tb : ops) {
-                if (is_quick && (m != n || n != k || ta != CUBLAS_OP_N || tb != CUBLAS_OP_N))
-                    continue;
-                R *dc = to_device(c);
-                BLAS(call(ta, tb, m, n, k, da, ta == CUBLAS_OP_N ? m : k, db, tb == CUBLAS_OP_N ? k : n, dc));
-                compare(check, a, b, c, to_host(dc, (size_t)m * n), m, n, k, ta, tb, alpha, beta, 1, tolerance);
-                CUDA(cudaFree(dc));
-            }
-        }
-        CUDA(cudaFree(da));
-        CUDA(cudaFree(db));
-    }
+    for (const int *shape : shapes)
+        gemm_of<T, R>(check, shape, call, alpha, beta, tolerance);
 }
 
 typedef cublasOperation_t op;
@@ -100,6 +105,21 @@ static void sgemm(checker *check)
             return cublasSgemm(handle, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, m);
         },
         alpha, beta, 1e-5); /* 200 roundings of 2^-24 */
+}
+
+/* Few results of long sums, for which cuBLAS splits k: blocks add their parts up in turn. */
+static void sgemm_deep(checker *check)
+{
+    static const int deep[][3] = {{40, 24, 6000}, {64, 64, 3000}};
+    float alpha = 1.5f, beta = 0.5f;
+    for (const int *shape : deep) {
+        gemm_of<float, float>(
+            check, shape,
+            [&](op ta, op tb, int m, int n, int k, float *a, int lda, float *b, int ldb, float *c) {
+                return cublasSgemm(handle, ta, tb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, m);
+            },
+            alpha, beta, 1e-5); /* parts are summed on their own, so roundings do not add up to 6000 */
+    }
 }
 
 static void dgemm(checker *check)
@@ -256,18 +276,11 @@ static void dgemv(checker *check)
 static const struct {
     const char *name;
     void (*run)(checker *check);
-} cases[] = {{"sgemm", sgemm},
-             {"dgemm", dgemm},
-             {"hgemm", hgemm},
-             {"gemm_f16", gemm_f16},
-             {"gemm_bf16", gemm_bf16},
-             {"gemm_tf32", gemm_tf32},
-             {"gemm_f16_f16", gemm_f16_to_f16},
-             {"batched", batched},
-             {"svectors", svectors},
-             {"dvectors", dvectors},
-             {"sgemv", sgemv},
-             {"dgemv", dgemv}};
+} cases[] = {
+    {"sgemm", sgemm},       {"sgemm_deep", sgemm_deep}, {"dgemm", dgemm},         {"hgemm", hgemm},
+    {"gemm_f16", gemm_f16}, {"gemm_bf16", gemm_bf16},   {"gemm_tf32", gemm_tf32}, {"gemm_f16_f16", gemm_f16_to_f16},
+    {"batched", batched},   {"svectors", svectors},     {"dvectors", dvectors},   {"sgemv", sgemv},
+    {"dgemv", dgemv}};
 
 int main(int argc, char **argv)
 {
