@@ -354,12 +354,27 @@ static bool is_next(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint
     return end > first && end - first <= MAX_CHOICES;
 }
 
+/* Of %ctaid: all of them where it is read as a vector. */
+static unsigned part_of(const struct tl_ptx_operand *o)
+{
+    switch (o->component) {
+    case 'x':
+        return TL_PART_X;
+    case 'y':
+        return TL_PART_Y;
+    case 'z':
+        return TL_PART_Z;
+    default:
+        return TL_PART_X | TL_PART_Y | TL_PART_Z;
+    }
+}
+
 static bool note_part(struct tl_semaphore *t, const struct tl_ptx_operand *o)
 {
     switch (o->sym->sreg) {
     case TL_SREG_ctaid:
-        t->parts |= o->component == 'x' ? TL_PART_X : o->component == 'y' ? TL_PART_Y : TL_PART_Z;
-        return o->component != 0;
+        t->parts |= part_of(o);
+        return true;
     case TL_SREG_nctaid:
     case TL_SREG_tid:
     case TL_SREG_ntid:
@@ -457,7 +472,7 @@ static unsigned parts_in(const struct tl_ptx_operand *o)
 {
     unsigned parts = 0;
     if (o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_ctaid)
-        parts = o->component == 'x' ? TL_PART_X : o->component == 'y' ? TL_PART_Y : TL_PART_Z;
+        parts = part_of(o);
     bool has_elems = o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST || o->kind == TL_OPD_PAIR ||
                      o->kind == TL_OPD_ADDR;
     for (uint32_t i = 0; has_elems && i < o->n; i++)
