@@ -325,10 +325,10 @@ enum tl__sm_chance tl__sm_chance(struct tl__sm *s);
 uint32_t tl__sm_begin_wait(struct tl__sm *s);
 bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit);
 void tl__sm_end_wait(struct tl__sm *s);
-void tl__sm_wake(struct tl__sm *s, int n); /* so many of this process's workers that wait */
-bool tl__sm_may_keep(struct tl__sm *s);    /* the holder of a slot asks before it turns to another grid */
-bool tl__sm_must_yield(struct tl__sm *s, uint64_t key);   /* the holder of a slot asks between blocks */
-bool tl__sm_others_wait(struct tl__sm *s);                /* another process waits for a slot: do not spin */
+void tl__sm_wake(struct tl__sm *s, int n);              /* so many of this process's workers that wait */
+bool tl__sm_may_keep(struct tl__sm *s);                 /* the holder of a slot asks before it turns to another grid */
+bool tl__sm_must_yield(struct tl__sm *s, uint64_t key); /* the holder of a slot asks between blocks */
+bool tl__sm_others_wait(struct tl__sm *s);              /* another process waits for a slot: do not spin */
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */
 void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes);
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes);
