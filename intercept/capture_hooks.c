@@ -13,9 +13,24 @@ static bool has_text(CUresult r, const struct tl_captured_image *image)
     return r == CUDA_ERROR_NO_BINARY_FOR_GPU && image != NULL && image->ptx != NULL;
 }
 
+/* Tells once what the program's error does not say: where such code comes from, and what to do. */
+static void explain_refusal(const struct tl_captured_image *image)
+{
+    static atomic_flag was_told = ATOMIC_FLAG_INIT;
+    if (image == NULL || image->ptx != NULL || !tl_capture_is_code(image) || atomic_flag_test_and_set(&was_told))
+        return;
+    tl_log(
+        1,
+        "the driver cannot run machine code that the program has loaded, and the PTX that it was made of is not known. "
+        "If it was compiled in an earlier run and kept (by CuPy in CUPY_CACHE_DIR, for example), remove what is kept: "
+        "it is then compiled again, under tally-run, which keeps the PTX");
+}
+
 /* Remembers what was loaded, or lets go of it. */
 static CUresult finish(CUresult r, void *handle, bool is_library, struct tl_captured_image *image)
 {
+    if (r == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        explain_refusal(image);
     if (r == CUDA_SUCCESS)
         tl_capture_loaded(handle, is_library, image);
     else

@@ -105,10 +105,15 @@ static void own(struct tl_captured_image *image, char *copy, size_t n)
     image->is_copy = true;
 }
 
+bool tl_capture_is_code(const struct tl_captured_image *image)
+{
+    return image->bytes != NULL && image->n != 0 && tl__has_magic(image->bytes, image->n, TL__MAGIC_ELF);
+}
+
 /* Machine code may have come out of a compiler that left its PTX. */
 static void ask_doors(struct tl_captured_image *image)
 {
-    if (image->bytes != NULL && image->n != 0 && tl__has_magic(image->bytes, image->n, TL__MAGIC_ELF))
+    if (tl_capture_is_code(image))
         image->ptx = tl_doors_find(image->bytes, image->n, &image->ptx_n);
 }
 

@@ -27,7 +27,7 @@ tally_client_SRCS := $(addprefix runtime/,settings.c share.c wire.c) $(wildcard 
 PROGRAMS += tallyd tally-run
 tallyd_SRCS := $(if $(wildcard runtime/daemon_main.c),$(wildcard runtime/daemon_*.c))
 tallyd_LIBS := tally_sched tally_client tally_base
-tally-run_SRCS := $(if $(wildcard runtime/run_main.c),$(wildcard runtime/run_*.c))
+tally-run_SRCS := $(if $(wildcard runtime/run_main.c),$(wildcard runtime/run_*.c) device/jit_cache.c device/jit_digest.c)
 tally-run_LIBS := tally_client tally_base
 
 # The best-effort part of jobs.

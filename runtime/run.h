@@ -36,5 +36,8 @@ int run_put_last(const struct run *r, const char *name, const char *entry, char 
 int run_set_packages(const struct run *r, const char *program);
 /* Points the compilers that frameworks call at our stand-in for ptxas, which keeps the PTX. */
 int run_set_compilers(const struct run *r);
+/* Gives frameworks that keep machine code from run to run a folder beside the PTX that it was made of: one is no use without the
+ * other. */
+int run_set_caches(const struct run *r);
 
 #endif

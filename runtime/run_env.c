@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/jit_cache.h"
+
 int run_set(const struct run *r, const char *name, const char *value)
 {
     const char *old = getenv(name);
@@ -106,4 +108,13 @@ int run_set_compilers(const struct run *r)
     if (rc == 0 && getenv("CUDA_ROOT") == NULL)
         rc = run_set(r, "CUDA_ROOT", folder); /* JAX overrides XLA's flag by it, or by what is in its package */
     return rc == 0 ? set_xla(r, folder) : rc;
+}
+
+int run_set_caches(const struct run *r)
+{
+    char folder[TL_JIT_CACHE_PATH], path[TL_JIT_CACHE_PATH + 8];
+    if (getenv("CUPY_CACHE_DIR") != NULL || tl_jit_cache_folder(folder, NULL) < 0)
+        return 0;
+    snprintf(path, sizeof path, "%s/cupy", folder);
+    return run_set(r, "CUPY_CACHE_DIR", path);
 }

@@ -124,6 +124,13 @@ run() { LD_PRELOAD=$shim TALLY_DRIVER=$driver TALLY_EFFORT=$effort TALLY_PRIORIT
 run "$TMPDIR/program" "$TMPDIR/out.cubin" | tr -d '\000-\010\013-\037\177' >"$TMPDIR/told" || complain "the program fails"
 diff "$TMPDIR/wanted" "$TMPDIR/told" || complain "that is not what the best-effort part should be told"
 
+# Where the driver has no use for machine code and its PTX is not known, the program gets the driver's error, and the user the reason.
+if STANDIN_TEXT_ONLY=1 TALLY_LOG=warn run "$TMPDIR/program" "$TMPDIR/out.cubin" >"$TMPDIR/told" 2>"$TMPDIR/said"; then
+    complain "machine code without PTX is loaded"
+fi
+[ "$(grep -c 'the PTX that it was made of is not known.*CUPY_CACHE_DIR' "$TMPDIR/said")" -eq 1 ] ||
+    complain "nobody says why: $(cat "$TMPDIR/said")"
+
 # --- NVRTC ---
 
 if nvcc=$(scripts/tool nvcc) && toolkit=$(cd "$(dirname "$(realpath "$nvcc")")/.." && pwd) && [ -e "$toolkit/lib/libnvrtc.so" ] &&

@@ -17,7 +17,7 @@ for name in PRIORITY SLO TURNAROUND POLICY REPORT DRIVER SOCKET JOB FAIL OFF FOR
     unset "TALLY_$name"
 done
 export XDG_RUNTIME_DIR=$scratch TALLY_DAEMON_IDLE=2 TALLY_DEVICE_NAME=tally-run-test-$$ TALLY_CACHE=$scratch/cache
-unset LD_PRELOAD LD_LIBRARY_PATH XLA_FLAGS TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH TALLY_PTXAS
+unset CUPY_CACHE_DIR LD_PRELOAD LD_LIBRARY_PATH XLA_FLAGS TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH TALLY_PTXAS
 socket=$scratch/tally/tallyd.sock
 finish() {
     "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
@@ -105,6 +105,9 @@ if [ -x "$build/lib/tally/cuda/bin/ptxas" ]; then
     expect "XLA nested" "$("$run" -q "$run" -q sh -c 'echo $XLA_FLAGS' | grep -o xla_gpu_cuda_data_dir | wc -l)" 1
     expect "own ptxas" "$(TRITON_PTXAS_PATH=/my/ptxas "$run" -q "$run" -q sh -c 'echo $TALLY_PTXAS')" /my/ptxas
 fi
+
+expect "CuPy keeps code where its PTX is" "$(TALLY_CACHE=/my/cache "$run" -q sh -c 'echo $CUPY_CACHE_DIR')" /my/cache/cupy
+expect "CuPy's own folder" "$(CUPY_CACHE_DIR=/my/cupy "$run" -q sh -c 'echo $CUPY_CACHE_DIR')" /my/cupy
 
 # --- an installed layout finds its own libraries
 mkdir -p "$scratch/usr/bin" "$scratch/usr/lib/tally/device"
