@@ -76,8 +76,8 @@ void tl_exec_device_close(struct tl_exec_device *d);
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d);
 enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d);
 
-/* The calling thread leaves the CPUs of SMs, if it is on one: once, its affinity stays what it is; or for good, which is for the
- * driver's own threads. */
+/* The calling thread leaves the CPUs of SMs, if it is on one: once, its affinity stays what it is (unless it has a name of ours,
+ * tally-...); or for good, which is for the driver's own threads. */
 void tl_exec_step_aside(void);
 void tl_exec_stay_aside(void);
 /* Around a wait: where the thread wakes up is no CPU of an SM.  Its affinity is then what it was, or what it was set to meanwhile. */

@@ -132,8 +132,8 @@ static void *monitor_main(void *argument)
 {
     struct tl_exec_device *d = argument;
     pthread_setname_np(pthread_self(), "tally-device");
-    (void)sched_setscheduler(0, SCHED_BATCH,
-                             &(struct sched_param){0}); /* nobody has to make way when it is told something */
+    /* Nobody has to make way when it is told something. */
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
     int rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
     pthread_mutex_lock(&d->lock);
     d->monitor_result = rc;

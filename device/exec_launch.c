@@ -6,10 +6,10 @@
  * its last calls `done`.
  *
  * A worker that finds nothing spins for some 30 us, because waking a sleeping thread on another core takes about as
- * long, and then sleeps until there is something to run and a slot to run it in.  It does not spin if another process waits for a slot, and not all workers spin at once:
- * the program's threads need a core to submit on.  Workers run at nice 5, all of them in all processes, below the
- * program's own threads: they get what the slots give them, and the CPU scheduler has no reason to prefer one over
- * the other. */
+ * long, and then sleeps until there is something to run and a slot to run it in.  It does not spin if another process
+ * waits for a slot, and not all workers spin at once: the program's threads need a core to submit on.  Workers run at
+ * nice 5, all of them in all processes, below the program's own threads: they get what the slots give them, and the CPU
+ * scheduler has no reason to prefer one over the other. */
 #include "device/exec_device.h"
 
 #include <errno.h>

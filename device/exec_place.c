@@ -3,10 +3,13 @@
  * An SM of a GPU is not interrupted when a thread of a program wakes up.  Here both are threads, programs come first, and the
  * kernel's scheduler likes to wake a thread where it slept or where its waker runs, even if another CPU is idle.  So the workers
  * of all processes keep to the last CPUs, as many as there are SMs, and who finds itself there without being a worker leaves: the
- * driver's own threads for good, those of the program without losing the affinity that they have. */
+ * driver's own threads for good, and those of the interception library, which have names of ours; those of the program without
+ * losing the affinity that they have. */
 #include "device/exec_internal.h"
 
 #include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static struct {
@@ -62,6 +65,12 @@ void tl_exec_stay_aside(void)
         (void)sched_setaffinity(0, sizeof others, &others);
 }
 
+static bool is_ours(void)
+{
+    char name[16] = "";
+    return prctl(PR_GET_NAME, name) == 0 && strncmp(name, "tally-", 6) == 0;
+}
+
 void tl_exec_step_aside(void)
 {
     enum { OFTEN_NS = 1000000 }; /* the scheduler may have its reasons to bring it back */
@@ -73,7 +82,7 @@ void tl_exec_step_aside(void)
     if (now - stepped_ns < OFTEN_NS || !elsewhere(&own, &others))
         return;
     stepped_ns = now;
-    if (sched_setaffinity(0, sizeof others, &others) == 0)
+    if (sched_setaffinity(0, sizeof others, &others) == 0 && !is_ours())
         (void)sched_setaffinity(0, sizeof own, &own);
 }
 

@@ -95,13 +95,17 @@ static void wake(struct sm_proc *p, int n)
         syscall(SYS_futex, &p->wake, FUTEX_WAKE, n, NULL, NULL, 0);
 }
 
+/* Goes by the process's own count: whatever others write into the segment, it can wake its workers itself. */
 void tl__sm_wake(struct tl__sm *s, int n)
 {
-    wake(s->mine, n);
+    atomic_fetch_add_explicit(&s->mine->wake, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&s->n_waiting, memory_order_seq_cst) > 0)
+        syscall(SYS_futex, &s->mine->wake, FUTEX_WAKE, n, NULL, NULL, 0);
 }
 
 uint32_t tl__sm_begin_wait(struct tl__sm *s)
 {
+    atomic_fetch_add_explicit(&s->n_waiting, 1, memory_order_seq_cst);
     atomic_fetch_add_explicit(&s->mine->waiting, 1, memory_order_seq_cst);
     return atomic_load_explicit(&s->mine->wake, memory_order_seq_cst);
 }
@@ -113,6 +117,7 @@ bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit)
 
 void tl__sm_end_wait(struct tl__sm *s)
 {
+    atomic_fetch_sub_explicit(&s->n_waiting, 1, memory_order_seq_cst);
     atomic_fetch_sub_explicit(&s->mine->waiting, 1, memory_order_seq_cst);
 }
 

@@ -67,6 +67,7 @@ struct tl__sm {
     /* Processes found stopped, by the head they had: they count again when it changes. */
     _Atomic uint64_t ignored[MAX_PROCS];
     _Atomic uint64_t waits_since_ns;       /* 0: no worker waits in vain */
+    _Atomic uint32_t n_waiting;            /* what mine->waiting should be */
     _Atomic uint64_t looked_ns[MAX_PROCS]; /* when it was asked whether that process was killed */
 };
 

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 #include <unity.h>
 
@@ -120,6 +122,35 @@ static void a_thread_of_the_driver_stays_away_for_good(void)
     TEST_ASSERT_TRUE(CPU_EQUAL(&now, &others));
 }
 
+/* Brings this thread onto the SM's CPU with the affinity that it had, launches, and tells what it has then. */
+static cpu_set_t affinity_after_launch(const char *thread)
+{
+    cpu_set_t now;
+    char before[16];
+    prctl(PR_GET_NAME, before);
+    prctl(PR_SET_NAME, thread);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* who has just stepped aside does not do it again */
+    do {
+        sched_setaffinity(0, sizeof sms, &sms);
+        sched_setaffinity(0, sizeof all, &all);
+    } while (!CPU_ISSET(sched_getcpu(), &sms));
+    tl_exec_step_aside();
+    sched_getaffinity(0, sizeof now, &now);
+    prctl(PR_SET_NAME, before);
+    return now;
+}
+
+static void who_launches_keeps_its_affinity_unless_it_is_ours(void)
+{
+    cpu_set_t program, ours = {0};
+    program = affinity_after_launch("program");
+    TEST_ASSERT_TRUE(CPU_EQUAL(&program, &all));
+    for (uint32_t tries = 0; tries < 50 && !CPU_EQUAL(&ours, &others);
+         tries++) /* the scheduler may move it before it looks */
+        ours = affinity_after_launch("tally-effort");
+    TEST_ASSERT_TRUE(CPU_EQUAL(&ours, &others));
+}
+
 static void cpus_are_divided(void)
 {
     TEST_IGNORE_MESSAGE("there is one CPU, and nothing to divide");
@@ -144,6 +175,7 @@ int main(void)
         RUN_TEST(an_affinity_that_is_set_during_the_wait_stays);
         RUN_TEST(who_may_run_nowhere_else_stays);
         RUN_TEST(a_thread_of_the_driver_stays_away_for_good);
+        RUN_TEST(who_launches_keeps_its_affinity_unless_it_is_ours);
     }
     return UNITY_END();
 }

@@ -2,9 +2,10 @@
  *
  * A child, the rival, takes and leaves the only slot as it is told; this process launches.  What is compared are states and
  * counts, never times: a test that waits for something waits for as long as it takes. */
-#include "device/exec_internal.h"
+#include "device/exec_sm.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,6 +255,40 @@ static void a_launch_left_to_one_who_dies_is_not_forgotten(void)
     }
 }
 
+/* Somebody has written into the segment that nobody waits.  Then the rival wakes nobody, and the process sees to itself. */
+static void a_wrong_count_of_those_who_wait_is_survived(void)
+{
+    char path[100];
+    start_rival();
+    struct tl_exec_object *o = open_device();
+    struct tl_exec_launch l;
+    atomic_bool is_over;
+    submit(o, &l, &is_over);
+    wait_over(&is_over);
+    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    TEST_ASSERT_TRUE(fd >= 0);
+    struct sm_shared *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    TEST_ASSERT_TRUE(m != MAP_FAILED);
+    close(fd);
+    for (uint32_t i = 0; i < 10; i++) {
+        rival_holds(true);
+        settle();
+        for (uint32_t p = 0; p < MAX_PROCS; p++)
+            atomic_store(&m->procs[p].waiting, 0);
+        submit(o, &l, &is_over);
+        rival_holds(false);
+        wait_over(&is_over);
+        settle();
+        for (uint32_t p = 0; p < MAX_PROCS; p++)
+            atomic_store(&m->procs[p].waiting, 0);
+        submit(o, &l, &is_over); /* there is a slot */
+        wait_over(&is_over);
+    }
+    munmap(m, sizeof *m);
+    tl_exec_object_unref(o);
+}
+
 static void a_launch_that_is_left_can_be_cancelled(void)
 {
     start_rival();
@@ -280,6 +315,7 @@ int main(void)
     RUN_TEST(what_is_free_for_another_is_taken);
     RUN_TEST(nobody_is_woken_for_a_slot_that_is_taken);
     RUN_TEST(a_launch_left_to_one_who_dies_is_not_forgotten);
+    RUN_TEST(a_wrong_count_of_those_who_wait_is_survived);
     RUN_TEST(a_launch_that_is_left_can_be_cancelled);
     return UNITY_END();
 }
