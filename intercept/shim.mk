@@ -73,7 +73,7 @@ $(B)/bench/launch: test/bench/launch.c
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(CUDA_FLAGS) -o $@ $< $(OUR_LDFLAGS) -ldl
 
-$(B)/bench/stalls: test/bench/stalls.c
+$(B)/bench/stalls $(B)/bench/blocks: $(B)/bench/%: test/bench/%.c test/bench/sm.h
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -o $@ $< $(OUR_LDFLAGS)
@@ -101,7 +101,7 @@ $(B)/obj/test/unit/shim_kernels_test.o: private OUR_CFLAGS += -I$(B)/gen
 $(B)/obj/test/unit/shim_kernels_test.o: | $(SHIM_TABLES)
 $(B)/test/shim_kernels_test: $(addprefix $(B)/pic/intercept/capture_,kernel.o map.o)
 
-bench-isolation: $(B)/bench/launch $(B)/bench/stalls $(STANDIN_DRIVER)
+bench-isolation: $(B)/bench/launch $(B)/bench/stalls $(B)/bench/blocks $(STANDIN_DRIVER)
 bench-launch: all $(B)/bench/launch $(STANDIN_DRIVER) $(B)/workloads/jobs/train
 	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)
 .PHONY: bench-launch

@@ -6,11 +6,11 @@
  * the CPU meanwhile.  From that it tells what the time until a running block is over would be, for stops at random moments, in blocks
  * of the given length: without stalls it is spread evenly between 0 and 1, so P99 is 0.99.  Nobody who waits for a block to end can have
  * less.  Prints one line of JSON. */
-#include <sched.h>
+#include "test/bench/sm.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { MOST = 1 << 20, STALL_NS = 1000, STOPS = 200000 };
 
@@ -21,26 +21,6 @@ struct stall {
 static struct stall stalls[MOST];
 static uint32_t n_stalls;
 static uint64_t worked_ns, stalled_ns;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void stay_on_last_cpu(void)
-{
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) < 0)
-        return;
-    CPU_ZERO(&one);
-    for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && CPU_COUNT(&one) == 0; cpu--) {
-        if (CPU_ISSET(cpu, &all))
-            CPU_SET(cpu, &one);
-    }
-    (void)sched_setaffinity(0, sizeof one, &one);
-}
 
 static void watch(double seconds)
 {
