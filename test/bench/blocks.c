@@ -42,6 +42,11 @@ static int by_size(const void *x, const void *y)
     return (p > q) - (p < q);
 }
 
+static uint32_t median_of(uint32_t n)
+{
+    return took_ns[n / 2];
+}
+
 /* Runs tiles for so long, or so many; returns how many, with their times in ascending order. */
 static uint32_t run(uint32_t depth, uint64_t for_ns, uint32_t most)
 {
@@ -62,7 +67,7 @@ static uint32_t depth_for(double block_ns)
     uint32_t depth = 64;
     for (uint32_t i = 0; i < 4; i++) { /* what does not grow with the depth makes the first guess wrong */
         uint32_t n = run(depth, UINT64_MAX, TRIALS);
-        double next = depth * block_ns / took_ns[n / 2];
+        double next = depth * block_ns / median_of(n);
         depth = next < 1 ? 1 : next > 1e6 ? 1000000 : (uint32_t)next;
     }
     return depth;
@@ -71,7 +76,7 @@ static uint32_t depth_for(double block_ns)
 /* In median tiles: what a part `share` of all moments has to wait at most. */
 static double wait_of(uint32_t n, double share)
 {
-    double sum = 0, median = took_ns[n / 2], low = 0, high = took_ns[n - 1] / median;
+    double sum = 0, median = median_of(n), low = 0, high = took_ns[n - 1] / median;
     for (uint32_t i = 0; i < n; i++)
         sum += took_ns[i];
     for (uint32_t step = 0; step < 50; step++) {
@@ -99,7 +104,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         uint32_t n = run(depth_for(atof(argv[i]) * 1000), (uint64_t)(atof(argv[1]) * 1e9 / (argc - 2)), MOST);
         printf("%s{\"block_us\": %g, \"median_us\": %.2f, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f}",
-               i > 2 ? ", " : "", atof(argv[i]), took_ns[n / 2] / 1000.0, wait_of(n, 0.5), wait_of(n, 0.9),
+               i > 2 ? ", " : "", atof(argv[i]), median_of(n) / 1000.0, wait_of(n, 0.5), wait_of(n, 0.9),
                wait_of(n, 0.99));
     }
     printf("]}\n");
