@@ -184,15 +184,6 @@ static uint64_t settle(void)
     return now;
 }
 
-static struct tl_exec_object *open_device(void)
-{
-    struct tl_exec_config config = {.name = name, .n_slots = 1, .mode = "mps-priority"};
-    struct tl_exec_object *o = NULL;
-    TEST_ASSERT_EQUAL_INT(0, tl_exec_device_open(&device, &config, NULL));
-    TEST_ASSERT_EQUAL_INT(0, tl_exec_object_from(&o, &info.info, NULL, nothing, NULL));
-    return o;
-}
-
 static void submit(struct tl_exec_object *o, struct tl_exec_launch *l, atomic_bool *is_over)
 {
     atomic_store(is_over, false);
@@ -206,16 +197,28 @@ static void wait_over(const atomic_bool *is_over)
         usleep(100);
 }
 
+/* A rival, and a device with a worker, which a first launch makes. */
+static struct tl_exec_object *open_with_worker(void)
+{
+    struct tl_exec_config config = {.name = name, .n_slots = 1, .mode = "mps-priority"};
+    struct tl_exec_object *o = NULL;
+    struct tl_exec_launch l;
+    atomic_bool is_over;
+    start_rival();
+    TEST_ASSERT_EQUAL_INT(0, tl_exec_device_open(&device, &config, NULL));
+    TEST_ASSERT_EQUAL_INT(0, tl_exec_object_from(&o, &info.info, NULL, nothing, NULL));
+    submit(o, &l, &is_over);
+    wait_over(&is_over);
+    return o;
+}
+
 /* The worker sleeps on while the slot is taken.  After 2 ms it may look whether the holder lives, so if this process does not get
  * a processor for so long, the test says nothing and is repeated; who wakes in vain does so every time. */
 static void nobody_is_woken_for_a_slot_that_is_taken(void)
 {
-    start_rival();
-    struct tl_exec_object *o = open_device();
     struct tl_exec_launch l;
     atomic_bool is_over;
-    submit(o, &l, &is_over); /* now there is a worker */
-    wait_over(&is_over);
+    struct tl_exec_object *o = open_with_worker();
     bool has_slept_on = false, is_asleep;
     for (uint32_t tries = 0; tries < 50 && !has_slept_on; tries++) {
         rival_holds(true);
@@ -235,12 +238,9 @@ static void nobody_is_woken_for_a_slot_that_is_taken(void)
 static void a_launch_left_to_one_who_dies_is_not_forgotten(void)
 {
     for (uint32_t i = 0; i < 20; i++) {
-        start_rival(); /* this process has no threads */
-        struct tl_exec_object *o = open_device();
         struct tl_exec_launch l;
         atomic_bool is_over;
-        submit(o, &l, &is_over);
-        wait_over(&is_over);
+        struct tl_exec_object *o = open_with_worker(); /* this process has no threads before */
         rival_holds(true);
         settle();
         submit(o, &l, &is_over);
@@ -259,12 +259,9 @@ static void a_launch_left_to_one_who_dies_is_not_forgotten(void)
 static void a_wrong_count_of_those_who_wait_is_survived(void)
 {
     char path[100];
-    start_rival();
-    struct tl_exec_object *o = open_device();
     struct tl_exec_launch l;
     atomic_bool is_over;
-    submit(o, &l, &is_over);
-    wait_over(&is_over);
+    struct tl_exec_object *o = open_with_worker();
     snprintf(path, sizeof path, "/dev/shm/%s.1", name);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     TEST_ASSERT_TRUE(fd >= 0);
@@ -291,12 +288,9 @@ static void a_wrong_count_of_those_who_wait_is_survived(void)
 
 static void a_launch_that_is_left_can_be_cancelled(void)
 {
-    start_rival();
-    struct tl_exec_object *o = open_device();
     struct tl_exec_launch l;
     atomic_bool is_over;
-    submit(o, &l, &is_over);
-    wait_over(&is_over);
+    struct tl_exec_object *o = open_with_worker();
     rival_holds(true);
     settle();
     submit(o, &l, &is_over);
