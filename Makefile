@@ -198,7 +198,7 @@ tsan-test: all $(TSAN_TESTS) $(STANDIN)
 	    TALLY_BUILD=$(B) test/run $(TSAN_TESTS)
 
 # The program itself, since what it measured is wanted as well.
-soak-device: $(B)/test/exec_sm_test
+soak-device: $(B)/test/exec_dead_test
 	@TALLY_TEST_KILLS=1000 timeout 900 $<
 
 soak-runtime: $(B)/test/daemon_soak_test
