@@ -361,6 +361,26 @@ static int parse_offset(struct tl_parser *p, struct tl_ptx_operand *o)
     return rc;
 }
 
+/* `array[3]` behind mov: the address of that element, which is the name with an offset.  Constant elements of arrays with one
+ * dimension that the function itself declares; what else there may be between the brackets is refused. */
+static int parse_element(struct tl_parser *p, struct tl_ptx_operand *o)
+{
+    const struct tl_ptx_decl *d = o->sym->kind == TL_SYM_VAR ? o->sym->decl : NULL;
+    uint32_t at = p->lx.at, bytes = d != NULL ? tl_ptx_type_bytes(d->type) : 0;
+    uint64_t index = 0;
+    if (bytes == 0 || d->vec > 1 || d->dims.n < 2 || memchr(d->dims.p + 1, '[', d->dims.n - 1) != NULL)
+        return tl_parse_fail(p, at, "elements of such a variable are not understood");
+    tl_lex_next(&p->lx);
+    int rc = parse_expression(p, 0, &index);
+    if (rc != 0)
+        return rc;
+    if (index > INT32_MAX)
+        return tl_parse_fail(p, at, "this element is out of bounds");
+    o->offset = (int64_t)index * bytes;
+    o->has_offset = true;
+    return tl_parse_expect(p, ']', "behind the element's number");
+}
+
 static int parse_name(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_operand *o)
 {
     struct tl_lex *lx = &p->lx;
@@ -389,6 +409,8 @@ static int parse_name(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_oper
     }
     if (tl_lex_is(lx, '+') || tl_lex_is(lx, '-'))
         return parse_offset(p, o);
+    if (tl_lex_is(lx, '[') && op == TL_OP_mov)
+        return parse_element(p, o);
     return 0;
 }
 

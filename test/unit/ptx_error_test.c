@@ -70,6 +70,19 @@ static void assert_error(const char *marked, const char *what)
 
 #define KERNEL(body) ".version 9.0\n.target sm_90\n.entry k\n{\n\t.reg .b32 %r<5>;\n\t.reg .pred %p<3>;\n" body "\n}\n"
 
+static void elements_that_are_not_understood_are_refused(void)
+{
+#define ELEMENT(variable, element)                                                                                     \
+    ".entry k { .reg .b32 %r<2>; .reg .b64 %rd<2>; " variable " mov.u64 %rd1, " element "; }"
+    assert_error(ELEMENT(".shared .v2 .b32 v[4];", "v\001[1]"), "not understood");
+    assert_error(ELEMENT(".shared .b32 v[4][4];", "v\001[1]"), "not understood");
+    assert_error(ELEMENT(".shared .b32 v;", "v\001[1]"), "not understood");
+    assert_error(ELEMENT(".shared .b32 v[4];", "v[\001%r1]"), "a number should stand here");
+    assert_error(ELEMENT(".shared .b32 v[4];", "v\001[0-1]"), "out of bounds");
+    assert_error(ELEMENT(".shared .b32 v[4];", "v[1\001;"), "behind the element's number");
+#undef ELEMENT
+}
+
 static void an_instruction_without_semicolon_is_found_where_the_next_begins(void)
 {
     assert_error(KERNEL("\tmov.u32 %r1, 1\n\t\001mov.u32 %r2, 2;"), "should stand here");
@@ -372,6 +385,7 @@ int main(void)
     RUN_TEST(more_operands_than_a_count_can_hold_are_refused);
     RUN_TEST(nested_sections_and_initialisers_need_no_stack);
     RUN_TEST(every_prefix_of_a_module_is_read_or_refused);
+    RUN_TEST(elements_that_are_not_understood_are_refused);
     RUN_TEST(every_single_byte_may_be_wrong);
     return UNITY_END();
 }

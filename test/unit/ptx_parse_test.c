@@ -421,6 +421,20 @@ static void a_name_with_an_offset_is_a_symbol_with_an_offset(void)
     TEST_ASSERT_EQUAL_INT64(8, operand(f, 0, 1)->offset);
 }
 
+/* ptxas makes the same code of s[3] and s+12, where s has elements of four bytes. */
+static void an_element_of_an_array_is_its_address(void)
+{
+    ptx_open(&t, ".entry k { .reg .b64 %rd<2>; .shared .align 16 .b32 s[16]; .local .b8 l[16];\n"
+                 "mov.u64 %rd1, s[3]; mov.u64 %rd1, l[1+2]; mov.u64 %rd1, s[0]; }");
+    struct tl_ptx_func *f = ptx_func(&t, "k");
+    static const int64_t offsets[] = {12, 3, 0};
+    for (uint32_t i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL_INT(TL_SYM_VAR, symbol(f, i, 1)->kind);
+        TEST_ASSERT_TRUE(operand(f, i, 1)->has_offset);
+        TEST_ASSERT_EQUAL_INT64(offsets[i], operand(f, i, 1)->offset);
+    }
+}
+
 static void vectors_hold_names_numbers_and_sinks(void)
 {
     struct tl_ptx_func *f = body(
@@ -845,6 +859,7 @@ int main(void)
     RUN_TEST(floats_are_kept_as_bits);
     RUN_TEST(addresses_keep_base_and_offset_apart);
     RUN_TEST(a_name_with_an_offset_is_a_symbol_with_an_offset);
+    RUN_TEST(an_element_of_an_array_is_its_address);
     RUN_TEST(vectors_hold_names_numbers_and_sinks);
     RUN_TEST(pairs_and_negated_predicates_are_operands);
     RUN_TEST(texture_and_tensor_addresses_have_several_elements);
