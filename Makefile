@@ -4,6 +4,10 @@
 # $(B)/lib/libNAME.a; a program is NAME_SRCS linked with NAME_LIBS into $(B)/bin/NAME.  Sources are found by wildcard, so a
 # new file needs no edit, and a folder that is still empty builds nothing.
 
+ifneq ($(word 2,$(CURDIR)),)
+$(error '$(CURDIR)' has a blank in it, and neither make nor LD_PRELOAD can cope with that; move the folder)
+endif
+
 B ?= build
 # What scripts/setup brings (Unity, CUDA tools) is kept once and shared by the sanitizer and fuzzing builds.
 DEPS := build
@@ -16,6 +20,36 @@ CLANG_TIDY ?= clang-tidy
 SETUP ?= yes
 
 all: # the default; its prerequisites are below
+
+# As many steps at once as there are processors, unless the user says how many.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+# --- setup ---------------------------------------------------------------------------------------------------------
+#
+# scripts/setup ends by writing a makefile, which is included here.  So make runs it before anything else if it has not run to its
+# end, and then starts again: all that is asked of the machine below (is nvcc here? which headers?) is asked when everything is
+# there.  No rule needs to depend on it.
+ifeq ($(SETUP),yes)
+# What reads or removes files only; but for these, whatever is asked for needs the tools.
+WITHOUT_SETUP := clean help format uninstall fresh dist
+ifneq ($(filter-out $(WITHOUT_SETUP),$(or $(MAKECMDGOALS),all)),)
+include $(DEPS)/setup.mk
+# It runs again if something that it provides has gone since; but once per make, whatever comes of it.
+ifeq ($(MAKE_RESTARTS)$(shell UNITY_DIR=$(UNITY_DIR) scripts/setup --check >/dev/null 2>&1 && echo there),)
+$(DEPS)/setup.mk: FORCE
+endif
+endif
+$(DEPS)/setup.mk: scripts/setup $(wildcard scripts/wheels/*.txt)
+	@echo "SETUP  scripts/setup: fetching what is missing (SETUP=no prevents this)"
+	@UNITY_DIR=$(UNITY_DIR) scripts/setup
+# More that only some targets need: $(call setup_for,lint).
+$(DEPS)/.setup-%: scripts/setup
+	@echo "SETUP  scripts/setup --with-$*: fetching what is missing (SETUP=no prevents this)"
+	@UNITY_DIR=$(UNITY_DIR) scripts/setup --with-$*
+setup_for = $(DEPS)/.setup-$(1)
+endif
 
 # --- flags ---------------------------------------------------------------------------------------------------------
 
@@ -71,24 +105,6 @@ SYSTEM_LIBS := -lelf -llz4 -lzstd
 
 all: $(LIB_FILES) $(BIN_FILES) $(MAN_FILES)
 
-# --- setup ---------------------------------------------------------------------------------------------------------
-
-# The stamp tells that scripts/setup ran; it runs again if something that it provides has gone since.
-ifeq ($(SETUP),yes)
-STAMP := $(DEPS)/.setup
-ifeq ($(shell test -f $(UNITY_DIR)/unity.c && pkg-config --exists libelf liblz4 libzstd 2>&1 && \
-    command -v $(LLVM_CONFIG) >/dev/null && echo there),)
-$(STAMP): FORCE
-endif
-$(STAMP): scripts/setup
-	@echo "SETUP  scripts/setup: fetching what is missing (SETUP=no prevents this)"
-	@UNITY_DIR=$(UNITY_DIR) scripts/setup
-$(DEPS)/.setup-%: scripts/setup
-	@echo "SETUP  scripts/setup --with-$*: fetching what is missing (SETUP=no prevents this)"
-	@scripts/setup --with-$*
-setup_for = $(DEPS)/.setup-$(1)
-endif
-
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 # Rewritten only when the flags differ, so that objects of other flags are made anew.
@@ -97,7 +113,7 @@ $(B)/obj/.flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(COMPILE))' | cmp -s - $@ || echo '$(subst ','\'',$(COMPILE))' >$@
 
-$(B)/obj/%.o: %.c $(B)/obj/.flags | $(STAMP)
+$(B)/obj/%.o: %.c $(B)/obj/.flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -MMD -MP -c -o $@ $<
@@ -118,7 +134,7 @@ endef
 $(B)/bin/%:
 	$(link_it)
 
-$(B)/share/man/man1/%: docs/man/%.scd | $(STAMP)
+$(B)/share/man/man1/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	@if command -v scdoc >/dev/null; then printf 'MAN    %s\n' $@; scdoc <$< >$@; \
 	else echo "MAN    $@ left out: scdoc is missing"; fi
@@ -156,7 +172,7 @@ $(call objs,$(TEST_SRCS) $(TEST_HELPER_SRCS)): EXTRA_CFLAGS = -isystem $(UNITY_D
 $(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
 # Flushed after each test, so that a crash leaves what was said before it.
 UNITY_FLAGS := -DUNITY_INCLUDE_DOUBLE -DUNITY_SUPPORT_64 -DUNITY_USE_FLUSH_STDOUT
-$(B)/obj/unity.o: $(B)/obj/.flags | $(STAMP)
+$(B)/obj/unity.o: $(B)/obj/.flags
 	$(say) CC $(UNITY_DIR)/unity.c
 	$(Q)$(COMPILE) $(UNITY_FLAGS) -w -c -o $@ $(UNITY_DIR)/unity.c
 
@@ -167,18 +183,23 @@ $(B)/obj/unity.o: $(B)/obj/.flags | $(STAMP)
 tests: all $(TEST_FILES) $(CORPUS_TOOL) $(STANDIN)
 
 test: tests
-	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(B)/test/$(T)_test,%),$(TEST_FILES)) \
-	    $(filter $(if $(T),test/integration/$(T).sh,%),$(wildcard test/integration/*.sh))
+	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(T:%=$(B)/test/%_test),%),$(TEST_FILES)) \
+	    $(filter $(if $(T),$(T:%=test/integration/%.sh),%),$(wildcard test/integration/*.sh))
 
-# Asked again, because nvcc may have come only now.
-jobs: $(JOBS)
-demo bench-isolation bench-sweep: all
-	@$(MAKE) --no-print-directory jobs
+demo bench-isolation bench-sweep: all jobs
 	@TALLY_BUILD=$(B) scripts/$@ $(BENCH_ARGS)
 
 # Under AddressSanitizer the translator takes a multiple of its time.
 san:
 	@TEST_TIMEOUT=$${TEST_TIMEOUT:-1800} $(MAKE) --no-print-directory B=build/san FLAVOUR=san test
+
+# What reads what strangers send, in a fraction of the time: the parser, the image reader, the wire, client and daemon.
+SAN_QUICK := $(filter $(patsubst %,$(B)/test/%_test,ptx_lex ptx_parse ptx_error ptx_print ptx_index ptx_defects image image_unpack \
+    cubin settings record client daemon daemon_harm),$(TEST_FILES))
+san-quick:
+	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san san-quick-test
+san-quick-test: $(SAN_QUICK)
+	@TALLY_BUILD=$(B) test/run $(SAN_QUICK)
 
 # Packages come from PyPI; OPTIONS=--rungs compares forced rungs bit by bit, OPTIONS="numba triton" runs only these.
 test-frameworks: tests
@@ -257,7 +278,7 @@ $(B)/lint/%.shell: %
 	$(Q)shellcheck -x $<
 	@touch $@
 
-lint: $(STAMP) $(call setup_for,lint)
+lint: $(call setup_for,lint)
 	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc)) -k lint-files
 	@echo "lint: nothing to complain about"
 
@@ -280,13 +301,21 @@ install: all
 	@for page in $(B)/share/man/man1/*.1; do \
 	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done
 
+# The README's two commands where nothing is installed: all four are tried, one after the other.
+fresh:
+	@failed=; for suite in bookworm trixie; do for user in "" --user; do \
+	    scripts/fresh --suite=$$suite $$user "make demo" "make test" || failed="$$failed $$suite$${user:+ as a user},"; \
+	done; done; \
+	if [ -n "$$failed" ]; then echo "fresh: failed on$${failed%,}"; exit 1; fi; \
+	echo "fresh: make demo and make test work on bookworm and trixie, as root and as a user"
+
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
 	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint workloads san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
-	@echo "make test       build and run all tests; T=ptx_lex runs one file"
+	@echo "make test       build and run all tests; T=ptx_lex runs one file, T=\"ptx_% sim\" several"
 	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
@@ -299,6 +328,7 @@ help:
 	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
+	@echo "make san-quick  a part of them: what reads what strangers send"
 	@echo "make tsan       the tests of what runs kernels, with the thread sanitizer (build/tsan)"
 	@echo "make bench-device  the software device against PoCL and native code (build/bench/device.json)"
 	@echo "make soak-device  kill 1000 processes that use the shared device"
@@ -306,6 +336,7 @@ help:
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
 	@echo "make bench-launch  what a launch and a whole job cost more under Tally (build/bench/launch.json)"
+	@echo "make fresh      make demo and make test in clean roots: Debian 12 and 13, as root and as a user (takes root)"
 	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
 	@echo "make clean      remove what was built"
 	@echo "Variables: V=1 shows commands; CFLAGS, LDFLAGS are appended; CI=1 makes warnings errors; UNITY_DIR= is a copy"
@@ -314,4 +345,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks bench-start jobs demo bench-isolation bench-sweep san tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install clean help FORCE
+.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install fresh clean help FORCE

@@ -12,9 +12,9 @@ DRIVER_TABLE := $(B)/gen/driver_table.c
 # A sanitizer's run-time library is in the program, not in what it opens.
 NO_UNDEFINED := $(if $(findstring -fsanitize,$(OUR_CFLAGS) $(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
 
-# The CUDA headers: the toolkit's, or those of the wheel that scripts/setup fetches.
-CUDA_INCLUDE ?= $(firstword $(patsubst %/cudaTypedefs.h,%,$(wildcard $(addsuffix /cudaTypedefs.h,$(CUDA_HOME)/include \
-    /usr/local/cuda/include $(DEPS)/tools/cuda/include /usr/include))) $(if $(filter yes,$(SETUP)),$(DEPS)/tools/cuda/include))
+# The CUDA headers: those that scripts/setup fetched because the machine had none that work, or the toolkit's.
+CUDA_INCLUDE ?= $(firstword $(patsubst %/cudaTypedefs.h,%,$(wildcard $(addsuffix /cudaTypedefs.h,$(DEPS)/tools/cuda/include \
+    $(CUDA_HOME)/include /usr/local/cuda/include /usr/include))))
 CUDA_FLAGS := $(addprefix -isystem ,$(CUDA_INCLUDE))
 ifneq ($(CUDA_INCLUDE),)
 DRIVER_FILES := $(DRIVER_DIR)/libcuda.so.1 $(DRIVER_DIR)/libnvidia-ml.so.1
@@ -23,7 +23,7 @@ endif
 
 $(B)/pic/device/driver_%.o $(B)/pic/gen/%.o: EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE)
 $(B)/pic/gen/%.o: EXTRA_CFLAGS += -Wno-unused-parameter -Wno-deprecated-declarations
-$(B)/pic/%.o: %.c $(B)/obj/.flags | $(STAMP)
+$(B)/pic/%.o: %.c $(B)/obj/.flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -fPIC -MMD -MP -c -o $@ $<

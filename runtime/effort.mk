@@ -33,7 +33,9 @@ $(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h
 	$(Q)$(ORDER_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 -Wno-deprecated-declarations $(ORDER_FLAGS) \
 	    -o $@ $< $(ORDER_LIBS)
 $(B)/workloads/order/per_thread: ORDER_FLAGS := --default-stream per-thread
-$(B)/workloads/order/memory_words: ORDER_LIBS := -lcuda
+# Linked with the software device: not every toolkit has a libcuda.so to link with.
+$(B)/workloads/order/memory_words: ORDER_LIBS = -L$(DRIVER_DIR) -lcuda
+$(B)/workloads/order/memory_words: | $(DRIVER_FILES)
 
 # All sample programs with each rung forced; a few of them are part of `make test`.
 test-force: tests

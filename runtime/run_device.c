@@ -82,6 +82,8 @@ static int use_nvidia(const struct run *r, const char *path)
 
 static int use_soft(const struct run *r, const char *path)
 {
+    if (!r->is_quiet && !__builtin_cpu_supports("avx2"))
+        run_say("this CPU has no AVX2: kernels on the software device take several times as long as on one that has");
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
     int rc = run_set(r, "TALLY_DRIVER", path);

@@ -18,7 +18,6 @@ results: $(B)/bin/tally-sim
 .PHONY: results
 
 # What the policies of other systems do for live jobs; `results` takes what they wrote.
-bench-salus bench-memory bench-gpulet: all
-	@$(MAKE) --no-print-directory jobs
+bench-salus bench-memory bench-gpulet: all jobs
 	@TALLY_BUILD=$(B) scripts/bench-policies $(@:bench-%=%) $(BENCH_ARGS)
 .PHONY: bench-salus bench-memory bench-gpulet

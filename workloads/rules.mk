@@ -20,7 +20,9 @@ workloads: $(WORKLOADS)
 ifeq ($(FLAVOUR),)
 tests: workloads
 endif
-.PHONY: workloads
+# The inference server and the trainers alone: what the demo and the benchmarks run.
+jobs: $(JOBS)
+.PHONY: workloads jobs
 
 $(B)/workloads/cuda/%.o: workloads/cuda/%.cu workloads/cuda/check.h
 	$(say) NVCC $<
@@ -47,4 +49,6 @@ $(B)/workloads/jobs/%: workloads/jobs/%.cu $(JOB_HDRS)
 
 # Its check is exact, so products and sums must not be fused.
 $(B)/workloads/cuda/mandelbrot.o: WORKLOAD_FLAGS := -fmad=false
-$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: WORKLOAD_LIBS := -lnvrtc -lcuda
+# Linked with the software device: not every toolkit has a libcuda.so to link with.
+$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: WORKLOAD_LIBS = -L$(DRIVER_DIR) -lnvrtc -lcuda
+$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: | $(DRIVER_FILES)
