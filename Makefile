@@ -134,9 +134,10 @@ endef
 $(B)/bin/%:
 	$(link_it)
 
-$(B)/share/man/man1/%: docs/man/%.scd
+# Each page has the version in its last line.
+$(B)/share/man/man1/%: docs/man/%.scd VERSION
 	@mkdir -p $(@D)
-	@if command -v scdoc >/dev/null; then printf 'MAN    %s\n' $@; scdoc <$< >$@; \
+	@if command -v scdoc >/dev/null; then printf 'MAN    %s\n' $@; sed '1s/$$/ "Tally $(VERSION)"/' $< | scdoc >$@; \
 	else echo "MAN    $@ left out: scdoc is missing"; fi
 
 define library_rule
@@ -260,7 +261,7 @@ TIDY_EFFORT := -Xclang -analyzer-config -Xclang max-nodes=20000
 # Not for tests: it does not know that a failed assertion ends a test, and worries about what would follow.
 TIDY_CHECKS = $(if $(filter test/%,$<),--checks='-clang-analyzer-*')
 # What is generated for a file to include must be there; without CUDA's headers it cannot be.
-LINT_GENERATED := $(if $(CUDA_INCLUDE),$(SHIM_TABLES))
+LINT_GENERATED := $(VERSION_HEADER) $(if $(CUDA_INCLUDE),$(SHIM_TABLES))
 $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h $(LINT_GENERATED)
 	$(say) TIDY $<
 	@mkdir -p $(@D)

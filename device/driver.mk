@@ -42,7 +42,7 @@ $(DRIVER_DIR)/libcuda.so.1: $(DRIVER_OBJS) $(B)/pic/gen/driver_table.o
 	    -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -o $@.new $^ -l:liblz4.a -l:libzstd.a -ldl -lm
 	$(Q)mv $@.new $@
 	@ln -sf libcuda.so.1 $(@D)/libcuda.so
-$(DRIVER_DIR)/libnvidia-ml.so.1: $(B)/pic/device/nvml.o
+$(DRIVER_DIR)/libnvidia-ml.so.1: $(B)/pic/device/nvml.o $(B)/pic/base/version.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libnvidia-ml.so.1 $(NO_UNDEFINED) -Wl,-z,now -o $@ $^

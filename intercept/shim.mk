@@ -35,7 +35,7 @@ $(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(B)/gen/shim.map
 SHIM_NVTX := $(SHIM_DIR)/libtally-nvtx.so
 SHIM_FILES += $(SHIM_NVTX)
 all: $(SHIM_NVTX)
-$(SHIM_NVTX): $(B)/pic/intercept/nvtx.o
+$(SHIM_NVTX): $(B)/pic/intercept/nvtx.o $(B)/pic/base/version.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libtally-nvtx.so $(NO_UNDEFINED) -Wl,-z,now -Wl,-z,nodelete -o $@.new $^ -ldl

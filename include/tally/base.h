@@ -10,6 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* --- version ----------------------------------------------------------------------------------------------------- */
+
+extern const char tl_version[]; /* e.g. "0.1.0"; it is the first line of the file VERSION */
+
 /* --- slices ------------------------------------------------------------------------------------------------------ */
 
 /* A piece of somebody else's text: not terminated, not owned. */
