@@ -165,7 +165,7 @@ $(B)/test/exec_%_test: $(B)/obj/test/unit/exec_%_test.o $(B)/obj/unity.o $(call 
 	$(link_it)
 $(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
 	$(link_it)
-$(STANDIN): $(call objs,test/standin/jit.c $(SERVICE_SRCS)) $(call libs,tally_jit_client tally_ptx tally_base)
+$(STANDIN): $(call objs,test/standin/jit.c $(SERVICE_SRCS)) $(call libs,tally_options tally_jit_client tally_ptx tally_base)
 	$(link_it)
 $(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(OUR_LIBS)
 	$(link_it)

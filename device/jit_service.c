@@ -3,11 +3,11 @@
 #include "device/jit_server.h"
 #include "device/jit_wire.h"
 #include "device/jit_worker.h"
+#include "tally/options.h"
 #include "tally/ptx.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,34 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void usage(FILE *f)
-{
-    fputs("usage: tally-jit --foreground | --daemon\n"
-          "       tally-jit compile IN.ptx [--kernel NAME] [--block X,Y,Z] -o OUT.so [--ir OUT.ll] [--cpu C] "
-          "[--features F]\n"
-          "       tally-jit get IN.ptx [--kernel NAME] [--block X,Y,Z]\n"
-          "       tally-jit status | stop | --version\n"
-          "\n"
-          "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it needs it; nobody "
-          "has\n"
-          "to.  It keeps what it compiled in TALLY_CACHE (or XDG_CACHE_HOME/tally, or ~/.cache/tally), and ends when "
-          "it has had\n"
-          "nothing to do for a while.\n"
-          "\n"
-          "  --foreground  serve here, and tell on standard error what happens\n"
-          "  --daemon      serve in the background; standard output gets one byte when it does\n"
-          "  compile       compile one kernel (the only one, if not named; block 256,1,1) into a shared object\n"
-          "  get           have the service compile it, as a program's launch would, and print where the object is\n"
-          "  status        what the running service has done\n"
-          "  stop          end the running service when it has finished what it is at\n"
-          "\n"
-          "Environment: TALLY_JIT_WORKERS (default: cores), TALLY_JIT_IDLE (60 seconds), TALLY_JIT_SECONDS (of CPU "
-          "time per\n"
-          "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_JIT_VERIFY (1: check what is given to LLVM),\n"
-          "TALLY_CACHE_MB (2048).\n",
-          f);
-}
-
 static int complain(const struct tl_error *err)
 {
     fprintf(stderr, "tally-jit: %s\n", err->text);
@@ -55,7 +27,7 @@ static int complain(const struct tl_error *err)
 
 /* --- serving ---------------------------------------------------------------------------------------------------- */
 
-enum place { FOREGROUND, DAEMON, STARTED }; /* STARTED: by the driver, which has done what makes a daemon */
+enum place { FOREGROUND = 1000, DAEMON, STARTED }; /* STARTED: by the driver, which has done what makes a daemon */
 
 /* Nothing of who started it stays: no descriptors, terminal, folder or parent. */
 static int go_to_background(enum place place, struct tl_error *err)
@@ -294,53 +266,81 @@ static bool parse_block(const char *text, uint32_t block[3])
     return false;
 }
 
+/* --- options ---------------------------------------------------------------------------------------------------- */
+
+enum { KERNEL = 256, BLOCK, IR, CPU, FEATURES };
+
+static const struct argp_option compile_table[] = {
+    {"kernel", KERNEL, "NAME", 0, "The kernel, if there are several", 0},
+    {"block", BLOCK, "X,Y,Z", 0, "Threads of a block; 256,1,1 if not said", 0},
+    {"output", 'o', "FILE", 0, "Where to write the shared object", 0},
+    {"ir", IR, "FILE", 0, "Also write LLVM's text form", 0},
+    {"cpu", CPU, "CPU", 0, "Compile for another CPU, in LLVM's words", 0},
+    {"features", FEATURES, "LIST", 0, "Its features, in LLVM's words", 0},
+    {0},
+};
+
+/* The same without what the service decides. */
+static const struct argp_option get_table[] = {
+    {"kernel", KERNEL, "NAME", 0, "The kernel, if there are several", 0},
+    {"block", BLOCK, "X,Y,Z", 0, "Threads of a block; 256,1,1 if not said", 0},
+    {0},
+};
+
+static error_t parse_compile(int key, char *arg, struct argp_state *state)
+{
+    struct command *c = state->input;
+    switch (key) {
+    case KERNEL:
+        c->kernel = arg;
+        return 0;
+    case BLOCK:
+        if (!parse_block(arg, c->options.block))
+            argp_error(state, "--block=%s: not X,Y,Z with at most 1024 threads", arg);
+        return 0;
+    case 'o':
+        c->out = arg;
+        return 0;
+    case IR:
+        c->ir = arg;
+        return 0;
+    case CPU:
+        c->options.cpu = arg;
+        return 0;
+    case FEATURES:
+        c->options.features = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (c->in != NULL)
+            argp_error(state, "one file at a time; what is '%s'?", arg);
+        c->in = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (c->in == NULL)
+            argp_error(state, "no PTX file is given");
+        if (c->out == NULL && !c->is_get)
+            argp_error(state, "say where to write the object: -o OUT.so");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
 static int compile_command(int argc, char **argv)
 {
-    static const struct option names[] = {
-        {"kernel", required_argument, NULL, 'k'},
-        {"block", required_argument, NULL, 'b'},
-        {"ir", required_argument, NULL, 'i'},
-        {"cpu", required_argument, NULL, 'c'},
-        {"features", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
+    static const struct argp compile_argp = {
+        compile_table, parse_compile, "IN.ptx", "Compiles one kernel into a shared object.", NULL, NULL, NULL};
+    static const struct argp get_argp = {get_table,
+                                         parse_compile,
+                                         "IN.ptx",
+                                         "Has the service compile a kernel, as a program's launch would, and prints "
+                                         "where the object is.",
+                                         NULL,
+                                         NULL,
+                                         NULL};
     struct command c = {.options.block = {256, 1, 1}, .is_get = strcmp(argv[0], "get") == 0};
-    for (int o; (o = getopt_long(argc, argv, "o:h", names, NULL)) != -1;) {
-        switch (o) {
-        case 'o':
-            c.out = optarg;
-            break;
-        case 'k':
-            c.kernel = optarg;
-            break;
-        case 'i':
-            c.ir = optarg;
-            break;
-        case 'c':
-            c.options.cpu = optarg;
-            break;
-        case 'f':
-            c.options.features = optarg;
-            break;
-        case 'b':
-            if (!parse_block(optarg, c.options.block)) {
-                fprintf(stderr, "tally-jit: --block %s: not X,Y,Z with at most 1024 threads\n", optarg);
-                return 2;
-            }
-            break;
-        case 'h':
-            usage(stdout);
-            return 0;
-        default:
-            return 2;
-        }
-    }
-    if (optind + 1 != argc || (c.out == NULL) != c.is_get) {
-        usage(stderr);
-        return 2;
-    }
-    c.in = argv[optind];
+    argv[0] = c.is_get ? "tally-jit get" : "tally-jit compile"; /* for its messages */
+    tl_options_parse(NULL, c.is_get ? &get_argp : &compile_argp, argc, argv, 0, NULL, &c);
     return compile(&c);
 }
 
@@ -355,31 +355,96 @@ static int tell_version(void)
     char id[TL_JIT_COMPILER_ID_BYTES];
     if (tl_jit_compiler_id("/proc/self/exe", id, &err) < 0)
         return complain(&err);
-    printf("tally-jit, made for LLVM %s, build %s\n", TL_LLVM_VERSION, id);
+    printf("tally-jit %s, made for LLVM %s, build %s\n", tl_version, TL_LLVM_VERSION, id);
     return 0;
 }
 
+static const struct argp_option option_table[] = {
+    {"foreground", FOREGROUND, NULL, 0, "Serve here, and tell on standard error what happens", 0},
+    {"daemon", DAEMON, NULL, 0, "Serve in the background; standard output gets one byte when it does", 0},
+    {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
+    {0},
+};
+
+static const struct {
+    const char *name, *summary;
+} commands[] = {
+    {"compile", "compile one kernel into a shared object"},
+    {"get", "have the service compile a kernel, as a launch would, and print where the object is"},
+    {"status", "what the running service has done"},
+    {"stop", "end the running service when it has finished what it is at"},
+};
+
+struct question {
+    enum place place; /* 0: none was asked for */
+    char **command;
+    int n; /* words of it */
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct question *q = state->input;
+    switch (key) {
+    case FOREGROUND:
+    case DAEMON:
+    case STARTED:
+        q->place = (enum place)key;
+        return 0;
+    case ARGP_KEY_ARG: /* from here on everything is the command's */
+        for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+            if (strcmp(arg, commands[i].name) == 0)
+                q->command = state->argv + state->next - 1;
+        if (q->command == NULL)
+            argp_error(state, "there is no command '%s'; there are compile, get, status and stop", arg);
+        q->n = state->argc - state->next + 1;
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_END:
+        if ((q->command != NULL) == (q->place != 0))
+            argp_error(state, "say either a command or --foreground or --daemon");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    option_table,
+    parse_option,
+    "compile IN.ptx -o OUT.so\n"
+    "get IN.ptx\n"
+    "status\n"
+    "stop\n"
+    "--foreground\n"
+    "--daemon",
+    "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it needs it; nobody has "
+    "to.  It keeps what it compiled in TALLY_CACHE (or XDG_CACHE_HOME/tally, or ~/.cache/tally), and ends when it has "
+    "had nothing to do for a while.\v"
+    "tally-jit compile --help and tally-jit get --help tell their options.\n\n"
+    "Environment: TALLY_JIT_WORKERS (default: cores), TALLY_JIT_IDLE (60 seconds), TALLY_JIT_SECONDS (of CPU time per "
+    "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_JIT_VERIFY (1: check what is given to LLVM), "
+    "TALLY_CACHE_MB (2048).",
+    NULL,
+    NULL,
+    NULL};
+
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
-    if (strcmp(what, "compile") == 0 || strcmp(what, "get") == 0)
-        return compile_command(argc - 1, argv + 1);
-    if (argc == 2 && strcmp(what, "--foreground") == 0)
-        return serve(FOREGROUND);
-    if (argc == 2 && strcmp(what, "--daemon") == 0)
-        return serve(DAEMON);
-    if (argc == 2 && strcmp(what, "--started") == 0)
-        return serve(STARTED);
-    if (argc == 2 && strcmp(what, "status") == 0)
-        return ask(TL_JIT_STATUS);
-    if (argc == 2 && strcmp(what, "stop") == 0)
-        return ask(TL_JIT_STOP);
-    if (argc == 2 && strcmp(what, "--version") == 0)
+    struct question q = {0};
+    if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
         return tell_version();
-    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
-        usage(stdout);
-        return 0;
+    if (argc == 2 && strcmp(argv[1], "--print-options") == 0)
+        for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+            tl_options_print_command(commands[i].name, commands[i].summary);
+    argp_err_exit_status = 2;
+    tl_options_parse("tally-jit", &argp, argc, argv, ARGP_IN_ORDER, NULL, &q);
+    if (q.command == NULL)
+        return serve(q.place);
+    if (strcmp(q.command[0], "compile") == 0 || strcmp(q.command[0], "get") == 0)
+        return compile_command(q.n, q.command);
+    if (q.n > 1) {
+        fprintf(stderr, "tally-jit: %s takes nothing behind it\n", q.command[0]);
+        return 2;
     }
-    usage(stderr);
-    return 2;
+    return ask(strcmp(q.command[0], "status") == 0 ? TL_JIT_STATUS : TL_JIT_STOP);
 }

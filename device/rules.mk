@@ -22,7 +22,7 @@ PROGRAMS += tally-jit
 SERVICE_SRCS := $(wildcard $(addprefix device/jit_,service.c server.c worker.c sandbox.c))
 tally-jit_SRCS := $(SERVICE_SRCS)
 $(B)/obj/device/jit_service.o: EXTRA_CFLAGS = -DTL_LLVM_VERSION='"$(shell $(LLVM_CONFIG) --version)"'
-tally-jit_LIBS := tally_jit tally_jit_client tally_ptx tally_base
+tally-jit_LIBS := tally_options tally_jit tally_jit_client tally_ptx tally_base
 $(B)/bin/tally-jit: EXTRA_LIBS = $(LLVM_LIBS) -Wl,--build-id=sha1
 # The same with a stand-in for the translator, for the tests of the service.
 STANDIN := $(B)/test/tally-jit-standin

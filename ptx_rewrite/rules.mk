@@ -4,4 +4,4 @@ tally_ptx_SRCS := $(filter-out ptx_rewrite/tool_%.c,$(wildcard ptx_rewrite/*.c))
 
 PROGRAMS += ptx-rewrite
 ptx-rewrite_SRCS := $(wildcard ptx_rewrite/tool_rewrite.c)
-ptx-rewrite_LIBS := tally_ptx tally_base
+ptx-rewrite_LIBS := tally_options tally_ptx tally_base

@@ -1,5 +1,4 @@
 /* ptx-rewrite: the PTX library on the command line.  See docs/man/ptx-rewrite.1.scd. */
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,9 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tally/options.h"
 #include "tally/ptx.h"
-
-const char *argp_program_version = "ptx-rewrite (Tally) rewriter version 1";
 
 enum mode { REWRITE, VERDICT, CHECK };
 
@@ -428,7 +426,7 @@ int main(int argc, char **argv)
                "Exit status: 0 done, 1 refused or failed, 64 wrong use.",
     };
     struct arguments a = {.mode = REWRITE};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tl_options_parse("ptx-rewrite", &argp, argc, argv, 0, NULL, &a);
     switch (a.mode) {
     case VERDICT:
         return verdict(&a);

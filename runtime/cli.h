@@ -4,8 +4,6 @@
 
 #include "tally/base.h"
 
-#define CLI_VERSION "0.1.0"
-
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 /* Subcommands: argv[0] is the name to use in messages, e.g. "tally inspect".  They return an exit status. */

@@ -1,7 +1,7 @@
 /* `tally inspect FILE...`: options, files, and folders with all that is in them. */
 #include "runtime/cli_inspect.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <fts.h>
 #include <stdio.h>
@@ -140,7 +140,7 @@ int cli_inspect(int argc, char **argv)
     static const struct argp argp = {option_table, parse_option, "FILE...", doc, NULL, NULL, NULL};
     int first;
     argp_err_exit_status = CLI_USAGE;
-    argp_parse(&argp, argc, argv, 0, &first, &options);
+    tl_options_parse(NULL, &argp, argc, argv, 0, &first, &options);
     if (options.extract != NULL && mkdir(options.extract, 0777) < 0 && errno != EEXIST) {
         cli_complain("cannot make the folder %s: %s", options.extract, strerror(errno));
         return CLI_FAILED;

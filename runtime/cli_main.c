@@ -1,5 +1,6 @@
 /* `tally COMMAND ...`: finds the command and hands over to it. */
 #include "runtime/cli.h"
+#include "tally/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,17 @@ static const struct command {
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0], LONGEST_NAME = 31 };
+
+/* For the completion of shells: --help below is written for people. */
+static int print_options(void)
+{
+    static const struct argp_option table[] = {
+        {"help", 'h', NULL, 0, "List the commands", 0}, {"version", 'V', NULL, 0, "Print the version", 0}, {0}};
+    tl_options_print(table);
+    for (size_t i = 0; i < COMMANDS; i++)
+        tl_options_print_command(commands[i].name, commands[i].summary);
+    return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+}
 
 static void print_help(FILE *to)
 {
@@ -86,9 +98,11 @@ int main(int argc, char **argv)
         return CLI_OK;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        printf("tally %s\n", CLI_VERSION);
+        printf("tally %s\n", tl_version);
         return CLI_OK;
     }
+    if (strcmp(argv[1], "--print-options") == 0)
+        return print_options();
     const struct command *command = find_command(argv[1]);
     if (command == NULL) {
         const char *meant = suggestion(argv[1]);

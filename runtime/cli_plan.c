@@ -2,33 +2,12 @@
 #include "runtime/cli.h"
 #include "runtime/cli_json.h"
 #include "sched/gpulet.h"
+#include "tally/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char help[] =
-    "usage: tally plan [--gpus=N] [--planner=gpulet|time-sharing|greedy] [--no-interference] [--search] [--json] "
-    "MODELS.json\n"
-    "\n"
-    "Prints a plan that serves models within their latency bounds on parts of GPUs, or says which model does not fit.\n"
-    "\n"
-    "  --gpus=N            how many GPUs there are (also \"gpus\" in the file; 1 otherwise)\n"
-    "  --planner=NAME      gpulet (parts of GPUs, shared in time where needed), time-sharing (whole GPUs), greedy "
-    "(parts only)\n"
-    "  --no-interference   do not reckon with what neighbours on one GPU cost each other\n"
-    "  --search            also try every plan, for at most 2 GPUs and 4 models, and tell how much more rate would "
-    "fit\n"
-    "  --json              print JSON\n"
-    "  --help              this text\n"
-    "\n"
-    "MODELS.json: {\"gpus\": 2, \"gpu_memory_mb\": 11000, \"models\": [{\"name\": \"resnet50\", \"rate\": 200, "
-    "\"slo_ms\": 108,\n"
-    "  \"memory_mb\": 1820, \"latency_ms\": {\"100\": {\"1\": 5.1, \"32\": 28}, \"50\": {\"32\": 40}}}]}\n"
-    "rate is in requests per second; latency_ms is measured, by size in percent and batch.  What is left out is taken "
-    "from the\n"
-    "built-in model of that name, if there is one.\n";
 
 struct plan_options {
     const char *file;
@@ -38,40 +17,54 @@ struct plan_options {
 
 static const char *const planners[] = {"gpulet", "time-sharing", "greedy"};
 
-static int parse(int argc, char **argv, struct plan_options *o)
+enum { GPUS = 256, PLANNER, NO_INTERFERENCE, SEARCH };
+
+static const struct argp_option option_table[] = {
+    {"gpus", GPUS, "N", 0, "How many GPUs there are (also \"gpus\" in the file; 1 otherwise)", 0},
+    {"planner", PLANNER, "gpulet|time-sharing|greedy", 0,
+     "Parts of GPUs, shared in time where needed; whole GPUs; or parts only", 0},
+    {"no-interference", NO_INTERFERENCE, NULL, 0, "Do not reckon with what neighbours on one GPU cost each other", 0},
+    {"search", SEARCH, NULL, 0,
+     "Also try every plan, for at most 2 GPUs and 4 models, and tell how much more rate would fit", 0},
+    {"json", 'j', NULL, 0, "Print JSON", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    o->planner.has_interference = true;
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (strcmp(a, "--json") == 0) {
-            o->is_json = true;
-        } else if (strcmp(a, "--search") == 0) {
-            o->searches = true;
-        } else if (strcmp(a, "--no-interference") == 0) {
-            o->planner.has_interference = false;
-        } else if (strncmp(a, "--gpus=", 7) == 0) {
-            o->planner.gpus = (uint32_t)strtoul(a + 7, NULL, 10);
-        } else if (strncmp(a, "--planner=", 10) == 0) {
-            int at = 0;
-            while (at < 3 && strcmp(a + 10, planners[at]) != 0)
-                at++;
-            if (at == 3) {
-                cli_complain("there is no planner '%s'; choose gpulet, time-sharing or greedy", a + 10);
-                return CLI_USAGE;
-            }
-            o->planner.planner = (enum tl_gpulet_planner)at;
-        } else if (a[0] == '-' || o->file != NULL) {
-            cli_complain("not understood: '%s' (`tally plan --help` lists the options)", a);
-            return CLI_USAGE;
-        } else {
-            o->file = a;
-        }
+    struct plan_options *o = state->input;
+    int at = 0;
+    switch (key) {
+    case GPUS:
+        o->planner.gpus = (uint32_t)strtoul(arg, NULL, 10);
+        return 0;
+    case PLANNER:
+        while (at < 3 && strcmp(arg, planners[at]) != 0)
+            at++;
+        if (at == 3)
+            argp_error(state, "there is no planner '%s'; choose gpulet, time-sharing or greedy", arg);
+        o->planner.planner = (enum tl_gpulet_planner)at;
+        return 0;
+    case NO_INTERFERENCE:
+        o->planner.has_interference = false;
+        return 0;
+    case SEARCH:
+        o->searches = true;
+        return 0;
+    case 'j':
+        o->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->file != NULL)
+            argp_error(state, "one file has all models; what is '%s'?", arg);
+        o->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "name a file of models");
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
-    if (o->file == NULL) {
-        fputs(help, stderr);
-        return CLI_USAGE;
-    }
-    return CLI_OK;
 }
 
 static char *read_file(const char *path, size_t *n)
@@ -297,14 +290,23 @@ static int make_plan(const struct tl_gpulet_model *models, uint32_t n, const str
 
 int cli_plan(int argc, char **argv)
 {
-    struct plan_options o = {0};
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(help, stdout);
-        return CLI_OK;
-    }
-    int status = parse(argc, argv, &o);
-    if (status != CLI_OK)
-        return status;
+    static const struct argp argp = {
+        option_table,
+        parse_option,
+        "MODELS.json",
+        "Prints a plan that serves models within their latency bounds on parts of GPUs, or says which model does not "
+        "fit.\v"
+        "MODELS.json: {\"gpus\": 2, \"gpu_memory_mb\": 11000, \"models\": [{\"name\": \"resnet50\", \"rate\": 200, "
+        "\"slo_ms\": 108, \"memory_mb\": 1820, \"latency_ms\": {\"100\": {\"1\": 5.1, \"32\": 28}, \"50\": {\"32\": "
+        "40}}}]}\n\n"
+        "rate is in requests per second; latency_ms is measured, by size in percent and batch.  What is left out is "
+        "taken from the built-in model of that name, if there is one.",
+        NULL,
+        NULL,
+        NULL};
+    struct plan_options o = {.planner.has_interference = true};
+    argp_err_exit_status = CLI_USAGE;
+    tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
     size_t n_bytes;
     char *text = read_file(o.file, &n_bytes);
     if (text == NULL)
@@ -315,7 +317,7 @@ int cli_plan(int argc, char **argv)
     struct tl_error err;
     static struct tl_gpulet_model models[TL_GPULET_MODELS];
     uint32_t n = 0;
-    status = CLI_FAILED;
+    int status = CLI_FAILED;
     if (cli_json_read(&root, &arena, (struct tl_str){text, (uint32_t)n_bytes}, &err) < 0) {
         cli_complain("%s: %s", o.file, err.text);
         goto out;

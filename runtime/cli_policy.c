@@ -1,7 +1,7 @@
 /* `tally policy`: which policy is in force, which there are, and another one while jobs run. */
 #include "runtime/cli_daemon.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +103,7 @@ int cli_policy(int argc, char **argv)
     static const struct argp argp = {
         option_table,
         parse_option,
-        "[NAME [PARAMETER=VALUE...]]",
+        "[POLICY [PARAMETER=VALUE...]]",
         "Shows the policy in force, or puts another one in force for all jobs, at once.\vExit "
         "status: 0, 1 if it could not be done, 2 if the command line is wrong.",
         NULL,
@@ -112,7 +112,7 @@ int cli_policy(int argc, char **argv)
     struct options o = {0};
     struct tl_wire_packet packet;
     argp_err_exit_status = CLI_USAGE;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
     if (o.only_list)
         return list(o.as_json);
     int fd = cli_daemon_open(o.socket);

@@ -1,7 +1,7 @@
 /* `tally ps`: who shares the device, and how. */
 #include "runtime/cli_daemon.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -171,7 +171,7 @@ int cli_ps(int argc, char **argv)
     struct list list = {0};
     struct tl_buf out = {0};
     argp_err_exit_status = CLI_USAGE;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
     int fd = cli_daemon_open(o.socket);
     if (fd < 0)
         return CLI_FAILED;

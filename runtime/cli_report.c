@@ -1,8 +1,8 @@
 /* `tally report`: options and files; the forms are in report_*.c. */
 #include "runtime/cli.h"
 #include "runtime/report.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +27,8 @@ static const struct argp_option option_table[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {"html", 'H', "FILE", 0, "Write a page with plots, complete in itself", 0},
     {"trace", 't', "FILE", 0, "Write the last moments as a trace for ui.perfetto.dev or chrome://tracing", 0},
-    {"sort", 's', "KEY", 0,
-     "Order kernels by time (on the device), launches, p99, queued, preempted, outside (of control) or name", 0},
+    {"sort", 's', "time|launches|p99|queued|preempted|outside|name", 0,
+     "Order kernels by their time on the device, launches, and so on; outside is what ran out of control", 0},
     {"kernel", 'k', "REGEX", 0, "List only kernels whose name matches", 0},
     {0},
 };
@@ -126,7 +126,7 @@ int cli_report(int argc, char **argv)
     static const struct argp argp = {option_table, parse_option, "[LABEL=]DIR...", doc, NULL, NULL, NULL};
     int first;
     argp_err_exit_status = CLI_USAGE;
-    argp_parse(&argp, argc, argv, 0, &first, &o);
+    tl_options_parse(NULL, &argp, argc, argv, 0, &first, &o);
 
     regex_t filter;
     if (o.kernel != NULL) {

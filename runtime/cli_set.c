@@ -1,8 +1,8 @@
 /* `tally set PID WHAT...`: changes a running job. */
 #include "runtime/cli_daemon.h"
 #include "runtime/settings.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ int cli_set(int argc, char **argv)
     static const struct argp argp = {
         option_table,
         parse_option,
-        "PID priority=LEVEL|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|resume ...",
+        "PID priority=high|priority=low|priority=N|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|resume ...",
         "Changes a job that runs under tally-run.\vExit status: 0, 1 if it could not be done, 2 if "
         "the command line is wrong.",
         NULL,
@@ -109,7 +109,7 @@ int cli_set(int argc, char **argv)
     struct options o = {0};
     struct tl_wire_packet packet;
     argp_err_exit_status = CLI_USAGE;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
     int fd = cli_daemon_open(o.socket);
     if (fd < 0)
         return CLI_FAILED;

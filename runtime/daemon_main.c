@@ -2,8 +2,8 @@
 #include "runtime/cli.h"
 #include "runtime/daemon.h"
 #include "runtime/settings.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,8 +17,6 @@
 #define SECOND UINT64_C(1000000000)
 #define SYSTEM_RULES "/etc/tally/rules"
 
-const char *argp_program_version = "tallyd " CLI_VERSION;
-
 struct options {
     struct tl_settings settings;
     const char *rules;
@@ -30,11 +28,11 @@ enum { STARTED = 256, SOCKET, POLICY, RULES, IDLE, LOG };
 
 static const struct argp_option option_table[] = {
     {"socket", SOCKET, "PATH", 0, "Listen there (TALLY_SOCKET)", 0},
-    {"policy", POLICY, "NAME", 0, "Begin with this policy (TALLY_POLICY; `tally policy --list` shows them)", 0},
+    {"policy", POLICY, "POLICY", 0, "Begin with this policy (TALLY_POLICY; `tally policy --list` shows them)", 0},
     {"rules", RULES, "FILE", 0, "Who may have which level (TALLY_RULES; else " SYSTEM_RULES ", if it is there)", 0},
     {"idle", IDLE, "TIME", 0,
      "End so long after the last client: 60s if not said, 0 for never (TALLY_DAEMON_IDLE, in seconds)", 0},
-    {"log", LOG, "LEVEL", 0, "error, warn, info or debug (TALLY_LOG)", 0},
+    {"log", LOG, "error|warn|info|debug", 0, "How much to tell (TALLY_LOG)", 0},
     {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
     {0},
 };
@@ -172,7 +170,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = CLI_USAGE;
     if (tl_settings_read(&o.settings, &err) < 0)
         fprintf(stderr, "tallyd: %s\n", err.text);
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    tl_options_parse("tallyd", &argp, argc, argv, 0, NULL, &o);
     d.idle_ns = o.idle_ns != 0 ? o.idle_ns : UINT64_MAX;
     d.are_rules_optional = o.rules == NULL || o.rules[0] == 0;
     d.rules_path = d.are_rules_optional ? SYSTEM_RULES : o.rules;

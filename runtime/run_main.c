@@ -5,8 +5,8 @@
 #include "runtime/settings.h"
 #include "runtime/start.h"
 #include "runtime/wire.h"
+#include "tally/options.h"
 
-#include <argp.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,8 +17,6 @@
 /* As env(1) and timeout(1) have it. */
 enum { EXIT_OURS = 125, EXIT_NO_EXEC = 126, EXIT_NOT_FOUND = 127 };
 enum { START_MS = 5000 };
-
-const char *argp_program_version = "tally-run " CLI_VERSION;
 
 struct options {
     struct run run;
@@ -32,18 +30,18 @@ struct options {
 enum { SLO = 256, TURNAROUND, POLICY, REPORT, DEVICE, FAIL, JOB, WEIGHT, MIN_SHARE, FORCE, TOTAL };
 
 static const struct argp_option option_table[] = {
-    {"priority", 'p', "LEVEL", 0, "high, low, or -100..100 (TALLY_PRIORITY)", 0},
+    {"priority", 'p', "high|low|N", 0, "Its level; N is from -100 to 100 (TALLY_PRIORITY)", 0},
     {"slo", SLO, "pN:TIME", 0, "Latency to keep, e.g. p99:8ms (TALLY_SLO)", 0},
     {"turnaround", TURNAROUND, "TIME", 0, "How fast it leaves the device when told, e.g. 31.6us (TALLY_TURNAROUND)", 0},
     {"weight", WEIGHT, "N", 0, "Share among jobs of the same level; 100 is usual (TALLY_WEIGHT)", 0},
     {"min-share", MIN_SHARE, "N%", 0, "Share of the device that it gets in any case (TALLY_MIN_SHARE)", 0},
     {"total", TOTAL, "TIME", 0, "Time of the device that it will need altogether, e.g. 90s (TALLY_TOTAL)", 0},
-    {"policy", POLICY, "NAME", 0, "Policy, if this is the first job (TALLY_POLICY; see tally policy --list)", 0},
+    {"policy", POLICY, "POLICY", 0, "Policy, if this is the first job (TALLY_POLICY; see tally policy --list)", 0},
     {"report", REPORT, "DIR", 0, "Write what happened to DIR, for tally report (TALLY_REPORT)", 0},
     {"job", JOB, "NAME", 0, "Its name in reports and lists (TALLY_JOB)", 0},
     {"device", DEVICE, "auto|gpu|soft", 0, "An NVIDIA GPU or the software device; auto if not said (TALLY_DEVICE)", 0},
     {"fail", FAIL, "open|closed", 0, "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
-    {"force", FORCE, "RUNG", 0, "Run every kernel that way: persistent, ticket, slice, whole or cap (TALLY_FORCE)", 0},
+    {"force", FORCE, "persistent|ticket|slice|whole|cap", 0, "Run every kernel that way (TALLY_FORCE)", 0},
     {"verbose", 'v', NULL, 0, "Tell what is set", 0},
     {"quiet", 'q', NULL, 0, "Do not tell which device was taken, nor how far compiling is", 0},
     {0},
@@ -276,7 +274,7 @@ int main(int argc, char **argv)
     struct options o = {0};
     struct tl_error err = {0};
     argp_err_exit_status = EXIT_OURS;
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
+    tl_options_parse("tally-run", &argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
     if (prepare(&o, &err) < 0) {
         run_say("%s", err.text);
         return EXIT_OURS;

@@ -4,6 +4,7 @@
 #include "sim/report.h"
 #include "sim/scenario.h"
 #include "sim/trace.h"
+#include "tally/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,39 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-
-static const char help[] =
-    "usage: tally-sim --list\n"
-    "       tally-sim --experiment=ID [--json | --markdown]\n"
-    "       tally-sim --all [--json | --markdown] [--report=DIR]\n"
-    "       tally-sim --trace=PATH --policy=NAME[:PARAMETERS] [--device=NAME] [--sms=N] [--arrivals=CSV] [--seconds=S] "
-    "[--seed=N] [--json]\n"
-    "       tally-sim --scenario=FILE\n"
-    "       tally-sim --bench\n"
-    "\n"
-    "Runs the policies of Tally on a virtual clock and compares the outcome with what was published.\n"
-    "\n"
-    "  --list             the experiments\n"
-    "  --experiment=ID    run one, e.g. TA3; may be repeated\n"
-    "  --all              run all\n"
-    "  --json             print JSON: id, what, published, tag, ours, kind, holds, fitted, tolerance, note\n"
-    "  --markdown         print a table in Markdown\n"
-    "  --report=DIR       also write DIR/index.html with plots\n"
-    "  --trace=PATH       what if: jobs from recorded .tally files (a file, or the folder of a run), under another "
-    "policy\n"
-    "  --policy=NAME      e.g. tally, none, timeslice, or salus:order=srtf\n"
-    "  --device=NAME      a100, v100, p100, 2080ti, software (default)\n"
-    "  --sms=N            SMs of that device, if not its own number\n"
-    "  --arrivals=CSV     arrival times of requests for the first job that has requests: seconds, one per line\n"
-    "  --seconds=S        how long to simulate; 30\n"
-    "  --seed=N           another seed gives another run; the same gives the same\n"
-    "  --scenario=FILE    jobs that never ran together, from the records of each alone, as the JSON in FILE (-: "
-    "standard\n"
-    "                     input) describes it; prints JSON; docs/simulator.md has the members\n"
-    "  --bench            kernels simulated per second, and how long a day of a cluster takes\n"
-    "  --help             this text\n"
-    "\n"
-    "Exit status: 0 if all ran, whether they hold or not; 1 if one could not run; 2 for a wrong command line.\n";
 
 enum format { TEXT, JSON, MARKDOWN };
 enum { MOST = 64 };
@@ -64,70 +32,149 @@ static int complain(const char *what, const char *on)
     return 2;
 }
 
-/* The value of --NAME=VALUE, or NULL. */
-static const char *value_of(const char *argument, const char *name)
+/* --- options ------------------------------------------------------------------------------------------------------- */
+
+enum {
+    LIST = 256,
+    EXPERIMENT,
+    ALL,
+    MARKDOWN_TABLE,
+    REPORT,
+    TRACE,
+    POLICY,
+    DEVICE,
+    SMS,
+    ARRIVALS,
+    SECONDS,
+    SEED,
+    SCENARIO,
+    BENCH
+};
+
+static const struct argp_option option_table[] = {
+    {"list", LIST, NULL, 0, "Show the experiments", 1},
+    {"experiment", EXPERIMENT, "ID", 0, "Run one, e.g. TA3; may be repeated", 1},
+    {"all", ALL, NULL, 0, "Run all", 1},
+    {"json", 'j', NULL, 0, "Print JSON: id, what, published, tag, ours, kind, holds, fitted, tolerance, note", 1},
+    {"markdown", MARKDOWN_TABLE, NULL, 0, "Print a table in Markdown", 1},
+    {"report", REPORT, "DIR", 0, "Also write DIR/index.html with plots", 1},
+    {"trace", TRACE, "PATH", 0,
+     "What if: jobs from recorded .tally files (a file, or the folder of a run), under another policy", 2},
+    {"policy", POLICY, "POLICY[:PARAMETERS]", 0, "E.g. tally, none, timeslice, or salus:order=srtf", 2},
+    {"device", DEVICE, "a100|v100|p100|2080ti|software", 0, "On which device; software if not said", 2},
+    {"sms", SMS, "N", 0, "SMs of that device, if not its own number", 2},
+    {"arrivals", ARRIVALS, "FILE.csv", 0,
+     "Arrival times of requests for the first job that has requests: seconds, one per line", 2},
+    {"seconds", SECONDS, "S", 0, "How long to simulate; 30", 2},
+    {"seed", SEED, "N", 0, "Another seed gives another run; the same gives the same", 2},
+    {"scenario", SCENARIO, "FILE", 0,
+     "Jobs that never ran together, from the records of each alone, as the JSON in FILE (-: standard input) describes "
+     "it; prints JSON; docs/simulator.md has the members",
+     3},
+    {"bench", BENCH, NULL, 0, "Kernels simulated per second, and how long a day of a cluster takes", 3},
+    {0},
+};
+
+/* NAME[:PARAMETERS] */
+static void take_policy(const char *text, struct options *o)
 {
-    size_t n = strlen(name);
-    return strncmp(argument, name, n) == 0 && argument[n] == '=' ? argument + n + 1 : NULL;
+    const char *colon = strchr(text, ':');
+    snprintf(o->policy, sizeof o->policy, "%.*s", (int)(colon != NULL ? colon - text : (long)strlen(text)), text);
+    o->trace.policy = o->policy;
+    o->trace.parameters = colon != NULL ? colon + 1 : NULL;
 }
 
 /* One option of a what-if.  False if it is none. */
-static bool parse_trace(const char *a, struct options *o)
+static bool parse_trace(int key, const char *arg, struct options *o)
 {
-    const char *v;
-    if ((v = value_of(a, "--trace")) != NULL)
-        o->trace.path = v;
-    else if ((v = value_of(a, "--device")) != NULL)
-        o->trace.device = v;
-    else if ((v = value_of(a, "--arrivals")) != NULL)
-        o->trace.arrivals = v;
-    else if ((v = value_of(a, "--seconds")) != NULL)
-        o->trace.seconds = strtod(v, NULL);
-    else if ((v = value_of(a, "--sms")) != NULL)
-        o->trace.n_sms = (uint32_t)strtoul(v, NULL, 10);
-    else if ((v = value_of(a, "--seed")) != NULL)
-        o->trace.seed = strtoull(v, NULL, 10);
-    else if ((v = value_of(a, "--policy")) != NULL) {
-        const char *colon = strchr(v, ':');
-        snprintf(o->policy, sizeof o->policy, "%.*s", (int)(colon != NULL ? colon - v : (long)strlen(v)), v);
-        o->trace.policy = o->policy;
-        o->trace.parameters = colon != NULL ? colon + 1 : NULL;
-    } else {
+    switch (key) {
+    case TRACE:
+        o->trace.path = arg;
+        return true;
+    case POLICY:
+        take_policy(arg, o);
+        return true;
+    case DEVICE:
+        o->trace.device = arg;
+        return true;
+    case SMS:
+        o->trace.n_sms = (uint32_t)strtoul(arg, NULL, 10);
+        return true;
+    case ARRIVALS:
+        o->trace.arrivals = arg;
+        return true;
+    case SECONDS:
+        o->trace.seconds = strtod(arg, NULL);
+        return true;
+    case SEED:
+        o->trace.seed = strtoull(arg, NULL, 10);
+        return true;
+    default:
         return false;
     }
-    return true;
 }
 
-static int parse(int argc, char **argv, struct options *o)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (strcmp(a, "--list") == 0)
-            o->lists = true;
-        else if (strcmp(a, "--all") == 0)
-            o->runs_all = true;
-        else if (strcmp(a, "--json") == 0)
-            o->format = JSON;
-        else if (strcmp(a, "--markdown") == 0)
-            o->format = MARKDOWN;
-        else if (strcmp(a, "--bench") == 0)
-            o->is_bench = true;
-        else if (value_of(a, "--experiment") != NULL && o->n_ids < MOST)
-            o->ids[o->n_ids++] = value_of(a, "--experiment");
-        else if (value_of(a, "--report") != NULL)
-            o->report = value_of(a, "--report");
-        else if (value_of(a, "--scenario") != NULL)
-            o->scenario = value_of(a, "--scenario");
-        else if (!parse_trace(a, o))
-            return complain("not understood (--help lists the options): ", a);
+    struct options *o = state->input;
+    switch (key) {
+    case LIST:
+        o->lists = true;
+        return 0;
+    case EXPERIMENT:
+        if (o->n_ids == MOST)
+            argp_error(state, "more than %d experiments; --all runs all", MOST);
+        o->ids[o->n_ids++] = arg;
+        return 0;
+    case ALL:
+        o->runs_all = true;
+        return 0;
+    case 'j':
+        o->format = JSON;
+        return 0;
+    case MARKDOWN_TABLE:
+        o->format = MARKDOWN;
+        return 0;
+    case REPORT:
+        o->report = arg;
+        return 0;
+    case SCENARIO:
+        o->scenario = arg;
+        return 0;
+    case BENCH:
+        o->is_bench = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s' is not an option", arg);
+        return EINVAL;
+    case ARGP_KEY_END:
+        if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL && o->scenario == NULL)
+            argp_error(state,
+                       "nothing to do; --list, --experiment=ID, --all, --trace=PATH, --scenario=FILE or --bench");
+        if (o->trace.path != NULL && o->trace.policy == NULL)
+            argp_error(state, "--trace needs --policy=POLICY");
+        return 0;
+    default:
+        return parse_trace(key, arg, o) ? 0 : ARGP_ERR_UNKNOWN;
     }
-    if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL && o->scenario == NULL)
-        return complain("nothing to do; ",
-                        "--list, --experiment=ID, --all, --trace=PATH, --scenario=FILE or --bench (--help tells more)");
-    if (o->trace.path != NULL && o->trace.policy == NULL)
-        return complain("--trace needs ", "--policy=NAME");
-    return 0;
 }
+
+static const struct argp argp = {
+    option_table,
+    parse_option,
+    "--list\n"
+    "--experiment=ID [--json | --markdown]\n"
+    "--all [--json | --markdown] [--report=DIR]\n"
+    "--trace=PATH --policy=POLICY\n"
+    "--scenario=FILE\n"
+    "--bench",
+    "Runs the policies of Tally on a virtual clock and compares the outcome with what was published.\v"
+    "Exit status: 0 if all ran, whether they hold or not; 1 if one could not run; 2 for a wrong command line.",
+    NULL,
+    NULL,
+    NULL};
+
+/* --- running ------------------------------------------------------------------------------------------------------- */
 
 static const struct sim_experiment *find(const char *id)
 {
@@ -280,13 +327,8 @@ static int bench(void)
 int main(int argc, char **argv)
 {
     struct options o = {0};
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(help, stdout);
-        return 0;
-    }
-    int status = parse(argc, argv, &o);
-    if (status != 0)
-        return status;
+    argp_err_exit_status = 2;
+    tl_options_parse("tally-sim", &argp, argc, argv, 0, NULL, &o);
     for (int i = 0; i < o.n_ids; i++)
         if (find(o.ids[i]) == NULL)
             return complain("there is no such experiment (--list shows them): ", o.ids[i]);

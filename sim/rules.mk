@@ -5,7 +5,7 @@ tally_sim_SRCS := $(filter-out sim/main.c sim/trace%.c sim/scenario.c,$(wildcard
 
 PROGRAMS += tally-sim
 tally-sim_SRCS := $(wildcard sim/main.c sim/trace*.c sim/scenario.c runtime/cli_json.c)
-tally-sim_LIBS := tally_sim tally_report tally_sched tally_base
+tally-sim_LIBS := tally_options tally_sim tally_report tally_sched tally_base
 $(B)/bin/tally-sim $(B)/test/sim_%_test: EXTRA_LIBS = -lm
 
 $(B)/test/sim_%_test: $(B)/obj/test/unit/sim_%_test.o $(B)/obj/unity.o $(B)/lib/libtally_sim.a $(B)/lib/libtally_sched.a \
