@@ -74,8 +74,9 @@ OUR_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=
 OUR_LDFLAGS += -fsanitize=fuzzer,address,undefined
 endif
 
-COMPILE = $(CC) $(OUR_CFLAGS) $(EXTRA_CFLAGS) $(CPPFLAGS) $(CFLAGS)
-LINK = $(CC) $(OUR_LDFLAGS) $(LDFLAGS)
+include scripts/harden.mk
+COMPILE = $(CC) $(OUR_CFLAGS) $(HARDEN_CFLAGS) $(EXTRA_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+LINK = $(CC) $(OUR_LDFLAGS) $(HARDEN_LDFLAGS) $(LDFLAGS)
 
 # A short line per step, or with V=1 the command itself.
 ifeq ($(V),1)
@@ -128,7 +129,7 @@ $(B)/lib/%.a:
 define link_it
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -o $@.new $(filter %.o,$^) $(filter %.a,$^) $(EXTRA_LIBS) $(SYSTEM_LIBS)
+	$(Q)$(LINK) $(HARDEN_PROGRAM) -o $@.new $(filter %.o,$^) $(filter %.a,$^) $(EXTRA_LIBS) $(SYSTEM_LIBS)
 	$(Q)mv $@.new $@
 endef
 $(B)/bin/%:

@@ -345,7 +345,8 @@ static void assign_jobs_of(struct server *s, bool is_ahead)
             return;
         job->ask.attempt++;
         memcpy(job->message, &job->ask, sizeof job->ask);
-        (void)ftruncate(w->log, 0);
+        if (ftruncate(w->log, 0) < 0)
+            note(s, "a worker's messages stay from one kernel to the next: %s", strerror(errno));
         w->job = job;
         w->n_jobs++;
         w->is_overdue = false;

@@ -87,7 +87,7 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
     $(wildcard base/*.c))
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(LINK) -o $@.new $(filter %.o,$^)
+	$(Q)$(LINK) $(HARDEN_PROGRAM) -o $@.new $(filter %.o,$^)
 	$(Q)mv $@.new $@
 	@libdevice=$(patsubst %/include,%,$(CUDA_INCLUDE))/nvvm/libdevice; \
 	    if [ -d "$$libdevice" ]; then mkdir -p $(SHIM_DIR)/cuda/nvvm && ln -sfn "$$libdevice" $(SHIM_DIR)/cuda/nvvm/libdevice; fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One version: the file VERSION, every program's --version, the note in every program and library, and the foot of every
-# manual page say the same.
+# One version: the file VERSION, every program's --version, the note in every program and library,
+# and the foot of every manual page say the same.
 set -euo pipefail
 # shellcheck source=test/integration/needs.inc
 . test/integration/needs.inc
@@ -21,7 +21,8 @@ for program in "$build"/bin/*; do
     for option in --version -V; do
         [[ $name$option = ptx-rewrite-V ]] && continue # that is its --verdict
         told=$("$program" $option 2>&1 </dev/null) || complain "$name $option: exit status $?"
-        [[ $told = "$name $version" || $told = "$name $version, "* ]] || complain "$name $option says '$told'"
+        [[ $told = "$name $version" || $told = "$name $version, "* ]] ||
+            complain "$name $option says '$told'"
     done
 done
 
@@ -50,12 +51,14 @@ for page in "$build"/share/man/man1/*.1; do
     pages=$((pages + 1))
 done
 if command -v scdoc >/dev/null; then
-    [ $pages -eq "$(find docs/man -name '*.1.scd' | wc -l)" ] || complain "only $pages manual pages were made"
+    [ $pages -eq "$(find docs/man -name '*.1.scd' | wc -l)" ] ||
+        complain "only $pages manual pages were made"
 fi
 
 # Nothing else in the tree has a number of its own: a copy would be forgotten.
-copies=$(grep -rnF "\"$version\"" --include='*.[chS]' --include='*.mk' --include=Makefile --include='*.py' --include='*.scd' \
-    base device docs include intercept options ptx_rewrite runtime sched scripts sim Makefile | grep -v 'e\.g\. "' || :)
+copies=$(grep -rnF "\"$version\"" --include='*.[chS]' --include='*.mk' --include='*.scd' \
+    base device docs include intercept options ptx_rewrite runtime sched scripts sim Makefile |
+    grep -v 'e\.g\. "' || :)
 [ -z "$copies" ] || complain "copies of the version: $copies"
 
 [ $failed -eq 0 ] && echo "version $version: $files programs and libraries, $pages manual pages"

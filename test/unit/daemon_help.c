@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ const char *daemon_test_path(const char *name)
 
 static const char *program(void)
 {
-    static char path[1024];
+    static char path[PATH_MAX]; /* realpath wants so much */
     const char *build = getenv("TALLY_BUILD");
     char relative[512];
     snprintf(relative, sizeof relative, "%s/bin/tallyd", build != NULL ? build : "build");
