@@ -242,7 +242,7 @@ corpus: tests
 # test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's.
 LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c),$(wildcard */*.c device/jit/*.c test/*/*.c))
 LINT_HDRS := $(wildcard */*.h device/jit/*.h include/tally/*.h test/*/*.h)
-LINT_SCRIPTS := $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
+LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
 
@@ -288,6 +288,8 @@ lint-files: $(LINT_STAMPS)
 
 format:
 	$(CLANG_FORMAT) -i $(LINT_SRCS) $(LINT_HDRS)
+
+include scripts/install.mk
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/tally \
