@@ -291,20 +291,6 @@ format:
 
 include scripts/install.mk
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/tally \
-	    $(DESTDIR)$(PREFIX)/share/man/man1
-	$(if $(BIN_FILES),install -m 755 $(BIN_FILES) $(DESTDIR)$(PREFIX)/bin)
-	install -m 644 $(LIB_FILES) $(DESTDIR)$(PREFIX)/lib
-	$(if $(DRIVER_FILES),cp -R $(B)/lib/tally $(DESTDIR)$(PREFIX)/lib)
-	install -d $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
-	install -m 644 runtime/systemd/tallyd.* $(DESTDIR)$(PREFIX)/share/doc/tally/systemd
-	install -d $(DESTDIR)$(PREFIX)/share/tally/python
-	install -m 644 runtime/python/tally_mark.py $(DESTDIR)$(PREFIX)/share/tally/python
-	install -m 644 include/tally/*.h $(DESTDIR)$(PREFIX)/include/tally
-	@for page in $(B)/share/man/man1/*.1; do \
-	    if [ -f "$$page" ]; then install -m 644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man1; fi; done
-
 # The README's two commands where nothing is installed: all four are tried, one after the other.
 fresh:
 	@failed=; for suite in bookworm trixie; do for user in "" --user; do \
@@ -315,7 +301,7 @@ fresh:
 
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share demo lint workloads san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
+	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share install demo lint workloads san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
@@ -341,7 +327,7 @@ help:
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
 	@echo "make bench-launch  what a launch and a whole job cost more under Tally (build/bench/launch.json)"
 	@echo "make fresh      make demo and make test in clean roots: Debian 12 and 13, as root and as a user (takes root)"
-	@echo "make install    into DESTDIR= PREFIX=$(PREFIX)"
+	@echo "make install    into DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again"
 	@echo "make clean      remove what was built"
 	@echo "Variables: V=1 shows commands; CFLAGS, LDFLAGS are appended; CI=1 makes warnings errors; UNITY_DIR= is a copy"
 	@echo "of Unity; SETUP=no keeps make from calling scripts/setup; TEST_TIMEOUT=300 seconds per test file."
@@ -349,4 +335,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format install fresh clean help FORCE
+.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format fresh clean help FORCE

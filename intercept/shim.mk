@@ -89,7 +89,7 @@ $(SHIM_PTXAS): $(patsubst %.c,$(B)/obj/%.o,intercept/doors_ptxas.c intercept/doo
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(HARDEN_PROGRAM) -o $@.new $(filter %.o,$^)
 	$(Q)mv $@.new $@
-	@libdevice=$(patsubst %/include,%,$(CUDA_INCLUDE))/nvvm/libdevice; \
+	@libdevice=$(patsubst %/include,%,$(abspath $(CUDA_INCLUDE)))/nvvm/libdevice; \
 	    if [ -d "$$libdevice" ]; then mkdir -p $(SHIM_DIR)/cuda/nvvm && ln -sfn "$$libdevice" $(SHIM_DIR)/cuda/nvvm/libdevice; fi
 
 # The library's tests open what was built.
