@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptx_rewrite/lex.h"
+#include "ptx_rewrite/parse.h"
 
 enum { MAX_DIMS = 8 };
 
@@ -21,6 +22,7 @@ struct filler {
     uint32_t element;           /* bytes of one number */
     size_t below[MAX_DIMS + 2]; /* numbers in one element of that depth */
     uint32_t n_dims;
+    uint32_t nesting; /* of parentheses */
 };
 
 static int complain(struct filler *f, const char *what)
@@ -32,15 +34,15 @@ static int complain(struct filler *f, const char *what)
 static void read_dims(struct filler *f)
 {
     size_t dims[MAX_DIMS];
-    const char *p = f->decl->dims.p, *end = p + f->decl->dims.n;
+    struct tl_str text = f->decl->dims; /* of a scalar there is none, not even an address */
     f->n_dims = 0;
-    for (; p < end && f->n_dims < MAX_DIMS; p++) {
-        if (*p != '[')
+    for (uint32_t i = 0; i < text.n && f->n_dims < MAX_DIMS; i++) {
+        if (text.p[i] != '[')
             continue;
         size_t v = 0;
-        for (p++; p < end && *p != ']'; p++) {
-            if (*p >= '0' && *p <= '9')
-                v = v * 10 + (size_t)(*p - '0');
+        for (i++; i < text.n && text.p[i] != ']'; i++) {
+            if (text.p[i] >= '0' && text.p[i] <= '9')
+                v = v * 10 + (size_t)(text.p[i] - '0');
         }
         dims[f->n_dims++] = v;
     }
@@ -52,10 +54,14 @@ static void read_dims(struct filler *f)
         f->below[k - 1] = f->below[k] * dims[k - 1];
 }
 
+/* What a number of 64 bits leaves of a wider element is zero. */
 static void put(struct filler *f, size_t at, uint64_t bits)
 {
-    if (at < f->bytes / f->element)
-        memcpy(f->to + at * f->element, &bits, f->element); /* little-endian */
+    size_t n = f->element < sizeof bits ? f->element : sizeof bits;
+    if (at >= f->bytes / f->element)
+        return;
+    memset(f->to + at * f->element, 0, f->element);
+    memcpy(f->to + at * f->element, &bits, n); /* little-endian */
 }
 
 static bool is_float_type(struct tl_str type)
@@ -103,65 +109,71 @@ static uint64_t number_bits(const struct filler *f, struct tl_str t)
     return bits;
 }
 
+static int value(struct filler *f, uint64_t *bits);
+
+/* A value in parentheses, from the opening one to behind the closing one. */
+static int parenthesised(struct filler *f, uint64_t *bits)
+{
+    if (++f->nesting > TL_PTX_MAX_NESTING)
+        return tl_error_set(f->err, -EINVAL,
+                            "initialiser of " TL_STR_FMT ": parentheses are nested more than %d deep at byte %u of it",
+                            TL_STR_ARG(f->decl->name), TL_PTX_MAX_NESTING, f->lx.at);
+    tl_lex_next(&f->lx);
+    int rc = value(f, bits);
+    if (rc < 0)
+        return rc;
+    if (!tl_lex_is(&f->lx, ')'))
+        return complain(f, "no closing parenthesis");
+    tl_lex_next(&f->lx);
+    f->nesting--;
+    return 0;
+}
+
+/* One of the things that a value adds up; `*minus` is taken back where the sign is in the bits already. */
+static int term(struct filler *f, bool *minus, uint64_t *bits)
+{
+    if (tl_lex_is(&f->lx, '('))
+        return parenthesised(f, bits);
+    if (tl_lex_as_number(&f->lx)) {
+        *bits = number_bits(f, tl_lex_str(&f->lx));
+        tl_lex_next(&f->lx);
+        if (tl_lex_is(&f->lx, '(')) { /* a mask: that byte of the address */
+            uint64_t mask = *bits, address = 0;
+            int rc = parenthesised(f, &address);
+            *bits = mask != 0 ? (address & mask) >> __builtin_ctzll(mask) : 0;
+            return rc;
+        }
+        if (*minus && is_float_type(f->decl->type)) {
+            *bits ^= (uint64_t)1 << (f->element * 8 - 1);
+            *minus = false;
+        }
+        return 0;
+    }
+    if (f->lx.kind != TL_TOK_WORD)
+        return complain(f, "no value");
+    struct tl_str name = tl_lex_str(&f->lx);
+    tl_lex_next(&f->lx);
+    if (tl_str_is(name, "generic") && tl_lex_is(&f->lx, '('))
+        return parenthesised(f, bits);
+    return f->resolve(f->data, name, bits) ? 0 : complain(f, "an unknown name");
+}
+
 /* A number, name, generic(name), with + and - between, possibly behind a mask: 0xFF00(name). */
 static int value(struct filler *f, uint64_t *bits)
 {
     uint64_t sum = 0;
-    bool minus = false;
-    int rc = 0;
-    for (;;) {
-        uint64_t term = 0;
+    do {
+        uint64_t part = 0;
+        bool minus = false;
         while (tl_lex_is(&f->lx, '-') || tl_lex_is(&f->lx, '+')) {
             minus ^= tl_lex_is(&f->lx, '-');
             tl_lex_next(&f->lx);
         }
-        if (tl_lex_is(&f->lx, '(')) {
-            tl_lex_next(&f->lx);
-            rc = value(f, &term);
-            if (rc == 0 && !tl_lex_is(&f->lx, ')'))
-                rc = complain(f, "no closing parenthesis");
-            if (rc < 0)
-                return rc;
-            tl_lex_next(&f->lx);
-        } else if (tl_lex_as_number(&f->lx)) {
-            term = number_bits(f, tl_lex_str(&f->lx));
-            tl_lex_next(&f->lx);
-            if (tl_lex_is(&f->lx, '(')) { /* a mask: that byte of the address */
-                uint64_t mask = term, address = 0;
-                tl_lex_next(&f->lx);
-                rc = value(f, &address);
-                if (rc == 0 && !tl_lex_is(&f->lx, ')'))
-                    rc = complain(f, "no closing parenthesis");
-                if (rc < 0)
-                    return rc;
-                tl_lex_next(&f->lx);
-                term = mask != 0 ? (address & mask) >> __builtin_ctzll(mask) : 0;
-            } else if (minus && is_float_type(f->decl->type)) {
-                term ^= (uint64_t)1 << (f->element * 8 - 1);
-                minus = false;
-            }
-        } else if (f->lx.kind == TL_TOK_WORD) {
-            struct tl_str name = tl_lex_str(&f->lx);
-            tl_lex_next(&f->lx);
-            if (tl_str_is(name, "generic") && tl_lex_is(&f->lx, '(')) {
-                tl_lex_next(&f->lx);
-                rc = value(f, &term);
-                if (rc == 0 && !tl_lex_is(&f->lx, ')'))
-                    rc = complain(f, "no closing parenthesis");
-                if (rc < 0)
-                    return rc;
-                tl_lex_next(&f->lx);
-            } else if (!f->resolve(f->data, name, &term)) {
-                return complain(f, "an unknown name");
-            }
-        } else {
-            return complain(f, "no value");
-        }
-        sum = minus ? sum - term : sum + term;
-        minus = false;
-        if (!tl_lex_is(&f->lx, '+') && !tl_lex_is(&f->lx, '-'))
-            break;
-    }
+        int rc = term(f, &minus, &part);
+        if (rc < 0)
+            return rc;
+        sum = minus ? sum - part : sum + part;
+    } while (tl_lex_is(&f->lx, '+') || tl_lex_is(&f->lx, '-'));
     *bits = sum;
     return 0;
 }
@@ -202,9 +214,12 @@ int tl_ptx_initialise(const struct tl_ptx_decl *decl, tl_ptx_resolver resolve, v
     f.element = tl_ptx_type_bytes(decl->type);
     if (decl->init.n == 0 || f.element == 0)
         return 0; /* nothing given, or a reference to a texture, which is bound later */
-    char *text = strndup(decl->init.p, decl->init.n);
+    /* All of it, whatever bytes there are, with an end that messages can print up to. */
+    char *text = malloc((size_t)decl->init.n + 1);
     if (text == NULL)
         return -ENOMEM;
+    memcpy(text, decl->init.p, decl->init.n);
+    text[decl->init.n] = 0;
     read_dims(&f);
     tl_lex_init(&f.lx, text, 0, decl->init.n);
     int rc = fill(&f, 0, 0);
