@@ -255,10 +255,14 @@ static bool is_endless_edge(const struct tl_fn *f, uint32_t block, uint32_t n)
 
 /* --- where lanes have parted --------------------------------------------------------------------------------------- */
 
+/* Of parted lanes, inside each other: each takes some of the stack, and nobody writes so many. */
+enum { MAX_LOOPS = 200 };
+
 struct line {
     uint32_t join;    /* where they meet: left out */
     bool *is_head;    /* per block: edges to it go round a loop */
     bool *is_certain; /* per block: where it is come to, it has takers */
+    uint32_t nesting; /* of loops around what is being written */
 };
 
 /* One that ends with the function. */
@@ -321,36 +325,62 @@ struct scc {
     const struct line *line;
     const bool *is_member;
     uint32_t *number, *low, *stack, *found;
+    uint32_t *next; /* per block: the successor to look at next */
+    uint32_t *from; /* per block: where the search came from */
     bool *is_on_stack;
     uint32_t counter, depth, n_found;
 };
 
-static void scc_visit(struct scc *s, uint32_t v)
+/* Numbers a block and puts it on the stack of those whose component is not known yet. */
+static void scc_open(struct scc *s, uint32_t v)
 {
-    const struct tl_ptx_block *k = &s->f->cfg.blocks[v];
     s->number[v] = s->low[v] = ++s->counter;
     s->stack[s->depth++] = v;
     s->is_on_stack[v] = true;
-    for (uint32_t i = 0; i < k->n_succs; i++) {
-        uint32_t w = k->succs[i];
-        if (w == s->f->cfg.n_blocks || !s->is_member[w] || s->line->is_head[w])
-            continue;
-        if (s->number[w] == 0) {
-            scc_visit(s, w);
-            s->low[v] = s->low[w] < s->low[v] ? s->low[w] : s->low[v];
-        } else if (s->is_on_stack[w] && s->number[w] < s->low[v]) {
-            s->low[v] = s->number[w];
-        }
-    }
+}
+
+/* All successors of `v` have been visited: if it is the first of its component, that is complete. */
+static void scc_close(struct scc *s, uint32_t v)
+{
+    uint32_t w;
     if (s->low[v] != s->number[v])
         return;
-    uint32_t w;
     do {
         w = s->stack[--s->depth];
         s->is_on_stack[w] = false;
         s->found[s->n_found++] = w;
     } while (w != v);
     s->found[s->n_found++] = UINT32_MAX; /* end of a component */
+}
+
+/* Depth first from `v`.  The way back is kept in `from`, not on the C stack: the blocks are as many as
+ * the text wants. */
+static void scc_visit(struct scc *s, uint32_t v)
+{
+    const uint32_t top = UINT32_MAX;
+    s->from[v] = top;
+    scc_open(s, v);
+    while (v != top) {
+        const struct tl_ptx_block *k = &s->f->cfg.blocks[v];
+        if (s->next[v] == k->n_succs) {
+            uint32_t up = s->from[v];
+            scc_close(s, v);
+            if (up != top && s->low[v] < s->low[up])
+                s->low[up] = s->low[v];
+            v = up;
+            continue;
+        }
+        uint32_t w = k->succs[s->next[v]++];
+        if (w == s->f->cfg.n_blocks || !s->is_member[w] || s->line->is_head[w])
+            continue;
+        if (s->number[w] == 0) {
+            s->from[w] = v;
+            scc_open(s, w);
+            v = w;
+        } else if (s->is_on_stack[w] && s->number[w] < s->low[v]) {
+            s->low[v] = s->number[w];
+        }
+    }
 }
 
 static bool has_self_edge(const struct tl_fn *f, const struct line *line, uint32_t block)
@@ -384,6 +414,11 @@ static bool is_entered_at_head(const struct tl_fn *f, uint32_t head, const uint3
 static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_t *members, uint32_t n)
 {
     uint32_t head = members[0];
+    if (++line->nesting > MAX_LOOPS) {
+        e->inst = e->f->cfg.insts[e->f->cfg.blocks[head].first];
+        tl_emit_unsupported(e, "loops are nested more than 200 deep");
+        return;
+    }
     for (uint32_t i = 1; i < n; i++) {
         if (e->f->cfg.blocks[members[i]].order < e->f->cfg.blocks[head].order)
             head = members[i];
@@ -400,12 +435,13 @@ static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_
     LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "");
     LLVMBuildCondBr(e->b, has_takers(e, left), again, done);
     LLVMPositionBuilderAtEnd(e->b, done);
+    line->nesting--;
 }
 
 static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *blocks, uint32_t n)
 {
     uint32_t total = e->f->cfg.n_blocks + 1;
-    uint32_t *words = tl_arena_zalloc(e->arena, (size_t)total * 5 * sizeof *words);
+    uint32_t *words = tl_arena_zalloc(e->arena, (size_t)total * 7 * sizeof *words);
     bool *flags = tl_arena_zalloc(e->arena, (size_t)total * 2);
     if (words == NULL || flags == NULL) {
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
@@ -418,7 +454,9 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
                     .number = words,
                     .low = words + total,
                     .stack = words + 2 * (size_t)total,
-                    .found = words + 3 * (size_t)total};
+                    .found = words + 3 * (size_t)total, /* with an end mark behind each: twice as long */
+                    .next = words + 5 * (size_t)total,
+                    .from = words + 6 * (size_t)total};
     for (uint32_t i = 0; i < n; i++)
         flags[blocks[i]] = true;
     /* Visiting in reverse post-order keeps unrelated blocks in their order. */
