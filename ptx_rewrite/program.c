@@ -57,10 +57,13 @@ static struct tl_ptx_program_func *find_func(const struct tl_ptx_program *p, str
     return NULL;
 }
 
+/* Aliases of aliases are followed so far.  PTX wants the target of an alias to have a body. */
+enum { MAX_ALIASES = 8 };
+
 struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
 {
     struct tl_ptx_program_func *f = find_func(p, sym->name);
-    for (int i = 0; f != NULL && !f->func->has_body && f->alias_of.n > 0 && i < 8; i++)
+    for (int i = 0; f != NULL && !f->func->has_body && f->alias_of.n > 0 && i < MAX_ALIASES; i++)
         f = find_func(p, f->alias_of);
     return f != NULL && f->func->has_body ? f : NULL;
 }
@@ -84,9 +87,11 @@ static struct tl_str find_alias(const struct tl_ptx_index *ix, struct tl_str nam
     return (struct tl_str){0};
 }
 
-static int add_func(struct tl_ptx_program *p, const struct tl_ptx_item *item)
+/* Just that function; `*target` is what it is an alias of if that is not there yet, else NULL. */
+static int add_one_func(struct tl_ptx_program *p, const struct tl_ptx_item *item, const struct tl_ptx_item **target)
 {
     struct tl_ptx_program_func *f = tl_arena_zalloc(p->arena, sizeof *f), **link = &p->funcs;
+    *target = NULL;
     if (f == NULL)
         return tl_error_set(p->unit.err, -ENOMEM, "%s: out of memory", p->unit.ix->name);
     int rc = tl_ptx_parse_func(&p->unit, item, &f->func);
@@ -98,10 +103,19 @@ static int add_func(struct tl_ptx_program *p, const struct tl_ptx_item *item)
     if (f->func->has_body)
         return 0;
     f->alias_of = find_alias(p->unit.ix, item->name);
-    const struct tl_ptx_item *target = tl_ptx_index_find(p->unit.ix, f->alias_of);
-    if (target == NULL || target->kind == TL_PTX_ITEM_VARIABLE || find_func(p, target->name) != NULL)
-        return 0;
-    return add_func(p, target); /* the target of an alias has a body, so this goes one deep, or ends by find_func */
+    const struct tl_ptx_item *named = tl_ptx_index_find(p->unit.ix, f->alias_of);
+    if (named != NULL && named->kind != TL_PTX_ITEM_VARIABLE && find_func(p, named->name) == NULL)
+        *target = named;
+    return 0;
+}
+
+/* The function, and what it is an alias of. */
+static int add_func(struct tl_ptx_program *p, const struct tl_ptx_item *item)
+{
+    int rc = add_one_func(p, item, &item);
+    for (int i = 0; rc == 0 && item != NULL && i < MAX_ALIASES; i++)
+        rc = add_one_func(p, item, &item);
+    return rc;
 }
 
 static int add_var(struct tl_ptx_program *p, const struct tl_ptx_sym *sym)

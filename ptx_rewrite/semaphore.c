@@ -435,8 +435,11 @@ static uint32_t maker_of(const struct tl_semaphore *t, const struct tl_ptx_sym *
  * parts of the block's number are in it. */
 static bool comes_from_numbers(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint32_t reader)
 {
-    enum { MAX_STEPS = 1000 };
+    /* Of operands, whether behind a register or inside a vector: each takes some of the stack. */
+    enum { MAX_STEPS = 4000 };
     uint32_t maker = TL_CFG_NONE;
+    if (++t->steps > MAX_STEPS)
+        return false;
     switch (o->kind) {
     case TL_OPD_INT:
         return true;
@@ -458,7 +461,7 @@ static bool comes_from_numbers(struct tl_semaphore *t, const struct tl_ptx_opera
         return false;
     }
     /* Each step goes to an earlier instruction of the block, or to one that is the only one: a loop of registers ends here. */
-    if (maker == TL_CFG_NONE || ++t->steps > MAX_STEPS || !computes(t->cfg->insts[maker]))
+    if (maker == TL_CFG_NONE || !computes(t->cfg->insts[maker]))
         return false;
     const struct tl_ptx_stmt *s = t->cfg->insts[maker];
     for (uint32_t i = 1; i < s->n_operands; i++) {

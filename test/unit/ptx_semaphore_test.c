@@ -289,6 +289,28 @@ static void a_line_of_blocks_is_ordered_by_x(void)
     free(line);
 }
 
+/* A way to the word's address through vectors in vectors, as deep as the parser lets them be. */
+static void a_computation_that_goes_too_deep_is_refused(void)
+{
+    enum { REGISTERS = 900, VECTORS = 190 };
+    struct tl_buf way = {0};
+    tl_buf_printf(&way, ".reg .b32 %%x<%d>;\nmov.b32 %%x0, %%r16;\n", REGISTERS + 1);
+    for (int i = 1; i <= REGISTERS; i++) {
+        tl_buf_printf(&way, "mov.b32 %%x%d, ", i);
+        for (int k = 0; k < VECTORS; k++)
+            tl_buf_puts(&way, "{");
+        tl_buf_printf(&way, "%%x%d", i - 1);
+        for (int k = 0; k < VECTORS; k++)
+            tl_buf_puts(&way, "}");
+        tl_buf_puts(&way, ";\n");
+    }
+    tl_buf_printf(&way, "mul.wide.s32 %%rd3, %%x%d, 4;", REGISTERS);
+    TEST_ASSERT_FALSE(way.failed);
+    struct change c = {"through vectors in vectors", "mul.wide.s32 %rd3, %r16, 4;", way.p};
+    expect_all(by_number, &c, 1, TL_PTX_REASON_BLOCK_WAIT);
+    tl_buf_finish(&way);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -299,5 +321,6 @@ int main(void)
     RUN_TEST(the_first_block_must_not_wait_for_the_last);
     RUN_TEST(tickets_must_be_the_words_own);
     RUN_TEST(a_line_of_blocks_is_ordered_by_x);
+    RUN_TEST(a_computation_that_goes_too_deep_is_refused);
     return UNITY_END();
 }
