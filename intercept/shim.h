@@ -1,5 +1,7 @@
-/* Between the shim (libcuda.so.1, in every job) and the best-effort part (libtally-effort.so, opened only where a job may
- * have to give way).  Plain C structures and functions by pointer, versioned, because the two are separate files. */
+/* Between the shim (libcuda.so.1, in every job) and the best-effort part (libtally-effort.so, opened
+ * only where a job may have to give way): two tables of functions.  The two are separate files, but
+ * share more than what stands here (settings, client and record are read by both), so they work
+ * together only if they come from one build, which is compared before anything else. */
 #ifndef TALLY_SHIM_H
 #define TALLY_SHIM_H
 
@@ -7,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TL_SHIM_VERSION = 2 };
+/* A digest of everything that the two files are made of: sources, headers, flags (runtime/effort.mk). */
+extern const char tl_build_id[];
 
 struct tl_settings;
 struct tl_client;
@@ -34,8 +37,8 @@ struct tl_captured_kernel {
     struct tl_captured_image *image; /* or NULL if it was loaded behind our back */
 };
 
+/* What the shim offers. */
 struct tl_shim {
-    uint32_t version;
     const struct tl_settings *settings;
     struct tl_client *client;
     struct tl_record *record; /* or NULL */
@@ -55,9 +58,12 @@ struct tl_hook {
     void *function;
 };
 
+/* What the best-effort part offers: the one name that libtally-effort.so exports. */
 struct tl_effort {
-    uint32_t version;
-    const struct tl_hook *hooks; /* ended by a NULL name */
+    /* Its tl_build_id.  In every build there will ever be, this is the first member. */
+    const char *build;
+    /* Begins.  Hooks to put in place, ended by a NULL name; NULL if it cannot work, which is logged. */
+    const struct tl_hook *(*start)(const struct tl_shim *shim);
     /* Before the shim's own handling of an unload or of the end of the process: everything queued is finished. */
     void (*drain)(void);
     /* In the child of a fork: forget threads and queues. */
@@ -65,9 +71,7 @@ struct tl_effort {
     /* At the end of the process, from an exit handler: write what is to be written; never block for long. */
     void (*stop)(void);
 };
-
-/* What libtally-effort.so exports.  NULL if it cannot work; the shim says why (by log) and goes on without. */
-const struct tl_effort *tl_effort_start(const struct tl_shim *shim);
-typedef const struct tl_effort *tl_effort_start_fn(const struct tl_shim *shim);
+extern const struct tl_effort tl_effort_table;
+#define TL_EFFORT_TABLE "tl_effort_table"
 
 #endif

@@ -23,11 +23,13 @@ $(B)/pic/%.o: %.S
 	$(say) AS $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) -MMD -MP -I$(B)/gen -c -o $@ $<
-$(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(B)/gen/shim.map
+# BUILD_ID is made in runtime/effort.mk.
+BUILD_ID := $(B)/pic/build_id.o
+$(SHIM_DIR)/libcuda.so.1: $(SHIM_OBJS) $(BUILD_ID) $(B)/gen/shim.map
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(B)/gen/shim.map $(NO_UNDEFINED) -Wl,-z,now \
-	    -Wl,-z,nodelete -Wl,-Bsymbolic -o $@.new $(SHIM_OBJS)
+	    -Wl,-z,nodelete -Wl,-Bsymbolic -o $@.new $(SHIM_OBJS) $(BUILD_ID)
 	$(Q)mv $@.new $@
 -include $(SHIM_OBJS:.o=.d)
 
@@ -50,10 +52,11 @@ $(B)/test/nvtx-user: test/standin/nvtx.c
 	$(Q)$(COMPILE) $(CUDA_FLAGS) -o $@ $< $(OUR_LDFLAGS) -ldl
 
 # A driver that does nothing, for the tests and for what a launch costs more through the library; and a best-effort part that only
-# tells what it is given.
+# tells what it is given, once of this build and once of another.
 STANDIN_DRIVER := $(B)/test/standin/libcuda.so.1
 STANDIN_EFFORT := $(B)/test/standin/effort.so
-STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT))
+STANDIN_STRANGER := $(B)/test/standin/stranger.so
+STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER))
 tests: $(STANDIN_FILES)
 $(B)/pic/test/standin/%.o: EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE)
 $(STANDIN_DRIVER): $(B)/pic/test/standin/driver.o
@@ -61,7 +64,12 @@ $(STANDIN_DRIVER): $(B)/pic/test/standin/driver.o
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@.new $^
 	$(Q)mv $@.new $@
-$(STANDIN_EFFORT): $(B)/pic/test/standin/effort.o
+$(B)/pic/test/standin/stranger_id.o: $(B)/obj/.flags
+	@mkdir -p $(@D)
+	@echo 'const char tl_build_id[] = "a build of somebody else";' | $(COMPILE) -fPIC -c -x c -o $@ -
+$(STANDIN_STRANGER): $(B)/pic/test/standin/stranger_id.o
+$(STANDIN_EFFORT): $(BUILD_ID)
+$(STANDIN_EFFORT) $(STANDIN_STRANGER): $(B)/pic/test/standin/effort.o
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -o $@.new $^

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,30 +39,50 @@ static void *find_below(const char *name)
     return real != NULL && h->name != NULL ? h->function : real;
 }
 
-static void open_effort(void)
+/* Says why the job goes on without that part, or with TALLY_FAIL=closed, why it does not go on. */
+static void no_effort(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void no_effort(const char *format, ...)
+{
+    char why[3 * PATH_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    tl_log(tl_job.settings.is_closed ? 0 : 1, "kernels of this job cannot be preempted: %s", why);
+}
+
+/* The best-effort part, opened and begun; false (which has been logged) if it cannot be had. */
+static bool open_effort(void)
 {
     char path[PATH_MAX];
     const char *asked = getenv("TALLY_EFFORT");
-    if (asked != NULL && *asked != '\0')
-        snprintf(path, sizeof path, "%s", asked);
-    else if (snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder()) >= (int)sizeof path)
-        return;
+    int n = asked != NULL && *asked != '\0' ? snprintf(path, sizeof path, "%s", asked)
+                                            : snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder());
+    if (n >= (int)sizeof path) {
+        no_effort("the path of libtally-effort.so is too long");
+        return false;
+    }
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
-        tl_log(1, "kernels of this job cannot be preempted: %s", dlerror());
-        return;
+        no_effort("%s", dlerror());
+        return false;
     }
-    tl_effort_start_fn *start = (tl_effort_start_fn *)tl_libc_dlsym_of(library, "tl_effort_start");
-    const struct tl_effort *effort = start != NULL ? start(&tl_job.shim) : NULL;
-    if (effort == NULL || effort->version != TL_SHIM_VERSION) {
-        tl_log(1, "kernels of this job cannot be preempted: %s %s", path,
-               start == NULL    ? "has no tl_effort_start"
-               : effort == NULL ? "could not start"
-                                : "is of another version");
-        return;
+    const struct tl_effort *effort = tl_libc_dlsym_of(library, TL_EFFORT_TABLE);
+    if (effort == NULL || strcmp(effort->build, tl_build_id) != 0) {
+        no_effort("%s (build %.16s) and %s/libcuda.so.1 (build %.16s) are not of one build; install both from the "
+                  "same build of Tally%s",
+                  path, effort != NULL ? effort->build : "unknown", tl_driver_folder(), tl_build_id,
+                  asked != NULL ? ", or let TALLY_EFFORT name the one that belongs to it" : "");
+        return false;
+    }
+    const struct tl_hook *hooks = effort->start(&tl_job.shim);
+    if (hooks == NULL) {
+        no_effort("%s could not start", path);
+        return false;
     }
     tl_job.effort = effort;
-    tl_driver_hook(effort->hooks);
+    tl_driver_hook(hooks);
+    return true;
 }
 
 /* --- begin --- */
@@ -130,6 +151,15 @@ static void forked(void)
     tl_job.client = NULL;
 }
 
+/* A job that must not run leaves tallyd and its record, so that another cuInit may try again. */
+static void give_up(void)
+{
+    tl_record_close(tl_job.record);
+    tl_client_destroy(tl_job.client);
+    tl_job.record = NULL;
+    tl_job.client = NULL;
+}
+
 /* Under the lock.  False if the job must not run: TALLY_FAIL=closed, and it would be unmanaged. */
 static bool begin(void)
 {
@@ -158,7 +188,6 @@ static bool begin(void)
     if (tl_job.settings.report[0] != '\0')
         open_record();
     tl_job.shim = (struct tl_shim){
-        .version = TL_SHIM_VERSION,
         .settings = &tl_job.settings,
         .client = tl_job.client,
         .record = tl_job.record,
@@ -168,8 +197,10 @@ static bool begin(void)
         .log = tl_log,
     };
     int level = tl_job.client != NULL ? tl_client_level(tl_job.client) : tl_job.settings.level;
-    if (tl_job.client != NULL && level < TL_LEVEL_HIGH)
-        open_effort();
+    if (tl_job.client != NULL && level < TL_LEVEL_HIGH && !open_effort() && tl_job.settings.is_closed) {
+        give_up();
+        return false;
+    }
     if (tl_job.client != NULL && tl_job.effort == NULL) /* also what cannot give way is accounted for */
         tl_high_start();
     tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), level,
@@ -181,7 +212,7 @@ bool tl_job_lower(void)
 {
     pthread_mutex_lock(&state.lock);
     if (state.is_running && tl_job.effort == NULL)
-        open_effort();
+        (void)open_effort(); /* a job that runs goes on in any case */
     bool is_lower = tl_job.effort != NULL;
     tl_log(2, "level %d now%s", tl_client_level(tl_job.client), is_lower ? ", preemptible" : "");
     if (!is_lower)

@@ -9,11 +9,21 @@ EFFORT_FILES := $(if $(CUDA_INCLUDE),$(B)/lib/tally/libtally-effort.so)
 all: $(EFFORT_FILES)
 
 $(patsubst %.c,$(B)/pic/%.o,$(EFFORT_SRCS)): EXTRA_CFLAGS = -isystem $(CUDA_INCLUDE)
-$(B)/lib/tally/libtally-effort.so: $(EFFORT_OBJS)
+# What tells one build from another: a digest of all that it and the shim are made of.  The two share layouts that no version
+# number covers, so they only work with each other (intercept/shim.h).
+BUILD_ID_FROM := $(sort $(SHIM_NEEDS) $(EFFORT_NEEDS) $(wildcard include/tally/*.h base/*.h intercept/*.h runtime/*.h sched/*.h \
+    ptx_rewrite/*.h device/*.h)) $(B)/obj/.flags
+$(BUILD_ID): $(BUILD_ID_FROM)
+	$(say) ID $@
+	@mkdir -p $(@D)
+	@id=$$(cat $(BUILD_ID_FROM) | sha256sum | cut -d' ' -f1) && \
+	    echo "const char tl_build_id[] = \"$$id\";" | $(COMPILE) -fPIC -c -x c -o $@ -
+
+$(B)/lib/tally/libtally-effort.so: $(EFFORT_OBJS) $(BUILD_ID)
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared -Wl,-soname,libtally-effort.so $(NO_UNDEFINED) -Wl,-z,now -Wl,-z,nodelete -Wl,-Bsymbolic \
-	    -Wl,--exclude-libs,ALL -o $@.new $(EFFORT_OBJS) -l:liblz4.a -l:libzstd.a
+	    -Wl,--exclude-libs,ALL -o $@.new $(EFFORT_OBJS) $(BUILD_ID) -l:liblz4.a -l:libzstd.a
 	$(Q)mv $@.new $@
 -include $(EFFORT_OBJS:.o=.d)
 

@@ -7,7 +7,6 @@
 
 struct tl_eff_state tl_eff;
 static struct tl_hook *hooks;
-static struct tl_effort effort;
 
 void tl_eff_note(const char *format, ...)
 {
@@ -67,11 +66,9 @@ static bool gather_hooks(const struct tl_shim *shim)
     return true;
 }
 
-__attribute__((visibility("default"))) const struct tl_effort *tl_effort_start(const struct tl_shim *shim)
+static const struct tl_hook *start(const struct tl_shim *shim)
 {
     struct tl_error err = {0};
-    if (shim->version != TL_SHIM_VERSION || shim->client == NULL)
-        return NULL;
     if (tl_eff_real_find(shim, &err) < 0) {
         shim->log(1, "%s", err.text);
         return NULL;
@@ -89,10 +86,18 @@ __attribute__((visibility("default"))) const struct tl_effort *tl_effort_start(c
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&tl_eff.submitted, &attr);
     pthread_condattr_destroy(&attr);
-    if (hooks == NULL && !gather_hooks(shim))
+    if (hooks == NULL && !gather_hooks(shim)) {
+        shim->log(1, "no memory for the list of functions to replace");
         return NULL;
+    }
     tl_eff_profile_load();
-    effort = (struct tl_effort){
-        .version = TL_SHIM_VERSION, .hooks = hooks, .drain = drain, .forked = forked, .stop = stop};
-    return &effort;
+    return hooks;
 }
+
+__attribute__((visibility("default"))) const struct tl_effort tl_effort_table = {
+    .build = tl_build_id,
+    .start = start,
+    .drain = drain,
+    .forked = forked,
+    .stop = stop,
+};

@@ -106,7 +106,7 @@ int main(int argc, char **argv)
 END
 cc -o "$TMPDIR/program" "$TMPDIR/program.c" -L"$(dirname "$driver")" -l:libcuda.so.1
 cat >"$TMPDIR/wanted" <<'END'
-start, version 2
+start
 launch by_reference, reference of 0 bytes, begins // here
 
 launch by_copy, copy of 21 bytes, begins // heap
