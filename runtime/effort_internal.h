@@ -37,6 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/jit_digest.h"
 #include "intercept/shim.h"
 #include "runtime/client.h"
 #include "runtime/record.h"
@@ -480,7 +481,20 @@ struct tl_eff_extra {
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const struct tl_eff_extra *x);
 
 /* --- effort_store.c --- */
-/* A rewritten kernel as it is kept on disk; `key` names text, kernel, kind and dimensions. */
+/* Everything that decides what a rewritten kernel looks like. */
+struct tl_eff_origin {
+    const uint8_t *text; /* digest of the PTX, TL_JIT_DIGEST_BYTES */
+    const char *kernel;
+    enum tl_ptx_variant kind;
+    uint32_t dims, max_registers;
+    int driver;        /* version of the driver that is to load it */
+    uint32_t rewriter; /* TL_PTX_REWRITER_VERSION */
+};
+enum { TL_EFF_KEY_BYTES = 2 * TL_JIT_DIGEST_BYTES + 1 };
+/* Its name on disk: a digest of all of that, so that no two different ones meet. */
+void tl_eff_store_key(char key[TL_EFF_KEY_BYTES], const struct tl_eff_origin *o);
+
+/* A rewritten kernel as it is kept on disk. */
 struct tl_eff_rewritten {
     char *text, *entry, *table_name;
     struct tl_ptx_arg *args; /* `variable` and nothing else is a string of its own */

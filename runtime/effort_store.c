@@ -215,6 +215,24 @@ static struct tl_jit_key key_of(const char *key)
     return k;
 }
 
+void tl_eff_store_key(char key[TL_EFF_KEY_BYTES], const struct tl_eff_origin *o)
+{
+    static const char hex[] = "0123456789abcdef";
+    struct tl_jit_digest d;
+    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    const uint64_t numbers[] = {o->kind, o->dims, o->max_registers, (uint64_t)o->driver, o->rewriter};
+    tl_jit_digest_init(&d);
+    tl_jit_digest_add(&d, o->text, TL_JIT_DIGEST_BYTES);
+    tl_jit_digest_add(&d, numbers, sizeof numbers);
+    tl_jit_digest_add(&d, o->kernel, strlen(o->kernel)); /* the one part whose length varies is the last */
+    tl_jit_digest_end(&d, digest);
+    for (size_t i = 0; i < sizeof digest; i++) {
+        key[2 * i] = hex[digest[i] >> 4];
+        key[2 * i + 1] = hex[digest[i] & 15];
+    }
+    key[2 * sizeof digest] = 0;
+}
+
 int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out)
 {
     struct tl_jit_cache *c = cache();

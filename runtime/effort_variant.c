@@ -21,7 +21,7 @@ struct text {
     char *bytes;
     size_t n;
     uint32_t arch;
-    uint64_t hash;
+    uint8_t digest[TL_JIT_DIGEST_BYTES];
     bool is_borrowed, has_failed;
     struct tl_ptx_index *index; /* made when it is looked at */
 };
@@ -40,21 +40,6 @@ static struct tl_eff_variant *in_work; /* what the builder is at */
 
 /* --- texts --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const void *bytes, size_t n)
-{
-    const uint8_t *p = bytes;
-    uint64_t h = 0xcbf29ce484222325ull;
-    for (; n >= 8; n -= 8, p += 8) {
-        uint64_t w;
-        memcpy(&w, p, 8);
-        h = (h ^ w) * 0x9E3779B97F4A7C15ull;
-        h ^= h >> 29;
-    }
-    for (; n > 0; n--)
-        h = (h ^ *p++) * 0x100000001b3ull;
-    return h ^ h >> 32;
-}
-
 static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
 {
     if (t->n == t->cap) {
@@ -71,8 +56,11 @@ static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool
     uint32_t at = t->n++;
     for (; at > 0 && t->list[at - 1].arch < arch; at--)
         t->list[at] = t->list[at - 1];
-    t->list[at] = (struct text){
-        .bytes = bytes, .n = n, .arch = arch, .hash = hash_of(bytes, n), .is_borrowed = is_borrowed};
+    struct tl_jit_digest d;
+    t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
+    tl_jit_digest_init(&d);
+    tl_jit_digest_add(&d, bytes, n);
+    tl_jit_digest_end(&d, t->list[at].digest);
 }
 
 /* What the device may load of an image: its architecture's number is `device`. */
@@ -142,11 +130,15 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
     if (x == NULL)
         return tl_error_set(err, -ENOENT, "no PTX of it");
     int version = 0;
-    char key[96];
+    char key[TL_EFF_KEY_BYTES];
     tl_real.cuDriverGetVersion(&version);
-    uint64_t h = hash_of(k->name, strlen(k->name)) ^ x->hash * 3;
-    snprintf(key, sizeof key, "%016llx-%s%u-r%u-%d-%d", (unsigned long long)h, tl_ptx_variant_name(v->kind), v->dims,
-             max_registers, version, TL_PTX_REWRITER_VERSION);
+    tl_eff_store_key(key, &(struct tl_eff_origin){.text = x->digest,
+                                                  .kernel = k->name,
+                                                  .kind = v->kind,
+                                                  .dims = v->dims,
+                                                  .max_registers = max_registers,
+                                                  .driver = version,
+                                                  .rewriter = TL_PTX_REWRITER_VERSION});
     if (tl_eff_store_get(key, out) == 0)
         return 0;
     struct tl_ptx_rewritten r = {0};

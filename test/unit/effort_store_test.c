@@ -91,6 +91,79 @@ static void an_argument_outside_the_parameters_is_refused(void)
     TEST_ASSERT_NULL(found.text);
 }
 
+/* --- keys --- */
+
+static void digest_of(const char *text, uint8_t digest[TL_JIT_DIGEST_BYTES])
+{
+    struct tl_jit_digest d;
+    tl_jit_digest_init(&d);
+    tl_jit_digest_add(&d, text, strlen(text));
+    tl_jit_digest_end(&d, digest);
+}
+
+static void every_part_of_an_origin_makes_another_key(void)
+{
+    uint8_t text[TL_JIT_DIGEST_BYTES], other[TL_JIT_DIGEST_BYTES];
+    char keys[8][TL_EFF_KEY_BYTES], again[TL_EFF_KEY_BYTES];
+    const struct tl_eff_origin o = {.text = text,
+                                    .kernel = "k",
+                                    .kind = TL_PTX_TICKET,
+                                    .dims = 1,
+                                    .max_registers = 32,
+                                    .driver = 12000,
+                                    .rewriter = 5};
+    struct tl_eff_origin changed[8];
+    for (int i = 0; i < 8; i++)
+        changed[i] = o;
+    digest_of("a text", text);
+    digest_of("another text", other);
+    changed[1].text = other;
+    changed[2].kernel = "k2";
+    changed[3].kind = TL_PTX_PERSISTENT;
+    changed[4].dims = 2;
+    changed[5].max_registers = 0;
+    changed[6].driver = 12001;
+    changed[7].rewriter = 6;
+    for (int i = 0; i < 8; i++) {
+        tl_eff_store_key(keys[i], &changed[i]);
+        TEST_ASSERT_EQUAL_size_t(TL_EFF_KEY_BYTES - 1, strlen(keys[i]));
+        for (int k = 0; k < i; k++)
+            TEST_ASSERT_NOT_EQUAL_INT(0, strcmp(keys[i], keys[k]));
+    }
+    tl_eff_store_key(again, &o);
+    TEST_ASSERT_EQUAL_STRING(keys[0], again);
+}
+
+/* A hash of 64 bits that multiplies and folds, word by word, of which anybody can make two alike. */
+static uint64_t weak_hash(const char *text)
+{
+    uint64_t h = 0xcbf29ce484222325ull, w;
+    size_t n = strlen(text);
+    for (; n >= 8; n -= 8, text += 8) {
+        memcpy(&w, text, 8);
+        h = (h ^ w) * 0x9E3779B97F4A7C15ull;
+        h ^= h >> 29;
+    }
+    for (; n > 0; n--)
+        h = (h ^ (uint8_t)*text++) * 0x100000001b3ull;
+    return h ^ h >> 32;
+}
+
+static void texts_that_a_weak_hash_takes_for_one_have_their_own_keys(void)
+{
+    static const char one[] = "//  one\n// aaaa\n.version 8.0\n", two[] = "//GPORb8^)#L\xaf!}\n.version 8.0\n";
+    uint8_t digest[2][TL_JIT_DIGEST_BYTES];
+    char keys[2][TL_EFF_KEY_BYTES];
+    TEST_ASSERT_EQUAL_UINT64(weak_hash(one), weak_hash(two));
+    digest_of(one, digest[0]);
+    digest_of(two, digest[1]);
+    for (int i = 0; i < 2; i++)
+        tl_eff_store_key(keys[i], &(struct tl_eff_origin){.text = digest[i], .kernel = "k", .dims = 1});
+    TEST_ASSERT_NOT_EQUAL_INT(0, strcmp(keys[0], keys[1]));
+}
+
+/* --- profiles --- */
+
 static struct tl_eff_kernel kernel = {.name = "k", .fingerprint = 12345};
 static struct tl_eff_variant variant = {.kernel = &kernel, .kind = TL_PTX_PERSISTENT};
 
@@ -264,3 +337,5 @@ int main(void)
     RUN_TEST(what_was_learnt_outlives_the_job);
     return UNITY_END();
 }
+    RUN_TEST(every_part_of_an_origin_makes_another_key);
+    RUN_TEST(texts_that_a_weak_hash_takes_for_one_have_their_own_keys);
