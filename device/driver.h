@@ -572,7 +572,9 @@ bool tl_drv_graph_memory_free(struct tl_drv_alloc *a);
 void tl_drv_graph_memory_reached(struct tl_drv_alloc *a);
 
 /* --- driver_image.c, driver_module.c, driver_library.c --- */
-CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out);       /* lock not held */
+CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out); /* lock not held */
+/* A file as cuModuleLoad takes it, terminated, the caller's to free; NULL if that fails. */
+CUresult tl_drv_image_read(const char *path, char **out);
 CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out); /* takes the text */
 void tl_drv_image_unref(struct tl_drv_image *image);                            /* lock held */
 CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,

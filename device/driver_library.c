@@ -125,25 +125,18 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    (void)jitOptions, (void)jitOptionsValues, (void)numJitOptions;
-    (void)libraryOptions, (void)libraryOptionValues, (void)numLibraryOptions;
-    CUmodule m;
-    if (library == NULL || fileName == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult r = cuModuleLoad(&m, fileName); /* reads and checks the file */
+    char *bytes;
+    CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    struct CUlib_st *l = calloc(1, sizeof *l);
-    if (l != NULL) {
-        l->magic = TL_DRV_LIBRARY;
-        l->image = m->image;
-        tl_drv_lock();
-        l->image->refs++;
-        tl_drv_unlock();
-        *library = l;
-    }
-    tl_drv_module_destroy(m);
-    return l != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (library == NULL || fileName == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = tl_drv_image_read(fileName, &bytes);
+    if (r == CUDA_SUCCESS)
+        r = cuLibraryLoadData(library, bytes, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+                              libraryOptionValues, numLibraryOptions);
+    free(bytes); /* the image has a copy of its own, whatever the options promise */
+    return r;
 }
 
 CUresult cuLibraryUnload(CUlibrary library)

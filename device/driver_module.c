@@ -5,12 +5,9 @@
 #include "ptx_rewrite/initialiser.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* --- variables --------------------------------------------------------------------------------------------------- */
 
@@ -399,27 +396,12 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
-    struct stat st;
+    char *bytes;
     if (module == NULL || fname == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    int fd = open(fname, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    }
-    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-    size_t n = 0, want = st.st_size > 0 ? (size_t)st.st_size : 0;
-    char *bytes = calloc(1, want + 1);
-    while (bytes != NULL && n < want) {
-        ssize_t got = read(fd, bytes + n, want - n);
-        if (got <= 0)
-            break;
-        n += (size_t)got;
-    }
-    close(fd);
-    if (bytes != NULL)
-        r = n == want ? cuModuleLoadData(module, bytes) : CUDA_ERROR_INVALID_IMAGE;
+    CUresult r = tl_drv_image_read(fname, &bytes);
+    if (r == CUDA_SUCCESS)
+        r = cuModuleLoadData(module, bytes);
     free(bytes);
     return r;
 }

@@ -185,6 +185,41 @@ static void a_kernel_of_a_library_serves_as_a_function(void)
     OK(CALL(cuLibraryUnload)(l));
 }
 
+/* CUDA, "Library Management": a library is loaded into all contexts that there are and will be, so it needs none to be current. */
+static void a_library_is_loaded_without_a_context(void)
+{
+    char path[] = "/tmp/tally-library-XXXXXX";
+    int fd = mkstemp(path);
+    CUlibrary libraries[2];
+    CUmodule module;
+    TEST_ASSERT_TRUE(fd >= 0);
+    TEST_ASSERT_EQUAL_INT((int)strlen(line), (int)write(fd, line, strlen(line)));
+    close(fd);
+    OK(CALL(cuCtxSetCurrent)(NULL));
+    CUresult of_data = CALL(cuLibraryLoadData)(&libraries[0], line, NULL, NULL, 0, NULL, NULL, 0);
+    CUresult of_file = CALL(cuLibraryLoadFromFile)(&libraries[1], path, NULL, NULL, 0, NULL, NULL, 0);
+    CUresult of_module = CALL(cuModuleLoad)(&module, path);
+    unlink(path);
+    OK(of_data);
+    OK(of_file);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CONTEXT, of_module);
+    use_device();
+    for (int i = 0; i < 2; i++) { /* and serves one that comes later */
+        CUkernel k;
+        CUfunction f;
+        CUdeviceptr variable;
+        OK(CALL(cuLibraryGetKernel)(&k, libraries[i], "line"));
+        OK(CALL(cuKernelGetFunction)(&f, k));
+        OK(CALL(cuLibraryGetGlobal)(&variable, NULL, libraries[i], "extra"));
+        OK(CALL(cuLibraryUnload)(libraries[i]));
+    }
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_FILE_NOT_FOUND,
+                          CALL(cuLibraryLoadFromFile)(&libraries[0], path, NULL, NULL, 0, NULL, NULL, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuLibraryLoadFromFile)(&libraries[0], NULL, NULL, NULL, 0, NULL, NULL, 0));
+    CALL(cuDevicePrimaryCtxRelease_v2)(0);
+}
+
 static void a_graph_launches_kernels_with_parameters_of_its_own(void)
 {
     CUmodule m;
@@ -356,6 +391,7 @@ int main(void)
     RUN_TEST(a_kernel_tells_what_it_needs);
     RUN_TEST(a_kernel_gets_its_parameters_either_way);
     RUN_TEST(a_kernel_of_a_library_serves_as_a_function);
+    RUN_TEST(a_library_is_loaded_without_a_context);
     RUN_TEST(a_graph_launches_kernels_with_parameters_of_its_own);
     RUN_TEST(texts_that_need_each_other_are_linked);
     RUN_TEST(what_cannot_run_here_is_refused);
