@@ -1,5 +1,5 @@
 /* The calls that load images and give out kernels.  The driver goes first; what it accepted is then remembered.  Before
- * something is unloaded, the best-effort part finishes what it has queued.
+ * something is unloaded, the best-effort part submits what it has queued and lets go of what it made of it.
  *
  * A driver that has no use for machine code, such as the software device's, is given the PTX that the code was made of, if a
  * compiler in the job has left it (intercept/doors.h). */
@@ -85,7 +85,7 @@ static CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *image)
 
 static CUresult hook_cuModuleUnload(CUmodule module)
 {
-    tl_job_drain();
+    tl_job_unloading(module, NULL);
     tl_capture_unloaded(module);
     return TL_REAL(cuModuleUnload)(module);
 }
@@ -146,7 +146,7 @@ static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path,
 
 static CUresult hook_cuLibraryUnload(CUlibrary library)
 {
-    tl_job_drain();
+    tl_job_unloading(NULL, library);
     tl_capture_unloaded(library);
     return TL_REAL(cuLibraryUnload)(library);
 }

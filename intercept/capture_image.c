@@ -42,6 +42,7 @@ void tl_capture_unref(struct tl_captured_image *image)
 {
     if (image == NULL || atomic_fetch_sub(&((struct kept *)image)->refs, 1) != 1)
         return;
+    tl_job_forget(image);
     if (image->is_copy)
         free((void *)image->bytes);
     free((void *)image->ptx);

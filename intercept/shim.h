@@ -25,7 +25,7 @@ struct tl_captured_image {
     const char *source; /* path of the file or object that it came from, or "memory" */
     const void *ptx;    /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
     size_t ptx_n;
-    void *user; /* the effort part's own, initially NULL */
+    void *user; /* the effort part's own, initially NULL; it frees it when the image goes */
 };
 
 /* A kernel by the handle (CUfunction or CUkernel) that the job launches. */
@@ -64,8 +64,11 @@ struct tl_effort {
     const char *build;
     /* Begins.  Hooks to put in place, ended by a NULL name; NULL if it cannot work, which is logged. */
     const struct tl_hook *(*start)(const struct tl_shim *shim);
-    /* Before the shim's own handling of an unload or of the end of the process: everything queued is finished. */
-    void (*drain)(void);
+    /* Before a module or library (the other is NULL) is unloaded: everything queued is submitted, and
+     * nothing that was made of its kernels is used or kept any longer. */
+    void (*unloading)(const void *module, const void *library);
+    /* An image with a `user` goes, after all that it was loaded as: lets go of that. */
+    void (*forget)(struct tl_captured_image *image);
     /* In the child of a fork: forget threads and queues. */
     void (*forked)(void);
     /* At the end of the process, from an exit handler: write what is to be written; never block for long. */

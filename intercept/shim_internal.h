@@ -80,8 +80,9 @@ struct tl_job {
 };
 extern struct tl_job tl_job;
 extern const struct tl_hook tl_job_hooks[];
-/* Everything that was queued is on the device, and the device is done with it. */
-void tl_job_drain(void);
+/* For the best-effort part, if there is one: see struct tl_effort. */
+void tl_job_unloading(const void *module, const void *library);
+void tl_job_forget(struct tl_captured_image *image);
 /* The job may have to give way from now on.  Called with no hooks of the highest level in place and nothing in flight; false if the
  * best-effort part cannot be had, and then those hooks are back. */
 bool tl_job_lower(void);

@@ -246,11 +246,18 @@ const struct tl_hook tl_job_hooks[] = {
     {NULL, NULL},
 };
 
-void tl_job_drain(void)
+void tl_job_unloading(const void *module, const void *library)
 {
     const struct tl_effort *effort = tl_job.effort;
-    if (effort != NULL && effort->drain != NULL)
-        effort->drain();
+    if (effort != NULL && effort->unloading != NULL)
+        effort->unloading(module, library);
+}
+
+void tl_job_forget(struct tl_captured_image *image)
+{
+    const struct tl_effort *effort = tl_job.effort;
+    if (effort != NULL && effort->forget != NULL && image->user != NULL)
+        effort->forget(image);
 }
 
 /* --- end --- */

@@ -405,6 +405,9 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags);
 CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags);
 CUresult tl_eff_event_destroy(CUevent event);
 
+/* --- effort_sync.c --- */
+void tl_eff_unloading(const void *module, const void *library); /* see struct tl_effort; lock not held */
+
 /* --- effort_kernel.c --- */
 enum { TL_EFF_MAX_BLOCKSHAPES = 8, TL_EFF_EXTRA_BYTES = 256 };
 
@@ -435,7 +438,9 @@ struct tl_eff_kernel {
 
 /* Starts the launch, whole, at once.  Lock not held, context current. */
 CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream);
-void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context); /* lock held */
+/* Forgets kernels and frees their variants.  Those that are still on the device are freed by a later call.  Lock held, given up
+ * meanwhile. */
+void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context);
 /* Copies what the launch needs.  NULL without memory or if the kernel's parameters are not known. */
 struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params, void **extra);
 /* A launch whose parameters are in one buffer: a graph's node.  Lock not held. */
@@ -472,7 +477,8 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
                                       bool *may_come);
 void tl_eff_variants_free(struct tl_eff_kernel *k); /* lock held; gives it up to unload */
 void tl_eff_variants_forked(void);
-void tl_eff_variants_stop(void);
+/* Frees what was unpacked of an image; none of its kernels is known any more.  See struct tl_effort. */
+void tl_eff_texts_forget(struct tl_captured_image *image);
 /* The extra arguments behind the original ones. */
 struct tl_eff_extra {
     uint32_t grid[3], first, blocks, batch_mask;

@@ -124,8 +124,33 @@ struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *co
     return k;
 }
 
+/* Forgotten, but perhaps still on the device.  Under the lock. */
+static struct tl_eff_kernel *dead;
+
+static bool is_on_device(const struct tl_eff_kernel *k)
+{
+    const struct tl_eff_piece *p = tl_eff.flying;
+    while (p != NULL && (p->is_over || p->kernel != k))
+        p = p->next;
+    return p != NULL;
+}
+
+static void bury_dead(void)
+{
+    for (struct tl_eff_kernel **at = &dead; *at != NULL;) {
+        struct tl_eff_kernel *k = *at;
+        if (is_on_device(k)) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        kernel_free(k);
+    }
+}
+
 void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context)
 {
+    struct tl_eff_kernel *going = NULL; /* nobody else sees these, also while the lock is given up */
     for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
         for (struct tl_eff_kernel **at = &tl_eff.kernels[i]; *at != NULL;) {
             struct tl_eff_kernel *k = *at;
@@ -135,11 +160,19 @@ void tl_eff_kernels_forget(const void *module, const void *library, struct tl_ef
                 continue;
             }
             *at = k->next;
-            tl_eff_profile_keep(k);
-            tl_eff_variants_free(k);
-            /* Marks on the device may still point to it; it is small. */
+            k->next = going;
+            going = k;
         }
     }
+    while (going != NULL) {
+        struct tl_eff_kernel *k = going;
+        going = k->next;
+        tl_eff_profile_keep(k);
+        tl_eff_variants_free(k);
+        k->next = dead;
+        dead = k;
+    }
+    bury_dead();
 }
 
 /* --- one launch ---------------------------------------------------------------------------------------------------- */

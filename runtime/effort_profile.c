@@ -85,20 +85,30 @@ static struct row row_of(const struct tl_eff_profile *p)
     return r;
 }
 
+/* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no room. */
+static struct row *place_for(uint64_t key)
+{
+    for (uint32_t i = 0; i < n_kept; i++) {
+        if (kept[i].key == key)
+            return &kept[i];
+    }
+    if (n_kept == cap_kept) {
+        uint32_t cap = cap_kept != 0 ? 2 * cap_kept : 64;
+        struct row *more = cap <= MAX_ROWS ? realloc(kept, cap * sizeof *more) : NULL;
+        if (more == NULL)
+            return NULL;
+        kept = more;
+        cap_kept = cap;
+    }
+    return &kept[n_kept++];
+}
+
 void tl_eff_profile_keep(const struct tl_eff_kernel *k)
 {
     for (const struct tl_eff_profile *p = k->profiles; p != NULL; p = p->next) {
-        if (p->n_samples == 0)
-            continue;
-        if (n_kept == cap_kept) {
-            uint32_t cap = cap_kept != 0 ? 2 * cap_kept : 64;
-            struct row *more = cap <= MAX_ROWS ? realloc(kept, cap * sizeof *more) : NULL;
-            if (more == NULL)
-                return;
-            kept = more;
-            cap_kept = cap;
-        }
-        kept[n_kept++] = row_of(p);
+        struct row *place = p->n_samples > 0 ? place_for(p->key) : NULL;
+        if (place != NULL)
+            *place = row_of(p); /* the newest counts, of a kernel that was unloaded before */
     }
 }
 

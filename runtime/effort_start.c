@@ -18,13 +18,6 @@ void tl_eff_note(const char *format, ...)
     tl_record_note(tl_eff.record, text);
 }
 
-static void drain(void)
-{
-    tl_eff_lock();
-    tl_eff_drain_all();
-    tl_eff_unlock();
-}
-
 static void forked(void)
 {
     atomic_store(&tl_eff.is_over, true); /* a straggler in the child passes through */
@@ -97,7 +90,8 @@ static const struct tl_hook *start(const struct tl_shim *shim)
 __attribute__((visibility("default"))) const struct tl_effort tl_effort_table = {
     .build = tl_build_id,
     .start = start,
-    .drain = drain,
+    .unloading = tl_eff_unloading,
+    .forget = tl_eff_texts_forget,
     .forked = forked,
     .stop = stop,
 };

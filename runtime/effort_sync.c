@@ -135,24 +135,12 @@ static CUresult hook_cuMemUnmap(CUdeviceptr address, size_t bytes)
     return after_all(&(struct tl_eff_call){tl_eff.shim->real("cuMemUnmap"), 2, {address, bytes}});
 }
 
-static void forget_kernels(const void *module, const void *library)
+void tl_eff_unloading(const void *module, const void *library)
 {
     tl_eff_lock();
     tl_eff_drain_all();
     tl_eff_kernels_forget(module, library, NULL);
     tl_eff_unlock();
-}
-
-static CUresult hook_cuModuleUnload(CUmodule module)
-{
-    forget_kernels(module, NULL);
-    return tl_real.cuModuleUnload(module);
-}
-
-static CUresult hook_cuLibraryUnload(CUlibrary library)
-{
-    forget_kernels(NULL, library);
-    return tl_eff_invoke(&(struct tl_eff_call){tl_eff.shim->real("cuLibraryUnload"), 1, {(uintptr_t)library}});
 }
 
 /* The context goes, and everything in it. */
@@ -324,8 +312,7 @@ static CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 #define ROW_PTSZ(name) ROW(name){#name "_ptsz", (void *)hook_##name##_ptsz},
 const struct tl_hook tl_eff_sync_hooks[] = {
     ROW_PTSZ(cuStreamSynchronize) ROW_PTSZ(cuStreamQuery) ROW(cuCtxSynchronize) ROW(cuCtxSynchronize_v2) FREEING(ROW)
-        ROW(cuMemUnmap) ROW(cuModuleUnload) ROW(cuLibraryUnload) ROW(cuCtxDestroy_v2)
-            RELEASING(RELEASING_ROW){"cuStreamDestroy", (void *)hook_cuStreamDestroy},
+        ROW(cuMemUnmap) ROW(cuCtxDestroy_v2) RELEASING(RELEASING_ROW){"cuStreamDestroy", (void *)hook_cuStreamDestroy},
     {"cuStreamDestroy_v2", (void *)hook_cuStreamDestroy},
     ROW_PTSZ(cuStreamBeginCapture) ROW_PTSZ(cuStreamBeginCapture_v2) ROW_PTSZ(cuStreamBeginCaptureToGraph)
         ROW_PTSZ(cuStreamEndCapture){NULL, NULL},

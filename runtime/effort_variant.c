@@ -16,7 +16,7 @@
 
 #include "tally/image.h"
 
-/* PTX texts of an image, best first; made once per image and kept in its `user`. */
+/* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
 struct text {
     char *bytes;
     size_t n;
@@ -100,6 +100,21 @@ static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *
         tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v, err);
     image->user = t;
     return t;
+}
+
+/* All its kernels and their variants have gone before, each under the lock, so nobody looks at it any more. */
+void tl_eff_texts_forget(struct tl_captured_image *image)
+{
+    struct texts *t = image->user;
+    for (uint32_t i = 0; t != NULL && i < t->n; i++) {
+        tl_ptx_index_destroy(t->list[i].index);
+        if (!t->list[i].is_borrowed)
+            free(t->list[i].bytes);
+    }
+    if (t != NULL)
+        free(t->list);
+    free(t);
+    image->user = NULL;
 }
 
 /* The first text that has the kernel. */

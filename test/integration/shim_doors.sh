@@ -117,7 +117,7 @@ launch by_ptxas, copy of 64 bytes, begins ELF, from // a text
 .version 7.0
 
 launch of an unknown kernel
-drain
+unloading a module
 stop
 END
 run() { LD_PRELOAD=$shim TALLY_DRIVER=$driver TALLY_EFFORT=$effort TALLY_PRIORITY=low TALLY_DAEMON=no "$@"; }

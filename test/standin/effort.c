@@ -25,9 +25,15 @@ static CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsi
     return real(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
-static void drain(void)
+static void unloading(const void *module, const void *library)
 {
-    printf("drain\n");
+    printf("unloading a %s\n", module != NULL && library == NULL ? "module" : "library");
+}
+
+/* Only of an image that has a user, which nobody here gives it. */
+static void forget(struct tl_captured_image *image)
+{
+    printf("an image from %s goes\n", image->source);
 }
 
 static void stop(void)
@@ -48,6 +54,7 @@ static const struct tl_hook *start(const struct tl_shim *s)
 __attribute__((visibility("default"))) const struct tl_effort tl_effort_table = {
     .build = tl_build_id,
     .start = start,
-    .drain = drain,
+    .unloading = unloading,
+    .forget = forget,
     .stop = stop,
 };

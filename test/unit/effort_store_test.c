@@ -323,11 +323,30 @@ static void what_was_learnt_outlives_the_job(void)
     forget();
 }
 
+static void a_kernel_that_is_unloaded_again_and_again_takes_no_room_from_others(void)
+{
+    struct tl_eff_launch often = launch_of(1000), seldom = launch_of(1001);
+    tl_eff_profile_ran(tl_eff_profile(&kernel, &often), &often, TL_RUNG_WHOLE, 500000, 1000, 2);
+    for (int i = 0; i < 20000; i++)
+        tl_eff_profile_keep(&kernel);
+    forget();
+    tl_eff_profile_ran(tl_eff_profile(&kernel, &seldom), &seldom, TL_RUNG_WHOLE, 300000, 1001, 2);
+    tl_eff_profile_keep(&kernel);
+    forget();
+    tl_eff_profile_save();
+    tl_eff_profile_load();
+    TEST_ASSERT_EQUAL_UINT64(500000, tl_eff_profile(&kernel, &often)->whole_ns);
+    TEST_ASSERT_EQUAL_UINT64(300000, tl_eff_profile(&kernel, &seldom)->whole_ns);
+    forget();
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(what_was_stored_is_found_again);
     RUN_TEST(an_argument_outside_the_parameters_is_refused);
+    RUN_TEST(every_part_of_an_origin_makes_another_key);
+    RUN_TEST(texts_that_a_weak_hash_takes_for_one_have_their_own_keys);
     RUN_TEST(single_long_measurements_do_not_count_for_much);
     RUN_TEST(sizes_are_told_from_addresses_and_floats);
     RUN_TEST(launches_of_other_sizes_have_other_times);
@@ -335,7 +354,6 @@ int main(void)
     RUN_TEST(a_variant_that_was_slow_while_the_machine_was_busy_is_not_given_up);
     RUN_TEST(a_variant_that_was_given_up_is_tried_again_less_and_less_often);
     RUN_TEST(what_was_learnt_outlives_the_job);
+    RUN_TEST(a_kernel_that_is_unloaded_again_and_again_takes_no_room_from_others);
     return UNITY_END();
 }
-    RUN_TEST(every_part_of_an_origin_makes_another_key);
-    RUN_TEST(texts_that_a_weak_hash_takes_for_one_have_their_own_keys);
