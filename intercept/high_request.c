@@ -11,7 +11,6 @@
 
 #define USEFUL_NS 500000u /* the job itself would have told so much later that its work is done */
 #define PUBLISH_NS 1000000u
-#define SYNC_NS 20000000u
 /* Lower levels look by themselves after shorter bursts: to wake them takes microseconds, which a job with many such bursts would
  * feel. */
 #define TELL_NS 200000u
@@ -103,7 +102,8 @@ void tl_request_publish(void)
     atomic_store_explicit(&tl_high_page->blocks, blocks, memory_order_relaxed);
     atomic_store_explicit(&tl_high_page->in_flight, (uint32_t)word - (uint32_t)(word >> 32), memory_order_relaxed);
     atomic_store_explicit(&state.published_ns, now, memory_order_relaxed);
-    if (tl_job.record != NULL && now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > SYNC_NS) {
+    if (tl_job.record != NULL &&
+        now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > TL_RECORD_PUBLISH_NS) {
         atomic_store_explicit(&state.synced_ns, now, memory_order_relaxed);
         tl_record_sync(tl_job.record);
     }

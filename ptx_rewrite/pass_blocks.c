@@ -27,7 +27,7 @@ void tl_rw_plan_blocks(struct tl_rewriter *rw)
         return;
     }
     rw->uses_slot = true;
-    for (uint32_t i = 0; i < TL_STOP_WORDS; i++)
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
         tl_rw_add_arg(rw, TL_PTX_ARG_STOP_WORD, i, NULL);
     tl_rw_add_arg(rw, TL_PTX_ARG_COUNTER, 0, NULL);
 }
@@ -101,8 +101,8 @@ static void put_leader_test(struct tl_rewriter *rw, struct tl_buf *out)
  * all four would, too, but they take more registers than many a small kernel has. */
 static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    _Static_assert(TL_STOP_WORDS % 2 == 0, "read in pairs");
-    for (uint32_t i = 0; i < TL_STOP_WORDS; i += 2) {
+    _Static_assert(TL_PTX_STOP_WORDS % 2 == 0, "read in pairs");
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i += 2) {
         for (uint32_t k = 0; k < 2; k++)
             tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", k, tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i + k));
         tl_rw_put(rw, out, "\tld.volatile.global.u64 %%$w0, [%%$w0];\n\tld.volatile.global.u64 %%$w1, [%%$w1];\n");

@@ -6,7 +6,6 @@ enum {
     MAX_ROUND_TRIP_NS = 12000,
     MOST_CAUTION = 4, /* after a stop, run-ahead begins at a 16th: the level above may only have taken breath */
 };
-#define ALONE_RUN_AHEAD_NS 20000000u /* with nobody above, what is with the driver bothers nobody */
 #define RATE_BURST_S 0.01
 
 /* Pages with words, registered with the driver once.  The executor's own, but for being forgotten while it is idle. */
@@ -111,7 +110,7 @@ uint64_t tl_eff_run_ahead_ns(void)
     if (limit < turnaround) /* so long a single kernel may be that runs whole */
         limit = turnaround;
     limit >>= tl_eff.caution;
-    return tl_eff.n_words == 0 && limit < ALONE_RUN_AHEAD_NS ? ALONE_RUN_AHEAD_NS : limit;
+    return tl_eff.n_words == 0 && limit < TL_EFF_ALONE_NS ? TL_EFF_ALONE_NS : limit;
 }
 
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns)

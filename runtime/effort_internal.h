@@ -563,6 +563,9 @@ void tl_eff_profile_save(void);
 
 /* --- effort_gate.c --- */
 bool tl_eff_gate_is_open(uint64_t now);     /* lock held */
+/* With nobody above, so much work may be with the driver, and a kernel of up to that runs whole: if somebody comes, that is how
+ * long he waits, once. */
+enum { TL_EFF_ALONE_NS = 20000000 };
 uint64_t tl_eff_gate_wait_ns(uint64_t now); /* how long to wait before asking again; lock held */
 bool tl_eff_is_alone(void);                 /* nobody is above us; lock held */
 uint64_t tl_eff_turnaround_ns(void);        /* budget for leaving the device; lock held */

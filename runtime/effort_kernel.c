@@ -313,7 +313,7 @@ static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l, uint6
     bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
     if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff.grant.blocks_per_s != 0)
         return false; /* the executor measures it */
-    bool is_short = ns <= tl_eff_turnaround_ns() || (tl_eff_is_alone() && ns <= 20000000);
+    bool is_short = ns <= tl_eff_turnaround_ns() || (tl_eff_is_alone() && ns <= TL_EFF_ALONE_NS);
     return is_short && tl_eff_has_room(s, ns);
 }
 

@@ -224,7 +224,7 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     uint64_t ns = tl_eff_predicted_ns(l->profile);
     bool keeps_part = is_capped();
     bool is_short = is_known && ns <= tl_eff_turnaround_ns() && !keeps_part;
-    bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= 20000000) && !keeps_part;
+    bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= TL_EFF_ALONE_NS) && !keeps_part;
     for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
         if ((by_rung[i].rung < tl_eff.grant.finest && !keeps_part) || (is_short && !is_chained && l->done == 0) ||
             (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung) && !keeps_part))

@@ -210,6 +210,9 @@ static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritte
     return 0;
 }
 
+/* The rewriter and tallyd, which know nothing of each other, meet here. */
+_Static_assert((int)TL_SHARE_WORDS == (int)TL_PTX_STOP_WORDS, "a variant polls as many words as tallyd hands out");
+
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const struct tl_eff_extra *x)
 {
     struct tl_ptx_magic magic_x = tl_ptx_magic_of(x->grid[0]), magic_y = tl_ptx_magic_of(x->grid[1]);
@@ -248,7 +251,7 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const 
             value = x->counter;
             break;
         case TL_PTX_ARG_STOP_WORD:
-            value = x->words[a->which % TL_SHARE_WORDS];
+            value = x->words[a->which % TL_PTX_STOP_WORDS];
             break;
         case TL_PTX_ARG_BATCH_MASK:
             value = x->batch_mask;

@@ -210,7 +210,7 @@ static void publish(struct tl_record *r)
 void tl__record_alive(struct tl_record *r, uint64_t now)
 {
     uint64_t published = atomic_load_explicit(&r->published_ns, memory_order_relaxed);
-    if (now < published + RECORD_PUBLISH_NS)
+    if (now < published + TL_RECORD_PUBLISH_NS)
         return;
     if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &published, now, memory_order_relaxed,
                                                  memory_order_relaxed))

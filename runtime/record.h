@@ -3,13 +3,16 @@
  * tl_record_kernel of a name; they may come from any thread.  A NULL record is fine everywhere: nothing is written then.
  *
  * tl_record_launched writes to private memory only, because a store into a mapped file may have to wait for the disk.  The other
- * calls carry its counts into the file every 20 ms; an owner that makes none of them for long calls tl_record_sync. */
+ * calls carry its counts into the file every TL_RECORD_PUBLISH_NS; an owner that makes none of them for long calls tl_record_sync. */
 #ifndef TALLY_RECORD_H
 #define TALLY_RECORD_H
 
 #include <stdatomic.h>
 
 #include "tally/sched.h"
+
+/* How often the counters of launches go to the file. */
+enum { TL_RECORD_PUBLISH_NS = 20000000 };
 
 struct tl_record;
 struct tl_record_kernel; /* a kernel's counters and histograms */

@@ -16,7 +16,6 @@ enum {
     RECORD_NO_KERNEL = UINT32_MAX,
     RECORD_PAIRS = 4096, /* of kernels and operations */
     RECORD_PAIR_SLOTS = 2 * RECORD_PAIRS,
-    RECORD_PUBLISH_NS = 20000000, /* how often the counters of launches go to the file */
 };
 
 /* Launches are counted here, in private memory, and copied to the file a little later by calls that are not in anybody's way:

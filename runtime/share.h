@@ -18,7 +18,7 @@
 enum {
     TL_SHARE_VERSION = 2,
     TL_SHARE_PAGE = 4096, /* bytes of each */
-    TL_SHARE_WORDS = 4,   /* stop words that a kernel polls, as in the rewriter's variants */
+    TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
 };
 #define TL_CLIENT_MAGIC 0x31746e65696c6374ull /* "tclient1" */
 #define TL_GRANT_MAGIC 0x31746e6172677474ull  /* "ttgrant1" */

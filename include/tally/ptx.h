@@ -144,10 +144,13 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_
     X(MAGIC_Y, "magic-y")                                                                                              \
     X(SHIFT_Y, "shift-y")                                                                                              \
     X(COUNTER, "counter")       /* u64: address of the u32 counter of blocks started */                                \
-    X(STOP_WORD, "stop-word")   /* u64, four of them (`index` 0..3): address of a u64 {issued, completed}; stop   \
-                                       while the halves differ */    \
+    X(STOP_WORD, "stop-word")   /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a u64 {issued, completed};    \
+                                   stop while the halves differ */ \
     X(BATCH_MASK, "batch-mask") /* persistent: how many blocks a worker takes at a time, a power of two, less one */   \
     X(VARIABLE, "variable")     /* u64: address of the original module's variable `name` */
+
+/* Words that a variant asks before each block. */
+enum { TL_PTX_STOP_WORDS = 4 };
 
 enum tl_ptx_arg_kind {
 #define TL_PTX_ARG_ENUM(id, name) TL_PTX_ARG_##id,
@@ -163,7 +166,7 @@ struct tl_ptx_arg {
     uint32_t index;       /* parameter number, counted from 0 over all parameters of the new entry */
     uint32_t offset;      /* in bytes, in the parameter buffer */
     uint32_t size;        /* 4 or 8 */
-    uint32_t which;       /* STOP_WORD: 0..3 */
+    uint32_t which;       /* STOP_WORD: below TL_PTX_STOP_WORDS */
     const char *name;     /* the parameter's name in the text */
     const char *variable; /* VARIABLE: name in the original module, for cuModuleGetGlobal */
 };
