@@ -302,8 +302,7 @@ struct CUlib_st {
     uint32_t magic;
     struct tl_drv_image *image;
     struct CUkern_st *kernels;
-    struct CUmod_st *modules; /* one per context, linked by `library_next` through the array below */
-    struct CUmod_st **by_context;
+    struct CUmod_st **by_context; /* a module for each context that has needed one */
     size_t n_by_context;
 };
 
@@ -503,9 +502,9 @@ CUresult tl_drv_fill_check(const struct tl_drv_fill *f);
 /* --- driver_launch.c: how kernels are run --- */
 /* Fills in function, parameters and code of a launch whose shape is set.  Lock not held. */
 CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *launch, void **kernelParams, void **extra);
-/* Compiles if need be; 0 and launch->code.  Lock not held. */
 /* A function was asked for by name: if its PTX says with which block size it will be launched, it is compiled meanwhile. */
 void tl_drv_launch_expect(const struct CUfunc_st *f);
+/* Compiles if need be; 0 and launch->code.  Lock not held. */
 CUresult tl_drv_launch_prepare(struct tl_drv_launch *launch);
 /* Starts it; tl_drv_op_finished follows sooner or later, from any thread. */
 void tl_drv_launch_start(struct tl_drv_op *op);

@@ -1,5 +1,7 @@
 /* Launching kernels: parameters by the PTX's layout, code from the compiler service, blocks to the SMs.
- * This file alone knows how kernels are run (device/exec.h) and where their code comes from (device/jit_client.h). */
+ * This file alone knows where code comes from (device/jit_client.h).  How kernels are run (device/exec.h) is also known to
+ * driver_op.c, whose waiters leave the SMs' CPUs, to driver_green.c for parts of the device, and to driver_opaque.c for
+ * machine code; all others go through driver_exec.h. */
 #include "device/driver.h"
 #include "device/driver_exec.h"
 #include "device/driver_opaque.h"

@@ -13,6 +13,7 @@
  *     effort_variant.c   the rewritten forms of a kernel, built in the background
  *     effort_store.c     what outlives the process: rewritten text, measured times
  *     effort_profile.c   how long kernels take, and what follows for them
+ *     effort_next.c      what the job tells of the kernel that comes next
  *     effort_pieces.c    a kernel's way to the device: rung, size, launches
  *     effort_cap.c       kernels that cannot be stopped, on a part of the SMs
  *     effort_flight.c    what is on the device, and the news of its end
@@ -562,10 +563,10 @@ void tl_eff_profile_load(void);
 void tl_eff_profile_save(void);
 
 /* --- effort_gate.c --- */
-bool tl_eff_gate_is_open(uint64_t now);     /* lock held */
 /* With nobody above, so much work may be with the driver, and a kernel of up to that runs whole: if somebody comes, that is how
  * long he waits, once. */
 enum { TL_EFF_ALONE_NS = 20000000 };
+bool tl_eff_gate_is_open(uint64_t now);     /* lock held */
 uint64_t tl_eff_gate_wait_ns(uint64_t now); /* how long to wait before asking again; lock held */
 bool tl_eff_is_alone(void);                 /* nobody is above us; lock held */
 uint64_t tl_eff_turnaround_ns(void);        /* budget for leaving the device; lock held */
@@ -633,9 +634,11 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
 /* All of it is done, or failed.  Lock held. */
 void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result);
 /* How long it could have begun earlier: since it was asked for and all in front of it was submitted. */
-/* effort_next.c: the kernel has come to the head of its stream.  Lock held. */
-void tl_eff_comes_next(const struct tl_eff_context *c, struct tl_eff_launch *l, uint64_t now);
 uint64_t tl_eff_stood_ready(const struct tl_eff_launch *l, uint64_t began_ns);
+
+/* --- effort_next.c --- */
+/* The kernel has come to the head of its stream.  Lock held. */
+void tl_eff_comes_next(const struct tl_eff_context *c, struct tl_eff_launch *l, uint64_t now);
 
 /* --- effort_flight.c --- */
 /* A launch on its way, NULL if there is no memory; and what follows once it is made.  Lock held. */

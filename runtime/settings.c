@@ -228,8 +228,6 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
         judge(&r, copy_text(s->policy, sizeof s->policy, v), "TALLY_POLICY", "a name that `tally policy --list` shows");
     if ((v = variable("TALLY_REPORT")) != NULL)
         judge(&r, copy_text(s->report, sizeof s->report, v), "TALLY_REPORT", "a folder");
-    if ((v = variable("TALLY_DRIVER")) != NULL)
-        judge(&r, copy_text(s->driver, sizeof s->driver, v), "TALLY_DRIVER", "the path of a libcuda.so.1");
     if ((v = variable("TALLY_SOCKET")) != NULL)
         judge(&r, copy_full_path(s->socket, sizeof s->socket, v), "TALLY_SOCKET", TL_SOCKET_PATH_IS);
     v = variable("TALLY_JOB");

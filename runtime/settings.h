@@ -19,7 +19,6 @@ struct tl_settings {
     uint64_t total_ns;      /* TALLY_TOTAL=90s: device time that the job will need altogether; 0 if not said */
     char policy[32];        /* TALLY_POLICY; empty if not said */
     char report[4096];      /* TALLY_REPORT, a folder; empty: none is written */
-    char driver[4096];      /* TALLY_DRIVER: path of the real libcuda.so.1; empty: search */
     char socket[TL_SOCKET_PATH_BYTES]; /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
     char job[128];                     /* TALLY_JOB: name in reports; the program's name if not said */
     bool is_closed;                    /* TALLY_FAIL=closed: refuse to run unmanaged */

@@ -142,7 +142,6 @@ static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
     close(fd);
 }
 
-/* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
 struct sleeper {
     struct tl_client *client;
     _Atomic uint32_t bell, has_waited;
@@ -200,6 +199,7 @@ static void a_word_is_forgotten_when_its_page_tells_of_the_death(void)
     tl_client_destroy(low);
 }
 
+/* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
 static void more_levels_above_than_words_are_merged(void)
 {
     daemon_start(NULL);

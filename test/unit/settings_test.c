@@ -104,7 +104,6 @@ static void everything_can_be_said(void)
     setenv("TALLY_TOTAL", "90s", 1);
     setenv("TALLY_POLICY", "timeslice", 1);
     setenv("TALLY_REPORT", "/r", 1);
-    setenv("TALLY_DRIVER", "/d/libcuda.so.1", 1);
     setenv("TALLY_SOCKET", "/s", 1);
     setenv("TALLY_JOB", "bert", 1);
     setenv("TALLY_FAIL", "closed", 1);
@@ -120,7 +119,6 @@ static void everything_can_be_said(void)
     TEST_ASSERT_EQUAL_UINT64(90000000000, s.total_ns);
     TEST_ASSERT_EQUAL_STRING("timeslice", s.policy);
     TEST_ASSERT_EQUAL_STRING("/r", s.report);
-    TEST_ASSERT_EQUAL_STRING("/d/libcuda.so.1", s.driver);
     TEST_ASSERT_EQUAL_STRING("/s", s.socket);
     TEST_ASSERT_EQUAL_STRING("bert", s.job);
     TEST_ASSERT_TRUE(s.is_closed && s.is_off);
