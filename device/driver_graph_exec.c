@@ -438,7 +438,7 @@ static struct CUgraphNode_st *find_in(const struct CUgraph_st *g, const struct C
     return found;
 }
 
-static struct CUgraphNode_st *find(CUgraphExec e, CUgraphNode origin)
+static struct CUgraphNode_st *find_node(CUgraphExec e, CUgraphNode origin)
 {
     return is_exec(e) && origin != NULL ? find_in(e->graph, origin) : NULL;
 }
@@ -448,7 +448,7 @@ static CUresult replace(CUgraphExec e, CUgraphNode origin, CUresult r, struct tl
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
-    struct CUgraphNode_st *n = find(e, origin);
+    struct CUgraphNode_st *n = find_node(e, origin);
     if (n == NULL || n->work.kind != work->kind) {
         tl_drv_node_work_finish(work);
         r = CUDA_ERROR_INVALID_VALUE;
@@ -541,7 +541,7 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hN
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
     tl_drv_lock();
-    struct CUgraphNode_st *n = find(hGraphExec, hNode);
+    struct CUgraphNode_st *n = find_node(hGraphExec, hNode);
     if (n != NULL && (n->work.kind == TL_DRV_ALLOC || n->work.kind == TL_DRV_FREE))
         n = NULL;
     if (n != NULL)
@@ -553,7 +553,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
     tl_drv_lock();
-    struct CUgraphNode_st *n = find(hGraphExec, hNode);
+    struct CUgraphNode_st *n = find_node(hGraphExec, hNode);
     if (n != NULL && isEnabled != NULL)
         *isEnabled = !n->is_disabled;
     tl_drv_unlock();

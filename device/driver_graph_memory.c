@@ -22,7 +22,7 @@ struct tl_drv_graph_memory {
     bool is_freed_inside, is_freed_outside; /* a free node was made in the owner, in another graph */
 };
 
-static struct tl_drv_alloc *find(CUdeviceptr address)
+static struct tl_drv_alloc *find_alloc(CUdeviceptr address)
 {
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
     return a != NULL && a->base == address && a->graph != NULL ? a : NULL;
@@ -31,7 +31,7 @@ static struct tl_drv_alloc *find(CUdeviceptr address)
 /* What a node allocates; NULL if its context has taken it along. */
 static struct tl_drv_alloc *of_node(const struct tl_drv_work *work)
 {
-    struct tl_drv_alloc *a = find(work->memory.address);
+    struct tl_drv_alloc *a = find_alloc(work->memory.address);
     return a != NULL && a->id == work->memory.id ? a : NULL;
 }
 
@@ -129,7 +129,7 @@ CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl
         return CUDA_ERROR_NOT_SUPPORTED;
     if (work->kind != TL_DRV_FREE)
         return CUDA_SUCCESS;
-    const struct tl_drv_alloc *a = find(work->memory.address);
+    const struct tl_drv_alloc *a = find_alloc(work->memory.address);
     if (a == NULL || (a->graph->owner == g ? a->graph->is_freed_outside : a->graph->is_freed_inside))
         return CUDA_ERROR_INVALID_VALUE;
     for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next)
@@ -143,7 +143,7 @@ void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *w
     g->has_memory |= is_memory(work);
     if (work->kind != TL_DRV_FREE)
         return;
-    struct tl_drv_graph_memory *memory = find(work->memory.address)->graph;
+    struct tl_drv_graph_memory *memory = find_alloc(work->memory.address)->graph;
     if (memory->owner == g)
         memory->is_freed_inside = true;
     else
@@ -214,7 +214,7 @@ static CUresult check_alloc(const struct tl_drv_work *work, void *data)
 static CUresult check_free(const struct tl_drv_work *work, void *data)
 {
     const struct check *c = data;
-    const struct tl_drv_alloc *a = find(work->memory.address);
+    const struct tl_drv_alloc *a = find_alloc(work->memory.address);
     bool is_there = a != NULL && (a->graph->is_live || a->graph->launch == c->launch);
     return is_there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -235,7 +235,7 @@ struct free_list {
 static CUresult list_live(const struct tl_drv_work *work, void *data)
 {
     struct free_list *l = data;
-    if (find(work->memory.address)->graph->is_live && l->n++ < l->room)
+    if (find_alloc(work->memory.address)->graph->is_live && l->n++ < l->room)
         l->addresses[l->n - 1] = work->memory.address;
     return CUDA_SUCCESS;
 }
@@ -249,7 +249,7 @@ size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *address
 
 static CUresult allocate(const struct tl_drv_work *work, void *data)
 {
-    struct tl_drv_graph_memory *m = find(work->memory.address)->graph;
+    struct tl_drv_graph_memory *m = find_alloc(work->memory.address)->graph;
     (void)data;
     m->is_live = true;
     m->held++;
@@ -259,7 +259,7 @@ static CUresult allocate(const struct tl_drv_work *work, void *data)
 static CUresult free_it(const struct tl_drv_work *work, void *data)
 {
     (void)data;
-    find(work->memory.address)->graph->is_live = false;
+    find_alloc(work->memory.address)->graph->is_live = false;
     return CUDA_SUCCESS;
 }
 

@@ -328,7 +328,7 @@ void tl_drv_opaque_destroy(struct tl_drv_opaque *o)
     free(o);
 }
 
-static struct tl_drv_opaque_kernel *find(const struct tl_drv_opaque *o, const char *name)
+static struct tl_drv_opaque_kernel *find_kernel(const struct tl_drv_opaque *o, const char *name)
 {
     struct tl_drv_opaque_kernel *k = o->kernels;
     while (k != NULL && strcmp(k->name, name) != 0)
@@ -338,7 +338,7 @@ static struct tl_drv_opaque_kernel *find(const struct tl_drv_opaque *o, const ch
 
 uint32_t tl_drv_opaque_registers(const struct tl_drv_opaque *o, const char *name)
 {
-    const struct tl_drv_opaque_kernel *k = find(o, name);
+    const struct tl_drv_opaque_kernel *k = find_kernel(o, name);
     return k != NULL ? k->registers : 0;
 }
 
@@ -381,7 +381,7 @@ static uint64_t block_ns(const struct tl_drv_opaque_kernel *k, const struct tl_d
 int tl_drv_opaque_code(struct CUfunc_st *function, const uint32_t block[3], struct tl_exec_object **object,
                        uint64_t **variables, struct tl_error *err)
 {
-    struct tl_drv_opaque_kernel *k = find(function->module->image->opaque, function->info->name);
+    struct tl_drv_opaque_kernel *k = find_kernel(function->module->image->opaque, function->info->name);
     size_t name_bytes = strlen(function->info->name) + 1;
     struct opaque_code *code = k != NULL ? calloc(1, sizeof *code + name_bytes) : NULL;
     *variables = calloc(1, sizeof(uint64_t));

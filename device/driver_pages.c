@@ -77,7 +77,7 @@ static size_t bytes_of(const struct chunk *c)
     return left < c->pages->chunk_bytes ? left : c->pages->chunk_bytes;
 }
 
-static struct tl_drv_pages *find(const void *address)
+static struct tl_drv_pages *find_pages(const void *address)
 {
     struct tl_drv_pages *p = all.first;
     while (p != NULL && (size_t)((const uint8_t *)address - p->base) >= p->bytes)
@@ -258,7 +258,7 @@ static bool on_touch(const void *address)
 {
     uint64_t moved = 0;
     pthread_mutex_lock(&all.lock);
-    struct tl_drv_pages *p = find(address);
+    struct tl_drv_pages *p = find_pages(address);
     struct tl_drv_device *device = p != NULL ? p->device : NULL;
     if (p != NULL)
         bring(chunk_at(p, address), &moved);
@@ -279,7 +279,7 @@ size_t tl_drv_pages_hold(const void *address, size_t n, struct tl_drv_hold *hold
     uint64_t moved = 0;
     hold->chunk = NULL;
     pthread_mutex_lock(&all.lock);
-    struct tl_drv_pages *p = find(at);
+    struct tl_drv_pages *p = find_pages(at);
     if (p == NULL) {
         for (p = all.first; p != NULL; p = p->next)
             if (p->base > at && (size_t)(p->base - at) < n)
@@ -314,7 +314,7 @@ void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device)
     while (n > 0) {
         uint64_t moved = 0;
         pthread_mutex_lock(&all.lock);
-        struct tl_drv_pages *p = find(at);
+        struct tl_drv_pages *p = find_pages(at);
         if (p == NULL) {
             pthread_mutex_unlock(&all.lock);
             return;
@@ -349,7 +349,7 @@ void tl_drv_pages_rank(CUdeviceptr address, size_t n, uint32_t rank)
 {
     uint8_t *at = tl_drv_pointer((uintptr_t)address);
     pthread_mutex_lock(&all.lock);
-    struct tl_drv_pages *p = find(at);
+    struct tl_drv_pages *p = find_pages(at);
     for (uint32_t i = 0; p != NULL && i < p->n_chunks; i++) {
         struct chunk *c = &p->chunks[i];
         uint8_t *begin = p->base + offset_of(c);
@@ -369,7 +369,7 @@ uint64_t tl_drv_pages_on_device(CUdeviceptr address, size_t n, uint32_t *rank)
     uint8_t *at = tl_drv_pointer((uintptr_t)address);
     uint64_t sum = 0;
     pthread_mutex_lock(&all.lock);
-    struct tl_drv_pages *p = find(at);
+    struct tl_drv_pages *p = find_pages(at);
     for (uint32_t i = 0; p != NULL && i < p->n_chunks; i++) {
         const struct chunk *c = &p->chunks[i];
         uint8_t *begin = p->base + offset_of(c);

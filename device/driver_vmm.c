@@ -41,7 +41,7 @@ static struct physical *memories;
 static struct mapping *mappings;
 static struct reservation *reservations;
 
-static struct physical *find(uint64_t handle)
+static struct physical *find_physical(uint64_t handle)
 {
     struct physical *p = memories;
     while (p != NULL && p->handle != handle)
@@ -173,7 +173,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     tl_drv_lock();
-    struct physical *p = find(handle);
+    struct physical *p = find_physical(handle);
     if (p != NULL)
         unref(p);
     tl_drv_unlock();
@@ -194,7 +194,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     tl_drv_lock();
-    struct physical *p = find(handle);
+    struct physical *p = find_physical(handle);
     bool is_reserved = false;
     for (struct reservation *v = reservations; v != NULL && !is_reserved; v = v->next)
         is_reserved = ptr >= v->base && ptr + size <= v->base + v->bytes;
@@ -313,7 +313,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
     tl_drv_lock();
-    struct physical *p = find(handle);
+    struct physical *p = find_physical(handle);
     if (p != NULL && prop != NULL)
         *prop = p->prop;
     tl_drv_unlock();
@@ -343,7 +343,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     tl_drv_lock();
-    struct physical *p = find(handle);
+    struct physical *p = find_physical(handle);
     int fd = p != NULL ? fcntl(p->fd, F_DUPFD_CLOEXEC, 0) : -1;
     tl_drv_unlock();
     if (fd < 0)

@@ -59,7 +59,7 @@ static bool is_wanted(void)
 
 /* --- counting (with the lock) --- */
 
-static struct wanted *find(const struct tl_jit_key *key)
+static struct wanted *find_wanted(const struct tl_jit_key *key)
 {
     for (unsigned i = 0; i < now.n_open; i++)
         if (memcmp(&now.open[i].key, key, sizeof *key) == 0)
@@ -69,7 +69,7 @@ static struct wanted *find(const struct tl_jit_key *key)
 
 static struct wanted *find_or_add(const struct tl_jit_key *key)
 {
-    struct wanted *w = find(key);
+    struct wanted *w = find_wanted(key);
     if (w == NULL && now.n_open < N_OPEN) {
         w = &now.open[now.n_open++];
         *w = (struct wanted){.key = *key};
@@ -198,7 +198,7 @@ void tl_jit_progress_end(const struct tl_jit_key *key)
     bool is_line_there = false;
     int sign = -1;
     pthread_mutex_lock(&lock);
-    struct wanted *w = find(key);
+    struct wanted *w = find_wanted(key);
     if (w == NULL)
         now.n_done++;
     else if (--w->n_waiting == 0)

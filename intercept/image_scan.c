@@ -23,7 +23,7 @@ struct scan {
 };
 
 /* The next place of a magic, or the end. */
-static size_t find(const struct scan *s, size_t from, const char *magic)
+static size_t find_magic(const struct scan *s, size_t from, const char *magic)
 {
     const uint8_t *p = memmem(s->base + from, s->n - from, magic, TL__MAGIC_BYTES);
     return p != NULL ? (size_t)(p - s->base) : s->n;
@@ -103,8 +103,8 @@ int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_
 
     struct scan s = {.base = bytes, .n = n, .visit = visit, .complain = complain, .data = data};
     s.n_sections = tl__elf_fatbin_sections(bytes, n, s.sections, MAX_SECTIONS);
-    size_t container = find(&s, 0, TL__MAGIC_FATBIN);
-    size_t elf = find(&s, 0, TL__MAGIC_ELF);
+    size_t container = find_magic(&s, 0, TL__MAGIC_FATBIN);
+    size_t elf = find_magic(&s, 0, TL__MAGIC_ELF);
     while (container < n || elf < n) {
         size_t next;
         int rc = container < elf ? try_container(&s, container, &next) : try_cubin(&s, elf, &next);
@@ -115,9 +115,9 @@ int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_
             return 0;
         }
         if (container < next)
-            container = find(&s, next, TL__MAGIC_FATBIN);
+            container = find_magic(&s, next, TL__MAGIC_FATBIN);
         if (elf < next)
-            elf = find(&s, next, TL__MAGIC_ELF);
+            elf = find_magic(&s, next, TL__MAGIC_ELF);
     }
     return 0;
 }

@@ -26,7 +26,7 @@ uint32_t tl_op_now(void)
 }
 
 /* The number of the name, or 0 with the place where it would be. */
-static uint32_t find(const char *name, uint32_t hash, _Atomic uint32_t **place)
+static uint32_t find_op(const char *name, uint32_t hash, _Atomic uint32_t **place)
 {
     for (uint32_t probe = hash;; probe++) {
         *place = &slots[probe % SLOTS];
@@ -44,11 +44,11 @@ uint32_t tally_op_named(const char *name)
 {
     uint32_t hash = tl_hash(name, strlen(name));
     _Atomic uint32_t *place;
-    uint32_t number = find(name, hash, &place);
+    uint32_t number = find_op(name, hash, &place);
     if (number != 0 || atomic_load_explicit(&tl_ops.n, memory_order_relaxed) == TL_OPS)
         return number;
     pthread_mutex_lock(&lock);
-    number = find(name, hash, &place);
+    number = find_op(name, hash, &place);
     uint32_t next = atomic_load_explicit(&tl_ops.n, memory_order_relaxed);
     char *copy = number == 0 && next < TL_OPS ? strdup(name) : NULL;
     if (copy != NULL) {

@@ -136,11 +136,11 @@ static CUresult call_per_thread(const struct tl_eff_call *c)
     if (r != CUDA_SUCCESS)
         return r;
     tl_eff_turn_begin(&turn, s, false);
-    r = tl_real.cuStreamSynchronize(s->handle);
+    r = tl_eff_real.cuStreamSynchronize(s->handle);
     if (r == CUDA_SUCCESS)
         r = tl_eff_invoke(c);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuStreamSynchronize(CU_STREAM_PER_THREAD);
+        r = tl_eff_real.cuStreamSynchronize(CU_STREAM_PER_THREAD);
     tl_eff_turn_end(&turn, r);
     return r;
 }

@@ -8,18 +8,18 @@
 static bool is_primary(CUcontext handle, CUdevice device)
 {
     CUcontext primary = NULL;
-    if (tl_real.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+    if (tl_eff_real.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return false;
-    tl_real.cuDevicePrimaryCtxRelease_v2(device);
+    tl_eff_real.cuDevicePrimaryCtxRelease_v2(device);
     return primary == handle;
 }
 
 static bool has_green_contexts(void)
 {
-    return tl_real.cuDeviceGetDevResource != NULL && tl_real.cuDevSmResourceSplitByCount != NULL &&
-           tl_real.cuDevResourceGenerateDesc != NULL && tl_real.cuGreenCtxCreate != NULL &&
-           tl_real.cuGreenCtxStreamCreate != NULL && tl_real.cuGreenCtxDestroy != NULL &&
-           tl_real.cuDevicePrimaryCtxRetain != NULL && tl_real.cuDevicePrimaryCtxRelease_v2 != NULL;
+    return tl_eff_real.cuDeviceGetDevResource != NULL && tl_eff_real.cuDevSmResourceSplitByCount != NULL &&
+           tl_eff_real.cuDevResourceGenerateDesc != NULL && tl_eff_real.cuGreenCtxCreate != NULL &&
+           tl_eff_real.cuGreenCtxStreamCreate != NULL && tl_eff_real.cuGreenCtxDestroy != NULL &&
+           tl_eff_real.cuDevicePrimaryCtxRetain != NULL && tl_eff_real.cuDevicePrimaryCtxRelease_v2 != NULL;
 }
 
 static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t sms)
@@ -28,22 +28,22 @@ static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t 
     CUdevResource all, part;
     CUdevResourceDesc desc;
     unsigned n = 1;
-    CUresult r = has_green_contexts() ? tl_real.cuCtxGetDevice(&device) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult r = has_green_contexts() ? tl_eff_real.cuCtxGetDevice(&device) : CUDA_ERROR_NOT_SUPPORTED;
     if (r == CUDA_SUCCESS && !is_primary(c->handle, device))
         r = CUDA_ERROR_NOT_SUPPORTED; /* the job's memory would not be there */
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM);
+        r = tl_eff_real.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, sms);
+        r = tl_eff_real.cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, sms);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuDevResourceGenerateDesc(&desc, &part, 1);
+        r = tl_eff_real.cuDevResourceGenerateDesc(&desc, &part, 1);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuGreenCtxCreate(&cap->green, desc, device, CU_GREEN_CTX_DEFAULT_STREAM);
+        r = tl_eff_real.cuGreenCtxCreate(&cap->green, desc, device, CU_GREEN_CTX_DEFAULT_STREAM);
     cap->sms = sms;
     return r;
 }
 
-static struct tl_eff_cap *find(struct tl_eff_context *c, uint32_t sms)
+static struct tl_eff_cap *find_cap(struct tl_eff_context *c, uint32_t sms)
 {
     for (uint32_t i = 0; i < c->n_caps; i++) {
         if (c->caps[i].sms == sms)
@@ -82,7 +82,7 @@ static CUstream stream_in(struct tl_eff_stream *s, struct tl_eff_cap *cap)
     s->capped = cap->n_spare > 0 ? cap->spare[--cap->n_spare] : NULL;
     tl_eff_unlock();
     if (s->capped == NULL &&
-        tl_real.cuGreenCtxStreamCreate(&s->capped, cap->green, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
+        tl_eff_real.cuGreenCtxStreamCreate(&s->capped, cap->green, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
         s->capped = NULL;
     return s->capped;
 }
@@ -91,9 +91,9 @@ static CUstream stream_in(struct tl_eff_stream *s, struct tl_eff_cap *cap)
 static CUresult tie(struct tl_eff_context *c, CUstream from, CUstream to)
 {
     CUevent e = tl_eff_take_event(c);
-    CUresult r = e != NULL ? tl_real.cuEventRecord(e, from) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = e != NULL ? tl_eff_real.cuEventRecord(e, from) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuStreamWaitEvent(to, e, 0);
+        r = tl_eff_real.cuStreamWaitEvent(to, e, 0);
     tl_eff_give_event(c, e); /* who waits for it waits for what it was */
     return r;
 }
@@ -101,7 +101,7 @@ static CUresult tie(struct tl_eff_context *c, CUstream from, CUstream to)
 CUresult tl_eff_launch_capped(struct tl_eff_stream *s, const struct tl_eff_launch *l, uint32_t sms)
 {
     struct tl_eff_context *c = s->context;
-    struct tl_eff_cap *cap = c->is_capless ? NULL : find(c, sms);
+    struct tl_eff_cap *cap = c->is_capless ? NULL : find_cap(c, sms);
     CUstream beside = cap != NULL ? stream_in(s, cap) : NULL;
     if (beside == NULL || tie(c, s->handle, beside) != CUDA_SUCCESS)
         return tl_eff_launch_whole(l, s->handle);
@@ -133,10 +133,10 @@ void tl_eff_caps_free(CUcontext handle)
         }
         tl_eff_unlock();
         if (beside != NULL) {
-            tl_real.cuStreamSynchronize(beside);
-            tl_real.cuStreamDestroy_v2(beside);
+            tl_eff_real.cuStreamSynchronize(beside);
+            tl_eff_real.cuStreamDestroy_v2(beside);
         } else if (green != NULL) {
-            tl_real.cuGreenCtxDestroy(green);
+            tl_eff_real.cuGreenCtxDestroy(green);
         } else {
             return;
         }

@@ -15,7 +15,8 @@ enum { SNAPSHOT_BYTES = 64 << 10 };
 static bool is_known_memory(uintptr_t address)
 {
     CUmemorytype type = 0;
-    return tl_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS && type != 0;
+    return tl_eff_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+           type != 0;
 }
 
 static CUresult in_turn(struct tl_eff_stream *s, const struct tl_eff_call *c)
@@ -197,11 +198,11 @@ static CUresult in_own_turn(const struct tl_eff_call *c)
     if (r != CUDA_SUCCESS)
         return r;
     tl_eff_turn_begin(&turn, s, false);
-    r = tl_real.cuStreamSynchronize(s->handle);
+    r = tl_eff_real.cuStreamSynchronize(s->handle);
     if (r == CUDA_SUCCESS)
         r = tl_eff_invoke(c);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuStreamSynchronize(CU_STREAM_PER_THREAD);
+        r = tl_eff_real.cuStreamSynchronize(CU_STREAM_PER_THREAD);
     tl_eff_turn_end(&turn, r);
     return tl_eff_result(s->context, r);
 }

@@ -23,7 +23,7 @@ static struct tl_eff_event **slot_of(CUevent handle)
 }
 
 /* Lock held.  NULL if nothing of the event is queued. */
-static struct tl_eff_event *find(CUevent handle)
+static struct tl_eff_event *find_event(CUevent handle)
 {
     struct tl_eff_event *e = *slot_of(handle);
     while (e != NULL && (e->handle != handle || e->is_destroyed))
@@ -34,7 +34,7 @@ static struct tl_eff_event *find(CUevent handle)
 /* Lock held.  NULL without memory. */
 static struct tl_eff_event *find_or_make(CUevent handle)
 {
-    struct tl_eff_event *e = find(handle);
+    struct tl_eff_event *e = find_event(handle);
     if (e != NULL)
         return e;
     e = calloc(1, sizeof *e);
@@ -58,7 +58,7 @@ void tl_eff_event_unref(struct tl_eff_event *e)
     }
     if (e->is_destroyed) {
         tl_eff_unlock();
-        tl_real.cuEventDestroy_v2(e->handle);
+        tl_eff_real.cuEventDestroy_v2(e->handle);
         tl_eff_lock();
     }
     free(e->waits);
@@ -84,9 +84,9 @@ void tl_eff_event_submitted(struct tl_eff_event *e, struct tl_eff_item *item)
 
 static CUresult record_now(CUevent event, struct tl_eff_stream *s, unsigned flags)
 {
-    return flags != 0 && tl_real.cuEventRecordWithFlags != NULL
-               ? tl_real.cuEventRecordWithFlags(event, s->handle, flags)
-               : tl_real.cuEventRecord(event, s->handle);
+    return flags != 0 && tl_eff_real.cuEventRecordWithFlags != NULL
+               ? tl_eff_real.cuEventRecordWithFlags(event, s->handle, flags)
+               : tl_eff_real.cuEventRecord(event, s->handle);
 }
 
 /* Lock held.  The item for a call about an event, which it refers to; NULL without memory. */
@@ -109,7 +109,7 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
     struct tl_eff_event *e;
     tl_eff_lock();
     tl_eff_make_room(s);
-    e = find(event);
+    e = find_event(event);
     bool is_free = e == NULL || (e->record == NULL && e->n_waits == 0);
     if (s->is_capturing || (is_free && tl_eff_passes(s))) {
         tl_eff_unlock();
@@ -128,12 +128,12 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
     }
     e->record = item;
     item->refs++;
-    if (flags != 0 && tl_real.cuEventRecordWithFlags != NULL)
+    if (flags != 0 && tl_eff_real.cuEventRecordWithFlags != NULL)
         item->call = (struct tl_eff_call){
-            *(void **)&tl_real.cuEventRecordWithFlags, 3, {(uintptr_t)event, (uintptr_t)s->handle, flags}};
+            *(void **)&tl_eff_real.cuEventRecordWithFlags, 3, {(uintptr_t)event, (uintptr_t)s->handle, flags}};
     else
         item->call = (struct tl_eff_call){
-            *(void **)&tl_real.cuEventRecord, 2, {(uintptr_t)event, (uintptr_t)s->handle}};
+            *(void **)&tl_eff_real.cuEventRecord, 2, {(uintptr_t)event, (uintptr_t)s->handle}};
     tl_eff_enqueue(s, item);
     tl_eff_unlock();
     return CUDA_SUCCESS;
@@ -162,9 +162,9 @@ static CUresult wait_now(struct tl_eff_stream *s, CUevent event, unsigned flags)
     tl_eff_lock();
     tl_eff_marks_off(s);
     tl_eff_unlock();
-    CUresult r = tl_real.cuStreamWaitEvent(s->handle, event, flags);
+    CUresult r = tl_eff_real.cuStreamWaitEvent(s->handle, event, flags);
     bool joins = r == CUDA_SUCCESS && !s->is_legacy &&
-                 tl_real.cuStreamIsCapturing(s->handle, &status) == CUDA_SUCCESS &&
+                 tl_eff_real.cuStreamIsCapturing(s->handle, &status) == CUDA_SUCCESS &&
                  status != CU_STREAM_CAPTURE_STATUS_NONE;
     tl_eff_lock();
     s->is_capturing |= joins;
@@ -178,7 +178,7 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
     struct tl_eff_event *e;
     tl_eff_lock();
     tl_eff_make_room(s);
-    e = find(event);
+    e = find_event(event);
     if (s->is_capturing || ((e == NULL || e->record == NULL) && tl_eff_passes(s))) {
         tl_eff_unlock();
         return wait_now(s, event, flags);
@@ -186,7 +186,7 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
     if (e == NULL || e->record == NULL) {
         /* Its record is with the driver: one of a capture must be waited for at once, one that is over need not be. */
         tl_eff_unlock();
-        CUresult r = tl_real.cuEventQuery(event);
+        CUresult r = tl_eff_real.cuEventQuery(event);
         if (r == CUDA_SUCCESS)
             return r;
         if (r != CUDA_ERROR_NOT_READY) {
@@ -205,7 +205,7 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
         return wait_now(s, event, flags);
     }
     item->call = (struct tl_eff_call){
-        *(void **)&tl_real.cuStreamWaitEvent, 3, {(uintptr_t)s->handle, (uintptr_t)event, flags}};
+        *(void **)&tl_eff_real.cuStreamWaitEvent, 3, {(uintptr_t)s->handle, (uintptr_t)event, flags}};
     tl_eff_after(item, e->record);
     tl_eff_enqueue(s, item);
     tl_eff_unlock();
@@ -262,7 +262,7 @@ static CUresult hook_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsi
 static bool is_pending(CUevent event)
 {
     tl_eff_lock();
-    struct tl_eff_event *e = find(event);
+    struct tl_eff_event *e = find_event(event);
     bool is = e != NULL && e->record != NULL;
     tl_eff_unlock();
     return is;
@@ -270,34 +270,34 @@ static bool is_pending(CUevent event)
 
 static CUresult hook_cuEventQuery(CUevent event)
 {
-    return is_pending(event) ? CUDA_ERROR_NOT_READY : tl_real.cuEventQuery(event);
+    return is_pending(event) ? CUDA_ERROR_NOT_READY : tl_eff_real.cuEventQuery(event);
 }
 
 static CUresult hook_cuEventSynchronize(CUevent event)
 {
     tl_eff_lock();
-    struct tl_eff_event *e = find(event);
+    struct tl_eff_event *e = find_event(event);
     tl_eff_wait_submitted(e != NULL ? e->record : NULL);
     tl_eff_unlock();
-    return tl_real.cuEventSynchronize(event);
+    return tl_eff_real.cuEventSynchronize(event);
 }
 
 static CUresult hook_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 {
-    return is_pending(start) || is_pending(end) ? CUDA_ERROR_NOT_READY : tl_real.cuEventElapsedTime(ms, start, end);
+    return is_pending(start) || is_pending(end) ? CUDA_ERROR_NOT_READY : tl_eff_real.cuEventElapsedTime(ms, start, end);
 }
 
 CUresult tl_eff_event_destroy(CUevent event)
 {
     tl_eff_lock();
-    struct tl_eff_event *e = find(event);
+    struct tl_eff_event *e = find_event(event);
     if (e != NULL && (e->record != NULL || e->n_waits > 0)) {
         e->is_destroyed = true; /* really, when the last item about it has gone */
         tl_eff_unlock();
         return CUDA_SUCCESS;
     }
     tl_eff_unlock();
-    return tl_real.cuEventDestroy_v2(event);
+    return tl_eff_real.cuEventDestroy_v2(event);
 }
 
 const struct tl_hook tl_eff_event_hooks[] = {

@@ -135,8 +135,8 @@ static void *executor(void *unused)
     prctl(PR_SET_TIMERSLACK, 1000);
     tl_thread_be_prompt();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (tl_real.cuThreadExchangeStreamCaptureMode != NULL)
-        tl_real.cuThreadExchangeStreamCaptureMode(&mode);
+    if (tl_eff_real.cuThreadExchangeStreamCaptureMode != NULL)
+        tl_eff_real.cuThreadExchangeStreamCaptureMode(&mode);
     uint64_t news_ns = tl_eff_now();
     tl_eff_lock();
     for (;;) {

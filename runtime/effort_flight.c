@@ -78,7 +78,7 @@ static void tell(void *data)
 static CUstream side_of(const struct tl_eff_stream *s)
 {
     CUstream *side = &s->context->sides[s->number % TL_EFF_SIDES];
-    if (*side == NULL && tl_real.cuStreamCreate(side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (*side == NULL && tl_eff_real.cuStreamCreate(side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         *side = NULL;
     return *side;
 }
@@ -88,12 +88,12 @@ CUresult tl_eff_watch(struct tl_eff_piece *p)
 {
     CUstream side = side_of(p->stream);
     p->end = tl_eff_take_event(p->stream->context);
-    CUresult r = p->end != NULL && side != NULL ? tl_real.cuEventRecord(p->end, p->stream->handle)
+    CUresult r = p->end != NULL && side != NULL ? tl_eff_real.cuEventRecord(p->end, p->stream->handle)
                                                 : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuStreamWaitEvent(side, p->end, 0);
+        r = tl_eff_real.cuStreamWaitEvent(side, p->end, 0);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuLaunchHostFunc(side, tell, p);
+        r = tl_eff_real.cuLaunchHostFunc(side, tell, p);
     return r;
 }
 
@@ -177,7 +177,7 @@ CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_lau
     tl_eff_prepare(c);
     if (p != NULL) {
         p->begin = tl_eff_take_event(c);
-        if (p->begin != NULL && tl_real.cuEventRecord(p->begin, s->handle) != CUDA_SUCCESS) {
+        if (p->begin != NULL && tl_eff_real.cuEventRecord(p->begin, s->handle) != CUDA_SUCCESS) {
             tl_eff_give_event(c, p->begin);
             p->begin = NULL;
         }
@@ -267,7 +267,7 @@ static uint64_t time_of(struct tl_eff_piece *p)
     float ms = 0;
     if (p->begin != NULL && !p->is_lost) {
         tl_eff_unlock();
-        CUresult r = tl_real.cuEventElapsedTime(&ms, p->begin, p->end);
+        CUresult r = tl_eff_real.cuEventElapsedTime(&ms, p->begin, p->end);
         tl_eff_lock();
         if (r == CUDA_SUCCESS && ms > 0)
             return (uint64_t)((double)ms * 1e6);
@@ -357,7 +357,7 @@ bool tl_eff_collect(bool ask)
             bool is_over = told || p->is_lost;
             if (!is_over && ask) {
                 tl_eff_unlock();
-                CUresult r = tl_real.cuEventQuery(p->end);
+                CUresult r = tl_eff_real.cuEventQuery(p->end);
                 tl_eff_lock();
                 is_over = r != CUDA_ERROR_NOT_READY;
                 p->is_lost |= is_over && r != CUDA_SUCCESS;

@@ -152,18 +152,18 @@ static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
             *device = pages[i].device;
             return !pages[i].has_failed;
         }
-        tl_real.cuMemHostUnregister(p);
+        tl_eff_real.cuMemHostUnregister(p);
         pages[i] = pages[--n_pages];
         break;
     }
     if (n_pages == MAX_PAGES)
         return false;
     unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    CUresult r = tl_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags | CU_MEMHOSTREGISTER_READ_ONLY);
+    CUresult r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags | CU_MEMHOSTREGISTER_READ_ONLY);
     if (r != CUDA_SUCCESS)
-        r = tl_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags);
+        r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags);
     if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
-        r = tl_real.cuMemHostGetDevicePointer_v2(device, p, 0);
+        r = tl_eff_real.cuMemHostGetDevicePointer_v2(device, p, 0);
     if (r != CUDA_SUCCESS)
         tl_eff_note("the words of higher levels cannot be mapped into the device (error %d): kernels run in slices", r);
     pages[n_pages].page = page;

@@ -63,14 +63,14 @@ static int read_kernel(struct tl_eff_step *step)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 p = {0};
     CUkernelNodeAttrValue value;
-    if (tl_real.cuGraphKernelNodeGetParams_v2 == NULL || tl_real.cuGraphKernelNodeGetAttribute == NULL ||
-        tl_real.cuGraphKernelNodeGetParams_v2(step->node, &p) != CUDA_SUCCESS)
+    if (tl_eff_real.cuGraphKernelNodeGetParams_v2 == NULL || tl_eff_real.cuGraphKernelNodeGetAttribute == NULL ||
+        tl_eff_real.cuGraphKernelNodeGetParams_v2(step->node, &p) != CUDA_SUCCESS)
         return -ENOTSUP;
     memset(&value, 0, sizeof value);
-    if (tl_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS)
+    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS)
         step->kernel.is_cooperative = value.cooperative != 0;
     memset(&value, 0, sizeof value);
-    if (tl_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) ==
+    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) ==
             CUDA_SUCCESS &&
         value.clusterDim.x * value.clusterDim.y * value.clusterDim.z > 1)
         return -ENOTSUP;
@@ -83,7 +83,7 @@ static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
     CUdeviceptr address = type == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)host : device;
     if (type != CU_MEMORYTYPE_HOST && (int)type != CU_MEMORYTYPE_UNIFIED)
         return false;
-    return tl_real.cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS;
+    return tl_eff_real.cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS;
 }
 
 static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth);
@@ -93,7 +93,7 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
     CUgraphNodeType type;
     CUgraph child;
     struct tl_eff_step *step;
-    if (tl_real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+    if (tl_eff_real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
         return -ENOTSUP;
     switch ((int)type) {
     case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -103,7 +103,7 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
         return step != NULL ? read_kernel(step) : -ENOMEM;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         step = add_step(plan, node, TL_EFF_STEP_COPY);
-        if (step == NULL || tl_real.cuGraphMemcpyNodeGetParams(node, &step->copy) != CUDA_SUCCESS)
+        if (step == NULL || tl_eff_real.cuGraphMemcpyNodeGetParams(node, &step->copy) != CUDA_SUCCESS)
             return -ENOTSUP;
         /* The driver reads and writes pageable memory when the node's turn comes; a copy in a stream does it now. */
         return is_pageable(step->copy.srcMemoryType, step->copy.srcHost, step->copy.srcDevice) ||
@@ -112,19 +112,21 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
                    : 0;
     case CU_GRAPH_NODE_TYPE_MEMSET:
         step = add_step(plan, node, TL_EFF_STEP_FILL);
-        return step != NULL && tl_real.cuGraphMemsetNodeGetParams(node, &step->fill) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+        return step != NULL && tl_eff_real.cuGraphMemsetNodeGetParams(node, &step->fill) == CUDA_SUCCESS ? 0 : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_HOST:
         step = add_step(plan, node, TL_EFF_STEP_HOST);
-        return step != NULL && tl_real.cuGraphHostNodeGetParams(node, &step->host) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+        return step != NULL && tl_eff_real.cuGraphHostNodeGetParams(node, &step->host) == CUDA_SUCCESS ? 0 : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         step = add_step(plan, node, TL_EFF_STEP_RECORD);
-        return step != NULL && tl_real.cuGraphEventRecordNodeGetEvent(node, &step->event) == CUDA_SUCCESS ? 0
-                                                                                                          : -ENOTSUP;
+        return step != NULL && tl_eff_real.cuGraphEventRecordNodeGetEvent(node, &step->event) == CUDA_SUCCESS
+                   ? 0
+                   : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         step = add_step(plan, node, TL_EFF_STEP_WAIT);
-        return step != NULL && tl_real.cuGraphEventWaitNodeGetEvent(node, &step->event) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+        return step != NULL && tl_eff_real.cuGraphEventWaitNodeGetEvent(node, &step->event) == CUDA_SUCCESS ? 0
+                                                                                                            : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (tl_real.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
+        if (tl_eff_real.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
             return -ENOTSUP;
         return read_graph(plan, child, depth + 1);
     default:
@@ -145,12 +147,12 @@ static size_t place_of(const CUgraphNode *nodes, size_t n, CUgraphNode node)
 static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, size_t i)
 {
     size_t n_deps = 0;
-    if (tl_real.cuGraphNodeGetDependencies(nodes[i], NULL, &n_deps) != CUDA_SUCCESS)
+    if (tl_eff_real.cuGraphNodeGetDependencies(nodes[i], NULL, &n_deps) != CUDA_SUCCESS)
         return -ENOTSUP;
     CUgraphNode *deps = calloc(n_deps + 1, sizeof(CUgraphNode));
     if (deps == NULL)
         return -ENOMEM;
-    int ready = tl_real.cuGraphNodeGetDependencies(nodes[i], deps, &n_deps) == CUDA_SUCCESS ? 1 : -ENOTSUP;
+    int ready = tl_eff_real.cuGraphNodeGetDependencies(nodes[i], deps, &n_deps) == CUDA_SUCCESS ? 1 : -ENOTSUP;
     for (size_t k = 0; ready > 0 && k < n_deps; k++) {
         size_t at = place_of(nodes, n, deps[k]);
         ready = at < n && is_read[at];
@@ -162,13 +164,13 @@ static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, siz
 static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth)
 {
     size_t n = 0, left;
-    if (depth > MAX_DEPTH || tl_real.cuGraphGetNodes == NULL || tl_real.cuGraphNodeGetDependencies == NULL ||
-        tl_real.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
+    if (depth > MAX_DEPTH || tl_eff_real.cuGraphGetNodes == NULL || tl_eff_real.cuGraphNodeGetDependencies == NULL ||
+        tl_eff_real.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
         return -ENOTSUP;
     CUgraphNode *nodes = calloc(n + 1, sizeof(CUgraphNode));
     bool *is_read = calloc(n + 1, sizeof *is_read);
     int rc = nodes != NULL && is_read != NULL ? 0 : -ENOMEM;
-    if (rc == 0 && tl_real.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
+    if (rc == 0 && tl_eff_real.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
         rc = -ENOTSUP;
     left = n;
     while (rc == 0 && left > 0) {
@@ -208,16 +210,16 @@ static CUresult launch_copy(const struct tl_eff_step *step, struct tl_eff_stream
     if (shape == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *shape = step->copy;
-    struct tl_eff_call c = {*(void **)&tl_real.cuMemcpy3DAsync_v2, 2, {(uintptr_t)shape}};
+    struct tl_eff_call c = {*(void **)&tl_eff_real.cuMemcpy3DAsync_v2, 2, {(uintptr_t)shape}};
     return tl_eff_defer(s, &c, 1, shape);
 }
 
 static CUresult launch_fill(const struct tl_eff_step *step, struct tl_eff_stream *s)
 {
     const CUDA_MEMSET_NODE_PARAMS *f = &step->fill;
-    void *function = f->elementSize == 1   ? *(void **)&tl_real.cuMemsetD2D8Async
-                     : f->elementSize == 2 ? *(void **)&tl_real.cuMemsetD2D16Async
-                                           : *(void **)&tl_real.cuMemsetD2D32Async;
+    void *function = f->elementSize == 1   ? *(void **)&tl_eff_real.cuMemsetD2D8Async
+                     : f->elementSize == 2 ? *(void **)&tl_eff_real.cuMemsetD2D16Async
+                                           : *(void **)&tl_eff_real.cuMemsetD2D32Async;
     size_t pitch = f->height > 1 ? f->pitch : f->width * f->elementSize;
     struct tl_eff_call c = {function, 6, {f->dst, pitch, f->value, f->width, f->height}};
     return tl_eff_defer(s, &c, 5, NULL);
@@ -225,7 +227,7 @@ static CUresult launch_fill(const struct tl_eff_step *step, struct tl_eff_stream
 
 static CUresult launch_step(const struct tl_eff_step *step, struct tl_eff_stream *s)
 {
-    struct tl_eff_call host = {*(void **)&tl_real.cuLaunchHostFunc, 3, {0}};
+    struct tl_eff_call host = {*(void **)&tl_eff_real.cuLaunchHostFunc, 3, {0}};
     switch (step->kind) {
     case TL_EFF_STEP_KERNEL:
         return tl_eff_launch_packed(s, &step->kernel.shape, step->kernel.params, step->kernel.n,

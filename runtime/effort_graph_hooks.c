@@ -19,7 +19,7 @@ static struct graph *graphs;
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; /* guards the list and the plans; taken before the lock of everything */
 
-static struct graph *find(CUgraphExec exec)
+static struct graph *find_graph(CUgraphExec exec)
 {
     struct graph *g = graphs;
     while (g != NULL && g->exec != exec)
@@ -82,7 +82,7 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
         tl_eff_plan_finish(&g->plan);
         free(g);
     }
-    return tl_real.cuGraphExecDestroy(exec);
+    return tl_eff_real.cuGraphExecDestroy(exec);
 }
 
 /* --- changing ------------------------------------------------------------------------------------------------------ */
@@ -92,7 +92,7 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
                        int (*apply)(struct tl_eff_step *step, const void *params), const void *params)
 {
     pthread_mutex_lock(&lock);
-    struct graph *g = find((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
+    struct graph *g = find_graph((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
     if (g != NULL && g->is_whole) {
         tl_eff_lock();
         tl_eff_drain_all();
@@ -231,7 +231,7 @@ static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgrap
 static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned is_enabled)
 {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    tl_real.cuGraphNodeGetType(node, &type);
+    tl_eff_real.cuGraphNodeGetType(node, &type);
     enum tl_eff_step_kind kind = type == CU_GRAPH_NODE_TYPE_MEMCPY   ? TL_EFF_STEP_COPY
                                  : type == CU_GRAPH_NODE_TYPE_MEMSET ? TL_EFF_STEP_FILL
                                                                      : TL_EFF_STEP_KERNEL;
@@ -244,7 +244,7 @@ static CUresult update(const struct tl_eff_call *call)
 {
     struct tl_eff_plan plan;
     pthread_mutex_lock(&lock);
-    struct graph *g = find((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
+    struct graph *g = find_graph((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
     if (g != NULL && g->is_whole) {
         tl_eff_lock();
         tl_eff_drain_all();
@@ -283,7 +283,7 @@ static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
 {
     struct tl_eff_turn turn;
     tl_eff_turn_begin(&turn, s, true);
-    CUresult r = tl_real.cuGraphLaunch(exec, s->handle);
+    CUresult r = tl_eff_real.cuGraphLaunch(exec, s->handle);
     tl_eff_turn_end(&turn, r);
     if (r == CUDA_SUCCESS && !s->is_capturing) {
         tl_eff_lock();
@@ -297,7 +297,7 @@ static CUresult replay(struct graph *g, struct tl_eff_stream *s)
 {
     CUresult r = CUDA_SUCCESS;
     if (g->last == NULL)
-        r = tl_real.cuEventCreate(&g->last, CU_EVENT_DISABLE_TIMING);
+        r = tl_eff_real.cuEventCreate(&g->last, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS && g->last_stream != 0 && g->last_stream != s->number + 1)
         r = tl_eff_wait(s, g->last, 0);
     if (r == CUDA_SUCCESS)
@@ -315,7 +315,7 @@ static CUresult launch(CUgraphExec exec, CUstream stream, bool is_per_thread)
     if (r != CUDA_SUCCESS)
         return r;
     pthread_mutex_lock(&lock);
-    struct graph *g = find(exec);
+    struct graph *g = find_graph(exec);
     bool is_replayed = g != NULL && !g->is_whole && !s->is_capturing;
     if (is_replayed)
         r = replay(g, s);

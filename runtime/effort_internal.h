@@ -328,7 +328,7 @@ struct tl_eff_state {
 };
 
 extern struct tl_eff_state tl_eff;
-extern struct tl_eff_real tl_real;
+extern struct tl_eff_real tl_eff_real;
 
 static inline void tl_eff_lock(void)
 {

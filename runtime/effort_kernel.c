@@ -18,10 +18,11 @@ static struct tl_eff_kernel **slot_of(CUfunction handle)
 static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offset, size_t *size)
 {
     if (k->is_library)
-        return tl_real.cuKernelGetParamInfo != NULL ? tl_real.cuKernelGetParamInfo((CUkernel)k->handle, i, offset, size)
-                                                    : CUDA_ERROR_NOT_SUPPORTED;
-    return tl_real.cuFuncGetParamInfo != NULL ? tl_real.cuFuncGetParamInfo(k->handle, i, offset, size)
-                                              : CUDA_ERROR_NOT_SUPPORTED;
+        return tl_eff_real.cuKernelGetParamInfo != NULL
+                   ? tl_eff_real.cuKernelGetParamInfo((CUkernel)k->handle, i, offset, size)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+    return tl_eff_real.cuFuncGetParamInfo != NULL ? tl_eff_real.cuFuncGetParamInfo(k->handle, i, offset, size)
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Parameters and limits, as the driver tells. */
@@ -44,12 +45,13 @@ static void learn(struct tl_eff_kernel *k)
     /* Beyond the last parameter the answer is INVALID_VALUE; any other means that we do not know. */
     k->is_unknown = r != CUDA_ERROR_INVALID_VALUE;
     CUfunction f = k->handle;
-    if (k->is_library &&
-        (tl_real.cuKernelGetFunction == NULL || tl_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
+    if (k->is_library && (tl_eff_real.cuKernelGetFunction == NULL ||
+                          tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
         k->is_unknown = true;
     if (k->is_unknown ||
-        tl_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f) != CUDA_SUCCESS ||
-        tl_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f) != CUDA_SUCCESS)
+        tl_eff_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f) != CUDA_SUCCESS ||
+        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f) !=
+            CUDA_SUCCESS)
         k->is_unknown = true;
     k->fingerprint = tl_hash(k->name, strlen(k->name));
     static const CUfunction_attribute told[] = {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
@@ -57,14 +59,14 @@ static void learn(struct tl_eff_kernel *k)
                                                 CU_FUNC_ATTRIBUTE_PTX_VERSION,       CU_FUNC_ATTRIBUTE_BINARY_VERSION};
     for (uint32_t i = 0; !k->is_unknown && i < sizeof told / sizeof *told; i++) {
         int value = 0;
-        tl_real.cuFuncGetAttribute(&value, told[i], f);
+        tl_eff_real.cuFuncGetAttribute(&value, told[i], f);
         k->fingerprint = (k->fingerprint ^ (uint32_t)value) * 0x9E3779B97F4A7C15ull;
         k->fingerprint ^= k->fingerprint >> 31;
     }
     k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
 }
 
-static struct tl_eff_kernel *find(CUfunction handle, const struct tl_eff_context *context)
+static struct tl_eff_kernel *find_kernel(CUfunction handle, const struct tl_eff_context *context)
 {
     struct tl_eff_kernel *k = *slot_of(handle);
     while (k != NULL && (k->handle != handle || k->context != context))
@@ -87,7 +89,7 @@ static void kernel_free(struct tl_eff_kernel *k)
 struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *context)
 {
     tl_eff_lock();
-    struct tl_eff_kernel *k = find(handle, context);
+    struct tl_eff_kernel *k = find_kernel(handle, context);
     tl_eff_unlock();
     if (k != NULL)
         return k;
@@ -111,7 +113,7 @@ struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *co
     k->record = tl_record_kernel(tl_eff.record, captured->name);
     learn(k);
     tl_eff_lock();
-    struct tl_eff_kernel *other = find(handle, context);
+    struct tl_eff_kernel *other = find_kernel(handle, context);
     if (other == NULL) {
         k->next = *slot_of(handle);
         *slot_of(handle) = k;
@@ -196,9 +198,9 @@ static bool is_within_limits(struct tl_eff_kernel *k, const struct tl_eff_launch
         return false;
     if (l->shared_bytes > (uint32_t)k->max_dynamic) { /* it may have been raised since */
         CUfunction f = k->handle;
-        if (k->is_library && tl_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS)
+        if (k->is_library && tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS)
             return false;
-        tl_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
+        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
     }
     return threads <= (uint64_t)k->max_threads && l->shared_bytes <= (uint32_t)k->max_dynamic;
 }
@@ -280,7 +282,7 @@ struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void *
 static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void **params, void **extra)
 {
     CUfunction f = l->kernel->handle;
-    if (l->n_attributes > 0 && tl_real.cuLaunchKernelEx != NULL) {
+    if (l->n_attributes > 0 && tl_eff_real.cuLaunchKernelEx != NULL) {
         CUlaunchConfig config = {.gridDimX = l->grid[0],
                                  .gridDimY = l->grid[1],
                                  .gridDimZ = l->grid[2],
@@ -291,10 +293,10 @@ static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void
                                  .hStream = stream,
                                  .attrs = (CUlaunchAttribute *)l->attributes,
                                  .numAttrs = l->n_attributes};
-        return tl_real.cuLaunchKernelEx(&config, f, params, extra);
+        return tl_eff_real.cuLaunchKernelEx(&config, f, params, extra);
     }
-    return tl_real.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                                  l->shared_bytes, stream, params, extra);
+    return tl_eff_real.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                      l->shared_bytes, stream, params, extra);
 }
 
 CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream)
@@ -390,15 +392,15 @@ static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunct
 /* cuLaunchKernel has eleven arguments; a call that is kept has room for nine.  Its shape travels in a configuration. */
 static CUresult call_kernel(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
-    return tl_real.cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
-                                  c->sharedMemBytes, c->hStream, params, extra);
+    return tl_eff_real.cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                                      c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
 }
 
 static CUresult call_cooperative(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
     (void)extra;
-    return tl_real.cuLaunchCooperativeKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-                                             c->blockDimZ, c->sharedMemBytes, c->hStream, params);
+    return tl_eff_real.cuLaunchCooperativeKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                                                 c->blockDimZ, c->sharedMemBytes, c->hStream, params);
 }
 
 static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
@@ -454,8 +456,8 @@ CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PA
                              .attrs = &cooperative,
                              .numAttrs = is_cooperative ? 1 : 0};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
-    return launch_config(is_cooperative ? (void *)tl_real.cuLaunchKernelEx : (void *)call_kernel, &config, shape->func,
-                         NULL, n > 0 ? extra : NULL, !is_cooperative, false);
+    return launch_config(is_cooperative ? (void *)tl_eff_real.cuLaunchKernelEx : (void *)call_kernel, &config,
+                         shape->func, NULL, n > 0 ? extra : NULL, !is_cooperative, false);
 }
 
 #define SHAPE_PARAMS                                                                                                   \
@@ -492,14 +494,14 @@ static CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch_config((void *)tl_real.cuLaunchKernelEx, config, f, params, extra, true, false);
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true, false);
 }
 
 static CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch_config((void *)tl_real.cuLaunchKernelEx, config, f, params, extra, true, true);
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true, true);
 }
 
 const struct tl_hook tl_eff_kernel_hooks[] = {

@@ -48,8 +48,8 @@ static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, c
 {
     if (v->occupancy == 0) {
         int threads = (int)(l->block[0] * l->block[1] * l->block[2]);
-        if (tl_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(&v->occupancy, v->function, threads,
-                                                                TL_PTX_SHARED_BYTES(l->shared_bytes)) != CUDA_SUCCESS ||
+        if (tl_eff_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &v->occupancy, v->function, threads, TL_PTX_SHARED_BYTES(l->shared_bytes)) != CUDA_SUCCESS ||
             v->occupancy < 1)
             v->occupancy = 1;
     }
@@ -171,7 +171,7 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     }
     if (is_measured) {
         p->begin = tl_eff_take_event(c);
-        if (p->begin != NULL && tl_real.cuEventRecord(p->begin, s->handle) != CUDA_SUCCESS) {
+        if (p->begin != NULL && tl_eff_real.cuEventRecord(p->begin, s->handle) != CUDA_SUCCESS) {
             tl_eff_give_event(c, p->begin);
             p->begin = NULL;
         }
@@ -181,13 +181,13 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
     bool copies = l->rung != TL_RUNG_SLICE && !c->has_host_atomics;
     if (r == CUDA_SUCCESS && copies && l->n_flying == 1)
-        r = tl_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8, s->handle);
+        r = tl_eff_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8, s->handle);
     if (r == CUDA_SUCCESS)
-        r = tl_real.cuLaunchKernel(v->function, launch_blocks, 1, 1, l->block[0], l->block[1], l->block[2],
-                                   v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes, s->handle,
-                                   NULL, extra);
+        r = tl_eff_real.cuLaunchKernel(v->function, launch_blocks, 1, 1, l->block[0], l->block[1], l->block[2],
+                                       v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes, s->handle,
+                                       NULL, extra);
     if (r == CUDA_SUCCESS && copies)
-        r = tl_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8, s->handle);
+        r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8, s->handle);
     p->refusal = r;
     if (r != CUDA_SUCCESS || tl_eff_watch(p) != CUDA_SUCCESS)
         p->is_lost = true;

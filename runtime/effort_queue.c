@@ -207,7 +207,7 @@ CUresult tl_eff_defer(struct tl_eff_stream *s, struct tl_eff_call *call, int at,
     if (item != NULL) {
         item->call = *call;
         item->owned = owned;
-        item->ends_stream = call->function == *(void **)&tl_real.cuStreamDestroy_v2;
+        item->ends_stream = call->function == *(void **)&tl_eff_real.cuStreamDestroy_v2;
         tl_eff_enqueue(s, item);
     } else if (!passes) {
         tl_eff_drain_stream(s);

@@ -3,13 +3,13 @@
 
 #include <errno.h>
 
-struct tl_eff_real tl_real;
+struct tl_eff_real tl_eff_real;
 
 int tl_eff_real_find(const struct tl_shim *shim, struct tl_error *err)
 {
     const char *missing = NULL;
-#define FIND(name) *(void **)&tl_real.name = shim->real(#name);
-#define FIND_OR_FAIL(name) FIND(name) if (tl_real.name == NULL) missing = #name;
+#define FIND(name) *(void **)&tl_eff_real.name = shim->real(#name);
+#define FIND_OR_FAIL(name) FIND(name) if (tl_eff_real.name == NULL) missing = #name;
     TL_EFF_REAL(FIND_OR_FAIL)
     TL_EFF_REAL_NEWER(FIND)
 #undef FIND_OR_FAIL

@@ -63,7 +63,7 @@ struct tl_eff_context *tl_eff_context(CUcontext handle)
 struct tl_eff_context *tl_eff_current(void)
 {
     CUcontext handle = NULL;
-    if (tl_real.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == NULL)
+    if (tl_eff_real.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == NULL)
         return NULL;
     tl_eff_lock();
     struct tl_eff_context *c = tl_eff_context(handle);
@@ -73,7 +73,7 @@ struct tl_eff_context *tl_eff_current(void)
 
 void tl_eff_make_current(struct tl_eff_context *c)
 {
-    tl_real.cuCtxSetCurrent(c->handle);
+    tl_eff_real.cuCtxSetCurrent(c->handle);
 }
 
 /* --- a thread's own ------------------------------------------------------------------------------------------------ */
@@ -93,7 +93,7 @@ static void end_thread(void *list)
         }
         tl_eff_stream_forget(s);
         tl_eff_unlock();
-        struct tl_eff_call call = {.function = *(void **)&tl_real.cuStreamDestroy_v2, .n = 1};
+        struct tl_eff_call call = {.function = *(void **)&tl_eff_real.cuStreamDestroy_v2, .n = 1};
         tl_eff_defer(s, &call, 0, NULL);
     }
 }
@@ -118,7 +118,7 @@ static CUresult per_thread(struct tl_eff_stream **out)
     }
     struct own_stream *own = malloc(sizeof *own);
     CUstream handle;
-    CUresult r = own != NULL ? tl_real.cuStreamCreate(&handle, CU_STREAM_DEFAULT) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = own != NULL ? tl_eff_real.cuStreamCreate(&handle, CU_STREAM_DEFAULT) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         free(own);
         return r;
@@ -157,9 +157,9 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
     if (s == NULL) {
         unsigned flags;
         CUcontext context;
-        CUresult r = tl_real.cuStreamGetFlags(handle, &flags);
+        CUresult r = tl_eff_real.cuStreamGetFlags(handle, &flags);
         if (r == CUDA_SUCCESS)
-            r = tl_real.cuStreamGetCtx(handle, &context);
+            r = tl_eff_real.cuStreamGetCtx(handle, &context);
         if (r != CUDA_SUCCESS)
             return r;
         tl_eff_lock();

@@ -38,7 +38,7 @@ static uint64_t measure_round_trip(struct tl_eff_context *c)
     for (int i = 0; i < TRIES; i++) {
         struct stamp *s = calloc(1, sizeof *s);
         uint64_t begin = tl_eff_now(), end = 0;
-        if (s == NULL || tl_real.cuLaunchHostFunc(side, stamp_now, s) != CUDA_SUCCESS) {
+        if (s == NULL || tl_eff_real.cuLaunchHostFunc(side, stamp_now, s) != CUDA_SUCCESS) {
             free(s);
             return 0;
         }
@@ -61,8 +61,8 @@ static void set_clock(struct tl_eff_context *c)
     for (int i = 0; i < TRIES; i++) {
         CUevent e = tl_eff_take_event(c);
         uint64_t begin = tl_eff_now();
-        if (e == NULL || tl_real.cuEventRecord(e, c->sides[0]) != CUDA_SUCCESS ||
-            tl_real.cuEventSynchronize(e) != CUDA_SUCCESS) {
+        if (e == NULL || tl_eff_real.cuEventRecord(e, c->sides[0]) != CUDA_SUCCESS ||
+            tl_eff_real.cuEventSynchronize(e) != CUDA_SUCCESS) {
             tl_eff_give_event(c, e);
             return;
         }
@@ -82,13 +82,13 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
 {
     enum { REFRESH_MS = 2000 }; /* the driver tells milliseconds in a float: small ones are exact */
     float ms;
-    if (c->clock == NULL || e == NULL || tl_real.cuEventElapsedTime(&ms, c->clock, e) != CUDA_SUCCESS || ms < 0)
+    if (c->clock == NULL || e == NULL || tl_eff_real.cuEventElapsedTime(&ms, c->clock, e) != CUDA_SUCCESS || ms < 0)
         return 0;
     uint64_t ns = c->clock_ns + (uint64_t)((double)ms * 1e6);
     CUevent next = ms > REFRESH_MS ? tl_eff_take_event(c) : NULL;
-    if (next != NULL && tl_real.cuEventRecord(next, c->sides[0]) == CUDA_SUCCESS &&
-        tl_real.cuEventSynchronize(next) == CUDA_SUCCESS &&
-        tl_real.cuEventElapsedTime(&ms, c->clock, next) == CUDA_SUCCESS) {
+    if (next != NULL && tl_eff_real.cuEventRecord(next, c->sides[0]) == CUDA_SUCCESS &&
+        tl_eff_real.cuEventSynchronize(next) == CUDA_SUCCESS &&
+        tl_eff_real.cuEventElapsedTime(&ms, c->clock, next) == CUDA_SUCCESS) {
         CUevent old = c->clock;
         c->clock = next;
         c->clock_ns += (uint64_t)((double)ms * 1e6);
@@ -116,23 +116,23 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     int atomics = 0;
     struct tl_eff_control_slab *slab = calloc(1, sizeof *slab);
     void *host = NULL;
-    if (slab == NULL || tl_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        tl_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
-        tl_real.cuMemHostAlloc(&host, (CONTROLS + 1) * CONTROL_BYTES,
-                               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
-        tl_real.cuMemHostGetDevicePointer_v2(&slab->device, host, 0) != CUDA_SUCCESS) {
+    if (slab == NULL || tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
+        tl_eff_real.cuMemHostAlloc(&host, (CONTROLS + 1) * CONTROL_BYTES,
+                                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+        tl_eff_real.cuMemHostGetDevicePointer_v2(&slab->device, host, 0) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
         free(slab);
         return false;
     }
-    tl_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
+    tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
     c->has_host_atomics = atomics != 0;
     c->runs_block_by_block = is_software(device);
     slab->host = host;
     memset(host, 0, (CONTROLS + 1) * CONTROL_BYTES);
     c->kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);
     c->kick_device = slab->device + CONTROLS * CONTROL_BYTES;
-    if (!c->has_host_atomics && tl_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
+    if (!c->has_host_atomics && tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
         return false;
     }
@@ -144,7 +144,7 @@ bool tl_eff_prepare(struct tl_eff_context *c)
         slab->free = k;
     }
     c->slab = slab;
-    if (tl_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+    if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         atomic_store_explicit(&tl_eff.round_trip_ns, measure_round_trip(c), memory_order_relaxed);
     if (c->sides[0] != NULL)
         set_clock(c);
@@ -160,7 +160,7 @@ CUevent tl_eff_take_event(struct tl_eff_context *c)
     CUevent e = NULL;
     if (c->n_events > 0)
         return c->events[--c->n_events];
-    tl_real.cuEventCreate(&e, CU_EVENT_DEFAULT);
+    tl_eff_real.cuEventCreate(&e, CU_EVENT_DEFAULT);
     return e;
 }
 
@@ -172,7 +172,7 @@ void tl_eff_give_event(struct tl_eff_context *c, CUevent e)
         uint32_t cap = c->cap_events != 0 ? 2 * c->cap_events : 16;
         CUevent *more = realloc(c->events, cap * sizeof(CUevent));
         if (more == NULL) {
-            tl_real.cuEventDestroy_v2(e);
+            tl_eff_real.cuEventDestroy_v2(e);
             return;
         }
         c->events = more;

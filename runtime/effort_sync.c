@@ -20,7 +20,7 @@ static CUresult stream_synchronize(CUstream stream, bool is_per_thread)
         tl_eff_drain_stream(s);
     struct unmarked u = {s->n_unmarked, s->unmarked_ns};
     tl_eff_unlock();
-    r = tl_real.cuStreamSynchronize(s->handle);
+    r = tl_eff_real.cuStreamSynchronize(s->handle);
     if (r == CUDA_SUCCESS && u.n > 0) {
         tl_eff_lock();
         tl_eff_unmark(s, u.n, u.ns);
@@ -48,7 +48,7 @@ static CUresult stream_query(CUstream stream, bool is_per_thread)
     tl_eff_lock();
     bool is_empty = s->first == NULL && (!s->is_legacy || tl_eff_passes(s));
     tl_eff_unlock();
-    return is_empty ? tl_real.cuStreamQuery(s->handle) : CUDA_ERROR_NOT_READY;
+    return is_empty ? tl_eff_real.cuStreamQuery(s->handle) : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult hook_cuStreamQuery(CUstream stream)
@@ -76,11 +76,11 @@ static CUresult hook_cuCtxSynchronize(void)
 {
     struct tl_eff_context *c = tl_eff_current();
     if (c == NULL)
-        return tl_real.cuCtxSynchronize();
+        return tl_eff_real.cuCtxSynchronize();
     tl_eff_lock();
     tl_eff_drain_context(c);
     tl_eff_unlock();
-    CUresult r = tl_real.cuCtxSynchronize();
+    CUresult r = tl_eff_real.cuCtxSynchronize();
     if (r == CUDA_SUCCESS)
         unmark_all(c);
     return tl_eff_result(c, r);
@@ -210,7 +210,7 @@ static CUresult hook_cuStreamDestroy(CUstream stream)
 {
     struct tl_eff_stream *s;
     if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return tl_real.cuStreamDestroy_v2(stream);
+        return tl_eff_real.cuStreamDestroy_v2(stream);
     CUresult r = tl_eff_stream(stream, false, &s);
     if (r != CUDA_SUCCESS)
         return r;
@@ -221,8 +221,8 @@ static CUresult hook_cuStreamDestroy(CUstream stream)
         tl_eff_stream_free(s);
     tl_eff_unlock();
     if (is_idle)
-        return tl_real.cuStreamDestroy_v2(stream);
-    return tl_eff_defer(s, &(struct tl_eff_call){*(void **)&tl_real.cuStreamDestroy_v2, 1, {(uintptr_t)stream}}, 0,
+        return tl_eff_real.cuStreamDestroy_v2(stream);
+    return tl_eff_defer(s, &(struct tl_eff_call){*(void **)&tl_eff_real.cuStreamDestroy_v2, 1, {(uintptr_t)stream}}, 0,
                         NULL);
 }
 
@@ -279,7 +279,7 @@ static void release_captured(struct tl_eff_context *c)
     tl_eff_unlock();
     for (uint32_t i = 0; i < n; i++) {
         CUstreamCaptureStatus status;
-        if (tl_real.cuStreamIsCapturing(streams[i]->handle, &status) != CUDA_SUCCESS ||
+        if (tl_eff_real.cuStreamIsCapturing(streams[i]->handle, &status) != CUDA_SUCCESS ||
             status == CU_STREAM_CAPTURE_STATUS_NONE)
             streams[i]->is_capturing = false;
     }

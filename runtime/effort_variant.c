@@ -89,9 +89,9 @@ static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *
         return NULL;
     int major = 0, minor = 0;
     CUdevice device;
-    if (tl_real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        tl_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-        tl_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    if (tl_eff_real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+        tl_eff_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+        tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
     }
     struct visit v = {t, (uint32_t)(10 * major + minor)};
     if (image->ptx != NULL)
@@ -146,7 +146,7 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
         return tl_error_set(err, -ENOENT, "no PTX of it");
     int version = 0;
     char key[TL_EFF_KEY_BYTES];
-    tl_real.cuDriverGetVersion(&version);
+    tl_eff_real.cuDriverGetVersion(&version);
     tl_eff_store_key(key, &(struct tl_eff_origin){.text = x->digest,
                                                   .kernel = k->name,
                                                   .kind = v->kind,
@@ -176,9 +176,9 @@ static CUresult variable_address(const struct tl_eff_kernel *k, const char *name
 {
     size_t bytes;
     if (k->module != NULL)
-        return tl_real.cuModuleGetGlobal_v2(address, &bytes, k->module, name);
-    if (k->library != NULL && tl_real.cuLibraryGetGlobal != NULL)
-        return tl_real.cuLibraryGetGlobal(address, &bytes, k->library, name);
+        return tl_eff_real.cuModuleGetGlobal_v2(address, &bytes, k->module, name);
+    if (k->library != NULL && tl_eff_real.cuLibraryGetGlobal != NULL)
+        return tl_eff_real.cuLibraryGetGlobal(address, &bytes, k->library, name);
     return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -196,7 +196,7 @@ static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritte
     size_t bytes;
     if (r->n_table == 0)
         return 0;
-    if (tl_real.cuModuleGetGlobal_v2(&table, &bytes, v->module, r->table_name) != CUDA_SUCCESS ||
+    if (tl_eff_real.cuModuleGetGlobal_v2(&table, &bytes, v->module, r->table_name) != CUDA_SUCCESS ||
         bytes < r->n_table * sizeof(uint64_t))
         return tl_error_set(err, -ENOENT, "its table of variables is missing");
     for (uint32_t i = 0; i < r->n_table; i++) {
@@ -204,7 +204,7 @@ static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritte
         if (variable_address(v->kernel, r->table[i], &address) != CUDA_SUCCESS)
             return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is", r->table[i]);
         value = address;
-        if (tl_real.cuMemcpyHtoD_v2(table + i * sizeof value, &value, sizeof value) != CUDA_SUCCESS)
+        if (tl_eff_real.cuMemcpyHtoD_v2(table + i * sizeof value, &value, sizeof value) != CUDA_SUCCESS)
             return tl_error_set(err, -EIO, "its table of variables cannot be written");
     }
     return 0;
@@ -276,13 +276,13 @@ static int warm_up(struct tl_eff_variant *v)
         return 0;
     if (c->scratch == 0) {
         static const uint64_t zeroes[8];
-        if (tl_real.cuMemAlloc_v2(&c->scratch, sizeof zeroes) != CUDA_SUCCESS ||
-            tl_real.cuMemcpyHtoD_v2(c->scratch, zeroes, sizeof zeroes) != CUDA_SUCCESS) {
+        if (tl_eff_real.cuMemAlloc_v2(&c->scratch, sizeof zeroes) != CUDA_SUCCESS ||
+            tl_eff_real.cuMemcpyHtoD_v2(c->scratch, zeroes, sizeof zeroes) != CUDA_SUCCESS) {
             c->scratch = 0;
             return 0;
         }
     }
-    if (tl_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (tl_eff_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return 0;
     uint8_t *params = calloc(1, v->param_bytes + 8);
     if (params != NULL) {
@@ -292,11 +292,11 @@ static int warm_up(struct tl_eff_variant *v)
         size_t n = v->param_bytes;
         void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
         tl_eff_variant_args(v, params, &x);
-        r = tl_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
-                                   TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
-        tl_real.cuStreamSynchronize(stream);
+        r = tl_eff_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
+                                       TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
+        tl_eff_real.cuStreamSynchronize(stream);
     }
-    tl_real.cuStreamDestroy_v2(stream);
+    tl_eff_real.cuStreamDestroy_v2(stream);
     free(params);
     return r == CUDA_SUCCESS ? 0 : -EIO;
 }
@@ -306,7 +306,8 @@ static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
     int bytes = (int)(v->uses_slot ? TL_PTX_SHARED_BYTES(dynamic) : dynamic);
     if (bytes <= v->max_dynamic)
         return 0;
-    if (tl_real.cuFuncSetAttribute(v->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) != CUDA_SUCCESS)
+    if (tl_eff_real.cuFuncSetAttribute(v->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) !=
+        CUDA_SUCCESS)
         return -ENOSPC;
     v->max_dynamic = bytes;
     return 0;
@@ -315,19 +316,19 @@ static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
 static struct tl_ptx_cost cost_of(CUfunction f)
 {
     int registers = 0, local = 0;
-    tl_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f);
-    tl_real.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f);
+    tl_eff_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f);
+    tl_eff_real.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f);
     return (struct tl_ptx_cost){(uint32_t)registers, (uint32_t)local};
 }
 
 static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *function, struct tl_error *err)
 {
     *module = NULL;
-    if (tl_real.cuModuleLoadData(module, r->text) == CUDA_SUCCESS &&
-        tl_real.cuModuleGetFunction(function, *module, r->entry) == CUDA_SUCCESS)
+    if (tl_eff_real.cuModuleLoadData(module, r->text) == CUDA_SUCCESS &&
+        tl_eff_real.cuModuleGetFunction(function, *module, r->entry) == CUDA_SUCCESS)
         return 0;
     if (*module != NULL)
-        tl_real.cuModuleUnload(*module);
+        tl_eff_real.cuModuleUnload(*module);
     *module = NULL;
     return tl_error_set(err, -EINVAL, "the driver refused the rewritten form");
 }
@@ -338,7 +339,8 @@ static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
     CUfunction original = v->kernel->handle, function;
     CUmodule module;
     struct tl_eff_rewritten limited = {0};
-    if (v->kernel->is_library && tl_real.cuKernelGetFunction(&original, (CUkernel)v->kernel->handle) != CUDA_SUCCESS)
+    if (v->kernel->is_library &&
+        tl_eff_real.cuKernelGetFunction(&original, (CUkernel)v->kernel->handle) != CUDA_SUCCESS)
         return;
     struct tl_ptx_cost cost = cost_of(original);
     uint32_t limit = tl_ptx_register_limit(cost, cost_of(v->function));
@@ -354,7 +356,7 @@ static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
         module = old;
     }
     if (module != NULL)
-        tl_real.cuModuleUnload(module);
+        tl_eff_real.cuModuleUnload(module);
     tl_eff_rewritten_finish(&limited);
 }
 
@@ -371,7 +373,7 @@ static int build(struct tl_eff_variant *v, struct tl_error *err)
     if (rc < 0)
         goto out;
     try_limit(v, &r);
-    if (tl_real.cuFuncGetAttribute(&v->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v->function) !=
+    if (tl_eff_real.cuFuncGetAttribute(&v->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v->function) !=
         CUDA_SUCCESS)
         v->max_dynamic = 0;
     v->n_args = r.n_args;
@@ -422,8 +424,8 @@ static void *builder(void *unused)
     pthread_setname_np(pthread_self(), "tally-builder");
     setpriority(PRIO_PROCESS, 0, 5); /* of this thread only: Linux */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (tl_real.cuThreadExchangeStreamCaptureMode != NULL)
-        tl_real.cuThreadExchangeStreamCaptureMode(&mode);
+    if (tl_eff_real.cuThreadExchangeStreamCaptureMode != NULL)
+        tl_eff_real.cuThreadExchangeStreamCaptureMode(&mode);
     tl_eff_lock();
     for (;;) {
         while (queue == NULL)
@@ -531,7 +533,7 @@ void tl_eff_variants_free(struct tl_eff_kernel *k)
         free(v);
         if (module != NULL) {
             tl_eff_unlock();
-            tl_real.cuModuleUnload(module);
+            tl_eff_real.cuModuleUnload(module);
             tl_eff_lock();
         }
     }

@@ -36,7 +36,7 @@ static void advance(struct tl_sched *s, uint64_t now)
         s->now = now;
 }
 
-static struct tl_sched_entry *find(const struct tl_sched *s, uint32_t id)
+static struct tl_sched_entry *find_entry(const struct tl_sched *s, uint32_t id)
 {
     for (uint32_t i = 0; i < s->n; i++)
         if (s->clients[i]->id == id)
@@ -155,7 +155,7 @@ static uint64_t publish(struct tl_sched *s)
 int tl_sched_join(struct tl_sched *s, uint32_t id, const struct tl_sched_client *c, uint64_t now)
 {
     advance(s, now);
-    if (find(s, id) != NULL)
+    if (find_entry(s, id) != NULL)
         return -EEXIST;
     if (s->n == s->cap) {
         uint32_t cap = s->cap > 0 ? 2 * s->cap : 8;
@@ -184,7 +184,7 @@ int tl_sched_join(struct tl_sched *s, uint32_t id, const struct tl_sched_client 
 int tl_sched_change(struct tl_sched *s, uint32_t id, const struct tl_sched_client *c, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return -ENOENT;
     take_out(s, e);
@@ -197,7 +197,7 @@ int tl_sched_change(struct tl_sched *s, uint32_t id, const struct tl_sched_clien
 void tl_sched_leave(struct tl_sched *s, uint32_t id, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return;
     if (s->policy->leaving != NULL)
@@ -210,7 +210,7 @@ void tl_sched_leave(struct tl_sched *s, uint32_t id, uint64_t now)
 void tl_sched_backlog(struct tl_sched *s, uint32_t id, bool has_work, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL || e->has_work == has_work)
         return;
     e->has_work = has_work;
@@ -222,7 +222,7 @@ void tl_sched_backlog(struct tl_sched *s, uint32_t id, bool has_work, uint64_t n
 void tl_sched_used(struct tl_sched *s, uint32_t id, const struct tl_usage *u, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return;
     e->used.device_ns += u->device_ns;
@@ -242,7 +242,7 @@ void tl_sched_used(struct tl_sched *s, uint32_t id, const struct tl_usage *u, ui
 void tl_sched_request(struct tl_sched *s, uint32_t id, uint64_t latency_ns, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e != NULL && s->policy->request != NULL)
         s->policy->request(s, e, latency_ns);
 }
@@ -250,7 +250,7 @@ void tl_sched_request(struct tl_sched *s, uint32_t id, uint64_t latency_ns, uint
 void tl_sched_iteration(struct tl_sched *s, uint32_t id, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return;
     e->iterations++;
@@ -261,7 +261,7 @@ void tl_sched_iteration(struct tl_sched *s, uint32_t id, uint64_t now)
 void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint64_t ephemeral, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return;
     e->persistent_b = persistent;
@@ -273,7 +273,7 @@ void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint6
 void tl_sched_footprint(struct tl_sched *s, uint32_t id, const struct tl_footprint *next, uint64_t now)
 {
     advance(s, now);
-    struct tl_sched_entry *e = find(s, id);
+    struct tl_sched_entry *e = find_entry(s, id);
     if (e == NULL)
         return;
     e->next = *next;
@@ -289,12 +289,12 @@ uint64_t tl_sched_tick(struct tl_sched *s, uint64_t now)
 
 const struct tl_grant *tl_sched_grant(const struct tl_sched *s, uint32_t id)
 {
-    const struct tl_sched_entry *e = find(s, id);
+    const struct tl_sched_entry *e = find_entry(s, id);
     return e != NULL ? &e->grant : NULL;
 }
 
 uint64_t tl_sched_version(const struct tl_sched *s, uint32_t id)
 {
-    const struct tl_sched_entry *e = find(s, id);
+    const struct tl_sched_entry *e = find_entry(s, id);
     return e != NULL ? e->version : 0;
 }

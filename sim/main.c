@@ -176,7 +176,7 @@ static const struct argp argp = {
 
 /* --- running ------------------------------------------------------------------------------------------------------- */
 
-static const struct sim_experiment *find(const char *id)
+static const struct sim_experiment *find_experiment(const char *id)
 {
     for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL; e++)
         if (strcmp((*e)->id, id) == 0)
@@ -330,7 +330,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = 2;
     tl_options_parse("tally-sim", &argp, argc, argv, 0, NULL, &o);
     for (int i = 0; i < o.n_ids; i++)
-        if (find(o.ids[i]) == NULL)
+        if (find_experiment(o.ids[i]) == NULL)
             return complain("there is no such experiment (--list shows them): ", o.ids[i]);
     if (o.lists) {
         for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL; e++)

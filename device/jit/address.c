@@ -6,12 +6,12 @@
 
 struct tl_val tl_local_base(struct tl_emit *e)
 {
-    int64_t offsets[LANES];
-    for (int i = 0; i < LANES; i++)
+    int64_t offsets[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         offsets[i] = (int64_t)i * e->local_bytes;
     LLVMValueRef base = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, local), e->ptr), e->i64, "");
     LLVMValueRef first = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, e->f->warp, e->i64, ""),
-                                      LLVMConstInt(e->i64, (uint64_t)LANES * e->local_bytes, false), "");
+                                      LLVMConstInt(e->i64, (uint64_t)TL_LANES * e->local_bytes, false), "");
     struct tl_val v = tl_widen(e, (struct tl_val){LLVMBuildAdd(e->b, base, first, ""), false});
     return (struct tl_val){LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, 64, offsets), ""), true};
 }
@@ -29,7 +29,7 @@ static struct tl_placed *call_param(struct tl_emit *e, const struct tl_ptx_decl 
     }
     uint64_t bytes = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
     *p = (struct tl_placed){.next = e->placed, .what = d, .space = 'a', .bytes = bytes, .owner = e->f};
-    p->slot = tl_alloca(e, LLVMArrayType2(e->i8, bytes * LANES), "param");
+    p->slot = tl_alloca(e, LLVMArrayType2(e->i8, bytes * TL_LANES), "param");
     LLVMSetAlignment(p->slot, 16);
     e->placed = p;
     return p;
@@ -41,7 +41,7 @@ static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_op
     a.base[0] = LLVMBuildAdd(e->b, LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""),
                              LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
     a.lanes = (struct tl_lanes){.is_known = true, .has_one_base = true, .base_align = 1};
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         a.lanes.offset[i] = (int64_t)((uint64_t)i * p->bytes);
     return a;
 }
@@ -141,7 +141,7 @@ bool tl_is_one_address(const struct tl_emit *e, const struct tl_address *a)
 {
     if (!a->lanes.is_known)
         return !a->pointer.is_vec;
-    for (int i = 1; i < LANES; i++) {
+    for (int i = 1; i < TL_LANES; i++) {
         if (a->lanes.offset[i] != a->lanes.offset[0])
             return false;
     }
@@ -159,7 +159,7 @@ bool tl_is_packed(const struct tl_emit *e, const struct tl_address *a, uint64_t 
 {
     if (!tl_has_one_base(e, a))
         return false;
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         if (a->lanes.offset[i] != a->lanes.offset[0] + (int64_t)((uint64_t)i * stride))
             return false;
     }

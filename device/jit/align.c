@@ -27,7 +27,7 @@ static LLVMValueRef wrong_bits(struct tl_emit *e, const struct tl_address *a, ui
 {
     LLVMValueRef low = LLVMConstInt(e->i64, bytes - 1, false), r = NULL;
     bool is_regular = a->lanes.is_known;
-    for (int i = 0; i < LANES && is_regular; i++)
+    for (int i = 0; i < TL_LANES && is_regular; i++)
         is_regular = (uint64_t)a->lanes.offset[i] % bytes == 0;
     if ((is_regular || (!a->lanes.is_known && !a->pointer.is_vec)) && a->align >= bytes)
         return NULL;

@@ -6,12 +6,12 @@
 
 #include "device/jit/avx512.h"
 
-enum { BITS = 512, MAX_PARTS = LANES / (BITS / 64), CURRENT_ROUNDING = 4 };
+enum { BITS = 512, MAX_PARTS = TL_LANES / (BITS / 64), CURRENT_ROUNDING = 4 };
 
 static LLVMValueRef joined(struct tl_emit *e, LLVMValueRef *parts, uint32_t n, uint32_t width)
 {
-    LLVMValueRef index[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    LLVMValueRef index[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         index[i] = LLVMConstInt(e->i32, i, false);
     for (; n > 1; n /= 2, width *= 2) {
         for (uint32_t i = 0; i < n / 2; i++)
@@ -38,7 +38,7 @@ static uint32_t width_of(const struct tl_emit *e, LLVMTypeRef element)
 
 struct tl_val tl_avx512(struct tl_emit *e, const char *op, LLVMTypeRef element, const struct tl_val *args, unsigned n)
 {
-    uint32_t width = width_of(e, element), n_parts = LANES / width;
+    uint32_t width = width_of(e, element), n_parts = TL_LANES / width;
     LLVMValueRef parts[MAX_PARTS], values[6];
     for (uint32_t k = 0; k < n_parts; k++) {
         for (unsigned i = 0; i < n; i++)
@@ -63,7 +63,7 @@ static LLVMValueRef word(struct tl_emit *e, uint32_t value)
  * zero, one, -inf, inf, negative, positive; 0 for `a`, 1 for b. */
 static LLVMValueRef fixed_up(struct tl_emit *e, LLVMTypeRef element, LLVMValueRef a, LLVMValueRef b, uint32_t table)
 {
-    LLVMValueRef same[LANES];
+    LLVMValueRef same[TL_LANES];
     uint32_t width = width_of(e, element);
     for (uint32_t i = 0; i < width; i++)
         same[i] = LLVMConstInt(element == e->f64 ? e->i64 : e->i32, table, false);
@@ -75,7 +75,7 @@ struct tl_val tl_avx512_minmax(struct tl_emit *e, LLVMTypeRef element, bool is_m
                                struct tl_val nan)
 {
     enum { NUMBER_OR_OTHER = 0x11111100, SIGN_OF_RESULT = 4 };
-    uint32_t width = width_of(e, element), n_parts = LANES / width;
+    uint32_t width = width_of(e, element), n_parts = TL_LANES / width;
     LLVMValueRef parts[MAX_PARTS], nan_part = tl_lanes_from(e, nan.v, 0, width);
     for (uint32_t k = 0; k < n_parts; k++) {
         LLVMValueRef x = tl_lanes_from(e, a.v, k * width, width), y = tl_lanes_from(e, b.v, k * width, width);

@@ -15,7 +15,7 @@
 #include "ptx_rewrite/diverge.h"
 #include "ptx_rewrite/program.h"
 
-enum { LANES = 32, MAX_GROUPS = 4, MAX_SCRATCH = 64 };
+enum { TL_LANES = 32, TL_MAX_GROUPS = 4, TL_MAX_SCRATCH = 64 };
 
 struct tl_val {
     LLVMValueRef v;
@@ -39,13 +39,13 @@ struct tl_lanes {
     bool is_small;       /* the base is a thread number or less: no wrapping to be afraid of */
     uint32_t base_align; /* the base is a multiple of this power of two */
     uint32_t base_limit; /* and less than this; 0: nothing is known */
-    int64_t offset[LANES];
+    int64_t offset[TL_LANES];
 };
 
 struct tl_reg {
     LLVMValueRef
-        slot[MAX_GROUPS]; /* n_slots of them, one per base of a register with known lanes; see tl_get, tl_put */
-    LLVMValueRef value[MAX_GROUPS]; /* of a local register, instead */
+        slot[TL_MAX_GROUPS]; /* n_slots of them, one per base of a register with known lanes; see tl_get, tl_put */
+    LLVMValueRef value[TL_MAX_GROUPS]; /* of a local register, instead */
     uint32_t n_slots;
     LLVMTypeRef type; /* of a slot */
     uint32_t bits;
@@ -94,10 +94,10 @@ struct tl_fn {
     LLVMBasicBlockRef *bb;        /* per block outside divergence, made when first gone to */
     uint32_t *pending, n_pending; /* those not yet filled */
     LLVMBasicBlockRef allocas, start, end;
-    LLVMValueRef outline_area;         /* where outlined code takes its operands, or NULL */
-    LLVMBasicBlockRef misaligned;      /* where misaligned accesses go, see align.c; NULL until there is one */
-    LLVMValueRef carry_slot;           /* CC.CF, one bit per lane */
-    LLVMValueRef scratch[MAX_SCRATCH]; /* see tl_scratch */
+    LLVMValueRef outline_area;            /* where outlined code takes its operands, or NULL */
+    LLVMBasicBlockRef misaligned;         /* where misaligned accesses go, see align.c; NULL until there is one */
+    LLVMValueRef carry_slot;              /* CC.CF, one bit per lane */
+    LLVMValueRef scratch[TL_MAX_SCRATCH]; /* see tl_scratch */
     uint32_t n_scratch, n_scratch_used;
     const struct tl_ptx_stmt *scratch_inst; /* that uses them now */
     bool *is_in_loop;                       /* per block */
@@ -183,7 +183,7 @@ LLVMTypeRef tl_vec(LLVMTypeRef element);
 /* The n-th type of the form (0 first), or the last one with n = -1; bits 0 if there is none. */
 struct tl_type tl_type_of(const struct tl_ptx_form *f, int n);
 struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value);
-LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[LANES]);
+LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[TL_LANES]);
 struct tl_val tl_widen(struct tl_emit *e, struct tl_val v);                   /* scalar to vector */
 void tl_match(struct tl_emit *e, struct tl_val *a, struct tl_val *b);         /* both vectors if one is */
 LLVMTypeRef tl_like(struct tl_emit *e, struct tl_val v, LLVMTypeRef element); /* element or vector of it */
@@ -303,7 +303,7 @@ struct tl_address {
     int64_t offset;        /* from a vector of pointers: kept apart, so that questions about it are asked once */
     struct tl_lanes lanes; /* is_known: lane i is at its base + offset[i] */
     uint64_t align;        /* a power of two that the pointer or all bases are known to be multiples of; 0: none is */
-    LLVMValueRef base[MAX_GROUPS]; /* then: scalars, one or one per group */
+    LLVMValueRef base[TL_MAX_GROUPS]; /* then: scalars, one or one per group */
 };
 struct tl_val tl_lane_addresses(struct tl_emit *e, const struct tl_address *a); /* one per lane */
 /* The same as a vector of pointers, `extra` bytes further on. */

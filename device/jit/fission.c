@@ -286,7 +286,7 @@ static bool lay_out(struct fission *x)
             continue;
         const struct tl_reg *r = &f->regs[i];
         bool is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE;
-        uint32_t n = is_vec ? LANES : r->lanes.is_known ? tl_n_bases(x->e, &r->lanes) : 1;
+        uint32_t n = is_vec ? TL_LANES : r->lanes.is_known ? tl_n_bases(x->e, &r->lanes) : 1;
         uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * n;
         uint32_t align = bytes > 64 ? 64 : bytes;
         x->stride = (x->stride + align - 1) / align * align;
@@ -297,7 +297,7 @@ static bool lay_out(struct fission *x)
     }
     x->stride = (x->stride + 63) / 64 * 64;
     const uint32_t *block = x->e->options->block;
-    uint32_t n_warps = (block[0] * block[1] * block[2] + LANES - 1) / LANES;
+    uint32_t n_warps = (block[0] * block[1] * block[2] + TL_LANES - 1) / TL_LANES;
     return (uint64_t)x->stride * n_warps <= MAX_CONTEXT;
 }
 
@@ -395,11 +395,11 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
     f->frame = p->frame;
     f->warp = p->warp;
     f->allocas = p->allocas;
-    if (lanes < LANES) {
-        LLVMValueRef bits[LANES];
-        for (uint32_t i = 0; i < LANES; i++)
+    if (lanes < TL_LANES) {
+        LLVMValueRef bits[TL_LANES];
+        for (uint32_t i = 0; i < TL_LANES; i++)
             bits[i] = LLVMConstInt(e->i1, i < lanes, false);
-        f->entry_mask = LLVMConstVector(bits, LANES);
+        f->entry_mask = LLVMConstVector(bits, TL_LANES);
     }
     for (uint32_t k = 1; k < x->n_states; k++)
         segment->suspend[k] = LLVMAppendBasicBlockInContext(e->ctx, f->fn, "suspend");
@@ -438,7 +438,7 @@ no_memory:
 static LLVMValueRef emit_segment_function(struct fission *x, LLVMTypeRef type, uint32_t state, uint32_t lanes)
 {
     struct tl_emit *e = x->e;
-    struct place p = {.fn = tl_new_function(e, lanes == LANES ? "kernel" : "kernel_rest", type, false)};
+    struct place p = {.fn = tl_new_function(e, lanes == TL_LANES ? "kernel" : "kernel_rest", type, false)};
     p.frame = LLVMGetParam(p.fn, 0);
     p.context = LLVMGetParam(p.fn, 1);
     p.warp = LLVMGetParam(p.fn, 2);
@@ -480,7 +480,7 @@ static LLVMValueRef run_whole_warps(struct fission *x, const struct place *block
     LLVMBuildBr(e->b, loop);
     LLVMPositionBuilderAtEnd(e->b, loop);
     LLVMValueRef w = LLVMBuildPhi(e->b, e->i32, "");
-    LLVMValueRef arrived = run_segment(x, block, state, LANES, w);
+    LLVMValueRef arrived = run_segment(x, block, state, TL_LANES, w);
     LLVMValueRef w_next = LLVMBuildAdd(e->b, w, LLVMConstInt(e->i32, 1, false), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, block->fn, "next");
@@ -536,7 +536,7 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
     x.waits = tl_arena_zalloc(e->arena, (size_t)analysed->cfg.n_insts + 1);
     if (x.state_of == NULL || x.offset == NULL || x.waits == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
         return false;
-    LLVMValueRef fn = emit_block(&x, threads / LANES, threads % LANES);
+    LLVMValueRef fn = emit_block(&x, threads / TL_LANES, threads % TL_LANES);
     if (e->rc == 0)
         tl_emit_blocks(e, fn, 0);
     return true;

@@ -134,7 +134,7 @@ static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *arg
     LLVMValueRef code = LLVMGetInlineAsm(type, text, (size_t)length, constraints, strlen(constraints), true, false,
                                          LLVMInlineAsmDialectATT, false);
     LLVMValueRef r = LLVMGetPoison(tl_vec(e->f64));
-    for (uint32_t first = 0; first < (is_vec ? LANES : WIDTH); first += WIDTH) {
+    for (uint32_t first = 0; first < (is_vec ? TL_LANES : WIDTH); first += WIDTH) {
         for (unsigned i = 0; i < n; i++)
             values[i] = tl_lanes_from(e, args[i].v, first, WIDTH);
         LLVMValueRef part = LLVMBuildCall2(e->b, type, code, values, n + 2, "");

@@ -54,7 +54,7 @@ static bool emit_bases_of(struct tl_emit *e, const struct tl_reg *r)
     bool taken = true;
     e->is_scalar = true;
     for (uint32_t g = 0; g < r->n_slots && taken; g++) {
-        e->lane = g * (LANES / r->n_slots);
+        e->lane = g * (TL_LANES / r->n_slots);
         taken = dispatch(e);
     }
     e->is_scalar = false;

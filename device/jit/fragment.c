@@ -8,9 +8,9 @@
 /* Where element 2 t + j of row g (or of column g) of a matrix is: lane 8 i + r has the address of row r of matrix i. */
 static struct tl_val element_address(struct tl_emit *e, struct tl_val rows, uint32_t matrix, bool is_trans, uint32_t j)
 {
-    uint32_t from[LANES];
-    int64_t offset[LANES];
-    for (uint32_t i = 0; i < LANES; i++) {
+    uint32_t from[TL_LANES];
+    int64_t offset[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++) {
         uint32_t g = i / 4, pair = 2 * (i % 4) + j;
         from[i] = matrix * 8 + (is_trans ? pair : g);
         offset[i] = 2 * (int64_t)(is_trans ? g : pair);
@@ -73,7 +73,8 @@ struct wmma {
 };
 
 /* Where each lane's element is: on so many lines, so many elements along it. */
-static struct tl_val at(struct tl_emit *e, const struct wmma *w, const int64_t line[LANES], const int64_t along[LANES])
+static struct tl_val at(struct tl_emit *e, const struct wmma *w, const int64_t line[TL_LANES],
+                        const int64_t along[TL_LANES])
 {
     struct tl_val lines = {tl_const_lanes(e, 64, line), true}, rest = {tl_const_lanes(e, 64, along), true};
     struct tl_val index = tl_op(e, LLVMAdd, tl_op(e, LLVMMul, lines, w->stride), rest);
@@ -83,9 +84,9 @@ static struct tl_val at(struct tl_emit *e, const struct wmma *w, const int64_t l
 /* Element (row or column 8 tile + g, k = (4 kb + t) E + which) of A or B. */
 static struct tl_val input_at(struct tl_emit *e, const struct wmma *w, uint32_t tile, uint32_t kb, uint32_t which)
 {
-    int64_t outer[LANES], k[LANES];
+    int64_t outer[TL_LANES], k[TL_LANES];
     bool k_is_along = w->is_row == (w->which == 'a');
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < TL_LANES; i++) {
         outer[i] = 8 * tile + i / 4;
         k[i] = (4 * kb + i % 4) * w->per_register + which;
     }
@@ -94,9 +95,9 @@ static struct tl_val input_at(struct tl_emit *e, const struct wmma *w, uint32_t 
 
 static struct tl_val accumulator_at(struct tl_emit *e, const struct wmma *w, uint32_t element)
 {
-    int64_t row[LANES], column[LANES];
+    int64_t row[TL_LANES], column[TL_LANES];
     uint32_t tile = element / 2, tiles = w->m / 8;
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < TL_LANES; i++) {
         row[i] = 8 * (tile % tiles) + i / 4;
         column[i] = 8 * (tile / tiles) + 2 * (i % 4) + element % 2;
     }
@@ -131,7 +132,7 @@ static void load_inputs(struct tl_emit *e, const struct wmma *w, const struct tl
 static void move_accumulators(struct tl_emit *e, const struct wmma *w, const struct tl_ptx_operand *registers,
                               bool is_store)
 {
-    uint32_t per = w->bits == 16 ? 2 : 1, n = w->m * w->n / LANES / per, bits = w->bits == 64 ? 64 : 32;
+    uint32_t per = w->bits == 16 ? 2 : 1, n = w->m * w->n / TL_LANES / per, bits = w->bits == 64 ? 64 : 32;
     if (registers->kind != TL_OPD_VEC || registers->n != n) {
         tl_emit_unsupported(e, "this number of fragment registers");
         return;

@@ -183,7 +183,7 @@ static int note_width(void *data, struct tl_ptx_operand *o)
     r->bits = tl_str_is(d->type, "pred") ? 1 : tl_ptx_type_bytes(d->type) * 8;
     r->vec = d->vec;
     r->is_opaque = d->vec > 1 || is_in(w->f->pf->func->params, d) || is_in(w->f->pf->func->rets, d);
-    if (d->vec > MAX_GROUPS)
+    if (d->vec > TL_MAX_GROUPS)
         tl_emit_unsupported(w->e, "a vector register of so many elements");
     return 0;
 }
@@ -200,7 +200,7 @@ static int note_widths(void *data, struct tl_ptx_stmt *s)
 static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_program_func *pf)
 {
     const uint32_t *block = e->options->block;
-    bool rows = block[1] * block[2] == 1 || block[0] % LANES == 0;
+    bool rows = block[1] * block[2] == 1 || block[0] % TL_LANES == 0;
     *f = (struct tl_fn){.pf = pf};
     f->regs = tl_arena_zalloc(e->arena, ((size_t)pf->func->n_regs + 1) * sizeof *f->regs);
     if (f->regs == NULL || tl_ptx_cfg_build_cut(&f->cfg, e->arena, pf->func) < 0 ||
@@ -225,11 +225,11 @@ static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lan
     f->fn = tl_new_function(e, name, LLVMFunctionType(e->voidt, args, 2, false), false);
     f->frame = LLVMGetParam(f->fn, 0);
     f->warp = LLVMGetParam(f->fn, 1);
-    if (lanes < LANES) {
-        LLVMValueRef bits[LANES];
-        for (uint32_t i = 0; i < LANES; i++)
+    if (lanes < TL_LANES) {
+        LLVMValueRef bits[TL_LANES];
+        for (uint32_t i = 0; i < TL_LANES; i++)
             bits[i] = LLVMConstInt(e->i1, i < lanes, false);
-        f->entry_mask = LLVMConstVector(bits, LANES);
+        f->entry_mask = LLVMConstVector(bits, TL_LANES);
     }
     tl_inline_if_small(e, f->fn, f->cfg.n_insts);
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
@@ -413,8 +413,8 @@ static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef
     if (part != NULL && full != NULL) {
         LLVMBasicBlockRef whole = LLVMAppendBasicBlockInContext(e->ctx, fn, "whole");
         LLVMBasicBlockRef rest = LLVMAppendBasicBlockInContext(e->ctx, fn, "rest");
-        LLVMValueRef is_whole = LLVMBuildICmp(e->b, LLVMIntULT, values[1], LLVMConstInt(e->i32, threads / LANES, false),
-                                              "");
+        LLVMValueRef is_whole = LLVMBuildICmp(e->b, LLVMIntULT, values[1],
+                                              LLVMConstInt(e->i32, threads / TL_LANES, false), "");
         LLVMBuildCondBr(e->b, is_whole, whole, rest);
         LLVMPositionBuilderAtEnd(e->b, whole);
         LLVMBuildCall2(e->b, type, full, values, 2, "");
@@ -535,14 +535,14 @@ static int translate(struct tl_emit *e)
             emit_info(e);
         return e->rc;
     }
-    if (threads >= LANES && (full = emit_entry(e, "kernel", LANES)) == NULL)
+    if (threads >= TL_LANES && (full = emit_entry(e, "kernel", TL_LANES)) == NULL)
         return e->rc;
-    if (threads % LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % LANES)) == NULL)
+    if (threads % TL_LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % TL_LANES)) == NULL)
         return e->rc;
     bool is_alone = e->n_barriers == 0 && (full == NULL || part == NULL);
     LLVMValueRef warp = is_alone ? (full != NULL ? full : part) : emit_warp(e, full, part, threads);
     if (e->n_barriers == 0)
-        tl_emit_blocks(e, warp, (threads + LANES - 1) / LANES);
+        tl_emit_blocks(e, warp, (threads + TL_LANES - 1) / TL_LANES);
     emit_info(e);
     return e->rc;
 }

@@ -20,7 +20,7 @@ static struct tl_lanes uniform_lanes(void)
 
 static bool all_equal(const struct tl_lanes *l)
 {
-    for (int i = 1; i < LANES; i++) {
+    for (int i = 1; i < TL_LANES; i++) {
         if (l->offset[i] != l->offset[0])
             return false;
     }
@@ -30,7 +30,7 @@ static bool all_equal(const struct tl_lanes *l)
 uint32_t tl_groups(const struct tl_emit *e)
 {
     const uint32_t *block = e->options->block;
-    uint32_t rows = block[0] < LANES && LANES % block[0] == 0 ? LANES / block[0] : 1;
+    uint32_t rows = block[0] < TL_LANES && TL_LANES % block[0] == 0 ? TL_LANES / block[0] : 1;
     return rows <= 4 && rows > 1 && block[1] % rows == 0 ? rows : 1;
 }
 
@@ -41,26 +41,26 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
     uint32_t x = block[0], n = block[0] * block[1] * block[2];
     *out = (struct tl_lanes){.is_known = true, .has_one_base = true, .is_small = true, .base_align = 1};
     out->base_limit = block[axis - 'x'];
-    if (block[1] * block[2] == 1 || x % LANES == 0) { /* a warp lies in one row */
+    if (block[1] * block[2] == 1 || x % TL_LANES == 0) { /* a warp lies in one row */
         if (axis != 'x')
             return true;
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < TL_LANES; i++)
             out->offset[i] = i;
-        out->base_align = LANES;
+        out->base_align = TL_LANES;
         return true;
     }
-    if (LANES % x != 0 || n % LANES != 0)
+    if (TL_LANES % x != 0 || n % TL_LANES != 0)
         return false;
-    uint32_t rows = LANES / x; /* several rows in a warp, always the same way */
+    uint32_t rows = TL_LANES / x; /* several rows in a warp, always the same way */
     if (axis == 'x') {
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < TL_LANES; i++)
             out->offset[i] = i % (int)x;
         out->base_align = 1u << 16;
         out->base_limit = 1;
         return true;
     }
     if (axis == 'y' && block[1] % rows == 0) {
-        for (int i = 0; tl_groups(e) == 1 && i < LANES; i++)
+        for (int i = 0; tl_groups(e) == 1 && i < TL_LANES; i++)
             out->offset[i] = i / (int)x; /* else rows are groups, and the row is in the base */
         out->base_align = tl_groups(e) == 1 ? rows : 1;
         out->has_one_base = tl_groups(e) == 1;
@@ -119,7 +119,7 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_laneid) {
         *out = (struct tl_lanes){
             .is_known = true, .has_one_base = true, .is_small = true, .base_align = 1u << 16, .base_limit = 1};
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < TL_LANES; i++)
             out->offset[i] = i;
         return true;
     }
@@ -143,7 +143,7 @@ static uint32_t limit_of(uint64_t most)
 static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct tl_lanes *b, int sign)
 {
     *out = *a;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         out->offset[i] += sign * b->offset[i];
     out->base_align = smaller(a->base_align, b->base_align);
     out->is_small = sign > 0 && a->is_small && b->is_small;
@@ -158,7 +158,7 @@ static bool scale(struct tl_lanes *out, const struct tl_lanes *a, int64_t factor
     *out = *a;
     if (factor < -(1 << 24) || factor > 1 << 24)
         return false;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         out->offset[i] *= factor;
     for (int64_t f = factor; f != 0 && (f & 1) == 0 && out->base_align < 1u << 16; f /= 2)
         out->base_align *= 2;
@@ -210,7 +210,7 @@ static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_oper
 /* Whether all offsets fit below the lowest bit that a base can have: then bits of the sum are those of its parts. */
 static bool fit_below(const struct tl_lanes *l, uint32_t align)
 {
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         if (l->offset[i] < 0 || l->offset[i] >= (int64_t)align)
             return false;
     }
@@ -223,7 +223,7 @@ static bool shift_right(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_
     if (o[2].kind != TL_OPD_INT || o[2].bits >= 32 || !tl_lanes_of_operand(e, f, &o[1], out) || !out->is_small ||
         !fit_below(out, out->base_align))
         return false;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         out->offset[i] >>= o[2].bits;
     out->base_align >>= o[2].bits;
     out->base_align += out->base_align == 0; /* all offsets were shifted out, then */
@@ -234,7 +234,7 @@ static bool shift_right(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_
 /* A constant as a base that is a multiple of `align` and an offset for all lanes. */
 static void split_constant(const struct tl_ptx_operand *o, uint32_t align, struct tl_lanes *l)
 {
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         l->offset[i] = (int64_t)(o->bits & (align - 1));
     l->base_align = align;
 }
@@ -243,7 +243,7 @@ static void split_constant(const struct tl_ptx_operand *o, uint32_t align, struc
 static uint64_t bits_of(const struct tl_lanes *l)
 {
     uint64_t bits = 0;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         bits |= (uint64_t)l->offset[i];
     return l->base_limit == 1 ? bits : UINT64_MAX;
 }
@@ -254,7 +254,7 @@ static bool put_together(const struct tl_lanes *a, const struct tl_lanes *b, str
     uint64_t below = 1;
     if (b->base_limit == 0)
         return false;
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         while (b->offset[i] < 0 || below < b->base_limit + (uint64_t)b->offset[i]) {
             below *= 2;
             if (b->offset[i] < 0 || below > 1u << 28)
@@ -282,7 +282,7 @@ static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt
     if (!fit_below(&a, align) || !fit_below(&b, align))
         return false;
     *out = a;
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         int64_t x = a.offset[i], y = b.offset[i];
         out->offset[i] = op == TL_OP_and ? x & y : op == TL_OP_or ? x | y : x ^ y;
     }
@@ -524,7 +524,7 @@ static int find_candidates(struct tl_emit *e, struct scan *m)
 
 static bool same_shape(const struct tl_lanes *a, const struct tl_lanes *b, uint32_t n_bases)
 {
-    for (uint32_t i = 0, per = LANES / n_bases; i < LANES; i++) {
+    for (uint32_t i = 0, per = TL_LANES / n_bases; i < TL_LANES; i++) {
         uint32_t first = i / per * per;
         if (a->offset[i] - a->offset[first] != b->offset[i] - b->offset[first])
             return false;
@@ -539,7 +539,7 @@ static bool merge(const struct tl_emit *e, struct tl_lanes *a, const struct tl_l
     if (!same_shape(a, b, tl_n_bases(e, a)))
         return false;
     a->base_align = smaller(a->base_align, b->base_align);
-    for (int i = 0; i < LANES; i++) { /* b's bases, told in a's offsets, are so much higher */
+    for (int i = 0; i < TL_LANES; i++) { /* b's bases, told in a's offsets, are so much higher */
         int64_t more = b->offset[i] - a->offset[i];
         while (a->base_align > 1 && more % (int64_t)a->base_align != 0)
             a->base_align /= 2;
@@ -654,11 +654,11 @@ int tl_lanes_analyse(struct tl_emit *e, struct tl_fn *f)
 /* The offsets of a register's lanes, for calls out. */
 static LLVMValueRef offset_table(struct tl_emit *e, const struct tl_lanes *l)
 {
-    LLVMValueRef values[LANES];
-    for (int i = 0; i < LANES; i++)
+    LLVMValueRef values[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         values[i] = LLVMConstInt(e->i64, (uint64_t)l->offset[i], true);
-    LLVMValueRef table = LLVMAddGlobal(e->mod, LLVMArrayType2(e->i64, LANES), "offsets");
-    LLVMSetInitializer(table, LLVMConstArray2(e->i64, values, LANES));
+    LLVMValueRef table = LLVMAddGlobal(e->mod, LLVMArrayType2(e->i64, TL_LANES), "offsets");
+    LLVMSetInitializer(table, LLVMConstArray2(e->i64, values, TL_LANES));
     LLVMSetGlobalConstant(table, true);
     LLVMSetLinkage(table, LLVMPrivateLinkage);
     return table;
@@ -672,12 +672,12 @@ struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, 
     if (!e->is_scalar || r == NULL || !r->lanes.is_known || r->lanes.is_small || r->bits != 32 || all_equal(&r->lanes))
         return tl_cast_int(e, v, 64, is_signed);
     int64_t low = 0, high = 0;
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         low = r->lanes.offset[i] < low ? r->lanes.offset[i] : low;
         high = r->lanes.offset[i] > high ? r->lanes.offset[i] : high;
     }
     int64_t least = is_signed ? INT32_MIN : 0, most = is_signed ? INT32_MAX : UINT32_MAX;
-    uint32_t per_base = LANES / r->n_slots, group = e->lane / per_base;
+    uint32_t per_base = TL_LANES / r->n_slots, group = e->lane / per_base;
     uint32_t sharing = (uint32_t)(((UINT64_C(1) << per_base) - 1) << group * per_base);
     LLVMValueRef base = tl_get(e, r, group);
     LLVMValueRef wide = tl_cast_int(e, (struct tl_val){base, false}, 64, is_signed).v;

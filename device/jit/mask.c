@@ -10,15 +10,16 @@
 
 static bool is_mask(struct tl_emit *e, LLVMTypeRef t)
 {
-    return LLVMGetTypeKind(t) == LLVMVectorTypeKind && LLVMGetVectorSize(t) == LANES && LLVMGetElementType(t) == e->i1;
+    return LLVMGetTypeKind(t) == LLVMVectorTypeKind && LLVMGetVectorSize(t) == TL_LANES &&
+           LLVMGetElementType(t) == e->i1;
 }
 
 /* Lane i's bit i of the word, at the builder's place: as a sign, which is all that selections and masked accesses look at. */
 static LLVMValueRef mask_of_word(struct tl_emit *e, LLVMValueRef word)
 {
-    int64_t by[LANES];
-    for (int i = 0; i < LANES; i++)
-        by[i] = LANES - 1 - i;
+    int64_t by[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
+        by[i] = TL_LANES - 1 - i;
     LLVMValueRef wide = tl_widen(e, (struct tl_val){word, false}).v;
     LLVMValueRef sign = LLVMBuildShl(e->b, wide, tl_const_lanes(e, 32, by), "");
     return LLVMBuildICmp(e->b, LLVMIntSLT, sign, LLVMConstNull(tl_vec(e->i32)), "");

@@ -111,20 +111,20 @@ static struct tl_val element(struct tl_emit *e, const struct product *x, bool is
     return v;
 }
 
-struct tl_val tl_pick_lanes(struct tl_emit *e, struct tl_val v, const uint32_t from[LANES])
+struct tl_val tl_pick_lanes(struct tl_emit *e, struct tl_val v, const uint32_t from[TL_LANES])
 {
-    LLVMValueRef index[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    LLVMValueRef index[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         index[i] = LLVMConstInt(e->i32, from[i], false);
     return (struct tl_val){
-        LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, LANES), ""), true};
+        LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, TL_LANES), ""), true};
 }
 
 /* The row that a lane works on, at that t. */
 static struct tl_val within_quad(struct tl_emit *e, struct tl_val v, uint32_t t)
 {
-    uint32_t from[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    uint32_t from[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         from[i] = (i & ~3u) | t;
     return tl_pick_lanes(e, v, from);
 }
@@ -132,8 +132,8 @@ static struct tl_val within_quad(struct tl_emit *e, struct tl_val v, uint32_t t)
 /* The column 2 t + j that a lane works on, at that t. */
 static struct tl_val across(struct tl_emit *e, struct tl_val v, uint32_t t, uint32_t j)
 {
-    uint32_t from[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    uint32_t from[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         from[i] = (2 * (i & 3) + j) * 4 + t;
     return tl_pick_lanes(e, v, from);
 }

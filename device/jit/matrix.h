@@ -20,7 +20,7 @@ bool tl_matrix_shape(const struct tl_ptx_form *f, uint32_t *m, uint32_t *n, uint
 const struct tl_ptx_operand *tl_fragment(const struct tl_ptx_operand *o, uint32_t i);
 
 /* Each lane's v of another lane: lane i gets that of from[i]. */
-struct tl_val tl_pick_lanes(struct tl_emit *e, struct tl_val v, const uint32_t from[LANES]);
+struct tl_val tl_pick_lanes(struct tl_emit *e, struct tl_val v, const uint32_t from[TL_LANES]);
 
 /* ldmatrix, stmatrix, wmma.load, wmma.store (fragment.c). */
 void tl_emit_fragment(struct tl_emit *e);

@@ -20,36 +20,36 @@ static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMType
 /* Each lane's bit `times` over. */
 static LLVMValueRef repeat_mask(struct tl_emit *e, uint32_t times)
 {
-    LLVMValueRef index[LANES * 8];
-    for (uint32_t i = 0; i < LANES * times; i++)
+    LLVMValueRef index[TL_LANES * 8];
+    for (uint32_t i = 0; i < TL_LANES * times; i++)
         index[i] = LLVMConstInt(e->i32, i / times, false);
     LLVMValueRef m = tl_active(e);
-    return LLVMBuildShuffleVector(e->b, m, LLVMGetPoison(LLVMTypeOf(m)), LLVMConstVector(index, LANES * times), "");
+    return LLVMBuildShuffleVector(e->b, m, LLVMGetPoison(LLVMTypeOf(m)), LLVMConstVector(index, TL_LANES * times), "");
 }
 
 /* --- loads --------------------------------------------------------------------------------------------------------- */
 
-static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[LANES], uint32_t step, LLVMValueRef *out)
+static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[TL_LANES], uint32_t step, LLVMValueRef *out)
 {
-    LLVMValueRef index[LANES];
-    for (int i = 0; i < LANES; i++)
+    LLVMValueRef index[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         index[i] = LLVMConstInt(e->i32, (uint64_t)(first[i] + step), false);
-    *out = LLVMBuildShuffleVector(e->b, cover, LLVMGetPoison(LLVMTypeOf(cover)), LLVMConstVector(index, LANES), "");
+    *out = LLVMBuildShuffleVector(e->b, cover, LLVMGetPoison(LLVMTypeOf(cover)), LLVMConstVector(index, TL_LANES), "");
 }
 
 /* The covering stretch of known lane offsets in elements, if it is short and evenly divided. */
 static bool covering(const struct tl_emit *e, const struct tl_address *a, uint64_t bytes, uint32_t v,
-                     int64_t first[LANES], int64_t *low, uint32_t *n)
+                     int64_t first[TL_LANES], int64_t *low, uint32_t *n)
 {
     int64_t high;
     if (!tl_has_one_base(e, a))
         return false;
     *low = high = a->lanes.offset[0];
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         *low = a->lanes.offset[i] < *low ? a->lanes.offset[i] : *low;
         high = a->lanes.offset[i] > high ? a->lanes.offset[i] : high;
     }
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < TL_LANES; i++) {
         int64_t d = a->lanes.offset[i] - *low;
         if (d % (int64_t)bytes != 0)
             return false;
@@ -77,9 +77,9 @@ static bool pays_to_ask(struct tl_emit *e, const struct tl_address *a, uint32_t 
 /* The builder stands where they are neighbours; at n->apart the other way is to be written; both go on to n->done. */
 static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct tl_address *a, uint64_t stride)
 {
-    int64_t offsets[LANES];
+    int64_t offsets[TL_LANES];
     struct tl_val first = tl_const(e, 32, 0), lane0;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < TL_LANES; i++)
         offsets[i] = (int64_t)((uint64_t)i * stride);
     if (e->mask != NULL) {
         struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 0, false), false}};
@@ -136,9 +136,9 @@ enum pattern { MIXED, ROW, ONE };
 /* How the lanes of every group lie: side by side, all on one, or otherwise. */
 static enum pattern group_pattern(const struct tl_emit *e, const struct tl_address *a, uint64_t stride)
 {
-    uint32_t per = LANES / tl_groups(e);
+    uint32_t per = TL_LANES / tl_groups(e);
     bool is_row = true, is_one = true;
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < TL_LANES; i++) {
         int64_t d = a->lanes.offset[i] - a->lanes.offset[i / per * per];
         is_row &= d == (int64_t)((uint64_t)(i % per) * stride);
         is_one &= d == 0;
@@ -148,7 +148,7 @@ static enum pattern group_pattern(const struct tl_emit *e, const struct tl_addre
 
 static LLVMValueRef group_pointer(struct tl_emit *e, const struct tl_address *a, uint32_t g)
 {
-    uint32_t per = LANES / tl_groups(e);
+    uint32_t per = TL_LANES / tl_groups(e);
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[g * per], false);
     LLVMValueRef base = a->base[tl_has_one_base(e, a) ? 0 : g];
     return tl_pointer(e, LLVMBuildAdd(e->b, base, offset, ""));
@@ -157,21 +157,21 @@ static LLVMValueRef group_pointer(struct tl_emit *e, const struct tl_address *a,
 /* Puts a group's values into a vector of all lanes. */
 static LLVMValueRef put_part(struct tl_emit *e, LLVMValueRef all, LLVMValueRef part, uint32_t first, uint32_t n)
 {
-    LLVMValueRef widen[LANES], index[LANES];
-    for (uint32_t i = 0; i < LANES; i++) {
+    LLVMValueRef widen[TL_LANES], index[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++) {
         widen[i] = LLVMConstInt(e->i32, i < n ? i : 0, false);
-        index[i] = LLVMConstInt(e->i32, i >= first && i < first + n ? LANES + i - first : i, false);
+        index[i] = LLVMConstInt(e->i32, i >= first && i < first + n ? TL_LANES + i - first : i, false);
     }
     LLVMValueRef wide = LLVMBuildShuffleVector(e->b, part, LLVMGetPoison(LLVMTypeOf(part)),
-                                               LLVMConstVector(widen, LANES), "");
-    return LLVMBuildShuffleVector(e->b, all, wide, LLVMConstVector(index, LANES), "");
+                                               LLVMConstVector(widen, TL_LANES), "");
+    return LLVMBuildShuffleVector(e->b, all, wide, LLVMConstVector(index, TL_LANES), "");
 }
 
 /* Lanes' bits of one group, each `times` over. */
 static LLVMValueRef group_mask(struct tl_emit *e, uint32_t g, uint32_t times)
 {
-    LLVMValueRef index[LANES * 8];
-    uint32_t per = LANES / tl_groups(e);
+    LLVMValueRef index[TL_LANES * 8];
+    uint32_t per = TL_LANES / tl_groups(e);
     for (uint32_t i = 0; i < per * times; i++)
         index[i] = LLVMConstInt(e->i32, g * per + i / times, false);
     return LLVMBuildShuffleVector(e->b, e->mask, LLVMGetPoison(LLVMTypeOf(e->mask)),
@@ -181,7 +181,7 @@ static LLVMValueRef group_mask(struct tl_emit *e, uint32_t g, uint32_t times)
 /* Every v-th element of a group's stretch, from the k-th on. */
 static LLVMValueRef every(struct tl_emit *e, LLVMValueRef all, uint32_t per, uint32_t v, uint32_t k)
 {
-    LLVMValueRef index[LANES];
+    LLVMValueRef index[TL_LANES];
     for (uint32_t i = 0; i < per; i++)
         index[i] = LLVMConstInt(e->i32, i * v + k, false);
     return v == 1 ? all
@@ -191,7 +191,7 @@ static LLVMValueRef every(struct tl_emit *e, LLVMValueRef all, uint32_t per, uin
 static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
 {
     enum pattern pattern = group_pattern(e, a, (uint64_t)v * (bits / 8));
-    uint32_t n_groups = tl_groups(e), per = LANES / n_groups;
+    uint32_t n_groups = tl_groups(e), per = TL_LANES / n_groups;
     LLVMTypeRef element = tl_int(e, bits), type = LLVMVectorType(element, per * v);
     if (v > 8 || pattern == MIXED || (pattern == ONE && e->mask != NULL))
         return false;
@@ -226,7 +226,7 @@ static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t 
 static bool store_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
                          const struct tl_val *in)
 {
-    uint32_t n_groups = tl_groups(e), per = LANES / n_groups;
+    uint32_t n_groups = tl_groups(e), per = TL_LANES / n_groups;
     if (v != 1 || group_pattern(e, a, bits / 8) != ROW)
         return false;
     for (uint32_t g = 0; g < n_groups; g++) {
@@ -248,7 +248,7 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
 {
     uint64_t bytes = bits / 8;
     LLVMTypeRef element = tl_int(e, bits);
-    int64_t first[LANES], low;
+    int64_t first[TL_LANES], low;
     uint32_t n;
     if (tl_is_one_address(e, a)) {
         for (uint32_t k = 0; k < v; k++) {
@@ -258,11 +258,11 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         return;
     }
     if (tl_is_packed(e, a, bytes * v) && e->mask != NULL && v <= 8) {
-        LLVMTypeRef type = LLVMVectorType(element, LANES * v), over[2] = {type, e->ptr};
+        LLVMTypeRef type = LLVMVectorType(element, TL_LANES * v), over[2] = {type, e->ptr};
         LLVMValueRef args[4] = {tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v),
                                 LLVMConstNull(type)};
         LLVMValueRef all = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < TL_LANES; i++)
             first[i] = (int64_t)i * v;
         for (uint32_t k = 0; k < v; k++) {
             out[k].is_vec = true;
@@ -372,7 +372,7 @@ static void emit_load(struct tl_emit *e)
 static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b)
 {
     uint32_t n = LLVMGetVectorSize(LLVMTypeOf(a));
-    LLVMValueRef index[LANES * 8];
+    LLVMValueRef index[TL_LANES * 8];
     for (uint32_t i = 0; i < 2 * n; i++)
         index[i] = LLVMConstInt(e->i32, i / 2 + (i % 2) * n, false);
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");

@@ -73,7 +73,7 @@ static void build(struct tl_emit *e, struct tl_outline *o, const struct tl_val *
     LLVMPositionBuilderAtEnd(e->b, was);
 }
 
-static struct tl_outline *find(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n)
+static struct tl_outline *find_outline(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n)
 {
     struct tl_outline *o = e->outlines;
     while (o != NULL && (o->body != body || o->key_n != key_n || memcmp(o->key, key, key_n) != 0))
@@ -84,7 +84,7 @@ static struct tl_outline *find(struct tl_emit *e, tl_outlined_fn body, const voi
 void tl_outlined(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n, struct tl_val *v, uint32_t n_in,
                  uint32_t n_out)
 {
-    struct tl_outline *o = find(e, body, key, key_n);
+    struct tl_outline *o = find_outline(e, body, key, key_n);
     if (o == NULL) {
         o = tl_arena_zalloc(e->arena, sizeof *o);
         void *kept = tl_arena_alloc(e->arena, key_n + 1);

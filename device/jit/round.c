@@ -139,7 +139,7 @@ static LLVMValueRef eight_lanes(struct tl_emit *e, LLVMValueRef v, uint32_t firs
 
 static LLVMValueRef joined(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b, uint32_t n)
 {
-    LLVMValueRef index[LANES];
+    LLVMValueRef index[TL_LANES];
     for (uint32_t i = 0; i < 2 * n; i++)
         index[i] = LLVMConstInt(e->i32, i, false);
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");

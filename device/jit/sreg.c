@@ -7,10 +7,10 @@
 /* The linear number of each lane's thread in the block, or of the one lane that is asked for. */
 static struct tl_val linear_thread(struct tl_emit *e)
 {
-    int64_t iota[LANES];
-    for (int i = 0; i < LANES; i++)
+    int64_t iota[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         iota[i] = i;
-    struct tl_val first = {LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, LANES, false), ""), false};
+    struct tl_val first = {LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, TL_LANES, false), ""), false};
     struct tl_val lanes = {tl_const_lanes(e, 32, iota), true};
     return tl_op(e, LLVMAdd, first, e->is_scalar ? tl_const(e, 32, e->lane) : lanes);
 }
@@ -29,8 +29,8 @@ static struct tl_val thread_index(struct tl_emit *e, char axis)
 
 static struct tl_val lane_constants(struct tl_emit *e, uint32_t (*of)(uint32_t lane))
 {
-    int64_t values[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    int64_t values[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         values[i] = of(i);
     return (struct tl_val){tl_const_lanes(e, 32, values), true};
 }

@@ -31,7 +31,7 @@ LLVMTypeRef tl_int(struct tl_emit *e, uint32_t bits)
 
 LLVMTypeRef tl_vec(LLVMTypeRef element)
 {
-    return LLVMVectorType(element, LANES);
+    return LLVMVectorType(element, TL_LANES);
 }
 
 static bool type_of_mod(enum tl_ptx_mod m, struct tl_type *t)
@@ -100,12 +100,12 @@ struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value)
     return (struct tl_val){LLVMConstInt(tl_int(e, bits), value, false), false};
 }
 
-LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[LANES])
+LLVMValueRef tl_const_lanes(struct tl_emit *e, uint32_t bits, const int64_t offset[TL_LANES])
 {
-    LLVMValueRef lanes[LANES];
-    for (int i = 0; i < LANES; i++)
+    LLVMValueRef lanes[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         lanes[i] = LLVMConstInt(tl_int(e, bits), (uint64_t)offset[i], false);
-    return LLVMConstVector(lanes, LANES);
+    return LLVMConstVector(lanes, TL_LANES);
 }
 
 struct tl_val tl_widen(struct tl_emit *e, struct tl_val v)
@@ -233,7 +233,7 @@ struct tl_val tl_lane_value(struct tl_emit *e, struct tl_val v, LLVMValueRef lan
 
 LLVMValueRef tl_lanes_from(struct tl_emit *e, LLVMValueRef v, uint32_t first, uint32_t n)
 {
-    LLVMValueRef index[LANES];
+    LLVMValueRef index[TL_LANES];
     for (uint32_t i = 0; i < n; i++)
         index[i] = LLVMConstInt(e->i32, first + i, false);
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
@@ -301,7 +301,7 @@ LLVMValueRef tl_scratch(struct tl_emit *e)
         f->n_scratch_used = 0;
     }
     if (f->n_scratch_used == f->n_scratch) {
-        if (f->n_scratch == MAX_SCRATCH) {
+        if (f->n_scratch == TL_MAX_SCRATCH) {
             tl_emit_unsupported(e, "so many vectors in memory at a time");
             return f->scratch[0];
         }
@@ -405,15 +405,15 @@ uint32_t tl_n_bases(const struct tl_emit *e, const struct tl_lanes *l)
 
 struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, const struct tl_lanes *l, uint32_t bits)
 {
-    uint32_t n = tl_n_bases(e, l), per = LANES / n;
+    uint32_t n = tl_n_bases(e, l), per = TL_LANES / n;
     struct tl_val v = tl_widen(e, (struct tl_val){bases[0], false});
     for (uint32_t g = 1; g < n; g++) {
-        LLVMValueRef index[LANES];
-        for (uint32_t i = 0; i < LANES; i++)
-            index[i] = LLVMConstInt(e->i32, i < g * per ? i : LANES, false);
+        LLVMValueRef index[TL_LANES];
+        for (uint32_t i = 0; i < TL_LANES; i++)
+            index[i] = LLVMConstInt(e->i32, i < g * per ? i : TL_LANES, false);
         LLVMValueRef next = LLVMBuildInsertElement(e->b, LLVMGetPoison(LLVMTypeOf(v.v)), bases[g],
                                                    LLVMConstInt(e->i32, 0, false), "");
-        v.v = LLVMBuildShuffleVector(e->b, v.v, next, LLVMConstVector(index, LANES), "");
+        v.v = LLVMBuildShuffleVector(e->b, v.v, next, LLVMConstVector(index, TL_LANES), "");
     }
     return (struct tl_val){LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, bits, l->offset), ""), true};
 }
@@ -421,7 +421,7 @@ struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, co
 /* Which of a register's bases the current lane has. */
 static uint32_t base_number(const struct tl_emit *e, const struct tl_reg *r)
 {
-    return e->lane / (LANES / r->n_slots);
+    return e->lane / (TL_LANES / r->n_slots);
 }
 
 static const char component_names[] = "xyzwrgba";
@@ -464,7 +464,7 @@ struct tl_ptx_operand tl_element(const struct tl_ptx_operand *o, uint32_t n)
 static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     struct tl_reg *r = &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)];
-    LLVMValueRef bases[MAX_GROUPS] = {NULL};
+    LLVMValueRef bases[TL_MAX_GROUPS] = {NULL};
     int number = slot_of(r, o);
     if (number < 0) {
         tl_emit_unsupported(e, "a vector register where one element is meant");
@@ -522,8 +522,8 @@ static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o
         break;
     default: { /* of a call: each thread has its own, one behind the other */
         struct tl_val at = {LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
-        int64_t offsets[LANES];
-        for (int i = 0; i < LANES; i++)
+        int64_t offsets[TL_LANES];
+        for (int i = 0; i < TL_LANES; i++)
             offsets[i] = (int64_t)((uint64_t)i * p->bytes) + (o->has_offset ? o->offset : 0);
         return tl_op(e, LLVMAdd, at, (struct tl_val){tl_const_lanes(e, 64, offsets), true});
     }

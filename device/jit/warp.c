@@ -139,8 +139,8 @@ static uint32_t source_lane(enum shuffle mode, uint32_t lane, uint32_t b, uint32
 static void source_lanes(struct tl_emit *e, enum shuffle mode, struct tl_val b, struct tl_val c, struct tl_val *from,
                          struct tl_val *valid)
 {
-    int64_t iota[LANES];
-    for (int i = 0; i < LANES; i++)
+    int64_t iota[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         iota[i] = i;
     struct tl_val lane = {tl_const_lanes(e, 32, iota), true}, k31 = tl_const(e, 32, 31);
     struct tl_val seg = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, c, tl_const(e, 32, 8)), k31);
@@ -191,16 +191,17 @@ static void emit_shuffle(struct tl_emit *e)
     if (tl_has(e, TL_MOD_sync))
         members(e, tl_opd(e, 4));
     if (b->kind == TL_OPD_INT && c->kind == TL_OPD_INT) {
-        LLVMValueRef index[LANES], ok[LANES];
-        for (uint32_t i = 0; i < LANES; i++) {
+        LLVMValueRef index[TL_LANES], ok[TL_LANES];
+        for (uint32_t i = 0; i < TL_LANES; i++) {
             bool is_valid;
             index[i] = u32(e, source_lane(mode, i, (uint32_t)b->bits, (uint32_t)c->bits, &is_valid));
             ok[i] = LLVMConstInt(e->i1, is_valid, false);
         }
         v = tl_widen(e, v);
         r = (struct tl_val){
-            LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, LANES), ""), true};
-        valid = (struct tl_val){LLVMConstVector(ok, LANES), true};
+            LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, TL_LANES), ""),
+            true};
+        valid = (struct tl_val){LLVMConstVector(ok, TL_LANES), true};
     } else {
         struct tl_val from;
         source_lanes(e, mode, tl_read(e, b, 32), tl_read(e, c, 32), &from, &valid);
@@ -232,7 +233,7 @@ static void emit_match(struct tl_emit *e)
         return;
     }
     LLVMValueRef r = LLVMGetPoison(tl_vec(e->i32));
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < TL_LANES; i++) {
         struct tl_val same = tl_icmp(e, LLVMIntEQ, v, tl_lane_value(e, v, u32(e, i)));
         r = LLVMBuildInsertElement(e->b, r, LLVMBuildAnd(e->b, tl_mask_bits(e, same.v), m, ""), u32(e, i), "");
     }
@@ -241,8 +242,8 @@ static void emit_match(struct tl_emit *e)
 
 static struct tl_val pick_other(struct tl_emit *e, struct tl_val v, uint32_t distance)
 {
-    uint32_t from[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    uint32_t from[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         from[i] = i ^ distance;
     return tl_pick_lanes(e, v, from);
 }
@@ -257,7 +258,7 @@ static void emit_redux_float(struct tl_emit *e, struct tl_type t)
     if (tl_ptx_form_has_text(e->inst->inst.form, "abs"))
         v = tl_op(e, LLVMAnd, v, tl_const(e, 32, 0x7fffffff));
     v = tl_bitcast(e, tl_select(e, active, v, tl_const(e, 32, never)), e->f32);
-    for (uint32_t distance = LANES / 2; distance > 0; distance /= 2)
+    for (uint32_t distance = TL_LANES / 2; distance > 0; distance /= 2)
         v = tl_minmax(e, t, is_min, v, pick_other(e, v, distance));
     tl_write(e, tl_opd(e, 0), tl_lane_value(e, tl_bitcast(e, v, e->i32), u32(e, 0)), false);
 }
@@ -266,12 +267,12 @@ static void emit_redux_float(struct tl_emit *e, struct tl_type t)
 static void emit_movmatrix(struct tl_emit *e)
 {
     struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), 32)), part[2];
-    int64_t shift[LANES];
-    for (uint32_t i = 0; i < LANES; i++)
+    int64_t shift[TL_LANES];
+    for (uint32_t i = 0; i < TL_LANES; i++)
         shift[i] = i / 4 % 2 * 16;
     for (uint32_t p = 0; p < 2; p++) {
-        uint32_t from[LANES];
-        for (uint32_t i = 0; i < LANES; i++)
+        uint32_t from[TL_LANES];
+        for (uint32_t i = 0; i < TL_LANES; i++)
             from[i] = (2 * (i % 4) + p) * 4 + i / 8;
         part[p] = tl_op(e, LLVMLShr, tl_pick_lanes(e, v, from), (struct tl_val){tl_const_lanes(e, 32, shift), true});
         part[p] = tl_op(e, LLVMAnd, part[p], tl_const(e, 32, 0xffff));
@@ -325,8 +326,8 @@ static void emit_elect(struct tl_emit *e)
     LLVMValueRef m = members(e, tl_opd(e, 1));
     struct tl_val args[2] = {{m, false}, {LLVMConstInt(e->i1, 0, false), false}};
     struct tl_val first = tl_intrinsic(e, "llvm.cttz", args, 2);
-    int64_t iota[LANES];
-    for (int i = 0; i < LANES; i++)
+    int64_t iota[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
         iota[i] = i;
     struct tl_val is_first = tl_icmp(e, LLVMIntEQ, (struct tl_val){tl_const_lanes(e, 32, iota), true}, first);
     if (to->kind != TL_OPD_PAIR) {

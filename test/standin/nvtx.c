@@ -12,7 +12,7 @@ static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
 static CUfunction first, second;
 static void *driver;
 
-static void *find(const char *name)
+static void *find_function(const char *name)
 {
     void *p = dlsym(driver, name);
     if (p == NULL) {
@@ -24,7 +24,7 @@ static void *find(const char *name)
 
 #define CALL(name, ...)                                                                                                \
     do {                                                                                                               \
-        CUresult r_ = ((__typeof__(&(name)))find(#name))(__VA_ARGS__);                                                 \
+        CUresult r_ = ((__typeof__(&(name)))find_function(#name))(__VA_ARGS__);                                        \
         if (r_ != CUDA_SUCCESS) {                                                                                      \
             fprintf(stderr, "%s: %d\n", #name, (int)r_);                                                               \
             exit(1);                                                                                                   \

@@ -54,7 +54,7 @@ static int store(const char *ptx, const void *bytes, size_t n)
     return tl_jit_cache_store(&cache, &key, bytes, n, path, sizeof path, &err);
 }
 
-static int find(const char *ptx)
+static int find_entry(const char *ptx)
 {
     struct tl_jit_key key = key_of(ptx);
     return tl_jit_cache_find(&cache, &key, path, sizeof path);
@@ -84,18 +84,18 @@ static void what_was_stored_is_found(void)
 {
     char bytes[100000], back[100000];
     memset(bytes, 'x', sizeof bytes);
-    TEST_ASSERT_EQUAL_INT(-ENOENT, find("a"));
+    TEST_ASSERT_EQUAL_INT(-ENOENT, find_entry("a"));
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, store("a", bytes, sizeof bytes), err.text);
     char stored[2048];
     strcpy(stored, path);
-    TEST_ASSERT_EQUAL_INT(0, find("a"));
+    TEST_ASSERT_EQUAL_INT(0, find_entry("a"));
     TEST_ASSERT_EQUAL_STRING(stored, path);
     FILE *f = fopen(path, "r");
     TEST_ASSERT_NOT_NULL(f);
     TEST_ASSERT_EQUAL_size_t(sizeof back, fread(back, 1, sizeof back, f));
     fclose(f);
     TEST_ASSERT_EQUAL_MEMORY(bytes, back, sizeof bytes);
-    TEST_ASSERT_EQUAL_INT(-ENOENT, find("b"));
+    TEST_ASSERT_EQUAL_INT(-ENOENT, find_entry("b"));
     TEST_ASSERT_EQUAL_UINT32(1, count_files());
 }
 
@@ -150,8 +150,8 @@ static void change_byte(const char *file, long at, int whence)
 
 static void assert_damaged(const char *ptx)
 {
-    TEST_ASSERT_EQUAL_INT(-EBADMSG, find(ptx));
-    TEST_ASSERT_EQUAL_INT(-ENOENT, find(ptx));
+    TEST_ASSERT_EQUAL_INT(-EBADMSG, find_entry(ptx));
+    TEST_ASSERT_EQUAL_INT(-ENOENT, find_entry(ptx));
 }
 
 static void damaged_entries_are_removed(void)
@@ -163,7 +163,7 @@ static void damaged_entries_are_removed(void)
     char bytes[5000] = "ELF";
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         TEST_ASSERT_EQUAL_INT(0, store("a", bytes, sizeof bytes));
-        TEST_ASSERT_EQUAL_INT(0, find("a"));
+        TEST_ASSERT_EQUAL_INT(0, find_entry("a"));
         change_byte(path, places[i].at, places[i].whence);
         assert_damaged("a");
     }
@@ -195,12 +195,12 @@ static void a_link_or_folder_in_place_of_an_entry_is_not_taken(void)
     TEST_ASSERT_EQUAL_INT(0, store("a", "A", 1));
     TEST_ASSERT_EQUAL_INT(0, unlink(path));
     TEST_ASSERT_EQUAL_INT(0, symlink("/dev/zero", path));
-    TEST_ASSERT_EQUAL_INT(-EBADMSG, find("a"));
+    TEST_ASSERT_EQUAL_INT(-EBADMSG, find_entry("a"));
     TEST_ASSERT_EQUAL_INT(0, store("a", "A", 1)); /* replaces it */
-    TEST_ASSERT_EQUAL_INT(0, find("a"));
+    TEST_ASSERT_EQUAL_INT(0, find_entry("a"));
     TEST_ASSERT_EQUAL_INT(0, unlink(path));
     TEST_ASSERT_EQUAL_INT(0, mkdir(path, 0700));
-    TEST_ASSERT_EQUAL_INT(-EBADMSG, find("a"));
+    TEST_ASSERT_EQUAL_INT(-EBADMSG, find_entry("a"));
 }
 
 static void the_least_recently_used_go_first(void)
@@ -215,12 +215,12 @@ static void the_least_recently_used_go_first(void)
         set_age(path, 1000 - i);
     }
     TEST_ASSERT_EQUAL_UINT32(7, count_files());
-    TEST_ASSERT_EQUAL_INT(0, find("0")); /* used just now */
+    TEST_ASSERT_EQUAL_INT(0, find_entry("0")); /* used just now */
     TEST_ASSERT_EQUAL_INT(0, store("7", bytes, sizeof bytes));
-    TEST_ASSERT_EQUAL_INT(0, find("7"));
-    TEST_ASSERT_EQUAL_INT(0, find("0"));
-    TEST_ASSERT_EQUAL_INT(-ENOENT, find("1"));
-    TEST_ASSERT_EQUAL_INT(0, find("6"));
+    TEST_ASSERT_EQUAL_INT(0, find_entry("7"));
+    TEST_ASSERT_EQUAL_INT(0, find_entry("0"));
+    TEST_ASSERT_EQUAL_INT(-ENOENT, find_entry("1"));
+    TEST_ASSERT_EQUAL_INT(0, find_entry("6"));
     TEST_ASSERT_TRUE(count_files() <= 7);
 }
 
@@ -305,7 +305,7 @@ static void a_full_disk_changes_nothing(void)
     setrlimit(RLIMIT_FSIZE, &old);
     TEST_ASSERT_EQUAL_INT(-EFBIG, rc);
     TEST_ASSERT_EQUAL_UINT32(0, count_files());
-    TEST_ASSERT_EQUAL_INT(-ENOENT, find("a"));
+    TEST_ASSERT_EQUAL_INT(-ENOENT, find_entry("a"));
 }
 
 /* Eight processes store and look up the same twenty entries in a cache that holds five of them. */
@@ -341,7 +341,7 @@ static void writers_do_not_disturb_each_other(void)
     tl_jit_cache_close(&cache);
     TEST_ASSERT_EQUAL_INT(0, tl_jit_cache_open(&cache, folder, 1, &err));
     TEST_ASSERT_EQUAL_INT(0, store("last", bytes, sizeof bytes));
-    TEST_ASSERT_EQUAL_INT(0, find("last"));
+    TEST_ASSERT_EQUAL_INT(0, find_entry("last"));
     TEST_ASSERT_TRUE(count_files() <= 5);
 }
 

@@ -53,7 +53,7 @@ void ptx_close(struct ptx_text *t)
     memset(t, 0, sizeof *t);
 }
 
-static const struct tl_ptx_item *find(struct ptx_text *t, const char *name)
+static const struct tl_ptx_item *find_item(struct ptx_text *t, const char *name)
 {
     if (!t->has_unit) {
         TEST_ASSERT_EQUAL_INT(0, tl_ptx_unit_init(&t->unit, t->ix, &t->arena, &t->err));
@@ -66,7 +66,7 @@ static const struct tl_ptx_item *find(struct ptx_text *t, const char *name)
 
 int ptx_try_func(struct ptx_text *t, const char *name, struct tl_ptx_func **out)
 {
-    return tl_ptx_parse_func(&t->unit, find(t, name), out);
+    return tl_ptx_parse_func(&t->unit, find_item(t, name), out);
 }
 
 struct tl_ptx_func *ptx_func(struct ptx_text *t, const char *name)
@@ -80,7 +80,7 @@ struct tl_ptx_func *ptx_func(struct ptx_text *t, const char *name)
 struct tl_ptx_decl *ptx_var(struct ptx_text *t, const char *name)
 {
     struct tl_ptx_decl *d = NULL;
-    int rc = tl_ptx_parse_var(&t->unit, find(t, name), &d);
+    int rc = tl_ptx_parse_var(&t->unit, find_item(t, name), &d);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, rc, t->err.text);
     while (d != NULL && !tl_str_is(d->name, name))
         d = d->next;
