@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -183,11 +184,7 @@ static void a_dead_high_job_holds_nobody_back_even_without_tallyd(void)
 /* Listens in the place of tallyd; a child answers whoever comes with a message of another version, or with a refusal. */
 static pid_t start_other_version(bool refuses)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", getenv("TALLY_SOCKET"));
-    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    TEST_ASSERT_EQUAL_INT(0, bind(listener, (struct sockaddr *)&address, sizeof address));
-    TEST_ASSERT_EQUAL_INT(0, listen(listener, 8));
+    int listener = daemon_listen();
     pid_t pid = fork();
     while (pid == 0) {
         struct tl_wire_answer answer = {.code = -EPROTONOSUPPORT, .text = "it is of another version"};
@@ -253,32 +250,76 @@ static void a_forked_child_does_not_touch_its_parents_page(void)
     tl_client_destroy(c);
 }
 
-/* Daemons and shells close what they did not open, and take the numbers for themselves. */
+/* The numbers that a job may take for itself: each becomes the reading end of a pipe with a byte in it, or the writing end of
+ * another one, of which poll has nothing to say; from one moment to the next, or after all were closed. */
+enum { FIRST_TAKEN = 3, LAST_TAKEN = 899 };
+enum loud { ALL_WERE_CLOSED, ALL_ARE_LOUD, SOCKETS_ARE_LOUD };
+struct taken {
+    int loud, quiet; /* reading ends of the two pipes */
+};
+
+static bool take_numbers(struct taken *t, enum loud which)
+{
+    int loud[2], quiet[2];
+    bool is_good = pipe(loud) == 0 && pipe(quiet) == 0 && write(loud[1], "x", 1) == 1;
+    int to = fcntl(quiet[1], F_DUPFD, LAST_TAKEN + 1);
+    t->loud = fcntl(loud[0], F_DUPFD, LAST_TAKEN + 1);
+    t->quiet = fcntl(quiet[0], F_DUPFD, LAST_TAKEN + 1);
+    for (int fd = FIRST_TAKEN; which == ALL_WERE_CLOSED && fd <= LAST_TAKEN; fd++)
+        close(fd);
+    for (int fd = FIRST_TAKEN; fd <= LAST_TAKEN; fd++) {
+        struct stat st;
+        bool is_socket = fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+        bool is_loud = which == ALL_ARE_LOUD || (which == SOCKETS_ARE_LOUD && is_socket);
+        is_good &= dup2(is_loud ? t->loud : to, fd) == fd;
+    }
+    return is_good && fcntl(t->quiet, F_SETFL, O_NONBLOCK) == 0;
+}
+
+/* Nothing was read, written or closed. */
+static bool are_untouched(const struct taken *t)
+{
+    char bytes[2];
+    bool is_good = true;
+    for (int fd = FIRST_TAKEN; fd <= LAST_TAKEN; fd++)
+        is_good &= fcntl(fd, F_GETFD) >= 0;
+    is_good &= read(t->loud, bytes, sizeof bytes) == 1 && bytes[0] == 'x';
+    return is_good && read(t->quiet, bytes, sizeof bytes) == -1 && errno == EAGAIN;
+}
+
+static int close_all_and_look(_Atomic uint32_t *has_closed, enum loud which)
+{
+    struct taken t;
+    struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
+    bool is_good = tl_client_is_joined(c) && daemon_await_asleep("tally-client");
+    is_good &= take_numbers(&t, which);
+    tl_client_backlog(c, true);
+    atomic_store(has_closed, 1);
+    if (which != ALL_WERE_CLOSED) /* else it may hear nothing any more */
+        is_good &= daemon_await_deaf(c);
+    return is_good && are_untouched(&t) ? 0 : 1;
+}
+
+/* Daemons and shells close what they did not open, and take the numbers for themselves.  The client's thread, asleep in poll, learns of
+ * it when tallyd has news for it: of somebody above, who comes when all descriptors are others. */
 static void a_job_that_closes_all_descriptors_keeps_what_it_opens_next(void)
 {
     daemon_start(NULL);
-    int status;
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct tl_client *c = daemon_client(TL_LEVEL_LOW, NULL);
-        int pipes[40][2];
-        for (int fd = 3; fd < 1024; fd++)
-            close(fd);
-        bool is_good = true;
-        for (int i = 0; i < 40; i++) {
-            is_good &= pipe(pipes[i]) == 0 && dup2(pipes[i][0], 600 + i) == 600 + i;
-            is_good &= write(pipes[i][1], "x", 1) == 1;
-        }
-        tl_client_backlog(c, true);
-        struct timespec a_while = {.tv_nsec = 50000000};
-        nanosleep(&a_while, NULL);
-        char byte;
-        for (int i = 0; i < 40; i++)
-            is_good &= read(600 + i, &byte, 1) == 1 && byte == 'x';
-        _exit(is_good ? 0 : 1);
+    _Atomic uint32_t *has_closed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    TEST_ASSERT_TRUE(has_closed != MAP_FAILED);
+    for (int which = ALL_WERE_CLOSED; which <= SOCKETS_ARE_LOUD; which++) {
+        int status;
+        atomic_store(has_closed, 0);
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(close_all_and_look(has_closed, (enum loud)which));
+        TEST_ASSERT_TRUE(daemon_await_set(has_closed));
+        struct tl_client *above = daemon_client(TL_LEVEL_HIGH, NULL);
+        TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
+        TEST_ASSERT_EQUAL_INT(0, status);
+        tl_client_destroy(above);
     }
-    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));
-    TEST_ASSERT_EQUAL_INT(0, status);
+    munmap((void *)has_closed, 4096);
 }
 
 /* --- the job's signals --------------------------------------------------------------------------------------------- */

@@ -175,9 +175,7 @@ static void a_page_full_of_nonsense_harms_nobody(void)
             atomic_store_explicit(&at[j], (uint64_t)next_random() << 32 | next_random(), memory_order_relaxed);
         tl_client_backlog(bad, true);
         tl_client_backlog(good, true);
-        if (i % 30 == 0)
-            TEST_ASSERT_EQUAL_UINT32(2, daemon_count_clients());
-        usleep(500);
+        TEST_ASSERT_EQUAL_UINT32(2, daemon_count_clients()); /* it has looked, and lives */
     }
     tl_client_destroy(bad);
     TEST_ASSERT_TRUE(daemon_await_may_run(good, true));

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -213,6 +215,16 @@ int daemon_connect(void)
     return fd;
 }
 
+int daemon_listen(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", getenv("TALLY_SOCKET"));
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    TEST_ASSERT_EQUAL_INT(0, bind(fd, (struct sockaddr *)&address, sizeof address));
+    TEST_ASSERT_EQUAL_INT(0, listen(fd, 8));
+    return fd;
+}
+
 int daemon_receive(int fd, struct tl_wire_packet *packet)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -266,6 +278,46 @@ bool daemon_await_words(struct tl_client *c, uint32_t n)
 {
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     AWAIT(tl_client_words(c, words) == n);
+}
+
+/* What a thread of this process is doing, by its name. */
+enum doing { GONE, ASLEEP, AWAKE };
+
+static enum doing doing_of(const char *thread)
+{
+    enum doing found = GONE;
+    char wanted[32];
+    DIR *tasks = opendir("/proc/self/task");
+    snprintf(wanted, sizeof wanted, "(%s) ", thread);
+    for (const struct dirent *e = tasks != NULL ? readdir(tasks) : NULL; e != NULL; e = readdir(tasks)) {
+        char path[300], line[256] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
+        FILE *f = fopen(path, "r");
+        if (f == NULL)
+            continue; /* it has ended meanwhile */
+        const char *name = fgets(line, sizeof line, f) != NULL ? strstr(line, wanted) : NULL;
+        fclose(f);
+        if (name != NULL)
+            found = name[strlen(wanted)] != 'S' ? AWAKE : found != AWAKE ? ASLEEP : found;
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return tasks != NULL ? found : AWAKE;
+}
+
+bool daemon_await_asleep(const char *thread)
+{
+    AWAIT(doing_of(thread) == ASLEEP);
+}
+
+bool daemon_await_deaf(struct tl_client *c)
+{
+    AWAIT(doing_of("tally-client") == GONE || (!tl_client_is_joined(c) && doing_of("tally-client") == ASLEEP));
+}
+
+bool daemon_await_set(const _Atomic uint32_t *flag)
+{
+    AWAIT(atomic_load(flag) != 0);
 }
 
 bool daemon_await_joined(struct tl_client *c, bool is_wanted)

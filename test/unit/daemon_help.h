@@ -43,6 +43,8 @@ void daemon_child_kill(struct daemon_child *c);
 int daemon_connect(void);
 /* The next message, or 0 if tallyd closed the connection. */
 int daemon_receive(int fd, struct tl_wire_packet *packet);
+/* Listens in tallyd's place, where none runs. */
+int daemon_listen(void);
 /* What tallyd answers to a question. */
 struct tl_wire_packet daemon_ask(enum tl_wire_kind kind, void *question, size_t bytes);
 uint32_t daemon_count_clients(void);
@@ -52,7 +54,13 @@ struct tl_wire_hello daemon_hello(int level);
 bool daemon_await_preempted(struct tl_client *c, bool is_wanted);
 bool daemon_await_words(struct tl_client *c, uint32_t n);
 bool daemon_await_joined(struct tl_client *c, bool is_wanted);
+bool daemon_await_set(const _Atomic uint32_t *flag); /* to another value than 0 */
 bool daemon_await_may_run(struct tl_client *c, bool is_wanted);
+
+/* Until the thread of that name in this process sleeps in the kernel. */
+bool daemon_await_asleep(const char *thread);
+/* Until the thread of the only client in this process has ended, or has lost tallyd and has nothing to do. */
+bool daemon_await_deaf(struct tl_client *c);
 
 uint64_t daemon_test_now(void);
 

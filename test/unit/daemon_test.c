@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -144,12 +145,14 @@ static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
 
 struct sleeper {
     struct tl_client *client;
-    _Atomic uint32_t bell, has_waited;
+    _Atomic uint32_t bell, has_begun, has_waited;
 };
 
 static void *sleep_while_preempted(void *of)
 {
     struct sleeper *s = of;
+    pthread_setname_np(pthread_self(), "sleeper");
+    atomic_store(&s->has_begun, 1);
     while (tl_client_is_preempted(s->client))
         tl_client_wait_rung(s->client, tl_client_changes(s->client), &s->bell, 0, 100 * DAEMON_PATIENCE_NS);
     atomic_store(&s->has_waited, 1);
@@ -168,14 +171,12 @@ static void who_sleeps_until_a_word_is_idle_is_told(void)
     atomic_fetch_add(&page->issued, 1);
     TEST_ASSERT_TRUE(daemon_await_preempted(low, true));
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, sleep_while_preempted, &s));
-    usleep(20000);
+    TEST_ASSERT_TRUE(daemon_await_set(&s.has_begun));
+    TEST_ASSERT_TRUE(daemon_await_asleep("sleeper"));
     TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&s.has_waited));
     atomic_fetch_add(&page->completed, 1);
     tl_client_tell_idle(high);
-    uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
-    while (atomic_load(&s.has_waited) == 0 && daemon_test_now() < end)
-        usleep(1000);
-    TEST_ASSERT_EQUAL_UINT32(1, atomic_load(&s.has_waited));
+    TEST_ASSERT_TRUE(daemon_await_set(&s.has_waited));
     pthread_join(thread, NULL);
     tl_client_destroy(high);
     tl_client_destroy(low);
@@ -543,17 +544,36 @@ static void of_many_that_are_started_at_once_one_stays(void)
             break;
 }
 
+/* A program in the place of tallyd that leaves a file and fails. */
+static void be_started_by(const char *program, const char *mark)
+{
+    FILE *f = fopen(program, "w");
+    TEST_ASSERT_NOT_NULL(f);
+    fprintf(f, "#!/bin/sh\n: >'%s'\nexit 1\n", mark);
+    TEST_ASSERT_EQUAL_INT(0, fchmod(fileno(f), 0700));
+    fclose(f);
+    setenv("TALLY_DAEMON", program, 1);
+}
+
+/* The next that the client does where it would have to start one is to ask again whether one listens: the test does. */
 static void told_to_end_it_says_goodbye_and_nobody_starts_it_again(void)
 {
+    char program[160], mark[160];
     pid_t d = daemon_start(NULL);
-    unsetenv("TALLY_DAEMON"); /* this client would start it */
+    snprintf(program, sizeof program, "%s", daemon_test_path("another-tallyd"));
+    snprintf(mark, sizeof mark, "%s", daemon_test_path("was-started"));
+    be_started_by(program, mark);
     struct tl_client *c = daemon_client(0, NULL);
+    TEST_ASSERT_TRUE(daemon_await_joined(c, true));
     TEST_ASSERT_EQUAL_INT(0, daemon_end(d));
     TEST_ASSERT_TRUE(daemon_await_joined(c, false));
-    usleep(300000);
-    TEST_ASSERT_FALSE(tl_client_is_joined(c));
     TEST_ASSERT_TRUE(access(getenv("TALLY_SOCKET"), F_OK) < 0);
+    int listener = daemon_listen();
+    TEST_ASSERT_EQUAL_INT(1, poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, DAEMON_PATIENCE_NS / 1000000));
+    TEST_ASSERT_TRUE(access(mark, F_OK) < 0);
     tl_client_destroy(c);
+    close(listener);
+    unlink(getenv("TALLY_SOCKET"));
 }
 
 static void a_folder_that_cannot_be_used_is_named(void)

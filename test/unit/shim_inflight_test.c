@@ -2,6 +2,7 @@
  * was launched and waited for. */
 #include "shim_help.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -130,13 +131,46 @@ static void a_synchronous_copy_is_a_wait(void)
     TEST_ASSERT_EQUAL_UINT32(1, counter);
 }
 
+/* How often the watcher has gone to sleep so far, which it does after each look; 0 if there is none yet. */
+static unsigned long sleeps_of_watcher(void)
+{
+    unsigned long sleeps = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    TEST_ASSERT_NOT_NULL(tasks);
+    for (const struct dirent *e = readdir(tasks); e != NULL; e = readdir(tasks)) {
+        char path[300], line[128];
+        bool is_it = false;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        FILE *f = fopen(path, "r");
+        while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+            is_it |= strcmp(line, "Name:\ttally-watch\n") == 0;
+            if (is_it && strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+                sleeps = strtoul(line + 24, NULL, 10);
+        }
+        if (f != NULL)
+            fclose(f);
+    }
+    closedir(tasks);
+    return sleeps;
+}
+
+/* Whether the watcher looks several times more before long.  Something must be in flight, or it sleeps until it is woken. */
+static bool watcher_looks(void)
+{
+    enum { LOOKS = 5 };
+    unsigned long before = sleeps_of_watcher();
+    for (int i = 0; i < 10000 && sleeps_of_watcher() < before + LOOKS; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return sleeps_of_watcher() >= before + LOOKS;
+}
+
 static void what_nobody_waits_for_is_found_done(void)
 {
     CUstream s;
     OK(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
     OK(launch(s));
     OK(launch(NULL));
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the watcher looks many times */
+    TEST_ASSERT_TRUE(watcher_looks());
     TEST_ASSERT_EQUAL_UINT32(2, in_flight());
     open_gate();
     TEST_ASSERT_TRUE(becomes_idle());
@@ -173,7 +207,6 @@ static void captured_launches_are_no_work_but_graphs_are(void)
     OK(CALL(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(launch(s));
     OK(launch(s));
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     TEST_ASSERT_EQUAL_UINT32(0, in_flight());
     OK(CALL(cuStreamEndCapture)(s, &graph));
     OK(CALL(cuGraphInstantiateWithFlags)(&exec, graph, 0));
@@ -205,7 +238,7 @@ static void a_capture_goes_on_beside_work(void)
     OK(CALL(cuEventRecord)(fork_event, s));
     OK(CALL(cuStreamWaitEvent)(t, fork_event, 0));
     OK(launch(t));
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    TEST_ASSERT_TRUE(watcher_looks());
     OK(CALL(cuEventRecord)(join, t));
     OK(CALL(cuStreamWaitEvent)(s, join, 0));
     OK(CALL(cuStreamEndCapture)(s, &graph));
