@@ -60,7 +60,7 @@ endif
 OUR_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -pthread -fvisibility=hidden $(WARNINGS) -Iinclude -I.
 OUR_LDFLAGS := -pthread
 
-# FLAVOUR is set by the targets `san`, `tsan` and `fuzz`, which call this Makefile again with another $(B).
+# FLAVOUR is set by the targets `san`, `tsan`, `fuzz` and `wheel` (portable), which call this Makefile again with another $(B).
 FLAVOUR ?=
 ifeq ($(FLAVOUR),san)
 OUR_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -101,8 +101,8 @@ LIB_FILES := $(call libs,$(LIBRARIES))
 BUILT_PROGRAMS := $(foreach p,$(PROGRAMS),$(if $(strip $($(p)_SRCS)),$(p)))
 BIN_FILES := $(addprefix $(B)/bin/,$(BUILT_PROGRAMS))
 MAN_FILES := $(patsubst docs/man/%.scd,$(B)/share/man/man1/%,$(wildcard docs/man/*.1.scd))
-# What every program may need from outside, behind our libraries.
-SYSTEM_LIBS := -lelf -llz4 -lzstd
+# What every program may need from outside, behind our libraries; in the portable build all of it is inside.
+SYSTEM_LIBS := $(if $(filter portable,$(FLAVOUR)),-l:libelf.a -l:liblz4.a -l:libzstd.a -l:libz.a,-lelf -llz4 -lzstd)
 
 all: $(LIB_FILES) $(BIN_FILES) $(MAN_FILES)
 
@@ -299,9 +299,11 @@ fresh:
 	if [ -n "$$failed" ]; then echo "fresh: failed on$${failed%,}"; exit 1; fi; \
 	echo "fresh: make demo and make test work on bookworm and trixie, as root and as a user"
 
+include scripts/package/package.mk
+
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share install demo lint workloads san tsan fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
+	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share install demo lint workloads san tsan portable dist fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
@@ -327,6 +329,7 @@ help:
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
 	@echo "make bench-launch  what a launch and a whole job cost more under Tally (build/bench/launch.json)"
 	@echo "make fresh      make demo and make test in clean roots: Debian 12 and 13, as root and as a user (takes root)"
+	@echo "make dist deb wheel  a source archive, Debian packages, a Python wheel: build/dist; make packages-test tries them"
 	@echo "make install    into DESTDIR= PREFIX=$(PREFIX); make uninstall removes it again"
 	@echo "make clean      remove what was built"
 	@echo "Variables: V=1 shows commands; CFLAGS, LDFLAGS are appended; CI=1 makes warnings errors; UNITY_DIR= is a copy"

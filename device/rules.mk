@@ -13,7 +13,13 @@ tally_exec_SRCS := $(wildcard device/exec_*.c)
 # Asked once, and only if something of LLVM is built: by then scripts/setup has brought it.
 LLVM_CONFIG ?= llvm-config-19
 LLVM_CFLAGS = $(eval LLVM_CFLAGS := -isystem $(shell $(LLVM_CONFIG) --includedir))$(LLVM_CFLAGS)
+ifeq ($(FLAVOUR),portable)
+# What the translator uses of it, and the C++ library, as archives.
+LLVM_LIBS = $(eval LLVM_LIBS := $(shell $(LLVM_CONFIG) --link-static --ldflags --libs x86 passes) -static-libgcc \
+    -Wl,--gc-sections -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -lm)$(LLVM_LIBS)
+else
 LLVM_LIBS = $(eval LLVM_LIBS := $(shell $(LLVM_CONFIG) --ldflags --libs))$(LLVM_LIBS)
+endif
 $(B)/obj/device/jit/%.o: EXTRA_CFLAGS = $(LLVM_CFLAGS)
 $(B)/test/jit_%_test: EXTRA_LIBS = $(LLVM_LIBS)
 

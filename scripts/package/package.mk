@@ -14,9 +14,9 @@ deb: $(call setup_for,package)
 # Everything but the C library is inside: LLVM too, as far as it is needed.
 wheel:
 	@rm -rf build/portable/stage
-	@$(MAKE) --no-print-directory B=build/portable FLAVOUR=portable PREFIX=/ DESTDIR=$(abspath build/portable/stage) install >build/portable.log 2>&1 \
-	    || { tail -n 20 build/portable.log; exit 1; }
-	@find build/portable/stage -type f \( -path '*/bin/*' -o -name '*.so*' \) -exec strip --strip-unneeded {} +
+	@$(MAKE) --no-print-directory B=build/portable FLAVOUR=portable PREFIX=/ DESTDIR=$(abspath build/portable/stage) MANIFEST= \
+	    LIBDEVICE=no install >build/portable.log 2>&1 || { tail -n 20 build/portable.log; exit 1; }
+	@find build/portable/stage -type f \( -path '*/bin/*' -o -name '*.so' -o -name '*.so.1' \) -exec strip --strip-unneeded {} +
 	@scripts/package/wheel build/portable/stage $(VERSION) $(DIST)
 
 .PHONY: dist deb wheel
