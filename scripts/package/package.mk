@@ -23,7 +23,7 @@ wheel:
 
 # Each where nothing else is installed, and no compiler: as root, and the wheel as a user.
 packages-test: deb wheel jobs
-	@scripts/fresh --no-clone $$(printf ' --give=%s' $(DIST)/tally-gpu*_$(VERSION)_amd64.deb) --give=$(B)/workloads/jobs/train \
+	@scripts/fresh --no-clone $$(printf ' --give=%s' $(DIST)/tally-gpu*_$(VERSION)_amd64.deb) --give=build/workloads/jobs/train \
 	    --give=scripts/package/test-deb "/given/test-deb /given"
 	@scripts/fresh --no-clone --user $$(printf ' --give=%s' $(DIST)/tally_gpu-$(VERSION)-*.whl) --give=workloads/frameworks/numba_kernels.py \
 	    --give=scripts/package/test-wheel "/given/test-wheel /given"
