@@ -1,8 +1,12 @@
 # Tally: one Makefile for everything.  `make help` lists the targets.
 #
-# Each source folder has a rules.mk that only fills lists; all rules are here.  A library NAME is NAME_SRCS put into
-# $(B)/lib/libNAME.a; a program is NAME_SRCS linked with NAME_LIBS into $(B)/bin/NAME.  Sources are found by wildcard, so a
-# new file needs no edit, and a folder that is still empty builds nothing.
+# Each room, a folder of sources, has a rules.mk that fills lists; the rules for them are here.
+#
+#   LIBRARIES  NAME: NAME_SRCS become $(B)/lib/libNAME.a
+#   PROGRAMS   NAME: NAME_SRCS are linked with the libraries NAME_LIBS into $(B)/bin/NAME
+#   SHARED     NAME: NAME_SRCS and NAME_OBJS, with what they need of the libraries NAME_LIBS, become $(B)/lib/tally/NAME
+#
+# Sources are found by wildcard, so a new file needs no edit.  Everything is compiled once, as position-independent code.
 
 ifneq ($(word 2,$(CURDIR)),)
 $(error '$(CURDIR)' has a blank in it, and neither make nor LD_PRELOAD can cope with that; move the folder)
@@ -57,7 +61,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvl
 ifneq ($(CI),)
 WARNINGS += -Werror
 endif
-OUR_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -pthread -fvisibility=hidden $(WARNINGS) -Iinclude -I.
+OUR_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -pthread -fPIC -fvisibility=hidden $(WARNINGS) -Iinclude -I.
 OUR_LDFLAGS := -pthread
 
 # FLAVOUR is set by the targets `san`, `tsan`, `fuzz` and `wheel` (portable), which call this Makefile again with another $(B).
@@ -89,22 +93,25 @@ endif
 
 # --- what there is -------------------------------------------------------------------------------------------------
 
-LIBRARIES :=
-PROGRAMS :=
-include $(sort $(wildcard */rules.mk))
-
 objs = $(patsubst %.c,$(B)/obj/%.o,$(1))
 libs = $(foreach l,$(1),$(B)/lib/lib$(l).a)
+# What tells one build of the shim and of the best-effort part from another; both have it inside.
+BUILD_ID := $(B)/obj/build_id.o
+
+include scripts/machine.mk
+LIBRARIES :=
+PROGRAMS :=
+SHARED :=
+include $(sort $(filter-out test/%,$(wildcard */rules.mk */*/rules.mk)))
 
 LIB_FILES := $(call libs,$(LIBRARIES))
-# A program whose main file does not exist yet is left out.
-BUILT_PROGRAMS := $(foreach p,$(PROGRAMS),$(if $(strip $($(p)_SRCS)),$(p)))
-BIN_FILES := $(addprefix $(B)/bin/,$(BUILT_PROGRAMS))
+BIN_FILES := $(addprefix $(B)/bin/,$(PROGRAMS))
+SHARED_FILES := $(addprefix $(B)/lib/tally/,$(SHARED))
 MAN_FILES := $(patsubst docs/man/%.scd,$(B)/share/man/man1/%,$(wildcard docs/man/*.1.scd))
 # What every program may need from outside, behind our libraries; in the portable build all of it is inside.
 SYSTEM_LIBS := $(if $(filter portable,$(FLAVOUR)),-l:libelf.a -l:liblz4.a -l:libzstd.a -l:libz.a,-lelf -llz4 -lzstd)
 
-all: $(LIB_FILES) $(BIN_FILES) $(MAN_FILES)
+all: $(LIB_FILES) $(BIN_FILES) $(SHARED_FILES) $(MAN_FILES)
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 
@@ -141,6 +148,16 @@ $(B)/share/man/man1/%: docs/man/%.scd VERSION
 	@if command -v scdoc >/dev/null; then printf 'MAN    %s\n' $@; sed '1s/$$/ "Tally $(VERSION)"/' $< | scdoc >$@; \
 	else echo "MAN    $@ left out: scdoc is missing"; fi
 
+# A shared library needs nothing but libc from outside; a sanitizer's run-time library is in the program, not in what it opens.
+comma := ,
+NO_UNDEFINED := $(if $(findstring -fsanitize,$(OUR_CFLAGS) $(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
+$(SHARED_FILES): $(B)/lib/tally/%: $(B)/obj/base/version.o
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -Wl,-soname,$(@F) $(NO_UNDEFINED) -Wl,-z,now -Wl,-Bsymbolic -Wl,--exclude-libs,ALL $($*_FLAGS) \
+	    -o $@.new $(filter %.o,$^) $(filter %.a,$^) $($*_SYSTEM)
+	$(Q)mv $@.new $@
+
 define library_rule
 $(B)/lib/lib$(1).a: $(call objs,$($(1)_SRCS))
 ALL_SRCS += $($(1)_SRCS)
@@ -149,34 +166,35 @@ define program_rule
 $(B)/bin/$(1): $(call objs,$($(1)_SRCS)) $(call libs,$($(1)_LIBS))
 ALL_SRCS += $($(1)_SRCS)
 endef
+define shared_rule
+$(B)/lib/tally/$(1): $(call objs,$($(1)_SRCS)) $($(1)_OBJS) $(call libs,$($(1)_LIBS))
+ALL_SRCS += $($(1)_SRCS)
+endef
 $(foreach l,$(LIBRARIES),$(eval $(call library_rule,$(l))))
-$(foreach p,$(BUILT_PROGRAMS),$(eval $(call program_rule,$(p))))
+$(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
+$(foreach s,$(SHARED),$(eval $(call shared_rule,$(s))))
 
-# Tests: one program per test/unit/NAME_test.c; the other files of test/unit are helpers for all of them.
-TEST_FILES := $(patsubst test/unit/%.c,$(B)/test/%,$(TEST_SRCS))
+# A digest of all that the shim and the best-effort part are made of.  The two share layouts that no version number covers, so they
+# only work with each other (include/tally/effort.h).
+BUILD_ID_FROM := $(sort $(foreach s,libcuda.so.1 libtally-effort.so,$($(s)_SRCS) $(foreach l,$($(s)_LIBS),$($(l)_SRCS))) \
+    $(wildcard include/tally/*.h $(foreach r,base image sched ptx_rewrite intercept runtime,$(r)/*.h $(r)/*/*.h))) $(B)/obj/.flags
+$(BUILD_ID): $(BUILD_ID_FROM)
+	$(say) ID $@
+	@mkdir -p $(@D)
+	@id=$$(cat $(BUILD_ID_FROM) | sha256sum | cut -d' ' -f1) && \
+	    echo "const char tl_build_id[] = \"$$id\";" | $(COMPILE) -c -x c -o $@ -
+
+include test/rules.mk
+
+# Fuzz targets and the corpus tool may use every library.
 CORPUS_TOOL := $(if $(CORPUS_SRCS),$(B)/test/corpus-tool)
 FUZZ_FILES := $(patsubst test/fuzz/%.c,$(B)/%,$(FUZZ_SRCS))
-ALL_SRCS += $(TEST_SRCS) $(TEST_HELPER_SRCS) $(CORPUS_SRCS) $(FUZZ_SRCS) test/standin/jit.c
-OUR_LIBS := $(call libs,$(LINK_ORDER))
-
-$(B)/test/%_test: $(B)/obj/test/unit/%_test.o $(call objs,$(TEST_HELPER_SRCS)) $(B)/obj/unity.o $(OUR_LIBS)
-	$(link_it)
-# What runs kernels needs nothing of the translator, and is also built for TSan.
-$(B)/test/exec_%_test: $(B)/obj/test/unit/exec_%_test.o $(B)/obj/unity.o $(call libs,tally_exec tally_base)
-	$(link_it)
+ALL_SRCS += $(CORPUS_SRCS) $(FUZZ_SRCS)
 $(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
-	$(link_it)
-$(STANDIN): $(call objs,test/standin/jit.c $(SERVICE_SRCS)) $(call libs,tally_options tally_jit_client tally_ptx tally_base)
 	$(link_it)
 $(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(OUR_LIBS)
 	$(link_it)
-$(call objs,$(TEST_SRCS) $(TEST_HELPER_SRCS)): EXTRA_CFLAGS = -isystem $(UNITY_DIR) $(UNITY_FLAGS)
 $(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
-# Flushed after each test, so that a crash leaves what was said before it.
-UNITY_FLAGS := -DUNITY_INCLUDE_DOUBLE -DUNITY_SUPPORT_64 -DUNITY_USE_FLUSH_STDOUT
-$(B)/obj/unity.o: $(B)/obj/.flags
-	$(say) CC $(UNITY_DIR)/unity.c
-	$(Q)$(COMPILE) $(UNITY_FLAGS) -w -c -o $@ $(UNITY_DIR)/unity.c
 
 -include $(patsubst %.c,$(B)/obj/%.d,$(ALL_SRCS))
 
@@ -196,8 +214,8 @@ san:
 	@TEST_TIMEOUT=$${TEST_TIMEOUT:-1800} $(MAKE) --no-print-directory B=build/san FLAVOUR=san test
 
 # What reads what strangers send, in a fraction of the time: the parser, the image reader, the wire, client and daemon.
-SAN_QUICK := $(filter $(patsubst %,$(B)/test/%_test,ptx_lex ptx_parse ptx_error ptx_print ptx_index ptx_defects image image_unpack \
-    cubin settings record client daemon daemon_harm),$(TEST_FILES))
+SAN_QUICK := $(filter $(patsubst %,$(B)/test/%_test,$(addprefix ptx_rewrite/,lex parse error print index defects initialiser) \
+    image/% runtime/job/% runtime/record/% runtime/tallyd/daemon runtime/tallyd/harm),$(TEST_FILES))
 san-quick:
 	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san san-quick-test
 san-quick-test: $(SAN_QUICK)
@@ -214,17 +232,17 @@ tsan:
 	@$(MAKE) --no-print-directory B=build/tsan FLAVOUR=tsan tsan-test
 
 # What has threads.  Kernels and LLVM are not instrumented, and what they touch is theirs.
-TSAN_TESTS := $(filter $(addprefix $(B)/test/,exec_% driver_% shim_% $(addsuffix _test,client daemon daemon_harm record effort_store \
-    jit_cache jit_client)),$(TEST_FILES))
+TSAN_TESTS := $(filter $(patsubst %,$(B)/test/%_test,device/exec/% device/driver/% device/service/client intercept/% runtime/job/client \
+    runtime/tallyd/daemon runtime/tallyd/harm runtime/record/% runtime/effort/% base/store),$(TEST_FILES))
 tsan-test: all $(TSAN_TESTS) $(STANDIN)
 	@TSAN_OPTIONS="die_after_fork=0 suppressions=$(CURDIR)/test/tsan.supp $$TSAN_OPTIONS" TEST_TIMEOUT=$${TEST_TIMEOUT:-900} \
 	    TALLY_BUILD=$(B) test/run $(TSAN_TESTS)
 
 # The program itself, since what it measured is wanted as well.
-soak-device: $(B)/test/exec_dead_test
+soak-device: $(B)/test/device/exec/dead_test
 	@TALLY_TEST_KILLS=1000 timeout 900 $<
 
-soak-runtime: $(B)/test/daemon_soak_test
+soak-runtime: $(B)/test/runtime/tallyd/soak_test
 	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<
 
 $(BENCH_SIDES): $(call setup_for,bench)
@@ -240,8 +258,8 @@ corpus: tests
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
 # test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's.
-LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c),$(wildcard */*.c device/jit/*.c test/*/*.c))
-LINT_HDRS := $(wildcard */*.h device/jit/*.h include/tally/*.h test/*/*.h)
+LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c),$(wildcard */*.c */*/*.c test/unit/*/*.c test/unit/*/*/*.c))
+LINT_HDRS := $(wildcard */*.h */*/*.h test/unit/*/*.h test/unit/*/*/*.h)
 LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
@@ -303,11 +321,11 @@ include scripts/package/package.mk
 
 # Keeps what was fetched and what fuzzing learnt; `rm -rf build` removes that as well.
 clean:
-	rm -rf $(addprefix $(DEPS)/,bin lib obj pic gen test share install demo lint workloads san tsan portable dist fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
+	rm -rf $(addprefix $(DEPS)/,bin lib obj gen test share install demo lint workloads san tsan portable dist fuzz/obj fuzz/lib) $(DEPS)/fuzz/*_fuzz
 
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
-	@echo "make test       build and run all tests; T=ptx_lex runs one file, T=\"ptx_% sim\" several"
+	@echo "make test       build and run all tests; T=device/exec/fiber runs one file, T=\"ptx_rewrite/% sim\" several"
 	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"

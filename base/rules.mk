@@ -9,5 +9,5 @@ $(VERSION_HEADER): VERSION
 	$(say) GEN $@
 	@mkdir -p $(@D)
 	@echo '#define TL_VERSION "$(VERSION)"' >$@
-$(B)/obj/base/version.o $(B)/pic/base/version.o: EXTRA_CFLAGS = -I$(B)/gen
-$(B)/obj/base/version.o $(B)/pic/base/version.o: $(VERSION_HEADER)
+$(B)/obj/base/version.o: EXTRA_CFLAGS = -I$(B)/gen
+$(B)/obj/base/version.o: $(VERSION_HEADER)

@@ -3,7 +3,7 @@
 # --- completion -----------------------------------------------------------------------------------
 
 # From the tables of the programs themselves, so they are asked.
-COMPLETION_FILES := $(foreach p,$(BUILT_PROGRAMS),$(B)/share/bash-completion/completions/$(p) \
+COMPLETION_FILES := $(foreach p,$(PROGRAMS),$(B)/share/bash-completion/completions/$(p) \
     $(B)/share/zsh/site-functions/_$(p))
 $(COMPLETION_FILES) &: $(BIN_FILES) scripts/gen-completion scripts/completion.bash
 	$(say) GEN "$(B)/share/{bash-completion,zsh}"
@@ -51,12 +51,12 @@ LIBDEVICE_FILES = $(if $(filter yes,$(LIBDEVICE)),$(wildcard $(B)/$(LIBDEVICE_DI
 DRIVER_LINK := lib/tally/device/libcuda.so
 INSTALL_LIST = \
     $(call install_to,755,$(BIN_FILES),$(bindir)) \
-    $(foreach f,$(wildcard $(SHIM_FILES) $(EFFORT_FILES) $(DRIVER_FILES)), \
+    $(foreach f,$(wildcard $(SHARED_FILES) $(PTXAS_STANDIN)), \
         $(if $(filter %/bin/ptxas,$(f)),755,644) $(f) $(prefix)/lib/$(f:$(B)/lib/%=%)) \
     $(if $(wildcard $(B)/$(DRIVER_LINK)),link libcuda.so.1 $(prefix)/$(DRIVER_LINK)) \
     $(call install_to,644,$(LIBDEVICE_FILES),$(prefix)/$(LIBDEVICE_DIR)) \
     $(call install_to,644,$(wildcard $(MAN_FILES)),$(MANDIR)/man1) \
-    $(foreach p,$(BUILT_PROGRAMS), \
+    $(foreach p,$(PROGRAMS), \
         644 $(B)/share/bash-completion/completions/$(p) $(BASHDIR)/$(p) \
         644 $(B)/share/zsh/site-functions/_$(p) $(ZSHDIR)/_$(p)) \
     $(call install_to,644,$(B)/install/tallyd.service runtime/systemd/tallyd.socket,$(UNITDIR)) \

@@ -4,13 +4,9 @@ LIBRARIES += tally_sim
 tally_sim_SRCS := $(filter-out sim/main.c sim/trace%.c sim/scenario.c,$(wildcard sim/*.c))
 
 PROGRAMS += tally-sim
-tally-sim_SRCS := $(wildcard sim/main.c sim/trace*.c sim/scenario.c runtime/cli_json.c)
+tally-sim_SRCS := $(wildcard sim/main.c sim/trace*.c sim/scenario.c)
 tally-sim_LIBS := tally_options tally_sim tally_report tally_sched tally_base
-$(B)/bin/tally-sim $(B)/test/sim_%_test: EXTRA_LIBS = -lm
-
-$(B)/test/sim_%_test: $(B)/obj/test/unit/sim_%_test.o $(B)/obj/unity.o $(B)/lib/libtally_sim.a $(B)/lib/libtally_sched.a \
-    $(B)/lib/libtally_base.a
-	$(link_it)
+$(B)/bin/tally-sim: EXTRA_LIBS = -lm
 
 # The published comparisons beside ours, as a page and as docs/results.md.
 results: $(B)/bin/tally-sim

@@ -1,6 +1,6 @@
 /* Scenarios: a list of jobs, each with the record of a run of it alone, and how they meet. */
 #include "sim/scenario.h"
-#include "runtime/cli_json.h"
+#include "include/tally/json.h"
 #include "sim/trace_job.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef TALLY_SIM_TRACE_JOB_H
 #define TALLY_SIM_TRACE_JOB_H
 
-#include "runtime/report.h"
+#include "runtime/report/report.h"
 #include "sim/gpu.h"
 
 /* What the job did alone, as kernels that go round.  A job whose timeline has its requests repeats these, kernel by kernel, with the

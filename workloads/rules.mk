@@ -2,10 +2,9 @@
 # $(B)/workloads/cuda/NAME with the CUDA runtime linked in and NAME-shared with libcudart.so; workloads/cuda/lib/*.cu are
 # those that need NVIDIA's libraries.  workloads/jobs has an inference server and trainers; train-opaque is the
 # trainer as machine code only, for which no PTX exists.  Without nvcc nothing is built, and the tests that need them are skipped.
-WORKLOAD_NVCC := $(shell scripts/tool nvcc 2>&1)
-ifneq ($(WORKLOAD_NVCC),)
+ifneq ($(NVCC),)
 # A toolkit may come without some of its libraries.
-workload_has = $(wildcard $(patsubst %/bin/,%,$(dir $(realpath $(WORKLOAD_NVCC))))/lib*/lib$(1).so)
+workload_has = $(wildcard $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))/lib*/lib$(1).so)
 WORKLOAD_NAMES := $(filter-out $(if $(call workload_has,nvrtc),,nvrtc),$(basename $(notdir $(wildcard workloads/cuda/*.cu))))
 # PROGRAM:LIBRARY, for workloads/cuda/lib.
 WORKLOAD_LIB_PAIRS := $(foreach p,blas:cublas rand:curand fft:cufft sparse:cusparse solver:cusolver blaslt:cublasLt dnn:cudnn,$(if $(call workload_has,$(lastword $(subst :, ,$(p)))),$(p)))
@@ -27,20 +26,20 @@ jobs: $(JOBS)
 $(B)/workloads/cuda/%.o: workloads/cuda/%.cu workloads/cuda/check.h
 	$(say) NVCC $<
 	@mkdir -p $(@D)
-	$(Q)$(WORKLOAD_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 $(WORKLOAD_FLAGS) -Iworkloads/cuda -c -o $@ $<
+	$(Q)$(NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 $(WORKLOAD_FLAGS) -Iworkloads/cuda -c -o $@ $<
 $(WORKLOAD_LIB_NAMES:%=$(B)/workloads/cuda/lib/%.o): workloads/cuda/lib/library.h
 $(B)/workloads/cuda/%-shared: $(B)/workloads/cuda/%.o
-	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< $(WORKLOAD_LIBS)
+	$(Q)$(NVCC) -cudart shared -o $@ $< $(WORKLOAD_LIBS)
 $(B)/workloads/cuda/lib/%: $(B)/workloads/cuda/lib/%.o
-	$(Q)$(WORKLOAD_NVCC) -cudart shared -o $@ $< $(patsubst $*:%,-l%,$(filter $*:%,$(WORKLOAD_LIB_PAIRS)))
+	$(Q)$(NVCC) -cudart shared -o $@ $< $(patsubst $*:%,-l%,$(filter $*:%,$(WORKLOAD_LIB_PAIRS)))
 $(B)/workloads/cuda/%: $(B)/workloads/cuda/%.o
-	$(Q)$(WORKLOAD_NVCC) -o $@ $< $(WORKLOAD_LIBS)
+	$(Q)$(NVCC) -o $@ $< $(WORKLOAD_LIBS)
 
 JOB_HDRS := $(wildcard workloads/jobs/*.h workloads/jobs/*.cuh)
 define make_job
 	$(say) NVCC $@
 	@mkdir -p $(@D)
-	$(Q)$(WORKLOAD_NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=$(1) -o $@ $<
+	$(Q)$(NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=$(1) -o $@ $<
 endef
 $(B)/workloads/jobs/%-opaque: workloads/jobs/%.cu $(JOB_HDRS)
 	$(call make_job,sm_90)
@@ -50,5 +49,17 @@ $(B)/workloads/jobs/%: workloads/jobs/%.cu $(JOB_HDRS)
 # Its check is exact, so products and sums must not be fused.
 $(B)/workloads/cuda/mandelbrot.o: WORKLOAD_FLAGS := -fmad=false
 # Linked with the software device: not every toolkit has a libcuda.so to link with.
-$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: WORKLOAD_LIBS = -L$(DRIVER_DIR) -lnvrtc -lcuda
-$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: | $(DRIVER_FILES)
+$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: WORKLOAD_LIBS = -L$(B)/lib/tally/device -lnvrtc -lcuda
+$(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: | $(B)/lib/tally/device/libcuda.so
+
+# Programs whose result depends on the order of what they ask for.
+ORDER_PROGRAMS := $(if $(NVCC),$(patsubst workloads/order/%.cu,$(B)/workloads/order/%,$(wildcard workloads/order/*.cu)))
+workloads: $(ORDER_PROGRAMS)
+$(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 -Wno-deprecated-declarations $(ORDER_FLAGS) \
+	    -o $@ $< $(ORDER_LIBS)
+$(B)/workloads/order/per_thread: ORDER_FLAGS := --default-stream per-thread
+$(B)/workloads/order/memory_words: ORDER_LIBS = -L$(B)/lib/tally/device -lcuda
+$(B)/workloads/order/memory_words: | $(B)/lib/tally/device/libcuda.so

@@ -1,6 +1,6 @@
 /* Textures and surfaces: tex, tld4, txq, suld, sust, suq.
  *
- * What a fetch means is the driver's business (device/driver_texture.c); here each active lane in turn calls out, with its
+ * What a fetch means is the driver's business (device/driver/texture.c); here each active lane in turn calls out, with its
  * handle and coordinates, and the results become vectors again. */
 #include "device/abi.h"
 #include "device/jit/emit.h"

@@ -4,8 +4,8 @@
  * a place (what it is counted from, and how far), a length of 1 to 8 and as many bytes; an input that begins with 0xff cuts the
  * record off, and one that begins with 0xfe is taken as the file itself.  What follows the changes, if anything, is a name to
  * demangle. */
-#include "runtime/record_format.h"
-#include "runtime/report.h"
+#include "runtime/record/format.h"
+#include "runtime/report/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Messages to tallyd and from it: whatever comes in, what is accepted has the shape that its readers count on. */
-#include "runtime/wire.h"
+#include "runtime/job/wire.h"
 
 #include <assert.h>
 #include <string.h>

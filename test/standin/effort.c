@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "intercept/shim.h"
+#include "include/tally/effort.h"
 
 static const struct tl_shim *shim;
 

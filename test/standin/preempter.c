@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "runtime/client.h"
+#include "runtime/job/client.h"
 
 static uint64_t state;
 

@@ -1,7 +1,7 @@
 /* record-sample FOLDER MODE [SECONDS]: writes the records that an inference server and a trainer on one device might have left, through
  * the recorder's own calls.  The device is invented, a queue in virtual time; MODE tells how the two share it: alone, mps,
  * timeslice, tally or opaque.  The same arguments give the same values. */
-#include "runtime/record.h"
+#include "runtime/record/record.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,453 @@
+/* Compiled kernels on disk; see the header. */
+#include "include/tally/store.h"
+
+#include <cpuid.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Grows with the layout of entries and of what the key is made from. */
+#define CACHE_VERSION 1u
+#define OBJECT_LIMIT (1u << 30)
+/* Marking an entry as used is a write to the disk; once in this time is enough for choosing what to remove. */
+#define USE_SECONDS 60
+/* A file that a writer left behind when it was killed. */
+#define STALE_SECONDS 600
+
+struct trailer {
+    char magic[8];
+    uint32_t version, reserved;
+    uint64_t object_bytes;
+    struct tl_jit_key key;
+    uint8_t digest[TL_JIT_DIGEST_BYTES]; /* of the object and of the fields before */
+};
+static const char magic[8] = "TLYKRNL";
+_Static_assert(sizeof(struct trailer) == 88, "an on-disk format");
+
+enum { NAME_HEX = 2 * TL_JIT_DIGEST_BYTES, NAME_BYTES = NAME_HEX + sizeof ".so" };
+
+/* --- keys ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t cpu_words[64];
+static uint32_t n_cpu_words;
+static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
+
+static void add_cpu_leaf(uint32_t leaf, uint32_t sub, uint32_t mask_b)
+{
+    uint32_t a = 0, b = 0, c = 0, d = 0;
+    (void)__get_cpuid_count(leaf, sub, &a, &b, &c, &d);
+    cpu_words[n_cpu_words++] = a;
+    cpu_words[n_cpu_words++] = b & mask_b;
+    cpu_words[n_cpu_words++] = c;
+    cpu_words[n_cpu_words++] = d;
+}
+
+/* Asked once, since under a hypervisor each CPUID costs microseconds.  Words that differ from core to core are
+ * masked. */
+static void read_cpu(void)
+{
+    static const struct {
+        uint32_t leaf, sub, mask_b;
+    } leaves[] = {
+        {0, 0, ~0u},          /* vendor */
+        {1, 0, 0},            /* family, model, features; b has the core's number */
+        {7, 0, ~0u},          /* features */
+        {7, 1, ~0u},          /* features */
+        {0xd, 1, 0},          /* forms of xsave; b depends on what is switched on now */
+        {0x19, 0, ~0u},       /* key locker */
+        {0x24, 0, ~0u},       /* AVX10 */
+        {0x80000001, 0, ~0u}, /* features */
+        {0x80000008, 0, ~0u}, /* features in b */
+    };
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++)
+        add_cpu_leaf(leaves[i].leaf, leaves[i].sub, leaves[i].mask_b);
+    uint32_t a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE) != 0)
+        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    cpu_words[n_cpu_words++] = low; /* which registers the kernel saves */
+    cpu_words[n_cpu_words++] = high;
+}
+
+/* Each part with its length, so that no two sources give the same bytes. */
+static void add_part(struct tl_jit_digest *d, const void *bytes, size_t n)
+{
+    uint64_t length = n;
+    tl_jit_digest_add(d, &length, sizeof length);
+    tl_jit_digest_add(d, bytes, n);
+}
+
+static void add_text(struct tl_jit_digest *d, const char *text)
+{
+    add_part(d, text != NULL ? text : "", text != NULL ? strlen(text) : 0);
+}
+
+struct tl_jit_key tl_jit_key_of(const struct tl_jit_source *s)
+{
+    struct tl_jit_digest d;
+    struct tl_jit_key key;
+    uint32_t version = CACHE_VERSION;
+    pthread_once(&cpu_once, read_cpu);
+    tl_jit_digest_init(&d);
+    add_part(&d, &version, sizeof version);
+    add_text(&d, s->compiler);
+    add_text(&d, s->cpu);
+    add_text(&d, s->features);
+    if (s->cpu == NULL || s->features == NULL)
+        add_part(&d, cpu_words, n_cpu_words * sizeof cpu_words[0]);
+    add_part(&d, s->block, sizeof s->block);
+    add_text(&d, s->kernel);
+    add_part(&d, s->ptx, s->ptx_n);
+    tl_jit_digest_end(&d, key.bytes);
+    return key;
+}
+
+/* --- the folder ------------------------------------------------------------------------------------------------- */
+
+int tl_jit_cache_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
+{
+    const char *cache = getenv("TALLY_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n;
+    if (cache != NULL && cache[0] == '/') {
+        n = snprintf(path, TL_JIT_CACHE_PATH, "%s", cache);
+    } else if (cache != NULL && cache[0] != '\0') { /* absolute, since the service works in another folder */
+        if (getcwd(path, TL_JIT_CACHE_PATH) == NULL)
+            return tl_error_errno(err, "TALLY_CACHE=%s", cache);
+        n = (int)strlen(path);
+        n += snprintf(path + n, TL_JIT_CACHE_PATH - (size_t)n, "/%s", cache);
+    } else if (xdg != NULL && xdg[0] == '/') {
+        n = snprintf(path, TL_JIT_CACHE_PATH, "%s/tally", xdg);
+    } else if (home != NULL && home[0] == '/') {
+        n = snprintf(path, TL_JIT_CACHE_PATH, "%s/.cache/tally", home);
+    } else {
+        return tl_error_set(err, -ENOENT, "no folder for compiled kernels: set TALLY_CACHE, XDG_CACHE_HOME or HOME");
+    }
+    if (n >= TL_JIT_CACHE_PATH)
+        return tl_error_set(err, -ENAMETOOLONG, "the folder for compiled kernels has too long a name: %.100s...", path);
+    return 0;
+}
+
+uint32_t tl_jit_cache_limit_mb(void)
+{
+    const char *text = getenv("TALLY_CACHE_MB");
+    char *end = NULL;
+    unsigned long mb = text != NULL ? strtoul(text, &end, 10) : 0;
+    if (text == NULL || end == text || *end != '\0' || mb == 0 || mb > UINT32_MAX)
+        return TL_JIT_CACHE_DEFAULT_MB;
+    return (uint32_t)mb;
+}
+
+/* Like mkdir -p; what is there already is not looked at. */
+static int make_folder(const char *path)
+{
+    char part[TL_JIT_CACHE_PATH];
+    size_t n = strlen(path);
+    memcpy(part, path, n + 1);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+            return -errno;
+        *slash = '/';
+    }
+    return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+int tl_jit_cache_open(struct tl_jit_cache *c, const char *path, uint32_t limit_mb, struct tl_error *err)
+{
+    struct stat st;
+    memset(c, 0, sizeof *c);
+    c->dir = -1;
+    c->limit_bytes = (uint64_t)limit_mb << 20;
+    if (strlen(path) >= sizeof c->path || path[0] == '\0')
+        return tl_error_set(err, -ENAMETOOLONG, "cache folder: its name is empty or too long");
+    strcpy(c->path, path);
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 && errno == ENOENT) {
+        errno = -make_folder(path);
+        if (errno != 0)
+            return tl_error_errno(err, "cache folder %s: cannot be made", path);
+        dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (dir < 0)
+        return tl_error_errno(err, "cache folder %s", path);
+    if (fstat(dir, &st) < 0) {
+        int rc = tl_error_errno(err, "cache folder %s", path);
+        close(dir);
+        return rc;
+    }
+    if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        close(dir);
+        return tl_error_set(err, -EPERM,
+                            "cache folder %s: %s; kernels from it would run in this process, so it is not used", path,
+                            st.st_uid != geteuid() ? "belongs to somebody else" : "others may write to it");
+    }
+    c->dir = dir;
+    return 0;
+}
+
+void tl_jit_cache_close(struct tl_jit_cache *c)
+{
+    if (c->dir >= 0)
+        close(c->dir);
+    c->dir = -1;
+}
+
+static void name_of(const struct tl_jit_key *key, char name[NAME_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < TL_JIT_DIGEST_BYTES; i++) {
+        name[2 * i] = digits[key->bytes[i] >> 4];
+        name[2 * i + 1] = digits[key->bytes[i] & 15];
+    }
+    strcpy(name + NAME_HEX, ".so");
+}
+
+static int path_of(const struct tl_jit_cache *c, const char *name, char *path, size_t path_n)
+{
+    int n = snprintf(path, path_n, "%s/%s", c->path, name);
+    return n < 0 || (size_t)n >= path_n ? -ENAMETOOLONG : 0;
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------------- */
+
+static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
+{
+    char *p = bytes;
+    while (n > 0) {
+        ssize_t got = pread(fd, p, n, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        p += got;
+        at += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+static void digest_trailer(struct tl_jit_digest *d, const struct trailer *t)
+{
+    tl_jit_digest_add(d, t, offsetof(struct trailer, digest));
+}
+
+/* Read, not mapped: if somebody cuts the file meanwhile, this is an error and not a signal in a job's process. */
+static bool is_whole(int fd, const struct stat *st, const struct tl_jit_key *key)
+{
+    struct trailer t;
+    struct tl_jit_digest d;
+    uint8_t found[TL_JIT_DIGEST_BYTES], piece[32768];
+    if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_size < (off_t)sizeof t ||
+        st->st_size > (off_t)(OBJECT_LIMIT + sizeof t))
+        return false;
+    uint64_t n = (uint64_t)st->st_size - sizeof t;
+    if (!read_all(fd, &t, sizeof t, n) || memcmp(t.magic, magic, sizeof magic) != 0 || t.version != CACHE_VERSION ||
+        t.object_bytes != n || memcmp(&t.key, key, sizeof *key) != 0)
+        return false;
+    tl_jit_digest_init(&d);
+    for (uint64_t at = 0; at < n; at += sizeof piece) {
+        size_t part = n - at < sizeof piece ? (size_t)(n - at) : sizeof piece;
+        if (!read_all(fd, piece, part, at))
+            return false;
+        tl_jit_digest_add(&d, piece, part);
+    }
+    digest_trailer(&d, &t);
+    tl_jit_digest_end(&d, found);
+    return memcmp(found, t.digest, sizeof found) == 0;
+}
+
+bool tl_jit_cache_has(const struct tl_jit_cache *c, const struct tl_jit_key *key)
+{
+    char name[NAME_BYTES];
+    name_of(key, name);
+    return faccessat(c->dir, name, R_OK, 0) == 0;
+}
+
+int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char *path, size_t path_n)
+{
+    char name[NAME_BYTES];
+    struct stat st;
+    name_of(key, name);
+    int rc = path_of(c, name, path, path_n);
+    if (rc < 0)
+        return rc;
+    int fd = openat(c->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ELOOP ? -EBADMSG : -errno;
+    if (fstat(fd, &st) < 0) {
+        rc = -errno;
+    } else if (!is_whole(fd, &st, key)) {
+        rc = -EBADMSG;
+        unlinkat(c->dir, name, 0); /* if another has just replaced it, it is compiled once more */
+    } else if (time(NULL) - st.st_mtime >= USE_SECONDS) {
+        (void)futimens(fd, NULL); /* a cache that cannot be written to may still be read */
+    }
+    close(fd);
+    return rc;
+}
+
+/* --- removing what was not used for long ------------------------------------------------------------------------ */
+
+struct entry {
+    char name[NAME_BYTES];
+    uint64_t bytes;
+    struct timespec used;
+};
+
+static int older_first(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+static bool is_entry_name(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == NAME_HEX && strcmp(name + NAME_HEX, ".so") == 0;
+}
+
+struct entries {
+    struct entry *list;
+    size_t n, cap;
+    uint64_t bytes;
+};
+
+static void add_entry(struct entries *e, const char *name, const struct stat *st)
+{
+    if (e->n == e->cap) {
+        size_t cap = e->cap == 0 ? 256 : 2 * e->cap;
+        struct entry *list = realloc(e->list, cap * sizeof *list);
+        if (list == NULL)
+            return;
+        e->list = list;
+        e->cap = cap;
+    }
+    struct entry *new = &e->list[e->n++];
+    memcpy(new->name, name, sizeof new->name);
+    new->bytes = (uint64_t)st->st_size;
+    new->used = st->st_mtim;
+    e->bytes += new->bytes;
+}
+
+/* Also removes what killed writers left.  Names that are not ours are not touched. */
+static void list_entries(const struct tl_jit_cache *c, struct entries *e)
+{
+    int dir = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a place of its own in the folder */
+    DIR *d = dir >= 0 ? fdopendir(dir) : NULL;
+    if (d == NULL) {
+        if (dir >= 0)
+            close(dir);
+        return;
+    }
+    time_t now = time(NULL);
+    for (struct dirent *entry = readdir(d); entry != NULL; entry = readdir(d)) {
+        struct stat st;
+        bool is_temporary = strncmp(entry->d_name, ".new-", 5) == 0;
+        if ((!is_temporary && !is_entry_name(entry->d_name)) ||
+            fstatat(c->dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        if (!is_temporary)
+            add_entry(e, entry->d_name, &st);
+        else if (now - st.st_mtime > STALE_SECONDS)
+            unlinkat(c->dir, entry->d_name, 0);
+    }
+    closedir(d);
+}
+
+static void trim(struct tl_jit_cache *c, const char *keep)
+{
+    struct entries e = {0};
+    int lock = openat(c->dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lock < 0)
+        return;
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0) { /* else another one is at it */
+        list_entries(c, &e);
+        if (e.bytes > c->limit_bytes) {
+            /* A tenth more than needed, so that the next store does not begin again. */
+            uint64_t goal = c->limit_bytes - c->limit_bytes / 10;
+            qsort(e.list, e.n, sizeof e.list[0], older_first);
+            for (size_t i = 0; i < e.n && e.bytes > goal; i++) {
+                if (strcmp(e.list[i].name, keep) != 0 && unlinkat(c->dir, e.list[i].name, 0) == 0)
+                    e.bytes -= e.list[i].bytes;
+            }
+        }
+        c->unchecked_bytes = 0;
+        c->was_checked = true;
+    }
+    free(e.list);
+    close(lock);
+}
+
+/* --- writing ---------------------------------------------------------------------------------------------------- */
+
+static int write_all(int fd, const void *bytes, size_t n)
+{
+    const char *p = bytes;
+    while (n > 0) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? -errno : -EIO;
+        p += put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+static int write_entry(int fd, const struct tl_jit_key *key, const void *object, size_t n)
+{
+    struct trailer t = {.version = CACHE_VERSION, .object_bytes = n, .key = *key};
+    struct tl_jit_digest d;
+    memcpy(t.magic, magic, sizeof magic);
+    tl_jit_digest_init(&d);
+    tl_jit_digest_add(&d, object, n);
+    digest_trailer(&d, &t);
+    tl_jit_digest_end(&d, t.digest);
+    int rc = write_all(fd, object, n);
+    return rc < 0 ? rc : write_all(fd, &t, sizeof t);
+}
+
+int tl_jit_cache_store(struct tl_jit_cache *c, const struct tl_jit_key *key, const void *object, size_t n, char *path,
+                       size_t path_n, struct tl_error *err)
+{
+    static atomic_uint number; /* relaxed: only has to differ */
+    char name[NAME_BYTES], temporary[64];
+    if (n > OBJECT_LIMIT)
+        return tl_error_set(err, -EFBIG, "cache folder %s: an object of %zu bytes is not kept", c->path, n);
+    name_of(key, name);
+    int rc = path_of(c, name, path, path_n);
+    if (rc < 0)
+        return tl_error_set(err, rc, "cache folder %s: its name is too long", c->path);
+    /* No pid alone: processes of several containers may share the folder. */
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(temporary, sizeof temporary, ".new-%ld-%lx-%u", (long)getpid(), (unsigned long)now.tv_nsec,
+             atomic_fetch_add_explicit(&number, 1, memory_order_relaxed));
+    int fd = openat(c->dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return tl_error_errno(err, "cache folder %s", c->path);
+    rc = write_entry(fd, key, object, n);
+    if (close(fd) < 0 && rc == 0)
+        rc = -errno;
+    if (rc == 0 && renameat(c->dir, temporary, c->dir, name) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        unlinkat(c->dir, temporary, 0);
+        errno = -rc;
+        return tl_error_errno(err, "cache folder %s", c->path);
+    }
+    c->unchecked_bytes += n;
+    if (!c->was_checked || c->unchecked_bytes > c->limit_bytes / 16)
+        trim(c, name);
+    return 0;
+}

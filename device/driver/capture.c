@@ -1,0 +1,310 @@
+/* Stream capture: what would have been submitted becomes nodes of a graph.  A stream is in a capture because it began
+ * there or because it waited for an event recorded in one. */
+#include "device/driver/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tl_drv_capture {
+    struct CUgraph_st *graph;
+    uint64_t id;
+    struct CUstream_st *origin;
+    bool is_invalid;
+    bool is_given; /* cuStreamBeginCaptureToGraph: the graph is the caller's */
+    CUstreamCaptureMode mode;
+};
+
+static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+bool tl_drv_is_capturing(const struct CUstream_st *s)
+{
+    return s->capture != NULL;
+}
+
+static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *nodes, size_t n, bool keep)
+{
+    size_t old = keep ? s->n_capture_tail : 0;
+    struct CUgraphNode_st **tail = malloc((old + n + 1) * sizeof(struct CUgraphNode_st *));
+    if (tail == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (old > 0)
+        memcpy((void *)tail, (const void *)s->capture_tail, old * sizeof(struct CUgraphNode_st *));
+    size_t total = old;
+    for (size_t i = 0; i < n; i++) {
+        bool is_new = true;
+        for (size_t k = 0; k < total && is_new; k++)
+            is_new = tail[k] != nodes[i];
+        if (is_new)
+            tail[total++] = nodes[i];
+    }
+    free((void *)s->capture_tail);
+    s->capture_tail = tail;
+    s->n_capture_tail = total;
+    return CUDA_SUCCESS;
+}
+
+CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work)
+{
+    struct CUgraphNode_st *node;
+    if (s->capture->is_invalid) {
+        tl_drv_node_work_finish(work);
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
+    CUresult r = tl_drv_graph_add(s->capture->graph, s->capture_tail, s->n_capture_tail, work, &node);
+    return r == CUDA_SUCCESS ? set_tail(s, &node, 1, false) : r;
+}
+
+CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes, CUdeviceptr *address)
+{
+    struct tl_drv_work work;
+    CUresult r = tl_drv_graph_memory_create(device, s->ctx, s->capture->graph, bytes, &work);
+    CUdeviceptr made = r == CUDA_SUCCESS ? work.memory.address : 0;
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_capture_add(s, &work);
+    if (r == CUDA_SUCCESS)
+        *address = made;
+    return r;
+}
+
+void tl_drv_capture_forget_event(struct CUevent_st *e)
+{
+    free((void *)e->nodes);
+    e->nodes = NULL;
+    e->n_nodes = 0;
+    e->capture = NULL;
+}
+
+void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e)
+{
+    tl_drv_capture_forget_event(e);
+    e->nodes = malloc((s->n_capture_tail + 1) * sizeof(struct CUgraphNode_st *));
+    if (e->nodes == NULL)
+        return;
+    memcpy((void *)e->nodes, (const void *)s->capture_tail, s->n_capture_tail * sizeof(struct CUgraphNode_st *));
+    e->n_nodes = s->n_capture_tail;
+    e->capture = s->capture;
+    e->capture_id = s->capture->id;
+}
+
+CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
+{
+    if (e->capture == NULL) { /* the stream is captured, the event is not */
+        if (tl_drv_op_is_done(e->op) && e->op == NULL)
+            return CUDA_SUCCESS;
+        s->capture->is_invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    /* An event of a capture that has ended is no longer one of a capture. */
+    bool is_alive = false;
+    for (struct CUstream_st *o = e->ctx->streams; o != NULL && !is_alive; o = o->next)
+        is_alive = o->capture != NULL && o->capture->id == e->capture_id;
+    if (!is_alive) {
+        tl_drv_capture_forget_event(e);
+        return CUDA_SUCCESS;
+    }
+    if (s->is_legacy)
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (s->capture != NULL && s->capture != e->capture) {
+        s->capture->is_invalid = e->capture->is_invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    }
+    bool joins = s->capture == NULL;
+    s->capture = e->capture;
+    return set_tail(s, e->nodes, e->n_nodes, !joins);
+}
+
+/* --- beginning and ending ---------------------------------------------------------------------------------------- */
+
+static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUstreamCaptureMode mode)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(handle, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (s->is_legacy)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED || (n > 0 && deps == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct tl_drv_capture *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    tl_drv_lock();
+    if (s->capture != NULL) {
+        r = CUDA_ERROR_ILLEGAL_STATE;
+    } else {
+        *c = (struct tl_drv_capture){.graph = graph != NULL ? graph : tl_drv_graph_create(),
+                                     .id = tl_drv.next_id++,
+                                     .origin = s,
+                                     .is_given = graph != NULL,
+                                     .mode = mode};
+        r = c->graph != NULL ? set_tail(s, deps, n, false) : CUDA_ERROR_OUT_OF_MEMORY;
+        if (r == CUDA_SUCCESS)
+            s->capture = c;
+    }
+    tl_drv_unlock();
+    if (r != CUDA_SUCCESS) {
+        if (graph == NULL)
+            tl_drv_graph_destroy(c->graph);
+        free(c);
+    }
+    return r;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+{
+    return begin(hStream, NULL, NULL, 0, mode);
+}
+
+CUresult cuStreamBeginCapture(CUstream hStream)
+{
+    return begin(hStream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+                                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                     CUstreamCaptureMode mode)
+{
+    (void)dependencyData;
+    if (hGraph == NULL || hGraph->magic != TL_DRV_GRAPH)
+        return CUDA_ERROR_INVALID_VALUE;
+    return begin(hStream, hGraph, dependencies, numDependencies, mode);
+}
+
+/* Whether everything that other streams captured leads into what the origin captured. */
+static bool is_joined(const struct tl_drv_capture *c)
+{
+    for (const struct CUstream_st *s = c->origin->ctx->streams; s != NULL; s = s->next) {
+        if (s->capture != c || s == c->origin)
+            continue;
+        for (size_t i = 0; i < s->n_capture_tail; i++) {
+            bool leads_on = false;
+            for (size_t k = 0; k < c->origin->n_capture_tail && !leads_on; k++)
+                leads_on = c->origin->capture_tail[k] == s->capture_tail[i];
+            for (const struct CUgraphNode_st *n = c->graph->first; n != NULL && !leads_on; n = n->next)
+                for (size_t k = 0; k < n->n_deps && !leads_on; k++)
+                    leads_on = n->deps[k] == s->capture_tail[i];
+            if (!leads_on)
+                return false;
+        }
+    }
+    return true;
+}
+
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phGraph == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    struct tl_drv_capture *c = s->capture;
+    if (c == NULL) {
+        r = CUDA_ERROR_ILLEGAL_STATE;
+    } else if (c->origin != s) {
+        r = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    } else {
+        if (c->is_invalid)
+            r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        else if (!is_joined(c))
+            r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+        for (struct CUstream_st *o = s->ctx->streams; o != NULL; o = o->next) {
+            if (o->capture == c) {
+                o->capture = NULL;
+                o->n_capture_tail = 0;
+            }
+        }
+        *phGraph = r == CUDA_SUCCESS ? c->graph : NULL;
+        if (r != CUDA_SUCCESS && !c->is_given)
+            tl_drv_graph_destroy(c->graph);
+        free(c);
+    }
+    tl_drv_unlock();
+    return r;
+}
+
+/* --- queries ----------------------------------------------------------------------------------------------------- */
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                                   const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+{
+    struct CUstream_st *s;
+    CUresult r = tl_drv_stream(hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (captureStatus_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    tl_drv_lock();
+    const struct tl_drv_capture *c = s->capture;
+    *captureStatus_out = c == NULL       ? CU_STREAM_CAPTURE_STATUS_NONE
+                         : c->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                         : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (c != NULL) {
+        if (id_out != NULL)
+            *id_out = c->id;
+        if (graph_out != NULL)
+            *graph_out = c->graph;
+        if (dependencies_out != NULL)
+            *dependencies_out = (const CUgraphNode *)s->capture_tail;
+        if (edgeData_out != NULL)
+            *edgeData_out = NULL;
+        if (numDependencies_out != NULL)
+            *numDependencies_out = s->n_capture_tail;
+    }
+    tl_drv_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                                   size_t *numDependencies_out)
+{
+    return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL,
+                                     numDependencies_out);
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+{
+    return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
+}
+
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    return cuStreamGetCaptureInfo_v3(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
+                                              const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                              unsigned int flags)
+{
+    struct CUstream_st *s;
+    (void)dependencyData;
+    CUresult r = tl_drv_stream(hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    tl_drv_lock();
+    if (s->capture == NULL)
+        r = CUDA_ERROR_ILLEGAL_STATE;
+    else
+        r = set_tail(s, dependencies, numDependencies, flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
+    tl_drv_unlock();
+    return r;
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
+                                           unsigned int flags)
+{
+    return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies, flags);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUstreamCaptureMode was = thread_mode;
+    thread_mode = *mode;
+    *mode = was;
+    return CUDA_SUCCESS;
+}

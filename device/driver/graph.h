@@ -1,0 +1,130 @@
+/* CUDA graphs inside the driver.  Everything is guarded by the driver's lock. */
+#ifndef TALLY_DEVICE_DRIVER_GRAPH_H
+#define TALLY_DEVICE_DRIVER_GRAPH_H
+
+#include "device/driver/driver.h"
+
+#include <stdatomic.h>
+
+struct CUgraphNode_st {
+    uint32_t magic;
+    struct CUgraph_st *graph;
+    struct CUgraphNode_st *next;   /* in the graph, in the order of creation */
+    struct CUgraphNode_st *origin; /* in a clone or an executable: the node it was copied from */
+    struct CUgraphNode_st **deps;
+    size_t n_deps;
+    struct tl_drv_work work;
+    CUDA_MEMCPY3D copy;               /* as given, for the getters */
+    void **param_pointers;            /* of a kernel node, made by the getter */
+    CUstreamBatchMemOpParams *memops; /* of a node of such, made by the getter */
+    bool is_disabled;
+    struct CUgraphNode_st *mark; /* scratch of cloning */
+    struct tl_drv_op *op;        /* scratch of launching */
+    uint32_t seen;               /* scratch of sorting */
+};
+
+struct CUgraph_st {
+    uint32_t magic;
+    struct CUgraphNode_st *first, **last;
+    size_t n;
+    bool is_child;               /* belongs to a node */
+    bool is_moved;               /* and was somebody's before */
+    bool has_memory;             /* nodes that allocate or free; children's are asked for by tl_drv_graph_has_memory */
+    struct CUgraphExec_st *exec; /* of a graph with such nodes: the one executable that may be, or NULL */
+    struct tl_drv_handle *handles;
+    struct tl_drv_held *objects; /* references to user objects (device/driver/graph_object.c) */
+};
+
+/* What a conditional node does. */
+struct tl_drv_conditional {
+    atomic_uint refs; /* the node's and those of gates under way */
+    struct tl_drv_handle *handle;
+    CUgraphConditionalNodeType type;
+    unsigned n;
+    struct CUgraph_st *bodies[];
+};
+
+struct CUgraphExec_st {
+    uint32_t magic;
+    struct CUgraph_st *graph;  /* a copy */
+    struct CUgraph_st *source; /* with nodes of memory: the graph that this is the executable of, while it is there */
+    struct CUgraphNode_st **order; /* predecessors first */
+    struct tl_drv_op *last;        /* of the latest launch, a reference: launches of one executable come one by one */
+    uint64_t flags;
+    bool has_conditions, has_memory;
+};
+
+static inline bool tl_drv_is_graph(CUgraph g)
+{
+    return g != NULL && g->magic == TL_DRV_GRAPH;
+}
+
+static inline bool tl_drv_is_node(CUgraphNode n)
+{
+    return n != NULL && n->magic == TL_DRV_NODE;
+}
+
+struct CUgraph_st *tl_drv_graph_create(void);
+void tl_drv_graph_destroy(struct CUgraph_st *g);
+struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g);
+/* Takes the work (in any case). */
+CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
+                          struct tl_drv_work *work, struct CUgraphNode_st **out);
+CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
+/* A copy of what a node does, with buffers of its own. */
+CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from);
+void tl_drv_node_work_finish(struct tl_drv_work *work); /* child graphs as well */
+/* Makes work of parameters in the API's form.  Lock not held. */
+CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
+CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work);
+CUresult tl_drv_work_of_params(CUgraphNodeParams *p,
+                               struct tl_drv_work *work); /* a conditional's bodies are told in it */
+
+/* --- device/driver/graph_memory.c --- */
+/* Another node that allocates the same, in a copy; and one fewer. */
+void tl_drv_graph_memory_ref(const struct tl_drv_work *work);
+void tl_drv_graph_memory_unref(const struct tl_drv_work *work);
+/* The graph's own node goes. */
+void tl_drv_graph_memory_disown(const struct tl_drv_work *work, const struct CUgraph_st *g);
+/* Whether the graph may get such a node; and it has got it. */
+CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl_drv_work *work);
+void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *work);
+/* Takes memory from the device for all nodes that allocate. */
+CUresult tl_drv_graph_memory_upload(const struct CUgraph_st *g);
+/* Before a launch: that nothing is allocated twice (unless what is live will be freed first) nor freed that is not live, and
+ * that there is memory. */
+CUresult tl_drv_graph_memory_check(const struct CUgraph_st *g, bool frees_first);
+/* What its nodes allocate and nobody has freed: how many, and as many as there is room for. */
+size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *addresses, size_t room);
+/* The launch will take place. */
+void tl_drv_graph_memory_launched(const struct CUgraph_st *g);
+bool tl_drv_graph_has_memory(const struct CUgraph_st *g); /* device/driver/graph.c */
+
+/* --- device/driver/graph_conditional.c --- */
+CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work); /* lock not held */
+struct tl_drv_conditional *tl_drv_conditional_clone(const struct tl_drv_conditional *from);
+/* The body that the word asks for now; NULL if none. */
+struct CUgraph_st *tl_drv_conditional_body(const struct tl_drv_conditional *c);
+/* What gives the word its value when the graph is launched; false if nothing does. */
+bool tl_drv_handle_default(const struct tl_drv_conditional *c, struct tl_drv_work *work);
+void tl_drv_graph_drop_handles(struct CUgraph_st *g);
+/* User objects.  Those without references are destroyed by the last function, which is to be called without the lock. */
+CUresult tl_drv_graph_copy_objects(struct CUgraph_st *to, const struct CUgraph_st *from);
+void tl_drv_graph_drop_objects(struct CUgraph_st *g);
+void tl_drv_objects_bury(void);
+bool tl_drv_graph_has_idle_handles(const struct CUgraph_st *g); /* that no node uses */
+
+/* Graphs inside of a node: the child, or a conditional's bodies; NULL if there are no more. */
+static inline struct CUgraph_st *tl_drv_node_inner(const struct CUgraphNode_st *n, size_t i)
+{
+    if (n->work.kind == TL_DRV_CHILD)
+        return i == 0 ? n->work.child : NULL;
+    if (n->work.kind == TL_DRV_CONDITIONAL)
+        return i < n->work.conditional.what->n ? n->work.conditional.what->bodies[i] : NULL;
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,397 @@
+/* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX says of its kernels.
+ * Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
+#include "device/driver/driver.h"
+#include "device/driver/opaque.h"
+
+#include "ptx_rewrite/ast.h"
+#include "ptx_rewrite/index.h"
+#include "ptx_rewrite/lex.h"
+#include "ptx_rewrite/program.h"
+#include "tally/image.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- choosing ---------------------------------------------------------------------------------------------------- */
+
+struct choice {
+    struct tl_image best, cubin;
+    bool has_one, has_cubin;
+    uint32_t n_seen;
+};
+
+/* PTX for one architecture alone (sm_90a) is the last resort unless it is just ours. */
+static int rank(const struct tl_image *image)
+{
+    int ours = tl_drv.cc_major * 10 + tl_drv.cc_minor;
+    if (image->kind != TL_IMAGE_PTX || (int)image->arch > ours)
+        return -1;
+    bool is_special = image->is_arch_specific && (int)image->arch != ours;
+    return (int)image->arch + (is_special ? 0 : 10000);
+}
+
+static int consider(void *data, const struct tl_image *image)
+{
+    struct choice *c = data;
+    c->n_seen++;
+    if (rank(image) >= 0 && (!c->has_one || rank(image) > rank(&c->best))) {
+        c->best = *image;
+        c->has_one = true;
+    }
+    /* One that is not for a later, special version of an architecture says most about how long its kernels take. */
+    if (image->kind == TL_IMAGE_CUBIN && (!c->has_cubin || image->arch >= c->cubin.arch)) {
+        c->cubin = *image;
+        c->has_cubin = true;
+    }
+    return 0;
+}
+
+CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out)
+{
+    struct tl_error err = {0};
+    struct tl_drv_image *image = calloc(1, sizeof *image);
+    if (image == NULL) {
+        free(text);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    int rc = tl_ptx_index_create(&image->index, text, n, "module", &err);
+    if (rc == 0) {
+        image->n_items = tl_ptx_index_count(image->index);
+        image->infos = calloc(image->n_items + 1, sizeof(struct tl_drv_kernel_info *));
+    }
+    if (rc != 0 || image->infos == NULL) {
+        if (rc != 0)
+            tl_drv_log("PTX refused: %s", err.text);
+        tl_ptx_index_destroy(image->index);
+        free(image);
+        free(text);
+        return rc == -EINVAL ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    image->refs = 1;
+    pthread_mutex_init(&image->managed_lock, NULL);
+    image->text = text;
+    *out = image;
+    return CUDA_SUCCESS;
+}
+
+/* Tells once, whatever is logged, why kernels of a program's own cannot run: the error that the program gets does not say it.  Machine
+ * code by itself comes from a compiler in the program, and the interception library may still have its PTX. */
+static void explain_refusal(void)
+{
+    static atomic_flag was_told = ATOMIC_FLAG_INIT;
+    static const char why[] =
+        "tally: a GPU's machine code without PTX cannot be run on the software device; the program gets "
+        "CUDA_ERROR_NO_BINARY_FOR_GPU.\n"
+        "tally: build it with PTX (nvcc -gencode arch=compute_90,code=compute_90), compile its kernels at run time "
+        "(torch.compile, Triton, XLA), or set TALLY_DEVICE_OPAQUE=time to study timing without results.\n";
+    if (!atomic_flag_test_and_set(&was_told) && write(STDERR_FILENO, why, sizeof why - 1) < 0)
+        return; /* nowhere to complain */
+}
+
+/* There is no PTX: says why that is the end, or takes a cubin as something that lasts a while. */
+static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
+{
+    struct tl_error err = {0};
+    double block_us;
+    void *bytes;
+    size_t n;
+    if (!c->has_cubin || !tl_drv_opaque_is_on(&block_us)) {
+        tl_drv_log("none of %u images is PTX for compute capability %d.%d or lower%s", c->n_seen, tl_drv.cc_major,
+                   tl_drv.cc_minor,
+                   c->has_cubin
+                       ? ", and a GPU's machine code cannot be run here.  Either compile with PTX in the binary "
+                         "(nvcc -gencode arch=compute_90,code=compute_90; for Triton and XLA, let ptxas keep the "
+                         "PTX), or, to study timing without results, set TALLY_DEVICE_OPAQUE=time"
+                       : "");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    int rc = tl_image_unpack(&c->cubin, &bytes, &n, &err);
+    if (rc < 0) {
+        tl_drv_log("image refused: %s", err.text);
+        return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+    }
+    CUresult r = tl_drv_opaque_load(bytes, n, c->cubin.arch, out);
+    free(bytes);
+    return r;
+}
+
+CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
+{
+    struct choice c = {.has_one = false};
+    struct tl_error err = {0};
+    void *text;
+    size_t n;
+    if (tl_image_walk_memory(bytes, SIZE_MAX, consider, &c, &err) < 0) {
+        tl_drv_log("image refused: %s", err.text);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (!c.has_one) {
+        CUresult r = without_ptx(&c, out);
+        if (r == CUDA_ERROR_NO_BINARY_FOR_GPU && c.has_cubin && memcmp(bytes, ELFMAG, SELFMAG) != 0)
+            explain_refusal();
+        return r;
+    }
+    int rc = tl_image_unpack(&c.best, &text, &n, &err);
+    if (rc < 0) {
+        tl_drv_log("image refused: %s", err.text);
+        return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+    }
+    return tl_drv_image_of_text(text, n, out);
+}
+
+CUresult tl_drv_image_read(const char *path, char **out)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *out = NULL;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    }
+    size_t n = 0, want = st.st_size > 0 ? (size_t)st.st_size : 0;
+    char *bytes = calloc(1, want + 1);
+    while (bytes != NULL && n < want) {
+        ssize_t got = read(fd, bytes + n, want - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    close(fd);
+    if (bytes == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (n != want) {
+        free(bytes);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    *out = bytes;
+    return CUDA_SUCCESS;
+}
+
+static void info_free(struct tl_drv_kernel_info *info)
+{
+    if (info == NULL)
+        return;
+    free(info->name);
+    free(info->param_offsets);
+    free(info->param_sizes);
+    free(info);
+}
+
+void tl_drv_image_unref(struct tl_drv_image *image)
+{
+    if (image == NULL || --image->refs > 0)
+        return;
+    for (uint32_t i = 0; i < image->n_items; i++)
+        info_free(image->infos[i]);
+    free(image->infos);
+    tl_drv_opaque_destroy(image->opaque);
+    tl_drv_globals_destroy(image->managed);
+    free(image->managed);
+    pthread_mutex_destroy(&image->managed_lock);
+    tl_ptx_index_destroy(image->index);
+    free(image->text);
+    free(image);
+}
+
+/* --- what a kernel is like --------------------------------------------------------------------------------------- */
+
+static uint64_t decl_bytes(const struct tl_ptx_decl *d)
+{
+    uint64_t one = tl_ptx_type_bytes(d->type);
+    if (one == 0)
+        one = 8; /* references to textures, samplers and surfaces */
+    return one * d->vec * d->count;
+}
+
+static uint32_t decl_align(const struct tl_ptx_decl *d)
+{
+    uint32_t natural = tl_ptx_type_bytes(d->type) * d->vec;
+    return d->align > 0 ? d->align : natural > 0 ? natural : 8;
+}
+
+static uint32_t round_up(uint64_t value, uint32_t align)
+{
+    return (uint32_t)((value + align - 1) / align * align);
+}
+
+static int read_params(const struct tl_ptx_func *f, struct tl_drv_kernel_info *info)
+{
+    uint32_t n = 0;
+    for (const struct tl_ptx_decl *d = f->params; d != NULL; d = d->next)
+        n++;
+    info->n_params = n;
+    info->param_offsets = calloc(n + 1, sizeof(uint32_t));
+    info->param_sizes = calloc(n + 1, sizeof(uint32_t));
+    if (info->param_offsets == NULL || info->param_sizes == NULL)
+        return -ENOMEM;
+    uint32_t at = 0, i = 0;
+    for (const struct tl_ptx_decl *d = f->params; d != NULL; d = d->next, i++) {
+        at = round_up(at, decl_align(d));
+        info->param_offsets[i] = at;
+        info->param_sizes[i] = (uint32_t)decl_bytes(d);
+        at += info->param_sizes[i];
+    }
+    info->param_bytes = at;
+    return 0;
+}
+
+/* Up to three numbers behind the current word. */
+static void read_numbers(struct tl_lex *lx, uint32_t v[3])
+{
+    v[0] = v[1] = v[2] = 1;
+    tl_lex_next(lx);
+    for (int i = 0; i < 3 && lx->kind == TL_TOK_NUMBER; i++) {
+        v[i] = (uint32_t)strtoul(lx->text + lx->at, NULL, 0);
+        tl_lex_next(lx);
+        if (!tl_lex_is(lx, ','))
+            break;
+        tl_lex_next(lx);
+    }
+}
+
+static void read_directives(const struct tl_ptx_func *f, struct tl_drv_kernel_info *info)
+{
+    struct tl_lex lx;
+    char *text = strndup(f->directives.p != NULL ? f->directives.p : "", f->directives.n);
+    info->max_threads = 1024;
+    if (text == NULL)
+        return;
+    tl_lex_init(&lx, text, 0, f->directives.n);
+    while (lx.kind != TL_TOK_END) {
+        uint32_t v[3];
+        if (tl_lex_is_dotword(&lx, "maxntid")) {
+            read_numbers(&lx, v);
+            info->max_threads = v[0] * v[1] * v[2];
+        } else if (tl_lex_is_dotword(&lx, "reqntid")) {
+            read_numbers(&lx, v);
+            memcpy(info->required, v, sizeof v);
+            info->max_threads = v[0] * v[1] * v[2];
+        } else if (tl_lex_is_dotword(&lx, "reqnctapercluster")) {
+            read_numbers(&lx, info->required_cluster);
+        } else {
+            tl_lex_next(&lx);
+        }
+    }
+    if (info->max_threads == 0 || info->max_threads > 1024)
+        info->max_threads = 1024;
+    free(text);
+}
+
+struct sizes {
+    uint64_t shared, local, registers;
+};
+
+static void add_decl(const struct tl_ptx_decl *d, struct sizes *s)
+{
+    for (; d != NULL; d = d->next) {
+        if (tl_str_starts(d->space, "shared"))
+            s->shared = round_up(s->shared, decl_align(d)) + decl_bytes(d);
+        else if (tl_str_is(d->space, "local"))
+            s->local = round_up(s->local, decl_align(d)) + decl_bytes(d);
+        else if (tl_str_is(d->space, "reg") && !tl_str_is(d->type, "pred"))
+            s->registers += (d->is_range ? d->range : 1) * (uint64_t)(tl_ptx_type_bytes(d->type) > 4 ? 2 : 1);
+    }
+}
+
+static void add_stmts(const struct tl_ptx_stmt *s, struct sizes *sizes)
+{
+    for (; s != NULL; s = s->next) {
+        if (s->kind == TL_STMT_DECL)
+            add_decl(s->decl, sizes);
+        else if (s->kind == TL_STMT_BLOCK)
+            add_stmts(s->block, sizes);
+    }
+}
+
+static int read_kernel(struct tl_drv_image *image, struct tl_str name, struct tl_drv_kernel_info *info,
+                       struct tl_error *err)
+{
+    struct tl_arena arena;
+    struct tl_ptx_program program;
+    struct sizes sizes = {0};
+    tl_arena_init(&arena, 0);
+    int rc = tl_ptx_program_init(&program, image->index, name, &arena, err);
+    if (rc == 0)
+        rc = read_params(program.entry->func, info);
+    if (rc == 0) {
+        read_directives(program.entry->func, info);
+        for (struct tl_ptx_program_func *f = program.funcs; f != NULL; f = f->next)
+            if (f->func != NULL && f->func->has_body)
+                add_stmts(f->func->body, &sizes);
+        for (struct tl_ptx_program_var *v = program.vars; v != NULL; v = v->next) {
+            if (tl_ptx_var_is(v, "shared"))
+                sizes.shared = round_up(sizes.shared, decl_align(v->decl)) + decl_bytes(v->decl);
+            else if (tl_ptx_var_is(v, "const"))
+                info->const_bytes += (uint32_t)decl_bytes(v->decl);
+        }
+        info->shared_bytes = (uint32_t)sizes.shared;
+        info->local_bytes = round_up(sizes.local, 8);
+        /* A guess: ptxas reuses registers, and a few dozen are what most kernels end up with. */
+        uint64_t guess = 16 + sizes.registers / 4;
+        uint32_t cap = 65536 / (info->max_threads > 0 ? info->max_threads : 1) / 8 * 8;
+        cap = cap > 255 ? 255 : cap < 32 ? 32 : cap;
+        if (info->max_threads == 1024)
+            cap = 128;
+        info->registers = (uint32_t)(guess > cap ? cap : guess);
+    }
+    tl_ptx_program_finish(&program);
+    tl_arena_finish(&arena);
+    return rc;
+}
+
+/* "9.0" is 90, "sm_90a" is 90. */
+static uint32_t version_number(struct tl_str v)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v.n; i++)
+        if (v.p[i] >= '0' && v.p[i] <= '9')
+            n = n * 10 + (uint32_t)(v.p[i] - '0');
+    return n;
+}
+
+CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name, struct tl_drv_kernel_info **out)
+{
+    const struct tl_ptx_item *item = tl_ptx_index_find(image->index, tl_str_of(name));
+    if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY)
+        return CUDA_ERROR_NOT_FOUND;
+    uint32_t number = (uint32_t)(item - tl_ptx_index_item(image->index, 0));
+    tl_drv_lock();
+    *out = image->infos[number];
+    tl_drv_unlock();
+    if (*out != NULL)
+        return CUDA_SUCCESS;
+    struct tl_error err = {0};
+    struct tl_drv_kernel_info *info = calloc(1, sizeof *info);
+    if (info == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    info->name = strdup(name);
+    info->ptx_version = version_number(tl_ptx_index_version(image->index));
+    info->target = version_number(tl_ptx_index_target(image->index));
+    int rc = info->name != NULL ? read_kernel(image, item->name, info, &err) : -ENOMEM;
+    if (rc == 0 && image->opaque != NULL && tl_drv_opaque_registers(image->opaque, name) > 0)
+        info->registers = tl_drv_opaque_registers(image->opaque, name);
+    if (rc < 0) {
+        tl_drv_log("kernel %s: %s", name, err.text);
+        info_free(info);
+        return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+    }
+    tl_drv_lock();
+    if (image->infos[number] == NULL) {
+        image->infos[number] = info;
+        info = NULL;
+    }
+    *out = image->infos[number];
+    tl_drv_unlock();
+    info_free(info); /* another thread was faster */
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,458 @@
+/* A process's end of the shared device: settings, the thread that lives for it and watches over launches, fork. */
+#include "device/exec/device.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_HEAP ((uint64_t)8 << 20)
+#define DEFAULT_BUS ((uint64_t)12 << 30)
+#define SPIN_NS 100000   /* waited for without sleeping */
+#define TICK_NS 50000000 /* how often the watchdog looks while something runs */
+
+/* --- settings ----------------------------------------------------------------------------------------------------- */
+
+/* A number, with K, M, G or T behind it if `has_suffix`.  0 if the variable is not set. */
+static int read_number(const char *name, uint64_t most, bool has_suffix, uint64_t *out, struct tl_error *err)
+{
+    const char *text = getenv(name);
+    *out = 0;
+    if (text == NULL || *text == '\0')
+        return 0;
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    uint32_t shift = 0;
+    if (has_suffix && *end != '\0') {
+        static const char suffixes[] = "KMGT";
+        const char *s = strchr(suffixes, *end >= 'a' ? *end - 'a' + 'A' : *end);
+        if (s != NULL) {
+            shift = 10 * (uint32_t)(s - suffixes + 1);
+            end++;
+        }
+    }
+    if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || v == 0 || v > most >> shift)
+        return tl_error_set(err, -EINVAL, "%s=%s: a number from 1 to %llu is needed", name, text,
+                            (unsigned long long)most);
+    *out = (uint64_t)v << shift;
+    return 0;
+}
+
+static uint32_t usable_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (uint32_t)CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static int read_mode(const char *given, enum tl_exec_mode *mode, struct tl_error *err)
+{
+    static const char *const names[] = {"mps", "mps-priority", "timeslice"};
+    const char *text = given != NULL ? given : getenv("TALLY_DEVICE_MODE");
+    *mode = TL_EXEC_MPS;
+    if (text == NULL || *text == '\0')
+        return 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *mode = (enum tl_exec_mode)i;
+            return 0;
+        }
+    }
+    return tl_error_set(err, -EINVAL, "TALLY_DEVICE_MODE=%s: mps, mps-priority or timeslice is needed", text);
+}
+
+static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *c, struct tl_error *err)
+{
+    uint64_t slots, memory, quantum, watchdog, bus;
+    int rc = read_number("TALLY_DEVICE_SMS", 256, false, &slots, err);
+    if (rc == 0)
+        rc = read_number("TALLY_DEVICE_MEM", (uint64_t)1 << 46, true, &memory, err);
+    if (rc == 0)
+        rc = read_number("TALLY_DEVICE_QUANTUM_US", 10000000, false, &quantum, err);
+    if (rc == 0)
+        rc = read_number("TALLY_DEVICE_WATCHDOG", 1000000, false, &watchdog, err);
+    if (rc == 0)
+        rc = read_number("TALLY_DEVICE_BUS", (uint64_t)1 << 46, true, &bus, err);
+    if (rc == 0)
+        rc = read_mode(c->mode, &d->sm_config.mode, err);
+    if (rc < 0)
+        return rc;
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    d->sm_config.n_slots = c->n_slots != 0 ? c->n_slots : slots != 0 ? (uint32_t)slots : usable_cores();
+    d->sm_config.memory_bytes = c->memory_bytes != 0 ? c->memory_bytes : memory != 0 ? memory : machine / 4 * 3;
+    d->sm_config.quantum_us = c->quantum_us != 0 ? c->quantum_us : quantum != 0 ? (uint32_t)quantum : 2000;
+    d->watchdog_ns = (c->watchdog_s != 0 ? c->watchdog_s : watchdog) * 1000000000U;
+    d->bus_bytes = c->bus_bytes != 0 ? c->bus_bytes : bus != 0 ? bus : DEFAULT_BUS;
+    d->heap_bytes = c->heap_bytes != 0 ? c->heap_bytes : DEFAULT_HEAP;
+    const char *name = c->name != NULL ? c->name : getenv("TALLY_DEVICE_NAME");
+    int n;
+    if (name == NULL || *name == '\0')
+        n = snprintf(d->name, sizeof d->name, "tally-%u-%u", (unsigned)getuid(), c->ordinal);
+    else if (c->name == NULL && c->ordinal > 0)
+        n = snprintf(d->name, sizeof d->name, "%s-%u", name, c->ordinal);
+    else
+        n = snprintf(d->name, sizeof d->name, "%s", name);
+    if (n < 0 || (size_t)n >= sizeof d->name)
+        return tl_error_set(err, -EINVAL, "TALLY_DEVICE_NAME is too long");
+    d->sm_config.name = d->name;
+    d->has_own_cpus = c->has_own_cpus;
+    return 0;
+}
+
+/* --- the thread that lives for the process ------------------------------------------------------------------------ */
+
+/* Ends launches that run for too long; tells them again until they are gone.  Called with the lock held. */
+static bool watch(struct tl_exec_device *d)
+{
+    bool has_runs = false;
+    uint64_t now = tl__now_ns();
+    for (struct tl_exec_run *run = d->runs; run != NULL; run = run->next_run) {
+        uint64_t begin = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
+        has_runs = true;
+        if (begin != 0 && now > begin && now - begin > d->watchdog_ns)
+            tl__run_cancel(d, run);
+    }
+    return has_runs;
+}
+
+static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    pthread_cond_timedwait(&d->changed, &d->lock, &until);
+}
+
+static void *monitor_main(void *argument)
+{
+    struct tl_exec_device *d = argument;
+    pthread_setname_np(pthread_self(), "tally-device");
+    /* Nobody has to make way when it is told something. */
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
+    int rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
+    pthread_mutex_lock(&d->lock);
+    d->monitor_result = rc;
+    d->monitor_is_up = true;
+    pthread_cond_broadcast(&d->changed);
+    while (rc == 0 && !d->is_closing) {
+        bool has_runs = d->watchdog_ns != 0 && watch(d);
+        if (d->look_ns != 0 && tl__now_ns() >= d->look_ns) {
+            d->look_ns = 0;
+            tl__workers_nudge(d); /* that one goes on looking by itself */
+        } else if (d->look_ns != 0) {
+            tl_exec_stay_aside();
+            wait_for_change(d, d->look_ns);
+        } else if (has_runs) {
+            wait_for_change(d, tl__now_ns() + TICK_NS);
+        } else {
+            pthread_cond_wait(&d->changed, &d->lock);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (rc == 0)
+        tl__sm_close(d->sm);
+    return NULL;
+}
+
+/* Joins the shared device.  The lock is held. */
+static int attach(struct tl_exec_device *d, struct tl_error *err)
+{
+    sigset_t all, old;
+    d->monitor_is_up = false;
+    d->is_closing = false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = -pthread_create(&d->monitor, NULL, monitor_main, d);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc < 0)
+        return tl_error_set(err, rc, "cannot start the device's thread");
+    while (!d->monitor_is_up)
+        pthread_cond_wait(&d->changed, &d->lock);
+    if (d->monitor_result < 0) {
+        pthread_join(d->monitor, NULL);
+        if (err != NULL)
+            *err = d->error;
+        return d->monitor_result;
+    }
+    d->env.n_slots = tl__sm_slots(d->sm);
+    d->env.max_units = d->env.n_slots * 32 < 64 ? 64 : d->env.n_slots * 32;
+    d->n_cores = usable_cores();
+    if (d->has_own_cpus)
+        tl__place_sms(d->env.n_slots);
+    d->is_attached = true;
+    return 0;
+}
+
+int tl__device_attach(struct tl_exec_device *d)
+{
+    return d->is_attached ? 0 : attach(d, NULL);
+}
+
+/* --- fork --------------------------------------------------------------------------------------------------------- */
+
+/* All devices of the process, for fork. */
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_exec_device *devices;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&devices_lock);
+    for (struct tl_exec_device *d = devices; d != NULL; d = d->next)
+        pthread_mutex_lock(&d->lock);
+}
+
+static void after_fork_parent(void)
+{
+    for (struct tl_exec_device *d = devices; d != NULL; d = d->next)
+        pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&devices_lock);
+}
+
+static void init_locks(struct tl_exec_device *d)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&d->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+/* The child has none of the parent's threads, launches or slots: it begins anew with its next launch.  What the
+ * parent's threads held in memory is left alone. */
+static void after_fork_child(void)
+{
+    tl__fault_forget();
+    for (struct tl_exec_device *d = devices; d != NULL; d = d->next) {
+        init_locks(d);
+        tl__out_init(&d->out, false);
+        tl__out_init(&d->errors, true);
+        d->heap = NULL;
+        if (d->is_attached)
+            tl__sm_abandon(d->sm);
+        d->sm = NULL;
+        d->is_attached = false;
+        d->look_ns = 0;
+        tl__workers_forget(d);
+    }
+    pthread_mutex_init(&devices_lock, NULL);
+}
+
+static void register_fork(void)
+{
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config *config, struct tl_error *err)
+{
+    static const struct tl_exec_config nothing;
+    const struct tl_exec_config *c = config != NULL ? config : &nothing;
+    struct tl_exec_device *d = calloc(1, sizeof *d);
+    if (d == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for the device");
+    init_locks(d);
+    tl__out_init(&d->out, false);
+    tl__out_init(&d->errors, true);
+    int rc = read_settings(d, c, err);
+    if (rc < 0)
+        goto fail;
+    d->calls = tl__exec_calls;
+    if (c->tex != NULL)
+        d->calls.tex = c->tex;
+    if (c->surf != NULL)
+        d->calls.surf = c->surf;
+    d->env.calls = &d->calls;
+    d->env.device = d;
+    tl__workers_init(d);
+    rc = tl__fault_install();
+    if (rc < 0) {
+        tl_error_set(err, rc, "cannot install signal handlers");
+        goto fail;
+    }
+    pthread_mutex_lock(&d->lock);
+    rc = attach(d, err);
+    pthread_mutex_unlock(&d->lock);
+    if (rc < 0)
+        goto fail;
+    pthread_once(&fork_once, register_fork);
+    pthread_mutex_lock(&devices_lock);
+    d->next = devices;
+    devices = d;
+    pthread_mutex_unlock(&devices_lock);
+    *out = d;
+    return 0;
+fail:
+    tl__out_finish(&d->out);
+    tl__out_finish(&d->errors);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+    return rc;
+}
+
+void tl_exec_device_close(struct tl_exec_device *d)
+{
+    if (d == NULL)
+        return;
+    pthread_mutex_lock(&devices_lock);
+    for (struct tl_exec_device **p = &devices; *p != NULL; p = &(*p)->next) {
+        if (*p == d) {
+            *p = d->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&devices_lock);
+    tl__workers_stop(d);
+    if (d->is_attached) {
+        pthread_mutex_lock(&d->lock);
+        d->is_closing = true;
+        pthread_cond_broadcast(&d->changed);
+        pthread_mutex_unlock(&d->lock);
+        pthread_join(d->monitor, NULL);
+    }
+    tl_exec_printf_flush(d);
+    tl__out_finish(&d->out);
+    tl__out_finish(&d->errors);
+    tl__heap_destroy(d->heap);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+/* --- small things ------------------------------------------------------------------------------------------------- */
+
+uint32_t tl_exec_device_slots(const struct tl_exec_device *d)
+{
+    return d->env.n_slots;
+}
+
+enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d)
+{
+    return d->sm != NULL ? tl__sm_mode(d->sm) : d->sm_config.mode;
+}
+
+/* The shared device, which a forked child joins anew; NULL if it cannot. */
+static struct tl__sm *sm_of(struct tl_exec_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    struct tl__sm *s = tl__device_attach(d) == 0 ? d->sm : NULL;
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+int tl_exec_memory_take(struct tl_exec_device *d, uint64_t bytes)
+{
+    struct tl__sm *s = sm_of(d);
+    return s != NULL ? tl__sm_memory_take(s, bytes) : -ENOMEM;
+}
+
+void tl_exec_memory_give(struct tl_exec_device *d, uint64_t bytes)
+{
+    struct tl__sm *s = sm_of(d);
+    if (s != NULL)
+        tl__sm_memory_give(s, bytes);
+}
+
+void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    struct tl__sm *s = sm_of(d);
+    *free_bytes = *total_bytes = 0;
+    if (s != NULL)
+        tl__sm_memory_info(s, free_bytes, total_bytes);
+}
+
+int tl_exec_memory_demand(struct tl_exec_device *d, uint64_t bytes, uint32_t below)
+{
+    struct tl__sm *s = sm_of(d);
+    return s != NULL ? tl__sm_memory_demand(s, bytes, below) : -ENOMEM;
+}
+
+void tl_exec_memory_mark(struct tl_exec_device *d, uint32_t rank, int64_t bytes)
+{
+    struct tl__sm *s = sm_of(d);
+    if (s != NULL)
+        tl__sm_memory_mark(s, rank, bytes);
+}
+
+void tl_exec_memory_serve(struct tl_exec_device *d, void (*give)(void *user, uint32_t rank, uint64_t bytes), void *user)
+{
+    struct tl__sm *s = sm_of(d);
+    while (s != NULL) {
+        uint32_t seen = tl__sm_memory_asked(s);
+        for (uint32_t rank = 0; rank < TL_EXEC_RANKS; rank++) {
+            uint64_t owed = tl__sm_memory_owed(s, rank);
+            if (owed > 0)
+                give(user, rank, owed);
+        }
+        tl__sm_memory_wait(s, seen);
+    }
+}
+
+void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes)
+{
+    struct tl__sm *s = bytes > 0 ? sm_of(d) : NULL;
+    if (s == NULL)
+        return;
+    uint64_t until = tl__sm_bus(s, (uint64_t)((double)bytes * 1e9 / (double)d->bus_bytes));
+    /* A sleep takes its time to end, so the last bit is waited for. */
+    for (uint64_t now = tl__now_ns(); now < until; now = tl__now_ns()) {
+        if (until - now > SPIN_NS)
+            nanosleep(&(struct timespec){.tv_sec = (time_t)((until - now - SPIN_NS) / 1000000000),
+                                         .tv_nsec = (long)((until - now - SPIN_NS) % 1000000000)},
+                      NULL);
+    }
+}
+
+void tl_exec_pages(bool (*f)(const void *address))
+{
+    tl__fault_pages(f);
+    (void)tl__fault_install(); /* in front of what the program has installed since; without it, a fault is a fault */
+}
+
+void tl_exec_printf_flush(struct tl_exec_device *d)
+{
+    tl__out_flush(&d->out);
+    tl__out_flush(&d->errors);
+}
+
+int tl_exec_heap_limit(struct tl_exec_device *d, uint64_t bytes)
+{
+    int rc = 0;
+    if (bytes == 0 || bytes > (uint64_t)1 << 36)
+        return -EINVAL;
+    pthread_mutex_lock(&d->lock);
+    if (d->heap != NULL)
+        rc = -EBUSY;
+    else
+        d->heap_bytes = bytes;
+    pthread_mutex_unlock(&d->lock);
+    return rc;
+}
+
+uint64_t tl_exec_heap_bytes(const struct tl_exec_device *d)
+{
+    return d->heap_bytes;
+}
+
+struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error)
+{
+    return is_error ? &d->errors : &d->out;
+}
+
+struct tl__heap *tl__device_heap(struct tl_exec_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    if (d->heap == NULL)
+        d->heap = tl__heap_create(d->heap_bytes);
+    struct tl__heap *heap = d->heap;
+    pthread_mutex_unlock(&d->lock);
+    return heap;
+}

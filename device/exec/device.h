@@ -1,0 +1,58 @@
+/* A device as this process has it: what device/exec/device.c (settings, life and death) and device/exec/launch.c (workers) share. */
+#ifndef TALLY_DEVICE_EXEC_DEVICE_H
+#define TALLY_DEVICE_EXEC_DEVICE_H
+
+#include "device/exec/internal.h"
+
+struct tl__worker;
+
+struct tl_exec_device {
+    struct tl_exec_device *next; /* guarded by device/exec/device.c's devices_lock */
+    char name[208];
+    struct tl__sm_config sm_config;
+    uint64_t watchdog_ns;
+    uint64_t bus_bytes; /* per second */
+    struct tl_dev_calls calls;
+    struct tl__exec_env env;
+    struct tl__out out, errors; /* have their own locks */
+    uint32_t n_cores;
+    bool has_own_cpus;
+
+    pthread_mutex_t lock; /* guards what follows, but for atomics */
+    pthread_cond_t changed;
+    struct tl__sm *sm; /* written while attaching only */
+    pthread_t monitor;
+    bool monitor_is_up, is_attached, is_closing;
+    uint64_t
+        look_ns; /* when the monitor wakes a worker for launches that were left to who has the slots; 0: there are none */
+    int monitor_result;
+    struct tl_error error;
+    struct tl__heap *heap;
+    uint64_t heap_bytes;
+
+    struct tl_exec_run *runs;    /* all that are not done */
+    struct tl_exec_run *pending; /* those with unclaimed blocks, by key */
+    struct tl_exec_run *spare;   /* kept for the next launches, linked by `next` */
+    uint32_t n_spare;
+    struct tl__worker *workers; /* linked; as many as n_workers */
+    uint32_t n_workers;
+    uint64_t next_gridid;
+
+    _Atomic uint64_t head_key; /* of `pending`, for workers between two chunks */
+    atomic_uint n_pending;
+    atomic_uint n_cancelled; /* runs that were cancelled before anybody began them */
+    atomic_uint n_spinning;
+    atomic_bool must_stop; /* workers end */
+};
+
+int tl__device_attach(struct tl_exec_device *d); /* with the lock held; 0 if it is already */
+
+void tl__workers_init(struct tl_exec_device *d);
+void tl__workers_stop(struct tl_exec_device *d);
+void tl__workers_nudge(
+    struct tl_exec_device *d); /* one worker looks whether it gets a slot, if there is something to run */
+void tl__workers_forget(struct tl_exec_device *d); /* in a forked child */
+/* With the lock held: ends a run with TL_DEV_FAULT_TIMEOUT.  Can be repeated. */
+void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run);
+
+#endif

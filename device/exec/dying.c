@@ -1,0 +1,47 @@
+/* Whether a thread of another process has been killed, before it is dead.
+ *
+ * A thread that is killed dies by itself, in the kernel, the next time that it gets a processor; and if its process
+ * leaves a core file, when that has been written.  On a busy machine the first takes tens of milliseconds, the second
+ * takes seconds.  Whatever it takes, nothing of the program is run any more, so who waits for what such a process
+ * holds need not wait for its end. */
+#include "device/exec/internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Bits of a task's flags, the ninth field of its `stat` (proc_pid_stat(5)): they are the kernel's PF_EXITING and
+ * PF_SIGNALED, which have been what they are since Linux 2.6. */
+#define IS_EXITING 0x4UL
+#define IS_SIGNALED 0x400UL
+#define IS_KILLED (1UL << (SIGKILL - 1))
+
+bool tl__is_dying(uint32_t pid, uint32_t tid)
+{
+    enum { FLAGS = 9, PENDING = 31 };
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%u/task/%u/stat", pid, tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    /* The second field is the thread's name in brackets, with whatever it likes in it, brackets and blanks included. */
+    char *p = strrchr(text, ')');
+    for (int field = 3; p != NULL && field <= PENDING; field++) {
+        p = strchr(p, ' ');
+        if (p == NULL)
+            break;
+        p++;
+        if (field == FLAGS && (strtoul(p, NULL, 10) & (IS_EXITING | IS_SIGNALED)) != 0)
+            return true;
+        if (field == PENDING)
+            return (strtoul(p, NULL, 10) & IS_KILLED) != 0;
+    }
+    return false;
+}

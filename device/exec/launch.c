@@ -1,0 +1,526 @@
+/* Launches and the worker threads that run them.
+ *
+ * A submitted launch becomes a run in the list of those with unclaimed blocks, ordered by priority and arrival.  A
+ * worker that finds the list not empty takes an SM slot of the shared device, runs chunks of the first run's
+ * blocks, and keeps the slot as long as the order of grids on the device allows.  The worker that leaves a run as
+ * its last calls `done`.
+ *
+ * A worker that finds nothing spins for some 30 us, because waking a sleeping thread on another core takes about as
+ * long, and then sleeps until there is something to run and a slot to run it in.  It does not spin if another process
+ * waits for a slot, and not all workers spin at once: the program's threads need a core to submit on.  Workers run at
+ * nice 5, all of them in all processes, below the program's own threads: they get what the slots give them, and the CPU
+ * scheduler has no reason to prefer one over the other. */
+#include "device/exec/device.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NICE 5
+#define SPIN_NS 30000
+#define LEFT_NS 2000000 /* how long a launch is left to those who have the slots: they may be stopped or dead */
+#define SPARE_RUNS 64
+#define SPARE_PARAMS 4096
+#define STACK_BYTES ((size_t)256 << 10)
+
+struct tl__worker {
+    struct tl__worker *next;
+    struct tl_exec_device *device;
+    pthread_t thread;
+    uint32_t number;
+    struct tl_exec_run *run; /* guarded by the device's lock */
+    struct tl__engine engine;
+};
+
+/* --- the list of runs with unclaimed blocks, with the lock held --------------------------------------------------- */
+
+static void publish_head(struct tl_exec_device *d)
+{
+    struct tl_exec_run *first = d->pending;
+    uint64_t head = first != NULL ? first->key : TL_EXEC_NO_KEY;
+    atomic_store_explicit(&d->head_key, head, memory_order_relaxed);
+    /* Other processes see the oldest grid, or with priorities the most urgent one. */
+    if (tl__sm_mode(d->sm) != TL_EXEC_MPS_PRIORITY && first != NULL) {
+        const uint64_t age = ((uint64_t)1 << 55) - 1;
+        head &= age;
+        for (struct tl_exec_run *run = first; run != NULL; run = run->next_pending)
+            head = (run->key & age) < head ? run->key & age : head;
+    }
+    tl__sm_set_head(d->sm, head);
+}
+
+static void insert(struct tl_exec_run **list, struct tl_exec_run *run)
+{
+    while (*list != NULL && (*list)->key < run->key)
+        list = &(*list)->next_pending;
+    run->next_pending = *list;
+    *list = run;
+}
+
+static void take_out(struct tl_exec_run **list, const struct tl_exec_run *run)
+{
+    while (*list != NULL && *list != run)
+        list = &(*list)->next_pending;
+    if (*list != NULL)
+        *list = run->next_pending;
+}
+
+static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    insert(&d->pending, run);
+    run->is_pending = true;
+    atomic_fetch_add_explicit(&d->n_pending, 1, memory_order_seq_cst); /* before `work`, for sleepers */
+    publish_head(d);
+}
+
+static void set_urgency(struct tl_exec_partition *p)
+{
+    atomic_store_explicit(&p->urgency, p->held != NULL ? UINT64_MAX - p->held->key : 0, memory_order_relaxed);
+}
+
+static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    if (run->is_held) {
+        take_out(&run->partition->held, run);
+        run->is_held = false;
+        set_urgency(run->partition);
+    }
+    if (!run->is_pending)
+        return;
+    take_out(&d->pending, run);
+    run->is_pending = false;
+    atomic_fetch_sub_explicit(&d->n_pending, 1, memory_order_seq_cst);
+    publish_head(d);
+}
+
+/* --- partitions, with the lock held ------------------------------------------------------------------------------- */
+
+/* Launches of a partition that has all the workers it may have are out of sight, for other processes as well. */
+static void hold(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    remove_pending(d, run);
+    insert(&run->partition->held, run);
+    run->is_held = true;
+    set_urgency(run->partition);
+}
+
+static void unhold(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    remove_pending(d, run);
+    add_pending(d, run);
+}
+
+static void enter_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
+{
+    if (p == NULL || ++p->active < p->n_slots)
+        return;
+    for (struct tl_exec_run *run = d->pending, *next; run != NULL; run = next) {
+        next = run->next_pending;
+        if (run->partition == p)
+            hold(d, run);
+    }
+}
+
+/* True if there is work for another worker now. */
+static bool leave_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
+{
+    if (p == NULL || --p->active >= p->n_slots || p->held == NULL)
+        return false;
+    while (p->held != NULL)
+        unhold(d, p->held);
+    return true;
+}
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_bytes)
+{
+    struct tl_exec_run *run = NULL;
+    uint32_t room = SPARE_PARAMS;
+    if (param_bytes <= SPARE_PARAMS) {
+        pthread_mutex_lock(&d->lock);
+        run = d->spare;
+        if (run != NULL) {
+            d->spare = run->next_run;
+            d->n_spare--;
+        }
+        pthread_mutex_unlock(&d->lock);
+    } else {
+        room = (param_bytes + 63) & ~63U;
+    }
+    if (run == NULL)
+        run = aligned_alloc(64, sizeof *run + room);
+    if (run != NULL) {
+        memset(run, 0, sizeof *run);
+        run->param_room = room;
+    }
+    return run;
+}
+
+/* With the lock held. */
+static void give_run(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    if (run->param_room == SPARE_PARAMS && d->n_spare < SPARE_RUNS) {
+        run->next_run = d->spare;
+        d->spare = run;
+        d->n_spare++;
+    } else {
+        free(run);
+    }
+}
+
+static void set_fault(struct tl_exec_run *run, const struct tl_exec_fault *fault)
+{
+    if (!run->has_fault) { /* the first one counts */
+        run->has_fault = true;
+        run->launch->fault = *fault;
+    }
+    atomic_store_explicit(&run->stop, true, memory_order_relaxed);
+}
+
+void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
+{
+    struct tl_exec_fault fault;
+    memset(&fault, 0, sizeof fault);
+    fault.what = TL_DEV_FAULT_TIMEOUT;
+    snprintf(fault.text, sizeof fault.text, "kernel %.100s: ended by the watchdog or a cancellation",
+             run->object->info->text);
+    set_fault(run, &fault);
+    if (!atomic_exchange_explicit(&run->cancelled, true, memory_order_relaxed)) /* the signal orders it */
+        atomic_fetch_add_explicit(&d->n_cancelled, 1, memory_order_relaxed);
+    if (run->is_held)
+        unhold(d, run); /* where it is found and ended */
+    for (struct tl__worker *w = d->workers; w != NULL; w = w->next) {
+        if (w->run == run)
+            pthread_kill(w->thread, tl__fault_signal());
+    }
+    tl__sm_wake(d->sm, 1); /* to end it, if it waits for a slot */
+}
+
+/* --- waiting for work --------------------------------------------------------------------------------------------- */
+
+static bool has_work(struct tl_exec_device *d)
+{
+    return atomic_load_explicit(&d->n_pending, memory_order_seq_cst) > 0 ||
+           atomic_load_explicit(&d->must_stop, memory_order_relaxed);
+}
+
+/* One more worker, if there is a slot for it. */
+static void call_worker(struct tl_exec_device *d)
+{
+    if (atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0 && tl__sm_chance(d->sm) == TL__SM_FREE)
+        tl__sm_wake(d->sm, 1);
+}
+
+void tl__workers_nudge(struct tl_exec_device *d)
+{
+    if (has_work(d))
+        tl__sm_wake(d->sm, 1);
+}
+
+/* Returns when there may be work. */
+static void wait_for_work(struct tl_exec_device *d)
+{
+    uint32_t most = d->n_cores / 2 > 0 ? d->n_cores / 2 : 1;
+    if (atomic_fetch_add_explicit(&d->n_spinning, 1, memory_order_seq_cst) < most) {
+        uint64_t until = tl__now_ns() + SPIN_NS;
+        do {
+            for (int i = 0; i < 64; i++) {
+                if (has_work(d)) {
+                    atomic_fetch_sub_explicit(&d->n_spinning, 1, memory_order_seq_cst);
+                    return;
+                }
+                __builtin_ia32_pause();
+            }
+        } while (tl__now_ns() < until && !tl__sm_others_wait(d->sm));
+    }
+    atomic_fetch_sub_explicit(&d->n_spinning, 1, memory_order_seq_cst);
+    uint32_t seen = tl__sm_begin_wait(d->sm);
+    if (!has_work(d))
+        tl__sm_wait(d->sm, seen, NULL);
+    tl__sm_end_wait(d->sm);
+}
+
+/* --- workers ------------------------------------------------------------------------------------------------------ */
+
+static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
+{
+    struct tl_exec_device *d = e->env->device;
+    if (run->partition != NULL &&
+        UINT64_MAX - atomic_load_explicit(&run->partition->urgency, memory_order_relaxed) < run->key)
+        return true;
+    return atomic_load_explicit(&d->head_key, memory_order_relaxed) < run->key || tl__sm_must_yield(d->sm, run->key);
+}
+
+static void env_drained(struct tl__engine *e, struct tl_exec_run *run)
+{
+    struct tl_exec_device *d = e->env->device;
+    pthread_mutex_lock(&d->lock);
+    remove_pending(d, run);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* The first run with blocks to claim; this worker is inside it now. */
+static struct tl_exec_run *enter_run(struct tl__worker *w)
+{
+    struct tl_exec_device *d = w->device;
+    pthread_mutex_lock(&d->lock);
+    struct tl_exec_run *run = d->pending;
+    if (run != NULL) {
+        run->active++;
+        enter_partition(d, run->partition);
+        w->run = run;
+        if (atomic_load_explicit(&run->begin_ns, memory_order_relaxed) == 0)
+            atomic_store_explicit(&run->begin_ns, tl__now_ns(), memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return run;
+}
+
+static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
+{
+    struct tl_exec_device *d = w->device;
+    struct tl_exec_launch *finished = NULL;
+    struct tl_exec_object *object = NULL;
+    pthread_mutex_lock(&d->lock);
+    w->run = NULL;
+    if (rc < 0)
+        set_fault(run, &w->engine.fault);
+    if (atomic_load_explicit(&run->stop, memory_order_relaxed))
+        remove_pending(d, run);
+    bool has_more = leave_partition(d, run->partition);
+    if (--run->active == 0 && !run->is_pending && !run->is_held) {
+        finished = run->launch;
+        object = run->object;
+        finished->begin_ns = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
+        finished->end_ns = tl__now_ns();
+        finished->run = NULL;
+        if (run->prev_run != NULL)
+            run->prev_run->next_run = run->next_run;
+        else
+            d->runs = run->next_run;
+        if (run->next_run != NULL)
+            run->next_run->prev_run = run->prev_run;
+        give_run(d, run);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (has_more)
+        call_worker(d);
+    if (finished != NULL) {
+        /* Who sees the error must find what the kernel had to say about it. */
+        if (finished->fault.what != TL_DEV_FAULT_NONE)
+            tl_exec_printf_flush(d);
+        finished->done(finished);
+        tl_exec_object_unref(object);
+    }
+}
+
+static void run_with_slot(struct tl__worker *w, uint32_t slot)
+{
+    struct tl_exec_device *d = w->device;
+    struct tl_exec_run *run;
+    w->engine.slot = slot;
+    while ((run = enter_run(w)) != NULL) {
+        /* One wakes the next: nobody waits while all are woken. */
+        if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed))
+            call_worker(d);
+        tl__fault_enter();
+        int rc = tl__engine_run(&w->engine, run);
+        tl__fault_leave();
+        leave_run(w, run, rc);
+        if (!tl__sm_may_keep(d->sm))
+            break;
+    }
+    tl__sm_release(d->sm, slot);
+}
+
+/* Ends runs that were cancelled while they waited for a slot: that needs none. */
+static void end_cancelled(struct tl__worker *w)
+{
+    struct tl_exec_device *d = w->device;
+    for (;;) {
+        pthread_mutex_lock(&d->lock);
+        struct tl_exec_run *run = d->pending;
+        while (run != NULL && !atomic_load_explicit(&run->cancelled, memory_order_relaxed))
+            run = run->next_pending;
+        if (run == NULL)
+            atomic_store_explicit(&d->n_cancelled, 0, memory_order_relaxed);
+        else {
+            run->active++;
+            enter_partition(d, run->partition);
+        }
+        pthread_mutex_unlock(&d->lock);
+        if (run == NULL)
+            break;
+        leave_run(w, run, 0);
+    }
+}
+
+static void *worker_main(void *argument)
+{
+    struct tl__worker *w = argument;
+    struct tl_exec_device *d = w->device;
+    char name[16];
+    snprintf(name, sizeof name, "tally-sm%u", w->number);
+    pthread_setname_np(pthread_self(), name);
+    tl__place_worker();
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* lowering oneself is always allowed; lower already is fine */
+    if (tl__engine_init(&w->engine, &d->env) == 0 && tl__fault_attach(&w->engine) == 0) {
+        while (!atomic_load_explicit(&d->must_stop, memory_order_relaxed)) {
+            if (!has_work(d)) {
+                wait_for_work(d);
+                continue;
+            }
+            if (atomic_load_explicit(&d->n_cancelled, memory_order_relaxed) > 0) {
+                end_cancelled(w);
+                continue;
+            }
+            int slot = tl__sm_try_acquire(d->sm, w->number);
+            if (slot < 0)
+                slot = tl__sm_acquire_or_wait(d->sm, w->number);
+            if (slot >= 0)
+                run_with_slot(w, (uint32_t)slot);
+        }
+        tl__fault_attach(NULL);
+    }
+    tl__engine_finish(&w->engine);
+    return NULL;
+}
+
+/* With the lock held: as many workers as the launch can use.  It is enough to have one. */
+static int ensure_workers(struct tl_exec_device *d, uint64_t wanted)
+{
+    while (d->n_workers < d->env.n_slots && d->n_workers < wanted) {
+        struct tl__worker *w = calloc(1, sizeof *w);
+        if (w == NULL)
+            break;
+        w->device = d;
+        w->number = d->n_workers;
+        sigset_t all, old;
+        pthread_attr_t attr;
+        pthread_attr_init(&attr);
+        pthread_attr_setstacksize(&attr, STACK_BYTES);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        int rc = pthread_create(&w->thread, &attr, worker_main, w);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        pthread_attr_destroy(&attr);
+        if (rc != 0) {
+            free(w);
+            break;
+        }
+        w->next = d->workers;
+        d->workers = w;
+        d->n_workers++;
+    }
+    return d->n_workers > 0 ? 0 : -ENOMEM;
+}
+
+void tl__workers_init(struct tl_exec_device *d)
+{
+    d->env.must_stop = env_must_stop;
+    d->env.drained = env_drained;
+    atomic_store(&d->head_key, TL_EXEC_NO_KEY);
+}
+
+void tl__workers_stop(struct tl_exec_device *d)
+{
+    atomic_store(&d->must_stop, true);
+    if (d->sm != NULL)
+        tl__sm_wake(d->sm, INT_MAX);
+    while (d->workers != NULL) {
+        struct tl__worker *w = d->workers;
+        d->workers = w->next;
+        pthread_join(w->thread, NULL);
+        free(w);
+    }
+    while (d->spare != NULL) {
+        struct tl_exec_run *run = d->spare;
+        d->spare = run->next_run;
+        free(run);
+    }
+}
+
+void tl__workers_forget(struct tl_exec_device *d)
+{
+    d->runs = d->pending = NULL;
+    d->workers = NULL;
+    d->n_workers = 0;
+    atomic_store(&d->n_pending, 0);
+    atomic_store(&d->n_spinning, 0);
+    atomic_store(&d->head_key, TL_EXEC_NO_KEY);
+}
+
+/* --- submitting --------------------------------------------------------------------------------------------------- */
+
+int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
+{
+    const struct tl_dev_info *info = l->object->info;
+    tl_exec_step_aside();
+    uint64_t rows = (uint64_t)l->grid[0] * l->grid[1], total;
+    if (rows == 0 || __builtin_mul_overflow(rows, (uint64_t)l->grid[2], &total) || total == 0 || total > UINT32_MAX)
+        return -EINVAL;
+    if ((uint64_t)info->shared_bytes + l->dynamic_shared_bytes > TL_EXEC_MAX_SHARED || l->done == NULL)
+        return -EINVAL;
+    struct tl_exec_run *run = take_run(d, info->param_bytes);
+    if (run == NULL)
+        return -ENOMEM;
+    run->device = d;
+    run->launch = l;
+    run->object = tl_exec_object_ref(l->object);
+    run->partition = l->partition;
+    run->variables = l->variables;
+    memcpy(run->grid, l->grid, sizeof run->grid);
+    run->dynamic_shared_bytes = l->dynamic_shared_bytes;
+    run->total = total;
+    memset(run->workspace, 0, sizeof run->workspace);
+    atomic_store_explicit(&run->chunk, 1, memory_order_relaxed);
+    if (info->param_bytes > 0 && l->params != NULL)
+        memcpy(run->params, l->params, info->param_bytes);
+    memset(&l->fault, 0, sizeof l->fault);
+
+    pthread_mutex_lock(&d->lock);
+    int rc = tl__device_attach(d);
+    if (rc == 0)
+        rc = ensure_workers(d, total);
+    if (rc < 0) {
+        give_run(d, run);
+        pthread_mutex_unlock(&d->lock);
+        tl_exec_object_unref(l->object);
+        return -ENOMEM;
+    }
+    run->gridid = l->gridid != 0 ? l->gridid : ++d->next_gridid;
+    run->key = tl__sm_arrive(d->sm, l->priority);
+    l->run = run;
+    run->next_run = d->runs;
+    if (d->runs != NULL)
+        d->runs->prev_run = run;
+    d->runs = run;
+    if (run->partition != NULL && run->partition->active >= run->partition->n_slots)
+        hold(d, run);
+    else
+        add_pending(d, run);
+    enum tl__sm_chance chance = tl__sm_chance(d->sm);
+    bool is_left = chance == TL__SM_TAKEN && d->look_ns == 0;
+    if (is_left)
+        d->look_ns = tl__now_ns() + LEFT_NS;
+    if (d->watchdog_ns != 0 || is_left)
+        pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+
+    if (chance == TL__SM_FREE && atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0)
+        tl__sm_wake(d->sm, 1);
+    return 0;
+}
+
+void tl_exec_cancel(struct tl_exec_device *d, struct tl_exec_launch *l)
+{
+    pthread_mutex_lock(&d->lock);
+    if (l->run != NULL)
+        tl__run_cancel(d, l->run);
+    pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,89 @@
+/* The segment that all processes of a device share, as device/exec/sm.c (slots, order, joining) and device/exec/ledger.c (memory) have it. */
+#ifndef TALLY_DEVICE_EXEC_SM_H
+#define TALLY_DEVICE_EXEC_SM_H
+
+#include "device/exec/internal.h"
+
+#include <linux/futex.h>
+#include <sys/types.h>
+
+#define MAX_SLOTS 256
+#define MAX_PROCS 128
+
+/* Written by its owner only, but for `wake` and what others ask for. */
+struct sm_proc {
+    _Atomic uint32_t alive;      /* thread id; the kernel sets FUTEX_OWNER_DIED in it */
+    _Atomic uint32_t generation; /* grows with each owner, so that slots of earlier ones are known as such */
+    _Atomic uint32_t pid;
+    _Atomic uint64_t head; /* key of the first grid with blocks to dispatch */
+    _Atomic uint64_t used_bytes;
+    _Atomic uint32_t wake;    /* futex: counts wake-ups */
+    _Atomic uint32_t waiting; /* workers that wait there: for a slot, or for something to do */
+    /* Of used_bytes, what it can give back by moving pages to host memory, by rank; what others ask of that (they write it),
+     * and a futex that counts the askings. */
+    _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
+    _Atomic uint32_t asked;
+    uint8_t unused[128 - 76];
+};
+
+struct sm_slot {
+    _Atomic uint64_t owner; /* entry + 1 (16 bits), generation (16), thread id (32); 0: free */
+    _Atomic uint64_t freed_ns;
+    uint8_t unused[48];
+};
+
+struct sm_shared {
+    uint64_t magic;
+    uint32_t version, bytes;
+    _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
+    _Atomic uint64_t capacity_bytes;
+    _Atomic uint64_t bus_free_ns; /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
+    uint8_t unused0[16];
+    _Atomic uint64_t arrival; /* the next grid's number */
+    uint8_t unused1[56];
+    _Atomic uint64_t turn; /* timeslice: entry + 1 (16 bits), since when in us (48) */
+    uint8_t unused2[56];
+    struct sm_slot slots[MAX_SLOTS];
+    struct sm_proc procs[MAX_PROCS];
+};
+
+static_assert(sizeof(struct sm_proc) == 128 && offsetof(struct sm_proc, head) == 16, "");
+static_assert(sizeof(struct sm_slot) == 64, "");
+static_assert(offsetof(struct sm_shared, slots) == 192, "");
+
+struct tl__sm {
+    struct sm_shared *m;
+    char path[256];
+    ino_t inode;
+    struct sm_proc *mine;
+    uint32_t index, generation;
+    uint32_t n_slots, quantum_us;
+    enum tl_exec_mode mode;
+    uint64_t capacity_bytes;
+    /* What this thread had before, and what it has now: a list of one, whose futex_offset leads to `alive`. */
+    struct robust_list_head *old_robust;
+    struct robust_list_head robust;
+    struct robust_list node;
+    /* Processes found stopped, by the head they had: they count again when it changes. */
+    _Atomic uint64_t ignored[MAX_PROCS];
+    _Atomic uint64_t waits_since_ns;       /* 0: no worker waits in vain */
+    _Atomic uint32_t n_waiting;            /* what mine->waiting should be */
+    _Atomic uint64_t looked_ns[MAX_PROCS]; /* when it was asked whether that process was killed */
+};
+
+static inline bool tl__sm_is_alive(const struct sm_proc *p)
+{
+    uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
+    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
+}
+
+static inline uint32_t tl__sm_n_procs(const struct tl__sm *s)
+{
+    uint32_t n = atomic_load_explicit(&s->m->n_procs, memory_order_acquire);
+    return n < MAX_PROCS ? n : MAX_PROCS;
+}
+
+/* Asks about a process unless that was done just now, and marks it if it was killed.  True if it did that. */
+bool tl__sm_bury(struct tl__sm *s, uint32_t index);
+
+#endif

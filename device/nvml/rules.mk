@@ -1,0 +1,3 @@
+# libnvidia-ml.so.1 of the software device.
+SHARED += device/libnvidia-ml.so.1
+device/libnvidia-ml.so.1_SRCS := $(wildcard device/nvml/*.c)

@@ -1,0 +1,236 @@
+/* The line that tells how far compiling is; see the header. */
+#include "device/service/progress.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FIRST_MS = 1000,  /* of waiting before anything is told */
+    PAUSE_MS = 10000, /* without any waiting, after which that begins anew */
+    TERMINAL_MS = 200,
+    PLAIN_MS = 3000,
+    N_OPEN = 1024, /* kernels asked for and not compiled yet; with more of them, one may be counted twice */
+};
+
+/* A kernel that was asked for and is not there yet. */
+struct wanted {
+    struct tl_jit_key key;
+    unsigned n_waiting; /* 0: it is only expected */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct wanted open[N_OPEN];
+    unsigned n_open, n_done;
+    unsigned n_waiting;         /* threads */
+    int64_t since_ms, ended_ms; /* the first of them began to wait, the last one ended */
+    int64_t waited_ms;          /* before since_ms, since the last pause */
+    int64_t told_ms;            /* 0: not yet */
+    bool is_telling;            /* a thread is at it, without the lock */
+    bool is_line_there;         /* on a terminal */
+    int sign;                   /* the socket whose name keeps other processes from telling, or -1 */
+} now = {.sign = -1};           /* guarded by lock */
+
+static int64_t clock_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static bool is_wanted(void)
+{
+    const char *log = getenv("TALLY_LOG"), *progress = getenv("TALLY_PROGRESS");
+    if (progress != NULL && (strcmp(progress, "no") == 0 || strcmp(progress, "0") == 0))
+        return false;
+    return log == NULL || (strcmp(log, "error") != 0 && strcmp(log, "off") != 0 && strcmp(log, "0") != 0);
+}
+
+/* --- counting (with the lock) --- */
+
+static struct wanted *find_wanted(const struct tl_jit_key *key)
+{
+    for (unsigned i = 0; i < now.n_open; i++)
+        if (memcmp(&now.open[i].key, key, sizeof *key) == 0)
+            return &now.open[i];
+    return NULL;
+}
+
+static struct wanted *find_or_add(const struct tl_jit_key *key)
+{
+    struct wanted *w = find_wanted(key);
+    if (w == NULL && now.n_open < N_OPEN) {
+        w = &now.open[now.n_open++];
+        *w = (struct wanted){.key = *key};
+    }
+    return w;
+}
+
+static void settle(struct wanted *w)
+{
+    *w = now.open[--now.n_open];
+    now.n_done++;
+}
+
+/* What was compiled in the background is in the cache, without anybody having been told. */
+static void settle_expected(void)
+{
+    char folder[TL_JIT_CACHE_PATH];
+    struct tl_jit_cache cache;
+    if (tl_jit_cache_folder(folder, NULL) < 0 || tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), NULL) < 0)
+        return;
+    for (unsigned i = now.n_open; i > 0; i--)
+        if (now.open[i - 1].n_waiting == 0 && tl_jit_cache_has(&cache, &now.open[i - 1].key))
+            settle(&now.open[i - 1]);
+    tl_jit_cache_close(&cache);
+}
+
+/* --- telling --- */
+
+/* A socket with a name of its own for whatever standard error is: only one process can have it, and it goes with the process.
+ * -1 if another one has it. */
+static int put_up_sign(void)
+{
+    struct stat st;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (fstat(STDERR_FILENO, &st) < 0)
+        return -1;
+    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "tally-progress-%lu-%llx-%llx", (unsigned long)getuid(),
+                     (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 &&
+        bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Never waits for a reader, and a reader that is gone is no signal to the job. */
+static void write_text(const char *text, size_t n)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    sigset_t pipe_signal, before, pending;
+    if (poll(&p, 1, 0) <= 0 || (p.revents & POLLOUT) == 0)
+        return;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigpending(&pending);
+    if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before) != 0)
+        return;
+    ssize_t written = write(STDERR_FILENO, text, n);
+    if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        sigtimedwait(&pipe_signal, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* How long until there is something to tell; 0: now. */
+static int64_t due_in(int64_t t, bool is_terminal)
+{
+    int64_t first = FIRST_MS - now.waited_ms - (t - now.since_ms);
+    int64_t next = now.told_ms == 0 ? 0 : now.told_ms + (is_terminal ? TERMINAL_MS : PLAIN_MS) - t;
+    int64_t most = first > next ? first : next;
+    return most > 0 ? most : 0;
+}
+
+static void tell(bool is_terminal)
+{
+    char line[100];
+    int n = 0;
+    pthread_mutex_lock(&lock);
+    if (!now.is_telling && now.n_waiting > 0 && due_in(clock_ms(), is_terminal) == 0) {
+        if (now.sign < 0)
+            now.sign = put_up_sign();
+        now.told_ms = clock_ms(); /* also if another process tells: it is asked for again then, not at once */
+        if (now.sign >= 0) {
+            settle_expected();
+            n = snprintf(line, sizeof line, "%stally: compiling kernels %u/%u%s", is_terminal ? "\r" : "", now.n_done,
+                         now.n_done + now.n_open, is_terminal ? "\033[K" : "\n");
+            now.is_telling = true;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (n == 0)
+        return;
+    write_text(line, (size_t)n);
+    pthread_mutex_lock(&lock);
+    now.is_telling = false;
+    now.is_line_there = is_terminal;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- what the client calls --- */
+
+void tl_jit_progress_expect(const struct tl_jit_key *key)
+{
+    pthread_mutex_lock(&lock);
+    find_or_add(key);
+    pthread_mutex_unlock(&lock);
+}
+
+void tl_jit_progress_begin(const struct tl_jit_key *key)
+{
+    pthread_mutex_lock(&lock);
+    struct wanted *w = find_or_add(key);
+    if (w != NULL)
+        w->n_waiting++;
+    if (now.n_waiting++ == 0) {
+        now.since_ms = clock_ms();
+        if (now.since_ms - now.ended_ms > PAUSE_MS)
+            now.waited_ms = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void tl_jit_progress_end(const struct tl_jit_key *key)
+{
+    bool is_line_there = false;
+    int sign = -1;
+    pthread_mutex_lock(&lock);
+    struct wanted *w = find_wanted(key);
+    if (w == NULL)
+        now.n_done++;
+    else if (--w->n_waiting == 0)
+        settle(w);
+    if (--now.n_waiting == 0) {
+        now.ended_ms = clock_ms();
+        now.waited_ms += now.ended_ms - now.since_ms;
+        is_line_there = now.is_line_there;
+        now.is_line_there = false;
+        sign = now.sign;
+        now.sign = -1;
+    }
+    pthread_mutex_unlock(&lock);
+    if (is_line_there)
+        write_text("\r\033[K", 4);
+    if (sign >= 0)
+        close(sign);
+}
+
+void tl_jit_progress_wait(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    bool is_terminal = isatty(STDERR_FILENO) == 1;
+    if (!is_wanted())
+        return; /* the caller waits by reading */
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        int64_t due = due_in(clock_ms(), is_terminal);
+        pthread_mutex_unlock(&lock);
+        int n = poll(&p, 1, due > 0 ? (int)due : is_terminal ? TERMINAL_MS : PLAIN_MS);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return;
+        tell(is_terminal);
+    }
+}

@@ -1,0 +1,97 @@
+/* What the files of the image reader share.  Formats are described where they are read. */
+#ifndef TALLY_IMAGE_INTERNAL_H
+#define TALLY_IMAGE_INTERNAL_H
+
+#include "tally/image.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are read as they stand");
+
+/* First bytes in memory order, so that they can be compared and searched for. */
+#define TL__MAGIC_FATBIN "\x50\xed\x55\xba"
+#define TL__MAGIC_WRAPPER "\xb1\x43\x62\x46"
+#define TL__MAGIC_ELF "\177ELF"
+enum { TL__MAGIC_BYTES = 4 };
+
+/* Whether `bytes` begin with a magic.  Reads no byte behind the first that differs, because `n` may be SIZE_MAX and
+ * the bytes a short text. */
+static inline bool tl__has_magic(const void *bytes, size_t n, const char *magic)
+{
+    const char *p = bytes;
+    for (size_t i = 0; i < TL__MAGIC_BYTES; i++)
+        if (i >= n || p[i] != magic[i])
+            return false;
+    return true;
+}
+
+/* Numbers at any alignment.  NVIDIA's are little-endian, as is every host of CUDA. */
+static inline uint16_t tl__u16(const void *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t tl__u32(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint64_t tl__u64(const void *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* --- image/fatbin.c --- */
+
+/* Checks a whole container, down to the end of its last entry: no byte at or behind `limit` is read.  0 and its size,
+ * or -EINVAL with a message; `size` is then how many bytes were gone through in vain. */
+int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct tl_error *err);
+
+/* Visits the images of a container that passed the check.  `where` gives what is not written in it: offset and number
+ * of the container, and how it was found. */
+int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_image_visitor visit, void *data);
+
+/* --- image/elf.c --- */
+
+/* NVIDIA's section types.  Relocatable cubins use them for data too, where linked ones have SHT_PROGBITS and
+ * SHT_NOBITS. */
+enum tl__cuda_section {
+    TL__SHT_CUDA_INFO = 0x70000000,
+    TL__SHT_CUDA_GLOBAL = 0x70000007,
+    TL__SHT_CUDA_LOCAL = 0x70000009,
+    TL__SHT_CUDA_SHARED = 0x7000000a,
+    TL__SHT_CUDA_SHARED_RESERVED = 0x70000015,
+};
+
+/* Whether sections of this type only take room when loaded. */
+bool tl__section_is_empty(uint32_t type);
+
+/* The size of the 64-bit CUDA ELF that begins here, according to its headers; no byte at or behind `limit` is read.
+ * 0, or -EINVAL with a message; `size` is then how many bytes were gone through in vain. */
+int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_error *err);
+
+/* Describes a cubin that stands alone.  `bytes` passed tl__cubin_size. */
+void tl__cubin_describe(const void *bytes, size_t size, struct tl_image *image);
+
+/* --- image/host.c --- */
+
+/* Where a host ELF keeps its fatbins. */
+struct tl__range {
+    size_t begin, end;
+};
+
+/* Writes down at most `max` sections for fatbins and returns how many; none if this is no ELF, or a broken one. */
+size_t tl__elf_fatbin_sections(const void *bytes, size_t n, struct tl__range *ranges, size_t max);
+
+/* --- image/text.c --- */
+
+/* Whether this is PTX text; if so, describes it.  `n` may be SIZE_MAX if the text is terminated. */
+bool tl__text_describe(const void *bytes, size_t n, struct tl_image *image);
+
+#endif

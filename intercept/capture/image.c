@@ -1,0 +1,174 @@
+/* Images: how long is what a bare pointer leads to, and may it be referred to or must it be copied? */
+#include "intercept/capture/capture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "intercept/doors/doors.h"
+#include "image/internal.h"
+
+/* An image with its count of references in front of what others see. */
+struct kept {
+    struct tl_captured_image image;
+    _Atomic uint32_t refs;
+    char source[];
+};
+
+static struct kept *keep(const char *source)
+{
+    size_t n = strlen(source) + 1;
+    struct kept *k = calloc(1, sizeof *k + n);
+    if (k == NULL)
+        return NULL;
+    k->refs = 1;
+    memcpy(k->source, source, n);
+    k->image.source = k->source;
+    return k;
+}
+
+struct tl_captured_image *tl_capture_ref(struct tl_captured_image *image)
+{
+    if (image != NULL)
+        atomic_fetch_add(&((struct kept *)image)->refs, 1);
+    return image;
+}
+
+void tl_capture_unref(struct tl_captured_image *image)
+{
+    if (image == NULL || atomic_fetch_sub(&((struct kept *)image)->refs, 1) != 1)
+        return;
+    tl_job_forget(image);
+    if (image->is_copy)
+        free((void *)image->bytes);
+    free((void *)image->ptx);
+    free(image);
+}
+
+/* --- where an address lies --- */
+
+struct question {
+    uintptr_t address;
+    char *source; /* filled with the object's path */
+    size_t source_n;
+    bool is_inside;
+};
+
+static int look(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct question *q = data;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type != PT_LOAD || q->address - (info->dlpi_addr + p->p_vaddr) >= p->p_memsz)
+            continue;
+        const char *name = info->dlpi_name != NULL && info->dlpi_name[0] != '\0' ? info->dlpi_name : "/proc/self/exe";
+        size_t n = strnlen(name, q->source_n - 1);
+        memcpy(q->source, name, n);
+        q->source[n] = '\0';
+        q->is_inside = true;
+        return 1;
+    }
+    return 0;
+}
+
+/* --- memory --- */
+
+/* How many bytes an image without a given length has; 0 if it is nothing known. */
+static size_t length_of(const void *bytes)
+{
+    size_t n = 0;
+    if (tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_FATBIN))
+        return tl__fatbin_check(bytes, SIZE_MAX, &n, NULL) == 0 ? n : 0;
+    if (tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_ELF))
+        return tl__cubin_size(bytes, SIZE_MAX, &n, NULL) == 0 ? n : 0;
+    return strlen(bytes);
+}
+
+/* What a wrapper wraps, else the bytes themselves. */
+static const void *unwrap(const void *bytes)
+{
+    if (!tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_WRAPPER))
+        return bytes;
+    return (const void *)(uintptr_t)tl__u64((const char *)bytes + 8); /* NOLINT(performance-no-int-to-ptr) */
+}
+
+/* Gives an image its own bytes; a NUL is put behind them, for texts. */
+static void own(struct tl_captured_image *image, char *copy, size_t n)
+{
+    copy[n] = '\0';
+    image->bytes = copy;
+    image->n = n;
+    image->is_copy = true;
+}
+
+bool tl_capture_is_code(const struct tl_captured_image *image)
+{
+    return image->bytes != NULL && image->n != 0 && tl__has_magic(image->bytes, image->n, TL__MAGIC_ELF);
+}
+
+/* Machine code may have come out of a compiler that left its PTX. */
+static void ask_doors(struct tl_captured_image *image)
+{
+    if (tl_capture_is_code(image))
+        image->ptx = tl_doors_find(image->bytes, image->n, &image->ptx_n);
+}
+
+struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved)
+{
+    char source[1024] = "memory";
+    bytes = bytes != NULL ? unwrap(bytes) : NULL;
+    struct question q = {.address = (uintptr_t)bytes, .source = source, .source_n = sizeof source};
+    if (bytes != NULL)
+        dl_iterate_phdr(look, &q);
+    struct kept *k = keep(source);
+    if (k == NULL || bytes == NULL)
+        return k != NULL ? &k->image : NULL;
+    if (q.is_inside || is_preserved) {
+        k->image.bytes = bytes;
+        if (tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_ELF))
+            k->image.n = length_of(bytes);
+    } else {
+        size_t n = length_of(bytes);
+        char *copy = n != 0 ? malloc(n + 1) : NULL;
+        if (copy != NULL)
+            own(&k->image, memcpy(copy, bytes, n), n);
+    }
+    ask_doors(&k->image);
+    return &k->image;
+}
+
+/* --- files --- */
+
+struct tl_captured_image *tl_capture_file(const char *path)
+{
+    struct stat st;
+    struct kept *k = keep(path != NULL ? path : "");
+    int fd = k != NULL && path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return k != NULL ? &k->image : NULL;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+        size_t size = (size_t)st.st_size, n = 0;
+        char *copy = malloc(size + 1);
+        while (copy != NULL && n < size) {
+            ssize_t got = read(fd, copy + n, size - n);
+            if (got < 0 && errno == EINTR)
+                continue;
+            if (got <= 0)
+                break;
+            n += (size_t)got;
+        }
+        if (copy != NULL && n == size) {
+            own(&k->image, copy, n);
+        } else {
+            free(copy);
+        }
+    }
+    close(fd);
+    ask_doors(&k->image);
+    return &k->image;
+}

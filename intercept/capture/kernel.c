@@ -1,0 +1,203 @@
+/* Kernels by the handles that the job launches: CUfunction and CUkernel alike.
+ *
+ *     owner (CUmodule or CUlibrary) ──► image
+ *       └─► kernels ──► by handle, found without a lock at every launch
+ *
+ * Owners and lists are changed under one lock.  What belongs to an owner lives until it is unloaded; a context that goes takes
+ * its modules with it without a word, so an owner may also be replaced by a new one of the same handle, and then the old one's
+ * memory is left alone: it is little, and somebody may still hold it. */
+#include "intercept/capture/capture.h"
+#include "intercept/capture/map.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct owner {
+    void *handle;
+    void *library; /* itself or the one that it belongs to, or NULL */
+    bool is_module;
+    struct tl_captured_image *image;
+    struct tl_kernel *kernels;
+    struct owner *modules, *next_module; /* of a library */
+};
+
+static struct tl_map owners = TL_MAP_EMPTY, kernels = TL_MAP_EMPTY;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void forget_record(void *data, uintptr_t key, void *value)
+{
+    (void)data, (void)key;
+    atomic_store(&((struct tl_kernel *)value)->record, NULL);
+}
+
+void tl_capture_forked(void)
+{
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    lock = unlocked;
+    tl_map_forked(&owners);
+    tl_map_forked(&kernels);
+    tl_map_each(&kernels, forget_record, NULL);
+}
+
+static struct owner *owner_of(const void *handle)
+{
+    return tl_map_find(&owners, (uintptr_t)handle);
+}
+
+/* --- owners --- */
+
+static struct owner *add_owner(void *handle, struct tl_captured_image *image)
+{
+    struct owner *o = calloc(1, sizeof *o);
+    if (o == NULL || tl_map_put(&owners, (uintptr_t)handle, o) < 0) {
+        free(o);
+        tl_capture_unref(image);
+        return NULL;
+    }
+    o->handle = handle;
+    o->image = image;
+    return o;
+}
+
+void tl_capture_loaded(void *handle, bool is_library, struct tl_captured_image *image)
+{
+    pthread_mutex_lock(&lock);
+    struct owner *o = add_owner(handle, image);
+    if (o != NULL) {
+        o->library = is_library ? handle : NULL;
+        o->is_module = !is_library;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void tl_capture_module_of(void *module, void *library)
+{
+    pthread_mutex_lock(&lock);
+    struct owner *l = owner_of(library), *o = owner_of(module);
+    if (l != NULL && (o == NULL || o->library != library)) {
+        o = add_owner(module, tl_capture_ref(l->image));
+        if (o != NULL) {
+            o->library = library;
+            o->is_module = true;
+            o->next_module = l->modules;
+            l->modules = o;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void forget(struct owner *o)
+{
+    while (o->kernels != NULL) {
+        struct tl_kernel *k = o->kernels;
+        o->kernels = k->next;
+        if (tl_map_find(&kernels, (uintptr_t)k->seen.handle) == k)
+            tl_map_put(&kernels, (uintptr_t)k->seen.handle, NULL);
+        free(k);
+    }
+    while (o->modules != NULL) {
+        struct owner *m = o->modules;
+        o->modules = m->next_module;
+        forget(m);
+    }
+    if (owner_of(o->handle) == o)
+        tl_map_put(&owners, (uintptr_t)o->handle, NULL);
+    tl_capture_unref(o->image);
+    free(o);
+}
+
+void tl_capture_unloaded(void *handle)
+{
+    pthread_mutex_lock(&lock);
+    struct owner *o = owner_of(handle);
+    if (o != NULL && (o->library == NULL || o->library == handle)) /* a library's module goes with the library */
+        forget(o);
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- kernels --- */
+
+/* Kernels that no module known here has.  They stay, also when a hook sees their handle later: a launch may be looking at one. */
+static struct tl_kernel *strays;
+
+static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
+{
+    size_t n = strlen(name) + 1;
+    struct tl_kernel *k = calloc(1, sizeof *k + n);
+    if (k == NULL)
+        return NULL;
+    memcpy(k->name, name, n);
+    k->seen.handle = handle;
+    k->seen.name = k->name;
+    if (o != NULL) {
+        k->seen.module = o->is_module ? o->handle : NULL;
+        k->seen.library = o->library;
+        k->seen.image = o->image;
+    }
+    if (tl_map_put(&kernels, (uintptr_t)handle, k) < 0) {
+        free(k);
+        return NULL;
+    }
+    struct tl_kernel **list = o != NULL ? &o->kernels : &strays;
+    k->next = *list;
+    *list = k;
+    return k;
+}
+
+/* A handle that is given out again, as GetFunction does every time, stays as it is. */
+static bool is_known(const void *handle, const struct owner *o, const char *name)
+{
+    const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
+    return k != NULL && k->seen.image == o->image && k->seen.library == o->library && strcmp(k->name, name) == 0;
+}
+
+void tl_capture_function(const void *function, void *owner, const char *name)
+{
+    pthread_mutex_lock(&lock);
+    struct owner *o = owner_of(owner);
+    if (o != NULL && !is_known(function, o, name))
+        add_kernel(function, o, name);
+    pthread_mutex_unlock(&lock);
+}
+
+void tl_capture_function_of(const void *function, const void *kernel)
+{
+    pthread_mutex_lock(&lock);
+    const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)kernel);
+    struct owner *o = k != NULL ? owner_of(k->seen.library) : NULL;
+    if (o != NULL && function != kernel && !is_known(function, o, k->name))
+        add_kernel(function, o, k->name);
+    pthread_mutex_unlock(&lock);
+}
+
+/* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as cuFFT uses one: the driver may know
+ * its name and its module. */
+static struct tl_kernel *learn(const void *handle)
+{
+    const char *name = NULL;
+    CUmodule module = NULL;
+    CUfunction function = (CUfunction)handle; /* NOLINT: a handle, never written through */
+    if (TL_REAL(cuFuncGetName)(&name, function) != CUDA_SUCCESS || name == NULL)
+        name = "(unknown)";
+    else if (TL_REAL(cuFuncGetModule)(&module, function) != CUDA_SUCCESS)
+        module = NULL;
+    pthread_mutex_lock(&lock);
+    struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
+    if (k == NULL)
+        k = add_kernel(handle, module != NULL ? owner_of(module) : NULL, name);
+    pthread_mutex_unlock(&lock);
+    return k;
+}
+
+struct tl_kernel *tl_kernel_of(const void *handle)
+{
+    struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
+    return k != NULL || handle == NULL ? k : learn(handle);
+}
+
+const struct tl_captured_kernel *tl_capture_kernel(const void *handle)
+{
+    const struct tl_kernel *k = tl_kernel_of(handle);
+    return k != NULL && (k->seen.module != NULL || k->seen.library != NULL) ? &k->seen : NULL;
+}

@@ -1,0 +1,221 @@
+/* Where the PTX behind machine code is kept; see the header. */
+#include "intercept/doors/doors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "include/tally/store.h"
+#include "include/tally/digest.h"
+
+enum {
+    MAX_IN_MEMORY = 64, /* the last ones; the rest is on disk */
+    MAX_BYTES = 256 << 20,
+    MAX_FILES = 4096, /* on disk, about */
+    PRUNE_EVERY = 16, /* texts, on the average */
+    PATH_BYTES = TL_JIT_CACHE_PATH + 2 * TL_JIT_DIGEST_BYTES + 32,
+};
+
+struct text {
+    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    char *ptx;
+    size_t n;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct text texts[MAX_IN_MEMORY];
+    size_t next;
+} store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void tl_doors_forked(void)
+{
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    store.lock = unlocked;
+}
+
+static void digest_of(const void *bytes, size_t n, uint8_t digest[TL_JIT_DIGEST_BYTES])
+{
+    struct tl_jit_digest d;
+    tl_jit_digest_init(&d);
+    tl_jit_digest_add(&d, bytes, n);
+    tl_jit_digest_end(&d, digest);
+}
+
+/* The path of a text, or of its folder if `digest` is NULL.  False if there is no cache folder. */
+static bool path_of(char path[PATH_BYTES], const uint8_t *digest)
+{
+    char folder[TL_JIT_CACHE_PATH], hex[2 * TL_JIT_DIGEST_BYTES + 1] = "";
+    if (tl_jit_cache_folder(folder, NULL) < 0)
+        return false;
+    for (size_t i = 0; digest != NULL && i < TL_JIT_DIGEST_BYTES; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    snprintf(path, PATH_BYTES, digest != NULL ? "%s/ptx/%s.ptx" : "%s/ptx", folder, hex);
+    return true;
+}
+
+static char *copy_of(const char *text, size_t n)
+{
+    char *copy = malloc(n + 1);
+    if (copy != NULL) {
+        memcpy(copy, text, n);
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+/* --- in memory --- */
+
+static void keep_in_memory(const uint8_t *digest, const char *ptx, size_t n)
+{
+    char *copy = copy_of(ptx, n);
+    if (copy == NULL)
+        return;
+    pthread_mutex_lock(&store.lock);
+    struct text *t = &store.texts[store.next++ % MAX_IN_MEMORY];
+    free(t->ptx);
+    memcpy(t->digest, digest, sizeof t->digest);
+    t->ptx = copy;
+    t->n = n;
+    pthread_mutex_unlock(&store.lock);
+}
+
+static char *find_in_memory(const uint8_t *digest, size_t *n)
+{
+    char *copy = NULL;
+    pthread_mutex_lock(&store.lock);
+    for (size_t i = 0; i < MAX_IN_MEMORY && copy == NULL; i++) {
+        const struct text *t = &store.texts[i];
+        if (t->ptx != NULL && memcmp(t->digest, digest, sizeof t->digest) == 0) {
+            copy = copy_of(t->ptx, t->n);
+            *n = t->n;
+        }
+    }
+    pthread_mutex_unlock(&store.lock);
+    return copy;
+}
+
+/* --- on disk --- */
+
+static int by_age(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Removes the older half of the texts if there are too many. */
+static void prune(const char *folder)
+{
+    static const int64_t none = INT64_MIN;
+    int64_t *ages = malloc(2 * (size_t)MAX_FILES * sizeof *ages), limit = none;
+    DIR *dir = ages != NULL ? opendir(folder) : NULL;
+    for (int pass = 0; dir != NULL && pass < 2; pass++) {
+        struct dirent *entry;
+        struct stat st;
+        size_t n = 0;
+        rewinddir(dir);
+        while ((entry = readdir(dir)) != NULL && n < 2 * (size_t)MAX_FILES) {
+            if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+                continue;
+            if (pass == 0)
+                ages[n++] = st.st_mtime;
+            else if (st.st_mtime <= limit)
+                unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+        if (pass == 0 && n > MAX_FILES) {
+            qsort(ages, n, sizeof *ages, by_age);
+            limit = ages[n / 2];
+        }
+        if (limit == none)
+            break;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    free(ages);
+}
+
+/* Written under another name and renamed, so that a reader sees whole files. */
+static void keep_on_disk(const uint8_t *digest, const char *ptx, size_t n)
+{
+    char path[PATH_BYTES], other[PATH_BYTES + 16], *slash;
+    if (!path_of(path, NULL))
+        return;
+    if (mkdir(path, 0700) != 0 && errno == ENOENT) { /* the cache folder itself may be missing, and its parent */
+        for (slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+            *slash = '\0';
+            mkdir(path, 0700);
+            *slash = '/';
+        }
+        mkdir(path, 0700);
+    }
+    if (digest[0] % PRUNE_EVERY == 0)
+        prune(path);
+    if (!path_of(path, digest))
+        return;
+    snprintf(other, sizeof other, "%s.%d", path, (int)getpid());
+    int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    size_t done = 0;
+    while (done < n) {
+        ssize_t wrote = write(fd, ptx + done, n - done);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            break;
+        done += (size_t)wrote;
+    }
+    if (close(fd) != 0 || done < n || rename(other, path) != 0)
+        unlink(other);
+}
+
+/* Only a file of this user counts: what is in it becomes code of this process. */
+static char *find_on_disk(const uint8_t *digest, size_t *n)
+{
+    char path[PATH_BYTES], *text = NULL;
+    struct stat st;
+    int fd = path_of(path, digest) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size > 0 &&
+        st.st_size <= MAX_BYTES)
+        text = malloc((size_t)st.st_size + 1);
+    if (text != NULL) {
+        ssize_t got = read(fd, text, (size_t)st.st_size);
+        if (got == st.st_size) {
+            text[got] = '\0';
+            *n = (size_t)got;
+        } else {
+            free(text);
+            text = NULL;
+        }
+    }
+    close(fd);
+    return text;
+}
+
+void tl_doors_keep(const void *cubin, size_t n, const char *ptx, size_t ptx_n)
+{
+    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    ptx_n = strnlen(ptx, ptx_n);
+    if (ptx_n == 0 || ptx_n > MAX_BYTES)
+        return;
+    digest_of(cubin, n, digest);
+    keep_in_memory(digest, ptx, ptx_n);
+    keep_on_disk(digest, ptx, ptx_n);
+}
+
+char *tl_doors_find(const void *cubin, size_t n, size_t *ptx_n)
+{
+    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    digest_of(cubin, n, digest);
+    char *text = find_in_memory(digest, ptx_n);
+    return text != NULL ? text : find_on_disk(digest, ptx_n);
+}

@@ -1,0 +1,152 @@
+/* Bursts, gaps and requests.
+ *
+ *     burst     from work that is issued while nothing is in flight until nothing is in flight again
+ *     gap       between two bursts of one request: lower levels had better not begin anything there
+ *     request   marked by the program; of one that marks none, from the first work after a wait until the next wait
+ *               that finds everything done
+ *
+ * All of it happens once per burst or wait, never once per launch. */
+#include "intercept/high/high.h"
+#include "sched/gaps.h"
+
+#define USEFUL_NS 500000u /* the job itself would have told so much later that its work is done */
+#define PUBLISH_NS 1000000u
+/* Lower levels look by themselves after shorter bursts: to wake them takes microseconds, which a job with many such bursts would
+ * feel. */
+#define TELL_NS 200000u
+
+static struct {
+    _Atomic uint64_t burst_ns;   /* when it began, 0 between bursts */
+    _Atomic uint64_t idle_ns;    /* when the last one ended */
+    _Atomic uint64_t request_ns; /* first work since the last wait that found everything done, 0 if none */
+    _Atomic uint64_t mark_ns;    /* when the last marked request began */
+    _Atomic uint32_t open_marks; /* marked requests that have not ended */
+    _Atomic bool was_marked;
+    _Atomic uint64_t found_ns; /* when the watcher found work done that the job has not waited for yet */
+    _Atomic bool was_useful;
+    _Atomic uint64_t published_ns, synced_ns;
+} state;
+
+static bool is_busy(void)
+{
+    return tl_word_is_busy(atomic_load(&tl_high_page->word));
+}
+
+/* --- bursts --- */
+
+/* Without marks nobody knows which gaps lie inside requests; those that do are many and alike, and that is what counts. */
+static void saw_gap(uint64_t idle, uint64_t now)
+{
+    static struct tl_gaps gaps;
+    bool is_outside = atomic_load_explicit(&state.was_marked, memory_order_relaxed) &&
+                      (atomic_load_explicit(&state.open_marks, memory_order_relaxed) == 0 ||
+                       idle < atomic_load_explicit(&state.mark_ns, memory_order_relaxed));
+    atomic_store_explicit(&tl_high_page->gap_ns, tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle),
+                          memory_order_relaxed);
+}
+
+/* The job waits, or begins anew without having waited: without the watcher, its work would have seemed in flight until now. */
+static void judge_watcher(uint64_t now)
+{
+    uint64_t found = atomic_exchange_explicit(&state.found_ns, 0, memory_order_relaxed);
+    if (found != 0 && now > found + USEFUL_NS)
+        atomic_store_explicit(&state.was_useful, true, memory_order_relaxed);
+}
+
+void tl_request_found_done(uint64_t now)
+{
+    uint64_t none = 0;
+    atomic_compare_exchange_strong(&state.found_ns, &none, now);
+}
+
+bool tl_request_was_watcher_useful(void)
+{
+    return atomic_exchange_explicit(&state.was_useful, false, memory_order_relaxed);
+}
+
+void tl_request_burst(void)
+{
+    uint64_t now = tl_record_now(), idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
+    judge_watcher(now);
+    if (idle != 0 && now > idle)
+        saw_gap(idle, now);
+    atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&tl_high_page->burst_ns, now, memory_order_relaxed);
+    atomic_compare_exchange_strong(&state.request_ns, &none, now);
+    tl_client_backlog(tl_job.client, true);
+}
+
+void tl_request_idle(void)
+{
+    uint64_t now = tl_record_now(), begin = atomic_exchange(&state.burst_ns, 0);
+    if (begin != 0 && now > begin)
+        atomic_fetch_add_explicit(&tl_high_page->device_ns, now - begin, memory_order_relaxed);
+    atomic_store_explicit(&state.idle_ns, now, memory_order_relaxed);
+    tl_client_backlog(tl_job.client, false);
+    if (is_busy()) /* another thread began a burst meanwhile, and may have said so before */
+        tl_client_backlog(tl_job.client, true);
+    else if (begin != 0 && now - begin > TELL_NS)
+        tl_client_tell_idle(tl_job.client);
+    if (now - atomic_load_explicit(&state.published_ns, memory_order_relaxed) > PUBLISH_NS)
+        tl_request_publish();
+}
+
+void tl_request_publish(void)
+{
+    uint64_t kernels = 0, blocks = 0, now = tl_record_now(), word = atomic_load(&tl_high_page->word);
+    for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {
+        kernels += atomic_load_explicit(&s->kernels, memory_order_relaxed);
+        blocks += atomic_load_explicit(&s->blocks, memory_order_relaxed);
+    }
+    atomic_store_explicit(&tl_high_page->launches, kernels, memory_order_relaxed);
+    atomic_store_explicit(&tl_high_page->blocks, blocks, memory_order_relaxed);
+    atomic_store_explicit(&tl_high_page->in_flight, (uint32_t)word - (uint32_t)(word >> 32), memory_order_relaxed);
+    atomic_store_explicit(&state.published_ns, now, memory_order_relaxed);
+    if (tl_job.record != NULL &&
+        now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > TL_RECORD_PUBLISH_NS) {
+        atomic_store_explicit(&state.synced_ns, now, memory_order_relaxed);
+        tl_record_sync(tl_job.record);
+    }
+}
+
+uint64_t tl_request_burst_began(void)
+{
+    return atomic_load_explicit(&state.burst_ns, memory_order_relaxed);
+}
+
+/* --- requests --- */
+
+void tl_request_waited(void)
+{
+    if (atomic_load_explicit(&state.request_ns, memory_order_relaxed) == 0 || is_busy())
+        return;
+    uint64_t begin = atomic_exchange(&state.request_ns, 0), now = tl_record_now();
+    judge_watcher(now);
+    if (begin == 0 || now <= begin || atomic_load_explicit(&state.was_marked, memory_order_relaxed))
+        return;
+    tl_record_request(tl_job.record, begin, now, false);
+    tl_client_request(tl_job.client, now - begin);
+}
+
+void tl_request_mark(uint64_t now)
+{
+    atomic_store_explicit(&state.was_marked, true, memory_order_relaxed);
+    atomic_store_explicit(&state.mark_ns, now, memory_order_relaxed);
+    atomic_fetch_add_explicit(&state.open_marks, 1, memory_order_relaxed);
+}
+
+void tl_request_unmark(void)
+{
+    uint32_t open = atomic_load_explicit(&state.open_marks, memory_order_relaxed);
+    while (open != 0 && !atomic_compare_exchange_weak(&state.open_marks, &open, open - 1))
+        ;
+}
+
+void tl_request_forked(void)
+{
+    atomic_store(&state.burst_ns, 0);
+    atomic_store(&state.idle_ns, 0);
+    atomic_store(&state.request_ns, 0);
+    atomic_store(&state.found_ns, 0);
+    atomic_store(&state.open_marks, 0);
+}

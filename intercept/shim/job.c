@@ -1,0 +1,278 @@
+/* A job begins with its first successful cuInit: settings are read, the record is opened, tallyd is joined, and the hooks
+ * of the job's kind are put in place.  A process that never uses the device (a shell, a launcher) pays nothing.
+ *
+ * A child of a fork forgets the parent's job without a trace; if it uses the device itself, its own cuInit begins a new
+ * one.  At exit nothing is unmapped or freed: other threads and other exit handlers may still launch. */
+#include "intercept/doors/doors.h"
+#include "intercept/high/high.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PATIENCE_S = 5 };
+
+struct tl_job tl_job;
+static struct {
+    pthread_mutex_t lock;
+    bool is_running; /* under the lock */
+    bool has_handlers;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- the best-effort part --- */
+
+/* The real functions, but memory is accounted for there as well.  What that part allocates for itself is its own. */
+static void *find_below(const char *name)
+{
+    const struct tl_hook *h = tl_memory_hooks;
+    if (strcmp(name, "cuMemAlloc_v2") == 0)
+        return tl_driver_find(name);
+    while (h->name != NULL && strcmp(h->name, name) != 0)
+        h++;
+    void *real = tl_driver_find(name);
+    return real != NULL && h->name != NULL ? h->function : real;
+}
+
+/* Says why the job goes on without that part, or with TALLY_FAIL=closed, why it does not go on. */
+static void no_effort(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void no_effort(const char *format, ...)
+{
+    char why[3 * PATH_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    tl_log(tl_job.settings.is_closed ? 0 : 1, "kernels of this job cannot be preempted: %s", why);
+}
+
+/* The best-effort part, opened and begun; false (which has been logged) if it cannot be had. */
+static bool open_effort(void)
+{
+    char path[PATH_MAX];
+    const char *asked = getenv("TALLY_EFFORT");
+    int n = asked != NULL && *asked != '\0' ? snprintf(path, sizeof path, "%s", asked)
+                                            : snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder());
+    if (n >= (int)sizeof path) {
+        no_effort("the path of libtally-effort.so is too long");
+        return false;
+    }
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        no_effort("%s", dlerror());
+        return false;
+    }
+    const struct tl_effort *effort = tl_libc_dlsym_of(library, TL_EFFORT_TABLE);
+    if (effort == NULL || strcmp(effort->build, tl_build_id) != 0) {
+        no_effort("%s (build %.16s) and %s/libcuda.so.1 (build %.16s) are not of one build; install both from the "
+                  "same build of Tally%s",
+                  path, effort != NULL ? effort->build : "unknown", tl_driver_folder(), tl_build_id,
+                  asked != NULL ? ", or let TALLY_EFFORT name the one that belongs to it" : "");
+        return false;
+    }
+    const struct tl_hook *hooks = effort->start(&tl_job.shim);
+    if (hooks == NULL) {
+        no_effort("%s could not start", path);
+        return false;
+    }
+    tl_job.effort = effort;
+    tl_driver_hook(hooks);
+    return true;
+}
+
+/* --- begin --- */
+
+static void open_record(void)
+{
+    struct tl_error err;
+    char command[256] = "";
+    FILE *f = fopen("/proc/self/cmdline", "re");
+    if (f != NULL) {
+        size_t n = fread(command, 1, sizeof command - 1, f);
+        fclose(f);
+        for (size_t i = 0; i + 1 < n; i++)
+            command[i] = command[i] != '\0' ? command[i] : ' ';
+    }
+    struct tl_record_job job = {.name = tl_job.settings.job,
+                                .command = command,
+                                .device = tl_driver_path(),
+                                .policy = tl_job.settings.policy,
+                                .level = tl_job.settings.level,
+                                .ops = &tl_ops};
+    if (tl_record_open(&tl_job.record, tl_job.settings.report, &job, &err) < 0) {
+        tl_log(1, "no report of this job: %s", err.text);
+        tl_job.record = NULL;
+    }
+}
+
+/* What the policy has to divide. */
+static void describe_device(struct tl_client_page *page)
+{
+    CUdevice device;
+    size_t bytes = 0;
+    int sms = 0;
+    if (TL_REAL(cuDeviceGet)(&device, 0) != CUDA_SUCCESS)
+        return;
+    if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
+        atomic_store_explicit(&page->device_memory_bytes, bytes, memory_order_relaxed);
+    if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS &&
+        sms > 0)
+        atomic_store_explicit(&page->device_sms, (uint32_t)sms, memory_order_relaxed);
+}
+
+static void forked(void)
+{
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    state.lock = unlocked;
+    tl_capture_forked();
+    tl_memory_forked();
+    tl_doors_forked();
+    tl_doors_link_forked();
+    tl_doors_lto_forked();
+    tl_ops_forked();
+    if (!state.is_running)
+        return;
+    state.is_running = false;
+    tl_driver_reset_hooks(tl_job.settings.is_off);
+    tl_high_forked();
+    if (tl_job.effort != NULL && tl_job.effort->forked != NULL)
+        tl_job.effort->forked();
+    if (tl_job.record != NULL)
+        tl_record_abandon(tl_job.record);
+    if (tl_job.client != NULL)
+        tl_client_abandon(tl_job.client);
+    tl_job.effort = NULL;
+    tl_job.record = NULL;
+    tl_job.client = NULL;
+}
+
+/* A job that must not run leaves tallyd and its record, so that another cuInit may try again. */
+static void give_up(void)
+{
+    tl_record_close(tl_job.record);
+    tl_client_destroy(tl_job.client);
+    tl_job.record = NULL;
+    tl_job.client = NULL;
+}
+
+/* Under the lock.  False if the job must not run: TALLY_FAIL=closed, and it would be unmanaged. */
+static bool begin(void)
+{
+    struct tl_error err;
+    if (tl_settings_read(&tl_job.settings, &err) < 0)
+        tl_log(0, "%s", err.text);
+    tl_log_level(tl_job.settings.log);
+    if (tl_job.settings.is_off) {
+        tl_driver_reset_hooks(true);
+        return true;
+    }
+    if (!state.has_handlers) {
+        state.has_handlers = pthread_atfork(NULL, NULL, forked) == 0;
+        atexit(tl_high_stop); /* before the driver's own end */
+    }
+    if (tl_client_create(&tl_job.client, &tl_job.settings, &err) < 0) {
+        tl_log(tl_job.settings.is_closed ? 0 : 1, "%s", err.text);
+        tl_job.client = NULL;
+        if (tl_job.settings.is_closed)
+            return false;
+    } else if (err.text[0] != '\0') {
+        tl_log(1, "%s", err.text);
+    }
+    if (tl_job.client != NULL)
+        describe_device(tl_client_page(tl_job.client));
+    if (tl_job.settings.report[0] != '\0')
+        open_record();
+    tl_job.shim = (struct tl_shim){
+        .settings = &tl_job.settings,
+        .client = tl_job.client,
+        .record = tl_job.record,
+        .real = find_below,
+        .kernel = tl_capture_kernel,
+        .op = tl_op_now,
+        .log = tl_log,
+    };
+    int level = tl_job.client != NULL ? tl_client_level(tl_job.client) : tl_job.settings.level;
+    if (tl_job.client != NULL && level < TL_LEVEL_HIGH && !open_effort() && tl_job.settings.is_closed) {
+        give_up();
+        return false;
+    }
+    if (tl_job.client != NULL && tl_job.effort == NULL) /* also what cannot give way is accounted for */
+        tl_high_start();
+    tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), level,
+           tl_job.effort != NULL ? ", preemptible" : "");
+    return true;
+}
+
+bool tl_job_lower(void)
+{
+    pthread_mutex_lock(&state.lock);
+    if (state.is_running && tl_job.effort == NULL)
+        (void)open_effort(); /* a job that runs goes on in any case */
+    bool is_lower = tl_job.effort != NULL;
+    tl_log(2, "level %d now%s", tl_client_level(tl_job.client), is_lower ? ", preemptible" : "");
+    if (!is_lower)
+        tl_high_start();
+    pthread_mutex_unlock(&state.lock);
+    return is_lower;
+}
+
+static CUresult hook_cuInit(unsigned flags)
+{
+    CUresult r = TL_REAL(cuInit)(flags);
+    struct timespec until;
+    if (r != CUDA_SUCCESS)
+        return r;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PATIENCE_S;
+    /* Beginning a job opens libraries.  If another thread does that and this one is in the middle of a dlopen, each waits for the
+     * other: this one gives in, and its first work may go by unseen. */
+    if (pthread_mutex_clocklock(&state.lock, CLOCK_MONOTONIC, &until) != 0)
+        return r;
+    if (!state.is_running)
+        state.is_running = begin();
+    if (!state.is_running)
+        r = CUDA_ERROR_SYSTEM_NOT_READY;
+    pthread_mutex_unlock(&state.lock);
+    return r;
+}
+
+const struct tl_hook tl_job_hooks[] = {
+    {"cuInit", (void *)hook_cuInit},
+    {NULL, NULL},
+};
+
+void tl_job_unloading(const void *module, const void *library)
+{
+    const struct tl_effort *effort = tl_job.effort;
+    if (effort != NULL && effort->unloading != NULL)
+        effort->unloading(module, library);
+}
+
+void tl_job_forget(struct tl_captured_image *image)
+{
+    const struct tl_effort *effort = tl_job.effort;
+    if (effort != NULL && effort->forget != NULL && image->user != NULL)
+        effort->forget(image);
+}
+
+/* --- end --- */
+
+/* The last thing of an exit that is not a crash.  A child of a vfork or fork that never used the device has nothing to do. */
+__attribute__((destructor)) static void end(void)
+{
+    const struct tl_effort *effort = tl_job.effort;
+    if (effort != NULL && effort->stop != NULL)
+        effort->stop();
+    tl_record_end(tl_job.record);
+    if (tl_job.client != NULL) {
+        /* What is still in flight now nobody will wait for. */
+        struct tl_client_page *page = tl_client_page(tl_job.client);
+        uint32_t issued = atomic_load(&page->issued), completed = atomic_exchange(&page->completed, issued);
+        tl_log(3, "end: %u pieces of work issued, %u in flight", issued, issued - completed);
+    }
+}

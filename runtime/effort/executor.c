@@ -1,0 +1,188 @@
+/* The thread that gives queued work to the driver: an event loop over the heads of all queues, which never waits for one of
+ * them.  It sleeps until its bell rings: something was queued, a piece came back, a turn is over. */
+#include "runtime/effort/internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ASK_NS = 2000000,        /* after so long without news, the driver is asked */
+    MARK_AFTER_NS = 1000000, /* unwatched kernels get a mark if nobody waits for them */
+};
+
+void tl_eff_ring(void)
+{
+    atomic_fetch_add_explicit(&tl_eff.bell, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&tl_eff.is_asleep, memory_order_seq_cst) != 0)
+        syscall(SYS_futex, &tl_eff.bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Lock not held. */
+static void sleep_until_rung(uint32_t seen, uint32_t changes, uint64_t ns)
+{
+    atomic_store_explicit(&tl_eff.is_asleep, 1, memory_order_seq_cst);
+    tl_client_wait_rung(tl_eff.client, changes, &tl_eff.bell, seen, ns);
+    atomic_store_explicit(&tl_eff.is_asleep, 0, memory_order_seq_cst);
+}
+
+/* Lock held, given up meanwhile. */
+static void make_call(struct tl_eff_stream *s, struct tl_eff_item *item)
+{
+    item->is_under_way = true;
+    tl_eff_unlock();
+    tl_eff_make_current(s->context);
+    CUresult r = tl_eff_invoke(&item->call);
+    tl_eff_lock();
+    tl_eff_submitted(item, r);
+}
+
+/* Whether the kernel may be followed by another one before its end is known. */
+static bool may_lead(const struct tl_eff_item *item)
+{
+    const struct tl_eff_launch *l = &item->launch;
+    return item->kind == TL_EFF_KERNEL && l->is_chosen && l->control != NULL && l->n_flying > 0 &&
+           l->launched >= l->blocks;
+}
+
+/* Kernels behind the first one, launched in a chain.  They leave by themselves, so one may always stand there, or the device would be
+ * idle until the end of the first one is known; more of them only while they are short, for each takes a moment to leave. */
+static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
+{
+    uint64_t behind_ns = 0;
+    struct tl_eff_item *item = s->first;
+    bool did = false;
+    if (tl_eff.n_words >= TL_SHARE_WORDS)
+        return false;
+    for (uint32_t i = 0; i < TL_EFF_MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled; i++) {
+        struct tl_eff_item *next = item->next;
+        if (next == NULL || next->kind != TL_EFF_KERNEL || next->n_waits > 0)
+            break;
+        if (next->launch.n_flying == 0) {
+            if (next->launch.launched > 0 || behind_ns > tl_eff_run_ahead_ns() || !tl_eff_kernel_advance(s, next, now))
+                break;
+            did = true;
+            if (s->first != item) /* something came back meanwhile */
+                break;
+        }
+        behind_ns += tl_eff_predicted_ns(next->launch.profile);
+        item = next;
+    }
+    return did;
+}
+
+/* Lock held, given up meanwhile.  True if something was done. */
+static bool advance(struct tl_eff_stream *s, uint64_t now)
+{
+    bool did = false;
+    s->is_held = false;
+    while (s->first != NULL && s->first->n_waits == 0 && !s->first->is_under_way) {
+        struct tl_eff_item *item = s->first;
+        if (item->kind == TL_EFF_CALL) {
+            make_call(s, item);
+        } else if (item->kind == TL_EFF_TURN) {
+            if (item->is_gated && !tl_eff_gate_is_open(now)) {
+                s->is_held = true;
+                return did;
+            }
+            item->is_under_way = true;
+            pthread_cond_broadcast(&tl_eff.submitted);
+            return true;
+        } else if (!tl_eff_kernel_advance(s, item, now)) {
+            break;
+        }
+        did = true;
+    }
+    return advance_chain(s, now) || did;
+}
+
+/* A stream with nothing left to do leaves the list.  Lock held. */
+static void leave(struct tl_eff_stream **at)
+{
+    struct tl_eff_stream *s = *at;
+    *at = s->next_busy;
+    if (*at == NULL)
+        tl_eff.busy_end = at;
+    s->is_busy = false;
+    if (s->is_destroyed && !s->is_legacy && s->context->handle != NULL)
+        tl_eff_stream_free(s);
+}
+
+/* How long it may sleep. */
+static uint64_t next_look(bool is_held, uint64_t now)
+{
+    uint64_t ns = UINT64_MAX;
+    if (tl_eff.n_flying > 0)
+        ns = ASK_NS;
+    if (is_held) {
+        uint64_t gate = tl_eff_gate_wait_ns(now);
+        ns = gate < ns ? gate : ns;
+    }
+    if (tl_eff.n_unmarked > 0 && ns > MARK_AFTER_NS)
+        ns = MARK_AFTER_NS;
+    return ns;
+}
+
+static void *executor(void *unused)
+{
+    (void)unused;
+    pthread_setname_np(pthread_self(), "tally-effort");
+    prctl(PR_SET_TIMERSLACK, 1000);
+    tl_thread_be_prompt();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (tl_eff_real.cuThreadExchangeStreamCaptureMode != NULL)
+        tl_eff_real.cuThreadExchangeStreamCaptureMode(&mode);
+    uint64_t news_ns = tl_eff_now();
+    tl_eff_lock();
+    for (;;) {
+        uint32_t seen = atomic_load(&tl_eff.bell);
+        uint64_t now = tl_eff_now();
+        tl_eff_gate_is_open(now); /* brings the grant up to date */
+        tl_eff_kick();
+        bool did = tl_eff_collect(now - news_ns >= ASK_NS), is_held = false;
+        for (struct tl_eff_stream **at = &tl_eff.busy; *at != NULL;) {
+            struct tl_eff_stream *s = *at;
+            did |= advance(s, now);
+            if (s->n_unmarked > 0 && now - s->unmarked_since >= MARK_AFTER_NS)
+                tl_eff_mark(s);
+            is_held |= s->is_held;
+            if (s->first == NULL && s->n_flying == 0 && s->n_unmarked == 0)
+                leave(at);
+            else
+                at = &s->next_busy;
+        }
+        tl_eff_tell_word();
+        if (did) {
+            news_ns = now;
+            continue;
+        }
+        uint64_t ns = next_look(is_held, now);
+        uint32_t changes = tl_eff.grant_changes;
+        tl_eff_unlock();
+        sleep_until_rung(seen, changes, ns);
+        tl_eff_lock();
+    }
+    return NULL;
+}
+
+int tl_eff_executor_start(void)
+{
+    if (tl_eff.has_thread)
+        return 0;
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the job's signals are for its own threads */
+    int rc = pthread_create(&thread, NULL, executor, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return -rc;
+    pthread_detach(thread);
+    tl_eff.has_thread = true;
+    return 0;
+}

@@ -1,0 +1,259 @@
+/* A graph's nodes, read once when it is instantiated and put into the stream one by one when it is launched, so that its kernels
+ * are preemptible like any others.  Branches of a graph come one after the other: CUDA never promises that they run at once. */
+#include "runtime/effort/graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 16 };
+
+void tl_eff_plan_finish(struct tl_eff_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n; i++) {
+        if (plan->steps[i].kind == TL_EFF_STEP_KERNEL)
+            free(plan->steps[i].kernel.params);
+    }
+    free(plan->steps);
+    *plan = (struct tl_eff_plan){0};
+}
+
+static struct tl_eff_step *add_step(struct tl_eff_plan *plan, CUgraphNode node, enum tl_eff_step_kind kind)
+{
+    if (plan->n == plan->cap) {
+        uint32_t cap = plan->cap != 0 ? 2 * plan->cap : 16;
+        struct tl_eff_step *more = realloc(plan->steps, cap * sizeof *more);
+        if (more == NULL)
+            return NULL;
+        plan->steps = more;
+        plan->cap = cap;
+    }
+    struct tl_eff_step *step = &plan->steps[plan->n++];
+    *step = (struct tl_eff_step){.node = node, .kind = kind};
+    return step;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------- */
+
+int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARAMS_v2 *p)
+{
+    CUfunction f = p->func != NULL ? p->func : (CUfunction)p->kern;
+    struct tl_eff_context *c = tl_eff_current();
+    struct tl_eff_kernel *k = c != NULL && f != NULL ? tl_eff_kernel(f, c) : NULL;
+    if (k == NULL || k->is_unknown || (p->ctx != NULL && p->ctx != c->handle))
+        return -ENOTSUP;
+    struct tl_eff_launch shape = {.kernel = k};
+    struct tl_eff_item *item = tl_eff_launch_item(&shape, p->kernelParams, p->extra);
+    if (item == NULL)
+        return -ENOTSUP;
+    free(step->kernel.params);
+    step->kernel.params = item->owned;
+    step->kernel.n = k->param_bytes;
+    item->owned = NULL;
+    tl_eff_lock();
+    tl_eff_item_unref(item);
+    tl_eff_unlock();
+    step->kernel.shape = *p;
+    step->kernel.shape.func = f;
+    step->kernel.shape.kernelParams = step->kernel.shape.extra = NULL;
+    return 0;
+}
+
+static int read_kernel(struct tl_eff_step *step)
+{
+    CUDA_KERNEL_NODE_PARAMS_v2 p = {0};
+    CUkernelNodeAttrValue value;
+    if (tl_eff_real.cuGraphKernelNodeGetParams_v2 == NULL || tl_eff_real.cuGraphKernelNodeGetAttribute == NULL ||
+        tl_eff_real.cuGraphKernelNodeGetParams_v2(step->node, &p) != CUDA_SUCCESS)
+        return -ENOTSUP;
+    memset(&value, 0, sizeof value);
+    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS)
+        step->kernel.is_cooperative = value.cooperative != 0;
+    memset(&value, 0, sizeof value);
+    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) ==
+            CUDA_SUCCESS &&
+        value.clusterDim.x * value.clusterDim.y * value.clusterDim.z > 1)
+        return -ENOTSUP;
+    return tl_eff_step_set_kernel(step, &p);
+}
+
+static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
+{
+    CUmemorytype found = 0;
+    CUdeviceptr address = type == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)host : device;
+    if (type != CU_MEMORYTYPE_HOST && (int)type != CU_MEMORYTYPE_UNIFIED)
+        return false;
+    return tl_eff_real.cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS;
+}
+
+static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth);
+
+static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
+{
+    CUgraphNodeType type;
+    CUgraph child;
+    struct tl_eff_step *step;
+    if (tl_eff_real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+        return -ENOTSUP;
+    switch ((int)type) {
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+        return 0;
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        step = add_step(plan, node, TL_EFF_STEP_KERNEL);
+        return step != NULL ? read_kernel(step) : -ENOMEM;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        step = add_step(plan, node, TL_EFF_STEP_COPY);
+        if (step == NULL || tl_eff_real.cuGraphMemcpyNodeGetParams(node, &step->copy) != CUDA_SUCCESS)
+            return -ENOTSUP;
+        /* The driver reads and writes pageable memory when the node's turn comes; a copy in a stream does it now. */
+        return is_pageable(step->copy.srcMemoryType, step->copy.srcHost, step->copy.srcDevice) ||
+                       is_pageable(step->copy.dstMemoryType, step->copy.dstHost, step->copy.dstDevice)
+                   ? -ENOTSUP
+                   : 0;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        step = add_step(plan, node, TL_EFF_STEP_FILL);
+        return step != NULL && tl_eff_real.cuGraphMemsetNodeGetParams(node, &step->fill) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        step = add_step(plan, node, TL_EFF_STEP_HOST);
+        return step != NULL && tl_eff_real.cuGraphHostNodeGetParams(node, &step->host) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        step = add_step(plan, node, TL_EFF_STEP_RECORD);
+        return step != NULL && tl_eff_real.cuGraphEventRecordNodeGetEvent(node, &step->event) == CUDA_SUCCESS
+                   ? 0
+                   : -ENOTSUP;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        step = add_step(plan, node, TL_EFF_STEP_WAIT);
+        return step != NULL && tl_eff_real.cuGraphEventWaitNodeGetEvent(node, &step->event) == CUDA_SUCCESS ? 0
+                                                                                                            : -ENOTSUP;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        if (tl_eff_real.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
+            return -ENOTSUP;
+        return read_graph(plan, child, depth + 1);
+    default:
+        return -ENOTSUP; /* memory, conditions, semaphores of others */
+    }
+}
+
+/* The place of a node in a list; `n` if it is not there. */
+static size_t place_of(const CUgraphNode *nodes, size_t n, CUgraphNode node)
+{
+    size_t i = 0;
+    while (i < n && nodes[i] != node)
+        i++;
+    return i;
+}
+
+/* Whether all that a node depends on has been read.  -ENOTSUP if the driver does not tell. */
+static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, size_t i)
+{
+    size_t n_deps = 0;
+    if (tl_eff_real.cuGraphNodeGetDependencies(nodes[i], NULL, &n_deps) != CUDA_SUCCESS)
+        return -ENOTSUP;
+    CUgraphNode *deps = calloc(n_deps + 1, sizeof(CUgraphNode));
+    if (deps == NULL)
+        return -ENOMEM;
+    int ready = tl_eff_real.cuGraphNodeGetDependencies(nodes[i], deps, &n_deps) == CUDA_SUCCESS ? 1 : -ENOTSUP;
+    for (size_t k = 0; ready > 0 && k < n_deps; k++) {
+        size_t at = place_of(nodes, n, deps[k]);
+        ready = at < n && is_read[at];
+    }
+    free(deps);
+    return ready;
+}
+
+static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth)
+{
+    size_t n = 0, left;
+    if (depth > MAX_DEPTH || tl_eff_real.cuGraphGetNodes == NULL || tl_eff_real.cuGraphNodeGetDependencies == NULL ||
+        tl_eff_real.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
+        return -ENOTSUP;
+    CUgraphNode *nodes = calloc(n + 1, sizeof(CUgraphNode));
+    bool *is_read = calloc(n + 1, sizeof *is_read);
+    int rc = nodes != NULL && is_read != NULL ? 0 : -ENOMEM;
+    if (rc == 0 && tl_eff_real.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
+        rc = -ENOTSUP;
+    left = n;
+    while (rc == 0 && left > 0) {
+        size_t before = left;
+        for (size_t i = 0; rc == 0 && i < n; i++) {
+            if (is_read[i])
+                continue;
+            rc = is_ready(nodes, is_read, n, i);
+            if (rc <= 0)
+                continue;
+            rc = read_node(plan, nodes[i], depth);
+            is_read[i] = true;
+            left--;
+        }
+        if (left == before && rc == 0)
+            rc = -ENOTSUP; /* a circle */
+    }
+    free(nodes);
+    free(is_read);
+    return rc;
+}
+
+int tl_eff_plan_read(struct tl_eff_plan *plan, CUgraph graph)
+{
+    *plan = (struct tl_eff_plan){0};
+    int rc = read_graph(plan, graph, 0);
+    if (rc < 0)
+        tl_eff_plan_finish(plan);
+    return rc;
+}
+
+/* --- launching ----------------------------------------------------------------------------------------------------- */
+
+static CUresult launch_copy(const struct tl_eff_step *step, struct tl_eff_stream *s)
+{
+    CUDA_MEMCPY3D *shape = malloc(sizeof *shape);
+    if (shape == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *shape = step->copy;
+    struct tl_eff_call c = {*(void **)&tl_eff_real.cuMemcpy3DAsync_v2, 2, {(uintptr_t)shape}};
+    return tl_eff_defer(s, &c, 1, shape);
+}
+
+static CUresult launch_fill(const struct tl_eff_step *step, struct tl_eff_stream *s)
+{
+    const CUDA_MEMSET_NODE_PARAMS *f = &step->fill;
+    void *function = f->elementSize == 1   ? *(void **)&tl_eff_real.cuMemsetD2D8Async
+                     : f->elementSize == 2 ? *(void **)&tl_eff_real.cuMemsetD2D16Async
+                                           : *(void **)&tl_eff_real.cuMemsetD2D32Async;
+    size_t pitch = f->height > 1 ? f->pitch : f->width * f->elementSize;
+    struct tl_eff_call c = {function, 6, {f->dst, pitch, f->value, f->width, f->height}};
+    return tl_eff_defer(s, &c, 5, NULL);
+}
+
+static CUresult launch_step(const struct tl_eff_step *step, struct tl_eff_stream *s)
+{
+    struct tl_eff_call host = {*(void **)&tl_eff_real.cuLaunchHostFunc, 3, {0}};
+    switch (step->kind) {
+    case TL_EFF_STEP_KERNEL:
+        return tl_eff_launch_packed(s, &step->kernel.shape, step->kernel.params, step->kernel.n,
+                                    step->kernel.is_cooperative);
+    case TL_EFF_STEP_COPY:
+        return launch_copy(step, s);
+    case TL_EFF_STEP_FILL:
+        return launch_fill(step, s);
+    case TL_EFF_STEP_HOST:
+        host.args[1] = (uintptr_t)step->host.fn;
+        host.args[2] = (uintptr_t)step->host.userData;
+        return tl_eff_defer(s, &host, 0, NULL);
+    case TL_EFF_STEP_RECORD:
+        return tl_eff_record(step->event, s, 0);
+    case TL_EFF_STEP_WAIT:
+        return tl_eff_wait(s, step->event, 0);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult tl_eff_plan_launch(const struct tl_eff_plan *plan, struct tl_eff_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < plan->n && r == CUDA_SUCCESS; i++) {
+        if (!plan->steps[i].is_disabled)
+            r = launch_step(&plan->steps[i], s);
+    }
+    return r;
+}

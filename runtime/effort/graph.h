@@ -1,0 +1,48 @@
+/* Graphs as this part keeps them: the steps of an executable, in an order in which they may be done one after the other. */
+#ifndef TALLY_EFFORT_GRAPH_H
+#define TALLY_EFFORT_GRAPH_H
+
+#include "runtime/effort/internal.h"
+
+enum tl_eff_step_kind {
+    TL_EFF_STEP_KERNEL,
+    TL_EFF_STEP_COPY,
+    TL_EFF_STEP_FILL,
+    TL_EFF_STEP_HOST,
+    TL_EFF_STEP_RECORD,
+    TL_EFF_STEP_WAIT
+};
+
+struct tl_eff_step {
+    CUgraphNode node; /* of the graph that was instantiated */
+    enum tl_eff_step_kind kind;
+    bool is_disabled;
+    union {
+        struct {
+            CUDA_KERNEL_NODE_PARAMS_v2 shape; /* without the parameters */
+            uint8_t *params;
+            size_t n;
+            bool is_cooperative;
+        } kernel;
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS fill;
+        CUDA_HOST_NODE_PARAMS host;
+        CUevent event;
+    };
+};
+
+struct tl_eff_plan {
+    struct tl_eff_step *steps;
+    uint32_t n, cap;
+};
+
+/* --- runtime/effort/graph.c --- */
+/* Reads a graph.  0, or -ENOTSUP if it has something that only the driver can do, -ENOMEM. */
+int tl_eff_plan_read(struct tl_eff_plan *plan, CUgraph graph);
+void tl_eff_plan_finish(struct tl_eff_plan *plan);
+/* Other parameters for one kernel; 0 or as above. */
+int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARAMS_v2 *p);
+/* Puts all steps into the stream. */
+CUresult tl_eff_plan_launch(const struct tl_eff_plan *plan, struct tl_eff_stream *s);
+
+#endif

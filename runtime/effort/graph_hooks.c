@@ -1,0 +1,346 @@
+/* Executable graphs by handle, and the calls that make, change, launch and end them.
+ *
+ * What cannot be followed (a node that only the driver can run, a change to a node that we do not know) makes the executable one
+ * that is launched whole, from then on. */
+#include "runtime/effort/graph.h"
+
+#include <stdlib.h>
+
+struct graph {
+    struct graph *next;
+    CUgraphExec exec;
+    bool is_whole;
+    struct tl_eff_plan plan;
+    CUevent last;         /* recorded behind each launch, since launches of one executable never overlap */
+    uint32_t last_stream; /* its number and one */
+};
+
+static struct graph *graphs;
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the list and the plans; taken before the lock of everything */
+
+static struct graph *find_graph(CUgraphExec exec)
+{
+    struct graph *g = graphs;
+    while (g != NULL && g->exec != exec)
+        g = g->next;
+    return g;
+}
+
+/* --- making and ending --------------------------------------------------------------------------------------------- */
+
+static CUresult instantiate(const struct tl_eff_call *call)
+{
+    CUresult r = tl_eff_invoke(call);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct graph *g = calloc(1, sizeof *g);
+    if (g == NULL)
+        return r;                                                         /* it is launched whole */
+    g->exec = *(CUgraphExec *)call->args[0];                              /* NOLINT(performance-no-int-to-ptr) */
+    g->is_whole = tl_eff_plan_read(&g->plan, (CUgraph)call->args[1]) < 0; /* NOLINT(performance-no-int-to-ptr) */
+    if (g->is_whole)
+        tl_eff_note("a graph is launched whole: it has nodes that cannot be replayed");
+    pthread_mutex_lock(&lock);
+    g->next = graphs;
+    graphs = g;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+#define INSTANTIATE_HOOK(name, PARAMS, n, ...)                                                                         \
+    static CUresult hook_##name PARAMS                                                                                 \
+    {                                                                                                                  \
+        return instantiate(&(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});                         \
+    }
+typedef uintptr_t word;
+INSTANTIATE_HOOK(cuGraphInstantiate, (word exec, word graph, word node, word log, word n), 5, exec, graph, node, log, n)
+INSTANTIATE_HOOK(cuGraphInstantiate_v2, (word exec, word graph, word node, word log, word n), 5, exec, graph, node, log,
+                 n)
+INSTANTIATE_HOOK(cuGraphInstantiateWithFlags, (word exec, word graph, word flags), 3, exec, graph, flags)
+INSTANTIATE_HOOK(cuGraphInstantiateWithParams, (word exec, word graph, word params), 3, exec, graph, params)
+INSTANTIATE_HOOK(cuGraphInstantiateWithParams_ptsz, (word exec, word graph, word params), 3, exec, graph, params)
+
+static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
+{
+    pthread_mutex_lock(&lock);
+    struct graph **at = &graphs;
+    while (*at != NULL && (*at)->exec != exec)
+        at = &(*at)->next;
+    struct graph *g = *at;
+    if (g != NULL)
+        *at = g->next;
+    pthread_mutex_unlock(&lock);
+    if (g == NULL || g->is_whole) {
+        tl_eff_lock();
+        tl_eff_drain_all(); /* a launch of it may be queued */
+        tl_eff_unlock();
+    }
+    if (g != NULL) {
+        if (g->last != NULL)
+            tl_eff_event_destroy(g->last);
+        tl_eff_plan_finish(&g->plan);
+        free(g);
+    }
+    return tl_eff_real.cuGraphExecDestroy(exec);
+}
+
+/* --- changing ------------------------------------------------------------------------------------------------------ */
+
+/* Makes the call, and then the change of the step, if there is one for that node; otherwise the graph goes whole. */
+static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kind,
+                       int (*apply)(struct tl_eff_step *step, const void *params), const void *params)
+{
+    pthread_mutex_lock(&lock);
+    struct graph *g = find_graph((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
+    if (g != NULL && g->is_whole) {
+        tl_eff_lock();
+        tl_eff_drain_all();
+        tl_eff_unlock();
+    }
+    CUresult r = tl_eff_invoke(call);
+    bool was_found = false;
+    for (uint32_t i = 0; r == CUDA_SUCCESS && g != NULL && !g->is_whole && i < g->plan.n; i++) {
+        struct tl_eff_step *step = &g->plan.steps[i];
+        if (step->node == (CUgraphNode)call->args[1] && step->kind == kind && apply != NULL) { /* NOLINT */
+            was_found = true;
+            g->is_whole = apply(step, params) < 0;
+        }
+    }
+    if (r == CUDA_SUCCESS && g != NULL && !was_found)
+        g->is_whole = true;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static int apply_kernel(struct tl_eff_step *step, const void *params)
+{
+    return tl_eff_step_set_kernel(step, params);
+}
+
+static int apply_copy(struct tl_eff_step *step, const void *params)
+{
+    step->copy = *(const CUDA_MEMCPY3D *)params;
+    return step->copy.srcMemoryType == CU_MEMORYTYPE_HOST || step->copy.dstMemoryType == CU_MEMORYTYPE_HOST ? -1 : 0;
+}
+
+static int apply_fill(struct tl_eff_step *step, const void *params)
+{
+    step->fill = *(const CUDA_MEMSET_NODE_PARAMS *)params;
+    return 0;
+}
+
+static int apply_host(struct tl_eff_step *step, const void *params)
+{
+    step->host = *(const CUDA_HOST_NODE_PARAMS *)params;
+    return 0;
+}
+
+static int apply_event(struct tl_eff_step *step, const void *params)
+{
+    step->event = *(CUevent const *)params;
+    return 0;
+}
+
+static int apply_enabled(struct tl_eff_step *step, const void *params)
+{
+    step->is_disabled = *(const unsigned *)params == 0;
+    return 0;
+}
+
+#define REAL(name) tl_eff.shim->real(#name)
+
+static CUresult hook_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                                       const CUDA_KERNEL_NODE_PARAMS_v2 *p)
+{
+    return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams_v2), 3, {(word)exec, (word)node, (word)p}},
+                  TL_EFF_STEP_KERNEL, apply_kernel, p);
+}
+
+static CUresult hook_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                    const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+    CUDA_KERNEL_NODE_PARAMS_v2 q = {0};
+    if (p != NULL)
+        q = (CUDA_KERNEL_NODE_PARAMS_v2){.func = p->func,
+                                         .gridDimX = p->gridDimX,
+                                         .gridDimY = p->gridDimY,
+                                         .gridDimZ = p->gridDimZ,
+                                         .blockDimX = p->blockDimX,
+                                         .blockDimY = p->blockDimY,
+                                         .blockDimZ = p->blockDimZ,
+                                         .sharedMemBytes = p->sharedMemBytes,
+                                         .kernelParams = p->kernelParams,
+                                         .extra = p->extra};
+    return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
+                  TL_EFF_STEP_KERNEL, apply_kernel, &q);
+}
+
+static CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p,
+                                                    CUcontext context)
+{
+    return change(&(struct tl_eff_call){REAL(cuGraphExecMemcpyNodeSetParams),
+                                        4,
+                                        {(word)exec, (word)node, (word)p, (word)context}},
+                  TL_EFF_STEP_COPY, apply_copy, p);
+}
+
+static CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                    const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
+{
+    return change(&(struct tl_eff_call){REAL(cuGraphExecMemsetNodeSetParams),
+                                        4,
+                                        {(word)exec, (word)node, (word)p, (word)context}},
+                  TL_EFF_STEP_FILL, apply_fill, p);
+}
+
+static CUresult hook_cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
+{
+    return change(&(struct tl_eff_call){REAL(cuGraphExecHostNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
+                  TL_EFF_STEP_HOST, apply_host, p);
+}
+
+static CUresult hook_cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    return change(
+        &(struct tl_eff_call){REAL(cuGraphExecEventRecordNodeSetEvent), 3, {(word)exec, (word)node, (word)event}},
+        TL_EFF_STEP_RECORD, apply_event, (const void *)&event);
+}
+
+static CUresult hook_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    return change(
+        &(struct tl_eff_call){REAL(cuGraphExecEventWaitNodeSetEvent), 3, {(word)exec, (word)node, (word)event}},
+        TL_EFF_STEP_WAIT, apply_event, (const void *)&event);
+}
+
+/* Of any kind: the driver knows; we launch it whole afterwards. */
+static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, void *p)
+{
+    return change(&(struct tl_eff_call){REAL(cuGraphExecNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
+                  TL_EFF_STEP_KERNEL, NULL, NULL);
+}
+
+static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+    return change(
+        &(struct tl_eff_call){REAL(cuGraphExecChildGraphNodeSetParams), 3, {(word)exec, (word)node, (word)child}},
+        TL_EFF_STEP_KERNEL, NULL, NULL);
+}
+
+static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned is_enabled)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    tl_eff_real.cuGraphNodeGetType(node, &type);
+    enum tl_eff_step_kind kind = type == CU_GRAPH_NODE_TYPE_MEMCPY   ? TL_EFF_STEP_COPY
+                                 : type == CU_GRAPH_NODE_TYPE_MEMSET ? TL_EFF_STEP_FILL
+                                                                     : TL_EFF_STEP_KERNEL;
+    return change(&(struct tl_eff_call){REAL(cuGraphNodeSetEnabled), 3, {(word)exec, (word)node, is_enabled}}, kind,
+                  apply_enabled, &is_enabled);
+}
+
+/* All parameters at once, from another graph of the same shape.  Its nodes stand for the old ones from now on. */
+static CUresult update(const struct tl_eff_call *call)
+{
+    struct tl_eff_plan plan;
+    pthread_mutex_lock(&lock);
+    struct graph *g = find_graph((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
+    if (g != NULL && g->is_whole) {
+        tl_eff_lock();
+        tl_eff_drain_all();
+        tl_eff_unlock();
+    }
+    CUresult r = tl_eff_invoke(call);
+    if (r == CUDA_SUCCESS && g != NULL && !g->is_whole) {
+        bool had_disabled = false;
+        for (uint32_t i = 0; i < g->plan.n; i++)
+            had_disabled |= g->plan.steps[i].is_disabled;
+        if (!had_disabled && tl_eff_plan_read(&plan, (CUgraph)call->args[1]) == 0) { /* NOLINT */
+            tl_eff_plan_finish(&g->plan);
+            g->plan = plan;
+        } else {
+            g->is_whole = true;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static CUresult hook_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *info)
+{
+    return update(&(struct tl_eff_call){REAL(cuGraphExecUpdate_v2), 3, {(word)exec, (word)graph, (word)info}});
+}
+
+static CUresult hook_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, void *node, void *result)
+{
+    return update(
+        &(struct tl_eff_call){REAL(cuGraphExecUpdate), 4, {(word)exec, (word)graph, (word)node, (word)result}});
+}
+
+/* --- launching ----------------------------------------------------------------------------------------------------- */
+
+static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
+{
+    struct tl_eff_turn turn;
+    tl_eff_turn_begin(&turn, s, true);
+    CUresult r = tl_eff_real.cuGraphLaunch(exec, s->handle);
+    tl_eff_turn_end(&turn, r);
+    if (r == CUDA_SUCCESS && !s->is_capturing) {
+        tl_eff_lock();
+        tl_eff_unmarked(s, tl_eff_predicted_ns(NULL), tl_eff_now());
+        tl_eff_unlock();
+    }
+    return r;
+}
+
+static CUresult replay(struct graph *g, struct tl_eff_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+    if (g->last == NULL)
+        r = tl_eff_real.cuEventCreate(&g->last, CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS && g->last_stream != 0 && g->last_stream != s->number + 1)
+        r = tl_eff_wait(s, g->last, 0);
+    if (r == CUDA_SUCCESS)
+        r = tl_eff_plan_launch(&g->plan, s);
+    if (r == CUDA_SUCCESS)
+        r = tl_eff_record(g->last, s, 0);
+    g->last_stream = s->number + 1;
+    return r;
+}
+
+static CUresult launch(CUgraphExec exec, CUstream stream, bool is_per_thread)
+{
+    struct tl_eff_stream *s;
+    CUresult r = tl_eff_stream(stream, is_per_thread, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&lock);
+    struct graph *g = find_graph(exec);
+    bool is_replayed = g != NULL && !g->is_whole && !s->is_capturing;
+    if (is_replayed)
+        r = replay(g, s);
+    pthread_mutex_unlock(&lock);
+    return is_replayed ? r : launch_whole(exec, s);
+}
+
+static CUresult hook_cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    return launch(exec, stream, false);
+}
+
+static CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+    return launch(exec, stream, true);
+}
+
+#define ROW(name) {#name, (void *)hook_##name},
+const struct tl_hook tl_eff_graph_hooks[] = {
+    ROW(cuGraphInstantiate) ROW(cuGraphInstantiate_v2) ROW(cuGraphInstantiateWithFlags)
+        ROW(cuGraphInstantiateWithParams) ROW(cuGraphInstantiateWithParams_ptsz) ROW(cuGraphExecDestroy)
+            ROW(cuGraphExecKernelNodeSetParams) ROW(cuGraphExecKernelNodeSetParams_v2)
+                ROW(cuGraphExecMemcpyNodeSetParams) ROW(cuGraphExecMemsetNodeSetParams)
+                    ROW(cuGraphExecHostNodeSetParams) ROW(cuGraphExecEventRecordNodeSetEvent)
+                        ROW(cuGraphExecEventWaitNodeSetEvent) ROW(cuGraphExecNodeSetParams)
+                            ROW(cuGraphExecChildGraphNodeSetParams) ROW(cuGraphNodeSetEnabled) ROW(cuGraphExecUpdate)
+                                ROW(cuGraphExecUpdate_v2) ROW(cuGraphLaunch) ROW(cuGraphLaunch_ptsz){NULL, NULL},
+};

@@ -1,0 +1,515 @@
+/* Kernels as the job launches them.
+ *
+ * A launch whose arguments might be refused is made by the caller itself when its turn comes, so that he gets the driver's own
+ * answer: the first launch with each block size, anything beyond the limits that the driver tells, anything that we do not
+ * know.  All others are copied and queued, or given to the driver at once if nothing stands in the way. */
+#include "runtime/effort/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- kernels by handle --------------------------------------------------------------------------------------------- */
+
+static struct tl_eff_kernel **slot_of(CUfunction handle)
+{
+    return &tl_eff.kernels[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_KERNEL_SLOTS];
+}
+
+static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offset, size_t *size)
+{
+    if (k->is_library)
+        return tl_eff_real.cuKernelGetParamInfo != NULL
+                   ? tl_eff_real.cuKernelGetParamInfo((CUkernel)k->handle, i, offset, size)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+    return tl_eff_real.cuFuncGetParamInfo != NULL ? tl_eff_real.cuFuncGetParamInfo(k->handle, i, offset, size)
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Parameters and limits, as the driver tells. */
+static void learn(struct tl_eff_kernel *k)
+{
+    size_t offset, size, cap = 0;
+    CUresult r;
+    while ((r = param_info(k, k->n_params, &offset, &size)) == CUDA_SUCCESS) {
+        if (k->n_params == cap) {
+            cap = cap != 0 ? 2 * cap : 8;
+            struct tl_eff_param *more = realloc(k->params, cap * sizeof *more);
+            if (more == NULL)
+                break;
+            k->params = more;
+        }
+        k->params[k->n_params++] = (struct tl_eff_param){(uint32_t)offset, (uint32_t)size};
+        if (offset + size > k->param_bytes)
+            k->param_bytes = (uint32_t)(offset + size);
+    }
+    /* Beyond the last parameter the answer is INVALID_VALUE; any other means that we do not know. */
+    k->is_unknown = r != CUDA_ERROR_INVALID_VALUE;
+    CUfunction f = k->handle;
+    if (k->is_library && (tl_eff_real.cuKernelGetFunction == NULL ||
+                          tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
+        k->is_unknown = true;
+    if (k->is_unknown ||
+        tl_eff_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f) != CUDA_SUCCESS ||
+        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f) !=
+            CUDA_SUCCESS)
+        k->is_unknown = true;
+    k->fingerprint = tl_hash(k->name, strlen(k->name));
+    static const CUfunction_attribute told[] = {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+                                                CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,  CU_FUNC_ATTRIBUTE_NUM_REGS,
+                                                CU_FUNC_ATTRIBUTE_PTX_VERSION,       CU_FUNC_ATTRIBUTE_BINARY_VERSION};
+    for (uint32_t i = 0; !k->is_unknown && i < sizeof told / sizeof *told; i++) {
+        int value = 0;
+        tl_eff_real.cuFuncGetAttribute(&value, told[i], f);
+        k->fingerprint = (k->fingerprint ^ (uint32_t)value) * 0x9E3779B97F4A7C15ull;
+        k->fingerprint ^= k->fingerprint >> 31;
+    }
+    k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
+}
+
+static struct tl_eff_kernel *find_kernel(CUfunction handle, const struct tl_eff_context *context)
+{
+    struct tl_eff_kernel *k = *slot_of(handle);
+    while (k != NULL && (k->handle != handle || k->context != context))
+        k = k->next;
+    return k;
+}
+
+static void kernel_free(struct tl_eff_kernel *k)
+{
+    while (k->profiles != NULL) {
+        struct tl_eff_profile *next = k->profiles->next;
+        free(k->profiles);
+        k->profiles = next;
+    }
+    free(k->params);
+    free(k->name);
+    free(k);
+}
+
+struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *context)
+{
+    tl_eff_lock();
+    struct tl_eff_kernel *k = find_kernel(handle, context);
+    tl_eff_unlock();
+    if (k != NULL)
+        return k;
+    const struct tl_captured_kernel *captured = tl_eff.shim->kernel(handle);
+    if (captured == NULL)
+        return NULL; /* whatever it is, it is the driver's business */
+    k = calloc(1, sizeof *k);
+    if (k == NULL)
+        return NULL;
+    k->handle = handle;
+    k->context = context;
+    k->captured = captured;
+    k->module = captured->module;
+    k->library = captured->library;
+    k->is_library = captured->library != NULL && captured->module == NULL;
+    k->name = strdup(captured->name);
+    if (k->name == NULL) {
+        free(k);
+        return NULL;
+    }
+    k->record = tl_record_kernel(tl_eff.record, captured->name);
+    learn(k);
+    tl_eff_lock();
+    struct tl_eff_kernel *other = find_kernel(handle, context);
+    if (other == NULL) {
+        k->next = *slot_of(handle);
+        *slot_of(handle) = k;
+    }
+    tl_eff_unlock();
+    if (other != NULL) {
+        kernel_free(k);
+        k = other;
+    }
+    return k;
+}
+
+/* Forgotten, but perhaps still on the device.  Under the lock. */
+static struct tl_eff_kernel *dead;
+
+static bool is_on_device(const struct tl_eff_kernel *k)
+{
+    const struct tl_eff_piece *p = tl_eff.flying;
+    while (p != NULL && (p->is_over || p->kernel != k))
+        p = p->next;
+    return p != NULL;
+}
+
+static void bury_dead(void)
+{
+    for (struct tl_eff_kernel **at = &dead; *at != NULL;) {
+        struct tl_eff_kernel *k = *at;
+        if (is_on_device(k)) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        kernel_free(k);
+    }
+}
+
+void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context)
+{
+    struct tl_eff_kernel *going = NULL; /* nobody else sees these, also while the lock is given up */
+    for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
+        for (struct tl_eff_kernel **at = &tl_eff.kernels[i]; *at != NULL;) {
+            struct tl_eff_kernel *k = *at;
+            if ((module == NULL || k->module != module) && (library == NULL || k->library != library) &&
+                (context == NULL || k->context != context)) {
+                at = &k->next;
+                continue;
+            }
+            *at = k->next;
+            k->next = going;
+            going = k;
+        }
+    }
+    while (going != NULL) {
+        struct tl_eff_kernel *k = going;
+        going = k->next;
+        tl_eff_profile_keep(k);
+        tl_eff_variants_free(k);
+        k->next = dead;
+        dead = k;
+    }
+    bury_dead();
+}
+
+/* --- one launch ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t count_blocks(const uint32_t grid[3])
+{
+    uint64_t n = (uint64_t)grid[0] * grid[1];
+    if (n > INT32_MAX || n * grid[2] > INT32_MAX)
+        return 0;
+    return (uint32_t)(n * grid[2]);
+}
+
+static bool is_within_limits(struct tl_eff_kernel *k, const struct tl_eff_launch *l)
+{
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+    for (uint32_t i = 0; i < 3; i++) {
+        if (l->grid[i] == 0 || l->block[i] == 0 || l->block[i] > 1024)
+            return false;
+    }
+    if (l->block[2] > 64 || l->grid[1] > 65535 || l->grid[2] > 65535 || l->grid[0] > INT32_MAX)
+        return false;
+    if (l->shared_bytes > (uint32_t)k->max_dynamic) { /* it may have been raised since */
+        CUfunction f = k->handle;
+        if (k->is_library && tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS)
+            return false;
+        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
+    }
+    return threads <= (uint64_t)k->max_threads && l->shared_bytes <= (uint32_t)k->max_dynamic;
+}
+
+/* Lock held. */
+static bool is_tried(const struct tl_eff_kernel *k, const uint32_t block[3])
+{
+    for (uint32_t i = 0; i < k->n_shapes; i++) {
+        if (memcmp(k->shapes[i], block, sizeof k->shapes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
+{
+    tl_eff_lock();
+    if (!is_tried(k, block))
+        memcpy(k->shapes[k->n_shapes < TL_EFF_MAX_BLOCKSHAPES ? k->n_shapes++ : 0], block, sizeof k->shapes[0]);
+    tl_eff_unlock();
+}
+
+/* Parameters that come as one buffer, which kernels without any need not have.  NULL if there is none of that size, or something else
+ * comes with it. */
+static const uint8_t *buffer_of(const struct tl_eff_kernel *k, void **extra)
+{
+    const uint8_t *buffer = k->param_bytes == 0 ? (const uint8_t *)"" : NULL;
+    size_t n = 0;
+    for (uint32_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            n = *(const size_t *)extra[i + 1];
+        else
+            return NULL;
+    }
+    return n >= k->param_bytes ? buffer : NULL;
+}
+
+/* The parameters as one buffer.  False if they come in a way that cannot be copied. */
+static bool gather(const struct tl_eff_kernel *k, uint8_t *to, void **params, void **extra)
+{
+    if (params != NULL) {
+        for (uint32_t i = 0; i < k->n_params; i++)
+            memcpy(to + k->params[i].offset, params[i], k->params[i].size);
+        return extra == NULL;
+    }
+    const uint8_t *buffer = buffer_of(k, extra);
+    if (buffer != NULL)
+        memcpy(to, buffer, k->param_bytes);
+    return buffer != NULL;
+}
+
+static uint64_t sizes_of(const struct tl_eff_kernel *k, void **params, void **extra)
+{
+    const uint8_t *buffer = params == NULL ? buffer_of(k, extra) : NULL;
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < k->n_params && (params != NULL || buffer != NULL); i++)
+        h = tl_eff_sizes(h, params != NULL ? params[i] : buffer + k->params[i].offset, k->params[i].size);
+    return h;
+}
+
+struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params, void **extra)
+{
+    struct tl_eff_item *item = tl_eff_item_create(TL_EFF_KERNEL);
+    uint8_t *bytes = calloc(1, shape->kernel->param_bytes + TL_EFF_EXTRA_BYTES);
+    if (item == NULL || bytes == NULL || !gather(shape->kernel, bytes, params, extra)) {
+        free(item);
+        free(bytes);
+        return NULL;
+    }
+    item->launch = *shape;
+    item->launch.params = bytes;
+    item->launch.param_bytes = shape->kernel->param_bytes;
+    item->owned = bytes;
+    return item;
+}
+
+static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void **params, void **extra)
+{
+    CUfunction f = l->kernel->handle;
+    if (l->n_attributes > 0 && tl_eff_real.cuLaunchKernelEx != NULL) {
+        CUlaunchConfig config = {.gridDimX = l->grid[0],
+                                 .gridDimY = l->grid[1],
+                                 .gridDimZ = l->grid[2],
+                                 .blockDimX = l->block[0],
+                                 .blockDimY = l->block[1],
+                                 .blockDimZ = l->block[2],
+                                 .sharedMemBytes = l->shared_bytes,
+                                 .hStream = stream,
+                                 .attrs = (CUlaunchAttribute *)l->attributes,
+                                 .numAttrs = l->n_attributes};
+        return tl_eff_real.cuLaunchKernelEx(&config, f, params, extra);
+    }
+    return tl_eff_real.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                      l->shared_bytes, stream, params, extra);
+}
+
+CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream)
+{
+    size_t n = l->param_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    return launch_with(l, stream, NULL, n > 0 ? extra : NULL);
+}
+
+/* Lock held.  Whether this launch may go to the driver at once, whole, from the calling thread. */
+static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l, uint64_t now)
+{
+    if (tl_eff.settings->force >= 0 || !tl_eff_passes(s) || !tl_eff_gate_is_open(now))
+        return false;
+    uint64_t ns = tl_eff_predicted_ns(l->profile);
+    bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
+    if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff.grant.blocks_per_s != 0)
+        return false; /* the executor measures it */
+    bool is_short = ns <= tl_eff_turnaround_ns() || (tl_eff_is_alone() && ns <= TL_EFF_ALONE_NS);
+    return is_short && tl_eff_has_room(s, ns);
+}
+
+/* The caller's own launch, when its turn has come. */
+static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k, const struct tl_eff_call *call,
+                        const struct tl_eff_launch *l)
+{
+    struct tl_eff_turn turn;
+    tl_eff_turn_begin(&turn, s, true);
+    CUresult r = tl_eff_invoke(call);
+    if (r == CUDA_SUCCESS && !s->is_capturing) {
+        tl_eff_lock();
+        tl_eff_unmarked(s, l->profile != NULL ? tl_eff_predicted_ns(l->profile) : tl_eff_predicted_ns(NULL),
+                        tl_eff_now());
+        tl_eff_unlock();
+        if (k != NULL) {
+            note_tried(k, l->block);
+            tl_record_launched(k->record, TL_RUNG_WHOLE, l->blocks);
+        }
+        atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&tl_eff.page->blocks, l->blocks, memory_order_relaxed);
+    }
+    tl_eff_turn_end(&turn, r);
+    tl_eff_ring();
+    return r;
+}
+
+/* `direct` is the job's own call with the stream's place still open; `at` is that place (-1: it stands in the configuration, and
+ * was set there by the caller). */
+static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunction f, void **params, void **extra,
+                       struct tl_eff_call *direct)
+{
+    struct tl_eff_kernel *k = tl_eff_kernel(f, s->context);
+    uint64_t now = tl_eff_now();
+    l->kernel = k;
+    l->blocks = count_blocks(l->grid);
+    l->queued_ns = now;
+    if (s->is_capturing)
+        return tl_eff_invoke(direct);
+    if (k != NULL)
+        tl_record_op(k->record, tl_eff.shim->op());
+    if (k == NULL || k->is_unknown || !l->is_plain || !is_within_limits(k, l))
+        return in_turn(s, k, direct, l);
+    l->sizes = sizes_of(k, params, extra);
+    tl_eff_lock();
+    bool is_new = !is_tried(k, l->block) && tl_eff.settings->force < 0;
+    l->profile = tl_eff_profile(k, l);
+    if (is_new) {
+        tl_eff_unlock();
+        return in_turn(s, k, direct, l);
+    }
+    tl_eff_make_room(s);
+    if (goes_at_once(s, l, now)) {
+        l->profile->n_launches++;
+        tl_eff_unmarked(s, tl_eff_predicted_ns(l->profile), now);
+        tl_eff_unlock();
+        tl_record_launched(k->record, TL_RUNG_WHOLE, l->blocks);
+        atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&tl_eff.page->blocks, l->blocks, memory_order_relaxed);
+        return tl_eff_invoke(direct);
+    }
+    tl_eff_unlock();
+    struct tl_eff_item *item = tl_eff_launch_item(l, params, extra);
+    if (item == NULL)
+        return in_turn(s, k, direct, l);
+    tl_eff_lock();
+    tl_eff_enqueue(s, item);
+    tl_eff_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* --- hooks --------------------------------------------------------------------------------------------------------- */
+
+/* cuLaunchKernel has eleven arguments; a call that is kept has room for nine.  Its shape travels in a configuration. */
+static CUresult call_kernel(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+    return tl_eff_real.cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                                      c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+}
+
+static CUresult call_cooperative(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+    (void)extra;
+    return tl_eff_real.cuLaunchCooperativeKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                                                 c->blockDimZ, c->sharedMemBytes, c->hStream, params);
+}
+
+static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
+                              bool is_plain, bool is_per_thread)
+{
+    struct tl_eff_stream *s;
+    CUresult r = tl_eff_stream(config->hStream, is_per_thread, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUlaunchConfig c = *config;
+    c.hStream = s->handle;
+    struct tl_eff_launch l = {.grid = {c.gridDimX, c.gridDimY, c.gridDimZ},
+                              .block = {c.blockDimX, c.blockDimY, c.blockDimZ},
+                              .shared_bytes = c.sharedMemBytes,
+                              .is_plain = is_plain && c.numAttrs <= TL_EFF_MAX_ATTRIBUTES};
+    for (unsigned i = 0; l.is_plain && i < c.numAttrs; i++) {
+        const CUlaunchAttribute *a = &c.attrs[i];
+        switch ((int)a->id) {
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+            l.is_plain = a->value.cooperative == 0;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            l.is_plain = a->value.clusterDim.x * a->value.clusterDim.y * a->value.clusterDim.z <= 1;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+            break; /* they tune, and are kept */
+        default:
+            l.is_plain = false; /* overlap with the kernel in front, events inside: the driver's business */
+        }
+        l.attributes[l.n_attributes++] = *a;
+    }
+    struct tl_eff_call direct = {function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
+    return launch(s, &l, f, params, extra, &direct);
+}
+
+CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params, size_t n,
+                              bool is_cooperative)
+{
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+    CUlaunchConfig config = {.gridDimX = shape->gridDimX,
+                             .gridDimY = shape->gridDimY,
+                             .gridDimZ = shape->gridDimZ,
+                             .blockDimX = shape->blockDimX,
+                             .blockDimY = shape->blockDimY,
+                             .blockDimZ = shape->blockDimZ,
+                             .sharedMemBytes = shape->sharedMemBytes,
+                             .hStream = s->handle,
+                             .attrs = &cooperative,
+                             .numAttrs = is_cooperative ? 1 : 0};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    return launch_config(is_cooperative ? (void *)tl_eff_real.cuLaunchKernelEx : (void *)call_kernel, &config,
+                         shape->func, NULL, n > 0 ? extra : NULL, !is_cooperative, false);
+}
+
+#define SHAPE_PARAMS                                                                                                   \
+    CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,       \
+        CUstream stream, void **params
+#define SHAPE                                                                                                          \
+    &(CUlaunchConfig)                                                                                                  \
+    {                                                                                                                  \
+        .gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,             \
+        .sharedMemBytes = shared, .hStream = stream                                                                    \
+    }
+
+static CUresult hook_cuLaunchKernel(SHAPE_PARAMS, void **extra)
+{
+    return launch_config((void *)call_kernel, SHAPE, f, params, extra, true, false);
+}
+
+static CUresult hook_cuLaunchKernel_ptsz(SHAPE_PARAMS, void **extra)
+{
+    return launch_config((void *)call_kernel, SHAPE, f, params, extra, true, true);
+}
+
+static CUresult hook_cuLaunchCooperativeKernel(SHAPE_PARAMS)
+{
+    return launch_config((void *)call_cooperative, SHAPE, f, params, NULL, false, false);
+}
+
+static CUresult hook_cuLaunchCooperativeKernel_ptsz(SHAPE_PARAMS)
+{
+    return launch_config((void *)call_cooperative, SHAPE, f, params, NULL, false, true);
+}
+
+static CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+    if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true, false);
+}
+
+static CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+    if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true, true);
+}
+
+const struct tl_hook tl_eff_kernel_hooks[] = {
+    {"cuLaunchKernel", (void *)hook_cuLaunchKernel},
+    {"cuLaunchKernel_ptsz", (void *)hook_cuLaunchKernel_ptsz},
+    {"cuLaunchKernelEx", (void *)hook_cuLaunchKernelEx},
+    {"cuLaunchKernelEx_ptsz", (void *)hook_cuLaunchKernelEx_ptsz},
+    {"cuLaunchCooperativeKernel", (void *)hook_cuLaunchCooperativeKernel},
+    {"cuLaunchCooperativeKernel_ptsz", (void *)hook_cuLaunchCooperativeKernel_ptsz},
+    {NULL, NULL},
+};

@@ -1,0 +1,334 @@
+/* How long kernels take: learnt from launches that were measured anyway, never by stopping the device.
+ *
+ * What was learnt is written when the job ends and read when the next begins: a small file of rows, by a fingerprint of the
+ * kernel and the shape of the launch.  It is a first guess only; each job measures again. */
+#include "runtime/effort/internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    FIRST_SAMPLES = 4,
+    SAMPLE_EVERY = 32,   /* launches, */
+    MANY_SAMPLES = 32,   /* and once there are so many, */
+    SAMPLE_SELDOM = 256, /* so: each is a detour by the executor, which short kernels feel */
+    UNKNOWN_NS = 200000,
+    MAX_ROWS = 8192,
+    VERY_SLOW = 8,
+    SLOW_NS = 20000,
+    TRIALS = 3,       /* small pieces by which a variant is judged if it does well, */
+    MOST_TRIALS = 12, /* and if it does not */
+    RETRY_AFTER = 128,
+    MOST_SIZES = 8, /* told apart per kernel and shape: some parameter may be a counter */
+    SIZE_BITS = 24, /* the bits of a float, and the lower half of most addresses, have more */
+};
+#define MAGIC 0x33666f7270746c74ull /* "tltprof3" */
+
+struct row {
+    uint64_t key, whole_ns, block_ns;
+    uint64_t slow; /* bit per rung */
+};
+
+static struct row *rows; /* as found on disk, sorted by key; constant after the start */
+static uint32_t n_rows;
+/* Of kernels that were unloaded.  Guarded by the lock of everything. */
+static struct row *kept;
+static uint32_t n_kept, cap_kept;
+
+/* --- the file ------------------------------------------------------------------------------------------------------ */
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = ((const struct row *)a)->key, y = ((const struct row *)b)->key;
+    return (x > y) - (x < y);
+}
+
+static bool path_of(char *path, size_t n, const char *suffix)
+{
+    char folder[1024];
+    return tl_eff_store_folder(folder, sizeof folder) == 0 &&
+           (size_t)snprintf(path, n, "%s/profiles%s", folder, suffix) < n;
+}
+
+void tl_eff_profile_load(void)
+{
+    char path[1100];
+    struct stat st;
+    uint64_t magic = 0;
+    free(rows);
+    rows = NULL;
+    n_rows = 0;
+    int fd = path_of(path, sizeof path, "") ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && st.st_size > 8 && st.st_size <= 8 + (off_t)(MAX_ROWS * sizeof *rows) &&
+        read(fd, &magic, 8) == 8 && magic == MAGIC) {
+        size_t n = ((size_t)st.st_size - 8) / sizeof *rows;
+        rows = malloc(n * sizeof *rows);
+        if (rows != NULL && read(fd, rows, n * sizeof *rows) == (ssize_t)(n * sizeof *rows))
+            n_rows = (uint32_t)n;
+    }
+    close(fd);
+    if (rows != NULL && n_rows > 1)
+        qsort(rows, n_rows, sizeof *rows, by_key);
+}
+
+static struct row row_of(const struct tl_eff_profile *p)
+{
+    struct row r = {p->key, p->whole_ns, p->block_ns, 0};
+    for (uint32_t i = 0; i < TL_RUNG_WHOLE; i++)
+        r.slow |= (uint64_t)p->rungs[i].is_slow << i;
+    return r;
+}
+
+/* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no room. */
+static struct row *place_for(uint64_t key)
+{
+    for (uint32_t i = 0; i < n_kept; i++) {
+        if (kept[i].key == key)
+            return &kept[i];
+    }
+    if (n_kept == cap_kept) {
+        uint32_t cap = cap_kept != 0 ? 2 * cap_kept : 64;
+        struct row *more = cap <= MAX_ROWS ? realloc(kept, cap * sizeof *more) : NULL;
+        if (more == NULL)
+            return NULL;
+        kept = more;
+        cap_kept = cap;
+    }
+    return &kept[n_kept++];
+}
+
+void tl_eff_profile_keep(const struct tl_eff_kernel *k)
+{
+    for (const struct tl_eff_profile *p = k->profiles; p != NULL; p = p->next) {
+        struct row *place = p->n_samples > 0 ? place_for(p->key) : NULL;
+        if (place != NULL)
+            *place = row_of(p); /* the newest counts, of a kernel that was unloaded before */
+    }
+}
+
+/* All that this job learnt, and what it found, as far as there is room. */
+static uint32_t gather(struct row *all)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
+        for (const struct tl_eff_kernel *k = tl_eff.kernels[i]; k != NULL; k = k->next)
+            tl_eff_profile_keep(k);
+    }
+    if (n_kept > 1)
+        qsort(kept, n_kept, sizeof *kept, by_key);
+    for (uint32_t i = 0; i < n_kept && n < MAX_ROWS; i++) {
+        if (n == 0 || all[n - 1].key != kept[i].key)
+            all[n++] = kept[i];
+    }
+    uint32_t n_own = n;
+    for (uint32_t i = 0; i < n_rows && n < MAX_ROWS; i++) {
+        if (n_own == 0 || bsearch(&rows[i], all, n_own, sizeof *all, by_key) == NULL)
+            all[n++] = rows[i];
+    }
+    return n;
+}
+
+void tl_eff_profile_save(void)
+{
+    char path[1100], temporary[1100], suffix[32];
+    uint64_t magic = MAGIC;
+    struct row *all = malloc(MAX_ROWS * sizeof *all);
+    uint32_t n = 0;
+    if (all != NULL && pthread_mutex_trylock(&tl_eff.lock) == 0) {
+        n = gather(all);
+        tl_eff_unlock();
+    }
+    snprintf(suffix, sizeof suffix, ".%d", (int)getpid());
+    if (n > 0 && path_of(path, sizeof path, "") && path_of(temporary, sizeof temporary, suffix)) {
+        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0) {
+            bool ok = write(fd, &magic, 8) == 8 && write(fd, all, n * sizeof *all) == (ssize_t)(n * sizeof *all);
+            ok = close(fd) == 0 && ok;
+            if (!ok || rename(temporary, path) < 0)
+                unlink(temporary); /* a full disk: the next job learns again */
+        }
+    }
+    free(all);
+}
+
+/* --- one kernel and shape ------------------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9E3779B97F4A7C15ull;
+    return h ^ h >> 29;
+}
+
+/* A product of matrices takes as long as its inner side says, which is in no grid.  So launches are also told apart by those of their
+ * parameters that can be sizes: small integers.  Addresses and floats are none, and differ without meaning anything. */
+uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n)
+{
+    const uint8_t *p = param;
+    for (uint32_t at = 0; at < n; at += 8) {
+        uint32_t half[2] = {0, 0};
+        memcpy(half, p + at, n - at < 8 ? n - at : 8);
+        if (half[1] != 0 && half[0] >> SIZE_BITS != 0)
+            continue; /* an address, or a float and something */
+        for (uint32_t i = 0; i < 2; i++)
+            h = mix(h, half[i] >> SIZE_BITS == 0 ? half[i] : 0);
+    }
+    return h;
+}
+
+struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_eff_launch *l)
+{
+    uint64_t sizes = l->sizes;
+    uint32_t n_alike = 0;
+    struct tl_eff_profile *p = k->profiles, *rest = NULL;
+    for (; p != NULL; p = p->next) {
+        if (memcmp(p->grid, l->grid, sizeof p->grid) != 0 || memcmp(p->block, l->block, sizeof p->block) != 0 ||
+            p->shared_bytes != l->shared_bytes)
+            continue;
+        if (p->sizes == sizes)
+            return p;
+        n_alike++;
+        rest = p->sizes == TL_EFF_ANY_SIZES ? p : rest;
+    }
+    if (rest != NULL)
+        return rest;
+    if (n_alike == MOST_SIZES)
+        sizes = TL_EFF_ANY_SIZES;
+    p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return NULL;
+    memcpy(p->grid, l->grid, sizeof p->grid);
+    memcpy(p->block, l->block, sizeof p->block);
+    p->shared_bytes = l->shared_bytes;
+    p->sizes = sizes;
+    p->key = mix(mix(k->fingerprint, p->shared_bytes), sizes);
+    for (uint32_t i = 0; i < 3; i++)
+        p->key = mix(p->key, (uint64_t)p->grid[i] << 32 | p->block[i]);
+    const struct row *found = n_rows > 0 ? bsearch(&(struct row){.key = p->key}, rows, n_rows, sizeof *rows, by_key)
+                                         : NULL;
+    if (found != NULL) {
+        p->whole_ns = found->whole_ns;
+        p->block_ns = found->block_ns;
+        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+            p->rungs[r].is_slow = (found->slow >> r & 1) != 0;
+        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+            p->rungs[r].retry_at = FIRST_SAMPLES; /* that was another day: soon tried again */
+    }
+    p->next = k->profiles;
+    k->profiles = p;
+    return p;
+}
+
+uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p)
+{
+    return p != NULL && p->whole_ns != 0 ? p->whole_ns : UNKNOWN_NS;
+}
+
+bool tl_eff_wants_sample(const struct tl_eff_profile *p)
+{
+    if (p == NULL)
+        return false;
+    uint32_t every = p->n_samples < MANY_SAMPLES ? SAMPLE_EVERY : SAMPLE_SELDOM;
+    return p->n_samples < FIRST_SAMPLES || p->n_launches % every == 0;
+}
+
+/* The first ones may have compiled something or found cold caches, so the least counts.  Later, single ones may be far too
+ * long because somebody else was busy, but never too short: down fast, up in small steps. */
+static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
+{
+    if (old == 0 || n == 0)
+        return new;
+    if (n < FIRST_SAMPLES)
+        return new < old ? new : old;
+    if (new < old)
+        return old - (old - new) / 4;
+    uint64_t up = (new - old) / 16, most = old / 16 + 1;
+    return old + (up < most ? up : most);
+}
+
+/* Other work on the machine makes single measurements too long, never too short; and a few blocks may not spread over the device
+ * as many do.  So the least of many counts, and with slices more is put up with: behind them there is no control. */
+static bool seems_slow(const struct tl_eff_profile *p, enum tl_rung rung, uint64_t slack)
+{
+    uint64_t most = rung == TL_RUNG_SLICE ? p->block_ns * 9 / 4 : p->block_ns * 3 / 2;
+    return p->block_ns != 0 && p->rungs[rung].block_ns > most + slack;
+}
+
+bool tl_eff_is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung)
+{
+    uint32_t n = p->rungs[rung].n_samples;
+    return n < TRIALS || (n < MOST_TRIALS && seems_slow(p, rung, 0));
+}
+
+/* A machine that was busy while the rung was on trial may have made it look slow, so it is tried again, less and less often. */
+bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung)
+{
+    if (p->rungs[rung].is_slow && p->n_launches >= p->rungs[rung].retry_at) {
+        p->rungs[rung].is_slow = false;
+        p->rungs[rung].n_samples = 0;
+        p->rungs[rung].block_ns = 0;
+    }
+    return p->rungs[rung].is_slow;
+}
+
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
+                        uint32_t blocks, int n_sms)
+{
+    if (p == NULL || ns == 0 || blocks == 0)
+        return;
+    uint32_t wide = (uint32_t)(n_sms > 0 ? n_sms : 1);
+    uint64_t waves = (blocks + wide - 1) / wide, wave_ns = ns / waves;
+    if (rung >= TL_RUNG_WHOLE) {
+        p->block_ns = blend(p->block_ns, wave_ns, p->n_samples);
+        p->whole_ns = blend(p->whole_ns, l->blocks > blocks ? ns * l->blocks / blocks : ns, p->n_samples);
+        p->n_samples++;
+        return;
+    }
+    p->rungs[rung].recent_ns[p->rungs[rung].n_recent++ % TL_EFF_RECENT] = wave_ns;
+    if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].block_ns)
+        p->rungs[rung].block_ns = wave_ns;
+    uint32_t n = ++p->rungs[rung].n_samples;
+    uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
+    if (p->rungs[rung].is_slow || !seems_slow(p, rung, slack))
+        return;
+    if (n >= MOST_TRIALS || (n >= TRIALS && p->rungs[rung].block_ns > VERY_SLOW * p->block_ns + slack)) {
+        if (l->variant != NULL)
+            tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is used",
+                        l->kernel->name, (unsigned long long)p->rungs[rung].block_ns / 1000,
+                        tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->block_ns / 1000);
+        uint32_t times = p->rungs[rung].n_slow++;
+        p->rungs[rung].is_slow = true;
+        p->rungs[rung].retry_at = p->n_launches + (RETRY_AFTER << (times < 8 ? times : 8));
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung)
+{
+    uint64_t sorted[TL_EFF_RECENT];
+    if (p == NULL || rung >= TL_RUNG_WHOLE || p->rungs[rung].n_recent == 0)
+        return p != NULL ? p->block_ns : 0;
+    uint32_t n = p->rungs[rung].n_recent < TL_EFF_RECENT ? p->rungs[rung].n_recent : TL_EFF_RECENT;
+    memcpy(sorted, p->rungs[rung].recent_ns, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_size);
+    return sorted[n / 2];
+}
+
+void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns)
+{
+    if (p == NULL)
+        return;
+    uint32_t bucket = ns > 1 ? 63u - (uint32_t)__builtin_clzll(ns) : 0;
+    p->latency[bucket < TL_EFF_LATENCIES ? bucket : TL_EFF_LATENCIES - 1]++;
+    p->n_latencies++;
+}

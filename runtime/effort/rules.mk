@@ -1,0 +1,17 @@
+# The best-effort part, opened by the shim in jobs that may have to give way.  It links libc only, with the archives of lz4 and zstd.
+LIBRARIES += tally_effort
+tally_effort_SRCS := $(if $(CUDA_INCLUDE),$(wildcard runtime/effort/*.c))
+ifneq ($(CUDA_INCLUDE),)
+SHARED += libtally-effort.so
+libtally-effort.so_SRCS := $(tally_effort_SRCS)
+libtally-effort.so_OBJS := $(BUILD_ID)
+libtally-effort.so_LIBS := tally_record tally_job tally_sched tally_ptx tally_image tally_base
+libtally-effort.so_FLAGS := -Wl,-z,nodelete
+libtally-effort.so_SYSTEM := -l:liblz4.a -l:libzstd.a
+endif
+$(call objs,$(tally_effort_SRCS)): EXTRA_CFLAGS = $(CUDA_FLAGS)
+
+# All sample programs with each rung forced; a few of them are part of `make test`.
+test-force: tests
+	@FULL=1 TEST_TIMEOUT=3600 TALLY_BUILD=$(B) test/run test/integration/force_rungs.sh test/integration/effort_order.sh
+.PHONY: test-force

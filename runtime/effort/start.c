@@ -1,0 +1,97 @@
+/* Beginning and end of the best-effort part. */
+#include "runtime/effort/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct tl_eff_state tl_eff;
+static struct tl_hook *hooks;
+
+void tl_eff_note(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tl_record_note(tl_eff.record, text);
+}
+
+static void forked(void)
+{
+    atomic_store(&tl_eff.is_over, true); /* a straggler in the child passes through */
+    tl_eff_variants_forked();
+    tl_eff_streams_forked();
+    tl_eff_gate_forget();
+}
+
+/* What is queued is lost, as with CUDA; whoever waits for it comes free. */
+static void stop(void)
+{
+    tl_eff_profile_save();
+    atomic_store(&tl_eff.is_over, true);
+    if (pthread_mutex_trylock(&tl_eff.lock) == 0) {
+        pthread_cond_broadcast(&tl_eff.submitted);
+        tl_eff_unlock();
+    }
+}
+
+/* Hooks of functions that the driver has. */
+static bool gather_hooks(const struct tl_shim *shim)
+{
+    const struct tl_hook *lists[] = {tl_eff_call_hooks, tl_eff_copy_hooks,   tl_eff_event_hooks,
+                                     tl_eff_sync_hooks, tl_eff_kernel_hooks, tl_eff_graph_hooks};
+    size_t n = 0, at = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        for (const struct tl_hook *h = lists[i]; h->name != NULL; h++)
+            n++;
+    }
+    hooks = calloc(n + 1, sizeof *hooks);
+    if (hooks == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        for (const struct tl_hook *h = lists[i]; h->name != NULL; h++) {
+            if (shim->real(h->name) != NULL)
+                hooks[at++] = *h;
+        }
+    }
+    return true;
+}
+
+static const struct tl_hook *start(const struct tl_shim *shim)
+{
+    struct tl_error err = {0};
+    if (tl_eff_real_find(shim, &err) < 0) {
+        shim->log(1, "%s", err.text);
+        return NULL;
+    }
+    pthread_condattr_t attr;
+    tl_eff = (struct tl_eff_state){.shim = shim,
+                                   .settings = shim->settings,
+                                   .client = shim->client,
+                                   .record = shim->record,
+                                   .page = tl_client_page(shim->client)};
+    tl_eff.busy_end = &tl_eff.busy;
+    tl_eff.flying_end = &tl_eff.flying;
+    pthread_mutex_init(&tl_eff.lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&tl_eff.submitted, &attr);
+    pthread_condattr_destroy(&attr);
+    if (hooks == NULL && !gather_hooks(shim)) {
+        shim->log(1, "no memory for the list of functions to replace");
+        return NULL;
+    }
+    tl_eff_profile_load();
+    return hooks;
+}
+
+__attribute__((visibility("default"))) const struct tl_effort tl_effort_table = {
+    .build = tl_build_id,
+    .start = start,
+    .unloading = tl_eff_unloading,
+    .forget = tl_eff_texts_forget,
+    .forked = forked,
+    .stop = stop,
+};

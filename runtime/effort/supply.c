@@ -1,0 +1,200 @@
+/* What launches in pieces need of a context: counters that host and device share, events, and how long news of an end take. */
+#include "runtime/effort/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CONTROLS = 512,
+    CONTROL_BYTES = 64, /* a cache line each */
+};
+
+/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device memory is used, and copied there
+ * and back by the stream. */
+struct tl_eff_control_slab {
+    uint8_t *host;
+    CUdeviceptr device;
+    struct tl_eff_control *free, all[CONTROLS];
+};
+
+/* When a host function was called; stays in memory if that never happens. */
+struct stamp {
+    _Atomic uint64_t ns;
+};
+
+static void stamp_now(void *data)
+{
+    atomic_store(&((struct stamp *)data)->ns, tl_eff_now());
+}
+
+/* How long it takes at best until the executor knows of an end on this driver: from the call to the host function, and half as
+ * long again for waking up.  0 if it cannot be told. */
+static uint64_t measure_round_trip(struct tl_eff_context *c)
+{
+    enum { TRIES = 5, PATIENCE_NS = 2000000 };
+    uint64_t best = UINT64_MAX;
+    CUstream side = c->sides[0];
+    for (int i = 0; i < TRIES; i++) {
+        struct stamp *s = calloc(1, sizeof *s);
+        uint64_t begin = tl_eff_now(), end = 0;
+        if (s == NULL || tl_eff_real.cuLaunchHostFunc(side, stamp_now, s) != CUDA_SUCCESS) {
+            free(s);
+            return 0;
+        }
+        while ((end = atomic_load(&s->ns)) == 0 && tl_eff_now() - begin < PATIENCE_NS)
+            nanosleep(&(struct timespec){0, 5000}, NULL);
+        if (end == 0)
+            return 0; /* it may still come, so the stamp is left alone */
+        free(s);
+        best = end - begin < best ? end - begin : best;
+    }
+    return best + best / 2;
+}
+
+/* An event and the time at which it was done, as exactly as can be seen from outside: it was done between the call that records
+ * it and the end of a wait for it, and of several tries the one counts that leaves the least room. */
+static void set_clock(struct tl_eff_context *c)
+{
+    enum { TRIES = 5 };
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        CUevent e = tl_eff_take_event(c);
+        uint64_t begin = tl_eff_now();
+        if (e == NULL || tl_eff_real.cuEventRecord(e, c->sides[0]) != CUDA_SUCCESS ||
+            tl_eff_real.cuEventSynchronize(e) != CUDA_SUCCESS) {
+            tl_eff_give_event(c, e);
+            return;
+        }
+        uint64_t took = tl_eff_now() - begin;
+        if (took < least) {
+            CUevent old = c->clock;
+            c->clock = e;
+            c->clock_ns = begin + took / 2;
+            least = took;
+            e = old;
+        }
+        tl_eff_give_event(c, e);
+    }
+}
+
+uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
+{
+    enum { REFRESH_MS = 2000 }; /* the driver tells milliseconds in a float: small ones are exact */
+    float ms;
+    if (c->clock == NULL || e == NULL || tl_eff_real.cuEventElapsedTime(&ms, c->clock, e) != CUDA_SUCCESS || ms < 0)
+        return 0;
+    uint64_t ns = c->clock_ns + (uint64_t)((double)ms * 1e6);
+    CUevent next = ms > REFRESH_MS ? tl_eff_take_event(c) : NULL;
+    if (next != NULL && tl_eff_real.cuEventRecord(next, c->sides[0]) == CUDA_SUCCESS &&
+        tl_eff_real.cuEventSynchronize(next) == CUDA_SUCCESS &&
+        tl_eff_real.cuEventElapsedTime(&ms, c->clock, next) == CUDA_SUCCESS) {
+        CUevent old = c->clock;
+        c->clock = next;
+        c->clock_ns += (uint64_t)((double)ms * 1e6);
+        next = old;
+    }
+    tl_eff_give_event(c, next);
+    return ns;
+}
+
+static bool is_software(CUdevice device)
+{
+    char name[64] = "";
+    CUresult (*get)(char *, int, CUdevice) = (CUresult(*)(char *, int, CUdevice))tl_eff.shim->real("cuDeviceGetName");
+    return get != NULL && get(name, sizeof name, device) == CUDA_SUCCESS && strcmp(name, "Tally Software Device") == 0;
+}
+
+/* Executor only, lock not held, context current. */
+bool tl_eff_prepare(struct tl_eff_context *c)
+{
+    if (c->is_prepared)
+        return !c->is_unfit;
+    c->is_prepared = true;
+    c->is_unfit = true;
+    CUdevice device;
+    int atomics = 0;
+    struct tl_eff_control_slab *slab = calloc(1, sizeof *slab);
+    void *host = NULL;
+    if (slab == NULL || tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
+        tl_eff_real.cuMemHostAlloc(&host, (CONTROLS + 1) * CONTROL_BYTES,
+                                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+        tl_eff_real.cuMemHostGetDevicePointer_v2(&slab->device, host, 0) != CUDA_SUCCESS) {
+        tl_eff_note("no memory for counters: kernels run whole");
+        free(slab);
+        return false;
+    }
+    tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
+    c->has_host_atomics = atomics != 0;
+    c->runs_block_by_block = is_software(device);
+    slab->host = host;
+    memset(host, 0, (CONTROLS + 1) * CONTROL_BYTES);
+    c->kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);
+    c->kick_device = slab->device + CONTROLS * CONTROL_BYTES;
+    if (!c->has_host_atomics && tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
+        tl_eff_note("no memory for counters: kernels run whole");
+        return false;
+    }
+    for (uint32_t i = 0; i < CONTROLS; i++) {
+        struct tl_eff_control *k = &slab->all[i];
+        k->word = (_Atomic uint64_t *)(void *)(slab->host + i * CONTROL_BYTES);
+        k->device = slab->device + i * CONTROL_BYTES;
+        k->next = slab->free;
+        slab->free = k;
+    }
+    c->slab = slab;
+    if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+        atomic_store_explicit(&tl_eff.round_trip_ns, measure_round_trip(c), memory_order_relaxed);
+    if (c->sides[0] != NULL)
+        set_clock(c);
+    tl_eff_log(3, "news of an end take %llu us", (unsigned long long)tl_eff.round_trip_ns / 1000);
+    c->is_unfit = false;
+    return true;
+}
+
+/* --- lent and given back ------------------------------------------------------------------------------------------- */
+
+CUevent tl_eff_take_event(struct tl_eff_context *c)
+{
+    CUevent e = NULL;
+    if (c->n_events > 0)
+        return c->events[--c->n_events];
+    tl_eff_real.cuEventCreate(&e, CU_EVENT_DEFAULT);
+    return e;
+}
+
+void tl_eff_give_event(struct tl_eff_context *c, CUevent e)
+{
+    if (e == NULL)
+        return;
+    if (c->n_events == c->cap_events) {
+        uint32_t cap = c->cap_events != 0 ? 2 * c->cap_events : 16;
+        CUevent *more = realloc(c->events, cap * sizeof(CUevent));
+        if (more == NULL) {
+            tl_eff_real.cuEventDestroy_v2(e);
+            return;
+        }
+        c->events = more;
+        c->cap_events = cap;
+    }
+    c->events[c->n_events++] = e;
+}
+
+struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c)
+{
+    struct tl_eff_control *k = c->slab->free;
+    if (k != NULL) {
+        c->slab->free = k->next;
+        k->refs = 1;
+    }
+    return k;
+}
+
+void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k)
+{
+    if (k == NULL || --k->refs > 0)
+        return;
+    k->next = c->slab->free;
+    c->slab->free = k;
+}

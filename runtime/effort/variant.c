@@ -1,0 +1,551 @@
+/* The rewritten forms of a kernel.
+ *
+ *     asked for by a launch ─► builder's queue ─► PTX of the image ─► tl_ptx_rewrite (or the store on disk)
+ *                                                   ─► a module of its own, loaded by the real driver ─► a launch of no blocks
+ *
+ * They are built by one thread in the background; until one is ready the kernel runs as it is.  The launch of no blocks makes
+ * a driver that compiles late do it here and not where it would be waited for. */
+#include "runtime/effort/internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "tally/image.h"
+
+/* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
+struct text {
+    char *bytes;
+    size_t n;
+    uint32_t arch;
+    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    bool is_borrowed, has_failed;
+    struct tl_ptx_index *index; /* made when it is looked at */
+};
+struct texts {
+    struct text *list;
+    uint32_t n, cap;
+};
+
+static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER; /* held while building; guards texts */
+/* Under the lock of everything: */
+static struct tl_eff_variant *queue, **queue_end = &queue;
+static bool has_builder;
+static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
+static struct tl_eff_variant *in_work; /* what the builder is at */
+
+/* --- texts --------------------------------------------------------------------------------------------------------- */
+
+static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
+{
+    if (t->n == t->cap) {
+        uint32_t cap = t->cap != 0 ? 2 * t->cap : 4;
+        struct text *more = realloc(t->list, cap * sizeof *more);
+        if (more == NULL) {
+            if (!is_borrowed)
+                free(bytes);
+            return;
+        }
+        t->list = more;
+        t->cap = cap;
+    }
+    uint32_t at = t->n++;
+    for (; at > 0 && t->list[at - 1].arch < arch; at--)
+        t->list[at] = t->list[at - 1];
+    struct tl_jit_digest d;
+    t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
+    tl_jit_digest_init(&d);
+    tl_jit_digest_add(&d, bytes, n);
+    tl_jit_digest_end(&d, t->list[at].digest);
+}
+
+/* What the device may load of an image: its architecture's number is `device`. */
+struct visit {
+    struct texts *texts;
+    uint32_t device;
+};
+
+static int visit_image(void *data, const struct tl_image *image)
+{
+    struct visit *v = data;
+    void *bytes;
+    size_t n;
+    if (image->kind != TL_IMAGE_PTX || image->arch > v->device || tl_image_unpack(image, &bytes, &n, NULL) < 0)
+        return 0;
+    add_text(v->texts, bytes, n, image->arch, false);
+    return 0;
+}
+
+static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *err)
+{
+    if (image->user != NULL)
+        return image->user;
+    struct texts *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    int major = 0, minor = 0;
+    CUdevice device;
+    if (tl_eff_real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+        tl_eff_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+        tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    }
+    struct visit v = {t, (uint32_t)(10 * major + minor)};
+    if (image->ptx != NULL)
+        add_text(t, (char *)image->ptx, image->ptx_n, UINT32_MAX, true);
+    else if (image->bytes != NULL)
+        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v, err);
+    image->user = t;
+    return t;
+}
+
+/* All its kernels and their variants have gone before, each under the lock, so nobody looks at it any more. */
+void tl_eff_texts_forget(struct tl_captured_image *image)
+{
+    struct texts *t = image->user;
+    for (uint32_t i = 0; t != NULL && i < t->n; i++) {
+        tl_ptx_index_destroy(t->list[i].index);
+        if (!t->list[i].is_borrowed)
+            free(t->list[i].bytes);
+    }
+    if (t != NULL)
+        free(t->list);
+    free(t);
+    image->user = NULL;
+}
+
+/* The first text that has the kernel. */
+static struct text *text_with(struct texts *t, const char *name, struct tl_error *err)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct text *x = &t->list[i];
+        if (x->index == NULL && !x->has_failed)
+            x->has_failed = tl_ptx_index_create(&x->index, x->bytes, x->n, name, err) < 0;
+        if (x->index == NULL)
+            continue;
+        const struct tl_ptx_item *item = tl_ptx_index_find(x->index, tl_str_of(name));
+        if (item != NULL && item->kind == TL_PTX_ITEM_ENTRY && item->body != 0)
+            return x;
+    }
+    return NULL;
+}
+
+/* --- building ------------------------------------------------------------------------------------------------------ */
+
+static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_eff_rewritten *out, struct tl_error *err)
+{
+    struct tl_eff_kernel *k = v->kernel;
+    if (k->captured == NULL || k->captured->image == NULL)
+        return tl_error_set(err, -ENOENT, "its image was not seen");
+    struct texts *t = texts_of(k->captured->image, err);
+    struct text *x = t != NULL ? text_with(t, k->name, err) : NULL;
+    if (x == NULL)
+        return tl_error_set(err, -ENOENT, "no PTX of it");
+    int version = 0;
+    char key[TL_EFF_KEY_BYTES];
+    tl_eff_real.cuDriverGetVersion(&version);
+    tl_eff_store_key(key, &(struct tl_eff_origin){.text = x->digest,
+                                                  .kernel = k->name,
+                                                  .kind = v->kind,
+                                                  .dims = v->dims,
+                                                  .max_registers = max_registers,
+                                                  .driver = version,
+                                                  .rewriter = TL_PTX_REWRITER_VERSION});
+    if (tl_eff_store_get(key, out) == 0)
+        return 0;
+    struct tl_ptx_rewritten r = {0};
+    struct tl_ptx_verdict verdict;
+    struct tl_ptx_options options = {.variant = v->kind, .grid_dims = v->dims, .max_registers = max_registers};
+    int rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
+    if (rc == -EPERM)
+        return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
+                            tl_ptx_reason_text(verdict.reason));
+    if (rc < 0)
+        return rc;
+    rc = tl_eff_rewritten_copy(out, &r);
+    tl_ptx_rewritten_finish(&r);
+    if (rc == 0)
+        tl_eff_store_put(key, out);
+    return rc;
+}
+
+static CUresult variable_address(const struct tl_eff_kernel *k, const char *name, CUdeviceptr *address)
+{
+    size_t bytes;
+    if (k->module != NULL)
+        return tl_eff_real.cuModuleGetGlobal_v2(address, &bytes, k->module, name);
+    if (k->library != NULL && tl_eff_real.cuLibraryGetGlobal != NULL)
+        return tl_eff_real.cuLibraryGetGlobal(address, &bytes, k->library, name);
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritten *r, struct tl_error *err)
+{
+    CUdeviceptr address;
+    for (uint32_t i = 0; i < r->n_args; i++) {
+        if (r->args[i].kind != TL_PTX_ARG_VARIABLE)
+            continue;
+        if (variable_address(v->kernel, r->args[i].variable, &address) != CUDA_SUCCESS)
+            return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is", r->args[i].variable);
+        v->variables[i] = address;
+    }
+    CUdeviceptr table;
+    size_t bytes;
+    if (r->n_table == 0)
+        return 0;
+    if (tl_eff_real.cuModuleGetGlobal_v2(&table, &bytes, v->module, r->table_name) != CUDA_SUCCESS ||
+        bytes < r->n_table * sizeof(uint64_t))
+        return tl_error_set(err, -ENOENT, "its table of variables is missing");
+    for (uint32_t i = 0; i < r->n_table; i++) {
+        uint64_t value;
+        if (variable_address(v->kernel, r->table[i], &address) != CUDA_SUCCESS)
+            return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is", r->table[i]);
+        value = address;
+        if (tl_eff_real.cuMemcpyHtoD_v2(table + i * sizeof value, &value, sizeof value) != CUDA_SUCCESS)
+            return tl_error_set(err, -EIO, "its table of variables cannot be written");
+    }
+    return 0;
+}
+
+/* The rewriter and tallyd, which know nothing of each other, meet here. */
+_Static_assert((int)TL_SHARE_WORDS == (int)TL_PTX_STOP_WORDS, "a variant polls as many words as tallyd hands out");
+
+void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const struct tl_eff_extra *x)
+{
+    struct tl_ptx_magic magic_x = tl_ptx_magic_of(x->grid[0]), magic_y = tl_ptx_magic_of(x->grid[1]);
+    for (uint32_t i = 0; i < v->n_args; i++) {
+        const struct tl_ptx_arg *a = &v->args[i];
+        uint64_t value = 0;
+        switch (a->kind) {
+        case TL_PTX_ARG_FIRST_BLOCK:
+            value = x->first;
+            break;
+        case TL_PTX_ARG_GRID_X:
+            value = x->grid[0];
+            break;
+        case TL_PTX_ARG_GRID_Y:
+            value = x->grid[1];
+            break;
+        case TL_PTX_ARG_GRID_Z:
+            value = x->grid[2];
+            break;
+        case TL_PTX_ARG_BLOCKS:
+            value = x->blocks;
+            break;
+        case TL_PTX_ARG_MAGIC_X:
+            value = magic_x.magic;
+            break;
+        case TL_PTX_ARG_SHIFT_X:
+            value = magic_x.shift;
+            break;
+        case TL_PTX_ARG_MAGIC_Y:
+            value = magic_y.magic;
+            break;
+        case TL_PTX_ARG_SHIFT_Y:
+            value = magic_y.shift;
+            break;
+        case TL_PTX_ARG_COUNTER:
+            value = x->counter;
+            break;
+        case TL_PTX_ARG_STOP_WORD:
+            value = x->words[a->which % TL_PTX_STOP_WORDS];
+            break;
+        case TL_PTX_ARG_BATCH_MASK:
+            value = x->batch_mask;
+            break;
+        case TL_PTX_ARG_VARIABLE:
+            value = v->variables[i];
+            break;
+        case TL_PTX_ARG_KINDS:
+            break;
+        }
+        memcpy(params + a->offset, &value, a->size);
+    }
+}
+
+/* A launch in which no block does anything.  A slice has no such launch.  -EIO if the driver cannot run it. */
+static int warm_up(struct tl_eff_variant *v)
+{
+    struct tl_eff_context *c = v->kernel->context;
+    CUstream stream;
+    CUresult r = CUDA_SUCCESS;
+    if (v->kind == TL_PTX_SLICE)
+        return 0;
+    if (c->scratch == 0) {
+        static const uint64_t zeroes[8];
+        if (tl_eff_real.cuMemAlloc_v2(&c->scratch, sizeof zeroes) != CUDA_SUCCESS ||
+            tl_eff_real.cuMemcpyHtoD_v2(c->scratch, zeroes, sizeof zeroes) != CUDA_SUCCESS) {
+            c->scratch = 0;
+            return 0;
+        }
+    }
+    if (tl_eff_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return 0;
+    uint8_t *params = calloc(1, v->param_bytes + 8);
+    if (params != NULL) {
+        struct tl_eff_extra x = {.grid = {1, 1, 1}, .counter = c->scratch + 8};
+        for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+            x.words[i] = c->scratch;
+        size_t n = v->param_bytes;
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+        tl_eff_variant_args(v, params, &x);
+        r = tl_eff_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
+                                       TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
+        tl_eff_real.cuStreamSynchronize(stream);
+    }
+    tl_eff_real.cuStreamDestroy_v2(stream);
+    free(params);
+    return r == CUDA_SUCCESS ? 0 : -EIO;
+}
+
+static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
+{
+    int bytes = (int)(v->uses_slot ? TL_PTX_SHARED_BYTES(dynamic) : dynamic);
+    if (bytes <= v->max_dynamic)
+        return 0;
+    if (tl_eff_real.cuFuncSetAttribute(v->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) !=
+        CUDA_SUCCESS)
+        return -ENOSPC;
+    v->max_dynamic = bytes;
+    return 0;
+}
+
+static struct tl_ptx_cost cost_of(CUfunction f)
+{
+    int registers = 0, local = 0;
+    tl_eff_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f);
+    tl_eff_real.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f);
+    return (struct tl_ptx_cost){(uint32_t)registers, (uint32_t)local};
+}
+
+static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *function, struct tl_error *err)
+{
+    *module = NULL;
+    if (tl_eff_real.cuModuleLoadData(module, r->text) == CUDA_SUCCESS &&
+        tl_eff_real.cuModuleGetFunction(function, *module, r->entry) == CUDA_SUCCESS)
+        return 0;
+    if (*module != NULL)
+        tl_eff_real.cuModuleUnload(*module);
+    *module = NULL;
+    return tl_error_set(err, -EINVAL, "the driver refused the rewritten form");
+}
+
+/* If the variant takes many more registers than the original, fewer of its blocks fit; one with a limit may be better. */
+static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
+{
+    CUfunction original = v->kernel->handle, function;
+    CUmodule module;
+    struct tl_eff_rewritten limited = {0};
+    if (v->kernel->is_library &&
+        tl_eff_real.cuKernelGetFunction(&original, (CUkernel)v->kernel->handle) != CUDA_SUCCESS)
+        return;
+    struct tl_ptx_cost cost = cost_of(original);
+    uint32_t limit = tl_ptx_register_limit(cost, cost_of(v->function));
+    if (limit == 0 || rewrite(v, limit, &limited, NULL) < 0)
+        return;
+    if (load(&limited, &module, &function, NULL) == 0 && tl_ptx_limit_helps(cost, cost_of(function))) {
+        struct tl_eff_rewritten without = *r;
+        *r = limited;
+        limited = without;
+        CUmodule old = v->module;
+        v->module = module;
+        v->function = function;
+        module = old;
+    }
+    if (module != NULL)
+        tl_eff_real.cuModuleUnload(module);
+    tl_eff_rewritten_finish(&limited);
+}
+
+/* Everything but the state.  Lock not held. */
+static int build(struct tl_eff_variant *v, struct tl_error *err)
+{
+    struct tl_eff_rewritten r = {0};
+    int rc = rewrite(v, 0, &r, err);
+    if (rc == 0 &&
+        (r.original_bytes != v->kernel->param_bytes || r.param_bytes > r.original_bytes + TL_EFF_EXTRA_BYTES))
+        rc = tl_error_set(err, -EINVAL, "the driver has other parameters for it than its PTX");
+    if (rc == 0)
+        rc = load(&r, &v->module, &v->function, err);
+    if (rc < 0)
+        goto out;
+    try_limit(v, &r);
+    if (tl_eff_real.cuFuncGetAttribute(&v->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v->function) !=
+        CUDA_SUCCESS)
+        v->max_dynamic = 0;
+    v->n_args = r.n_args;
+    v->conditions = r.conditions;
+    v->param_bytes = r.param_bytes;
+    v->uses_slot = r.uses_slot;
+    v->args = calloc(r.n_args + 1, sizeof *v->args);
+    v->variables = calloc(r.n_args + 1, sizeof *v->variables);
+    if (v->args == NULL || v->variables == NULL) {
+        rc = tl_error_set(err, -ENOMEM, "no memory for the rewritten form");
+        goto out;
+    }
+    memcpy(v->args, r.args, r.n_args * sizeof *v->args);
+    rc = find_variables(v, &r, err);
+    if (rc == 0 && set_shared(v, v->shared_bytes) < 0)
+        rc = tl_error_set(err, -ENOSPC, "no room for the slot in shared memory");
+    if (rc == 0 && warm_up(v) < 0)
+        rc = tl_error_set(err, -EIO, "the driver cannot run the rewritten form");
+out:
+    tl_eff_rewritten_finish(&r);
+    return rc;
+}
+
+/* Lock held, given up meanwhile. */
+static void build_one(struct tl_eff_variant *v)
+{
+    struct tl_error err = {0};
+    struct tl_eff_kernel *k = v->kernel;
+    uint64_t begin = tl_eff_now();
+    tl_eff_unlock();
+    pthread_mutex_lock(&build_lock);
+    tl_eff_make_current(k->context);
+    int rc = build(v, &err);
+    pthread_mutex_unlock(&build_lock);
+    tl_record_spanned(tl_eff.record, TL_SPAN_COMPILE, k->record, 0, begin, tl_eff_now());
+    if (rc < 0) {
+        tl_eff_note("%s has no %s variant: %s", k->name, tl_ptx_variant_name(v->kind), err.text);
+        tl_eff_log(3, "%s has no %s variant: %s", k->name, tl_ptx_variant_name(v->kind), err.text);
+    }
+    tl_eff_lock();
+    v->state = rc == 0 ? TL_EFF_READY : TL_EFF_REFUSED;
+    pthread_cond_broadcast(&built);
+}
+
+static void *builder(void *unused)
+{
+    (void)unused;
+    pthread_setname_np(pthread_self(), "tally-builder");
+    setpriority(PRIO_PROCESS, 0, 5); /* of this thread only: Linux */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (tl_eff_real.cuThreadExchangeStreamCaptureMode != NULL)
+        tl_eff_real.cuThreadExchangeStreamCaptureMode(&mode);
+    tl_eff_lock();
+    for (;;) {
+        while (queue == NULL)
+            pthread_cond_wait(&queued, &tl_eff.lock);
+        struct tl_eff_variant *v = queue;
+        queue = v->next;
+        if (queue == NULL)
+            queue_end = &queue;
+        in_work = v;
+        build_one(v);
+        in_work = NULL;
+        tl_eff_ring();
+    }
+    return NULL;
+}
+
+/* Lock held. */
+static bool give_to_builder(struct tl_eff_variant *v)
+{
+    if (!has_builder) {
+        sigset_t all, before;
+        pthread_t thread;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before); /* the job's signals are for its own threads */
+        has_builder = pthread_create(&thread, NULL, builder, NULL) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (!has_builder)
+            return false;
+        pthread_detach(thread);
+    }
+    v->next = NULL;
+    *queue_end = v;
+    queue_end = &v->next;
+    pthread_cond_signal(&queued);
+    return true;
+}
+
+/* --- asking -------------------------------------------------------------------------------------------------------- */
+
+static bool conditions_hold(const struct tl_eff_variant *v, const struct tl_eff_launch *l)
+{
+    if ((v->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0 && (l->block[1] > 1 || l->block[2] > 1) &&
+        l->block[0] % 32 != 0)
+        return false;
+    return (v->conditions & TL_PTX_IF_GRID_IS_LINE) == 0 || (l->grid[1] == 1 && l->grid[2] == 1);
+}
+
+struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind, bool now, bool *may_come)
+{
+    struct tl_eff_kernel *k = l->kernel;
+    uint32_t dims = l->grid[2] > 1 ? 3 : l->grid[1] > 1 ? 2 : 1;
+    struct tl_eff_variant *v = k->variants[kind][dims - 1];
+    *may_come = false;
+    if (l->blocks == 0 || k->captured->image == NULL)
+        return NULL;
+    if (v == NULL) {
+        v = calloc(1, sizeof *v);
+        if (v == NULL)
+            return NULL;
+        v->kernel = k;
+        v->kind = kind;
+        v->dims = dims;
+        v->state = TL_EFF_BUILDING;
+        memcpy(v->block, l->block, sizeof v->block);
+        v->shared_bytes = l->shared_bytes;
+        k->variants[kind][dims - 1] = v;
+        if (now)
+            build_one(v);
+        else if (!give_to_builder(v))
+            v->state = TL_EFF_REFUSED;
+    }
+    while (now && v->state == TL_EFF_BUILDING)
+        pthread_cond_wait(&built, &tl_eff.lock);
+    *may_come = v->state == TL_EFF_BUILDING;
+    if (v->state != TL_EFF_READY || !conditions_hold(v, l))
+        return NULL;
+    tl_eff_unlock();
+    int rc = set_shared(v, l->shared_bytes);
+    tl_eff_lock();
+    return rc == 0 ? v : NULL;
+}
+
+void tl_eff_variants_free(struct tl_eff_kernel *k)
+{
+    for (uint32_t i = 0; i < TL_PTX_VARIANTS * 3; i++) {
+        struct tl_eff_variant *v = k->variants[i / 3][i % 3];
+        if (v == NULL)
+            continue;
+        for (struct tl_eff_variant **at = &queue; *at != NULL; at = &(*at)->next) {
+            if (*at == v) {
+                *at = v->next;
+                v->state = TL_EFF_REFUSED;
+                break;
+            }
+        }
+        queue_end = &queue;
+        while (*queue_end != NULL)
+            queue_end = &(*queue_end)->next;
+        while (v->state == TL_EFF_BUILDING)
+            pthread_cond_wait(&built, &tl_eff.lock);
+        k->variants[i / 3][i % 3] = NULL;
+        CUmodule module = v->module;
+        free(v->args);
+        free(v->variables);
+        free(v);
+        if (module != NULL) {
+            tl_eff_unlock();
+            tl_eff_real.cuModuleUnload(module);
+            tl_eff_lock();
+        }
+    }
+}
+
+void tl_eff_variants_forked(void)
+{
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
+    build_lock = unlocked;
+    queued = built = fresh;
+    queue = in_work = NULL;
+    queue_end = &queue;
+    has_builder = false;
+}

@@ -1,0 +1,141 @@
+/* The client's files among themselves.
+ *
+ *     client.c         the questions that a job asks, answered from memory
+ *     runtime/job/client_words.c   the places where the words of those above are mapped
+ *     runtime/job/client_listen.c  the thread: joins, hears tallyd, notices deaths
+ *     runtime/job/client_alive.c   how others see that this job has died, and this one that others have
+ *     runtime/job/client_start.c   starts tallyd
+ *
+ * The thread owns everything that is not atomic; the job's threads only read what is. */
+#ifndef TALLY_CLIENT_INTERNAL_H
+#define TALLY_CLIENT_INTERNAL_H
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "runtime/job/client.h"
+#include "runtime/job/wire.h"
+
+/* --- words --------------------------------------------------------------------------------------------------------- */
+
+/* Words are mapped one page each into a row of places.  A place keeps its address for ever: if its owner dies, zeroes are mapped
+ * there, which are never busy, and it is given to another only after all others were.  So a kernel that was launched with
+ * an old address reads something harmless. */
+enum { TL_CLIENT_PLACES = 128 };
+
+struct tl_client_place {
+    bool is_used, is_merged;
+    dev_t dev; /* of the page, to know it when it comes again */
+    ino_t ino;
+    int pidfd; /* of who writes it; -1 if merged */
+    /* A word from a tallyd that is gone counts until the next one knows its owner, or so long after joining that one; 0 is
+     * for ever. */
+    bool is_old;
+    uint64_t until_ns;
+};
+
+struct tl_client_words {
+    char *row; /* the places' pages; the first is always zero */
+    struct tl_client_place places[TL_CLIENT_PLACES];
+    uint32_t next;                     /* place to look at first for a new word */
+    uint32_t in_force[TL_SHARE_WORDS]; /* places */
+    /* What the job reads; the rest points to zeroes. */
+    const _Atomic uint64_t *_Atomic words[TL_SHARE_WORDS];
+    _Atomic uint32_t n;
+};
+
+/* 0 or -ENOMEM. */
+int tl__words_init(struct tl_client_words *w);
+void tl__words_finish(struct tl_client_words *w);
+/* Takes the set that tallyd sent; takes over or closes all descriptors of the packet. */
+void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, uint64_t now);
+/* Forgets a word: its owner is dead. */
+void tl__words_drop(struct tl_client_words *w, uint32_t place);
+/* Forgets those whose pages say that their owners have died; whether there were any. */
+bool tl__words_drop_dead(struct tl_client_words *w);
+/* tallyd is gone: forgets what only a living one keeps true, and remembers that the rest is from an old one. */
+void tl__words_grow_old(struct tl_client_words *w);
+/* Forgets words whose time is over.  Returns when to ask again, or UINT64_MAX. */
+uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now);
+/* In the child of a fork: zeroes everywhere, descriptors closed. */
+void tl__words_abandon(struct tl_client_words *w);
+
+/* --- the client ---------------------------------------------------------------------------------------------------- */
+
+enum tl_client_state {
+    TL_CLIENT_ALONE,    /* tries again at retry_ns */
+    TL_CLIENT_STARTING, /* tallyd was started; `ready` tells */
+    TL_CLIENT_JOINING,  /* said hello */
+    TL_CLIENT_JOINED,
+};
+
+/* --- runtime/job/client_alive.c ------------------------------------------------------------------------------------------------ */
+
+/* The list that the kernel walks when the client's thread dies. */
+struct tl_client_alive {
+    struct robust_list_head head;
+    struct robust_list node;
+};
+
+struct tl_client {
+    struct tl_client_page *page;
+    int page_fd; /* -1: there is no shared memory; it stays alone */
+    struct tl_settings settings;
+    char daemon[1024];  /* path of tallyd, or empty: it is not started from here */
+    char **environment; /* for it; copied where the job's own thread cannot change it meanwhile */
+
+    struct tl_client_words words;
+    /* The grant page of the tallyd that it is joined to, or NULL.  Two places take turns, so that somebody who still reads the
+     * old one when a new tallyd came reads memory of ours. */
+    struct tl_grant_page *_Atomic grant;
+    char *grants;
+    uint32_t grant_turn;
+    _Atomic int level;        /* when it is alone: the last one in force */
+    _Atomic uint32_t changes; /* grows with each change that did not come through the grant page; a futex */
+
+    /* The thread's own. */
+    pthread_t thread;
+    bool has_thread;
+    int stop;    /* eventfd */
+    int poke[2]; /* a pipe to it: somebody above has died, as its page tells */
+    ino_t poke_ino;
+    struct tl_client_alive alive;
+    enum tl_client_state state;
+    int socket; /* -1: none.  The thread's own, but others wake tallyd through it, so it is closed under socket_lock. */
+    ino_t socket_ino;
+    pthread_mutex_t socket_lock;
+    int ready; /* pipe from a tallyd that is starting */
+    uint64_t deadline_ns, retry_ns, start_ns;
+    uint32_t failures, failed_starts; /* one after another */
+    bool may_start, was_joined;
+    struct tl_sched_client wish; /* what it asks for when it joins */
+
+    /* The first attempt to join, for tl_client_create. */
+    pthread_mutex_t lock;
+    pthread_cond_t settled;
+    bool is_settled;        /* guarded by lock */
+    struct tl_error remark; /* guarded by lock */
+
+    pthread_mutex_t request_lock; /* one writer of the ring at a time */
+};
+
+uint64_t tl__client_now(void);
+/* Wakes all who wait for a change. */
+void tl__client_changed(struct tl_client *c);
+/* Puts a grant page in force, or none; takes over the descriptor. */
+void tl__client_set_grant(struct tl_client *c, int fd);
+
+void tl__alive_open(struct tl_client *c); /* without a pipe, deaths are seen a little later */
+/* From here on until tl__alive_end the page tells if the calling thread dies. */
+void tl__alive_begin(struct tl_client *c);
+/* Tells the client's thread that somebody above has died, and hears that there.  The job may have closed the pipe, and the number may
+ * be something of its own now. */
+void tl__alive_poke(struct tl_client *c);
+void tl__alive_hear(struct tl_client *c);
+void tl__alive_end(struct tl_client *c);
+bool tl__alive_has_died(const struct tl_client_page *page);
+
+void *tl__client_listen(void *client);
+
+#endif

@@ -1,0 +1,193 @@
+/* The places where the words of higher levels are mapped; see runtime/job/client_internal.h. */
+#include "runtime/job/client_internal.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEEP_OLD_NS UINT64_C(2000000000)
+enum { ROW_BYTES = TL_CLIENT_PLACES * TL_SHARE_PAGE };
+
+static char *page_of(const struct tl_client_words *w, uint32_t place)
+{
+    return w->row + (size_t)place * TL_SHARE_PAGE;
+}
+
+int tl__words_init(struct tl_client_words *w)
+{
+    *w = (struct tl_client_words){.next = 1};
+    void *row = mmap(NULL, ROW_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (row == MAP_FAILED)
+        return -ENOMEM;
+    w->row = row;
+    for (uint32_t i = 0; i < TL_CLIENT_PLACES; i++)
+        w->places[i].pidfd = -1;
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        atomic_init(&w->words[i], (const _Atomic uint64_t *)row);
+    return 0;
+}
+
+/* Zeroes in the place of a page.  That can fail if the job has all the mappings that it may have; then the page stays: its
+ * owner is dead and it does not change any more, and nobody asks for it. */
+static void clear_place(struct tl_client_words *w, uint32_t place)
+{
+    struct tl_client_place *p = &w->places[place];
+    (void)mmap(page_of(w, place), TL_SHARE_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+               0);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    *p = (struct tl_client_place){.pidfd = -1};
+}
+
+void tl__words_finish(struct tl_client_words *w)
+{
+    for (uint32_t i = 0; i < TL_CLIENT_PLACES; i++)
+        if (w->places[i].pidfd >= 0)
+            close(w->places[i].pidfd);
+    if (w->row != NULL)
+        munmap(w->row, ROW_BYTES);
+}
+
+void tl__words_abandon(struct tl_client_words *w)
+{
+    atomic_store_explicit(&w->n, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        atomic_store_explicit(&w->words[i], (const _Atomic uint64_t *)w->row, memory_order_relaxed);
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++)
+        if (w->places[i].is_used)
+            clear_place(w, i);
+}
+
+/* Shows the job the words of these places. */
+static void publish(struct tl_client_words *w, const uint32_t *places, uint32_t n)
+{
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
+        w->in_force[i] = i < n ? places[i] : 0;
+        atomic_store_explicit(&w->words[i], (const _Atomic uint64_t *)page_of(w, w->in_force[i]), memory_order_release);
+    }
+    atomic_store_explicit(&w->n, n, memory_order_release);
+}
+
+void tl__words_drop(struct tl_client_words *w, uint32_t place)
+{
+    uint32_t left[TL_SHARE_WORDS], n = 0;
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        if (w->in_force[i] != 0 && w->in_force[i] != place)
+            left[n++] = w->in_force[i];
+    clear_place(w, place); /* first: who is told that nobody is in the way finds the old address idle, too */
+    publish(w, left, n);
+}
+
+bool tl__words_drop_dead(struct tl_client_words *w)
+{
+    bool have = false;
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++)
+        if (w->places[i].is_used && tl__alive_has_died((const struct tl_client_page *)(const void *)page_of(w, i))) {
+            tl__words_drop(w, i);
+            have = true;
+        }
+    return have;
+}
+
+void tl__words_grow_old(struct tl_client_words *w)
+{
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
+        struct tl_client_place *p = &w->places[i];
+        if (p->is_used && p->is_merged)
+            tl__words_drop(w, i);
+        else if (p->is_used) {
+            p->is_old = true;
+            p->until_ns = 0;
+        }
+    }
+}
+
+uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now)
+{
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
+        const struct tl_client_place *p = &w->places[i];
+        if (p->is_used && p->until_ns != 0 && p->until_ns <= now)
+            tl__words_drop(w, i);
+        else if (p->is_used && p->until_ns != 0 && p->until_ns < next)
+            next = p->until_ns;
+    }
+    return next;
+}
+
+/* The place where that page is mapped already, or a free one; 0 if there is neither. */
+static uint32_t find_place(struct tl_client_words *w, const struct stat *st)
+{
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++)
+        if (w->places[i].is_used && w->places[i].dev == st->st_dev && w->places[i].ino == st->st_ino)
+            return i;
+    for (uint32_t tries = 0; tries < TL_CLIENT_PLACES; tries++) {
+        uint32_t i = w->next;
+        w->next = i + 1 < TL_CLIENT_PLACES ? i + 1 : 1;
+        if (!w->places[i].is_used)
+            return i;
+    }
+    return 0;
+}
+
+/* Maps a page that tallyd sent; returns its place, or 0 if it cannot be had. */
+static uint32_t take_one(struct tl_client_words *w, int *page_fd, int *pidfd)
+{
+    struct stat st;
+    if (tl_share_check(*page_fd) < 0 || fstat(*page_fd, &st) < 0)
+        return 0;
+    uint32_t place = find_place(w, &st);
+    struct tl_client_place *p = &w->places[place];
+    if (place == 0 || (!p->is_used && tl_share_map_at(page_of(w, place), *page_fd) < 0))
+        return 0;
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    *p = (struct tl_client_place){.is_used = true, .is_merged = pidfd == NULL, .dev = st.st_dev, .ino = st.st_ino};
+    p->pidfd = -1;
+    if (pidfd != NULL) {
+        p->pidfd = tl_wire_lift(*pidfd);
+        *pidfd = -1;
+    }
+    return place;
+}
+
+/* Jobs come back to a new tallyd one by one, and whoever is first is told of nobody above.  So words of an old tallyd stay for
+ * a while, as far as there is room. */
+static void keep_old(struct tl_client_words *w, uint32_t *places, uint32_t *n, uint64_t now)
+{
+    for (uint32_t i = 1; i < TL_CLIENT_PLACES && *n < TL_SHARE_WORDS; i++) {
+        struct tl_client_place *p = &w->places[i];
+        if (!p->is_used || !p->is_old) /* what the new tallyd sent is not old any more */
+            continue;
+        if (p->until_ns == 0)
+            p->until_ns = now + KEEP_OLD_NS;
+        places[(*n)++] = i;
+    }
+}
+
+void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, uint64_t now)
+{
+    const struct tl_wire_words *m = &packet->m.words;
+    uint32_t places[TL_SHARE_WORDS], n = 0, fd = 0;
+    bool makes_sense = m->n <= TL_SHARE_WORDS && m->is_merged <= (m->n > 0) && packet->n_fds == 2 * m->n - m->is_merged;
+    for (uint32_t i = 0; makes_sense && i < m->n; i++) {
+        bool is_merged = m->is_merged != 0 && i == m->n - 1;
+        uint32_t place = take_one(w, &packet->fds[fd], is_merged ? NULL : &packet->fds[fd + 1]);
+        fd += 2;
+        if (place != 0)
+            places[n++] = place;
+    }
+    if (makes_sense) {
+        keep_old(w, places, &n, now);
+        publish(w, places, n);
+        for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
+            bool is_in_force = false;
+            for (uint32_t j = 0; j < n; j++)
+                is_in_force |= places[j] == i;
+            if (w->places[i].is_used && !is_in_force)
+                clear_place(w, i);
+        }
+    }
+    tl_wire_close(packet);
+}

@@ -1,0 +1,121 @@
+/* Makes, seals and maps the shared pages, and moves grants through them; see the header. */
+#include "runtime/job/share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
+
+/* --- making and mapping pages -------------------------------------------------------------------------------------- */
+
+int tl_share_create(const char *name, void **page)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
+    if (fd < 0 && errno == EINVAL) /* a kernel before 6.3; later ones may be told to refuse what could be executed */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    /* Taken now: a page that is missing when it is first written to would be a signal, not an error. */
+    rc = -posix_fallocate(fd, 0, TL_SHARE_PAGE);
+    if (rc == 0 && fcntl(fd, F_ADD_SEALS, SIZE_SEALS) < 0)
+        rc = -errno;
+    if (rc == 0) {
+        *page = tl_share_map(fd, true);
+        rc = *page != NULL ? fd : -errno;
+    }
+    if (rc < 0)
+        close(fd);
+    return rc;
+}
+
+int tl_share_check(int fd)
+{
+    struct stat st;
+    /* First, because it fails at once on everything but shared memory, where others could let us wait. */
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return (seals & SIZE_SEALS) == SIZE_SEALS && (seals & F_SEAL_WRITE) == 0 && st.st_size == TL_SHARE_PAGE ? 0
+                                                                                                            : -EINVAL;
+}
+
+void tl_share_seal(int fd)
+{
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0)
+        (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+}
+
+int tl_share_reader(int fd)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int reader = open(path, O_RDONLY | O_CLOEXEC);
+    return reader < 0 ? -errno : reader;
+}
+
+void *tl_share_map(int fd, bool is_writable)
+{
+    void *page = mmap(NULL, TL_SHARE_PAGE, is_writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+int tl_share_map_at(void *at, int fd)
+{
+    return mmap(at, TL_SHARE_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ? -errno : 0;
+}
+
+void tl_share_tell_idle(struct tl_client_page *page)
+{
+    (void)syscall(SYS_futex, &page->completed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* --- the grant page ------------------------------------------------------------------------------------------------ */
+
+void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g)
+{
+    uint32_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
+    atomic_store_explicit(&page->sequence, sequence + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* whoever sees a new value sees the odd number as well */
+    page->grant = g->grant;
+    page->client = g->client;
+    page->level = g->client.level;
+    memcpy(page->policy, g->policy, sizeof page->policy);
+    atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
+    atomic_fetch_add_explicit(&page->changed, 1, memory_order_release);
+    (void)syscall(SYS_futex, &page->changed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+bool tl_share_read(const struct tl_grant_page *page, struct tl_share_grant *g)
+{
+    enum { TRIES = 100000 }; /* writing takes less than a microsecond, unless the writer lost its CPU meanwhile */
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t before = atomic_load_explicit(&page->sequence, memory_order_acquire);
+        if (before % 2 != 0)
+            continue;
+        g->grant = page->grant;
+        g->client = page->client;
+        memcpy(g->policy, page->policy, sizeof g->policy);
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&page->sequence, memory_order_relaxed) == before) {
+            g->policy[sizeof g->policy - 1] = 0;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,433 @@
+/* The file of a record: making it, letting it grow, ending it; and the table of kernels.
+ *
+ * The file is mapped once, at the largest size that it may ever have, but is only as long as it has to be.  What lies behind its
+ * end is never touched: space is first asked for with fallocate, so that a full disk is an error code here and not a SIGBUS in
+ * the job. */
+#include "runtime/record/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t tl_record_now(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* --- growing --- */
+
+/* Space on disk for the bytes from..to.  0 or a negative errno value. */
+static int reserve(int fd, uint64_t from, uint64_t to)
+{
+    /* Beyond the limit, the kernel would not only refuse but send SIGXFSZ. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && to > limit.rlim_cur)
+        return -EFBIG;
+    int rc;
+    do
+        rc = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
+    while (rc == EINTR);
+    return -rc;
+}
+
+static void grow(struct tl_record *r)
+{
+    if (atomic_exchange(&r->is_growing, 1) != 0)
+        return; /* somebody does it already */
+    uint64_t ready = atomic_load(&r->ready_bytes);
+    uint64_t to = ready + TL_RECORD_GROW_BYTES;
+    int fd = atomic_load(&r->fd);
+    bool has_room = atomic_load(&r->file->head.pool_used) + TL_RECORD_GROW_BYTES / 2 <= ready;
+    int rc = 0;
+    if (fd < 0 || has_room) {
+        atomic_store(&r->is_growing, 0);
+        return;
+    }
+    if (to > TL_RECORD_MAX_BYTES)
+        rc = -EFBIG;
+    else
+        rc = reserve(fd, ready, to);
+    if (rc == 0) {
+        atomic_store(&r->ready_bytes, to);
+        atomic_store(&r->is_growing, 0);
+        return;
+    }
+    /* is_growing stays: there is nothing to try again. */
+    char text[TL_RECORD_NOTE_BYTES];
+    atomic_store(&r->file->head.is_full, 1);
+    if (to > TL_RECORD_MAX_BYTES)
+        snprintf(text, sizeof text, "this record is full (%u MB): kernels and values that came later are missing",
+                 TL_RECORD_MAX_BYTES >> 20);
+    else
+        snprintf(text, sizeof text, "the record could not grow (%s): kernels and values that came later are missing",
+                 strerror(-rc));
+    tl_record_note(r, text);
+}
+
+uint32_t tl__record_take(struct tl_record *r, uint32_t bytes)
+{
+    _Atomic uint64_t *used = &r->file->head.pool_used;
+    bytes = (bytes + 7) & ~7u;
+    uint64_t at = atomic_load_explicit(used, memory_order_relaxed);
+    for (;;) {
+        uint64_t ready = atomic_load_explicit(&r->ready_bytes, memory_order_acquire);
+        if (at < sizeof(struct tl_record_file) || at + bytes > ready) {
+            grow(r);
+            if (at < sizeof(struct tl_record_file) ||
+                at + bytes > atomic_load_explicit(&r->ready_bytes, memory_order_acquire))
+                return 0;
+            continue;
+        }
+        if (!atomic_compare_exchange_weak_explicit(used, &at, at + bytes, memory_order_relaxed, memory_order_relaxed))
+            continue;
+        if (at + bytes + TL_RECORD_GROW_BYTES / 2 > ready)
+            grow(r); /* before anybody has to go without */
+        return (uint32_t)at;
+    }
+}
+
+/* --- kernels --- */
+
+static struct tl_record_kernel_part *part_of(const struct tl_record_kernel *k)
+{
+    return atomic_load_explicit(&((struct tl_record_kernel *)k)->part, memory_order_acquire);
+}
+
+static uint32_t take_patiently(struct tl_record *r, uint32_t bytes)
+{
+    uint32_t at = tl__record_take(r, bytes);
+    /* Whoever lets the file grow right now will soon be done. */
+    for (int tries = 0; at == 0 && tries < 1000 && atomic_load(&r->fd) >= 0 && r->file->head.is_full == 0; tries++) {
+        sched_yield();
+        at = tl__record_take(r, bytes);
+    }
+    return at;
+}
+
+/* A new row that nobody sees yet; NULL if there is no room. */
+static struct tl_record_kernel *make_kernel(struct tl_record *r, const char *name, size_t n)
+{
+    if (atomic_load_explicit(&r->n_kernels, memory_order_relaxed) >= TL_RECORD_KERNELS)
+        return NULL;
+    uint32_t at = take_patiently(r, (uint32_t)(sizeof(struct tl_record_kernel_part) + n));
+    if (at == 0)
+        return NULL;
+    uint32_t row = atomic_fetch_add_explicit(&r->n_kernels, 1, memory_order_relaxed);
+    if (row >= TL_RECORD_KERNELS)
+        return NULL;
+    struct tl_record_kernel_part *part = (struct tl_record_kernel_part *)((char *)r->file + at);
+    part->name_bytes = (uint32_t)n;
+    memcpy(part + 1, name, n);
+    struct tl_record_kernel *k = &r->kernels[row];
+    k->record = r;
+    k->row = row;
+    atomic_store_explicit(&k->part, part, memory_order_release);
+    return k;
+}
+
+/* Shows the row to readers of the file. */
+static void show_kernel(struct tl_record *r, const struct tl_record_kernel *k)
+{
+    uint32_t at = (uint32_t)((char *)part_of(k) - (char *)r->file);
+    atomic_store_explicit(&r->file->kernels[k->row], at, memory_order_release);
+}
+
+static bool is_named(const struct tl_record_kernel *k, const char *name, size_t n)
+{
+    const struct tl_record_kernel_part *part = part_of(k);
+    return part->name_bytes == n && memcmp(part + 1, name, n) == 0;
+}
+
+struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name)
+{
+    if (r == NULL)
+        return NULL;
+    size_t n = strnlen(name, TL_RECORD_NAME_BYTES);
+    struct tl_record_kernel *made = NULL;
+    for (uint32_t probe = tl_hash(name, n);; probe++) {
+        _Atomic(struct tl_record_kernel *) *slot = &r->table[probe % RECORD_SLOTS];
+        struct tl_record_kernel *k = atomic_load_explicit(slot, memory_order_acquire);
+        if (k == NULL) {
+            if (made == NULL)
+                made = make_kernel(r, name, n);
+            if (made == NULL)
+                return &r->kernels[0];
+            if (atomic_compare_exchange_strong_explicit(slot, &k, made, memory_order_acq_rel, memory_order_acquire)) {
+                show_kernel(r, made);
+                return made;
+            }
+        }
+        /* A row that was made here and loses to another thread's of the same name is never shown: its space is lost. */
+        if (is_named(k, name, n))
+            return k;
+    }
+}
+
+/* --- publishing launches --- */
+
+static void publish_launches(struct tl_record *r)
+{
+    uint32_t n = atomic_load_explicit(&r->n_kernels, memory_order_relaxed);
+    for (uint32_t i = 0; i < n && i < TL_RECORD_KERNELS; i++) {
+        struct tl_record_kernel *k = &r->kernels[i];
+        struct tl_record_kernel_part *part = part_of(k);
+        if (part == NULL)
+            continue;
+        for (int g = 0; g < TL_RUNGS; g++) {
+            uint64_t launches = atomic_load_explicit(&k->rungs[g].launches, memory_order_relaxed);
+            uint64_t blocks = atomic_load_explicit(&k->rungs[g].blocks, memory_order_relaxed);
+            /* Pages of kernels that stand still are not dirtied. */
+            if (launches != atomic_load_explicit(&part->launches[g], memory_order_relaxed)) {
+                atomic_store_explicit(&part->launches[g], launches, memory_order_relaxed);
+                atomic_store_explicit(&part->blocks[g], blocks, memory_order_relaxed);
+            }
+        }
+    }
+}
+
+/* What is counted in private memory. */
+static void publish(struct tl_record *r)
+{
+    publish_launches(r);
+    tl__record_publish_ops(r);
+}
+
+void tl__record_alive(struct tl_record *r, uint64_t now)
+{
+    uint64_t published = atomic_load_explicit(&r->published_ns, memory_order_relaxed);
+    if (now < published + TL_RECORD_PUBLISH_NS)
+        return;
+    if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &published, now, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        return; /* another thread does it */
+    if (published == 0)
+        atomic_store_explicit(&r->file->head.first_ns, now, memory_order_relaxed);
+    tl__record_max(&r->file->head.last_ns, now);
+    publish(r);
+}
+
+void tl_record_sync(struct tl_record *r)
+{
+    if (r == NULL)
+        return;
+    tl__record_max(&r->file->head.last_ns, tl_record_now());
+    publish(r);
+}
+
+/* --- opening --- */
+
+/* Makes a folder and those above it. */
+static int make_folder(const char *path, struct tl_error *err)
+{
+    char *copy = strdup(path);
+    if (copy == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory");
+    for (char *slash = strchr(copy + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(copy, 0777); /* if it fails, so does the last one */
+        *slash = '/';
+    }
+    int rc = 0;
+    if (mkdir(copy, 0777) < 0 && errno != EEXIST)
+        rc = tl_error_errno(err, "cannot make the folder %s for reports", path);
+    free(copy);
+    return rc;
+}
+
+/* The job's name as a part of a file's name. */
+static void safe_name(char out[101], const char *name)
+{
+    size_t n = 0;
+    for (; name[n] != 0 && n < 100; n++) {
+        char c = name[n];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        out[n] = is_plain || c == '-' || c == '_' || c == '+' || (c == '.' && n > 0) ? c : '_';
+    }
+    out[n] = 0;
+}
+
+/* A new file FOLDER/<name>.<pid>.tally, or ….2.tally and so on if a process of that number has written one before.
+ * A descriptor or a negative errno value. */
+static int create_file(const char *folder, const char *name, struct tl_error *err)
+{
+    char safe[101], path[4096];
+    safe_name(safe, name[0] != 0 ? name : "job");
+    for (unsigned i = 1; i < 10000; i++) {
+        char number[16] = "";
+        if (i > 1)
+            snprintf(number, sizeof number, ".%u", i);
+        int n = snprintf(path, sizeof path, "%s/%s.%ld%s.tally", folder, safe, (long)getpid(), number);
+        if (n >= (int)sizeof path)
+            return tl_error_set(err, -ENAMETOOLONG, "the report folder's name is too long: %s", folder);
+        int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            return tl_error_errno(err, "cannot make the report %s", path);
+    }
+    return tl_error_set(err, -EEXIST, "the folder %s has too many reports of %s.%ld", folder, safe, (long)getpid());
+}
+
+static void put_text(char *out, size_t size, const char *text)
+{
+    if (text != NULL)
+        snprintf(out, size, "%s", text);
+}
+
+/* The machine's boot, as 16 bytes; zeroes if it does not say. */
+static void read_boot(uint8_t boot[16])
+{
+    char text[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    int digits = 0;
+    for (ssize_t i = 0; i < n && digits < 32; i++) {
+        char c = text[i];
+        int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (value < 0)
+            continue;
+        boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | value);
+        digits++;
+    }
+}
+
+static void fill_head(struct tl_record_head *h, const struct tl_record_job *job)
+{
+    h->version = TL_RECORD_VERSION;
+    h->fixed_bytes = sizeof(struct tl_record_file);
+    h->pid = (uint32_t)getpid();
+    h->rungs = TL_RUNGS;
+    h->spans = TL_SPANS;
+    h->copies = TL_COPIES;
+    h->level = job->level;
+    h->is_opaque = job->is_opaque;
+    h->begin_ns = tl_record_now();
+    h->begin_wall_ns = clock_ns(CLOCK_REALTIME);
+    read_boot(h->boot);
+    put_text(h->name, sizeof h->name, job->name);
+    put_text(h->command, sizeof h->command, job->command);
+    put_text(h->device, sizeof h->device, job->device);
+    put_text(h->policy, sizeof h->policy, job->policy);
+    gethostname(h->host, sizeof h->host - 1);
+    atomic_init(&h->last_ns, h->begin_ns);
+    atomic_init(&h->pool_used, sizeof(struct tl_record_file));
+}
+
+int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job, struct tl_error *err)
+{
+    *out = NULL;
+    int rc = make_folder(folder, err);
+    if (rc < 0)
+        return rc;
+    int fd = create_file(folder, job->name != NULL ? job->name : "", err);
+    if (fd < 0)
+        return fd;
+    struct tl_record *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        rc = tl_error_set(err, -ENOMEM, "out of memory");
+        goto out_fd;
+    }
+    uint64_t ready = sizeof(struct tl_record_file) + TL_RECORD_GROW_BYTES;
+    rc = reserve(fd, 0, ready);
+    if (rc < 0) {
+        tl_error_set(err, rc, "no space for a report in %s: %s", folder, strerror(-rc));
+        goto out_record;
+    }
+    void *map = mmap(NULL, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        rc = tl_error_errno(err, "cannot map a report in %s", folder);
+        goto out_record;
+    }
+    r->file = map;
+    r->ops = job->ops;
+    atomic_init(&r->fd, fd);
+    atomic_init(&r->ready_bytes, ready);
+    fill_head(&r->file->head, job);
+    struct tl_record_kernel *others = make_kernel(r, "(all others)", strlen("(all others)"));
+    if (others != NULL)
+        show_kernel(r, others);
+    atomic_thread_fence(memory_order_release);
+    r->file->head.magic = TL_RECORD_MAGIC; /* a reader that finds it finds the rest */
+    *out = r;
+    return 0;
+out_record:
+    free(r);
+out_fd:
+    close(fd);
+    return rc;
+}
+
+/* --- ending --- */
+
+void tl_record_end(struct tl_record *r)
+{
+    if (r == NULL)
+        return;
+    tl_record_sync(r);
+    atomic_store(&r->file->head.end_ns, tl_record_now());
+    /* Nothing grows any more; waiting for somebody who is at it would mean to wait in an exit handler. */
+    if (atomic_exchange(&r->is_growing, 1) == 0) {
+        int fd = atomic_exchange(&r->fd, -1);
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+void tl_record_close(struct tl_record *r)
+{
+    if (r == NULL)
+        return;
+    int fd = atomic_load(&r->fd);
+    tl_record_sync(r);
+    atomic_store(&r->is_publishing_ops, 1); /* it takes space, and behind the new end there is none */
+    if (fd >= 0) {
+        /* Gives back what was reserved ahead; if that fails, the file is merely longer. */
+        uint64_t used = atomic_load(&r->file->head.pool_used);
+        if (used >= sizeof(struct tl_record_file) && used < atomic_load(&r->ready_bytes) &&
+            ftruncate(fd, (off_t)used) < 0)
+            errno = 0;
+    }
+    tl_record_end(r);
+    munmap(r->file, TL_RECORD_MAX_BYTES);
+    fd = atomic_load(&r->fd);
+    if (fd >= 0)
+        close(fd);
+    free(r);
+}
+
+/* Abandoned records are kept, for whoever still has a kernel of one. */
+static _Atomic(struct tl_record *) abandoned;
+
+void tl_record_abandon(struct tl_record *r)
+{
+    if (r == NULL)
+        return;
+    int fd = atomic_exchange(&r->fd, -1);
+    if (fd >= 0)
+        close(fd);
+    /* Private pages in place of the file's: what is still counted goes nowhere.  Should the kernel refuse, it goes to the
+     * parent's file, which is wrong but does no harm. */
+    int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    (void)!mmap(r->file, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+    atomic_store(&r->is_growing, 1);
+    r->older = atomic_load(&abandoned);
+    atomic_store(&abandoned, r);
+}

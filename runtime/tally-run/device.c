@@ -1,0 +1,130 @@
+/* Which driver a job gets: NVIDIA's where there is a GPU, else the software CUDA device. */
+#include "runtime/tally-run/run.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- looking for NVIDIA's ------------------------------------------------------------------------------------------ */
+
+static bool has_gpu(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
+           access("/dev/dxg", F_OK) == 0 /* WSL */ || access("/dev/nvhost-ctrl-gpu", F_OK) == 0 /* Jetson */;
+}
+
+/* Whether the folder holds a driver that is not of ours. */
+static bool holds_driver(const struct run *r, const char *folder, char *path)
+{
+    char real[RUN_PATH];
+    int n = snprintf(path, RUN_PATH, "%s/libcuda.so.1", folder);
+    return n > 0 && n < RUN_PATH && realpath(path, real) != NULL && strncmp(real, r->lib, strlen(r->lib)) != 0;
+}
+
+/* Where the loader would look, without loading anything: the driver starts threads as soon as it is loaded. */
+static bool find_nvidia(const struct run *r, char *path)
+{
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu",
+                                          "/usr/lib/aarch64-linux-gnu",
+                                          "/usr/lib64",
+                                          "/usr/lib64/nvidia",
+                                          "/usr/lib/wsl/lib",
+                                          "/usr/local/nvidia/lib64",
+                                          "/run/opengl-driver/lib",
+                                          "/usr/lib/x86_64-linux-gnu/nvidia/current",
+                                          "/usr/lib"};
+    const char *list = getenv("LD_LIBRARY_PATH");
+    char *copy = strdup(list != NULL ? list : ""), *rest = NULL;
+    bool was_found = false;
+    for (const char *folder = copy != NULL ? strtok_r(copy, ":;", &rest) : NULL; folder != NULL && !was_found;
+         folder = strtok_r(NULL, ":;", &rest))
+        was_found = folder[0] == '/' && holds_driver(r, folder, path);
+    free(copy);
+    for (size_t i = 0; !was_found && i < sizeof folders / sizeof folders[0]; i++)
+        was_found = holds_driver(r, folders[i], path);
+    return was_found;
+}
+
+/* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process service. */
+static void look_for_mps(const struct run *r)
+{
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    char control[RUN_PATH];
+    snprintf(control, sizeof control, "%s/control", folder != NULL && folder[0] != 0 ? folder : "/tmp/nvidia-mps");
+    if (access(control, F_OK) == 0)
+        run_tell(r, "NVIDIA's MPS is running (%s)", control);
+    else if (!r->is_quiet)
+        run_say("NVIDIA's MPS is not running: jobs take turns on the GPU instead of sharing it "
+                "(nvidia-cuda-mps-control -d starts it)");
+}
+
+/* --- choosing ------------------------------------------------------------------------------------------------------ */
+
+/* 31.6 us, scaled by how much longer blocks last here. */
+#define SOFT_TURNAROUND "500us"
+
+static bool is_our_folder(const char *entry)
+{
+    size_t n = strlen(entry);
+    return (n >= 10 && strcmp(entry + n - 10, "/lib/tally") == 0) ||
+           (n >= 17 && strcmp(entry + n - 17, "/lib/tally/device") == 0);
+}
+
+static int use_nvidia(const struct run *r, const char *path)
+{
+    look_for_mps(r);
+    int rc = run_set(r, "TALLY_DRIVER", path);
+    /* Ours comes first for programs that ask for libcuda.so without a number. */
+    return rc == 0 ? run_put_first(r, "LD_LIBRARY_PATH", r->lib, ':', is_our_folder) : rc;
+}
+
+static int use_soft(const struct run *r, const char *path)
+{
+    if (!r->is_quiet && !__builtin_cpu_supports("avx2"))
+        run_say("this CPU has no AVX2: kernels on the software device take several times as long as on one that has");
+    char folder[RUN_PATH + 16];
+    snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
+    int rc = run_set(r, "TALLY_DRIVER", path);
+    /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that they know, and ask through
+     * libcudart.so and the driver module of cuda-python. */
+    if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL)
+        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
+    /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
+    if (rc == 0 && getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
+        rc = run_set(r, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");
+    /* The default is made for GPUs; this device runs the same kernels on a few cores. */
+    if (rc == 0 && getenv("TALLY_TURNAROUND") == NULL)
+        rc = run_set(r, "TALLY_TURNAROUND", SOFT_TURNAROUND);
+    if (rc == 0)
+        rc = run_put_first(r, "LD_LIBRARY_PATH", folder, ':', is_our_folder);
+    return rc == 0 ? run_put_first(r, "LD_LIBRARY_PATH", r->lib, ':', NULL) : rc;
+}
+
+int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked, struct tl_error *err)
+{
+    const char *given = getenv("TALLY_DRIVER");
+    char nvidia[RUN_PATH], soft[RUN_PATH + 32];
+    if (!was_asked && given != NULL && given[0] != 0) { /* by the user, or by a tally-run further out */
+        run_tell(r, "the driver is %s, as TALLY_DRIVER says", given);
+        return 0;
+    }
+    snprintf(soft, sizeof soft, "%s/device/libcuda.so.1", r->lib);
+    bool has_nvidia = wanted != RUN_SOFT && (wanted == RUN_GPU || has_gpu()) && find_nvidia(r, nvidia);
+    if (wanted == RUN_GPU && !has_nvidia)
+        return tl_error_set(
+            err, -ENODEV,
+            "--device=gpu: no NVIDIA driver (libcuda.so.1) is installed here; TALLY_DRIVER names one in "
+            "another place, --device=soft uses the software device");
+    if (has_nvidia) {
+        if (wanted == RUN_AUTO && !r->is_quiet)
+            run_say("device: NVIDIA GPU, driver %s", nvidia);
+        return use_nvidia(r, nvidia);
+    }
+    if (access(soft, R_OK) < 0)
+        return tl_error_errno(err, "the software CUDA device %s", soft);
+    if (wanted == RUN_AUTO && !r->is_quiet)
+        run_say("device: the software CUDA device, as there is no NVIDIA GPU here");
+    return use_soft(r, soft);
+}

@@ -1,0 +1,137 @@
+/* `tally set PID WHAT...`: changes a running job. */
+#include "runtime/tally/daemon.h"
+#include "runtime/job/settings.h"
+#include "tally/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+    bool as_json;
+    const char *socket;
+    struct tl_wire_set set;
+    uint32_t n_args;
+};
+
+static const struct argp_option option_table[] = {
+    {"json", 'j', NULL, 0, "Print JSON", 0},
+    {"socket", 's', "PATH", 0, "Ask the tallyd that listens there", 0},
+    {0},
+};
+
+/* Whether `text` is "name=..."; then what follows. */
+static const char *value_of(const char *text, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(text, name, n) == 0 && text[n] == '=' ? text + n + 1 : NULL;
+}
+
+static bool read_what(struct tl_wire_set *s, const char *text)
+{
+    const char *value;
+    char *end;
+    int level;
+    if (strcmp(text, "pause") == 0 || strcmp(text, "resume") == 0) {
+        s->what |= TL_SET_PAUSED;
+        s->client.is_paused = text[0] == 'p';
+        return true;
+    }
+    if ((value = value_of(text, "priority")) != NULL) {
+        s->what |= TL_SET_LEVEL;
+        bool is_good = tl_settings_level(value, &level) == 0;
+        s->client.level = is_good ? level : 0;
+        return is_good;
+    }
+    if ((value = value_of(text, "slo")) != NULL) {
+        s->what |= TL_SET_SLO;
+        s->client.slo_percentile = 0;
+        s->client.slo_ns = 0;
+        return strcmp(value, "none") == 0 || tl_settings_slo(value, &s->client.slo_percentile, &s->client.slo_ns) == 0;
+    }
+    if ((value = value_of(text, "weight")) != NULL) {
+        unsigned long n = value[0] >= '0' && value[0] <= '9' ? strtoul(value, &end, 10) : 0;
+        s->what |= TL_SET_WEIGHT;
+        s->client.weight = (uint32_t)n;
+        return n >= 1 && n <= 10000 && *end == 0;
+    }
+    if ((value = value_of(text, "min-share")) != NULL) {
+        unsigned long n = value[0] >= '0' && value[0] <= '9' ? strtoul(value, &end, 10) : 101;
+        s->what |= TL_SET_MIN_SHARE;
+        s->client.min_permille = (uint32_t)n * 10;
+        return n <= 100 && strcmp(end, "%") == 0;
+    }
+    return false;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    char *end;
+    switch (key) {
+    case 'j':
+        o->as_json = true;
+        return 0;
+    case 's':
+        o->socket = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->n_args++ == 0) {
+            o->set.pid = (int32_t)strtol(arg, &end, 10);
+            if (o->set.pid <= 0 || *end != 0)
+                argp_error(state, "'%s' is no process number", arg);
+        } else if (!read_what(&o->set, arg)) {
+            argp_error(state, "'%s': priority=high|low|N, slo=p99:8ms|none, weight=N, min-share=N%%, pause or resume",
+                       arg);
+        }
+        return 0;
+    case ARGP_KEY_END:
+        if (o->n_args < 2)
+            argp_error(state, "name a process and what to set");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cli_set(int argc, char **argv)
+{
+    static const struct argp argp = {
+        option_table,
+        parse_option,
+        "PID priority=high|priority=low|priority=N|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|resume ...",
+        "Changes a job that runs under tally-run.\vExit status: 0, 1 if it could not be done, 2 if "
+        "the command line is wrong.",
+        NULL,
+        NULL,
+        NULL};
+    struct options o = {0};
+    struct tl_wire_packet packet;
+    argp_err_exit_status = CLI_USAGE;
+    tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
+    int fd = cli_daemon_open(o.socket);
+    if (fd < 0)
+        return CLI_FAILED;
+    int rc = cli_daemon_ask(fd, TL_WIRE_SET, &o.set, sizeof o.set, &packet);
+    close(fd);
+    if (rc < 0)
+        return CLI_FAILED;
+    const struct tl_wire_answer *a = &packet.m.answer;
+    if (a->text[0] != 0)
+        cli_complain("%s", a->text);
+    if (o.as_json) {
+        struct tl_buf out = {0};
+        struct tl_json j;
+        tl_json_init(&j, &out);
+        tl_json_object(&j);
+        tl_json_key_int(&j, "pid", o.set.pid);
+        tl_json_key_int(&j, "code", a->code);
+        tl_json_key_str(&j, "message", a->text);
+        tl_json_end_object(&j);
+        tl_buf_putc(&out, '\n');
+        if (cli_daemon_print(&out) != CLI_OK)
+            return CLI_FAILED;
+    }
+    return a->code < 0 ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,166 @@
+/* Answers `tally ps`, `tally set` and `tally policy`. */
+#include "runtime/tallyd/tallyd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void answer(struct daemon *d, struct daemon_peer *p, int code, const char *text)
+{
+    struct tl_wire_answer a = {.code = code};
+    memcpy(a.policy, d->policy, sizeof a.policy);
+    tl_wire_text(a.text, sizeof a.text, text);
+    if (tl_wire_send(p->socket, TL_WIRE_ANSWER, &a, sizeof a, NULL, 0) < 0)
+        daemon_drop(d, p, "does not read answers");
+}
+
+/* tallyd's own user and root may do everything; others may change their own jobs. */
+static bool is_master(const struct daemon_peer *p)
+{
+    return p->who.uid == 0 || p->who.uid == geteuid();
+}
+
+/* --- tally ps ------------------------------------------------------------------------------------------------------ */
+
+static void describe(const struct daemon_peer *c, struct tl_wire_status *s)
+{
+    const struct tl_client_page *page = c->page;
+    *s = (struct tl_wire_status){
+        .id = c->id,
+        .pid = c->who.pid,
+        .uid = c->who.uid,
+        .highest_level = c->highest,
+        .client = tl_wire_pack(&c->c),
+        .may_run = c->grant->grant.may_run,
+        .yields = c->grant->grant.yields,
+        .is_busy = tl_word_is_busy(page->word) != 0,
+        .has_backlog = c->seen.has_backlog,
+        .rung = page->rung,
+        .in_flight = page->in_flight,
+        .share_permille = c->seen.share_permille,
+        .joined_ns = c->joined_ns,
+        .device_ns = c->seen.device_ns,
+        .blocks = c->seen.blocks,
+        .launches = c->seen.launches,
+        .waited_ns = c->seen.waited_ns,
+        .preemptions = page->preemptions,
+        .uncontrolled_ns = page->uncontrolled_ns,
+        .memory_bytes = c->seen.memory_bytes,
+        .requests = c->seen.requests,
+    };
+    memcpy(s->job, c->job, sizeof s->job);
+}
+
+static void list(struct daemon *d, struct daemon_peer *p, uint32_t after)
+{
+    const struct daemon_peer *next = NULL;
+    struct tl_wire_status status;
+    if (after == 0)
+        (void)daemon_look(d, daemon_now()); /* it may have slept */
+    for (uint32_t i = 0; i < d->n_clients; i++)
+        if (d->clients[i]->id > after && (next == NULL || d->clients[i]->id < next->id))
+            next = d->clients[i];
+    if (next == NULL) {
+        answer(d, p, 0, "");
+        return;
+    }
+    describe(next, &status);
+    if (tl_wire_send(p->socket, TL_WIRE_CLIENT, &status, sizeof status, NULL, 0) < 0)
+        daemon_drop(d, p, "does not read answers");
+}
+
+/* --- tally set ----------------------------------------------------------------------------------------------------- */
+
+static void merge(struct tl_sched_client *c, const struct tl_sched_client *with, uint32_t what)
+{
+    if ((what & TL_SET_LEVEL) != 0)
+        c->level = with->level;
+    if ((what & TL_SET_SLO) != 0) {
+        c->slo_percentile = with->slo_percentile;
+        c->slo_ns = with->slo_ns;
+    }
+    if ((what & TL_SET_PAUSED) != 0)
+        c->is_paused = with->is_paused;
+    if ((what & TL_SET_WEIGHT) != 0)
+        c->weight = with->weight;
+    if ((what & TL_SET_MIN_SHARE) != 0)
+        c->min_permille = with->min_permille;
+}
+
+static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_set *m)
+{
+    struct tl_sched_client with;
+    char text[256] = "";
+    bool was_found = false;
+    if ((m->what & ~(uint32_t)TL_SET_ALL) != 0 || m->what == 0 || !tl_wire_unpack(&m->client, &with)) {
+        answer(d, p, -EINVAL, "that cannot be set");
+        return;
+    }
+    /* A process that opened the driver twice (fork without exec) may be there more than once; all of it is meant.  Changing
+     * one moves it in the order, so the list is gone through by id. */
+    for (uint32_t id = 1; id <= d->last_id && d->n_clients > 0; id++) {
+        struct daemon_peer *c = NULL;
+        for (uint32_t i = 0; i < d->n_clients; i++)
+            if (d->clients[i]->id >= id && (c == NULL || d->clients[i]->id < c->id))
+                c = d->clients[i];
+        if (c == NULL)
+            break;
+        id = c->id;
+        if (c->who.pid != m->pid)
+            continue;
+        if (!is_master(p) && p->who.uid != c->who.uid) {
+            answer(d, p, -EPERM, "that job is another user's");
+            return;
+        }
+        struct tl_sched_client changed = c->c;
+        merge(&changed, &with, m->what);
+        if (changed.level > c->highest) {
+            snprintf(text, sizeof text, "the rules of tallyd allow it level %d at most; it has that now", c->highest);
+            changed.level = c->highest;
+        }
+        daemon_change(d, c, &changed);
+        daemon_log(LOG_EVENTS, "process %d (%s): level %d%s, set by process %d", (int)c->who.pid, c->job, changed.level,
+                   changed.is_paused ? ", paused" : "", (int)p->who.pid);
+        was_found = true;
+    }
+    if (!was_found) {
+        snprintf(text, sizeof text, "process %d is no client of tallyd; `tally ps` lists them", (int)m->pid);
+        answer(d, p, -ESRCH, text);
+        return;
+    }
+    (void)daemon_look(d, daemon_now()); /* published before the answer */
+    answer(d, p, 0, text);
+}
+
+/* --- tally policy -------------------------------------------------------------------------------------------------- */
+
+static void policy(struct daemon *d, struct daemon_peer *p, const struct tl_wire_policy *m)
+{
+    struct tl_error err = {0};
+    int rc = 0;
+    if (m->policy[0] != 0 && !is_master(p))
+        rc = tl_error_set(&err, -EPERM, "only the user who runs tallyd may change its policy");
+    else if (m->policy[0] != 0)
+        rc = daemon_set_policy(d, m->policy, m->parameters, &err);
+    if (rc == 0 && m->policy[0] != 0)
+        (void)daemon_look(d, daemon_now());
+    answer(d, p, rc, rc < 0 ? err.text : d->parameters);
+}
+
+void daemon_control(struct daemon *d, struct daemon_peer *p, const struct tl_wire_packet *packet)
+{
+    switch (packet->m.head.kind) {
+    case TL_WIRE_LIST:
+        list(d, p, packet->m.list.after);
+        break;
+    case TL_WIRE_SET:
+        set(d, p, &packet->m.set);
+        break;
+    case TL_WIRE_POLICY:
+        policy(d, p, &packet->m.policy);
+        break;
+    default:
+        daemon_drop(d, p, "says what only tallyd says");
+    }
+}

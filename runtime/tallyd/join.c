@@ -1,0 +1,246 @@
+/* Clients come, change and go; policies are swapped under them. */
+#include "runtime/tallyd/tallyd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* --- order --------------------------------------------------------------------------------------------------------- */
+
+/* Behind everybody of its level or above. */
+static void insert(struct daemon *d, struct daemon_peer *p)
+{
+    uint32_t at = d->n_clients;
+    while (at > 0 && d->clients[at - 1]->c.level < p->c.level)
+        at--;
+    memmove(d->clients + at + 1, d->clients + at, (d->n_clients - at) * sizeof(struct daemon_peer *));
+    d->clients[at] = p;
+    d->n_clients++;
+}
+
+static void take_out(struct daemon *d, const struct daemon_peer *p)
+{
+    uint32_t at = 0;
+    while (d->clients[at] != p)
+        at++;
+    d->n_clients--;
+    memmove(d->clients + at, d->clients + at + 1, (d->n_clients - at) * sizeof(struct daemon_peer *));
+}
+
+/* --- joining ------------------------------------------------------------------------------------------------------- */
+
+void daemon_refuse(struct daemon_peer *p, int code, const char *text)
+{
+    struct tl_wire_answer answer = {.code = code};
+    tl_wire_text(answer.text, sizeof answer.text, text);
+    (void)tl_wire_send(p->socket, TL_WIRE_REFUSED, &answer, sizeof answer, NULL, 0);
+    daemon_log(LOG_WARNINGS, "process %d is refused: %s", (int)p->who.pid, text);
+}
+
+/* Maps the page that the client made.  A page that was with another tallyd before is sealed and can only be read: then its
+ * word cannot be equalised from here, and lower levels are told to forget it. */
+static int take_page(struct daemon_peer *p, int fd)
+{
+    int rc = tl_share_check(fd);
+    if (rc < 0)
+        return rc;
+    p->page = tl_share_map(fd, true);
+    p->is_page_writable = p->page != NULL;
+    if (p->page == NULL)
+        p->page = tl_share_map(fd, false);
+    if (p->page == NULL)
+        return -errno;
+    tl_share_seal(fd);
+    p->page_reader = tl_share_reader(fd);
+    return p->page_reader < 0 ? p->page_reader : 0;
+}
+
+/* Makes its grant page; returns the descriptor for it, or -errno. */
+static int make_grant(struct daemon_peer *p)
+{
+    void *page;
+    int fd = tl_share_create("tally-grant", &page), reader;
+    if (fd < 0)
+        return fd;
+    p->grant = page;
+    p->grant->magic = TL_GRANT_MAGIC;
+    p->grant->version = TL_SHARE_VERSION;
+    tl_share_seal(fd);
+    reader = tl_share_reader(fd);
+    close(fd);
+    return reader;
+}
+
+static void forget_pages(struct daemon_peer *p)
+{
+    if (p->page != NULL)
+        munmap(p->page, TL_SHARE_PAGE);
+    if (p->grant != NULL)
+        munmap(p->grant, TL_SHARE_PAGE);
+    if (p->page_reader >= 0)
+        close(p->page_reader);
+    p->page = NULL;
+    p->grant = NULL;
+    p->page_reader = -1;
+    daemon_words_finish(p);
+}
+
+/* A wish for a policy is granted to the first who comes; later it needs `tally policy`. */
+static void hear_policy_wish(struct daemon *d, const char *wish, char *remark, size_t size)
+{
+    struct tl_error err;
+    if (wish[0] == 0 || strcmp(wish, d->policy) == 0)
+        return;
+    if (d->n_clients > 0)
+        snprintf(remark, size, "the policy in force is '%s', not '%s'; `tally policy %s` changes it for all", d->policy,
+                 wish, wish);
+    else if (daemon_set_policy(d, wish, "", &err) < 0)
+        snprintf(remark, size, "%.300s; '%s' stays in force", err.text, d->policy);
+}
+
+/* Where the sums of a page begin for this tallyd: what was before is not usage. */
+static void begin_seen(struct daemon_peer *p, uint64_t now)
+{
+    const struct tl_client_page *page = p->page;
+    p->seen = (struct daemon_seen){
+        .device_ns = page->device_ns,
+        .blocks = page->blocks,
+        .launches = page->launches,
+        .waited_ns = page->waited_ns,
+        .iterations = page->iterations,
+        .requests = page->n_requests,
+        .share_from_ns = now,
+        .share_device_ns = page->device_ns,
+    };
+}
+
+static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *grant_fd, struct tl_error *err)
+{
+    int rc = take_page(p, page_fd);
+    if (rc < 0)
+        return tl_error_set(err, rc, "its page cannot be used (%s)", strerror(-rc));
+    *grant_fd = make_grant(p);
+    if (*grant_fd < 0)
+        return tl_error_set(err, *grant_fd, "no shared memory for its grants (%s)", strerror(-*grant_fd));
+    uint64_t now = daemon_now();
+    rc = tl_sched_join(d->sched, d->last_id + 1, &p->c, now);
+    if (rc < 0)
+        return tl_error_set(err, rc, "out of memory");
+    p->id = ++d->last_id;
+    p->joined_ns = now;
+    begin_seen(p, now);
+    insert(d, p);
+    return 0;
+}
+
+void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet)
+{
+    const struct tl_wire_hello *hello = &packet->m.hello;
+    struct tl_wire_answer welcome = {0};
+    struct tl_error err = {0};
+    int grant_fd = -1;
+    if (p->id != 0 || hello->share_version != TL_SHARE_VERSION || !tl_wire_unpack(&hello->client, &p->c)) {
+        daemon_refuse(p, -EPROTO,
+                      p->id != 0                                 ? "it joined already"
+                      : hello->share_version != TL_SHARE_VERSION ? "its shared pages are of another version"
+                                                                 : "its settings are out of range");
+        daemon_drop(d, p, "refused");
+        return;
+    }
+    tl_wire_text(p->job, sizeof p->job, hello->job);
+    hear_policy_wish(d, hello->policy, welcome.text, sizeof welcome.text);
+    p->highest = daemon_rules_highest(d->rules, &p->who);
+    if (p->c.level > p->highest) {
+        snprintf(welcome.text, sizeof welcome.text, "priority %d is more than the rules of tallyd allow; it is %d now",
+                 p->c.level, p->highest);
+        p->c.level = p->highest;
+    }
+    if (enter(d, p, packet->fds[0], &grant_fd, &err) < 0) {
+        daemon_refuse(p, err.code, err.text);
+        forget_pages(p);
+        daemon_drop(d, p, "refused");
+        return;
+    }
+    daemon_look(d, p->joined_ns); /* its grant is published before it sees the page */
+    welcome.level = p->c.level;
+    memcpy(welcome.policy, d->policy, sizeof welcome.policy);
+    int rc = tl_wire_send(p->socket, TL_WIRE_WELCOME, &welcome, sizeof welcome, &grant_fd, 1);
+    close(grant_fd);
+    daemon_log(LOG_EVENTS, "process %d (%s) %s at level %d%s%s", (int)p->who.pid, p->job,
+               hello->is_return != 0 ? "is back" : "joined", p->c.level, welcome.text[0] != 0 ? "; it is told: " : "",
+               welcome.text);
+    if (rc < 0)
+        daemon_drop(d, p, strerror(-rc));
+    else
+        daemon_words_update(d);
+}
+
+/* --- leaving and changing ------------------------------------------------------------------------------------------ */
+
+/* Whatever it had in flight: nobody waits for it any more. */
+static void equalise(struct daemon_peer *p)
+{
+    if (!p->is_page_writable)
+        return;
+    uint64_t issued = (uint32_t)atomic_load_explicit(&p->page->word, memory_order_relaxed);
+    atomic_store_explicit(&p->page->word, issued | issued << 32, memory_order_release);
+    tl_share_tell_idle(p->page);
+}
+
+void daemon_leave(struct daemon *d, struct daemon_peer *p)
+{
+    uint64_t now = daemon_now();
+    equalise(p);
+    take_out(d, p);
+    tl_sched_leave(d->sched, p->id, now);
+    p->id = 0;
+    forget_pages(p);
+    d->since_client_ns = now;
+    if (!d->is_ending)
+        daemon_words_update(d);
+}
+
+void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sched_client *c)
+{
+    take_out(d, p);
+    p->c = *c;
+    insert(d, p);
+    (void)tl_sched_change(d->sched, p->id, c, daemon_now());
+    p->published = UINT64_MAX; /* also what the grant does not tell */
+    daemon_words_update(d);
+}
+
+int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters, struct tl_error *err)
+{
+    struct tl_sched *sched;
+    struct tl_sched_options options = {
+        .parameters = parameters[0] != 0 ? parameters : NULL,
+        .memory_bytes = d->device_memory_bytes,
+        .n_sms = d->device_sms,
+    };
+    uint64_t now = daemon_now();
+    int rc = tl_sched_create(&sched, policy, &options, err);
+    for (uint32_t i = 0; rc == 0 && i < d->n_clients; i++) {
+        rc = tl_sched_join(sched, d->clients[i]->id, &d->clients[i]->c, now);
+        if (rc < 0)
+            tl_sched_destroy(sched);
+        else
+            tl_sched_backlog(sched, d->clients[i]->id, d->clients[i]->seen.has_backlog, now);
+        d->clients[i]->seen.memory_bytes = 0; /* it is told anew */
+    }
+    if (rc < 0)
+        return rc == -ENOMEM ? tl_error_set(err, rc, "out of memory for the policy '%s'", policy) : rc;
+    tl_sched_destroy(d->sched);
+    d->sched = sched;
+    for (uint32_t i = 0; i < d->n_clients; i++)
+        d->clients[i]->published = UINT64_MAX;
+    if (policy != d->policy)
+        snprintf(d->policy, sizeof d->policy, "%s", policy);
+    if (parameters != d->parameters)
+        snprintf(d->parameters, sizeof d->parameters, "%s", parameters);
+    daemon_log(LOG_EVENTS, "the policy is '%s'%s%s", policy, parameters[0] != 0 ? " with " : "", parameters);
+    return 0;
+}

@@ -1,0 +1,342 @@
+/* tallyd's events: new peers, their messages and deaths, signals, time. */
+#include "runtime/tallyd/tallyd.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS 59
+#endif
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+#define SECOND UINT64_C(1000000000)
+
+uint64_t daemon_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+static int watch(struct daemon *d, int fd, struct daemon_source *s)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
+    return epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+/* Closing alone would not do: those below have been sent the pidfd, and epoll goes on watching what somebody has open. */
+static void forget(struct daemon *d, int fd)
+{
+    (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+}
+
+void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted)
+{
+    struct epoll_event e = {.events = EPOLLIN | (is_wanted ? EPOLLOUT : 0), .data.ptr = &p->on_socket};
+    (void)epoll_ctl(d->epoll, EPOLL_CTL_MOD, p->socket, &e);
+}
+
+/* --- peers --------------------------------------------------------------------------------------------------------- */
+
+void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why)
+{
+    if (p->is_gone)
+        return;
+    p->is_gone = true;
+    daemon_log(p->id != 0 ? LOG_EVENTS : LOG_DETAILS, "process %d (%s): %s", (int)p->who.pid,
+               p->id != 0 ? p->job : "a tool", why);
+    if (p->id != 0)
+        daemon_leave(d, p);
+    forget(d, p->socket);
+    forget(d, p->pidfd);
+}
+
+/* Frees those who went while the last events were handled. */
+static void bury(struct daemon *d)
+{
+    for (struct daemon_peer **at = &d->peers; *at != NULL;) {
+        struct daemon_peer *p = *at;
+        if (!p->is_gone) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        d->n_peers--;
+        free(p);
+    }
+}
+
+/* Each message uses up a bit of an allowance that time fills again. */
+static bool is_flood(struct daemon_peer *p, uint64_t now)
+{
+    const uint64_t cost = SECOND / DAEMON_PER_SECOND, most = DAEMON_BURST * cost;
+    p->allowance_ns += now - p->heard_ns;
+    if (p->allowance_ns > most)
+        p->allowance_ns = most;
+    p->heard_ns = now;
+    if (p->allowance_ns < cost)
+        return true;
+    p->allowance_ns -= cost;
+    return false;
+}
+
+static void hear(struct daemon *d, struct daemon_peer *p)
+{
+    struct tl_wire_packet packet;
+    struct tl_error err;
+    int rc = tl_wire_receive(p->socket, &packet, &err);
+    if (rc == -EAGAIN)
+        return;
+    if (rc == -EPROTONOSUPPORT)
+        daemon_refuse(
+            p, rc,
+            "it is of another version than this job's library; end it (its clients go on), so that the right one "
+            "starts");
+    if (rc != 1) {
+        daemon_drop(d, p, rc == 0 ? "left" : err.text);
+        return;
+    }
+    if (is_flood(p, daemon_now())) {
+        tl_wire_close(&packet);
+        daemon_log(LOG_WARNINGS, "process %d sends too many messages", (int)p->who.pid);
+        daemon_drop(d, p, "cut off");
+        return;
+    }
+    switch (packet.m.head.kind) {
+    case TL_WIRE_HELLO:
+        daemon_join(d, p, &packet);
+        break;
+    case TL_WIRE_KICK:
+        break; /* what wakes the loop also makes it look */
+    default:
+        daemon_control(d, p, &packet);
+    }
+    tl_wire_close(&packet);
+}
+
+static void on_socket(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    struct daemon_peer *p = s->peer;
+    if (p->is_gone)
+        return;
+    if ((events & EPOLLOUT) != 0 && p->owes_words)
+        daemon_words_send(d, p);
+    if (!p->is_gone && (events & ~(uint32_t)EPOLLOUT) != 0)
+        hear(d, p);
+}
+
+static void on_death(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    (void)events;
+    daemon_drop(d, s->peer, "has ended");
+}
+
+/* Who it is, as the kernel knows it: a pid could be another process's by now, a pidfd cannot. */
+static int identify(struct daemon_peer *p)
+{
+    struct ucred cred;
+    socklen_t n = sizeof cred;
+    if (getsockopt(p->socket, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
+        return -errno;
+    p->who.pid = cred.pid;
+    p->who.uid = cred.uid;
+    p->who.gid = cred.gid;
+    n = sizeof p->who.groups;
+    if (getsockopt(p->socket, SOL_SOCKET, SO_PEERGROUPS, p->who.groups, &n) == 0)
+        p->who.n_groups = (uint32_t)(n / sizeof p->who.groups[0]);
+    n = sizeof p->pidfd;
+    if (getsockopt(p->socket, SOL_SOCKET, SO_PEERPIDFD, &p->pidfd, &n) < 0)
+        p->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
+    return p->pidfd < 0 ? -errno : 0;
+}
+
+static void accept_one(struct daemon *d, int fd)
+{
+    struct daemon_peer *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        close(fd);
+        return;
+    }
+    p->socket = fd;
+    p->pidfd = p->page_reader = p->merged_reader = -1;
+    p->on_socket = (struct daemon_source){on_socket, p};
+    p->on_death = (struct daemon_source){on_death, p};
+    p->heard_ns = daemon_now();
+    p->allowance_ns = UINT64_MAX / 2;
+    int rc = identify(p);
+    if (rc == 0)
+        rc = watch(d, fd, &p->on_socket);
+    if (rc == 0)
+        rc = watch(d, p->pidfd, &p->on_death);
+    if (rc < 0) {
+        daemon_log(LOG_WARNINGS, "a connection is not taken: %s", strerror(-rc));
+        close(fd);
+        if (p->pidfd >= 0)
+            close(p->pidfd);
+        free(p);
+        return;
+    }
+    p->next = d->peers;
+    d->peers = p;
+    d->n_peers++;
+    if (d->n_peers > DAEMON_MAX_PEERS) {
+        daemon_refuse(p, -EUSERS, "too many clients");
+        daemon_drop(d, p, "one too many");
+    }
+}
+
+static void on_listener(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    (void)s;
+    (void)events;
+    enum { AT_ONCE = 32 }; /* then others have their turn */
+    int fd = 0;
+    for (int i = 0; i < AT_ONCE && fd >= 0; i++) {
+        fd = accept4(d->place.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            accept_one(d, fd);
+    }
+    if (fd >= 0)
+        return;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* somebody waits; do not spin on it */
+}
+
+/* Who is no client and says nothing for long is sent away. */
+static void dismiss_silent(struct daemon *d, uint64_t now)
+{
+    for (struct daemon_peer *p = d->peers; p != NULL; p = p->next)
+        if (p->id == 0 && !p->is_gone && now - p->heard_ns > (uint64_t)DAEMON_SILENT_MS * 1000000)
+            daemon_drop(d, p, "says nothing");
+}
+
+/* --- signals and time ---------------------------------------------------------------------------------------------- */
+
+static void read_rules_again(struct daemon *d)
+{
+    struct daemon_rules *rules;
+    struct tl_error err;
+    if (daemon_rules_read(&rules, d->rules_path, d->are_rules_optional, &err) < 0) {
+        daemon_log(LOG_ERRORS, "the old rules stay: %s", err.text);
+        return;
+    }
+    daemon_rules_free(d->rules);
+    d->rules = rules;
+    daemon_log(LOG_EVENTS, "the rules %s were read again; they hold for who joins from now on", d->rules_path);
+}
+
+static void on_signal(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    struct signalfd_siginfo info;
+    (void)s;
+    (void)events;
+    if (read(d->signals, &info, sizeof info) != sizeof info)
+        return;
+    if (info.ssi_signo == SIGHUP)
+        read_rules_again(d);
+    else
+        d->is_ending = true;
+}
+
+static void on_timer(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    uint64_t times;
+    (void)s;
+    (void)events;
+    (void)!read(d->timer, &times, sizeof times); /* it only has to be read */
+}
+
+static void set_timer(struct daemon *d, uint64_t at)
+{
+    struct itimerspec t = {0}; /* zero: never */
+    if (at != UINT64_MAX) {
+        t.it_value.tv_sec = (time_t)(at / SECOND);
+        t.it_value.tv_nsec = (long)(at % SECOND) + (at == 0);
+    }
+    (void)timerfd_settime(d->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* When the loop has to go on without an event. */
+static uint64_t next_time(const struct daemon *d, uint64_t look_at, uint64_t now)
+{
+    uint64_t next = look_at;
+    if (d->n_clients == 0 && d->idle_ns != UINT64_MAX && d->since_client_ns + d->idle_ns < next)
+        next = d->since_client_ns + d->idle_ns;
+    if (d->n_peers > d->n_clients && now + SECOND < next)
+        next = now + SECOND; /* somebody may have to be sent away */
+    return next;
+}
+
+/* --- the loop ------------------------------------------------------------------------------------------------------ */
+
+int daemon_loop_init(struct daemon *d, struct tl_error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    d->on_listener.on_ready = on_listener;
+    d->on_timer.on_ready = on_timer;
+    d->on_signal.on_ready = on_signal;
+    d->epoll = epoll_create1(EPOLL_CLOEXEC);
+    d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    d->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    d->since_client_ns = daemon_now();
+    if (d->epoll < 0 || d->timer < 0 || d->signals < 0 || watch(d, d->place.listener, &d->on_listener) < 0 ||
+        watch(d, d->timer, &d->on_timer) < 0 || watch(d, d->signals, &d->on_signal) < 0)
+        return tl_error_errno(err, "tallyd's event loop");
+    return 0;
+}
+
+void daemon_loop_run(struct daemon *d)
+{
+    enum { EVENTS = 32 };
+    struct epoll_event events[EVENTS];
+    while (!d->is_ending) {
+        uint64_t now = daemon_now();
+        set_timer(d, next_time(d, daemon_look(d, now), now));
+        int n = epoll_wait(d->epoll, events, EVENTS, -1);
+        for (int i = 0; i < n; i++) {
+            struct daemon_source *s = events[i].data.ptr;
+            s->on_ready(d, s, events[i].events);
+        }
+        now = daemon_now();
+        dismiss_silent(d, now);
+        bury(d);
+        if (d->n_clients == 0 && d->idle_ns != UINT64_MAX && now >= d->since_client_ns + d->idle_ns)
+            break;
+    }
+    daemon_log(LOG_EVENTS, "%s", d->is_ending ? "told to end" : "nobody has been here for a while");
+}
+
+void daemon_loop_finish(struct daemon *d)
+{
+    struct tl_wire_bare goodbye;
+    for (struct daemon_peer *p = d->peers; p != NULL; p = p->next) {
+        if (!p->is_gone && p->id != 0)
+            (void)tl_wire_send(p->socket, TL_WIRE_GOODBYE, &goodbye, sizeof goodbye, NULL, 0);
+        daemon_drop(d, p, "is left to itself");
+    }
+    bury(d);
+    close(d->epoll);
+    close(d->timer);
+    close(d->signals);
+}

@@ -1,0 +1,148 @@
+/* Where tallyd listens: a socket in a folder that only its user can change, with a lock beside it, so that there is one; or a
+ * socket that the service manager opened (LISTEN_FDS, see sd_listen_fds(3)). */
+#include "runtime/tallyd/tallyd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 2 };
+
+/* --- opened by the service manager --------------------------------------------------------------------------------- */
+
+static bool is_listener(int fd)
+{
+    int type = 0, listens = 0;
+    socklen_t n = sizeof type, m = sizeof listens;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) == 0 && type == SOCK_SEQPACKET &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &m) == 0 && listens != 0;
+}
+
+/* The descriptor, -ENOENT if none was passed, or -EINVAL. */
+static int passed_listener(struct tl_error *err)
+{
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    if (pid == NULL || n == NULL || strtol(pid, NULL, 10) != getpid())
+        return -ENOENT;
+    if (strtol(n, NULL, 10) != 1 || !is_listener(FIRST_PASSED_FD))
+        return tl_error_set(err, -EINVAL,
+                            "what was passed to tallyd is not one listening socket of whole messages "
+                            "(ListenSequentialPacket= in the .socket unit)");
+    (void)fcntl(FIRST_PASSED_FD, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(FIRST_PASSED_FD, F_SETFL, O_NONBLOCK);
+    return FIRST_PASSED_FD;
+}
+
+/* --- opened here --------------------------------------------------------------------------------------------------- */
+
+/* Makes the socket's folder if it is missing, and its parent is there. */
+static int make_folder(const char *path, struct tl_error *err)
+{
+    char copy[sizeof((struct daemon_place *)0)->path];
+    struct stat st;
+    strcpy(copy, path);
+    const char *folder = dirname(copy);
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+        return tl_error_errno(err, "tallyd's folder %s cannot be made", folder);
+    if (stat(folder, &st) < 0)
+        return tl_error_errno(err, "tallyd's folder %s", folder);
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return tl_error_set(err, -EPERM, "tallyd's folder %s belongs to user %u; set TALLY_SOCKET", folder,
+                            (unsigned)st.st_uid);
+    if ((st.st_mode & 022) != 0 && (st.st_mode & S_ISVTX) == 0)
+        return tl_error_set(err, -EPERM, "others can write to tallyd's folder %s; chmod go-w, or set TALLY_SOCKET",
+                            folder);
+    return 0;
+}
+
+/* The lock may be another tallyd's, which listens or is about to; or a dead one's, whose end is not over yet. */
+static int wait_for_lock(const struct daemon_place *p, struct tl_error *err)
+{
+    for (int ms = 0; ms < WAIT_MS; ms += STEP_MS) {
+        if (flock(p->lock, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return tl_error_errno(err, "locking %s.lock", p->path);
+        int fd = tl_wire_connect(p->path, NULL);
+        if (fd >= 0) {
+            close(fd);
+            return tl_error_set(err, -EEXIST, "a tallyd listens on %s already", p->path);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
+    }
+    return tl_error_set(err, -EBUSY, "another tallyd holds %s.lock and does not listen", p->path);
+}
+
+static int take_lock(struct daemon_place *p, struct tl_error *err)
+{
+    char path[sizeof p->path + 8];
+    snprintf(path, sizeof path, "%s.lock", p->path);
+    p->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (p->lock < 0)
+        return tl_error_errno(err, "tallyd's lock %s", path);
+    return wait_for_lock(p, err);
+}
+
+/* Listens under a name of its own first and renames it: there is never a socket that does not answer. */
+static int listen_there(struct daemon_place *p, struct tl_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s.new", p->path);
+    (void)unlink(address.sun_path);
+    p->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (p->listener < 0)
+        return tl_error_errno(err, "a socket");
+    if (bind(p->listener, (struct sockaddr *)&address, sizeof address) < 0 || listen(p->listener, QUEUE) < 0)
+        return tl_error_errno(err, "tallyd cannot listen on %s", address.sun_path);
+    if (rename(address.sun_path, p->path) < 0) {
+        int rc = tl_error_errno(err, "tallyd's socket %s", p->path);
+        (void)unlink(address.sun_path);
+        return rc;
+    }
+    return 0;
+}
+
+int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error *err)
+{
+    *p = (struct daemon_place){.lock = -1, .listener = -1};
+    if (strlen(path) >= sizeof p->path)
+        return tl_error_set(err, -ENAMETOOLONG, "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
+    strcpy(p->path, path);
+    int rc = passed_listener(err);
+    if (rc >= 0) {
+        p->listener = rc;
+        p->is_activated = true;
+        return 0;
+    }
+    if (rc != -ENOENT)
+        return rc;
+    rc = make_folder(path, err);
+    if (rc == 0)
+        rc = take_lock(p, err);
+    if (rc == 0)
+        rc = listen_there(p, err);
+    if (rc < 0)
+        daemon_place_leave(p);
+    return rc;
+}
+
+void daemon_place_leave(struct daemon_place *p)
+{
+    if (p->listener >= 0) {
+        if (!p->is_activated)
+            (void)unlink(p->path); /* while the lock is held: it is ours */
+        close(p->listener);
+    }
+    if (p->lock >= 0)
+        close(p->lock);
+    p->lock = p->listener = -1;
+}

@@ -1,0 +1,176 @@
+/* tallyd: what its files share.  One thread, one epoll loop; nothing in it blocks.
+ *
+ *     runtime/tallyd/main.c     options, start, end
+ *     runtime/tallyd/place.c    the socket's folder, the lock, listening
+ *     runtime/tallyd/loop.c     events, peers, time
+ *     runtime/tallyd/join.c     hello and goodbye of clients
+ *     runtime/tallyd/words.c    who sees whose word
+ *     runtime/tallyd/look.c     reads the clients' pages, runs the policy, publishes grants
+ *     runtime/tallyd/control.c  answers tally ps, set and policy
+ *     runtime/tallyd/rules.c    which level who may have
+ *     runtime/tallyd/log.c      the log
+ *
+ * A peer is a connection.  It becomes a client when it says hello; tools never do. */
+#ifndef TALLY_DAEMON_H
+#define TALLY_DAEMON_H
+
+#include <sys/types.h>
+
+#include "runtime/job/settings.h"
+#include "runtime/job/share.h"
+#include "runtime/job/wire.h"
+#include "tally/sched.h"
+
+enum {
+    DAEMON_MAX_PEERS = 512,
+    DAEMON_BURST = 1000,      /* messages that a peer may send at once ... */
+    DAEMON_PER_SECOND = 500,  /* ... and in the long run */
+    DAEMON_SILENT_MS = 10000, /* a peer that is no client and says nothing for so long is sent away */
+};
+
+/* --- log (runtime/tallyd/log.c) -------------------------------------------------------------------------------------------- */
+
+enum daemon_log_level { LOG_ERRORS, LOG_WARNINGS, LOG_EVENTS, LOG_DETAILS };
+/* To that file, or to standard error if it is NULL.  A file that cannot be opened is done without. */
+void daemon_log_open(const char *path, int level);
+void daemon_log(enum daemon_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- rules (runtime/tallyd/rules.c) ---------------------------------------------------------------------------------------- */
+
+struct daemon_rules;
+/* Reads a rules file.  0, or a negative errno value with file and line; no file is no error if `is_optional`. */
+int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional, struct tl_error *err);
+void daemon_rules_free(struct daemon_rules *r);
+
+struct daemon_who {
+    pid_t pid;
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[64]; /* the others */
+    uint32_t n_groups;
+};
+/* The highest level that it may have; `r` may be NULL. */
+int daemon_rules_highest(const struct daemon_rules *r, const struct daemon_who *who);
+
+/* --- the place (runtime/tallyd/place.c) ------------------------------------------------------------------------------------ */
+
+struct daemon_place {
+    char path[TL_SOCKET_PATH_BYTES];
+    int lock, listener;
+    bool is_activated; /* the listener is the service manager's, and so is the path */
+};
+/* 0; -EEXIST if another tallyd listens there; or another negative errno value with a message. */
+int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error *err);
+void daemon_place_leave(struct daemon_place *p);
+
+/* --- peers --------------------------------------------------------------------------------------------------------- */
+
+struct daemon;
+struct daemon_peer;
+
+/* Something that epoll watches. */
+struct daemon_source {
+    void (*on_ready)(struct daemon *d, struct daemon_source *s, uint32_t events);
+    struct daemon_peer *peer;
+};
+
+/* What was last seen in a client's page. */
+struct daemon_seen {
+    uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes, ephemeral_bytes, requests;
+    struct tl_footprint next;
+    bool has_backlog;
+    uint64_t share_from_ns, share_device_ns; /* where the measurement of its share began */
+    uint32_t share_permille;
+};
+
+struct daemon_peer {
+    struct daemon_peer *next;
+    struct daemon_source on_socket, on_death;
+    int socket, pidfd;
+    struct daemon_who who;
+    uint64_t heard_ns;
+    uint64_t allowance_ns; /* of messages: each costs a bit, time brings it back */
+    bool is_gone;          /* freed when the events at hand are done with */
+
+    /* Clients only. */
+    uint32_t id; /* 0: not a client */
+    char job[128];
+    int highest;
+    struct tl_sched_client c;
+    uint64_t joined_ns;
+    struct tl_client_page *page;
+    bool is_page_writable;
+    int page_reader; /* what lower levels get */
+    struct tl_grant_page *grant;
+    uint64_t published; /* tl_sched_version of the grant in the page */
+    struct daemon_seen seen;
+    uint32_t sent[TL_SHARE_WORDS], n_sent; /* ids whose words it has; */
+    bool has_sent, has_sent_merged, owes_words;
+    struct tl_client_page *merged; /* tallyd's own page for it, or NULL */
+    int merged_reader;
+};
+
+struct daemon {
+    struct daemon_place place;
+    struct daemon_rules *rules;
+    const char *rules_path;
+    bool are_rules_optional;
+    uint64_t idle_ns; /* ends so long after the last client; UINT64_MAX: never */
+    char policy[32], parameters[256];
+    struct tl_sched *sched;
+    uint64_t device_memory_bytes; /* as the first client told that knew it */
+    uint32_t device_sms;
+
+    int epoll, timer, signals;
+    struct daemon_source on_listener, on_timer, on_signal;
+    struct daemon_peer *peers;
+    uint32_t n_peers;
+    struct daemon_peer *clients[DAEMON_MAX_PEERS]; /* highest level first, then in the order of joining */
+    uint32_t n_clients, last_id;
+    uint64_t since_client_ns; /* when the last client left */
+    uint64_t worked_ns;       /* when a client was last seen with work */
+    bool is_ending;
+};
+
+uint64_t daemon_now(void);
+
+/* --- loop (runtime/tallyd/loop.c) ------------------------------------------------------------------------------------------ */
+
+/* 0, or a negative errno value with a message. */
+int daemon_loop_init(struct daemon *d, struct tl_error *err);
+void daemon_loop_run(struct daemon *d);
+void daemon_loop_finish(struct daemon *d);
+/* Ends a connection: a client has left. */
+void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why);
+/* Asks to be called when it can be written to. */
+void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted);
+
+/* --- clients (runtime/tallyd/join.c) --------------------------------------------------------------------------------------- */
+
+void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet);
+void daemon_leave(struct daemon *d, struct daemon_peer *p);
+void daemon_refuse(struct daemon_peer *p, int code, const char *text);
+/* Takes its new level into the order of clients and tells everybody concerned. */
+void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sched_client *c);
+/* 0; or a negative errno value with a message, and the old policy stays. */
+int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters, struct tl_error *err);
+
+/* --- words (runtime/tallyd/words.c) ---------------------------------------------------------------------------------------- */
+
+/* Sends each client the words above it, if they are others than it has. */
+void daemon_words_update(struct daemon *d);
+void daemon_words_send(struct daemon *d, struct daemon_peer *p);
+/* Brings merged words up to date.  True if there are any. */
+bool daemon_words_merge(struct daemon *d);
+void daemon_words_finish(struct daemon_peer *p);
+
+/* --- looking (runtime/tallyd/look.c) --------------------------------------------------------------------------------------- */
+
+/* Reads all pages, runs the policy, publishes what changed; returns when to look again (UINT64_MAX: when told to). */
+uint64_t daemon_look(struct daemon *d, uint64_t now);
+
+/* --- control (runtime/tallyd/control.c) ------------------------------------------------------------------------------------ */
+
+void daemon_control(struct daemon *d, struct daemon_peer *p, const struct tl_wire_packet *packet);
+
+#endif

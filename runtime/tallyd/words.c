@@ -1,0 +1,145 @@
+/* Who sees whose word.  A kernel polls at most TL_SHARE_WORDS words.  If more clients than that are above, the first ones are
+ * shown as they are, and one page of tallyd's own, in the last place, stands for all others: it is busy while one of them is. */
+#include "runtime/tallyd/tallyd.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static bool is_busy(const struct daemon_peer *p)
+{
+    return tl_word_is_busy(atomic_load_explicit(&p->page->word, memory_order_relaxed)) != 0;
+}
+
+/* How many clients stand above: they are the first ones of the order. */
+static uint32_t count_above(const struct daemon *d, const struct daemon_peer *p)
+{
+    uint32_t n = 0;
+    while (n < d->n_clients && d->clients[n]->c.level > p->c.level)
+        n++;
+    return n;
+}
+
+static uint32_t count_direct(uint32_t above)
+{
+    return above <= TL_SHARE_WORDS ? above : TL_SHARE_WORDS - 1;
+}
+
+/* --- merged words -------------------------------------------------------------------------------------------------- */
+
+static int make_merged(struct daemon_peer *p)
+{
+    void *page;
+    int fd = tl_share_create("tally-merged", &page);
+    if (fd < 0)
+        return fd;
+    p->merged = page;
+    p->merged->magic = TL_CLIENT_MAGIC;
+    p->merged->version = TL_SHARE_VERSION;
+    tl_share_seal(fd);
+    p->merged_reader = tl_share_reader(fd);
+    close(fd);
+    return p->merged_reader < 0 ? p->merged_reader : 0;
+}
+
+void daemon_words_finish(struct daemon_peer *p)
+{
+    if (p->merged != NULL) {
+        atomic_store_explicit(&p->merged->word, 0, memory_order_relaxed);
+        munmap(p->merged, TL_SHARE_PAGE);
+    }
+    if (p->merged_reader >= 0)
+        close(p->merged_reader);
+    p->merged = NULL;
+    p->merged_reader = -1;
+}
+
+bool daemon_words_merge(struct daemon *d)
+{
+    bool is_needed = false;
+    for (uint32_t i = 0; i < d->n_clients; i++) {
+        struct daemon_peer *p = d->clients[i];
+        if (p->merged == NULL)
+            continue;
+        uint32_t above = count_above(d, p);
+        uint64_t busy = 0;
+        for (uint32_t j = count_direct(above); j < above && busy == 0; j++)
+            busy = is_busy(d->clients[j]);
+        atomic_store_explicit(&p->merged->word, busy, memory_order_release);
+        is_needed = true;
+    }
+    return is_needed;
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------- */
+
+/* Sends the words above `p` as they are now.  If it does not read what it is sent, they follow when it does. */
+void daemon_words_send(struct daemon *d, struct daemon_peer *p)
+{
+    uint32_t above = count_above(d, p), direct = count_direct(above);
+    struct tl_wire_words words = {.n = direct, .is_merged = above > direct};
+    int fds[TL_WIRE_FDS];
+    uint32_t n_fds = 0;
+    if (words.is_merged != 0 && p->merged == NULL && make_merged(p) < 0) {
+        daemon_words_finish(p);
+        words.is_merged = 0;
+        daemon_log(LOG_WARNINGS, "process %d (%s) sees only %u of %u words above it: no shared memory", (int)p->who.pid,
+                   p->job, direct, above);
+    }
+    for (uint32_t i = 0; i < direct; i++) {
+        fds[n_fds++] = d->clients[i]->page_reader;
+        fds[n_fds++] = d->clients[i]->pidfd;
+    }
+    if (words.is_merged != 0)
+        fds[n_fds++] = p->merged_reader;
+    words.n += words.is_merged;
+    int rc = tl_wire_send(p->socket, TL_WIRE_WORDS, &words, sizeof words, fds, n_fds);
+    if (rc < 0 && rc != -EAGAIN) {
+        daemon_log(LOG_WARNINGS, "process %d (%s) cannot be told who is above it: %s", (int)p->who.pid, p->job,
+                   strerror(-rc));
+        return; /* if it is gone, that is heard of next */
+    }
+    if (p->owes_words != (rc == -EAGAIN)) {
+        p->owes_words = rc == -EAGAIN;
+        daemon_watch_writable(d, p, p->owes_words);
+    }
+    for (uint32_t i = 0; i < direct; i++)
+        p->sent[i] = d->clients[i]->id;
+    p->n_sent = direct;
+    p->has_sent_merged = words.is_merged != 0;
+    p->has_sent = true;
+    if (words.is_merged == 0)
+        daemon_words_finish(p);
+}
+
+static bool is_up_to_date(const struct daemon *d, const struct daemon_peer *p)
+{
+    uint32_t above = count_above(d, p), direct = count_direct(above);
+    if (!p->has_sent || p->n_sent != direct || p->has_sent_merged != (above > direct))
+        return false;
+    for (uint32_t i = 0; i < direct; i++)
+        if (p->sent[i] != d->clients[i]->id)
+            return false;
+    return true;
+}
+
+/* Clients stand in the order of their levels: those below are the last ones. */
+static void count_below(struct daemon *d)
+{
+    uint32_t below = 0;
+    for (uint32_t i = d->n_clients; i-- > 0;) {
+        if (i + 1 < d->n_clients && d->clients[i + 1]->c.level < d->clients[i]->c.level)
+            below = d->n_clients - i - 1;
+        atomic_store_explicit(&d->clients[i]->grant->n_below, below, memory_order_relaxed);
+    }
+}
+
+void daemon_words_update(struct daemon *d)
+{
+    count_below(d);
+    for (uint32_t i = 0; i < d->n_clients; i++)
+        if (!is_up_to_date(d, d->clients[i]))
+            daemon_words_send(d, d->clients[i]);
+    (void)daemon_words_merge(d);
+}

@@ -1,0 +1,288 @@
+/* What processes leave behind that die, or stop, while they use the shared device: nothing.
+ *
+ * What is compared are counts and orders, never times; how long it took is told.  TALLY_TEST_KILLS sets how many processes are
+ * killed (100). */
+#include "test/unit/device/exec/help.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <time.h>
+
+/* Takes and gives everything it can get until it is killed. */
+static void live_until_killed(uint32_t i)
+{
+    (void)i;
+    for (bool is_first = true;; is_first = false) {
+        struct tl__sm *s = join(2, TL_EXEC_MPS);
+        expect(s != NULL, 1);
+        for (uint32_t k = 0; k < 20; k++) {
+            tl__sm_set_head(s, tl__sm_arrive(s, 0));
+            int a = tl__sm_try_acquire(s, 0), b = tl__sm_try_acquire(s, 1);
+            int got = tl__sm_memory_take(s, 700);
+            if (is_first && k == 0)
+                atomic_store(&board->ready, 1);
+            if (a >= 0)
+                tl__sm_release(s, (uint32_t)a);
+            if (b >= 0)
+                tl__sm_release(s, (uint32_t)b);
+            if (got == 0)
+                tl__sm_memory_give(s, 700);
+            if (k % 4 != 0)
+                tl__sm_set_head(s, TL_EXEC_NO_KEY);
+        }
+        tl__sm_close(s);
+    }
+}
+
+/* How long this thread could have run and had no processor, so far. */
+static uint64_t delayed_ns(void)
+{
+    unsigned long long ran = 0, delayed = 0;
+    FILE *f = fopen("/proc/thread-self/schedstat", "r");
+    if (f != NULL) {
+        if (fscanf(f, "%llu %llu", &ran, &delayed) != 2)
+            delayed = 0;
+        fclose(f);
+    }
+    return delayed;
+}
+
+static void the_dead_leave_nothing_behind(void)
+{
+    const char *text = getenv("TALLY_TEST_KILLS");
+    uint32_t n = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : 100;
+    uint64_t longest = 0, longest_own = 0, sum = 0;
+    uint32_t late = 0, late_own = 0;
+    unsigned seed = 1;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    for (uint32_t k = 0; k < n; k++) {
+        atomic_store(&board->ready, 0);
+        start(0, live_until_killed);
+        wait_for(&board->ready, 1);
+        for (volatile int spin = rand_r(&seed) % 20000; spin > 0; spin--)
+            ;
+        /* Arrived after the victim, so it is the victim's death that lets us in. */
+        tl__sm_set_head(s, tl__sm_arrive(s, 0));
+        uint64_t delayed = delayed_ns(), begin = tl__now_ns();
+        kill_child(0);
+        uint32_t a = acquire(s), b = acquire(s);
+        while (tl__sm_memory_take(s, 1000) < 0)
+            sched_yield();
+        uint64_t took = tl__now_ns() - begin;
+        /* On a busy machine the survivor waits for a processor as well, which is nobody's fault here. */
+        uint64_t waited = delayed_ns() - delayed, own = took > waited ? took - waited : 0;
+        longest = took > longest ? took : longest;
+        longest_own = own > longest_own ? own : longest_own;
+        late += took > 10000000;
+        late_own += own > 10000000;
+        sum += took;
+        tl__sm_memory_give(s, 1000);
+        TEST_ASSERT_TRUE(a != b);
+        tl__sm_set_head(s, TL_EXEC_NO_KEY);
+        tl__sm_release(s, a);
+        tl__sm_release(s, b);
+        reap(0);
+    }
+    char report[256];
+    snprintf(report, sizeof report,
+             "%u kills: everything back after %llu us on average, %llu at most, %u later than 10 ms; without the time "
+             "that the survivor had no processor: %llu at most, %u",
+             n, (unsigned long long)(sum / (n + (n == 0)) / 1000), (unsigned long long)(longest / 1000), late,
+             (unsigned long long)(longest_own / 1000), late_own);
+    TEST_MESSAGE(report);
+    tl__sm_close(s);
+}
+
+static void mark_ready(struct tl_exec_launch *l)
+{
+    struct load *load = l->user;
+    atomic_store(&board->ready, 1);
+    if (tl_exec_submit(load->device, l) < 0)
+        atomic_store(&load->is_over, true);
+}
+
+/* Kernels on all slots, one after the other, for ever. */
+static void compute_until_killed(uint32_t i)
+{
+    (void)i;
+    struct tl_exec_config settings = {.name = name, .n_slots = 2, .memory_bytes = 1000};
+    struct tl_exec_object *o;
+    struct load loads[3];
+    memset(loads, 0, sizeof loads);
+    expect(tl_exec_device_open(&loads[0].device, &settings, NULL) == 0, 1);
+    expect(tl_exec_object_from(&o, &info.info, NULL, burn, NULL) == 0, 2);
+    expect(tl_exec_memory_take(loads[0].device, 600) == 0, 3);
+    for (uint32_t k = 0; k < 3; k++) {
+        loads[k].device = loads[0].device;
+        loads[k].launch = (struct tl_exec_launch){
+            .object = o, .grid = {3, 1, 1}, .done = mark_ready, .user = &loads[k]};
+        expect(tl_exec_submit(loads[k].device, &loads[k].launch) == 0, 4);
+    }
+    for (;;)
+        pause();
+}
+
+static void who_is_killed_while_computing_is_not_missed(void)
+{
+    const char *text = getenv("TALLY_TEST_KILLS");
+    uint32_t n = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : 30;
+    unsigned seed = 3;
+    struct tl_exec_config settings = {.name = name, .n_slots = 2, .memory_bytes = 1000};
+    for (uint32_t k = 0; k < n; k++) {
+        atomic_store(&board->ready, 0);
+        start(0, compute_until_killed); /* forks while this process has no threads */
+        struct tl_exec_device *d;
+        struct tl_exec_object *o;
+        atomic_bool is_over = false;
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_device_open(&d, &settings, NULL));
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_object_from(&o, &info.info, NULL, burn, NULL));
+        struct tl_exec_launch l = {.object = o, .grid = {100, 1, 1}, .done = mark_over, .user = &is_over};
+        wait_for(&board->ready, 1);
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_submit(d, &l));
+        for (volatile int spin = rand_r(&seed) % 200000; spin > 0; spin--)
+            ;
+        kill_child(0);
+        while (!atomic_load(&is_over))
+            sched_yield();
+        TEST_ASSERT_EQUAL_UINT32(0, l.fault.what);
+        while (tl_exec_memory_take(d, 1000) < 0)
+            sched_yield();
+        tl_exec_memory_give(d, 1000);
+        reap(0);
+        tl_exec_object_unref(o);
+        tl_exec_device_close(d);
+    }
+}
+
+static void hold_everything(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    uint32_t first = acquire(s), second = acquire(s);
+    expect(first != second, 2);
+    expect(tl__sm_memory_take(s, 900) == 0, 3);
+    atomic_store(&board->ready, 1);
+    for (;;)
+        pause();
+}
+
+static void a_zombie_is_dead(void)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    start(0, hold_everything);
+    wait_for(&board->ready, 1);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, 200));
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 0));
+    kill_child(0); /* and not reaped */
+    uint32_t a = acquire(s), b = acquire(s);
+    while (tl__sm_memory_take(s, 1000) < 0)
+        sched_yield();
+    tl__sm_release(s, a);
+    tl__sm_release(s, b);
+    reap(0);
+    tl__sm_close(s);
+}
+
+/* Who is traced like this stays in the kernel when it is killed, as if it got no processor to die on, until it is let go. */
+static bool hold_at_exit(uint32_t i)
+{
+    return ptrace(PTRACE_SEIZE, children[i], NULL, (void *)PTRACE_O_TRACEEXIT) == 0;
+}
+
+static void let_go(uint32_t i)
+{
+    int status;
+    TEST_ASSERT_EQUAL_INT(children[i], waitpid(children[i], &status, 0));
+    TEST_ASSERT_TRUE(WIFSTOPPED(status)); /* it was not dead */
+    ptrace(PTRACE_CONT, children[i], NULL, NULL);
+    reap(i);
+}
+
+static void who_was_killed_is_dead_before_it_has_died(void)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    start(0, hold_everything);
+    wait_for(&board->ready, 1);
+    if (!hold_at_exit(0))
+        TEST_IGNORE_MESSAGE("ptrace is not allowed here");
+    TEST_ASSERT_FALSE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0]));
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    kill_child(0);
+    int first = -1, second = -1;
+    for (uint32_t tries = 0; tries < 5000 && second < 0; tries++) {
+        int slot = tl__sm_acquire_or_wait(s, 0);
+        if (first < 0)
+            first = slot;
+        else
+            second = slot;
+    }
+    TEST_ASSERT_TRUE(second >= 0 && first != second);
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 1000));
+    TEST_ASSERT_TRUE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0]));
+    let_go(0);
+    /* The kernel has marked its word by now as well, and has not touched ours. */
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, 1));
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), tl__sm_slot_pid(s, 0));
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), tl__sm_slot_pid(s, 1));
+    tl__sm_close(s);
+}
+
+static void memory_of_the_killed_is_free_before_they_have_died(void)
+{
+    uint64_t left = 0, all;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    start(0, hold_everything);
+    wait_for(&board->ready, 1);
+    if (!hold_at_exit(0))
+        TEST_IGNORE_MESSAGE("ptrace is not allowed here");
+    kill_child(0);
+    for (uint32_t tries = 0; tries < 5000 && left != 1000; tries++) {
+        tl__sm_memory_info(s, &left, &all);
+        usleep(2000);
+    }
+    TEST_ASSERT_EQUAL_UINT64(1000, left);
+    let_go(0);
+    tl__sm_close(s);
+}
+
+static void want_and_stop(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    atomic_store(&board->ready, 1);
+    for (;;)
+        pause(); /* first in order, and never takes its slot */
+}
+
+static void who_is_stopped_does_not_hold_up_the_others(void)
+{
+    struct tl__sm *s = join(1, TL_EXEC_MPS);
+    start(0, want_and_stop);
+    wait_for(&board->ready, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, tl__sm_try_acquire(s, 0));
+    tl__sm_release(s, acquire(s));
+    /* From now on it is not waited for. */
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_try_acquire(s, 0));
+    tl__sm_release(s, 0);
+    tl__sm_close(s);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    strcpy(info.info.text, "burn");
+    RUN_TEST(the_dead_leave_nothing_behind);
+    RUN_TEST(who_is_killed_while_computing_is_not_missed);
+    RUN_TEST(a_zombie_is_dead);
+    RUN_TEST(who_was_killed_is_dead_before_it_has_died);
+    RUN_TEST(memory_of_the_killed_is_free_before_they_have_died);
+    RUN_TEST(who_is_stopped_does_not_hold_up_the_others);
+    return UNITY_END();
+}
