@@ -6,7 +6,7 @@ set -euo pipefail
 
 scripts/setup --check >/dev/null || skip "what scripts/setup installs is not here"
 top=$PWD
-scratch=$(mktemp -d)
+scratch=$(mktemp -d /tmp/tally-setup.XXXXXX) # not in TMPDIR: another user must get there
 trap 'rm -rf "$scratch"' EXIT
 checks=0
 fail() {
