@@ -88,7 +88,7 @@ static struct row row_of(const struct tl_eff_profile *p)
 /* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no room. */
 static struct row *place_for(uint64_t key)
 {
-    for (uint32_t i = 0; i < n_kept; i++) {
+    for (uint32_t i = 0; kept != NULL && i < n_kept; i++) {
         if (kept[i].key == key)
             return &kept[i];
     }
