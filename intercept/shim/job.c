@@ -39,6 +39,9 @@ static void *find_below(const char *name)
     return real != NULL && h->name != NULL ? h->function : real;
 }
 
+/* It was tried once, in vain: what is wrong with the files stays wrong.  Under the lock. */
+static bool has_no_effort;
+
 /* Says why the job goes on without that part, or with TALLY_FAIL=closed, why it does not go on. */
 static void no_effort(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void no_effort(const char *format, ...)
@@ -49,13 +52,16 @@ static void no_effort(const char *format, ...)
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
     tl_log(tl_job.settings.is_closed ? 0 : 1, "kernels of this job cannot be preempted: %s", why);
+    has_no_effort = true;
 }
 
-/* The best-effort part, opened and begun; false (which has been logged) if it cannot be had. */
+/* The best-effort part, opened and begun; false if it cannot be had, which is logged the first time. */
 static bool open_effort(void)
 {
     char path[PATH_MAX];
     const char *asked = getenv("TALLY_EFFORT");
+    if (has_no_effort)
+        return false;
     int n = asked != NULL && *asked != '\0' ? snprintf(path, sizeof path, "%s", asked)
                                             : snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder());
     if (n >= (int)sizeof path) {

@@ -42,8 +42,8 @@ told() { # WHAT LINES
     printf '%b' "$2" | diff - "$TMPDIR/told" >"$TMPDIR/difference" || complain "$1: $(cat "$TMPDIR/difference" "$TMPDIR/said")"
 }
 names_both() { # WHAT EFFORT BUILD
-    grep -q "$2 (build $3).*$shim (build [0-9a-f]\{16\}) are not of one build; install both" "$TMPDIR/said" ||
-        complain "$1: the log does not say so: $(cat "$TMPDIR/said")"
+    [ "$(grep -c "$2 (build $3).*$shim (build [0-9a-f]\{16\}) are not of one build; install both" "$TMPDIR/said")" -eq 1 ] ||
+        complain "$1: the log does not say so, once: $(cat "$TMPDIR/said")"
 }
 
 refused=802 # CUDA_ERROR_SYSTEM_NOT_READY
