@@ -258,9 +258,10 @@ corpus: tests
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
 # test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's.
-LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c),$(wildcard */*.c */*/*.c test/unit/*/*.c test/unit/*/*/*.c))
-LINT_HDRS := $(wildcard */*.h */*/*.h test/unit/*/*.h test/unit/*/*/*.h)
-LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* test/run test/*/*.sh 2>/dev/null)
+LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c) build/%, \
+    $(wildcard */*.c */*/*.c test/unit/*/*.c test/unit/*/*/*.c))
+LINT_HDRS := $(filter-out build/% workloads/%,$(wildcard */*.h */*/*.h test/unit/*/*.h test/unit/*/*/*.h))
+LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* scripts/package/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
 
@@ -285,12 +286,12 @@ $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h $(LINT_GEN
 	$(say) TIDY $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG_TIDY) --quiet $(TIDY_CHECKS) --warnings-as-errors='*' $< -- $(OUR_CFLAGS) $(TIDY_EFFORT) -Wno-missing-prototypes \
-	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -I$(B)/gen -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(UNITY_FLAGS) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
+	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -I$(B)/gen -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(UNITY_FLAGS) $(if $(filter device/% test/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
 	    if [ -s $@.log ]; then cat $@.log; exit 1; fi
 	@touch $@
 $(B)/lint/%.h.alone: %.h $(LINT_HDRS) | $(LINT_GENERATED)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -Werror -I$(B)/gen -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(if $(filter device/jit/% test/standin/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
+	$(Q)$(COMPILE) -Werror -I$(B)/gen -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(if $(filter device/% test/%,$<),$(LLVM_CFLAGS)) -fsyntax-only -x c $<
 	@touch $@
 $(B)/lint/%.shell: %
 	$(say) SHELL $<
@@ -302,7 +303,10 @@ lint: $(call setup_for,lint)
 	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc)) -k lint-files
 	@echo "lint: nothing to complain about"
 
-lint-files: $(LINT_STAMPS)
+lint-files: $(LINT_STAMPS) lint-rooms
+# Includes and symbols against scripts/rooms.txt; the objects must be there for that.
+lint-rooms: all
+	@scripts/check-rooms $(B)
 
 format:
 	$(CLANG_FORMAT) -i $(LINT_SRCS) $(LINT_HDRS)
@@ -335,7 +339,7 @@ help:
 	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"
 	@echo "make bench-salus bench-memory bench-gpulet  what those policies do for live jobs: build/bench/*.json"
 	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
-	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone"
+	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone, who uses whom"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
 	@echo "make san-quick  a part of them: what reads what strangers send"
@@ -356,4 +360,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files format fresh clean help FORCE
+.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files lint-rooms format fresh clean help FORCE

@@ -1,7 +1,7 @@
 /* tally-jit: the compiler service's program, and its command line for people and tests. */
 #include "device/service/client.h"
-#include "device/tally-jit/server.h"
 #include "device/service/wire.h"
+#include "device/tally-jit/server.h"
 #include "device/tally-jit/worker.h"
 #include "tally/options.h"
 #include "tally/ptx.h"

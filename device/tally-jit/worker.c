@@ -4,8 +4,8 @@
  * nothing but a socket to the service, and whose end costs one retry. */
 #include "device/tally-jit/worker.h"
 #include "device/service/link.h"
-#include "device/tally-jit/sandbox.h"
 #include "device/service/wire.h"
+#include "device/tally-jit/sandbox.h"
 #include "tally/ptx.h"
 
 #include <errno.h>

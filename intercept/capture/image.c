@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "intercept/doors/doors.h"
 #include "image/internal.h"
+#include "intercept/doors/doors.h"
 
 /* An image with its count of references in front of what others see. */
 struct kept {

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "include/tally/store.h"
 #include "include/tally/digest.h"
+#include "include/tally/store.h"
 
 enum {
     MAX_IN_MEMORY = 64, /* the last ones; the rest is on disk */

@@ -21,8 +21,8 @@
 
 #include "include/tally/effort.h"
 #include "runtime/job/client.h"
-#include "runtime/record/record.h"
 #include "runtime/job/settings.h"
+#include "runtime/record/record.h"
 
 enum tl_name {
 #define TL_DRIVER_NAME(name) TL_NAME_##name,

@@ -41,8 +41,8 @@
 #include "include/tally/digest.h"
 #include "include/tally/effort.h"
 #include "runtime/job/client.h"
-#include "runtime/record/record.h"
 #include "runtime/job/settings.h"
+#include "runtime/record/record.h"
 #include "tally/ptx.h"
 
 /* --- the real driver ----------------------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* tally-run: turns its options into TALLY_* variables, preloads our libcuda.so.1, sees that tallyd runs, and becomes the program:
  * exit status and signals are the program's own. */
-#include "runtime/tally-run/run.h"
 #include "runtime/job/settings.h"
 #include "runtime/job/start.h"
 #include "runtime/job/wire.h"
+#include "runtime/tally-run/run.h"
 #include "tally/options.h"
 
 #include <errno.h>

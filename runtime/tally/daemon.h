@@ -2,8 +2,8 @@
 #ifndef TALLY_CLI_DAEMON_H
 #define TALLY_CLI_DAEMON_H
 
-#include "runtime/tally/cli.h"
 #include "runtime/job/wire.h"
+#include "runtime/tally/cli.h"
 
 /* A socket to tallyd, or -errno after a complaint; `socket` is where it should be, or NULL for the usual place. */
 int cli_daemon_open(const char *socket);

@@ -1,6 +1,6 @@
 /* `tally plan MODELS.json`: which part of which GPU serves which model, so that all latency bounds hold (sched/gpulet.h). */
-#include "runtime/tally/cli.h"
 #include "include/tally/json.h"
+#include "runtime/tally/cli.h"
 #include "sched/gpulet.h"
 #include "tally/options.h"
 

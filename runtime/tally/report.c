@@ -1,6 +1,6 @@
 /* `tally report`: options and files; the forms are in report_*.c. */
-#include "runtime/tally/cli.h"
 #include "runtime/report/report.h"
+#include "runtime/tally/cli.h"
 #include "tally/options.h"
 
 #include <errno.h>

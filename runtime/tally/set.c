@@ -1,6 +1,6 @@
 /* `tally set PID WHAT...`: changes a running job. */
-#include "runtime/tally/daemon.h"
 #include "runtime/job/settings.h"
+#include "runtime/tally/daemon.h"
 #include "tally/options.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* tallyd: options, start and end. */
-#include "runtime/tallyd/tallyd.h"
 #include "runtime/job/settings.h"
+#include "runtime/tallyd/tallyd.h"
 #include "tally/options.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
  *
  * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Whoever no line fits may have all
  * levels if he is tallyd's own user or root, else only the lowest. */
-#include "runtime/tallyd/tallyd.h"
 #include "runtime/job/settings.h"
+#include "runtime/tallyd/tallyd.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unity.h>
 
-#include "test/unit/ptx_rewrite/help.h"
 #include "ptx_rewrite/parse.h"
+#include "test/unit/ptx_rewrite/help.h"
 
 static struct ptx_text t;
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unity.h>
 
-#include "test/unit/ptx_rewrite/help.h"
 #include "ptx_rewrite/initialiser.h"
+#include "test/unit/ptx_rewrite/help.h"
 
 static struct ptx_text t;
 static struct tl_error err;

@@ -1,8 +1,8 @@
 /* What a kernel reaches, where the text goes out of its way. */
 #include <unity.h>
 
-#include "test/unit/ptx_rewrite/help.h"
 #include "ptx_rewrite/program.h"
+#include "test/unit/ptx_rewrite/help.h"
 
 static struct ptx_text t;
 static struct tl_ptx_program program;

@@ -1,7 +1,7 @@
 /* Cubins on the software driver: refused, or with TALLY_DEVICE_OPAQUE=time accepted as kernels that only last a while. */
+#include "tally/device.h"
 #include "test/unit/device/driver/help.h"
 #include "test/unit/image/build.h"
-#include "tally/device.h"
 
 #include <time.h>
 

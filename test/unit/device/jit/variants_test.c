@@ -14,9 +14,9 @@
 #include "device/exec/exec.h"
 #include "device/jit/jit.h"
 #include "device/service/link.h"
+#include "ptx_rewrite/initialiser.h"
 #include "test/unit/ptx_rewrite/case.h"
 #include "test/unit/ptx_rewrite/help.h"
-#include "ptx_rewrite/initialiser.h"
 
 enum { MAX_VARIABLES = 32 };
 
