@@ -1,5 +1,5 @@
-/* Memory that is freed all at once: chunks that grow up to a megabyte, so that a small rewrite costs one malloc and a
- * large module few. */
+/* Memory that is freed all at once: chunks that grow up to a megabyte, so that a small rewrite
+ * costs one malloc and a large module few. */
 #include "tally/base.h"
 
 #include <stdio.h>

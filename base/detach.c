@@ -1,4 +1,5 @@
-/* Starting a service of ours from inside somebody else's process, without the process noticing; see the header. */
+/* Starting a service of ours from inside somebody else's process, without the process noticing; see
+ * the header. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,8 +22,10 @@ void tl_close_from(int first)
     struct rlimit most;
     if (syscall(SYS_close_range, first, ~0u, 0) == 0)
         return;
-    /* Linux before 5.9.  A limit of a million is common in containers, and as many calls take a second. */
-    int end = getrlimit(RLIMIT_NOFILE, &most) == 0 && most.rlim_cur < 65536 ? (int)most.rlim_cur : 65536;
+    /* Linux before 5.9.  A limit of a million is common in containers, and as many calls take a
+     * second. */
+    int end = getrlimit(RLIMIT_NOFILE, &most) == 0 && most.rlim_cur < 65536 ? (int)most.rlim_cur
+                                                                            : 65536;
     for (int i = first; i < end; i++)
         (void)close(i);
 }
@@ -42,7 +45,8 @@ struct start {
     const sigset_t *none;
     char *stack_end; /* of the second child */
     int out, null;   /* descriptors */
-    int error;       /* written by the children, which share our memory until the second calls exec */
+    /* written by the children, which share our memory until the second calls exec */
+    int error;
 };
 
 /* The second child: not a leader of its session, and nobody's child once the first has ended. */
@@ -55,10 +59,11 @@ static int start_second(void *argument)
     _exit(127);
 }
 
-/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system calls.  Signals are
- * spoken of with the kernel itself, because sigaction() need not be the C library's: sanitizers and other tools put
- * their own in its place and keep in memory, which is the job's as well, what they were told.  The job would lose its
- * handlers, and whoever has one for SIGSEGV would fault for ever. */
+/* Runs in a child with our memory and a copy of everything else, all signals blocked: only system
+ * calls.  Signals are spoken of with the kernel itself, because sigaction() need not be the C
+ * library's: sanitizers and other tools put their own in its place and keep in memory, which is the
+ * job's as well, what they were told.  The job would lose its handlers, and whoever has one for
+ * SIGSEGV would fault for ever. */
 static int start_first(void *argument)
 {
     struct start *s = argument;
@@ -76,17 +81,20 @@ static int start_first(void *argument)
     _exit(0);
 }
 
-/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made without copying the job's
- * memory.  Since exec would bring the signal back, a child of the child calls it. */
+/* A child that tells nobody when it ends (no SIGCHLD, and wait() of the job does not see it), made
+ * without copying the job's memory.  Since exec would bring the signal back, a child of the child
+ * calls it. */
 static int run_child(struct start *s)
 {
     enum { STACK = 64 << 10 };
-    char *stack = mmap(NULL, (size_t)2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    char *stack = mmap(NULL, (size_t)2 * STACK, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED)
         return -errno;
     s->stack_end = stack + (size_t)2 * STACK;
     sigset_t all, old;
-    /* As posix_spawn does it: no handler of the job may run in a child that has the job's memory. */
+    /* As posix_spawn does it: no handler of the job may run in a child that has the job's
+     * memory. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int pid = clone(start_first, stack + STACK, CLONE_VM | CLONE_VFORK, s);
@@ -99,11 +107,15 @@ static int run_child(struct start *s)
     return rc;
 }
 
-int tl_start_detached(const char *program, char *const *arguments, char *const *environment, int out)
+int tl_start_detached(const char *program, char *const *arguments, char *const *environment,
+                      int out)
 {
     sigset_t none;
-    struct start s = {
-        .program = program, .arguments = arguments, .environment = environment, .none = &none, .out = out};
+    struct start s = {.program = program,
+                      .arguments = arguments,
+                      .environment = environment,
+                      .none = &none,
+                      .out = out};
     sigemptyset(&none);
     s.null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (s.null < 0)

@@ -1,5 +1,5 @@
-/* Streaming JSON, indented by two spaces.  Nothing is kept but the depth and one bit per level, so that a trace of any
- * length costs no memory beyond its text. */
+/* Streaming JSON, indented by two spaces.  Nothing is kept but the depth and one bit per level, so
+ * that a trace of any length costs no memory beyond its text. */
 #include "tally/base.h"
 
 #include <assert.h>
@@ -22,7 +22,8 @@ static void new_line(struct tl_json *j)
         tl_buf_puts(j->out, "  ");
 }
 
-/* Comma and indentation before whatever comes next at this level; nothing between a key and its value. */
+/* Comma and indentation before whatever comes next at this level; nothing between a key and its
+ * value. */
 static void begin_item(struct tl_json *j)
 {
     if (j->after_key) {
@@ -81,8 +82,8 @@ static bool is_continuation(unsigned char c)
     return (c & 0xC0) == 0x80;
 }
 
-/* Length of the well-formed UTF-8 sequence that begins at `p`, 0 if there is none (Unicode, table 3-7: no overlong
- * forms, no surrogates, nothing above U+10FFFF). */
+/* Length of the well-formed UTF-8 sequence that begins at `p`, 0 if there is none (Unicode, table
+ * 3-7: no overlong forms, no surrogates, nothing above U+10FFFF). */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
     unsigned char c = p[0];
@@ -196,7 +197,8 @@ void tl_json_double(struct tl_json *j, double value)
     snprintf(text, sizeof text, "%.15g", value);
     if (strtod(text, NULL) != value)
         snprintf(text, sizeof text, "%.17g", value);
-    /* This may run in somebody's process with somebody's locale: whatever separates the decimals there is a point here. */
+    /* This may run in somebody's process with somebody's locale: whatever separates the decimals
+     * there is a point here. */
     bool in_separator = false;
     for (const char *p = text; *p != 0; p++) {
         bool is_ours = (*p >= '0' && *p <= '9') || *p == '-' || *p == '+' || *p == 'e';

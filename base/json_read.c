@@ -56,7 +56,8 @@ static int read_word(struct reader *r, struct cli_json *j)
         const char *word;
         enum cli_json_kind kind;
         double number;
-    } words[] = {{"true", CLI_JSON_BOOL, 1}, {"false", CLI_JSON_BOOL, 0}, {"null", CLI_JSON_NULL, 0}};
+    } words[] = {
+        {"true", CLI_JSON_BOOL, 1}, {"false", CLI_JSON_BOOL, 0}, {"null", CLI_JSON_NULL, 0}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t n = strlen(words[i].word);
         if ((size_t)(r->end - r->p) >= n && memcmp(r->p, words[i].word, n) == 0) {
@@ -67,7 +68,8 @@ static int read_word(struct reader *r, struct cli_json *j)
         }
     }
     char copy[64]; /* the text need not be terminated */
-    size_t n = (size_t)(r->end - r->p) < sizeof copy - 1 ? (size_t)(r->end - r->p) : sizeof copy - 1;
+    size_t n = (size_t)(r->end - r->p) < sizeof copy - 1 ? (size_t)(r->end - r->p)
+                                                         : sizeof copy - 1;
     memcpy(copy, r->p, n);
     copy[n] = 0;
     char *end;
@@ -103,7 +105,8 @@ static int read_items(struct reader *r, struct cli_json *j, char close, int dept
         at = &(*at)->next;
     } while (skip(r, ','));
     return skip(r, close) ? 0
-                          : refuse(r, close == '}' ? "a '}' or ',' is missing here" : "a ']' or ',' is missing here");
+                          : refuse(r, close == '}' ? "a '}' or ',' is missing here"
+                                                   : "a ']' or ',' is missing here");
 }
 
 static int read_value(struct reader *r, struct cli_json **out, int depth)
@@ -131,9 +134,11 @@ static int read_value(struct reader *r, struct cli_json **out, int depth)
     }
 }
 
-int cli_json_read(struct cli_json **out, struct tl_arena *arena, struct tl_str text, struct tl_error *err)
+int cli_json_read(struct cli_json **out, struct tl_arena *arena, struct tl_str text,
+                  struct tl_error *err)
 {
-    struct reader r = {.arena = arena, .begin = text.p, .p = text.p, .end = text.p + text.n, .err = err};
+    struct reader r = {
+        .arena = arena, .begin = text.p, .p = text.p, .end = text.p + text.n, .err = err};
     int rc = read_value(&r, out, 0);
     if (rc == 0 && peek(&r) != 0)
         return refuse(&r, "something stands behind the end");
@@ -153,5 +158,6 @@ const struct cli_json *cli_json_get(const struct cli_json *j, const char *key)
 double cli_json_number(const struct cli_json *j, const char *key, double otherwise)
 {
     const struct cli_json *m = cli_json_get(j, key);
-    return m != NULL && (m->kind == CLI_JSON_NUMBER || m->kind == CLI_JSON_BOOL) ? m->number : otherwise;
+    return m != NULL && (m->kind == CLI_JSON_NUMBER || m->kind == CLI_JSON_BOOL) ? m->number
+                                                                                 : otherwise;
 }

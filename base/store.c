@@ -18,7 +18,8 @@
 /* Grows with the layout of entries and of what the key is made from. */
 #define CACHE_VERSION 1u
 #define OBJECT_LIMIT (1u << 30)
-/* Marking an entry as used is a write to the disk; once in this time is enough for choosing what to remove. */
+/* Marking an entry as used is a write to the disk; once in this time is enough for choosing what to
+ * remove. */
 #define USE_SECONDS 60
 /* A file that a writer left behind when it was killed. */
 #define STALE_SECONDS 600
@@ -35,7 +36,7 @@ _Static_assert(sizeof(struct trailer) == 88, "an on-disk format");
 
 enum { NAME_HEX = 2 * TL_JIT_DIGEST_BYTES, NAME_BYTES = NAME_HEX + sizeof ".so" };
 
-/* --- keys ------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static uint32_t cpu_words[64];
 static uint32_t n_cpu_words;
@@ -51,8 +52,8 @@ static void add_cpu_leaf(uint32_t leaf, uint32_t sub, uint32_t mask_b)
     cpu_words[n_cpu_words++] = d;
 }
 
-/* Asked once, since under a hypervisor each CPUID costs microseconds.  Words that differ from core to core are
- * masked. */
+/* Asked once, since under a hypervisor each CPUID costs microseconds.  Words that differ from core
+ * to core are masked. */
 static void read_cpu(void)
 {
     static const struct {
@@ -110,15 +111,17 @@ struct tl_jit_key tl_jit_key_of(const struct tl_jit_source *s)
     return key;
 }
 
-/* --- the folder ------------------------------------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------------------- */
 
 int tl_jit_cache_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
 {
-    const char *cache = getenv("TALLY_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *cache = getenv("TALLY_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     int n;
     if (cache != NULL && cache[0] == '/') {
         n = snprintf(path, TL_JIT_CACHE_PATH, "%s", cache);
-    } else if (cache != NULL && cache[0] != '\0') { /* absolute, since the service works in another folder */
+    } else if (cache != NULL &&
+               cache[0] != '\0') { /* absolute, since the service works in another folder */
         if (getcwd(path, TL_JIT_CACHE_PATH) == NULL)
             return tl_error_errno(err, "TALLY_CACHE=%s", cache);
         n = (int)strlen(path);
@@ -128,10 +131,13 @@ int tl_jit_cache_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
     } else if (home != NULL && home[0] == '/') {
         n = snprintf(path, TL_JIT_CACHE_PATH, "%s/.cache/tally", home);
     } else {
-        return tl_error_set(err, -ENOENT, "no folder for compiled kernels: set TALLY_CACHE, XDG_CACHE_HOME or HOME");
+        return tl_error_set(
+            err, -ENOENT,
+            "no folder for compiled kernels: set TALLY_CACHE, XDG_CACHE_HOME or HOME");
     }
     if (n >= TL_JIT_CACHE_PATH)
-        return tl_error_set(err, -ENAMETOOLONG, "the folder for compiled kernels has too long a name: %.100s...", path);
+        return tl_error_set(err, -ENAMETOOLONG,
+                            "the folder for compiled kernels has too long a name: %.100s...", path);
     return 0;
 }
 
@@ -160,7 +166,8 @@ static int make_folder(const char *path)
     return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-int tl_jit_cache_open(struct tl_jit_cache *c, const char *path, uint32_t limit_mb, struct tl_error *err)
+int tl_jit_cache_open(struct tl_jit_cache *c, const char *path, uint32_t limit_mb,
+                      struct tl_error *err)
 {
     struct stat st;
     memset(c, 0, sizeof *c);
@@ -185,9 +192,10 @@ int tl_jit_cache_open(struct tl_jit_cache *c, const char *path, uint32_t limit_m
     }
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         close(dir);
-        return tl_error_set(err, -EPERM,
-                            "cache folder %s: %s; kernels from it would run in this process, so it is not used", path,
-                            st.st_uid != geteuid() ? "belongs to somebody else" : "others may write to it");
+        return tl_error_set(
+            err, -EPERM,
+            "cache folder %s: %s; kernels from it would run in this process, so it is not used",
+            path, st.st_uid != geteuid() ? "belongs to somebody else" : "others may write to it");
     }
     c->dir = dir;
     return 0;
@@ -216,7 +224,7 @@ static int path_of(const struct tl_jit_cache *c, const char *name, char *path, s
     return n < 0 || (size_t)n >= path_n ? -ENAMETOOLONG : 0;
 }
 
-/* --- reading ---------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
 {
@@ -239,7 +247,8 @@ static void digest_trailer(struct tl_jit_digest *d, const struct trailer *t)
     tl_jit_digest_add(d, t, offsetof(struct trailer, digest));
 }
 
-/* Read, not mapped: if somebody cuts the file meanwhile, this is an error and not a signal in a job's process. */
+/* Read, not mapped: if somebody cuts the file meanwhile, this is an error and not a signal in a
+ * job's process. */
 static bool is_whole(int fd, const struct stat *st, const struct tl_jit_key *key)
 {
     struct trailer t;
@@ -249,8 +258,8 @@ static bool is_whole(int fd, const struct stat *st, const struct tl_jit_key *key
         st->st_size > (off_t)(OBJECT_LIMIT + sizeof t))
         return false;
     uint64_t n = (uint64_t)st->st_size - sizeof t;
-    if (!read_all(fd, &t, sizeof t, n) || memcmp(t.magic, magic, sizeof magic) != 0 || t.version != CACHE_VERSION ||
-        t.object_bytes != n || memcmp(&t.key, key, sizeof *key) != 0)
+    if (!read_all(fd, &t, sizeof t, n) || memcmp(t.magic, magic, sizeof magic) != 0 ||
+        t.version != CACHE_VERSION || t.object_bytes != n || memcmp(&t.key, key, sizeof *key) != 0)
         return false;
     tl_jit_digest_init(&d);
     for (uint64_t at = 0; at < n; at += sizeof piece) {
@@ -271,7 +280,8 @@ bool tl_jit_cache_has(const struct tl_jit_cache *c, const struct tl_jit_key *key
     return faccessat(c->dir, name, R_OK, 0) == 0;
 }
 
-int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char *path, size_t path_n)
+int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char *path,
+                      size_t path_n)
 {
     char name[NAME_BYTES];
     struct stat st;
@@ -294,7 +304,7 @@ int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char
     return rc;
 }
 
-/* --- removing what was not used for long ------------------------------------------------------------------------ */
+/* --- removing what was not used for long ------------------------------------------------------ */
 
 struct entry {
     char name[NAME_BYTES];
@@ -304,7 +314,8 @@ struct entry {
 
 static int older_first(const void *a, const void *b)
 {
-    const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
+    const struct timespec *x = &((const struct entry *)a)->used,
+                          *y = &((const struct entry *)b)->used;
     if (x->tv_sec != y->tv_sec)
         return x->tv_sec < y->tv_sec ? -1 : 1;
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
@@ -341,7 +352,8 @@ static void add_entry(struct entries *e, const char *name, const struct stat *st
 /* Also removes what killed writers left.  Names that are not ours are not touched. */
 static void list_entries(const struct tl_jit_cache *c, struct entries *e)
 {
-    int dir = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a place of its own in the folder */
+    /* a place of its own in the folder */
+    int dir = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = dir >= 0 ? fdopendir(dir) : NULL;
     if (d == NULL) {
         if (dir >= 0)
@@ -387,7 +399,7 @@ static void trim(struct tl_jit_cache *c, const char *keep)
     close(lock);
 }
 
-/* --- writing ---------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static int write_all(int fd, const void *bytes, size_t n)
 {
@@ -417,13 +429,14 @@ static int write_entry(int fd, const struct tl_jit_key *key, const void *object,
     return rc < 0 ? rc : write_all(fd, &t, sizeof t);
 }
 
-int tl_jit_cache_store(struct tl_jit_cache *c, const struct tl_jit_key *key, const void *object, size_t n, char *path,
-                       size_t path_n, struct tl_error *err)
+int tl_jit_cache_store(struct tl_jit_cache *c, const struct tl_jit_key *key, const void *object,
+                       size_t n, char *path, size_t path_n, struct tl_error *err)
 {
     static atomic_uint number; /* relaxed: only has to differ */
     char name[NAME_BYTES], temporary[64];
     if (n > OBJECT_LIMIT)
-        return tl_error_set(err, -EFBIG, "cache folder %s: an object of %zu bytes is not kept", c->path, n);
+        return tl_error_set(err, -EFBIG, "cache folder %s: an object of %zu bytes is not kept",
+                            c->path, n);
     name_of(key, name);
     int rc = path_of(c, name, path, path_n);
     if (rc < 0)
@@ -431,7 +444,8 @@ int tl_jit_cache_store(struct tl_jit_cache *c, const struct tl_jit_key *key, con
     /* No pid alone: processes of several containers may share the folder. */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(temporary, sizeof temporary, ".new-%ld-%lx-%u", (long)getpid(), (unsigned long)now.tv_nsec,
+    snprintf(temporary, sizeof temporary, ".new-%ld-%lx-%u", (long)getpid(),
+             (unsigned long)now.tv_nsec,
              atomic_fetch_add_explicit(&number, 1, memory_order_relaxed));
     int fd = openat(c->dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)

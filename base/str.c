@@ -13,7 +13,8 @@ bool tl_str_eq(struct tl_str a, struct tl_str b)
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-/* Mostly they differ in the first letter: the PTX parser looks words up by asking one after the other. */
+/* Mostly they differ in the first letter: the PTX parser looks words up by asking one after the
+ * other. */
 bool tl_str_is(struct tl_str a, const char *text)
 {
     size_t i = 0;

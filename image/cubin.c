@@ -1,9 +1,10 @@
 /* The inside of a cubin: its kernels and what they need.
  *
- * A kernel is a function symbol with the entry bit.  Its code is in a section of its own, and what belongs to it in
- * sections whose sh_info names that section: `.nv.info.<kernel>` (parameters) and `.nv.shared.<kernel>` (static
- * shared memory).  Register counts stand in the common `.nv.info`, by symbol.  NVIDIA does not document these
- * sections; the attribute numbers below are those that cuobjdump -elf names. */
+ * A kernel is a function symbol with the entry bit.  Its code is in a section of its own, and what
+ * belongs to it in sections whose sh_info names that section: `.nv.info.<kernel>` (parameters) and
+ * `.nv.shared.<kernel>` (static shared memory).  Register counts stand in the common `.nv.info`, by
+ * symbol.  NVIDIA does not document these sections; the attribute numbers below are those that
+ * cuobjdump -elf names. */
 #include "image/internal.h"
 
 #include <elf.h>
@@ -14,7 +15,8 @@
 
 #define STO_CUDA_ENTRY 0x10 /* in st_other */
 
-enum info_format { FORMAT_SIZED = 4 }; /* a value of that many bytes follows; else the number itself is all */
+/* a value of that many bytes follows; else the number itself is all */
+enum info_format { FORMAT_SIZED = 4 };
 
 enum info_attribute {
     INFO_PARAM_CBANK = 0x0a,      /* u32 symbol, u16 offset, u16 size */
@@ -45,7 +47,7 @@ struct cubin {
     uint32_t *registers; /* per symbol */
 };
 
-/* --- .nv.info ---------------------------------------------------------------------------------------------------- */
+/* --- .nv.info --------------------------------------------------------------------------------- */
 
 /* Takes the next attribute; false at the end or if the rest is broken. */
 static bool next_attribute(const uint8_t **p, size_t *n, struct attribute *a)
@@ -92,7 +94,7 @@ static void read_common_info(struct cubin *c, const Elf_Data *info)
     }
 }
 
-/* --- sections ---------------------------------------------------------------------------------------------------- */
+/* --- sections --------------------------------------------------------------------------------- */
 
 /* A section's bytes, or NULL; libelf has checked that they are within the file. */
 static const Elf_Data *bytes_of(Elf_Scn *s)
@@ -106,7 +108,8 @@ static int prepare(struct cubin *c, struct tl_error *err)
 {
     if (elf_getshdrnum(c->elf, &c->n_sections) != 0)
         return tl_error_set(err, -EINVAL, "a cubin has no sections");
-    for (Elf_Scn *s = elf_nextscn(c->elf, NULL); s != NULL && c->symbols == NULL; s = elf_nextscn(c->elf, s)) {
+    for (Elf_Scn *s = elf_nextscn(c->elf, NULL); s != NULL && c->symbols == NULL;
+         s = elf_nextscn(c->elf, s)) {
         GElf_Shdr header;
         if (gelf_getshdr(s, &header) == NULL || header.sh_type != SHT_SYMTAB)
             continue;
@@ -123,15 +126,16 @@ static int prepare(struct cubin *c, struct tl_error *err)
     return 0;
 }
 
-/* Collects what the sections tell.  A section that cannot be read tells nothing: the kernels are still worth
- * listing. */
+/* Collects what the sections tell.  A section that cannot be read tells nothing: the kernels are
+ * still worth listing. */
 static void read_sections(struct cubin *c, size_t names)
 {
     for (Elf_Scn *s = elf_nextscn(c->elf, NULL); s != NULL; s = elf_nextscn(c->elf, s)) {
         GElf_Shdr header;
         if (gelf_getshdr(s, &header) == NULL)
             continue;
-        struct section_facts *owner = header.sh_info < c->n_sections ? &c->sections[header.sh_info] : NULL;
+        struct section_facts *owner = header.sh_info < c->n_sections ? &c->sections[header.sh_info]
+                                                                     : NULL;
         if (header.sh_type == TL__SHT_CUDA_INFO) {
             const Elf_Data *info = bytes_of(s);
             if (info != NULL && header.sh_info == 0)
@@ -146,7 +150,7 @@ static void read_sections(struct cubin *c, size_t names)
     }
 }
 
-/* --- kernels ----------------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static int visit_kernels(const struct cubin *c, tl_cubin_visitor visit, void *data)
 {
@@ -174,7 +178,8 @@ static int visit_kernels(const struct cubin *c, tl_cubin_visitor visit, void *da
     return 0;
 }
 
-int tl_cubin_walk(const void *bytes, size_t n, tl_cubin_visitor visit, void *data, struct tl_error *err)
+int tl_cubin_walk(const void *bytes, size_t n, tl_cubin_visitor visit, void *data,
+                  struct tl_error *err)
 {
     struct cubin c = {0};
     size_t size, names;

@@ -1,22 +1,26 @@
-/* The outside of cubins: how long one is and for which GPU it was made.  What is inside is read in image/cubin.c.  Needs
- * no library, so that the software driver can use it inside other people's processes. */
+/* The outside of cubins: how long one is and for which GPU it was made.  What is inside is read in
+ * image/cubin.c.  Needs no library, so that the software driver can use it inside other people's
+ * processes. */
 #include "image/internal.h"
 
 #include <elf.h>
 #include <errno.h>
 
-/* Until this ABI version the low byte of e_flags is the architecture, from it on the second and third are. */
+/* Until this ABI version the low byte of e_flags is the architecture, from it on the second and
+ * third are. */
 enum { ABI_WITH_WIDE_ARCH = 8 };
 
-/* --- cubins ------------------------------------------------------------------------------------------------------ */
+/* --- cubins ----------------------------------------------------------------------------------- */
 
 bool tl__section_is_empty(uint32_t type)
 {
-    return type == SHT_NULL || type == SHT_NOBITS || type == TL__SHT_CUDA_GLOBAL || type == TL__SHT_CUDA_LOCAL ||
-           type == TL__SHT_CUDA_SHARED || type == TL__SHT_CUDA_SHARED_RESERVED;
+    return type == SHT_NULL || type == SHT_NOBITS || type == TL__SHT_CUDA_GLOBAL ||
+           type == TL__SHT_CUDA_LOCAL || type == TL__SHT_CUDA_SHARED ||
+           type == TL__SHT_CUDA_SHARED_RESERVED;
 }
 
-/* Whether `count` things of `each` bytes fit between `at` and `limit`; then `size` is made to cover them. */
+/* Whether `count` things of `each` bytes fit between `at` and `limit`; then `size` is made to cover
+ * them. */
 static bool cover(size_t *size, uint64_t at, uint64_t count, uint64_t each, size_t limit)
 {
     if (at > limit || (each != 0 && count > (limit - at) / each))
@@ -37,8 +41,8 @@ static bool cubin_header(const void *bytes, size_t limit, Elf64_Ehdr *header)
            header->e_machine == EM_CUDA;
 }
 
-/* How many section headers there are: as the ELF specification has it, a count that does not fit its field stands in
- * the first of them. */
+/* How many section headers there are: as the ELF specification has it, a count that does not fit
+ * its field stands in the first of them. */
 static uint64_t section_count(const uint8_t *bytes, const Elf64_Ehdr *header, size_t limit)
 {
     Elf64_Shdr first;
@@ -59,7 +63,8 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
         return tl_error_set(err, -EINVAL, "this is not a 64-bit CUDA ELF");
     uint64_t sections = section_count(p, &header, limit);
     if (sections != 0 && header.e_shentsize != sizeof(Elf64_Shdr))
-        return tl_error_set(err, -EINVAL, "a cubin's section headers have %u bytes each", header.e_shentsize);
+        return tl_error_set(err, -EINVAL, "a cubin's section headers have %u bytes each",
+                            header.e_shentsize);
     size_t end = sizeof header;
     if (!cover(&end, header.e_phoff, header.e_phnum, header.e_phentsize, limit) ||
         !cover(&end, header.e_shoff, sections, sizeof(Elf64_Shdr), limit))
@@ -70,7 +75,8 @@ int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_erro
         if (tl__section_is_empty(section.sh_type))
             continue;
         if (!cover(&end, section.sh_offset, section.sh_size, 1, limit))
-            return tl_error_set(err, -EINVAL, "section %llu of a cubin is cut off", (unsigned long long)i);
+            return tl_error_set(err, -EINVAL, "section %llu of a cubin is cut off",
+                                (unsigned long long)i);
     }
     *size = end;
     return 0;

@@ -1,6 +1,6 @@
-/* NVIDIA's container of GPU images, the "fatbin".  There is no public specification; this was read off files made by
- * nvcc 13.0 with known contents, and holds for every container of CUDA 11 to 13 libraries that was looked at
- * (docs/images.md).
+/* NVIDIA's container of GPU images, the "fatbin".  There is no public specification; this was read
+ * off files made by nvcc 13.0 with known contents, and holds for every container of CUDA 11 to 13
+ * libraries that was looked at (docs/images.md).
  *
  *     container                          entry
  *     +0   u32 magic                     +0   u16 kind, u16 0x0101
@@ -49,7 +49,8 @@ static enum tl_image_kind kind_of(uint16_t kind)
 }
 
 /* LTO-IR carries the flags too, but is neither a block of LZ4 nor a frame of zstd. */
-static enum tl_image_packing packing_of(enum tl_image_kind kind, uint64_t flags, uint64_t unpacked_bytes)
+static enum tl_image_packing packing_of(enum tl_image_kind kind, uint64_t flags,
+                                        uint64_t unpacked_bytes)
 {
     if (kind == TL_IMAGE_LTO && unpacked_bytes != 0)
         return TL_IMAGE_PACKED_UNKNOWN;
@@ -84,9 +85,10 @@ static struct tl_str options_of(const uint8_t *entry, uint32_t header)
     return text;
 }
 
-/* Reads the entry that begins with `room` bytes before the container's end.  0, its size with the payload and what it
- * says of its image; or -EINVAL with a message. */
-static int read_entry(const uint8_t *entry, size_t room, size_t *size, struct tl_image *image, struct tl_error *err)
+/* Reads the entry that begins with `room` bytes before the container's end.  0, its size with the
+ * payload and what it says of its image; or -EINVAL with a message. */
+static int read_entry(const uint8_t *entry, size_t room, size_t *size, struct tl_image *image,
+                      struct tl_error *err)
 {
     if (room < ENTRY_HEADER)
         return tl_error_set(err, -EINVAL, "%zu bytes are left where an entry should begin", room);
@@ -94,13 +96,14 @@ static int read_entry(const uint8_t *entry, size_t room, size_t *size, struct tl
     uint64_t payload = tl__u64(entry + 8);
     uint32_t packed = tl__u32(entry + 16);
     if (header < ENTRY_HEADER || header > room)
-        return tl_error_set(err, -EINVAL, "an entry's header has %u bytes, of %zu that are left", header, room);
+        return tl_error_set(err, -EINVAL, "an entry's header has %u bytes, of %zu that are left",
+                            header, room);
     if (payload > room - header)
-        return tl_error_set(err, -EINVAL, "a payload has %llu bytes, of %zu that are left", (unsigned long long)payload,
-                            room - header);
+        return tl_error_set(err, -EINVAL, "a payload has %llu bytes, of %zu that are left",
+                            (unsigned long long)payload, room - header);
     if (packed > payload)
-        return tl_error_set(err, -EINVAL, "a payload of %llu bytes claims to hold %u", (unsigned long long)payload,
-                            packed);
+        return tl_error_set(err, -EINVAL, "a payload of %llu bytes claims to hold %u",
+                            (unsigned long long)payload, packed);
 
     uint64_t unpacked = tl__u64(entry + 56);
     image->kind = kind_of(tl__u16(entry));
@@ -133,11 +136,12 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
     uint16_t header = tl__u16(p + 6);
     uint64_t entries = tl__u64(p + 8);
     if (header < CONTAINER_HEADER || header > limit || entries > limit - header)
-        return tl_error_set(err, -EINVAL, "a fatbin claims %llu bytes behind a header of %u, of %zu that there are",
-                            (unsigned long long)entries, header, limit);
+        return tl_error_set(
+            err, -EINVAL, "a fatbin claims %llu bytes behind a header of %u, of %zu that there are",
+            (unsigned long long)entries, header, limit);
     if (version != CONTAINER_VERSION)
-        return tl_error_set(err, -EINVAL, "a fatbin has version %u; this reader knows version %d", version,
-                            CONTAINER_VERSION);
+        return tl_error_set(err, -EINVAL, "a fatbin has version %u; this reader knows version %d",
+                            version, CONTAINER_VERSION);
     size_t end = header + (size_t)entries;
     *size = header;
     for (size_t n; *size < end; *size += n) {
@@ -149,7 +153,8 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
     return 0;
 }
 
-int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_image_visitor visit, void *data)
+int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_image_visitor visit,
+                     void *data)
 {
     const uint8_t *p = container;
     size_t at = tl__u16(p + 6);

@@ -14,8 +14,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are read as t
 #define TL__MAGIC_ELF "\177ELF"
 enum { TL__MAGIC_BYTES = 4 };
 
-/* Whether `bytes` begin with a magic.  Reads no byte behind the first that differs, because `n` may be SIZE_MAX and
- * the bytes a short text. */
+/* Whether `bytes` begin with a magic.  Reads no byte behind the first that differs, because `n` may
+ * be SIZE_MAX and the bytes a short text. */
 static inline bool tl__has_magic(const void *bytes, size_t n, const char *magic)
 {
     const char *p = bytes;
@@ -49,18 +49,20 @@ static inline uint64_t tl__u64(const void *p)
 
 /* --- image/fatbin.c --- */
 
-/* Checks a whole container, down to the end of its last entry: no byte at or behind `limit` is read.  0 and its size,
- * or -EINVAL with a message; `size` is then how many bytes were gone through in vain. */
+/* Checks a whole container, down to the end of its last entry: no byte at or behind `limit` is
+ * read.  0 and its size, or -EINVAL with a message; `size` is then how many bytes were gone through
+ * in vain. */
 int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct tl_error *err);
 
-/* Visits the images of a container that passed the check.  `where` gives what is not written in it: offset and number
- * of the container, and how it was found. */
-int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_image_visitor visit, void *data);
+/* Visits the images of a container that passed the check.  `where` gives what is not written in it:
+ * offset and number of the container, and how it was found. */
+int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_image_visitor visit,
+                     void *data);
 
 /* --- image/elf.c --- */
 
-/* NVIDIA's section types.  Relocatable cubins use them for data too, where linked ones have SHT_PROGBITS and
- * SHT_NOBITS. */
+/* NVIDIA's section types.  Relocatable cubins use them for data too, where linked ones have
+ * SHT_PROGBITS and SHT_NOBITS. */
 enum tl__cuda_section {
     TL__SHT_CUDA_INFO = 0x70000000,
     TL__SHT_CUDA_GLOBAL = 0x70000007,
@@ -72,8 +74,9 @@ enum tl__cuda_section {
 /* Whether sections of this type only take room when loaded. */
 bool tl__section_is_empty(uint32_t type);
 
-/* The size of the 64-bit CUDA ELF that begins here, according to its headers; no byte at or behind `limit` is read.
- * 0, or -EINVAL with a message; `size` is then how many bytes were gone through in vain. */
+/* The size of the 64-bit CUDA ELF that begins here, according to its headers; no byte at or behind
+ * `limit` is read. 0, or -EINVAL with a message; `size` is then how many bytes were gone through in
+ * vain. */
 int tl__cubin_size(const void *bytes, size_t limit, size_t *size, struct tl_error *err);
 
 /* Describes a cubin that stands alone.  `bytes` passed tl__cubin_size. */
@@ -86,7 +89,8 @@ struct tl__range {
     size_t begin, end;
 };
 
-/* Writes down at most `max` sections for fatbins and returns how many; none if this is no ELF, or a broken one. */
+/* Writes down at most `max` sections for fatbins and returns how many; none if this is no ELF, or a
+ * broken one. */
 size_t tl__elf_fatbin_sections(const void *bytes, size_t n, struct tl__range *ranges, size_t max);
 
 /* --- image/text.c --- */

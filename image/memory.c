@@ -1,11 +1,11 @@
-/* What CUDA is handed in memory: cuModuleLoadData and __cudaRegisterFatBinary take a bare pointer, and what is behind
- * it says itself what it is and how long. */
+/* What CUDA is handed in memory: cuModuleLoadData and __cudaRegisterFatBinary take a bare pointer,
+ * and what is behind it says itself what it is and how long. */
 #include "image/internal.h"
 
 #include <errno.h>
 
-/* What nvcc's start-up code registers: a pointer to the container.  The last word is of no use here: a file name, or
- * in version 2 the list of what was linked. */
+/* What nvcc's start-up code registers: a pointer to the container.  The last word is of no use
+ * here: a file name, or in version 2 the list of what was linked. */
 struct wrapper {
     uint32_t magic, version;
     uint64_t container;
@@ -13,7 +13,8 @@ struct wrapper {
 };
 _Static_assert(sizeof(struct wrapper) == 24, "as laid out by nvcc");
 
-static int walk_container(const void *bytes, size_t limit, tl_image_visitor visit, void *data, struct tl_error *err)
+static int walk_container(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
+                          struct tl_error *err)
 {
     size_t size;
     int rc = tl__fatbin_check(bytes, limit, &size, err);
@@ -25,24 +26,29 @@ static size_t limit_from(const void *from, size_t limit, const void *to)
 {
     if (limit == SIZE_MAX)
         return to != NULL ? SIZE_MAX : 0;
-    uintptr_t distance = (uintptr_t)to - (uintptr_t)from; /* wraps to something huge if `to` comes first */
+    /* wraps to something huge if `to` comes first */
+    uintptr_t distance = (uintptr_t)to - (uintptr_t)from;
     return distance < limit ? limit - distance : 0;
 }
 
-static int walk_wrapper(const void *bytes, size_t limit, tl_image_visitor visit, void *data, struct tl_error *err)
+static int walk_wrapper(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
+                        struct tl_error *err)
 {
     struct wrapper w;
     if (limit < sizeof w)
         return tl_error_set(err, -EINVAL, "a fatbin's wrapper is cut off");
     memcpy(&w, bytes, sizeof w);
-    const void *container = (const void *)(uintptr_t)w.container; /* NOLINT(performance-no-int-to-ptr) */
+    /* NOLINT(performance-no-int-to-ptr) */
+    const void *container = (const void *)(uintptr_t)w.container;
     size_t room = limit_from(bytes, limit, container);
     if (!tl__has_magic(container, room, TL__MAGIC_FATBIN))
-        return tl_error_set(err, -EINVAL, "a fatbin's wrapper points at something that is not a fatbin");
+        return tl_error_set(err, -EINVAL,
+                            "a fatbin's wrapper points at something that is not a fatbin");
     return walk_container(container, room, visit, data, err);
 }
 
-static int walk_cubin(const void *bytes, size_t limit, tl_image_visitor visit, void *data, struct tl_error *err)
+static int walk_cubin(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
+                      struct tl_error *err)
 {
     size_t size;
     struct tl_image image;
@@ -53,7 +59,8 @@ static int walk_cubin(const void *bytes, size_t limit, tl_image_visitor visit, v
     return visit(data, &image);
 }
 
-int tl_image_walk_memory(const void *bytes, size_t limit, tl_image_visitor visit, void *data, struct tl_error *err)
+int tl_image_walk_memory(const void *bytes, size_t limit, tl_image_visitor visit, void *data,
+                         struct tl_error *err)
 {
     struct tl_image text;
     if (tl__has_magic(bytes, limit, TL__MAGIC_WRAPPER))

@@ -1,13 +1,14 @@
-/* The walk over a whole file.  Sections tell where a compiler put fatbins, but not where everything is: programs
- * embed containers as plain data and hand them to the driver themselves (1,149 of the 1,398 in the TensorFlow 2.21
- * wheel, nearly all of cuFFT).  So the file is searched for magics, byte by byte, because members of an archive are
- * aligned to two bytes only; sections merely tell how an image was found. */
+/* The walk over a whole file.  Sections tell where a compiler put fatbins, but not where everything
+ * is: programs embed containers as plain data and hand them to the driver themselves (1,149 of the
+ * 1,398 in the TensorFlow 2.21 wheel, nearly all of cuFFT).  So the file is searched for magics,
+ * byte by byte, because members of an archive are aligned to two bytes only; sections merely tell
+ * how an image was found. */
 #include "image/internal.h"
 
 #include <errno.h>
 
-/* A file of headers that lead into each other could keep the search busy for the square of its size.  After going
- * through this many times the file's bytes in vain, the rest is left alone. */
+/* A file of headers that lead into each other could keep the search busy for the square of its
+ * size.  After going through this many times the file's bytes in vain, the rest is left alone. */
 enum { MAX_SECTIONS = 64, MAX_WASTE = 16 };
 
 struct scan {
@@ -37,12 +38,13 @@ static bool is_in_section(const struct scan *s, size_t at)
     return false;
 }
 
-/* Whether the magic at `at` may well begin a container.  Code that builds or checks containers has the magic among
- * its constants; what follows there does not fit. */
+/* Whether the magic at `at` may well begin a container.  Code that builds or checks containers has
+ * the magic among its constants; what follows there does not fit. */
 static bool looks_like_container(const struct scan *s, size_t at)
 {
     const uint8_t *p = s->base + at;
-    return s->n - at >= 16 && tl__u16(p + 4) != 0 && tl__u16(p + 6) >= 16 && tl__u64(p + 8) < (uint64_t)1 << 40;
+    return s->n - at >= 16 && tl__u16(p + 4) != 0 && tl__u16(p + 6) >= 16 &&
+           tl__u64(p + 8) < (uint64_t)1 << 40;
 }
 
 /* A magic of a container: visits its images.  `next` becomes where to search on. */
@@ -72,7 +74,8 @@ static int try_container(struct scan *s, size_t at, size_t *next)
 static void complain_of_waste(const struct scan *s, size_t at)
 {
     struct tl_error err;
-    tl_error_set(&err, -E2BIG, "so many headers lead nowhere that the rest of the file was not searched");
+    tl_error_set(&err, -E2BIG,
+                 "so many headers lead nowhere that the rest of the file was not searched");
     if (s->complain != NULL)
         s->complain(s->data, &err, at);
 }
@@ -95,7 +98,8 @@ static int try_cubin(struct scan *s, size_t at, size_t *next)
     return s->visit(s->data, &image);
 }
 
-int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_complaint complain, void *data)
+int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_complaint complain,
+                  void *data)
 {
     struct tl_image text;
     if (tl__text_describe(bytes, n, &text))

@@ -1,6 +1,6 @@
-/* Recognises PTX text by its first directives.  CUDA is handed PTX without a length or a kind, so the only way to
- * know is to look: comments, then `.version`, then `.target`.  The PTX library does the reading; this is only the
- * label on the box. */
+/* Recognises PTX text by its first directives.  CUDA is handed PTX without a length or a kind, so
+ * the only way to know is to look: comments, then `.version`, then `.target`.  The PTX library does
+ * the reading; this is only the label on the box. */
 #include "image/internal.h"
 
 /* A reader that never passes the end or a NUL; at either it sees 0 for ever. */

@@ -1,5 +1,6 @@
-/* Unpacks payloads.  What an entry claims about its size is measured against what its packing can possibly do, before
- * any memory is asked for: a file of a kilobyte must not make us allocate a gigabyte. */
+/* Unpacks payloads.  What an entry claims about its size is measured against what its packing can
+ * possibly do, before any memory is asked for: a file of a kilobyte must not make us allocate a
+ * gigabyte. */
 #include "image/internal.h"
 
 #include <errno.h>
@@ -37,11 +38,13 @@ static size_t bound_lz4(const struct tl_image *image)
 
 static int unpack_lz4(const struct tl_image *image, char *out, struct tl_error *err)
 {
-    int n = LZ4_decompress_safe(image->bytes, out, (int)image->stored_bytes, (int)image->full_bytes);
+    int n = LZ4_decompress_safe(image->bytes, out, (int)image->stored_bytes,
+                                (int)image->full_bytes);
     if (n < 0)
         return tl_error_set(err, -EINVAL, "LZ4 data is broken at about byte %d", -n);
     if ((size_t)n != image->full_bytes)
-        return tl_error_set(err, -EINVAL, "LZ4 data unpacks to %d bytes instead of %zu", n, image->full_bytes);
+        return tl_error_set(err, -EINVAL, "LZ4 data unpacks to %d bytes instead of %zu", n,
+                            image->full_bytes);
     return 0;
 }
 
@@ -60,7 +63,8 @@ static int unpack_zstd(const struct tl_image *image, char *out, struct tl_error 
     if (ZSTD_isError(n))
         return tl_error_set(err, -EINVAL, "zstd data is broken: %s", ZSTD_getErrorName(n));
     if (n != image->full_bytes)
-        return tl_error_set(err, -EINVAL, "zstd data unpacks to %zu bytes instead of %zu", n, image->full_bytes);
+        return tl_error_set(err, -EINVAL, "zstd data unpacks to %zu bytes instead of %zu", n,
+                            image->full_bytes);
     return 0;
 }
 
@@ -77,14 +81,18 @@ int tl_image_unpack(const struct tl_image *image, void **out, size_t *n, struct 
 {
     const struct packing *packing = &packings[image->packing];
     if (packing->bound == NULL)
-        return tl_error_set(err, -ENOTSUP, "the image is packed in a way that this reader does not know (flags 0x%llx)",
-                            (unsigned long long)image->flags);
+        return tl_error_set(
+            err, -ENOTSUP,
+            "the image is packed in a way that this reader does not know (flags 0x%llx)",
+            (unsigned long long)image->flags);
     if (image->full_bytes > LARGEST_IMAGE || image->stored_bytes > LARGEST_IMAGE)
-        return tl_error_set(err, -EFBIG, "the image has %zu bytes, more than the 1 GiB that this reader takes",
+        return tl_error_set(err, -EFBIG,
+                            "the image has %zu bytes, more than the 1 GiB that this reader takes",
                             image->full_bytes);
     if (image->full_bytes > packing->bound(image))
-        return tl_error_set(err, -EINVAL, "%zu bytes of %s cannot hold the %zu that the entry claims",
-                            image->stored_bytes, tl_image_packing_name(image->packing), image->full_bytes);
+        return tl_error_set(
+            err, -EINVAL, "%zu bytes of %s cannot hold the %zu that the entry claims",
+            image->stored_bytes, tl_image_packing_name(image->packing), image->full_bytes);
     char *bytes = malloc(image->full_bytes + 1);
     if (bytes == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for an image of %zu bytes", image->full_bytes);

@@ -7,7 +7,7 @@
 enum state { NOT_YET, WORKING, KNOWN };
 enum { MAX_DEPTH = 200 };
 
-/* --- arithmetic -------------------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
 bool tl_leaf_eq(const struct tl_leaf *a, const struct tl_leaf *b)
 {
@@ -78,7 +78,7 @@ static bool is_at_most(const struct tl_affine *a, const struct tl_affine *b)
     return true;
 }
 
-/* --- registers --------------------------------------------------------------------------------------------------- */
+/* --- registers -------------------------------------------------------------------------------- */
 
 struct def_fill {
     struct tl_affines *a;
@@ -95,7 +95,8 @@ static void note_def(void *data, struct tl_ptx_sym *reg)
         f->a->defs[f->a->first_def[reg->id]++] = f->inst;
 }
 
-int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg, bool grid_is_line)
+int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
+                    bool grid_is_line)
 {
     size_t n = (size_t)cfg->func->n_regs + 2;
     *a = (struct tl_affines){.cfg = cfg, .grid_is_line = grid_is_line};
@@ -105,7 +106,8 @@ int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct t
     a->first_def = tl_arena_zalloc(arena, n * sizeof *a->first_def);
     if (a->known == NULL || a->state == NULL || a->is_opaque == NULL || a->first_def == NULL)
         return -ENOMEM;
-    /* Count, sum up, fill: filling moves each start to the next register's, so everything is shifted back by one. */
+    /* Count, sum up, fill: filling moves each start to the next register's, so everything is
+     * shifted back by one. */
     for (uint32_t i = 0; i < cfg->n_insts; i++)
         tl_ptx_inst_writes(cfg->insts[i], note_def, &(struct def_fill){a, i, true});
     for (size_t i = 1; i < n; i++)
@@ -138,7 +140,8 @@ static struct tl_affine opaque(const struct tl_ptx_sym *reg)
     return of_leaf((struct tl_leaf){.kind = TL_LEAF_REG, .id = reg->id, .what = reg});
 }
 
-bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
+bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o,
+                          struct tl_affine *out)
 {
     if (o->kind == TL_OPD_INT) {
         *out = constant((int64_t)o->bits);
@@ -152,15 +155,18 @@ bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, 
         *out = tl_affine_of_reg(a, sym);
         break;
     case TL_SYM_SREG:
-        if (a->grid_is_line && o->component != 'x' && (sym->sreg == TL_SREG_ctaid || sym->sreg == TL_SREG_nctaid)) {
+        if (a->grid_is_line && o->component != 'x' &&
+            (sym->sreg == TL_SREG_ctaid || sym->sreg == TL_SREG_nctaid)) {
             *out = constant(sym->sreg == TL_SREG_nctaid);
             return true;
         }
-        *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_SREG, .id = sym->sreg, .part = o->component});
+        *out = of_leaf(
+            (struct tl_leaf){.kind = TL_LEAF_SREG, .id = sym->sreg, .part = o->component});
         break;
     case TL_SYM_VAR:
-        *out = of_leaf((struct tl_leaf){.kind = tl_str_is(sym->decl->space, "param") ? TL_LEAF_PARAM_ADDR : TL_LEAF_VAR,
-                                        .what = sym->decl});
+        *out = of_leaf((struct tl_leaf){
+            .kind = tl_str_is(sym->decl->space, "param") ? TL_LEAF_PARAM_ADDR : TL_LEAF_VAR,
+            .what = sym->decl});
         break;
     case TL_SYM_MODULE_VAR:
         *out = of_leaf((struct tl_leaf){.kind = TL_LEAF_MODULE_VAR, .what = sym});
@@ -172,15 +178,17 @@ bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, 
     return true;
 }
 
-bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out)
+bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o,
+                          struct tl_affine *out)
 {
-    if (o == NULL || o->kind != TL_OPD_ADDR || o->n != 1 || !tl_affine_of_operand(a, &o->elems[0], out))
+    if (o == NULL || o->kind != TL_OPD_ADDR || o->n != 1 ||
+        !tl_affine_of_operand(a, &o->elems[0], out))
         return false;
     return !__builtin_add_overflow(out->constant, o->has_offset ? o->offset : 0, &out->constant);
 }
 
-static bool of_product(struct tl_affines *a, const struct tl_ptx_operand *x, const struct tl_ptx_operand *y,
-                       struct tl_affine *out)
+static bool of_product(struct tl_affines *a, const struct tl_ptx_operand *x,
+                       const struct tl_ptx_operand *y, struct tl_affine *out)
 {
     struct tl_affine left, right;
     if (!tl_affine_of_operand(a, x, &left) || !tl_affine_of_operand(a, y, &right))
@@ -199,12 +207,13 @@ static bool of_product(struct tl_affines *a, const struct tl_ptx_operand *x, con
 static bool of_param_load(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out)
 {
     struct tl_affine address;
-    if (s->inst.operands[0].kind != TL_OPD_SYM || !tl_affine_of_address(a, &s->inst.operands[1], &address) ||
-        address.n != 1 || address.is_upper || address.terms[0].factor != 1 ||
+    if (s->inst.operands[0].kind != TL_OPD_SYM ||
+        !tl_affine_of_address(a, &s->inst.operands[1], &address) || address.n != 1 ||
+        address.is_upper || address.terms[0].factor != 1 ||
         address.terms[0].leaf.kind != TL_LEAF_PARAM_ADDR)
         return false;
-    *out = of_leaf(
-        (struct tl_leaf){.kind = TL_LEAF_PARAM, .part = address.constant, .what = address.terms[0].leaf.what});
+    *out = of_leaf((struct tl_leaf){
+        .kind = TL_LEAF_PARAM, .part = address.constant, .what = address.terms[0].leaf.what});
     return true;
 }
 
@@ -220,22 +229,24 @@ bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct
     const struct tl_ptx_operand *o = s->inst.operands;
     const struct tl_ptx_form *f = s->inst.form;
     struct tl_affine x, y;
-    if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM || is_narrow(o[0].sym))
+    if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM ||
+        is_narrow(o[0].sym))
         return false;
     switch (f->op) {
     case TL_OP_mov:
     case TL_OP_cvta:
     case TL_OP_cvt:
-        if (tl_ptx_form_has(f, TL_MOD_f32) || tl_ptx_form_has(f, TL_MOD_f64) || tl_ptx_form_has(f, TL_MOD_f16) ||
-            tl_ptx_form_has(f, TL_MOD_u8) || tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_sat))
+        if (tl_ptx_form_has(f, TL_MOD_f32) || tl_ptx_form_has(f, TL_MOD_f64) ||
+            tl_ptx_form_has(f, TL_MOD_f16) || tl_ptx_form_has(f, TL_MOD_u8) ||
+            tl_ptx_form_has(f, TL_MOD_s8) || tl_ptx_form_has(f, TL_MOD_sat))
             return false;
         return tl_affine_of_operand(a, &o[1], out);
     case TL_OP_ld:
         return tl_ptx_form_space(f) == TL_MOD_param && of_param_load(a, s, out);
     case TL_OP_add:
     case TL_OP_sub:
-        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) || !tl_affine_of_operand(a, &o[1], &x) ||
-            !tl_affine_of_operand(a, &o[2], &y))
+        if (s->n_operands != 3 || tl_ptx_form_has(f, TL_MOD_cc) ||
+            !tl_affine_of_operand(a, &o[1], &x) || !tl_affine_of_operand(a, &o[2], &y))
             return false;
         *out = x;
         return tl_affine_add(out, &y, f->op == TL_OP_add ? 1 : -1);
@@ -246,12 +257,15 @@ bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct
         *out = constant(f->op == TL_OP_not ? -1 : 0);
         return tl_affine_add(out, &x, -1);
     case TL_OP_mul:
-        return s->n_operands == 3 && !tl_ptx_form_has(f, TL_MOD_hi) && of_product(a, &o[1], &o[2], out);
+        return s->n_operands == 3 && !tl_ptx_form_has(f, TL_MOD_hi) &&
+               of_product(a, &o[1], &o[2], out);
     case TL_OP_mad:
-        return s->n_operands == 4 && !tl_ptx_form_has(f, TL_MOD_hi) && !tl_ptx_form_has(f, TL_MOD_cc) &&
-               of_product(a, &o[1], &o[2], out) && tl_affine_of_operand(a, &o[3], &y) && tl_affine_add(out, &y, 1);
+        return s->n_operands == 4 && !tl_ptx_form_has(f, TL_MOD_hi) &&
+               !tl_ptx_form_has(f, TL_MOD_cc) && of_product(a, &o[1], &o[2], out) &&
+               tl_affine_of_operand(a, &o[3], &y) && tl_affine_add(out, &y, 1);
     case TL_OP_shl:
-        if (s->n_operands != 3 || o[2].kind != TL_OPD_INT || o[2].bits > 32 || !tl_affine_of_operand(a, &o[1], &x))
+        if (s->n_operands != 3 || o[2].kind != TL_OPD_INT || o[2].bits > 32 ||
+            !tl_affine_of_operand(a, &o[1], &x))
             return false;
         *out = constant(0);
         return tl_affine_add(out, &x, (int64_t)1 << o[2].bits);
@@ -269,9 +283,9 @@ static bool mentions(const struct tl_affine *e, const struct tl_ptx_sym *reg)
     return false;
 }
 
-/* A register that loops change: an upper bound if one definition starts it and all others only go down from there.
- * Found by supposing it: the bound is entered, the other definitions are worked out with it, and what was derived is
- * forgotten if it does not hold. */
+/* A register that loops change: an upper bound if one definition starts it and all others only go
+ * down from there. Found by supposing it: the bound is entered, the other definitions are worked
+ * out with it, and what was derived is forgotten if it does not hold. */
 static bool of_loop(struct tl_affines *a, struct tl_ptx_sym *reg, struct tl_affine *out)
 {
     uint32_t id = reg->id, first = a->first_def[id], end = a->first_def[id + 1];
@@ -296,7 +310,8 @@ static bool of_loop(struct tl_affines *a, struct tl_ptx_sym *reg, struct tl_affi
     bool holds = true;
     for (uint32_t d = first; holds && d < end; d++) {
         struct tl_affine other;
-        holds = d == start || (tl_affine_of_inst(a, a->cfg->insts[a->defs[d]], &other) && is_at_most(&other, out));
+        holds = d == start || (tl_affine_of_inst(a, a->cfg->insts[a->defs[d]], &other) &&
+                               is_at_most(&other, out));
     }
     if (!holds)
         memset(a->state, NOT_YET, n_regs);
@@ -310,14 +325,16 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     if (a->state[id] == KNOWN)
         return a->known[id];
     bool has_one_def = def_count(a, id) == 1;
-    if (a->state[id] == WORKING || a->is_opaque[id] || a->depth >= MAX_DEPTH || (!has_one_def && a->is_supposing))
+    if (a->state[id] == WORKING || a->is_opaque[id] || a->depth >= MAX_DEPTH ||
+        (!has_one_def && a->is_supposing))
         return opaque(reg);
     struct tl_affine e;
     bool found;
     a->depth++;
     if (has_one_def) {
         a->state[id] = WORKING;
-        found = tl_affine_of_inst(a, a->cfg->insts[a->defs[a->first_def[id]]], &e) && !mentions(&e, reg);
+        found = tl_affine_of_inst(a, a->cfg->insts[a->defs[a->first_def[id]]], &e) &&
+                !mentions(&e, reg);
     } else {
         found = of_loop(a, reg, &e);
     }
@@ -331,7 +348,8 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     return e;
 }
 
-/* A special register, or a register that starts as one (or as a constant) and is only ever added to. */
+/* A special register, or a register that starts as one (or as a constant) and is only ever added
+ * to. */
 static bool is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf)
 {
     if (leaf->kind == TL_LEAF_SREG)
@@ -342,11 +360,13 @@ static bool is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf
     for (uint32_t d = all->first_def[reg->id]; d < all->first_def[reg->id + 1]; d++) {
         const struct tl_ptx_stmt *s = all->cfg->insts[all->defs[d]];
         const struct tl_ptx_operand *o = s->inst.operands;
-        bool starts = s->inst.form->op == TL_OP_mov && s->n_operands == 2 && s->inst.guard == NULL &&
+        bool starts = s->inst.form->op == TL_OP_mov && s->n_operands == 2 &&
+                      s->inst.guard == NULL &&
                       ((o[1].kind == TL_OPD_SYM && o[1].sym->kind == TL_SYM_SREG) ||
                        (o[1].kind == TL_OPD_INT && (int64_t)o[1].bits >= 0));
-        bool grows = s->inst.form->op == TL_OP_add && s->n_operands == 3 && o[1].kind == TL_OPD_SYM &&
-                     o[1].sym == reg && o[2].kind == TL_OPD_INT && (int64_t)o[2].bits >= 0;
+        bool grows = s->inst.form->op == TL_OP_add && s->n_operands == 3 &&
+                     o[1].kind == TL_OPD_SYM && o[1].sym == reg && o[2].kind == TL_OPD_INT &&
+                     (int64_t)o[2].bits >= 0;
         if (!starts && !grows)
             return false;
     }

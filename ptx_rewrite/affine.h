@@ -1,8 +1,9 @@
 /* What an address is made of: registers as linear expressions over things that do not change.
  *
- * Used to tell who waits for whom: a block that polls `base + 8 * (ctaid.x - 1 - tid.x)` while every block publishes at
- * `base + 8 * ctaid.x` waits for lower blocks only.  An expression is exact or an upper bound, the latter for values that
- * loops only ever decrease.  Arithmetic is taken not to wrap, except in registers of less than 32 bits. */
+ * Used to tell who waits for whom: a block that polls `base + 8 * (ctaid.x - 1 - tid.x)` while
+ * every block publishes at `base + 8 * ctaid.x` waits for lower blocks only.  An expression is
+ * exact or an upper bound, the latter for values that loops only ever decrease.  Arithmetic is
+ * taken not to wrap, except in registers of less than 32 bits. */
 #ifndef TALLY_PTX_AFFINE_H
 #define TALLY_PTX_AFFINE_H
 
@@ -49,26 +50,30 @@ struct tl_affines {
 };
 
 /* Requires a built cfg.  0 or -ENOMEM. */
-int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg, bool grid_is_line);
+int tl_affines_init(struct tl_affines *a, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
+                    bool grid_is_line);
 
 struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg);
 /* Of a register, special register, variable or number; false for other operands. */
-bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out);
+bool tl_affine_of_operand(struct tl_affines *a, const struct tl_ptx_operand *o,
+                          struct tl_affine *out);
 /* Of what an unguarded instruction gives its single destination; false if it is not linear. */
 bool tl_affine_of_inst(struct tl_affines *a, const struct tl_ptx_stmt *s, struct tl_affine *out);
 /* Of [base + offset]; false if the operand is no such address. */
-bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o, struct tl_affine *out);
+bool tl_affine_of_address(struct tl_affines *a, const struct tl_ptx_operand *o,
+                          struct tl_affine *out);
 
 /* a + factor * b; false if it has too many terms or the bound gets lost. */
 bool tl_affine_add(struct tl_affine *a, const struct tl_affine *b, int64_t factor);
 /* The factor of a leaf, 0 if it does not occur. */
 int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf);
-/* Leaves out what can only make the value smaller (thread numbers and registers that start at one and only grow, where
- * they are subtracted), which turns it into an upper bound. */
+/* Leaves out what can only make the value smaller (thread numbers and registers that start at one
+ * and only grow, where they are subtracted), which turns it into an upper bound. */
 void tl_affine_loosen(struct tl_affines *all, struct tl_affine *a);
 bool tl_leaf_eq(const struct tl_leaf *a, const struct tl_leaf *b);
 
-/* The number of the instruction that writes a register if exactly one does, without a guard; else TL_CFG_NONE. */
+/* The number of the instruction that writes a register if exactly one does, without a guard; else
+ * TL_CFG_NONE. */
 uint32_t tl_affine_only_def(const struct tl_affines *a, const struct tl_ptx_sym *reg);
 
 #endif

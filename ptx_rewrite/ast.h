@@ -1,15 +1,16 @@
 /* The tree that the parser makes and the passes walk.
  *
- * Everything here lives in the arena of one `struct tl_ptx_unit`, a parse in progress: names, symbols and forms are
- * interned per unit, so two pointers are equal exactly when the things are.  Texts are slices of the module's own text
- * wherever possible.  The parts that only need to know "rewrite this kernel" use tally/ptx.h instead. */
+ * Everything here lives in the arena of one `struct tl_ptx_unit`, a parse in progress: names,
+ * symbols and forms are interned per unit, so two pointers are equal exactly when the things are.
+ * Texts are slices of the module's own text wherever possible.  The parts that only need to know
+ * "rewrite this kernel" use tally/ptx.h instead. */
 #ifndef TALLY_PTX_AST_H
 #define TALLY_PTX_AST_H
 
 #include "ptx_rewrite/opcodes.h"
 #include "tally/ptx.h"
 
-/* --- opcodes and forms ------------------------------------------------------------------------------------------- */
+/* --- opcodes and forms ------------------------------------------------------------------------ */
 
 enum tl_ptx_op {
     TL_OP_unknown,
@@ -37,13 +38,15 @@ enum tl_ptx_sreg {
     TL_SREG_count,
 };
 
-/* A modifier as written: its text without the dot and, where known, its id. `shared::cta` has id `shared`. */
+/* A modifier as written: its text without the dot and, where known, its id. `shared::cta` has id
+ * `shared`. */
 struct tl_ptx_modifier {
     struct tl_str text;
     enum tl_ptx_mod id;
 };
 
-/* An opcode with all its modifiers, "ld.volatile.global.v2.u32": interned, about a thousand exist. */
+/* An opcode with all its modifiers, "ld.volatile.global.v2.u32": interned, about a thousand
+ * exist. */
 struct tl_ptx_form {
     struct tl_str text;
     enum tl_ptx_op op;
@@ -53,12 +56,13 @@ struct tl_ptx_form {
 
 bool tl_ptx_form_has(const struct tl_ptx_form *f, enum tl_ptx_mod mod);
 bool tl_ptx_form_has_text(const struct tl_ptx_form *f, const char *mod);
-/* The state space named by the form (global, shared, local, const, param), or TL_MOD_other for generic or none. */
+/* The state space named by the form (global, shared, local, const, param), or TL_MOD_other for
+ * generic or none. */
 enum tl_ptx_mod tl_ptx_form_space(const struct tl_ptx_form *f);
 /* Whether the first operand is written.  For `call` ask the operands, see tl_ptx_inst_rets. */
 bool tl_ptx_form_writes(const struct tl_ptx_form *f);
 
-/* --- symbols ----------------------------------------------------------------------------------------------------- */
+/* --- symbols ---------------------------------------------------------------------------------- */
 
 enum tl_ptx_sym_kind {
     TL_SYM_UNKNOWN, /* a name that nothing declares (so far) */
@@ -91,10 +95,11 @@ struct tl_ptx_sym {
 /* The symbol behind a use: follows `forward`. */
 struct tl_ptx_sym *tl_ptx_sym_final(struct tl_ptx_sym *s);
 
-/* --- operands ---------------------------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 enum tl_ptx_operand_kind {
-    TL_OPD_SYM,  /* register, special register, variable, label, function; with `offset` for `name+8` */
+    /* register, special register, variable, label, function; with `offset` for `name+8` */
+    TL_OPD_SYM,
     TL_OPD_INT,  /* integer literal or constant expression; value in `bits` */
     TL_OPD_F32,  /* 0f....: bits in `bits` */
     TL_OPD_F64,  /* 0d.... or a decimal float: bits in `bits` */
@@ -112,9 +117,10 @@ enum tl_ptx_operand_flag {
 };
 
 struct tl_ptx_operand {
-    uint8_t kind;   /* enum tl_ptx_operand_kind */
-    uint8_t flags;  /* enum tl_ptx_operand_flag */
-    char component; /* 'x', 'y', 'z', 'w' (also r, g, b, a) for %tid.x and vector registers, else 0 */
+    uint8_t kind;  /* enum tl_ptx_operand_kind */
+    uint8_t flags; /* enum tl_ptx_operand_flag */
+    /* 'x', 'y', 'z', 'w' (also r, g, b, a) for %tid.x and vector registers, else 0 */
+    char component;
     uint8_t has_offset;
     uint32_t n;  /* VEC, LIST, PAIR, ADDR: number of elements */
     uint32_t at; /* offset in the module's text */
@@ -124,18 +130,20 @@ struct tl_ptx_operand {
         struct tl_ptx_operand *elems;
     };
     union {
-        int64_t offset;   /* SYM, ADDR */
-        const char *text; /* INT, F32, F64, TEXT: how to print it, terminated; NULL for INT prints the value */
+        int64_t offset; /* SYM, ADDR */
+        /* INT, F32, F64, TEXT: how to print it, terminated; NULL for INT prints the value */
+        const char *text;
     };
 };
 
-/* --- declarations ------------------------------------------------------------------------------------------------ */
+/* --- declarations ----------------------------------------------------------------------------- */
 
 /* `.global .align 4 .u32 x[4] = {...}`, `.reg .b32 %r<5>`, `.param .u64 p`: one name each. */
 struct tl_ptx_decl {
     struct tl_ptx_decl *next; /* further parameters, or further names of one statement */
     struct tl_str name;
-    struct tl_str prefix;    /* everything before the name, as written: ".visible .global .align 4 .u32" */
+    /* everything before the name, as written: ".visible .global .align 4 .u32" */
+    struct tl_str prefix;
     struct tl_str space;     /* "reg", "global", "param", ... without the dot */
     struct tl_str type;      /* "u32", "b8", "pred", "texref", ... without the dot */
     struct tl_str ptr_space; /* of a parameter declared .ptr: "global", ...; else empty */
@@ -153,7 +161,7 @@ struct tl_ptx_decl {
 /* Bytes of one element of such a type; 0 if unknown (and for predicates). */
 uint32_t tl_ptx_type_bytes(struct tl_str type);
 
-/* --- statements -------------------------------------------------------------------------------------------------- */
+/* --- statements ------------------------------------------------------------------------------- */
 
 enum tl_ptx_stmt_kind {
     TL_STMT_INST,
@@ -176,7 +184,8 @@ struct tl_ptx_stmt {
             const struct tl_ptx_form *form;
             struct tl_ptx_sym *guard; /* predicate register, or NULL */
             struct tl_ptx_operand *operands;
-            struct tl_str raw; /* an unknown instruction whose operands follow no known grammar: its text */
+            /* an unknown instruction whose operands follow no known grammar: its text */
+            struct tl_str raw;
         } inst;
         struct tl_ptx_sym *label;  /* LABEL */
         struct tl_ptx_decl *decl;  /* DECL */
@@ -191,7 +200,7 @@ struct tl_ptx_stmt {
     };
 };
 
-/* --- functions and units ----------------------------------------------------------------------------------------- */
+/* --- functions and units ---------------------------------------------------------------------- */
 
 struct tl_ptx_func {
     const struct tl_ptx_item *item;
@@ -220,22 +229,26 @@ void tl_ptx_unit_finish(struct tl_ptx_unit *u);
 
 /* Parses one function (header and, if it has one, body) or one module variable of the index.
  * 0, -EINVAL (message with place and caret), -ENOMEM. */
-int tl_ptx_parse_func(struct tl_ptx_unit *u, const struct tl_ptx_item *item, struct tl_ptx_func **out);
-int tl_ptx_parse_var(struct tl_ptx_unit *u, const struct tl_ptx_item *item, struct tl_ptx_decl **out);
+int tl_ptx_parse_func(struct tl_ptx_unit *u, const struct tl_ptx_item *item,
+                      struct tl_ptx_func **out);
+int tl_ptx_parse_var(struct tl_ptx_unit *u, const struct tl_ptx_item *item,
+                     struct tl_ptx_decl **out);
 
 /* Whether any text of this unit uses that word as a name: for passes that need a fresh one. */
 bool tl_ptx_unit_knows(struct tl_ptx_unit *u, struct tl_str name);
 
-/* The return-value list, callee and argument list of a call; NULL where absent.  false if it is no known call form. */
+/* The return-value list, callee and argument list of a call; NULL where absent.  false if it is no
+ * known call form. */
 struct tl_ptx_call {
     const struct tl_ptx_operand *rets, *callee, *args, *proto;
 };
 bool tl_ptx_inst_call(const struct tl_ptx_stmt *inst, struct tl_ptx_call *out);
 
-/* --- printing ---------------------------------------------------------------------------------------------------- */
+/* --- printing --------------------------------------------------------------------------------- */
 
 void tl_ptx_print_func(struct tl_buf *out, const struct tl_ptx_func *f);
-void tl_ptx_print_decl(struct tl_buf *out, const struct tl_ptx_decl *d); /* one statement: a chain of joined names */
+/* one statement: a chain of joined names */
+void tl_ptx_print_decl(struct tl_buf *out, const struct tl_ptx_decl *d);
 void tl_ptx_print_stmt(struct tl_buf *out, const struct tl_ptx_stmt *s, uint32_t indent);
 void tl_ptx_print_operand(struct tl_buf *out, const struct tl_ptx_operand *o);
 

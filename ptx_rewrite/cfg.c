@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* --- instructions in order --------------------------------------------------------------------------------------- */
+/* --- instructions in order -------------------------------------------------------------------- */
 
 struct builder {
     struct tl_ptx_cfg *cfg;
@@ -37,7 +37,8 @@ static bool ends_block(const struct tl_ptx_stmt *s)
     return op == TL_OP_bra || op == TL_OP_brx || ends_path(s);
 }
 
-/* The labels that a branch may go to: its operand, or the entries of its table.  0 if they are not known. */
+/* The labels that a branch may go to: its operand, or the entries of its table.  0 if they are not
+ * known. */
 static uint32_t branch_targets(const struct tl_ptx_stmt *s, const struct tl_ptx_operand **targets)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
@@ -63,14 +64,15 @@ static uint32_t target_inst(const struct builder *b, const struct tl_ptx_operand
     return label->kind == TL_SYM_LABEL ? b->cfg->label_inst[label->id] : TL_CFG_NONE;
 }
 
-/* --- blocks and edges -------------------------------------------------------------------------------------------- */
+/* --- blocks and edges ------------------------------------------------------------------------- */
 
 static int find_blocks(struct builder *b)
 {
     struct tl_ptx_cfg *cfg = b->cfg;
     uint32_t n = cfg->n_insts;
     b->starts_block = tl_arena_zalloc(b->arena, (size_t)n + 1);
-    cfg->block_of = tl_arena_alloc(b->arena, ((size_t)n + 1) * sizeof *cfg->block_of); /* behind the last: the exit */
+    /* behind the last: the exit */
+    cfg->block_of = tl_arena_alloc(b->arena, ((size_t)n + 1) * sizeof *cfg->block_of);
     if (b->starts_block == NULL || cfg->block_of == NULL)
         return -ENOMEM;
     b->starts_block[0] = true;
@@ -141,7 +143,8 @@ static int find_successors(struct builder *b, uint32_t block)
     return 0;
 }
 
-/* A block that reports a failed assertion, with values that are the same for all threads, and traps. */
+/* A block that reports a failed assertion, with values that are the same for all threads, and
+ * traps. */
 static bool is_fatal(const struct tl_ptx_cfg *cfg, uint32_t block)
 {
     if (block == cfg->n_blocks)
@@ -155,7 +158,8 @@ static bool is_fatal(const struct tl_ptx_cfg *cfg, uint32_t block)
             return false;
         if (op == TL_OP_trap)
             return i + 1 == k->end;
-        if (op == TL_OP_call && (!tl_ptx_inst_call(s, &call) || !tl_str_is(call.callee->sym->name, "__assertfail")))
+        if (op == TL_OP_call &&
+            (!tl_ptx_inst_call(s, &call) || !tl_str_is(call.callee->sym->name, "__assertfail")))
             return false;
         bool is_param = op == TL_OP_ld && tl_ptx_form_space(s->inst.form) == TL_MOD_param;
         if (op != TL_OP_call && op != TL_OP_mov && op != TL_OP_cvta && op != TL_OP_st && !is_param)
@@ -196,7 +200,8 @@ static int find_predecessors(struct builder *b)
     }
     for (uint32_t i = 0; i <= cfg->n_blocks; i++) {
         struct tl_ptx_block *k = &cfg->blocks[i];
-        uint32_t room = i == cfg->n_blocks ? cfg->n_blocks : k->n_preds; /* endless paths may join the exit */
+        /* endless paths may join the exit */
+        uint32_t room = i == cfg->n_blocks ? cfg->n_blocks : k->n_preds;
         k->preds = tl_arena_alloc(b->arena, ((size_t)room + 1) * sizeof *k->preds);
         if (k->preds == NULL)
             return -ENOMEM;
@@ -211,9 +216,10 @@ static int find_predecessors(struct builder *b)
     return 0;
 }
 
-/* --- dominators -------------------------------------------------------------------------------------------------- */
+/* --- dominators ------------------------------------------------------------------------------- */
 
-/* Depth-first order over an edge set, without recursion.  `edges` gives the n-th edge of a node or TL_CFG_NONE. */
+/* Depth-first order over an edge set, without recursion.  `edges` gives the n-th edge of a node or
+ * TL_CFG_NONE. */
 struct walk {
     const struct tl_ptx_cfg *cfg;
     bool backwards;
@@ -228,8 +234,8 @@ static uint32_t edge(const struct walk *w, uint32_t node, uint32_t n)
 }
 
 /* Post-order numbers from `root`; returns how many nodes were reached.  list[number] = node. */
-static uint32_t post_order(const struct walk *w, uint32_t root, uint32_t first, uint32_t *number, uint32_t *list,
-                           uint32_t *stack, uint32_t *at)
+static uint32_t post_order(const struct walk *w, uint32_t root, uint32_t first, uint32_t *number,
+                           uint32_t *list, uint32_t *stack, uint32_t *at)
 {
     uint32_t depth = 0, n = first;
     number[root] = TL_CFG_NONE - 1; /* seen */
@@ -262,8 +268,8 @@ static uint32_t intersect(const uint32_t *dom, const uint32_t *number, uint32_t 
 }
 
 /* Immediate dominators of a graph given post-order numbers; dom[root] = root. */
-static void solve(const struct walk *reverse, uint32_t root, uint32_t n, const uint32_t *number, const uint32_t *list,
-                  uint32_t *dom)
+static void solve(const struct walk *reverse, uint32_t root, uint32_t n, const uint32_t *number,
+                  const uint32_t *list, uint32_t *dom)
 {
     dom[root] = root;
     for (bool changed = true; changed;) {
@@ -285,8 +291,9 @@ static void solve(const struct walk *reverse, uint32_t root, uint32_t n, const u
     }
 }
 
-/* Blocks from which the exit cannot be reached (endless loops) get an edge to it, the innermost first, so that every
- * reachable block has a post-dominator.  There is room for the edges: see find_successors and find_predecessors. */
+/* Blocks from which the exit cannot be reached (endless loops) get an edge to it, the innermost
+ * first, so that every reachable block has a post-dominator.  There is room for the edges: see
+ * find_successors and find_predecessors. */
 static void join_endless_paths(struct tl_ptx_cfg *cfg, uint32_t *leaves, uint32_t *stack)
 {
     struct tl_ptx_block *exit = &cfg->blocks[cfg->n_blocks];
@@ -324,8 +331,8 @@ static int find_dominators(struct builder *b)
     cfg->order = tl_arena_alloc(b->arena, n * sizeof *cfg->order);
     if (scratch == NULL || cfg->order == NULL)
         return -ENOMEM;
-    uint32_t *number = scratch, *list = scratch + n, *stack = scratch + 2 * (size_t)n, *at = scratch + 3 * (size_t)n,
-             *dom = scratch + 4 * (size_t)n;
+    uint32_t *number = scratch, *list = scratch + n, *stack = scratch + 2 * (size_t)n,
+             *at = scratch + 3 * (size_t)n, *dom = scratch + 4 * (size_t)n;
     struct walk forward = {cfg, false}, backward = {cfg, true};
 
     memset(number, 0xff, n * sizeof *number);
@@ -351,7 +358,8 @@ static int find_dominators(struct builder *b)
     return 0;
 }
 
-static int build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f, bool cuts)
+static int build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f,
+                 bool cuts)
 {
     *cfg = (struct tl_ptx_cfg){.func = f};
     struct builder b = {.cfg = cfg, .arena = arena};
@@ -378,12 +386,13 @@ int tl_ptx_cfg_build(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struc
     return build(cfg, arena, f, false);
 }
 
-int tl_ptx_cfg_build_cut(struct tl_ptx_cfg *cfg, struct tl_arena *arena, const struct tl_ptx_func *f)
+int tl_ptx_cfg_build_cut(struct tl_ptx_cfg *cfg, struct tl_arena *arena,
+                         const struct tl_ptx_func *f)
 {
     return build(cfg, arena, f, true);
 }
 
-/* --- questions --------------------------------------------------------------------------------------------------- */
+/* --- questions -------------------------------------------------------------------------------- */
 
 bool tl_ptx_cfg_dominates(const struct tl_ptx_cfg *cfg, uint32_t a, uint32_t b)
 {
@@ -415,8 +424,8 @@ void tl_ptx_set_clear(struct tl_ptx_set *s)
     memset(s->bits, 0, s->words * sizeof *s->bits);
 }
 
-void tl_ptx_cfg_region(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t until, struct tl_ptx_set *region,
-                       uint32_t *stack)
+void tl_ptx_cfg_region(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t until,
+                       struct tl_ptx_set *region, uint32_t *stack)
 {
     uint32_t depth = 0;
     stack[depth++] = from;
@@ -436,8 +445,8 @@ void tl_ptx_cfg_region(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t unt
 }
 
 /* Adds everything from which `from` can be reached without passing `head`. */
-static void flood_back(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t from, struct tl_ptx_set *loop,
-                       uint32_t *stack)
+static void flood_back(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t from,
+                       struct tl_ptx_set *loop, uint32_t *stack)
 {
     uint32_t depth = 0;
     tl_ptx_set_add(loop, head);
@@ -457,8 +466,8 @@ static void flood_back(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t fro
     }
 }
 
-bool tl_ptx_cfg_loop_by(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t tail, struct tl_ptx_set *loop,
-                        struct tl_ptx_set *scratch, uint32_t *stack)
+bool tl_ptx_cfg_loop_by(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t tail,
+                        struct tl_ptx_set *loop, struct tl_ptx_set *scratch, uint32_t *stack)
 {
     const struct tl_ptx_block *h = &cfg->blocks[head];
     bool found = false, is_natural = true;
@@ -484,13 +493,13 @@ bool tl_ptx_cfg_loop_by(const struct tl_ptx_cfg *cfg, uint32_t head, uint32_t ta
     return found;
 }
 
-bool tl_ptx_cfg_loop(const struct tl_ptx_cfg *cfg, uint32_t head, struct tl_ptx_set *loop, struct tl_ptx_set *scratch,
-                     uint32_t *stack)
+bool tl_ptx_cfg_loop(const struct tl_ptx_cfg *cfg, uint32_t head, struct tl_ptx_set *loop,
+                     struct tl_ptx_set *scratch, uint32_t *stack)
 {
     return tl_ptx_cfg_loop_by(cfg, head, TL_CFG_NONE, loop, scratch, stack);
 }
 
-/* --- registers read and written ---------------------------------------------------------------------------------- */
+/* --- registers read and written --------------------------------------------------------------- */
 
 static void visit_regs(const struct tl_ptx_operand *o, tl_ptx_reg_visitor visit, void *data)
 {
@@ -517,7 +526,8 @@ void tl_ptx_inst_writes(const struct tl_ptx_stmt *s, tl_ptx_reg_visitor visit, v
     if (s->inst.form->op == TL_OP_call) {
         if (tl_ptx_inst_call(s, &call) && call.rets != NULL)
             visit_regs(call.rets, visit, data);
-    } else if (s->n_operands > 0 && tl_ptx_form_writes(s->inst.form) && s->inst.operands[0].kind != TL_OPD_ADDR) {
+    } else if (s->n_operands > 0 && tl_ptx_form_writes(s->inst.form) &&
+               s->inst.operands[0].kind != TL_OPD_ADDR) {
         visit_regs(&s->inst.operands[0], visit, data);
     }
 }
@@ -527,9 +537,11 @@ void tl_ptx_inst_reads(const struct tl_ptx_stmt *s, tl_ptx_reg_visitor visit, vo
     if (s->inst.guard != NULL)
         visit(data, s->inst.guard);
     uint32_t first = 0;
-    if (s->n_operands > 0 && tl_ptx_form_writes(s->inst.form) && s->inst.operands[0].kind != TL_OPD_ADDR)
+    if (s->n_operands > 0 && tl_ptx_form_writes(s->inst.form) &&
+        s->inst.operands[0].kind != TL_OPD_ADDR)
         first = s->inst.form->op == TL_OP_wgmma ? 0 : 1; /* wgmma adds to its destination */
-    else if (s->inst.form->op == TL_OP_call && s->n_operands > 0 && s->inst.operands[0].kind == TL_OPD_LIST)
+    else if (s->inst.form->op == TL_OP_call && s->n_operands > 0 &&
+             s->inst.operands[0].kind == TL_OPD_LIST)
         first = 1;
     for (uint32_t i = first; i < s->n_operands; i++)
         visit_regs(&s->inst.operands[i], visit, data);

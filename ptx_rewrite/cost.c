@@ -1,12 +1,14 @@
 /* When a variant costs too much, and what to do about it.
  *
- * Measured over 10,000 variants of NVIDIA's and TensorFlow's kernels (docs/corpus.md): one in fifty grows by more than
- * TL_PTX_SPARE_REGISTERS, up to forty, and nearly all of these fit into that limit without spilling once ptxas is told of
- * it.  Others spill a few bytes because ptxas aims at one block more per multiprocessor than it did for the original; told
- * a number, it stops doing so.  To give the limit to all variants at once would be worse: then ptxas uses it up. */
+ * Measured over 10,000 variants of NVIDIA's and TensorFlow's kernels (docs/corpus.md): one in fifty
+ * grows by more than TL_PTX_SPARE_REGISTERS, up to forty, and nearly all of these fit into that
+ * limit without spilling once ptxas is told of it.  Others spill a few bytes because ptxas aims at
+ * one block more per multiprocessor than it did for the original; told a number, it stops doing so.
+ * To give the limit to all variants at once would be worse: then ptxas uses it up. */
 #include "tally/ptx.h"
 
-/* Fewer than these no compiler can do with, and nothing is gained: so many fit for all threads that an SM can hold. */
+/* Fewer than these no compiler can do with, and nothing is gained: so many fit for all threads that
+ * an SM can hold. */
 enum { LEAST_LIMIT = 24 };
 
 uint32_t tl_ptx_register_limit(struct tl_ptx_cost original, struct tl_ptx_cost variant)

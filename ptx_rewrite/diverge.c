@@ -1,7 +1,8 @@
 /* Divergence analysis: a fixed point over registers.
  *
- * A register's level is the worst of what its definitions read, of where values come from (thread numbers, atomics, own
- * memory), and of the branches that decide which of its definitions a thread sees:
+ * A register's level is the worst of what its definitions read, of where values come from (thread
+ * numbers, atomics, own memory), and of the branches that decide which of its definitions a thread
+ * sees:
  *   - a register with several definitions takes on the level of every branch in whose region one of them lies;
  *   - a register defined in a loop and read outside takes on the level of the loop's exits, since threads that leave in
  *     different rounds see different values.
@@ -16,9 +17,11 @@ struct analysis {
     const struct tl_ptx_cfg *cfg;
     bool warps_are_rows;
     bool *has_several_defs; /* per register */
-    bool *leaves_loop;      /* per register: read outside a loop that defines it (filled per loop) */
-    uint32_t *def_inst;     /* per register: a definition, TL_CFG_NONE if none */
-    uint8_t *joined;        /* per block that branches: level up to which its region has been marked */
+    /* per register: read outside a loop that defines it (filled per loop) */
+    bool *leaves_loop;
+    uint32_t *def_inst; /* per register: a definition, TL_CFG_NONE if none */
+    /* per block that branches: level up to which its region has been marked */
+    uint8_t *joined;
     struct tl_ptx_set region, scratch;
     uint32_t *stack;
     bool changed;
@@ -37,7 +40,7 @@ enum tl_ptx_level tl_ptx_guard_level(const struct tl_ptx_divergence *d, const st
     return s->inst.guard != NULL ? (enum tl_ptx_level)d->reg[s->inst.guard->id] : TL_LEVEL_BLOCK;
 }
 
-/* --- where values come from -------------------------------------------------------------------------------------- */
+/* --- where values come from ------------------------------------------------------------------- */
 
 static enum tl_ptx_level sreg_level(const struct analysis *a, const struct tl_ptx_operand *o)
 {
@@ -54,7 +57,8 @@ static enum tl_ptx_level sreg_level(const struct analysis *a, const struct tl_pt
             [TL_SREG_envreg] = TL_LEVEL_BLOCK,
         [TL_SREG_pm] = TL_LEVEL_LANE,
     };
-    if (o->sym->sreg == TL_SREG_tid && a->warps_are_rows && (o->component == 'y' || o->component == 'z'))
+    if (o->sym->sreg == TL_SREG_tid && a->warps_are_rows &&
+        (o->component == 'y' || o->component == 'z'))
         return TL_LEVEL_WARP;
     return (enum tl_ptx_level)levels[o->sym->sreg];
 }
@@ -93,7 +97,8 @@ static enum tl_ptx_level operand_level(const struct analysis *a, const struct tl
     }
 }
 
-static enum tl_ptx_level sources_level(const struct analysis *a, const struct tl_ptx_stmt *s, uint32_t first)
+static enum tl_ptx_level sources_level(const struct analysis *a, const struct tl_ptx_stmt *s,
+                                       uint32_t first)
 {
     enum tl_ptx_level level = TL_LEVEL_BLOCK;
     for (uint32_t i = first; i < s->n_operands; i++)
@@ -112,11 +117,14 @@ static enum tl_ptx_level load_level(const struct analysis *a, const struct tl_pt
     const struct tl_ptx_form *f = s->inst.form;
     enum tl_ptx_mod space = tl_ptx_form_space(f);
     const struct tl_ptx_operand *addr = s->n_operands > 1 ? &s->inst.operands[1] : NULL;
-    if (addr == NULL || addr->kind != TL_OPD_ADDR || space == TL_MOD_local || space == TL_MOD_other || is_strong(f))
-        return TL_LEVEL_LANE; /* generic addresses may mean the stack; racing loads may see anything */
+    if (addr == NULL || addr->kind != TL_OPD_ADDR || space == TL_MOD_local ||
+        space == TL_MOD_other || is_strong(f))
+        /* generic addresses may mean the stack; racing loads may see anything */
+        return TL_LEVEL_LANE;
     const struct tl_ptx_operand *base = &addr->elems[0];
     if (space == TL_MOD_param && base->kind == TL_OPD_SYM && base->sym->kind != TL_SYM_REG)
-        return a->cfg->func->is_entry && is_own_param(a, base->sym) ? TL_LEVEL_BLOCK : TL_LEVEL_LANE;
+        return a->cfg->func->is_entry && is_own_param(a, base->sym) ? TL_LEVEL_BLOCK
+                                                                    : TL_LEVEL_LANE;
     if (space == TL_MOD_param && !a->cfg->func->is_entry)
         return TL_LEVEL_LANE;
     return sources_level(a, s, 1);
@@ -126,7 +134,8 @@ static enum tl_ptx_level load_level(const struct analysis *a, const struct tl_pt
 static bool compares_rows(const struct tl_ptx_stmt *s, uint64_t with)
 {
     const struct tl_ptx_form *f = s->inst.form;
-    if (f->op != TL_OP_setp || f->n_mods != 2 || with > 1u << 20) /* nothing combined with another predicate */
+    if (f->op != TL_OP_setp || f->n_mods != 2 ||
+        with > 1u << 20) /* nothing combined with another predicate */
         return false;
     switch (f->mods[0].id) {
     case TL_MOD_lt:
@@ -148,17 +157,19 @@ static bool compares_rows(const struct tl_ptx_stmt *s, uint64_t with)
 static bool is_warp_number(const struct analysis *a, const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
-    if (!a->warps_are_rows || s->n_operands != 3 || o[1].kind != TL_OPD_SYM || o[2].kind != TL_OPD_INT)
+    if (!a->warps_are_rows || s->n_operands != 3 || o[1].kind != TL_OPD_SYM ||
+        o[2].kind != TL_OPD_INT)
         return false;
     enum tl_ptx_op op = s->inst.form->op;
     bool drops_lane = (op == TL_OP_shr && o[2].bits >= 5 && o[2].bits < 32) ||
-                      (op == TL_OP_and && (o[2].bits & 31) == 0) || (op == TL_OP_div && o[2].bits % 32 == 0) ||
-                      compares_rows(s, o[2].bits);
+                      (op == TL_OP_and && (o[2].bits & 31) == 0) ||
+                      (op == TL_OP_div && o[2].bits % 32 == 0) || compares_rows(s, o[2].bits);
     if (!drops_lane)
         return false;
     if (o[1].sym->kind == TL_SYM_SREG)
         return o[1].sym->sreg == TL_SREG_tid && o[1].component == 'x';
-    if (o[1].sym->kind != TL_SYM_REG || a->has_several_defs[o[1].sym->id] || a->def_inst[o[1].sym->id] == TL_CFG_NONE)
+    if (o[1].sym->kind != TL_SYM_REG || a->has_several_defs[o[1].sym->id] ||
+        a->def_inst[o[1].sym->id] == TL_CFG_NONE)
         return false;
     const struct tl_ptx_stmt *def = a->cfg->insts[a->def_inst[o[1].sym->id]];
     const struct tl_ptx_operand *src = &def->inst.operands[1];
@@ -166,14 +177,17 @@ static bool is_warp_number(const struct analysis *a, const struct tl_ptx_stmt *s
            src->kind == TL_OPD_SYM && src->sym->sreg == TL_SREG_tid && src->component == 'x';
 }
 
-/* An operation in which a warp agrees gives all lanes the same, as long as they all take part together. */
+/* An operation in which a warp agrees gives all lanes the same, as long as they all take part
+ * together. */
 static enum tl_ptx_level agreed_level(const struct analysis *a, uint32_t block)
 {
     return a->d->block[block] == TL_LEVEL_LANE ? TL_LEVEL_LANE : TL_LEVEL_WARP;
 }
 
-/* The same for an operation with a mask, as long as that is the same for all: half warps may agree among themselves. */
-static enum tl_ptx_level agreed_by_mask(const struct analysis *a, const struct tl_ptx_stmt *s, uint32_t block)
+/* The same for an operation with a mask, as long as that is the same for all: half warps may agree
+ * among themselves. */
+static enum tl_ptx_level agreed_by_mask(const struct analysis *a, const struct tl_ptx_stmt *s,
+                                        uint32_t block)
 {
     bool has_mask = tl_ptx_form_has(s->inst.form, TL_MOD_sync) && s->n_operands > 0;
     if (has_mask && operand_level(a, &s->inst.operands[s->n_operands - 1]) == TL_LEVEL_LANE)
@@ -181,7 +195,8 @@ static enum tl_ptx_level agreed_by_mask(const struct analysis *a, const struct t
     return agreed_level(a, block);
 }
 
-static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_ptx_stmt *s, uint32_t block)
+static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_ptx_stmt *s,
+                                      uint32_t block)
 {
     const struct tl_ptx_form *f = s->inst.form;
     switch (f->op) {
@@ -199,9 +214,11 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
     case TL_OP_activemask:
         return agreed_by_mask(a, s, block);
     case TL_OP_shfl:
-        /* d[|p], a, b, c [, mask]: lane b when .idx with the whole warp as one segment, where p is true for all */
-        if (tl_ptx_form_has(f, TL_MOD_idx) && s->n_operands >= 4 && s->inst.operands[2].kind == TL_OPD_INT &&
-            s->inst.operands[3].kind == TL_OPD_INT && s->inst.operands[3].bits == 31)
+        /* d[|p], a, b, c [, mask]: lane b when .idx with the whole warp as one segment, where p is
+         * true for all */
+        if (tl_ptx_form_has(f, TL_MOD_idx) && s->n_operands >= 4 &&
+            s->inst.operands[2].kind == TL_OPD_INT && s->inst.operands[3].kind == TL_OPD_INT &&
+            s->inst.operands[3].bits == 31)
             return agreed_by_mask(a, s, block);
         return TL_LEVEL_LANE;
     case TL_OP_bar:
@@ -234,7 +251,7 @@ static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_
     }
 }
 
-/* --- the fixed point --------------------------------------------------------------------------------------------- */
+/* --- the fixed point -------------------------------------------------------------------------- */
 
 static void raise_reg(struct analysis *a, uint32_t id, enum tl_ptx_level level)
 {
@@ -260,7 +277,8 @@ static void visit_block(struct analysis *a, uint32_t block)
         const struct tl_ptx_stmt *s = a->cfg->insts[i];
         enum tl_ptx_level guard = tl_ptx_guard_level(a->d, s);
         a->writing = worse(result_level(a, s, block), guard);
-        a->reading = (enum tl_ptx_level)a->d->block[block]; /* which of several definitions is seen */
+        /* which of several definitions is seen */
+        a->reading = (enum tl_ptx_level)a->d->block[block];
         tl_ptx_inst_writes(s, write_reg, a);
         enum tl_ptx_level carry = worse(a->writing, a->reading);
         if (tl_ptx_form_has(s->inst.form, TL_MOD_cc) && a->carry < carry) {
@@ -344,12 +362,14 @@ static void spread_loop(struct analysis *a, uint32_t head)
         return;
     memset(a->leaves_loop, 0, cfg->func->n_regs);
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        for (uint32_t i = cfg->blocks[b].first; !tl_ptx_set_has(&a->region, b) && i < cfg->blocks[b].end; i++)
+        for (uint32_t i = cfg->blocks[b].first;
+             !tl_ptx_set_has(&a->region, b) && i < cfg->blocks[b].end; i++)
             tl_ptx_inst_reads(cfg->insts[i], mark_outside_read, a);
     }
     a->writing = level;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&a->region, b) && i < cfg->blocks[b].end; i++)
+        for (uint32_t i = cfg->blocks[b].first;
+             tl_ptx_set_has(&a->region, b) && i < cfg->blocks[b].end; i++)
             tl_ptx_inst_writes(cfg->insts[i], raise_if_marked, a);
     }
 }
@@ -370,17 +390,19 @@ static bool is_in(const struct tl_ptx_decl *list, const struct tl_ptx_decl *d)
     return list != NULL;
 }
 
-/* Registers that a function gets and gives back, which differ between threads, and vectors, which are written in parts. */
+/* Registers that a function gets and gives back, which differ between threads, and vectors, which
+ * are written in parts. */
 static void raise_special(void *data, struct tl_ptx_sym *reg)
 {
     struct analysis *a = data;
     const struct tl_ptx_func *f = a->cfg->func;
-    if (reg->decl != NULL && (reg->decl->vec > 1 || is_in(f->params, reg->decl) || is_in(f->rets, reg->decl)))
+    if (reg->decl != NULL &&
+        (reg->decl->vec > 1 || is_in(f->params, reg->decl) || is_in(f->rets, reg->decl)))
         raise_reg(a, reg->id, TL_LEVEL_LANE);
 }
 
-int tl_ptx_diverge(struct tl_ptx_divergence *d, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
-                   bool warps_are_rows)
+int tl_ptx_diverge(struct tl_ptx_divergence *d, struct tl_arena *arena,
+                   const struct tl_ptx_cfg *cfg, bool warps_are_rows)
 {
     uint32_t n_regs = cfg->func->n_regs;
     struct analysis a = {.d = d, .cfg = cfg, .warps_are_rows = warps_are_rows};
@@ -393,9 +415,10 @@ int tl_ptx_diverge(struct tl_ptx_divergence *d, struct tl_arena *arena, const st
     d->block = tl_arena_zalloc(arena, (size_t)cfg->n_blocks + 1);
     a.joined = tl_arena_zalloc(arena, (size_t)cfg->n_blocks + 1);
     a.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *a.stack);
-    if (d->reg == NULL || d->branch == NULL || a.has_several_defs == NULL || a.leaves_loop == NULL ||
-        a.def_inst == NULL || d->block == NULL || a.joined == NULL || a.stack == NULL ||
-        tl_ptx_set_init(&a.region, arena, cfg) < 0 || tl_ptx_set_init(&a.scratch, arena, cfg) < 0)
+    if (d->reg == NULL || d->branch == NULL || a.has_several_defs == NULL ||
+        a.leaves_loop == NULL || a.def_inst == NULL || d->block == NULL || a.joined == NULL ||
+        a.stack == NULL || tl_ptx_set_init(&a.region, arena, cfg) < 0 ||
+        tl_ptx_set_init(&a.scratch, arena, cfg) < 0)
         return -ENOMEM;
     memset(a.def_inst, 0xff, ((size_t)n_regs + 1) * sizeof *a.def_inst);
     for (uint32_t i = 0; i < cfg->n_insts; i++)

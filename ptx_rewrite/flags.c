@@ -5,7 +5,8 @@ bool tl_flag_is_fresh(const struct tl_ptx_form *f)
 {
     return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
            tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_release) ||
-           tl_ptx_form_has(f, TL_MOD_mmio) || tl_ptx_form_has(f, TL_MOD_cg) || tl_ptx_form_has(f, TL_MOD_cv);
+           tl_ptx_form_has(f, TL_MOD_mmio) || tl_ptx_form_has(f, TL_MOD_cg) ||
+           tl_ptx_form_has(f, TL_MOD_cv);
 }
 
 bool tl_flag_may_be_global(const struct tl_ptx_form *f)
@@ -23,7 +24,7 @@ const struct tl_ptx_operand *tl_flag_address(const struct tl_ptx_stmt *s)
     return NULL;
 }
 
-/* --- counters and tickets ------------------------------------------------------------------------------------------ */
+/* --- counters and tickets --------------------------------------------------------------------- */
 
 bool tl_flag_is_counter(const struct tl_ptx_stmt *s)
 {
@@ -36,8 +37,8 @@ bool tl_flag_is_counter(const struct tl_ptx_stmt *s)
     return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
 }
 
-/* The same, but never downwards and not each block for itself: who asks later gets more.  Blocks that ask as they start are so
- * put in order. */
+/* The same, but never downwards and not each block for itself: who asks later gets more.  Blocks
+ * that ask as they start are so put in order. */
 static bool counts_up(const struct tl_ptx_stmt *s)
 {
     if (!tl_flag_is_counter(s) || !tl_flag_may_be_global(s->inst.form))
@@ -45,13 +46,15 @@ static bool counts_up(const struct tl_ptx_stmt *s)
     if (tl_ptx_form_has(s->inst.form, TL_MOD_inc))
         return true;
     uint64_t by = s->inst.operands[2].bits;
-    bool is_wide = tl_ptx_form_has(s->inst.form, TL_MOD_u64) || tl_ptx_form_has(s->inst.form, TL_MOD_s64);
+    bool is_wide = tl_ptx_form_has(s->inst.form, TL_MOD_u64) ||
+                   tl_ptx_form_has(s->inst.form, TL_MOD_s64);
     return is_wide ? (int64_t)by > 0 : (int32_t)by > 0;
 }
 
 static bool is_shared(const struct tl_ptx_stmt *s, enum tl_ptx_op op)
 {
-    return s->inst.form->op == op && tl_ptx_form_space(s->inst.form) == TL_MOD_shared && s->n_operands == 2;
+    return s->inst.form->op == op && tl_ptx_form_space(s->inst.form) == TL_MOD_shared &&
+           s->n_operands == 2;
 }
 
 uint32_t tl_flag_ticket(struct tl_affines *a, const struct tl_ptx_sym *reg)
@@ -62,24 +65,27 @@ uint32_t tl_flag_ticket(struct tl_affines *a, const struct tl_ptx_sym *reg)
         return def;
     struct tl_affine from, to;
     const struct tl_ptx_stmt *load = cfg->insts[def];
-    if (!is_shared(load, TL_OP_ld) || !tl_affine_of_address(a, &load->inst.operands[1], &from) || from.is_upper)
+    if (!is_shared(load, TL_OP_ld) || !tl_affine_of_address(a, &load->inst.operands[1], &from) ||
+        from.is_upper)
         return TL_CFG_NONE;
     uint32_t found = TL_CFG_NONE;
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
-        if (!is_shared(s, TL_OP_st) || !tl_affine_of_address(a, &s->inst.operands[0], &to) || to.is_upper ||
-            !tl_affine_add(&to, &from, -1) || to.n != 0 || to.constant != 0)
+        if (!is_shared(s, TL_OP_st) || !tl_affine_of_address(a, &s->inst.operands[0], &to) ||
+            to.is_upper || !tl_affine_add(&to, &from, -1) || to.n != 0 || to.constant != 0)
             continue;
         const struct tl_ptx_operand *value = &s->inst.operands[1];
-        uint32_t source = value->kind == TL_OPD_SYM ? tl_affine_only_def(a, value->sym) : TL_CFG_NONE;
-        if (source == TL_CFG_NONE || !counts_up(cfg->insts[source]) || (found != TL_CFG_NONE && found != source))
+        uint32_t source = value->kind == TL_OPD_SYM ? tl_affine_only_def(a, value->sym)
+                                                    : TL_CFG_NONE;
+        if (source == TL_CFG_NONE || !counts_up(cfg->insts[source]) ||
+            (found != TL_CFG_NONE && found != source))
             return TL_CFG_NONE;
         found = source;
     }
     return found;
 }
 
-/* --- addresses ----------------------------------------------------------------------------------------------------- */
+/* --- addresses -------------------------------------------------------------------------------- */
 
 static bool is_known_base(const struct tl_leaf *leaf)
 {

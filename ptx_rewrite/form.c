@@ -135,8 +135,9 @@ bool tl_ptx_form_writes(const struct tl_ptx_form *f)
     case TL_OP_multimem:
         return tl_ptx_form_has(f, TL_MOD_ld_reduce);
     case TL_OP_mbarrier:
-        return !tl_ptx_form_has_text(f, "init") && !tl_ptx_form_has_text(f, "inval") && f->n_mods > 0 &&
-               !tl_str_is(f->mods[0].text, "expect_tx") && !tl_str_is(f->mods[0].text, "complete_tx");
+        return !tl_ptx_form_has_text(f, "init") && !tl_ptx_form_has_text(f, "inval") &&
+               f->n_mods > 0 && !tl_str_is(f->mods[0].text, "expect_tx") &&
+               !tl_str_is(f->mods[0].text, "complete_tx");
     case TL_OP_clusterlaunchcontrol:
         return tl_ptx_form_has(f, TL_MOD_query_cancel);
     case TL_OP_tcgen05:
@@ -151,10 +152,11 @@ uint32_t tl_ptx_type_bytes(struct tl_str type)
     static const struct {
         const char *name;
         uint32_t bytes;
-    } sizes[] = {{"b8", 1},    {"u8", 1},     {"s8", 1},         {"b16", 2},  {"u16", 2},     {"s16", 2},
-                 {"f16", 2},   {"bf16", 2},   {"b32", 4},        {"u32", 4},  {"s32", 4},     {"f32", 4},
-                 {"f16x2", 4}, {"bf16x2", 4}, {"b64", 8},        {"u64", 8},  {"s64", 8},     {"f64", 8},
-                 {"b128", 16}, {"texref", 8}, {"samplerref", 8}, {"tf32", 4}, {"surfref", 8}, {"f32x2", 8}};
+    } sizes[] = {{"b8", 1},         {"u8", 1},   {"s8", 1},      {"b16", 2},    {"u16", 2},
+                 {"s16", 2},        {"f16", 2},  {"bf16", 2},    {"b32", 4},    {"u32", 4},
+                 {"s32", 4},        {"f32", 4},  {"f16x2", 4},   {"bf16x2", 4}, {"b64", 8},
+                 {"u64", 8},        {"s64", 8},  {"f64", 8},     {"b128", 16},  {"texref", 8},
+                 {"samplerref", 8}, {"tf32", 4}, {"surfref", 8}, {"f32x2", 8}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (tl_str_is(type, sizes[i].name))
             return sizes[i].bytes;

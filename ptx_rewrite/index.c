@@ -1,4 +1,5 @@
-/* The fast pass: what stands at module scope, and where.  Bodies and debug sections are skipped by counting braces. */
+/* The fast pass: what stands at module scope, and where.  Bodies and debug sections are skipped by
+ * counting braces. */
 #include "ptx_rewrite/index.h"
 
 #include <errno.h>
@@ -34,7 +35,8 @@ static int add_item(struct pass *p, struct tl_ptx_item item)
     return 0;
 }
 
-/* Moves to the first token of the next line; the directive ends where the last token on its line did. */
+/* Moves to the first token of the next line; the directive ends where the last token on its line
+ * did. */
 static uint32_t skip_line(struct tl_lex *lx)
 {
     uint32_t end;
@@ -45,7 +47,8 @@ static uint32_t skip_line(struct tl_lex *lx)
     return end;
 }
 
-/* A directive that we do not know ends at its semicolon, at the brace that closes what it opened, or else with its line. */
+/* A directive that we do not know ends at its semicolon, at the brace that closes what it opened,
+ * or else with its line. */
 static int skip_unknown(struct pass *p, uint32_t *end)
 {
     struct tl_lex *lx = &p->lx;
@@ -93,7 +96,8 @@ static int directive(struct pass *p, uint32_t begin)
     struct tl_str word = tl_lex_str(lx);
     uint32_t end = lx->end;
     int rc = 0;
-    if (tl_str_is(word, ".version") || tl_str_is(word, ".target") || tl_str_is(word, ".address_size")) {
+    if (tl_str_is(word, ".version") || tl_str_is(word, ".target") ||
+        tl_str_is(word, ".address_size")) {
         struct tl_lex argument = *lx;
         tl_lex_next(&argument);
         struct tl_str value = tl_lex_str(&argument);
@@ -124,7 +128,9 @@ static int directive(struct pass *p, uint32_t begin)
     }
     if (rc < 0)
         return rc;
-    return add_item(p, (struct tl_ptx_item){.kind = TL_PTX_ITEM_DIRECTIVE, .name = word, .begin = begin, .end = end});
+    return add_item(p,
+                    (struct tl_ptx_item){
+                        .kind = TL_PTX_ITEM_DIRECTIVE, .name = word, .begin = begin, .end = end});
 }
 
 /* Behind the parenthesis that closes the one at the current token. */
@@ -137,7 +143,8 @@ static int skip_parens(struct pass *p)
             depth++;
         else if (tl_lex_is(lx, ')'))
             depth--;
-        else if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') || tl_lex_is(lx, ';'))
+        else if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') ||
+                 tl_lex_is(lx, ';'))
             return fail(p, open, "this '(' is never closed");
         tl_lex_next(lx);
     } while (depth > 0);
@@ -174,7 +181,8 @@ static int function(struct pass *p, struct tl_ptx_item item)
         return rc;
     if (tl_lex_is(lx, '(') && (rc = skip_parens(p)) < 0)
         return rc;
-    /* Directives follow; a .pragma among them brings a semicolon of its own, which ends no declaration. */
+    /* Directives follow; a .pragma among them brings a semicolon of its own, which ends no
+     * declaration. */
     bool in_pragma = false;
     for (;;) {
         if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD)
@@ -236,8 +244,9 @@ static int module_item(struct pass *p)
     }
     if (lx->kind != TL_TOK_DOTWORD)
         return fail(p, lx->at,
-                    lx->kind == TL_TOK_BAD ? "this byte, string or comment is not PTX"
-                                           : "a directive such as .entry or .global should stand here");
+                    lx->kind == TL_TOK_BAD
+                        ? "this byte, string or comment is not PTX"
+                        : "a directive such as .entry or .global should stand here");
     for (;; tl_lex_next(lx)) {
         if (tl_lex_is_dotword(lx, "extern"))
             item.is_extern = true;
@@ -252,7 +261,8 @@ static int module_item(struct pass *p)
     }
     if (tl_lex_is_dotword(lx, "entry") || tl_lex_is_dotword(lx, "func"))
         return function(p, item);
-    static const char *const spaces[] = {"global", "const", "shared", "local", "param", "tex", "reg", "sreg"};
+    static const char *const spaces[] = {"global", "const", "shared", "local",
+                                         "param",  "tex",   "reg",    "sreg"};
     for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
         if (tl_lex_is_dotword(lx, spaces[i]))
             return variables(p, item);
@@ -292,13 +302,16 @@ static int build_table(struct pass *p)
     return 0;
 }
 
-int tl_ptx_index_create(struct tl_ptx_index **out, const char *text, size_t n, const char *name, struct tl_error *err)
+int tl_ptx_index_create(struct tl_ptx_index **out, const char *text, size_t n, const char *name,
+                        struct tl_error *err)
 {
     *out = NULL;
     while (n > 0 && text[n - 1] == 0)
         n--;
     if (n >= INT32_MAX)
-        return tl_error_set(err, -EFBIG, "%s: %zu bytes of PTX; modules of 2 GiB and more are not supported", name, n);
+        return tl_error_set(err, -EFBIG,
+                            "%s: %zu bytes of PTX; modules of 2 GiB and more are not supported",
+                            name, n);
     struct tl_ptx_index *ix = calloc(1, sizeof *ix);
     if (ix == NULL)
         return tl_error_set(err, -ENOMEM, "%s: out of memory", name);

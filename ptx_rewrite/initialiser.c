@@ -1,5 +1,5 @@
-/* Initial values of variables: integers, floats, nested braces, addresses of variables with offsets, generic().
- * What an initialiser leaves out is zero (PTX ISA, "Initializers"). */
+/* Initial values of variables: integers, floats, nested braces, addresses of variables with
+ * offsets, generic(). What an initialiser leaves out is zero (PTX ISA, "Initializers"). */
 #include "ptx_rewrite/initialiser.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@ struct filler {
 
 static int complain(struct filler *f, const char *what)
 {
-    return tl_error_set(f->err, -EINVAL, "initialiser of " TL_STR_FMT ": %s at \"%.20s\"", TL_STR_ARG(f->decl->name),
-                        what, f->lx.text + f->lx.at);
+    return tl_error_set(f->err, -EINVAL, "initialiser of " TL_STR_FMT ": %s at \"%.20s\"",
+                        TL_STR_ARG(f->decl->name), what, f->lx.text + f->lx.at);
 }
 
 static void read_dims(struct filler *f)
@@ -116,7 +116,8 @@ static int parenthesised(struct filler *f, uint64_t *bits)
 {
     if (++f->nesting > TL_PTX_MAX_NESTING)
         return tl_error_set(f->err, -EINVAL,
-                            "initialiser of " TL_STR_FMT ": parentheses are nested more than %d deep at byte %u of it",
+                            "initialiser of " TL_STR_FMT
+                            ": parentheses are nested more than %d deep at byte %u of it",
                             TL_STR_ARG(f->decl->name), TL_PTX_MAX_NESTING, f->lx.at);
     tl_lex_next(&f->lx);
     int rc = value(f, bits);
@@ -129,7 +130,8 @@ static int parenthesised(struct filler *f, uint64_t *bits)
     return 0;
 }
 
-/* One of the things that a value adds up; `*minus` is taken back where the sign is in the bits already. */
+/* One of the things that a value adds up; `*minus` is taken back where the sign is in the bits
+ * already. */
 static int term(struct filler *f, bool *minus, uint64_t *bits)
 {
     if (tl_lex_is(&f->lx, '('))
@@ -197,7 +199,8 @@ static int fill(struct filler *f, uint32_t depth, size_t at)
         rc = fill(f, depth + 1, at);
         if (rc < 0)
             return rc;
-        at += is_nested ? f->below[depth + 1] : 1; /* plain numbers run through inner dimensions, as in C */
+        /* plain numbers run through inner dimensions, as in C */
+        at += is_nested ? f->below[depth + 1] : 1;
         if (tl_lex_is(&f->lx, ','))
             tl_lex_next(&f->lx);
         else if (!tl_lex_is(&f->lx, '}'))
@@ -207,10 +210,11 @@ static int fill(struct filler *f, uint32_t depth, size_t at)
     return 0;
 }
 
-int tl_ptx_initialise(const struct tl_ptx_decl *decl, tl_ptx_resolver resolve, void *data, uint8_t *to, size_t bytes,
-                      struct tl_error *err)
+int tl_ptx_initialise(const struct tl_ptx_decl *decl, tl_ptx_resolver resolve, void *data,
+                      uint8_t *to, size_t bytes, struct tl_error *err)
 {
-    struct filler f = {.resolve = resolve, .data = data, .decl = decl, .err = err, .to = to, .bytes = bytes};
+    struct filler f = {
+        .resolve = resolve, .data = data, .decl = decl, .err = err, .to = to, .bytes = bytes};
     f.element = tl_ptx_type_bytes(decl->type);
     if (decl->init.n == 0 || f.element == 0)
         return 0; /* nothing given, or a reference to a texture, which is bound later */
@@ -258,7 +262,8 @@ static const struct tl_ptx_decl *inner_variable(const struct tl_ptx_stmt *s, uin
             if (found != NULL)
                 return found;
         }
-        for (const struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL; d = d->next) {
+        for (const struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL;
+             d = d->next) {
             if ((tl_str_is(d->space, "global") || tl_str_is(d->space, "const")) && (*n)-- == 0)
                 return d;
         }

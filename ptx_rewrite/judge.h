@@ -20,17 +20,17 @@ enum tl_ptx_judged {
 };
 
 /* The first reason found for a variant stays. */
-void tl_ptx_refuse(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reason reason, uint32_t at,
-                   struct tl_str note);
+void tl_ptx_refuse(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reason reason,
+                   uint32_t at, struct tl_str note);
 void tl_ptx_refuse_inst(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reason reason,
                         const struct tl_ptx_stmt *s);
 
-/* --- judge_inst.c: what single instructions forbid ---------------------------------------------------------------- */
+/* --- judge_inst.c: what single instructions forbid -------------------------------------------- */
 
 /* A visitor for tl_ptx_each_inst; `data` is the judgement, with `func` set.  Always 0. */
 int tl_ptx_judge_inst(void *data, struct tl_ptx_stmt *s);
 
-/* --- judge_calls.c: what functions do, summed up for their callers ------------------------------------------------ */
+/* --- judge_calls.c: what functions do, summed up for their callers ---------------------------- */
 
 struct tl_ptx_summary {
     struct tl_ptx_summary *next;
@@ -39,17 +39,20 @@ struct tl_ptx_summary {
     bool is_called, calls, in_circle; /* scratch for finding circles of calls */
 };
 
-/* Sums up all functions, callees into callers, until nothing changes (circles of calls included).  0 or -ENOMEM. */
+/* Sums up all functions, callees into callers, until nothing changes (circles of calls included).
+ * 0 or -ENOMEM. */
 int tl_ptx_sum_up(struct tl_ptx_judgement *j, struct tl_ptx_summary **out);
 /* Of the function that an instruction calls, or NULL. */
 struct tl_ptx_summary *tl_ptx_callee_summary(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
                                              const struct tl_ptx_stmt *s);
-/* Functions that call each other in a circle repeat what they do, as a loop does; if they poll, they may wait. */
+/* Functions that call each other in a circle repeat what they do, as a loop does; if they poll,
+ * they may wait. */
 void tl_ptx_judge_circles(struct tl_ptx_judgement *j, struct tl_ptx_summary *all);
 
-/* --- judge_rounds.c: what a loop over blocks forbids -------------------------------------------------------------- */
+/* --- judge_rounds.c: what a loop over blocks forbids ------------------------------------------ */
 
 /* `cfgs` has one of each function with a body, in the program's order.  0 or -ENOMEM. */
-int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, struct tl_ptx_cfg *cfgs);
+int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
+                        struct tl_ptx_cfg *cfgs);
 
 #endif

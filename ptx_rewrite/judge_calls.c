@@ -1,4 +1,5 @@
-/* What functions do, summed up for their callers: who polls memory, who meets barriers, who calls in circles. */
+/* What functions do, summed up for their callers: who polls memory, who meets barriers, who calls
+ * in circles. */
 #include "ptx_rewrite/judge.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@ struct sum_visit {
     struct tl_ptx_summary *all, *one;
 };
 
-static struct tl_ptx_summary *find_summary(struct tl_ptx_summary *all, const struct tl_ptx_program_func *f)
+static struct tl_ptx_summary *find_summary(struct tl_ptx_summary *all,
+                                           const struct tl_ptx_program_func *f)
 {
     while (all != NULL && all->func != f)
         all = all->next;
@@ -77,7 +79,8 @@ static int note_circle_call(void *data, struct tl_ptx_stmt *s)
     return 0;
 }
 
-/* Leaves off what nobody calls and what calls nobody until nothing changes: what stays lies in a circle or between two. */
+/* Leaves off what nobody calls and what calls nobody until nothing changes: what stays lies in a
+ * circle or between two. */
 void tl_ptx_judge_circles(struct tl_ptx_judgement *j, struct tl_ptx_summary *all)
 {
     bool any_polls = false;
@@ -91,7 +94,8 @@ void tl_ptx_judge_circles(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
             s->is_called = s->calls = false;
         for (struct tl_ptx_summary *s = all; s != NULL; s = s->next) {
             if (s->in_circle)
-                tl_ptx_each_inst(s->func->func->body, note_circle_call, &(struct sum_visit){j, all, s});
+                tl_ptx_each_inst(s->func->func->body, note_circle_call,
+                                 &(struct sum_visit){j, all, s});
         }
         for (struct tl_ptx_summary *s = all; s != NULL; s = s->next) {
             bool stays = s->in_circle && s->is_called && s->calls;
@@ -101,6 +105,7 @@ void tl_ptx_judge_circles(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
     }
     for (struct tl_ptx_summary *s = all; any_polls && s != NULL; s = s->next) {
         if (s->in_circle && s->polls)
-            tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_BLOCK_WAIT, s->func->func->item->begin, s->func->func->name);
+            tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_BLOCK_WAIT, s->func->func->item->begin,
+                          s->func->func->name);
     }
 }

@@ -1,5 +1,5 @@
-/* What single instructions forbid: special registers, calls, barriers and whatever else a piece of a grid cannot do.
- * Everything that is not known to be harmless is refused. */
+/* What single instructions forbid: special registers, calls, barriers and whatever else a piece of
+ * a grid cannot do. Everything that is not known to be harmless is refused. */
 #include "ptx_rewrite/judge.h"
 
 #include <string.h>
@@ -37,7 +37,9 @@ struct tl_ptx_barrier tl_ptx_barrier_of(const struct tl_ptx_stmt *s)
         tl_ptx_form_has(f, TL_MOD_cluster))
         return b;
     bool is_red = tl_ptx_form_has(f, TL_MOD_red);
-    b.kind = is_red ? TL_BARRIER_RED : tl_ptx_form_has(f, TL_MOD_arrive) ? TL_BARRIER_ARRIVE : TL_BARRIER_SYNC;
+    b.kind = is_red                              ? TL_BARRIER_RED
+             : tl_ptx_form_has(f, TL_MOD_arrive) ? TL_BARRIER_ARRIVE
+                                                 : TL_BARRIER_SYNC;
     uint32_t id = is_red ? 1 : 0, with_count = is_red ? 4 : 2;
     if (s->n_operands <= id)
         return b;
@@ -50,7 +52,8 @@ struct tl_ptx_barrier tl_ptx_barrier_of(const struct tl_ptx_stmt *s)
 bool tl_ptx_is_warp_sync(const struct tl_ptx_stmt *s, bool *all_lanes)
 {
     const struct tl_ptx_form *f = s->inst.form;
-    const struct tl_ptx_operand *mask = s->n_operands > 0 ? &s->inst.operands[s->n_operands - 1] : NULL;
+    const struct tl_ptx_operand *mask = s->n_operands > 0 ? &s->inst.operands[s->n_operands - 1]
+                                                          : NULL;
     *all_lanes = true;
     switch (f->op) {
     case TL_OP_shfl:
@@ -83,7 +86,8 @@ bool tl_ptx_is_warp_sync(const struct tl_ptx_stmt *s, bool *all_lanes)
     return true;
 }
 
-static void judge_sreg(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s, const struct tl_ptx_operand *o)
+static void judge_sreg(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s,
+                       const struct tl_ptx_operand *o)
 {
     switch (o->sym->sreg) {
     case TL_SREG_envreg:
@@ -110,7 +114,9 @@ static void judge_sreg(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s, 
     case TL_SREG_dynamic_smem_size:
     case TL_SREG_total_smem_size:
     case TL_SREG_aggr_smem_size:
-        tl_ptx_refuse_inst(j, TL_JUDGE_TICKET | TL_JUDGE_PERSISTENT | (j->f->funcs_read_grid ? TL_JUDGE_SLICE : 0u),
+        tl_ptx_refuse_inst(j,
+                           TL_JUDGE_TICKET | TL_JUDGE_PERSISTENT |
+                               (j->f->funcs_read_grid ? TL_JUDGE_SLICE : 0u),
                            TL_PTX_REASON_SHARED_SIZE, s);
         break;
     case TL_SREG_ctaid:
@@ -126,7 +132,8 @@ static void judge_sreg(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s, 
 /* Functions that every CUDA driver brings along. */
 static bool is_system_call(struct tl_str name)
 {
-    static const char *const names[] = {"vprintf", "malloc", "free", "__assertfail", "__assert_fail"};
+    static const char *const names[] = {"vprintf", "malloc", "free", "__assertfail",
+                                        "__assert_fail"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (tl_str_is(name, names[i]))
             return true;
@@ -136,17 +143,21 @@ static bool is_system_call(struct tl_str name)
 
 static bool is_device_launch(struct tl_str name)
 {
-    return tl_str_starts(name, "cudaLaunchDevice") || tl_str_starts(name, "cudaGetParameterBuffer") ||
-           tl_str_starts(name, "cudaCGGetIntrinsicHandle") || tl_str_starts(name, "cudaGraphLaunch") ||
-           tl_str_starts(name, "__cudaCDP") || tl_str_starts(name, "cnp");
+    return tl_str_starts(name, "cudaLaunchDevice") ||
+           tl_str_starts(name, "cudaGetParameterBuffer") ||
+           tl_str_starts(name, "cudaCGGetIntrinsicHandle") ||
+           tl_str_starts(name, "cudaGraphLaunch") || tl_str_starts(name, "__cudaCDP") ||
+           tl_str_starts(name, "cnp");
 }
 
-static void judge_func_name(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s, const struct tl_ptx_sym *sym)
+static void judge_func_name(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s,
+                            const struct tl_ptx_sym *sym)
 {
     if (tl_ptx_program_callee(j->p, sym) != NULL || is_system_call(sym->name))
         return;
-    tl_ptx_refuse_inst(j, TL_JUDGE_ALL,
-                       is_device_launch(sym->name) ? TL_PTX_REASON_DEVICE_LAUNCH : TL_PTX_REASON_UNLINKED, s);
+    tl_ptx_refuse_inst(
+        j, TL_JUDGE_ALL,
+        is_device_launch(sym->name) ? TL_PTX_REASON_DEVICE_LAUNCH : TL_PTX_REASON_UNLINKED, s);
 }
 
 struct sym_visit {
@@ -178,8 +189,8 @@ static int judge_sym(void *data, struct tl_ptx_operand *o)
         break;
     case TL_SYM_MODULE_VAR: {
         const struct tl_ptx_decl *d = tl_ptx_program_find_var(v->j->p, sym)->decl;
-        if (tl_str_is(d->type, "texref") || tl_str_is(d->type, "samplerref") || tl_str_is(d->type, "surfref") ||
-            tl_str_is(d->space, "tex"))
+        if (tl_str_is(d->type, "texref") || tl_str_is(d->type, "samplerref") ||
+            tl_str_is(d->type, "surfref") || tl_str_is(d->space, "tex"))
             tl_ptx_refuse_inst(v->j, TL_JUDGE_ALL, TL_PTX_REASON_TEXTURE_REFERENCE, v->inst);
         break;
     }
@@ -189,7 +200,8 @@ static int judge_sym(void *data, struct tl_ptx_operand *o)
     return 0;
 }
 
-static void judge_call(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s, const struct tl_ptx_operand **callee)
+static void judge_call(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s,
+                       const struct tl_ptx_operand **callee)
 {
     struct tl_ptx_call call;
     if (!tl_ptx_inst_call(s, &call) || call.callee->sym->kind != TL_SYM_FUNC)
@@ -209,7 +221,8 @@ static void judge_op(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s)
     const struct tl_ptx_form *f = s->inst.form;
     if (tl_ptx_form_has_text(f, "multicast::cluster") || tl_ptx_form_has(f, TL_MOD_query_cancel))
         tl_ptx_refuse_inst(j, TL_JUDGE_ALL, TL_PTX_REASON_CLUSTER, s);
-    if (s->inst.raw.n > 0) /* operands of no known grammar: nobody can tell what it reads and writes */
+    if (s->inst.raw.n >
+        0) /* operands of no known grammar: nobody can tell what it reads and writes */
         tl_ptx_refuse_inst(j, TL_JUDGE_ALL, TL_PTX_REASON_UNKNOWN_INSTRUCTION, s);
     switch (f->op) {
     case TL_OP_unknown:

@@ -1,8 +1,8 @@
 /* What a loop over blocks forbids.
  *
- * In a persistent variant, threads that return wait for the others at the end of the round, and are still there when the
- * rest of the block goes on.  Barriers must count with them, and operations of a whole warp would wait for them.  See
- * docs/rewriter.md, "Persistent blocks" and "Verdict". */
+ * In a persistent variant, threads that return wait for the others at the end of the round, and are
+ * still there when the rest of the block goes on.  Barriers must count with them, and operations of
+ * a whole warp would wait for them.  See docs/rewriter.md, "Persistent blocks" and "Verdict". */
 #include "ptx_rewrite/judge.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ struct contents {
     bool holds_up; /* nobody passes without meeting the warp or the block */
 };
 
-/* The function that is looked at: its flow, and per register its only definition (NONE if there is none, MANY). */
+/* The function that is looked at: its flow, and per register its only definition (NONE if there is
+ * none, MANY). */
 struct view {
     struct tl_ptx_judgement *j;
     struct tl_ptx_summary *all;
@@ -56,11 +57,12 @@ static bool is_all_ones(const struct view *v, const struct tl_ptx_operand *mask)
         return false;
     const struct tl_ptx_stmt *s = v->cfg->insts[def];
     return s->inst.form->op == TL_OP_mov && s->inst.guard == NULL && s->n_operands == 2 &&
-           s->inst.operands[1].kind == TL_OPD_INT && (uint32_t)s->inst.operands[1].bits == UINT32_MAX;
+           s->inst.operands[1].kind == TL_OPD_INT &&
+           (uint32_t)s->inst.operands[1].bits == UINT32_MAX;
 }
 
-/* Operations for which a warp must be complete, apart from lanes that have returned.  A barrier with a thread count is one:
- * the hardware counts whole warps there. */
+/* Operations for which a warp must be complete, apart from lanes that have returned.  A barrier
+ * with a thread count is one: the hardware counts whole warps there. */
 static bool meets_warp(const struct view *v, const struct tl_ptx_stmt *s, bool *all_lanes)
 {
     struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
@@ -91,7 +93,8 @@ static void look_into(const struct view *v, uint32_t block, struct contents *c)
     }
 }
 
-/* Whether a thread at the start of `block` may return without meeting its warp or block on the way. */
+/* Whether a thread at the start of `block` may return without meeting its warp or block on the
+ * way. */
 static bool runs_out(const struct view *v, uint32_t block, struct tl_ptx_set *seen, uint32_t *stack)
 {
     const struct tl_ptx_cfg *cfg = v->cfg;
@@ -127,8 +130,8 @@ static bool ends_thread(const struct view *v, uint32_t block)
         return true;
     struct contents c = {0};
     look_into(v, block, &c);
-    return (last->inst.form->op == TL_OP_ret || last->inst.form->op == TL_OP_exit) && last->inst.guard == NULL &&
-           !c.holds_up;
+    return (last->inst.form->op == TL_OP_ret || last->inst.form->op == TL_OP_exit) &&
+           last->inst.guard == NULL && !c.holds_up;
 }
 
 /* What divergence does to one function in a loop over blocks. */
@@ -138,16 +141,18 @@ struct hazards {
     const struct tl_ptx_stmt *warp_sync;     /* may name lanes that have returned */
 };
 
-static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, const struct tl_ptx_cfg *cfg, bool rows,
-                        struct hazards *h)
+static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
+                        const struct tl_ptx_cfg *cfg, bool rows, struct hazards *h)
 {
     struct tl_ptx_divergence d;
     struct tl_ptx_set region, seen;
     struct view v;
     uint32_t *stack = tl_arena_alloc(j->p->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
     *h = (struct hazards){0};
-    if (stack == NULL || view_init(&v, j, all, cfg) < 0 || tl_ptx_set_init(&region, j->p->arena, cfg) < 0 ||
-        tl_ptx_set_init(&seen, j->p->arena, cfg) < 0 || tl_ptx_diverge(&d, j->p->arena, cfg, rows) < 0)
+    if (stack == NULL || view_init(&v, j, all, cfg) < 0 ||
+        tl_ptx_set_init(&region, j->p->arena, cfg) < 0 ||
+        tl_ptx_set_init(&seen, j->p->arena, cfg) < 0 ||
+        tl_ptx_diverge(&d, j->p->arena, cfg, rows) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < cfg->n_order; i++) {
         uint32_t b = cfg->order[i], join = cfg->blocks[b].ipdom;
@@ -159,7 +164,8 @@ static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, 
                 h->split_barrier = s;
             if (is_barrier && tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
                 h->torn_barrier = s;
-            if (meets_warp(&v, s, &all_lanes) && all_lanes && tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
+            if (meets_warp(&v, s, &all_lanes) && all_lanes &&
+                tl_ptx_guard_level(&d, s) == TL_LEVEL_LANE)
                 h->warp_sync = s;
         }
         if (d.branch[b] == TL_LEVEL_BLOCK)
@@ -185,11 +191,14 @@ static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, 
     return 0;
 }
 
-/* Barriers that survive a loop over blocks: complete ones.  See docs/rewriter.md, "Persistent blocks". */
-static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg, enum tl_ptx_barriers barriers)
+/* Barriers that survive a loop over blocks: complete ones.  See docs/rewriter.md, "Persistent
+ * blocks". */
+static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg,
+                           enum tl_ptx_barriers barriers)
 {
     const struct tl_ptx_index *ix = j->p->unit.ix;
-    bool has_forms = barriers != TL_BARRIERS_BY_THREAD || (tl_ptx_isa_of(ix) >= 60 && tl_ptx_sm_of(ix) >= 70);
+    bool has_forms = barriers != TL_BARRIERS_BY_THREAD ||
+                     (tl_ptx_isa_of(ix) >= 60 && tl_ptx_sm_of(ix) >= 70);
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
         struct tl_ptx_barrier b = tl_ptx_barrier_of(s);
@@ -202,15 +211,17 @@ static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *
         else if (barriers == TL_BARRIERS_PLAIN)
             fits = true;
         else /* attending threads vote on barrier 0; other uncounted ones would wait for them */
-            fits = (is_plain && b.kind == TL_BARRIER_SYNC) || (b.has_count && b.kind == TL_BARRIER_SYNC);
+            fits = (is_plain && b.kind == TL_BARRIER_SYNC) ||
+                   (b.has_count && b.kind == TL_BARRIER_SYNC);
         if (!fits || !has_forms)
             tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_BARRIER_FORM, s);
     }
 }
 
 /* What one function needs: adds to `barriers` and to the conditions. */
-static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, const struct tl_ptx_cfg *cfg,
-                          bool is_entry, enum tl_ptx_barriers *barriers, bool *in_rows_only)
+static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
+                          const struct tl_ptx_cfg *cfg, bool is_entry,
+                          enum tl_ptx_barriers *barriers, bool *in_rows_only)
 {
     struct hazards h, in_rows;
     if (find_hazards(j, all, cfg, false, &h) < 0)
@@ -225,7 +236,8 @@ static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
     if (find_hazards(j, all, cfg, true, &in_rows) < 0)
         return -ENOMEM;
     if (warp_sync != NULL && in_rows.warp_sync != NULL)
-        tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_WARP_SYNC_AFTER_EXIT, in_rows.warp_sync);
+        tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_WARP_SYNC_AFTER_EXIT,
+                           in_rows.warp_sync);
     if (warp_sync != NULL)
         j->f->verdicts[TL_PTX_PERSISTENT].conditions |= TL_PTX_IF_WARPS_ARE_ROWS;
     if (in_rows.torn_barrier != NULL)
@@ -235,13 +247,15 @@ static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
     return 0;
 }
 
-int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all, struct tl_ptx_cfg *cfgs)
+int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
+                        struct tl_ptx_cfg *cfgs)
 {
     uint32_t n = 0;
     enum tl_ptx_barriers barriers = TL_BARRIERS_PLAIN;
     bool in_rows_only = false;
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
-        if (f->func->has_body && judge_function(j, all, &cfgs[n++], f == j->p->entry, &barriers, &in_rows_only) < 0)
+        if (f->func->has_body &&
+            judge_function(j, all, &cfgs[n++], f == j->p->entry, &barriers, &in_rows_only) < 0)
             return -ENOMEM;
     }
     /* Barriers of whole warps are cheaper: ptxas knows that a warp is together behind one. */

@@ -66,8 +66,8 @@ static uint32_t end_of_line(const char *text, uint32_t at, uint32_t limit)
     return p != NULL ? (uint32_t)(p - text) : limit;
 }
 
-/* Behind the comment that starts at `at`, `at` itself if none does, or UINT32_MAX for one that never ends. A '#' line
- * (a preprocessor's) counts as a comment. */
+/* Behind the comment that starts at `at`, `at` itself if none does, or UINT32_MAX for one that
+ * never ends. A '#' line (a preprocessor's) counts as a comment. */
 static uint32_t skip_comment(const char *text, uint32_t at, uint32_t limit)
 {
     if (text[at] == '#')
@@ -85,7 +85,8 @@ static uint32_t skip_comment(const char *text, uint32_t at, uint32_t limit)
     return UINT32_MAX;
 }
 
-/* Behind the closing quote of the string that starts at `at`, or UINT32_MAX.  PTX strings have backslash escapes. */
+/* Behind the closing quote of the string that starts at `at`, or UINT32_MAX.  PTX strings have
+ * backslash escapes. */
 static uint32_t skip_string(const char *text, uint32_t at, uint32_t limit)
 {
     for (uint32_t i = at + 1; i < limit; i++) {
@@ -110,7 +111,8 @@ static uint32_t skip_word(const char *text, uint32_t at, uint32_t limit)
 static uint32_t skip_dotword(const char *text, uint32_t at, uint32_t limit)
 {
     at = skip_word(text, at + 1, limit);
-    while (at + 2 < limit && text[at] == ':' && text[at + 1] == ':' && is_class(text[at + 2], WORD_PART))
+    while (at + 2 < limit && text[at] == ':' && text[at + 1] == ':' &&
+           is_class(text[at + 2], WORD_PART))
         at = skip_word(text, at + 2, limit);
     return at;
 }
@@ -123,7 +125,8 @@ static uint32_t skip_number(const char *text, uint32_t at, uint32_t limit)
     while (i < limit) {
         if (is_class(text[i], WORD_PART) || (text[i] == '.' && !has_prefix))
             i++;
-        else if (!has_prefix && i > at && (text[i] == '+' || text[i] == '-') && (text[i - 1] | 32) == 'e')
+        else if (!has_prefix && i > at && (text[i] == '+' || text[i] == '-') &&
+                 (text[i - 1] | 32) == 'e')
             i++;
         else
             break;
@@ -198,7 +201,8 @@ void tl_lex_init(struct tl_lex *lx, const char *text, uint32_t from, uint32_t li
 
 void tl_lex_extend_opcode(struct tl_lex *lx)
 {
-    while (lx->end + 1 < lx->limit && lx->text[lx->end] == '.' && is_class(lx->text[lx->end + 1], WORD_PART))
+    while (lx->end + 1 < lx->limit && lx->text[lx->end] == '.' &&
+           is_class(lx->text[lx->end + 1], WORD_PART))
         lx->end = skip_dotword(lx->text, lx->end, lx->limit);
 }
 
@@ -237,7 +241,8 @@ bool tl_lex_skip_braces(struct tl_lex *lx)
 bool tl_lex_skip_initialiser(struct tl_lex *lx)
 {
     static const char opening[] = "{([", closing[] = "})]";
-    uint32_t depth[3] = {0}; /* apart, so that "{)" does not hide a brace from whoever counts braces only */
+    /* apart, so that "{)" does not hide a brace from whoever counts braces only */
+    uint32_t depth[3] = {0};
     for (; lx->kind != TL_TOK_END && lx->kind != TL_TOK_BAD; tl_lex_next(lx)) {
         if (lx->kind != TL_TOK_PUNCT)
             continue;
@@ -258,7 +263,8 @@ bool tl_lex_is_label(const struct tl_lex *lx)
     uint32_t i = lx->end;
     while (i < lx->limit && (is_class(lx->text[i], BLANK) || lx->text[i] == '\n'))
         i++;
-    if (i < lx->limit && (lx->text[i] == '/' || lx->text[i] == '#')) { /* a comment in between: rare, so the slow way */
+    /* a comment in between: rare, so the slow way */
+    if (i < lx->limit && (lx->text[i] == '/' || lx->text[i] == '#')) {
         struct tl_lex behind = *lx;
         tl_lex_next(&behind);
         i = behind.at;
@@ -307,8 +313,8 @@ struct tl_ptx_place tl_ptx_place_of(const char *text, size_t n, uint32_t offset)
     return place;
 }
 
-int tl_ptx_syntax_error(struct tl_error *err, const char *name, const char *text, size_t n, uint32_t at,
-                        const char *format, ...)
+int tl_ptx_syntax_error(struct tl_error *err, const char *name, const char *text, size_t n,
+                        uint32_t at, const char *format, ...)
 {
     if (err == NULL)
         return -EINVAL;
@@ -319,7 +325,8 @@ int tl_ptx_syntax_error(struct tl_error *err, const char *name, const char *text
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    /* Lines of 468 KB exist: show a window around the place, with blanks for what does not print. */
+    /* Lines of 468 KB exist: show a window around the place, with blanks for what does not
+     * print. */
     struct tl_ptx_place place = tl_ptx_place_of(text, n, at);
     uint32_t line = at - (place.column - 1), end = end_of_line(text, at, (uint32_t)n);
     uint32_t from = at - line > 60 ? at - 60 : line;
@@ -333,6 +340,6 @@ int tl_ptx_syntax_error(struct tl_error *err, const char *name, const char *text
     }
     memset(caret, ' ', sizeof caret);
     caret[at - from] = '^';
-    return tl_error_set(err, -EINVAL, "%s:%u:%u: %s\n    %.*s\n    %.*s", name, place.line, place.column, what,
-                        (int)width, shown, (int)(at - from + 1), caret);
+    return tl_error_set(err, -EINVAL, "%s:%u:%u: %s\n    %.*s\n    %.*s", name, place.line,
+                        place.column, what, (int)width, shown, (int)(at - from + 1), caret);
 }

@@ -1,7 +1,8 @@
 /* PTX text to tokens.
  *
- * One token of look-ahead, no allocation, no tables per token: a token is a kind and a text range, and line and column are
- * computed from the range when somebody asks.  The lexer never fails; a byte that starts no token comes out as TL_TOK_BAD. */
+ * One token of look-ahead, no allocation, no tables per token: a token is a kind and a text range,
+ * and line and column are computed from the range when somebody asks.  The lexer never fails; a
+ * byte that starts no token comes out as TL_TOK_BAD. */
 #ifndef TALLY_PTX_LEX_H
 #define TALLY_PTX_LEX_H
 
@@ -32,18 +33,23 @@ struct tl_lex {
 void tl_lex_init(struct tl_lex *lx, const char *text, uint32_t from, uint32_t limit);
 /* Reads the next token. */
 void tl_lex_next(struct tl_lex *lx);
-/* With a WORD current, extends it by all modifiers that follow without a blank: "ld.global.u32" becomes one token. */
+/* With a WORD current, extends it by all modifiers that follow without a blank: "ld.global.u32"
+ * becomes one token. */
 void tl_lex_extend_opcode(struct tl_lex *lx);
-/* With '{' current, moves to the token behind the matching '}'; false if there is none (then END is current). */
+/* With '{' current, moves to the token behind the matching '}'; false if there is none (then END is
+ * current). */
 bool tl_lex_skip_braces(struct tl_lex *lx);
 /* Moves to the next ',' or ';' outside brackets; false if there is none. */
 bool tl_lex_skip_initialiser(struct tl_lex *lx);
-/* Whether the byte behind the current token, blanks and comments skipped, is a ':' that makes it a label. */
+/* Whether the byte behind the current token, blanks and comments skipped, is a ':' that makes it a
+ * label. */
 bool tl_lex_is_label(const struct tl_lex *lx);
-/* With .version, .target, .address_size, .file or .loc current, moves behind its arguments.  No semicolon ends these, and
- * what follows need not stand on a new line.  false if something is missing at their end. */
+/* With .version, .target, .address_size, .file or .loc current, moves behind its arguments.  No
+ * semicolon ends these, and what follows need not stand on a new line.  false if something is
+ * missing at their end. */
 bool tl_lex_skip_unterminated(struct tl_lex *lx);
-/* Whether the current token is a number; where one may stand, that includes ".5", which reads as a DOTWORD at first. */
+/* Whether the current token is a number; where one may stand, that includes ".5", which reads as a
+ * DOTWORD at first. */
 bool tl_lex_as_number(struct tl_lex *lx);
 
 static inline bool tl_lex_is(const struct tl_lex *lx, char punct)
@@ -67,8 +73,9 @@ static inline bool tl_lex_is_dotword(const struct tl_lex *lx, const char *word)
     return lx->kind == TL_TOK_DOTWORD && tl_str_is(tl_lex_dotword(lx), word);
 }
 
-/* Writes "name:line:column: what", the line and a caret under the column into `err`; returns -EINVAL. */
-int tl_ptx_syntax_error(struct tl_error *err, const char *name, const char *text, size_t n, uint32_t at,
-                        const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* Writes "name:line:column: what", the line and a caret under the column into `err`; returns
+ * -EINVAL. */
+int tl_ptx_syntax_error(struct tl_error *err, const char *name, const char *text, size_t n,
+                        uint32_t at, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 #endif

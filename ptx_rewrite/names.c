@@ -53,7 +53,8 @@ struct tl_ptx_names {
     uint32_t n_regs, n_labels;
 };
 
-int tl_ptx_names_create(struct tl_ptx_names **out, const struct tl_ptx_index *ix, struct tl_arena *arena)
+int tl_ptx_names_create(struct tl_ptx_names **out, const struct tl_ptx_index *ix,
+                        struct tl_arena *arena)
 {
     struct tl_ptx_names *t = calloc(1, sizeof *t);
     if (t == NULL)
@@ -104,7 +105,8 @@ static bool grow_names(struct tl_ptx_names *t)
 
 static struct tl_ptx_name *find_name(struct tl_ptx_names *t, struct tl_str text, uint32_t hash)
 {
-    for (uint32_t s = hash & (t->n_slots - 1); t->slots[s] != NULL; s = (s + 1) & (t->n_slots - 1)) {
+    for (uint32_t s = hash & (t->n_slots - 1); t->slots[s] != NULL;
+         s = (s + 1) & (t->n_slots - 1)) {
         if (t->slots[s]->hash == hash && tl_str_eq(t->slots[s]->text, text))
             return t->slots[s];
     }
@@ -134,7 +136,8 @@ static struct tl_ptx_name *intern(struct tl_ptx_names *t, struct tl_str text)
 
 bool tl_ptx_names_knows(struct tl_ptx_names *t, struct tl_str word)
 {
-    return find_name(t, word, tl_hash(word.p, word.n)) != NULL || tl_ptx_index_find(t->ix, word) != NULL;
+    return find_name(t, word, tl_hash(word.p, word.n)) != NULL ||
+           tl_ptx_index_find(t->ix, word) != NULL;
 }
 
 uint32_t tl_ptx_names_regs(const struct tl_ptx_names *t)
@@ -167,7 +170,8 @@ int tl_ptx_names_open(struct tl_ptx_names *t)
     return 0;
 }
 
-static struct tl_ptx_sym *new_sym(struct tl_ptx_names *t, enum tl_ptx_sym_kind kind, struct tl_ptx_name *name)
+static struct tl_ptx_sym *new_sym(struct tl_ptx_names *t, enum tl_ptx_sym_kind kind,
+                                  struct tl_ptx_name *name)
 {
     struct tl_ptx_sym *sym = tl_arena_zalloc(t->arena, sizeof *sym);
     if (sym == NULL)
@@ -197,7 +201,8 @@ static bool bind(struct tl_ptx_names *t, struct tl_ptx_sym *sym, uint32_t at)
     return true;
 }
 
-int tl_ptx_names_declare(struct tl_ptx_names *t, enum tl_ptx_sym_kind kind, const struct tl_ptx_decl *decl)
+int tl_ptx_names_declare(struct tl_ptx_names *t, enum tl_ptx_sym_kind kind,
+                         const struct tl_ptx_decl *decl)
 {
     struct tl_ptx_name *name = intern(t, decl->name);
     if (name == NULL)
@@ -234,7 +239,8 @@ int tl_ptx_names_close(struct tl_ptx_names *t, uint32_t *undefined_at)
         f->prefix->families = f->hidden;
         t->epoch++;
     }
-    /* Unbind everything first: a label handed on must find what the outer scope has under its name. */
+    /* Unbind everything first: a label handed on must find what the outer scope has under its
+     * name. */
     for (struct cell *c = s->cells; c != NULL; c = c->next) {
         c->sym->name_entry->exact = c->sym->shadowed;
         c->sym->name_entry->epoch = 0;
@@ -267,9 +273,9 @@ void tl_ptx_names_reset(struct tl_ptx_names *t)
     t->epoch++;
 }
 
-/* The innermost family with a member of that name.  A member is split before all digits at its end, as ptxas does it: a
- * family `%r1<4>` can be declared, but %r12 is member 12 of %r<...> in any case, and nothing names a member of %r1<4>.
- * `*number` is the member's number: %r01 is %r1. */
+/* The innermost family with a member of that name.  A member is split before all digits at its end,
+ * as ptxas does it: a family `%r1<4>` can be declared, but %r12 is member 12 of %r<...> in any
+ * case, and nothing names a member of %r1<4>. `*number` is the member's number: %r01 is %r1. */
 static struct family *find_family(struct tl_ptx_names *t, struct tl_str word, uint32_t *number)
 {
     uint32_t n = word.n, digits = 0;
@@ -290,7 +296,8 @@ static struct family *find_family(struct tl_ptx_names *t, struct tl_str word, ui
     return f;
 }
 
-static struct tl_ptx_sym *member_of(struct tl_ptx_names *t, struct tl_ptx_name *name, const struct family *f)
+static struct tl_ptx_sym *member_of(struct tl_ptx_names *t, struct tl_ptx_name *name,
+                                    const struct family *f)
 {
     if (name->members_function != t->function) {
         name->members = NULL;
@@ -342,7 +349,8 @@ struct tl_ptx_sym *tl_ptx_names_resolve(struct tl_ptx_names *t, struct tl_str wo
     if (f != NULL && (sym == NULL || f->depth > sym->depth)) {
         uint32_t prefix = f->prefix->text.n;
         if (word.n > prefix + 1 && word.p[prefix] == '0') { /* %r01 */
-            const char *plain = tl_arena_printf(t->arena, TL_STR_FMT "%u", (int)prefix, word.p, number);
+            const char *plain = tl_arena_printf(t->arena, TL_STR_FMT "%u", (int)prefix, word.p,
+                                                number);
             return plain != NULL ? tl_ptx_names_resolve(t, tl_str_of(plain)) : NULL;
         }
         sym = member_of(t, name, f);
@@ -362,14 +370,16 @@ struct tl_ptx_sym *tl_ptx_names_label(struct tl_ptx_names *t, struct tl_str word
     if (name == NULL)
         return NULL;
     struct tl_ptx_sym *sym = name->exact;
-    if (sym != NULL && sym->depth == t->depth && (sym->kind == TL_SYM_LABEL || sym->kind == TL_SYM_TABLE))
+    if (sym != NULL && sym->depth == t->depth &&
+        (sym->kind == TL_SYM_LABEL || sym->kind == TL_SYM_TABLE))
         return sym;
     sym = new_sym(t, TL_SYM_LABEL, name);
     return sym != NULL && bind(t, sym, at) ? sym : NULL;
 }
 
-struct tl_ptx_sym *tl_ptx_names_define_label(struct tl_ptx_names *t, struct tl_str word, struct tl_ptx_stmt *stmt,
-                                             enum tl_ptx_sym_kind kind, bool *duplicate)
+struct tl_ptx_sym *tl_ptx_names_define_label(struct tl_ptx_names *t, struct tl_str word,
+                                             struct tl_ptx_stmt *stmt, enum tl_ptx_sym_kind kind,
+                                             bool *duplicate)
 {
     *duplicate = false;
     struct tl_ptx_sym *sym = tl_ptx_names_label(t, word, stmt->at);
@@ -384,7 +394,7 @@ struct tl_ptx_sym *tl_ptx_names_define_label(struct tl_ptx_names *t, struct tl_s
     return sym;
 }
 
-/* --- forms ------------------------------------------------------------------------------------------------------- */
+/* --- forms ------------------------------------------------------------------------------------ */
 
 static struct tl_ptx_form *make_form(struct tl_ptx_names *t, struct tl_str text)
 {

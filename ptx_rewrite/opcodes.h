@@ -1,6 +1,8 @@
-/* The words of PTX: opcodes, modifiers, special registers, as lists from which enums, tables and tests are made.
+/* The words of PTX: opcodes, modifiers, special registers, as lists from which enums, tables and
+ * tests are made.
  *
- * A word that is not here still parses and prints; it is only unknown to whoever would have to understand it. */
+ * A word that is not here still parses and prints; it is only unknown to whoever would have to
+ * understand it. */
 #ifndef TALLY_PTX_OPCODES_H
 #define TALLY_PTX_OPCODES_H
 

@@ -20,7 +20,8 @@ int tl_parse_fail(struct tl_parser *p, uint32_t at, const char *format, ...)
 
 int tl_parse_no_memory(struct tl_parser *p)
 {
-    return tl_error_set(p->unit->err, -ENOMEM, "%s: out of memory while parsing", p->unit->ix->name);
+    return tl_error_set(p->unit->err, -ENOMEM, "%s: out of memory while parsing",
+                        p->unit->ix->name);
 }
 
 int tl_parse_expect(struct tl_parser *p, char punct, const char *where)
@@ -31,7 +32,8 @@ int tl_parse_expect(struct tl_parser *p, char punct, const char *where)
     return 0;
 }
 
-/* Whether [from, to) reads the same after normalisation: no comments, no line breaks, no doubled blanks. */
+/* Whether [from, to) reads the same after normalisation: no comments, no line breaks, no doubled
+ * blanks. */
 static bool is_normal(const char *text, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {
@@ -67,7 +69,7 @@ int tl_parse_normalised(struct tl_parser *p, uint32_t from, uint32_t to, struct 
     return 0;
 }
 
-/* --- statements -------------------------------------------------------------------------------------------------- */
+/* --- statements ------------------------------------------------------------------------------- */
 
 static int parse_block(struct tl_parser *p, struct tl_ptx_stmt **out);
 
@@ -94,7 +96,9 @@ static int parse_form(struct tl_parser *p, const struct tl_ptx_form **out)
         for (; lx->kind == TL_TOK_DOTWORD; tl_lex_next(lx))
             tl_buf_str(&all, tl_lex_str(lx));
         text.n = (uint32_t)all.n;
-        text.p = all.failed ? NULL : tl_arena_copy(p->unit->arena, (struct tl_str){all.p, (uint32_t)all.n});
+        text.p = all.failed
+                     ? NULL
+                     : tl_arena_copy(p->unit->arena, (struct tl_str){all.p, (uint32_t)all.n});
         tl_buf_finish(&all);
         if (text.p == NULL)
             return tl_parse_no_memory(p);
@@ -122,7 +126,8 @@ static int parse_raw(struct tl_parser *p, uint32_t from, struct tl_str *raw)
         if (!tl_lex_is(lx, '{') && !tl_lex_is(lx, '[') && !tl_lex_is(lx, '('))
             continue;
         if (depth == TL_PTX_MAX_NESTING)
-            return tl_parse_fail(p, lx->at, "operands are nested more than %d deep", TL_PTX_MAX_NESTING);
+            return tl_parse_fail(p, lx->at, "operands are nested more than %d deep",
+                                 TL_PTX_MAX_NESTING);
         closing[depth++] = lx->punct == '{' ? '}' : lx->punct == '[' ? ']' : ')';
     }
     return tl_parse_normalised(p, from, lx->previous_end, raw);
@@ -144,7 +149,9 @@ static int parse_guard(struct tl_parser *p, struct tl_ptx_stmt *s)
     if (s->inst.guard->kind != TL_SYM_REG)
         return tl_parse_fail(p, lx->at, "this predicate is not declared");
     tl_lex_next(lx);
-    return lx->kind == TL_TOK_WORD ? 0 : tl_parse_fail(p, lx->at, "an instruction should stand behind its guard");
+    return lx->kind == TL_TOK_WORD
+               ? 0
+               : tl_parse_fail(p, lx->at, "an instruction should stand behind its guard");
 }
 
 static int parse_inst(struct tl_parser *p, struct tl_ptx_stmt **out)
@@ -209,10 +216,11 @@ static int parse_label(struct tl_parser *p, struct tl_ptx_stmt **out)
     tl_lex_next(lx); /* ':' */
     tl_lex_next(lx);
     bool is_table = starts_table(lx), duplicate;
-    struct tl_ptx_sym *sym = tl_ptx_names_define_label(p->unit->names, name, s, is_table ? TL_SYM_TABLE : TL_SYM_LABEL,
-                                                       &duplicate);
+    struct tl_ptx_sym *sym = tl_ptx_names_define_label(
+        p->unit->names, name, s, is_table ? TL_SYM_TABLE : TL_SYM_LABEL, &duplicate);
     if (sym == NULL)
-        return duplicate ? tl_parse_fail(p, s->at, "this label exists already in this scope") : tl_parse_no_memory(p);
+        return duplicate ? tl_parse_fail(p, s->at, "this label exists already in this scope")
+                         : tl_parse_no_memory(p);
     s->label = sym;
     s->end = lx->previous_end;
     if (!is_table)
@@ -225,7 +233,8 @@ static int parse_label(struct tl_parser *p, struct tl_ptx_stmt **out)
     return tl_parse_expect(p, ';', "behind the table");
 }
 
-/* .loc has no end mark, .pragma a semicolon; everything else ends with a semicolon, or with its line if it has none there. */
+/* .loc has no end mark, .pragma a semicolon; everything else ends with a semicolon, or with its
+ * line if it has none there. */
 static int parse_directive(struct tl_parser *p, struct tl_ptx_stmt *s)
 {
     struct tl_lex *lx = &p->lx;
@@ -315,13 +324,14 @@ static int parse_block(struct tl_parser *p, struct tl_ptx_stmt **out)
     return rc == -ENOMEM ? tl_parse_no_memory(p) : rc;
 }
 
-/* --- functions --------------------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 static int parse_header(struct tl_parser *p, struct tl_ptx_func *f)
 {
     struct tl_lex *lx = &p->lx;
     uint32_t from = lx->at;
-    while (lx->kind == TL_TOK_DOTWORD && !tl_lex_is_dotword(lx, "entry") && !tl_lex_is_dotword(lx, "func"))
+    while (lx->kind == TL_TOK_DOTWORD && !tl_lex_is_dotword(lx, "entry") &&
+           !tl_lex_is_dotword(lx, "func"))
         tl_lex_next(lx);
     f->is_entry = tl_lex_is_dotword(lx, "entry");
     tl_lex_next(lx);
@@ -343,10 +353,13 @@ static int parse_header(struct tl_parser *p, struct tl_ptx_func *f)
     uint32_t end = f->item->body != 0 ? f->item->body : f->item->end - 1;
     while (lx->kind != TL_TOK_END && lx->at < end)
         tl_lex_next(lx);
-    return lx->previous_end <= directives ? 0 : tl_parse_normalised(p, directives, lx->previous_end, &f->directives);
+    return lx->previous_end <= directives
+               ? 0
+               : tl_parse_normalised(p, directives, lx->previous_end, &f->directives);
 }
 
-int tl_ptx_parse_func(struct tl_ptx_unit *u, const struct tl_ptx_item *item, struct tl_ptx_func **out)
+int tl_ptx_parse_func(struct tl_ptx_unit *u, const struct tl_ptx_item *item,
+                      struct tl_ptx_func **out)
 {
     struct tl_parser p = {.unit = u};
     struct tl_ptx_func *f = tl_arena_zalloc(u->arena, sizeof *f);
@@ -375,7 +388,8 @@ int tl_ptx_parse_func(struct tl_ptx_unit *u, const struct tl_ptx_item *item, str
     return rc;
 }
 
-int tl_ptx_parse_var(struct tl_ptx_unit *u, const struct tl_ptx_item *item, struct tl_ptx_decl **out)
+int tl_ptx_parse_var(struct tl_ptx_unit *u, const struct tl_ptx_item *item,
+                     struct tl_ptx_decl **out)
 {
     struct tl_parser p = {.unit = u};
     tl_lex_init(&p.lx, u->ix->text, item->begin, item->end);
@@ -385,7 +399,8 @@ int tl_ptx_parse_var(struct tl_ptx_unit *u, const struct tl_ptx_item *item, stru
     return rc;
 }
 
-int tl_ptx_unit_init(struct tl_ptx_unit *u, const struct tl_ptx_index *ix, struct tl_arena *arena, struct tl_error *err)
+int tl_ptx_unit_init(struct tl_ptx_unit *u, const struct tl_ptx_index *ix, struct tl_arena *arena,
+                     struct tl_error *err)
 {
     *u = (struct tl_ptx_unit){.ix = ix, .arena = arena, .err = err};
     if (tl_ptx_names_create(&u->names, ix, arena) < 0)

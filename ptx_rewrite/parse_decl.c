@@ -5,7 +5,8 @@
 
 #include "ptx_rewrite/parse.h"
 
-static const char *const spaces[] = {"reg", "global", "const", "shared", "local", "param", "tex", "sreg"};
+static const char *const spaces[] = {"reg",   "global", "const", "shared",
+                                     "local", "param",  "tex",   "sreg"};
 
 static bool is_space(struct tl_str word)
 {
@@ -35,12 +36,14 @@ static int parse_number(struct tl_parser *p, uint64_t max, uint64_t *out)
             end++;
     }
     if (end == digits || *end != 0 || errno != 0 || *out > max)
-        return tl_parse_fail(p, p->lx.at, "a number of at most %llu should stand here", (unsigned long long)max);
+        return tl_parse_fail(p, p->lx.at, "a number of at most %llu should stand here",
+                             (unsigned long long)max);
     tl_lex_next(&p->lx);
     return 0;
 }
 
-/* Everything before the name: linkage, space, alignment, vector, type and what else the ISA may put there. */
+/* Everything before the name: linkage, space, alignment, vector, type and what else the ISA may put
+ * there. */
 static int parse_prefix(struct tl_parser *p, struct tl_ptx_decl *d)
 {
     struct tl_lex *lx = &p->lx;
@@ -74,8 +77,8 @@ static int parse_prefix(struct tl_parser *p, struct tl_ptx_decl *d)
             do {
                 depth += tl_lex_is(lx, '(');
                 depth -= tl_lex_is(lx, ')');
-                if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') || tl_lex_is(lx, '}') ||
-                    tl_lex_is(lx, ';'))
+                if (lx->kind == TL_TOK_END || lx->kind == TL_TOK_BAD || tl_lex_is(lx, '{') ||
+                    tl_lex_is(lx, '}') || tl_lex_is(lx, ';'))
                     return tl_parse_fail(p, open, "this '(' is never closed");
                 tl_lex_next(lx);
             } while (depth > 0);
@@ -93,7 +96,8 @@ static int parse_shape(struct tl_parser *p, struct tl_ptx_decl *d)
     if (tl_lex_is(lx, '<')) {
         tl_lex_next(lx);
         uint64_t range;
-        if ((rc = parse_number(p, 1u << 30, &range)) < 0 || (rc = tl_parse_expect(p, '>', "behind the count")) < 0)
+        if ((rc = parse_number(p, 1u << 30, &range)) < 0 ||
+            (rc = tl_parse_expect(p, '>', "behind the count")) < 0)
             return rc;
         d->is_range = true;
         d->range = (uint32_t)range;

@@ -27,7 +27,9 @@ static struct tl_ptx_operand *collect_add(struct tl_parser *p, struct collect *c
 {
     if (c->n == c->cap) {
         uint32_t cap = c->cap * 2;
-        struct tl_ptx_operand *all = cap <= 2 * MAX_ELEMENTS ? tl_arena_alloc(p->unit->arena, cap * sizeof *all) : NULL;
+        struct tl_ptx_operand *all = cap <= 2 * MAX_ELEMENTS
+                                         ? tl_arena_alloc(p->unit->arena, cap * sizeof *all)
+                                         : NULL;
         if (all == NULL)
             return NULL;
         memcpy(all, c->all, c->n * sizeof *all);
@@ -53,7 +55,8 @@ static int collect_take(struct tl_parser *p, struct collect *c, struct tl_ptx_op
 }
 
 /* Comma-separated operands up to `close`, which is consumed. */
-static int parse_elements(struct tl_parser *p, enum tl_ptx_op op, char close, struct tl_ptx_operand *o)
+static int parse_elements(struct tl_parser *p, enum tl_ptx_op op, char close,
+                          struct tl_ptx_operand *o)
 {
     struct collect c;
     collect_init(&c);
@@ -82,7 +85,7 @@ static int parse_elements(struct tl_parser *p, enum tl_ptx_op op, char close, st
     return collect_take(p, &c, &o->elems);
 }
 
-/* --- literals and constant expressions --------------------------------------------------------------------------- */
+/* --- literals and constant expressions -------------------------------------------------------- */
 
 static bool parse_hex(struct tl_str digits, uint32_t length, uint64_t *out)
 {
@@ -125,7 +128,8 @@ static bool parse_integer(struct tl_str t, uint64_t *out)
         uint64_t v = c >= '0' && c <= '9' ? (uint64_t)(c - '0')
                      : (c | 32) >= 'a'    ? (uint64_t)((c | 32) - 'a' + 10)
                                           : 99;
-        if (v >= base || __builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, v, out))
+        if (v >= base || __builtin_mul_overflow(*out, base, out) ||
+            __builtin_add_overflow(*out, v, out))
             return false;
     }
     return t.n > 0;
@@ -143,8 +147,8 @@ static int parse_literal(struct tl_parser *p, struct tl_ptx_operand *o)
     } else if (kind == 'd') {
         o->kind = TL_OPD_F64;
         ok = parse_hex(hex, 16, &o->bits);
-    } else if (kind != 'x' &&
-               (memchr(t.p, '.', t.n) != NULL || memchr(t.p, 'e', t.n) != NULL || memchr(t.p, 'E', t.n) != NULL)) {
+    } else if (kind != 'x' && (memchr(t.p, '.', t.n) != NULL || memchr(t.p, 'e', t.n) != NULL ||
+                               memchr(t.p, 'E', t.n) != NULL)) {
         char *copy = tl_arena_copy(p->unit->arena, t), *end;
         if (copy == NULL)
             return tl_parse_no_memory(p);
@@ -157,7 +161,8 @@ static int parse_literal(struct tl_parser *p, struct tl_ptx_operand *o)
         ok = parse_integer(t, &o->bits);
     }
     if (!ok)
-        return tl_parse_fail(p, p->lx.at, "'%.*s' is not a number that PTX knows", (int)(t.n < 40 ? t.n : 40), t.p);
+        return tl_parse_fail(p, p->lx.at, "'%.*s' is not a number that PTX knows",
+                             (int)(t.n < 40 ? t.n : 40), t.p);
     tl_lex_next(&p->lx);
     return 0;
 }
@@ -169,7 +174,8 @@ static int parse_unary(struct tl_parser *p, uint64_t *out)
     struct tl_lex *lx = &p->lx;
     int rc;
     if (++p->nesting > TL_PTX_MAX_NESTING)
-        return tl_parse_fail(p, lx->at, "this expression is nested more than %d deep", TL_PTX_MAX_NESTING);
+        return tl_parse_fail(p, lx->at, "this expression is nested more than %d deep",
+                             TL_PTX_MAX_NESTING);
     if (tl_lex_is(lx, '-') || tl_lex_is(lx, '+') || tl_lex_is(lx, '~') || tl_lex_is(lx, '!')) {
         char sign = lx->punct;
         tl_lex_next(lx);
@@ -204,11 +210,14 @@ static int parse_unary(struct tl_parser *p, uint64_t *out)
     return rc;
 }
 
-/* The binary operator at the current token: its precedence from 1, its spelling's length; 0 if there is none. */
+/* The binary operator at the current token: its precedence from 1, its spelling's length; 0 if
+ * there is none. */
 static int binary_operator(const struct tl_lex *lx, char name[3])
 {
-    static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
-    bool is_modulo = lx->kind == TL_TOK_WORD && tl_str_is(tl_lex_str(lx), "%"); /* with blanks around it, as in ptxas */
+    static const char *const levels[] = {"||",    "&&",        "|",     "^",   "&",
+                                         "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
+    /* with blanks around it, as in ptxas */
+    bool is_modulo = lx->kind == TL_TOK_WORD && tl_str_is(tl_lex_str(lx), "%");
     if (lx->kind != TL_TOK_PUNCT && !is_modulo)
         return 0;
     char two[3] = {lx->text[lx->at], lx->at + 1 < lx->limit ? lx->text[lx->at + 1] : 0, 0};
@@ -220,7 +229,8 @@ static int binary_operator(const struct tl_lex *lx, char name[3])
         two[1] = 0;
     strcpy(name, two);
     for (int i = 0; i < (int)(sizeof levels / sizeof levels[0]); i++) {
-        for (const char *w = levels[i]; *w != 0; w += strcspn(w, " ") + (w[strcspn(w, " ")] == ' ')) {
+        for (const char *w = levels[i]; *w != 0;
+             w += strcspn(w, " ") + (w[strcspn(w, " ")] == ' ')) {
             if (strcspn(w, " ") == strlen(two) && strncmp(w, two, strlen(two)) == 0)
                 return i + 1;
         }
@@ -275,9 +285,11 @@ static int parse_expression(struct tl_parser *p, int level, uint64_t *out)
     if (rc == 0 && level == 0 && tl_lex_is(&p->lx, '?')) {
         uint64_t yes = 0, no = 0;
         if (++p->nesting > TL_PTX_MAX_NESTING)
-            return tl_parse_fail(p, p->lx.at, "this expression is nested more than %d deep", TL_PTX_MAX_NESTING);
+            return tl_parse_fail(p, p->lx.at, "this expression is nested more than %d deep",
+                                 TL_PTX_MAX_NESTING);
         tl_lex_next(&p->lx);
-        if ((rc = parse_expression(p, 0, &yes)) == 0 && (rc = tl_parse_expect(p, ':', "behind the first choice")) == 0)
+        if ((rc = parse_expression(p, 0, &yes)) == 0 &&
+            (rc = tl_parse_expect(p, ':', "behind the first choice")) == 0)
             rc = parse_expression(p, 0, &no);
         *out = *out != 0 ? yes : no;
         p->nesting--;
@@ -304,7 +316,8 @@ static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
         else if (minus)
             o->bits ^= o->kind == TL_OPD_F32 ? 1ull << 31 : 1ull << 63;
     }
-    if (tl_lex_is(lx, ',') || tl_lex_is(lx, ';') || tl_lex_is(lx, '}') || tl_lex_is(lx, ']') || tl_lex_is(lx, ')')) {
+    if (tl_lex_is(lx, ',') || tl_lex_is(lx, ';') || tl_lex_is(lx, '}') || tl_lex_is(lx, ']') ||
+        tl_lex_is(lx, ')')) {
         if (!is_literal)
             return tl_parse_fail(p, lx->at, "an operand should stand here");
     } else {
@@ -322,10 +335,12 @@ static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
     return o->text != NULL ? 0 : tl_parse_no_memory(p);
 }
 
-/* --- names and addresses ----------------------------------------------------------------------------------------- */
+/* --- names and addresses ---------------------------------------------------------------------- */
 
-/* The symbol of a word among the operands of `op`: branches name labels, but the index of a brx is a register. */
-static struct tl_ptx_sym *symbol_of(struct tl_ptx_names *names, enum tl_ptx_op op, struct tl_str word, uint32_t at)
+/* The symbol of a word among the operands of `op`: branches name labels, but the index of a brx is
+ * a register. */
+static struct tl_ptx_sym *symbol_of(struct tl_ptx_names *names, enum tl_ptx_op op,
+                                    struct tl_str word, uint32_t at)
 {
     if ((op != TL_OP_bra && op != TL_OP_brx) || word.p[0] == '%')
         return tl_ptx_names_resolve(names, word);
@@ -361,14 +376,16 @@ static int parse_offset(struct tl_parser *p, struct tl_ptx_operand *o)
     return rc;
 }
 
-/* `array[3]` behind mov: the address of that element, which is the name with an offset.  Constant elements of arrays with one
- * dimension that the function itself declares; what else there may be between the brackets is refused. */
+/* `array[3]` behind mov: the address of that element, which is the name with an offset.  Constant
+ * elements of arrays with one dimension that the function itself declares; what else there may be
+ * between the brackets is refused. */
 static int parse_element(struct tl_parser *p, struct tl_ptx_operand *o)
 {
     const struct tl_ptx_decl *d = o->sym->kind == TL_SYM_VAR ? o->sym->decl : NULL;
     uint32_t at = p->lx.at, bytes = d != NULL ? tl_ptx_type_bytes(d->type) : 0;
     uint64_t index = 0;
-    if (bytes == 0 || d->vec > 1 || d->dims.n < 2 || memchr(d->dims.p + 1, '[', d->dims.n - 1) != NULL)
+    if (bytes == 0 || d->vec > 1 || d->dims.n < 2 ||
+        memchr(d->dims.p + 1, '[', d->dims.n - 1) != NULL)
         return tl_parse_fail(p, at, "elements of such a variable are not understood");
     tl_lex_next(&p->lx);
     int rc = parse_expression(p, 0, &index);
@@ -414,7 +431,8 @@ static int parse_name(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_oper
     return 0;
 }
 
-/* [ base + offset ] becomes an ADDR that holds the offset itself, so that passes find it in one place. */
+/* [ base + offset ] becomes an ADDR that holds the offset itself, so that passes find it in one
+ * place. */
 static int parse_address(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_operand *o)
 {
     o->kind = TL_OPD_ADDR;
@@ -471,14 +489,16 @@ static int parse_operand(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_o
     pair[0] = *o;
     tl_lex_next(lx);
     if (++p->nesting > TL_PTX_MAX_NESTING)
-        return tl_parse_fail(p, lx->at, "operands are nested more than %d deep", TL_PTX_MAX_NESTING);
+        return tl_parse_fail(p, lx->at, "operands are nested more than %d deep",
+                             TL_PTX_MAX_NESTING);
     rc = parse_operand(p, op, &pair[1]);
     p->nesting--;
     *o = (struct tl_ptx_operand){.kind = TL_OPD_PAIR, .n = 2, .at = pair[0].at, .elems = pair};
     return rc;
 }
 
-int tl_parse_operands(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_operand **out, uint16_t *n)
+int tl_parse_operands(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_operand **out,
+                      uint16_t *n)
 {
     struct collect c;
     collect_init(&c);

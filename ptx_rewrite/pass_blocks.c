@@ -1,23 +1,28 @@
 /* Where blocks get their numbers from, and what they do when they are done.
  *
- * slice       the number is %ctaid.x plus the slice's first block.  Nothing is added, unless called functions read the
+ * slice       the number is %ctaid.x plus the slice's first block.  Nothing is added, unless called
+ * functions read the
  *             grid: then thread 0 puts the index into the slot at the start.
- * ticket      thread 0 asks the stop words and, if none says stop, takes a number from the counter.  The block learns it
+ * ticket      thread 0 asks the stop words and, if none says stop, takes a number from the counter.
+ * The block learns it
  *             through the slot behind a barrier.  The slot is written once per block, before that barrier, and only read
  *             behind it, so one barrier is enough.
- * persistent  the same in a loop.  Here the slot is written again for the next block, so there must be a barrier between
+ * persistent  the same in a loop.  Here the slot is written again for the next block, so there must
+ * be a barrier between
  *             the last read of one round and the write of the next: the one at the end of the round, behind which no
  *             thread of the block is still in the body.  Several numbers may be taken at a time: then thread 0 asks and
  *             counts only where a batch begins, at multiples of its size, and goes on by one in between.
  *
- * The end of a persistent round must be met by all threads, wherever they returned.  If all meet the same barriers (plain),
- * an ordinary barrier does.  Else, threads that have returned keep attending: each barrier of the body votes "somebody is
- * still in the body", those at the end vote "not me", and they go on when nobody objects.  Where threads of one warp may be
- * at different places these are the barrier.* forms.  Else they are bar.*: behind those ptxas knows that the warp is
- * together and uses its uniform registers, which can be worth twenty others.
+ * The end of a persistent round must be met by all threads, wherever they returned.  If all meet
+ * the same barriers (plain), an ordinary barrier does.  Else, threads that have returned keep
+ * attending: each barrier of the body votes "somebody is still in the body", those at the end vote
+ * "not me", and they go on when nobody objects.  Where threads of one warp may be at different
+ * places these are the barrier.* forms.  Else they are bar.*: behind those ptxas knows that the
+ * warp is together and uses its uniform registers, which can be worth twenty others.
  *
- * Counter and stop words: taking a number and being told to stop exclude each other, so a number that was taken is always
- * worked on, to its end, by the block that took it, and no number is taken twice. */
+ * Counter and stop words: taking a number and being told to stop exclude each other, so a number
+ * that was taken is always worked on, to its end, by the block that took it, and no number is taken
+ * twice. */
 #include "ptx_rewrite/rewrite.h"
 
 void tl_rw_plan_blocks(struct tl_rewriter *rw)
@@ -32,7 +37,7 @@ void tl_rw_plan_blocks(struct tl_rewriter *rw)
     tl_rw_add_arg(rw, TL_PTX_ARG_COUNTER, 0, NULL);
 }
 
-/* --- the body ---------------------------------------------------------------------------------------------------- */
+/* --- the body --------------------------------------------------------------------------------- */
 
 static void leave_through_end(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
 {
@@ -87,38 +92,50 @@ void tl_rw_blocks(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
         vote_at_barrier(rw, s);
 }
 
-/* --- before it --------------------------------------------------------------------------------------------------- */
+/* --- before it -------------------------------------------------------------------------------- */
 
 /* Jumps to $wait unless this is thread 0. */
 static void put_leader_test(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    tl_rw_put(rw, out, "\tmov.u32 %%$q0, %%tid.x;\n\tmov.u32 %%$q1, %%tid.y;\n\tmov.u32 %%$q2, %%tid.z;\n");
+    tl_rw_put(rw, out,
+              "\tmov.u32 %%$q0, %%tid.x;\n\tmov.u32 %%$q1, %%tid.y;\n\tmov.u32 %%$q2, %%tid.z;\n");
     tl_rw_put(rw, out, "\tor.b32 %%$q0, %%$q0, %%$q1;\n\tor.b32 %%$q0, %%$q0, %%$q2;\n");
     tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n");
 }
 
-/* Jumps to $give, with the number -1, if a stop word has unequal halves.  Two loads at a time do not wait for each other;
- * all four would, too, but they take more registers than many a small kernel has. */
+/* Jumps to $give, with the number -1, if a stop word has unequal halves.  Two loads at a time do
+ * not wait for each other; all four would, too, but they take more registers than many a small
+ * kernel has. */
 static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
 {
     _Static_assert(TL_PTX_STOP_WORDS % 2 == 0, "read in pairs");
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i += 2) {
         for (uint32_t k = 0; k < 2; k++)
-            tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", k, tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i + k));
-        tl_rw_put(rw, out, "\tld.volatile.global.u64 %%$w0, [%%$w0];\n\tld.volatile.global.u64 %%$w1, [%%$w1];\n");
+            tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", k,
+                      tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i + k));
+        tl_rw_put(
+            rw, out,
+            "\tld.volatile.global.u64 %%$w0, [%%$w0];\n\tld.volatile.global.u64 %%$w1, [%%$w1];\n");
         tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w0;\n\txor.b32 %%$q2, %%$q0, %%$q1;\n");
         tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w1;\n\txor.b32 %%$q0, %%$q0, %%$q1;\n");
-        tl_rw_put(rw, out, "\tor.b32 %%$q0, %%$q0, %%$q2;\n\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $give;\n");
+        tl_rw_put(
+            rw, out,
+            "\tor.b32 %%$q0, %%$q0, %%$q2;\n\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $give;\n");
     }
 }
 
 /* Thread 0: asks, takes a number, and puts it and the block index into the slot. */
 static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    if (rw->variant == TL_PTX_PERSISTENT) { /* behind the worker's previous number, which was -1 at first */
-        tl_rw_put(rw, out, "\tld.shared.u32 %%$q3, [%%$slot+%u];\n\tadd.u32 %%$q3, %%$q3, 1;\n", TL_SLOT_NUMBER);
-        tl_rw_put(rw, out, "\tld.param.u32 %%$q4, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BATCH_MASK, 0));
-        tl_rw_put(rw, out, "\tand.b32 %%$q0, %%$q3, %%$q4;\n\tsetp.ne.u32 %%$p1, %%$q0, 0;\n\t@%%$p1 bra $give;\n");
+    /* behind the worker's previous number, which was -1 at first */
+    if (rw->variant == TL_PTX_PERSISTENT) {
+        tl_rw_put(rw, out, "\tld.shared.u32 %%$q3, [%%$slot+%u];\n\tadd.u32 %%$q3, %%$q3, 1;\n",
+                  TL_SLOT_NUMBER);
+        tl_rw_put(rw, out, "\tld.param.u32 %%$q4, [%s];\n",
+                  tl_rw_arg(rw, TL_PTX_ARG_BATCH_MASK, 0));
+        tl_rw_put(rw, out,
+                  "\tand.b32 %%$q0, %%$q3, %%$q4;\n\tsetp.ne.u32 %%$p1, %%$q0, 0;\n\t@%%$p1 bra "
+                  "$give;\n");
         tl_rw_put(rw, out, "\tadd.u32 %%$q4, %%$q4, 1;\n");
     }
     tl_rw_put(rw, out, "\tmov.u32 %%$q3, -1;\n");
@@ -130,7 +147,8 @@ static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
 
 static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    const char *index[3] = {tl_rw_text(rw, "%%$q4"), tl_rw_text(rw, "%%$q5"), tl_rw_text(rw, "%%$q6")};
+    const char *index[3] = {tl_rw_text(rw, "%%$q4"), tl_rw_text(rw, "%%$q5"),
+                            tl_rw_text(rw, "%%$q6")};
     tl_rw_unflatten(rw, out, tl_rw_text(rw, "%%$q3"), index[0], index[1], index[2]);
     for (uint32_t i = 0; i < 3 && i < rw->dims;
          i++) /* not as one vector: four registers in a row are hard to come by */
@@ -138,7 +156,8 @@ static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %%$q3;\n", TL_SLOT_NUMBER);
     if (!rw->f->funcs_read_grid)
         return;
-    static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y, TL_PTX_ARG_GRID_Z};
+    static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y,
+                                                 TL_PTX_ARG_GRID_Z};
     for (uint32_t i = 0; i < 3 && i < rw->dims; i++) {
         tl_rw_put(rw, out, "\tld.param.u32 %%$q0, [%s];\n", tl_rw_arg(rw, grid[i], 0));
         tl_rw_put(rw, out, "\tst.shared.u32 [%%$slot+%u], %%$q0;\n", TL_SLOT_GRID + 4 * i);
@@ -161,7 +180,9 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
         tl_rw_put(rw, out, "\t.reg .pred %%$inside, %%$anybody;\n");
     if (!rw->in_entry || !rw->uses_slot)
         return;
-    tl_rw_put(rw, out, "\t.reg .pred %%$p<4>;\n\t.reg .b32 %%$q<9>;\n\t.reg .b32 %%$slot;\n\t.reg .b64 %%$w<2>;\n");
+    tl_rw_put(rw, out,
+              "\t.reg .pred %%$p<4>;\n\t.reg .b32 %%$q<9>;\n\t.reg .b32 %%$slot;\n\t.reg .b64 "
+              "%%$w<2>;\n");
     const char *slot = tl_rw_text(rw, "%%$slot");
     if (rw->variant == TL_PTX_SLICE) {
         tl_rw_slot_address(rw, out, slot);
@@ -171,11 +192,13 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
     if (rw->variant == TL_PTX_PERSISTENT) {
         /* All threads may write this number: nobody reads it before thread 0 does. */
         tl_rw_slot_address(rw, out, slot);
-        tl_rw_put(rw, out, "\tmov.u32 %%$q0, -1;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n",
+        tl_rw_put(rw, out,
+                  "\tmov.u32 %%$q0, -1;\n\tst.shared.u32 [%%$slot+%u], %%$q0;\n\tbar.sync 0;\n",
                   TL_SLOT_NUMBER);
-        /* No blocks at all: number 0 is the end already.  It never happens, but ptxas does not know, and out of a loop
-         * that can be entered in two places it does not move computations; they would cost registers all the way round.
-         * Registers of its own, that no thread writes differently: the loop must look the same for the whole block. */
+        /* No blocks at all: number 0 is the end already.  It never happens, but ptxas does not
+         * know, and out of a loop that can be entered in two places it does not move computations;
+         * they would cost registers all the way round. Registers of its own, that no thread writes
+         * differently: the loop must look the same for the whole block. */
         tl_rw_put(rw, out, "\tld.param.u32 %%$q8, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
         tl_rw_put(rw, out, "\tsetp.eq.u32 %%$p2, %%$q8, 0;\n\t@%%$p2 bra $wait;\n$next:\n");
     }
@@ -189,18 +212,20 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tsetp.ge.u32 %%$p3, %%$q7, %%$q8;\n\t@%%$p3 ret;\n");
 }
 
-/* --- behind it --------------------------------------------------------------------------------------------------- */
+/* --- behind it -------------------------------------------------------------------------------- */
 
 void tl_rw_epilogue(struct tl_rewriter *rw, struct tl_buf *out)
 {
     if (rw->variant != TL_PTX_PERSISTENT || !rw->in_entry)
         return;
     tl_rw_put(rw, out, "$done:\n");
-    if (rw->f->uses_cp_async) /* copies of this block must not land in the next one's shared memory */
+    if (rw->f
+            ->uses_cp_async) /* copies of this block must not land in the next one's shared memory */
         tl_rw_put(rw, out, "\tcp.async.wait_all;\n");
     if (votes(rw))
         tl_rw_put(rw, out,
-                  "\tmov.pred %%$inside, 0;\n$attend:\n\t%s %%$anybody, 0, %%$inside;\n\t@%%$anybody bra $attend;\n",
+                  "\tmov.pred %%$inside, 0;\n$attend:\n\t%s %%$anybody, 0, "
+                  "%%$inside;\n\t@%%$anybody bra $attend;\n",
                   vote_form(rw));
     else
         tl_rw_put(rw, out, "\tbar.sync 0;\n");

@@ -1,14 +1,16 @@
 /* Registers do not outlive a round of the persistent loop.
  *
- * A compiler leaves a register undefined on ways where its value does not matter: written under a condition, read under
- * the same one.  In straight-line code that costs nothing.  Inside our loop, ptxas must assume that the value of the round
- * before is wanted, and keeps such registers alive all the way round: CUB's radix sort grew from 166 registers to 255, and
- * spilled.  So they get a value again in each round, any value; and as late as possible, for a register set at the start
- * of the round would be alive from there on.
+ * A compiler leaves a register undefined on ways where its value does not matter: written under a
+ * condition, read under the same one.  In straight-line code that costs nothing.  Inside our loop,
+ * ptxas must assume that the value of the round before is wanted, and keeps such registers alive
+ * all the way round: CUB's radix sort grew from 166 registers to 255, and spilled.  So they get a
+ * value again in each round, any value; and as late as possible, for a register set at the start of
+ * the round would be alive from there on.
  *
- * A register is "untouched" at a place if no instruction on any way there mentions it.  Where the untouched part of the
- * function ends and the register might still be read, it is set to zero: before the first instruction that mentions it,
- * or, where ways meet and only one of them has mentioned it, at the end of the other one.
+ * A register is "untouched" at a place if no instruction on any way there mentions it.  Where the
+ * untouched part of the function ends and the register might still be read, it is set to zero:
+ * before the first instruction that mentions it, or, where ways meet and only one of them has
+ * mentioned it, at the end of the other one.
  *
  * Requires a body as parsed: no pass has changed it yet. */
 #include <errno.h>
@@ -19,7 +21,8 @@
 struct forgetting {
     struct tl_rewriter *rw;
     struct tl_ptx_cfg cfg;
-    uint32_t words;          /* 64 registers each: all of the function's, then only the doubtful ones */
+    /* 64 registers each: all of the function's, then only the doubtful ones */
+    uint32_t words;
     uint64_t *reads, *kills; /* per block: read before written; written for certain */
     uint64_t *live;          /* per block: may be read, from its start, before it is written */
     uint32_t *number;        /* per register: its number among the doubtful ones, or TL_CFG_NONE */
@@ -55,7 +58,7 @@ static bool is_reachable(const struct forgetting *g, uint32_t block)
     return block < g->cfg.n_blocks && g->cfg.blocks[block].order != TL_CFG_NONE;
 }
 
-/* --- which registers may be read before they are written --------------------------------------------------------- */
+/* --- which registers may be read before they are written -------------------------------------- */
 
 struct scan {
     uint64_t *reads, *kills;
@@ -93,7 +96,8 @@ static void scan_blocks(struct forgetting *g)
 static bool update_live(struct forgetting *g, uint32_t block)
 {
     const struct tl_ptx_block *b = &g->cfg.blocks[block];
-    uint64_t *live = row(g, g->live, block), *reads = row(g, g->reads, block), *kills = row(g, g->kills, block);
+    uint64_t *live = row(g, g->live, block), *reads = row(g, g->reads, block),
+             *kills = row(g, g->kills, block);
     bool changed = false;
     for (uint32_t w = 0; w < g->words; w++) {
         uint64_t after = 0;
@@ -117,13 +121,15 @@ static void find_live(struct forgetting *g)
     }
 }
 
-/* --- which of them we can set ------------------------------------------------------------------------------------ */
+/* --- which of them we can set ----------------------------------------------------------------- */
 
-/* Registers of an inner scope are left to pass_scopes.c: text that is put elsewhere could not name them. */
+/* Registers of an inner scope are left to pass_scopes.c: text that is put elsewhere could not name
+ * them. */
 static bool is_of_outer_scope(const struct tl_ptx_func *f, const struct tl_ptx_sym *reg)
 {
     for (const struct tl_ptx_stmt *s = f->body; s != NULL; s = s->next)
-        for (const struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL; d = d->next)
+        for (const struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL;
+             d = d->next)
             if (d == reg->decl)
                 return true;
     return false;
@@ -150,8 +156,9 @@ const char *tl_rw_setter(const struct tl_ptx_decl *d)
 static void see_doubtful(void *data, struct tl_ptx_sym *reg)
 {
     struct forgetting *g = data;
-    if (g->number[reg->id] != TL_CFG_NONE || !has(row(g, g->live, 0), reg->id) || reg->decl == NULL ||
-        tl_rw_setter(reg->decl) == NULL || !is_of_outer_scope(g->rw->func, reg))
+    if (g->number[reg->id] != TL_CFG_NONE || !has(row(g, g->live, 0), reg->id) ||
+        reg->decl == NULL || tl_rw_setter(reg->decl) == NULL ||
+        !is_of_outer_scope(g->rw->func, reg))
         return;
     g->number[reg->id] = g->n_doubtful;
     g->doubtful[g->n_doubtful++] = reg;
@@ -171,7 +178,7 @@ static bool find_doubtful(struct forgetting *g)
     return true;
 }
 
-/* --- where they are untouched ------------------------------------------------------------------------------------ */
+/* --- where they are untouched ----------------------------------------------------------------- */
 
 struct mention {
     const struct forgetting *g;
@@ -231,16 +238,18 @@ static void find_untouched(struct forgetting *g)
     }
 }
 
-/* --- setting them ------------------------------------------------------------------------------------------------ */
+/* --- setting them ----------------------------------------------------------------------------- */
 
 static void set_before(struct forgetting *g, uint32_t inst, const struct tl_ptx_sym *reg)
 {
     if (reg->decl->at > g->cfg.insts[inst]->at)
         return; /* declared further down */
-    tl_buf_printf(&g->before[inst], "\t%s " TL_STR_FMT ", 0;\n", tl_rw_setter(reg->decl), TL_STR_ARG(reg->name));
+    tl_buf_printf(&g->before[inst], "\t%s " TL_STR_FMT ", 0;\n", tl_rw_setter(reg->decl),
+                  TL_STR_ARG(reg->name));
 }
 
-static uint32_t first_mention(const struct forgetting *g, uint32_t block, uint32_t number, uint64_t *scratch)
+static uint32_t first_mention(const struct forgetting *g, uint32_t block, uint32_t number,
+                              uint64_t *scratch)
 {
     uint32_t i = g->cfg.blocks[block].first;
     for (;; i++) {
@@ -251,9 +260,10 @@ static uint32_t first_mention(const struct forgetting *g, uint32_t block, uint32
     }
 }
 
-/* Whether a way from this block, which has not touched the register, leads to where others have, and it is read. */
-static bool meets_others(struct forgetting *g, const struct tl_ptx_block *b, const uint64_t *live, uint32_t live_words,
-                         uint32_t number)
+/* Whether a way from this block, which has not touched the register, leads to where others have,
+ * and it is read. */
+static bool meets_others(struct forgetting *g, const struct tl_ptx_block *b, const uint64_t *live,
+                         uint32_t live_words, uint32_t number)
 {
     for (uint32_t i = 0; i < b->n_succs; i++) {
         uint32_t s = b->succs[i];
@@ -264,8 +274,8 @@ static bool meets_others(struct forgetting *g, const struct tl_ptx_block *b, con
     return false;
 }
 
-static void set_in_block(struct forgetting *g, uint32_t block, const uint64_t *live, uint32_t live_words,
-                         uint64_t *scratch)
+static void set_in_block(struct forgetting *g, uint32_t block, const uint64_t *live,
+                         uint32_t live_words, uint64_t *scratch)
 {
     const struct tl_ptx_block *b = &g->cfg.blocks[block];
     const uint64_t *untouched = row(g, g->untouched, block), *mentions = row(g, g->mentions, block);
@@ -281,11 +291,12 @@ static void set_in_block(struct forgetting *g, uint32_t block, const uint64_t *l
     }
 }
 
-/* --- into the tree ----------------------------------------------------------------------------------------------- */
+/* --- into the tree ---------------------------------------------------------------------------- */
 
-/* Moves to `out` what stands before the instructions of these statements; returns the number of the next instruction. */
-static uint32_t gather(struct forgetting *g, const struct tl_ptx_stmt *s, bool is_list, uint32_t inst,
-                       struct tl_buf *out)
+/* Moves to `out` what stands before the instructions of these statements; returns the number of the
+ * next instruction. */
+static uint32_t gather(struct forgetting *g, const struct tl_ptx_stmt *s, bool is_list,
+                       uint32_t inst, struct tl_buf *out)
 {
     for (; s != NULL; s = is_list ? s->next : NULL) {
         if (s->kind == TL_STMT_BLOCK) {
@@ -301,8 +312,9 @@ static uint32_t gather(struct forgetting *g, const struct tl_ptx_stmt *s, bool i
     return inst;
 }
 
-/* Text for an instruction in an inner scope goes before the whole scope, where no inner name hides the one it means: a
- * scope can only be entered at its top, so what is untouched inside was so before. */
+/* Text for an instruction in an inner scope goes before the whole scope, where no inner name hides
+ * the one it means: a scope can only be entered at its top, so what is untouched inside was so
+ * before. */
 static void put_into_tree(struct forgetting *g)
 {
     struct tl_ptx_stmt **link = &g->rw->func->body, **insert_at = link;

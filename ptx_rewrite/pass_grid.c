@@ -1,13 +1,15 @@
 /* The original grid.
  *
- * A variant is launched as a line of blocks.  Each gets a linear number, which is taken apart into the block index of the
- * original grid: x = n mod grid.x and so on, dividing by multiplication with precomputed magic numbers.  A kernel that
- * reads %ctaid.x only may still be launched over a plane, so what counts is the grid's shape (`dims`), not what is read.
+ * A variant is launched as a line of blocks.  Each gets a linear number, which is taken apart into
+ * the block index of the original grid: x = n mod grid.x and so on, dividing by multiplication with
+ * precomputed magic numbers.  A kernel that reads %ctaid.x only may still be launched over a plane,
+ * so what counts is the grid's shape (`dims`), not what is read.
  *
- * Slices compute the index where it is read, from %ctaid.x and parameters: no register lives longer than in the original.
- * The other variants, and functions called in any variant, read it from the slot: a few words at the end of dynamic shared
- * memory, where thread 0 has put it.  It stands at the end, not in a variable, so that neither the addresses nor the
- * alignment of the kernel's own shared memory change, and it is found from %dynamic_smem_size, which functions see too. */
+ * Slices compute the index where it is read, from %ctaid.x and parameters: no register lives longer
+ * than in the original. The other variants, and functions called in any variant, read it from the
+ * slot: a few words at the end of dynamic shared memory, where thread 0 has put it.  It stands at
+ * the end, not in a variable, so that neither the addresses nor the alignment of the kernel's own
+ * shared memory change, and it is found from %dynamic_smem_size, which functions see too. */
 #include "ptx_rewrite/rewrite.h"
 
 void tl_rw_plan_grid(struct tl_rewriter *rw)
@@ -25,10 +27,11 @@ void tl_rw_plan_grid(struct tl_rewriter *rw)
     }
 }
 
-/* quotient = n / d by magic number, remainder = n - quotient * d.  n < 2^31, so 2 * n fits (see tl_ptx_magic_of). */
-static void put_division(struct tl_rewriter *rw, struct tl_buf *out, const char *n, const char *quotient,
-                         const char *remainder, enum tl_ptx_arg_kind grid, enum tl_ptx_arg_kind magic,
-                         enum tl_ptx_arg_kind shift)
+/* quotient = n / d by magic number, remainder = n - quotient * d.  n < 2^31, so 2 * n fits (see
+ * tl_ptx_magic_of). */
+static void put_division(struct tl_rewriter *rw, struct tl_buf *out, const char *n,
+                         const char *quotient, const char *remainder, enum tl_ptx_arg_kind grid,
+                         enum tl_ptx_arg_kind magic, enum tl_ptx_arg_kind shift)
 {
     const char *t = tl_rw_b32(rw), *u = tl_rw_b32(rw);
     tl_rw_put(rw, out, "\tshl.b32 %s, %s, 1;\n", t, n);
@@ -42,8 +45,8 @@ static void put_division(struct tl_rewriter *rw, struct tl_buf *out, const char 
     tl_rw_put(rw, out, "\tsub.u32 %s, %s, %s;\n", remainder, n, w);
 }
 
-void tl_rw_unflatten(struct tl_rewriter *rw, struct tl_buf *out, const char *n, const char *x, const char *y,
-                     const char *z)
+void tl_rw_unflatten(struct tl_rewriter *rw, struct tl_buf *out, const char *n, const char *x,
+                     const char *y, const char *z)
 {
     if (rw->dims == 1) {
         tl_rw_put(rw, out, "\tmov.u32 %s, %s;\n\tmov.u32 %s, 0;\n\tmov.u32 %s, 0;\n", x, n, y, z);
@@ -99,7 +102,8 @@ static const char *from_slice(struct tl_rewriter *rw, uint32_t axis)
 
 static const char *grid_value(struct tl_rewriter *rw, enum tl_ptx_sreg sreg, uint32_t axis)
 {
-    static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y, TL_PTX_ARG_GRID_Z};
+    static const enum tl_ptx_arg_kind grid[3] = {TL_PTX_ARG_GRID_X, TL_PTX_ARG_GRID_Y,
+                                                 TL_PTX_ARG_GRID_Z};
     if (axis >= rw->dims) {
         const char *value = tl_rw_b32(rw);
         tl_rw_put(rw, &rw->before, "\tmov.u32 %s, %u;\n", value, sreg == TL_SREG_nctaid);
@@ -124,7 +128,8 @@ static int replace_sreg(void *data, struct tl_ptx_operand *o)
 static int reads_grid(void *data, struct tl_ptx_operand *o)
 {
     (void)data;
-    return o->sym->kind == TL_SYM_SREG && (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid);
+    return o->sym->kind == TL_SYM_SREG &&
+           (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid);
 }
 
 void tl_rw_grid(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
@@ -134,7 +139,7 @@ void tl_rw_grid(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
         return;
     tl_ptx_each_sym(s->inst.operands, s->n_operands, replace_sreg, rw);
     /* Old PTX reads the low half of a special register; of an ordinary one it must be converted. */
-    if (f->op == TL_OP_mov &&
-        (tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16) || tl_ptx_form_has(f, TL_MOD_b16)))
+    if (f->op == TL_OP_mov && (tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16) ||
+                               tl_ptx_form_has(f, TL_MOD_b16)))
         tl_rw_set_form(rw, s, "cvt.u16.u32");
 }

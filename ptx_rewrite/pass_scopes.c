@@ -1,16 +1,18 @@
 /* Registers of inline assembly do not outlive a round of the persistent loop.
  *
- * What pass_forget.c does for the function's registers, this does for those of inner scopes, which no text outside can
- * name.  Such scopes come from inline assembly, and one kind is in every reduction of CUB and Thrust:
+ * What pass_forget.c does for the function's registers, this does for those of inner scopes, which
+ * no text outside can name.  Such scopes come from inline assembly, and one kind is in every
+ * reduction of CUB and Thrust:
  *
  *     { .reg .f64 r; .reg .pred p; ... @p mov.b64 r, {lo, hi}; @p add.f64 sum, r, sum; }
  *
- * ptxas does not see that `r` is read only where it was written, and keeps it alive round our loop, once per scope: a
- * kernel of cuSPARSE grew from 56 registers to 128.  So the register is set before its first, guarded, write, if each read
- * in the scope finds a value that was written in the same pass through it: nobody can tell then.
+ * ptxas does not see that `r` is read only where it was written, and keeps it alive round our loop,
+ * once per scope: a kernel of cuSPARSE grew from 56 registers to 128.  So the register is set
+ * before its first, guarded, write, if each read in the scope finds a value that was written in the
+ * same pass through it: nobody can tell then.
  *
- * Only scopes without labels, branches and further scopes are looked at: there, the order of the text is that of
- * execution. */
+ * Only scopes without labels, branches and further scopes are looked at: there, the order of the
+ * text is that of execution. */
 #include "ptx_rewrite/cfg.h"
 #include "ptx_rewrite/rewrite.h"
 
@@ -30,7 +32,8 @@ struct known {
     const struct tl_ptx_sym *guard; /* GUARDED: the condition */
     bool guard_not;
     bool wants_old_value;
-    struct tl_ptx_stmt **first; /* the link to the statement that first mentions it, if that is a guarded write */
+    /* the link to the statement that first mentions it, if that is a guarded write */
+    struct tl_ptx_stmt **first;
 };
 
 struct scope {
@@ -47,7 +50,8 @@ static struct known *known_of(struct scope *sc, const struct tl_ptx_sym *reg)
     for (uint32_t i = 0; i < sc->n; i++)
         if (sc->regs[i].reg == reg)
             return &sc->regs[i];
-    if (reg->decl == NULL || reg->decl->at < sc->begin || reg->decl->at >= sc->end || tl_rw_setter(reg->decl) == NULL)
+    if (reg->decl == NULL || reg->decl->at < sc->begin || reg->decl->at >= sc->end ||
+        tl_rw_setter(reg->decl) == NULL)
         return NULL;
     if (sc->n == MAX_REGISTERS) {
         sc->is_full = true;
@@ -110,7 +114,8 @@ static bool is_straight(const struct tl_ptx_stmt *list)
 static void set_before(struct tl_rewriter *rw, const struct known *k)
 {
     struct tl_buf text = {0};
-    tl_buf_printf(&text, "\t%s " TL_STR_FMT ", 0;\n", tl_rw_setter(k->reg->decl), TL_STR_ARG(k->reg->name));
+    tl_buf_printf(&text, "\t%s " TL_STR_FMT ", 0;\n", tl_rw_setter(k->reg->decl),
+                  TL_STR_ARG(k->reg->name));
     struct tl_ptx_stmt *added = tl_rw_text_stmt(rw, &text);
     tl_buf_finish(&text);
     if (added == NULL)

@@ -1,10 +1,11 @@
 /* Module variables.
  *
- * A variant is a module of its own, but its kernel must work on the original module's variables: their addresses come in
- * as parameters.  Called functions cannot see the kernel's parameters; they find the addresses in a table in constant
- * memory, which whoever loads the variant fills once.  Constant variables become global ones (a constant bank belongs to
- * one module), so constant loads and conversions change their space.  Shared variables are the block's own and are simply
- * declared again. */
+ * A variant is a module of its own, but its kernel must work on the original module's variables:
+ * their addresses come in as parameters.  Called functions cannot see the kernel's parameters; they
+ * find the addresses in a table in constant memory, which whoever loads the variant fills once.
+ * Constant variables become global ones (a constant bank belongs to one module), so constant loads
+ * and conversions change their space.  Shared variables are the block's own and are simply declared
+ * again. */
 #include <errno.h>
 #include <string.h>
 
@@ -43,7 +44,8 @@ static const char *address_of(struct tl_rewriter *rw, const struct tl_ptx_progra
     const char *reg = tl_rw_b64(rw);
     if (rw->in_entry) {
         for (uint32_t i = 0; i < rw->n_args; i++) {
-            if (rw->args[i].kind == TL_PTX_ARG_VARIABLE && tl_str_is(v->decl->name, rw->args[i].variable))
+            if (rw->args[i].kind == TL_PTX_ARG_VARIABLE &&
+                tl_str_is(v->decl->name, rw->args[i].variable))
                 tl_rw_put(rw, &rw->before, "\tld.param.u64 %s, [%s];\n", reg, rw->args[i].name);
         }
         return reg;
@@ -79,7 +81,8 @@ static void move_to_global(struct tl_rewriter *rw, struct tl_ptx_stmt *s)
     if (at == NULL)
         return;
     tl_rw_set_form(rw, s,
-                   tl_rw_text(rw, "%.*s.global%.*s", (int)(at - text.p), text.p, (int)(text.p + text.n - tail), tail));
+                   tl_rw_text(rw, "%.*s.global%.*s", (int)(at - text.p), text.p,
+                              (int)(text.p + text.n - tail), tail));
 }
 
 void tl_rw_vars(struct tl_rewriter *rw, struct tl_ptx_stmt *s)

@@ -1,5 +1,5 @@
-/* The tree back to text, in one canonical layout: a statement per line, tabs for depth.  Printing what was parsed from
- * printed text gives the same text again. */
+/* The tree back to text, in one canonical layout: a statement per line, tabs for depth.  Printing
+ * what was parsed from printed text gives the same text again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -207,7 +207,7 @@ void tl_ptx_print_func(struct tl_buf *out, const struct tl_ptx_func *f)
     tl_buf_puts(out, "}\n");
 }
 
-/* --- whole modules ----------------------------------------------------------------------------------------------- */
+/* --- whole modules ---------------------------------------------------------------------------- */
 
 static int print_item(struct tl_buf *out, struct tl_ptx_unit *u, const struct tl_ptx_item *item)
 {

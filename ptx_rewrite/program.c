@@ -19,14 +19,16 @@ int tl_ptx_each_inst(struct tl_ptx_stmt *body, tl_ptx_inst_visitor visit, void *
     return rc;
 }
 
-int tl_ptx_each_sym(struct tl_ptx_operand *operands, uint32_t n, tl_ptx_sym_visitor visit, void *data)
+int tl_ptx_each_sym(struct tl_ptx_operand *operands, uint32_t n, tl_ptx_sym_visitor visit,
+                    void *data)
 {
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct tl_ptx_operand *o = &operands[i];
         if (o->kind == TL_OPD_SYM)
             rc = visit(data, o);
-        else if (o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST || o->kind == TL_OPD_PAIR || o->kind == TL_OPD_ADDR)
+        else if (o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST || o->kind == TL_OPD_PAIR ||
+                 o->kind == TL_OPD_ADDR)
             rc = tl_ptx_each_sym(o->elems, o->n, visit, data);
     }
     return rc;
@@ -39,7 +41,8 @@ bool tl_ptx_var_is(const struct tl_ptx_program_var *v, const char *space)
     return tl_str_starts(s, space) && (s.n == n || s.p[n] == ':');
 }
 
-const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
+const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p,
+                                                         const struct tl_ptx_sym *sym)
 {
     for (const struct tl_ptx_program_var *v = p->vars; v != NULL; v = v->next) {
         if (v->sym == sym)
@@ -60,7 +63,8 @@ static struct tl_ptx_program_func *find_func(const struct tl_ptx_program *p, str
 /* Aliases of aliases are followed so far.  PTX wants the target of an alias to have a body. */
 enum { MAX_ALIASES = 8 };
 
-struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
+struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p,
+                                                  const struct tl_ptx_sym *sym)
 {
     struct tl_ptx_program_func *f = find_func(p, sym->name);
     for (int i = 0; f != NULL && !f->func->has_body && f->alias_of.n > 0 && i < MAX_ALIASES; i++)
@@ -88,7 +92,8 @@ static struct tl_str find_alias(const struct tl_ptx_index *ix, struct tl_str nam
 }
 
 /* Just that function; `*target` is what it is an alias of if that is not there yet, else NULL. */
-static int add_one_func(struct tl_ptx_program *p, const struct tl_ptx_item *item, const struct tl_ptx_item **target)
+static int add_one_func(struct tl_ptx_program *p, const struct tl_ptx_item *item,
+                        const struct tl_ptx_item **target)
 {
     struct tl_ptx_program_func *f = tl_arena_zalloc(p->arena, sizeof *f), **link = &p->funcs;
     *target = NULL;
@@ -130,7 +135,8 @@ static int add_var(struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
     while (all != NULL && !tl_str_eq(all->name, sym->name))
         all = all->next;
     if (all == NULL)
-        return tl_error_set(p->unit.err, -EINVAL, "%s: the declaration of '" TL_STR_FMT "' does not name it",
+        return tl_error_set(p->unit.err, -EINVAL,
+                            "%s: the declaration of '" TL_STR_FMT "' does not name it",
                             p->unit.ix->name, TL_STR_ARG(sym->name));
     v->sym = sym;
     v->decl = all;
@@ -152,7 +158,8 @@ static int collect_sym(void *data, struct tl_ptx_operand *o)
         return find_func(c->p, o->sym->name) != NULL ? 0 : add_func(c->p, o->sym->item);
     if (o->sym->kind != TL_SYM_MODULE_VAR)
         return 0;
-    struct tl_ptx_program_var *v = (struct tl_ptx_program_var *)tl_ptx_program_find_var(c->p, o->sym);
+    struct tl_ptx_program_var *v = (struct tl_ptx_program_var *)tl_ptx_program_find_var(c->p,
+                                                                                        o->sym);
     if (v == NULL) {
         int rc = add_var(c->p, o->sym);
         if (rc < 0)
@@ -178,8 +185,8 @@ static int collect_from(struct tl_ptx_program *p, struct tl_ptx_program_func *fi
     return rc;
 }
 
-int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix, struct tl_str kernel,
-                        struct tl_arena *arena, struct tl_error *err)
+int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix,
+                        struct tl_str kernel, struct tl_arena *arena, struct tl_error *err)
 {
     *p = (struct tl_ptx_program){.arena = arena};
     int rc = tl_ptx_unit_init(&p->unit, ix, arena, err);
@@ -187,7 +194,8 @@ int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix,
         return rc;
     const struct tl_ptx_item *item = tl_ptx_index_find(ix, kernel);
     if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
-        return tl_error_set(err, -ENOENT, "%s has no kernel '" TL_STR_FMT "'", ix->name, TL_STR_ARG(kernel));
+        return tl_error_set(err, -ENOENT, "%s has no kernel '" TL_STR_FMT "'", ix->name,
+                            TL_STR_ARG(kernel));
     rc = add_func(p, item);
     p->entry = p->funcs;
     return rc == 0 ? collect_from(p, p->funcs) : rc;
@@ -197,7 +205,8 @@ static int calls_pointer(void *data, struct tl_ptx_stmt *s)
 {
     struct tl_ptx_call call;
     (void)data;
-    return s->inst.form->op == TL_OP_call && (!tl_ptx_inst_call(s, &call) || call.callee->sym->kind != TL_SYM_FUNC);
+    return s->inst.form->op == TL_OP_call &&
+           (!tl_ptx_inst_call(s, &call) || call.callee->sym->kind != TL_SYM_FUNC);
 }
 
 bool tl_ptx_program_calls_pointers(const struct tl_ptx_program *p)

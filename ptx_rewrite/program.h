@@ -25,28 +25,33 @@ struct tl_ptx_program {
     struct tl_ptx_program_var *vars;
 };
 
-/* Parses the entry and, step by step, the functions and variables that its text names.  0, -ENOENT, -EINVAL, -ENOMEM.
- * To be finished in any case. */
-int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix, struct tl_str kernel,
-                        struct tl_arena *arena, struct tl_error *err);
+/* Parses the entry and, step by step, the functions and variables that its text names.  0, -ENOENT,
+ * -EINVAL, -ENOMEM. To be finished in any case. */
+int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix,
+                        struct tl_str kernel, struct tl_arena *arena, struct tl_error *err);
 void tl_ptx_program_finish(struct tl_ptx_program *p);
 
 bool tl_ptx_program_calls_pointers(const struct tl_ptx_program *p);
-/* If it calls through pointers: adds what they may lead to, that is, functions that initialisers of variables name (their
- * addresses taken in the code are there already), or with `all` every function of the module.  0, -EINVAL, -ENOMEM. */
+/* If it calls through pointers: adds what they may lead to, that is, functions that initialisers of
+ * variables name (their addresses taken in the code are there already), or with `all` every
+ * function of the module.  0, -EINVAL, -ENOMEM. */
 int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all);
 
 /* Space of a module variable; "shared::cta" counts as shared. */
 bool tl_ptx_var_is(const struct tl_ptx_program_var *v, const char *space);
-const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym);
+const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p,
+                                                         const struct tl_ptx_sym *sym);
 /* The function behind a symbol, aliases followed; NULL if it has no body here. */
-struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p, const struct tl_ptx_sym *sym);
+struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p,
+                                                  const struct tl_ptx_sym *sym);
 
-/* Calls `visit` for every instruction of a function, nested blocks included, in order; non-zero stops and is returned. */
+/* Calls `visit` for every instruction of a function, nested blocks included, in order; non-zero
+ * stops and is returned. */
 typedef int (*tl_ptx_inst_visitor)(void *data, struct tl_ptx_stmt *inst);
 int tl_ptx_each_inst(struct tl_ptx_stmt *body, tl_ptx_inst_visitor visit, void *data);
 /* Calls `visit` for every symbol operand of an instruction. */
 typedef int (*tl_ptx_sym_visitor)(void *data, struct tl_ptx_operand *operand);
-int tl_ptx_each_sym(struct tl_ptx_operand *operands, uint32_t n, tl_ptx_sym_visitor visit, void *data);
+int tl_ptx_each_sym(struct tl_ptx_operand *operands, uint32_t n, tl_ptx_sym_visitor visit,
+                    void *data);
 
 #endif

@@ -1,4 +1,5 @@
-/* From a kernel to a variant of it: parse what it reaches, judge, run the passes, print a module. */
+/* From a kernel to a variant of it: parse what it reaches, judge, run the passes, print a
+ * module. */
 #include "ptx_rewrite/rewrite.h"
 
 #include <errno.h>
@@ -9,9 +10,10 @@
 #include "ptx_rewrite/lex.h"
 #include "ptx_rewrite/names.h"
 
-/* --- helpers of the passes --------------------------------------------------------------------------------------- */
+/* --- helpers of the passes -------------------------------------------------------------------- */
 
-static void put_with_prefix(struct tl_rewriter *rw, struct tl_buf *out, const char *format, va_list args)
+static void put_with_prefix(struct tl_rewriter *rw, struct tl_buf *out, const char *format,
+                            va_list args)
 {
     /* The prefix is put into the format, not into the result: arguments may hold '$'. */
     struct tl_buf expanded = {0};
@@ -43,7 +45,9 @@ const char *tl_rw_text(struct tl_rewriter *rw, const char *format, ...)
     va_start(args, format);
     put_with_prefix(rw, &out, format, args);
     va_end(args);
-    const char *text = out.failed ? NULL : tl_arena_copy(rw->arena, (struct tl_str){out.p, (uint32_t)out.n});
+    const char *text = out.failed
+                           ? NULL
+                           : tl_arena_copy(rw->arena, (struct tl_str){out.p, (uint32_t)out.n});
     tl_buf_finish(&out);
     if (text == NULL)
         rw->failed = true;
@@ -87,7 +91,8 @@ void tl_rw_set_form(struct tl_rewriter *rw, struct tl_ptx_stmt *s, const char *f
         rw->failed = true;
 }
 
-void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t which, const char *variable)
+void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t which,
+                   const char *variable)
 {
     if (rw->n_args == rw->cap_args) {
         uint32_t cap = rw->cap_args == 0 ? TL_MAX_FIXED_ARGS : rw->cap_args * 2;
@@ -101,20 +106,24 @@ void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t w
         rw->args = args;
         rw->cap_args = cap;
     }
-    bool is_address = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_COUNTER || kind == TL_PTX_ARG_VARIABLE;
+    bool is_address = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_COUNTER ||
+                      kind == TL_PTX_ARG_VARIABLE;
     bool is_numbered = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_VARIABLE;
     static const char *const names[TL_PTX_ARG_KINDS] = {
-        [TL_PTX_ARG_FIRST_BLOCK] = "first", [TL_PTX_ARG_GRID_X] = "grid_x",   [TL_PTX_ARG_GRID_Y] = "grid_y",
-        [TL_PTX_ARG_GRID_Z] = "grid_z",     [TL_PTX_ARG_BLOCKS] = "blocks",   [TL_PTX_ARG_MAGIC_X] = "magic_x",
-        [TL_PTX_ARG_SHIFT_X] = "shift_x",   [TL_PTX_ARG_MAGIC_Y] = "magic_y", [TL_PTX_ARG_SHIFT_Y] = "shift_y",
-        [TL_PTX_ARG_COUNTER] = "counter",   [TL_PTX_ARG_STOP_WORD] = "stop",  [TL_PTX_ARG_BATCH_MASK] = "batch_mask",
+        [TL_PTX_ARG_FIRST_BLOCK] = "first", [TL_PTX_ARG_GRID_X] = "grid_x",
+        [TL_PTX_ARG_GRID_Y] = "grid_y",     [TL_PTX_ARG_GRID_Z] = "grid_z",
+        [TL_PTX_ARG_BLOCKS] = "blocks",     [TL_PTX_ARG_MAGIC_X] = "magic_x",
+        [TL_PTX_ARG_SHIFT_X] = "shift_x",   [TL_PTX_ARG_MAGIC_Y] = "magic_y",
+        [TL_PTX_ARG_SHIFT_Y] = "shift_y",   [TL_PTX_ARG_COUNTER] = "counter",
+        [TL_PTX_ARG_STOP_WORD] = "stop",    [TL_PTX_ARG_BATCH_MASK] = "batch_mask",
         [TL_PTX_ARG_VARIABLE] = "variable",
     };
     rw->args[rw->n_args++] = (struct tl_ptx_arg){
         .kind = kind,
         .size = is_address ? 8 : 4,
         .which = which,
-        .name = is_numbered ? tl_rw_text(rw, "$%s%u", names[kind], which) : tl_rw_text(rw, "$%s", names[kind]),
+        .name = is_numbered ? tl_rw_text(rw, "$%s%u", names[kind], which)
+                            : tl_rw_text(rw, "$%s", names[kind]),
         .variable = variable,
     };
 }
@@ -131,7 +140,8 @@ const char *tl_ptx_arg_kind_name(enum tl_ptx_arg_kind k)
 
 struct tl_ptx_magic tl_ptx_magic_of(uint32_t d)
 {
-    /* With l = ceil(log2 d) and m = ceil(2^(31 + l) / d): m < 2^32, and n * m >> (31 + l) is exact for n < 2^31. */
+    /* With l = ceil(log2 d) and m = ceil(2^(31 + l) / d): m < 2^32, and n * m >> (31 + l) is exact
+     * for n < 2^31. */
     struct tl_ptx_magic r = {1u << 31, 0};
     if (d <= 1)
         return r;
@@ -141,7 +151,7 @@ struct tl_ptx_magic tl_ptx_magic_of(uint32_t d)
     return r;
 }
 
-/* --- walking ----------------------------------------------------------------------------------------------------- */
+/* --- walking ---------------------------------------------------------------------------------- */
 
 /* A pragma speaks of the instruction behind it, so nothing may come between the two. */
 bool tl_rw_is_pragma(const struct tl_ptx_stmt *s)
@@ -151,13 +161,16 @@ bool tl_rw_is_pragma(const struct tl_ptx_stmt *s)
 
 static bool is_line_info(const struct tl_ptx_stmt *s)
 {
-    return s->kind == TL_STMT_DIRECTIVE && (tl_str_starts(s->text, ".loc") || tl_str_starts(s->text, ".file"));
+    return s->kind == TL_STMT_DIRECTIVE &&
+           (tl_str_starts(s->text, ".loc") || tl_str_starts(s->text, ".file"));
 }
 
 struct tl_ptx_stmt *tl_rw_text_stmt(struct tl_rewriter *rw, struct tl_buf *text)
 {
     struct tl_ptx_stmt *s = tl_arena_zalloc(rw->arena, sizeof *s);
-    char *copy = text->failed ? NULL : tl_arena_copy(rw->arena, (struct tl_str){text->p, (uint32_t)text->n});
+    char *copy = text->failed
+                     ? NULL
+                     : tl_arena_copy(rw->arena, (struct tl_str){text->p, (uint32_t)text->n});
     if (s == NULL || copy == NULL) {
         rw->failed = true;
         return NULL;
@@ -229,7 +242,7 @@ static void rewrite_func(struct tl_rewriter *rw, struct tl_ptx_program_func *pf)
     tl_buf_finish(&epilogue);
 }
 
-/* --- parameters -------------------------------------------------------------------------------------------------- */
+/* --- parameters ------------------------------------------------------------------------------- */
 
 static void plan(struct tl_rewriter *rw)
 {
@@ -280,9 +293,10 @@ static void append_params(struct tl_rewriter *rw, struct tl_ptx_rewritten *out)
     out->n_args = rw->n_args;
 }
 
-/* --- printing ---------------------------------------------------------------------------------------------------- */
+/* --- printing --------------------------------------------------------------------------------- */
 
-/* Version, target and address size as in the original; a debug target would ask for the line tables that we drop. */
+/* Version, target and address size as in the original; a debug target would ask for the line tables
+ * that we drop. */
 static void print_header(struct tl_rewriter *rw, struct tl_buf *out)
 {
     const struct tl_ptx_index *ix = rw->p->unit.ix;
@@ -292,12 +306,14 @@ static void print_header(struct tl_rewriter *rw, struct tl_buf *out)
         if (item->kind != TL_PTX_ITEM_DIRECTIVE)
             continue;
         bool is_target = tl_str_is(item->name, ".target");
-        if (!is_target && !tl_str_is(item->name, ".version") && !tl_str_is(item->name, ".address_size") &&
-            !tl_str_is(item->name, ".pragma"))
+        if (!is_target && !tl_str_is(item->name, ".version") &&
+            !tl_str_is(item->name, ".address_size") && !tl_str_is(item->name, ".pragma"))
             continue;
         uint32_t words = 0;
-        for (tl_lex_init(&lx, ix->text, item->begin, item->end); lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
-            if (is_target && (tl_lex_is(&lx, ',') || (words > 1 && tl_str_is(tl_lex_str(&lx), "debug"))))
+        for (tl_lex_init(&lx, ix->text, item->begin, item->end); lx.kind != TL_TOK_END;
+             tl_lex_next(&lx)) {
+            if (is_target &&
+                (tl_lex_is(&lx, ',') || (words > 1 && tl_str_is(tl_lex_str(&lx), "debug"))))
                 continue;
             bool needs_comma = is_target && words >= 2;
             if (words++ > 0 && !tl_lex_is(&lx, ';'))
@@ -321,15 +337,16 @@ static void print_functions(struct tl_rewriter *rw, struct tl_buf *out)
         if (f->func->has_body && f != rw->p->entry)
             tl_ptx_print_func(out, f->func);
         if (f->alias_of.n > 0)
-            tl_buf_printf(out, ".alias " TL_STR_FMT ", " TL_STR_FMT ";\n", TL_STR_ARG(f->func->name),
-                          TL_STR_ARG(f->alias_of));
+            tl_buf_printf(out, ".alias " TL_STR_FMT ", " TL_STR_FMT ";\n",
+                          TL_STR_ARG(f->func->name), TL_STR_ARG(f->alias_of));
     }
     tl_ptx_print_func(out, rw->p->entry->func);
 }
 
-/* --- all together ------------------------------------------------------------------------------------------------ */
+/* --- all together ----------------------------------------------------------------------------- */
 
-static bool text_has(const struct tl_ptx_index *ix, const struct tl_ptx_item *item, const char *word)
+static bool text_has(const struct tl_ptx_index *ix, const struct tl_ptx_item *item,
+                     const char *word)
 {
     return memmem(ix->text + item->begin, item->end - item->begin, word, strlen(word)) != NULL;
 }
@@ -360,8 +377,8 @@ static void choose_prefix(struct tl_rewriter *rw)
 static void limit_registers(struct tl_rewriter *rw, struct tl_ptx_func *entry, uint32_t limit)
 {
     static const char directive[] = ".maxnreg";
-    bool has_one = entry->directives.n > 0 &&
-                   memmem(entry->directives.p, entry->directives.n, directive, sizeof directive - 1) != NULL;
+    bool has_one = entry->directives.n > 0 && memmem(entry->directives.p, entry->directives.n,
+                                                     directive, sizeof directive - 1) != NULL;
     if (limit == 0 || has_one)
         return;
     char *text = tl_arena_printf(rw->arena, TL_STR_FMT "%s%s %u", TL_STR_ARG(entry->directives),
@@ -372,7 +389,8 @@ static void limit_registers(struct tl_rewriter *rw, struct tl_ptx_func *entry, u
         entry->directives = tl_str_of(text);
 }
 
-static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *options, struct tl_ptx_rewritten *out)
+static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *options,
+                           struct tl_ptx_rewritten *out)
 {
     struct tl_ptx_func *entry = rw->p->entry->func;
     choose_prefix(rw);
@@ -383,14 +401,17 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
     }
     append_params(rw, out);
     limit_registers(rw, entry, options->max_registers);
-    out->entry = options->entry != NULL ? tl_arena_copy(rw->arena, tl_str_of(options->entry))
-                                        : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u", TL_STR_ARG(entry->name),
-                                                          tl_ptx_variant_name(rw->variant), rw->dims);
-    for (struct tl_ptx_program_func *f = rw->p->funcs; f != NULL && out->entry != NULL && options->entry == NULL;
-         f = f->next) {
+    out->entry = options->entry != NULL
+                     ? tl_arena_copy(rw->arena, tl_str_of(options->entry))
+                     : tl_arena_printf(rw->arena, TL_STR_FMT "__tally_%s%u",
+                                       TL_STR_ARG(entry->name), tl_ptx_variant_name(rw->variant),
+                                       rw->dims);
+    for (struct tl_ptx_program_func *f = rw->p->funcs;
+         f != NULL && out->entry != NULL && options->entry == NULL; f = f->next) {
         if (!tl_str_is(f->func->name, out->entry))
             continue;
-        out->entry = tl_arena_printf(rw->arena, "%s_", out->entry); /* a function is called so: begin again */
+        /* a function is called so: begin again */
+        out->entry = tl_arena_printf(rw->arena, "%s_", out->entry);
         f = rw->p->entry;
     }
     if (out->entry == NULL || rw->failed)
@@ -401,7 +422,9 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
     print_header(rw, &text);
     tl_rw_print_vars(rw, &text);
     print_functions(rw, &text);
-    out->text = text.failed || rw->failed ? NULL : tl_arena_copy(rw->arena, (struct tl_str){text.p, (uint32_t)text.n});
+    out->text = text.failed || rw->failed
+                    ? NULL
+                    : tl_arena_copy(rw->arena, (struct tl_str){text.p, (uint32_t)text.n});
     out->text_bytes = text.n;
     out->uses_slot = rw->uses_slot;
     out->table = rw->table;
@@ -413,12 +436,13 @@ static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *
 
 static int no_memory(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_error *err)
 {
-    return tl_error_set(err, -ENOMEM, "%s: out of memory while rewriting '" TL_STR_FMT "'", ix->name,
-                        TL_STR_ARG(kernel));
+    return tl_error_set(err, -ENOMEM, "%s: out of memory while rewriting '" TL_STR_FMT "'",
+                        ix->name, TL_STR_ARG(kernel));
 }
 
-int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel, const struct tl_ptx_options *options,
-                   struct tl_ptx_rewritten *out, struct tl_ptx_verdict *verdict, struct tl_error *err)
+int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel,
+                   const struct tl_ptx_options *options, struct tl_ptx_rewritten *out,
+                   struct tl_ptx_verdict *verdict, struct tl_error *err)
 {
     struct tl_ptx_program p;
     struct tl_ptx_findings f;
@@ -437,12 +461,14 @@ int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel, const st
         if (rw.dims > 1 && (v->conditions & TL_PTX_IF_GRID_IS_LINE)) {
             v->reason = TL_PTX_REASON_BLOCK_WAIT;
             v->conditions = 0;
-            snprintf(v->note, sizeof v->note, "waits for earlier blocks, but only in a grid of one dimension");
+            snprintf(v->note, sizeof v->note,
+                     "waits for earlier blocks, but only in a grid of one dimension");
         }
         if (verdict != NULL)
             *verdict = *v;
         if (v->reason != TL_PTX_REASON_OK)
-            rc = tl_error_set(err, -EPERM, "%s: kernel '" TL_STR_FMT "' has no %s variant: it %s (line %u: %s)",
+            rc = tl_error_set(err, -EPERM,
+                              "%s: kernel '" TL_STR_FMT "' has no %s variant: it %s (line %u: %s)",
                               ix->name, TL_STR_ARG(kernel), tl_ptx_variant_name(rw.variant),
                               tl_ptx_reason_text(v->reason), v->place.line, v->note);
         out->conditions = v->conditions;
@@ -462,7 +488,8 @@ void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r)
     *r = (struct tl_ptx_rewritten){0};
 }
 
-int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n, struct tl_error *err)
+int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n,
+                   struct tl_error *err)
 {
     struct tl_arena arena;
     struct tl_ptx_program p;

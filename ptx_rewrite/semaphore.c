@@ -1,8 +1,9 @@
 /* Waiting for the block's turn.
  *
- * Matrix products that are split along k add their parts up in a fixed order (CUTLASS's Semaphore, cuBLAS's gemm_largek,
- * cuDNN's wgrad_alg1).  Each tile of the result has a word.  A block polls it until it equals the block's own number along k, which
- * is %ctaid.z or a ticket; then it does its part and stores that number plus one, the last block zero again for the next launch.
+ * Matrix products that are split along k add their parts up in a fixed order (CUTLASS's Semaphore,
+ * cuBLAS's gemm_largek, cuDNN's wgrad_alg1).  Each tile of the result has a word.  A block polls it
+ * until it equals the block's own number along k, which is %ctaid.z or a ticket; then it does its
+ * part and stores that number plus one, the last block zero again for the next launch.
  *
  * That such a wait is for an earlier block is shown by values, not by addresses:
  *
@@ -16,7 +17,8 @@
  *     the kernel asks for, and not of the part which orders the blocks.  (That different tiles get different words of it is
  *     taken for granted: k parts of one tile would meet those of the other in any order.)
  *
- * Blocks start in ascending order in every variant, and one that has started runs to its end: so what is waited for comes. */
+ * Blocks start in ascending order in every variant, and one that has started runs to its end: so
+ * what is waited for comes. */
 #include "ptx_rewrite/semaphore.h"
 
 #include <errno.h>
@@ -24,7 +26,8 @@
 
 #include "ptx_rewrite/flags.h"
 
-enum { MAX_CHOICES = 4 }; /* of one stored value: selections inside each other, and definitions in branches */
+/* of one stored value: selections inside each other, and definitions in branches */
+enum { MAX_CHOICES = 4 };
 
 int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_affines *affines)
 {
@@ -39,16 +42,22 @@ int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_
     return tl_ptx_set_init(&t->reached, arena, cfg);
 }
 
-/* --- values -------------------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
-/* Bytes of a scalar integer access of at least 32 bits, else 0: numbers of blocks would come again in fewer bits. */
+/* Bytes of a scalar integer access of at least 32 bits, else 0: numbers of blocks would come again
+ * in fewer bits. */
 static uint32_t word_bytes(const struct tl_ptx_form *f)
 {
-    if (tl_ptx_form_has(f, TL_MOD_v2) || tl_ptx_form_has(f, TL_MOD_v4) || tl_ptx_form_has(f, TL_MOD_v8))
+    if (tl_ptx_form_has(f, TL_MOD_v2) || tl_ptx_form_has(f, TL_MOD_v4) ||
+        tl_ptx_form_has(f, TL_MOD_v8))
         return 0;
-    if (tl_ptx_form_has(f, TL_MOD_u32) || tl_ptx_form_has(f, TL_MOD_s32) || tl_ptx_form_has(f, TL_MOD_b32))
+    if (tl_ptx_form_has(f, TL_MOD_u32) || tl_ptx_form_has(f, TL_MOD_s32) ||
+        tl_ptx_form_has(f, TL_MOD_b32))
         return 4;
-    return tl_ptx_form_has(f, TL_MOD_u64) || tl_ptx_form_has(f, TL_MOD_s64) || tl_ptx_form_has(f, TL_MOD_b64) ? 8 : 0;
+    return tl_ptx_form_has(f, TL_MOD_u64) || tl_ptx_form_has(f, TL_MOD_s64) ||
+                   tl_ptx_form_has(f, TL_MOD_b64)
+               ? 8
+               : 0;
 }
 
 /* Whether control can come from behind one instruction to another. */
@@ -62,21 +71,24 @@ static bool reaches(struct tl_semaphore *t, uint32_t from, uint32_t to)
     return tl_ptx_set_has(&t->reached, cfg->block_of[to]);
 }
 
-/* Whether the registers in an expression have one value in all of a thread's life: what is made once is. */
+/* Whether the registers in an expression have one value in all of a thread's life: what is made
+ * once is. */
 static bool is_settled(struct tl_semaphore *t, const struct tl_affine *e)
 {
     if (e->is_upper)
         return false;
     for (uint32_t i = 0; i < e->n; i++) {
         const struct tl_leaf *leaf = &e->terms[i].leaf;
-        uint32_t def = leaf->kind == TL_LEAF_REG ? tl_affine_only_def(t->affines, leaf->what) : TL_CFG_NONE;
+        uint32_t def = leaf->kind == TL_LEAF_REG ? tl_affine_only_def(t->affines, leaf->what)
+                                                 : TL_CFG_NONE;
         if (leaf->kind == TL_LEAF_REG && (def == TL_CFG_NONE || reaches(t, def, def)))
             return false;
     }
     return true;
 }
 
-/* Whether an expression is a block's number, give or take a constant, in the order in which blocks start. */
+/* Whether an expression is a block's number, give or take a constant, in the order in which blocks
+ * start. */
 static bool is_number(struct tl_semaphore *t, const struct tl_affine *e, uint32_t *ticket)
 {
     *ticket = TL_CFG_NONE;
@@ -84,9 +96,11 @@ static bool is_number(struct tl_semaphore *t, const struct tl_affine *e, uint32_
         return false;
     const struct tl_leaf *leaf = &e->terms[0].leaf;
     if (leaf->kind == TL_LEAF_SREG)
-        return leaf->id == TL_SREG_ctaid && (leaf->part == 'z' || (leaf->part == 'x' && t->x_orders));
+        return leaf->id == TL_SREG_ctaid &&
+               (leaf->part == 'z' || (leaf->part == 'x' && t->x_orders));
     *ticket = leaf->kind == TL_LEAF_REG ? tl_flag_ticket(t->affines, leaf->what) : TL_CFG_NONE;
-    return *ticket != TL_CFG_NONE && tl_ptx_form_has(t->cfg->insts[*ticket]->inst.form, TL_MOD_add) &&
+    return *ticket != TL_CFG_NONE &&
+           tl_ptx_form_has(t->cfg->insts[*ticket]->inst.form, TL_MOD_add) &&
            !reaches(t, *ticket, *ticket);
 }
 
@@ -100,17 +114,19 @@ static bool is_own(struct tl_semaphore *t, const struct tl_ptx_operand *o)
         t->has_own = true;
         t->own = e;
     }
-    return t->has_own && !e.is_upper && tl_affine_add(&e, &t->own, -1) && e.n == 0 && e.constant == 0;
+    return t->has_own && !e.is_upper && tl_affine_add(&e, &t->own, -1) && e.n == 0 &&
+           e.constant == 0;
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------ */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 /* What a register holds right after the word was found to be `own`. */
 enum state { UNKNOWN, WORD, NUMBER };
 
 static bool is_integer(const struct tl_ptx_form *f)
 {
-    return !tl_ptx_form_has(f, TL_MOD_f32) && !tl_ptx_form_has(f, TL_MOD_f64) && !tl_ptx_form_has(f, TL_MOD_f16);
+    return !tl_ptx_form_has(f, TL_MOD_f32) && !tl_ptx_form_has(f, TL_MOD_f64) &&
+           !tl_ptx_form_has(f, TL_MOD_f16);
 }
 
 static bool holds(const struct tl_semaphore *t, const struct tl_ptx_operand *o, enum state state)
@@ -127,13 +143,14 @@ static bool is_comparison(struct tl_semaphore *t, const struct tl_ptx_stmt *s)
         word_bytes(f) != word_bytes(t->cfg->insts[t->poll]->inst.form) ||
         (!tl_ptx_form_has(f, TL_MOD_eq) && !tl_ptx_form_has(f, TL_MOD_ne)))
         return false;
-    return (holds(t, &o[1], WORD) && is_own(t, &o[2])) || (holds(t, &o[2], WORD) && is_own(t, &o[1]));
+    return (holds(t, &o[1], WORD) && is_own(t, &o[2])) ||
+           (holds(t, &o[2], WORD) && is_own(t, &o[1]));
 }
 
 static bool is_copy(const struct tl_ptx_stmt *s)
 {
-    return s->inst.form->op == TL_OP_mov && s->n_operands == 2 && s->inst.operands[0].kind == TL_OPD_SYM &&
-           s->inst.operands[1].kind == TL_OPD_SYM;
+    return s->inst.form->op == TL_OP_mov && s->n_operands == 2 &&
+           s->inst.operands[0].kind == TL_OPD_SYM && s->inst.operands[1].kind == TL_OPD_SYM;
 }
 
 struct word_search {
@@ -160,7 +177,8 @@ static void start_with_word(struct tl_semaphore *t)
     t->state[t->cfg->insts[t->poll]->inst.operands[0].sym->id] = WORD;
 }
 
-/* Whether all that the loop does with the word is to compare it with `own`.  Copies are words as well. */
+/* Whether all that the loop does with the word is to compare it with `own`.  Copies are words as
+ * well. */
 static bool is_only_compared(struct tl_semaphore *t)
 {
     const struct tl_ptx_cfg *cfg = t->cfg;
@@ -169,7 +187,8 @@ static bool is_only_compared(struct tl_semaphore *t)
     while (changed) {
         changed = false;
         for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-            for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(t->loop, b) && i < cfg->blocks[b].end; i++) {
+            for (uint32_t i = cfg->blocks[b].first;
+                 tl_ptx_set_has(t->loop, b) && i < cfg->blocks[b].end; i++) {
                 const struct tl_ptx_stmt *s = cfg->insts[i];
                 if (!reads_word(t, s) || is_comparison(t, s))
                     continue;
@@ -197,7 +216,8 @@ static bool number_of(const struct tl_semaphore *t, const struct tl_ptx_operand 
 /* A number as an instruction of that form sees it. */
 static uint64_t seen_as(const struct tl_ptx_form *f, int64_t number)
 {
-    if (tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16) || tl_ptx_form_has(f, TL_MOD_b16))
+    if (tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16) ||
+        tl_ptx_form_has(f, TL_MOD_b16))
         return (uint16_t)number;
     return word_bytes(f) == 8 ? (uint64_t)number : (uint32_t)number;
 }
@@ -210,15 +230,17 @@ static bool of_comparison(struct tl_semaphore *t, const struct tl_ptx_stmt *s, i
     *out = is_eq;
     if (is_comparison(t, s))
         return true;
-    if (s->n_operands != 3 || !is_integer(s->inst.form) || (!is_eq && !tl_ptx_form_has(s->inst.form, TL_MOD_ne)) ||
-        !number_of(t, &o[1], &x) || !number_of(t, &o[2], &y))
+    if (s->n_operands != 3 || !is_integer(s->inst.form) ||
+        (!is_eq && !tl_ptx_form_has(s->inst.form, TL_MOD_ne)) || !number_of(t, &o[1], &x) ||
+        !number_of(t, &o[2], &y))
         return false;
     *out = (seen_as(s->inst.form, x) == seen_as(s->inst.form, y)) == is_eq;
     return true;
 }
 
 /* One thread's word settles what all of them get if it is false of an `and`, or true of an `or`. */
-static bool of_vote(const struct tl_semaphore *t, const struct tl_ptx_operand *ballot, bool is_and, int64_t *out)
+static bool of_vote(const struct tl_semaphore *t, const struct tl_ptx_operand *ballot, bool is_and,
+                    int64_t *out)
 {
     return number_of(t, ballot, out) && (*out == 0) == is_and;
 }
@@ -227,7 +249,8 @@ static bool of_logic(const struct tl_semaphore *t, const struct tl_ptx_stmt *s, 
 {
     bool is_and = s->inst.form->op == TL_OP_and;
     return tl_ptx_form_has(s->inst.form, TL_MOD_pred) && s->n_operands == 3 &&
-           (of_vote(t, &s->inst.operands[1], is_and, out) || of_vote(t, &s->inst.operands[2], is_and, out));
+           (of_vote(t, &s->inst.operands[1], is_and, out) ||
+            of_vote(t, &s->inst.operands[2], is_and, out));
 }
 
 /* The number that an instruction makes of what is known; false if that is not enough. */
@@ -242,7 +265,8 @@ static bool number_made(struct tl_semaphore *t, const struct tl_ptx_stmt *s, int
     case TL_OP_setp:
         return of_comparison(t, s, out);
     case TL_OP_selp:
-        return s->n_operands == 4 && is_integer(f) && number_of(t, &o[3], &p) && number_of(t, &o[p != 0 ? 1 : 2], out);
+        return s->n_operands == 4 && is_integer(f) && number_of(t, &o[3], &p) &&
+               number_of(t, &o[p != 0 ? 1 : 2], out);
     case TL_OP_not:
         if (!tl_ptx_form_has(f, TL_MOD_pred) || !number_of(t, &o[1], &p))
             return false;
@@ -256,8 +280,8 @@ static bool number_made(struct tl_semaphore *t, const struct tl_ptx_stmt *s, int
         return tl_ptx_form_has(f, TL_MOD_red) && tl_ptx_form_has(f, TL_MOD_pred) &&
                of_vote(t, &o[s->n_operands - 1], tl_ptx_form_has(f, TL_MOD_and), out);
     case TL_OP_vote:
-        return (tl_ptx_form_has(f, TL_MOD_all) || tl_ptx_form_has(f, TL_MOD_any)) && s->n_operands >= 2 &&
-               of_vote(t, &o[1], tl_ptx_form_has(f, TL_MOD_all), out);
+        return (tl_ptx_form_has(f, TL_MOD_all) || tl_ptx_form_has(f, TL_MOD_any)) &&
+               s->n_operands >= 2 && of_vote(t, &o[1], tl_ptx_form_has(f, TL_MOD_all), out);
     default:
         return false;
     }
@@ -308,11 +332,13 @@ static bool leaves_if_equal(struct tl_semaphore *t)
         bool is_taken = true;
         for (; i < k->end && cfg->insts[i]->inst.form->op != TL_OP_bra; i++) {
             enum tl_ptx_op op = cfg->insts[i]->inst.form->op;
-            if (i == t->poll || op == TL_OP_call || op == TL_OP_brx || op == TL_OP_ret || op == TL_OP_exit)
+            if (i == t->poll || op == TL_OP_call || op == TL_OP_brx || op == TL_OP_ret ||
+                op == TL_OP_exit)
                 return false;
             step(t, cfg->insts[i]);
         }
-        if ((i < k->end && !guard_of(t, cfg->insts[i], &is_taken)) || (!is_taken && k->n_succs != 2))
+        if ((i < k->end && !guard_of(t, cfg->insts[i], &is_taken)) ||
+            (!is_taken && k->n_succs != 2))
             return false;
         block = k->succs[is_taken ? 0 : 1]; /* the branch target comes first, then what follows */
         i = block < cfg->n_blocks ? cfg->blocks[block].first : 0;
@@ -320,19 +346,21 @@ static bool leaves_if_equal(struct tl_semaphore *t)
     return false;
 }
 
-/* --- what is stored ------------------------------------------------------------------------------------------------ */
+/* --- what is stored --------------------------------------------------------------------------- */
 
-/* `own` plus one, or what the first block waits for; a selection, or a register written in several branches, if all of its
- * values are. */
+/* `own` plus one, or what the first block waits for; a selection, or a register written in several
+ * branches, if all of its values are. */
 static bool is_next(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint32_t depth)
 {
     struct tl_affine e;
     struct tl_affines *a = t->affines;
     const struct tl_ptx_form *poll = t->cfg->insts[t->poll]->inst.form;
-    if (depth > MAX_CHOICES || (o->kind == TL_OPD_SYM && (o->sym->kind != TL_SYM_REG || o->flags != 0)))
+    if (depth > MAX_CHOICES ||
+        (o->kind == TL_OPD_SYM && (o->sym->kind != TL_SYM_REG || o->flags != 0)))
         return false;
     if (o->kind == TL_OPD_INT)
-        return t->ticket == TL_CFG_NONE && seen_as(poll, (int64_t)o->bits) == seen_as(poll, t->own.constant);
+        return t->ticket == TL_CFG_NONE &&
+               seen_as(poll, (int64_t)o->bits) == seen_as(poll, t->own.constant);
     if (o->kind != TL_OPD_SYM)
         return false;
     uint32_t first = a->first_def[o->sym->id], end = a->first_def[o->sym->id + 1];
@@ -340,15 +368,18 @@ static bool is_next(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint
         const struct tl_ptx_stmt *s = t->cfg->insts[a->defs[d]];
         if (s->inst.operands[0].kind != TL_OPD_SYM)
             return false;
-        bool is_choice = s->inst.form->op == TL_OP_selp && s->n_operands == 4 && is_integer(s->inst.form);
-        if (is_choice && is_next(t, &s->inst.operands[1], depth + 1) && is_next(t, &s->inst.operands[2], depth + 1))
+        bool is_choice = s->inst.form->op == TL_OP_selp && s->n_operands == 4 &&
+                         is_integer(s->inst.form);
+        if (is_choice && is_next(t, &s->inst.operands[1], depth + 1) &&
+            is_next(t, &s->inst.operands[2], depth + 1))
             continue;
         if (is_choice)
             return false;
-        if (s->inst.form->op == TL_OP_mov && s->n_operands == 2 && is_next(t, &s->inst.operands[1], depth + 1))
+        if (s->inst.form->op == TL_OP_mov && s->n_operands == 2 &&
+            is_next(t, &s->inst.operands[1], depth + 1))
             continue;
-        if (!tl_affine_of_inst(a, s, &e) || e.is_upper || !tl_affine_add(&e, &t->own, -1) || e.n != 0 ||
-            e.constant != 1)
+        if (!tl_affine_of_inst(a, s, &e) || e.is_upper || !tl_affine_add(&e, &t->own, -1) ||
+            e.n != 0 || e.constant != 1)
             return false;
     }
     return end > first && end - first <= MAX_CHOICES;
@@ -417,13 +448,16 @@ static bool computes(const struct tl_ptx_stmt *s)
     }
 }
 
-/* The instruction that made what another one reads in a register: the only one, or the last before it in its basic block. */
-static uint32_t maker_of(const struct tl_semaphore *t, const struct tl_ptx_sym *reg, uint32_t reader)
+/* The instruction that made what another one reads in a register: the only one, or the last before
+ * it in its basic block. */
+static uint32_t maker_of(const struct tl_semaphore *t, const struct tl_ptx_sym *reg,
+                         uint32_t reader)
 {
     const struct tl_affines *a = t->affines;
     uint32_t found = TL_CFG_NONE, begin = t->cfg->blocks[t->cfg->block_of[reader]].first;
     for (uint32_t d = a->first_def[reg->id]; d < a->first_def[reg->id + 1]; d++) {
-        if (a->defs[d] >= begin && a->defs[d] < reader && (found == TL_CFG_NONE || a->defs[d] > found))
+        if (a->defs[d] >= begin && a->defs[d] < reader &&
+            (found == TL_CFG_NONE || a->defs[d] > found))
             found = a->defs[d];
     }
     if (found == TL_CFG_NONE)
@@ -431,9 +465,10 @@ static uint32_t maker_of(const struct tl_semaphore *t, const struct tl_ptx_sym *
     return t->cfg->insts[found]->inst.guard == NULL ? found : TL_CFG_NONE;
 }
 
-/* Whether what instruction `reader` reads is computed from parameters, constants and numbers of block and thread; notes which
- * parts of the block's number are in it. */
-static bool comes_from_numbers(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint32_t reader)
+/* Whether what instruction `reader` reads is computed from parameters, constants and numbers of
+ * block and thread; notes which parts of the block's number are in it. */
+static bool comes_from_numbers(struct tl_semaphore *t, const struct tl_ptx_operand *o,
+                               uint32_t reader)
 {
     /* Of operands, whether behind a register or inside a vector: each takes some of the stack. */
     enum { MAX_STEPS = 4000 };
@@ -460,7 +495,8 @@ static bool comes_from_numbers(struct tl_semaphore *t, const struct tl_ptx_opera
     default:
         return false;
     }
-    /* Each step goes to an earlier instruction of the block, or to one that is the only one: a loop of registers ends here. */
+    /* Each step goes to an earlier instruction of the block, or to one that is the only one: a loop
+     * of registers ends here. */
     if (maker == TL_CFG_NONE || !computes(t->cfg->insts[maker]))
         return false;
     const struct tl_ptx_stmt *s = t->cfg->insts[maker];
@@ -483,7 +519,8 @@ static unsigned parts_in(const struct tl_ptx_operand *o)
     return parts;
 }
 
-/* Whether an address is the tile's: made of every part of the block's number but the one that orders the blocks. */
+/* Whether an address is the tile's: made of every part of the block's number but the one that
+ * orders the blocks. */
 static bool is_of_tile(struct tl_semaphore *t, uint32_t access)
 {
     unsigned read = 0, order = t->own.terms[0].leaf.part == 'z' ? TL_PART_Z : TL_PART_X;
@@ -510,8 +547,8 @@ static bool has_only_bases(const struct tl_affine *e)
 }
 
 /* Whether two registers, each made once, hold the same because the same was computed twice. */
-static bool is_made_again(struct tl_semaphore *t, const struct tl_ptx_sym *a, const struct tl_ptx_sym *b,
-                          uint32_t depth)
+static bool is_made_again(struct tl_semaphore *t, const struct tl_ptx_sym *a,
+                          const struct tl_ptx_sym *b, uint32_t depth)
 {
     uint32_t def_a = tl_affine_only_def(t->affines, a), def_b = tl_affine_only_def(t->affines, b);
     if (a == b)
@@ -525,11 +562,12 @@ static bool is_made_again(struct tl_semaphore *t, const struct tl_ptx_sym *a, co
     for (uint32_t i = 1; i < x->n_operands; i++) {
         const struct tl_ptx_operand *left = &x->inst.operands[i], *right = &y->inst.operands[i];
         struct tl_affine e, f;
-        if (tl_affine_of_operand(t->affines, left, &e) && tl_affine_of_operand(t->affines, right, &f) &&
-            is_settled(t, &e) && is_settled(t, &f) && tl_affine_add(&e, &f, -1) && e.n == 0 && e.constant == 0)
+        if (tl_affine_of_operand(t->affines, left, &e) &&
+            tl_affine_of_operand(t->affines, right, &f) && is_settled(t, &e) && is_settled(t, &f) &&
+            tl_affine_add(&e, &f, -1) && e.n == 0 && e.constant == 0)
             continue;
-        if (left->kind != TL_OPD_SYM || right->kind != TL_OPD_SYM || left->flags != 0 || right->flags != 0 ||
-            left->sym->kind != TL_SYM_REG || right->sym->kind != TL_SYM_REG ||
+        if (left->kind != TL_OPD_SYM || right->kind != TL_OPD_SYM || left->flags != 0 ||
+            right->flags != 0 || left->sym->kind != TL_SYM_REG || right->sym->kind != TL_SYM_REG ||
             !is_made_again(t, left->sym, right->sym, depth + 1))
             return false;
     }
@@ -541,15 +579,17 @@ static void name_alike(struct tl_semaphore *t, struct tl_affine *e, const struct
 {
     for (uint32_t i = 0; i < e->n; i++) {
         for (uint32_t k = 0; e->terms[i].leaf.kind == TL_LEAF_REG && k < like->n; k++) {
-            if (like->terms[k].leaf.kind == TL_LEAF_REG && tl_affine_factor(e, &like->terms[k].leaf) == 0 &&
+            if (like->terms[k].leaf.kind == TL_LEAF_REG &&
+                tl_affine_factor(e, &like->terms[k].leaf) == 0 &&
                 is_made_again(t, e->terms[i].leaf.what, like->terms[k].leaf.what, 0))
                 e->terms[i].leaf = like->terms[k].leaf;
         }
     }
 }
 
-/* Tickets are in order if they are of one counter: of the only one, or of the one that belongs to the word.  Counters and words
- * belong together if both are found in the same way, each in its own array. */
+/* Tickets are in order if they are of one counter: of the only one, or of the one that belongs to
+ * the word.  Counters and words belong together if both are found in the same way, each in its own
+ * array. */
 static bool is_of_counter(struct tl_semaphore *t, struct tl_affine word)
 {
     struct tl_affine counter;
@@ -557,7 +597,8 @@ static bool is_of_counter(struct tl_semaphore *t, struct tl_affine word)
         !is_settled(t, &counter) || !is_settled(t, &word))
         return false;
     name_alike(t, &word, &counter);
-    return has_only_bases(&counter) || (tl_affine_add(&word, &counter, -1) && has_only_bases(&word));
+    return has_only_bases(&counter) ||
+           (tl_affine_add(&word, &counter, -1) && has_only_bases(&word));
 }
 
 static bool is_word_of_block(struct tl_semaphore *t, uint32_t access, const struct tl_affine *e)
@@ -565,7 +606,8 @@ static bool is_word_of_block(struct tl_semaphore *t, uint32_t access, const stru
     return t->ticket != TL_CFG_NONE ? is_of_counter(t, *e) : is_of_tile(t, access);
 }
 
-/* Whether a store, where it may hit the word, is one that a block makes whose turn has come; `*publishes` if it may. */
+/* Whether a store, where it may hit the word, is one that a block makes whose turn has come;
+ * `*publishes` if it may. */
 static bool is_fair(struct tl_semaphore *t, uint32_t i, bool *publishes)
 {
     const struct tl_ptx_stmt *s = t->cfg->insts[i], *poll = t->cfg->insts[t->poll];
@@ -574,16 +616,19 @@ static bool is_fair(struct tl_semaphore *t, uint32_t i, bool *publishes)
     if (!tl_affine_of_address(t->affines, address, &e))
         return false;
     bool is_plain = s->inst.form->op == TL_OP_st && !tl_flag_is_fresh(s->inst.form);
-    if (!tl_flag_shares_known_base(&t->polled, &e)) /* another array: see waits_for_earlier() in waits.c */
+    if (!tl_flag_shares_known_base(&t->polled,
+                                   &e)) /* another array: see waits_for_earlier() in waits.c */
         return is_plain || tl_flag_has_known_base(&e);
-    if (s->inst.form->op != TL_OP_st || s->n_operands != 2 || word_bytes(s->inst.form) != word_bytes(poll->inst.form) ||
-        reaches(t, i, t->poll) || !is_next(t, &s->inst.operands[1], 0) || !is_word_of_block(t, i, &e))
+    if (s->inst.form->op != TL_OP_st || s->n_operands != 2 ||
+        word_bytes(s->inst.form) != word_bytes(poll->inst.form) || reaches(t, i, t->poll) ||
+        !is_next(t, &s->inst.operands[1], 0) || !is_word_of_block(t, i, &e))
         return false;
     *publishes = true;
     return true;
 }
 
-bool tl_semaphore_waits_for_turn(struct tl_semaphore *t, const struct tl_ptx_set *loop, uint32_t poll, bool x_orders)
+bool tl_semaphore_waits_for_turn(struct tl_semaphore *t, const struct tl_ptx_set *loop,
+                                 uint32_t poll, bool x_orders)
 {
     const struct tl_ptx_cfg *cfg = t->cfg;
     const struct tl_ptx_stmt *s = cfg->insts[poll];

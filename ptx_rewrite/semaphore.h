@@ -1,4 +1,5 @@
-/* Does a block wait for its turn: until a word equals the block's own number, which only an earlier block can have made it? */
+/* Does a block wait for its turn: until a word equals the block's own number, which only an earlier
+ * block can have made it? */
 #ifndef TALLY_PTX_SEMAPHORE_H
 #define TALLY_PTX_SEMAPHORE_H
 
@@ -17,9 +18,11 @@ struct tl_semaphore {
     bool x_orders;
     bool has_own;
     struct tl_affine polled, own; /* the address, and what the word is compared with */
-    uint32_t ticket;              /* the instruction that takes the ticket which `own` is, or TL_CFG_NONE */
-    uint32_t steps;               /* of a search through computations */
-    unsigned parts;               /* which parts of %ctaid an address is made of: bits of enum tl_semaphore_part */
+    /* the instruction that takes the ticket which `own` is, or TL_CFG_NONE */
+    uint32_t ticket;
+    uint32_t steps; /* of a search through computations */
+    /* which parts of %ctaid an address is made of: bits of enum tl_semaphore_part */
+    unsigned parts;
 };
 
 enum tl_semaphore_part { TL_PART_X = 1, TL_PART_Y = 2, TL_PART_Z = 4 };
@@ -27,8 +30,10 @@ enum tl_semaphore_part { TL_PART_X = 1, TL_PART_Y = 2, TL_PART_Z = 4 };
 /* Requires affines of the function.  0 or -ENOMEM. */
 int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_affines *affines);
 
-/* Whether the load `poll` in `loop` waits for the block's turn, and no more than that.  `x_orders`: blocks with a lower %ctaid.x
- * start earlier (the grid is a line, or nothing asks for another part of the number). */
-bool tl_semaphore_waits_for_turn(struct tl_semaphore *t, const struct tl_ptx_set *loop, uint32_t poll, bool x_orders);
+/* Whether the load `poll` in `loop` waits for the block's turn, and no more than that.  `x_orders`:
+ * blocks with a lower %ctaid.x start earlier (the grid is a line, or nothing asks for another part
+ * of the number). */
+bool tl_semaphore_waits_for_turn(struct tl_semaphore *t, const struct tl_ptx_set *loop,
+                                 uint32_t poll, bool x_orders);
 
 #endif

@@ -23,11 +23,14 @@ struct arguments {
 
 static const struct argp_option options[] = {
     {"variant", 'v', "slice|ticket|persistent", 0, "rewrite a kernel into this variant", 0},
-    {"kernel", 'k', "NAME", 0, "the kernel; may be left out where the module has just one, or with an output folder",
+    {"kernel", 'k', "NAME", 0,
+     "the kernel; may be left out where the module has just one, or with an output folder", 0},
+    {"grid", 'g', "1|2|3", 0, "dimensions of the grids it will be launched with (default 3: any)",
      0},
-    {"grid", 'g', "1|2|3", 0, "dimensions of the grids it will be launched with (default 3: any)", 0},
-    {"registers", 'r', "N", 0, "tell the compiler to give it at most so many registers per thread", 0},
-    {"output", 'o', "FILE", 0, "where to write; a folder gets one file per kernel (default: standard output)", 0},
+    {"registers", 'r', "N", 0, "tell the compiler to give it at most so many registers per thread",
+     0},
+    {"output", 'o', "FILE", 0,
+     "where to write; a folder gets one file per kernel (default: standard output)", 0},
     {"verdict", 'V', NULL, 0, "tell of every kernel which variants it may have, and why not", 1},
     {"json", 'j', NULL, 0, "with --verdict: as JSON", 1},
     {"check", 'c', NULL, 0, "parse, print, parse, print: exit 1 unless that is a fixed point", 2},
@@ -84,7 +87,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (a->n_inputs == 0)
             argp_error(state, "no PTX file is given");
         if (a->mode == REWRITE && !a->has_variant)
-            argp_error(state, "say what to do: --variant=slice|ticket|persistent, --verdict or --check");
+            argp_error(state,
+                       "say what to do: --variant=slice|ticket|persistent, --verdict or --check");
         if (a->mode == REWRITE && a->n_inputs > 1)
             argp_error(state, "--variant takes one file at a time");
         return 0;
@@ -93,7 +97,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* --- files ------------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* A module in memory with its index. */
 struct module {
@@ -130,7 +134,8 @@ static int open_module(struct module *m, const char *path, struct tl_error *err)
     int rc = read_all(path, &m->text, &m->n, err);
     if (rc < 0)
         return rc;
-    return tl_ptx_index_create(&m->ix, m->text, m->n, strcmp(path, "-") == 0 ? "<stdin>" : path, err);
+    return tl_ptx_index_create(&m->ix, m->text, m->n, strcmp(path, "-") == 0 ? "<stdin>" : path,
+                               err);
 }
 
 static void close_module(struct module *m)
@@ -155,7 +160,7 @@ static bool is_kernel(const struct tl_ptx_item *item)
     return item->kind == TL_PTX_ITEM_ENTRY && item->body != 0;
 }
 
-/* --- check ------------------------------------------------------------------------------------------------------- */
+/* --- check ------------------------------------------------------------------------------------ */
 
 static int check_one(const char *path, struct tl_error *err)
 {
@@ -175,8 +180,9 @@ static int check_one(const char *path, struct tl_error *err)
         while (i < n_once && i < n_twice && once[i] == twice[i])
             i++;
         struct tl_ptx_place place = tl_ptx_place_of(once, n_once, (uint32_t)i);
-        rc = tl_error_set(err, -EINVAL, "%s: printing is no fixed point: printed line %u, column %u differs", path,
-                          place.line, place.column);
+        rc = tl_error_set(err, -EINVAL,
+                          "%s: printing is no fixed point: printed line %u, column %u differs",
+                          path, place.line, place.column);
     }
     tl_ptx_index_destroy(again);
     free(once);
@@ -195,11 +201,12 @@ static int check(const struct arguments *a)
             failures++;
         }
     }
-    printf("%d of %d files parse and print to a fixed point\n", a->n_inputs - failures, a->n_inputs);
+    printf("%d of %d files parse and print to a fixed point\n", a->n_inputs - failures,
+           a->n_inputs);
     return failures > 0 ? 1 : 0;
 }
 
-/* --- verdict ----------------------------------------------------------------------------------------------------- */
+/* --- verdict ---------------------------------------------------------------------------------- */
 
 static void json_conditions(struct tl_json *j, uint32_t conditions)
 {
@@ -212,7 +219,8 @@ static void json_conditions(struct tl_json *j, uint32_t conditions)
     tl_json_end_array(j);
 }
 
-static void json_kernel(struct tl_json *j, struct tl_str kernel, const struct tl_ptx_verdict *verdicts)
+static void json_kernel(struct tl_json *j, struct tl_str kernel,
+                        const struct tl_ptx_verdict *verdicts)
 {
     tl_json_object(j);
     tl_json_key(j, "kernel");
@@ -237,23 +245,27 @@ static void json_kernel(struct tl_json *j, struct tl_str kernel, const struct tl
     tl_json_end_object(j);
 }
 
-static void print_kernel(const char *path, struct tl_str kernel, const struct tl_ptx_verdict *verdicts)
+static void print_kernel(const char *path, struct tl_str kernel,
+                         const struct tl_ptx_verdict *verdicts)
 {
     printf(TL_STR_FMT "\n", TL_STR_ARG(kernel));
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         const struct tl_ptx_verdict *d = &verdicts[v];
         printf("  %-10s  ", tl_ptx_variant_name((enum tl_ptx_variant)v));
         if (d->reason == TL_PTX_REASON_OK)
-            printf("yes%s%s%s%s\n", d->conditions & TL_PTX_IF_WARPS_ARE_ROWS ? ", if warps are rows of the block" : "",
+            printf("yes%s%s%s%s\n",
+                   d->conditions & TL_PTX_IF_WARPS_ARE_ROWS ? ", if warps are rows of the block"
+                                                            : "",
                    d->conditions & TL_PTX_IF_GRID_IS_LINE ? ", if the grid is one-dimensional" : "",
                    d->note[0] != 0 ? "; " : "", d->note);
         else
-            printf("no: %s\n              %s:%u:%u: %s\n", tl_ptx_reason_text(d->reason), path, d->place.line,
-                   d->place.column, d->note);
+            printf("no: %s\n              %s:%u:%u: %s\n", tl_ptx_reason_text(d->reason), path,
+                   d->place.line, d->place.column, d->note);
     }
 }
 
-static int verdict_file(const struct arguments *a, const char *path, struct tl_json *j, struct tl_error *err)
+static int verdict_file(const struct arguments *a, const char *path, struct tl_json *j,
+                        struct tl_error *err)
 {
     struct module m;
     int rc = open_module(&m, path, err);
@@ -273,7 +285,8 @@ static int verdict_file(const struct arguments *a, const char *path, struct tl_j
             print_kernel(path, item->name, verdicts);
     }
     if (rc == 0 && a->kernel != NULL && shown == 0)
-        rc = tl_error_set(err, -ENOENT, "%s has no kernel '%s'; --verdict without --kernel lists them", path,
+        rc = tl_error_set(err, -ENOENT,
+                          "%s has no kernel '%s'; --verdict without --kernel lists them", path,
                           a->kernel);
     close_module(&m);
     return rc;
@@ -314,26 +327,27 @@ static int verdict(const struct arguments *a)
     return failures > 0 ? 1 : 0;
 }
 
-/* --- rewrite ----------------------------------------------------------------------------------------------------- */
+/* --- rewrite ---------------------------------------------------------------------------------- */
 
 static void describe(FILE *f, const struct tl_ptx_rewritten *r)
 {
-    fprintf(f, "entry %s: %u parameters of the original (%u bytes), then\n", r->entry, r->original_params,
-            r->original_bytes);
+    fprintf(f, "entry %s: %u parameters of the original (%u bytes), then\n", r->entry,
+            r->original_params, r->original_bytes);
     for (uint32_t i = 0; i < r->n_args; i++) {
         const struct tl_ptx_arg *arg = &r->args[i];
-        fprintf(f, "  %3u  offset %5u  %u bytes  %-20s %s%s%s\n", arg->index, arg->offset, arg->size, arg->name,
-                tl_ptx_arg_kind_name(arg->kind), arg->variable != NULL ? " " : "",
-                arg->variable != NULL ? arg->variable : "");
+        fprintf(f, "  %3u  offset %5u  %u bytes  %-20s %s%s%s\n", arg->index, arg->offset,
+                arg->size, arg->name, tl_ptx_arg_kind_name(arg->kind),
+                arg->variable != NULL ? " " : "", arg->variable != NULL ? arg->variable : "");
     }
     for (uint32_t i = 0; i < r->n_table; i++)
         fprintf(f, "  %s[%u] = address of %s\n", r->table_name, i, r->table[i]);
     if (r->uses_slot)
-        fprintf(f, "  dynamic shared memory: original rounded up to 16, plus %u bytes\n", TL_PTX_SLOT_BYTES);
+        fprintf(f, "  dynamic shared memory: original rounded up to 16, plus %u bytes\n",
+                TL_PTX_SLOT_BYTES);
 }
 
-static int rewrite_kernel(const struct arguments *a, const struct module *m, struct tl_str kernel, const char *output,
-                          struct tl_error *err)
+static int rewrite_kernel(const struct arguments *a, const struct module *m, struct tl_str kernel,
+                          const char *output, struct tl_error *err)
 {
     struct tl_ptx_rewritten r;
     struct tl_ptx_verdict d;
@@ -350,11 +364,13 @@ static int rewrite_kernel(const struct arguments *a, const struct module *m, str
 static bool is_folder(const char *path)
 {
     struct stat st;
-    return path != NULL && (stat(path, &st) == 0 ? S_ISDIR(st.st_mode) : path[strlen(path) - 1] == '/');
+    return path != NULL &&
+           (stat(path, &st) == 0 ? S_ISDIR(st.st_mode) : path[strlen(path) - 1] == '/');
 }
 
 /* Kernel names may be longer than file names: long ones are cut and numbered. */
-static void file_name(char *out, size_t n, const struct arguments *a, struct tl_str kernel, uint32_t number)
+static void file_name(char *out, size_t n, const struct arguments *a, struct tl_str kernel,
+                      uint32_t number)
 {
     const char *variant = tl_ptx_variant_name(a->options.variant);
     if (kernel.n <= 180)
@@ -407,8 +423,10 @@ static int rewrite(const struct arguments *a)
         if (kernels == 1)
             rc = rewrite_kernel(a, &m, only, a->output, &err);
         else
-            rc = tl_error_set(&err, -EINVAL, "%s has %u kernels: name one with --kernel, or give a folder to --output",
-                              a->inputs[0], kernels);
+            rc = tl_error_set(
+                &err, -EINVAL,
+                "%s has %u kernels: name one with --kernel, or give a folder to --output",
+                a->inputs[0], kernels);
     }
     if (rc < 0)
         fprintf(stderr, "%s\n", err.text);
@@ -422,7 +440,8 @@ int main(int argc, char **argv)
         .options = options,
         .parser = parse_option,
         .args_doc = "IN.ptx...",
-        .doc = "Rewrites PTX kernels so that they can be run in preemptible pieces, or tells why not.\v"
+        .doc = "Rewrites PTX kernels so that they can be run in preemptible pieces, or tells why "
+               "not.\v"
                "Exit status: 0 done, 1 refused or failed, 64 wrong use.",
     };
     struct arguments a = {.mode = REWRITE};

@@ -1,9 +1,9 @@
 /* May this kernel run in pieces?  Per variant yes, or the reason with its place.
  *
- * Everything that is not known to be harmless is refused: a wrong "yes" makes a job compute nonsense or hang, a wrong "no"
- * only makes it less preemptible.  This file puts the judgement together and looks at what surrounds the code: header,
- * parameters, variables.  judge_inst.c looks at instructions, waits.c at loops, judge_rounds.c at what persistent blocks
- * need more. */
+ * Everything that is not known to be harmless is refused: a wrong "yes" makes a job compute
+ * nonsense or hang, a wrong "no" only makes it less preemptible.  This file puts the judgement
+ * together and looks at what surrounds the code: header, parameters, variables.  judge_inst.c looks
+ * at instructions, waits.c at loops, judge_rounds.c at what persistent blocks need more. */
 #include "ptx_rewrite/verdict.h"
 
 #include <errno.h>
@@ -16,13 +16,14 @@
 #include "ptx_rewrite/lex.h"
 #include "ptx_rewrite/waits.h"
 
-/* Beyond this the analyses, which are quadratic at worst, could take longer than anybody wants to wait.  The largest
- * kernel seen in NVIDIA's libraries has 30,517 instructions in 2,815 blocks. */
+/* Beyond this the analyses, which are quadratic at worst, could take longer than anybody wants to
+ * wait.  The largest kernel seen in NVIDIA's libraries has 30,517 instructions in 2,815 blocks. */
 enum { MAX_BLOCKS = 20000, MAX_INSTS = 300000 };
 
-/* --- refusing ---------------------------------------------------------------------------------------------------- */
+/* --- refusing --------------------------------------------------------------------------------- */
 
-/* Copies a text with each run of white space as one blank: an instruction may stand on several lines. */
+/* Copies a text with each run of white space as one blank: an instruction may stand on several
+ * lines. */
 static void copy_note(char *to, size_t size, struct tl_str from)
 {
     size_t n = 0;
@@ -36,8 +37,8 @@ static void copy_note(char *to, size_t size, struct tl_str from)
     to[n] = 0;
 }
 
-void tl_ptx_refuse(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reason reason, uint32_t at,
-                   struct tl_str note)
+void tl_ptx_refuse(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_reason reason,
+                   uint32_t at, struct tl_str note)
 {
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         struct tl_ptx_verdict *d = &j->f->verdicts[v];
@@ -56,23 +57,25 @@ void tl_ptx_refuse_inst(struct tl_ptx_judgement *j, unsigned which, enum tl_ptx_
     tl_ptx_refuse(j, which, reason, s->at, text);
 }
 
-/* --- the entry's header ------------------------------------------------------------------------------------------ */
+/* --- the entry's header ----------------------------------------------------------------------- */
 
 static void judge_header(struct tl_ptx_judgement *j)
 {
     const struct tl_ptx_index *ix = j->p->unit.ix;
     const struct tl_ptx_func *f = j->p->entry->func;
     uint32_t at = f->item->begin;
-    static const char *const cluster[] = {".reqnctapercluster", ".explicitcluster", ".maxclusterrank",
-                                          ".blocksareclusters"};
+    static const char *const cluster[] = {".reqnctapercluster", ".explicitcluster",
+                                          ".maxclusterrank", ".blocksareclusters"};
     if (ix->address_size != 64)
         tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_ADDRESS_SIZE, at, (struct tl_str){0});
     for (size_t i = 0; i < sizeof cluster / sizeof cluster[0]; i++) {
-        if (f->directives.n > 0 && memmem(f->directives.p, f->directives.n, cluster[i], strlen(cluster[i])) != NULL)
+        if (f->directives.n > 0 &&
+            memmem(f->directives.p, f->directives.n, cluster[i], strlen(cluster[i])) != NULL)
             tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_CLUSTER, at, tl_str_of(cluster[i]));
     }
     for (const struct tl_ptx_decl *d = f->params; d != NULL; d = d->next) {
-        if (tl_str_is(d->type, "texref") || tl_str_is(d->type, "samplerref") || tl_str_is(d->type, "surfref"))
+        if (tl_str_is(d->type, "texref") || tl_str_is(d->type, "samplerref") ||
+            tl_str_is(d->type, "surfref"))
             tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_TEXTURE_REFERENCE, d->at, d->name);
         if (j->f->uses_const && tl_str_is(d->ptr_space, "const"))
             tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_CONST_SPACE, d->at, d->name);
@@ -104,7 +107,8 @@ uint32_t tl_ptx_params_limit(const struct tl_ptx_index *ix)
     return tl_ptx_isa_of(ix) >= 81 && tl_ptx_sm_of(ix) >= 70 ? 32764 : 4096;
 }
 
-/* The most that a variant appends: addresses of the stop words and the counter, up to ten 32-bit numbers, variables. */
+/* The most that a variant appends: addresses of the stop words and the counter, up to ten 32-bit
+ * numbers, variables. */
 static void judge_params(struct tl_ptx_judgement *j)
 {
     const struct tl_ptx_func *f = j->p->entry->func;
@@ -114,12 +118,14 @@ static void judge_params(struct tl_ptx_judgement *j)
     bool is_known = tl_ptx_params_layout(f->params, &bytes, &count);
     uint32_t limit = tl_ptx_params_limit(j->p->unit.ix), base = (bytes + 7) / 8 * 8 + n_vars * 8;
     char note[80];
-    snprintf(note, sizeof note, "%u bytes of parameters, %u variables, limit %u", bytes, n_vars, limit);
+    snprintf(note, sizeof note, "%u bytes of parameters, %u variables, limit %u", bytes, n_vars,
+             limit);
     if (!is_known || base + 10 * 4 > limit)
-        tl_ptx_refuse(j, TL_JUDGE_SLICE, TL_PTX_REASON_PARAM_SPACE, f->item->begin, tl_str_of(note));
-    if (!is_known || base + 5 * 8 + 10 * 4 > limit)
-        tl_ptx_refuse(j, TL_JUDGE_TICKET | TL_JUDGE_PERSISTENT, TL_PTX_REASON_PARAM_SPACE, f->item->begin,
+        tl_ptx_refuse(j, TL_JUDGE_SLICE, TL_PTX_REASON_PARAM_SPACE, f->item->begin,
                       tl_str_of(note));
+    if (!is_known || base + 5 * 8 + 10 * 4 > limit)
+        tl_ptx_refuse(j, TL_JUDGE_TICKET | TL_JUDGE_PERSISTENT, TL_PTX_REASON_PARAM_SPACE,
+                      f->item->begin, tl_str_of(note));
 }
 
 /* The item of a variable in the constant space? */
@@ -132,12 +138,17 @@ static bool is_const_item(const struct tl_ptx_index *ix, const struct tl_ptx_ite
     return tl_lex_is_dotword(&lx, "const");
 }
 
-/* Whether an initialiser holds the address of a constant variable, directly or through other variables that it names. */
-static bool holds_const_address(const struct tl_ptx_index *ix, const struct tl_ptx_item *item, uint32_t depth)
+/* Whether an initialiser holds the address of a constant variable, directly or through other
+ * variables that it names. */
+static bool holds_const_address(const struct tl_ptx_index *ix, const struct tl_ptx_item *item,
+                                uint32_t depth)
 {
     struct tl_lex lx;
-    for (tl_lex_init(&lx, ix->text, item->begin, item->end); lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
-        const struct tl_ptx_item *named = lx.kind == TL_TOK_WORD ? tl_ptx_index_find(ix, tl_lex_str(&lx)) : NULL;
+    for (tl_lex_init(&lx, ix->text, item->begin, item->end); lx.kind != TL_TOK_END;
+         tl_lex_next(&lx)) {
+        const struct tl_ptx_item *named = lx.kind == TL_TOK_WORD
+                                              ? tl_ptx_index_find(ix, tl_lex_str(&lx))
+                                              : NULL;
         if (named == NULL || named->kind != TL_PTX_ITEM_VARIABLE || named->begin == item->begin)
             continue;
         if (depth == 0 || is_const_item(ix, named) || holds_const_address(ix, named, depth - 1))
@@ -146,8 +157,9 @@ static bool holds_const_address(const struct tl_ptx_index *ix, const struct tl_p
     return false;
 }
 
-/* An address in the constant space means the constant bank of the module that runs.  Where instructions name a constant
- * variable we see to that; where memory holds its address we cannot. */
+/* An address in the constant space means the constant bank of the module that runs.  Where
+ * instructions name a constant variable we see to that; where memory holds its address we
+ * cannot. */
 static void judge_vars(struct tl_ptx_judgement *j)
 {
     for (const struct tl_ptx_program_var *v = j->p->vars; v != NULL; v = v->next) {
@@ -156,7 +168,7 @@ static void judge_vars(struct tl_ptx_judgement *j)
     }
 }
 
-/* --- all together ------------------------------------------------------------------------------------------------ */
+/* --- all together ----------------------------------------------------------------------------- */
 
 /* For tl_ptx_find_waits. */
 struct polling {
@@ -188,7 +200,8 @@ static int judge_flow(struct tl_ptx_judgement *j)
         if (f->func->n_insts <= MAX_INSTS && tl_ptx_cfg_build(cfg, j->p->arena, f->func) < 0)
             return -ENOMEM;
         if (f->func->n_insts > MAX_INSTS || cfg->n_blocks > MAX_BLOCKS) {
-            tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_TOO_LARGE, f->func->item->begin, f->func->name);
+            tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_TOO_LARGE, f->func->item->begin,
+                          f->func->name);
             return 0;
         }
         if (cfg->unknown_branch != NULL)
@@ -201,7 +214,8 @@ static int judge_flow(struct tl_ptx_judgement *j)
         for (int v = 0; w.waits_for_earlier && v < TL_PTX_VARIANTS; v++) {
             if (j->f->verdicts[v].reason != TL_PTX_REASON_OK)
                 continue;
-            snprintf(j->f->verdicts[v].note, sizeof j->f->verdicts[v].note, "waits for earlier blocks only");
+            snprintf(j->f->verdicts[v].note, sizeof j->f->verdicts[v].note,
+                     "waits for earlier blocks only");
             if (w.only_in_line)
                 j->f->verdicts[v].conditions |= TL_PTX_IF_GRID_IS_LINE;
         }
@@ -241,7 +255,8 @@ int tl_ptx_find(struct tl_ptx_findings *f, struct tl_ptx_program *p)
     judge_params(&j);
     judge_vars(&j);
     int rc = 0;
-    if (f->verdicts[TL_PTX_SLICE].reason == TL_PTX_REASON_OK || f->verdicts[TL_PTX_TICKET].reason == TL_PTX_REASON_OK)
+    if (f->verdicts[TL_PTX_SLICE].reason == TL_PTX_REASON_OK ||
+        f->verdicts[TL_PTX_TICKET].reason == TL_PTX_REASON_OK)
         rc = judge_flow(&j);
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         struct tl_ptx_verdict *d = &f->verdicts[v];
@@ -253,7 +268,7 @@ int tl_ptx_find(struct tl_ptx_findings *f, struct tl_ptx_program *p)
     return rc;
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 const char *tl_ptx_variant_name(enum tl_ptx_variant v)
 {
@@ -281,8 +296,8 @@ const char *tl_ptx_reason_text(enum tl_ptx_reason r)
     return (unsigned)r < TL_PTX_REASON_COUNT ? texts[r] : "?";
 }
 
-int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS],
-                 struct tl_error *err)
+int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel,
+                 struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS], struct tl_error *err)
 {
     struct tl_arena arena;
     struct tl_ptx_program p;
@@ -290,8 +305,8 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_
     tl_arena_init(&arena, 0);
     int rc = tl_ptx_program_init(&p, ix, kernel, &arena, err);
     if (rc == 0 && tl_ptx_find(&f, &p) < 0)
-        rc = tl_error_set(err, -ENOMEM, "%s: out of memory while judging '" TL_STR_FMT "'", ix->name,
-                          TL_STR_ARG(kernel));
+        rc = tl_error_set(err, -ENOMEM, "%s: out of memory while judging '" TL_STR_FMT "'",
+                          ix->name, TL_STR_ARG(kernel));
     if (rc == 0)
         memcpy(verdicts, f.verdicts, sizeof f.verdicts);
     tl_ptx_program_finish(&p);

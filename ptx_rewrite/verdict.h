@@ -6,15 +6,18 @@
 
 /* How the persistent loop meets its barriers. */
 enum tl_ptx_barriers {
-    TL_BARRIERS_PLAIN,     /* every thread passes the same ones: one barrier at the end of each round is enough */
-    TL_BARRIERS_BY_WARP,   /* some warps return early, as wholes: they keep attending until all have returned */
+    /* every thread passes the same ones: one barrier at the end of each round is enough */
+    TL_BARRIERS_PLAIN,
+    /* some warps return early, as wholes: they keep attending until all have returned */
+    TL_BARRIERS_BY_WARP,
     TL_BARRIERS_BY_THREAD, /* the same with threads of one warp at different barriers */
 };
 
 struct tl_ptx_findings {
     struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS];
     enum tl_ptx_barriers barriers;
-    bool funcs_read_grid; /* a called function reads %ctaid or %nctaid, so slices need the slot too */
+    /* a called function reads %ctaid or %nctaid, so slices need the slot too */
+    bool funcs_read_grid;
     bool uses_cp_async;
     bool uses_const; /* constant variables become pointers */
 };

@@ -1,9 +1,10 @@
 /* Waiting for other blocks.
  *
- * A wait is a loop that some thread leaves, or not, because of what it reads from memory that other blocks write while it
- * runs.  So, for every natural loop: start from the polling reads in it (volatile, relaxed, acquire, atomic ... loads from
- * global memory), follow their values through registers, shared and local memory and through branches, and see whether
- * an exit depends on them.  Many such loops are harmless, and each harmless kind must be recognised by its reason:
+ * A wait is a loop that some thread leaves, or not, because of what it reads from memory that other
+ * blocks write while it runs.  So, for every natural loop: start from the polling reads in it
+ * (volatile, relaxed, acquire, atomic ... loads from global memory), follow their values through
+ * registers, shared and local memory and through branches, and see whether an exit depends on them.
+ * Many such loops are harmless, and each harmless kind must be recognised by its reason:
  *
  *   - an optimistic update retries a compare-and-swap until it compared with what it swapped: nobody is waited for;
  *   - a work counter (`atom.add` of a non-zero constant) only ever moves on;
@@ -41,7 +42,7 @@ struct search {
     bool changed;
 };
 
-/* --- polling reads ----------------------------------------------------------------------------------------------- */
+/* --- polling reads ---------------------------------------------------------------------------- */
 
 bool tl_ptx_polls(const struct tl_ptx_stmt *s)
 {
@@ -87,11 +88,13 @@ static void note_varying(void *data, struct tl_ptx_sym *reg)
     x->reads_dependent |= x->varies[reg->id];
 }
 
-/* A plain load in a loop that changes nothing and always asks the same address can only be meant as a wait. */
+/* A plain load in a loop that changes nothing and always asks the same address can only be meant as
+ * a wait. */
 static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
 {
     const struct tl_ptx_form *f = s->inst.form;
-    if (f->op != TL_OP_ld || !tl_flag_may_be_global(f) || has_effects || tl_ptx_form_has(f, TL_MOD_nc))
+    if (f->op != TL_OP_ld || !tl_flag_may_be_global(f) || has_effects ||
+        tl_ptx_form_has(f, TL_MOD_nc))
         return false;
     x->reads_dependent = false;
     tl_ptx_inst_reads(s, note_varying, x);
@@ -117,10 +120,11 @@ static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool has_ef
     if (!tl_ptx_polls(s) && !is_plain_poll(x, s, has_effects))
         return false;
     const struct tl_ptx_operand *address = tl_flag_address(s);
-    return tl_ptx_form_space(s->inst.form) == TL_MOD_global || address == NULL || !is_own_memory(x, address);
+    return tl_ptx_form_space(s->inst.form) == TL_MOD_global || address == NULL ||
+           !is_own_memory(x, address);
 }
 
-/* --- what depends on them ---------------------------------------------------------------------------------------- */
+/* --- what depends on them --------------------------------------------------------------------- */
 
 static void note_read(void *data, struct tl_ptx_sym *reg)
 {
@@ -152,15 +156,16 @@ static void note_once(struct search *x, bool *fact, bool holds)
     }
 }
 
-/* Whether a load asks the very place to which the loop stores such a value: a block may tell its threads through global memory
- * what one of them has seen. */
+/* Whether a load asks the very place to which the loop stores such a value: a block may tell its
+ * threads through global memory what one of them has seen. */
 static bool reads_back(struct search *x, const struct tl_ptx_stmt *load)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     const struct tl_ptx_operand *from = tl_flag_address(load), *to;
     struct tl_affine a, b;
     for (uint32_t k = 0; from != NULL && k < cfg->n_blocks; k++) {
-        for (uint32_t i = cfg->blocks[k].first; tl_ptx_set_has(&x->loop, k) && i < cfg->blocks[k].end; i++) {
+        for (uint32_t i = cfg->blocks[k].first;
+             tl_ptx_set_has(&x->loop, k) && i < cfg->blocks[k].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
             if (s->inst.form->op != TL_OP_st || !tl_flag_may_be_global(s->inst.form) ||
                 (to = tl_flag_address(s)) == NULL || !reads_dependent(x, s))
@@ -168,8 +173,9 @@ static bool reads_back(struct search *x, const struct tl_ptx_stmt *load)
             if (from->elems[0].kind == TL_OPD_SYM && to->elems[0].kind == TL_OPD_SYM &&
                 from->elems[0].sym == to->elems[0].sym)
                 return true;
-            if (tl_affine_of_address(&x->affines, from, &a) && tl_affine_of_address(&x->affines, to, &b) &&
-                !a.is_upper && !b.is_upper && tl_affine_add(&a, &b, -1) && a.n == 0)
+            if (tl_affine_of_address(&x->affines, from, &a) &&
+                tl_affine_of_address(&x->affines, to, &b) && !a.is_upper && !b.is_upper &&
+                tl_affine_add(&a, &b, -1) && a.n == 0)
                 return true;
         }
     }
@@ -187,15 +193,20 @@ static void follow_values(struct search *x, bool has_effects)
             enum tl_ptx_op op = s->inst.form->op;
             enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
             bool dependent = reads_dependent(x, s), is_start = is_source(x, s, has_effects);
-            dependent |= x->carry_depends && (op == TL_OP_addc || op == TL_OP_subc || op == TL_OP_madc);
+            dependent |= x->carry_depends &&
+                         (op == TL_OP_addc || op == TL_OP_subc || op == TL_OP_madc);
             bool stores = op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red;
-            bool passes_on = (op == TL_OP_call && (dependent || is_start)) || (op == TL_OP_cp && is_start);
+            bool passes_on = (op == TL_OP_call && (dependent || is_start)) ||
+                             (op == TL_OP_cp && is_start);
             note_once(x, &x->carry_depends, dependent && tl_ptx_form_has(s->inst.form, TL_MOD_cc));
-            note_once(x, &x->memory_depends, (stores && space != TL_MOD_global && dependent) || passes_on);
-            note_once(x, &x->global_depends, op == TL_OP_st && tl_flag_may_be_global(s->inst.form) && dependent);
-            bool from_memory = op == TL_OP_ld &&
-                               ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
-                                (x->global_depends && tl_flag_may_be_global(s->inst.form) && reads_back(x, s)));
+            note_once(x, &x->memory_depends,
+                      (stores && space != TL_MOD_global && dependent) || passes_on);
+            note_once(x, &x->global_depends,
+                      op == TL_OP_st && tl_flag_may_be_global(s->inst.form) && dependent);
+            bool from_memory =
+                op == TL_OP_ld &&
+                ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
+                 (x->global_depends && tl_flag_may_be_global(s->inst.form) && reads_back(x, s)));
             if (dependent || from_memory || is_start)
                 tl_ptx_inst_writes(s, make_dependent, x);
         }
@@ -233,7 +244,7 @@ static void follow_branches(struct search *x)
     }
 }
 
-/* --- harmless kinds ---------------------------------------------------------------------------------------------- */
+/* --- harmless kinds --------------------------------------------------------------------------- */
 
 struct write_check {
     const struct tl_ptx_sym *reg;
@@ -253,19 +264,21 @@ static bool writes_reg(const struct tl_ptx_stmt *s, const struct tl_ptx_sym *reg
     return c.found;
 }
 
-/* Whether the branch at the end of the swap's block asks `result == compared` of that swap; then `*success` is the block
- * to which it goes if so. */
+/* Whether the branch at the end of the swap's block asks `result == compared` of that swap; then
+ * `*success` is the block to which it goes if so. */
 static bool tests_swap(struct search *x, uint32_t swap, uint32_t *success)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     const struct tl_ptx_block *k = &cfg->blocks[cfg->block_of[swap]];
     const struct tl_ptx_stmt *cas = cfg->insts[swap], *last = cfg->insts[k->end - 1];
-    const struct tl_ptx_operand *result = &cas->inst.operands[0], *compared = &cas->inst.operands[2];
-    if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL || result->kind != TL_OPD_SYM)
+    const struct tl_ptx_operand *result = &cas->inst.operands[0],
+                                *compared = &cas->inst.operands[2];
+    if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
+        result->kind != TL_OPD_SYM)
         return false;
     uint32_t i = swap + 1;
-    while (i < k->end && cfg->insts[i]->inst.form->op != TL_OP_setp && !writes_reg(cfg->insts[i], compared->sym) &&
-           !writes_reg(cfg->insts[i], result->sym))
+    while (i < k->end && cfg->insts[i]->inst.form->op != TL_OP_setp &&
+           !writes_reg(cfg->insts[i], compared->sym) && !writes_reg(cfg->insts[i], result->sym))
         i++;
     const struct tl_ptx_stmt *test = cfg->insts[i];
     if (i >= k->end || test->inst.form->op != TL_OP_setp || test->n_operands != 3 ||
@@ -282,20 +295,22 @@ static bool tests_swap(struct search *x, uint32_t swap, uint32_t *success)
         !((o[1].sym == result->sym && o[2].sym == compared->sym) ||
           (o[2].sym == result->sym && o[1].sym == compared->sym)))
         return false;
-    *success = k->succs[is_eq != (last->guard_not != 0) ? 0 : 1]; /* the branch target comes first */
+    *success =
+        k->succs[is_eq != (last->guard_not != 0) ? 0 : 1]; /* the branch target comes first */
     return true;
 }
 
-/* An optimistic update: every further round comes after a swap that failed although it compared with what was last seen,
- * so somebody else's succeeded. */
+/* An optimistic update: every further round comes after a swap that failed although it compared
+ * with what was last seen, so somebody else's succeeded. */
 static bool is_optimistic_update(struct search *x, uint32_t swap)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     const struct tl_ptx_stmt *cas = cfg->insts[swap];
     uint32_t block = cfg->block_of[swap], success;
-    if (cas->inst.form->op != TL_OP_atom || !tl_ptx_form_has(cas->inst.form, TL_MOD_cas) || cas->n_operands < 4 ||
-        cas->inst.guard != NULL || cas->inst.operands[2].kind != TL_OPD_SYM ||
-        cas->inst.operands[2].sym->kind != TL_SYM_REG || !x->depends[cas->inst.operands[2].sym->id])
+    if (cas->inst.form->op != TL_OP_atom || !tl_ptx_form_has(cas->inst.form, TL_MOD_cas) ||
+        cas->n_operands < 4 || cas->inst.guard != NULL ||
+        cas->inst.operands[2].kind != TL_OPD_SYM || cas->inst.operands[2].sym->kind != TL_SYM_REG ||
+        !x->depends[cas->inst.operands[2].sym->id])
         return false;
     if (!tests_swap(x, swap, &success) || tl_ptx_set_has(&x->loop, success))
         return false;
@@ -308,7 +323,8 @@ static bool is_optimistic_update(struct search *x, uint32_t swap)
     return true;
 }
 
-/* The thing that orders blocks in an address: %ctaid.x or a ticket.  NULL if there is none or more than one. */
+/* The thing that orders blocks in an address: %ctaid.x or a ticket.  NULL if there is none or more
+ * than one. */
 static const struct tl_leaf *block_leaf(struct search *x, const struct tl_affine *e)
 {
     const struct tl_leaf *found = NULL;
@@ -317,7 +333,8 @@ static const struct tl_leaf *block_leaf(struct search *x, const struct tl_affine
         bool is_block = leaf->kind == TL_LEAF_SREG && leaf->id == TL_SREG_ctaid;
         if (is_block && leaf->part != 'x')
             return NULL; /* y and z make no order by themselves */
-        is_block |= leaf->kind == TL_LEAF_REG && tl_flag_ticket(&x->affines, leaf->what) != TL_CFG_NONE;
+        is_block |= leaf->kind == TL_LEAF_REG &&
+                    tl_flag_ticket(&x->affines, leaf->what) != TL_CFG_NONE;
         if (is_block && (found != NULL || e->terms[i].factor <= 0))
             return NULL;
         if (is_block)
@@ -348,21 +365,23 @@ static bool is_below(struct search *x, struct tl_affine low, const struct tl_aff
     return low.n == 0 && low.constant < 0;
 }
 
-/* Where a block runs only if some value is a known constant (`if (tile == 0)`), the address may be written with that value
- * again: tries every such condition above `block`. */
-static bool is_below_under_conditions(struct search *x, const struct tl_affine *polled, struct tl_affine published,
-                                      uint32_t block, const struct tl_leaf *order)
+/* Where a block runs only if some value is a known constant (`if (tile == 0)`), the address may be
+ * written with that value again: tries every such condition above `block`. */
+static bool is_below_under_conditions(struct search *x, const struct tl_affine *polled,
+                                      struct tl_affine published, uint32_t block,
+                                      const struct tl_leaf *order)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     for (uint32_t b = block, up; b != 0 && (up = cfg->blocks[b].idom) != TL_CFG_NONE; b = up) {
         const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, up);
-        if (cfg->blocks[up].n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
-            cfg->blocks[b].n_preds != 1)
+        if (cfg->blocks[up].n_succs != 2 || last->inst.form->op != TL_OP_bra ||
+            last->inst.guard == NULL || cfg->blocks[b].n_preds != 1)
             continue;
         const struct tl_ptx_stmt *test = only_def(x, last->inst.guard);
         if (test == NULL || test->inst.form->op != TL_OP_setp || test->n_operands != 3)
             continue;
-        bool is_taken = cfg->blocks[up].succs[0] == b; /* the branch target comes first, then what follows */
+        /* the branch target comes first, then what follows */
+        bool is_taken = cfg->blocks[up].succs[0] == b;
         bool equal_if_true = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
         if (!equal_if_true && !tl_ptx_form_has(test->inst.form, TL_MOD_ne))
             continue;
@@ -379,7 +398,8 @@ static bool is_below_under_conditions(struct search *x, const struct tl_affine *
             continue;
         int64_t wanted = tl_affine_factor(polled, order) - tl_affine_factor(&published, order);
         struct tl_affine again = published;
-        if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) && is_below(x, *polled, &again))
+        if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) &&
+            is_below(x, *polled, &again))
             return true;
     }
     return false;
@@ -391,7 +411,8 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
     const struct tl_ptx_stmt *poll = x->cfg->insts[poll_inst];
     const struct tl_ptx_operand *address = tl_flag_address(poll);
     struct tl_affine polled;
-    if (poll->inst.form->op != TL_OP_ld || address == NULL || !tl_affine_of_address(&x->affines, address, &polled))
+    if (poll->inst.form->op != TL_OP_ld || address == NULL ||
+        !tl_affine_of_address(&x->affines, address, &polled))
         return false;
     tl_affine_loosen(&x->affines, &polled);
     const struct tl_leaf *order = block_leaf(x, &polled);
@@ -402,14 +423,17 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
     for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = x->cfg->insts[i];
         enum tl_ptx_op op = s->inst.form->op;
-        if ((op != TL_OP_st && op != TL_OP_atom && op != TL_OP_red) || !tl_flag_may_be_global(s->inst.form))
+        if ((op != TL_OP_st && op != TL_OP_atom && op != TL_OP_red) ||
+            !tl_flag_may_be_global(s->inst.form))
             continue;
         struct tl_affine published;
         if (!tl_affine_of_address(&x->affines, tl_flag_address(s), &published))
             return false;
         if (!tl_flag_shares_base(&polled, &published)) {
-            /* Another array: kernels do not alias their flags with their data.  But flags of unknown origin may be ours. */
-            if ((op != TL_OP_st || tl_flag_is_fresh(s->inst.form)) && !tl_flag_has_known_base(&published))
+            /* Another array: kernels do not alias their flags with their data.  But flags of
+             * unknown origin may be ours. */
+            if ((op != TL_OP_st || tl_flag_is_fresh(s->inst.form)) &&
+                !tl_flag_has_known_base(&published))
                 return false;
             continue;
         }
@@ -430,14 +454,15 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
 static bool is_grid_barrier(struct search *x, const struct tl_ptx_stmt *poll)
 {
     struct tl_affine polled, counted;
-    if (tl_flag_address(poll) == NULL || !tl_affine_of_address(&x->affines, tl_flag_address(poll), &polled) ||
-        polled.is_upper)
+    if (tl_flag_address(poll) == NULL ||
+        !tl_affine_of_address(&x->affines, tl_flag_address(poll), &polled) || polled.is_upper)
         return false;
     for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = x->cfg->insts[i];
         enum tl_ptx_op op = s->inst.form->op;
         if ((op != TL_OP_atom && op != TL_OP_red) || s == poll || tl_flag_address(s) == NULL ||
-            !(tl_ptx_form_has(s->inst.form, TL_MOD_add) || tl_ptx_form_has(s->inst.form, TL_MOD_inc)))
+            !(tl_ptx_form_has(s->inst.form, TL_MOD_add) ||
+              tl_ptx_form_has(s->inst.form, TL_MOD_inc)))
             continue;
         if (tl_affine_of_address(&x->affines, tl_flag_address(s), &counted) && !counted.is_upper &&
             tl_affine_add(&counted, &polled, -1) && counted.n == 0 && counted.constant == 0)
@@ -446,7 +471,7 @@ static bool is_grid_barrier(struct search *x, const struct tl_ptx_stmt *poll)
     return false;
 }
 
-/* --- loops ------------------------------------------------------------------------------------------------------- */
+/* --- loops ------------------------------------------------------------------------------------ */
 
 static void note_write(void *data, struct tl_ptx_sym *reg)
 {
@@ -464,9 +489,10 @@ static void note_written(void *data, struct tl_ptx_sym *reg)
     ((struct search *)data)->depends[reg->id] = true;
 }
 
-/* Notes the registers written in the loop; returns whether a round can differ from the one before in anything but what
- * memory gives: because the loop writes memory, calls, or carries a register from round to round.  A loop with a fence or
- * a sleep in it is suspected anyway: it expects memory to change. */
+/* Notes the registers written in the loop; returns whether a round can differ from the one before
+ * in anything but what memory gives: because the loop writes memory, calls, or carries a register
+ * from round to round.  A loop with a fence or a sleep in it is suspected anyway: it expects memory
+ * to change. */
 static bool note_effects(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -474,10 +500,11 @@ static bool note_effects(struct search *x)
     memset(x->varies, 0, cfg->func->n_regs);
     memset(x->depends, 0, cfg->func->n_regs); /* used here for "written so far" */
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+        for (uint32_t i = cfg->blocks[b].first;
+             tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             enum tl_ptx_op op = cfg->insts[i]->inst.form->op;
-            has_effects |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red || op == TL_OP_call ||
-                           op == TL_OP_unknown;
+            has_effects |= op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red ||
+                           op == TL_OP_call || op == TL_OP_unknown;
             is_patient |= op == TL_OP_membar || op == TL_OP_fence || op == TL_OP_nanosleep;
             tl_ptx_inst_writes(cfg->insts[i], note_write, x);
         }
@@ -530,9 +557,11 @@ static void judge_loop(struct search *x)
     if (!exits_depend(x))
         return;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+        for (uint32_t i = cfg->blocks[b].first;
+             tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
-            if (!is_source(x, s, has_effects) || tl_flag_is_counter(s) || is_optimistic_update(x, i))
+            if (!is_source(x, s, has_effects) || tl_flag_is_counter(s) ||
+                is_optimistic_update(x, i))
                 continue;
             if (waits_for_earlier(x, i) ||
                 tl_semaphore_waits_for_turn(&x->semaphore, &x->loop, i, !x->reads_ctaid_yz)) {
@@ -540,7 +569,8 @@ static void judge_loop(struct search *x)
                 continue;
             }
             if (x->w->reason != TL_PTX_REASON_GRID_BARRIER) {
-                x->w->reason = is_grid_barrier(x, s) ? TL_PTX_REASON_GRID_BARRIER : TL_PTX_REASON_BLOCK_WAIT;
+                x->w->reason = is_grid_barrier(x, s) ? TL_PTX_REASON_GRID_BARRIER
+                                                     : TL_PTX_REASON_BLOCK_WAIT;
                 x->w->place = s;
             }
         }
@@ -572,7 +602,8 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
         if (!tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
             continue;
         judge_loop(x);
-        /* A loop around a wait may begin with the wait, and is then one loop with it that the wait does not leave. */
+        /* A loop around a wait may begin with the wait, and is then one loop with it that the wait
+         * does not leave. */
         const struct tl_ptx_block *head = &cfg->blocks[x->head];
         for (uint32_t e = 0; head->n_preds > 2 && e < head->n_preds; e++) {
             if (tl_ptx_cfg_loop_by(cfg, x->head, head->preds[e], &x->loop, &x->region, x->stack))
@@ -590,8 +621,8 @@ int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const stru
     x.depends = tl_arena_alloc(arena, n_regs);
     x.varies = tl_arena_alloc(arena, n_regs);
     x.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *x.stack);
-    if (x.depends == NULL || x.varies == NULL || x.stack == NULL || tl_ptx_set_init(&x.loop, arena, cfg) < 0 ||
-        tl_ptx_set_init(&x.region, arena, cfg) < 0)
+    if (x.depends == NULL || x.varies == NULL || x.stack == NULL ||
+        tl_ptx_set_init(&x.loop, arena, cfg) < 0 || tl_ptx_set_init(&x.region, arena, cfg) < 0)
         return -ENOMEM;
     int rc = search_loops(&x, arena, false);
     if (rc < 0 || w->reason == TL_PTX_REASON_OK)

@@ -11,12 +11,13 @@ struct tl_ptx_waits {
     bool only_in_line;               /* and only if the grid is {n, 1, 1} */
 };
 
-/* Requires a built cfg.  `remote_calls` tells of each called function whether it polls memory (may be NULL: none does).
- * 0 or -ENOMEM. */
+/* Requires a built cfg.  `remote_calls` tells of each called function whether it polls memory (may
+ * be NULL: none does). 0 or -ENOMEM. */
 int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
                       bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data);
 
-/* Whether an instruction reads memory in a way that can see what other blocks write while it runs. */
+/* Whether an instruction reads memory in a way that can see what other blocks write while it
+ * runs. */
 bool tl_ptx_polls(const struct tl_ptx_stmt *s);
 
 #endif

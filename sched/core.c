@@ -7,7 +7,8 @@
 
 const char *tl_rung_name(enum tl_rung r)
 {
-    static const char *const names[TL_RUNGS] = {"persistent", "ticket", "slice", "whole", "rate", "cap"};
+    static const char *const names[TL_RUNGS] = {"persistent", "ticket", "slice",
+                                                "whole",      "rate",   "cap"};
     return (unsigned)r < TL_RUNGS ? names[r] : "unknown";
 }
 
@@ -24,10 +25,11 @@ struct tl_grant tl__grant_open(void)
 
 static bool same_grant(const struct tl_grant *a, const struct tl_grant *b)
 {
-    return a->may_run == b->may_run && a->yields == b->yields && a->is_paged == b->is_paged && a->finest == b->finest &&
-           a->turnaround_ns == b->turnaround_ns && a->hysteresis_ns == b->hysteresis_ns &&
-           a->run_ahead_ns == b->run_ahead_ns && a->blocks_per_s == b->blocks_per_s &&
-           a->sm_permille == b->sm_permille && a->memory_bytes == b->memory_bytes;
+    return a->may_run == b->may_run && a->yields == b->yields && a->is_paged == b->is_paged &&
+           a->finest == b->finest && a->turnaround_ns == b->turnaround_ns &&
+           a->hysteresis_ns == b->hysteresis_ns && a->run_ahead_ns == b->run_ahead_ns &&
+           a->blocks_per_s == b->blocks_per_s && a->sm_permille == b->sm_permille &&
+           a->memory_bytes == b->memory_bytes;
 }
 
 static void advance(struct tl_sched *s, uint64_t now)
@@ -77,21 +79,23 @@ static void set_client(struct tl_sched_entry *e, const struct tl_sched_client *c
         e->c.min_permille = 1000;
 }
 
-int tl_sched_create(struct tl_sched **out, const char *policy, const struct tl_sched_options *options,
-                    struct tl_error *err)
+int tl_sched_create(struct tl_sched **out, const char *policy,
+                    const struct tl_sched_options *options, struct tl_error *err)
 {
     *out = NULL;
     const struct tl_policy *p = NULL;
     char names[512] = "";
     for (const struct tl_policy *const *at = tl_sched_policies(); *at != NULL; at++) {
-        if (strcmp((*at)->name, policy) == 0 || ((*at)->alias != NULL && strcmp((*at)->alias, policy) == 0))
+        if (strcmp((*at)->name, policy) == 0 ||
+            ((*at)->alias != NULL && strcmp((*at)->alias, policy) == 0))
             p = *at;
         size_t n = strlen(names);
         if (n + strlen((*at)->name) + 3 < sizeof names)
             strcat(strcat(names, n > 0 ? ", " : ""), (*at)->name);
     }
     if (p == NULL)
-        return tl_error_set(err, -ENOENT, "there is no policy '%s'; choose one of: %s", policy, names);
+        return tl_error_set(err, -ENOENT, "there is no policy '%s'; choose one of: %s", policy,
+                            names);
 
     struct tl_sched *s = calloc(1, sizeof *s);
     if (s == NULL)
@@ -229,8 +233,8 @@ void tl_sched_used(struct tl_sched *s, uint32_t id, const struct tl_usage *u, ui
     e->used.blocks += u->blocks;
     e->used.launches += u->launches;
     e->used.waited_ns += u->waited_ns;
-    /* A longer gap is believed at once, a shorter one slowly: starting in the middle of a request costs more than starting
-     * late. */
+    /* A longer gap is believed at once, a shorter one slowly: starting in the middle of a request
+     * costs more than starting late. */
     if (u->gap_ns > e->used.gap_ns)
         e->used.gap_ns = u->gap_ns;
     else if (u->gap_ns > 0)
@@ -258,7 +262,8 @@ void tl_sched_iteration(struct tl_sched *s, uint32_t id, uint64_t now)
         s->policy->iteration(s, e);
 }
 
-void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint64_t ephemeral, uint64_t now)
+void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint64_t ephemeral,
+                     uint64_t now)
 {
     advance(s, now);
     struct tl_sched_entry *e = find_entry(s, id);
@@ -270,7 +275,8 @@ void tl_sched_memory(struct tl_sched *s, uint32_t id, uint64_t persistent, uint6
         s->policy->memory(s, e);
 }
 
-void tl_sched_footprint(struct tl_sched *s, uint32_t id, const struct tl_footprint *next, uint64_t now)
+void tl_sched_footprint(struct tl_sched *s, uint32_t id, const struct tl_footprint *next,
+                        uint64_t now)
 {
     advance(s, now);
     struct tl_sched_entry *e = find_entry(s, id);

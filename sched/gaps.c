@@ -1,17 +1,20 @@
-/* Of a gap that has begun nobody knows how long it will be.  To wait for its end costs the lower level that time; to begin costs both,
- * if the gap ends soon after: the higher level waits for what was begun, the lower one loses its start.  So the distribution of the
- * gaps decides, and not the longest of them: requests that come one after another by chance have gaps of any length, and waiting for
- * each of them would leave the device idle.
+/* Of a gap that has begun nobody knows how long it will be.  To wait for its end costs the lower
+ * level that time; to begin costs both, if the gap ends soon after: the higher level waits for what
+ * was begun, the lower one loses its start.  So the distribution of the gaps decides, and not the
+ * longest of them: requests that come one after another by chance have gaps of any length, and
+ * waiting for each of them would leave the device idle.
  *
  *     cost of waiting for h = sum over gaps g of   g            if g <= h
- *                                                  h + START    if not           ... the least counts */
+ *                                                  h + START    if not           ... the least
+ * counts */
 #include "sched/gaps.h"
 
 enum {
     FIRST_SHIFT = 13, /* the first step ends at 8 us */
     ONE = 1024,       /* of a gap that was just seen */
     FADE = 64,
-    START_NS = 1000000, /* a start in vain.  It takes less, but the time of the level above counts more. */
+    /* a start in vain.  It takes less, but the time of the level above counts more. */
+    START_NS = 1000000,
 };
 
 /* The end of a step: 8 us, 12, 16, 24, ... */

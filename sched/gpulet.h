@@ -1,5 +1,6 @@
-/* Serving models within latency bounds on parts of GPUs (gpulets): profiles, the elastic partitioning planner, an exhaustive one for
- * small cases, and the interference model.  Used by `tally plan`, the policy gpulet, the simulator and the tests.
+/* Serving models within latency bounds on parts of GPUs (gpulets): profiles, the elastic
+ * partitioning planner, an exhaustive one for small cases, and the interference model.  Used by
+ * `tally plan`, the policy gpulet, the simulator and the tests.
  *
  *     models (rate, SLO, L(batch, size)) ──► knee, minimum size ──► estimate ──► best fit / readjust / time share ──► plan
  *
@@ -29,12 +30,13 @@ struct tl_gpulet_model {
     double l2[TL_GPULET_BATCHES], dram[TL_GPULET_BATCHES];
 };
 
-/* The models of the gpulet artefact (SLO, memory, utilisation), by name; rate is 0.  False if there is none.  Their latency tables are not public:
- * these are stand-ins, see docs/simulator.md. */
+/* The models of the gpulet artefact (SLO, memory, utilisation), by name; rate is 0.  False if there
+ * is none.  Their latency tables are not public: these are stand-ins, see docs/simulator.md. */
 bool tl_gpulet_builtin(const char *name, struct tl_gpulet_model *m);
-/* Fills in profile_ms: a fixed part, and work that stops gaining beyond the knee of its batch, a part of the GPU (knees: one for each
- * of TL_GPULET_BATCHES; NULL: usual ones). */
-void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_ms, const double *knees);
+/* Fills in profile_ms: a fixed part, and work that stops gaining beyond the knee of its batch, a
+ * part of the GPU (knees: one for each of TL_GPULET_BATCHES; NULL: usual ones). */
+void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_ms,
+                        const double *knees);
 
 struct tl_gpulet_task {
     uint32_t model, batch;
@@ -68,12 +70,14 @@ struct tl_gpulet_plan {
 /* 0, or -ENOSPC with plan->failed if the models do not fit, -EINVAL for too many models or GPUs. */
 int tl_gpulet_plan(struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models, uint32_t n,
                    const struct tl_gpulet_options *o);
-/* Tries every partitioning and every assignment: for at most 2 GPUs and 4 models (-EINVAL otherwise).  Without interference. */
+/* Tries every partitioning and every assignment: for at most 2 GPUs and 4 models (-EINVAL
+ * otherwise).  Without interference. */
 int tl_gpulet_search(struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models, uint32_t n,
                      const struct tl_gpulet_options *o);
-/* Whether a plan keeps every rule: sizes, memory, duty cycles, SLOs, rates.  NULL, or what is wrong. */
-const char *tl_gpulet_check(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models, uint32_t n,
-                            const struct tl_gpulet_options *o);
+/* Whether a plan keeps every rule: sizes, memory, duty cycles, SLOs, rates.  NULL, or what is
+ * wrong. */
+const char *tl_gpulet_check(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models,
+                            uint32_t n, const struct tl_gpulet_options *o);
 
 /* Latency of a batch on a size when alpha (>= 1) is the neighbour's effect. */
 double tl_gpulet_latency(const struct tl_gpulet_model *m, double batch, uint32_t size, double alpha,
@@ -82,8 +86,8 @@ double tl_gpulet_latency(const struct tl_gpulet_model *m, double batch, uint32_t
 double tl_gpulet_alpha(const struct tl_gpulet_model *me, double my_batch, uint32_t my_size,
                        const struct tl_gpulet_model *you, double your_batch, uint32_t your_size);
 /* Highest rate of one always busy gpulet of that size, and its batch. */
-double tl_gpulet_saturated_rate(const struct tl_gpulet_model *m, uint32_t size, const struct tl_gpulet_options *o,
-                                uint32_t *batch);
+double tl_gpulet_saturated_rate(const struct tl_gpulet_model *m, uint32_t size,
+                                const struct tl_gpulet_options *o, uint32_t *batch);
 /* The most effective size. */
 uint32_t tl_gpulet_knee(const struct tl_gpulet_model *m, const struct tl_gpulet_options *o);
 

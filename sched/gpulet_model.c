@@ -39,13 +39,15 @@ double tl_gpulet_alpha(const struct tl_gpulet_model *me, double my_batch, uint32
     /* The artefact's fit for the RTX 2080 Ti. */
     static const double c[] = {0.112908, 0.715960, 0.354866, 0.088204, 0.895369};
     double mine = my_size / 100.0, yours = your_size / 100.0;
-    double alpha = c[0] * by_batch(me->l2, my_batch) * mine + c[1] * by_batch(you->l2, your_batch) * yours +
-                   c[2] * by_batch(me->dram, my_batch) * mine + c[3] * by_batch(you->dram, your_batch) * yours + c[4];
+    double alpha = c[0] * by_batch(me->l2, my_batch) * mine +
+                   c[1] * by_batch(you->l2, your_batch) * yours +
+                   c[2] * by_batch(me->dram, my_batch) * mine +
+                   c[3] * by_batch(you->dram, your_batch) * yours + c[4];
     return alpha > 1 ? alpha : 1;
 }
 
-double tl_gpulet_saturated_rate(const struct tl_gpulet_model *m, uint32_t size, const struct tl_gpulet_options *o,
-                                uint32_t *batch)
+double tl_gpulet_saturated_rate(const struct tl_gpulet_model *m, uint32_t size,
+                                const struct tl_gpulet_options *o, uint32_t *batch)
 {
     uint32_t best = 0;
     for (uint32_t low = 1, high = TL_GPULET_BATCH_MAX; low <= high;) {
@@ -68,7 +70,8 @@ uint32_t tl_gpulet_knee(const struct tl_gpulet_model *m, const struct tl_gpulet_
     uint32_t knee = tl_gpulet_sizes[0];
     for (int i = 0; i + 2 < TL_GPULET_SIZES; i++) { /* the pair 80, 100 is left out */
         uint32_t low = tl_gpulet_sizes[i], high = tl_gpulet_sizes[i + 1];
-        double at_low = tl_gpulet_saturated_rate(m, low, o, NULL), at_high = tl_gpulet_saturated_rate(m, high, o, NULL);
+        double at_low = tl_gpulet_saturated_rate(m, low, o, NULL),
+               at_high = tl_gpulet_saturated_rate(m, high, o, NULL);
         if (at_high < 1.05 * at_low || at_high <= 0)
             continue;
         double slope = (at_high - at_low) / (high - low);
@@ -80,22 +83,24 @@ uint32_t tl_gpulet_knee(const struct tl_gpulet_model *m, const struct tl_gpulet_
     return knee;
 }
 
-void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_ms, const double *knees)
+void tl_gpulet_stand_in(struct tl_gpulet_model *m, double fixed_ms, double work_ms,
+                        const double *knees)
 {
-    /* If nothing is known: a batch of 1 fills a fifth of the GPU, each doubling a tenth more: 40 % at 4, 70 % at 32. */
+    /* If nothing is known: a batch of 1 fills a fifth of the GPU, each doubling a tenth more: 40 %
+     * at 4, 70 % at 32. */
     static const double usual[TL_GPULET_BATCHES] = {0.2, 0.3, 0.4, 0.5, 0.6, 0.7};
     const double *knee = knees != NULL ? knees : usual;
     for (int p = 0; p < TL_GPULET_SIZES; p++) {
         double batch = 1;
         for (int b = 0; b < TL_GPULET_BATCHES; b++, batch *= 2) {
             double share = tl_gpulet_sizes[p] / 100.0, filled = share < knee[b] ? share : knee[b];
-            m->profile_ms[p][b] = fixed_ms +
-                                  work_ms * batch / TL_GPULET_BATCH_MAX * knee[TL_GPULET_BATCHES - 1] / filled;
+            m->profile_ms[p][b] = fixed_ms + work_ms * batch / TL_GPULET_BATCH_MAX *
+                                                 knee[TL_GPULET_BATCHES - 1] / filled;
         }
     }
 }
 
-/* --- the artefact's models --------------------------------------------------------------------------------------- */
+/* --- the artefact's models -------------------------------------------------------------------- */
 
 enum input { LENET, TOKENS, IMAGE_224, IMAGE_300 };
 
@@ -137,10 +142,12 @@ static void fill(struct tl_gpulet_model *m, const struct published *from)
         m->l2[i] = from->l2[i] / 100;
         m->dram[i] = from->dram[i] / 100;
     }
-    /* The whole GPU with a batch of 32 just saturates: twice its latency is the SLO.  A fifth of it does not depend on the
-     * batch. */
-    double whole = m->slo_ms / 2 / 1.1 - m->batching_ms[TL_GPULET_BATCHES - 1], knees[TL_GPULET_BATCHES];
-    /* The part of the GPU that a batch can use is its SM utilisation, the highest of all being a whole GPU. */
+    /* The whole GPU with a batch of 32 just saturates: twice its latency is the SLO.  A fifth of it
+     * does not depend on the batch. */
+    double whole = m->slo_ms / 2 / 1.1 - m->batching_ms[TL_GPULET_BATCHES - 1],
+           knees[TL_GPULET_BATCHES];
+    /* The part of the GPU that a batch can use is its SM utilisation, the highest of all being a
+     * whole GPU. */
     for (int i = 0; i < TL_GPULET_BATCHES; i++)
         knees[i] = from->sm[i] / 60.3;
     tl_gpulet_stand_in(m, 0.2 * whole, 0.8 * whole, knees);

@@ -1,6 +1,7 @@
-/* Elastic partitioning: models are placed one after the other, GPUs are split only when it helps, what is left of a model's rate
- * shares a gpulet in time.  With partitioning off this is the time-sharing planner; greedy takes the smallest size that serves
- * a model and never shares in time. */
+/* Elastic partitioning: models are placed one after the other, GPUs are split only when it helps,
+ * what is left of a model's rate shares a gpulet in time.  With partitioning off this is the
+ * time-sharing planner; greedy takes the smallest size that serves a model and never shares in
+ * time. */
 #include "sched/gpulet_rules.h"
 
 #include <errno.h>
@@ -18,8 +19,10 @@ static uint32_t knee_of(const struct tl_gpulet_problem *p, uint32_t model)
     return may_split(p->o) ? tl_gpulet_knee(&p->models[model], p->o) : 100;
 }
 
-/* Smallest size that serves `rate` of a model without a neighbour, up to `most`; `most` if none does. */
-static uint32_t least_size(const struct tl_gpulet_problem *p, uint32_t model, double rate, uint32_t most)
+/* Smallest size that serves `rate` of a model without a neighbour, up to `most`; `most` if none
+ * does. */
+static uint32_t least_size(const struct tl_gpulet_problem *p, uint32_t model, double rate,
+                           uint32_t most)
 {
     struct tl_gpulet_options alone = *p->o;
     alone.has_interference = false;
@@ -56,10 +59,10 @@ static void unsplit(struct tl_gpulet_plan *plan)
     }
 }
 
-/* After something new on g: its neighbour may have to work with a smaller batch, and then serves less; what is lost is added to
- * `lost` of its model.  False if it cannot. */
-static bool ease_neighbour(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, const struct tl_gpulet *g,
-                           double *lost)
+/* After something new on g: its neighbour may have to work with a smaller batch, and then serves
+ * less; what is lost is added to `lost` of its model.  False if it cannot. */
+static bool ease_neighbour(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                           const struct tl_gpulet *g, double *lost)
 {
     struct tl_gpulet *other = tl__gpulet_neighbour(plan, g);
     if (other == NULL || tl__gpulet_broken_rule(p, plan, other) == NULL)
@@ -74,9 +77,10 @@ static bool ease_neighbour(const struct tl_gpulet_problem *p, struct tl_gpulet_p
     return true;
 }
 
-/* Serves what it can of `rate` on a free gpulet.  Returns the rate served; 0 and no change if nothing. */
-static double place(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, struct tl_gpulet *g, uint32_t size,
-                    uint32_t model, double rate, double *lost)
+/* Serves what it can of `rate` on a free gpulet.  Returns the rate served; 0 and no change if
+ * nothing. */
+static double place(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                    struct tl_gpulet *g, uint32_t size, uint32_t model, double rate, double *lost)
 {
     struct tl_gpulet_plan before = *plan;
     double lost_before[TL_GPULET_MODELS];
@@ -93,8 +97,10 @@ static double place(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *pl
     return 0;
 }
 
-/* A free gpulet for a wanted size: a whole GPU first (it is cut to measure), else the least excess. */
-static struct tl_gpulet *best_fit(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t size)
+/* A free gpulet for a wanted size: a whole GPU first (it is cut to measure), else the least
+ * excess. */
+static struct tl_gpulet *best_fit(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                                  uint32_t size)
 {
     struct tl_gpulet *best = NULL;
     for (uint32_t i = 0; i < plan->n; i++) {
@@ -110,8 +116,8 @@ static struct tl_gpulet *best_fit(const struct tl_gpulet_problem *p, struct tl_g
 }
 
 /* Step 1 and 2: the ideal sizes for a rate, placed only if all of them find a gpulet. */
-static bool place_estimate(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model, double rate,
-                           double *lost)
+static bool place_estimate(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                           uint32_t model, double rate, double *lost)
 {
     uint32_t knee = knee_of(p, model);
     double saturated = tl_gpulet_saturated_rate(&p->models[model], knee, p->o, NULL);
@@ -136,8 +142,8 @@ static bool place_estimate(const struct tl_gpulet_problem *p, struct tl_gpulet_p
 }
 
 /* Step 3: whatever is free, large to small.  Returns the rate that is left. */
-static double place_anywhere(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model,
-                             double rate, double *lost)
+static double place_anywhere(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                             uint32_t model, double rate, double *lost)
 {
     for (uint32_t size = 100; size >= 20 && rate > tl__gpulet_slack(p->o); size -= 10)
         for (uint32_t i = 0; i < plan->n && rate > tl__gpulet_slack(p->o); i++) {
@@ -149,8 +155,8 @@ static double place_anywhere(const struct tl_gpulet_problem *p, struct tl_gpulet
 }
 
 /* Step 4: a model's half-empty gpulets become one if one can serve them all. */
-static void merge_residuals(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model,
-                            double *lost)
+static void merge_residuals(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                            uint32_t model, double *lost)
 {
     struct tl_gpulet *largest = NULL;
     double total = 0;
@@ -169,7 +175,8 @@ static void merge_residuals(const struct tl_gpulet_problem *p, struct tl_gpulet_
     struct tl_gpulet_plan before = *plan;
     double lost_before[TL_GPULET_MODELS];
     memcpy(lost_before, lost, sizeof lost_before);
-    if (tl__gpulet_serve(p, plan, largest, model, total) < total || !ease_neighbour(p, plan, largest, lost)) {
+    if (tl__gpulet_serve(p, plan, largest, model, total) < total ||
+        !ease_neighbour(p, plan, largest, lost)) {
         *plan = before;
         memcpy(lost, lost_before, sizeof lost_before);
         return;
@@ -182,8 +189,10 @@ static void merge_residuals(const struct tl_gpulet_problem *p, struct tl_gpulet_
     unsplit(plan);
 }
 
-/* Step 5: into the rounds of others, the fullest first; the rate may be spread.  Returns what is left. */
-static double share_in_time(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model, double rate)
+/* Step 5: into the rounds of others, the fullest first; the rate may be spread.  Returns what is
+ * left. */
+static double share_in_time(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                            uint32_t model, double rate)
 {
     bool was_tried[MOST_PARTS] = {false};
     double slack = tl__gpulet_slack(p->o);
@@ -214,8 +223,8 @@ static double share_in_time(const struct tl_gpulet_problem *p, struct tl_gpulet_
     return rate;
 }
 
-static bool add(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model, double rate,
-                double *lost)
+static bool add(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model,
+                double rate, double *lost)
 {
     double slack = tl__gpulet_slack(p->o);
     if (rate <= slack)
@@ -223,7 +232,8 @@ static bool add(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, 
     if (!may_split(p->o)) {
         /* Where whole GPUs are all there is, what fills none of them joins others first. */
         double saturated = tl_gpulet_saturated_rate(&p->models[model], 100, p->o, NULL);
-        double residual = saturated > 0 ? rate - saturated * (double)(uint32_t)(rate / saturated) : rate;
+        double residual = saturated > 0 ? rate - saturated * (double)(uint32_t)(rate / saturated)
+                                        : rate;
         rate = rate - residual + share_in_time(p, plan, model, residual);
     }
     if (place_estimate(p, plan, model, rate, lost))
@@ -236,14 +246,15 @@ static bool add(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, 
 }
 
 /* Each model as one piece on the smallest size that serves it. */
-static bool add_greedily(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, uint32_t model, double rate,
-                         double *lost)
+static bool add_greedily(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                         uint32_t model, double rate, double *lost)
 {
     double slack = tl__gpulet_slack(p->o);
     while (rate > slack) {
         uint32_t size = least_size(p, model, rate, 100);
         struct tl_gpulet *g = NULL;
-        for (uint32_t i = 0; i < plan->n; i++) { /* least excess first: there is nothing to share later */
+        /* least excess first: there is nothing to share later */
+        for (uint32_t i = 0; i < plan->n; i++) {
             struct tl_gpulet *free = &plan->gpulets[i];
             if (free->n_tasks == 0 && free->size >= size && (g == NULL || free->size < g->size))
                 g = free;
@@ -262,7 +273,8 @@ static void sort_models(const struct tl_gpulet_problem *p, uint32_t *order)
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t at = i;
         double key = p->models[i].rate * p->models[i].slo_ms;
-        for (; at > 0 && p->models[order[at - 1]].rate * p->models[order[at - 1]].slo_ms >= key; at--)
+        for (; at > 0 && p->models[order[at - 1]].rate * p->models[order[at - 1]].slo_ms >= key;
+             at--)
             order[at] = order[at - 1];
         order[at] = i;
     }
@@ -288,7 +300,8 @@ int tl_gpulet_plan(struct tl_gpulet_plan *plan, const struct tl_gpulet_model *mo
         if (!fits)
             return -ENOSPC;
     }
-    for (uint32_t i = 0; i < n; i++) { /* once more for those that lost too much to their neighbours */
+    /* once more for those that lost too much to their neighbours */
+    for (uint32_t i = 0; i < n; i++) {
         double again = lost[i];
         lost[i] = 0;
         plan->failed = i;
@@ -303,8 +316,8 @@ int tl_gpulet_plan(struct tl_gpulet_plan *plan, const struct tl_gpulet_model *mo
     return 0;
 }
 
-const char *tl_gpulet_check(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models, uint32_t n,
-                            const struct tl_gpulet_options *o)
+const char *tl_gpulet_check(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models,
+                            uint32_t n, const struct tl_gpulet_options *o)
 {
     const struct tl_gpulet_problem p = {models, n, o};
     struct tl_gpulet_plan copy = *plan;
@@ -321,7 +334,8 @@ const char *tl_gpulet_check(const struct tl_gpulet_plan *plan, const struct tl_g
             return broken;
         for (uint32_t k = 0; k < g->n_tasks; k++)
             served[g->tasks[k].model] += g->tasks[k].rate;
-        if (g->n_tasks > 0) { /* the test counts one model more than there is: leave the last one out */
+        /* the test counts one model more than there is: leave the last one out */
+        if (g->n_tasks > 0) {
             struct tl_gpulet full = *g;
             g->n_tasks--;
             bool fits = tl__gpulet_memory_fits(&p, &copy, g, full.tasks[full.n_tasks - 1].model);
@@ -334,7 +348,8 @@ const char *tl_gpulet_check(const struct tl_gpulet_plan *plan, const struct tl_g
         if (parts[g] > 2 || sizes[g] != 100)
             return "a GPU is cut wrongly";
     for (uint32_t i = 0; i < n; i++)
-        if (served[i] < models[i].rate * (o->has_interference ? 0.85 : 1) - tl__gpulet_slack(o) - 1e-6)
+        if (served[i] <
+            models[i].rate * (o->has_interference ? 0.85 : 1) - tl__gpulet_slack(o) - 1e-6)
             return "a model is not served";
     return NULL;
 }

@@ -1,6 +1,7 @@
-/* Rules of a single gpulet.  Its tasks run in rounds of `duty_ms`: each collects a batch during one round and runs it in the next, so
- * that  sum L <= D  and, for every task,  sum L + D <= SLO.  An always busy gpulet is the case D = L of one task.  A task that runs
- * every request at once (batch 1) need not wait for the round if it is alone. */
+/* Rules of a single gpulet.  Its tasks run in rounds of `duty_ms`: each collects a batch during one
+ * round and runs it in the next, so that  sum L <= D  and, for every task,  sum L + D <= SLO.  An
+ * always busy gpulet is the case D = L of one task.  A task that runs every request at once (batch
+ * 1) need not wait for the round if it is alone. */
 #include "sched/gpulet_rules.h"
 
 #include <stddef.h>
@@ -21,14 +22,15 @@ struct tl_gpulet *tl__gpulet_neighbour(struct tl_gpulet_plan *plan, const struct
     return NULL;
 }
 
-double tl__gpulet_latency_on(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, const struct tl_gpulet *g,
-                             uint32_t model, double batch)
+double tl__gpulet_latency_on(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                             const struct tl_gpulet *g, uint32_t model, double batch)
 {
     double alpha = 1;
     const struct tl_gpulet *other = p->o->has_interference ? tl__gpulet_neighbour(plan, g) : NULL;
     for (uint32_t i = 0; other != NULL && i < other->n_tasks; i++) {
         const struct tl_gpulet_task *t = &other->tasks[i];
-        double a = tl_gpulet_alpha(&p->models[model], batch, g->size, &p->models[t->model], t->batch, other->size);
+        double a = tl_gpulet_alpha(&p->models[model], batch, g->size, &p->models[t->model],
+                                   t->batch, other->size);
         if (a > alpha)
             alpha = a;
     }
@@ -50,7 +52,8 @@ bool tl__gpulet_memory_fits(const struct tl_gpulet_problem *p, const struct tl_g
     return used < memory_part * (p->o->gpu_memory_mb > 0 ? p->o->gpu_memory_mb : 11000);
 }
 
-double tl__gpulet_round_ms(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, const struct tl_gpulet *g)
+double tl__gpulet_round_ms(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                           const struct tl_gpulet *g)
 {
     double sum = 0;
     for (uint32_t i = 0; i < g->n_tasks; i++)
@@ -81,8 +84,8 @@ const char *tl__gpulet_broken_rule(const struct tl_gpulet_problem *p, struct tl_
     return NULL;
 }
 
-double tl__gpulet_serve(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, struct tl_gpulet *g,
-                        uint32_t model, double rate)
+double tl__gpulet_serve(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                        struct tl_gpulet *g, uint32_t model, double rate)
 {
     double slo = p->models[model].slo_ms, best_rate = 0;
     struct tl_gpulet best = {0};
@@ -116,8 +119,8 @@ double tl__gpulet_serve(const struct tl_gpulet_problem *p, struct tl_gpulet_plan
 }
 
 /* The tasks of g with batches for rounds of that length.  False if a rule is broken. */
-static bool set_round(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, struct tl_gpulet *g,
-                      double duty_ms)
+static bool set_round(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                      struct tl_gpulet *g, double duty_ms)
 {
     g->duty_ms = duty_ms;
     for (uint32_t i = 0; i < g->n_tasks; i++) {
@@ -131,8 +134,8 @@ static bool set_round(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *
     return tl__gpulet_broken_rule(p, plan, g) == NULL;
 }
 
-bool tl__gpulet_time_share(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, struct tl_gpulet *g,
-                           uint32_t model, double rate)
+bool tl__gpulet_time_share(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                           struct tl_gpulet *g, uint32_t model, double rate)
 {
     if (g->n_tasks >= TL_GPULET_TASKS || !tl__gpulet_memory_fits(p, plan, g, model))
         return false;
@@ -140,13 +143,16 @@ bool tl__gpulet_time_share(const struct tl_gpulet_problem *p, struct tl_gpulet_p
     g->tasks[g->n_tasks++] = (struct tl_gpulet_task){.model = model, .batch = 1, .rate = rate};
     for (uint32_t b = TL_GPULET_BATCH_MAX; b >= 1; b--) {
         double duty = 1000.0 * b / rate;
-        if ((before.n_tasks == 0 || duty <= before.duty_ms * rounding) && set_round(p, plan, g, duty))
+        if ((before.n_tasks == 0 || duty <= before.duty_ms * rounding) &&
+            set_round(p, plan, g, duty))
             return true;
     }
-    /* Rates too low to collect a batch in time: shorter rounds, which then often find nothing to do. */
+    /* Rates too low to collect a batch in time: shorter rounds, which then often find nothing to
+     * do. */
     double slo = p->models[model].slo_ms;
     for (double duty = slo; duty > slo / 50; duty *= 0.95)
-        if ((before.n_tasks == 0 || duty <= before.duty_ms * rounding) && set_round(p, plan, g, duty))
+        if ((before.n_tasks == 0 || duty <= before.duty_ms * rounding) &&
+            set_round(p, plan, g, duty))
             return true;
     *g = before;
     return false;

@@ -1,5 +1,6 @@
-/* The best plan of small cases, by trying all: how GPUs are cut, which models each gpulet serves.  A model's rate is spread evenly
- * over the gpulets that serve it, weighted by their sizes or not.  It tells how far the planner is from that. */
+/* The best plan of small cases, by trying all: how GPUs are cut, which models each gpulet serves.
+ * A model's rate is spread evenly over the gpulets that serve it, weighted by their sizes or not.
+ * It tells how far the planner is from that. */
 #include "sched/gpulet_rules.h"
 
 #include <errno.h>
@@ -7,8 +8,8 @@
 enum { MOST_GPUS = 2, MOST_MODELS = 4, MOST_GPULETS = 2 * MOST_GPUS };
 
 /* Gives g the tasks of `mask`, each with its part of the rate. */
-static bool fill(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, struct tl_gpulet *g, uint32_t mask,
-                 const double *weights, bool is_by_size)
+static bool fill(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                 struct tl_gpulet *g, uint32_t mask, const double *weights, bool is_by_size)
 {
     g->n_tasks = 0;
     double weight = is_by_size ? g->size : 1;
@@ -20,7 +21,8 @@ static bool fill(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
             continue;
         bool fits;
         if (g->n_tasks == 0)
-            fits = tl__gpulet_memory_fits(p, plan, g, m) && tl__gpulet_serve(p, plan, g, m, rate) >= rate;
+            fits = tl__gpulet_memory_fits(p, plan, g, m) &&
+                   tl__gpulet_serve(p, plan, g, m, rate) >= rate;
         else
             fits = tl__gpulet_time_share(p, plan, g, m, rate);
         if (!fits)
@@ -29,8 +31,8 @@ static bool fill(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
     return true;
 }
 
-static bool try_masks(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan, const uint32_t *masks,
-                      bool is_by_size)
+static bool try_masks(const struct tl_gpulet_problem *p, struct tl_gpulet_plan *plan,
+                      const uint32_t *masks, bool is_by_size)
 {
     double weights[MOST_MODELS] = {0};
     for (uint32_t i = 0; i < plan->n; i++) {

@@ -1,5 +1,5 @@
-/* Salus's lanes: best fit, a pending queue without head-of-line blocking, lanes that grow into free memory and
- * shrink between iterations. */
+/* Salus's lanes: best fit, a pending queue without head-of-line blocking, lanes that grow into free
+ * memory and shrink between iterations. */
 #include "sched/lanes.h"
 
 #include <errno.h>
@@ -103,8 +103,8 @@ static bool best_fit(struct tl_lanes *l, struct tl_lane_job *j)
     return true;
 }
 
-/* Into the lane that has to grow the least for it, if the free memory is enough for that.  Between iterations lanes can be moved, so
- * free memory is one piece. */
+/* Into the lane that has to grow the least for it, if the free memory is enough for that.  Between
+ * iterations lanes can be moved, so free memory is one piece. */
 static bool grow_lane(struct tl_lanes *l, struct tl_lane_job *j)
 {
     struct tl_lane *best = NULL;
@@ -134,7 +134,8 @@ static bool place_pending(struct tl_lanes *l)
     bool was_placed = false;
     for (uint32_t i = 0; i < l->n_jobs; i++)
         if (!l->jobs[i].is_placed)
-            was_placed |= open_lane(l, &l->jobs[i]) || best_fit(l, &l->jobs[i]) || grow_lane(l, &l->jobs[i]);
+            was_placed |= open_lane(l, &l->jobs[i]) || best_fit(l, &l->jobs[i]) ||
+                          grow_lane(l, &l->jobs[i]);
     return was_placed;
 }
 
@@ -188,7 +189,8 @@ void tl__lanes_remove(struct tl_lanes *l, uint32_t id)
     l->n_jobs--;
     memmove(l->jobs + at, l->jobs + at + 1, (l->n_jobs - at) * sizeof l->jobs[0]);
     if (gone.is_placed) {
-        /* The lane keeps its size for the jobs in it until one of their iterations ends, unless it is empty. */
+        /* The lane keeps its size for the jobs in it until one of their iterations ends, unless it
+         * is empty. */
         uint64_t ephemeral;
         if (lane_persistent(l, gone.lane, &ephemeral) + ephemeral == 0)
             shrink_lane(l, gone.lane);

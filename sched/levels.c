@@ -1,8 +1,9 @@
 /* Arbitration by levels.
  *
- * Across levels nothing is switched on and off here: everybody below the top has `yields` set and follows the words of the
- * levels above by itself, within microseconds, while this code is asked every few milliseconds.  What it decides is slower:
- * turns among equals, minimum shares, and the hysteresis. */
+ * Across levels nothing is switched on and off here: everybody below the top has `yields` set and
+ * follows the words of the levels above by itself, within microseconds, while this code is asked
+ * every few milliseconds.  What it decides is slower: turns among equals, minimum shares, and the
+ * hysteresis. */
 #include "sched/levels.h"
 
 enum { OWED_LIMIT_QUANTA = 8 };
@@ -27,7 +28,8 @@ void tl__levels_init(struct tl_sched *s)
     };
 }
 
-/* Who slept does not come back with saved-up time: it begins where the least served of its working equals stands. */
+/* Who slept does not come back with saved-up time: it begins where the least served of its working
+ * equals stands. */
 void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e)
 {
     if (!e->has_work) {
@@ -56,8 +58,10 @@ void tl__levels_used(struct tl_sched *s, struct tl_sched_entry *e, const struct 
         own(e)->owed_ns = -limit;
 }
 
-/* Brings the debt to a client up to date.  Returns when a boost begins or has to be looked at, or TL_NEVER. */
-static uint64_t settle_share(const struct tl_sched *s, const struct tl_levels *v, struct tl_sched_entry *e)
+/* Brings the debt to a client up to date.  Returns when a boost begins or has to be looked at, or
+ * TL_NEVER. */
+static uint64_t settle_share(const struct tl_sched *s, const struct tl_levels *v,
+                             struct tl_sched_entry *e)
 {
     struct tl_levels_client *c = own(e);
     uint64_t elapsed = s->now - c->owed_at;
@@ -83,7 +87,8 @@ static uint64_t settle_share(const struct tl_sched *s, const struct tl_levels *v
 }
 
 /* The clients i..end of one level: one of those that have work gets the turn. */
-static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, uint32_t i, uint32_t end)
+static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, uint32_t i,
+                          uint32_t end)
 {
     struct tl_sched_entry *holder = NULL, *next = NULL, *patient = NULL;
     uint32_t ready = 0;
@@ -115,7 +120,8 @@ static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, u
         own(holder)->turn_end = s->now + v->quantum_ns;
         own(holder)->asked_ns = 0;
     }
-    /* Without the turn a client may only run if nobody else wants to: then its own next work starts without asking. */
+    /* Without the turn a client may only run if nobody else wants to: then its own next work starts
+     * without asking. */
     for (uint32_t k = i; k < end; k++)
         s->clients[k]->want.may_run = holder == NULL || s->clients[k] == holder;
     if (holder == NULL)
@@ -146,7 +152,8 @@ uint64_t tl__levels_decide(struct tl_sched *s)
                 if (own(e)->is_boosted)
                     g->may_run = true;
                 else /* a quarter more, so that a usual gap does not start anybody */
-                    g->hysteresis_ns = tl__min(v->hysteresis_max_ns, tl__max(v->hysteresis_ns, gap + gap / 4));
+                    g->hysteresis_ns = tl__min(v->hysteresis_max_ns,
+                                               tl__max(v->hysteresis_ns, gap + gap / 4));
             }
         }
         for (uint32_t k = i; k < end; k++)

@@ -1,6 +1,7 @@
-/* Arbitration by levels, shared by the policies that have priorities: who of equals has the turn, who is below its minimum
- * share, how long the levels above must have been idle.  A policy has tl_levels as the first member of
- * its state and tl_levels_client as the first of what it keeps per client. */
+/* Arbitration by levels, shared by the policies that have priorities: who of equals has the turn,
+ * who is below its minimum share, how long the levels above must have been idle.  A policy has
+ * tl_levels as the first member of its state and tl_levels_client as the first of what it keeps per
+ * client. */
 #ifndef TALLY_SCHED_LEVELS_H
 #define TALLY_SCHED_LEVELS_H
 
@@ -9,7 +10,9 @@
 struct tl_levels {
     uint64_t quantum_ns; /* length of a turn among equals */
     uint64_t
-        patience_turns; /* who of n equals was passed over for n times as many turns comes next, whatever its virtual time */
+        /* who of n equals was passed over for n times as many turns comes next, whatever its
+         * virtual time */
+        patience_turns;
     uint64_t turnaround_ns, hysteresis_ns, hysteresis_max_ns, run_ahead_ns;
     enum tl_rung finest;
 };
@@ -26,7 +29,8 @@ struct tl_levels_client {
 void tl__levels_init(struct tl_sched *s);
 void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e);
 void tl__levels_used(struct tl_sched *s, struct tl_sched_entry *e, const struct tl_usage *u);
-/* Fills the wants of all clients: high priority open, others yielding, equals in turns.  Returns the next time. */
+/* Fills the wants of all clients: high priority open, others yielding, equals in turns.  Returns
+ * the next time. */
 uint64_t tl__levels_decide(struct tl_sched *s);
 
 #endif

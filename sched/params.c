@@ -74,7 +74,8 @@ static bool store(const struct tl_param *p, struct tl_str value, void *state)
     case TL_PARAM_U64:
     case TL_PARAM_NS:
     case TL_PARAM_DOUBLE:
-        if (!read_number(value, p->kind == TL_PARAM_NS, &number) || number < p->min || number > p->max)
+        if (!read_number(value, p->kind == TL_PARAM_NS, &number) || number < p->min ||
+            number > p->max)
             return false;
         if (p->kind == TL_PARAM_DOUBLE)
             *(double *)field = number;
@@ -85,19 +86,20 @@ static bool store(const struct tl_param *p, struct tl_str value, void *state)
     return false;
 }
 
-static int refuse(const char *policy, const struct tl_param *params, struct tl_str name, struct tl_error *err)
+static int refuse(const char *policy, const struct tl_param *params, struct tl_str name,
+                  struct tl_error *err)
 {
     struct tl_buf names = {0};
     for (const struct tl_param *p = params; p != NULL && p->name != NULL; p++)
         tl_buf_printf(&names, "%s%s", names.n > 0 ? ", " : "", p->name);
-    tl_error_set(err, -EINVAL, "policy '%s' has no parameter '" TL_STR_FMT "'; it has: %s", policy, TL_STR_ARG(name),
-                 names.n > 0 ? names.p : "none");
+    tl_error_set(err, -EINVAL, "policy '%s' has no parameter '" TL_STR_FMT "'; it has: %s", policy,
+                 TL_STR_ARG(name), names.n > 0 ? names.p : "none");
     tl_buf_finish(&names);
     return -EINVAL;
 }
 
-int tl__params_read(const char *policy, const char *text, const struct tl_param *params, void *state,
-                    struct tl_error *err)
+int tl__params_read(const char *policy, const char *text, const struct tl_param *params,
+                    void *state, struct tl_error *err)
 {
     while (*text != 0) {
         size_t n = strcspn(text, ",");
@@ -111,11 +113,13 @@ int tl__params_read(const char *policy, const char *text, const struct tl_param 
             value = (struct tl_str){equals + 1, (uint32_t)(text + n - equals - 1)};
         if (!store(p, value, state)) {
             if (p->kind == TL_PARAM_CHOICE)
-                return tl_error_set(err, -EINVAL, "policy '%s': %s is one of: %s", policy, p->name, p->choices);
+                return tl_error_set(err, -EINVAL, "policy '%s': %s is one of: %s", policy, p->name,
+                                    p->choices);
             if (p->kind == TL_PARAM_BOOL)
                 return tl_error_set(err, -EINVAL, "policy '%s': %s is yes or no", policy, p->name);
-            return tl_error_set(err, -EINVAL, "policy '%s': %s is a number from %g to %g, not '" TL_STR_FMT "'", policy,
-                                p->name, p->min, p->max, TL_STR_ARG(value));
+            return tl_error_set(err, -EINVAL,
+                                "policy '%s': %s is a number from %g to %g, not '" TL_STR_FMT "'",
+                                policy, p->name, p->min, p->max, TL_STR_ARG(value));
         }
         text += n + (text[n] == ',');
     }

@@ -1,9 +1,10 @@
 /* Cycles in a sequence of launches.
  *
- * The distance between two launches of the same kernel is a guess at the period; it is believed if the last so many launches equal those
- * before them.  Layers inside a step repeat too, with a shorter period, so a longer one that is confirmed replaces a shorter one: a kernel
- * that comes once per step (a loss, an optimiser's) has the step's length as its distance.  An iteration begins after the longest pause
- * of the cycle, where the host prepares the next one. */
+ * The distance between two launches of the same kernel is a guess at the period; it is believed if
+ * the last so many launches equal those before them.  Layers inside a step repeat too, with a
+ * shorter period, so a longer one that is confirmed replaces a shorter one: a kernel that comes
+ * once per step (a loss, an optimiser's) has the step's length as its distance.  An iteration
+ * begins after the longest pause of the cycle, where the host prepares the next one. */
 #include "sched/pattern.h"
 
 #include <string.h>
@@ -23,7 +24,8 @@ static uint32_t key_at(const struct tl_pattern *p, uint64_t launch)
     return p->history[launch % TL_PATTERN_HISTORY];
 }
 
-/* Whether the last `period` launches are those before them once more; a short period must have gone on for some time. */
+/* Whether the last `period` launches are those before them once more; a short period must have gone
+ * on for some time. */
 static bool repeats(const struct tl_pattern *p, uint64_t period)
 {
     uint64_t n = period > FEWEST_EQUAL ? period : FEWEST_EQUAL;
@@ -35,7 +37,8 @@ static bool repeats(const struct tl_pattern *p, uint64_t period)
     return true;
 }
 
-/* The distance to the kernel's launch before this one if it was the same the last time too; else 0. */
+/* The distance to the kernel's launch before this one if it was the same the last time too; else
+ * 0. */
 static uint64_t steady_distance(struct tl_pattern *p, uint32_t key)
 {
     uint32_t slot = key * UINT32_C(2654435761) % TL_PATTERN_KEYS;

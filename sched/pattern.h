@@ -1,5 +1,6 @@
-/* Iterations of a job, found in its own launches, for policies that switch between iterations.  A training step launches the same
- * kernels in the same order over and over; this finds the length of that cycle and where it begins.  Pure and of fixed size. */
+/* Iterations of a job, found in its own launches, for policies that switch between iterations.  A
+ * training step launches the same kernels in the same order over and over; this finds the length of
+ * that cycle and where it begins.  Pure and of fixed size. */
 #ifndef TALLY_SCHED_PATTERN_H
 #define TALLY_SCHED_PATTERN_H
 
@@ -28,13 +29,14 @@ struct tl_pattern {
 };
 
 void tl_pattern_init(struct tl_pattern *p);
-/* A launch; `key` tells the kernel and its grid.  True if it is the first of a new iteration, i.e. the one before has ended. */
+/* A launch; `key` tells the kernel and its grid.  True if it is the first of a new iteration, i.e.
+ * the one before has ended. */
 bool tl_pattern_launch(struct tl_pattern *p, uint32_t key, uint64_t now_ns);
 
-/* --- memory -------------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
-/* Persistent and ephemeral memory of a job, learned from its allocations: what is alive at the end of an iteration is persistent, what
- * an iteration has beyond that at its peak is ephemeral. */
+/* Persistent and ephemeral memory of a job, learned from its allocations: what is alive at the end
+ * of an iteration is persistent, what an iteration has beyond that at its peak is ephemeral. */
 struct tl_memory_use {
     uint64_t live, peak; /* bytes; the peak is of this iteration */
     uint64_t persistent, ephemeral;
@@ -43,7 +45,8 @@ struct tl_memory_use {
 
 void tl_memory_allocated(struct tl_memory_use *m, uint64_t bytes);
 void tl_memory_freed(struct tl_memory_use *m, uint64_t bytes);
-/* Brings persistent and ephemeral up to date.  Until the first end of an iteration everything counts as persistent. */
+/* Brings persistent and ephemeral up to date.  Until the first end of an iteration everything
+ * counts as persistent. */
 void tl_memory_iteration(struct tl_memory_use *m);
 
 #endif

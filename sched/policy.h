@@ -3,8 +3,9 @@
  *     owner ──events──► core ──hooks──► policy
  *     owner ◄──grants── core ◄──want─── policy.decide
  *
- * The core keeps the clients (sorted: highest level first, then in the order of joining), their sums and the time; a policy
- * keeps what only it knows in `s->state` and `e->own`, both zeroed memory of the sizes that it asks for. */
+ * The core keeps the clients (sorted: highest level first, then in the order of joining), their
+ * sums and the time; a policy keeps what only it knows in `s->state` and `e->own`, both zeroed
+ * memory of the sizes that it asks for. */
 #ifndef TALLY_SCHED_POLICY_H
 #define TALLY_SCHED_POLICY_H
 
@@ -46,7 +47,8 @@ struct tl_sched {
 /* Hooks may be NULL, except decide.  They see the client's sums already updated. */
 struct tl_policy {
     const char *name, *alias, *about;
-    const char *dispatch; /* how the device should order grids of different clients: "mps" or "mps-priority" */
+    /* how the device should order grids of different clients: "mps" or "mps-priority" */
+    const char *dispatch;
     size_t state_bytes, client_bytes;
     const struct tl_param *params; /* of state, ended by a zero name; or NULL */
     /* Defaults of the state; runs before the parameters are read into it. */
@@ -62,16 +64,17 @@ struct tl_policy {
     void (*iteration)(struct tl_sched *s, struct tl_sched_entry *e);
     void (*memory)(struct tl_sched *s, struct tl_sched_entry *e);
     void (*footprint)(struct tl_sched *s, struct tl_sched_entry *e);
-    /* Writes every client's want; returns when it wants to be asked again without an event, or TL_NEVER. */
+    /* Writes every client's want; returns when it wants to be asked again without an event, or
+     * TL_NEVER. */
     uint64_t (*decide)(struct tl_sched *s);
 };
 
 /* The table's lines, one per policy; table.c defines the order. */
-extern const struct tl_policy tl_policy_tally, tl_policy_slo, tl_policy_tgs, tl_policy_salus, tl_policy_gpulet,
-    tl_policy_herald, tl_policy_none, tl_policy_priority, tl_policy_timeslice, tl_policy_kernel, tl_policy_reef,
-    tl_policy_orion;
+extern const struct tl_policy tl_policy_tally, tl_policy_slo, tl_policy_tgs, tl_policy_salus,
+    tl_policy_gpulet, tl_policy_herald, tl_policy_none, tl_policy_priority, tl_policy_timeslice,
+    tl_policy_kernel, tl_policy_reef, tl_policy_orion;
 
-/* --- parameters -------------------------------------------------------------------------------------------------- */
+/* --- parameters ------------------------------------------------------------------------------- */
 
 enum tl_param_kind {
     TL_PARAM_U64,    /* uint64_t */
@@ -89,13 +92,15 @@ struct tl_param {
     const char *choices;
 };
 
-/* Reads "name=value,name=value" into `state`.  0 or -EINVAL with a message that lists what there is. */
-int tl__params_read(const char *policy, const char *text, const struct tl_param *params, void *state,
-                    struct tl_error *err);
+/* Reads "name=value,name=value" into `state`.  0 or -EINVAL with a message that lists what there
+ * is. */
+int tl__params_read(const char *policy, const char *text, const struct tl_param *params,
+                    void *state, struct tl_error *err);
 
-/* --- for policies ------------------------------------------------------------------------------------------------ */
+/* --- for policies ----------------------------------------------------------------------------- */
 
-/* Everything allowed, the original kernels, no limit: what high priority gets, and where every want begins. */
+/* Everything allowed, the original kernels, no limit: what high priority gets, and where every want
+ * begins. */
 struct tl_grant tl__grant_open(void);
 
 static inline bool tl__is_high(const struct tl_sched_entry *e)

@@ -1,6 +1,7 @@
-/* gpulet: every client with an SLO gets its own part of the SMs, in gpulet's sizes, and keeps it for an epoch; the others share what
- * is left.  Offline profiles are not at hand here: the size that a client needs is learned from its own requests, one step per
- * epoch, and the new sizes take effect together at the next one.  `tally plan` is the planner that works from profiles.
+/* gpulet: every client with an SLO gets its own part of the SMs, in gpulet's sizes, and keeps it
+ * for an epoch; the others share what is left.  Offline profiles are not at hand here: the size
+ * that a client needs is learned from its own requests, one step per epoch, and the new sizes take
+ * effect together at the next one.  `tally plan` is the planner that works from profiles.
  *
  * Nobody is stopped: shares are caps, so high priority never waits for a grant. */
 #include "sched/gpulet.h"

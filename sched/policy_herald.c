@@ -1,9 +1,10 @@
-/* herald: light operations share the device in space, heavy ones have it alone, and jobs with an SLO come first.  An operation runs
- * to its end; each client tells the footprint of its next one.  Thresholds are parameters: the poster gives none.
+/* herald: light operations share the device in space, heavy ones have it alone, and jobs with an
+ * SLO come first.  An operation runs to its end; each client tells the footprint of its next one.
+ * Thresholds are parameters: the poster gives none.
  *
- * Over memory nobody starts.  A waiting heavy operation of an SLO job keeps best-effort work from starting, and so does anybody who
- * has waited for longer than `patience`, the one that waits longest first: so nobody starves below high priority, which is never held
- * back, only counted. */
+ * Over memory nobody starts.  A waiting heavy operation of an SLO job keeps best-effort work from
+ * starting, and so does anybody who has waited for longer than `patience`, the one that waits
+ * longest first: so nobody starves below high priority, which is never held back, only counted. */
 #include "sched/policy.h"
 
 #include <stddef.h>
@@ -66,7 +67,8 @@ static uint64_t slack(const struct tl_sched *s, const struct tl_sched_entry *e)
     return e->next.deadline_ns > needed ? e->next.deadline_ns - needed : 0;
 }
 
-static bool is_before(const struct tl_sched *s, const struct tl_sched_entry *a, const struct tl_sched_entry *b)
+static bool is_before(const struct tl_sched *s, const struct tl_sched_entry *a,
+                      const struct tl_sched_entry *b)
 {
     const struct state *st = s->state;
     bool a_waited = s->now - own(a)->waiting_ns >= st->patience_ns,
@@ -74,7 +76,8 @@ static bool is_before(const struct tl_sched *s, const struct tl_sched_entry *a, 
     if (a_waited != b_waited)
         return a_waited;
     if (a_waited)
-        return own(a)->waiting_ns < own(b)->waiting_ns; /* else the urgent ones could pass by for ever */
+        /* else the urgent ones could pass by for ever */
+        return own(a)->waiting_ns < own(b)->waiting_ns;
     if (is_urgent(a) != is_urgent(b))
         return is_urgent(a);
     if (is_urgent(a))
@@ -97,14 +100,18 @@ static void count(const struct state *st, struct sums *r, const struct tl_sched_
     r->resident += e->next.memory_bytes;
 }
 
-static bool may_start(const struct tl_sched *s, const struct sums *r, const struct tl_sched_entry *e)
+static bool may_start(const struct tl_sched *s, const struct sums *r,
+                      const struct tl_sched_entry *e)
 {
     const struct state *st = s->state;
-    if (s->options.memory_bytes != 0 && r->resident + e->next.memory_bytes > s->options.memory_bytes)
-        return r->running == 0 && e->next.memory_bytes == 0; /* it holds too much already: alone it may go on */
+    if (s->options.memory_bytes != 0 &&
+        r->resident + e->next.memory_bytes > s->options.memory_bytes)
+        /* it holds too much already: alone it may go on */
+        return r->running == 0 && e->next.memory_bytes == 0;
     if (!is_light(st, e))
         return r->running == 0;
-    return !r->has_heavy && r->sm + e->next.sm_permille <= 1000 && r->bandwidth + e->next.bandwidth_permille <= 1000;
+    return !r->has_heavy && r->sm + e->next.sm_permille <= 1000 &&
+           r->bandwidth + e->next.bandwidth_permille <= 1000;
 }
 
 static uint64_t decide(struct tl_sched *s)
@@ -124,7 +131,8 @@ static uint64_t decide(struct tl_sched *s)
             own(e)->waiting_ns = tl__max(s->now, 1);
         own(e)->is_passed = false;
     }
-    /* The best waiting one at a time; one that must wait for room keeps lesser ones from taking it. */
+    /* The best waiting one at a time; one that must wait for room keeps lesser ones from taking
+     * it. */
     uint64_t next = TL_NEVER;
     for (;;) {
         struct tl_sched_entry *best = NULL;
@@ -150,8 +158,8 @@ static uint64_t decide(struct tl_sched *s)
         own(best)->is_passed = true;
     }
     for (uint32_t i = 0; i < s->n; i++)
-        s->clients[i]->want.may_run = own(s->clients[i])->is_running || tl__is_high(s->clients[i]) ||
-                                      !tl__is_ready(s->clients[i]);
+        s->clients[i]->want.may_run = own(s->clients[i])->is_running ||
+                                      tl__is_high(s->clients[i]) || !tl__is_ready(s->clients[i]);
     return next;
 }
 

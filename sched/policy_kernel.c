@@ -1,5 +1,6 @@
-/* kernel: priorities between whole kernels.  As tally, but nothing retreats in mid-kernel: a lower client only launches nothing
- * more while a higher level has work.  It shows what splitting kernels is worth. */
+/* kernel: priorities between whole kernels.  As tally, but nothing retreats in mid-kernel: a lower
+ * client only launches nothing more while a higher level has work.  It shows what splitting kernels
+ * is worth. */
 #include "sched/levels.h"
 
 #include <stddef.h>

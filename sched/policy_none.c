@@ -1,4 +1,5 @@
-/* none: everybody launches when it likes and the device sorts it out, in the order of arrival, as under MPS. */
+/* none: everybody launches when it likes and the device sorts it out, in the order of arrival, as
+ * under MPS. */
 #include "sched/policy.h"
 
 static uint64_t decide(struct tl_sched *s)

@@ -1,6 +1,7 @@
-/* orion: after Orion.  Nothing is preempted; a best-effort kernel is admitted beside high-priority work only if it fits: it fills few
- * SMs, it needs the other resource (compute against bandwidth), and the time of what was admitted in a row stays in a budget.  Else it
- * waits until the high-priority work is over. */
+/* orion: after Orion.  Nothing is preempted; a best-effort kernel is admitted beside high-priority
+ * work only if it fits: it fills few SMs, it needs the other resource (compute against bandwidth),
+ * and the time of what was admitted in a row stays in a budget.  Else it waits until the
+ * high-priority work is over. */
 #include "sched/levels.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* priority: no control but the device's own: grids of higher levels are dispatched first when SMs become free (stream
- * priorities), running blocks stay. */
+/* priority: no control but the device's own: grids of higher levels are dispatched first when SMs
+ * become free (stream priorities), running blocks stay. */
 #include "sched/policy.h"
 
 static uint64_t decide(struct tl_sched *s)

@@ -1,6 +1,7 @@
-/* reef: after REEF.  Real-time (high) work takes the device at once: what runs of others is thrown off it.  While real-time kernels
- * leave SMs unused, others are padded into those: they run beside it, capped to what its footprint leaves.  REEF kills running
- * kernels because they can be repeated; here they retreat, so nothing is lost or repeated. */
+/* reef: after REEF.  Real-time (high) work takes the device at once: what runs of others is thrown
+ * off it.  While real-time kernels leave SMs unused, others are padded into those: they run beside
+ * it, capped to what its footprint leaves.  REEF kills running kernels because they can be
+ * repeated; here they retreat, so nothing is lost or repeated. */
 #include "sched/levels.h"
 
 #include <stddef.h>
@@ -50,7 +51,8 @@ static const struct tl_param params[] = {
 const struct tl_policy tl_policy_reef = {
     .name = "reef",
     .dispatch = "mps-priority",
-    .about = "real-time work throws others off; they are padded into SMs that it leaves (after REEF)",
+    .about =
+        "real-time work throws others off; they are padded into SMs that it leaves (after REEF)",
     .state_bytes = sizeof(struct state),
     .client_bytes = sizeof(struct tl_levels_client),
     .params = params,

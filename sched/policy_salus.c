@@ -1,13 +1,15 @@
-/* salus: whole iterations take turns inside memory lanes.  A switch costs nothing but the wait for the running iteration, because
- * persistent memory of all jobs stays on the device (lanes.h).  Who is not in a lane waits; inside a lane one session runs, chosen
- * anew at each end of an iteration:
+/* salus: whole iterations take turns inside memory lanes.  A switch costs nothing but the wait for
+ * the running iteration, because persistent memory of all jobs stays on the device (lanes.h).  Who
+ * is not in a lane waits; inside a lane one session runs, chosen anew at each end of an iteration:
  *
  *     fifo  the oldest        srtf  least declared total - used time        fair  least used time
  *     rr    fewest iterations since the last arrival                        pack  in the order in which they ask
  *
- * pack fills all lanes and sorts nobody; where memory does not count there are no lanes, and it lets everybody run at once.
+ * pack fills all lanes and sorts nobody; where memory does not count there are no lanes, and it
+ * lets everybody run at once.
  *
- * A job that marks no iterations is given turns of a quantum.  High priority is never held: it stands outside the lanes. */
+ * A job that marks no iterations is given turns of a quantum.  High priority is never held: it
+ * stands outside the lanes. */
 #include "sched/lanes.h"
 #include "sched/policy.h"
 
@@ -17,7 +19,8 @@ enum order { FIFO, SRTF, FAIR, RR, PACK };
 
 struct state {
     int order;
-    bool preempts; /* a better job takes over at the end of an iteration, not only at the end of a job */
+    /* a better job takes over at the end of an iteration, not only at the end of a job */
+    bool preempts;
     uint64_t quantum_ns;
     uint64_t reserve_bytes;
     bool uses_lanes; /* no: everybody takes turns with everybody, whatever their memory */
@@ -65,8 +68,9 @@ static void finish(struct tl_sched *s)
     tl__lanes_finish(&st->lanes);
 }
 
-/* Puts a client into the queue for a lane.  Without a capacity there is one lane of one byte for all; a job that has told nothing
- * yet is taken for one that needs an eighth of the device, so that neither it nor the others wait for ever. */
+/* Puts a client into the queue for a lane.  Without a capacity there is one lane of one byte for
+ * all; a job that has told nothing yet is taken for one that needs an eighth of the device, so that
+ * neither it nor the others wait for ever. */
 static void place(struct tl_sched *s, struct tl_sched_entry *e)
 {
     struct state *st = s->state;
@@ -126,7 +130,8 @@ static void iteration(struct tl_sched *s, struct tl_sched_entry *e)
 }
 
 /* Whether `a` runs before `b`; NULL is nobody. */
-static bool is_before(const struct state *st, const struct tl_sched_entry *a, const struct tl_sched_entry *b)
+static bool is_before(const struct state *st, const struct tl_sched_entry *a,
+                      const struct tl_sched_entry *b)
 {
     if (b == NULL)
         return true;
@@ -134,8 +139,12 @@ static bool is_before(const struct state *st, const struct tl_sched_entry *a, co
     uint64_t left, other;
     switch (st->order) {
     case SRTF: /* without a declared total it is taken for the longest */
-        left = a->c.total_ns > x->used_ns ? a->c.total_ns - x->used_ns : a->c.total_ns != 0 ? 0 : TL_NEVER;
-        other = b->c.total_ns > y->used_ns ? b->c.total_ns - y->used_ns : b->c.total_ns != 0 ? 0 : TL_NEVER;
+        left = a->c.total_ns > x->used_ns ? a->c.total_ns - x->used_ns
+               : a->c.total_ns != 0       ? 0
+                                          : TL_NEVER;
+        other = b->c.total_ns > y->used_ns ? b->c.total_ns - y->used_ns
+                : b->c.total_ns != 0       ? 0
+                                           : TL_NEVER;
         if (left != other)
             return left < other;
         break;
@@ -168,8 +177,10 @@ static uint64_t run_lane(struct tl_sched *s, uint32_t lane)
         const struct tl_lane_job *j = tl__lanes_job(&st->lanes, e->id);
         if (j == NULL || !j->is_placed || j->lane != lane)
             continue;
-        /* FIFO holds its place while its oldest session lives, also when that idles for a moment. */
-        bool may_choose = tl__is_ready(e) || (st->order == FIFO && e->work_since_ns + st->quantum_ns > s->now);
+        /* FIFO holds its place while its oldest session lives, also when that idles for a
+         * moment. */
+        bool may_choose = tl__is_ready(e) ||
+                          (st->order == FIFO && e->work_since_ns + st->quantum_ns > s->now);
         ready += may_choose;
         if (own(e)->is_running && may_choose)
             running = e;
@@ -179,7 +190,8 @@ static uint64_t run_lane(struct tl_sched *s, uint32_t lane)
             best = e;
     }
     bool marks = running != NULL && own(running)->iterations > 0;
-    if (running != NULL && !marks && st->preempts && s->now >= own(running)->began_ns + st->quantum_ns) {
+    if (running != NULL && !marks && st->preempts &&
+        s->now >= own(running)->began_ns + st->quantum_ns) {
         end_turn(s, own(running));
         running = NULL;
     }

@@ -1,10 +1,12 @@
-/* slo: tally with a closed loop.  Clients above best effort may carry a latency bound (p99 under 8 ms, say); the measured
- * percentile against it gives a pressure from 0 to 1, which sets how fast and how much lower levels must give way:
+/* slo: tally with a closed loop.  Clients above best effort may carry a latency bound (p99 under 8
+ * ms, say); the measured percentile against it gives a pressure from 0 to 1, which sets how fast
+ * and how much lower levels must give way:
  *
  *     pressure 0 .. 1/2   turnaround budget from 4x down to 1/4 of the default, hysteresis from 1/2x up to 4x
  *     pressure 1/2 .. 1   also the SMs of lower levels, from all of them down to a tenth
  *
- * Pressure rises in proportion to the miss and falls slowly, so that the loop settles below the bound and does not swing. */
+ * Pressure rises in proportion to the miss and falls slowly, so that the loop settles below the
+ * bound and does not swing. */
 #include "sched/levels.h"
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
-/* tally: strict levels at the granularity of thread blocks.  High priority launches at once; everybody below leaves the device
- * within its turnaround budget when a higher level has work in flight, and starts again when that has been idle for longer than
- * the gaps inside its requests.  Equals take turns by weighted device time. */
+/* tally: strict levels at the granularity of thread blocks.  High priority launches at once;
+ * everybody below leaves the device within its turnaround budget when a higher level has work in
+ * flight, and starts again when that has been idle for longer than the gaps inside its requests.
+ * Equals take turns by weighted device time. */
 #include "sched/levels.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* tgs: production runs as it likes, opportunistic jobs at a rate (thread blocks per second) that adapts to how much production
- * slows down, and with the device memory that production leaves.  Production is high priority; if nobody is, the highest level
- * present. */
+/* tgs: production runs as it likes, opportunistic jobs at a rate (thread blocks per second) that
+ * adapts to how much production slows down, and with the device memory that production leaves.
+ * Production is high priority; if nobody is, the highest level present. */
 #include "sched/policy.h"
 #include "sched/tgs_rate.h"
 #include "sched/umem.h"
@@ -35,13 +35,15 @@ static int check(struct tl_sched *s, struct tl_error *err)
     struct state *st = s->state;
     st->alone_ns = tl__min(st->alone_ns, st->step_ns);
     if (st->spare_bytes > s->options.memory_bytes / 4)
-        st->spare_bytes = s->options.memory_bytes / 4; /* a gibibyte is too much of a small device */
+        /* a gibibyte is too much of a small device */
+        st->spare_bytes = s->options.memory_bytes / 4;
     return 0;
 }
 
 static bool is_production(const struct tl_sched *s, const struct tl_sched_entry *e)
 {
-    return e->c.level == s->clients[0]->c.level && (tl__is_high(e) || s->clients[s->n - 1]->c.level < e->c.level);
+    return e->c.level == s->clients[0]->c.level &&
+           (tl__is_high(e) || s->clients[s->n - 1]->c.level < e->c.level);
 }
 
 static void used(struct tl_sched *s, struct tl_sched_entry *e, const struct tl_usage *u)
@@ -88,7 +90,8 @@ static void step(struct tl_sched *s)
         st->next_step = s->now + st->step_ns;
     } else {
         /* The unit is blocks per step also while alone. */
-        tl__tgs_alone(&st->rate, st->production_blocks * (double)st->step_ns / (double)st->alone_ns);
+        tl__tgs_alone(&st->rate,
+                      st->production_blocks * (double)st->step_ns / (double)st->alone_ns);
         st->next_step = s->now + st->alone_ns;
     }
     st->production_blocks = 0;
@@ -104,13 +107,15 @@ static void plan_memory(struct tl_sched *s)
         return;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct tl_sched_entry *e = s->clients[i];
-        plan[i] = (struct tl_umem_client){
-            .level = e->c.level, .need_bytes = e->persistent_b + e->ephemeral_b, .used_ns = e->work_since_ns};
+        plan[i] = (struct tl_umem_client){.level = e->c.level,
+                                          .need_bytes = e->persistent_b + e->ephemeral_b,
+                                          .used_ns = e->work_since_ns};
     }
     tl__umem_plan(plan, s->n, s->options.memory_bytes, st->spare_bytes);
     for (uint32_t i = 0; i < s->n; i++)
         if (!is_production(s, s->clients[i]))
-            s->clients[i]->want.memory_bytes = tl__max(plan[i].room_bytes, 1); /* 0 would be no limit */
+            /* 0 would be no limit */
+            s->clients[i]->want.memory_bytes = tl__max(plan[i].room_bytes, 1);
 }
 
 static uint64_t decide(struct tl_sched *s)
@@ -133,7 +138,9 @@ static uint64_t decide(struct tl_sched *s)
         g->finest = TL_RUNG_RATE;
         g->may_run = per_second >= 1;
         /* At the upper end it is no limit, and the number stays one that others can multiply. */
-        g->blocks_per_s = per_second < 1 ? 1 : per_second > 1e12 ? UINT64_C(1000000000000) : (uint64_t)per_second;
+        g->blocks_per_s = per_second < 1      ? 1
+                          : per_second > 1e12 ? UINT64_C(1000000000000)
+                                              : (uint64_t)per_second;
     }
     return st->next_step;
 }
@@ -150,7 +157,8 @@ static const struct tl_param params[] = {
 
 const struct tl_policy tl_policy_tgs = {
     .name = "tgs",
-    .about = "opportunistic jobs at an adaptive rate and in the memory that production leaves (TGS)",
+    .about =
+        "opportunistic jobs at an adaptive rate and in the memory that production leaves (TGS)",
     .dispatch = "mps-priority",
     .state_bytes = sizeof(struct state),
     .params = params,

@@ -1,5 +1,6 @@
-/* timeslice: clients that have work take turns on the whole device, a quantum each, whatever their level.  Also high priority
- * waits for its turn here: this is the baseline that shows why it should not. */
+/* timeslice: clients that have work take turns on the whole device, a quantum each, whatever their
+ * level.  Also high priority waits for its turn here: this is the baseline that shows why it should
+ * not. */
 #include "sched/policy.h"
 
 #include <stddef.h>
@@ -18,7 +19,8 @@ static void init(struct tl_sched *s)
     state->quantum_ns = tl__or(s->options.quantum_ns, 2 * TL_MS);
 }
 
-/* The one that joined next after `order` among those that have work, going round; NULL if nobody has any. */
+/* The one that joined next after `order` among those that have work, going round; NULL if nobody
+ * has any. */
 static struct tl_sched_entry *next_after(const struct tl_sched *s, uint64_t order)
 {
     struct tl_sched_entry *after = NULL, *first = NULL;

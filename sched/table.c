@@ -1,4 +1,5 @@
-/* The policies that there are.  A new one is a file that defines a `const struct tl_policy`, and a line here. */
+/* The policies that there are.  A new one is a file that defines a `const struct tl_policy`, and a
+ * line here. */
 #include "sched/policy.h"
 
 static const struct tl_policy *const policies[] = {

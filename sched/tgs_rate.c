@@ -20,7 +20,8 @@ static double absolute(double a)
 
 void tl__tgs_init(struct tl_tgs *t)
 {
-    *t = (struct tl_tgs){.limit_init = 20000, .rate_min = 1000, .threshold = 0.03, .limit_max = 1e14};
+    *t = (struct tl_tgs){
+        .limit_init = 20000, .rate_min = 1000, .threshold = 0.03, .limit_max = 1e14};
 }
 
 /* The largest mean of two samples that follow each other, before the new one is shifted in. */
@@ -72,7 +73,8 @@ static bool adjust_max(struct tl_tgs *t, double m)
     }
     double d = (m - t->max_rate) / t->max_rate;
     if (absolute(d) <= 0.05) {
-        /* The artefact asks whether the maximum equals m, which a perfectly steady rate would answer with yes for ever. */
+        /* The artefact asks whether the maximum equals m, which a perfectly steady rate would
+         * answer with yes for ever. */
         bool has_grown = m > t->max_rate;
         t->max_rate = larger(t->max_rate, m);
         return has_grown;
@@ -87,7 +89,8 @@ static void update(struct tl_tgs *t, double rate, double current)
     double cap = smaller(t->limit_max, larger(3 * current, 0x1p32));
     if (t->phase == TL_TGS_SLOW_START) {
         if (delta <= t->threshold) {
-            t->limit = smaller(smaller(1.5 * t->limit + 1, larger(3 * current, 0x1p40)), t->limit_max);
+            t->limit = smaller(smaller(1.5 * t->limit + 1, larger(3 * current, 0x1p40)),
+                               t->limit_max);
         } else {
             t->limit /= 1.5;
             t->sign = -1;
@@ -134,13 +137,15 @@ void tl__tgs_step(struct tl_tgs *t, double sample, double current)
     int idle = 0;
     for (int i = 0; i < TL_TGS_WINDOW; i++)
         idle += t->window[i] < t->rate_min;
-    if (idle == 2 && t->samples > 15) { /* production wakes up, slowed down by what was let in meanwhile */
+    /* production wakes up, slowed down by what was let in meanwhile */
+    if (idle == 2 && t->samples > 15) {
         t->samples++;
         t->limit = t->limit_init;
         t->phase = TL_TGS_SLOW_START;
         return;
     }
-    /* An idle window says nothing about what production reaches: learning from it would spoil the way back. */
+    /* An idle window says nothing about what production reaches: learning from it would spoil the
+     * way back. */
     double d = idle > 2 ? 0 : (m - t->max_rate) / t->max_rate;
     if (absolute(d) <= 0.1) {
         t->max_rate = larger(t->max_rate, m);

@@ -1,5 +1,6 @@
-/* TGS's adaptive rate control: how many thread blocks opportunistic jobs may launch, found from how much the production job
- * slows down.  A state machine of one sample per step (5 s in TGS); like TCP it grows fast, then carefully, and backs off.
+/* TGS's adaptive rate control: how many thread blocks opportunistic jobs may launch, found from how
+ * much the production job slows down.  A state machine of one sample per step (5 s in TGS); like
+ * TCP it grows fast, then carefully, and backs off.
  *
  *     alone ──connect──► profile ──5 steady samples──► run: slow start ◄──► avoidance
  *                           ▲                            │
@@ -34,7 +35,8 @@ void tl__tgs_init(struct tl_tgs *t);
 void tl__tgs_alone(struct tl_tgs *t, double sample);
 void tl__tgs_connect(struct tl_tgs *t);
 void tl__tgs_disconnect(struct tl_tgs *t);
-/* One step: production launched `sample` blocks in it; opportunistic jobs launched `current` in the last 50 ms. */
+/* One step: production launched `sample` blocks in it; opportunistic jobs launched `current` in the
+ * last 50 ms. */
 void tl__tgs_step(struct tl_tgs *t, double sample, double current);
 
 #endif

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 enum { SLOTS = 2 };
-static const double step_s = 5, blocks_per_s = 4e6; /* blocks of a job alone at full speed, for the policy's rates */
+/* blocks of a job alone at full speed, for the policy's rates */
+static const double step_s = 5, blocks_per_s = 4e6;
 
-/* How much of a kernel of the other job production waits for where streams have priorities, on average: assumed. */
+/* How much of a kernel of the other job production waits for where streams have priorities, on
+ * average: assumed. */
 static const double wait_for_block = 0.1;
 
 struct gpu {
@@ -33,7 +35,8 @@ void sim_philly_like(struct sim_cluster_job *jobs, uint32_t n, double span_s, ui
     }
 }
 
-static uint32_t slot_of(const struct sim_cluster_options *o, const struct sim_cluster_job *j, const struct gpu *g)
+static uint32_t slot_of(const struct sim_cluster_options *o, const struct sim_cluster_job *j,
+                        const struct gpu *g)
 {
     switch (o->mode) {
     case SIM_EXCLUSIVE:
@@ -46,9 +49,10 @@ static uint32_t slot_of(const struct sim_cluster_options *o, const struct sim_cl
     return SLOTS;
 }
 
-/* The first GPU with a free slot, as TGS's own scheduler does it: it does not look for an empty one. */
-static bool place(struct gpu *gpus, struct sim_cluster_job *jobs, uint32_t job, const struct sim_cluster_options *o,
-                  double now)
+/* The first GPU with a free slot, as TGS's own scheduler does it: it does not look for an empty
+ * one. */
+static bool place(struct gpu *gpus, struct sim_cluster_job *jobs, uint32_t job,
+                  const struct sim_cluster_options *o, double now)
 {
     for (uint32_t i = 0; i < o->gpus; i++) {
         struct gpu *g = &gpus[i];
@@ -67,7 +71,8 @@ static bool place(struct gpu *gpus, struct sim_cluster_job *jobs, uint32_t job, 
     return false;
 }
 
-/* How much longer a job takes that uses `own` of a GPU alone, beside one that uses `met`.  A job goes back and forth between host and GPU.
+/* How much longer a job takes that uses `own` of a GPU alone, beside one that uses `met`.  A job
+ * goes back and forth between host and GPU.
  *
  *     shared evenly   while both are on the GPU each runs at half speed; one that comes finds the other there for `met` of the time, so
  *                     its own part takes 1 + met times as long (exact for two jobs that share a processor)
@@ -77,7 +82,8 @@ static double slower(double own, double met, bool has_priorities, bool is_first)
 {
     if (!has_priorities)
         return 1 + own * met;
-    return is_first ? 1 + own * met * wait_for_block : 1 - own + own / (met < 0.99 ? 1 - met : 0.01);
+    return is_first ? 1 + own * met * wait_for_block
+                    : 1 - own + own / (met < 0.99 ? 1 - met : 0.01);
 }
 
 /* Speeds of the jobs of a GPU, as parts of their speed alone. */
@@ -89,7 +95,8 @@ static void rates(const struct gpu *g, const struct sim_cluster_job *jobs, doubl
         if (g->slots[s] < 0)
             continue;
         double alone = blocks_per_s * jobs[g->slots[s]].utilization;
-        const struct tl_grant *grant = g->sched != NULL ? tl_sched_grant(g->sched, (uint32_t)s) : NULL;
+        const struct tl_grant *grant = g->sched != NULL ? tl_sched_grant(g->sched, (uint32_t)s)
+                                                        : NULL;
         if (grant != NULL && !grant->may_run)
             limit[s] = 0;
         else if (grant != NULL && grant->blocks_per_s != 0 && (double)grant->blocks_per_s < alone)
@@ -135,11 +142,14 @@ static uint32_t step_gpu(struct gpu *g, struct sim_cluster_job *jobs, double *le
     return finished;
 }
 
-int sim_cluster_run(struct sim_cluster_job *jobs, uint32_t n, const struct sim_cluster_options *o, struct tl_error *err)
+int sim_cluster_run(struct sim_cluster_job *jobs, uint32_t n, const struct sim_cluster_options *o,
+                    struct tl_error *err)
 {
     struct gpu *gpus = calloc(o->gpus, sizeof *gpus);
     double *left = calloc(n, sizeof *left);
-    int rc = gpus == NULL || left == NULL ? tl_error_set(err, -ENOMEM, "out of memory for a cluster") : 0;
+    int rc = gpus == NULL || left == NULL
+                 ? tl_error_set(err, -ENOMEM, "out of memory for a cluster")
+                 : 0;
     for (uint32_t i = 0; rc == 0 && i < o->gpus; i++) {
         gpus[i].slots[0] = gpus[i].slots[1] = -1;
         if (o->mode == SIM_CONTROLLED)
@@ -149,8 +159,9 @@ int sim_cluster_run(struct sim_cluster_job *jobs, uint32_t n, const struct sim_c
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         left[i] = jobs[i].work_s, jobs[i].start_s = jobs[i].finish_s = -1;
     for (double now = 0; rc == 0 && finished < n && now < o->limit_s; now += step_s) {
-        for (uint32_t i = 0; i < n;
-             i++) /* in the order of submission, without head-of-line blocking between the classes */
+        for (
+            uint32_t i = 0; i < n;
+            i++) /* in the order of submission, without head-of-line blocking between the classes */
             if (jobs[i].start_s < 0 && jobs[i].submit_s <= now)
                 place(gpus, jobs, i, o, now);
         for (uint32_t i = 0; i < o->gpus; i++)
@@ -161,7 +172,8 @@ int sim_cluster_run(struct sim_cluster_job *jobs, uint32_t n, const struct sim_c
     free(gpus);
     free(left);
     if (rc == 0 && finished < n)
-        return tl_error_set(err, -ETIME, "%u of %u jobs did not finish within %.0f s", n - finished, n, o->limit_s);
+        return tl_error_set(err, -ETIME, "%u of %u jobs did not finish within %.0f s", n - finished,
+                            n, o->limit_s);
     return rc;
 }
 

@@ -1,5 +1,5 @@
-/* Many GPUs and a stream of training jobs: queueing, placement and, where jobs share a GPU, the rates that a policy leaves them.
- * The clock goes in steps of TGS's 5 s. */
+/* Many GPUs and a stream of training jobs: queueing, placement and, where jobs share a GPU, the
+ * rates that a policy leaves them. The clock goes in steps of TGS's 5 s. */
 #ifndef TALLY_SIM_CLUSTER_H
 #define TALLY_SIM_CLUSTER_H
 
@@ -27,8 +27,9 @@ struct sim_cluster_options {
     double limit_s;     /* give up after that */
 };
 
-/* Jobs like those of the Philly trace: Poisson arrivals; lengths lognormal with a median of 15 min and a sigma of 1.3, 2 min to 10 h;
- * utilisation uniform around the 52 % that Microsoft reports; every second one is production. */
+/* Jobs like those of the Philly trace: Poisson arrivals; lengths lognormal with a median of 15 min
+ * and a sigma of 1.3, 2 min to 10 h; utilisation uniform around the 52 % that Microsoft reports;
+ * every second one is production. */
 void sim_philly_like(struct sim_cluster_job *jobs, uint32_t n, double span_s, uint64_t seed);
 
 /* Fills in start_s and finish_s.  0, -ENOMEM or what the policy refused. */

@@ -1,5 +1,6 @@
-/* Parameter sets of devices.  SMs, memory, bandwidth and L2 are the vendors' figures; what is marked "assumed" is not published for these
- * systems and was set once, before any comparison was made: see docs/simulator.md. */
+/* Parameter sets of devices.  SMs, memory, bandwidth and L2 are the vendors' figures; what is
+ * marked "assumed" is not published for these systems and was set once, before any comparison was
+ * made: see docs/simulator.md. */
 #include "sim/gpu.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* GP1 to GP8: serving within SLOs on parts of RTX 2080 Ti cards.  The latency tables are stand-ins (docs/simulator.md). */
+/* GP1 to GP8: serving within SLOs on parts of RTX 2080 Ti cards.  The latency tables are stand-ins
+ * (docs/simulator.md). */
 #include "sched/gpulet.h"
 #include "sim/report.h"
 
@@ -88,8 +89,8 @@ static void gp1(struct sim_report *r)
 static void gp2(struct sim_report *r)
 {
     double gain = mean_gain(r, TL_GPULET_GREEDY, "peak rate, against greedy partitions");
-    sim_shape(r, "higher than greedy partitions, by sharing residuals in time", "I", gain > 0, "%+.1f %% on average",
-              gain);
+    sim_shape(r, "higher than greedy partitions, by sharing residuals in time", "I", gain > 0,
+              "%+.1f %% on average", gain);
 }
 
 static void gp3(struct sim_report *r)
@@ -118,8 +119,8 @@ static void gp3(struct sim_report *r)
         }
     }
     sim_shape(r, "of 19682 cases on 4 GPUs gpulet plans the most", "I",
-              counts[0] >= counts[1] && counts[0] >= counts[2], "gpulet %u, time sharing %u, greedy %u", counts[0],
-              counts[1], counts[2]);
+              counts[0] >= counts[1] && counts[0] >= counts[2],
+              "gpulet %u, time sharing %u, greedy %u", counts[0], counts[1], counts[2]);
 }
 
 /* Part of the planned rate on gpulets that miss an SLO if the interference model is the truth. */
@@ -136,15 +137,18 @@ static double violations(const struct tl_gpulet_plan *plan, const struct tl_gpul
         for (uint32_t t = 0; t < g->n_tasks; t++) {
             double alpha = 1;
             for (uint32_t k = 0; other != NULL && k < other->n_tasks; k++)
-                alpha = fmax(alpha,
-                             tl_gpulet_alpha(&models[g->tasks[t].model], g->tasks[t].batch, g->size,
-                                             &models[other->tasks[k].model], other->tasks[k].batch, other->size));
-            round += tl_gpulet_latency(&models[g->tasks[t].model], g->tasks[t].batch, g->size, alpha, o);
+                alpha = fmax(alpha, tl_gpulet_alpha(&models[g->tasks[t].model], g->tasks[t].batch,
+                                                    g->size, &models[other->tasks[k].model],
+                                                    other->tasks[k].batch, other->size));
+            round += tl_gpulet_latency(&models[g->tasks[t].model], g->tasks[t].batch, g->size,
+                                       alpha, o);
         }
         for (uint32_t t = 0; t < g->n_tasks; t++) {
             all += g->tasks[t].rate;
-            /* The tenth that planning adds to every latency is a reserve; it is left out of the truth. */
-            if (round / 1.1 > g->duty_ms || round / 1.1 + g->duty_ms > models[g->tasks[t].model].slo_ms)
+            /* The tenth that planning adds to every latency is a reserve; it is left out of the
+             * truth. */
+            if (round / 1.1 > g->duty_ms ||
+                round / 1.1 + g->duty_ms > models[g->tasks[t].model].slo_ms)
                 late += g->tasks[t].rate;
         }
     }
@@ -167,19 +171,22 @@ static void gp4(struct sim_report *r)
         }
     sim_shape(r, "with the interference model: fewer violations", "I", late[1] <= late[0],
               "%.1f %% of the rate late with it, %.1f %% without", late[1], late[0]);
-    sim_shape(r, "and a slightly lower planned rate", "I", rate[1] <= rate[0] && rate[1] > 0.5 * rate[0],
-              "%.0f against %.0f requests/s", rate[1], rate[0]);
+    sim_shape(r, "and a slightly lower planned rate", "I",
+              rate[1] <= rate[0] && rate[1] > 0.5 * rate[0], "%.0f against %.0f requests/s",
+              rate[1], rate[0]);
 }
 
 static void gp5(struct sim_report *r)
 {
-    static const char *const names[] = {"googlenet", "resnet50", "vgg16", "mobilenet_v2", "densenet161", "bert"};
+    static const char *const names[] = {"googlenet",    "resnet50",    "vgg16",
+                                        "mobilenet_v2", "densenet161", "bert"};
     double sum = 0;
     struct tl_gpulet_options o = {.gpus = 1, .latency_ratio = 1};
     for (int i = 0; i < 6; i++) {
         struct tl_gpulet_model m;
         tl_gpulet_builtin(names[i], &m);
-        /* Where latency of batch 4 stops improving by more than a tenth from one size to the next. */
+        /* Where latency of batch 4 stops improving by more than a tenth from one size to the
+         * next. */
         uint32_t knee = 100;
         for (int k = TL_GPULET_SIZES - 2; k >= 0; k--)
             if (tl_gpulet_latency(&m, 4, tl_gpulet_sizes[k], 1, &o) <
@@ -192,8 +199,9 @@ static void gp5(struct sim_report *r)
             sim_point(r, "latency by size, batch 4", names[i], "size %", "ms", tl_gpulet_sizes[k],
                       tl_gpulet_latency(&m, 4, tl_gpulet_sizes[k], 1, &o));
     }
-    sim_target(r, "size beyond which latency hardly improves, batch 4", "%", 40, "S", sum, 0.3)->note =
-        "knees follow from the artefact's SM utilisation of each model and batch, not from this number";
+    sim_target(r, "size beyond which latency hardly improves, batch 4", "%", 40, "S", sum, 0.3)
+        ->note = "knees follow from the artefact's SM utilisation of each model and batch, not "
+                 "from this number";
 }
 
 static void gp6(struct sim_report *r)
@@ -211,17 +219,19 @@ static void gp6(struct sim_report *r)
         char what[128];
         tl_gpulet_builtin(vectors[i].me, &me);
         tl_gpulet_builtin(vectors[i].you, &you);
-        snprintf(what, sizeof what, "alpha of %s b%.0f %u %% beside %s b%.0f %u %%, x1000", vectors[i].me,
-                 vectors[i].my_batch, vectors[i].my_size, vectors[i].you, vectors[i].your_batch, vectors[i].your_size);
+        snprintf(what, sizeof what, "alpha of %s b%.0f %u %% beside %s b%.0f %u %%, x1000",
+                 vectors[i].me, vectors[i].my_batch, vectors[i].my_size, vectors[i].you,
+                 vectors[i].your_batch, vectors[i].your_size);
         sim_target(r, what, "", 1000 * vectors[i].alpha, "C",
-                   1000 * tl_gpulet_alpha(&me, vectors[i].my_batch, vectors[i].my_size, &you, vectors[i].your_batch,
-                                          vectors[i].your_size),
+                   1000 * tl_gpulet_alpha(&me, vectors[i].my_batch, vectors[i].my_size, &you,
+                                          vectors[i].your_batch, vectors[i].your_size),
                    0.001);
     }
 }
 
-/* A rate doubles in the middle of an epoch.  The plan made at the end of that epoch is prepared during the next and takes effect after it;
- * it is made for what was seen, so a second one may have to follow. */
+/* A rate doubles in the middle of an epoch.  The plan made at the end of that epoch is prepared
+ * during the next and takes effect after it; it is made for what was seen, so a second one may have
+ * to follow. */
 static void gp7(struct sim_report *r)
 {
     const double epoch = 20;
@@ -238,7 +248,9 @@ static void gp7(struct sim_report *r)
                 first = begin - step;
             if (planned >= 200)
                 enough = begin - step;
-            double seen = end <= step ? 100 : begin >= step ? 200 : (100 * (step - begin) + 200 * (end - step)) / epoch;
+            double seen = end <= step     ? 100
+                          : begin >= step ? 200
+                                          : (100 * (step - begin) + 200 * (end - step)) / epoch;
             double target = (seen < 125 ? 1.5 : 1.2) * seen;
             if (target > 1.05 * decided || target > decided + 10 || target < 0.9 * decided)
                 decided = target;
@@ -248,8 +260,9 @@ static void gp7(struct sim_report *r)
         enough_most = fmax(enough_most, enough);
     }
     sim_shape(r, "a doubled rate has a new plan in force after 20 to 40 s", "C of A",
-              first_least >= 20 && first_sum <= 40, "%.0f s on average, at least %.0f; enough after at most %.0f",
-              first_sum, first_least, enough_most);
+              first_least >= 20 && first_sum <= 40,
+              "%.0f s on average, at least %.0f; enough after at most %.0f", first_sum, first_least,
+              enough_most);
 }
 
 static void gp8(struct sim_report *r)

@@ -1,4 +1,5 @@
-/* HE1 to HE6: operations that share in space if they are light.  The poster has no numbers: these are shapes only. */
+/* HE1 to HE6: operations that share in space if they are light.  The poster has no numbers: these
+ * are shapes only. */
 #include "sim/gpu.h"
 #include "sim/report.h"
 
@@ -7,7 +8,8 @@
 enum { OPS = 64 };
 
 /* Jobs of identical rounds of 64 operations. */
-static void make_job(struct sim_job *j, struct sim_kernel *ops, double us, double width, double bandwidth)
+static void make_job(struct sim_job *j, struct sim_kernel *ops, double us, double width,
+                     double bandwidth)
 {
     for (int i = 0; i < OPS; i++) /* every fourth operation is half as long and half as wide */
         ops[i] = (struct sim_kernel){.block_ns = 1000 * us * (i % 4 == 3 ? 0.5 : 1),
@@ -22,8 +24,8 @@ struct outcome {
     double p99_ms, rounds[2], utilization;
 };
 
-static struct outcome run(struct sim_report *r, const char *policy, const char *parameters, const struct sim_job *jobs,
-                          const struct tl_sched_client *c, uint32_t n)
+static struct outcome run(struct sim_report *r, const char *policy, const char *parameters,
+                          const struct sim_job *jobs, const struct tl_sched_client *c, uint32_t n)
 {
     static struct sim_run result;
     struct sim_gpu_options o = {.device = sim_device("v100"),
@@ -59,12 +61,14 @@ static void he1(struct sim_report *r)
     struct sim_job jobs[2];
     struct tl_sched_client c[2];
     inference_and_training(jobs, c);
-    struct outcome alone = run(r, "none", NULL, jobs, c, 1), herald = run(r, "herald", NULL, jobs, c, 2),
+    struct outcome alone = run(r, "none", NULL, jobs, c, 1),
+                   herald = run(r, "herald", NULL, jobs, c, 2),
                    vanilla = run(r, "none", NULL, jobs, c, 2);
     sim_shape(r, "the SLO, 8 ms or about twice the latency alone, is kept", "S", herald.p99_ms <= 8,
               "P99 %.1f ms; uncontrolled %.1f ms", herald.p99_ms, vanilla.p99_ms);
-    sim_shape(r, "utilisation is above that of exclusive use", "S", herald.utilization > alone.utilization,
-              "%.2f against %.2f", herald.utilization, alone.utilization);
+    sim_shape(r, "utilisation is above that of exclusive use", "S",
+              herald.utilization > alone.utilization, "%.2f against %.2f", herald.utilization,
+              alone.utilization);
 }
 
 static void he2(struct sim_report *r)
@@ -73,7 +77,8 @@ static void he2(struct sim_report *r)
     make_job(&jobs[0], ops[0], 100, 0.3, 0.2);
     make_job(&jobs[1], ops[1], 100, 0.3, 0.2);
     struct tl_sched_client c[2] = {{0}, {0}};
-    struct outcome alone = run(r, "none", NULL, jobs, c, 1), herald = run(r, "herald", NULL, jobs, c, 2),
+    struct outcome alone = run(r, "none", NULL, jobs, c, 1),
+                   herald = run(r, "herald", NULL, jobs, c, 2),
                    turns = run(r, "timeslice", NULL, jobs, c, 2);
     double sum = (herald.rounds[0] + herald.rounds[1]) / alone.rounds[0],
            sliced = (turns.rounds[0] + turns.rounds[1]) / alone.rounds[0];
@@ -89,8 +94,10 @@ static void he3(struct sim_report *r)
     jobs[0].arrivals = SIM_REGULAR;
     jobs[0].period_ns = 60e6;
     struct tl_sched_client c[2] = {{.slo_ns = 60000000}, {0}};
-    struct outcome spatial = run(r, "none", NULL, jobs, c, 2), herald = run(r, "herald", NULL, jobs, c, 2);
-    double work_s = spatial.rounds[0] + spatial.rounds[1], work_h = herald.rounds[0] + herald.rounds[1];
+    struct outcome spatial = run(r, "none", NULL, jobs, c, 2),
+                   herald = run(r, "herald", NULL, jobs, c, 2);
+    double work_s = spatial.rounds[0] + spatial.rounds[1],
+           work_h = herald.rounds[0] + herald.rounds[1];
     sim_shape(r, "two heavy jobs: as much work is done as in space", "I", work_h > 0.9 * work_s,
               "%.0f rounds against %.0f", work_h, work_s);
     sim_shape(r, "and the SLO job is not slower", "I", herald.p99_ms <= 1.05 * spatial.p99_ms,
@@ -99,7 +106,8 @@ static void he3(struct sim_report *r)
 
 static void he4(struct sim_report *r)
 {
-    /* Eight jobs of 3 GB and operations of up to 2 GB on 32 GB: uncontrolled peaks overlap.  Driven by hand, since only grants matter. */
+    /* Eight jobs of 3 GB and operations of up to 2 GB on 32 GB: uncontrolled peaks overlap.  Driven
+     * by hand, since only grants matter. */
     struct tl_sched *s;
     const uint64_t gb = UINT64_C(1) << 30, capacity = 32 * gb;
     struct tl_sched_options o = {.memory_bytes = capacity};
@@ -120,7 +128,8 @@ static void he4(struct sim_report *r)
         uint32_t i = (uint32_t)(sim_random_bits(&random) % 8);
         const struct tl_grant *g = tl_sched_grant(s, i);
         if (g->may_run || f[i].sm_permille == 0) { /* its operation has ended; the next one comes */
-            f[i] = (struct tl_footprint){.sm_permille = 50 + (uint32_t)(sim_random_bits(&random) % 150),
+            f[i] = (struct tl_footprint){.sm_permille = 50 +
+                                                        (uint32_t)(sim_random_bits(&random) % 150),
                                          .memory_bytes = sim_random_bits(&random) % (2 * gb)};
             tl_sched_footprint(s, i, &f[i], now);
             started++;
@@ -136,8 +145,8 @@ static void he4(struct sim_report *r)
     }
     tl_sched_destroy(s);
     sim_shape(r, "memory pressure: never out of memory", "S as aim", over == 0 && uncontrolled > 0,
-              "%llu of %llu states too large; uncontrolled %llu", (unsigned long long)over, (unsigned long long)20000,
-              (unsigned long long)uncontrolled);
+              "%llu of %llu states too large; uncontrolled %llu", (unsigned long long)over,
+              (unsigned long long)20000, (unsigned long long)uncontrolled);
 }
 
 static void he5(struct sim_report *r)
@@ -151,7 +160,8 @@ static void he5(struct sim_report *r)
         char parameters[64];
         snprintf(parameters, sizeof parameters, "light-sm=%d,light-bandwidth=%d", 100 * t, 100 * t);
         struct outcome o = run(r, "herald", parameters, jobs, c, 2);
-        sim_point(r, "thresholds U = M", "utilisation x100", "threshold", "%; ms", t / 10.0, 100 * o.utilization);
+        sim_point(r, "thresholds U = M", "utilisation x100", "threshold", "%; ms", t / 10.0,
+                  100 * o.utilization);
         sim_point(r, "thresholds U = M", "P99 ms", "threshold", "%; ms", t / 10.0, o.p99_ms);
         if (t == 2)
             first = o.utilization, p_first = o.p99_ms;
@@ -174,9 +184,10 @@ static void he6(struct sim_report *r)
                    space = run(r, "none", NULL, jobs, c, 2);
     double l = light.rounds[0] + light.rounds[1], h = heavy.rounds[0] + heavy.rounds[1],
            s = space.rounds[0] + space.rounds[1];
-    sim_shape(r, "always light is sharing in space", "I", l > 0.95 * s && l < 1.05 * s, "%.0f rounds against %.0f", l,
-              s);
-    sim_shape(r, "always heavy is sharing in time", "I", h > 0.9 * alone.rounds[0] && h < 1.1 * alone.rounds[0],
+    sim_shape(r, "always light is sharing in space", "I", l > 0.95 * s && l < 1.05 * s,
+              "%.0f rounds against %.0f", l, s);
+    sim_shape(r, "always heavy is sharing in time", "I",
+              h > 0.9 * alone.rounds[0] && h < 1.1 * alone.rounds[0],
               "%.0f rounds against %.0f of one job", h, alone.rounds[0]);
 }
 

@@ -9,7 +9,8 @@
 
 enum { JOBS = 100, SEEDS = 5 };
 
-/* An exclusive GPU: every job asks for all of its memory, so that there is one lane, and keeps its place. */
+/* An exclusive GPU: every job asks for all of its memory, so that there is one lane, and keeps its
+ * place. */
 static double mean_jct(struct sim_report *r, const char *parameters, bool is_exclusive)
 {
     double sum = 0;
@@ -24,7 +25,8 @@ static double mean_jct(struct sim_report *r, const char *parameters, bool is_exc
                 jobs[i].ephemeral = memory;
             }
             jobs[i].iteration_s =
-                1; /* a few iterations at a time: the order is the same, and it is faster to compute */
+                /* a few iterations at a time: the order is the same, and it is faster to compute */
+                1;
         }
         struct sim_iter_options o = {.memory_bytes = memory, .parameters = parameters};
         r->failed |= sim_iterations_run(jobs, JOBS, &o, &stats, &r->error) < 0;
@@ -33,8 +35,8 @@ static double mean_jct(struct sim_report *r, const char *parameters, bool is_exc
     return sum;
 }
 
-static const char *const stream_note =
-    "the trace is not public: lognormal lengths (median 5 min, sigma 1.5) at offered load 1 are assumed";
+static const char *const stream_note = "the trace is not public: lognormal lengths (median 5 min, "
+                                       "sigma 1.5) at offered load 1 are assumed";
 
 /* FIFO on an exclusive GPU and SRTF with lanes; two experiments need them. */
 static double fifo_jct(struct sim_report *r)
@@ -85,27 +87,32 @@ static void sa3(struct sim_report *r)
             jobs[i].ephemeral = shared ? UINT64_C(1800) << 20 : memory; /* resnet50_25 */
         }
         struct sim_iter_stats stats;
-        struct sim_iter_options o = {.memory_bytes = memory, .parameters = shared ? "order=pack" : "order=fifo"};
+        struct sim_iter_options o = {.memory_bytes = memory,
+                                     .parameters = shared ? "order=pack" : "order=fifo"};
         r->failed |= sim_iterations_run(jobs, TUNING, &o, &stats, &r->error) < 0;
         makespan[shared] = stats.makespan_s;
     }
-    sim_target(r, "GPU utilisation, 300 tuning jobs packed / FIFO exclusive", "x", 2.38, "P", makespan[0] / makespan[1],
-               0.3)
-        ->note = "the jobs' own utilisation is not published: 52 % is the average that Microsoft reports for training";
-    sim_shape(r, "the makespan drops", "S", makespan[1] < makespan[0], "%.0f s to %.0f s", makespan[0], makespan[1]);
+    sim_target(r, "GPU utilisation, 300 tuning jobs packed / FIFO exclusive", "x", 2.38, "P",
+               makespan[0] / makespan[1], 0.3)
+        ->note = "the jobs' own utilisation is not published: 52 % is the average that Microsoft "
+                 "reports for training";
+    sim_shape(r, "the makespan drops", "S", makespan[1] < makespan[0], "%.0f s to %.0f s",
+              makespan[0], makespan[1]);
 }
 
 static void sa4(struct sim_report *r)
 {
-    /* 14 networks three times.  Weights are those of the networks; scratch at batch 1 is assumed to be a 25th of the peak at batch 25
-     * less three copies of the weights.  Under MPS each application is a process, and what a process takes beyond its model, and the part
-     * of the memory that can be used, are those of another serving system over MPS: gpulet's planner. */
+    /* 14 networks three times.  Weights are those of the networks; scratch at batch 1 is assumed to
+     * be a 25th of the peak at batch 25 less three copies of the weights.  Under MPS each
+     * application is a process, and what a process takes beyond its model, and the part of the
+     * memory that can be used, are those of another serving system over MPS: gpulet's planner. */
     const double process_mb = 1230, usable = 0.9;
     static const struct {
         double weights_mb, peak25_mb;
     } nets[] = {
-        {507, 6615.1}, {528, 6614.3}, {548, 6614.3}, {98, 2104},    {171, 3225.1}, {230, 4546.6}, {27, 742.6},
-        {233, 630.8},  {560, 3255.3}, {92, 2478.7},  {163, 4435.1}, {7, 28},       {6, 529},      {150, 3993},
+        {507, 6615.1}, {528, 6614.3}, {548, 6614.3}, {98, 2104},    {171, 3225.1},
+        {230, 4546.6}, {27, 742.6},   {233, 630.8},  {560, 3255.3}, {92, 2478.7},
+        {163, 4435.1}, {7, 28},       {6, 529},      {150, 3993},
     };
     enum { APPS = 42, NETS = 14 };
     double capacity = 16 * 1024 - 300;
@@ -115,7 +122,8 @@ static void sa4(struct sim_report *r)
     double used = 0;
     uint32_t mps_gpus = 1;
     for (uint32_t i = 0; i < APPS; i++) {
-        double weights = nets[i % NETS].weights_mb, scratch = (nets[i % NETS].peak25_mb - 3 * weights) / 25;
+        double weights = nets[i % NETS].weights_mb,
+               scratch = (nets[i % NETS].peak25_mb - 3 * weights) / 25;
         scratch = scratch < 10 ? 10 : scratch;
         (void)tl__lanes_add(&lanes, i, (uint64_t)(weights * 1024), (uint64_t)(scratch * 1024));
         double process = process_mb + weights + scratch;
@@ -128,10 +136,12 @@ static void sa4(struct sim_report *r)
     for (uint32_t i = 0; i < lanes.n_jobs; i++)
         on_one += lanes.jobs[i].is_placed;
     tl__lanes_finish(&lanes);
-    sim_target(r, "inference applications on one GPU, against one GPU each", "x", 42, "P", on_one, 0.3);
-    sim_target(r, "the same against MPS", "x", 7, "P", mps_gpus * (on_one / (double)APPS), 0.3)->note =
-        "memory of a TensorFlow process under MPS is not published; gpulet's artefact reckons with 1230 MB per process "
-        "and model memory up to 0.9 of the device";
+    sim_target(r, "inference applications on one GPU, against one GPU each", "x", 42, "P", on_one,
+               0.3);
+    sim_target(r, "the same against MPS", "x", 7, "P", mps_gpus * (on_one / (double)APPS), 0.3)
+        ->note = "memory of a TensorFlow process under MPS is not published; gpulet's artefact "
+                 "reckons with 1230 MB per process "
+                 "and model memory up to 0.9 of the device";
 }
 
 static void sa5(struct sim_report *r)
@@ -151,12 +161,15 @@ static void sa5(struct sim_report *r)
          .ephemeral = UINT64_C(10) << 30},
     };
     struct sim_iter_stats stats;
-    struct sim_iter_options o = {.memory_bytes = sim_device("p100")->memory_bytes, .parameters = "order=srtf"};
+    struct sim_iter_options o = {.memory_bytes = sim_device("p100")->memory_bytes,
+                                 .parameters = "order=srtf"};
     r->failed |= sim_iterations_run(jobs, 2, &o, &stats, &r->error) < 0;
-    struct sim_line *l = sim_target(r, "switch to a shorter job, at most", "s", 1, "S", stats.longest_switch_s, 1);
+    struct sim_line *l = sim_target(r, "switch to a shorter job, at most", "s", 1, "S",
+                                    stats.longest_switch_s, 1);
     strcpy(l->published, "sub-second");
     l->holds = stats.longest_switch_s < 1 && stats.longest_switch_s <= 0.545;
-    l->note = "bounded by one iteration of the running job (545 ms here); checkpoints take 10 to 100 s";
+    l->note =
+        "bounded by one iteration of the running job (545 ms here); checkpoints take 10 to 100 s";
 }
 
 static void sa6(struct sim_report *r)
@@ -165,7 +178,8 @@ static void sa6(struct sim_report *r)
     uint64_t unsafe = 0, not_held = 0, rounds = 2000;
     double lanes_sum = 0, fixed_sum = 0;
     for (uint64_t k = 0; k < rounds; k++) {
-        struct tl_lanes lanes, same; /* `same` is offered what static partitions hold, and nothing else */
+        /* `same` is offered what static partitions hold, and nothing else */
+        struct tl_lanes lanes, same;
         tl__lanes_init(&lanes, 16000);
         tl__lanes_init(&same, 16000);
         uint64_t used = 0;
@@ -193,12 +207,14 @@ static void sa6(struct sim_report *r)
     }
     sim_shape(r, "of the same jobs, lanes admit at least as many as static partitions", "I",
               not_held == 0 && lanes_sum >= fixed_sum,
-              "%llu of %.0f not admitted; from a queue %.1f against %.1f on average", (unsigned long long)not_held,
-              fixed_sum, lanes_sum / (double)rounds, fixed_sum / (double)rounds)
-        ->note = "from a queue, lanes take a large job that static partitions refuse, which once in about 75 queues "
+              "%llu of %.0f not admitted; from a queue %.1f against %.1f on average",
+              (unsigned long long)not_held, fixed_sum, lanes_sum / (double)rounds,
+              fixed_sum / (double)rounds)
+        ->note = "from a queue, lanes take a large job that static partitions refuse, which once "
+                 "in about 75 queues "
                  "leaves fewer";
-    sim_shape(r, "never out of memory", "I", unsafe == 0, "%llu unsafe states in %llu", (unsigned long long)unsafe,
-              (unsigned long long)(30 * rounds));
+    sim_shape(r, "never out of memory", "I", unsafe == 0, "%llu unsafe states in %llu",
+              (unsigned long long)unsafe, (unsigned long long)(30 * rounds));
 }
 
 static void sa7(struct sim_report *r)
@@ -225,8 +241,8 @@ static void sa7(struct sim_report *r)
         r->failed |= sim_iterations_run(jobs, 2, &o, &stats, &r->error) < 0;
         jct[k] = jobs[1].finish_s - jobs[1].submit_s;
     }
-    sim_shape(r, "a short job does not wait behind a long one under SRTF", "I", jct[1] < 65 && jct[0] > 3000,
-              "%.0f s under FIFO, %.0f s under SRTF", jct[0], jct[1]);
+    sim_shape(r, "a short job does not wait behind a long one under SRTF", "I",
+              jct[1] < 65 && jct[0] > 3000, "%.0f s under FIFO, %.0f s under SRTF", jct[0], jct[1]);
 }
 
 static void sa8(struct sim_report *r)
@@ -240,8 +256,9 @@ static void sa8(struct sim_report *r)
                                         .persistent = UINT64_C(500) << 20,
                                         .ephemeral = UINT64_C(12) << 30};
     struct sim_iter_stats stats;
-    struct sim_iter_options o = {
-        .memory_bytes = sim_device("p100")->memory_bytes, .parameters = "order=fair", .until_s = 1000};
+    struct sim_iter_options o = {.memory_bytes = sim_device("p100")->memory_bytes,
+                                 .parameters = "order=fair",
+                                 .until_s = 1000};
     r->failed |= sim_iterations_run(jobs, 4, &o, &stats, &r->error) < 0;
     double least = 1e9, most = 0;
     for (int i = 0; i < 4; i++) {

@@ -9,11 +9,13 @@ enum system { TALLY, MPS, MPS_PRIORITY, TIMESLICE, TGS, NO_TRANSFORM, SPACE_SHAR
 enum { BERT, LLAMA, HIGHS };
 enum { WHISPER, RESNET, POINTNET, PEGASUS, GPT2, BERT_TRAIN, TRAININGS };
 
-#define PASS_THROUGH 0.99 /* of native speed: both inference jobs alone under Tally, single-job table */
+#define PASS_THROUGH                                                                               \
+    0.99 /* of native speed: both inference jobs alone under Tally, single-job table */
 
 static const char *const highs[HIGHS] = {"bert-infer", "llama-infer"};
-static const char *const trainings[TRAININGS] = {"whisper-train", "resnet50-train", "pointnet-train",
-                                                 "pegasus-train", "gpt2-train",     "bert-train"};
+static const char *const trainings[TRAININGS] = {"whisper-train",  "resnet50-train",
+                                                 "pointnet-train", "pegasus-train",
+                                                 "gpt2-train",     "bert-train"};
 static const struct {
     const char *policy;
     bool runs_beside;
@@ -49,8 +51,11 @@ static void run_alone(struct sim_report *r, struct alone *a)
         r->failed = true;
         return;
     }
-    struct sim_gpu_options o = {
-        .device = d, .policy = "none", .duration_ns = a->seconds * 1e9, .warmup_ns = a->seconds * 1e8, .seed = 1};
+    struct sim_gpu_options o = {.device = d,
+                                .policy = "none",
+                                .duration_ns = a->seconds * 1e9,
+                                .warmup_ns = a->seconds * 1e8,
+                                .seed = 1};
     struct tl_sched_client c = {.level = TL_LEVEL_HIGH};
     r->failed |= sim_gpu_run(&run, &o, &job, &c, 1, &r->error) < 0;
     a->p99_ns = sim_samples_percentile(&run.results[0].latency, 0.99);
@@ -74,7 +79,8 @@ static struct alone alone(struct sim_report *r, const char *name, double load, d
     static struct alone known[KNOWN];
     static int n;
     for (int i = 0; i < n; i++)
-        if (strcmp(known[i].name, name) == 0 && known[i].load == load && known[i].seconds == seconds)
+        if (strcmp(known[i].name, name) == 0 && known[i].load == load &&
+            known[i].seconds == seconds)
             return known[i];
     struct alone a = {.name = name, .load = load, .seconds = seconds};
     run_alone(r, &a);
@@ -83,8 +89,8 @@ static struct alone alone(struct sim_report *r, const char *name, double load, d
     return a;
 }
 
-static struct pair run_pair(struct sim_report *r, int high, int low, enum system system, double load,
-                            double turnaround_us)
+static struct pair run_pair(struct sim_report *r, int high, int low, enum system system,
+                            double load, double turnaround_us)
 {
     struct pair p = {0};
     /* TGS takes minutes to find its rate; the others need only enough requests for a P99. */
@@ -165,7 +171,8 @@ static void plot_pairs(struct sim_report *r, int high, enum system system, const
                        const double published[TRAININGS])
 {
     for (int t = 0; t < TRAININGS; t++) {
-        sim_point(r, name, "ours", "training job", "P99 ms", t + 1, pair_of(r, high, t, system)->p99_ms);
+        sim_point(r, name, "ours", "training job", "P99 ms", t + 1,
+                  pair_of(r, high, t, system)->p99_ms);
         sim_point(r, name, "artefact", "training job", "P99 ms", t + 1, published[t]);
     }
 }
@@ -175,7 +182,8 @@ static void ta1(struct sim_report *r)
     static const double artefact[TRAININGS] = {4.339, 4.504, 4.411, 4.491, 4.284, 4.368};
     sim_target_points(r, "mean P99 overhead, BERT inference + 6 trainings, tally", 7.4, "C of A",
                       mean_overhead(r, BERT, TALLY), 5)
-        ->note = "where the host gaps of a request are is not published: two inside it, as TA5 suggests";
+        ->note =
+        "where the host gaps of a request are is not published: two inside it, as TA5 suggests";
     plot_pairs(r, BERT, TALLY, "BERT inference under tally", artefact);
 }
 
@@ -187,40 +195,44 @@ static void ta2(struct sim_report *r)
     plot_pairs(r, LLAMA, TALLY, "LLaMA inference under tally", artefact);
 }
 
-static const char *const tgs_note = "regular arrivals and TGS's own step of 5 s, after 160 s; the step of the "
-                                    "artefact's port is not published. With its law and steps of 0.1, 0.15, "
-                                    "0.2, 0.25, 0.3 and 0.5 s it is 13, 81, 150, 19, 121 and 40 %, which is no "
-                                    "prediction: one step in which requests pile up raises what TGS takes "
-                                    "for their full rate, and it closes. In the artefact training keeps 0.84 to 0.88 "
-                                    "of its speed beside BERT inference that has lost 9 to 27 % of "
-                                    "its rate, where the published law cuts it beyond 3 %";
+static const char *const tgs_note =
+    "regular arrivals and TGS's own step of 5 s, after 160 s; the step of the "
+    "artefact's port is not published. With its law and steps of 0.1, 0.15, "
+    "0.2, 0.25, 0.3 and 0.5 s it is 13, 81, 150, 19, 121 and 40 %, which is no "
+    "prediction: one step in which requests pile up raises what TGS takes "
+    "for their full rate, and it closes. In the artefact training keeps 0.84 to 0.88 "
+    "of its speed beside BERT inference that has lost 9 to 27 % of "
+    "its rate, where the published law cuts it beyond 3 %";
 
 static void ta3(struct sim_report *r)
 {
     double tally = mean_overhead(r, -1, TALLY), tgs = mean_overhead(r, -1, TGS);
     double slice = mean_overhead(r, -1, TIMESLICE), mps = mean_overhead(r, -1, MPS);
-    sim_target(r, "mean P99 overhead over 12 pairs, tgs", "%", 177.1, "C of A", tgs, 0.25)->note = tgs_note;
+    sim_target(r, "mean P99 overhead over 12 pairs, tgs", "%", 177.1, "C of A", tgs, 0.25)->note =
+        tgs_note;
     sim_target_points(r, "mean P99 overhead over 12 pairs, tally", 4.8, "C of A", tally, 5);
     sim_target(r, "system throughput, tally / tgs", "x", 0.83, "C of A",
                mean_throughput(r, TALLY) / mean_throughput(r, TGS), 0.25)
         ->note = tgs_note;
     sim_shape(r, "order of P99 overheads: tally < timeslice and tgs < mps", "A",
-              tally < slice && tally < tgs && slice < mps && tgs < mps, "%.1f < %.0f, %.0f < %.0f %%", tally, slice,
-              tgs, mps);
-    sim_shape(r, "paper: 7.2 % against 188.9 % on more pairs; far apart here too", "S", tgs > 10 * tally,
-              "%.1f %% against %.0f %%", tally, tgs);
+              tally < slice && tally < tgs && slice < mps && tgs < mps,
+              "%.1f < %.0f, %.0f < %.0f %%", tally, slice, tgs, mps);
+    sim_shape(r, "paper: 7.2 % against 188.9 % on more pairs; far apart here too", "S",
+              tgs > 10 * tally, "%.1f %% against %.0f %%", tally, tgs);
 }
 
 static void ta4(struct sim_report *r)
 {
     static const double mps[TRAININGS] = {48.260, 9.024, 16.954, 17.143, 21.891, 27.376};
     static const double priority[TRAININGS] = {23.810, 8.921, 15.250, 15.518, 20.967, 18.051};
-    sim_target(r, "mean P99 overhead over 12 pairs, MPS", "%", 289.9, "C of A", mean_overhead(r, -1, MPS), 0.25)->note =
-        "rests on the same block lengths as the next line";
-    struct sim_line *l = sim_target(r, "mean P99 overhead over 12 pairs, MPS with priorities", "%", 195.6, "C of A",
-                                    mean_overhead(r, -1, MPS_PRIORITY), 0.25);
+    sim_target(r, "mean P99 overhead over 12 pairs, MPS", "%", 289.9, "C of A",
+               mean_overhead(r, -1, MPS), 0.25)
+        ->note = "rests on the same block lengths as the next line";
+    struct sim_line *l = sim_target(r, "mean P99 overhead over 12 pairs, MPS with priorities", "%",
+                                    195.6, "C of A", mean_overhead(r, -1, MPS_PRIORITY), 0.25);
     l->is_fitted = true;
-    l->note = "block lengths were chosen by kind of kernel with the BERT half of this column in view";
+    l->note =
+        "block lengths were chosen by kind of kernel with the BERT half of this column in view";
     plot_pairs(r, BERT, MPS, "BERT inference under MPS", mps);
     plot_pairs(r, BERT, MPS_PRIORITY, "BERT inference under MPS with priorities", priority);
 }
@@ -236,14 +248,16 @@ static void ta5(struct sim_report *r)
         low = sum < low ? sum : low;
         high = sum > high ? sum : high;
     }
-    struct sim_line *l = sim_target(r, "P99 of BERT under time slicing", "ms", 11.2, "A", (least + most) / 2, 0.25);
+    struct sim_line *l = sim_target(r, "P99 of BERT under time slicing", "ms", 11.2, "A",
+                                    (least + most) / 2, 0.25);
     l->is_fitted = true; /* it is what speaks for gaps inside a request */
-    l->note =
-        "slices of 2 ms and switches of 0.1 ms are assumed; that a request has two gaps inside was concluded from "
-        "this line";
+    l->note = "slices of 2 ms and switches of 0.1 ms are assumed; that a request has two gaps "
+              "inside was concluded from "
+              "this line";
     sim_target(r, "mean P99 overhead over 12 pairs, time slicing", "%", 137.9, "C of A",
                mean_overhead(r, -1, TIMESLICE), 0.25);
-    sim_shape(r, "it is the same whatever the training job", "A", most < 1.1 * least, "%.2f to %.2f ms", least, most);
+    sim_shape(r, "it is the same whatever the training job", "A", most < 1.1 * least,
+              "%.2f to %.2f ms", least, most);
     sim_target(r, "system throughput, lowest", "", 1.30, "A", low, 0.25);
     sim_target(r, "system throughput, highest", "", 1.71, "A", high, 0.25);
 }
@@ -258,8 +272,8 @@ static void ta6(struct sim_report *r)
                    mean_overhead(r, -1, NO_TRANSFORM), 0.25);
     l->is_fitted = true;
     l->note = "its BERT half is that column";
-    sim_target(r, "BERT + Whisper with transforms, P99", "ms", 4.34, "A", pair_of(r, BERT, WHISPER, TALLY)->p99_ms,
-               0.25);
+    sim_target(r, "BERT + Whisper with transforms, P99", "ms", 4.34, "A",
+               pair_of(r, BERT, WHISPER, TALLY)->p99_ms, 0.25);
     sim_target_points(r, "mean P99 overhead without transforms, LLaMA (not fitted)", 5.6, "C of A",
                       mean_overhead(r, LLAMA, NO_TRANSFORM), 5);
     sim_shape(r, "long kernels hurt short requests, hardly long ones", "A",
@@ -273,12 +287,15 @@ static void ta7(struct sim_report *r)
 {
     sim_target(r, "BERT + PEGASUS, sharing in space only, P99", "ms", 173.9, "A",
                pair_of(r, BERT, PEGASUS, SPACE_SHARE)->p99_ms, 0.25)
-        ->note = "not reproduced: two of the artefact's six pairs starve far beyond MPS, for a reason that is not "
+        ->note = "not reproduced: two of the artefact's six pairs starve far beyond MPS, for a "
+                 "reason that is not "
                  "published. If workers that loop over "
-                 "a kernel kept their SMs to its end, PEGASUS would come to 39 ms, and pairs that do not starve would "
+                 "a kernel kept their SMs to its end, PEGASUS would come to 39 ms, and pairs that "
+                 "do not starve would "
                  "(Whisper 117 ms, published 24)";
     sim_shape(r, "sharing in space is worse than retreating, by far", "A",
-              overhead(pair_of(r, BERT, PEGASUS, SPACE_SHARE)) > 10 * overhead(pair_of(r, BERT, PEGASUS, TALLY)),
+              overhead(pair_of(r, BERT, PEGASUS, SPACE_SHARE)) >
+                  10 * overhead(pair_of(r, BERT, PEGASUS, TALLY)),
               "%.0f %% against %.1f %%", overhead(pair_of(r, BERT, PEGASUS, SPACE_SHARE)),
               overhead(pair_of(r, BERT, PEGASUS, TALLY)));
 }
@@ -289,15 +306,18 @@ static void ta8(struct sim_report *r)
     double first_p99 = 0, first_low = 0, p99 = 0, low = 0;
     for (int i = 0; i < 6; i++) {
         struct pair p = run_pair(r, BERT, BERT_TRAIN, TALLY, 0.5, limits_us[i]);
-        sim_point(r, "turnaround limit", "P99 ms", "limit us (half decades)", "ms; part of solo", i, p.p99_ms);
-        sim_point(r, "turnaround limit", "training x10", "limit us (half decades)", "ms; part of solo", i, 10 * p.low);
+        sim_point(r, "turnaround limit", "P99 ms", "limit us (half decades)", "ms; part of solo", i,
+                  p.p99_ms);
+        sim_point(r, "turnaround limit", "training x10", "limit us (half decades)",
+                  "ms; part of solo", i, 10 * p.low);
         p99 = p.p99_ms;
         low = p.low;
         if (i == 0)
             first_p99 = p99, first_low = low;
     }
-    sim_shape(r, "a longer limit raises P99 and training throughput", "I", p99 > first_p99 && low > first_low,
-              "P99 %.2f to %.2f ms, training %.2f to %.2f", first_p99, p99, first_low, low);
+    sim_shape(r, "a longer limit raises P99 and training throughput", "I",
+              p99 > first_p99 && low > first_low, "P99 %.2f to %.2f ms, training %.2f to %.2f",
+              first_p99, p99, first_low, low);
 }
 
 static void ta9(struct sim_report *r)
@@ -313,10 +333,11 @@ static void ta9(struct sim_report *r)
         error = (off < 0 ? -off : off) > error ? (off < 0 ? -off : off) : error;
         sim_point(r, "load", "tally P99 ms", "load", "ms", load, tally.p99_ms);
         sim_point(r, "load", "MPS P99 ms", "load", "ms", load, mps.p99_ms);
-        sim_point(r, "training throughput by load", "tally", "load", "part of solo", load, tally.low);
+        sim_point(r, "training throughput by load", "tally", "load", "part of solo", load,
+                  tally.low);
     }
-    sim_shape(r, "P99 is flat over loads of 0.1 to 0.9 under tally", "I", most < 1.1 * least, "%.2f to %.2f ms", least,
-              most);
+    sim_shape(r, "P99 is flat over loads of 0.1 to 0.9 under tally", "I", most < 1.1 * least,
+              "%.2f to %.2f ms", least, most);
     sim_shape(r, "training falls about as 1 - load", "I", error < 0.15, "at most %.2f off", error);
 }
 
@@ -333,8 +354,11 @@ static void ta10(struct sim_report *r)
             return;
         }
         for (int k = 0; k < 2; k++) {
-            struct sim_gpu_options o = {
-                .device = d, .policy = k == 0 ? "none" : "kernel", .duration_ns = 60e9, .warmup_ns = 1e9, .seed = 1};
+            struct sim_gpu_options o = {.device = d,
+                                        .policy = k == 0 ? "none" : "kernel",
+                                        .duration_ns = 60e9,
+                                        .warmup_ns = 1e9,
+                                        .seed = 1};
             struct tl_sched_client c = {.level = TL_LEVEL_LOW};
             r->failed |= sim_gpu_run(&run, &o, &job, &c, 1, &r->error) < 0;
             rounds[k] = sim_samples_mean(&run.results[0].latency);
@@ -345,7 +369,8 @@ static void ta10(struct sim_report *r)
         most = part > most ? part : most;
         sim_job_finish(&job);
     }
-    sim_target(r, "training alone under control, part of native, least", "", 0.96, "A", least, 0.05);
+    sim_target(r, "training alone under control, part of native, least", "", 0.96, "A", least,
+               0.05);
     sim_target(r, "training alone under control, part of native, most", "", 1.00, "A", most, 0.05);
 }
 

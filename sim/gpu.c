@@ -68,7 +68,7 @@ struct gpu {
     double busy_ns;
 };
 
-/* --- the policy --------------------------------------------------------------------------------------------------- */
+/* --- the policy ------------------------------------------------------------------------------- */
 
 static void set_backlog(struct gpu *g, struct client *c, bool has_backlog)
 {
@@ -147,7 +147,7 @@ static bool is_allowed(const struct gpu *g, const struct client *c)
     return true;
 }
 
-/* --- rounds and kernels -------------------------------------------------------------------------------------------- */
+/* --- rounds and kernels ----------------------------------------------------------------------- */
 
 static void end_job(struct gpu *g, struct client *c)
 {
@@ -174,10 +174,13 @@ static void draw_arrival(struct client *c)
         c->next_arrival += (0.9 + 0.2 * sim_uniform(&c->random)) * j->period_ns;
         break;
     case SIM_BURSTS:
-        c->next_arrival += sim_uniform(&c->random) < 0.125 ? sim_exponential(&c->random, 8 * j->period_ns) : 0;
+        c->next_arrival += sim_uniform(&c->random) < 0.125
+                               ? sim_exponential(&c->random, 8 * j->period_ns)
+                               : 0;
         break;
     case SIM_LISTED:
-        c->next_arrival = c->next_listed < j->n_times ? c->listed_from + j->times_ns[c->next_listed] : never;
+        c->next_arrival = c->next_listed < j->n_times ? c->listed_from + j->times_ns[c->next_listed]
+                                                      : never;
         c->next_listed++;
         break;
     }
@@ -248,8 +251,9 @@ static void end_round(struct gpu *g, struct client *c)
     begin_round(g, c);
 }
 
-/* Time that a kernel waits for memory.  Its job goes through all of its memory again and again, and what came first makes room: as soon as
- * not all of it has room on the device, what is touched is never there, and each page that comes in sends another one out. */
+/* Time that a kernel waits for memory.  Its job goes through all of its memory again and again, and
+ * what came first makes room: as soon as not all of it has room on the device, what is touched is
+ * never there, and each page that comes in sends another one out. */
 static double paging_ns(const struct gpu *g, const struct client *c)
 {
     const struct sim_job *j = c->job;
@@ -271,8 +275,8 @@ static void launch(struct gpu *g, struct client *c)
     c->timer = never;
     /* A kernel that ends within the budget anyway runs as it is. */
     double alone_ns = c->kernel.block_ns * c->kernel.waves;
-    c->is_split = !c->is_high && c->grant.finest <= TL_RUNG_SLICE && !c->kernel.is_whole && !g->takes_turns &&
-                  alone_ns > (double)c->grant.turnaround_ns;
+    c->is_split = !c->is_high && c->grant.finest <= TL_RUNG_SLICE && !c->kernel.is_whole &&
+                  !g->takes_turns && alone_ns > (double)c->grant.turnaround_ns;
     c->block_ns = c->kernel.block_ns * c->round_factor / (c->is_split ? g->d->transform : 1);
     c->work = c->kernel.waves * c->kernel.width;
     c->share = 0;
@@ -319,7 +323,8 @@ static void end_kernel(struct gpu *g, struct client *c)
         return;
     }
     double gap_ns = c->job->gap_ns > 0 ? c->job->gap_ns : g->d->launch_ns;
-    /* It goes by kernels: who has none loses its turn, unless the next one is there before another has woken up. */
+    /* It goes by kernels: who has none loses its turn, unless the next one is there before another
+     * has woken up. */
     if (g->takes_turns && g->d->is_in_order && gap_ns > g->d->switch_ns)
         set_backlog(g, c, false);
     c->phase = GAP;
@@ -354,7 +359,8 @@ static void start_job(struct gpu *g, struct client *c)
 {
     uint32_t id = (uint32_t)(c - g->c);
     if (!c->has_joined && tl_sched_join(g->sched, id, c->told, (uint64_t)g->now) == 0) {
-        tl_sched_memory(g->sched, id, c->job->persistent_bytes, c->job->ephemeral_bytes, (uint64_t)g->now);
+        tl_sched_memory(g->sched, id, c->job->persistent_bytes, c->job->ephemeral_bytes,
+                        (uint64_t)g->now);
         tick(g);
     }
     c->has_joined = true;
@@ -390,7 +396,7 @@ static void timer_fires(struct gpu *g, struct client *c)
     }
 }
 
-/* --- the device ---------------------------------------------------------------------------------------------------- */
+/* --- the device ------------------------------------------------------------------------------- */
 
 /* A part of the SMs is whole SMs, and at least one. */
 static double wanted(const struct gpu *g, const struct client *c)
@@ -406,23 +412,27 @@ static double next_boundary(const struct client *c, double from)
     return c->wave_ns + (waves < 1 ? 1 : waves) * c->block_ns;
 }
 
-/* The same on a device that takes kernels in the order of their arrival: who came first has what it wants, the next one what is left. */
+/* The same on a device that takes kernels in the order of their arrival: who came first has what it
+ * wants, the next one what is left. */
 static void share_in_order(const struct gpu *g, const double *want, double *entitled)
 {
     for (uint32_t i = 0; i < g->n; i++) {
         double before = 0;
         for (uint32_t k = 0; k < g->n; k++) {
             const struct client *a = &g->c[k], *b = &g->c[i];
-            bool is_above = g->by_priority && a->level > b->level, is_below = g->by_priority && a->level < b->level;
-            if (k != i && (is_above || (!is_below && (a->since < b->since || (a->since <= b->since && k < i)))))
+            bool is_above = g->by_priority && a->level > b->level,
+                 is_below = g->by_priority && a->level < b->level;
+            if (k != i && (is_above ||
+                           (!is_below && (a->since < b->since || (a->since <= b->since && k < i)))))
                 before += want[k];
         }
         entitled[i] = before < 1 ? 1 - before : 0;
     }
 }
 
-/* What each client may keep when others want the device too: higher levels first where the device knows priorities, equals alike.
- * `want` is 0 for who is not allowed.  Clients stand in the order of their levels. */
+/* What each client may keep when others want the device too: higher levels first where the device
+ * knows priorities, equals alike. `want` is 0 for who is not allowed.  Clients stand in the order
+ * of their levels. */
 static void share_out(const struct gpu *g, const double *want, double *entitled)
 {
     double above = 0;
@@ -475,7 +485,8 @@ static void dispatch(struct gpu *g)
     for (uint32_t i = 0; i < g->n && free_share > tiny; i++)
         give(g, &g->c[i], want[i] < entitled[i] ? want[i] : entitled[i], &free_share);
     bool somebody_lacks = false;
-    for (uint32_t i = 0; i < g->n; i++) { /* what nobody is entitled to goes to whoever can use it */
+    /* what nobody is entitled to goes to whoever can use it */
+    for (uint32_t i = 0; i < g->n; i++) {
         if (free_share > tiny && g->c[i].boundary >= never)
             give(g, &g->c[i], want[i], &free_share);
         double due = want[i] < entitled[i] ? want[i] : entitled[i];
@@ -561,10 +572,10 @@ static void step(struct gpu *g)
     dispatch(g);
 }
 
-/* --- a run ---------------------------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
-static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sched_client *clients, uint32_t n,
-                  struct tl_error *err)
+static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sched_client *clients,
+                  uint32_t n, struct tl_error *err)
 {
     const struct sim_gpu_options *o = g->o;
     struct tl_sched_options so = {
@@ -581,7 +592,8 @@ static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sch
         return rc;
     for (const struct tl_policy *const *p = tl_sched_policies(); *p != NULL; p++)
         if (strcmp(tl_policy_name(*p), o->policy) == 0)
-            g->by_priority = strcmp(o->dispatch != NULL ? o->dispatch : tl_policy_dispatch(*p), "mps-priority") == 0;
+            g->by_priority = strcmp(o->dispatch != NULL ? o->dispatch : tl_policy_dispatch(*p),
+                                    "mps-priority") == 0;
     g->takes_turns = strcmp(o->policy, "timeslice") == 0;
     g->wants_footprints = strcmp(o->policy, "herald") == 0 || strcmp(o->policy, "reef") == 0 ||
                           strcmp(o->policy, "orion") == 0;
@@ -597,7 +609,8 @@ static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sch
                              .idle_since = -1e18};
         /* Where kernels are those of whole rounds, it begins with one. */
         uint32_t unit = jobs[i].n_kernels % jobs[i].n_round == 0 ? jobs[i].n_round : 1;
-        c->next_kernel = (uint32_t)(sim_random_bits(&c->random) % (jobs[i].n_kernels / unit)) * unit;
+        c->next_kernel = (uint32_t)(sim_random_bits(&c->random) % (jobs[i].n_kernels / unit)) *
+                         unit;
         c->told = &clients[i];
         c->has_end = jobs[i].rounds > 0 || jobs[i].arrivals == SIM_LISTED;
         g->ending += c->has_end;

@@ -4,9 +4,10 @@
  *                                           ▲                       │
  *                                           └──grants── policy ◄────┘ usage, backlog, latencies
  *
- * The device is a fluid of SM shares with one thing that is not fluid: a running kernel gives up its share only where a wave of its
- * blocks ends.  So a kernel that arrives waits for the end of a block, as on hardware, and a kernel that is told to leave goes when its
- * blocks end.  Freed shares are taken at once by whoever has blocks left.  Times are nanoseconds of the virtual clock. */
+ * The device is a fluid of SM shares with one thing that is not fluid: a running kernel gives up
+ * its share only where a wave of its blocks ends.  So a kernel that arrives waits for the end of a
+ * block, as on hardware, and a kernel that is told to leave goes when its blocks end.  Freed shares
+ * are taken at once by whoever has blocks left.  Times are nanoseconds of the virtual clock. */
 #ifndef TALLY_SIM_GPU_H
 #define TALLY_SIM_GPU_H
 
@@ -26,8 +27,10 @@ struct sim_device {
     double transform; /* speed of kernels that can leave, as a part of the original's */
     double gap_ns;    /* between two kernels of a job that asks the arbiter for each */
     double page_bytes,
-        fault_ns;     /* of memory that can leave the device: moved at once; time of a fault beyond the bus's */
-    bool is_in_order; /* kernels that compete get the SMs in the order of their arrival, not in equal parts */
+        /* of memory that can leave the device: moved at once; time of a fault beyond the bus's */
+        fault_ns;
+    /* kernels that compete get the SMs in the order of their arrival, not in equal parts */
+    bool is_in_order;
 };
 
 /* A100, V100, P100, 2080ti, software; NULL if there is none of that name. */
@@ -40,8 +43,9 @@ struct sim_kernel {
     double width;     /* part of the SMs that it can fill */
     double bandwidth; /* part of the memory bandwidth that it takes at full width */
     uint64_t blocks;
-    double host_ns; /* that the host works before it, where it is the first of a round; beyond the job's own */
-    bool is_whole;  /* cannot be made to leave */
+    /* that the host works before it, where it is the first of a round; beyond the job's own */
+    double host_ns;
+    bool is_whole; /* cannot be made to leave */
 };
 
 enum sim_arrivals {
@@ -58,10 +62,12 @@ struct sim_job {
     const struct sim_kernel *kernels; /* a cycle of which each round takes the next n_round */
     uint32_t n_kernels, n_round;
     double host_before_ns, host_after_ns; /* of each round, not on the GPU */
-    uint32_t pause_every;                 /* kernels after which the host works for pause_ns; 0: never */
+    /* kernels after which the host works for pause_ns; 0: never */
+    uint32_t pause_every;
     double pause_ns;
     double jitter; /* relative standard deviation of a round's kernels */
-    double slower; /* its kernels take so many times as long, because its calls are intercepted; 0: 1 */
+    /* its kernels take so many times as long, because its calls are intercepted; 0: 1 */
+    double slower;
     enum sim_arrivals arrivals;
     double period_ns;       /* between arrivals, on average */
     const double *times_ns; /* of listed arrivals, ascending */
@@ -93,9 +99,12 @@ struct sim_gpu_options {
     double duration_ns, warmup_ns;
     uint64_t seed;
     uint64_t quantum_ns, turnaround_ns, hysteresis_ns;
-    const char *dispatch;    /* how the device orders kernels, "mps" or "mps-priority"; NULL: as the policy wants it */
-    bool runs_beside;        /* ablation: best effort does not yield, only its launches are controlled */
-    bool has_limited_memory; /* a job whose memory cannot leave the device fails if there is no room for it */
+    /* how the device orders kernels, "mps" or "mps-priority"; NULL: as the policy wants it */
+    const char *dispatch;
+    /* ablation: best effort does not yield, only its launches are controlled */
+    bool runs_beside;
+    /* a job whose memory cannot leave the device fails if there is no room for it */
+    bool has_limited_memory;
 };
 
 struct sim_run {
@@ -106,7 +115,8 @@ struct sim_run {
     double ended_ns;    /* that is when the last job with an end has ended, or the time was over */
 };
 
-/* 0, -EINVAL or -ENOMEM.  Higher levels stand first.  Clients are told to the policy with ids 0..n-1. */
+/* 0, -EINVAL or -ENOMEM.  Higher levels stand first.  Clients are told to the policy with ids
+ * 0..n-1. */
 int sim_gpu_run(struct sim_run *run, const struct sim_gpu_options *o, const struct sim_job *jobs,
                 const struct tl_sched_client *clients, uint32_t n, struct tl_error *err);
 void sim_run_finish(struct sim_run *run);

@@ -1,4 +1,5 @@
-/* One GPU at the granularity of iterations, under the policy salus: jobs with persistent and ephemeral memory, lanes, switches. */
+/* One GPU at the granularity of iterations, under the policy salus: jobs with persistent and
+ * ephemeral memory, lanes, switches. */
 #ifndef TALLY_SIM_ITERATIONS_H
 #define TALLY_SIM_ITERATIONS_H
 
@@ -20,13 +21,15 @@ struct sim_iter_options {
 };
 
 struct sim_iter_stats {
-    double makespan_s, longest_switch_s; /* from a better job's arrival in a lane to its first iteration */
+    /* from a better job's arrival in a lane to its first iteration */
+    double makespan_s, longest_switch_s;
     uint64_t iterations;
     double most_together; /* jobs that ran at the same time */
 };
 
-/* Jobs like those that Tiresias reports: Poisson arrivals at offered load 1, lengths lognormal with a median of 5 min and a sigma of 1.5,
- * half a minute to 4 h; models, iteration times and memory from Salus's own list. */
+/* Jobs like those that Tiresias reports: Poisson arrivals at offered load 1, lengths lognormal with
+ * a median of 5 min and a sigma of 1.5, half a minute to 4 h; models, iteration times and memory
+ * from Salus's own list. */
 void sim_tiresias_like(struct sim_iter_job *jobs, uint32_t n, uint64_t seed);
 
 /* 0, -ENOMEM, or what the policy refused. */

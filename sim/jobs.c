@@ -1,10 +1,12 @@
 /* Models of jobs.
  *
- * Single-job figures of the Tally artefact (one A100): length and GPU utilisation of inference, memory, bandwidth and GPU utilisation
- * of training.  The jitter of requests comes from their mean and P99 alone, the two
- * pauses inside a BERT request from its P99 under time slicing (TA5).  Lengths of training kernels are not published: their
- * medians are set, once for each job, so that the artefact's ablation without transforms comes out for BERT inference (experiment TA6
- * is therefore a fit and says so).  Lengths of blocks, spreads and widths are assumed by kind of kernel. */
+ * Single-job figures of the Tally artefact (one A100): length and GPU utilisation of inference,
+ * memory, bandwidth and GPU utilisation of training.  The jitter of requests comes from their mean
+ * and P99 alone, the two pauses inside a BERT request from its P99 under time slicing (TA5).
+ * Lengths of training kernels are not published: their medians are set, once for each job, so that
+ * the artefact's ablation without transforms comes out for BERT inference (experiment TA6 is
+ * therefore a fit and says so).  Lengths of blocks, spreads and widths are assumed by kind of
+ * kernel. */
 #include "sim/jobs.h"
 
 #include <errno.h>
@@ -35,7 +37,8 @@ const struct sim_profile *sim_profile(const char *name)
     return NULL;
 }
 
-int sim_job_init(struct sim_job *j, const struct sim_profile *p, const struct sim_device *d, uint64_t seed)
+int sim_job_init(struct sim_job *j, const struct sim_profile *p, const struct sim_device *d,
+                 uint64_t seed)
 {
     *j = (struct sim_job){0};
     struct sim_random random = sim_random(seed);
@@ -69,7 +72,8 @@ int sim_job_init(struct sim_job *j, const struct sim_profile *p, const struct si
     if (j->n_round == 0)
         j->n_round = 1;
     if (p->pauses > 0) {
-        j->pause_every = (j->n_round + p->pauses) / (p->pauses + 1); /* rounded up: not one too many */
+        /* rounded up: not one too many */
+        j->pause_every = (j->n_round + p->pauses) / (p->pauses + 1);
         j->pause_ns = host_ns / p->pauses;
     } else {
         j->host_before_ns = j->host_after_ns = host_ns / 2;

@@ -24,7 +24,8 @@ struct sim_profile {
 const struct sim_profile *sim_profile(const char *name);
 
 /* A job of it; `kernels` must be freed with sim_job_finish.  0 or -ENOMEM. */
-int sim_job_init(struct sim_job *j, const struct sim_profile *p, const struct sim_device *d, uint64_t seed);
+int sim_job_init(struct sim_job *j, const struct sim_profile *p, const struct sim_device *d,
+                 uint64_t seed);
 void sim_job_finish(struct sim_job *j);
 
 #endif

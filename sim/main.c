@@ -32,7 +32,7 @@ static int complain(const char *what, const char *on)
     return 2;
 }
 
-/* --- options ------------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 enum {
     LIST = 256,
@@ -55,23 +55,30 @@ static const struct argp_option option_table[] = {
     {"list", LIST, NULL, 0, "Show the experiments", 1},
     {"experiment", EXPERIMENT, "ID", 0, "Run one, e.g. TA3; may be repeated", 1},
     {"all", ALL, NULL, 0, "Run all", 1},
-    {"json", 'j', NULL, 0, "Print JSON: id, what, published, tag, ours, kind, holds, fitted, tolerance, note", 1},
+    {"json", 'j', NULL, 0,
+     "Print JSON: id, what, published, tag, ours, kind, holds, fitted, tolerance, note", 1},
     {"markdown", MARKDOWN_TABLE, NULL, 0, "Print a table in Markdown", 1},
     {"report", REPORT, "DIR", 0, "Also write DIR/index.html with plots", 1},
     {"trace", TRACE, "PATH", 0,
-     "What if: jobs from recorded .tally files (a file, or the folder of a run), under another policy", 2},
-    {"policy", POLICY, "POLICY[:PARAMETERS]", 0, "E.g. tally, none, timeslice, or salus:order=srtf", 2},
-    {"device", DEVICE, "a100|v100|p100|2080ti|software", 0, "On which device; software if not said", 2},
+     "What if: jobs from recorded .tally files (a file, or the folder of a run), under another "
+     "policy",
+     2},
+    {"policy", POLICY, "POLICY[:PARAMETERS]", 0, "E.g. tally, none, timeslice, or salus:order=srtf",
+     2},
+    {"device", DEVICE, "a100|v100|p100|2080ti|software", 0, "On which device; software if not said",
+     2},
     {"sms", SMS, "N", 0, "SMs of that device, if not its own number", 2},
     {"arrivals", ARRIVALS, "FILE.csv", 0,
      "Arrival times of requests for the first job that has requests: seconds, one per line", 2},
     {"seconds", SECONDS, "S", 0, "How long to simulate; 30", 2},
     {"seed", SEED, "N", 0, "Another seed gives another run; the same gives the same", 2},
     {"scenario", SCENARIO, "FILE", 0,
-     "Jobs that never ran together, from the records of each alone, as the JSON in FILE (-: standard input) describes "
+     "Jobs that never ran together, from the records of each alone, as the JSON in FILE (-: "
+     "standard input) describes "
      "it; prints JSON; docs/simulator.md has the members",
      3},
-    {"bench", BENCH, NULL, 0, "Kernels simulated per second, and how long a day of a cluster takes", 3},
+    {"bench", BENCH, NULL, 0, "Kernels simulated per second, and how long a day of a cluster takes",
+     3},
     {0},
 };
 
@@ -79,7 +86,8 @@ static const struct argp_option option_table[] = {
 static void take_policy(const char *text, struct options *o)
 {
     const char *colon = strchr(text, ':');
-    snprintf(o->policy, sizeof o->policy, "%.*s", (int)(colon != NULL ? colon - text : (long)strlen(text)), text);
+    snprintf(o->policy, sizeof o->policy, "%.*s",
+             (int)(colon != NULL ? colon - text : (long)strlen(text)), text);
     o->trace.policy = o->policy;
     o->trace.parameters = colon != NULL ? colon + 1 : NULL;
 }
@@ -148,9 +156,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         argp_error(state, "'%s' is not an option", arg);
         return EINVAL;
     case ARGP_KEY_END:
-        if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL && o->scenario == NULL)
-            argp_error(state,
-                       "nothing to do; --list, --experiment=ID, --all, --trace=PATH, --scenario=FILE or --bench");
+        if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL &&
+            o->scenario == NULL)
+            argp_error(state, "nothing to do; --list, --experiment=ID, --all, --trace=PATH, "
+                              "--scenario=FILE or --bench");
         if (o->trace.path != NULL && o->trace.policy == NULL)
             argp_error(state, "--trace needs --policy=POLICY");
         return 0;
@@ -159,22 +168,23 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp argp = {
-    option_table,
-    parse_option,
-    "--list\n"
-    "--experiment=ID [--json | --markdown]\n"
-    "--all [--json | --markdown] [--report=DIR]\n"
-    "--trace=PATH --policy=POLICY\n"
-    "--scenario=FILE\n"
-    "--bench",
-    "Runs the policies of Tally on a virtual clock and compares the outcome with what was published.\v"
-    "Exit status: 0 if all ran, whether they hold or not; 1 if one could not run; 2 for a wrong command line.",
-    NULL,
-    NULL,
-    NULL};
+static const struct argp argp = {option_table,
+                                 parse_option,
+                                 "--list\n"
+                                 "--experiment=ID [--json | --markdown]\n"
+                                 "--all [--json | --markdown] [--report=DIR]\n"
+                                 "--trace=PATH --policy=POLICY\n"
+                                 "--scenario=FILE\n"
+                                 "--bench",
+                                 "Runs the policies of Tally on a virtual clock and compares the "
+                                 "outcome with what was published.\v"
+                                 "Exit status: 0 if all ran, whether they hold or not; 1 if one "
+                                 "could not run; 2 for a wrong command line.",
+                                 NULL,
+                                 NULL,
+                                 NULL};
 
-/* --- running ------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static const struct sim_experiment *find_experiment(const char *id)
 {
@@ -208,7 +218,8 @@ static int run(const struct options *o)
 {
     struct sim_report r = {0};
     int status = 0;
-    for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL && status == 0; e++) {
+    for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL && status == 0;
+         e++) {
         bool is_asked = o->runs_all;
         for (int i = 0; i < o->n_ids; i++)
             is_asked |= strcmp(o->ids[i], (*e)->id) == 0;
@@ -287,7 +298,8 @@ static int bench_cluster(void)
 {
     enum { JOBS = 100 };
     struct sim_cluster_job jobs[JOBS];
-    struct sim_cluster_options o = {.gpus = 8, .mode = SIM_CONTROLLED, .policy = "tgs", .limit_s = 1e7};
+    struct sim_cluster_options o = {
+        .gpus = 8, .mode = SIM_CONTROLLED, .policy = "tgs", .limit_s = 1e7};
     struct tl_error err;
     sim_philly_like(jobs, JOBS, 86400, 1);
     double begin = cpu_s(), last = 0;
@@ -295,7 +307,8 @@ static int bench_cluster(void)
         return complain("cannot run: ", err.text);
     for (int i = 0; i < JOBS; i++)
         last = jobs[i].finish_s > last ? jobs[i].finish_s : last;
-    printf("%d jobs on %u GPUs, %.1f h of a cluster, in %.2f s\n", JOBS, o.gpus, last / 3600, cpu_s() - begin);
+    printf("%d jobs on %u GPUs, %.1f h of a cluster, in %.2f s\n", JOBS, o.gpus, last / 3600,
+           cpu_s() - begin);
     return 0;
 }
 
@@ -316,8 +329,8 @@ static int bench(void)
     if (sim_gpu_run(&result, &o, jobs, c, 2, &err) < 0)
         return complain("cannot run: ", err.text);
     double s = cpu_s() - begin;
-    printf("%.2f million kernels in %.2f s: %.1f million kernels per second\n", (double)result.kernel_events / 1e6, s,
-           (double)result.kernel_events / 1e6 / s);
+    printf("%.2f million kernels in %.2f s: %.1f million kernels per second\n",
+           (double)result.kernel_events / 1e6, s, (double)result.kernel_events / 1e6 / s);
     sim_run_finish(&result);
     sim_job_finish(&jobs[0]);
     sim_job_finish(&jobs[1]);

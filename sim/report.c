@@ -33,9 +33,11 @@ static void *grow(struct sim_report *r, void **list, size_t *n, size_t *cap, siz
     return at;
 }
 
-static struct sim_line *new_line(struct sim_report *r, enum sim_kind kind, const char *what, const char *tag)
+static struct sim_line *new_line(struct sim_report *r, enum sim_kind kind, const char *what,
+                                 const char *tag)
 {
-    static struct sim_line spare; /* so that callers need not check; the report is marked as failed */
+    /* so that callers need not check; the report is marked as failed */
+    static struct sim_line spare;
     struct sim_line *line = grow(r, (void **)&r->lines, &r->n_lines, &r->lines_cap, sizeof *line);
     if (line == NULL)
         return &spare;
@@ -56,8 +58,8 @@ static void print_number(char *out, size_t n, double value, const char *unit)
              value, unit[0] != 0 && unit[0] != '%' && unit[0] != 'x' ? " " : "", unit);
 }
 
-struct sim_line *sim_target(struct sim_report *r, const char *what, const char *unit, double published, const char *tag,
-                            double ours, double tolerance)
+struct sim_line *sim_target(struct sim_report *r, const char *what, const char *unit,
+                            double published, const char *tag, double ours, double tolerance)
 {
     struct sim_line *line = new_line(r, SIM_TARGET, what, tag);
     line->published_n = published;
@@ -69,8 +71,8 @@ struct sim_line *sim_target(struct sim_report *r, const char *what, const char *
     return line;
 }
 
-struct sim_line *sim_target_points(struct sim_report *r, const char *what, double published, const char *tag,
-                                   double ours, double points)
+struct sim_line *sim_target_points(struct sim_report *r, const char *what, double published,
+                                   const char *tag, double ours, double points)
 {
     struct sim_line *line = sim_target(r, what, "%", published, tag, ours, 0);
     snprintf(line->tolerance, sizeof line->tolerance, "within %.0f points", points);
@@ -78,7 +80,8 @@ struct sim_line *sim_target_points(struct sim_report *r, const char *what, doubl
     return line;
 }
 
-struct sim_line *sim_shape(struct sim_report *r, const char *what, const char *tag, bool holds, const char *ours, ...)
+struct sim_line *sim_shape(struct sim_report *r, const char *what, const char *tag, bool holds,
+                           const char *ours, ...)
 {
     struct sim_line *line = new_line(r, SIM_SHAPE, what, tag);
     va_list args;
@@ -91,8 +94,8 @@ struct sim_line *sim_shape(struct sim_report *r, const char *what, const char *t
     return line;
 }
 
-void sim_point(struct sim_report *r, const char *plot, const char *series, const char *x_name, const char *y_name,
-               double x, double y)
+void sim_point(struct sim_report *r, const char *plot, const char *series, const char *x_name,
+               const char *y_name, double x, double y)
 {
     struct sim_series *s = NULL;
     for (size_t i = 0; i < r->n_series; i++)
@@ -115,7 +118,7 @@ void sim_point(struct sim_report *r, const char *plot, const char *series, const
     }
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void json_text(struct tl_json *j, const char *key, const char *value)
 {
@@ -165,7 +168,8 @@ static const char *verdict(const struct sim_line *l)
 
 void sim_report_text(const struct sim_report *r, struct tl_buf *out)
 {
-    tl_buf_printf(out, "%-5s %-62s %16s %-9s %20s  %s\n", "id", "what", "published", "tag", "ours", "holds");
+    tl_buf_printf(out, "%-5s %-62s %16s %-9s %20s  %s\n", "id", "what", "published", "tag", "ours",
+                  "holds");
     for (size_t i = 0; i < r->n_lines; i++) {
         const struct sim_line *l = &r->lines[i];
         tl_buf_printf(out, "%-5s %-62s %16s %-9s %20s  %s\n", l->id, l->what,
@@ -177,23 +181,25 @@ void sim_report_text(const struct sim_report *r, struct tl_buf *out)
 
 void sim_report_markdown(const struct sim_report *r, struct tl_buf *out)
 {
-    tl_buf_puts(out,
-                "| id | what | published | tag | ours, simulated | asked | holds |\n|---|---|---|---|---|---|---|\n");
+    tl_buf_puts(out, "| id | what | published | tag | ours, simulated | asked | holds "
+                     "|\n|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < r->n_lines; i++) {
         const struct sim_line *l = &r->lines[i];
-        tl_buf_printf(out, "| %s | %s%s%s | %s | %s | %s | %s | %s |\n", l->id, l->what, l->note != NULL ? "; " : "",
-                      l->note != NULL ? l->note : "", l->published, l->tag, l->ours,
-                      l->kind == SIM_TARGET ? l->tolerance : "shape", verdict(l));
+        tl_buf_printf(out, "| %s | %s%s%s | %s | %s | %s | %s | %s |\n", l->id, l->what,
+                      l->note != NULL ? "; " : "", l->note != NULL ? l->note : "", l->published,
+                      l->tag, l->ours, l->kind == SIM_TARGET ? l->tolerance : "shape", verdict(l));
     }
 }
 
 const struct sim_experiment *const *sim_experiments(void)
 {
     static const struct sim_experiment *all[64];
-    static const struct sim_experiment *const groups[] = {sim_tally, sim_tgs, sim_salus, sim_gpulet, sim_herald};
+    static const struct sim_experiment *const groups[] = {sim_tally, sim_tgs, sim_salus, sim_gpulet,
+                                                          sim_herald};
     size_t n = 0;
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        for (const struct sim_experiment *e = groups[i]; e->id != NULL && n + 1 < sizeof all / sizeof all[0]; e++)
+        for (const struct sim_experiment *e = groups[i];
+             e->id != NULL && n + 1 < sizeof all / sizeof all[0]; e++)
             all[n++] = e;
     all[n] = NULL;
     return all;

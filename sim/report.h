@@ -1,4 +1,5 @@
-/* What an experiment reports: each quantity beside the published one, with its tag, and series for plots. */
+/* What an experiment reports: each quantity beside the published one, with its tag, and series for
+ * plots. */
 #ifndef TALLY_SIM_REPORT_H
 #define TALLY_SIM_REPORT_H
 
@@ -46,17 +47,17 @@ struct sim_report {
 void sim_report_finish(struct sim_report *r);
 
 /* A published number, held if ours is within `tolerance` times it. */
-struct sim_line *sim_target(struct sim_report *r, const char *what, const char *unit, double published, const char *tag,
-                            double ours, double tolerance);
+struct sim_line *sim_target(struct sim_report *r, const char *what, const char *unit,
+                            double published, const char *tag, double ours, double tolerance);
 /* The same for percentages that may be small: held if they differ by at most `points`. */
-struct sim_line *sim_target_points(struct sim_report *r, const char *what, double published, const char *tag,
-                                   double ours, double points);
+struct sim_line *sim_target_points(struct sim_report *r, const char *what, double published,
+                                   const char *tag, double ours, double points);
 /* A direction, and what came out. */
-struct sim_line *sim_shape(struct sim_report *r, const char *what, const char *tag, bool holds, const char *ours, ...)
-    __attribute__((format(printf, 5, 6)));
+struct sim_line *sim_shape(struct sim_report *r, const char *what, const char *tag, bool holds,
+                           const char *ours, ...) __attribute__((format(printf, 5, 6)));
 /* A point of a series of a plot. */
-void sim_point(struct sim_report *r, const char *plot, const char *series, const char *x_name, const char *y_name,
-               double x, double y);
+void sim_point(struct sim_report *r, const char *plot, const char *series, const char *x_name,
+               const char *y_name, double x, double y);
 
 struct sim_experiment {
     const char *id, *title;

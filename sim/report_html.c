@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum { WIDTH = 460, HEIGHT = 240, LEFT = 52, RIGHT = 10, TOP = 10, BOTTOM = 40, COLORS = 6 };
-static const char *const colors[COLORS] = {"#1f6feb", "#d1480f", "#2a8f3c", "#8250df", "#9a6700", "#57606a"};
+static const char *const colors[COLORS] = {"#1f6feb", "#d1480f", "#2a8f3c",
+                                           "#8250df", "#9a6700", "#57606a"};
 
 static void escape(struct tl_buf *out, const char *text)
 {
@@ -42,17 +43,20 @@ static double to_y(const struct range *r, double y)
 
 static void draw_axes(const struct range *r, const struct sim_series *s, struct tl_buf *out)
 {
-    tl_buf_printf(out, "<path d='M%d %dV%dH%d' fill='none' stroke='#888'/>", LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT);
+    tl_buf_printf(out, "<path d='M%d %dV%dH%d' fill='none' stroke='#888'/>", LEFT, TOP,
+                  HEIGHT - BOTTOM, WIDTH - RIGHT);
     for (int i = 0; i <= 4; i++) {
         double y = r->y1 * i / 4, x = r->x0 + (r->x1 - r->x0) * i / 4;
-        tl_buf_printf(out, "<text x='%d' y='%.1f' text-anchor='end'>%.3g</text>", LEFT - 5, to_y(r, y) + 4, y);
-        tl_buf_printf(out, "<text x='%.1f' y='%d' text-anchor='middle'>%.3g</text>", to_x(r, x), HEIGHT - BOTTOM + 14,
-                      x);
+        tl_buf_printf(out, "<text x='%d' y='%.1f' text-anchor='end'>%.3g</text>", LEFT - 5,
+                      to_y(r, y) + 4, y);
+        tl_buf_printf(out, "<text x='%.1f' y='%d' text-anchor='middle'>%.3g</text>", to_x(r, x),
+                      HEIGHT - BOTTOM + 14, x);
     }
     tl_buf_printf(out, "<text x='%d' y='%d' text-anchor='middle'>", (LEFT + WIDTH) / 2, HEIGHT - 8);
     escape(out, s->x_name);
-    tl_buf_printf(out, "</text><text x='%d' y='%d' transform='rotate(-90 10 %d)' text-anchor='middle'>", 10,
-                  HEIGHT / 2 - 20, HEIGHT / 2 - 20);
+    tl_buf_printf(out,
+                  "</text><text x='%d' y='%d' transform='rotate(-90 10 %d)' text-anchor='middle'>",
+                  10, HEIGHT / 2 - 20, HEIGHT / 2 - 20);
     escape(out, s->y_name);
     tl_buf_puts(out, "</text>");
 }
@@ -76,7 +80,8 @@ void sim_plot_svg(const struct sim_report *r, const char *id, const char *plot, 
     if (first == NULL)
         return;
     tl_buf_printf(out,
-                  "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' font-family='sans-serif' "
+                  "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' "
+                  "font-family='sans-serif' "
                   "font-size='10'>",
                   WIDTH, HEIGHT, WIDTH);
     draw_axes(&range, first, out);
@@ -91,8 +96,8 @@ void sim_plot_svg(const struct sim_report *r, const char *id, const char *plot, 
             tl_buf_printf(out, "%.1f,%.1f ", to_x(&range, s->x[k]), to_y(&range, s->y[k]));
         tl_buf_puts(out, "'/>");
         for (uint32_t k = 0; k < s->n; k++)
-            tl_buf_printf(out, "<circle cx='%.1f' cy='%.1f' r='2.5' fill='%s'/>", to_x(&range, s->x[k]),
-                          to_y(&range, s->y[k]), color);
+            tl_buf_printf(out, "<circle cx='%.1f' cy='%.1f' r='2.5' fill='%s'/>",
+                          to_x(&range, s->x[k]), to_y(&range, s->y[k]), color);
         tl_buf_printf(out, "<text x='%d' y='%d' fill='%s'>", LEFT + 8, TOP + 10 + 12 * n, color);
         escape(out, s->name);
         tl_buf_puts(out, "</text>");
@@ -129,8 +134,8 @@ static void write_line(const struct sim_line *l, struct tl_buf *out)
     }
     tl_buf_printf(out, "</td><td>%s</td><td>%s</td><td>", l->published, l->tag);
     escape(out, l->ours);
-    tl_buf_printf(out, "</td><td>%s</td><td class='%s'>%s</td></tr>\n", l->kind == SIM_TARGET ? l->tolerance : "shape",
-                  l->holds ? "yes" : "no",
+    tl_buf_printf(out, "</td><td>%s</td><td class='%s'>%s</td></tr>\n",
+                  l->kind == SIM_TARGET ? l->tolerance : "shape", l->holds ? "yes" : "no",
                   !l->holds      ? "no"
                   : l->is_fitted ? "fitted"
                                  : "yes");
@@ -139,15 +144,19 @@ static void write_line(const struct sim_line *l, struct tl_buf *out)
 void sim_report_html(const struct sim_report *r, struct tl_buf *out)
 {
     tl_buf_puts(
-        out, "<!doctype html><html lang='en'><meta charset='utf-8'><title>Tally: simulated comparisons</title><style>"
-             "body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 "
-             "1em}table{border-collapse:collapse;width:100%}"
-             "td,th{border-bottom:1px solid #ddd;padding:4px 8px;text-align:left;vertical-align:top}small{color:#666}"
-             "figure{display:inline-block;margin:1em "
-             "0}figcaption{text-align:center;color:#444}.no{color:#b3261e}.yes{color:#1a7f37}</style>\n"
-             "<h1>Simulated comparisons</h1><p>Every value under &ldquo;ours&rdquo; is simulated. Tags: S stated by "
-             "the authors, P publisher or author page, A the "
-             "authors' artefact, C computed from these, I inferred.</p>\n");
+        out,
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Tally: simulated "
+        "comparisons</title><style>"
+        "body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 "
+        "1em}table{border-collapse:collapse;width:100%}"
+        "td,th{border-bottom:1px solid #ddd;padding:4px "
+        "8px;text-align:left;vertical-align:top}small{color:#666}"
+        "figure{display:inline-block;margin:1em "
+        "0}figcaption{text-align:center;color:#444}.no{color:#b3261e}.yes{color:#1a7f37}</style>\n"
+        "<h1>Simulated comparisons</h1><p>Every value under &ldquo;ours&rdquo; is simulated. Tags: "
+        "S stated by "
+        "the authors, P publisher or author page, A the "
+        "authors' artefact, C computed from these, I inferred.</p>\n");
     for (const struct sim_experiment *const *e = sim_experiments(); *e != NULL; e++) {
         bool has_lines = false;
         for (size_t i = 0; i < r->n_lines; i++) {
@@ -156,7 +165,9 @@ void sim_report_html(const struct sim_report *r, struct tl_buf *out)
             if (!has_lines) {
                 tl_buf_printf(out, "<h2 id='%s'>%s: ", (*e)->id, (*e)->id);
                 escape(out, (*e)->title);
-                tl_buf_puts(out, "</h2><table><tr><th>what<th>published<th>tag<th>ours<th>asked<th>holds</tr>\n");
+                tl_buf_puts(
+                    out, "</h2><table><tr><th>what<th>published<th>tag<th>ours<th>asked<th>holds</"
+                         "tr>\n");
                 has_lines = true;
             }
             write_line(&r->lines[i], out);

@@ -29,7 +29,8 @@ static uint64_t megabytes(const struct cli_json *j, const char *key)
 }
 
 /* Arrival times, ascending. */
-static int read_times(struct scenario *s, struct sim_job *j, const struct cli_json *list, struct tl_error *err)
+static int read_times(struct scenario *s, struct sim_job *j, const struct cli_json *list,
+                      struct tl_error *err)
 {
     uint32_t n = 0;
     for (const struct cli_json *v = list->first; v != NULL; v = v->next)
@@ -41,7 +42,9 @@ static int read_times(struct scenario *s, struct sim_job *j, const struct cli_js
     for (const struct cli_json *v = list->first; v != NULL; v = v->next) {
         if (v->kind != CLI_JSON_NUMBER || !(v->number >= 0) ||
             (j->n_times > 0 && v->number * 1e9 < times[j->n_times - 1]))
-            return tl_error_set(err, -EINVAL, "arrivals_s of '%s': times must be numbers that do not fall", j->name);
+            return tl_error_set(err, -EINVAL,
+                                "arrivals_s of '%s': times must be numbers that do not fall",
+                                j->name);
         times[j->n_times++] = v->number * 1e9;
     }
     j->arrivals = SIM_LISTED;
@@ -50,15 +53,16 @@ static int read_times(struct scenario *s, struct sim_job *j, const struct cli_js
 }
 
 /* The job of the record; one file has one. */
-static int read_record(struct scenario *s, struct sim_job *j, const char *path, const struct cli_json *from,
-                       struct tl_error *err)
+static int read_record(struct scenario *s, struct sim_job *j, const char *path,
+                       const struct cli_json *from, struct tl_error *err)
 {
     struct tl_report report;
     tl_report_init(&report);
     int rc = tl_report_add(&report, path, err);
     if (rc == 0)
         rc = tl_report_settle(&report, TL_ORDER_TIME, NULL, err);
-    if (rc == 0 && (report.n_runs == 0 || report.runs[0].n_jobs == 0 || report.runs[0].jobs[0].all_launches == 0))
+    if (rc == 0 && (report.n_runs == 0 || report.runs[0].n_jobs == 0 ||
+                    report.runs[0].jobs[0].all_launches == 0))
         rc = tl_error_set(err, -ENODATA, "%s: no job launched a kernel", path);
     if (rc == 0) {
         struct tl_report_job *job = &report.runs[0].jobs[0];
@@ -79,7 +83,9 @@ static int add_job(struct scenario *s, const struct cli_json *from, struct tl_er
     struct tl_sched_client *c = &s->clients[s->n];
     const char *path = text_of(s, from, "record");
     if (path == NULL)
-        return tl_error_set(err, -EINVAL, "job %u: \"record\" is missing, the .tally file of a run of it alone", s->n);
+        return tl_error_set(err, -EINVAL,
+                            "job %u: \"record\" is missing, the .tally file of a run of it alone",
+                            s->n);
     int rc = read_record(s, j, path, from, err);
     if (rc < 0)
         return rc;
@@ -106,7 +112,9 @@ static int set_up(struct scenario *s, const struct cli_json *j, struct tl_error 
     const char *name = text_of(s, j, "device"), *policy = text_of(s, j, "policy");
     const struct sim_device *d = sim_device(name != NULL ? name : "software");
     if (d == NULL)
-        return tl_error_set(err, -ENOENT, "there is no device '%s'; choose a100, v100, p100, 2080ti or software", name);
+        return tl_error_set(err, -ENOENT,
+                            "there is no device '%s'; choose a100, v100, p100, 2080ti or software",
+                            name);
     if (policy == NULL)
         return tl_error_set(err, -EINVAL, "\"policy\" is missing");
     s->device = *d;
@@ -126,8 +134,11 @@ static int set_up(struct scenario *s, const struct cli_json *j, struct tl_error 
         .has_limited_memory = true,
     };
     const struct cli_json *jobs = cli_json_get(j, "jobs");
-    int rc = jobs != NULL && jobs->first != NULL ? 0 : tl_error_set(err, -EINVAL, "\"jobs\" is missing");
-    for (const struct cli_json *job = rc == 0 ? jobs->first : NULL; rc == 0 && job != NULL; job = job->next)
+    int rc = jobs != NULL && jobs->first != NULL
+                 ? 0
+                 : tl_error_set(err, -EINVAL, "\"jobs\" is missing");
+    for (const struct cli_json *job = rc == 0 ? jobs->first : NULL; rc == 0 && job != NULL;
+         job = job->next)
         rc = add_job(s, job, err);
     for (uint32_t i = 1; rc == 0 && i < s->n; i++)
         if (s->clients[i].level > s->clients[i - 1].level)
@@ -149,9 +160,12 @@ static void write_jobs(struct scenario *s, struct tl_buf *out)
         tl_json_key_double(&json, "rounds", (double)r->rounds);
         tl_json_key_double(&json, "p50_ms", sim_samples_percentile(&r->sojourn, 0.50) / 1e6);
         tl_json_key_double(&json, "p99_ms", sim_samples_percentile(&r->sojourn, 0.99) / 1e6);
-        tl_json_key_double(&json, "service_p50_ms", sim_samples_percentile(&r->latency, 0.50) / 1e6);
-        tl_json_key_double(&json, "service_p99_ms", sim_samples_percentile(&r->latency, 0.99) / 1e6);
-        tl_json_key_double(&json, "kernels_per_s", counted_s > 0 ? (double)r->kernels / counted_s : 0);
+        tl_json_key_double(&json, "service_p50_ms",
+                           sim_samples_percentile(&r->latency, 0.50) / 1e6);
+        tl_json_key_double(&json, "service_p99_ms",
+                           sim_samples_percentile(&r->latency, 0.99) / 1e6);
+        tl_json_key_double(&json, "kernels_per_s",
+                           counted_s > 0 ? (double)r->kernels / counted_s : 0);
         tl_json_key_double(&json, "finished_s", r->finished_ns / 1e9);
         tl_json_key_bool(&json, "out_of_memory", r->is_out_of_memory);
         /* Everybody's latencies, for whoever has a bound of its own. */

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrival times from a text of seconds, one per line; a first line that is no number is a heading, '#' begins a remark.  0 or -errno. */
+/* Arrival times from a text of seconds, one per line; a first line that is no number is a heading,
+ * '#' begins a remark.  0 or -errno. */
 static int read_arrivals(struct sim_samples *times, const char *path, struct tl_error *err)
 {
     FILE *f = fopen(path, "r");
@@ -31,8 +32,9 @@ static int read_arrivals(struct sim_samples *times, const char *path, struct tl_
     return rc;
 }
 
-static void write_job(const struct tl_report_job *from, const struct sim_job *j, struct sim_result *result,
-                      double seconds, struct tl_json *json, struct tl_buf *out)
+static void write_job(const struct tl_report_job *from, const struct sim_job *j,
+                      struct sim_result *result, double seconds, struct tl_json *json,
+                      struct tl_buf *out)
 {
     const struct tl_report_histogram *requests = tl_report_requests(from);
     bool serves = j->arrivals != SIM_ALWAYS;
@@ -42,9 +44,11 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
                               : (double)result->kernels / seconds;
     const char *what = serves ? "P99 of requests, ms" : "kernels per second";
     if (json == NULL) {
-        tl_buf_printf(out, "%-24s %6d  %-22s %12.3f %12.3f", from->name, from->level, what, recorded, predicted);
+        tl_buf_printf(out, "%-24s %6d  %-22s %12.3f %12.3f", from->name, from->level, what,
+                      recorded, predicted);
         if (serves)
-            tl_buf_printf(out, "  (%.3f from arrival)", sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
+            tl_buf_printf(out, "  (%.3f from arrival)",
+                          sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
         tl_buf_putc(out, '\n');
         return;
     }
@@ -55,13 +59,14 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
     tl_json_key_double(json, "recorded", recorded);
     tl_json_key_double(json, "predicted", predicted);
     if (serves) {
-        tl_json_key_double(json, "predicted_from_arrival", sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
+        tl_json_key_double(json, "predicted_from_arrival",
+                           sim_samples_percentile(&result->sojourn, 0.99) / 1e6);
     }
     tl_json_end_object(json);
 }
 
-static int simulate(const struct sim_trace_options *o, const struct tl_report_run *recorded, struct tl_buf *out,
-                    struct tl_error *err)
+static int simulate(const struct sim_trace_options *o, const struct tl_report_run *recorded,
+                    struct tl_buf *out, struct tl_error *err)
 {
     const struct sim_device *known = sim_device(o->device != NULL ? o->device : "software"), *d;
     static struct sim_run run;
@@ -71,13 +76,15 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
     uint32_t n = 0;
     int rc = 0;
     if (known == NULL)
-        return tl_error_set(err, -ENOENT, "there is no device '%s'; choose a100, v100, p100, 2080ti or software",
+        return tl_error_set(err, -ENOENT,
+                            "there is no device '%s'; choose a100, v100, p100, 2080ti or software",
                             o->device);
     struct sim_device sized = *known;
     if (o->n_sms > 0)
         sized.n_sms = o->n_sms;
     d = &sized;
-    for (uint32_t i = 0; rc == 0 && i < recorded->n_jobs && n < SIM_CLIENTS; i++) { /* from the highest level down */
+    /* from the highest level down */
+    for (uint32_t i = 0; rc == 0 && i < recorded->n_jobs && n < SIM_CLIENTS; i++) {
         if (recorded->jobs[i].all_launches == 0)
             continue;
         from[n] = &recorded->jobs[i];
@@ -98,8 +105,11 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
             break;
         }
     double seconds = o->seconds > 0 ? o->seconds : 30;
-    struct sim_gpu_options go = {
-        .device = d, .policy = o->policy, .parameters = o->parameters, .duration_ns = seconds * 1e9, .seed = o->seed};
+    struct sim_gpu_options go = {.device = d,
+                                 .policy = o->policy,
+                                 .parameters = o->parameters,
+                                 .duration_ns = seconds * 1e9,
+                                 .seed = o->seed};
     if (rc == 0)
         rc = sim_gpu_run(&run, &go, jobs, clients, n, err);
     struct tl_json json;
@@ -107,8 +117,8 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
         tl_json_init(&json, out);
         tl_json_array(&json);
     } else if (rc == 0) {
-        tl_buf_printf(out, "%s on %s, %.0f s simulated\n%-24s %6s  %-22s %12s %12s\n", o->policy, d->name, seconds,
-                      "job", "level", "what", "recorded", "predicted");
+        tl_buf_printf(out, "%s on %s, %.0f s simulated\n%-24s %6s  %-22s %12s %12s\n", o->policy,
+                      d->name, seconds, "job", "level", "what", "recorded", "predicted");
     }
     for (uint32_t i = 0; i < n; i++) {
         if (rc == 0)

@@ -1,4 +1,5 @@
-/* What if a recorded run had been under another policy: jobs from .tally records, simulated together. */
+/* What if a recorded run had been under another policy: jobs from .tally records, simulated
+ * together. */
 #ifndef TALLY_SIM_TRACE_H
 #define TALLY_SIM_TRACE_H
 
@@ -15,7 +16,8 @@ struct sim_trace_options {
     bool is_json;
 };
 
-/* Prints recorded and predicted figures of each job into `out`.  0 or a negative errno value with a message. */
+/* Prints recorded and predicted figures of each job into `out`.  0 or a negative errno value with a
+ * message. */
 int sim_trace_run(const struct sim_trace_options *o, struct tl_buf *out, struct tl_error *err);
 
 #endif

@@ -1,12 +1,14 @@
 /* Jobs from records.
  *
- * A record has, for each kernel, how often it was launched, with how many blocks, and the distribution of its times; and a timeline of
- * its last moments: kernels and requests, each with begin and end.  Where every launch was measured, which is so for jobs of high
- * priority, the timeline has whole requests:
+ * A record has, for each kernel, how often it was launched, with how many blocks, and the
+ * distribution of its times; and a timeline of its last moments: kernels and requests, each with
+ * begin and end.  Where every launch was measured, which is so for jobs of high priority, the
+ * timeline has whole requests:
  *
  *     request ├── host ──┤kernel├gap┤kernel├gap┤ ... ┤kernel├── host ──┤ request
  *
- * Of other jobs one launch in some is measured.  They are drawn, and their kernels take as long together as the job did. */
+ * Of other jobs one launch in some is measured.  They are drawn, and their kernels take as long
+ * together as the job did. */
 #include "sim/trace_job.h"
 
 #include <errno.h>
@@ -27,8 +29,10 @@ static double draw(const struct tl_report_histogram *h, struct sim_random *rando
     return tl_histogram_mean(h);
 }
 
-/* A launch of that kernel that takes so long.  A block fills an SM, which is so on the software device. */
-static struct sim_kernel launch_of(const struct tl_report_kernel *k, double ns, const struct sim_device *d)
+/* A launch of that kernel that takes so long.  A block fills an SM, which is so on the software
+ * device. */
+static struct sim_kernel launch_of(const struct tl_report_kernel *k, double ns,
+                                   const struct sim_device *d)
 {
     double blocks = k->all_launches > 0 ? (double)k->all_blocks / (double)k->all_launches : 1;
     double waves = ceil(blocks / d->n_sms);
@@ -53,13 +57,17 @@ static double median(double *v, uint32_t n)
     return n > 0 ? v[n / 2] : 0;
 }
 
-/* How many kernels a request of the timeline has, which stands at `at`, and the first and last of them. */
-static uint32_t kernels_inside(const struct tl_report_job *from, const struct tl_report_span *request, uint32_t at,
-                               const struct tl_report_span **first, const struct tl_report_span **last)
+/* How many kernels a request of the timeline has, which stands at `at`, and the first and last of
+ * them. */
+static uint32_t kernels_inside(const struct tl_report_job *from,
+                               const struct tl_report_span *request, uint32_t at,
+                               const struct tl_report_span **first,
+                               const struct tl_report_span **last)
 {
     uint32_t n = 0;
     *first = *last = NULL;
-    /* Spans stand in the order of their beginning, and so do the kernels of a request, which all begin within it. */
+    /* Spans stand in the order of their beginning, and so do the kernels of a request, which all
+     * begin within it. */
     for (uint32_t i = at; i < from->n_spans && from->spans[i].begin_ns < request->end_ns; i++) {
         const struct tl_report_span *s = &from->spans[i];
         if (s->kind != TL_SPAN_RUN || s->pid != request->pid || s->kernel == TL_REPORT_NO_KERNEL)
@@ -90,17 +98,20 @@ static uint32_t usual_length(const struct tl_report_job *from)
 }
 
 /* Repeats the requests of the timeline.  False if it has none that could be repeated. */
-static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from, const struct sim_device *d)
+static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
+                            const struct sim_device *d)
 {
     uint32_t length = from->is_sampled ? 0 : usual_length(from), n = 0, requests = 0, n_gaps = 0;
     if (length == 0)
         return false;
     struct sim_kernel *kernels = calloc(from->n_spans + length, sizeof *kernels);
-    double *before = calloc(from->n_spans, sizeof *before), *after = calloc(from->n_spans, sizeof *after);
+    double *before = calloc(from->n_spans, sizeof *before),
+           *after = calloc(from->n_spans, sizeof *after);
     double *host = calloc(from->n_spans, sizeof *host);
     double *gaps = calloc(from->n_spans, sizeof *gaps);
     uint32_t *starts = calloc(from->n_spans, sizeof *starts); /* first kernel of each request */
-    if (kernels == NULL || before == NULL || after == NULL || gaps == NULL || host == NULL || starts == NULL)
+    if (kernels == NULL || before == NULL || after == NULL || gaps == NULL || host == NULL ||
+        starts == NULL)
         length = 0;
     for (uint32_t i = 0; length > 0 && i < from->n_spans; i++) {
         const struct tl_report_span *r = &from->spans[i], *first, *last;
@@ -116,8 +127,11 @@ static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
             if (s->kind != TL_SPAN_RUN || s->pid != r->pid || s->kernel == TL_REPORT_NO_KERNEL)
                 continue;
             if (previous != NULL)
-                gaps[n_gaps++] = s->begin_ns > previous->end_ns ? (double)(s->begin_ns - previous->end_ns) : 0;
-            kernels[n++] = launch_of(&from->kernels[s->kernel], (double)(s->end_ns - s->begin_ns), d);
+                gaps[n_gaps++] = s->begin_ns > previous->end_ns
+                                     ? (double)(s->begin_ns - previous->end_ns)
+                                     : 0;
+            kernels[n++] = launch_of(&from->kernels[s->kernel], (double)(s->end_ns - s->begin_ns),
+                                     d);
             previous = s;
         }
     }
@@ -128,7 +142,8 @@ static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
         j->host_before_ns = median(before, requests);
         j->host_after_ns = median(after, requests);
         double gap = median(gaps, n_gaps), usual = j->host_before_ns + j->host_after_ns;
-        /* What a request's host took beyond the usual is its own; the first ones also compile, which does not come again. */
+        /* What a request's host took beyond the usual is its own; the first ones also compile,
+         * which does not come again. */
         for (uint32_t i = 0; i < requests; i++)
             if (host[i] > usual && host[i] < 1e6 + 10 * usual)
                 kernels[starts[i]].host_ns = host[i] - usual;
@@ -145,8 +160,8 @@ static bool follow_timeline(struct sim_job *j, const struct tl_report_job *from,
 }
 
 /* Draws a sequence; the job's mean stands for kernels that were not measured. */
-static int draw_kernels(struct sim_job *j, const struct tl_report_job *from, const struct sim_device *d, uint64_t seed,
-                        struct tl_error *err)
+static int draw_kernels(struct sim_job *j, const struct tl_report_job *from,
+                        const struct sim_device *d, uint64_t seed, struct tl_error *err)
 {
     struct sim_random random = sim_random(seed);
     struct sim_kernel *kernels = calloc(SEQUENCE, sizeof *kernels);
@@ -159,7 +174,8 @@ static int draw_kernels(struct sim_job *j, const struct tl_report_job *from, con
         while (k + 1 < from->n_kernels && at > (double)from->kernels[k].all_launches)
             at -= (double)from->kernels[k++].all_launches;
         const struct tl_report_kernel *kernel = &from->kernels[k];
-        double ns = kernel->ran.count > 0 ? draw(&kernel->ran, &random) : tl_histogram_mean(&from->ran);
+        double ns = kernel->ran.count > 0 ? draw(&kernel->ran, &random)
+                                          : tl_histogram_mean(&from->ran);
         kernels[i] = launch_of(kernel, ns, d);
         total += kernels[i].block_ns * kernels[i].waves;
     }
@@ -172,12 +188,15 @@ static int draw_kernels(struct sim_job *j, const struct tl_report_job *from, con
     if (serves) {
         double per_request = (double)from->all_launches / (double)requests->count;
         j->n_round = per_request > 1 ? (uint32_t)(per_request + 0.5) : 1;
-        /* Half of the requests were faster than the median; what of it was not on the device was on the host. */
-        double usual = (double)tl_histogram_percentile(requests, 50), device = j->n_round * (mean + d->launch_ns);
+        /* Half of the requests were faster than the median; what of it was not on the device was on
+         * the host. */
+        double usual = (double)tl_histogram_percentile(requests, 50),
+               device = j->n_round * (mean + d->launch_ns);
         j->host_before_ns = usual > device ? usual - device : 0;
         return 0;
     }
-    /* It was never on the device for longer than it ran; what of its time was not there is between its kernels. */
+    /* It was never on the device for longer than it ran; what of its time was not there is between
+     * its kernels. */
     double each = active_ns / (double)from->all_launches;
     if (from->queued.sum == 0 || from->is_sampled) {
         for (int i = 0; mean > each && i < SEQUENCE; i++)
@@ -187,8 +206,8 @@ static int draw_kernels(struct sim_job *j, const struct tl_report_job *from, con
     return 0;
 }
 
-int sim_trace_job(struct sim_job *j, const struct tl_report_job *from, const struct sim_device *d, uint64_t seed,
-                  struct tl_error *err)
+int sim_trace_job(struct sim_job *j, const struct tl_report_job *from, const struct sim_device *d,
+                  uint64_t seed, struct tl_error *err)
 {
     *j = (struct sim_job){.name = from->name};
     const struct tl_report_histogram *requests = tl_report_requests(from);

@@ -69,7 +69,9 @@ void tl_options_print_arguments(const char *text)
 static void print_added(const struct argp_option *table, bool has_version)
 {
     static const struct argp_option help[] = {
-        {"help", '?', NULL, 0, "Give this help list", 0}, {"usage", 0, NULL, 0, "Give a short usage message", 0}, {0}};
+        {"help", '?', NULL, 0, "Give this help list", 0},
+        {"usage", 0, NULL, 0, "Give a short usage message", 0},
+        {0}};
     struct argp_option version[] = {{"version", 'V', NULL, 0, "Print program version", 0}, {0}};
     for (const struct argp_option *o = table; o != NULL && !is_end(o); o++)
         if (o->key == 'V')
@@ -90,8 +92,8 @@ static void print_version(FILE *to, struct argp_state *state)
     fprintf(to, "%s %s\n", program_name, tl_version);
 }
 
-error_t tl_options_parse(const char *program, const struct argp *argp, int argc, char **argv, unsigned flags,
-                         int *first, void *input)
+error_t tl_options_parse(const char *program, const struct argp *argp, int argc, char **argv,
+                         unsigned flags, int *first, void *input)
 {
     if (argc == 2 && strcmp(argv[1], "--print-options") == 0) {
         tl_options_print(argp->options);

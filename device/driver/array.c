@@ -1,4 +1,5 @@
-/* Arrays: plain rows in device memory, whatever hardware would make of them; mipmapped arrays are a list of arrays. */
+/* Arrays: plain rows in device memory, whatever hardware would make of them; mipmapped arrays are a
+ * list of arrays. */
 #include "device/driver/array.h"
 
 #include <stdlib.h>
@@ -44,8 +45,8 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, bool is_l
     if (r != CUDA_SUCCESS)
         return r;
     uint32_t bytes = d != NULL ? tl_drv_format_bytes(d->Format) : 0;
-    if (out == NULL || bytes == 0 || d->Width == 0 || d->Width > 1 << 28 || d->Height > 1 << 20 || d->Depth > 1 << 20 ||
-        (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
+    if (out == NULL || bytes == 0 || d->Width == 0 || d->Width > 1 << 28 || d->Height > 1 << 20 ||
+        d->Depth > 1 << 20 || (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
         return CUDA_ERROR_INVALID_VALUE;
     struct CUarray_st *a = calloc(1, sizeof *a);
     if (a == NULL)
@@ -101,8 +102,8 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarra
         return CUDA_ERROR_INVALID_HANDLE;
     if (pArrayDescriptor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){hArray->desc.Width, hArray->desc.Height, hArray->desc.Format,
-                                                hArray->desc.NumChannels};
+    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){hArray->desc.Width, hArray->desc.Height,
+                                                hArray->desc.Format, hArray->desc.NumChannels};
     return CUDA_SUCCESS;
 }
 
@@ -129,7 +130,8 @@ CUresult cuArrayDestroy(CUarray hArray)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+                                const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels)
 {
     if (pHandle == NULL || pMipmappedArrayDesc == NULL || numMipmapLevels == 0)
@@ -159,7 +161,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     return CUDA_SUCCESS;
 }
 
-CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
+CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray,
+                                  unsigned int level)
 {
     if (hMipmappedArray == NULL || hMipmappedArray->magic != TL_DRV_MIPMAP)
         return CUDA_ERROR_INVALID_HANDLE;

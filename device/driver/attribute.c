@@ -1,120 +1,120 @@
-/* Device attributes: one table.  Those that depend on the device or on settings are computed; unknown ones are zero, which
- * every client seen so far takes for "no". */
+/* Device attributes: one table.  Those that depend on the device or on settings are computed;
+ * unknown ones are zero, which every client seen so far takes for "no". */
 #include "device/driver/driver.h"
 
 #include <string.h>
 
-#define ATTRIBUTES(X)                                                                                                  \
-    X(MAX_THREADS_PER_BLOCK, 1024)                                                                                     \
-    X(MAX_BLOCK_DIM_X, 1024)                                                                                           \
-    X(MAX_BLOCK_DIM_Y, 1024)                                                                                           \
-    X(MAX_BLOCK_DIM_Z, 64)                                                                                             \
-    X(MAX_GRID_DIM_X, 0x7fffffff)                                                                                      \
-    X(MAX_GRID_DIM_Y, 65535)                                                                                           \
-    X(MAX_GRID_DIM_Z, 65535)                                                                                           \
-    X(MAX_SHARED_MEMORY_PER_BLOCK, 49152)                                                                              \
-    X(TOTAL_CONSTANT_MEMORY, 65536)                                                                                    \
-    X(WARP_SIZE, 32)                                                                                                   \
-    X(MAX_PITCH, 0x7fffffff)                                                                                           \
-    X(MAX_REGISTERS_PER_BLOCK, 65536)                                                                                  \
-    X(CLOCK_RATE, 1500000)                                                                                             \
-    X(TEXTURE_ALIGNMENT, 512)                                                                                          \
-    X(GPU_OVERLAP, 1)                                                                                                  \
-    X(MULTIPROCESSOR_COUNT, d->sms)                                                                                    \
-    X(CAN_MAP_HOST_MEMORY, 1)                                                                                          \
-    X(MAXIMUM_TEXTURE1D_WIDTH, 131072)                                                                                 \
-    X(MAXIMUM_TEXTURE2D_WIDTH, 131072)                                                                                 \
-    X(MAXIMUM_TEXTURE2D_HEIGHT, 65536)                                                                                 \
-    X(MAXIMUM_TEXTURE3D_WIDTH, 16384)                                                                                  \
-    X(MAXIMUM_TEXTURE3D_HEIGHT, 16384)                                                                                 \
-    X(MAXIMUM_TEXTURE3D_DEPTH, 16384)                                                                                  \
-    X(MAXIMUM_TEXTURE2D_LAYERED_WIDTH, 32768)                                                                          \
-    X(MAXIMUM_TEXTURE2D_LAYERED_HEIGHT, 32768)                                                                         \
-    X(MAXIMUM_TEXTURE2D_LAYERED_LAYERS, 2048)                                                                          \
-    X(SURFACE_ALIGNMENT, 512)                                                                                          \
-    X(CONCURRENT_KERNELS, 1)                                                                                           \
-    X(PCI_BUS_ID, d->pci_bus)                                                                                          \
-    X(MEMORY_CLOCK_RATE, 1600000)                                                                                      \
-    X(GLOBAL_MEMORY_BUS_WIDTH, 128)                                                                                    \
-    X(L2_CACHE_SIZE, 32 << 20)                                                                                         \
-    X(MAX_THREADS_PER_MULTIPROCESSOR, 2048)                                                                            \
-    X(ASYNC_ENGINE_COUNT, 2)                                                                                           \
-    X(UNIFIED_ADDRESSING, 1)                                                                                           \
-    X(MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 32768)                                                                          \
-    X(MAXIMUM_TEXTURE1D_LAYERED_LAYERS, 2048)                                                                          \
-    X(CAN_TEX2D_GATHER, 1)                                                                                             \
-    X(MAXIMUM_TEXTURE2D_GATHER_WIDTH, 32768)                                                                           \
-    X(MAXIMUM_TEXTURE2D_GATHER_HEIGHT, 32768)                                                                          \
-    X(MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE, 8192)                                                                         \
-    X(MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE, 8192)                                                                        \
-    X(MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE, 32768)                                                                        \
-    X(TEXTURE_PITCH_ALIGNMENT, 32)                                                                                     \
-    X(MAXIMUM_TEXTURECUBEMAP_WIDTH, 32768)                                                                             \
-    X(MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, 32768)                                                                     \
-    X(MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS, 2046)                                                                     \
-    X(MAXIMUM_SURFACE1D_WIDTH, 32768)                                                                                  \
-    X(MAXIMUM_SURFACE2D_WIDTH, 131072)                                                                                 \
-    X(MAXIMUM_SURFACE2D_HEIGHT, 65536)                                                                                 \
-    X(MAXIMUM_SURFACE3D_WIDTH, 16384)                                                                                  \
-    X(MAXIMUM_SURFACE3D_HEIGHT, 16384)                                                                                 \
-    X(MAXIMUM_SURFACE3D_DEPTH, 16384)                                                                                  \
-    X(MAXIMUM_SURFACE1D_LAYERED_WIDTH, 32768)                                                                          \
-    X(MAXIMUM_SURFACE1D_LAYERED_LAYERS, 2048)                                                                          \
-    X(MAXIMUM_SURFACE2D_LAYERED_WIDTH, 32768)                                                                          \
-    X(MAXIMUM_SURFACE2D_LAYERED_HEIGHT, 32768)                                                                         \
-    X(MAXIMUM_SURFACE2D_LAYERED_LAYERS, 2048)                                                                          \
-    X(MAXIMUM_SURFACECUBEMAP_WIDTH, 32768)                                                                             \
-    X(MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH, 32768)                                                                     \
-    X(MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS, 2046)                                                                     \
-    X(MAXIMUM_TEXTURE1D_LINEAR_WIDTH, 268435456)                                                                       \
-    X(MAXIMUM_TEXTURE2D_LINEAR_WIDTH, 131072)                                                                          \
-    X(MAXIMUM_TEXTURE2D_LINEAR_HEIGHT, 65000)                                                                          \
-    X(MAXIMUM_TEXTURE2D_LINEAR_PITCH, 2097120)                                                                         \
-    X(MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH, 32768)                                                                        \
-    X(MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT, 32768)                                                                       \
-    X(COMPUTE_CAPABILITY_MAJOR, tl_drv.cc_major)                                                                       \
-    X(COMPUTE_CAPABILITY_MINOR, tl_drv.cc_minor)                                                                       \
-    X(MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH, 32768)                                                                        \
-    X(STREAM_PRIORITIES_SUPPORTED, 1)                                                                                  \
-    X(GLOBAL_L1_CACHE_SUPPORTED, 1)                                                                                    \
-    X(LOCAL_L1_CACHE_SUPPORTED, 1)                                                                                     \
-    X(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472)                                                                    \
-    X(MAX_REGISTERS_PER_MULTIPROCESSOR, 65536)                                                                         \
-    X(MANAGED_MEMORY, 1)                                                                                               \
-    X(MULTI_GPU_BOARD_GROUP_ID, d->ordinal)                                                                            \
-    X(HOST_NATIVE_ATOMIC_SUPPORTED, 1)                                                                                 \
-    X(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2)                                                                        \
-    X(CONCURRENT_MANAGED_ACCESS, 1)                                                                                    \
-    X(COMPUTE_PREEMPTION_SUPPORTED, 0)                                                                                 \
-    X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1)                                                                      \
-    X(CAN_USE_STREAM_MEM_OPS_V1, 1)                                                                                    \
-    X(CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1)                                                                             \
-    X(CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1)                                                                             \
-    X(COOPERATIVE_LAUNCH, 1)                                                                                           \
-    X(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448)                                                                       \
-    X(CAN_FLUSH_REMOTE_WRITES, 1)                                                                                      \
-    X(HOST_REGISTER_SUPPORTED, 1)                                                                                      \
-    X(DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 1)                                                                          \
-    X(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1)                                                                          \
-    X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1)                                                                  \
-    X(MAX_BLOCKS_PER_MULTIPROCESSOR, 32)                                                                               \
-    X(RESERVED_SHARED_MEMORY_PER_BLOCK, 1024)                                                                          \
-    X(READ_ONLY_HOST_REGISTER_SUPPORTED, 1)                                                                            \
-    X(MEMORY_POOLS_SUPPORTED, 1)                                                                                       \
-    X(MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                                        \
-    X(CLUSTER_LAUNCH, 0)                                                                                               \
-    X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)                                                                                \
-    X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)                                                                                \
-    X(IPC_EVENT_SUPPORTED, 1)                                                                                          \
-    X(MEM_SYNC_DOMAIN_COUNT, 1)                                                                                        \
-    X(NUMA_ID, -1)                                                                                                     \
+#define ATTRIBUTES(X)                                                                              \
+    X(MAX_THREADS_PER_BLOCK, 1024)                                                                 \
+    X(MAX_BLOCK_DIM_X, 1024)                                                                       \
+    X(MAX_BLOCK_DIM_Y, 1024)                                                                       \
+    X(MAX_BLOCK_DIM_Z, 64)                                                                         \
+    X(MAX_GRID_DIM_X, 0x7fffffff)                                                                  \
+    X(MAX_GRID_DIM_Y, 65535)                                                                       \
+    X(MAX_GRID_DIM_Z, 65535)                                                                       \
+    X(MAX_SHARED_MEMORY_PER_BLOCK, 49152)                                                          \
+    X(TOTAL_CONSTANT_MEMORY, 65536)                                                                \
+    X(WARP_SIZE, 32)                                                                               \
+    X(MAX_PITCH, 0x7fffffff)                                                                       \
+    X(MAX_REGISTERS_PER_BLOCK, 65536)                                                              \
+    X(CLOCK_RATE, 1500000)                                                                         \
+    X(TEXTURE_ALIGNMENT, 512)                                                                      \
+    X(GPU_OVERLAP, 1)                                                                              \
+    X(MULTIPROCESSOR_COUNT, d->sms)                                                                \
+    X(CAN_MAP_HOST_MEMORY, 1)                                                                      \
+    X(MAXIMUM_TEXTURE1D_WIDTH, 131072)                                                             \
+    X(MAXIMUM_TEXTURE2D_WIDTH, 131072)                                                             \
+    X(MAXIMUM_TEXTURE2D_HEIGHT, 65536)                                                             \
+    X(MAXIMUM_TEXTURE3D_WIDTH, 16384)                                                              \
+    X(MAXIMUM_TEXTURE3D_HEIGHT, 16384)                                                             \
+    X(MAXIMUM_TEXTURE3D_DEPTH, 16384)                                                              \
+    X(MAXIMUM_TEXTURE2D_LAYERED_WIDTH, 32768)                                                      \
+    X(MAXIMUM_TEXTURE2D_LAYERED_HEIGHT, 32768)                                                     \
+    X(MAXIMUM_TEXTURE2D_LAYERED_LAYERS, 2048)                                                      \
+    X(SURFACE_ALIGNMENT, 512)                                                                      \
+    X(CONCURRENT_KERNELS, 1)                                                                       \
+    X(PCI_BUS_ID, d->pci_bus)                                                                      \
+    X(MEMORY_CLOCK_RATE, 1600000)                                                                  \
+    X(GLOBAL_MEMORY_BUS_WIDTH, 128)                                                                \
+    X(L2_CACHE_SIZE, 32 << 20)                                                                     \
+    X(MAX_THREADS_PER_MULTIPROCESSOR, 2048)                                                        \
+    X(ASYNC_ENGINE_COUNT, 2)                                                                       \
+    X(UNIFIED_ADDRESSING, 1)                                                                       \
+    X(MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 32768)                                                      \
+    X(MAXIMUM_TEXTURE1D_LAYERED_LAYERS, 2048)                                                      \
+    X(CAN_TEX2D_GATHER, 1)                                                                         \
+    X(MAXIMUM_TEXTURE2D_GATHER_WIDTH, 32768)                                                       \
+    X(MAXIMUM_TEXTURE2D_GATHER_HEIGHT, 32768)                                                      \
+    X(MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE, 8192)                                                     \
+    X(MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE, 8192)                                                    \
+    X(MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE, 32768)                                                    \
+    X(TEXTURE_PITCH_ALIGNMENT, 32)                                                                 \
+    X(MAXIMUM_TEXTURECUBEMAP_WIDTH, 32768)                                                         \
+    X(MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, 32768)                                                 \
+    X(MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS, 2046)                                                 \
+    X(MAXIMUM_SURFACE1D_WIDTH, 32768)                                                              \
+    X(MAXIMUM_SURFACE2D_WIDTH, 131072)                                                             \
+    X(MAXIMUM_SURFACE2D_HEIGHT, 65536)                                                             \
+    X(MAXIMUM_SURFACE3D_WIDTH, 16384)                                                              \
+    X(MAXIMUM_SURFACE3D_HEIGHT, 16384)                                                             \
+    X(MAXIMUM_SURFACE3D_DEPTH, 16384)                                                              \
+    X(MAXIMUM_SURFACE1D_LAYERED_WIDTH, 32768)                                                      \
+    X(MAXIMUM_SURFACE1D_LAYERED_LAYERS, 2048)                                                      \
+    X(MAXIMUM_SURFACE2D_LAYERED_WIDTH, 32768)                                                      \
+    X(MAXIMUM_SURFACE2D_LAYERED_HEIGHT, 32768)                                                     \
+    X(MAXIMUM_SURFACE2D_LAYERED_LAYERS, 2048)                                                      \
+    X(MAXIMUM_SURFACECUBEMAP_WIDTH, 32768)                                                         \
+    X(MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH, 32768)                                                 \
+    X(MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS, 2046)                                                 \
+    X(MAXIMUM_TEXTURE1D_LINEAR_WIDTH, 268435456)                                                   \
+    X(MAXIMUM_TEXTURE2D_LINEAR_WIDTH, 131072)                                                      \
+    X(MAXIMUM_TEXTURE2D_LINEAR_HEIGHT, 65000)                                                      \
+    X(MAXIMUM_TEXTURE2D_LINEAR_PITCH, 2097120)                                                     \
+    X(MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH, 32768)                                                    \
+    X(MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT, 32768)                                                   \
+    X(COMPUTE_CAPABILITY_MAJOR, tl_drv.cc_major)                                                   \
+    X(COMPUTE_CAPABILITY_MINOR, tl_drv.cc_minor)                                                   \
+    X(MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH, 32768)                                                    \
+    X(STREAM_PRIORITIES_SUPPORTED, 1)                                                              \
+    X(GLOBAL_L1_CACHE_SUPPORTED, 1)                                                                \
+    X(LOCAL_L1_CACHE_SUPPORTED, 1)                                                                 \
+    X(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472)                                                \
+    X(MAX_REGISTERS_PER_MULTIPROCESSOR, 65536)                                                     \
+    X(MANAGED_MEMORY, 1)                                                                           \
+    X(MULTI_GPU_BOARD_GROUP_ID, d->ordinal)                                                        \
+    X(HOST_NATIVE_ATOMIC_SUPPORTED, 1)                                                             \
+    X(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2)                                                    \
+    X(CONCURRENT_MANAGED_ACCESS, 1)                                                                \
+    X(COMPUTE_PREEMPTION_SUPPORTED, 0)                                                             \
+    X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1)                                                  \
+    X(CAN_USE_STREAM_MEM_OPS_V1, 1)                                                                \
+    X(CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1)                                                         \
+    X(CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1)                                                         \
+    X(COOPERATIVE_LAUNCH, 1)                                                                       \
+    X(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448)                                                   \
+    X(CAN_FLUSH_REMOTE_WRITES, 1)                                                                  \
+    X(HOST_REGISTER_SUPPORTED, 1)                                                                  \
+    X(DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 1)                                                      \
+    X(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1)                                                      \
+    X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1)                                              \
+    X(MAX_BLOCKS_PER_MULTIPROCESSOR, 32)                                                           \
+    X(RESERVED_SHARED_MEMORY_PER_BLOCK, 1024)                                                      \
+    X(READ_ONLY_HOST_REGISTER_SUPPORTED, 1)                                                        \
+    X(MEMORY_POOLS_SUPPORTED, 1)                                                                   \
+    X(MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                    \
+    X(CLUSTER_LAUNCH, 0)                                                                           \
+    X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)                                                            \
+    X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)                                                            \
+    X(IPC_EVENT_SUPPORTED, 1)                                                                      \
+    X(MEM_SYNC_DOMAIN_COUNT, 1)                                                                    \
+    X(NUMA_ID, -1)                                                                                 \
     X(HOST_NUMA_ID, -1)
 
 int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute attribute)
 {
     switch ((int)attribute) {
-#define CASE(name, value)                                                                                              \
-    case CU_DEVICE_ATTRIBUTE_##name:                                                                                   \
+#define CASE(name, value)                                                                          \
+    case CU_DEVICE_ATTRIBUTE_##name:                                                               \
         return (value);
         ATTRIBUTES(CASE)
 #undef CASE
@@ -162,9 +162,11 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-/* Host and devices are one memory and one set of instructions, so whatever is atomic for one is so for all. */
-CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
-                                           unsigned int count, CUdevice dev)
+/* Host and devices are one memory and one set of instructions, so whatever is atomic for one is so
+ * for all. */
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities,
+                                           const CUatomicOperation *operations, unsigned int count,
+                                           CUdevice dev)
 {
     struct tl_drv_device *d;
     CUresult r = tl_drv_device(dev, &d);
@@ -173,15 +175,19 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUa
     if (capabilities == NULL || operations == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++)
-        capabilities[i] = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION |
-                          CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+        capabilities[i] = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED |
+                          CU_ATOMIC_CAPABILITY_REDUCTION | CU_ATOMIC_CAPABILITY_SCALAR_32 |
+                          CU_ATOMIC_CAPABILITY_SCALAR_64;
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
-                                          unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities,
+                                          const CUatomicOperation *operations, unsigned int count,
+                                          CUdevice srcDevice, CUdevice dstDevice)
 {
     struct tl_drv_device *d;
     CUresult r = tl_drv_device(srcDevice, &d);
-    return r == CUDA_SUCCESS ? cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dstDevice) : r;
+    return r == CUDA_SUCCESS
+               ? cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dstDevice)
+               : r;
 }

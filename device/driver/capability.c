@@ -1,9 +1,10 @@
 /* The compute capability that the device reports: TALLY_DEVICE_CC, 13.0 if that is not set.
  *
- * No single number suits everybody.  NVIDIA's libraries take their forward-compatible PTX only on a device that they do not know,
- * while compilers such as Triton's refuse a target that they do not know.  So the answer may depend on who asks:
- * "13.0,libcudart.so=12.0" tells 12.0 to what runs in a file whose name begins with libcudart.so, and 13.0 to all others.  Images are
- * chosen by the first number. */
+ * No single number suits everybody.  NVIDIA's libraries take their forward-compatible PTX only on a
+ * device that they do not know, while compilers such as Triton's refuse a target that they do not
+ * know.  So the answer may depend on who asks: "13.0,libcudart.so=12.0" tells 12.0 to what runs in
+ * a file whose name begins with libcudart.so, and 13.0 to all others.  Images are chosen by the
+ * first number. */
 #include "device/driver/driver.h"
 
 #include <dlfcn.h>
@@ -47,9 +48,12 @@ static void read_part(const char *text, size_t n)
     struct rule r = {.major = 0};
     size_t named = equals != NULL ? (size_t)(equals - text) : 0;
     bool good = equals == NULL ? read_number(text, n, &tl_drv.cc_major, &tl_drv.cc_minor)
-                               : named < sizeof r.file && read_number(equals + 1, n - named - 1, &r.major, &r.minor);
+                               : named < sizeof r.file &&
+                                     read_number(equals + 1, n - named - 1, &r.major, &r.minor);
     if (!good || (equals != NULL && n_rules == MAX_RULES)) {
-        tl_drv_log("TALLY_DEVICE_CC: '%.*s' is not understood; it may be 13.0 or 13.0,libcudart.so=12.0", (int)n, text);
+        tl_drv_log(
+            "TALLY_DEVICE_CC: '%.*s' is not understood; it may be 13.0 or 13.0,libcudart.so=12.0",
+            (int)n, text);
     } else if (equals != NULL) {
         memcpy(r.file, text, named);
         rules[n_rules++] = r;
@@ -76,7 +80,8 @@ void tl_drv_capability_for(const void *caller, int *major, int *minor)
     *minor = tl_drv.cc_minor;
     if (n_rules == 0 || dladdr(caller, &info) == 0 || info.dli_fname == NULL)
         return;
-    const char *slash = strrchr(info.dli_fname, '/'), *file = slash != NULL ? slash + 1 : info.dli_fname;
+    const char *slash = strrchr(info.dli_fname, '/'),
+               *file = slash != NULL ? slash + 1 : info.dli_fname;
     for (int i = 0; i < n_rules; i++) {
         if (strncmp(file, rules[i].file, strlen(rules[i].file)) == 0) {
             *major = rules[i].major;

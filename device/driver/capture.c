@@ -1,5 +1,5 @@
-/* Stream capture: what would have been submitted becomes nodes of a graph.  A stream is in a capture because it began
- * there or because it waited for an event recorded in one. */
+/* Stream capture: what would have been submitted becomes nodes of a graph.  A stream is in a
+ * capture because it began there or because it waited for an event recorded in one. */
 #include "device/driver/graph.h"
 
 #include <stdlib.h>
@@ -21,7 +21,8 @@ bool tl_drv_is_capturing(const struct CUstream_st *s)
     return s->capture != NULL;
 }
 
-static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *nodes, size_t n, bool keep)
+static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *nodes, size_t n,
+                         bool keep)
 {
     size_t old = keep ? s->n_capture_tail : 0;
     struct CUgraphNode_st **tail = malloc((old + n + 1) * sizeof(struct CUgraphNode_st *));
@@ -50,11 +51,13 @@ CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work)
         tl_drv_node_work_finish(work);
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
-    CUresult r = tl_drv_graph_add(s->capture->graph, s->capture_tail, s->n_capture_tail, work, &node);
+    CUresult r = tl_drv_graph_add(s->capture->graph, s->capture_tail, s->n_capture_tail, work,
+                                  &node);
     return r == CUDA_SUCCESS ? set_tail(s, &node, 1, false) : r;
 }
 
-CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes, CUdeviceptr *address)
+CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes,
+                              CUdeviceptr *address)
 {
     struct tl_drv_work work;
     CUresult r = tl_drv_graph_memory_create(device, s->ctx, s->capture->graph, bytes, &work);
@@ -80,7 +83,8 @@ void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e)
     e->nodes = malloc((s->n_capture_tail + 1) * sizeof(struct CUgraphNode_st *));
     if (e->nodes == NULL)
         return;
-    memcpy((void *)e->nodes, (const void *)s->capture_tail, s->n_capture_tail * sizeof(struct CUgraphNode_st *));
+    memcpy((void *)e->nodes, (const void *)s->capture_tail,
+           s->n_capture_tail * sizeof(struct CUgraphNode_st *));
     e->n_nodes = s->n_capture_tail;
     e->capture = s->capture;
     e->capture_id = s->capture->id;
@@ -113,9 +117,10 @@ CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
     return set_tail(s, e->nodes, e->n_nodes, !joins);
 }
 
-/* --- beginning and ending ---------------------------------------------------------------------------------------- */
+/* --- beginning and ending --------------------------------------------------------------------- */
 
-static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, size_t n, CUstreamCaptureMode mode)
+static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, size_t n,
+                      CUstreamCaptureMode mode)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(handle, &s);
@@ -160,7 +165,8 @@ CUresult cuStreamBeginCapture(CUstream hStream)
     return begin(hStream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                     const CUgraphNode *dependencies,
                                      const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                      CUstreamCaptureMode mode)
 {
@@ -180,7 +186,8 @@ static bool is_joined(const struct tl_drv_capture *c)
             bool leads_on = false;
             for (size_t k = 0; k < c->origin->n_capture_tail && !leads_on; k++)
                 leads_on = c->origin->capture_tail[k] == s->capture_tail[i];
-            for (const struct CUgraphNode_st *n = c->graph->first; n != NULL && !leads_on; n = n->next)
+            for (const struct CUgraphNode_st *n = c->graph->first; n != NULL && !leads_on;
+                 n = n->next)
                 for (size_t k = 0; k < n->n_deps && !leads_on; k++)
                     leads_on = n->deps[k] == s->capture_tail[i];
             if (!leads_on)
@@ -224,11 +231,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     return r;
 }
 
-/* --- queries ----------------------------------------------------------------------------------------------------- */
+/* --- queries ---------------------------------------------------------------------------------- */
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                   const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                   cuuint64_t *id_out, CUgraph *graph_out,
+                                   const CUgraphNode **dependencies_out,
+                                   const CUgraphEdgeData **edgeData_out,
+                                   size_t *numDependencies_out)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(hStream, &s);
@@ -257,15 +266,17 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *capt
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                   cuuint64_t *id_out, CUgraph *graph_out,
+                                   const CUgraphNode **dependencies_out,
                                    size_t *numDependencies_out)
 {
-    return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL,
-                                     numDependencies_out);
+    return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out,
+                                     dependencies_out, NULL, numDependencies_out);
 }
 
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                cuuint64_t *id_out)
 {
     return cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
 }
@@ -276,8 +287,8 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureSta
 }
 
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
-                                              const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                              unsigned int flags)
+                                              const CUgraphEdgeData *dependencyData,
+                                              size_t numDependencies, unsigned int flags)
 {
     struct CUstream_st *s;
     (void)dependencyData;
@@ -293,10 +304,11 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dep
     return r;
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
-                                           unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
+                                           size_t numDependencies, unsigned int flags)
 {
-    return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies, flags);
+    return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies,
+                                                flags);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

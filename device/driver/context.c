@@ -67,11 +67,11 @@ void tl_drv_context_fail(struct CUctx_st *ctx, CUresult result)
 {
     int none = CUDA_SUCCESS;
     /* release: pairs with the acquire in tl_drv_context_error.  The first fault stays. */
-    atomic_compare_exchange_strong_explicit(&ctx->home->sticky, &none, (int)result, memory_order_release,
-                                            memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&ctx->home->sticky, &none, (int)result,
+                                            memory_order_release, memory_order_relaxed);
 }
 
-/* --- making and ending ------------------------------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 static void set_defaults(struct CUctx_st *ctx)
 {
@@ -86,7 +86,8 @@ static void set_defaults(struct CUctx_st *ctx)
     ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 }
 
-/* Lock held.  Context structures are never freed: a handle that was destroyed is still recognised as such. */
+/* Lock held.  Context structures are never freed: a handle that was destroyed is still recognised
+ * as such. */
 static struct CUctx_st *create(struct tl_drv_device *device, unsigned flags, bool is_primary)
 {
     struct CUctx_st *ctx = calloc(1, sizeof *ctx);
@@ -290,14 +291,15 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     return push(ctx);
 }
 
-/* The first versions of these had contexts of 32-bit addresses; the calls themselves were the same. */
+/* The first versions of these had contexts of 32-bit addresses; the calls themselves were the
+ * same. */
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     return cuCtxCreate_v2(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
-                        CUdevice dev)
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                        unsigned int flags, CUdevice dev)
 {
     (void)paramsArray;
     if (numParams != 0)
@@ -305,9 +307,11 @@ CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int n
     return cuCtxCreate_v2(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                        CUdevice dev)
 {
-    if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
+    if (ctxCreateParams != NULL &&
+        (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
         return CUDA_ERROR_NOT_SUPPORTED;
     return cuCtxCreate_v2(pctx, flags, dev);
 }
@@ -343,7 +347,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
     return cuCtxGetCurrent(pctx);
 }
 
-/* --- the thread's stack ------------------------------------------------------------------------------------------ */
+/* --- the thread's stack ----------------------------------------------------------------------- */
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -399,7 +403,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-/* --- queries and settings ---------------------------------------------------------------------------------------- */
+/* --- queries and settings --------------------------------------------------------------------- */
 
 /* A given context, or the current one for NULL. */
 static CUresult given(CUcontext *ctx)
@@ -608,7 +612,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevi
     return CUDA_SUCCESS;
 }
 
-/* --- peers: one address space, so access is a matter of bookkeeping ---------------------------------------------- */
+/* --- peers: one address space, so access is a matter of bookkeeping --------------------------- */
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* What is known of an address before the copy: memory of the device, memory of the program, or that the table of
- * allocations has to tell, and then what it does not know is the program's. */
+/* What is known of an address before the copy: memory of the device, memory of the program, or that
+ * the table of allocations has to tell, and then what it does not know is the program's. */
 enum owner { OF_DEVICE, OF_PROGRAM, OF_EITHER };
 
 /* From the first byte of a box to its last; 0 if it is empty, SIZE_MAX if it cannot be. */
@@ -13,7 +13,8 @@ static size_t reach(size_t width, size_t height, size_t depth, size_t pitch, siz
     size_t rows, slices, sum;
     if (width == 0 || height == 0 || depth == 0)
         return 0;
-    if (__builtin_mul_overflow(height - 1, pitch, &rows) || __builtin_mul_overflow(depth - 1, slice, &slices) ||
+    if (__builtin_mul_overflow(height - 1, pitch, &rows) ||
+        __builtin_mul_overflow(depth - 1, slice, &slices) ||
         __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, width, &sum))
         return SIZE_MAX;
     return sum;
@@ -33,8 +34,10 @@ static bool may_access(const void *p, size_t bytes, enum owner owner, bool is_wr
 /* A copy that leaves what is allocated would be a fault of this process and not of its context. */
 static bool stays_inside(const struct tl_drv_copy *c, enum owner from, enum owner to)
 {
-    return may_access(c->from, reach(c->width, c->height, c->depth, c->from_pitch, c->from_slice), from, false) &&
-           may_access(c->to, reach(c->width, c->height, c->depth, c->to_pitch, c->to_slice), to, true);
+    return may_access(c->from, reach(c->width, c->height, c->depth, c->from_pitch, c->from_slice),
+                      from, false) &&
+           may_access(c->to, reach(c->width, c->height, c->depth, c->to_pitch, c->to_slice), to,
+                      true);
 }
 
 CUresult tl_drv_fill_check(const struct tl_drv_fill *f)
@@ -45,8 +48,9 @@ CUresult tl_drv_fill_check(const struct tl_drv_fill *f)
     if ((uintptr_t)f->to % f->element != 0 || (f->height > 1 && f->pitch % f->element != 0) ||
         __builtin_mul_overflow(f->width, f->element, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    return may_access(f->to, reach(bytes, f->height, 1, f->pitch, 0), OF_DEVICE, true) ? CUDA_SUCCESS
-                                                                                       : CUDA_ERROR_INVALID_VALUE;
+    return may_access(f->to, reach(bytes, f->height, 1, f->pitch, 0), OF_DEVICE, true)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult submit(CUstream handle, struct tl_drv_work *work, bool wait)
@@ -56,7 +60,7 @@ static CUresult submit(CUstream handle, struct tl_drv_work *work, bool wait)
     return r == CUDA_SUCCESS ? tl_drv_submit(s, work, wait) : r;
 }
 
-/* --- lines ------------------------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 struct end {
     uintptr_t at;
@@ -123,37 +127,41 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t By
                      false); /* between devices, the host is not waited for */
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+                              CUstream hStream)
 {
     return copy_line(device_end(dstDevice), program_end(srcHost), ByteCount, hStream, false);
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream)
 {
     return copy_line(program_end(dstHost), device_end(srcDevice), ByteCount, hStream, false);
 }
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream)
 {
     return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, hStream, false);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                      size_t ByteCount)
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount)
 {
     (void)dstContext, (void)srcContext;
     return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, NULL, false);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                           size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
     (void)dstContext, (void)srcContext;
     return copy_line(device_end(dstDevice), device_end(srcDevice), ByteCount, hStream, false);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                               CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+                               CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+                               CUstream hStream)
 {
     CUresult r = CUDA_SUCCESS;
     (void)attrs, (void)attrsIdxs, (void)numAttrs;
@@ -165,15 +173,15 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                            CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
-                            CUstream hStream)
+                            CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+                            size_t *failIdx, CUstream hStream)
 {
     if (failIdx != NULL)
         *failIdx = SIZE_MAX;
     return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-/* --- boxes ------------------------------------------------------------------------------------------------------- */
+/* --- boxes ------------------------------------------------------------------------------------ */
 
 /* One side of a box copy, as the three structures of the API describe it. */
 struct side {
@@ -187,7 +195,9 @@ struct side {
 static enum owner owner_of(CUmemorytype type)
 {
     /* What is in an array was checked when the copy was planned. */
-    return type == CU_MEMORYTYPE_DEVICE ? OF_DEVICE : type == CU_MEMORYTYPE_UNIFIED ? OF_EITHER : OF_PROGRAM;
+    return type == CU_MEMORYTYPE_DEVICE    ? OF_DEVICE
+           : type == CU_MEMORYTYPE_UNIFIED ? OF_EITHER
+                                           : OF_PROGRAM;
 }
 
 static bool fits(size_t at, size_t n, size_t there)
@@ -195,8 +205,8 @@ static bool fits(size_t at, size_t n, size_t there)
     return at <= there && n <= there - at;
 }
 
-static CUresult place(const struct side *s, size_t width, size_t height, size_t depth, const uint8_t **base,
-                      size_t *pitch, size_t *slice)
+static CUresult place(const struct side *s, size_t width, size_t height, size_t depth,
+                      const uint8_t **base, size_t *pitch, size_t *slice)
 {
     const uint8_t *p;
     switch ((int)s->type) {
@@ -230,8 +240,8 @@ static CUresult place(const struct side *s, size_t width, size_t height, size_t 
     return CUDA_SUCCESS;
 }
 
-static CUresult plan(const struct side *from, const struct side *to, size_t width, size_t height, size_t depth,
-                     struct tl_drv_copy *c)
+static CUresult plan(const struct side *from, const struct side *to, size_t width, size_t height,
+                     size_t depth, struct tl_drv_copy *c)
 {
     const uint8_t *p;
     *c = (struct tl_drv_copy){.width = width, .height = height, .depth = depth};
@@ -243,7 +253,8 @@ static CUresult plan(const struct side *from, const struct side *to, size_t widt
     if (r != CUDA_SUCCESS)
         return r;
     c->to = tl_drv_pointer((uintptr_t)p);
-    return stays_inside(c, owner_of(from->type), owner_of(to->type)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return stays_inside(c, owner_of(from->type), owner_of(to->type)) ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c)
@@ -377,17 +388,18 @@ static CUresult copy_of_batch(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
     return copy_3d(&copy, stream, true);
 }
 
-CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
-                                 CUstream hStream)
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
+                                 unsigned long long flags, CUstream hStream)
 {
-    CUresult r = opList != NULL && numOps > 0 && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = opList != NULL && numOps > 0 && flags == 0 ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < numOps && r == CUDA_SUCCESS; i++)
         r = copy_of_batch(&opList[i], hStream);
     return r;
 }
 
-CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags,
-                              CUstream hStream)
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
+                              unsigned long long flags, CUstream hStream)
 {
     if (failIdx != NULL)
         *failIdx = SIZE_MAX;
@@ -434,13 +446,15 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
     return copy_3d_peer(pCopy, hStream, true);
 }
 
-/* --- lines in arrays --------------------------------------------------------------------------------------------- */
+/* --- lines in arrays -------------------------------------------------------------------------- */
 
-static CUresult copy_array(struct side from, struct side to, size_t bytes, CUstream stream, bool is_async)
+static CUresult copy_array(struct side from, struct side to, size_t bytes, CUstream stream,
+                           bool is_async)
 {
     struct tl_drv_work w = {.kind = TL_DRV_COPY};
     CUresult r = plan(&from, &to, bytes, 1, 1, &w.copy);
-    return r == CUDA_SUCCESS ? submit(stream, &w, !is_async && touches_host(from.type, to.type)) : r;
+    return r == CUDA_SUCCESS ? submit(stream, &w, !is_async && touches_host(from.type, to.type))
+                             : r;
 }
 
 static struct side in_array(CUarray array, size_t x)
@@ -458,12 +472,14 @@ static struct side in_device(CUdeviceptr p)
     return (struct side){.type = CU_MEMORYTYPE_DEVICE, .device = p};
 }
 
-CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount)
 {
     return copy_array(in_device(srcDevice), in_array(dstArray, dstOffset), ByteCount, NULL, false);
 }
 
-CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount)
 {
     return copy_array(in_array(srcArray, srcOffset), in_device(dstDevice), ByteCount, NULL, false);
 }
@@ -478,26 +494,29 @@ CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size
     return copy_array(in_array(srcArray, srcOffset), in_host(dstHost), ByteCount, NULL, false);
 }
 
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount)
 {
-    return copy_array(in_array(srcArray, srcOffset), in_array(dstArray, dstOffset), ByteCount, NULL, false);
+    return copy_array(in_array(srcArray, srcOffset), in_array(dstArray, dstOffset), ByteCount, NULL,
+                      false);
 }
 
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
-                              CUstream hStream)
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
+                              size_t ByteCount, CUstream hStream)
 {
     return copy_array(in_host(srcHost), in_array(dstArray, dstOffset), ByteCount, hStream, true);
 }
 
-CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream)
 {
     return copy_array(in_array(srcArray, srcOffset), in_host(dstHost), ByteCount, hStream, true);
 }
 
-/* --- fills ------------------------------------------------------------------------------------------------------- */
+/* --- fills ------------------------------------------------------------------------------------ */
 
-static CUresult fill(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t element, size_t width, size_t height,
-                     CUstream stream)
+static CUresult fill(CUdeviceptr to, size_t pitch, uint32_t value, uint32_t element, size_t width,
+                     size_t height, CUstream stream)
 {
     if ((to == 0 && width != 0 && height != 0) || to % element != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -548,35 +567,38 @@ CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUst
     return fill(dstDevice, 0, ui, 4, N, 1, hStream);
 }
 
-CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                         size_t Height)
 {
     return fill(dstDevice, dstPitch, uc, 1, Width, Height, NULL);
 }
 
-CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                          size_t Height)
 {
     return fill(dstDevice, dstPitch, us, 2, Width, Height, NULL);
 }
 
-CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                          size_t Height)
 {
     return fill(dstDevice, dstPitch, ui, 4, Width, Height, NULL);
 }
 
-CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
-                           CUstream hStream)
+CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                           size_t Height, CUstream hStream)
 {
     return fill(dstDevice, dstPitch, uc, 1, Width, Height, hStream);
 }
 
-CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height,
-                            CUstream hStream)
+CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                            size_t Height, CUstream hStream)
 {
     return fill(dstDevice, dstPitch, us, 2, Width, Height, hStream);
 }
 
-CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
-                            CUstream hStream)
+CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                            size_t Height, CUstream hStream)
 {
     return fill(dstDevice, dstPitch, ui, 4, Width, Height, hStream);
 }

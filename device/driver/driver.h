@@ -1,10 +1,12 @@
 /* What the files of the software driver share.
  *
- * One lock, `tl_drv.lock`, guards all bookkeeping: contexts, streams, events, operations, allocations, modules, graphs.  It
- * is never held while anything is computed, copied, compiled or waited for.  Fields guarded otherwise say so.
+ * One lock, `tl_drv.lock`, guards all bookkeeping: contexts, streams, events, operations,
+ * allocations, modules, graphs.  It is never held while anything is computed, copied, compiled or
+ * waited for.  Fields guarded otherwise say so.
  *
- * Work is a graph of operations.  An operation knows how many predecessors are unfinished and who comes after it; streams,
- * events, legacy-stream rules and CUDA graphs only differ in which predecessors they give it.  See device/driver/op.c. */
+ * Work is a graph of operations.  An operation knows how many predecessors are unfinished and who
+ * comes after it; streams, events, legacy-stream rules and CUDA graphs only differ in which
+ * predecessors they give it.  See device/driver/op.c. */
 #ifndef TALLY_DEVICE_DRIVER_H
 #define TALLY_DEVICE_DRIVER_H
 
@@ -55,7 +57,7 @@ enum tl_drv_magic {
     TL_DRV_DEAD,
 };
 
-/* --- work: what can stand in a stream or in a graph -------------------------------------------------------------- */
+/* --- work: what can stand in a stream or in a graph ------------------------------------------- */
 
 /* Rows of bytes from one place to another; every copy of the API comes down to this. */
 struct tl_drv_copy {
@@ -133,13 +135,14 @@ struct tl_drv_work {
         struct {
             CUdeviceptr address;
             size_t bytes;
-            uint64_t id; /* of a graph's node that allocates: tells it from what came to that address later */
+            /* of a graph's node that allocates: tells it from what came to that address later */
+            uint64_t id;
         } memory;
     };
     void *staging; /* a copy of pageable source bytes, freed with the work */
 };
 
-/* --- operations -------------------------------------------------------------------------------------------------- */
+/* --- operations ------------------------------------------------------------------------------- */
 
 enum tl_drv_state {
     TL_DRV_PENDING, /* predecessors are unfinished */
@@ -151,7 +154,8 @@ enum tl_drv_state {
 enum { TL_DRV_INLINE_SUCCESSORS = 4 };
 
 struct tl_drv_op {
-    _Atomic uint32_t state; /* enum tl_drv_state; written under the lock, read anywhere; also a futex */
+    /* enum tl_drv_state; written under the lock, read anywhere; also a futex */
+    _Atomic uint32_t state;
     uint32_t refs;
     uint32_t waits; /* unfinished predecessors, one more while it is being set up */
     bool caller_runs;
@@ -166,7 +170,7 @@ struct tl_drv_op {
     struct tl_exec_launch *exec; /* made for the first kernel, kept for later ones */
 };
 
-/* --- handles ----------------------------------------------------------------------------------------------------- */
+/* --- handles ---------------------------------------------------------------------------------- */
 
 struct tl_drv_local { /* context-local storage of cudart */
     struct tl_drv_local *next;
@@ -179,7 +183,8 @@ struct CUctx_st {
     uint32_t refs;          /* primary: retains */
     struct CUctx_st *older; /* in the list of all */
     struct tl_drv_device *device;
-    struct CUctx_st *home; /* whose memory, modules and errors it has: itself, or the primary one of a green context */
+    /* whose memory, modules and errors it has: itself, or the primary one of a green context */
+    struct CUctx_st *home;
     struct CUgreenCtx_st *green;
     struct tl_drv_op *gate; /* what a new stream begins behind, a reference or NULL */
     bool is_primary;
@@ -227,16 +232,18 @@ struct CUevent_st {
     size_t n_nodes;
 };
 
-/* One PTX module's text and what was found in it: immutable but for the kernels, which are looked at when asked for.
- * Shared by the modules made of it in several contexts. */
+/* One PTX module's text and what was found in it: immutable but for the kernels, which are looked
+ * at when asked for. Shared by the modules made of it in several contexts. */
 struct tl_drv_image {
     uint32_t refs;
     char *text;
     struct tl_ptx_index *index;
     struct tl_drv_kernel_info **infos; /* by item number, filled under the lock */
     pthread_mutex_t managed_lock;      /* guards `managed` */
-    struct tl_drv_globals *managed;    /* __managed__ variables: the same for all contexts; NULL until asked for */
-    struct tl_drv_opaque *opaque;      /* the text only stands for a cubin: see device/driver/opaque.c; else NULL */
+    /* __managed__ variables: the same for all contexts; NULL until asked for */
+    struct tl_drv_globals *managed;
+    /* the text only stands for a cubin: see device/driver/opaque.c; else NULL */
+    struct tl_drv_opaque *opaque;
     uint32_t n_items;
 };
 
@@ -274,7 +281,8 @@ struct CUmod_st {
     struct tl_drv_image *image;
     struct tl_drv_globals own;
     const struct tl_drv_globals *managed; /* the image's */
-    struct tl_drv_inner *inner;           /* variables inside of functions, as kernels have asked for them */
+    /* variables inside of functions, as kernels have asked for them */
+    struct tl_drv_inner *inner;
     struct CUfunc_st *functions;
 };
 
@@ -327,9 +335,10 @@ struct tl_drv_alloc {
     struct CUctx_st *ctx;
     struct tl_drv_device *device;
     struct CUmemPoolHandle_st *pool;
-    struct tl_drv_graph_memory *graph; /* allocated by a graph's node (device/driver/graph_memory.c); else NULL */
-    int fd;                            /* memfd behind it after cuIpcGetMemHandle, or -1 */
-    struct tl_drv_pages *pages;        /* managed memory: where its pages are; else NULL */
+    /* allocated by a graph's node (device/driver/graph_memory.c); else NULL */
+    struct tl_drv_graph_memory *graph;
+    int fd;                     /* memfd behind it after cuIpcGetMemHandle, or -1 */
+    struct tl_drv_pages *pages; /* managed memory: where its pages are; else NULL */
     bool sync_memops;
 };
 
@@ -374,7 +383,8 @@ struct tl_drv_device {
     struct CUgreenCtx_st *greens; /* on the primary context */
     unsigned primary_flags;
     struct CUmemPoolHandle_st *default_pool, *pool;
-    struct CUmemPoolHandle_st *graph_pool; /* what nodes of graphs allocate; nobody has its handle */
+    /* what nodes of graphs allocate; nobody has its handle */
+    struct CUmemPoolHandle_st *graph_pool;
     int sms;
 };
 
@@ -393,10 +403,13 @@ struct tl_drv_state_all {
     int n_devices;
     int n_physical; /* with those that CUDA_VISIBLE_DEVICES hides */
     int cc_major, cc_minor;
-    int below_normal; /* 16 if this process is a client of low priority to MPS: all its streams rank behind normal ones */
+    /* 16 if this process is a client of low priority to MPS: all its streams rank behind normal
+     * ones */
+    int below_normal;
     struct tl_drv_alloc **allocs; /* sorted by base */
     size_t n_allocs, cap_allocs;
-    /* All that there ever were: they are never freed, so that a handle that was destroyed is recognised as such. */
+    /* All that there ever were: they are never freed, so that a handle that was destroyed is
+     * recognised as such. */
     struct CUctx_st *contexts;
     struct CUmemPoolHandle_st *pools;
     uint64_t next_id;
@@ -441,7 +454,8 @@ void tl_drv_capability_for(const void *caller, int *major, int *minor);
 CUresult tl_drv_enter(struct CUctx_st **ctx);
 CUresult tl_drv_context_check(CUcontext ctx); /* the same of a given one */
 CUcontext tl_drv_current(void);
-struct CUctx_st *tl_drv_primary(struct tl_drv_device *device); /* made if need be, not retained; lock held */
+/* made if need be, not retained; lock held */
+struct CUctx_st *tl_drv_primary(struct tl_drv_device *device);
 void tl_drv_context_fail(struct CUctx_st *ctx, CUresult result);
 CUresult tl_drv_context_error(const struct CUctx_st *ctx); /* the first fault, or CUDA_SUCCESS */
 /* The context that stands for a green one; lock held. */
@@ -453,7 +467,8 @@ bool tl_drv_is_per_thread(void);
 /* --- device/driver/stream.c --- */
 /* The stream behind a handle (0, 1 and 2 included), with its context checked. */
 CUresult tl_drv_stream(CUstream handle, struct CUstream_st **out);
-struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags, int priority); /* lock held */
+/* lock held */
+struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags, int priority);
 /* Waits for everything submitted to a context so far.  Lock not held. */
 CUresult tl_drv_context_wait(struct CUctx_st *ctx);
 CUresult tl_drv_stream_wait(struct CUstream_st *s);
@@ -469,27 +484,33 @@ CUresult tl_drv_event_record_context(struct CUevent_st *e, struct CUctx_st *ctx)
 CUresult tl_drv_event_wait(struct CUstream_st *s, struct CUevent_st *e);
 
 /* --- device/driver/green.c --- */
-struct tl_exec_partition *tl_drv_green_partition(const struct CUctx_st *ctx); /* NULL: the whole device */
+/* NULL: the whole device */
+struct tl_exec_partition *tl_drv_green_partition(const struct CUctx_st *ctx);
 int tl_drv_context_sms(const struct CUctx_st *ctx);
 /* The next green context of a list that begins with device->greens; its context.  Lock held. */
 struct CUctx_st *tl_drv_green_next(struct CUgreenCtx_st **at);
 
 /* --- device/driver/op.c --- */
-struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_work *work); /* lock held; one reference */
-void tl_drv_op_after(struct tl_drv_op *op, struct tl_drv_op *predecessor);                /* lock held */
-/* Puts what follows a gate between it and its end (device/driver/graph_exec.c), and drops a reference (device/driver/graph_conditional.c). */
+/* lock held; one reference */
+struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_work *work);
+/* lock held */
+void tl_drv_op_after(struct tl_drv_op *op, struct tl_drv_op *predecessor);
+/* Puts what follows a gate between it and its end (device/driver/graph_exec.c), and drops a
+ * reference (device/driver/graph_conditional.c). */
 void tl_drv_gate_open(struct tl_drv_op *gate);
 void tl_drv_conditional_unref(struct tl_drv_conditional *c);
 void tl_drv_op_order(struct tl_drv_op *op,
-                     struct CUstream_st *s); /* behind the stream's work, and its new tail; lock held */
+                     /* behind the stream's work, and its new tail; lock held */
+                     struct CUstream_st *s);
 /* All predecessors are named: may run from now on.  Lock held; returns it released. */
 void tl_drv_op_start_unlock(struct tl_drv_op *op);
 void tl_drv_op_finished(struct tl_drv_op *op, CUresult result); /* lock not held */
 void tl_drv_op_unref(struct tl_drv_op *op);                     /* lock held */
 bool tl_drv_op_is_done(const struct tl_drv_op *op);
 void tl_drv_op_wait(struct tl_drv_op *op); /* lock not held, the caller has a reference */
-/* Puts work into a stream, or into the graph that the stream is captured to.  Owns `work`'s parts in any case.  With
- * `wait`, returns when it is done; its bytes are then moved by the calling thread. */
+/* Puts work into a stream, or into the graph that the stream is captured to.  Owns `work`'s parts
+ * in any case.  With `wait`, returns when it is done; its bytes are then moved by the calling
+ * thread. */
 CUresult tl_drv_submit(struct CUstream_st *s, struct tl_drv_work *work, bool wait);
 void tl_drv_work_finish(struct tl_drv_work *work);
 void tl_drv_copy_run(const struct tl_drv_copy *c);
@@ -501,8 +522,10 @@ CUresult tl_drv_fill_check(const struct tl_drv_fill *f);
 
 /* --- device/driver/launch.c: how kernels are run --- */
 /* Fills in function, parameters and code of a launch whose shape is set.  Lock not held. */
-CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *launch, void **kernelParams, void **extra);
-/* A function was asked for by name: if its PTX says with which block size it will be launched, it is compiled meanwhile. */
+CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *launch, void **kernelParams,
+                            void **extra);
+/* A function was asked for by name: if its PTX says with which block size it will be launched, it
+ * is compiled meanwhile. */
 void tl_drv_launch_expect(const struct CUfunc_st *f);
 /* Compiles if need be; 0 and launch->code.  Lock not held. */
 CUresult tl_drv_launch_prepare(struct tl_drv_launch *launch);
@@ -513,10 +536,11 @@ void tl_drv_code_free(struct tl_drv_code *code);
 /* --- device/driver/memory.c --- */
 /* All with the lock held unless said otherwise. */
 struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address);
-CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes, enum tl_drv_memory kind,
-                             struct tl_drv_alloc **out);
+CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
+                             enum tl_drv_memory kind, struct tl_drv_alloc **out);
 void tl_drv_alloc_destroy(struct tl_drv_alloc *a);
-bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes); /* whether something allocated lies there */
+/* whether something allocated lies there */
+bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes);
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a);
 void tl_drv_alloc_remove(struct tl_drv_alloc *a);
 /* Whether all these bytes are allocated and may be read or written. */
@@ -526,17 +550,19 @@ bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes);
 CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out);
 /* Frees device memory at the address; pools take theirs back. */
 CUresult tl_drv_memory_free(CUdeviceptr address);
-/* Whether these bytes may be read or written later, without the caller's knowledge: pinned, managed or device memory. */
+/* Whether these bytes may be read or written later, without the caller's knowledge: pinned, managed
+ * or device memory. */
 bool tl_drv_is_pinned(const void *p);
 
 /* --- device/driver/pages.c; the driver's lock may be held or not --- */
 enum { TL_DRV_SOFT, TL_DRV_FIRM }; /* ranks of pages: soft ones leave the device first */
-/* Makes [base, base + bytes), which is mapped, memory of pages.  NULL: not that much host memory is left. */
+/* Makes [base, base + bytes), which is mapped, memory of pages.  NULL: not that much host memory is
+ * left. */
 struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *base, size_t bytes);
 void tl_drv_pages_destroy(struct tl_drv_pages *p); /* leaves the mapping at base to the caller */
 bool tl_drv_pages_are_there(void);                 /* whether this process has any */
-/* Brings what is needed to access the first bytes from `address` on and keeps it there until released.  Returns how many bytes that
- * is, at most n.  Memory without pages is always there. */
+/* Brings what is needed to access the first bytes from `address` on and keeps it there until
+ * released.  Returns how many bytes that is, at most n.  Memory without pages is always there. */
 struct tl_drv_hold {
     void *chunk;
 };
@@ -553,18 +579,22 @@ bool tl_drv_pages_make_room(struct tl_drv_device *device, uint64_t bytes);
 /* --- device/driver/pool.c --- */
 struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device); /* lock held */
 bool tl_drv_pool_take_back(struct tl_drv_alloc *a);                          /* lock held */
-void tl_drv_pool_forget(struct tl_drv_alloc *a);                             /* it is about to go; lock held */
-uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep);   /* lock held */
-/* A block that the pool has kept, of nearly that size, in use again; NULL if there is none.  Lock held. */
-struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes);
+/* it is about to go; lock held */
+void tl_drv_pool_forget(struct tl_drv_alloc *a);
+uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep); /* lock held */
+/* A block that the pool has kept, of nearly that size, in use again; NULL if there is none.  Lock
+ * held. */
+struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx,
+                                       size_t bytes);
 /* A block is in use, a new one of the pool or one that it had kept.  Lock held. */
 void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, bool is_new);
 
 /* --- device/driver/graph_memory.c; lock held --- */
 struct CUgraph_st;
 /* Memory, and the work of the node that allocates it. */
-CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx, const struct CUgraph_st *owner,
-                                    size_t bytes, struct tl_drv_work *work);
+CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx,
+                                    const struct CUgraph_st *owner, size_t bytes,
+                                    struct tl_drv_work *work);
 /* cuMemFree and cuMemFreeAsync: false if it is not live. */
 bool tl_drv_graph_memory_free(struct tl_drv_alloc *a);
 /* The device has come to the free. */
@@ -577,14 +607,21 @@ CUresult tl_drv_image_read(const char *path, char **out);
 CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out); /* takes the text */
 void tl_drv_image_unref(struct tl_drv_image *image);                            /* lock held */
 CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
-                            struct tl_drv_kernel_info **out);                                           /* not held */
-CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, struct CUmod_st **out); /* not held */
-void tl_drv_module_destroy(struct CUmod_st *module);                                                    /* not held */
-CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);     /* not held */
+                            /* not held */
+                            struct tl_drv_kernel_info **out);
+/* not held */
+CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image,
+                              struct CUmod_st **out);
+/* not held */
+void tl_drv_module_destroy(struct CUmod_st *module);
+/* not held */
+CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);
 const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name);
-/* The address of a variable that a compiled kernel asks for: one of the module's, or one that stands inside of a function
- * ("function::n", ptx_rewrite/initialiser.h).  0, -ENOENT, -EINVAL, -ENOMEM.  Lock not held. */
-int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address, struct tl_error *err);
+/* The address of a variable that a compiled kernel asks for: one of the module's, or one that
+ * stands inside of a function ("function::n", ptx_rewrite/initialiser.h).  0, -ENOENT, -EINVAL,
+ * -ENOMEM.  Lock not held. */
+int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address,
+                           struct tl_error *err);
 /* References to textures that the module has (device/driver/texref.c); lock held. */
 void tl_drv_texref_forget(const struct CUmod_st *m);
 /* The image's __managed__ variables, which need no context.  Lock not held. */
@@ -592,30 +629,34 @@ CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_gl
 void tl_drv_globals_destroy(struct tl_drv_globals *g); /* lock held; NULL is fine */
 /* A CUfunction or a CUkernel, for the current context. */
 CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out);
-CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, struct CUmod_st **out);
+CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
+                               struct CUmod_st **out);
 
 /* --- device/driver/capture.c; lock held --- */
 /* Adds work to the graph being captured; takes it. */
 CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work);
 /* Adds a node that allocates, and tells what. */
-CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes, CUdeviceptr *address);
+CUresult tl_drv_capture_alloc(struct CUstream_st *s, struct tl_drv_device *device, size_t bytes,
+                              CUdeviceptr *address);
 CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e);
 void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e);
-bool tl_drv_is_capturing(const struct CUstream_st *s); /* lock need not be held by the thread that captures */
+/* lock need not be held by the thread that captures */
+bool tl_drv_is_capturing(const struct CUstream_st *s);
 void tl_drv_capture_forget_event(struct CUevent_st *e);
 
 /* --- device/driver/attribute.c --- */
 int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute attribute);
 
 /* --- device/driver/fetch.c: as parts of kernels, so without locks --- */
-void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords, uint32_t result[4]);
+void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
+                uint32_t result[4]);
 /* False if the kernel must end: outside, and it asked for that. */
-bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4], uint32_t bytes,
-                 uint32_t outside, uint32_t data[4]);
+bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
+                 uint32_t bytes, uint32_t outside, uint32_t data[4]);
 
 /* --- device/driver/integrity.c --- */
 /* cudart's handshake; see there. */
-void tl_drv_integrity(uint32_t version, uint64_t seconds, const void *cudart_table, const void *table,
-                      const void *function, uint8_t out[16]);
+void tl_drv_integrity(uint32_t version, uint64_t seconds, const void *cudart_table,
+                      const void *table, const void *function, uint8_t out[16]);
 
 #endif

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- between processes ------------------------------------------------------------------------------------------- */
+/* --- between processes ------------------------------------------------------------------------ */
 
 static bool shared_is_done(const struct tl_drv_shared_event *e)
 {
@@ -19,7 +19,8 @@ static bool shared_is_done(const struct tl_drv_shared_event *e)
 
 static struct tl_drv_shared_event *map_shared(int fd)
 {
-    void *p = mmap(NULL, sizeof(struct tl_drv_shared_event), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = mmap(NULL, sizeof(struct tl_drv_shared_event), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                   0);
     return p != MAP_FAILED ? p : NULL;
 }
 
@@ -38,7 +39,8 @@ static int make_shared(struct CUevent_st *e)
     return 0;
 }
 
-/* What a CUipcEventHandle holds; the other side opens it through /proc, so the kernel decides who may. */
+/* What a CUipcEventHandle holds; the other side opens it through /proc, so the kernel decides who
+ * may. */
 struct ipc_handle {
     char magic[8];
     int32_t pid, fd;
@@ -139,7 +141,8 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     tl_drv_lock();
     if (tl_drv_is_capturing(s)) {
         if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
-            r = tl_drv_capture_add(s, &(struct tl_drv_work){.kind = TL_DRV_RECORD, .event = hEvent});
+            r = tl_drv_capture_add(s,
+                                   &(struct tl_drv_work){.kind = TL_DRV_RECORD, .event = hEvent});
         else
             tl_drv_capture_record(s, hEvent);
         tl_drv_unlock();
@@ -184,7 +187,8 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     for (const struct CUstream_st *s = hCtx->streams; s != NULL; s = s->next)
         is_refused |= tl_drv_is_capturing(s);
     tl_drv_unlock();
-    return is_refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : tl_drv_event_record_context(hEvent, hCtx);
+    return is_refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                      : tl_drv_event_record_context(hEvent, hCtx);
 }
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -199,7 +203,8 @@ CUresult cuEventQuery(CUevent hEvent)
         return r;
     tl_drv_lock();
     bool is_captured = hEvent->capture != NULL;
-    bool is_done = tl_drv_op_is_done(hEvent->op) && (hEvent->shared == NULL || shared_is_done(hEvent->shared));
+    bool is_done = tl_drv_op_is_done(hEvent->op) &&
+                   (hEvent->shared == NULL || shared_is_done(hEvent->shared));
     tl_drv_unlock();
     if (is_captured)
         return CUDA_ERROR_CAPTURED_EVENT;
@@ -244,7 +249,8 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
     if (pMilliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
-    if (hStart->op == NULL || hEnd->op == NULL || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    if (hStart->op == NULL || hEnd->op == NULL ||
+        ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         r = CUDA_ERROR_INVALID_HANDLE;
     else if (!tl_drv_op_is_done(hStart->op) || !tl_drv_op_is_done(hEnd->op))
         r = CUDA_ERROR_NOT_READY;

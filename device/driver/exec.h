@@ -1,10 +1,12 @@
-/* How the driver reaches what runs kernels and keeps the device's ledger (device/exec/exec.h); see device/driver/launch.c. */
+/* How the driver reaches what runs kernels and keeps the device's ledger (device/exec/exec.h); see
+ * device/driver/launch.c. */
 #ifndef TALLY_DEVICE_DRIVER_EXEC_H
 #define TALLY_DEVICE_DRIVER_EXEC_H
 
 #include "device/driver/driver.h"
 
-/* Joins the shared device and fills in its memory size and number of SMs.  0 or -errno.  Lock held. */
+/* Joins the shared device and fills in its memory size and number of SMs.  0 or -errno.  Lock
+ * held. */
 int tl_drv_exec_open(struct tl_drv_device *device);
 /* The ledger that all processes share.  0 or -ENOMEM. */
 int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes);
@@ -13,7 +15,8 @@ void tl_drv_exec_info(struct tl_drv_device *device, uint64_t *free_bytes, uint64
 /* For pages; see device/exec/exec.h. */
 int tl_drv_exec_demand(struct tl_drv_device *device, uint64_t bytes, uint32_t below);
 void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes);
-void tl_drv_exec_serve(struct tl_drv_device *device, void (*give)(void *device, uint32_t rank, uint64_t bytes));
+void tl_drv_exec_serve(struct tl_drv_device *device,
+                       void (*give)(void *device, uint32_t rank, uint64_t bytes));
 void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_pages(bool (*f)(const void *address));
 void tl_drv_exec_flush(struct tl_drv_device *device); /* what kernels printed; lock not held */

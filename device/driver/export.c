@@ -1,5 +1,6 @@
-/* Tables of functions that NVIDIA's own libraries ask for by GUID.  What is here was learnt by watching calls and from
- * the published sources of ZLUDA and Lupine; every slot is filled, because clients look at no size before they call. */
+/* Tables of functions that NVIDIA's own libraries ask for by GUID.  What is here was learnt by
+ * watching calls and from the published sources of ZLUDA and Lupine; every slot is filled, because
+ * clients look at no size before they call. */
 #include "device/driver/driver.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static CUresult nothing(void)
     return CUDA_SUCCESS;
 }
 
-/* --- cudart's interface ------------------------------------------------------------------------------------------ */
+/* --- cudart's interface ----------------------------------------------------------------------- */
 
 static CUresult load_module(CUmodule *module, const void *wrapper)
 {
@@ -34,19 +35,21 @@ static CUresult primary_handle(CUcontext *out, CUdevice dev)
     return *out != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult load_module_with(CUmodule *module, const void *wrapper, void *a, void *b, unsigned c)
+static CUresult load_module_with(CUmodule *module, const void *wrapper, void *a, void *b,
+                                 unsigned c)
 {
     (void)a, (void)b, (void)c;
     return cuModuleLoadData(module, wrapper);
 }
 
-static CUresult load_container_with(const void *container, CUmodule *module, void *a, void *b, unsigned c)
+static CUresult load_container_with(const void *container, CUmodule *module, void *a, void *b,
+                                    unsigned c)
 {
     (void)a, (void)b, (void)c;
     return cuModuleLoadData(module, container);
 }
 
-/* --- tools ------------------------------------------------------------------------------------------------------- */
+/* --- tools ------------------------------------------------------------------------------------ */
 
 static void hook_buffer(void **out, size_t *n)
 {
@@ -98,9 +101,10 @@ static CUresult resolve_stream(CUcontext ctx, CUstream stream, void **out, unsig
     return r;
 }
 
-/* Calls back for each function of a module, and tells how many there were.  cuFFT finds its kernels so; what the slot does
- * is known from the published sources of Lupine, which forwards it. */
-static uint64_t each_function(CUcontext ctx, CUmodule module, void (*found)(void *, CUfunction, uint64_t), void *data)
+/* Calls back for each function of a module, and tells how many there were.  cuFFT finds its kernels
+ * so; what the slot does is known from the published sources of Lupine, which forwards it. */
+static uint64_t each_function(CUcontext ctx, CUmodule module,
+                              void (*found)(void *, CUfunction, uint64_t), void *data)
 {
     unsigned n = 0;
     (void)ctx;
@@ -125,9 +129,10 @@ static CUresult context_check(CUcontext ctx, uint32_t *flag, void **out)
     return CUDA_SUCCESS;
 }
 
-/* --- storage that cudart keeps per context ------------------------------------------------------------------------ */
+/* --- storage that cudart keeps per context ---------------------------------------------------- */
 
-static CUresult local_put(CUcontext ctx, void *key, void *value, void (*destroy)(CUcontext, void *, void *))
+static CUresult local_put(CUcontext ctx, void *key, void *value,
+                          void (*destroy)(CUcontext, void *, void *))
 {
     if (ctx == NULL)
         ctx = tl_drv_current();
@@ -182,7 +187,7 @@ static CUresult local_get(void **out, CUcontext ctx, void *key)
     return r;
 }
 
-/* --- the tables -------------------------------------------------------------------------------------------------- */
+/* --- the tables ------------------------------------------------------------------------------- */
 
 static CUresult integrity(uint32_t version, uint64_t seconds, uint8_t out[16]);
 
@@ -197,35 +202,46 @@ struct table {
 };
 
 static struct table tables[] = {
-    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
+    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+      0xf9},
      13,
-     {{1, (slot)load_module}, {2, (slot)primary_handle}, {6, (slot)load_module_with}, {8, (slot)load_container_with}},
+     {{1, (slot)load_module},
+      {2, (slot)primary_handle},
+      {6, (slot)load_module_with},
+      {8, (slot)load_container_with}},
      {0}},
-    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2},
+    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
+      0xf2},
      3,
      {{1, (slot)integrity}},
      {0}},
-    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
+    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
+      0x66},
      7,
      {{2, (slot)hook_buffer}, {6, (slot)hook_buffer_small}},
      {0}},
-    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc},
+    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
+      0xdc},
      4,
      {{2, (slot)thread_context}},
      {0}},
-    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93},
+    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
+      0x93},
      0,
      {{0, (slot)local_put}, {1, (slot)local_delete}, {2, (slot)local_get}},
      {0}},
-    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e},
+    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
+      0x7e},
      4,
      {{2, (slot)context_check}},
      {0}},
-    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
+    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
+      0xf2},
      95,
      {{4, (slot)context_number}, {39, (slot)stream_number}, {51, (slot)resolve_stream}},
      {0}},
-    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
+      0x1e},
      95,
      {{7, (slot)each_function}},
      {0}},
@@ -236,7 +252,8 @@ static CUresult integrity(uint32_t version, uint64_t seconds, uint8_t out[16])
 {
     const void *function;
     memcpy(&function, &tables[INTEGRITY_TABLE].slots[1], sizeof function);
-    tl_drv_integrity(version, seconds, tables[CUDART_TABLE].slots, tables[INTEGRITY_TABLE].slots, function, out);
+    tl_drv_integrity(version, seconds, tables[CUDART_TABLE].slots, tables[INTEGRITY_TABLE].slots,
+                     function, out);
     return CUDA_SUCCESS;
 }
 

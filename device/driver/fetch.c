@@ -1,5 +1,6 @@
-/* What fetching from a texture means (CUDA programming guide, "Texture fetching"): the addressing mode maps a coordinate into
- * the range, the filter mixes neighbours with weights of eight bits, levels of detail are chosen or mixed in the same way. */
+/* What fetching from a texture means (CUDA programming guide, "Texture fetching"): the addressing
+ * mode maps a coordinate into the range, the filter mixes neighbours with weights of eight bits,
+ * levels of detail are chosen or mixed in the same way. */
 #include "device/driver/texture.h"
 
 #include "device/abi.h"
@@ -7,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- elements ---------------------------------------------------------------------------------------------------- */
+/* --- elements --------------------------------------------------------------------------------- */
 
 static float half_to_float(uint16_t h)
 {
@@ -29,7 +30,8 @@ static bool reads_float(const struct tl_drv_texture *o)
     return is_float || ((o->texture.flags & CU_TRSF_READ_AS_INTEGER) == 0 && !is_wide);
 }
 
-/* One channel of one element, as float (normalised where the texture reads so) or as raw integer bits. */
+/* One channel of one element, as float (normalised where the texture reads so) or as raw integer
+ * bits. */
 static float channel_float(const struct tl_drv_texture *o, const uint8_t *p)
 {
     switch (o->format) {
@@ -70,7 +72,7 @@ static uint32_t channel_bits(const struct tl_drv_texture *o, const uint8_t *p)
     }
 }
 
-/* --- places ------------------------------------------------------------------------------------------------------ */
+/* --- places ----------------------------------------------------------------------------------- */
 
 /* Maps an index into [0, n); -1 for the border. */
 static int64_t address(CUaddress_mode mode, int64_t i, int64_t n)
@@ -97,7 +99,9 @@ static CUaddress_mode mode_of(const struct tl_drv_texture *o, int axis)
 {
     CUaddress_mode m = o->texture.addressMode[axis];
     bool needs_normal = m == CU_TR_ADDRESS_MODE_WRAP || m == CU_TR_ADDRESS_MODE_MIRROR;
-    return needs_normal && (o->texture.flags & CU_TRSF_NORMALIZED_COORDINATES) == 0 ? CU_TR_ADDRESS_MODE_CLAMP : m;
+    return needs_normal && (o->texture.flags & CU_TRSF_NORMALIZED_COORDINATES) == 0
+               ? CU_TR_ADDRESS_MODE_CLAMP
+               : m;
 }
 
 /* One layer, face or volume of one level, which the remaining coordinates lie in. */
@@ -125,7 +129,8 @@ static const uint8_t *element_at(const struct image *m, const int64_t i[3])
 {
     const uint8_t *p = m->data;
     for (int a = 0; a < m->axes; a++) {
-        int64_t at = address(m->is_face ? CU_TR_ADDRESS_MODE_CLAMP : mode_of(m->o, a), i[a], (int64_t)m->sizes[a]);
+        int64_t at = address(m->is_face ? CU_TR_ADDRESS_MODE_CLAMP : mode_of(m->o, a), i[a],
+                             (int64_t)m->sizes[a]);
         if (at < 0)
             return NULL;
         p += (size_t)at * m->strides[a];
@@ -133,7 +138,7 @@ static const uint8_t *element_at(const struct image *m, const int64_t i[3])
     return p;
 }
 
-/* --- fetches ----------------------------------------------------------------------------------------------------- */
+/* --- fetches ---------------------------------------------------------------------------------- */
 
 static void fetch_point(const struct image *m, const int64_t i[3], uint32_t result[4])
 {
@@ -167,7 +172,8 @@ static void split(const struct image *m, const float x[3], int64_t low[3], float
     for (int a = 0; a < m->axes; a++) {
         float at = x[a] - 0.5f, whole = floorf(at);
         low[a] = (int64_t)whole;
-        weight[a] = floorf((at - whole) * 256.0f + 0.5f) / 256.0f; /* 1.8 fixed point, as the guide says */
+        /* 1.8 fixed point, as the guide says */
+        weight[a] = floorf((at - whole) * 256.0f + 0.5f) / 256.0f;
     }
 }
 
@@ -198,7 +204,8 @@ static void fetch_linear(const struct image *m, const float x[3], uint32_t resul
 }
 
 /* The four that a filter would mix, counterclockwise from the upper left one (PTX ISA, tld4). */
-static void fetch_gather(const struct image *m, const float x[3], uint32_t channel, uint32_t result[4])
+static void fetch_gather(const struct image *m, const float x[3], uint32_t channel,
+                         uint32_t result[4])
 {
     static const int corner[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
     int64_t low[3] = {0};
@@ -241,8 +248,11 @@ static uint32_t face_of(const float d[3], float at[3])
     static const struct {
         int s, t;
         float s_sign, t_sign;
-    } faces[6] = {{2, 1, -1, -1}, {2, 1, 1, -1}, {0, 2, 1, 1}, {0, 2, 1, -1}, {0, 1, 1, -1}, {0, 1, -1, -1}};
-    int axis = fabsf(d[0]) >= fabsf(d[1]) && fabsf(d[0]) >= fabsf(d[2]) ? 0 : fabsf(d[1]) >= fabsf(d[2]) ? 1 : 2;
+    } faces[6] = {{2, 1, -1, -1}, {2, 1, 1, -1}, {0, 2, 1, 1},
+                  {0, 2, 1, -1},  {0, 1, 1, -1}, {0, 1, -1, -1}};
+    int axis = fabsf(d[0]) >= fabsf(d[1]) && fabsf(d[0]) >= fabsf(d[2]) ? 0
+               : fabsf(d[1]) >= fabsf(d[2])                             ? 1
+                                                                        : 2;
     uint32_t face = 2 * (uint32_t)axis + (signbit(d[axis]) != 0);
     float major = fabsf(d[axis]);
     at[0] = (faces[face].s_sign * d[faces[face].s] / major + 1) / 2;
@@ -251,14 +261,15 @@ static uint32_t face_of(const float d[3], float at[3])
 }
 
 /* Two levels mixed, or the nearest one. */
-static void fetch_level(const struct tl_drv_texture *o, float level, int axes, size_t layer, bool is_face,
-                        const float at[3], uint32_t kind, uint32_t result[4])
+static void fetch_level(const struct tl_drv_texture *o, float level, int axes, size_t layer,
+                        bool is_face, const float at[3], uint32_t kind, uint32_t result[4])
 {
     const CUDA_TEXTURE_DESC *t = &o->texture;
     float most = fminf(t->maxMipmapLevelClamp, (float)(o->n_levels - 1));
     level = fmaxf(fminf(level + t->mipmapLevelBias, most), fmaxf(t->minMipmapLevelClamp, 0));
     bool is_mixed = t->mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR && reads_float(o);
-    float low = is_mixed ? floorf(level) : floorf(level + 0.5f), weight = is_mixed ? level - low : 0;
+    float low = is_mixed ? floorf(level) : floorf(level + 0.5f),
+          weight = is_mixed ? level - low : 0;
     struct image m = image_of(o, (uint32_t)low, axes, layer);
     m.is_face = is_face;
     fetch_at(m, at, kind, result);
@@ -277,7 +288,8 @@ static void fetch_level(const struct tl_drv_texture *o, float level, int axes, s
     }
 }
 
-/* The level at which a step to the next pixel is a step to the next element, by the longer of the two steps. */
+/* The level at which a step to the next pixel is a step to the next element, by the longer of the
+ * two steps. */
 static float level_of(const struct tl_drv_texture *o, const uint32_t *gradient, int axes)
 {
     const struct tl_drv_level *l = &o->levels[0];
@@ -297,13 +309,17 @@ static float level_of(const struct tl_drv_texture *o, const uint32_t *gradient, 
     return longest > 0 ? log2f(longest) : -126; /* closer than any level is the first one */
 }
 
-void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords, uint32_t result[4])
+void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
+                uint32_t result[4])
 {
     const struct tl_drv_texture *o = tl_drv_pointer((uintptr_t)handle);
     uint32_t geometry = kind & TL_DEV_TEX_GEOMETRY;
-    bool has_layer = geometry == TL_DEV_TEX_A1D || geometry == TL_DEV_TEX_A2D || geometry == TL_DEV_TEX_ACUBE;
+    bool has_layer = geometry == TL_DEV_TEX_A1D || geometry == TL_DEV_TEX_A2D ||
+                     geometry == TL_DEV_TEX_ACUBE;
     bool is_cube = geometry == TL_DEV_TEX_CUBE || geometry == TL_DEV_TEX_ACUBE;
-    int axes = geometry == TL_DEV_TEX_1D || geometry == TL_DEV_TEX_A1D ? 1 : geometry == TL_DEV_TEX_3D ? 3 : 2;
+    int axes = geometry == TL_DEV_TEX_1D || geometry == TL_DEV_TEX_A1D ? 1
+               : geometry == TL_DEV_TEX_3D                             ? 3
+                                                                       : 2;
     const uint32_t *rest = has_layer ? coords + 1 : coords;
     size_t layer = has_layer ? (int32_t)coords[0] < 0 ? 0 : coords[0] : 0;
     memset(result, 0, 4 * sizeof *result);
@@ -315,7 +331,8 @@ void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_
         return;
     }
     float at[3] = {0}, level = 0;
-    if (!is_float) { /* integer coordinates: no filter; outside is clamped, or zero in linear memory */
+    /* integer coordinates: no filter; outside is clamped, or zero in linear memory */
+    if (!is_float) {
         int64_t i[3] = {0};
         for (int a = 0; a < axes; a++)
             i[a] = (int32_t)rest[a];
@@ -338,8 +355,8 @@ void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_
 }
 
 /* x counts bytes, the other coordinates elements. */
-bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4], uint32_t bytes,
-                 uint32_t outside, uint32_t data[4])
+bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
+                 uint32_t bytes, uint32_t outside, uint32_t data[4])
 {
     const struct tl_drv_texture *o = tl_drv_pointer((uintptr_t)handle);
     const struct tl_drv_level *l = &o->levels[0];
@@ -347,7 +364,8 @@ bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_
     int64_t layer = has_layer ? coords[0] : kind == TL_DEV_TEX_3D ? coords[2] : 0;
     const int32_t *c = has_layer ? coords + 1 : coords;
     int64_t x = c[0], y = kind == TL_DEV_TEX_1D || kind == TL_DEV_TEX_A1D ? 0 : c[1];
-    int64_t width = (int64_t)(l->width * o->element), height = (int64_t)l->height, depth = (int64_t)l->depth;
+    int64_t width = (int64_t)(l->width * o->element), height = (int64_t)l->height,
+            depth = (int64_t)l->depth;
     if (x < 0 || x + bytes > width || y < 0 || y >= height || layer < 0 || layer >= depth) {
         if (outside != TL_DEV_SURF_CLAMP) {
             if (!is_store)

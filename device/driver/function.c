@@ -1,5 +1,5 @@
-/* What functions and kernels tell about themselves, and occupancy.  Numbers come from the PTX where it has them;
- * registers are a guess, and plausible ones matter: cuBLAS chooses by them. */
+/* What functions and kernels tell about themselves, and occupancy.  Numbers come from the PTX where
+ * it has them; registers are a guess, and plausible ones matter: cuBLAS chooses by them. */
 #include "device/driver/driver.h"
 
 #include "tally/device.h"
@@ -48,8 +48,9 @@ static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib
         *pi = 0;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *pi = f->max_dynamic_shared > 0 ? f->max_dynamic_shared
-                                        : (int)(k->shared_bytes < 49152 ? 49152 - k->shared_bytes : 0);
+        *pi = f->max_dynamic_shared > 0
+                  ? f->max_dynamic_shared
+                  : (int)(k->shared_bytes < 49152 ? 49152 - k->shared_bytes : 0);
         break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *pi = f->carveout;
@@ -120,7 +121,8 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
     return r == CUDA_SUCCESS ? set_attribute(f, attrib, value) : r;
 }
 
-/* The function of a kernel on a device: in the current context if that is on it, else in the primary one. */
+/* The function of a kernel on a device: in the current context if that is on it, else in the
+ * primary one. */
 static CUresult kernel_function(CUkernel kernel, CUdevice dev, struct CUfunc_st **out)
 {
     struct tl_drv_device *d;
@@ -205,7 +207,8 @@ CUresult cuFuncGetName(const char **name, CUfunction hfunc)
     return r;
 }
 
-CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                            size_t *paramSize)
 {
     struct CUfunc_st *f;
     CUresult r = tl_drv_function(func, &f);
@@ -236,7 +239,7 @@ CUresult cuFuncLoad(CUfunction function)
     return tl_drv_function(function, &f);
 }
 
-/* --- occupancy --------------------------------------------------------------------------------------------------- */
+/* --- occupancy -------------------------------------------------------------------------------- */
 
 static int blocks_per_sm(const struct CUfunc_st *f, int block_size, size_t dynamic)
 {
@@ -255,14 +258,16 @@ static int blocks_per_sm(const struct CUfunc_st *f, int block_size, size_t dynam
     return n > SM_BLOCKS ? SM_BLOCKS : n;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,
-                                                              size_t dynamicSMemSize, unsigned int flags)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags)
 {
     struct CUfunc_st *f;
     CUresult r = tl_drv_function(func, &f);
     if (r != CUDA_SUCCESS)
         return r;
-    if (numBlocks == NULL || blockSize <= 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
+    if (numBlocks == NULL || blockSize <= 0 ||
+        (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     *numBlocks = blocks_per_sm(f, blockSize, dynamicSMemSize);
     return CUDA_SUCCESS;
@@ -271,12 +276,15 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CU
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
                                                      size_t dynamicSMemSize)
 {
-    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                                dynamicSMemSize, 0);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                   CUfunction func,
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags)
 {
     struct CUfunc_st *f;
     int best = 0, best_size = 0, best_blocks = 0;
@@ -291,7 +299,8 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
         limit = blockSizeLimit;
     for (int size = (limit + 31) / 32 * 32; size > 0; size -= 32) {
         int n = size > limit ? limit : size;
-        size_t shared = blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(n) : dynamicSMemSize;
+        size_t shared = blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(n)
+                                                           : dynamicSMemSize;
         int blocks = blocks_per_sm(f, n, shared);
         if (blocks * n > best) {
             best = blocks * n;
@@ -305,14 +314,16 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                          int blockSizeLimit)
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit)
 {
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                                     dynamicSMemSize, blockSizeLimit, 0);
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
+                                                     blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                                     blockSizeLimit, 0);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize)
 {
     struct CUfunc_st *f;
     CUresult r = tl_drv_function(func, &f);
@@ -327,7 +338,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
+                                            const CUlaunchConfig *config)
 {
     struct CUfunc_st *f;
     CUresult r = tl_drv_function(func, &f);
@@ -338,15 +350,17 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, c
     return r;
 }
 
-CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+                                      const CUlaunchConfig *config)
 {
     struct CUfunc_st *f;
     CUresult r = tl_drv_function(func, &f);
     if (r == CUDA_SUCCESS && (numClusters == NULL || config == NULL))
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
-        *numClusters = blocks_per_sm(f, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
-                                     config->sharedMemBytes) *
+        *numClusters = blocks_per_sm(
+                           f, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
+                           config->sharedMemBytes) *
                        f->module->ctx->device->sms;
     return r;
 }

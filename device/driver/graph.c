@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- inside ------------------------------------------------------------------------------------------------------ */
+/* --- inside ----------------------------------------------------------------------------------- */
 
 struct CUgraph_st *tl_drv_graph_create(void)
 {
@@ -62,7 +62,8 @@ CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *
     for (size_t i = 0; i < node->n_deps; i++)
         if (node->deps[i] == on)
             return CUDA_SUCCESS;
-    struct CUgraphNode_st **deps = realloc((void *)node->deps, (node->n_deps + 1) * sizeof(struct CUgraphNode_st *));
+    struct CUgraphNode_st **deps = realloc((void *)node->deps,
+                                           (node->n_deps + 1) * sizeof(struct CUgraphNode_st *));
     if (deps == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     node->deps = deps;
@@ -145,7 +146,8 @@ CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from
         if (to->staging == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         memcpy(to->staging, from->staging, bytes);
-    } else if (from->staging != NULL) { /* a copy of pageable bytes, taken when the stream was captured */
+    } else if (from->staging !=
+               NULL) { /* a copy of pageable bytes, taken when the stream was captured */
         size_t bytes = from->copy.width * from->copy.height * from->copy.depth;
         to->staging = malloc(bytes);
         if (to->staging == NULL)
@@ -185,7 +187,7 @@ struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g)
     return c;
 }
 
-/* --- graphs ------------------------------------------------------------------------------------------------------ */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
@@ -217,10 +219,13 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     bool may_be = !tl_drv_graph_has_memory(originalGraph);
     *phGraphClone = may_be ? tl_drv_graph_clone(originalGraph) : NULL;
     tl_drv_unlock();
-    return !may_be ? CUDA_ERROR_INVALID_VALUE : *phGraphClone != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return !may_be                 ? CUDA_ERROR_INVALID_VALUE
+           : *phGraphClone != NULL ? CUDA_SUCCESS
+                                   : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+                                CUgraph hClonedGraph)
 {
     if (phNode == NULL || !tl_drv_is_graph(hClonedGraph))
         return CUDA_ERROR_INVALID_VALUE;
@@ -251,7 +256,8 @@ static CUresult add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t
 }
 
 /* A node with an empty child first, so that what fails leaves the graph with its owner. */
-static CUresult add_moved(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n_deps, CUgraph child)
+static CUresult add_moved(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n_deps,
+                          CUgraph child)
 {
     if (!tl_drv_is_graph(child) || child->is_child || child == g || child->exec != NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -268,8 +274,9 @@ static CUresult add_moved(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, 
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                           const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                           const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+                           size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
     (void)dependencyData;
@@ -280,13 +287,15 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
                                         .accessDescs = nodeParams->alloc.accessDescs,
                                         .accessDescCount = nodeParams->alloc.accessDescCount,
                                         .bytesize = nodeParams->alloc.bytesize};
-        CUresult made = cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, &p);
+        CUresult made = cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies,
+                                               &p);
         nodeParams->alloc.dptr = p.dptr;
         return made;
     }
     if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH &&
         nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
-        return add_moved(phGraphNode, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
+        return add_moved(phGraphNode, hGraph, dependencies, numDependencies,
+                         nodeParams->graph.graph);
     CUresult r = tl_drv_work_of_params(nodeParams, &work);
     r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
     if (r == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY)
@@ -300,16 +309,19 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
     return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
-CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                              size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                              const CUgraphNode *dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -317,29 +329,34 @@ CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
     return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                              size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                              const CUgraphNode *dependencies, size_t numDependencies,
+                              const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     struct tl_drv_work work;
     (void)ctx;
-    CUresult r = copyParams != NULL ? tl_drv_work_of_copy(copyParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = copyParams != NULL ? tl_drv_work_of_copy(copyParams, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
     r = add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
     if (r == CUDA_SUCCESS)
         (*phGraphNode)->copy = *copyParams;
     return r;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                              size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                              const CUgraphNode *dependencies, size_t numDependencies,
+                              const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
     struct tl_drv_work work;
     (void)ctx;
-    CUresult r = memsetParams != NULL ? tl_drv_work_of_fill(memsetParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = memsetParams != NULL ? tl_drv_work_of_fill(memsetParams, &work)
+                                      : CUDA_ERROR_INVALID_VALUE;
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                            size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
+CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                            const CUgraphNode *dependencies, size_t numDependencies,
+                            const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     if (nodeParams == NULL || nodeParams->fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -347,38 +364,44 @@ CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgr
     return add(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS, &work);
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                  size_t numDependencies, CUgraph childGraph)
+CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  CUgraph childGraph)
 {
     CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = childGraph}};
     return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, &p);
 }
 
-CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                             size_t numDependencies)
+CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                             const CUgraphNode *dependencies, size_t numDependencies)
 {
     struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
     return add(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS, &work);
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                   size_t numDependencies, CUevent event)
+CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                   const CUgraphNode *dependencies, size_t numDependencies,
+                                   CUevent event)
 {
     struct tl_drv_work work = {.kind = TL_DRV_RECORD, .event = event};
-    CUresult r = event != NULL && event->magic == TL_DRV_EVENT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = event != NULL && event->magic == TL_DRV_EVENT ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
-CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                 size_t numDependencies, CUevent event)
+CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies,
+                                 CUevent event)
 {
     struct tl_drv_work work = {.kind = TL_DRV_WAIT, .event = event};
-    CUresult r = event != NULL && event->magic == TL_DRV_EVENT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = event != NULL && event->magic == TL_DRV_EVENT ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                const CUgraphNode *dependencies, size_t numDependencies,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_device *d;
     struct CUctx_st *ctx;
@@ -405,19 +428,22 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
     return r;
 }
 
-CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                               size_t numDependencies, CUdeviceptr dptr)
+CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                               const CUgraphNode *dependencies, size_t numDependencies,
+                               CUdeviceptr dptr)
 {
     struct tl_drv_work work = {.kind = TL_DRV_FREE, .memory = {dptr, 0}};
     return add(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS, &work);
 }
 
-CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
-                                    : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL
+                     ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
+                     : CUDA_ERROR_INVALID_VALUE;
     return add(phGraphNode, hGraph, dependencies, numDependencies, r, &work);
 }
 
@@ -427,7 +453,8 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     struct CUgraph_st *g = hNode->graph;
-    if (tl_drv_graph_has_memory(g)) { /* as CUDA has it: neither nodes nor edges of such a graph can go */
+    /* as CUDA has it: neither nodes nor edges of such a graph can go */
+    if (tl_drv_graph_has_memory(g)) {
         tl_drv_unlock();
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -27,10 +27,12 @@ struct CUgraph_st {
     uint32_t magic;
     struct CUgraphNode_st *first, **last;
     size_t n;
-    bool is_child;               /* belongs to a node */
-    bool is_moved;               /* and was somebody's before */
-    bool has_memory;             /* nodes that allocate or free; children's are asked for by tl_drv_graph_has_memory */
-    struct CUgraphExec_st *exec; /* of a graph with such nodes: the one executable that may be, or NULL */
+    bool is_child; /* belongs to a node */
+    bool is_moved; /* and was somebody's before */
+    /* nodes that allocate or free; children's are asked for by tl_drv_graph_has_memory */
+    bool has_memory;
+    /* of a graph with such nodes: the one executable that may be, or NULL */
+    struct CUgraphExec_st *exec;
     struct tl_drv_handle *handles;
     struct tl_drv_held *objects; /* references to user objects (device/driver/graph_object.c) */
 };
@@ -46,10 +48,12 @@ struct tl_drv_conditional {
 
 struct CUgraphExec_st {
     uint32_t magic;
-    struct CUgraph_st *graph;  /* a copy */
-    struct CUgraph_st *source; /* with nodes of memory: the graph that this is the executable of, while it is there */
+    struct CUgraph_st *graph; /* a copy */
+    /* with nodes of memory: the graph that this is the executable of, while it is there */
+    struct CUgraph_st *source;
     struct CUgraphNode_st **order; /* predecessors first */
-    struct tl_drv_op *last;        /* of the latest launch, a reference: launches of one executable come one by one */
+    /* of the latest launch, a reference: launches of one executable come one by one */
+    struct tl_drv_op *last;
     uint64_t flags;
     bool has_conditions, has_memory;
 };
@@ -79,9 +83,11 @@ CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PAR
 CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work);
 CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work);
 CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work);
-CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work);
+CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops,
+                               struct tl_drv_work *work);
 CUresult tl_drv_work_of_params(CUgraphNodeParams *p,
-                               struct tl_drv_work *work); /* a conditional's bodies are told in it */
+                               /* a conditional's bodies are told in it */
+                               struct tl_drv_work *work);
 
 /* --- device/driver/graph_memory.c --- */
 /* Another node that allocates the same, in a copy; and one fewer. */
@@ -94,8 +100,8 @@ CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl
 void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *work);
 /* Takes memory from the device for all nodes that allocate. */
 CUresult tl_drv_graph_memory_upload(const struct CUgraph_st *g);
-/* Before a launch: that nothing is allocated twice (unless what is live will be freed first) nor freed that is not live, and
- * that there is memory. */
+/* Before a launch: that nothing is allocated twice (unless what is live will be freed first) nor
+ * freed that is not live, and that there is memory. */
 CUresult tl_drv_graph_memory_check(const struct CUgraph_st *g, bool frees_first);
 /* What its nodes allocate and nobody has freed: how many, and as many as there is room for. */
 size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *addresses, size_t room);
@@ -104,14 +110,16 @@ void tl_drv_graph_memory_launched(const struct CUgraph_st *g);
 bool tl_drv_graph_has_memory(const struct CUgraph_st *g); /* device/driver/graph.c */
 
 /* --- device/driver/graph_conditional.c --- */
-CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work); /* lock not held */
+/* lock not held */
+CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work);
 struct tl_drv_conditional *tl_drv_conditional_clone(const struct tl_drv_conditional *from);
 /* The body that the word asks for now; NULL if none. */
 struct CUgraph_st *tl_drv_conditional_body(const struct tl_drv_conditional *c);
 /* What gives the word its value when the graph is launched; false if nothing does. */
 bool tl_drv_handle_default(const struct tl_drv_conditional *c, struct tl_drv_work *work);
 void tl_drv_graph_drop_handles(struct CUgraph_st *g);
-/* User objects.  Those without references are destroyed by the last function, which is to be called without the lock. */
+/* User objects.  Those without references are destroyed by the last function, which is to be called
+ * without the lock. */
 CUresult tl_drv_graph_copy_objects(struct CUgraph_st *to, const struct CUgraph_st *from);
 void tl_drv_graph_drop_objects(struct CUgraph_st *g);
 void tl_drv_objects_bury(void);

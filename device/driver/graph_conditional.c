@@ -1,8 +1,10 @@
-/* Conditional nodes: bodies of a graph that run or not, or again and again, as a word says that kernels write.
+/* Conditional nodes: bodies of a graph that run or not, or again and again, as a word says that
+ * kernels write.
  *
- * The handle is the address of that word, so that cudaGraphSetConditional in a kernel is a store.  What a conditional node becomes
- * when launched is a gate and an end.  The gate looks at the word when its turn comes, and puts the operations of a body between
- * itself and the end; behind a loop's body it puts another gate:
+ * The handle is the address of that word, so that cudaGraphSetConditional in a kernel is a store.
+ * What a conditional node becomes when launched is a gate and an end.  The gate looks at the word
+ * when its turn comes, and puts the operations of a body between itself and the end; behind a
+ * loop's body it puts another gate:
  *
  *     gate ──────────────────────────────► end         nothing to do
  *     gate ──► body ─────────────────────► end         if, switch
@@ -21,7 +23,8 @@ struct tl_drv_handle {
     struct tl_drv_handle *next_in_graph, *next_free, *next_of_all;
 };
 
-/* The last reference may go where the driver's lock is held, or where it is not: these have one of their own. */
+/* The last reference may go where the driver's lock is held, or where it is not: these have one of
+ * their own. */
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tl_drv_handle *free_handles, *all_handles;
 
@@ -45,11 +48,13 @@ static void drop_handle(struct tl_drv_handle *h)
     pthread_mutex_unlock(&handles_lock);
 }
 
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
-                                        unsigned int defaultLaunchValue, unsigned int flags)
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph,
+                                        CUcontext ctx, unsigned int defaultLaunchValue,
+                                        unsigned int flags)
 {
     (void)ctx;
-    if (pHandle_out == NULL || !tl_drv_is_graph(hGraph) || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
+    if (pHandle_out == NULL || !tl_drv_is_graph(hGraph) ||
+        (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&handles_lock);
     struct tl_drv_handle *h = free_handles;
@@ -96,9 +101,10 @@ bool tl_drv_graph_has_idle_handles(const struct CUgraph_st *g)
     return false;
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
-static struct tl_drv_conditional *create(struct tl_drv_handle *h, CUgraphConditionalNodeType type, unsigned n)
+static struct tl_drv_conditional *create(struct tl_drv_handle *h, CUgraphConditionalNodeType type,
+                                         unsigned n)
 {
     struct tl_drv_conditional *c = calloc(1, sizeof *c + n * sizeof(struct CUgraph_st *));
     if (c == NULL)
@@ -125,13 +131,15 @@ void tl_drv_conditional_unref(struct tl_drv_conditional *c)
 CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work)
 {
     bool is_if = p->type == CU_GRAPH_COND_TYPE_IF, is_while = p->type == CU_GRAPH_COND_TYPE_WHILE;
-    if ((!is_if && !is_while && p->type != CU_GRAPH_COND_TYPE_SWITCH) || p->size == 0 || (is_if && p->size > 2) ||
-        (is_while && p->size != 1) || p->size > 1u << 16)
+    if ((!is_if && !is_while && p->type != CU_GRAPH_COND_TYPE_SWITCH) || p->size == 0 ||
+        (is_if && p->size > 2) || (is_while && p->size != 1) || p->size > 1u << 16)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     struct tl_drv_handle *h = find_handle(p->handle);
     struct tl_drv_conditional *c = h != NULL ? create(h, p->type, p->size) : NULL;
-    CUresult r = h == NULL ? CUDA_ERROR_INVALID_VALUE : c == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    CUresult r = h == NULL   ? CUDA_ERROR_INVALID_VALUE
+                 : c == NULL ? CUDA_ERROR_OUT_OF_MEMORY
+                             : CUDA_SUCCESS;
     for (unsigned i = 0; r == CUDA_SUCCESS && i < c->n; i++) {
         c->bodies[i] = tl_drv_graph_create();
         r = c->bodies[i] != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -162,14 +170,15 @@ struct tl_drv_conditional *tl_drv_conditional_clone(const struct tl_drv_conditio
     return c;
 }
 
-/* --- launching --------------------------------------------------------------------------------------------------- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 bool tl_drv_handle_default(const struct tl_drv_conditional *c, struct tl_drv_work *work)
 {
     if (!c->handle->assigns_default)
         return false;
-    *work = (struct tl_drv_work){.kind = TL_DRV_MEMOP,
-                                 .memop = {.address = (void *)&c->handle->value, .value = c->handle->default_value}};
+    *work = (struct tl_drv_work){
+        .kind = TL_DRV_MEMOP,
+        .memop = {.address = (void *)&c->handle->value, .value = c->handle->default_value}};
     return true;
 }
 

@@ -1,4 +1,5 @@
-/* Executable graphs: a sorted copy of a graph, whose launch puts one operation per node between two of a stream. */
+/* Executable graphs: a sorted copy of a graph, whose launch puts one operation per node between two
+ * of a stream. */
 #include "device/driver/graph.h"
 
 #include <stdlib.h>
@@ -95,7 +96,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                     unsigned long long flags)
 {
     return instantiate(phGraphExec, hGraph, flags);
 }
@@ -111,13 +113,14 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                     : r == CUDA_ERROR_INVALID_VALUE && tl_drv_is_graph(hGraph) &&
                                             tl_drv_graph_has_idle_handles(hGraph)
                                         ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
-                                    : r == CUDA_ERROR_INVALID_VALUE ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
-                                                                    : CUDA_GRAPH_INSTANTIATE_ERROR;
+                                    : r == CUDA_ERROR_INVALID_VALUE
+                                        ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
+                                        : CUDA_GRAPH_INSTANTIATE_ERROR;
     return r;
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
-                            size_t bufferSize)
+CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                            char *logBuffer, size_t bufferSize)
 {
     if (phErrorNode != NULL)
         *phErrorNode = NULL;
@@ -126,8 +129,8 @@ CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNod
     return instantiate(phGraphExec, hGraph, 0);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
-                               size_t bufferSize)
+CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                               char *logBuffer, size_t bufferSize)
 {
     return cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
@@ -160,7 +163,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
     return CUDA_SUCCESS;
 }
 
-/* --- launching --------------------------------------------------------------------------------------------------- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 /* The operations of a launch, which may start together when all are in place. */
 struct batch {
@@ -190,8 +193,8 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
                                 struct tl_drv_op *before);
 
 /* A gate behind `before`; `end` waits for it. */
-static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *what, struct tl_drv_op *before,
-                                  struct tl_drv_op *end)
+static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *what,
+                                  struct tl_drv_op *before, struct tl_drv_op *end)
 {
     struct tl_drv_work work = {.kind = TL_DRV_CONDITIONAL,
                                .conditional = {.what = what, .end = end, .priority = b->priority}};
@@ -204,12 +207,13 @@ static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *wh
     return gate;
 }
 
-static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node, struct tl_drv_op *before)
+static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node,
+                                 struct tl_drv_op *before)
 {
     struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
-    bool is_work = !node->is_disabled && node->work.kind != TL_DRV_RECORD && node->work.kind != TL_DRV_WAIT &&
-                   node->work.kind != TL_DRV_CHILD && node->work.kind != TL_DRV_ALLOC &&
-                   node->work.kind != TL_DRV_CONDITIONAL;
+    bool is_work = !node->is_disabled && node->work.kind != TL_DRV_RECORD &&
+                   node->work.kind != TL_DRV_WAIT && node->work.kind != TL_DRV_CHILD &&
+                   node->work.kind != TL_DRV_ALLOC && node->work.kind != TL_DRV_CONDITIONAL;
     if (is_work && tl_drv_work_copy(&work, &node->work) != CUDA_SUCCESS)
         return NULL;
     if (work.kind == TL_DRV_LAUNCH && work.launch.priority == 0)
@@ -238,7 +242,8 @@ static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node, s
         return end;
     } else if (node->work.kind == TL_DRV_CONDITIONAL) {
         struct tl_drv_op *end = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
-        return end != NULL && new_gate(b, node->work.conditional.what, op, end) != NULL ? end : NULL;
+        return end != NULL && new_gate(b, node->work.conditional.what, op, end) != NULL ? end
+                                                                                        : NULL;
     }
     return op;
 }
@@ -261,7 +266,8 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
     return end;
 }
 
-/* Nobody starts them any more: they wait for one that is started, and their own references keep them. */
+/* Nobody starts them any more: they wait for one that is started, and their own references keep
+ * them. */
 static void release(struct batch *b, size_t first)
 {
     for (size_t i = 0; i < b->n; i++) {
@@ -299,13 +305,15 @@ void tl_drv_gate_open(struct tl_drv_op *gate)
         tl_drv_context_fail(gate->ctx, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Operations that give the words of conditional nodes their values, all behind `before`.  False: no memory. */
+/* Operations that give the words of conditional nodes their values, all behind `before`.  False: no
+ * memory. */
 static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
                          struct tl_drv_op *behind)
 {
     for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next) {
         struct tl_drv_work work;
-        if (n->work.kind == TL_DRV_CONDITIONAL && tl_drv_handle_default(n->work.conditional.what, &work)) {
+        if (n->work.kind == TL_DRV_CONDITIONAL &&
+            tl_drv_handle_default(n->work.conditional.what, &work)) {
             struct tl_drv_op *op = new_op(b, &work);
             if (op == NULL)
                 return false;
@@ -320,8 +328,10 @@ static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_
     return true;
 }
 
-/* Operations that free what the graph allocated before and nobody has freed, all behind `before`.  False: no memory. */
-static bool free_first(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before, struct tl_drv_op *behind)
+/* Operations that free what the graph allocated before and nobody has freed, all behind `before`.
+ * False: no memory. */
+static bool free_first(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
+                       struct tl_drv_op *behind)
 {
     size_t n = tl_drv_graph_memory_live(g, NULL, 0);
     CUdeviceptr *addresses = calloc(n + 1, sizeof *addresses);
@@ -329,7 +339,8 @@ static bool free_first(struct batch *b, const struct CUgraph_st *g, struct tl_dr
     if (is_good)
         tl_drv_graph_memory_live(g, addresses, n);
     for (size_t i = 0; i < n && is_good; i++) {
-        struct tl_drv_op *op = new_op(b, &(struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {addresses[i], 0, 0}});
+        struct tl_drv_op *op = new_op(
+            b, &(struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {addresses[i], 0, 0}});
         is_good = op != NULL;
         if (is_good) {
             tl_drv_op_after(op, before);
@@ -370,14 +381,16 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
         return r;
     tl_drv_lock();
     if (hGraphExec->has_memory)
-        r = tl_drv_is_capturing(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED /* it would be a second one */
-                                   : tl_drv_graph_memory_check(hGraphExec->graph, frees_first(hGraphExec));
+        r = tl_drv_is_capturing(s)
+                ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED /* it would be a second one */
+                : tl_drv_graph_memory_check(hGraphExec->graph, frees_first(hGraphExec));
     if (r != CUDA_SUCCESS) {
         tl_drv_unlock();
         return r;
     }
     if (tl_drv_is_capturing(s)) {
-        struct tl_drv_work work = {.kind = TL_DRV_CHILD, .child = tl_drv_graph_clone(hGraphExec->graph)};
+        struct tl_drv_work work = {.kind = TL_DRV_CHILD,
+                                   .child = tl_drv_graph_clone(hGraphExec->graph)};
         r = work.child != NULL ? tl_drv_capture_add(s, &work) : CUDA_ERROR_OUT_OF_MEMORY;
         tl_drv_unlock();
         return r;
@@ -397,11 +410,13 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
         hGraphExec->last = end;
         end->refs++;
     } else {
-        r = CUDA_ERROR_OUT_OF_MEMORY; /* what there is runs as nothing, so that nobody waits for ever */
+        /* what there is runs as nothing, so that nobody waits for ever */
+        r = CUDA_ERROR_OUT_OF_MEMORY;
         for (size_t i = 0; i < b.n; i++)
             b.ops[i]->was_dropped = true;
     }
-    /* Their own references keep them.  All but the first wait for it, so they need not be started one by one. */
+    /* Their own references keep them.  All but the first wait for it, so they need not be started
+     * one by one. */
     release(&b, end != NULL ? 1 : b.n);
     if (begin != NULL)
         tl_drv_op_start_unlock(begin);
@@ -423,10 +438,11 @@ CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
     return r;
 }
 
-/* --- changing an executable -------------------------------------------------------------------------------------- */
+/* --- changing an executable ------------------------------------------------------------------- */
 
 /* The copy of a node, in child graphs too. */
-static struct CUgraphNode_st *find_in(const struct CUgraph_st *g, const struct CUgraphNode_st *origin)
+static struct CUgraphNode_st *find_in(const struct CUgraph_st *g,
+                                      const struct CUgraphNode_st *origin)
 {
     struct CUgraphNode_st *found = NULL;
     for (struct CUgraphNode_st *n = g->first; n != NULL && found == NULL; n = n->next) {
@@ -464,11 +480,13 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
                                            const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
     return replace(hGraphExec, hNode, r, &work);
 }
 
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -476,8 +494,8 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
     return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &q);
 }
 
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams,
-                                        CUcontext ctx)
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     struct tl_drv_work work = {.kind = TL_DRV_COPY};
     (void)ctx;
@@ -489,7 +507,8 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 {
     struct tl_drv_work work;
     (void)ctx;
-    CUresult r = memsetParams != NULL ? tl_drv_work_of_fill(memsetParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = memsetParams != NULL ? tl_drv_work_of_fill(memsetParams, &work)
+                                      : CUDA_ERROR_INVALID_VALUE;
     return replace(hGraphExec, hNode, r, &work);
 }
 
@@ -497,8 +516,9 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
                                             const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
-                                    : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL
+                     ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
+                     : CUDA_ERROR_INVALID_VALUE;
     return replace(hGraphExec, hNode, r, &work);
 }
 
@@ -511,7 +531,8 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
     return replace(hGraphExec, hNode, CUDA_SUCCESS, &work);
 }
 
-CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                  CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
     if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
@@ -520,13 +541,15 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUg
     return replace(hGraphExec, hNode, tl_drv_work_of_params(nodeParams, &work), &work);
 }
 
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            CUgraph childGraph)
 {
     CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = childGraph}};
     return cuGraphExecNodeSetParams(hGraphExec, hNode, &p);
 }
 
-CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            CUevent event)
 {
     struct tl_drv_work work = {.kind = TL_DRV_RECORD, .event = event};
     return replace(hGraphExec, hNode, CUDA_SUCCESS, &work);
@@ -561,7 +584,8 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 }
 
 /* Whether two graphs have the same shape, node by node in the order of creation. */
-static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *b, struct CUgraphNode_st **where)
+static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *b,
+                                       struct CUgraphNode_st **where)
 {
     uint32_t i = 0;
     struct CUgraphNode_st *x = a->first, *y = b->first;
@@ -575,11 +599,13 @@ static CUgraphExecUpdateResult compare(struct CUgraph_st *a, struct CUgraph_st *
         if ((x->work.kind == TL_DRV_ALLOC || x->work.kind == TL_DRV_FREE) &&
             x->work.memory.address != y->work.memory.address)
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-        for (size_t k = 0; tl_drv_node_inner(x, k) != NULL || tl_drv_node_inner(y, k) != NULL; k++) {
+        for (size_t k = 0; tl_drv_node_inner(x, k) != NULL || tl_drv_node_inner(y, k) != NULL;
+             k++) {
             struct CUgraphNode_st *inside;
             struct CUgraph_st *p = tl_drv_node_inner(x, k), *q = tl_drv_node_inner(y, k);
-            CUgraphExecUpdateResult r = p != NULL && q != NULL ? compare(p, q, &inside)
-                                                               : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+            CUgraphExecUpdateResult r = p != NULL && q != NULL
+                                            ? compare(p, q, &inside)
+                                            : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
             if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS)
                 return r;
         }
@@ -608,7 +634,8 @@ static void keep_origins(const struct CUgraph_st *old, struct CUgraph_st *new)
     }
 }
 
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                              CUgraphExecUpdateResultInfo *resultInfo)
 {
     struct CUgraphNode_st *where = NULL;
     if (!is_exec(hGraphExec) || hGraph == NULL || hGraph->magic != TL_DRV_GRAPH || hGraph->is_moved)
@@ -634,7 +661,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
     tl_drv_objects_bury();
     if (resultInfo != NULL)
         *resultInfo = (CUgraphExecUpdateResultInfo){.result = result, .errorNode = where};
-    return result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    return result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS
+                                                  : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,

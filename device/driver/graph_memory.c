@@ -1,9 +1,11 @@
 /* Memory that nodes of graphs allocate and free.
  *
- * Its address is given out when the node is made and stays; memory is taken from the device for it at the first launch (or upload) and
- * kept from launch to launch, until cuDeviceGraphMemTrim or, with its nodes gone and itself freed, for the next node that wants as
- * much.  It has two lives.  By the calls: a launch of its graph makes it live, and a free node, cuMemFree or cuMemFreeAsync ends
- * that; what is live cannot be allocated again.  On the device: it is held from the launch until the free has been reached.
+ * Its address is given out when the node is made and stays; memory is taken from the device for it
+ * at the first launch (or upload) and kept from launch to launch, until cuDeviceGraphMemTrim or,
+ * with its nodes gone and itself freed, for the next node that wants as much.  It has two lives.
+ * By the calls: a launch of its graph makes it live, and a free node, cuMemFree or cuMemFreeAsync
+ * ends that; what is live cannot be allocated again.  On the device: it is held from the launch
+ * until the free has been reached.
  *
  * All with the driver's lock held unless said otherwise. */
 #include "device/driver/exec.h"
@@ -14,12 +16,15 @@
 #include <sys/mman.h>
 
 struct tl_drv_graph_memory {
-    const struct CUgraph_st *owner; /* whose node allocates it, only to be compared; NULL when that is gone */
-    uint32_t nodes;                 /* that allocate it: the owner's, and those of what was instantiated */
-    uint32_t held;                  /* launches whose free the device has not reached */
-    uint64_t launch;                /* number of the latest launch that allocates it */
+    /* whose node allocates it, only to be compared; NULL when that is gone */
+    const struct CUgraph_st *owner;
+    /* that allocate it: the owner's, and those of what was instantiated */
+    uint32_t nodes;
+    uint32_t held;   /* launches whose free the device has not reached */
+    uint64_t launch; /* number of the latest launch that allocates it */
     bool is_live;
-    bool is_freed_inside, is_freed_outside; /* a free node was made in the owner, in another graph */
+    /* a free node was made in the owner, in another graph */
+    bool is_freed_inside, is_freed_outside;
 };
 
 static struct tl_drv_alloc *find_alloc(CUdeviceptr address)
@@ -35,16 +40,18 @@ static struct tl_drv_alloc *of_node(const struct tl_drv_work *work)
     return a != NULL && a->id == work->memory.id ? a : NULL;
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
-CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx, const struct CUgraph_st *owner,
-                                    size_t bytes, struct tl_drv_work *work)
+CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx,
+                                    const struct CUgraph_st *owner, size_t bytes,
+                                    struct tl_drv_work *work)
 {
     struct tl_drv_graph_memory *m = calloc(1, sizeof *m);
     struct tl_drv_alloc *a = m != NULL ? tl_drv_pool_reuse(device->graph_pool, ctx, bytes) : NULL;
     CUresult r = m != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS && a == NULL) {
-        r = tl_drv_alloc_create(device, ctx, bytes, TL_DRV_HOST_MEMORY, &a); /* an address, and no charge yet */
+        /* an address, and no charge yet */
+        r = tl_drv_alloc_create(device, ctx, bytes, TL_DRV_HOST_MEMORY, &a);
         if (r == CUDA_SUCCESS)
             a->kind = TL_DRV_DEVICE_MEMORY;
     }
@@ -116,7 +123,7 @@ void tl_drv_graph_memory_disown(const struct tl_drv_work *work, const struct CUg
         a->graph->owner = NULL;
 }
 
-/* --- nodes --------------------------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static bool is_memory(const struct tl_drv_work *work)
 {
@@ -130,7 +137,8 @@ CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl
     if (work->kind != TL_DRV_FREE)
         return CUDA_SUCCESS;
     const struct tl_drv_alloc *a = find_alloc(work->memory.address);
-    if (a == NULL || (a->graph->owner == g ? a->graph->is_freed_outside : a->graph->is_freed_inside))
+    if (a == NULL ||
+        (a->graph->owner == g ? a->graph->is_freed_outside : a->graph->is_freed_inside))
         return CUDA_ERROR_INVALID_VALUE;
     for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next)
         if (n->work.kind == TL_DRV_FREE && n->work.memory.address == work->memory.address)
@@ -150,7 +158,7 @@ void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *w
         memory->is_freed_outside = true;
 }
 
-/* --- freeing by hand ----------------------------------------------------------------------------------------------- */
+/* --- freeing by hand -------------------------------------------------------------------------- */
 
 bool tl_drv_graph_memory_free(struct tl_drv_alloc *a)
 {
@@ -166,7 +174,7 @@ void tl_drv_graph_memory_reached(struct tl_drv_alloc *a)
     reclaim(a);
 }
 
-/* --- launching ----------------------------------------------------------------------------------------------------- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 typedef CUresult visit_fn(const struct tl_drv_work *work, void *data);
 
@@ -269,7 +277,7 @@ void tl_drv_graph_memory_launched(const struct CUgraph_st *g)
     visit(g, TL_DRV_FREE, free_it, NULL);
 }
 
-/* --- of a device --------------------------------------------------------------------------------------------------- */
+/* --- of a device ------------------------------------------------------------------------------ */
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
@@ -327,7 +335,8 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     CUresult r = tl_drv_device(device, &d);
     if (r != CUDA_SUCCESS)
         return r;
-    bool is_used = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, is_reserved = attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    bool is_used = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH,
+         is_reserved = attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
     if ((!is_used && !is_reserved) || value == NULL || *(const cuuint64_t *)value != 0)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();

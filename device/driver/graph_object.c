@@ -1,4 +1,5 @@
-/* User objects: counted, destroyed at zero.  A graph holds references, and so does every copy of it. */
+/* User objects: counted, destroyed at zero.  A graph holds references, and so does every copy of
+ * it. */
 #include "device/driver/graph.h"
 
 #include <stdlib.h>
@@ -84,8 +85,8 @@ void tl_drv_graph_drop_objects(struct CUgraph_st *g)
     }
 }
 
-CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
-                            unsigned int flags)
+CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
+                            unsigned int initialRefcount, unsigned int flags)
 {
     (void)flags;
     if (object_out == NULL || destroy == NULL || initialRefcount == 0)
@@ -119,13 +120,15 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+                                 unsigned int flags)
 {
     if (!tl_drv_is_graph(graph) || object == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     CUresult r = hold(graph, object, count);
-    if (r == CUDA_SUCCESS && (flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) /* else the caller's become the graph's */
+    if (r == CUDA_SUCCESS &&
+        (flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) /* else the caller's become the graph's */
         object->refs += count;
     tl_drv_unlock();
     return r;

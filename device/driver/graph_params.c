@@ -59,18 +59,20 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAM
 CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 p;
-    CUresult r = nodeParams != NULL ? cuGraphKernelNodeGetParams_v2(hNode, &p) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL ? cuGraphKernelNodeGetParams_v2(hNode, &p)
+                                    : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
-        *nodeParams = (CUDA_KERNEL_NODE_PARAMS_v1){p.func,         p.gridDimX,  p.gridDimY,  p.gridDimZ,
-                                                   p.blockDimX,    p.blockDimY, p.blockDimZ, p.sharedMemBytes,
-                                                   p.kernelParams, p.extra};
+        *nodeParams = (CUDA_KERNEL_NODE_PARAMS_v1){
+            p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
+            p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
     return r;
 }
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_kernel(nodeParams, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
     return replace(hNode, r, &work);
 }
 
@@ -82,7 +84,8 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PA
     return cuGraphKernelNodeSetParams_v2(hNode, &p);
 }
 
-CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       CUkernelNodeAttrValue *value_out)
 {
     if (!is_kind(hNode, TL_DRV_LAUNCH) || value_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -94,7 +97,8 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       const CUkernelNodeAttrValue *value)
 {
     if (!is_kind(hNode, TL_DRV_LAUNCH) || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -138,7 +142,8 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_copy(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_copy(nodeParams, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
     r = replace(hNode, r, &work);
     if (r == CUDA_SUCCESS)
         hNode->copy = *nodeParams;
@@ -150,14 +155,16 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *
     if (!is_kind(hNode, TL_DRV_FILL) || nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const struct tl_drv_fill *f = &hNode->work.fill;
-    *nodeParams = (CUDA_MEMSET_NODE_PARAMS){(CUdeviceptr)f->to, f->pitch, f->value, f->element, f->width, f->height};
+    *nodeParams = (CUDA_MEMSET_NODE_PARAMS){(CUdeviceptr)f->to, f->pitch, f->value,
+                                            f->element,         f->width, f->height};
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_fill(nodeParams, &work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL ? tl_drv_work_of_fill(nodeParams, &work)
+                                    : CUDA_ERROR_INVALID_VALUE;
     return replace(hNode, r, &work);
 }
 
@@ -167,18 +174,21 @@ static void params_of_memop(const struct tl_drv_memop *m, CUstreamBatchMemOpPara
     if (m->is_barrier)
         return;
     if (m->is_wait) {
-        p->waitValue.operation = m->is_wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+        p->waitValue.operation = m->is_wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64
+                                            : CU_STREAM_MEM_OP_WAIT_VALUE_32;
         p->waitValue.address = (CUdeviceptr)m->address;
         p->waitValue.value64 = m->value;
         p->waitValue.flags = m->flags;
     } else {
-        p->writeValue.operation = m->is_wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        p->writeValue.operation = m->is_wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64
+                                             : CU_STREAM_MEM_OP_WRITE_VALUE_32;
         p->writeValue.address = (CUdeviceptr)m->address;
         p->writeValue.value64 = m->value;
     }
 }
 
-CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
+                                        CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
     if (!is_kind(hNode, TL_DRV_MEMOP) || nodeParams_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -188,17 +198,20 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NOD
     if (hNode->memops == NULL)
         hNode->memops = calloc(n, sizeof *hNode->memops);
     for (uint32_t i = 0; hNode->memops != NULL && i < n; i++)
-        params_of_memop(i == 0 ? &w->memop : (const struct tl_drv_memop *)w->staging + (i - 1), &hNode->memops[i]);
+        params_of_memop(i == 0 ? &w->memop : (const struct tl_drv_memop *)w->staging + (i - 1),
+                        &hNode->memops[i]);
     tl_drv_unlock();
     *nodeParams_out = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = n, .paramArray = hNode->memops};
     return hNode->memops != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct tl_drv_work work;
-    CUresult r = nodeParams != NULL ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
-                                    : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = nodeParams != NULL
+                     ? tl_drv_work_of_memops(nodeParams->count, nodeParams->paramArray, &work)
+                     : CUDA_ERROR_INVALID_VALUE;
     return replace(hNode, r, &work);
 }
 
@@ -262,7 +275,8 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
     const struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)hNode->work.memory.address);
     *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = a != NULL ? a->device->ordinal : 0}},
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                   .id = a != NULL ? a->device->ordinal : 0}},
         .bytesize = hNode->work.memory.bytes,
         .dptr = hNode->work.memory.address};
     tl_drv_unlock();
@@ -281,7 +295,8 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct tl_drv_work work;
     if (nodeParams == NULL || nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
-        nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_FREE) /* bodies are changed instead, memory cannot be */
+        nodeParams->type ==
+            CU_GRAPH_NODE_TYPE_MEM_FREE) /* bodies are changed instead, memory cannot be */
         return CUDA_ERROR_INVALID_VALUE;
     return replace(hNode, tl_drv_work_of_params(nodeParams, &work), &work);
 }

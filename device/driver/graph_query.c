@@ -27,7 +27,8 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-/* Lists in the API's manner: with no array the number, else as many as there is room for, the rest NULL. */
+/* Lists in the API's manner: with no array the number, else as many as there is room for, the rest
+ * NULL. */
 struct lister {
     CUgraphNode *out;
     size_t room, n;
@@ -78,8 +79,8 @@ CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *num
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
-                            size_t *numEdges)
+CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                            CUgraphEdgeData *edgeData, size_t *numEdges)
 {
     if (!tl_drv_is_graph(hGraph) || numEdges == NULL || (from == NULL) != (to == NULL))
         return CUDA_ERROR_INVALID_VALUE;
@@ -106,8 +107,8 @@ CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, siz
     return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
-                                       size_t *numDependencies)
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
+                                       CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
     if (!tl_drv_is_node(hNode) || numDependencies == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -122,13 +123,14 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependenc
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
+CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
+                                    size_t *numDependencies)
 {
     return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData,
-                                         size_t *numDependentNodes)
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                         CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
     if (!tl_drv_is_node(hNode) || numDependentNodes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -145,7 +147,8 @@ CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *depende
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                      size_t *numDependentNodes)
 {
     return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
 }
@@ -162,13 +165,15 @@ CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, cons
     return r;
 }
 
-CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                size_t numDependencies)
 {
     return cuGraphAddDependencies_v2(hGraph, from, to, NULL, numDependencies);
 }
 
-CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                      const CUgraphEdgeData *edgeData, size_t numDependencies)
+CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                      const CUgraphNode *to, const CUgraphEdgeData *edgeData,
+                                      size_t numDependencies)
 {
     (void)edgeData;
     if (!tl_drv_is_graph(hGraph))

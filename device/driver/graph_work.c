@@ -72,7 +72,8 @@ static void memop_of(const CUstreamBatchMemOpParams *ops, struct tl_drv_memop *m
     }
 }
 
-CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops, struct tl_drv_work *work)
+CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops,
+                               struct tl_drv_work *work)
 {
     if (count == 0 || count > MAX_MEMOPS || ops == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -97,10 +98,11 @@ CUresult tl_drv_work_of_params(CUgraphNodeParams *p, struct tl_drv_work *work)
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_KERNEL: {
-        CUDA_KERNEL_NODE_PARAMS_v2 k = {p->kernel.func,      p->kernel.gridDimX,       p->kernel.gridDimY,
-                                        p->kernel.gridDimZ,  p->kernel.blockDimX,      p->kernel.blockDimY,
-                                        p->kernel.blockDimZ, p->kernel.sharedMemBytes, p->kernel.kernelParams,
-                                        p->kernel.extra,     p->kernel.kern,           p->kernel.ctx};
+        CUDA_KERNEL_NODE_PARAMS_v2 k = {
+            p->kernel.func,      p->kernel.gridDimX,       p->kernel.gridDimY,
+            p->kernel.gridDimZ,  p->kernel.blockDimX,      p->kernel.blockDimY,
+            p->kernel.blockDimZ, p->kernel.sharedMemBytes, p->kernel.kernelParams,
+            p->kernel.extra,     p->kernel.kern,           p->kernel.ctx};
         return tl_drv_work_of_kernel(&k, work);
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -126,7 +128,8 @@ CUresult tl_drv_work_of_params(CUgraphNodeParams *p, struct tl_drv_work *work)
             return CUDA_ERROR_INVALID_VALUE;
         tl_drv_lock();
         bool may_be = !tl_drv_graph_has_memory(p->graph.graph);
-        *work = (struct tl_drv_work){.kind = TL_DRV_CHILD, .child = may_be ? tl_drv_graph_clone(p->graph.graph) : NULL};
+        *work = (struct tl_drv_work){.kind = TL_DRV_CHILD,
+                                     .child = may_be ? tl_drv_graph_clone(p->graph.graph) : NULL};
         tl_drv_unlock();
         if (!may_be)
             return CUDA_ERROR_INVALID_VALUE;

@@ -1,8 +1,9 @@
 /* Green contexts: a part of the device's SMs with streams of its own.
  *
- * A green context stands on the primary context: memory, modules and errors are that one's (`home` in struct CUctx_st), only
- * the streams are its own, and what is launched in them holds at most as many SM slots at a time as the green context has
- * (struct tl_exec_partition).  Which slots those are may change from block to block: an SM here has nothing of its own. */
+ * A green context stands on the primary context: memory, modules and errors are that one's (`home`
+ * in struct CUctx_st), only the streams are its own, and what is launched in them holds at most as
+ * many SM slots at a time as the green context has (struct tl_exec_partition).  Which slots those
+ * are may change from block to block: an SM here has nothing of its own. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
@@ -31,10 +32,11 @@ static struct CUdevResourceDesc_st *descriptors; /* guarded by the driver's lock
 struct sms {
     uint32_t magic, first;
     int32_t device;
-    uint32_t is_split; /* an output of a split: not to be split again before it is a green context's */
+    /* an output of a split: not to be split again before it is a green context's */
+    uint32_t is_split;
 };
 
-/* --- resources --------------------------------------------------------------------------------------------------- */
+/* --- resources -------------------------------------------------------------------------------- */
 
 static void describe(CUdevResource *r, int device, uint32_t first, uint32_t count, bool is_split)
 {
@@ -52,7 +54,8 @@ static bool read_resource(const CUdevResource *r, struct sms *out)
     if (r == NULL || r->type != CU_DEV_RESOURCE_TYPE_SM)
         return false;
     memcpy(out, r->_internal_padding, sizeof *out);
-    return out->magic == TL_DRV_RESOURCE && out->device >= 0 && out->device < tl_drv.n_devices && r->sm.smCount > 0;
+    return out->magic == TL_DRV_RESOURCE && out->device >= 0 && out->device < tl_drv.n_devices &&
+           r->sm.smCount > 0;
 }
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
@@ -79,8 +82,9 @@ CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResou
     return cuDeviceGetDevResource(hCtx->device->ordinal, resource, type);
 }
 
-CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input,
-                                     CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
+CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
+                                     const CUdevResource *input, CUdevResource *remaining,
+                                     unsigned int useFlags, unsigned int minCount)
 {
     const unsigned known = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                            CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
@@ -111,7 +115,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
     return CUDA_SUCCESS;
 }
 
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
+                                   unsigned int nbResources)
 {
     struct sms one, whole = {0};
     uint32_t count = 0;
@@ -144,7 +149,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
     return CUDA_SUCCESS;
 }
 
-/* --- green contexts ---------------------------------------------------------------------------------------------- */
+/* --- green contexts --------------------------------------------------------------------------- */
 
 struct tl_exec_partition *tl_drv_green_partition(const struct CUctx_st *ctx)
 {
@@ -175,15 +180,16 @@ static CUresult check(CUgreenCtx g)
     return tl_drv_context_check(g->ctx);
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                          unsigned int flags)
 {
     struct tl_drv_device *d;
     CUcontext home;
     CUresult r = tl_drv_device(dev, &d);
     if (r != CUDA_SUCCESS)
         return r;
-    if (phCtx == NULL || desc == NULL || desc->magic != TL_DRV_RESOURCE || flags != CU_GREEN_CTX_DEFAULT_STREAM ||
-        desc->first + desc->count > (uint32_t)d->sms)
+    if (phCtx == NULL || desc == NULL || desc->magic != TL_DRV_RESOURCE ||
+        flags != CU_GREEN_CTX_DEFAULT_STREAM || desc->first + desc->count > (uint32_t)d->sms)
         return CUDA_ERROR_INVALID_VALUE;
     r = cuDevicePrimaryCtxRetain(&home, dev);
     if (r != CUDA_SUCCESS)
@@ -256,9 +262,10 @@ CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
     return r;
 }
 
-/* --- streams and events of green contexts ------------------------------------------------------------------------ */
+/* --- streams and events of green contexts ----------------------------------------------------- */
 
-CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                int priority)
 {
     CUresult r = check(greenCtx);
     if (r != CUDA_SUCCESS)
@@ -289,8 +296,8 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
     return r == CUDA_SUCCESS ? tl_drv_event_record_context(hEvent, hCtx->ctx) : r;
 }
 
-/* Everything that is put into the context from now on waits for the event; streams that are created later begin behind the
- * gate. */
+/* Everything that is put into the context from now on waits for the event; streams that are created
+ * later begin behind the gate. */
 static CUresult wait_in(struct CUctx_st *ctx, CUevent hEvent)
 {
     CUresult r = CUDA_SUCCESS;

@@ -6,7 +6,8 @@
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     uintptr_t p;
-    if (pp == NULL || (Flags & ~(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)))
+    if (pp == NULL || (Flags & ~(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+                                 CU_MEMHOSTALLOC_WRITECOMBINED)))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult r = tl_drv_memory_take(bytesize, TL_DRV_HOST_MEMORY, Flags, &p);
     if (r == CUDA_SUCCESS)
@@ -44,8 +45,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     CUresult r = tl_drv_enter(&ctx);
     if (r != CUDA_SUCCESS)
         return r;
-    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                           CU_MEMHOSTREGISTER_READ_ONLY;
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                           CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     if (p == NULL || bytesize == 0 || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
@@ -60,7 +61,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                                .device = ctx->device,
                                .fd = -1};
     tl_drv_lock();
-    r = tl_drv_alloc_overlaps(a->base, bytesize) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : tl_drv_alloc_insert(a);
+    r = tl_drv_alloc_overlaps(a->base, bytesize) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                                 : tl_drv_alloc_insert(a);
     tl_drv_unlock();
     if (r != CUDA_SUCCESS)
         free(a);

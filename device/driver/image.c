@@ -1,5 +1,5 @@
-/* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX says of its kernels.
- * Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
+/* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX
+ * says of its kernels. Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
 #include "device/driver/driver.h"
 #include "device/driver/opaque.h"
 
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- choosing ---------------------------------------------------------------------------------------------------- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 struct choice {
     struct tl_image best, cubin;
@@ -45,7 +45,8 @@ static int consider(void *data, const struct tl_image *image)
         c->best = *image;
         c->has_one = true;
     }
-    /* One that is not for a later, special version of an architecture says most about how long its kernels take. */
+    /* One that is not for a later, special version of an architecture says most about how long its
+     * kernels take. */
     if (image->kind == TL_IMAGE_CUBIN && (!c->has_cubin || image->arch >= c->cubin.arch)) {
         c->cubin = *image;
         c->has_cubin = true;
@@ -81,16 +82,19 @@ CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out)
     return CUDA_SUCCESS;
 }
 
-/* Tells once, whatever is logged, why kernels of a program's own cannot run: the error that the program gets does not say it.  Machine
- * code by itself comes from a compiler in the program, and the interception library may still have its PTX. */
+/* Tells once, whatever is logged, why kernels of a program's own cannot run: the error that the
+ * program gets does not say it.  Machine code by itself comes from a compiler in the program, and
+ * the interception library may still have its PTX. */
 static void explain_refusal(void)
 {
     static atomic_flag was_told = ATOMIC_FLAG_INIT;
-    static const char why[] =
-        "tally: a GPU's machine code without PTX cannot be run on the software device; the program gets "
-        "CUDA_ERROR_NO_BINARY_FOR_GPU.\n"
-        "tally: build it with PTX (nvcc -gencode arch=compute_90,code=compute_90), compile its kernels at run time "
-        "(torch.compile, Triton, XLA), or set TALLY_DEVICE_OPAQUE=time to study timing without results.\n";
+    static const char why[] = "tally: a GPU's machine code without PTX cannot be run on the "
+                              "software device; the program gets "
+                              "CUDA_ERROR_NO_BINARY_FOR_GPU.\n"
+                              "tally: build it with PTX (nvcc -gencode "
+                              "arch=compute_90,code=compute_90), compile its kernels at run time "
+                              "(torch.compile, Triton, XLA), or set TALLY_DEVICE_OPAQUE=time to "
+                              "study timing without results.\n";
     if (!atomic_flag_test_and_set(&was_told) && write(STDERR_FILENO, why, sizeof why - 1) < 0)
         return; /* nowhere to complain */
 }
@@ -103,11 +107,13 @@ static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
     void *bytes;
     size_t n;
     if (!c->has_cubin || !tl_drv_opaque_is_on(&block_us)) {
-        tl_drv_log("none of %u images is PTX for compute capability %d.%d or lower%s", c->n_seen, tl_drv.cc_major,
-                   tl_drv.cc_minor,
+        tl_drv_log("none of %u images is PTX for compute capability %d.%d or lower%s", c->n_seen,
+                   tl_drv.cc_major, tl_drv.cc_minor,
                    c->has_cubin
-                       ? ", and a GPU's machine code cannot be run here.  Either compile with PTX in the binary "
-                         "(nvcc -gencode arch=compute_90,code=compute_90; for Triton and XLA, let ptxas keep the "
+                       ? ", and a GPU's machine code cannot be run here.  Either compile with PTX "
+                         "in the binary "
+                         "(nvcc -gencode arch=compute_90,code=compute_90; for Triton and XLA, let "
+                         "ptxas keep the "
                          "PTX), or, to study timing without results, set TALLY_DEVICE_OPAQUE=time"
                        : "");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -203,7 +209,7 @@ void tl_drv_image_unref(struct tl_drv_image *image)
     free(image);
 }
 
-/* --- what a kernel is like --------------------------------------------------------------------------------------- */
+/* --- what a kernel is like -------------------------------------------------------------------- */
 
 static uint64_t decl_bytes(const struct tl_ptx_decl *d)
 {
@@ -299,7 +305,8 @@ static void add_decl(const struct tl_ptx_decl *d, struct sizes *s)
         else if (tl_str_is(d->space, "local"))
             s->local = round_up(s->local, decl_align(d)) + decl_bytes(d);
         else if (tl_str_is(d->space, "reg") && !tl_str_is(d->type, "pred"))
-            s->registers += (d->is_range ? d->range : 1) * (uint64_t)(tl_ptx_type_bytes(d->type) > 4 ? 2 : 1);
+            s->registers += (d->is_range ? d->range : 1) *
+                            (uint64_t)(tl_ptx_type_bytes(d->type) > 4 ? 2 : 1);
     }
 }
 
@@ -313,8 +320,8 @@ static void add_stmts(const struct tl_ptx_stmt *s, struct sizes *sizes)
     }
 }
 
-static int read_kernel(struct tl_drv_image *image, struct tl_str name, struct tl_drv_kernel_info *info,
-                       struct tl_error *err)
+static int read_kernel(struct tl_drv_image *image, struct tl_str name,
+                       struct tl_drv_kernel_info *info, struct tl_error *err)
 {
     struct tl_arena arena;
     struct tl_ptx_program program;
@@ -359,7 +366,8 @@ static uint32_t version_number(struct tl_str v)
     return n;
 }
 
-CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name, struct tl_drv_kernel_info **out)
+CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
+                            struct tl_drv_kernel_info **out)
 {
     const struct tl_ptx_item *item = tl_ptx_index_find(image->index, tl_str_of(name));
     if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY)

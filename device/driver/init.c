@@ -1,4 +1,5 @@
-/* The driver's state, its devices and what comes before any context: cuInit, device queries, logging. */
+/* The driver's state, its devices and what comes before any context: cuInit, device queries,
+ * logging. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
@@ -11,11 +12,12 @@
 
 struct tl_drv_state_all tl_drv = {.lock = PTHREAD_MUTEX_INITIALIZER, .next_id = 1};
 
-/* --- logging ----------------------------------------------------------------------------------------------------- */
+/* --- logging ---------------------------------------------------------------------------------- */
 
 bool tl_drv_log_is_on(void)
 {
-    static _Atomic int known; /* 0 unknown, 1 off, 2 on; relaxed: every thread finds the same answer */
+    /* 0 unknown, 1 off, 2 on; relaxed: every thread finds the same answer */
+    static _Atomic int known;
     int is = atomic_load_explicit(&known, memory_order_relaxed);
     if (is == 0) {
         const char *text = getenv("TALLY_LOG");
@@ -66,7 +68,7 @@ uint64_t tl_drv_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* --- cuInit ------------------------------------------------------------------------------------------------------ */
+/* --- cuInit ----------------------------------------------------------------------------------- */
 
 static long number_from(const char *variable, long least, long most, long otherwise)
 {
@@ -80,7 +82,8 @@ static long number_from(const char *variable, long least, long most, long otherw
 
 static void forked(void)
 {
-    tl_drv.is_forked_child = true; /* threads and shared state did not come along; CUDA allows no more than this */
+    /* threads and shared state did not come along; CUDA allows no more than this */
+    tl_drv.is_forked_child = true;
 }
 
 /* `i` counts what the program sees, `number` all that there is. */
@@ -100,8 +103,8 @@ static CUresult open_device(int i, int number)
     return d->pool != NULL && d->graph_pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* CUDA_VISIBLE_DEVICES: numbers with commas between them, up to the first that there is not.  Returns how many, and the
- * numbers; all devices if it is not set. */
+/* CUDA_VISIBLE_DEVICES: numbers with commas between them, up to the first that there is not.
+ * Returns how many, and the numbers; all devices if it is not set. */
 static int visible_devices(int n_all, int numbers[TL_DRV_MAX_DEVICES])
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
@@ -152,7 +155,8 @@ CUresult cuInit(unsigned int Flags)
 
 CUresult tl_drv_check_init(void)
 {
-    if (!atomic_load_explicit(&tl_drv.is_initialised, memory_order_acquire) || tl_drv.is_forked_child)
+    if (!atomic_load_explicit(&tl_drv.is_initialised, memory_order_acquire) ||
+        tl_drv.is_forked_child)
         return CUDA_ERROR_NOT_INITIALIZED;
     return CUDA_SUCCESS;
 }
@@ -176,7 +180,7 @@ CUresult cuDriverGetVersion(int *driverVersion)
     return CUDA_SUCCESS;
 }
 
-/* --- devices ----------------------------------------------------------------------------------------------------- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 CUresult cuDeviceGetCount(int *count)
 {
@@ -302,8 +306,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format, unsigned numChannels,
-                                            CUdevice dev)
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
+                                            unsigned numChannels, CUdevice dev)
 {
     struct tl_drv_device *d;
     CUresult r = tl_drv_device(dev, &d);
@@ -330,7 +334,8 @@ CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDe
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice)
 {
     struct tl_drv_device *a, *b;
     CUresult r = tl_drv_device(srcDevice, &a);
@@ -354,7 +359,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
     }
 }
 
-/* --- profiling --------------------------------------------------------------------------------------------------- */
+/* --- profiling -------------------------------------------------------------------------------- */
 
 CUresult cuProfilerStart(void)
 {

@@ -1,8 +1,10 @@
-/* An interoperability fact, and nothing else: what CUDA's runtime library (every program that contains cudart) wants to
- * hear from a driver before it works with it.  Published by the ZLUDA project (dark_api); see docs/device.md.
+/* An interoperability fact, and nothing else: what CUDA's runtime library (every program that
+ * contains cudart) wants to hear from a driver before it works with it.  Published by the ZLUDA
+ * project (dark_api); see docs/device.md.
  *
- * The answer is an HMAC (RFC 2104) with MD2 (RFC 1319, block of 16 bytes) and a fixed key over things that both sides
- * know: versions, process, thread, addresses of the tables handed out, the time, the devices. */
+ * The answer is an HMAC (RFC 2104) with MD2 (RFC 1319, block of 16 bytes) and a fixed key over
+ * things that both sides know: versions, process, thread, addresses of the tables handed out, the
+ * time, the devices. */
 #include "device/driver/driver.h"
 
 #include <string.h>
@@ -20,8 +22,9 @@ struct md2 {
     uint8_t s[256];
 };
 
-/* The substitution is a shuffle of 0..255 by the digits of pi, as RFC 1319 says: Fisher and Yates's, with digits read off in
- * as many decimals as the bound needs, so it is computed in place of being copied. */
+/* The substitution is a shuffle of 0..255 by the digits of pi, as RFC 1319 says: Fisher and
+ * Yates's, with digits read off in as many decimals as the bound needs, so it is computed in place
+ * of being copied. */
 static const char pi_digits[] =
     "3141592653589793238462643383279502884197169399375105820974944592307816406286208998628034825"
     "342117067982148086513282306647093844609550582231725359408128481117450284102701938521105559"
@@ -111,8 +114,8 @@ static void add_key(struct md2 *m, uint8_t with)
     md2_add(m, padded, sizeof padded);
 }
 
-void tl_drv_integrity(uint32_t version, uint64_t seconds, const void *cudart_table, const void *table,
-                      const void *function, uint8_t out[16])
+void tl_drv_integrity(uint32_t version, uint64_t seconds, const void *cudart_table,
+                      const void *table, const void *function, uint8_t out[16])
 {
     /* The first two of the three questions have constant answers. */
     static const uint64_t constant[2][2] = {{0x3341181C03CB675C, 0x8ED383AA1F4CD1E8},

@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a CUipcMemHandle holds.  The other side opens the memory through /proc, so the kernel decides who may. */
+/* What a CUipcMemHandle holds.  The other side opens the memory through /proc, so the kernel
+ * decides who may. */
 struct ipc_handle {
     char magic[8];
     int32_t pid, fd;
@@ -18,7 +19,8 @@ struct ipc_handle {
 };
 _Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "has to fit");
 
-/* Moves an allocation's bytes into a file in memory, at the same address.  Nothing may be running. */
+/* Moves an allocation's bytes into a file in memory, at the same address.  Nothing may be
+ * running. */
 static int make_shared(struct tl_drv_alloc *a)
 {
     int fd = memfd_create("tally-ipc", MFD_CLOEXEC);
@@ -31,7 +33,8 @@ static int make_shared(struct tl_drv_alloc *a)
         goto fail;
     memcpy(other, tl_drv_pointer(a->base), a->mapped);
     munmap(other, a->mapped);
-    if (mmap(tl_drv_pointer(a->base), a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+    if (mmap(tl_drv_pointer(a->base), a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+             0) == MAP_FAILED)
         goto fail;
     a->fd = fd;
     return 0;
@@ -51,8 +54,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     tl_drv_context_wait(ctx);
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
-    if (a == NULL || a->kind != TL_DRV_DEVICE_MEMORY || a->is_imported || a->pool != NULL || a->graph != NULL ||
-        a->is_internal) {
+    if (a == NULL || a->kind != TL_DRV_DEVICE_MEMORY || a->is_imported || a->pool != NULL ||
+        a->graph != NULL || a->is_internal) {
         r = CUDA_ERROR_INVALID_VALUE;
     } else if (a->fd < 0 && make_shared(a) != 0) {
         r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -66,8 +69,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 }
 
 /* Maps what a handle of another process leads to. */
-static CUresult open_shared(const struct ipc_handle *h, struct CUctx_st *ctx, struct CUmemPoolHandle_st *pool,
-                            CUdeviceptr *out)
+static CUresult open_shared(const struct ipc_handle *h, struct CUctx_st *ctx,
+                            struct CUmemPoolHandle_st *pool, CUdeviceptr *out)
 {
     char path[64];
     struct stat st;
@@ -77,7 +80,8 @@ static CUresult open_shared(const struct ipc_handle *h, struct CUctx_st *ctx, st
         return CUDA_ERROR_MAP_FAILED;
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
     void *p = MAP_FAILED;
-    if (a != NULL && fstat(fd, &st) == 0 && (uint64_t)st.st_size == h->mapped && h->bytes <= h->mapped)
+    if (a != NULL && fstat(fd, &st) == 0 && (uint64_t)st.st_size == h->mapped &&
+        h->bytes <= h->mapped)
         p = mmap(NULL, h->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (p == MAP_FAILED) {
@@ -145,7 +149,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     return r;
 }
 
-/* --- pools ------------------------------------------------------------------------------------------------------- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 /* What the file that stands for a pool holds. */
 struct pool_handle {
@@ -167,7 +171,8 @@ static bool is_pool(CUmemoryPool pool)
     return pool != NULL && pool->magic == TL_DRV_POOL && !pool->is_destroyed;
 }
 
-CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType,
                                           unsigned long long flags)
 {
     CUresult r = tl_drv_check_init();
@@ -187,8 +192,10 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, C
     return CUDA_SUCCESS;
 }
 
-/* A pool that gives nothing out: it stands for the other process's, so that pointers of that can be opened. */
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType,
+/* A pool that gives nothing out: it stands for the other process's, so that pointers of that can be
+ * opened. */
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                            CUmemAllocationHandleType handleType,
                                             unsigned long long flags)
 {
     struct pool_handle h;
@@ -196,7 +203,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     if (r != CUDA_SUCCESS)
         return r;
     if (pool_out == NULL || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0 ||
-        pread((int)(intptr_t)handle, &h, sizeof h, 0) != (ssize_t)sizeof h || memcmp(h.magic, "tallypol", 8) != 0)
+        pread((int)(intptr_t)handle, &h, sizeof h, 0) != (ssize_t)sizeof h ||
+        memcmp(h.magic, "tallypol", 8) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct tl_drv_device *d = NULL;
     for (int i = 0; i < tl_drv.n_devices && d == NULL; i++)
@@ -238,7 +246,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
     return r;
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *shareData)
 {
     struct CUctx_st *ctx;
     struct pointer_handle h;

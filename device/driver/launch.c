@@ -1,7 +1,8 @@
-/* Launching kernels: parameters by the PTX's layout, code from the compiler service, blocks to the SMs.
- * This file alone knows where code comes from (device/service/client.h).  How kernels are run (device/exec/exec.h) is also known to
- * device/driver/op.c, whose waiters leave the SMs' CPUs, to device/driver/green.c for parts of the device, and to device/driver/opaque.c for
- * machine code; all others go through device/driver/exec.h. */
+/* Launching kernels: parameters by the PTX's layout, code from the compiler service, blocks to the
+ * SMs. This file alone knows where code comes from (device/service/client.h).  How kernels are run
+ * (device/exec/exec.h) is also known to device/driver/op.c, whose waiters leave the SMs' CPUs, to
+ * device/driver/green.c for parts of the device, and to device/driver/opaque.c for machine code;
+ * all others go through device/driver/exec.h. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 #include "device/driver/opaque.h"
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A kernel compiled for one block size, in one context.  Immutable once it is in its function's list. */
+/* A kernel compiled for one block size, in one context.  Immutable once it is in its function's
+ * list. */
 struct tl_drv_code {
     struct tl_drv_code *next;
     uint32_t block[3];
@@ -23,19 +25,20 @@ struct tl_drv_code {
     uint64_t *variables;
 };
 
-static struct tl_exec_device *exec_devices[TL_DRV_MAX_DEVICES]; /* set by cuInit, constant afterwards */
+/* set by cuInit, constant afterwards */
+static struct tl_exec_device *exec_devices[TL_DRV_MAX_DEVICES];
 
-/* --- the device -------------------------------------------------------------------------------------------------- */
+/* --- the device ------------------------------------------------------------------------------- */
 
-static void tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
-                uint32_t result[4])
+static void tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
+                const uint32_t *coords, uint32_t result[4])
 {
     (void)f;
     tl_drv_tex(handle, kind, is_float, coords, result);
 }
 
-static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
-                 uint32_t bytes, uint32_t clamp, uint32_t data[4])
+static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store,
+                 const int32_t coords[4], uint32_t bytes, uint32_t clamp, uint32_t data[4])
 {
     if (!tl_drv_surf(handle, kind, is_store, coords, bytes, clamp, data))
         f->calls->fault(f, 0, TL_DEV_FAULT_ADDRESS, handle);
@@ -45,8 +48,10 @@ int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
     uint64_t left;
-    struct tl_exec_config config = {
-        .ordinal = (uint32_t)device->number, .tex = tex, .surf = surf, .has_own_cpus = tl_drv.n_physical == 1};
+    struct tl_exec_config config = {.ordinal = (uint32_t)device->number,
+                                    .tex = tex,
+                                    .surf = surf,
+                                    .has_own_cpus = tl_drv.n_physical == 1};
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
     int rc = tl_exec_device_open(&exec_devices[device->ordinal], &config, &err);
@@ -84,7 +89,8 @@ void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes
     tl_exec_memory_mark(exec_devices[device->ordinal], rank, bytes);
 }
 
-void tl_drv_exec_serve(struct tl_drv_device *device, void (*give)(void *device, uint32_t rank, uint64_t bytes))
+void tl_drv_exec_serve(struct tl_drv_device *device,
+                       void (*give)(void *device, uint32_t rank, uint64_t bytes))
 {
     tl_exec_memory_serve(exec_devices[device->ordinal], give, device);
 }
@@ -109,7 +115,7 @@ int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes)
     return tl_exec_heap_limit(exec_devices[device->ordinal], bytes);
 }
 
-/* --- code -------------------------------------------------------------------------------------------------------- */
+/* --- code ------------------------------------------------------------------------------------- */
 
 void tl_drv_code_free(struct tl_drv_code *code)
 {
@@ -122,7 +128,8 @@ void tl_drv_code_free(struct tl_drv_code *code)
     }
 }
 
-static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_code *code, struct tl_error *err)
+static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_code *code,
+                   struct tl_error *err)
 {
     char path[PATH_MAX];
     char *text;
@@ -159,7 +166,8 @@ static int resolve(struct CUfunc_st *f, struct tl_drv_code *code, struct tl_erro
     if (code->variables == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++) {
-        int rc = tl_drv_module_variable(f->module, tl_exec_object_variable(code->object, i), &code->variables[i], err);
+        int rc = tl_drv_module_variable(f->module, tl_exec_object_variable(code->object, i),
+                                        &code->variables[i], err);
         if (rc < 0)
             return rc;
     }
@@ -209,14 +217,15 @@ CUresult tl_drv_launch_prepare(struct tl_drv_launch *launch)
     launch->code = code;
     pthread_mutex_unlock(&f->code_lock);
     if (r == CUDA_SUCCESS && tl_exec_object_info(code->object)->param_bytes > launch->param_bytes) {
-        tl_drv_log("kernel %s: its code wants %u bytes of parameters, the PTX says %u", f->info->name,
-                   tl_exec_object_info(code->object)->param_bytes, launch->param_bytes);
+        tl_drv_log("kernel %s: its code wants %u bytes of parameters, the PTX says %u",
+                   f->info->name, tl_exec_object_info(code->object)->param_bytes,
+                   launch->param_bytes);
         r = CUDA_ERROR_INVALID_PTX;
     }
     return r;
 }
 
-/* --- running ----------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static CUresult result_of(const struct tl_exec_fault *fault)
 {
@@ -248,11 +257,12 @@ static void explain(uintptr_t address)
     for (size_t i = 0; i < tl_drv.n_allocs && tl_drv.allocs[i]->base <= address; i++)
         before = tl_drv.allocs[i];
     if (before != NULL && address - before->base < before->bytes)
-        tl_drv_log("0x%zx is inside an allocation of %zu bytes, at %zu", (size_t)address, before->bytes,
-                   (size_t)(address - before->base));
+        tl_drv_log("0x%zx is inside an allocation of %zu bytes, at %zu", (size_t)address,
+                   before->bytes, (size_t)(address - before->base));
     else if (before != NULL)
-        tl_drv_log("0x%zx is %zu bytes behind the end of an allocation of %zu bytes", (size_t)address,
-                   (size_t)(address - before->base - before->bytes), before->bytes);
+        tl_drv_log("0x%zx is %zu bytes behind the end of an allocation of %zu bytes",
+                   (size_t)address, (size_t)(address - before->base - before->bytes),
+                   before->bytes);
     tl_drv_unlock();
 }
 
@@ -284,16 +294,18 @@ void tl_drv_launch_start(struct tl_drv_op *op)
     l->dynamic_shared_bytes = w->shared_bytes;
     l->params = w->params;
     l->variables = w->code->variables;
-    l->priority = -w->priority - tl_drv.below_normal; /* CUDA's higher priorities are lower numbers */
+    /* CUDA's higher priorities are lower numbers */
+    l->priority = -w->priority - tl_drv.below_normal;
     l->partition = tl_drv_green_partition(op->ctx);
     l->done = done;
     l->user = op;
     int rc = tl_exec_submit(exec_devices[op->ctx->device->ordinal], l);
     if (rc < 0)
-        tl_drv_op_finished(op, rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        tl_drv_op_finished(op, rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+                                             : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 }
 
-/* --- the calls --------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 /* Copies the parameters into one buffer of the PTX's layout. */
 static CUresult gather(const struct tl_drv_kernel_info *info, void **kernelParams, void **extra,
@@ -329,7 +341,8 @@ static CUresult check_shape(const struct CUfunc_st *f, const struct tl_drv_launc
     static const uint32_t max_block[3] = {1024, 1024, 64};
     static const uint32_t max_grid[3] = {0x7fffffff, 65535, 65535};
     for (int i = 0; i < 3; i++)
-        if (l->block[i] == 0 || l->block[i] > max_block[i] || l->grid[i] == 0 || l->grid[i] > max_grid[i])
+        if (l->block[i] == 0 || l->block[i] > max_block[i] || l->grid[i] == 0 ||
+            l->grid[i] > max_grid[i])
             return CUDA_ERROR_INVALID_VALUE;
     uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
     if (threads > 1024)
@@ -342,14 +355,16 @@ static CUresult check_shape(const struct CUfunc_st *f, const struct tl_drv_launc
     if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1)
         return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     uint32_t allowed = 48u << 10;
-    if (f->max_dynamic_shared > 0 && (uint32_t)f->max_dynamic_shared + f->info->shared_bytes > allowed)
+    if (f->max_dynamic_shared > 0 &&
+        (uint32_t)f->max_dynamic_shared + f->info->shared_bytes > allowed)
         allowed = (uint32_t)f->max_dynamic_shared + f->info->shared_bytes;
     if ((uint64_t)l->shared_bytes + f->info->shared_bytes > allowed)
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
-CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **kernelParams, void **extra)
+CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **kernelParams,
+                            void **extra)
 {
     l->params = NULL;
     CUresult r = tl_drv_function(handle, &l->function);
@@ -377,7 +392,8 @@ CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **k
     return r;
 }
 
-static CUresult launch(CUfunction handle, struct tl_drv_launch *l, CUstream stream, void **kernelParams, void **extra)
+static CUresult launch(CUfunction handle, struct tl_drv_launch *l, CUstream stream,
+                       void **kernelParams, void **extra)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(stream, &s);
@@ -389,14 +405,17 @@ static CUresult launch(CUfunction handle, struct tl_drv_launch *l, CUstream stre
         return r;
     if (l->priority == INT32_MIN)
         l->priority = s->priority;
-    struct tl_drv_work work = {.kind = TL_DRV_LAUNCH, .launch = *l}; /* owns the parameters from here on */
+    /* owns the parameters from here on */
+    struct tl_drv_work work = {.kind = TL_DRV_LAUNCH, .launch = *l};
     l->params = NULL;
-    return tl_drv_submit(s, &work, false); /* NOLINT(clang-analyzer-unix.Malloc): that takes the work */
+    /* NOLINT(clang-analyzer-unix.Malloc): that takes the work */
+    return tl_drv_submit(s, &work, false);
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                        unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void **kernelParams, void **extra)
 {
     struct tl_drv_launch l = {.grid = {gridDimX, gridDimY, gridDimZ},
                               .block = {blockDimX, blockDimY, blockDimZ},
@@ -405,9 +424,11 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
     return launch(f, &l, hStream, kernelParams, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void **kernelParams)
 {
     struct tl_drv_launch l = {.grid = {gridDimX, gridDimY, gridDimZ},
                               .block = {blockDimX, blockDimY, blockDimZ},
@@ -417,8 +438,10 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     return launch(f, &l, hStream, kernelParams, NULL);
 }
 
-/* Attributes that only tune are taken and left; those that change what a kernel computes are refused. */
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+/* Attributes that only tune are taken and left; those that change what a kernel computes are
+ * refused. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                          void **extra)
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
@@ -453,6 +476,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
     CUresult r = launch(f, &l, config->hStream, kernelParams, extra);
     for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
         if (after[i] != NULL)
-            r = cuEventRecord(after[i], config->hStream); /* later than need be, which is always right */
+            /* later than need be, which is always right */
+            r = cuEventRecord(after[i], config->hStream);
     return r;
 }

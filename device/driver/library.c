@@ -1,5 +1,5 @@
-/* Libraries: images that belong to no context.  A kernel of a library stands for a function in whichever context is
- * current, so a module is made per context when it is first needed. */
+/* Libraries: images that belong to no context.  A kernel of a library stands for a function in
+ * whichever context is current, so a module is made per context when it is first needed. */
 #include "device/driver/driver.h"
 
 #include <stdlib.h>
@@ -21,9 +21,11 @@ static CUresult check_kernel(CUkernel k)
     return k != NULL && k->magic == TL_DRV_KERNEL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, struct CUmod_st **out)
+CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
+                               struct CUmod_st **out)
 {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* so that no context gets two of one library */
+    /* so that no context gets two of one library */
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
     CUresult r = CUDA_SUCCESS;
     struct CUmod_st *m = NULL;
     ctx = ctx->home;
@@ -38,7 +40,8 @@ CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx, s
         if (r == CUDA_SUCCESS) {
             tl_drv_lock();
             size_t n = library->n_by_context + 1;
-            struct CUmod_st **list = realloc((void *)library->by_context, n * sizeof(struct CUmod_st *));
+            struct CUmod_st **list = realloc((void *)library->by_context,
+                                             n * sizeof(struct CUmod_st *));
             if (list != NULL) {
                 library->by_context = list;
                 list[n - 1] = m;
@@ -95,10 +98,11 @@ CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out)
     return CUDA_SUCCESS;
 }
 
-/* --- libraries --------------------------------------------------------------------------------------------------- */
+/* --- libraries -------------------------------------------------------------------------------- */
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
-                           unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                           void **jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
     (void)jitOptions, (void)jitOptionsValues, (void)numJitOptions;
@@ -122,8 +126,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
-                               void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-                               void **libraryOptionValues, unsigned int numLibraryOptions)
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions)
 {
     char *bytes;
     CUresult r = tl_drv_check_init();
@@ -133,8 +138,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
         return CUDA_ERROR_INVALID_VALUE;
     r = tl_drv_image_read(fileName, &bytes);
     if (r == CUDA_SUCCESS)
-        r = cuLibraryLoadData(library, bytes, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
-                              libraryOptionValues, numLibraryOptions);
+        r = cuLibraryLoadData(library, bytes, jitOptions, jitOptionsValues, numJitOptions,
+                              libraryOptions, libraryOptionValues, numLibraryOptions);
     free(bytes); /* the image has a copy of its own, whatever the options promise */
     return r;
 }
@@ -165,7 +170,8 @@ CUresult cuLibraryUnload(CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* The kernel of that name, made when first asked for, so that the same name gives the same handle. */
+/* The kernel of that name, made when first asked for, so that the same name gives the same
+ * handle. */
 static CUresult get_kernel(CUlibrary l, struct tl_str name, CUkernel *out)
 {
     const struct tl_ptx_item *item = tl_ptx_index_find(l->image->index, name);
@@ -284,7 +290,7 @@ CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char 
     return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : r;
 }
 
-/* --- kernels ----------------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
@@ -316,7 +322,8 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     return r;
 }
 
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
+                              size_t *paramSize)
 {
     struct tl_drv_kernel_info *info;
     CUresult r = check_kernel(kernel);

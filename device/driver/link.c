@@ -1,5 +1,6 @@
-/* cuLink: several PTX texts become one.  What one module declares as external and another defines, meets by name; of weak
- * definitions the first counts.  What comes out is PTX again, which cuModuleLoadData takes. */
+/* cuLink: several PTX texts become one.  What one module declares as external and another defines,
+ * meets by name; of weak definitions the first counts.  What comes out is PTX again, which
+ * cuModuleLoadData takes. */
 #include "device/driver/driver.h"
 
 #include "tally/image.h"
@@ -27,7 +28,8 @@ static CUresult check(CUlinkState s)
     return s != NULL && s->magic == TL_DRV_LINK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                         CUlinkState *stateOut)
 {
     (void)numOptions, (void)options, (void)optionValues;
     CUresult r = tl_drv_check_init();
@@ -43,8 +45,9 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     return CUDA_SUCCESS;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-                          unsigned int numOptions, CUjit_option *options, void **optionValues)
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                          const char *name, unsigned int numOptions, CUjit_option *options,
+                          void **optionValues)
 {
     (void)name, (void)numOptions, (void)options, (void)optionValues;
     CUresult r = check(state);
@@ -71,8 +74,8 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     return r;
 }
 
-CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
-                          CUjit_option *options, void **optionValues)
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+                          unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     struct stat st;
     if (path == NULL)
@@ -86,15 +89,16 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
     char *bytes = calloc(1, (size_t)st.st_size + 1);
     ssize_t n = bytes != NULL ? read(fd, bytes, (size_t)st.st_size) : -1;
     close(fd);
-    CUresult r = n == st.st_size
-                     ? cuLinkAddData_v2(state, type, bytes, (size_t)n, path, numOptions, options, optionValues)
-                     : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = n == st.st_size ? cuLinkAddData_v2(state, type, bytes, (size_t)n, path, numOptions,
+                                                    options, optionValues)
+                                 : CUDA_ERROR_INVALID_VALUE;
     free(bytes);
     return r;
 }
 
 /* Whether an earlier text, or for declarations any text, already has this. */
-static bool is_superfluous(const struct CUlinkState_st *s, size_t input, const struct tl_ptx_item *item)
+static bool is_superfluous(const struct CUlinkState_st *s, size_t input,
+                           const struct tl_ptx_item *item)
 {
     if (item->kind == TL_PTX_ITEM_DIRECTIVE)
         return tl_str_is(item->name, ".version") || tl_str_is(item->name, ".target") ||
@@ -125,13 +129,14 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
     for (size_t i = 0; i < state->n; i++) { /* the newest of both serves all */
         struct tl_str v = tl_ptx_index_version(state->inputs[i]->index);
         struct tl_str t = tl_ptx_index_target(state->inputs[i]->index);
-        if (version.n == 0 || v.n > version.n || (v.n == version.n && memcmp(v.p, version.p, v.n) > 0))
+        if (version.n == 0 || v.n > version.n ||
+            (v.n == version.n && memcmp(v.p, version.p, v.n) > 0))
             version = v;
         if (target.n == 0 || t.n > target.n || (t.n == target.n && memcmp(t.p, target.p, t.n) > 0))
             target = t;
     }
-    tl_buf_printf(&out, ".version " TL_STR_FMT "\n.target " TL_STR_FMT "\n.address_size 64\n", TL_STR_ARG(version),
-                  TL_STR_ARG(target));
+    tl_buf_printf(&out, ".version " TL_STR_FMT "\n.target " TL_STR_FMT "\n.address_size 64\n",
+                  TL_STR_ARG(version), TL_STR_ARG(target));
     for (size_t i = 0; i < state->n; i++) {
         const struct tl_drv_image *image = state->inputs[i];
         for (uint32_t k = 0; k < image->n_items; k++) {
@@ -169,19 +174,21 @@ CUresult cuLinkDestroy(CUlinkState state)
 }
 
 /* The first versions had other types on Windows only. */
-CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                      CUlinkState *stateOut)
 {
     return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
 
-CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-                       unsigned int numOptions, CUjit_option *options, void **optionValues)
+CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                       const char *name, unsigned int numOptions, CUjit_option *options,
+                       void **optionValues)
 {
     return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
 }
 
-CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
-                       CUjit_option *options, void **optionValues)
+CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path,
+                       unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }

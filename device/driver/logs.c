@@ -1,7 +1,7 @@
 /* Why calls failed: the latest messages, for who asks or wants to be told.
  *
- * Everything that tl_drv_log says comes through here, also while TALLY_LOG keeps it off standard error.  A ring of the latest
- * messages is kept; an iterator is the number of the next one. */
+ * Everything that tl_drv_log says comes through here, also while TALLY_LOG keeps it off standard
+ * error.  A ring of the latest messages is kept; an iterator is the number of the next one. */
 #include "device/driver/driver.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@ struct CUlogsCallbackEntry_st {
     void *data;
 };
 
-/* A lock of its own: messages come from where the driver's lock is held and from where it is not.  Who is called back may ask
- * for messages, and say that it wants no more. */
+/* A lock of its own: messages come from where the driver's lock is held and from where it is not.
+ * Who is called back may ask for messages, and say that it wants no more. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static char kept[N_KEPT][MESSAGE_BYTES];
 static unsigned n_told; /* messages so far; number i is in kept[i % N_KEPT] */
@@ -36,7 +36,8 @@ void tl_drv_logs_add(const char *message)
     pthread_mutex_unlock(&lock);
 }
 
-CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out)
+CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData,
+                                CUlogsCallbackHandle *callback_out)
 {
     if (callbackFunc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -77,12 +78,14 @@ CUresult cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-/* The messages from the iterator on, one per line, as many of the latest as fit; `truncated` comes first if some do not. */
+/* The messages from the iterator on, one per line, as many of the latest as fit; `truncated` comes
+ * first if some do not. */
 static char *gather(CUlogIterator *iterator, size_t room, size_t *bytes)
 {
     static const char truncated[] = "(earlier messages are left out)\n";
     pthread_mutex_lock(&lock);
-    unsigned end = n_told, first = iterator != NULL && *iterator <= end ? *iterator : 0, oldest = end - first;
+    unsigned end = n_told, first = iterator != NULL && *iterator <= end ? *iterator : 0,
+             oldest = end - first;
     unsigned begin = oldest > N_KEPT ? end - N_KEPT : first;
     size_t n = 0;
     unsigned from = end;

@@ -1,4 +1,5 @@
-/* Advice and prefetching of managed memory.  Advice is taken where it says whose pages stay (device/driver/pages.c). */
+/* Advice and prefetching of managed memory.  Advice is taken where it says whose pages stay
+ * (device/driver/pages.c). */
 #include "device/driver/driver.h"
 
 #include <stdlib.h>
@@ -33,7 +34,8 @@ CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUde
     return advise(devPtr, count, advice, device != CU_DEVICE_CPU);
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
+CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                        CUmemLocation location)
 {
     return advise(devPtr, count, advice, location.type == CU_MEM_LOCATION_TYPE_DEVICE);
 }
@@ -73,16 +75,16 @@ CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice
     return prefetch(devPtr, count, dstDevice != CU_DEVICE_CPU, hStream);
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
-                               CUstream hStream)
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
+                               unsigned int flags, CUstream hStream)
 {
     (void)flags;
     return prefetch(devPtr, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE, hStream);
 }
 
-CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-                                 size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
-                                 CUstream hStream)
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                 CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                 size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     CUresult r = CUDA_SUCCESS;
     (void)flags;
@@ -100,8 +102,8 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
 }
 
 /* Discarded contents are undefined; keeping them is one of the things that may happen. */
-CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
-                                CUstream hStream)
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                unsigned long long flags, CUstream hStream)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(hStream, &s);
@@ -113,15 +115,17 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
     return r;
 }
 
-CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-                                           size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                           CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                           size_t numPrefetchLocs, unsigned long long flags,
                                            CUstream hStream)
 {
-    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                   numPrefetchLocs, flags, hStream);
 }
 
-CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
-                                size_t count)
+CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
+                                CUdeviceptr devPtr, size_t count)
 {
     CUresult r = is_known(devPtr, count);
     if (r != CUDA_SUCCESS)

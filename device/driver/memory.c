@@ -1,7 +1,8 @@
 /* Memory: the table of everything allocated, device memory and managed memory.
  *
- * Device memory is ordinary memory of this process, reserved at once and backed when touched, with an inaccessible page
- * before and behind each allocation.  Its capacity is that of the shared device's ledger. */
+ * Device memory is ordinary memory of this process, reserved at once and backed when touched, with
+ * an inaccessible page before and behind each allocation.  Its capacity is that of the shared
+ * device's ledger. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
@@ -12,12 +13,12 @@
 
 enum {
     HUGE = 2 << 20,
-    /* A process may have 65530 mappings, and guards keep neighbours from becoming one.  Small allocations beyond so many
-     * go without. */
+    /* A process may have 65530 mappings, and guards keep neighbours from becoming one.  Small
+     * allocations beyond so many go without. */
     MAX_GUARDED = 12000,
 };
 
-/* --- the table --------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* Index of the first allocation that begins behind `address`. */
 static size_t behind(uintptr_t address)
@@ -45,12 +46,14 @@ struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address)
 bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes)
 {
     size_t next = behind(base);
-    return tl_drv_alloc_find(base) != NULL || (next < tl_drv.n_allocs && bytes > tl_drv.allocs[next]->base - base);
+    return tl_drv_alloc_find(base) != NULL ||
+           (next < tl_drv.n_allocs && bytes > tl_drv.allocs[next]->base - base);
 }
 
 bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written)
 {
-    const unsigned needed = is_written ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    const unsigned needed = is_written ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                       : CU_MEM_ACCESS_FLAGS_PROT_READ;
     for (;;) {
         const struct tl_drv_alloc *a = tl_drv_alloc_find(address);
         if (a == NULL || (a->kind == TL_DRV_VIRTUAL && a->flags < needed))
@@ -58,7 +61,8 @@ bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written)
         size_t left = a->bytes - (address - a->base);
         if (bytes <= left)
             return true;
-        if (a->kind != TL_DRV_VIRTUAL) /* neighbours may be mapped to be one piece; others are not */
+        if (a->kind !=
+            TL_DRV_VIRTUAL) /* neighbours may be mapped to be one piece; others are not */
             return false;
         address += left;
         bytes -= left;
@@ -76,7 +80,8 @@ CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a)
         tl_drv.cap_allocs = cap;
     }
     size_t i = behind(a->base);
-    memmove(&tl_drv.allocs[i + 1], &tl_drv.allocs[i], (tl_drv.n_allocs - i) * sizeof(struct tl_drv_alloc *));
+    memmove(&tl_drv.allocs[i + 1], &tl_drv.allocs[i],
+            (tl_drv.n_allocs - i) * sizeof(struct tl_drv_alloc *));
     tl_drv.allocs[i] = a;
     tl_drv.n_allocs++;
     a->id = tl_drv.next_id++;
@@ -91,10 +96,12 @@ void tl_drv_alloc_remove(struct tl_drv_alloc *a)
     if (i == 0 || tl_drv.allocs[i - 1] != a)
         return;
     tl_drv.n_allocs--;
-    memmove(&tl_drv.allocs[i - 1], &tl_drv.allocs[i], (tl_drv.n_allocs - (i - 1)) * sizeof(struct tl_drv_alloc *));
+    memmove(&tl_drv.allocs[i - 1], &tl_drv.allocs[i],
+            (tl_drv.n_allocs - (i - 1)) * sizeof(struct tl_drv_alloc *));
 }
 
-/* Address space for `mapped` bytes with a guard page on both sides, large ones aligned for huge pages. */
+/* Address space for `mapped` bytes with a guard page on both sides, large ones aligned for huge
+ * pages. */
 static void *map_guarded(size_t mapped)
 {
     if (tl_drv.n_allocs >= MAX_GUARDED && mapped < HUGE) {
@@ -124,7 +131,8 @@ static void *map_guarded(size_t mapped)
     return base;
 }
 
-/* From the ledger: what is kept for reuse is given up for it, and so are pages of managed memory, the own and others'. */
+/* From the ledger: what is kept for reuse is given up for it, and so are pages of managed memory,
+ * the own and others'. */
 bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes)
 {
     if (tl_drv_exec_take(device, bytes) == 0)
@@ -135,8 +143,8 @@ bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes)
            tl_drv_exec_demand(device, bytes, TL_DRV_FIRM + 1) == 0;
 }
 
-CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes, enum tl_drv_memory kind,
-                             struct tl_drv_alloc **out)
+CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
+                             enum tl_drv_memory kind, struct tl_drv_alloc **out)
 {
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -196,7 +204,7 @@ bool tl_drv_is_pinned(const void *p)
     return tl_drv_alloc_find((uintptr_t)p) != NULL;
 }
 
-/* --- device memory ----------------------------------------------------------------------------------------------- */
+/* --- device memory ---------------------------------------------------------------------------- */
 
 CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out)
 {
@@ -280,7 +288,8 @@ CUresult tl_drv_memory_free(CUdeviceptr address)
 {
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
     if (a == NULL || a->base != address || a->is_internal ||
-        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED) || (a->is_imported && a->pool == NULL))
+        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED) ||
+        (a->is_imported && a->pool == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (a->graph != NULL)
         tl_drv_graph_memory_reached(a);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- variables --------------------------------------------------------------------------------------------------- */
+/* --- variables -------------------------------------------------------------------------------- */
 
 struct layout {
     const struct tl_ptx_decl **decls;
@@ -33,7 +33,8 @@ static int place(struct layout *l, struct tl_drv_globals *g, const struct tl_ptx
     if (align < 8 && count * element >= 8)
         align = 8;
     if (count > ((uint64_t)1 << 40) / element)
-        return tl_error_set(err, -EINVAL, "variable " TL_STR_FMT " is too large", TL_STR_ARG(d->name));
+        return tl_error_set(err, -EINVAL, "variable " TL_STR_FMT " is too large",
+                            TL_STR_ARG(d->name));
     l->bytes = (l->bytes + align - 1) / align * align;
     l->decls[g->n] = d;
     g->list[g->n++] = (struct tl_drv_global){.name = item->name,
@@ -45,9 +46,10 @@ static int place(struct layout *l, struct tl_drv_globals *g, const struct tl_ptx
     return 0;
 }
 
-/* Names, sizes and places of the variables that live in device memory: managed ones, or the others. */
-static int lay_out(const struct tl_drv_image *image, bool wants_managed, struct layout *l, struct tl_drv_globals *g,
-                   struct tl_error *err)
+/* Names, sizes and places of the variables that live in device memory: managed ones, or the
+ * others. */
+static int lay_out(const struct tl_drv_image *image, bool wants_managed, struct layout *l,
+                   struct tl_drv_globals *g, struct tl_error *err)
 {
     const struct tl_ptx_index *ix = image->index;
     struct tl_ptx_unit unit;
@@ -62,7 +64,8 @@ static int lay_out(const struct tl_drv_image *image, bool wants_managed, struct 
     for (uint32_t i = 0; rc == 0 && i < image->n_items; i++) {
         const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
         struct tl_ptx_decl *d;
-        if (item->kind != TL_PTX_ITEM_VARIABLE || tl_ptx_index_find(ix, item->name) != item || item->is_extern)
+        if (item->kind != TL_PTX_ITEM_VARIABLE || tl_ptx_index_find(ix, item->name) != item ||
+            item->is_extern)
             continue; /* a mere declaration */
         rc = tl_ptx_parse_var(&unit, item, &d);
         if (rc == 0 && (tl_str_is(d->space, "const") || tl_str_is(d->space, "global")) &&
@@ -83,9 +86,10 @@ static bool address_of(void *data, struct tl_str name, uint64_t *address)
     return true;
 }
 
-/* Lays out, allocates and initialises.  What initialisers name is looked up in `module`, which has these variables already. */
-static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *device, struct CUctx_st *ctx,
-                             bool wants_managed, struct tl_drv_globals *g)
+/* Lays out, allocates and initialises.  What initialisers name is looked up in `module`, which has
+ * these variables already. */
+static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *device,
+                             struct CUctx_st *ctx, bool wants_managed, struct tl_drv_globals *g)
 {
     struct layout l = {0};
     struct tl_error err = {0};
@@ -95,7 +99,8 @@ static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *devi
     int rc = lay_out(module->image, wants_managed, &l, g, &err);
     if (rc == 0 && l.bytes > 0) {
         tl_drv_lock();
-        r = tl_drv_alloc_create(device, ctx, l.bytes, wants_managed ? TL_DRV_MANAGED : TL_DRV_DEVICE_MEMORY, &a);
+        r = tl_drv_alloc_create(device, ctx, l.bytes,
+                                wants_managed ? TL_DRV_MANAGED : TL_DRV_DEVICE_MEMORY, &a);
         if (r == CUDA_SUCCESS) {
             a->is_internal = true;
             g->block = a->base;
@@ -104,8 +109,8 @@ static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *devi
         }
         tl_drv_unlock();
         for (uint32_t i = 0; r == CUDA_SUCCESS && rc == 0 && i < g->n; i++)
-            rc = tl_ptx_initialise(l.decls[i], address_of, module, tl_drv_pointer(g->list[i].address), g->list[i].bytes,
-                                   &err);
+            rc = tl_ptx_initialise(l.decls[i], address_of, module,
+                                   tl_drv_pointer(g->list[i].address), g->list[i].bytes, &err);
     }
     free((void *)l.decls);
     tl_arena_finish(&l.arena);
@@ -133,7 +138,8 @@ CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_gl
     if (image->managed == NULL) {
         struct tl_drv_globals *g = calloc(1, sizeof *g);
         struct CUmod_st alone = {.image = image, .managed = g};
-        r = g != NULL ? make_globals(&alone, &tl_drv.devices[0], NULL, true, g) : CUDA_ERROR_OUT_OF_MEMORY;
+        r = g != NULL ? make_globals(&alone, &tl_drv.devices[0], NULL, true, g)
+                      : CUDA_ERROR_OUT_OF_MEMORY;
         if (r == CUDA_SUCCESS) {
             image->managed = g;
         } else {
@@ -162,7 +168,7 @@ const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct
     return g != NULL ? g : find_global(module->managed, name);
 }
 
-/* --- variables inside of functions: made when a kernel first asks for them ---------------------------------------- */
+/* --- variables inside of functions: made when a kernel first asks for them -------------------- */
 
 struct tl_drv_inner {
     struct tl_drv_inner *next;
@@ -177,19 +183,22 @@ static int make_inner(struct CUmod_st *m, struct tl_drv_inner *v, struct tl_erro
     struct tl_ptx_func *func = NULL;
     struct tl_drv_alloc *a = NULL;
     const char *colons = strstr(v->name, "::");
-    const struct tl_ptx_item *item = tl_ptx_index_find(m->image->index,
-                                                       (struct tl_str){v->name, (uint32_t)(colons - v->name)});
+    const struct tl_ptx_item *item = tl_ptx_index_find(
+        m->image->index, (struct tl_str){v->name, (uint32_t)(colons - v->name)});
     if (item == NULL || item->body == 0)
         return tl_error_set(err, -ENOENT, "no function has the variable %s", v->name);
     tl_arena_init(&arena, 0);
     int rc = tl_ptx_unit_init(&unit, m->image->index, &arena, err);
     if (rc == 0)
         rc = tl_ptx_parse_func(&unit, item, &func);
-    const struct tl_ptx_decl *d = rc == 0 ? tl_ptx_inner_variable(func, (uint32_t)strtoul(colons + 2, NULL, 10)) : NULL;
-    uint64_t count = d != NULL ? tl_ptx_decl_count(d) : 0, bytes = count * (d != NULL ? tl_ptx_type_bytes(d->type) : 0);
+    const struct tl_ptx_decl *d =
+        rc == 0 ? tl_ptx_inner_variable(func, (uint32_t)strtoul(colons + 2, NULL, 10)) : NULL;
+    uint64_t count = d != NULL ? tl_ptx_decl_count(d) : 0,
+             bytes = count * (d != NULL ? tl_ptx_type_bytes(d->type) : 0);
     if (rc == 0 && (bytes == 0 || bytes > (uint64_t)1 << 40))
         rc = tl_error_set(err, -EINVAL, "no function has the variable %s", v->name);
-    if (rc == 0 && tl_drv_alloc_create(m->ctx->device, m->ctx, bytes, TL_DRV_DEVICE_MEMORY, &a) != CUDA_SUCCESS)
+    if (rc == 0 && tl_drv_alloc_create(m->ctx->device, m->ctx, bytes, TL_DRV_DEVICE_MEMORY, &a) !=
+                       CUDA_SUCCESS)
         rc = tl_error_set(err, -ENOMEM, "no device memory for the variable %s", v->name);
     if (rc == 0) {
         a->is_internal = true;
@@ -209,7 +218,8 @@ static void free_inner(struct tl_drv_inner *v)
     free(v);
 }
 
-static int inner_variable(struct CUmod_st *m, const char *name, uint64_t *address, struct tl_error *err)
+static int inner_variable(struct CUmod_st *m, const char *name, uint64_t *address,
+                          struct tl_error *err)
 {
     int rc = 0;
     tl_drv_lock();
@@ -239,20 +249,23 @@ static int inner_variable(struct CUmod_st *m, const char *name, uint64_t *addres
     return rc;
 }
 
-int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address, struct tl_error *err)
+int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address,
+                           struct tl_error *err)
 {
     if (strstr(name, "::") != NULL)
         return inner_variable(module, name, address, err);
     const struct tl_drv_global *g = tl_drv_module_global(module, tl_str_of(name));
     if (g == NULL)
-        return tl_error_set(err, -ENOENT, "a kernel needs variable %s, which its module does not define", name);
+        return tl_error_set(err, -ENOENT,
+                            "a kernel needs variable %s, which its module does not define", name);
     *address = g->address;
     return 0;
 }
 
-/* --- making and ending ------------------------------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
-CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image, struct CUmod_st **out)
+CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image,
+                              struct CUmod_st **out)
 {
     struct CUmod_st *m = calloc(1, sizeof *m);
     if (m == NULL)
@@ -346,7 +359,7 @@ CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struc
     return f != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* --- the calls --------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 /* The error log of the JIT options, if the caller gave one. */
 static void report(CUresult r, unsigned n, CUjit_option *options, void **values)
@@ -360,11 +373,12 @@ static void report(CUresult r, unsigned n, CUjit_option *options, void **values)
             bytes = (size_t)(uintptr_t)values[i];
     }
     if (log != NULL && bytes > 0)
-        snprintf(log, bytes, "%s", r == CUDA_SUCCESS ? "" : "this PTX could not be loaded; TALLY_LOG=1 tells why");
+        snprintf(log, bytes, "%s",
+                 r == CUDA_SUCCESS ? "" : "this PTX could not be loaded; TALLY_LOG=1 tells why");
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-                            void **optionValues)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                            CUjit_option *options, void **optionValues)
 {
     struct CUctx_st *ctx;
     struct tl_drv_image *loaded;
@@ -492,7 +506,8 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunct
         if (!is_kernel(item))
             continue;
         char *name = strndup(item->name.p, item->name.n);
-        r = name != NULL ? tl_drv_module_function(mod, name, &functions[n++]) : CUDA_ERROR_OUT_OF_MEMORY;
+        r = name != NULL ? tl_drv_module_function(mod, name, &functions[n++])
+                         : CUDA_ERROR_OUT_OF_MEMORY;
         free(name);
     }
     return r;

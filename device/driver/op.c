@@ -1,11 +1,13 @@
 /* Operations: what streams, events and graphs are made of.
  *
- * An operation runs when all its predecessors are done.  Streams are chains of them, an event is the operation that was
- * recorded, a graph launch is a handful of them at once.  Who runs one depends on what it is: kernels go to the SMs and come
- * back from there; bookkeeping and small copies run in whichever thread made them ready; long copies, host functions and
- * waits on memory go to a pool of threads; a synchronous copy is run by the thread that asked for it.
+ * An operation runs when all its predecessors are done.  Streams are chains of them, an event is
+ * the operation that was recorded, a graph launch is a handful of them at once.  Who runs one
+ * depends on what it is: kernels go to the SMs and come back from there; bookkeeping and small
+ * copies run in whichever thread made them ready; long copies, host functions and waits on memory
+ * go to a pool of threads; a synchronous copy is run by the thread that asked for it.
  *
- * When a context has failed, its operations are no longer run, only finished, so that whoever waits comes free. */
+ * When a context has failed, its operations are no longer run, only finished, so that whoever waits
+ * comes free. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 #include "device/exec/exec.h"
@@ -22,7 +24,8 @@
 #include <unistd.h>
 
 enum {
-    SMALL_BYTES = 32 << 10, /* copied at once by whoever comes along: handing it over would take longer */
+    /* copied at once by whoever comes along: handing it over would take longer */
+    SMALL_BYTES = 32 << 10,
     MAX_THREADS = 64,
     SPINS = 400, /* about ten microseconds */
     CREDIT = 32, /* waits without spinning after spinning in vain, see wait_for */
@@ -32,11 +35,12 @@ enum {
 static struct {
     struct tl_drv_op *first, **last; /* ready, for the pool */
     pthread_cond_t work;
-    unsigned threads, idle, n_ready; /* n_ready: in the list; who was woken for one is idle until it has the lock */
+    /* n_ready: in the list; who was woken for one is idle until it has the lock */
+    unsigned threads, idle, n_ready;
     struct tl_drv_op *free_ops;
 } pool = {.last = &pool.first, .work = PTHREAD_COND_INITIALIZER};
 
-/* --- life of an operation ---------------------------------------------------------------------------------------- */
+/* --- life of an operation --------------------------------------------------------------------- */
 
 struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_work *work)
 {
@@ -51,7 +55,8 @@ struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_wor
         op->after = op->inline_after;
         op->cap_after = TL_DRV_INLINE_SUCCESSORS;
     }
-    atomic_store_explicit(&op->state, TL_DRV_PENDING, memory_order_relaxed); /* nobody else has it yet */
+    /* nobody else has it yet */
+    atomic_store_explicit(&op->state, TL_DRV_PENDING, memory_order_relaxed);
     op->refs = 2; /* the caller's, and its own until it is done */
     op->waits = 1;
     op->caller_runs = op->was_dropped = false;
@@ -126,7 +131,7 @@ void tl_drv_work_finish(struct tl_drv_work *work)
     }
 }
 
-/* --- waiting ----------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
 {
@@ -138,8 +143,8 @@ static void futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Spinning pays if the other side runs on another core and is about to be done.  Whether it does is learnt: who has spun in vain
- * spins less, down to a try now and then. */
+/* Spinning pays if the other side runs on another core and is about to be done.  Whether it does is
+ * learnt: who has spun in vain spins less, down to a try now and then. */
 static bool pays_to_spin(atomic_int *credit)
 {
     return atomic_load_explicit(credit, memory_order_relaxed) > 0 ||
@@ -150,10 +155,12 @@ static void learn(atomic_int *credit, bool was_right)
 {
     int had = atomic_load_explicit(credit, memory_order_relaxed);
     int now = was_right ? (had < CREDIT ? had + 1 : had) : had > 1 ? had - 1 : -CREDIT;
-    atomic_store_explicit(credit, now, memory_order_relaxed); /* a lost update is a lesson learnt later */
+    /* a lost update is a lesson learnt later */
+    atomic_store_explicit(credit, now, memory_order_relaxed);
 }
 
-/* Until the state is at least `least`.  Without the lock, which whoever wakes us is about to let go of. */
+/* Until the state is at least `least`.  Without the lock, which whoever wakes us is about to let go
+ * of. */
 static void wait_for(struct tl_drv_op *op, uint32_t least)
 {
     static atomic_int credit = 1;
@@ -181,14 +188,16 @@ void tl_drv_op_wait(struct tl_drv_op *op)
     wait_for(op, TL_DRV_DONE);
 }
 
-/* Whether somebody has to be woken: those who wait for the end, or the caller who is to run it.  Lock held. */
+/* Whether somebody has to be woken: those who wait for the end, or the caller who is to run it.
+ * Lock held. */
 static bool set_state(struct tl_drv_op *op, uint32_t state)
 {
     atomic_store_explicit(&op->state, state, memory_order_seq_cst);
-    return (state == TL_DRV_DONE || op->caller_runs) && atomic_load_explicit(&op->has_waiters, memory_order_seq_cst);
+    return (state == TL_DRV_DONE || op->caller_runs) &&
+           atomic_load_explicit(&op->has_waiters, memory_order_seq_cst);
 }
 
-/* --- doing it ---------------------------------------------------------------------------------------------------- */
+/* --- doing it --------------------------------------------------------------------------------- */
 
 /* Pages that are in host memory come first, piece by piece. */
 static void move(uint8_t *to, const uint8_t *from, size_t n)
@@ -222,12 +231,14 @@ void tl_drv_copy_run(const struct tl_drv_copy *c)
     }
     for (size_t z = 0; z < slices; z++)
         for (size_t y = 0; y < rows; y++)
-            move(c->to + z * c->to_slice + y * c->to_pitch, c->from + z * c->from_slice + y * c->from_pitch, row);
+            move(c->to + z * c->to_slice + y * c->to_pitch,
+                 c->from + z * c->from_slice + y * c->from_pitch, row);
 }
 
 static void fill_piece(const struct tl_drv_fill *f, uint8_t *to, size_t elements)
 {
-    bool is_byte = f->element == 1 || (f->element == 2 && (f->value & 0xff) == (f->value >> 8 & 0xff)) ||
+    bool is_byte = f->element == 1 ||
+                   (f->element == 2 && (f->value & 0xff) == (f->value >> 8 & 0xff)) ||
                    (f->element == 4 && f->value == (f->value & 0xff) * 0x01010101u);
     if (is_byte) {
         memset(to, (int)(f->value & 0xff), elements * f->element);
@@ -366,7 +377,8 @@ static void run(struct tl_drv_op *op)
 
 static void finish(struct tl_drv_op *op, struct tl_drv_op **ready);
 
-/* Runs everything in the list and whatever becomes ready through that, but for what goes elsewhere. */
+/* Runs everything in the list and whatever becomes ready through that, but for what goes
+ * elsewhere. */
 static void run_ready(struct tl_drv_op *list)
 {
     while (list != NULL) {
@@ -432,7 +444,8 @@ static void give_to_pool(struct tl_drv_op *op)
         sigfillset(&all);
         sigdelset(&all, SIGSEGV);
         pthread_sigmask(SIG_SETMASK, &all,
-                        &before); /* the program's signals are for its own threads, but for page faults */
+                        /* the program's signals are for its own threads, but for page faults */
+                        &before);
         if (pthread_create(&thread, NULL, pool_thread, NULL) == 0) {
             pthread_detach(thread);
             pool.threads++;
@@ -441,7 +454,8 @@ static void give_to_pool(struct tl_drv_op *op)
     }
 }
 
-/* It has no unfinished predecessor any more.  Lock held; what the calling thread shall run is put into `mine`. */
+/* It has no unfinished predecessor any more.  Lock held; what the calling thread shall run is put
+ * into `mine`. */
 static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine)
 {
     op->was_dropped = tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
@@ -495,16 +509,18 @@ void tl_drv_op_start_unlock(struct tl_drv_op *op)
     run_ready(ready);
 }
 
-/* --- submitting -------------------------------------------------------------------------------------------------- */
+/* --- submitting ------------------------------------------------------------------------------- */
 
-/* How a copy treats memory that the driver cannot hold on to: pageable host memory is read before the call returns and
- * written before it returns (CUDA driver API, "API synchronization behavior"). */
+/* How a copy treats memory that the driver cannot hold on to: pageable host memory is read before
+ * the call returns and written before it returns (CUDA driver API, "API synchronization
+ * behavior"). */
 static CUresult mind_pageable(struct tl_drv_work *work, bool *wait)
 {
     if (work->kind != TL_DRV_COPY || *wait)
         return CUDA_SUCCESS;
     const struct tl_drv_copy *c = &work->copy;
-    if (!tl_drv_is_pinned(c->to) || (!tl_drv_is_pinned(c->from) && work_bytes(work) > 2 * SMALL_BYTES)) {
+    if (!tl_drv_is_pinned(c->to) ||
+        (!tl_drv_is_pinned(c->from) && work_bytes(work) > 2 * SMALL_BYTES)) {
         *wait = true;
         return CUDA_SUCCESS;
     }

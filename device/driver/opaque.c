@@ -1,15 +1,17 @@
 /* Opaque kernels: images that hold only machine code of a GPU, taken as things that last a while.
  *
- * With TALLY_DEVICE_OPAQUE=time, a cubin for which there is no PTX is accepted.  Its kernels occupy SMs for a modelled time and
- * compute nothing, so nothing that such a process puts out is a result; that is said once on stderr, and each such function
- * answers 1 to the attribute TL_DEVICE_ATTRIBUTE_OPAQUE (tally/device.h), so that reports can mark it.
+ * With TALLY_DEVICE_OPAQUE=time, a cubin for which there is no PTX is accepted.  Its kernels occupy
+ * SMs for a modelled time and compute nothing, so nothing that such a process puts out is a result;
+ * that is said once on stderr, and each such function answers 1 to the attribute
+ * TL_DEVICE_ATTRIBUTE_OPAQUE (tally/device.h), so that reports can mark it.
  *
- * The rest of the driver sees such a cubin as PTX with empty kernels: names, parameters, shared memory and variables are
- * written down as text and go the usual way.
+ * The rest of the driver sees such a cubin as PTX with empty kernels: names, parameters, shared
+ * memory and variables are written down as text and go the usual way.
  *
- * The model of a block's time: each warp issues each of the kernel's instructions TRIPS times (loops are what takes time,
- * and how often they turn cannot be seen), four warps at a time, at the clock that the device reports.
- * TALLY_DEVICE_OPAQUE=time:50 says instead that every block takes 50 us. */
+ * The model of a block's time: each warp issues each of the kernel's instructions TRIPS times
+ * (loops are what takes time, and how often they turn cannot be seen), four warps at a time, at the
+ * clock that the device reports. TALLY_DEVICE_OPAQUE=time:50 says instead that every block takes 50
+ * us. */
 #include "device/driver/opaque.h"
 #include "device/driver/driver.h"
 
@@ -62,7 +64,7 @@ bool tl_drv_opaque_is_on(double *block_us)
     return text[4] == '\0' || (text[4] == ':' && *block_us > 0);
 }
 
-/* --- reading a cubin --------------------------------------------------------------------------------------------- */
+/* --- reading a cubin -------------------------------------------------------------------------- */
 
 struct cubin {
     const uint8_t *bytes;
@@ -76,7 +78,8 @@ struct cubin {
 /* A part of the file, or NULL if it is not all inside or not aligned. */
 static const void *part(const struct cubin *c, uint64_t offset, uint64_t bytes, uint32_t align)
 {
-    if (offset > c->n || bytes > c->n - offset || ((uintptr_t)(c->bytes + offset) & (align - 1)) != 0)
+    if (offset > c->n || bytes > c->n - offset ||
+        ((uintptr_t)(c->bytes + offset) & (align - 1)) != 0)
         return NULL;
     return c->bytes + offset;
 }
@@ -87,7 +90,9 @@ static const char *text_at(const struct cubin *c, uint32_t section, uint32_t off
         return NULL;
     const Elf64_Shdr *s = &c->sections[section];
     const char *p = part(c, s->sh_offset, s->sh_size, 1);
-    return p != NULL && offset < s->sh_size && memchr(p + offset, 0, s->sh_size - offset) != NULL ? p + offset : NULL;
+    return p != NULL && offset < s->sh_size && memchr(p + offset, 0, s->sh_size - offset) != NULL
+               ? p + offset
+               : NULL;
 }
 
 static int open_cubin(struct cubin *c, const void *bytes, size_t n, struct tl_error *err)
@@ -105,7 +110,8 @@ static int open_cubin(struct cubin *c, const void *bytes, size_t n, struct tl_er
             continue;
         c->symtab = i;
         c->n_symbols = (uint32_t)(c->sections[i].sh_size / sizeof(Elf64_Sym));
-        c->symbols = part(c, c->sections[i].sh_offset, (uint64_t)c->n_symbols * sizeof(Elf64_Sym), 8);
+        c->symbols = part(c, c->sections[i].sh_offset, (uint64_t)c->n_symbols * sizeof(Elf64_Sym),
+                          8);
     }
     return c->symbols != NULL ? 0 : tl_error_set(err, -EINVAL, "a cubin has no symbol table");
 }
@@ -119,8 +125,8 @@ static const char *symbol_name(const struct cubin *c, uint32_t i)
 static bool is_kernel(const struct cubin *c, uint32_t i)
 {
     const Elf64_Sym *s = &c->symbols[i];
-    return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & STO_CUDA_ENTRY) != 0 && s->st_shndx != SHN_UNDEF &&
-           s->st_shndx < c->n_sections && symbol_name(c, i) != NULL;
+    return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & STO_CUDA_ENTRY) != 0 &&
+           s->st_shndx != SHN_UNDEF && s->st_shndx < c->n_sections && symbol_name(c, i) != NULL;
 }
 
 struct facts {
@@ -182,20 +188,21 @@ static void read_facts(const struct cubin *c, uint32_t symbol, struct facts *f)
     }
 }
 
-/* --- as PTX ------------------------------------------------------------------------------------------------------ */
+/* --- as PTX ----------------------------------------------------------------------------------- */
 
-/* Names of C++ and of compilers are PTX names; what is not cannot be written down and is left out. */
+/* Names of C++ and of compilers are PTX names; what is not cannot be written down and is left
+ * out. */
 static bool is_ptx_name(const char *name)
 {
     for (const char *p = name; *p != '\0'; p++)
-        if (!(*p == '_' || *p == '$' || (*p >= '0' && *p <= '9' && p > name) || (*p >= 'a' && *p <= 'z') ||
-              (*p >= 'A' && *p <= 'Z')))
+        if (!(*p == '_' || *p == '$' || (*p >= '0' && *p <= '9' && p > name) ||
+              (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z')))
             return false;
     return name[0] != '\0';
 }
 
-/* The alignment that puts a parameter where it is; a layout that none gives means that this reader does not know it, and
- * then the kernel has no parameters: nobody reads them. */
+/* The alignment that puts a parameter where it is; a layout that none gives means that this reader
+ * does not know it, and then the kernel has no parameters: nobody reads them. */
 static bool write_params(struct tl_buf *b, const struct facts *f)
 {
     uint32_t at = 0;
@@ -205,7 +212,8 @@ static bool write_params(struct tl_buf *b, const struct facts *f)
             align *= 2;
         if (align > 256 || f->params[i].bytes == 0)
             return false;
-        tl_buf_printf(b, "%s.param .align %u .b8 p%u[%u]", i > 0 ? ", " : "", align, i, f->params[i].bytes);
+        tl_buf_printf(b, "%s.param .align %u .b8 p%u[%u]", i > 0 ? ", " : "", align, i,
+                      f->params[i].bytes);
         at = offset + f->params[i].bytes;
     }
     return true;
@@ -215,7 +223,8 @@ static void write_kernel(struct tl_buf *b, const char *name, const struct facts 
 {
     struct tl_buf params = {0};
     bool is_known = write_params(&params, f);
-    tl_buf_printf(b, ".visible .entry %s(%.*s)", name, is_known ? (int)params.n : 0, params.n > 0 ? params.p : "");
+    tl_buf_printf(b, ".visible .entry %s(%.*s)", name, is_known ? (int)params.n : 0,
+                  params.n > 0 ? params.p : "");
     if (f->max_threads > 0)
         tl_buf_printf(b, " .maxntid %u", f->max_threads);
     tl_buf_printf(b, "\n{\n");
@@ -225,7 +234,8 @@ static void write_kernel(struct tl_buf *b, const char *name, const struct facts 
     tl_buf_finish(&params);
 }
 
-static void write_variable(struct tl_buf *b, const struct cubin *c, const Elf64_Sym *s, const char *name)
+static void write_variable(struct tl_buf *b, const struct cubin *c, const Elf64_Sym *s,
+                           const char *name)
 {
     const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)c->bytes;
     const char *section = text_at(c, h->e_shstrndx, c->sections[s->st_shndx].sh_name);
@@ -233,11 +243,12 @@ static void write_variable(struct tl_buf *b, const struct cubin *c, const Elf64_
         return;
     bool is_const = strncmp(section, ".nv.constant", 12) == 0;
     if (is_const || strncmp(section, ".nv.global", 10) == 0)
-        tl_buf_printf(b, ".visible .%s .align 16 .b8 %s[%llu];\n", is_const ? "const" : "global", name,
-                      (unsigned long long)s->st_size);
+        tl_buf_printf(b, ".visible .%s .align 16 .b8 %s[%llu];\n", is_const ? "const" : "global",
+                      name, (unsigned long long)s->st_size);
 }
 
-static int add_kernel(struct tl_drv_opaque *o, const struct cubin *c, uint32_t i, struct facts *f, struct tl_buf *b)
+static int add_kernel(struct tl_drv_opaque *o, const struct cubin *c, uint32_t i, struct facts *f,
+                      struct tl_buf *b)
 {
     const char *name = symbol_name(c, i);
     struct tl_drv_opaque_kernel *k = calloc(1, sizeof *k);
@@ -264,7 +275,8 @@ static void say_once(double block_us)
     if (block_us > 0)
         snprintf(model, sizeof model, "%g us per block", block_us);
     fprintf(stderr,
-            "tally: TALLY_DEVICE_OPAQUE=time: kernels without PTX COMPUTE NOTHING, they only occupy SMs for %s.\n"
+            "tally: TALLY_DEVICE_OPAQUE=time: kernels without PTX COMPUTE NOTHING, they only "
+            "occupy SMs for %s.\n"
             "tally: what this process puts out is not a result.\n",
             model);
 }
@@ -288,13 +300,16 @@ CUresult tl_drv_opaque_load(const void *bytes, size_t n, uint32_t arch, struct t
             continue;
         if (is_kernel(&c, i))
             rc = add_kernel(o, &c, i, f, &b);
-        else if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx != SHN_UNDEF && s->st_shndx < c.n_sections)
+        else if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx != SHN_UNDEF &&
+                 s->st_shndx < c.n_sections)
             write_variable(&b, &c, s, name);
     }
     free(f);
     if (rc == 0 && b.failed)
         rc = -ENOMEM;
-    CUresult r = rc == 0 ? CUDA_SUCCESS : rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+    CUresult r = rc == 0         ? CUDA_SUCCESS
+                 : rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+                                 : CUDA_ERROR_INVALID_IMAGE;
     if (rc == -EINVAL)
         tl_drv_log("image refused: %s", err.text);
     if (r == CUDA_SUCCESS) {
@@ -342,9 +357,10 @@ uint32_t tl_drv_opaque_registers(const struct tl_drv_opaque *o, const char *name
     return k != NULL ? k->registers : 0;
 }
 
-/* --- lasting a while --------------------------------------------------------------------------------------------- */
+/* --- lasting a while -------------------------------------------------------------------------- */
 
-/* As a kernel's code: a signal may end it anywhere.  A long wait sleeps, its end spins, so that it is as long as it should. */
+/* As a kernel's code: a signal may end it anywhere.  A long wait sleeps, its end spins, so that it
+ * is as long as it should. */
 static void occupy(struct tl_dev_frame *f, uint32_t first, uint32_t count)
 {
     enum { SLEEPY_NS = 200000 };
@@ -375,13 +391,15 @@ static uint64_t block_ns(const struct tl_drv_opaque_kernel *k, const struct tl_d
         return (uint64_t)(block_us * 1000);
     uint64_t warps = ((uint64_t)block[0] * block[1] * block[2] + TL_DEV_WARP - 1) / TL_DEV_WARP;
     uint64_t cycles = k->instructions * warps * TRIPS / ISSUED_AT_ONCE;
-    return cycles * 1000000 / (uint64_t)tl_drv_device_attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    return cycles * 1000000 /
+           (uint64_t)tl_drv_device_attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
 }
 
-int tl_drv_opaque_code(struct CUfunc_st *function, const uint32_t block[3], struct tl_exec_object **object,
-                       uint64_t **variables, struct tl_error *err)
+int tl_drv_opaque_code(struct CUfunc_st *function, const uint32_t block[3],
+                       struct tl_exec_object **object, uint64_t **variables, struct tl_error *err)
 {
-    struct tl_drv_opaque_kernel *k = find_kernel(function->module->image->opaque, function->info->name);
+    struct tl_drv_opaque_kernel *k = find_kernel(function->module->image->opaque,
+                                                 function->info->name);
     size_t name_bytes = strlen(function->info->name) + 1;
     struct opaque_code *code = k != NULL ? calloc(1, sizeof *code + name_bytes) : NULL;
     *variables = calloc(1, sizeof(uint64_t));

@@ -11,10 +11,13 @@ struct tl_exec_object;
 bool tl_drv_opaque_is_on(double *block_us);
 /* An image with empty kernels in place of a cubin's.  Lock not held. */
 CUresult tl_drv_opaque_load(const void *bytes, size_t n, uint32_t arch, struct tl_drv_image **out);
-void tl_drv_opaque_destroy(struct tl_drv_opaque *o);                               /* NULL is fine */
-uint32_t tl_drv_opaque_registers(const struct tl_drv_opaque *o, const char *name); /* 0 if the cubin does not say */
-/* What runs in place of such a function; the caller holds its code_lock and frees the variables.  0, -ENOMEM. */
-int tl_drv_opaque_code(struct CUfunc_st *function, const uint32_t block[3], struct tl_exec_object **object,
-                       uint64_t **variables, struct tl_error *err);
+/* NULL is fine */
+void tl_drv_opaque_destroy(struct tl_drv_opaque *o);
+/* 0 if the cubin does not say */
+uint32_t tl_drv_opaque_registers(const struct tl_drv_opaque *o, const char *name);
+/* What runs in place of such a function; the caller holds its code_lock and frees the variables.
+ * 0, -ENOMEM. */
+int tl_drv_opaque_code(struct CUfunc_st *function, const uint32_t block[3],
+                       struct tl_exec_object **object, uint64_t **variables, struct tl_error *err);
 
 #endif

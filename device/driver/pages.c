@@ -1,20 +1,24 @@
-/* Managed memory: pages that live in device memory or in host memory, and move when they are touched.
+/* Managed memory: pages that live in device memory or in host memory, and move when they are
+ * touched.
  *
- * An allocation is cut into chunks.  The pages of a chunk on the device are where the program sees them, and count in the device's
- * ledger; the pages of a chunk in host memory are in a range of their own, and what the program sees is inaccessible.  Whoever
- * touches it faults, the pages are moved, the time of the bus is waited for, and the access is repeated.  So a kernel waits for
- * its pages on the SM that it holds.
+ * An allocation is cut into chunks.  The pages of a chunk on the device are where the program sees
+ * them, and count in the device's ledger; the pages of a chunk in host memory are in a range of
+ * their own, and what the program sees is inaccessible.  Whoever touches it faults, the pages are
+ * moved, the time of the bus is waited for, and the access is repeated.  So a kernel waits for its
+ * pages on the SM that it holds.
  *
  *     what the program sees   |pages|pages| none | none |pages|        chunks 0, 1 and 4 are on the device
  *     host memory             |     |     |pages |      |     |        chunk 3 was never touched
  *
- * Moving is mremap's: both ranges keep their places, and no thread ever sees half of a chunk.  Room is made by moving the chunk that
- * came first; other processes are asked for pages of a lower rank.  If there is no room to be had at all, a few chunks may be used
- * over the bus without being on the device, so that nobody ever fails for lack of device memory: an instruction may need several
+ * Moving is mremap's: both ranges keep their places, and no thread ever sees half of a chunk.  Room
+ * is made by moving the chunk that came first; other processes are asked for pages of a lower rank.
+ * If there is no room to be had at all, a few chunks may be used over the bus without being on the
+ * device, so that nobody ever fails for lack of device memory: an instruction may need several
  * chunks at once, hence at least FEWEST stay accessible.
  *
- * Chunks that fit are on the device from the beginning, so a program that stays within the device never faults.  Of the host's
- * accesses, those by system calls (a read into a chunk that is in host memory) fail with EFAULT: signals do not reach them. */
+ * Chunks that fit are on the device from the beginning, so a program that stays within the device
+ * never faults.  Of the host's accesses, those by system calls (a read into a chunk that is in host
+ * memory) fail with EFAULT: signals do not reach them. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
@@ -56,7 +60,8 @@ struct tl_drv_pages {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards everything here; nobody touches the program's memory while holding it */
+    /* guards everything here; nobody touches the program's memory while holding it */
+    pthread_mutex_t lock;
     struct tl_drv_pages *first;
     struct chunk oldest, newest; /* ends of the list of accessible chunks */
     uint32_t n_accessible, n_chunks;
@@ -64,7 +69,7 @@ static struct {
     bool has_thread[TL_DRV_MAX_DEVICES];
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* --- chunks -------------------------------------------------------------------------------------------------------- */
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 static size_t offset_of(const struct chunk *c)
 {
@@ -115,7 +120,8 @@ static bool has_pages(const struct chunk *c)
     unsigned char there[MOST_PAGES];
     size_t at = offset_of(c), n = bytes_of(c), step = (size_t)MOST_PAGES * TL_DRV_PAGE;
     for (size_t from = 0; from < n; from += step) {
-        size_t piece = n - from < step ? n - from : step, pages = (piece + TL_DRV_PAGE - 1) / TL_DRV_PAGE;
+        size_t piece = n - from < step ? n - from : step,
+               pages = (piece + TL_DRV_PAGE - 1) / TL_DRV_PAGE;
         if (mincore(c->pages->base + at + from, piece, there) != 0)
             return true;
         for (size_t i = 0; i < pages; i++)
@@ -136,13 +142,15 @@ static void discharge(const struct chunk *c)
     tl_drv_exec_give(c->pages->device, bytes_of(c));
 }
 
-/* Puts the pages of one range into the place of the other; the first one stays mapped, without any. */
+/* Puts the pages of one range into the place of the other; the first one stays mapped, without
+ * any. */
 static bool move_pages(uint8_t *from, uint8_t *to, size_t n)
 {
     return mremap(from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) != MAP_FAILED;
 }
 
-/* To host memory.  Returns how much went over the bus.  A chunk that the kernel does not move stays for good. */
+/* To host memory.  Returns how much went over the bus.  A chunk that the kernel does not move stays
+ * for good. */
 static size_t move_out(struct chunk *c)
 {
     const struct tl_drv_pages *p = c->pages;
@@ -173,7 +181,8 @@ static size_t move_in(struct chunk *c, enum place place)
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
     if (c->has_host_pages) {
-        if (!move_pages(p->host + at, p->base + at, n)) { /* too many mappings: its bytes go another way */
+        /* too many mappings: its bytes go another way */
+        if (!move_pages(p->host + at, p->base + at, n)) {
             mprotect(p->host + at, n, PROT_READ | PROT_WRITE);
             mprotect(p->base + at, n, PROT_READ | PROT_WRITE);
             memcpy(p->base + at, p->host + at, n);
@@ -189,20 +198,23 @@ static size_t move_in(struct chunk *c, enum place place)
     return moved;
 }
 
-/* The chunk that came first and may go, of this rank or below; NULL if there is none, or too few are left. */
+/* The chunk that came first and may go, of this rank or below; NULL if there is none, or too few
+ * are left. */
 static struct chunk *victim(const struct tl_drv_device *device, uint32_t rank, bool spares_few)
 {
     uint32_t n = all.n_accessible;
     if (all.oldest.newer == NULL)
         return NULL;
-    for (struct chunk *c = all.oldest.newer; c != &all.newest && (!spares_few || n-- > FEWEST); c = c->newer)
+    for (struct chunk *c = all.oldest.newer; c != &all.newest && (!spares_few || n-- > FEWEST);
+         c = c->newer)
         if (c->holds == 0 && c->rank <= rank && c->pages->device == device && c->place == ON_DEVICE)
             return c;
     return NULL;
 }
 
 /* Room for `bytes` in the ledger by moving own chunks.  Adds to `moved` what went over the bus. */
-static bool make_room(struct tl_drv_device *device, uint64_t bytes, uint32_t rank, bool spares_few, uint64_t *moved)
+static bool make_room(struct tl_drv_device *device, uint64_t bytes, uint32_t rank, bool spares_few,
+                      uint64_t *moved)
 {
     while (tl_drv_exec_take(device, bytes) != 0) {
         struct chunk *c = victim(device, rank, spares_few);
@@ -234,7 +246,8 @@ static void bring(struct chunk *c, uint64_t *moved)
     bool has_room = make_room(p->device, bytes_of(c), c->rank, true, moved);
     if (!has_room) {
         size_t n = bytes_of(c);
-        uint32_t below = c->rank + 1; /* of equals a page is asked for only when the own ones are few */
+        /* of equals a page is asked for only when the own ones are few */
+        uint32_t below = c->rank + 1;
         c->holds++;
         pthread_mutex_unlock(&all.lock);
         has_room = tl_drv_exec_demand(p->device, n, below) == 0;
@@ -251,7 +264,7 @@ static void bring(struct chunk *c, uint64_t *moved)
         limit_remote(moved);
 }
 
-/* --- from outside -------------------------------------------------------------------------------------------------- */
+/* --- from outside ----------------------------------------------------------------------------- */
 
 /* In a signal handler, on the thread that touched it. */
 static bool on_touch(const void *address)
@@ -394,7 +407,7 @@ bool tl_drv_pages_make_room(struct tl_drv_device *device, uint64_t bytes)
     return has_room;
 }
 
-/* --- when others ask ----------------------------------------------------------------------------------------------- */
+/* --- when others ask -------------------------------------------------------------------------- */
 
 static void give_back(void *of, uint32_t rank, uint64_t bytes)
 {
@@ -435,7 +448,7 @@ static void start_thread(struct tl_drv_device *device)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* --- making and ending --------------------------------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 /* What the machine can still give. */
 static uint64_t host_memory_left(void)
@@ -458,7 +471,8 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
     if (bytes > host_memory_left())
         return NULL;
     pthread_mutex_lock(&all.lock);
-    size_t most = all.n_chunks + 64 < MOST_CHUNKS ? (MOST_CHUNKS - all.n_chunks) / 4 : 16; /* some for those to come */
+    /* some for those to come */
+    size_t most = all.n_chunks + 64 < MOST_CHUNKS ? (MOST_CHUNKS - all.n_chunks) / 4 : 16;
     pthread_mutex_unlock(&all.lock);
     while (bytes / chunk >= most)
         chunk *= 2;
@@ -473,8 +487,12 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
         free(p);
         return NULL;
     }
-    *p = (struct tl_drv_pages){
-        .device = device, .base = base, .host = host, .bytes = bytes, .chunk_bytes = chunk, .n_chunks = n};
+    *p = (struct tl_drv_pages){.device = device,
+                               .base = base,
+                               .host = host,
+                               .bytes = bytes,
+                               .chunk_bytes = chunk,
+                               .n_chunks = n};
     pthread_mutex_lock(&all.lock);
     start_thread(device);
     struct tl_drv_pages **at = &all.first;

@@ -1,5 +1,5 @@
-/* Launching as it was before CUDA 4: a function's block size and parameters are set one by one, then it is launched.
- * What was set stays set for the next launch. */
+/* Launching as it was before CUDA 4: a function's block size and parameters are set one by one,
+ * then it is launched. What was set stays set for the next launch. */
 #include "device/driver/driver.h"
 
 #include <stdlib.h>
@@ -71,7 +71,8 @@ CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
     struct CUfunc_st *f;
-    if (ptr == NULL || offset < 0 || offset > MOST_PARAMETERS || numbytes > MOST_PARAMETERS - (unsigned)offset)
+    if (ptr == NULL || offset < 0 || offset > MOST_PARAMETERS ||
+        numbytes > MOST_PARAMETERS - (unsigned)offset)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult r = enter(hfunc, &f);
     if (r != CUDA_SUCCESS)
@@ -113,8 +114,8 @@ static CUresult launch(CUfunction handle, int width, int height, CUstream stream
     size_t bytes = s.param_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, s.params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      CU_LAUNCH_PARAM_END};
-    return cuLaunchKernel(handle, (unsigned)width, (unsigned)height, 1, s.block[0], s.block[1], s.block[2],
-                          s.shared_bytes, stream, NULL, extra);
+    return cuLaunchKernel(handle, (unsigned)width, (unsigned)height, 1, s.block[0], s.block[1],
+                          s.block[2], s.shared_bytes, stream, NULL, extra);
 }
 
 CUresult cuLaunch(CUfunction f)

@@ -9,11 +9,13 @@ static bool is_host(const struct tl_drv_alloc *a)
 }
 
 /* One attribute of a pointer into `a`, or into nothing we know (NULL). */
-static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p, CUpointer_attribute attribute, void *out)
+static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p,
+                                  CUpointer_attribute attribute, void *out)
 {
     if (a == NULL && attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
-        attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && attribute != CU_POINTER_ATTRIBUTE_CONTEXT &&
-        attribute != CU_POINTER_ATTRIBUTE_MAPPED && attribute != CU_POINTER_ATTRIBUTE_IS_MANAGED)
+        attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
+        attribute != CU_POINTER_ATTRIBUTE_CONTEXT && attribute != CU_POINTER_ATTRIBUTE_MAPPED &&
+        attribute != CU_POINTER_ATTRIBUTE_IS_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -63,7 +65,9 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p, C
         *(int *)out = a != NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(uint64_t *)out = a->pool != NULL && a->pool->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+        *(uint64_t *)out = a->pool != NULL && a->pool->is_shareable
+                               ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                               : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
@@ -102,9 +106,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return r;
 }
 
-/* Unlike the single form, this one answers for any pointer: unknown ones get zeroes and no device. */
-CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
-                                CUdeviceptr ptr)
+/* Unlike the single form, this one answers for any pointer: unknown ones get zeroes and no
+ * device. */
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                void **data, CUdeviceptr ptr)
 {
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)

@@ -1,12 +1,14 @@
-/* Stream-ordered memory.  An address is given out at once; what the stream does with it comes later anyway.  A free is
- * an operation: when the stream reaches it, the block goes back to its pool, which keeps it for the next taker. */
+/* Stream-ordered memory.  An address is given out at once; what the stream does with it comes later
+ * anyway.  A free is an operation: when the stream reaches it, the block goes back to its pool,
+ * which keeps it for the next taker. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP_BYTES = 256 << 20 }; /* kept at least, whatever the threshold: pages are costly to get back */
+/* kept at least, whatever the threshold: pages are costly to get back */
+enum { KEEP_BYTES = 256 << 20 };
 
 struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
 {
@@ -32,7 +34,8 @@ uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
         pool->reserved -= c->alloc->mapped;
         freed += c->alloc->mapped;
         c->alloc->pool = NULL;
-        tl_drv_alloc_insert(c->alloc); /* cached blocks are not in the table: nobody owns their addresses */
+        /* cached blocks are not in the table: nobody owns their addresses */
+        tl_drv_alloc_insert(c->alloc);
         tl_drv_alloc_destroy(c->alloc);
         free(c);
     }
@@ -82,7 +85,8 @@ void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, 
         pool->reserved_high = pool->reserved;
 }
 
-struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes)
+struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx,
+                                       size_t bytes)
 {
     size_t mapped = (bytes + TL_DRV_PAGE - 1) & ~(size_t)(TL_DRV_PAGE - 1);
     for (struct tl_drv_cached **at = &pool->cached; *at != NULL; at = &(*at)->next) {
@@ -102,7 +106,8 @@ struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct C
     return NULL;
 }
 
-static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out)
+static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes,
+                     CUdeviceptr *out)
 {
     struct tl_drv_alloc *a = tl_drv_pool_reuse(pool, ctx, bytes);
     if (a == NULL) {
@@ -120,7 +125,9 @@ static CUresult check(CUmemoryPool pool)
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    return pool != NULL && pool->magic == TL_DRV_POOL && !pool->is_destroyed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return pool != NULL && pool->magic == TL_DRV_POOL && !pool->is_destroyed
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -136,7 +143,8 @@ static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, C
     if (pool->is_imported)
         return CUDA_ERROR_NOT_PERMITTED;
     tl_drv_lock();
-    r = tl_drv_is_capturing(s) ? tl_drv_capture_alloc(s, pool->device, bytes, dptr) : take(pool, s->ctx, bytes, dptr);
+    r = tl_drv_is_capturing(s) ? tl_drv_capture_alloc(s, pool->device, bytes, dptr)
+                               : take(pool, s->ctx, bytes, dptr);
     tl_drv_unlock();
     return r;
 }
@@ -146,7 +154,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
     return take_async(dptr, bytesize, NULL, hStream);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream hStream)
 {
     CUresult r = check(pool);
     return r == CUDA_SUCCESS ? take_async(dptr, bytesize, pool, hStream) : r;
@@ -162,8 +171,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_SUCCESS;
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
-    bool is_ours = a != NULL && a->base == dptr && a->kind == TL_DRV_DEVICE_MEMORY && !a->is_internal;
-    if (is_ours && a->graph != NULL && !tl_drv_is_capturing(s)) /* else a node is made, which has its own rules */
+    bool is_ours = a != NULL && a->base == dptr && a->kind == TL_DRV_DEVICE_MEMORY &&
+                   !a->is_internal;
+    if (is_ours && a->graph != NULL &&
+        !tl_drv_is_capturing(s)) /* else a node is made, which has its own rules */
         is_ours = tl_drv_graph_memory_free(a);
     tl_drv_unlock();
     if (!is_ours)
@@ -171,7 +182,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_FREE, .memory = {dptr, 0}}, false);
 }
 
-/* --- pools ------------------------------------------------------------------------------------------------------- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
@@ -262,7 +273,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-        *(uint64_t *)field = attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool->used : pool->reserved; /* only a reset */
+        *(uint64_t *)field = attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH
+                                 ? pool->used
+                                 : pool->reserved; /* only a reset */
     else
         memcpy(field, value, is_wide ? 8 : 4);
     tl_drv_unlock();
@@ -342,9 +355,10 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-/* --- the same by location, since CUDA 13 -------------------------------------------------------------------------- */
+/* --- the same by location, since CUDA 13 ------------------------------------------------------ */
 
-static CUresult device_at(const CUmemLocation *location, CUmemAllocationType type, struct tl_drv_device **d)
+static CUresult device_at(const CUmemLocation *location, CUmemAllocationType type,
+                          struct tl_drv_device **d)
 {
     if (location == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -353,7 +367,8 @@ static CUresult device_at(const CUmemLocation *location, CUmemAllocationType typ
     return tl_drv_device(location->id, d);
 }
 
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+                                CUmemAllocationType type)
 {
     struct tl_drv_device *d;
     CUresult r = device_at(location, type, &d);

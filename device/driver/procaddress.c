@@ -1,5 +1,6 @@
-/* cuGetProcAddress: the function of that name, of the newest version that is not newer than asked for.  A wrong version
- * would be a wrong signature, so the table comes from NVIDIA's headers (scripts/gen-driver-table). */
+/* cuGetProcAddress: the function of that name, of the newest version that is not newer than asked
+ * for.  A wrong version would be a wrong signature, so the table comes from NVIDIA's headers
+ * (scripts/gen-driver-table). */
 #include "device/driver/driver.h"
 
 #include <stdlib.h>
@@ -17,9 +18,11 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
     if (symbol == NULL || pfn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *pfn = NULL;
-    const struct tl_drv_proc *row = bsearch(symbol, tl_drv_procs, tl_drv_n_procs, sizeof *row, by_name);
+    const struct tl_drv_proc *row = bsearch(symbol, tl_drv_procs, tl_drv_n_procs, sizeof *row,
+                                            by_name);
     if (symbolStatus != NULL)
-        *symbolStatus = row == NULL ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        *symbolStatus = row == NULL ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
+                                    : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
     if (row == NULL)
         return CUDA_ERROR_NOT_FOUND;
     while (row > tl_drv_procs && strcmp(row[-1].name, symbol) == 0)

@@ -1,11 +1,12 @@
-/* Streams: creation, the three default ones, waiting, attributes, and the small things that can stand in them. */
+/* Streams: creation, the three default ones, waiting, attributes, and the small things that can
+ * stand in them. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- which stream ------------------------------------------------------------------------------------------------ */
+/* --- which stream ----------------------------------------------------------------------------- */
 
 struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags, int priority)
 {
@@ -43,11 +44,13 @@ static void unlink_stream(struct CUstream_st *s)
     }
 }
 
-/* Operations that are under way keep what they need themselves; the legacy stream still has to wait for them. */
+/* Operations that are under way keep what they need themselves; the legacy stream still has to wait
+ * for them. */
 static void retire(struct CUstream_st *s)
 {
     if (!tl_drv_op_is_done(s->tail) && (s->flags & CU_STREAM_NON_BLOCKING) == 0) {
-        struct tl_drv_op *op = tl_drv_op_create(s->ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
+        struct tl_drv_op *op = tl_drv_op_create(s->ctx,
+                                                &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
         if (op != NULL) {
             tl_drv_op_after(op, s->tail);
             tl_drv_op_after(op, s->ctx->legacy->tail);
@@ -126,7 +129,7 @@ CUresult tl_drv_stream(CUstream handle, struct CUstream_st **out)
     return tl_drv_context_check(handle->ctx);
 }
 
-/* --- waiting ----------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static CUresult after_wait(struct CUctx_st *ctx)
 {
@@ -142,7 +145,8 @@ CUresult tl_drv_stream_wait(struct CUstream_st *s)
     if (s->is_legacy) { /* its end is also that of the blocking streams */
         bool is_idle = true;
         for (struct CUstream_st *o = ctx->streams; o != NULL && is_idle; o = o->next)
-            is_idle = o == s || (o->flags & CU_STREAM_NON_BLOCKING) != 0 || tl_drv_op_is_done(o->tail);
+            is_idle = o == s || (o->flags & CU_STREAM_NON_BLOCKING) != 0 ||
+                      tl_drv_op_is_done(o->tail);
         if (!is_idle) {
             op = tl_drv_op_create(ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
             if (op == NULL) {
@@ -214,7 +218,7 @@ CUresult tl_drv_context_wait(struct CUctx_st *ctx)
     return after_wait(ctx);
 }
 
-/* --- the calls --------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
@@ -351,9 +355,10 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreen
     return r;
 }
 
-/* --- attributes -------------------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
-static CUresult attribute_slot(CUstream handle, CUstreamAttrID attr, struct CUstream_st **s, CUstreamAttrValue **slot)
+static CUresult attribute_slot(CUstream handle, CUstreamAttrID attr, struct CUstream_st **s,
+                               CUstreamAttrValue **slot)
 {
     CUresult r = tl_drv_stream(handle, s);
     if (r != CUDA_SUCCESS)
@@ -418,15 +423,17 @@ CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
     return r;
 }
 
-CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
+                                unsigned int flags)
 {
     struct CUstream_st *s;
     (void)length, (void)flags;
     CUresult r = tl_drv_stream(hStream, &s);
-    return r == CUDA_SUCCESS && dptr == 0 ? CUDA_ERROR_INVALID_VALUE : r; /* managed memory is everywhere at once */
+    /* managed memory is everywhere at once */
+    return r == CUDA_SUCCESS && dptr == 0 ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-/* --- host functions and memory operations ------------------------------------------------------------------------ */
+/* --- host functions and memory operations ----------------------------------------------------- */
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
@@ -436,10 +443,12 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         return r;
     if (fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_HOST, .host = {fn, userData}}, false);
+    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_HOST, .host = {fn, userData}},
+                         false);
 }
 
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
+                             unsigned int flags)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(hStream, &s);
@@ -449,8 +458,10 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
         return CUDA_ERROR_INVALID_VALUE;
     if (tl_drv_is_capturing(s))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_CALLBACK, .callback = {callback, userData, hStream}},
-                         false);
+    return tl_drv_submit(
+        s,
+        &(struct tl_drv_work){.kind = TL_DRV_CALLBACK, .callback = {callback, userData, hStream}},
+        false);
 }
 
 /* Aligned, and in memory that the device knows and may so use. */
@@ -463,7 +474,8 @@ static bool is_operand(const struct tl_drv_memop *m)
     tl_drv_lock();
     const struct tl_drv_alloc *a = tl_drv_alloc_find(at);
     bool is_one = a != NULL && at - a->base + bytes <= a->bytes &&
-                  (m->is_wait || a->kind != TL_DRV_REGISTERED || (a->flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0);
+                  (m->is_wait || a->kind != TL_DRV_REGISTERED ||
+                   (a->flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0);
     tl_drv_unlock();
     return is_one;
 }
@@ -479,32 +491,43 @@ static CUresult memop(CUstream handle, struct tl_drv_memop m)
     return tl_drv_submit(s, &(struct tl_drv_work){.kind = TL_DRV_MEMOP, .memop = m}, false);
 }
 
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                unsigned int flags)
+{
+    return memop(stream, (struct tl_drv_memop){.address = tl_drv_pointer(addr),
+                                               .value = value,
+                                               .flags = flags,
+                                               .is_wait = true});
+}
+
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                unsigned int flags)
+{
+    return memop(stream, (struct tl_drv_memop){.address = tl_drv_pointer(addr),
+                                               .value = value,
+                                               .flags = flags,
+                                               .is_wait = true,
+                                               .is_wide = true});
+}
+
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                 unsigned int flags)
 {
     return memop(stream, (struct tl_drv_memop){
-                             .address = tl_drv_pointer(addr), .value = value, .flags = flags, .is_wait = true});
+                             .address = tl_drv_pointer(addr), .value = value, .flags = flags});
 }
 
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                 unsigned int flags)
 {
-    return memop(
-        stream, (struct tl_drv_memop){
-                    .address = tl_drv_pointer(addr), .value = value, .flags = flags, .is_wait = true, .is_wide = true});
+    return memop(stream, (struct tl_drv_memop){.address = tl_drv_pointer(addr),
+                                               .value = value,
+                                               .flags = flags,
+                                               .is_wide = true});
 }
 
-CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
-{
-    return memop(stream, (struct tl_drv_memop){.address = tl_drv_pointer(addr), .value = value, .flags = flags});
-}
-
-CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
-{
-    return memop(stream, (struct tl_drv_memop){
-                             .address = tl_drv_pointer(addr), .value = value, .flags = flags, .is_wide = true});
-}
-
-CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
-                               unsigned int flags)
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
     CUresult r = CUDA_SUCCESS;
     if (paramArray == NULL || count > 256 || flags != 0)
@@ -513,16 +536,20 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
         const CUstreamBatchMemOpParams *p = &paramArray[i];
         switch (p->operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-            r = cuStreamWaitValue32_v2(stream, p->waitValue.address, p->waitValue.value, p->waitValue.flags);
+            r = cuStreamWaitValue32_v2(stream, p->waitValue.address, p->waitValue.value,
+                                       p->waitValue.flags);
             break;
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            r = cuStreamWaitValue64_v2(stream, p->waitValue.address, p->waitValue.value64, p->waitValue.flags);
+            r = cuStreamWaitValue64_v2(stream, p->waitValue.address, p->waitValue.value64,
+                                       p->waitValue.flags);
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-            r = cuStreamWriteValue32_v2(stream, p->writeValue.address, p->writeValue.value, p->writeValue.flags);
+            r = cuStreamWriteValue32_v2(stream, p->writeValue.address, p->writeValue.value,
+                                        p->writeValue.flags);
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            r = cuStreamWriteValue64_v2(stream, p->writeValue.address, p->writeValue.value64, p->writeValue.flags);
+            r = cuStreamWriteValue64_v2(stream, p->writeValue.address, p->writeValue.value64,
+                                        p->writeValue.flags);
             break;
         case CU_STREAM_MEM_OP_BARRIER:
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
@@ -535,28 +562,32 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     return r;
 }
 
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                             unsigned int flags)
 {
     return cuStreamWaitValue32_v2(stream, addr, value, flags);
 }
 
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                             unsigned int flags)
 {
     return cuStreamWaitValue64_v2(stream, addr, value, flags);
 }
 
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                              unsigned int flags)
 {
     return cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
 
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                              unsigned int flags)
 {
     return cuStreamWriteValue64_v2(stream, addr, value, flags);
 }
 
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
-                            unsigned int flags)
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                            CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
     return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }

@@ -1,7 +1,8 @@
 /* References to textures and surfaces by name: what was there before there were objects.
  *
- * In a module such a reference is a variable of eight bytes.  Binding makes an object of what was set so far and puts its handle
- * there, where kernels find it.  Whatever is set later makes another object; kernels under way keep theirs until they are done. */
+ * In a module such a reference is a variable of eight bytes.  Binding makes an object of what was
+ * set so far and puts its handle there, where kernels find it.  Whatever is set later makes another
+ * object; kernels under way keep theirs until they are done. */
 #include "device/driver/texture.h"
 
 #include "ptx_rewrite/ast.h"
@@ -70,7 +71,7 @@ static CUresult bind_to(struct CUtexref_st *r, const CUDA_RESOURCE_DESC *resourc
     return bind(r);
 }
 
-/* --- of modules -------------------------------------------------------------------------------------------------- */
+/* --- of modules ------------------------------------------------------------------------------- */
 
 /* Whether the module has a variable of that name and type. */
 static bool is_declared(struct CUmod_st *m, const char *name, const char *type)
@@ -83,8 +84,8 @@ static bool is_declared(struct CUmod_st *m, const char *name, const char *type)
     if (item == NULL || item->kind != TL_PTX_ITEM_VARIABLE)
         return false;
     tl_arena_init(&arena, 0);
-    bool is = tl_ptx_unit_init(&unit, m->image->index, &arena, &err) == 0 && tl_ptx_parse_var(&unit, item, &d) == 0 &&
-              tl_str_is(d->type, type);
+    bool is = tl_ptx_unit_init(&unit, m->image->index, &arena, &err) == 0 &&
+              tl_ptx_parse_var(&unit, item, &d) == 0 && tl_str_is(d->type, type);
     tl_ptx_unit_finish(&unit);
     tl_arena_finish(&arena);
     return is;
@@ -158,7 +159,7 @@ CUresult cuTexRefDestroy(CUtexref hTexRef)
     return CUDA_SUCCESS;
 }
 
-/* --- what is fetched from ---------------------------------------------------------------------------------------- */
+/* --- what is fetched from --------------------------------------------------------------------- */
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
 {
@@ -171,11 +172,14 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
     return bind_to(hTexRef, &d);
 }
 
-CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
+CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
+                                   unsigned int Flags)
 {
-    CUDA_RESOURCE_DESC d = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = hMipmappedArray};
+    CUDA_RESOURCE_DESC d = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
+                            .res.mipmap.hMipmappedArray = hMipmappedArray};
     (void)Flags;
-    return is_reference(hTexRef, false) && hMipmappedArray != NULL ? bind_to(hTexRef, &d) : CUDA_ERROR_INVALID_VALUE;
+    return is_reference(hTexRef, false) && hMipmappedArray != NULL ? bind_to(hTexRef, &d)
+                                                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
@@ -192,7 +196,8 @@ CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr
     return bind_to(hTexRef, &d);
 }
 
-CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
+                                 CUdeviceptr dptr, size_t Pitch)
 {
     if (!is_reference(hTexRef, false) || desc == NULL || dptr == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -208,7 +213,8 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *
     return bind_to(hTexRef, &d);
 }
 
-CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
+                                 CUdeviceptr dptr, size_t Pitch)
 {
     return cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
@@ -222,22 +228,22 @@ CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flag
     return bind_to(r, &d);
 }
 
-/* --- how --------------------------------------------------------------------------------------------------------- */
+/* --- how -------------------------------------------------------------------------------------- */
 
-#define SET(condition, assignment)                                                                                     \
-    do {                                                                                                               \
-        if (!is_reference(hTexRef, false) || !(condition))                                                             \
-            return CUDA_ERROR_INVALID_VALUE;                                                                           \
-        assignment;                                                                                                    \
-        return bind(hTexRef);                                                                                          \
+#define SET(condition, assignment)                                                                 \
+    do {                                                                                           \
+        if (!is_reference(hTexRef, false) || !(condition))                                         \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        assignment;                                                                                \
+        return bind(hTexRef);                                                                      \
     } while (0)
 
-#define GET(condition, assignment)                                                                                     \
-    do {                                                                                                               \
-        if (!is_reference(hTexRef, false) || !(condition))                                                             \
-            return CUDA_ERROR_INVALID_VALUE;                                                                           \
-        assignment;                                                                                                    \
-        return CUDA_SUCCESS;                                                                                           \
+#define GET(condition, assignment)                                                                 \
+    do {                                                                                           \
+        if (!is_reference(hTexRef, false) || !(condition))                                         \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        assignment;                                                                                \
+        return CUDA_SUCCESS;                                                                       \
     } while (0)
 
 CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
@@ -266,7 +272,8 @@ CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
     SET(true, hTexRef->texture.mipmapLevelBias = bias);
 }
 
-CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
+CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp,
+                                     float maxMipmapLevelClamp)
 {
     SET(true, (hTexRef->texture.minMipmapLevelClamp = minMipmapLevelClamp,
                hTexRef->texture.maxMipmapLevelClamp = maxMipmapLevelClamp));
@@ -279,7 +286,8 @@ CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
 
 CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
 {
-    SET(pBorderColor != NULL, memcpy(hTexRef->texture.borderColor, pBorderColor, sizeof hTexRef->texture.borderColor));
+    SET(pBorderColor != NULL,
+        memcpy(hTexRef->texture.borderColor, pBorderColor, sizeof hTexRef->texture.borderColor));
 }
 
 CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
@@ -301,7 +309,8 @@ CUresult cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 
 CUresult cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
 {
-    GET(phMipmappedArray != NULL && hTexRef->is_bound && hTexRef->resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
+    GET(phMipmappedArray != NULL && hTexRef->is_bound &&
+            hTexRef->resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
         *phMipmappedArray = hTexRef->resource.res.mipmap.hMipmappedArray);
 }
 
@@ -317,7 +326,8 @@ CUresult cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 
 CUresult cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
 {
-    GET(pFormat != NULL && pNumChannels != NULL, (*pFormat = hTexRef->format, *pNumChannels = hTexRef->channels));
+    GET(pFormat != NULL && pNumChannels != NULL,
+        (*pFormat = hTexRef->format, *pNumChannels = hTexRef->channels));
 }
 
 CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
@@ -330,7 +340,8 @@ CUresult cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
     GET(pbias != NULL, *pbias = hTexRef->texture.mipmapLevelBias);
 }
 
-CUresult cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+CUresult cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp,
+                                     CUtexref hTexRef)
 {
     GET(pminMipmapLevelClamp != NULL && pmaxMipmapLevelClamp != NULL,
         (*pminMipmapLevelClamp = hTexRef->texture.minMipmapLevelClamp,
@@ -344,7 +355,8 @@ CUresult cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 
 CUresult cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
 {
-    GET(pBorderColor != NULL, memcpy(pBorderColor, hTexRef->texture.borderColor, sizeof hTexRef->texture.borderColor));
+    GET(pBorderColor != NULL,
+        memcpy(pBorderColor, hTexRef->texture.borderColor, sizeof hTexRef->texture.borderColor));
 }
 
 CUresult cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)

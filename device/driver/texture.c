@@ -18,8 +18,8 @@ static void describe_array(struct tl_drv_texture *o, uint32_t level, const struc
                                              array->depth, array->pitch,      array->slice};
 }
 
-static CUresult describe_linear(struct tl_drv_texture *o, CUarray_format format, uint32_t channels, CUdeviceptr data,
-                                size_t width, size_t height, size_t pitch)
+static CUresult describe_linear(struct tl_drv_texture *o, CUarray_format format, uint32_t channels,
+                                CUdeviceptr data, size_t width, size_t height, size_t pitch)
 {
     o->format = format;
     o->channels = channels;
@@ -27,7 +27,8 @@ static CUresult describe_linear(struct tl_drv_texture *o, CUarray_format format,
     if (o->element == 0)
         return CUDA_ERROR_INVALID_VALUE;
     o->n_levels = 1;
-    o->levels[0] = (struct tl_drv_level){tl_drv_pointer(data), width, height, 1, pitch, pitch * height};
+    o->levels[0] = (struct tl_drv_level){tl_drv_pointer(data), width, height, 1, pitch,
+                                         pitch * height};
     return CUDA_SUCCESS;
 }
 
@@ -39,7 +40,8 @@ static CUresult describe(struct tl_drv_texture *o)
     switch (d->resType) {
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
         while (o->n_levels < TL_DRV_MAX_LEVELS &&
-               cuMipmappedArrayGetLevel(&array, d->res.mipmap.hMipmappedArray, o->n_levels) == CUDA_SUCCESS)
+               cuMipmappedArrayGetLevel(&array, d->res.mipmap.hMipmappedArray, o->n_levels) ==
+                   CUDA_SUCCESS)
             describe_array(o, o->n_levels++, array);
         return o->n_levels > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_RESOURCE_TYPE_ARRAY:
@@ -50,22 +52,23 @@ static CUresult describe(struct tl_drv_texture *o)
         return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_LINEAR:
         o->is_linear = true;
-        r = describe_linear(o, d->res.linear.format, d->res.linear.numChannels, d->res.linear.devPtr, 0, 1,
-                            d->res.linear.sizeInBytes);
+        r = describe_linear(o, d->res.linear.format, d->res.linear.numChannels,
+                            d->res.linear.devPtr, 0, 1, d->res.linear.sizeInBytes);
         o->levels[0].width = r == CUDA_SUCCESS ? d->res.linear.sizeInBytes / o->element : 0;
         return r;
     case CU_RESOURCE_TYPE_PITCH2D:
-        return describe_linear(o, d->res.pitch2D.format, d->res.pitch2D.numChannels, d->res.pitch2D.devPtr,
-                               d->res.pitch2D.width, d->res.pitch2D.height, d->res.pitch2D.pitchInBytes);
+        return describe_linear(o, d->res.pitch2D.format, d->res.pitch2D.numChannels,
+                               d->res.pitch2D.devPtr, d->res.pitch2D.width, d->res.pitch2D.height,
+                               d->res.pitch2D.pitchInBytes);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
-/* --- the calls --------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
-static CUresult make(uint64_t *out, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
-                     const CUDA_RESOURCE_VIEW_DESC *view)
+static CUresult make(uint64_t *out, const CUDA_RESOURCE_DESC *resource,
+                     const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view)
 {
     struct CUctx_st *ctx;
     CUresult r = tl_drv_enter(&ctx);
@@ -92,7 +95,8 @@ static CUresult make(uint64_t *out, const CUDA_RESOURCE_DESC *resource, const CU
 }
 
 CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-                           const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+                           const CUDA_TEXTURE_DESC *pTexDesc,
+                           const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
     uint64_t handle = 0;
     if (pTexObject == NULL || pTexDesc == NULL)
@@ -129,7 +133,8 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texO
     return CUDA_SUCCESS;
 }
 
-CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc,
+                                        CUtexObject texObject)
 {
     if (pResViewDesc == NULL || texObject == 0 || !object_of(texObject)->has_view)
         return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,5 @@
-/* Virtual memory management: reserved addresses, memory in files, and the one mapped over the other. */
+/* Virtual memory management: reserved addresses, memory in files, and the one mapped over the
+ * other. */
 #include "device/driver/driver.h"
 #include "device/driver/exec.h"
 
@@ -65,7 +66,7 @@ static void unref(struct physical *p)
     free(p);
 }
 
-/* --- reserving --------------------------------------------------------------------------------------------------- */
+/* --- reserving -------------------------------------------------------------------------------- */
 
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags)
@@ -73,7 +74,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    if (ptr == NULL || size == 0 || size % TL_DRV_PAGE != 0 || flags != 0 || (alignment & (alignment - 1)) != 0)
+    if (ptr == NULL || size == 0 || size % TL_DRV_PAGE != 0 || flags != 0 ||
+        (alignment & (alignment - 1)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < GRANULARITY)
         alignment = GRANULARITY;
@@ -81,7 +83,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     if (v == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (void)addr; /* a wish */
-    uint8_t *p = mmap(NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *p = mmap(NULL, size + alignment, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) {
         free(v);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -122,15 +125,17 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
     return r;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
-static CUresult add_memory(int fd, size_t bytes, struct tl_drv_device *d, const CUmemAllocationProp *prop, bool charged,
+static CUresult add_memory(int fd, size_t bytes, struct tl_drv_device *d,
+                           const CUmemAllocationProp *prop, bool charged,
                            CUmemGenericAllocationHandle *handle)
 {
     struct physical *p = calloc(1, sizeof *p);
     if (p == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *p = (struct physical){.fd = fd, .bytes = bytes, .refs = 1, .device = d, .prop = *prop, .is_charged = charged};
+    *p = (struct physical){
+        .fd = fd, .bytes = bytes, .refs = 1, .device = d, .prop = *prop, .is_charged = charged};
     tl_drv_lock();
     p->handle = tl_drv.next_id++;
     p->next = memories;
@@ -140,8 +145,8 @@ static CUresult add_memory(int fd, size_t bytes, struct tl_drv_device *d, const 
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                     const CUmemAllocationProp *prop, unsigned long long flags)
 {
     struct tl_drv_device *d;
     if (handle == NULL || prop == NULL || size == 0 || size % TL_DRV_PAGE != 0 || flags != 0)
@@ -159,8 +164,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     int fd = memfd_create("tally-vmm", MFD_CLOEXEC);
-    r = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? add_memory(fd, size, d, prop, is_charged, handle)
-                                                   : CUDA_ERROR_OUT_OF_MEMORY;
+    r = fd >= 0 && ftruncate(fd, (off_t)size) == 0
+            ? add_memory(fd, size, d, prop, is_charged, handle)
+            : CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         if (fd >= 0)
             close(fd);
@@ -184,7 +190,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                   unsigned long long flags)
 {
     CUresult r = CUDA_SUCCESS;
-    if (ptr % TL_DRV_PAGE != 0 || size == 0 || size % TL_DRV_PAGE != 0 || offset % TL_DRV_PAGE != 0 || flags != 0)
+    if (ptr % TL_DRV_PAGE != 0 || size == 0 || size % TL_DRV_PAGE != 0 ||
+        offset % TL_DRV_PAGE != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct mapping *m = calloc(1, sizeof *m);
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
@@ -200,7 +207,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         is_reserved = ptr >= v->base && ptr + size <= v->base + v->bytes;
     if (p == NULL || !is_reserved || offset > p->bytes || size > p->bytes - offset ||
         tl_drv_alloc_overlaps((uintptr_t)ptr, size) ||
-        mmap(tl_drv_pointer(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, (off_t)offset) == MAP_FAILED) {
+        mmap(tl_drv_pointer(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, (off_t)offset) ==
+            MAP_FAILED) {
         r = CUDA_ERROR_INVALID_VALUE;
     } else {
         *a = (struct tl_drv_alloc){.base = (uintptr_t)ptr,
@@ -274,7 +282,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     for (struct mapping *m = mappings; m != NULL; m = m->next) {
         if (m->base < ptr || m->base + m->bytes > ptr + size)
             continue;
-        r = mprotect(tl_drv_pointer(m->base), m->bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        r = mprotect(tl_drv_pointer(m->base), m->bytes, protection) == 0 ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
         m->access = access;
         struct tl_drv_alloc *a = tl_drv_alloc_find(m->base);
         if (a != NULL && r == CUDA_SUCCESS)
@@ -310,7 +319,8 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                CUmemGenericAllocationHandle handle)
 {
     tl_drv_lock();
     struct physical *p = find_physical(handle);
@@ -336,7 +346,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 }
 
 CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-                                      CUmemAllocationHandleType handleType, unsigned long long flags)
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags)
 {
     if (shareableHandle == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;

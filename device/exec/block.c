@@ -1,12 +1,14 @@
-/* Blocks on one worker: the engine that runs warps as fibers, their barriers, and what to do when all of them wait.
+/* Blocks on one worker: the engine that runs warps as fibers, their barriers, and what to do when
+ * all of them wait.
  *
- * Everything runs on fibers.  A kernel whose warps never wait for each other gets one fiber that is given ranges of
- * blocks; any other gets one fiber per warp, and a fiber that has finished its warp stays where it is until the
- * unit has its next block.  Fibers switch directly to each other; the thread's own stack, `main`, is entered when
- * nothing is ready, after a fault, and when all fibers merely spin.  In that last case they wait for something
- * outside: another worker's block, or a block that nobody has begun (grid-wide synchronisation), so main begins
- * another block beside them if there is one.  What was begun is never put aside, so all blocks that were begun run;
- * that is all that a GPU promises for resident blocks. */
+ * Everything runs on fibers.  A kernel whose warps never wait for each other gets one fiber that is
+ * given ranges of blocks; any other gets one fiber per warp, and a fiber that has finished its warp
+ * stays where it is until the unit has its next block.  Fibers switch directly to each other; the
+ * thread's own stack, `main`, is entered when nothing is ready, after a fault, and when all fibers
+ * merely spin.  In that last case they wait for something outside: another worker's block, or a
+ * block that nobody has begun (grid-wide synchronisation), so main begins another block beside them
+ * if there is one.  What was begun is never put aside, so all blocks that were begun run; that is
+ * all that a GPU promises for resident blocks. */
 #include "device/exec/internal.h"
 
 #include <errno.h>
@@ -18,14 +20,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STACK_BYTES ((size_t)256 << 10) /* for recursion and for what kernels call, besides their own frames */
+#define STACK_BYTES                                                                                \
+    ((size_t)256 << 10) /* for recursion and for what kernels call, besides their own frames */
 #define MEMORY_GUARD ((size_t)64 << 10) /* on both sides of shared and local memory */
-#define CHUNK_NS 50000                  /* how long a claim should last: the grain of priorities and of time slices */
-#define IDLE_YIELDS 64                  /* rounds of mere spinning before main is asked for another block */
+#define CHUNK_NS                                                                                   \
+    50000 /* how long a claim should last: the grain of priorities and of time slices */
+#define IDLE_YIELDS 64 /* rounds of mere spinning before main is asked for another block */
 
 static const uint32_t default_mxcsr = 0x1f80;
 
-/* --- ready fibers ------------------------------------------------------------------------------------------------- */
+/* --- ready fibers ----------------------------------------------------------------------------- */
 
 static inline void push_ready(struct tl__engine *e, struct tl__fiber *f)
 {
@@ -66,7 +70,7 @@ static inline void run_next(struct tl__engine *e)
 #endif
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 struct tl__engine *tl__engine_of(struct tl_dev_frame *f)
 {
@@ -91,10 +95,11 @@ const char *tl_exec_fault_name(uint32_t what)
     return what < sizeof names / sizeof *names ? names[what] : "an unknown fault";
 }
 
-/* Only what is safe in a signal handler on a fiber's or the alternate stack: glibc's vsnprintf is for integers and
- * strings. */
-__attribute__((no_sanitize_address)) static void record(struct tl__engine *e, struct tl__fiber *at, uint32_t warp,
-                                                        uint32_t what, uint64_t detail, const char *format,
+/* Only what is safe in a signal handler on a fiber's or the alternate stack: glibc's vsnprintf is
+ * for integers and strings. */
+__attribute__((no_sanitize_address)) static void record(struct tl__engine *e, struct tl__fiber *at,
+                                                        uint32_t warp, uint32_t what,
+                                                        uint64_t detail, const char *format,
                                                         va_list args)
 {
     struct tl_exec_fault *fault = &e->fault;
@@ -106,8 +111,9 @@ __attribute__((no_sanitize_address)) static void record(struct tl__engine *e, st
                      "kernel %.100s: ", e->run != NULL ? e->run->object->info->text : "(none)");
     if (at != NULL && at->unit != NULL) {
         memcpy(fault->ctaid, at->unit->frame.ctaid, sizeof fault->ctaid);
-        n += snprintf(fault->text + n, sizeof fault->text - (size_t)n, "block (%u, %u, %u), warp %u: ", fault->ctaid[0],
-                      fault->ctaid[1], fault->ctaid[2], warp);
+        n += snprintf(fault->text + n, sizeof fault->text - (size_t)n,
+                      "block (%u, %u, %u), warp %u: ", fault->ctaid[0], fault->ctaid[1],
+                      fault->ctaid[2], warp);
     }
     if (format != NULL)
         vsnprintf(fault->text + n, sizeof fault->text - (size_t)n, format, args);
@@ -115,9 +121,10 @@ __attribute__((no_sanitize_address)) static void record(struct tl__engine *e, st
         snprintf(fault->text + n, sizeof fault->text - (size_t)n, "%s", tl_exec_fault_name(what));
 }
 
-static void record_here(struct tl__engine *e, struct tl__fiber *at, uint32_t what, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void record_here(struct tl__engine *e, struct tl__fiber *at, uint32_t what, const char *format, ...)
+static void record_here(struct tl__engine *e, struct tl__fiber *at, uint32_t what,
+                        const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void record_here(struct tl__engine *e, struct tl__fiber *at, uint32_t what,
+                        const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -125,8 +132,9 @@ static void record_here(struct tl__engine *e, struct tl__fiber *at, uint32_t wha
     va_end(args);
 }
 
-__attribute__((no_sanitize_address)) void tl__engine_fault(struct tl__engine *e, uint32_t warp, uint32_t what,
-                                                           uint64_t detail, const char *format, ...)
+__attribute__((no_sanitize_address)) void tl__engine_fault(struct tl__engine *e, uint32_t warp,
+                                                           uint32_t what, uint64_t detail,
+                                                           const char *format, ...)
 {
     e->in_kernel = 0;
     va_list args;
@@ -142,11 +150,12 @@ __attribute__((no_sanitize_address)) void tl__engine_die(struct tl__engine *e)
     tl__engine_fault(e, e->current != NULL ? e->current->warp : 0, TL_DEV_FAULT_TIMEOUT, 0, NULL);
 }
 
-/* --- units: memory and fibers ------------------------------------------------------------------------------------- */
+/* --- units: memory and fibers ----------------------------------------------------------------- */
 
 static void *map_guarded(size_t bytes)
 {
-    uint8_t *map = mmap(NULL, bytes + 2 * MEMORY_GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *map = mmap(NULL, bytes + 2 * MEMORY_GUARD, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return NULL;
     if (mprotect(map + MEMORY_GUARD, bytes, PROT_READ | PROT_WRITE) < 0) {
@@ -189,10 +198,10 @@ static void destroy_unit(struct tl__unit *u)
     free(u);
 }
 
-/* --- claiming blocks ---------------------------------------------------------------------------------------------- */
+/* --- claiming blocks -------------------------------------------------------------------------- */
 
-/* Learns from the last claim how many blocks fill CHUNK_NS.  Halfway to the end of the grid, chunks shrink so that all
- * workers end together. */
+/* Learns from the last claim how many blocks fill CHUNK_NS.  Halfway to the end of the grid, chunks
+ * shrink so that all workers end together. */
 static uint32_t chunk_size(struct tl__engine *e, struct tl_exec_run *run, uint64_t left)
 {
     uint32_t chunk = atomic_load_explicit(&run->chunk, memory_order_relaxed); /* a hint only */
@@ -211,7 +220,8 @@ static uint32_t chunk_size(struct tl__engine *e, struct tl_exec_run *run, uint64
     return chunk < share ? chunk : (uint32_t)share;
 }
 
-/* What waits in a loop may wait for a block that a unit of this very worker has claimed and not begun. */
+/* What waits in a loop may wait for a block that a unit of this very worker has claimed and not
+ * begun. */
 static bool take_over(struct tl__engine *e, struct tl__unit *u)
 {
     for (struct tl__unit *v = e->units; v != NULL; v = v->next) {
@@ -239,8 +249,8 @@ static bool claim(struct tl__engine *e, struct tl__unit *u)
     bool is_single = e->is_greedy || run->object->info->uses_grid_sync != 0 ||
                      atomic_load_explicit(&run->spins, memory_order_relaxed);
     uint32_t want = is_single ? 1 : chunk_size(e, run, run->total - next);
-    /* Relaxed: what a block reads was published by the submission, which the worker has synchronised with by the
-     * lock. */
+    /* Relaxed: what a block reads was published by the submission, which the worker has
+     * synchronised with by the lock. */
     uint64_t first = atomic_fetch_add_explicit(&run->next_block, want, memory_order_relaxed);
     if (first >= run->total)
         return false;
@@ -279,7 +289,7 @@ static void begin_block(struct tl__engine *e, struct tl__unit *u)
     }
 }
 
-/* --- barriers ----------------------------------------------------------------------------------------------------- */
+/* --- barriers --------------------------------------------------------------------------------- */
 
 static bool is_complete(const struct tl__unit *u, const struct tl__barrier *b)
 {
@@ -287,7 +297,8 @@ static bool is_complete(const struct tl__unit *u, const struct tl__barrier *b)
 }
 
 /* Lets everybody go; the last to come, if it is somebody, goes on by itself. */
-static inline void release(struct tl__engine *e, struct tl__unit *u, struct tl__barrier *b, uint32_t id)
+static inline void release(struct tl__engine *e, struct tl__unit *u, struct tl__barrier *b,
+                           uint32_t id)
 {
     e->idle_yields = 0;
     if (b->first != NULL) {
@@ -309,7 +320,8 @@ static void complete(struct tl__engine *e, struct tl__unit *u, uint32_t id)
 {
     struct tl__barrier *b = &u->barriers[id];
     if (b->has_votes) {
-        for (struct tl__fiber *f = b->first; f != NULL; f = f->next) /* each takes what it asked for */
+        for (struct tl__fiber *f = b->first; f != NULL;
+             f = f->next) /* each takes what it asked for */
             f->result = f->result == 2 ? b->popc : f->result == 3 ? b->all : b->any;
         b->has_votes = false;
     }
@@ -324,8 +336,8 @@ static void complete(struct tl__engine *e, struct tl__unit *u, uint32_t id)
 }
 
 /* Waits at a barrier until somebody lets this fiber go. */
-static inline __attribute__((always_inline)) void wait_at(struct tl__engine *e, struct tl__barrier *b, uint32_t lanes,
-                                                          uint32_t kind)
+static inline __attribute__((always_inline)) void
+wait_at(struct tl__engine *e, struct tl__barrier *b, uint32_t lanes, uint32_t kind)
 {
     struct tl__fiber *self = e->current;
     self->waiting = lanes;
@@ -341,15 +353,16 @@ static inline __attribute__((always_inline)) void wait_at(struct tl__engine *e, 
     tl__engine_leave_call(e);
 }
 
-/* A warp that comes in parts, or only arrives: remember who, because they may exit or be followed by their
- * neighbours. Counts are in threads but rounded up to warps: once all living lanes of a warp are here, its missing
- * ones count too, as they do on hardware. */
+/* A warp that comes in parts, or only arrives: remember who, because they may exit or be followed
+ * by their neighbours. Counts are in threads but rounded up to warps: once all living lanes of a
+ * warp are here, its missing ones count too, as they do on hardware. */
 static void arrive_in_part(struct tl__unit *u, struct tl__barrier *b, uint32_t warp, uint32_t lanes)
 {
     b->has_masks = b->is_special = true;
     b->arrived[warp] |= lanes;
     b->n += (uint32_t)__builtin_popcount(lanes);
-    if (b->expected != 0 && (u->live[warp] & ~b->arrived[warp]) == 0 && (b->filled >> warp & 1) == 0) {
+    if (b->expected != 0 && (u->live[warp] & ~b->arrived[warp]) == 0 &&
+        (b->filled >> warp & 1) == 0) {
         b->filled |= 1U << warp;
         b->n += (uint32_t)__builtin_popcount(~b->arrived[warp]);
     }
@@ -376,13 +389,14 @@ static void note_exits(struct tl__engine *e, struct tl__unit *u, uint32_t warp)
     }
 }
 
-static __attribute__((noinline)) uint32_t any_barrier(struct tl__unit *u, uint32_t warp, uint32_t kind, uint32_t id,
-                                                      uint32_t count, uint32_t arriving, uint32_t votes)
+static __attribute__((noinline)) uint32_t any_barrier(struct tl__unit *u, uint32_t warp,
+                                                      uint32_t kind, uint32_t id, uint32_t count,
+                                                      uint32_t arriving, uint32_t votes)
 {
     struct tl__engine *e = u->engine;
     if (id >= TL_EXEC_BARRIERS || kind > 4 || count > 1024 || warp >= TL_EXEC_MAX_WARPS)
-        tl__engine_fault(e, warp, TL_DEV_FAULT_BARRIER, id, "barrier %u for %u threads, operation %u: out of range", id,
-                         count, kind);
+        tl__engine_fault(e, warp, TL_DEV_FAULT_BARRIER, id,
+                         "barrier %u for %u threads, operation %u: out of range", id, count, kind);
     note_exits(e, u, warp);
     struct tl__barrier *b = &u->barriers[id];
     if ((u->active_barriers >> id & 1) == 0) {
@@ -390,8 +404,9 @@ static __attribute__((noinline)) uint32_t any_barrier(struct tl__unit *u, uint32
         b->expected = count;
         b->is_special = count != 0;
     } else if (b->expected != count) {
-        tl__engine_fault(e, warp, TL_DEV_FAULT_BARRIER, id, "barrier %u is waited at for %u threads and for %u", id,
-                         b->expected, count);
+        tl__engine_fault(e, warp, TL_DEV_FAULT_BARRIER, id,
+                         "barrier %u is waited at for %u threads and for %u", id, b->expected,
+                         count);
     }
     if (kind >= 2) {
         if (!b->has_votes) {
@@ -419,17 +434,18 @@ static __attribute__((noinline)) uint32_t any_barrier(struct tl__unit *u, uint32
     return kind >= 2 ? result : 0;
 }
 
-/* Barriers are the kernel's code as far as signals are concerned (in_kernel stays set): they hold nothing, and a
- * signal that ends the block throws away all that they might leave half done.  Only main is not to be interrupted;
- * see run_next. */
-uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id, uint32_t count,
-                          uint32_t arriving, uint32_t votes)
+/* Barriers are the kernel's code as far as signals are concerned (in_kernel stays set): they hold
+ * nothing, and a signal that ends the block throws away all that they might leave half done.  Only
+ * main is not to be interrupted; see run_next. */
+uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id,
+                          uint32_t count, uint32_t arriving, uint32_t votes)
 {
     struct tl__unit *u = f->process;
     uint32_t w = warp % TL_EXEC_MAX_WARPS, live = u->live[w];
     struct tl__barrier *b = &u->barriers[id % TL_EXEC_BARRIERS];
     /* The usual one: a whole warp at a barrier of the whole block. */
-    bool is_usual = (kind | count) == 0 && ((warp / TL_EXEC_MAX_WARPS) | (id / TL_EXEC_BARRIERS)) == 0 &&
+    bool is_usual = (kind | count) == 0 &&
+                    ((warp / TL_EXEC_MAX_WARPS) | (id / TL_EXEC_BARRIERS)) == 0 &&
                     arriving == live && (f->exited[w] & live) == 0 && !b->is_special;
     if (__builtin_expect(!is_usual, 0))
         return any_barrier(u, warp, kind, id, count, arriving, votes);
@@ -467,7 +483,7 @@ void tl__call_yield(struct tl_dev_frame *f, uint32_t warp)
     tl__engine_leave_call(e);
 }
 
-/* --- what fibers do ----------------------------------------------------------------------------------------------- */
+/* --- what fibers do --------------------------------------------------------------------------- */
 
 /* A warp's life: one block after the other, as long as the unit gets any. */
 static void warp_main(struct tl__fiber *self)
@@ -526,10 +542,11 @@ static void fiber_main(struct tl__fiber *self)
         warp_main(self);
 }
 
-/* --- setting up --------------------------------------------------------------------------------------------------- */
+/* --- setting up ------------------------------------------------------------------------------- */
 
-/* Stacks are backed by memory where they are touched, so large ones cost address space only; and they stay for the kernels
- * that come later.  A fiber of a unit that is not at work has nothing on its stack, so it can be given another. */
+/* Stacks are backed by memory where they are touched, so large ones cost address space only; and
+ * they stay for the kernels that come later.  A fiber of a unit that is not at work has nothing on
+ * its stack, so it can be given another. */
 static int give_larger_stack(struct tl__engine *e, struct tl__fiber *f, size_t stack_bytes)
 {
     struct tl__fiber fresh;
@@ -543,12 +560,13 @@ static int give_larger_stack(struct tl__engine *e, struct tl__fiber *f, size_t s
     return 0;
 }
 
-static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, size_t stack_bytes, bool is_range,
-                          bool has_lanes)
+static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, size_t stack_bytes,
+                          bool is_range, bool has_lanes)
 {
     for (uint32_t i = 0; i < n && i < u->n_made; i++) {
-        int rc = tl__fiber_stack_bytes(u->fibers[i]) < stack_bytes ? give_larger_stack(e, u->fibers[i], stack_bytes)
-                                                                   : 0;
+        int rc = tl__fiber_stack_bytes(u->fibers[i]) < stack_bytes
+                     ? give_larger_stack(e, u->fibers[i], stack_bytes)
+                     : 0;
         if (rc < 0)
             return rc;
     }
@@ -599,8 +617,8 @@ static int add_unit(struct tl__engine *e, struct tl__unit **out)
     if (rc == 0)
         rc = ensure(&u->local_map, &u->local_bytes, local);
     if (rc == 0)
-        rc = prepare_fibers(e, u, is_range ? 1 : o->n_fibers, STACK_BYTES + o->info->stack_bytes, is_range,
-                            o->info->uses_lanes != 0);
+        rc = prepare_fibers(e, u, is_range ? 1 : o->n_fibers, STACK_BYTES + o->info->stack_bytes,
+                            is_range, o->info->uses_lanes != 0);
     if (rc < 0 || !claim(e, u)) {
         u->next = e->free_units;
         e->free_units = u;
@@ -665,8 +683,8 @@ static void drop_units(struct tl__engine *e)
     collect_units(e);
 }
 
-/* All warps of all units wait at barriers.  Lanes may have exited without our notice; if that moves nobody, it is a
- * fault. */
+/* All warps of all units wait at barriers.  Lanes may have exited without our notice; if that moves
+ * nobody, it is a fault. */
 static bool is_deadlock(struct tl__engine *e)
 {
     struct tl__fiber *stuck = NULL, *split = NULL;
@@ -674,7 +692,8 @@ static bool is_deadlock(struct tl__engine *e)
         for (uint32_t w = 0; w < e->run->object->n_warps; w++)
             note_exits(e, u, w);
         for (uint32_t left = u->active_barriers; left != 0; left &= left - 1) {
-            for (struct tl__fiber *f = u->barriers[__builtin_ctz(left)].first; f != NULL; f = f->next) {
+            for (struct tl__fiber *f = u->barriers[__builtin_ctz(left)].first; f != NULL;
+                 f = f->next) {
                 stuck = f;
                 if (f->waiting != (u->live[f->warp] & f->lanes))
                     split = f;
@@ -685,14 +704,16 @@ static bool is_deadlock(struct tl__engine *e)
         return false;
     if (split != NULL)
         record_here(e, split, TL_DEV_FAULT_DIVERGED_SYNC,
-                    "lanes %08x wait at a barrier for lanes of their own warp (%08x live)", split->waiting,
-                    split->unit->live[split->warp]);
+                    "lanes %08x wait at a barrier for lanes of their own warp (%08x live)",
+                    split->waiting, split->unit->live[split->warp]);
     else
-        record_here(e, stuck, TL_DEV_FAULT_DEADLOCK, "all warps wait at barriers that nobody will come to");
+        record_here(e, stuck, TL_DEV_FAULT_DEADLOCK,
+                    "all warps wait at barriers that nobody will come to");
     return true;
 }
 
-/* What is wanted of main when all fibers spin: another block if there is one, else time for others on this core. */
+/* What is wanted of main when all fibers spin: another block if there is one, else time for others
+ * on this core. */
 static int add_while_spinning(struct tl__engine *e)
 {
     struct tl__unit *u = NULL;
@@ -739,7 +760,8 @@ int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run)
     }
     __builtin_ia32_ldmxcsr(mxcsr);
     if (rc == -ENOMEM && e->fault.what == TL_DEV_FAULT_NONE)
-        record_here(e, NULL, TL_DEV_FAULT_STACK, "no memory for a block's stacks, shared or local memory");
+        record_here(e, NULL, TL_DEV_FAULT_STACK,
+                    "no memory for a block's stacks, shared or local memory");
     if (rc < 0)
         drop_units(e);
     e->run = NULL;

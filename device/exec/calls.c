@@ -1,7 +1,8 @@
-/* What kernels ask of their process, other than barriers: printf, assert, malloc, the clock, textures, faults.
+/* What kernels ask of their process, other than barriers: printf, assert, malloc, the clock,
+ * textures, faults.
  *
- * Pointers come from kernels and may be wrong: they are followed only with the engine's in_kernel set, so that a signal
- * becomes the kernel's fault, and never while a lock is held. */
+ * Pointers come from kernels and may be wrong: they are followed only with the engine's in_kernel
+ * set, so that a signal becomes the kernel's fault, and never while a lock is held. */
 #include "device/exec/internal.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #define STRING_LIMIT 65536
 #define FIELD_LIMIT 500 /* width and precision: snprintf is given a buffer for these */
 
-/* --- reading kernel memory ---------------------------------------------------------------------------------------- */
+/* --- reading kernel memory -------------------------------------------------------------------- */
 
 /* Not checked by sanitizers: what is wrong here is the kernel's fault, and a signal tells. */
 __attribute__((noinline, no_sanitize_address, no_sanitize_thread)) static void
@@ -52,7 +53,7 @@ static void copy_text(struct tl__engine *e, char *to, size_t size, const char *f
     to[n] = '\0';
 }
 
-/* --- printf ------------------------------------------------------------------------------------------------------- */
+/* --- printf ----------------------------------------------------------------------------------- */
 
 void tl__out_init(struct tl__out *o, bool is_error)
 {
@@ -130,7 +131,8 @@ struct directive {
 };
 
 /* Reads what follows a '%'; returns where it ends, or NULL if the format ends inside. */
-static const char *parse(struct tl__engine *e, struct arguments *a, const char *p, struct directive *d)
+static const char *parse(struct tl__engine *e, struct arguments *a, const char *p,
+                         struct directive *d)
 {
     memset(d, 0, sizeof *d);
     d->width = d->precision = -1;
@@ -175,18 +177,21 @@ static const char *parse(struct tl__engine *e, struct arguments *a, const char *
     return *p == '\0' ? NULL : p + 1;
 }
 
-/* Adds one formatted argument.  The formats are composed here of checked pieces, hence the pragma. */
+/* Adds one formatted argument.  The formats are composed here of checked pieces, hence the
+ * pragma. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static void put(struct tl__engine *e, struct tl_buf *out, struct arguments *a, const struct directive *d)
+static void put(struct tl__engine *e, struct tl_buf *out, struct arguments *a,
+                const struct directive *d)
 {
     char format[24], text[1024];
     int n = 0;
     bool has_precision = d->precision >= 0;
     int w = d->width < 0 ? 0 : d->width;
-#define PUT(suffix, value)                                                                                             \
-    (snprintf(format, sizeof format, "%%%s*%s" suffix "%c", d->flags, has_precision ? ".*" : "", d->conversion),       \
-     has_precision ? snprintf(text, sizeof text, format, w, d->precision, value)                                       \
+#define PUT(suffix, value)                                                                         \
+    (snprintf(format, sizeof format, "%%%s*%s" suffix "%c", d->flags, has_precision ? ".*" : "",   \
+              d->conversion),                                                                      \
+     has_precision ? snprintf(text, sizeof text, format, w, d->precision, value)                   \
                    : snprintf(text, sizeof text, format, w, value))
     switch (d->conversion) {
     case 'd':
@@ -228,7 +233,9 @@ static void put(struct tl__engine *e, struct tl_buf *out, struct arguments *a, c
     case 's': {
         const char *s = take_pointer(e, a);
         char piece[256];
-        size_t left = s == NULL ? 0 : kernel_strlen(e, s, has_precision ? (size_t)d->precision : STRING_LIMIT);
+        size_t left = s == NULL ? 0
+                                : kernel_strlen(
+                                      e, s, has_precision ? (size_t)d->precision : STRING_LIMIT);
         size_t pad = (size_t)w > left ? (size_t)w - left : 0;
         bool is_left = strchr(d->flags, '-') != NULL;
         if (!is_left)
@@ -290,18 +297,21 @@ static int32_t call_vprintf(struct tl_dev_frame *f, const char *format, const vo
     return result;
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
-__attribute__((noreturn)) static void call_fault(struct tl_dev_frame *f, uint32_t warp, uint32_t what, uint64_t detail)
+__attribute__((noreturn)) static void call_fault(struct tl_dev_frame *f, uint32_t warp,
+                                                 uint32_t what, uint64_t detail)
 {
     struct tl__engine *e = tl__engine_of(f);
     if (what == TL_DEV_FAULT_NONE)
         what = TL_DEV_FAULT_TRAP;
-    tl__engine_fault(e, warp, what, detail, "%s (%#llx)", tl_exec_fault_name(what), (unsigned long long)detail);
+    tl__engine_fault(e, warp, what, detail, "%s (%#llx)", tl_exec_fault_name(what),
+                     (unsigned long long)detail);
 }
 
-__attribute__((noreturn)) static void call_assertfail(struct tl_dev_frame *f, uint32_t warp, uint32_t lane,
-                                                      const char *message, const char *file, uint32_t line,
+__attribute__((noreturn)) static void call_assertfail(struct tl_dev_frame *f, uint32_t warp,
+                                                      uint32_t lane, const char *message,
+                                                      const char *file, uint32_t line,
                                                       const char *function)
 {
     struct tl__engine *e = tl__engine_of(f);
@@ -313,15 +323,18 @@ __attribute__((noreturn)) static void call_assertfail(struct tl_dev_frame *f, ui
     const uint32_t *block = e->run->object->info->block;
     uint32_t thread = warp * TL_DEV_WARP + lane;
     /* To stderr, at the next synchronisation, as CUDA does. */
-    int n = snprintf(text, sizeof text, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
+    int n = snprintf(text, sizeof text,
+                     "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
                      where, line, who, f->ctaid[0], f->ctaid[1], f->ctaid[2], thread % block[0],
                      thread / block[0] % block[1], thread / (block[0] * block[1]), what);
     if (e->env->device != NULL && n > 0)
-        out_add(tl__device_out(e->env->device, true), text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
-    tl__engine_fault(e, warp, TL_DEV_FAULT_ASSERT, line, "%.60s:%u: assertion `%.80s` failed", where, line, what);
+        out_add(tl__device_out(e->env->device, true), text,
+                (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    tl__engine_fault(e, warp, TL_DEV_FAULT_ASSERT, line, "%.60s:%u: assertion `%.80s` failed",
+                     where, line, what);
 }
 
-/* --- the rest ----------------------------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 static void *call_malloc(struct tl_dev_frame *f, uint64_t bytes)
 {
@@ -339,7 +352,8 @@ static void call_free(struct tl_dev_frame *f, void *p)
     tl__engine_enter_call(e);
     struct tl__heap *heap = e->env->device != NULL ? tl__device_heap(e->env->device) : NULL;
     if (p != NULL && (heap == NULL || tl__heap_free(heap, p) < 0))
-        tl__engine_fault(e, 0, TL_DEV_FAULT_ADDRESS, (uintptr_t)p, "free of %p, which malloc did not give", p);
+        tl__engine_fault(e, 0, TL_DEV_FAULT_ADDRESS, (uintptr_t)p,
+                         "free of %p, which malloc did not give", p);
     tl__engine_leave_call(e);
 }
 
@@ -368,8 +382,8 @@ static uint64_t call_rebase(struct tl_dev_frame *f, uint32_t warp, uint32_t base
     return found;
 }
 
-static void call_tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
-                     uint32_t result[4])
+static void call_tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
+                     const uint32_t *coords, uint32_t result[4])
 {
     (void)kind, (void)is_float, (void)coords, (void)result;
     tl__engine_fault(tl__engine_of(f), 0, TL_DEV_FAULT_TRAP, handle, "textures are not there");

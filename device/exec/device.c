@@ -1,4 +1,5 @@
-/* A process's end of the shared device: settings, the thread that lives for it and watches over launches, fork. */
+/* A process's end of the shared device: settings, the thread that lives for it and watches over
+ * launches, fork. */
 #include "device/exec/device.h"
 
 #include <errno.h>
@@ -15,10 +16,11 @@
 #define SPIN_NS 100000   /* waited for without sleeping */
 #define TICK_NS 50000000 /* how often the watchdog looks while something runs */
 
-/* --- settings ----------------------------------------------------------------------------------------------------- */
+/* --- settings --------------------------------------------------------------------------------- */
 
 /* A number, with K, M, G or T behind it if `has_suffix`.  0 if the variable is not set. */
-static int read_number(const char *name, uint64_t most, bool has_suffix, uint64_t *out, struct tl_error *err)
+static int read_number(const char *name, uint64_t most, bool has_suffix, uint64_t *out,
+                       struct tl_error *err)
 {
     const char *text = getenv(name);
     *out = 0;
@@ -65,10 +67,12 @@ static int read_mode(const char *given, enum tl_exec_mode *mode, struct tl_error
             return 0;
         }
     }
-    return tl_error_set(err, -EINVAL, "TALLY_DEVICE_MODE=%s: mps, mps-priority or timeslice is needed", text);
+    return tl_error_set(err, -EINVAL,
+                        "TALLY_DEVICE_MODE=%s: mps, mps-priority or timeslice is needed", text);
 }
 
-static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *c, struct tl_error *err)
+static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *c,
+                         struct tl_error *err)
 {
     uint64_t slots, memory, quantum, watchdog, bus;
     int rc = read_number("TALLY_DEVICE_SMS", 256, false, &slots, err);
@@ -85,9 +89,15 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     if (rc < 0)
         return rc;
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    d->sm_config.n_slots = c->n_slots != 0 ? c->n_slots : slots != 0 ? (uint32_t)slots : usable_cores();
-    d->sm_config.memory_bytes = c->memory_bytes != 0 ? c->memory_bytes : memory != 0 ? memory : machine / 4 * 3;
-    d->sm_config.quantum_us = c->quantum_us != 0 ? c->quantum_us : quantum != 0 ? (uint32_t)quantum : 2000;
+    d->sm_config.n_slots = c->n_slots != 0 ? c->n_slots
+                           : slots != 0    ? (uint32_t)slots
+                                           : usable_cores();
+    d->sm_config.memory_bytes = c->memory_bytes != 0 ? c->memory_bytes
+                                : memory != 0        ? memory
+                                                     : machine / 4 * 3;
+    d->sm_config.quantum_us = c->quantum_us != 0 ? c->quantum_us
+                              : quantum != 0     ? (uint32_t)quantum
+                                                 : 2000;
     d->watchdog_ns = (c->watchdog_s != 0 ? c->watchdog_s : watchdog) * 1000000000U;
     d->bus_bytes = c->bus_bytes != 0 ? c->bus_bytes : bus != 0 ? bus : DEFAULT_BUS;
     d->heap_bytes = c->heap_bytes != 0 ? c->heap_bytes : DEFAULT_HEAP;
@@ -106,9 +116,10 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     return 0;
 }
 
-/* --- the thread that lives for the process ------------------------------------------------------------------------ */
+/* --- the thread that lives for the process ---------------------------------------------------- */
 
-/* Ends launches that run for too long; tells them again until they are gone.  Called with the lock held. */
+/* Ends launches that run for too long; tells them again until they are gone.  Called with the lock
+ * held. */
 static bool watch(struct tl_exec_device *d)
 {
     bool has_runs = false;
@@ -193,7 +204,7 @@ int tl__device_attach(struct tl_exec_device *d)
     return d->is_attached ? 0 : attach(d, NULL);
 }
 
-/* --- fork --------------------------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* All devices of the process, for fork. */
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -224,8 +235,8 @@ static void init_locks(struct tl_exec_device *d)
     pthread_condattr_destroy(&attr);
 }
 
-/* The child has none of the parent's threads, launches or slots: it begins anew with its next launch.  What the
- * parent's threads held in memory is left alone. */
+/* The child has none of the parent's threads, launches or slots: it begins anew with its next
+ * launch.  What the parent's threads held in memory is left alone. */
 static void after_fork_child(void)
 {
     tl__fault_forget();
@@ -249,9 +260,10 @@ static void register_fork(void)
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
-int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config *config, struct tl_error *err)
+int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config *config,
+                        struct tl_error *err)
 {
     static const struct tl_exec_config nothing;
     const struct tl_exec_config *c = config != NULL ? config : &nothing;
@@ -327,7 +339,7 @@ void tl_exec_device_close(struct tl_exec_device *d)
     free(d);
 }
 
-/* --- small things ------------------------------------------------------------------------------------------------- */
+/* --- small things ----------------------------------------------------------------------------- */
 
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d)
 {
@@ -382,7 +394,8 @@ void tl_exec_memory_mark(struct tl_exec_device *d, uint32_t rank, int64_t bytes)
         tl__sm_memory_mark(s, rank, bytes);
 }
 
-void tl_exec_memory_serve(struct tl_exec_device *d, void (*give)(void *user, uint32_t rank, uint64_t bytes), void *user)
+void tl_exec_memory_serve(struct tl_exec_device *d,
+                          void (*give)(void *user, uint32_t rank, uint64_t bytes), void *user)
 {
     struct tl__sm *s = sm_of(d);
     while (s != NULL) {
@@ -414,7 +427,8 @@ void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes)
 void tl_exec_pages(bool (*f)(const void *address))
 {
     tl__fault_pages(f);
-    (void)tl__fault_install(); /* in front of what the program has installed since; without it, a fault is a fault */
+    /* in front of what the program has installed since; without it, a fault is a fault */
+    (void)tl__fault_install();
 }
 
 void tl_exec_printf_flush(struct tl_exec_device *d)

@@ -1,4 +1,5 @@
-/* A device as this process has it: what device/exec/device.c (settings, life and death) and device/exec/launch.c (workers) share. */
+/* A device as this process has it: what device/exec/device.c (settings, life and death) and
+ * device/exec/launch.c (workers) share. */
 #ifndef TALLY_DEVICE_EXEC_DEVICE_H
 #define TALLY_DEVICE_EXEC_DEVICE_H
 
@@ -24,7 +25,9 @@ struct tl_exec_device {
     pthread_t monitor;
     bool monitor_is_up, is_attached, is_closing;
     uint64_t
-        look_ns; /* when the monitor wakes a worker for launches that were left to who has the slots; 0: there are none */
+        /* when the monitor wakes a worker for launches that were left to who has the slots; 0:
+         * there are none */
+        look_ns;
     int monitor_result;
     struct tl_error error;
     struct tl__heap *heap;
@@ -50,7 +53,8 @@ int tl__device_attach(struct tl_exec_device *d); /* with the lock held; 0 if it 
 void tl__workers_init(struct tl_exec_device *d);
 void tl__workers_stop(struct tl_exec_device *d);
 void tl__workers_nudge(
-    struct tl_exec_device *d); /* one worker looks whether it gets a slot, if there is something to run */
+    /* one worker looks whether it gets a slot, if there is something to run */
+    struct tl_exec_device *d);
 void tl__workers_forget(struct tl_exec_device *d); /* in a forked child */
 /* With the lock held: ends a run with TL_DEV_FAULT_TIMEOUT.  Can be repeated. */
 void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run);

@@ -1,9 +1,9 @@
 /* Whether a thread of another process has been killed, before it is dead.
  *
- * A thread that is killed dies by itself, in the kernel, the next time that it gets a processor; and if its process
- * leaves a core file, when that has been written.  On a busy machine the first takes tens of milliseconds, the second
- * takes seconds.  Whatever it takes, nothing of the program is run any more, so who waits for what such a process
- * holds need not wait for its end. */
+ * A thread that is killed dies by itself, in the kernel, the next time that it gets a processor;
+ * and if its process leaves a core file, when that has been written.  On a busy machine the first
+ * takes tens of milliseconds, the second takes seconds.  Whatever it takes, nothing of the program
+ * is run any more, so who waits for what such a process holds need not wait for its end. */
 #include "device/exec/internal.h"
 
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bits of a task's flags, the ninth field of its `stat` (proc_pid_stat(5)): they are the kernel's PF_EXITING and
- * PF_SIGNALED, which have been what they are since Linux 2.6. */
+/* Bits of a task's flags, the ninth field of its `stat` (proc_pid_stat(5)): they are the kernel's
+ * PF_EXITING and PF_SIGNALED, which have been what they are since Linux 2.6. */
 #define IS_EXITING 0x4UL
 #define IS_SIGNALED 0x400UL
 #define IS_KILLED (1UL << (SIGKILL - 1))
@@ -31,7 +31,8 @@ bool tl__is_dying(uint32_t pid, uint32_t tid)
     if (n <= 0)
         return false;
     text[n] = '\0';
-    /* The second field is the thread's name in brackets, with whatever it likes in it, brackets and blanks included. */
+    /* The second field is the thread's name in brackets, with whatever it likes in it, brackets and
+     * blanks included. */
     char *p = strrchr(text, ')');
     for (int field = 3; p != NULL && field <= PENDING; field++) {
         p = strchr(p, ' ');

@@ -1,12 +1,15 @@
-/* Signals: what a kernel does wrong becomes a fault of its launch, and everything else goes where it went before.
+/* Signals: what a kernel does wrong becomes a fault of its launch, and everything else goes where
+ * it went before.
  *
- * The handlers are the process's, so they must look like nobody's to the program: they act only on a worker thread
- * inside kernel code and hand everything else to whoever was installed before.  Programs install handlers of their
- * own later, may or may not call ours from theirs, and may put back what they found.  So ours move in front only
- * while kernels run, and then what the program had there is put back.
+ * The handlers are the process's, so they must look like nobody's to the program: they act only on
+ * a worker thread inside kernel code and hand everything else to whoever was installed before.
+ * Programs install handlers of their own later, may or may not call ours from theirs, and may put
+ * back what they found.  So ours move in front only while kernels run, and then what the program
+ * had there is put back.
  *
- * A handler leaves kernel code by switching to the worker's own stack (device/exec/fiber.c); neither sigsetjmp nor a
- * system call is paid per block.  In TSan builds asynchronous signals come late and this is not tested. */
+ * A handler leaves kernel code by switching to the worker's own stack (device/exec/fiber.c);
+ * neither sigsetjmp nor a system call is paid per block.  In TSan builds asynchronous signals come
+ * late and this is not tested. */
 #include "device/exec/internal.h"
 
 #include <errno.h>
@@ -21,7 +24,8 @@
 static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 #define N_SIGNALS 5 /* these and the watchdog's */
 
-/* What was there before us: the first time, and now.  Read in handlers, so `now` has two places, written in turn. */
+/* What was there before us: the first time, and now.  Read in handlers, so `now` has two places,
+ * written in turn. */
 static struct sigaction earliest[N_SIGNALS], before[N_SIGNALS][2];
 static atomic_uint current_before[N_SIGNALS];
 static atomic_int watchdog_signal;
@@ -33,7 +37,8 @@ static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t n_inside;
 static uint32_t displacing; /* bit per signal */
 
-/* initial-exec: reading them in a handler must not allocate, not even on a thread that we have never seen. */
+/* initial-exec: reading them in a handler must not allocate, not even on a thread that we have
+ * never seen. */
 static _Thread_local struct tl__engine *attached __attribute__((tls_model("initial-exec")));
 
 static int index_of(int signal_number)
@@ -51,7 +56,8 @@ static void call_action(const struct sigaction *a, int number, siginfo_t *info, 
         bool was_sent = info->si_code <= 0;
         if (a->sa_handler == SIG_IGN && was_sent)
             return;
-        if (number == atomic_load_explicit(&watchdog_signal, memory_order_relaxed) && a->sa_handler == SIG_IGN)
+        if (number == atomic_load_explicit(&watchdog_signal, memory_order_relaxed) &&
+            a->sa_handler == SIG_IGN)
             return;
         /* The default ends the process: let it, from the very instruction. */
         struct sigaction fresh;
@@ -71,9 +77,10 @@ static void call_action(const struct sigaction *a, int number, siginfo_t *info, 
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* Hands a signal that is not ours to the one before us.  If it is not the kernel that has called us, it is a
- * handler that was installed after us and knows us as its predecessor, perhaps after we ourselves have called it:
- * then the turn is with the one that was there first.  (Counting calls would not do: handlers leave by siglongjmp.) */
+/* Hands a signal that is not ours to the one before us.  If it is not the kernel that has called
+ * us, it is a handler that was installed after us and knows us as its predecessor, perhaps after we
+ * ourselves have called it: then the turn is with the one that was there first.  (Counting calls
+ * would not do: handlers leave by siglongjmp.) */
 static void chain(int number, siginfo_t *info, void *context, bool is_from_kernel)
 {
     int i = index_of(number);
@@ -92,19 +99,22 @@ become_fault(struct tl__engine *e, int number, const siginfo_t *info, const ucon
     pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
     if (number == SIGILL || number == SIGFPE)
         tl__engine_fault(e, warp, TL_DEV_FAULT_TRAP, address,
-                         number == SIGILL ? "trap at %#llx" : "division fault at %#llx", (unsigned long long)address);
+                         number == SIGILL ? "trap at %#llx" : "division fault at %#llx",
+                         (unsigned long long)address);
     if (at != NULL && tl__fiber_is_guard(at, info->si_addr))
         tl__engine_fault(e, warp, TL_DEV_FAULT_STACK, address, "stack overflow");
     if (number == SIGBUS && info->si_code == BUS_ADRALN)
         tl__engine_fault(e, warp, TL_DEV_FAULT_MISALIGNED, address, "misaligned access to %#llx",
                          (unsigned long long)address);
     if (number == SIGSEGV && info->si_code == SI_KERNEL)
-        tl__engine_fault(e, warp, TL_DEV_FAULT_ADDRESS, 0, "access to an address that no pointer can have");
-    tl__engine_fault(e, warp, TL_DEV_FAULT_ADDRESS, address, "illegal access to %#llx", (unsigned long long)address);
+        tl__engine_fault(e, warp, TL_DEV_FAULT_ADDRESS, 0,
+                         "access to an address that no pointer can have");
+    tl__engine_fault(e, warp, TL_DEV_FAULT_ADDRESS, address, "illegal access to %#llx",
+                     (unsigned long long)address);
 }
 
-/* Memory that is elsewhere comes now.  The watchdog must not end the kernel in the middle of that: it finds a worker outside kernel
- * code, and the kernel ends afterwards. */
+/* Memory that is elsewhere comes now.  The watchdog must not end the kernel in the middle of that:
+ * it finds a worker outside kernel code, and the kernel ends afterwards. */
 static bool fetch_page(struct tl__engine *e, const siginfo_t *info, const ucontext_t *context)
 {
     bool (*fetch)(const void *) = atomic_load_explicit(&pages, memory_order_acquire);
@@ -129,9 +139,11 @@ void tl__fault_pages(bool (*f)(const void *address))
     atomic_store_explicit(&pages, f, memory_order_release);
 }
 
-__attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t *info, void *context)
+__attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t *info,
+                                                           void *context)
 {
-    void *caller = __builtin_return_address(0), *from = atomic_load_explicit(&kernel_return, memory_order_relaxed);
+    void *caller = __builtin_return_address(0),
+         *from = atomic_load_explicit(&kernel_return, memory_order_relaxed);
     struct tl__engine *e = attached;
     int saved = errno;
     if (e != NULL && number == atomic_load_explicit(&watchdog_signal, memory_order_relaxed)) {
@@ -152,7 +164,8 @@ __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t
         return;
     }
     if (e != NULL && info->si_code > 0) {
-        bool is_overflow = e->current != NULL && number == SIGSEGV && tl__fiber_is_guard(e->current, info->si_addr);
+        bool is_overflow = e->current != NULL && number == SIGSEGV &&
+                           tl__fiber_is_guard(e->current, info->si_addr);
         if (e->in_kernel || is_overflow)
             become_fault(e, number, info, context);
     }
@@ -174,7 +187,8 @@ static int install(int number)
     else
         displacing |= 1U << i;
     before[i][(which + 1) & 1] = there;
-    atomic_store_explicit(&current_before[i], which + 1, memory_order_release); /* the copy before its number */
+    /* the copy before its number */
+    atomic_store_explicit(&current_before[i], which + 1, memory_order_release);
     memset(&ours, 0, sizeof ours);
     ours.sa_sigaction = on_signal;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
@@ -185,12 +199,14 @@ static int install(int number)
     return 0;
 }
 
-/* A real-time signal that nobody uses; the program may of course take it later, then we are asked first. */
+/* A real-time signal that nobody uses; the program may of course take it later, then we are asked
+ * first. */
 static int choose_watchdog(void)
 {
     for (int number = SIGRTMAX - 2; number > SIGRTMIN; number--) {
         struct sigaction there;
-        if (sigaction(number, NULL, &there) == 0 && (there.sa_flags & SA_SIGINFO) == 0 && there.sa_handler == SIG_DFL)
+        if (sigaction(number, NULL, &there) == 0 && (there.sa_flags & SA_SIGINFO) == 0 &&
+            there.sa_handler == SIG_DFL)
             return number;
     }
     return SIGRTMAX - 2;
@@ -198,7 +214,8 @@ static int choose_watchdog(void)
 
 static int signal_of(int i)
 {
-    return i < N_SIGNALS - 1 ? fault_signals[i] : atomic_load_explicit(&watchdog_signal, memory_order_relaxed);
+    return i < N_SIGNALS - 1 ? fault_signals[i]
+                             : atomic_load_explicit(&watchdog_signal, memory_order_relaxed);
 }
 
 /* With the lock held. */
@@ -243,7 +260,8 @@ void tl__fault_leave(void)
         for (int i = 0; i < N_SIGNALS; i++) {
             unsigned which = atomic_load_explicit(&current_before[i], memory_order_relaxed);
             struct sigaction there;
-            if ((displacing >> i & 1) == 0 || sigaction(signal_of(i), NULL, &there) < 0 || !is_ours(&there))
+            if ((displacing >> i & 1) == 0 || sigaction(signal_of(i), NULL, &there) < 0 ||
+                !is_ours(&there))
                 continue;
             sigaction(signal_of(i), &before[i][which & 1], NULL);
             before[i][(which + 1) & 1] = earliest[i];
@@ -280,7 +298,8 @@ int tl__fault_attach(struct tl__engine *e)
         }
         return 0;
     }
-    void *map = mmap(NULL, ALTERNATE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *map = mmap(NULL, ALTERNATE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                     0);
     if (map == MAP_FAILED)
         return -ENOMEM;
     stack.ss_sp = map;

@@ -1,6 +1,7 @@
-/* Stacks that can be left and entered again: one per warp, so that a warp that waits at a barrier costs a switch
- * and not a thread.  x86-64 System V.  The switch itself is tl__fiber_hop in device/exec/internal.h.  MXCSR and the x87
- * control word are not switched: all warps of a kernel use the same, and the engine sets them once per run.
+/* Stacks that can be left and entered again: one per warp, so that a warp that waits at a barrier
+ * costs a switch and not a thread.  x86-64 System V.  The switch itself is tl__fiber_hop in
+ * device/exec/internal.h.  MXCSR and the x87 control word are not switched: all warps of a kernel
+ * use the same, and the engine sets them once per run.
  *
  * Sanitizers are told of every switch when the build has them; the cost is theirs. */
 #include "device/exec/internal.h"
@@ -81,8 +82,8 @@ void tl__fiber_reset(struct tl__fiber *f)
         __tsan_destroy_fiber(f->sanitizer);
     f->sanitizer = __tsan_create_fiber(0);
 #endif
-    /* Popped in this order: where to go, and there the two that tl__begin wants; then the stack is 16-aligned, as
-     * before a call. */
+    /* Popped in this order: where to go, and there the two that tl__begin wants; then the stack is
+     * 16-aligned, as before a call. */
     uint64_t *sp = (uint64_t *)(top - 40);
     sp[0] = (uint64_t)(uintptr_t)tl__begin;
     sp[1] = (uint64_t)(uintptr_t)f;
@@ -93,7 +94,8 @@ void tl__fiber_reset(struct tl__fiber *f)
     f->waiting = 0;
 }
 
-int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number, void (*entry)(struct tl__fiber *))
+int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number,
+                   void (*entry)(struct tl__fiber *))
 {
     memset(f, 0, sizeof *f);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -109,7 +111,8 @@ int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number, voi
     }
     f->map = map;
     f->entry = entry;
-    /* 17 lines apart: 64 neighbours have their tops in different cache sets, and a kernel's hot frame is some lines. */
+    /* 17 lines apart: 64 neighbours have their tops in different cache sets, and a kernel's hot
+     * frame is some lines. */
     f->stagger_bytes = number * 17 * 64 % 4096;
     tl__fiber_reset(f);
     return 0;

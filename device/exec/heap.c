@@ -1,7 +1,8 @@
 /* malloc and free of kernels: a buddy allocator over one reserved range.
  *
- * Kernels can write anywhere, so nothing that the allocator believes in lies inside the range: a kernel that runs
- * over the end of what it got spoils its own data only, and `free` of a wrong pointer is told from a right one. */
+ * Kernels can write anywhere, so nothing that the allocator believes in lies inside the range: a
+ * kernel that runs over the end of what it got spoils its own data only, and `free` of a wrong
+ * pointer is told from a right one. */
 #include "device/exec/internal.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ struct tl__heap {
 
 static void *reserve(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 

@@ -1,8 +1,9 @@
-/* What the files of exec_*.c share: fibers, the engine that runs blocks on one worker, the shared device, the
- * signals.
+/* What the files of exec_*.c share: fibers, the engine that runs blocks on one worker, the shared
+ * device, the signals.
  *
- * Threads: an engine, its fibers and its units belong to one worker thread; only its signal handler looks in as
- * well.  A run (a launch under way) is shared by the workers; its fields say by what they are guarded. */
+ * Threads: an engine, its fibers and its units belong to one worker thread; only its signal handler
+ * looks in as well.  A run (a launch under way) is shared by the workers; its fields say by what
+ * they are guarded. */
 #ifndef TALLY_DEVICE_EXEC_INTERNAL_H
 #define TALLY_DEVICE_EXEC_INTERNAL_H
 
@@ -37,18 +38,19 @@
 
 uint64_t tl__now_ns(void); /* CLOCK_MONOTONIC */
 
-/* Was this thread killed, or does it end, so that nothing of its program will be run any more?  False if there is no
- * such thread (any more). */
+/* Was this thread killed, or does it end, so that nothing of its program will be run any more?
+ * False if there is no such thread (any more). */
 bool tl__is_dying(uint32_t pid, uint32_t tid);
 
-/* --- fibers ------------------------------------------------------------------------------------------------------- */
+/* --- fibers ----------------------------------------------------------------------------------- */
 
 /* A stack that can be left and entered again, on the thread that made it only. */
 struct tl__fiber {
     void *sp; /* where it was left */
     struct tl__fiber *next;
     void (*entry)(struct tl__fiber *self); /* never returns */
-    uint8_t *map;                          /* guard first, then the stack; NULL for a thread's own stack */
+    /* guard first, then the stack; NULL for a thread's own stack */
+    uint8_t *map;
     size_t map_bytes, guard_bytes;
     uint32_t stagger_bytes;
     /* For whom it works. */
@@ -63,9 +65,10 @@ struct tl__fiber {
     size_t stack_bytes;
 };
 
-/* The stack is `stack_bytes` above a guard; `number` staggers its top so that neighbours do not share cache sets.
- * -ENOMEM. */
-int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number, void (*entry)(struct tl__fiber *));
+/* The stack is `stack_bytes` above a guard; `number` staggers its top so that neighbours do not
+ * share cache sets. -ENOMEM. */
+int tl__fiber_init(struct tl__fiber *f, size_t stack_bytes, uint32_t number,
+                   void (*entry)(struct tl__fiber *));
 static inline size_t tl__fiber_stack_bytes(const struct tl__fiber *f)
 {
     return f->map_bytes - f->guard_bytes - f->stagger_bytes;
@@ -76,11 +79,12 @@ void tl__fiber_init_thread(struct tl__fiber *f); /* the calling thread's own sta
 void tl__fiber_finish_thread(struct tl__fiber *f);
 /* Leaves `from`, which is running, for `to`. */
 void tl__fiber_switch(struct tl__fiber *from, struct tl__fiber *to);
-/* The switch alone, without telling sanitizers.  Inlined, and ending with a jump through a register: a `call` that
- * no `ret` answers, or a `ret` that no `call` asked for, puts the processor's return stack out of step and costs
- * more than everything else here.  Registers are the compiler's to save, as far as it needs them; vector registers
- * were saved by whoever called us. */
-static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber *from, struct tl__fiber *to)
+/* The switch alone, without telling sanitizers.  Inlined, and ending with a jump through a
+ * register: a `call` that no `ret` answers, or a `ret` that no `call` asked for, puts the
+ * processor's return stack out of step and costs more than everything else here.  Registers are the
+ * compiler's to save, as far as it needs them; vector registers were saved by whoever called us. */
+static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber *from,
+                                                                struct tl__fiber *to)
 {
     void **save = &from->sp;
     void *sp = to->sp;
@@ -97,16 +101,17 @@ static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber
                      "leaq 128(%%rsp), %%rsp"
                      : "+D"(save), "+S"(sp)
                      :
-                     : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
-                       "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                       "xmm12", "xmm13", "xmm14", "xmm15");
+                     : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+                       "r15", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
+                       "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                       "xmm15");
 }
-/* The same for good: `from` must be reset before it can be entered again.  May be called on any stack, such as a
- * signal's. */
+/* The same for good: `from` must be reset before it can be entered again.  May be called on any
+ * stack, such as a signal's. */
 void tl__fiber_leave(struct tl__fiber *to) __attribute__((noreturn));
 bool tl__fiber_is_guard(const struct tl__fiber *f, const void *address);
 
-/* --- objects ------------------------------------------------------------------------------------------------------ */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 struct tl_exec_object {
     atomic_uint references;
@@ -119,7 +124,7 @@ struct tl_exec_object {
     uint32_t last_lanes; /* which lanes of the last warp exist */
 };
 
-/* --- a launch under way ------------------------------------------------------------------------------------------- */
+/* --- a launch under way ----------------------------------------------------------------------- */
 
 struct tl_exec_run {
     struct tl_exec_device *device;
@@ -145,19 +150,21 @@ struct tl_exec_run {
     uint32_t active;     /* workers inside */
     uint32_t param_room; /* bytes that `params` has */
     bool is_pending;     /* in the list of runs with unclaimed blocks */
-    bool is_held;        /* the same, but in its partition's list: the partition has as many workers as it may */
+    /* the same, but in its partition's list: the partition has as many workers as it may */
+    bool is_held;
     bool has_fault;
     _Alignas(64) uint8_t params[];
 };
 
-/* --- the engine: blocks on one worker ----------------------------------------------------------------------------- */
+/* --- the engine: blocks on one worker --------------------------------------------------------- */
 
 struct tl__barrier {
     struct tl__fiber *first, *last; /* waiting */
     uint32_t n_waiting;
     uint32_t n;        /* threads arrived */
     uint32_t expected; /* threads, 0 for all */
-    bool is_special;   /* anything below or `expected` is in use: not the usual barrier of all threads */
+    /* anything below or `expected` is in use: not the usual barrier of all threads */
+    bool is_special;
     bool has_votes;
     bool has_masks; /* some warp came in parts: `arrived` is valid */
     uint32_t popc, all, any;
@@ -165,7 +172,8 @@ struct tl__barrier {
     uint32_t arrived[TL_EXEC_MAX_WARPS];
 };
 
-/* One block in execution with one fiber per warp, or a range of blocks of a kernel without barriers with one fiber. */
+/* One block in execution with one fiber per warp, or a range of blocks of a kernel without barriers
+ * with one fiber. */
 struct tl__unit {
     struct tl_dev_frame frame;
     struct tl__engine *engine;
@@ -192,7 +200,8 @@ struct tl__engine {
     uint32_t n_ready;
     uint32_t idle_yields; /* since something moved */
     bool wants_more;      /* all fibers only wait in loops: begin another block */
-    bool is_greedy;       /* claim even if somebody else should run: what waits, waits for this block */
+    /* claim even if somebody else should run: what waits, waits for this block */
+    bool is_greedy;
     struct tl_exec_run *run;
     struct tl__unit *units, *free_units; /* at work; kept for later */
     uint32_t n_units;
@@ -221,18 +230,19 @@ struct tl__exec_env {
     struct tl_exec_device *device;
 };
 
-int tl__engine_init(struct tl__engine *e, struct tl__exec_env *env); /* by the thread that runs it; -ENOMEM */
+/* by the thread that runs it; -ENOMEM */
+int tl__engine_init(struct tl__engine *e, struct tl__exec_env *env);
 void tl__engine_finish(struct tl__engine *e);
-/* Runs blocks of `run` until there are none or must_stop.  0, or -EFAULT with e->fault filled, or -ENOMEM (also a
- * fault). */
+/* Runs blocks of `run` until there are none or must_stop.  0, or -EFAULT with e->fault filled, or
+ * -ENOMEM (also a fault). */
 int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run);
 /* Ends what runs, from any code or signal handler on the engine's thread. */
-void tl__engine_fault(struct tl__engine *e, uint32_t warp, uint32_t what, uint64_t detail, const char *format, ...)
-    __attribute__((noreturn, format(printf, 5, 6)));
+void tl__engine_fault(struct tl__engine *e, uint32_t warp, uint32_t what, uint64_t detail,
+                      const char *format, ...) __attribute__((noreturn, format(printf, 5, 6)));
 struct tl__engine *tl__engine_of(struct tl_dev_frame *f);
 
-/* Between these, what happens is the process's doing and not the kernel's.  Leaving dies if the watchdog came
- * meanwhile. */
+/* Between these, what happens is the process's doing and not the kernel's.  Leaving dies if the
+ * watchdog came meanwhile. */
 static inline void tl__engine_enter_call(struct tl__engine *e)
 {
     e->in_kernel = 0;
@@ -245,13 +255,13 @@ static inline void tl__engine_leave_call(struct tl__engine *e)
         tl__engine_die(e);
 }
 
-uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id, uint32_t count,
-                          uint32_t arriving, uint32_t votes);
+uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id,
+                          uint32_t count, uint32_t arriving, uint32_t votes);
 void tl__call_yield(struct tl_dev_frame *f, uint32_t warp);
 /* The other calls, and the table of all; `heap` and `out` belong to the device. */
 extern const struct tl_dev_calls tl__exec_calls;
 
-/* --- printf, malloc ----------------------------------------------------------------------------------------------- */
+/* --- printf, malloc --------------------------------------------------------------------------- */
 
 struct tl__out {
     pthread_mutex_t lock;
@@ -263,33 +273,40 @@ void tl__out_finish(struct tl__out *o);
 void tl__out_flush(struct tl__out *o);
 
 struct tl__heap;
-struct tl__heap *tl__heap_create(uint64_t bytes); /* a power of two is made of it; NULL if there is no memory */
+/* a power of two is made of it; NULL if there is no memory */
+struct tl__heap *tl__heap_create(uint64_t bytes);
 void tl__heap_destroy(struct tl__heap *h);
 void *tl__heap_alloc(struct tl__heap *h, uint64_t bytes); /* NULL as malloc */
-int tl__heap_free(struct tl__heap *h, void *p);           /* -EINVAL if p is nothing that can be freed */
+/* -EINVAL if p is nothing that can be freed */
+int tl__heap_free(struct tl__heap *h, void *p);
 
 struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error);
-struct tl__heap *tl__device_heap(struct tl_exec_device *d); /* made at first use; NULL if there is no memory */
+/* made at first use; NULL if there is no memory */
+struct tl__heap *tl__device_heap(struct tl_exec_device *d);
 
-/* --- signals ------------------------------------------------------------------------------------------------------ */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 /* Installs the process's handlers.  -errno. */
 int tl__fault_install(void);
-/* Around kernels: moves our handlers in front of those that the program has installed since, and afterwards back. */
+/* Around kernels: moves our handlers in front of those that the program has installed since, and
+ * afterwards back. */
 void tl__fault_enter(void);
 void tl__fault_leave(void);
 void tl__fault_forget(void); /* in a forked child: no worker is inside */
-/* The calling thread runs `e` from now on (NULL: nothing): faults inside kernel code are its faults. */
+/* The calling thread runs `e` from now on (NULL: nothing): faults inside kernel code are its
+ * faults. */
 int tl__fault_attach(struct tl__engine *e);
-/* An access to a page that is there but not accessible is shown to `f` first; true: it is accessible now.  In a handler, on the
- * thread that faulted, which the watchdog leaves alone meanwhile. */
+/* An access to a page that is there but not accessible is shown to `f` first; true: it is
+ * accessible now.  In a handler, on the thread that faulted, which the watchdog leaves alone
+ * meanwhile. */
 void tl__fault_pages(bool (*f)(const void *address));
 int tl__fault_signal(void); /* the signal that makes a worker look at must_die / cancelled */
 
-/* --- the shared device -------------------------------------------------------------------------------------------- */
+/* --- the shared device ------------------------------------------------------------------------ */
 
 struct tl__sm;
-/* device/exec/place.c: SMs get CPUs of their own, if there are more than SMs; a worker goes there. */
+/* device/exec/place.c: SMs get CPUs of their own, if there are more than SMs; a worker goes
+ * there. */
 void tl__place_sms(uint32_t n_slots);
 void tl__place_worker(void);
 
@@ -300,11 +317,13 @@ struct tl__sm_config {
     uint64_t memory_bytes;
     uint32_t quantum_us;
 };
-/* To be called by a thread that lives until it calls close: the kernel tells the others when that thread dies. */
+/* To be called by a thread that lives until it calls close: the kernel tells the others when that
+ * thread dies. */
 int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct tl_error *err);
 void tl__sm_close(struct tl__sm *s);
-void tl__sm_abandon(struct tl__sm *s); /* in a forked child: forgets the mapping, touches nothing of the parent's */
-int tl__sm_unlink(const char *name);   /* tests: removes the segment */
+/* in a forked child: forgets the mapping, touches nothing of the parent's */
+void tl__sm_abandon(struct tl__sm *s);
+int tl__sm_unlink(const char *name); /* tests: removes the segment */
 
 uint32_t tl__sm_slots(const struct tl__sm *s);
 enum tl_exec_mode tl__sm_mode(const struct tl__sm *s);
@@ -316,30 +335,41 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred); /* a slot's number
 void tl__sm_release(struct tl__sm *s, uint32_t slot);
 /* Waits until a slot may be free: some milliseconds at most.  The caller tries again. */
 int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred);
-/* What a worker would find that asked for a slot now: one that it may take; that a worker of this process has one, and takes
- * the next grid when it is done; or that it has to wait for others, who wake it as soon as it need not, if they live. */
+/* What a worker would find that asked for a slot now: one that it may take; that a worker of this
+ * process has one, and takes the next grid when it is done; or that it has to wait for others, who
+ * wake it as soon as it need not, if they live. */
 enum tl__sm_chance { TL__SM_FREE, TL__SM_OWN, TL__SM_TAKEN };
 enum tl__sm_chance tl__sm_chance(struct tl__sm *s);
-/* For a worker with nothing to do: it begins to wait, looks whether there is something after all, waits, ends.  A wait lasts
- * until it is woken, since `begin`, or for the time that the limit gives (NULL: for ever); false if that is over. */
+/* For a worker with nothing to do: it begins to wait, looks whether there is something after all,
+ * waits, ends.  A wait lasts until it is woken, since `begin`, or for the time that the limit gives
+ * (NULL: for ever); false if that is over. */
 uint32_t tl__sm_begin_wait(struct tl__sm *s);
 bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit);
 void tl__sm_end_wait(struct tl__sm *s);
-void tl__sm_wake(struct tl__sm *s, int n);              /* so many of this process's workers that wait */
-bool tl__sm_may_keep(struct tl__sm *s);                 /* the holder of a slot asks before it turns to another grid */
-bool tl__sm_must_yield(struct tl__sm *s, uint64_t key); /* the holder of a slot asks between blocks */
-bool tl__sm_others_wait(struct tl__sm *s);              /* another process waits for a slot: do not spin */
+/* so many of this process's workers that wait */
+void tl__sm_wake(struct tl__sm *s, int n);
+/* the holder of a slot asks before it turns to another grid */
+bool tl__sm_may_keep(struct tl__sm *s);
+/* the holder of a slot asks between blocks */
+bool tl__sm_must_yield(struct tl__sm *s, uint64_t key);
+/* another process waits for a slot: do not spin */
+bool tl__sm_others_wait(struct tl__sm *s);
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */
 void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes);
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes);
 /* Pages: see tl_exec_memory_demand and the calls behind it. */
 int tl__sm_memory_demand(struct tl__sm *s, uint64_t bytes, uint32_t below);
 void tl__sm_memory_mark(struct tl__sm *s, uint32_t rank,
-                        int64_t bytes);                       /* so much more of used_bytes can be given back */
-uint32_t tl__sm_memory_asked(struct tl__sm *s);               /* how often this process was asked so far */
-void tl__sm_memory_wait(struct tl__sm *s, uint32_t seen);     /* until it is asked more often than that */
-uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank); /* what it is asked for; it owes nothing then */
-uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns); /* takes the bus for so long; returns when that will be over */
+                        /* so much more of used_bytes can be given back */
+                        int64_t bytes);
+/* how often this process was asked so far */
+uint32_t tl__sm_memory_asked(struct tl__sm *s);
+/* until it is asked more often than that */
+void tl__sm_memory_wait(struct tl__sm *s, uint32_t seen);
+/* what it is asked for; it owes nothing then */
+uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank);
+/* takes the bus for so long; returns when that will be over */
+uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns);
 /* For tests and tools: who holds the slot (process id), 0 if nobody who lives. */
 uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot);
 

@@ -1,15 +1,16 @@
 /* Launches and the worker threads that run them.
  *
- * A submitted launch becomes a run in the list of those with unclaimed blocks, ordered by priority and arrival.  A
- * worker that finds the list not empty takes an SM slot of the shared device, runs chunks of the first run's
- * blocks, and keeps the slot as long as the order of grids on the device allows.  The worker that leaves a run as
- * its last calls `done`.
+ * A submitted launch becomes a run in the list of those with unclaimed blocks, ordered by priority
+ * and arrival.  A worker that finds the list not empty takes an SM slot of the shared device, runs
+ * chunks of the first run's blocks, and keeps the slot as long as the order of grids on the device
+ * allows.  The worker that leaves a run as its last calls `done`.
  *
- * A worker that finds nothing spins for some 30 us, because waking a sleeping thread on another core takes about as
- * long, and then sleeps until there is something to run and a slot to run it in.  It does not spin if another process
- * waits for a slot, and not all workers spin at once: the program's threads need a core to submit on.  Workers run at
- * nice 5, all of them in all processes, below the program's own threads: they get what the slots give them, and the CPU
- * scheduler has no reason to prefer one over the other. */
+ * A worker that finds nothing spins for some 30 us, because waking a sleeping thread on another
+ * core takes about as long, and then sleeps until there is something to run and a slot to run it
+ * in.  It does not spin if another process waits for a slot, and not all workers spin at once: the
+ * program's threads need a core to submit on.  Workers run at nice 5, all of them in all processes,
+ * below the program's own threads: they get what the slots give them, and the CPU scheduler has no
+ * reason to prefer one over the other. */
 #include "device/exec/device.h"
 
 #include <errno.h>
@@ -22,7 +23,8 @@
 
 #define NICE 5
 #define SPIN_NS 30000
-#define LEFT_NS 2000000 /* how long a launch is left to those who have the slots: they may be stopped or dead */
+#define LEFT_NS                                                                                    \
+    2000000 /* how long a launch is left to those who have the slots: they may be stopped or dead */
 #define SPARE_RUNS 64
 #define SPARE_PARAMS 4096
 #define STACK_BYTES ((size_t)256 << 10)
@@ -36,7 +38,7 @@ struct tl__worker {
     struct tl__engine engine;
 };
 
-/* --- the list of runs with unclaimed blocks, with the lock held --------------------------------------------------- */
+/* --- the list of runs with unclaimed blocks, with the lock held ------------------------------- */
 
 static void publish_head(struct tl_exec_device *d)
 {
@@ -73,13 +75,15 @@ static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run)
 {
     insert(&d->pending, run);
     run->is_pending = true;
-    atomic_fetch_add_explicit(&d->n_pending, 1, memory_order_seq_cst); /* before `work`, for sleepers */
+    /* before `work`, for sleepers */
+    atomic_fetch_add_explicit(&d->n_pending, 1, memory_order_seq_cst);
     publish_head(d);
 }
 
 static void set_urgency(struct tl_exec_partition *p)
 {
-    atomic_store_explicit(&p->urgency, p->held != NULL ? UINT64_MAX - p->held->key : 0, memory_order_relaxed);
+    atomic_store_explicit(&p->urgency, p->held != NULL ? UINT64_MAX - p->held->key : 0,
+                          memory_order_relaxed);
 }
 
 static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
@@ -97,9 +101,10 @@ static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
     publish_head(d);
 }
 
-/* --- partitions, with the lock held ------------------------------------------------------------------------------- */
+/* --- partitions, with the lock held ----------------------------------------------------------- */
 
-/* Launches of a partition that has all the workers it may have are out of sight, for other processes as well. */
+/* Launches of a partition that has all the workers it may have are out of sight, for other
+ * processes as well. */
 static void hold(struct tl_exec_device *d, struct tl_exec_run *run)
 {
     remove_pending(d, run);
@@ -135,7 +140,7 @@ static bool leave_partition(struct tl_exec_device *d, struct tl_exec_partition *
     return true;
 }
 
-/* --- runs --------------------------------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_bytes)
 {
@@ -187,10 +192,11 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
     struct tl_exec_fault fault;
     memset(&fault, 0, sizeof fault);
     fault.what = TL_DEV_FAULT_TIMEOUT;
-    snprintf(fault.text, sizeof fault.text, "kernel %.100s: ended by the watchdog or a cancellation",
-             run->object->info->text);
+    snprintf(fault.text, sizeof fault.text,
+             "kernel %.100s: ended by the watchdog or a cancellation", run->object->info->text);
     set_fault(run, &fault);
-    if (!atomic_exchange_explicit(&run->cancelled, true, memory_order_relaxed)) /* the signal orders it */
+    if (!atomic_exchange_explicit(&run->cancelled, true,
+                                  memory_order_relaxed)) /* the signal orders it */
         atomic_fetch_add_explicit(&d->n_cancelled, 1, memory_order_relaxed);
     if (run->is_held)
         unhold(d, run); /* where it is found and ended */
@@ -201,7 +207,7 @@ void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run)
     tl__sm_wake(d->sm, 1); /* to end it, if it waits for a slot */
 }
 
-/* --- waiting for work --------------------------------------------------------------------------------------------- */
+/* --- waiting for work ------------------------------------------------------------------------- */
 
 static bool has_work(struct tl_exec_device *d)
 {
@@ -212,7 +218,8 @@ static bool has_work(struct tl_exec_device *d)
 /* One more worker, if there is a slot for it. */
 static void call_worker(struct tl_exec_device *d)
 {
-    if (atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0 && tl__sm_chance(d->sm) == TL__SM_FREE)
+    if (atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0 &&
+        tl__sm_chance(d->sm) == TL__SM_FREE)
         tl__sm_wake(d->sm, 1);
 }
 
@@ -245,15 +252,17 @@ static void wait_for_work(struct tl_exec_device *d)
     tl__sm_end_wait(d->sm);
 }
 
-/* --- workers ------------------------------------------------------------------------------------------------------ */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
 {
     struct tl_exec_device *d = e->env->device;
     if (run->partition != NULL &&
-        UINT64_MAX - atomic_load_explicit(&run->partition->urgency, memory_order_relaxed) < run->key)
+        UINT64_MAX - atomic_load_explicit(&run->partition->urgency, memory_order_relaxed) <
+            run->key)
         return true;
-    return atomic_load_explicit(&d->head_key, memory_order_relaxed) < run->key || tl__sm_must_yield(d->sm, run->key);
+    return atomic_load_explicit(&d->head_key, memory_order_relaxed) < run->key ||
+           tl__sm_must_yield(d->sm, run->key);
 }
 
 static void env_drained(struct tl__engine *e, struct tl_exec_run *run)
@@ -368,7 +377,8 @@ static void *worker_main(void *argument)
     snprintf(name, sizeof name, "tally-sm%u", w->number);
     pthread_setname_np(pthread_self(), name);
     tl__place_worker();
-    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* lowering oneself is always allowed; lower already is fine */
+    /* lowering oneself is always allowed; lower already is fine */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     if (tl__engine_init(&w->engine, &d->env) == 0 && tl__fault_attach(&w->engine) == 0) {
         while (!atomic_load_explicit(&d->must_stop, memory_order_relaxed)) {
             if (!has_work(d)) {
@@ -455,16 +465,18 @@ void tl__workers_forget(struct tl_exec_device *d)
     atomic_store(&d->head_key, TL_EXEC_NO_KEY);
 }
 
-/* --- submitting --------------------------------------------------------------------------------------------------- */
+/* --- submitting ------------------------------------------------------------------------------- */
 
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
 {
     const struct tl_dev_info *info = l->object->info;
     tl_exec_step_aside();
     uint64_t rows = (uint64_t)l->grid[0] * l->grid[1], total;
-    if (rows == 0 || __builtin_mul_overflow(rows, (uint64_t)l->grid[2], &total) || total == 0 || total > UINT32_MAX)
+    if (rows == 0 || __builtin_mul_overflow(rows, (uint64_t)l->grid[2], &total) || total == 0 ||
+        total > UINT32_MAX)
         return -EINVAL;
-    if ((uint64_t)info->shared_bytes + l->dynamic_shared_bytes > TL_EXEC_MAX_SHARED || l->done == NULL)
+    if ((uint64_t)info->shared_bytes + l->dynamic_shared_bytes > TL_EXEC_MAX_SHARED ||
+        l->done == NULL)
         return -EINVAL;
     struct tl_exec_run *run = take_run(d, info->param_bytes);
     if (run == NULL)

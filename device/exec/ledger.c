@@ -1,5 +1,6 @@
-/* The memory ledger of the shared device: how many bytes each process has taken, what of that it can give back, and the bus over
- * which pages move.  Each process writes its own entry; what it owes others is asked for there. */
+/* The memory ledger of the shared device: how many bytes each process has taken, what of that it
+ * can give back, and the bus over which pages move.  Each process writes its own entry; what it
+ * owes others is asked for there. */
 #include "device/exec/sm.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ static bool bury_owners(struct tl__sm *s)
 {
     bool has_buried = false;
     for (uint32_t i = 0; i < tl__sm_n_procs(s); i++)
-        has_buried |= atomic_load_explicit(&s->m->procs[i].used_bytes, memory_order_relaxed) != 0 && tl__sm_bury(s, i);
+        has_buried |= atomic_load_explicit(&s->m->procs[i].used_bytes, memory_order_relaxed) != 0 &&
+                      tl__sm_bury(s, i);
     return has_buried;
 }
 
@@ -32,7 +34,8 @@ int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes)
 {
     if (bytes > s->capacity_bytes)
         return -ENOMEM;
-    /* Two that take the rest at once see each other and may both be refused; a few tries make that unlikely. */
+    /* Two that take the rest at once see each other and may both be refused; a few tries make that
+     * unlikely. */
     for (int i = 0; i < 4; i++) {
         atomic_fetch_add_explicit(&s->mine->used_bytes, bytes, memory_order_seq_cst);
         if (used_by_all(s) <= s->capacity_bytes)
@@ -54,7 +57,8 @@ void tl__sm_memory_mark(struct tl__sm *s, uint32_t rank, int64_t bytes)
     atomic_fetch_add_explicit(&s->mine->paged_bytes[rank], (uint64_t)bytes, memory_order_seq_cst);
 }
 
-/* Asks others for pages that rank lower than `below` until they owe as much as is missing.  False if they have none. */
+/* Asks others for pages that rank lower than `below` until they owe as much as is missing.  False
+ * if they have none. */
 static bool ask_others(struct tl__sm *s, uint64_t missing, uint32_t below)
 {
     bool has_some = false;
@@ -68,7 +72,8 @@ static bool ask_others(struct tl__sm *s, uint64_t missing, uint32_t below)
             uint64_t asked = has < missing ? has : missing;
             has_some = true;
             missing -= asked;
-            /* What it owes already counts, whoever asked for it: two that ask at once will have to ask again. */
+            /* What it owes already counts, whoever asked for it: two that ask at once will have to
+             * ask again. */
             all = asked > owes ? asked : owes;
             if (all != owes)
                 atomic_compare_exchange_strong(&p->owed_bytes[rank], &owes, all);
@@ -81,14 +86,16 @@ static bool ask_others(struct tl__sm *s, uint64_t missing, uint32_t below)
 
 int tl__sm_memory_demand(struct tl__sm *s, uint64_t bytes, uint32_t below)
 {
-    enum { STEP_NS = 500000, STEPS = 20000 }; /* ten seconds: one who is stopped gives nothing back */
+    /* ten seconds: one who is stopped gives nothing back */
+    enum { STEP_NS = 500000, STEPS = 20000 };
     for (int i = 0; i < STEPS; i++) {
         if (tl__sm_memory_take(s, bytes) == 0)
             return 0;
         uint64_t used = used_by_all(s);
         if (bytes > s->capacity_bytes)
             return -ENOMEM;
-        uint64_t missing = used > s->capacity_bytes - bytes ? used - (s->capacity_bytes - bytes) : 0;
+        uint64_t missing = used > s->capacity_bytes - bytes ? used - (s->capacity_bytes - bytes)
+                                                            : 0;
         if (missing > 0 && !ask_others(s, missing, below))
             return -ENOMEM;
         nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
@@ -113,7 +120,8 @@ uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank)
 
 uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
 {
-    uint64_t now = tl__now_ns(), begin, end, before = atomic_load_explicit(&s->m->bus_free_ns, memory_order_relaxed);
+    uint64_t now = tl__now_ns(), begin, end,
+             before = atomic_load_explicit(&s->m->bus_free_ns, memory_order_relaxed);
     do {
         /* A time far ahead is nobody's transfer: the segment was scribbled on. */
         begin = before > now && before - now < (uint64_t)60 * 1000000000 ? before : now;

@@ -1,8 +1,8 @@
-/* Compiled kernels: shared objects made by tally-jit, mapped by the dynamic linker so that debuggers and perf know
- * them.
+/* Compiled kernels: shared objects made by tally-jit, mapped by the dynamic linker so that
+ * debuggers and perf know them.
  *
- * An object comes out of a cache on disk that other programs could have written into, so its numbers are checked
- * before anything is sized by them. */
+ * An object comes out of a cache on disk that other programs could have written into, so its
+ * numbers are checked before anything is sized by them. */
 #include "device/exec/internal.h"
 
 #include <dlfcn.h>
@@ -32,16 +32,23 @@ static int check_text(const struct tl_dev_info *info)
 static int check_info(const struct tl_dev_info *info, const char *what, struct tl_error *err)
 {
     if (info->abi_version != TL_DEV_ABI_VERSION)
-        return tl_error_set(err, -ENOEXEC, "%s was compiled for ABI version %u, this is %u: remove it from the cache",
-                            what, info->abi_version, TL_DEV_ABI_VERSION);
+        return tl_error_set(
+            err, -ENOEXEC,
+            "%s was compiled for ABI version %u, this is %u: remove it from the cache", what,
+            info->abi_version, TL_DEV_ABI_VERSION);
     uint64_t threads = (uint64_t)info->block[0] * info->block[1];
-    if (info->block[0] == 0 || info->block[0] > 1024 || info->block[1] == 0 || info->block[1] > 1024 ||
-        info->block[2] == 0 || info->block[2] > 1024 || threads * info->block[2] > 1024)
-        return tl_error_set(err, -ENOEXEC, "%s has blocks of %u x %u x %u threads: remove it from the cache", what,
+    if (info->block[0] == 0 || info->block[0] > 1024 || info->block[1] == 0 ||
+        info->block[1] > 1024 || info->block[2] == 0 || info->block[2] > 1024 ||
+        threads * info->block[2] > 1024)
+        return tl_error_set(err, -ENOEXEC,
+                            "%s has blocks of %u x %u x %u threads: remove it from the cache", what,
                             info->block[0], info->block[1], info->block[2]);
-    if (info->shared_bytes > TL_EXEC_MAX_SHARED || info->local_bytes > MAX_LOCAL || info->param_bytes > MAX_PARAMS ||
-        info->stack_bytes > TL_DEV_MAX_STACK || info->n_variables > 65536 || check_text(info) < 0)
-        return tl_error_set(err, -ENOEXEC, "%s asks for more than a kernel can have: remove it from the cache", what);
+    if (info->shared_bytes > TL_EXEC_MAX_SHARED || info->local_bytes > MAX_LOCAL ||
+        info->param_bytes > MAX_PARAMS || info->stack_bytes > TL_DEV_MAX_STACK ||
+        info->n_variables > 65536 || check_text(info) < 0)
+        return tl_error_set(err, -ENOEXEC,
+                            "%s asks for more than a kernel can have: remove it from the cache",
+                            what);
     return 0;
 }
 
@@ -72,8 +79,9 @@ static int make(struct tl_exec_object **out, const struct tl_dev_info *info, tl_
 
 int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl_error *err)
 {
-    /* dlopen's error has no errno; the common case gets its own.  A name without a slash would be searched for.  Full paths are taken as
-     * they are: where there is no cache they lead to a descriptor of this process, which has no name of its own. */
+    /* dlopen's error has no errno; the common case gets its own.  A name without a slash would be
+     * searched for.  Full paths are taken as they are: where there is no cache they lead to a
+     * descriptor of this process, which has no name of its own. */
     if (access(path, R_OK) < 0)
         return tl_error_errno(err, "cannot read the compiled kernel %s", path);
     char absolute[PATH_MAX];
@@ -90,7 +98,8 @@ int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl
     *(void **)&blocks = dlsym(handle, "tally_blocks");
     int rc;
     if (info == NULL || (warp == NULL && blocks == NULL))
-        rc = tl_error_set(err, -ENOEXEC, "%s is not a compiled kernel: remove it from the cache", full);
+        rc = tl_error_set(err, -ENOEXEC, "%s is not a compiled kernel: remove it from the cache",
+                          full);
     else
         rc = make(out, info, warp, blocks, full, err);
     if (rc < 0)
@@ -100,8 +109,8 @@ int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl
     return rc;
 }
 
-int tl_exec_object_from(struct tl_exec_object **out, const struct tl_dev_info *info, tl_exec_warp_fn warp,
-                        tl_exec_blocks_fn blocks, struct tl_error *err)
+int tl_exec_object_from(struct tl_exec_object **out, const struct tl_dev_info *info,
+                        tl_exec_warp_fn warp, tl_exec_blocks_fn blocks, struct tl_error *err)
 {
     int rc = make(out, info, warp, blocks, "a built-in kernel", err);
     return rc == -ENOEXEC ? -EINVAL : rc;
@@ -109,7 +118,8 @@ int tl_exec_object_from(struct tl_exec_object **out, const struct tl_dev_info *i
 
 struct tl_exec_object *tl_exec_object_ref(struct tl_exec_object *o)
 {
-    atomic_fetch_add_explicit(&o->references, 1, memory_order_relaxed); /* the caller has one already */
+    /* the caller has one already */
+    atomic_fetch_add_explicit(&o->references, 1, memory_order_relaxed);
     return o;
 }
 

@@ -1,10 +1,11 @@
 /* Which CPUs threads run on: SMs have some of their own, if there are more CPUs than SMs.
  *
- * An SM of a GPU is not interrupted when a thread of a program wakes up.  Here both are threads, programs come first, and the
- * kernel's scheduler likes to wake a thread where it slept or where its waker runs, even if another CPU is idle.  So the workers
- * of all processes keep to the last CPUs, as many as there are SMs, and who finds itself there without being a worker leaves: the
- * driver's own threads for good, and those of the interception library, which have names of ours; those of the program without
- * losing the affinity that they have. */
+ * An SM of a GPU is not interrupted when a thread of a program wakes up.  Here both are threads,
+ * programs come first, and the kernel's scheduler likes to wake a thread where it slept or where
+ * its waker runs, even if another CPU is idle.  So the workers of all processes keep to the last
+ * CPUs, as many as there are SMs, and who finds itself there without being a worker leaves: the
+ * driver's own threads for good, and those of the interception library, which have names of ours;
+ * those of the program without losing the affinity that they have. */
 #include "device/exec/internal.h"
 
 #include <sched.h>
@@ -28,7 +29,8 @@ static bool is_on(void)
 void tl__place_sms(uint32_t n_slots)
 {
     cpu_set_t all;
-    if (is_on() || sched_getaffinity(getpid(), sizeof all, &all) < 0 || (uint32_t)CPU_COUNT(&all) <= n_slots)
+    if (is_on() || sched_getaffinity(getpid(), sizeof all, &all) < 0 ||
+        (uint32_t)CPU_COUNT(&all) <= n_slots)
         return;
     CPU_ZERO(&place.sms);
     place.others = all;
@@ -49,7 +51,8 @@ void tl__place_worker(void)
         (void)sched_setaffinity(0, sizeof place.sms, &place.sms);
 }
 
-/* This thread's affinity, and the part of it that SMs do not have; false if there is nothing to go to, or no need to. */
+/* This thread's affinity, and the part of it that SMs do not have; false if there is nothing to go
+ * to, or no need to. */
 static bool elsewhere(cpu_set_t *own, cpu_set_t *others)
 {
     if (!is_on() || is_worker || sched_getaffinity(0, sizeof *own, own) < 0)
@@ -88,7 +91,8 @@ void tl_exec_step_aside(void)
 
 void tl_exec_wait_aside(struct tl_exec_aside *a)
 {
-    a->is_moved = elsewhere(&a->own, &a->others) && sched_setaffinity(0, sizeof a->others, &a->others) == 0;
+    a->is_moved = elsewhere(&a->own, &a->others) &&
+                  sched_setaffinity(0, sizeof a->others, &a->others) == 0;
 }
 
 void tl_exec_waited(const struct tl_exec_aside *a)

@@ -1,30 +1,34 @@
-/* The one device that all processes of a user share: SM slots, the order of grids, who has joined.  device/exec/ledger.c keeps the memory.
+/* The one device that all processes of a user share: SM slots, the order of grids, who has joined.
+ * device/exec/ledger.c keeps the memory.
  *
- * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing that a process can
- * die holding. Each process has an entry that only it writes: the key of its first grid with blocks left to
- * dispatch, the bytes it has taken, how many of its workers wait.  Slots are words taken by compare-and-swap.
- * Everybody decides by reading the others' entries, and an entry counts only while its owner lives.
+ * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing
+ * that a process can die holding. Each process has an entry that only it writes: the key of its
+ * first grid with blocks left to dispatch, the bytes it has taken, how many of its workers wait.
+ * Slots are words taken by compare-and-swap. Everybody decides by reading the others' entries, and
+ * an entry counts only while its owner lives.
  *
- * Who lives: an entry has a word with the id of a thread of its process, and that thread's robust list, which the
- * kernel walks when the thread dies, names the word.  So the kernel marks it at once, before it takes down the
- * process's memory; a look at one word tells, with no system call, and neither zombies nor reused process ids
- * matter.  (A pthread robust mutex would do the same but keeps its list's pointers in the segment, where others
- * could spoil them; ours are private.)  Slots carry their owner's entry and its generation; a dead owner's slot is
- * free, a dead process's memory is not counted.  Who waits for a slot waits 2 ms at most before it looks again.
+ * Who lives: an entry has a word with the id of a thread of its process, and that thread's robust
+ * list, which the kernel walks when the thread dies, names the word.  So the kernel marks it at
+ * once, before it takes down the process's memory; a look at one word tells, with no system call,
+ * and neither zombies nor reused process ids matter.  (A pthread robust mutex would do the same but
+ * keeps its list's pointers in the segment, where others could spoil them; ours are private.)
+ * Slots carry their owner's entry and its generation; a dead owner's slot is free, a dead process's
+ * memory is not counted.  Who waits for a slot waits 2 ms at most before it looks again.
  *
- * A worker that is woken in vain takes a processor from the very block that it has to wait for.  So workers with nothing to do
- * wait where those do that wait for a slot, and who launches wakes one only if there is a slot for it (`tl__sm_chance`);
- * otherwise, who leaves the slot does.
+ * A worker that is woken in vain takes a processor from the very block that it has to wait for.  So
+ * workers with nothing to do wait where those do that wait for a slot, and who launches wakes one
+ * only if there is a slot for it (`tl__sm_chance`); otherwise, who leaves the slot does.
  *
- * Who was killed gets to the end of its thread only when it gets a processor, which may take longer than anybody
- * wants to wait.  So who has waited in vain, or found no memory, asks the kernel whether those in his way were killed, and
- * marks them himself (`tl__sm_bury`).
+ * Who was killed gets to the end of its thread only when it gets a processor, which may take longer
+ * than anybody wants to wait.  So who has waited in vain, or found no memory, asks the kernel
+ * whether those in his way were killed, and marks them himself (`tl__sm_bury`).
  *
- * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where they are read;
- * what all agree on (slots, mode, sizes) is read once, when joining.
+ * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where
+ * they are read; what all agree on (slots, mode, sizes) is read once, when joining.
  *
- * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not finished; but if
- * it does not take a free slot for 250 ms when it is first, the others go on without it until it does something. */
+ * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not
+ * finished; but if it does not take a free slot for 250 ms when it is first, the others go on
+ * without it until it does something. */
 #include "device/exec/sm.h"
 
 #include <errno.h>
@@ -55,7 +59,7 @@ uint64_t tl__now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
-/* --- who lives ---------------------------------------------------------------------------------------------------- */
+/* --- who lives -------------------------------------------------------------------------------- */
 
 /* The living process that a slot's word names, or NULL. */
 static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
@@ -77,16 +81,19 @@ bool tl__sm_bury(struct tl__sm *s, uint32_t index)
 {
     struct sm_proc *p = &s->m->procs[index];
     uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
-    uint64_t now = tl__now_ns(), looked = atomic_load_explicit(&s->looked_ns[index], memory_order_relaxed);
+    uint64_t now = tl__now_ns(),
+             looked = atomic_load_explicit(&s->looked_ns[index], memory_order_relaxed);
     if (p == s->mine || !tl__sm_is_alive(p) || now - looked < LOOK_NS ||
         !atomic_compare_exchange_strong(&s->looked_ns[index], &looked, now))
         return false;
-    /* What the kernel does with the word later is the same, or nothing if the entry has another owner by then. */
-    return tl__is_dying(atomic_load_explicit(&p->pid, memory_order_relaxed), word & FUTEX_TID_MASK) &&
+    /* What the kernel does with the word later is the same, or nothing if the entry has another
+     * owner by then. */
+    return tl__is_dying(atomic_load_explicit(&p->pid, memory_order_relaxed),
+                        word & FUTEX_TID_MASK) &&
            atomic_compare_exchange_strong(&p->alive, &word, word | FUTEX_OWNER_DIED);
 }
 
-/* --- waking ------------------------------------------------------------------------------------------------------- */
+/* --- waking ----------------------------------------------------------------------------------- */
 
 static void wake(struct sm_proc *p, int n)
 {
@@ -95,7 +102,8 @@ static void wake(struct sm_proc *p, int n)
         syscall(SYS_futex, &p->wake, FUTEX_WAKE, n, NULL, NULL, 0);
 }
 
-/* Goes by the process's own count: whatever others write into the segment, it can wake its workers itself. */
+/* Goes by the process's own count: whatever others write into the segment, it can wake its workers
+ * itself. */
 void tl__sm_wake(struct tl__sm *s, int n)
 {
     atomic_fetch_add_explicit(&s->mine->wake, 1, memory_order_seq_cst);
@@ -112,7 +120,8 @@ uint32_t tl__sm_begin_wait(struct tl__sm *s)
 
 bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit)
 {
-    return syscall(SYS_futex, &s->mine->wake, FUTEX_WAIT, seen, limit, NULL, 0) == 0 || errno != ETIMEDOUT;
+    return syscall(SYS_futex, &s->mine->wake, FUTEX_WAIT, seen, limit, NULL, 0) == 0 ||
+           errno != ETIMEDOUT;
 }
 
 void tl__sm_end_wait(struct tl__sm *s)
@@ -121,7 +130,8 @@ void tl__sm_end_wait(struct tl__sm *s)
     atomic_fetch_sub_explicit(&s->mine->waiting, 1, memory_order_seq_cst);
 }
 
-/* A slot has become free, or a grid has no more blocks to dispatch: who is first now and waits, is woken. */
+/* A slot has become free, or a grid has no more blocks to dispatch: who is first now and waits, is
+ * woken. */
 static void notify(struct tl__sm *s, int n)
 {
     struct sm_proc *best = NULL;
@@ -138,13 +148,13 @@ static void notify(struct tl__sm *s, int n)
             best_key = key;
         }
     }
-    /* seq_cst: a waiter says that it waits and then tries; we free and then ask who waits.  One of us sees the
-     * other. */
+    /* seq_cst: a waiter says that it waits and then tries; we free and then ask who waits.  One of
+     * us sees the other. */
     if (best != NULL)
         wake(best, n);
 }
 
-/* --- taking turns ------------------------------------------------------------------------------------------------- */
+/* --- taking turns ----------------------------------------------------------------------------- */
 
 static uint64_t turn_word(uint32_t index, uint64_t now_us)
 {
@@ -173,7 +183,8 @@ static uint32_t next_in_turn(const struct tl__sm *s, uint32_t index)
     return index;
 }
 
-/* Timeslice: may this process run now?  Passes the turn on when its quantum is over and somebody waits. */
+/* Timeslice: may this process run now?  Passes the turn on when its quantum is over and somebody
+ * waits. */
 static bool is_my_turn(struct tl__sm *s)
 {
     uint64_t now_us = tl__now_ns() / 1000;
@@ -192,23 +203,26 @@ static bool is_my_turn(struct tl__sm *s)
     if (!is_vacant) {
         const struct sm_proc *holder = &s->m->procs[entry - 1];
         /* Idle, dead, or stopped: a turn that is not used is nobody's. */
-        is_vacant = !tl__sm_is_alive(holder) || (head_of(holder) == TL_EXEC_NO_KEY && !holds_slot(s, holder)) ||
+        is_vacant = !tl__sm_is_alive(holder) ||
+                    (head_of(holder) == TL_EXEC_NO_KEY && !holds_slot(s, holder)) ||
                     (held_us > s->quantum_us + STALE_NS / 1000 && !holds_slot(s, holder));
     }
-    return is_vacant && atomic_compare_exchange_strong(&s->m->turn, &turn, turn_word(s->index, now_us));
+    return is_vacant &&
+           atomic_compare_exchange_strong(&s->m->turn, &turn, turn_word(s->index, now_us));
 }
 
 static bool others_hold_slots(const struct tl__sm *s)
 {
     for (uint32_t i = 0; i < s->n_slots; i++) {
-        struct sm_proc *p = owner_of(s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_acquire));
+        struct sm_proc *p = owner_of(
+            s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_acquire));
         if (p != NULL && p != s->mine)
             return true;
     }
     return false;
 }
 
-/* --- slots -------------------------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 /* A living process other than this one whose first grid comes before `key`. */
 static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
@@ -253,7 +267,8 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
         return -EAGAIN;
     bool is_allowed = may_dispatch(s, key);
     uint64_t now = is_allowed ? 0 : tl__now_ns();
-    uint64_t me = (uint64_t)(s->index + 1) << 48 | (uint64_t)(s->generation & 0xffff) << 32 | (uint32_t)gettid();
+    uint64_t me = (uint64_t)(s->index + 1) << 48 | (uint64_t)(s->generation & 0xffff) << 32 |
+                  (uint32_t)gettid();
     for (uint32_t i = 0; i < s->n_slots; i++) {
         uint32_t n = (preferred + i) % s->n_slots;
         struct sm_slot *slot = &s->m->slots[n];
@@ -316,7 +331,8 @@ enum tl__sm_chance tl__sm_chance(struct tl__sm *s)
     bool is_first = !somebody_is_first(s, key), has_own = false;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         /* seq_cst, with `notify`: the head is published, then the slot is looked at. */
-        const struct sm_proc *owner = owner_of(s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_seq_cst));
+        const struct sm_proc *owner = owner_of(
+            s, atomic_load_explicit(&s->m->slots[i].owner, memory_order_seq_cst));
         if (owner == NULL && is_first)
             return TL__SM_FREE;
         has_own |= owner == s->mine;
@@ -365,11 +381,12 @@ bool tl__sm_others_wait(struct tl__sm *s)
 
 uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot)
 {
-    struct sm_proc *p = owner_of(s, atomic_load_explicit(&s->m->slots[slot % MAX_SLOTS].owner, memory_order_acquire));
+    struct sm_proc *p = owner_of(
+        s, atomic_load_explicit(&s->m->slots[slot % MAX_SLOTS].owner, memory_order_acquire));
     return p != NULL ? atomic_load_explicit(&p->pid, memory_order_relaxed) : 0;
 }
 
-/* --- the order of grids ------------------------------------------------------------------------------------------- */
+/* --- the order of grids ----------------------------------------------------------------------- */
 
 uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority)
 {
@@ -387,7 +404,7 @@ void tl__sm_set_head(struct tl__sm *s, uint64_t key)
         notify(s, INT_MAX);
 }
 
-/* --- joining ------------------------------------------------------------------------------------------------------ */
+/* --- joining ---------------------------------------------------------------------------------- */
 
 /* Tells the kernel to mark `word` when this thread dies. */
 static int watch_thread(struct tl__sm *s, _Atomic uint32_t *word)
@@ -402,7 +419,8 @@ static int watch_thread(struct tl__sm *s, _Atomic uint32_t *word)
 static int segment_path(char *path, size_t size, const char *name, struct tl_error *err)
 {
     if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL || strlen(name) > 200)
-        return tl_error_set(err, -EINVAL, "'%s' is no name for a device: letters, digits and dashes are", name);
+        return tl_error_set(err, -EINVAL,
+                            "'%s' is no name for a device: letters, digits and dashes are", name);
     snprintf(path, size, "/dev/shm/%s.%u", name, SM_VERSION);
     return 0;
 }
@@ -429,7 +447,8 @@ static int fill_segment(int fd)
     return 0;
 }
 
-/* The segment appears under its name only when it is complete, so nobody ever sees half of one, whoever dies when. */
+/* The segment appears under its name only when it is complete, so nobody ever sees half of one,
+ * whoever dies when. */
 static int create_segment(const char *path)
 {
     char from[PATH_MAX];
@@ -448,8 +467,8 @@ static int create_segment(const char *path)
 static bool is_sound(int fd, const struct sm_shared *m)
 {
     struct stat st;
-    return fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof *m && m->magic == SM_MAGIC && m->version == SM_VERSION &&
-           m->bytes == sizeof *m;
+    return fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof *m && m->magic == SM_MAGIC &&
+           m->version == SM_VERSION && m->bytes == sizeof *m;
 }
 
 /* The segment, open, mapped and locked against others who join.  A damaged one is replaced. */
@@ -468,17 +487,22 @@ static int open_segment(const char *path, struct sm_shared **out, struct tl_erro
         if (fd < 0)
             return tl_error_errno(err, "cannot open the shared device %s", path);
         struct stat here, there;
-        if (fstat(fd, &here) < 0 || here.st_uid != geteuid() || !S_ISREG(here.st_mode) || (here.st_mode & 022) != 0) {
+        if (fstat(fd, &here) < 0 || here.st_uid != geteuid() || !S_ISREG(here.st_mode) ||
+            (here.st_mode & 022) != 0) {
             close(fd);
-            return tl_error_set(err, -EACCES, "%s belongs to somebody else: choose another TALLY_DEVICE_NAME", path);
+            return tl_error_set(err, -EACCES,
+                                "%s belongs to somebody else: choose another TALLY_DEVICE_NAME",
+                                path);
         }
         if (flock(fd, LOCK_EX) < 0) {
             int rc = tl_error_errno(err, "cannot lock the shared device %s", path);
             close(fd);
             return rc;
         }
-        bool is_current = stat(path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
-        struct sm_shared *m = is_current && here.st_size >= (off_t)sizeof *m ? map_segment(fd) : NULL;
+        bool is_current = stat(path, &there) == 0 && here.st_ino == there.st_ino &&
+                          here.st_dev == there.st_dev;
+        struct sm_shared *m = is_current && here.st_size >= (off_t)sizeof *m ? map_segment(fd)
+                                                                             : NULL;
         if (m != NULL && is_sound(fd, m)) {
             *out = m;
             return fd;
@@ -493,7 +517,8 @@ static int open_segment(const char *path, struct sm_shared **out, struct tl_erro
     return tl_error_set(err, -EIO, "the shared device %s is replaced all the time", path);
 }
 
-/* Takes a free entry.  The kernel is told first: it marks the word only if it finds this thread's id in it. */
+/* Takes a free entry.  The kernel is told first: it marks the word only if it finds this thread's
+ * id in it. */
 static int take_entry(struct tl__sm *s)
 {
     size_t bytes;
@@ -541,7 +566,8 @@ static bool is_alone(struct tl__sm *s)
 static void agree(struct tl__sm *s, const struct tl__sm_config *config)
 {
     struct sm_shared *m = s->m;
-    uint32_t n = atomic_load(&m->n_slots), mode = atomic_load(&m->mode), quantum = atomic_load(&m->quantum_us);
+    uint32_t n = atomic_load(&m->n_slots), mode = atomic_load(&m->mode),
+             quantum = atomic_load(&m->quantum_us);
     if (is_alone(s) || n == 0 || n > MAX_SLOTS || mode > TL_EXEC_TIMESLICE) {
         n = config->n_slots < 1 ? 1 : config->n_slots > MAX_SLOTS ? MAX_SLOTS : config->n_slots;
         mode = config->mode;
@@ -585,14 +611,15 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     if (rc < 0) {
         munmap(s->m, sizeof *s->m);
         free(s);
-        return tl_error_set(err, rc, "cannot join the device %s: at most %d processes can", path, MAX_PROCS);
+        return tl_error_set(err, rc, "cannot join the device %s: at most %d processes can", path,
+                            MAX_PROCS);
     }
     *out = s;
     return 0;
 }
 
-/* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then finds that it
- * is not the one under that name any more. */
+/* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then
+ * finds that it is not the one under that name any more. */
 static void remove_unused(struct tl__sm *s)
 {
     struct stat st;

@@ -1,4 +1,5 @@
-/* The segment that all processes of a device share, as device/exec/sm.c (slots, order, joining) and device/exec/ledger.c (memory) have it. */
+/* The segment that all processes of a device share, as device/exec/sm.c (slots, order, joining) and
+ * device/exec/ledger.c (memory) have it. */
 #ifndef TALLY_DEVICE_EXEC_SM_H
 #define TALLY_DEVICE_EXEC_SM_H
 
@@ -12,15 +13,16 @@
 
 /* Written by its owner only, but for `wake` and what others ask for. */
 struct sm_proc {
-    _Atomic uint32_t alive;      /* thread id; the kernel sets FUTEX_OWNER_DIED in it */
-    _Atomic uint32_t generation; /* grows with each owner, so that slots of earlier ones are known as such */
+    _Atomic uint32_t alive; /* thread id; the kernel sets FUTEX_OWNER_DIED in it */
+    /* grows with each owner, so that slots of earlier ones are known as such */
+    _Atomic uint32_t generation;
     _Atomic uint32_t pid;
     _Atomic uint64_t head; /* key of the first grid with blocks to dispatch */
     _Atomic uint64_t used_bytes;
     _Atomic uint32_t wake;    /* futex: counts wake-ups */
     _Atomic uint32_t waiting; /* workers that wait there: for a slot, or for something to do */
-    /* Of used_bytes, what it can give back by moving pages to host memory, by rank; what others ask of that (they write it),
-     * and a futex that counts the askings. */
+    /* Of used_bytes, what it can give back by moving pages to host memory, by rank; what others ask
+     * of that (they write it), and a futex that counts the askings. */
     _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
     _Atomic uint32_t asked;
     uint8_t unused[128 - 76];
@@ -37,7 +39,8 @@ struct sm_shared {
     uint32_t version, bytes;
     _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
     _Atomic uint64_t capacity_bytes;
-    _Atomic uint64_t bus_free_ns; /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
+    /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
+    _Atomic uint64_t bus_free_ns;
     uint8_t unused0[16];
     _Atomic uint64_t arrival; /* the next grid's number */
     uint8_t unused1[56];
@@ -60,7 +63,8 @@ struct tl__sm {
     uint32_t n_slots, quantum_us;
     enum tl_exec_mode mode;
     uint64_t capacity_bytes;
-    /* What this thread had before, and what it has now: a list of one, whose futex_offset leads to `alive`. */
+    /* What this thread had before, and what it has now: a list of one, whose futex_offset leads to
+     * `alive`. */
     struct robust_list_head *old_robust;
     struct robust_list_head robust;
     struct robust_list node;
@@ -83,7 +87,8 @@ static inline uint32_t tl__sm_n_procs(const struct tl__sm *s)
     return n < MAX_PROCS ? n : MAX_PROCS;
 }
 
-/* Asks about a process unless that was done just now, and marks it if it was killed.  True if it did that. */
+/* Asks about a process unless that was done just now, and marks it if it was killed.  True if it
+ * did that. */
 bool tl__sm_bury(struct tl__sm *s, uint32_t index);
 
 #endif

@@ -1,6 +1,7 @@
 /* Addresses: what an address operand stands for, and how the lanes' places lie to each other.
  *
- * Windows of shared and local memory become pointers of the host here; lanes that are known when compiling stay bases and offsets. */
+ * Windows of shared and local memory become pointers of the host here; lanes that are known when
+ * compiling stay bases and offsets. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
@@ -9,9 +10,11 @@ struct tl_val tl_local_base(struct tl_emit *e)
     int64_t offsets[TL_LANES];
     for (int i = 0; i < TL_LANES; i++)
         offsets[i] = (int64_t)i * e->local_bytes;
-    LLVMValueRef base = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, local), e->ptr), e->i64, "");
-    LLVMValueRef first = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, e->f->warp, e->i64, ""),
-                                      LLVMConstInt(e->i64, (uint64_t)TL_LANES * e->local_bytes, false), "");
+    LLVMValueRef base = LLVMBuildPtrToInt(
+        e->b, tl_field(e, offsetof(struct tl_dev_frame, local), e->ptr), e->i64, "");
+    LLVMValueRef first = LLVMBuildMul(
+        e->b, LLVMBuildZExt(e->b, e->f->warp, e->i64, ""),
+        LLVMConstInt(e->i64, (uint64_t)TL_LANES * e->local_bytes, false), "");
     struct tl_val v = tl_widen(e, (struct tl_val){LLVMBuildAdd(e->b, base, first, ""), false});
     return (struct tl_val){LLVMBuildAdd(e->b, v.v, tl_const_lanes(e, 64, offsets), ""), true};
 }
@@ -28,25 +31,29 @@ static struct tl_placed *call_param(struct tl_emit *e, const struct tl_ptx_decl 
         return NULL;
     }
     uint64_t bytes = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec * d->count;
-    *p = (struct tl_placed){.next = e->placed, .what = d, .space = 'a', .bytes = bytes, .owner = e->f};
+    *p = (struct tl_placed){
+        .next = e->placed, .what = d, .space = 'a', .bytes = bytes, .owner = e->f};
     p->slot = tl_alloca(e, LLVMArrayType2(e->i8, bytes * TL_LANES), "param");
     LLVMSetAlignment(p->slot, 16);
     e->placed = p;
     return p;
 }
 
-static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_operand *o, const struct tl_placed *p)
+static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_operand *o,
+                                       const struct tl_placed *p)
 {
     struct tl_address a = {0};
     a.base[0] = LLVMBuildAdd(e->b, LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""),
-                             LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), "");
+                             LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false),
+                             "");
     a.lanes = (struct tl_lanes){.is_known = true, .has_one_base = true, .base_align = 1};
     for (int i = 0; i < TL_LANES; i++)
         a.lanes.offset[i] = (int64_t)((uint64_t)i * p->bytes);
     return a;
 }
 
-struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space)
+struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o,
+                                enum tl_ptx_mod space)
 {
     struct tl_address a = {.pointer = tl_const(e, 64, 0)};
     const struct tl_ptx_operand *base = o->kind == TL_OPD_ADDR && o->n == 1 ? &o->elems[0] : NULL;
@@ -54,7 +61,8 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
         tl_emit_unsupported(e, "this kind of address");
         return a;
     }
-    if (base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_VAR && tl_str_starts(base->sym->decl->space, "param")) {
+    if (base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_VAR &&
+        tl_str_starts(base->sym->decl->space, "param")) {
         struct tl_placed *p = tl_find_placed(e, base->sym->decl);
         if (p == NULL || p->space == 'a') {
             p = call_param(e, base->sym->decl);
@@ -65,19 +73,23 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     }
     bool is_reg = base->kind == TL_OPD_SYM && base->sym->kind == TL_SYM_REG;
     struct tl_reg *r = is_reg ? &e->f->regs[tl_reg_read(e->f, e->f->now, base->sym->id)] : NULL;
-    LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false), window = NULL;
+    LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)(o->has_offset ? o->offset : 0), false),
+                 window = NULL;
     if (space == TL_MOD_shared)
-        window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, "");
+        window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr),
+                                   e->i64, "");
     if (window != NULL) {
         bool is_name = base->kind == TL_OPD_SYM && !is_reg;
         a.align = r == NULL           ? (is_name ? tl_align_of_name(e, base) : 0)
                   : r->lanes.is_known ? r->lanes.base_align
                                       : r->align;
-        while (a.align > 1 && (a.align > 1024 || (o->has_offset && (uint64_t)o->offset % a.align != 0)))
+        while (a.align > 1 &&
+               (a.align > 1024 || (o->has_offset && (uint64_t)o->offset % a.align != 0)))
             a.align /= 2;
     }
     if (r == NULL || !r->lanes.is_known) {
-        /* Windows are small: a register may hold a little less than zero, with an offset that leads back in. */
+        /* Windows are small: a register may hold a little less than zero, with an offset that leads
+         * back in. */
         bool wraps = window != NULL && r != NULL && r->bits == 32;
         a.pointer = tl_cast_int(e, tl_read(e, base, wraps ? 32 : 64), 64, wraps);
         if (window != NULL)
@@ -89,11 +101,13 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     }
     for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
         LLVMValueRef v = tl_get(e, r, g);
-        if (r->bits < 64) /* windows are small: a base may be just below zero, with offsets that lead back in */
+        if (r->bits <
+            64) /* windows are small: a base may be just below zero, with offsets that lead back in */
             v = LLVMBuildSExt(e->b, v, e->i64, "");
         if (window != NULL)
             v = LLVMBuildAdd(e->b, v, window, "");
-        a.base[g] = LLVMBuildAdd(e->b, v, offset, ""); /* constants last: they become part of the instruction */
+        /* constants last: they become part of the instruction */
+        a.base[g] = LLVMBuildAdd(e->b, v, offset, "");
         a.lanes = r->lanes;
     }
     if (space == TL_MOD_local) {
@@ -105,7 +119,8 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     return a;
 }
 
-struct tl_spilled tl_spilled_addresses(struct tl_emit *e, const struct tl_ptx_operand *o, enum tl_ptx_mod space)
+struct tl_spilled tl_spilled_addresses(struct tl_emit *e, const struct tl_ptx_operand *o,
+                                       enum tl_ptx_mod space)
 {
     struct tl_address a = tl_address_of(e, o, space);
     bool is_one = !a.lanes.is_known && !a.pointer.is_vec;

@@ -1,7 +1,8 @@
 /* Misaligned accesses: CUDA makes them an error, processors do not.
  *
- * Each access of more than a byte tests its address, or the one base that all lanes' addresses follow from, and goes to one
- * place per function if it is wrong.  What the analysis knows to be aligned is not tested. */
+ * Each access of more than a byte tests its address, or the one base that all lanes' addresses
+ * follow from, and goes to one place per function if it is wrong.  What the analysis knows to be
+ * aligned is not tested. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
@@ -22,7 +23,8 @@ static LLVMBasicBlockRef fault_block(struct tl_emit *e)
     return f->misaligned;
 }
 
-/* Bits that are set if a lane that takes part has a misaligned address, as i64; NULL if it is known that none has. */
+/* Bits that are set if a lane that takes part has a misaligned address, as i64; NULL if it is known
+ * that none has. */
 static LLVMValueRef wrong_bits(struct tl_emit *e, const struct tl_address *a, uint64_t bytes)
 {
     LLVMValueRef low = LLVMConstInt(e->i64, bytes - 1, false), r = NULL;
@@ -53,9 +55,11 @@ void tl_check_alignment(struct tl_emit *e, const struct tl_address *a, uint64_t 
     LLVMValueRef bits = wrong_bits(e, a, bytes);
     if (bits == NULL)
         return;
-    LLVMValueRef is_wrong = LLVMBuildICmp(e->b, LLVMIntNE, bits, LLVMConstInt(e->i64, 0, false), "");
+    LLVMValueRef is_wrong = LLVMBuildICmp(e->b, LLVMIntNE, bits, LLVMConstInt(e->i64, 0, false),
+                                          "");
     if (e->mask != NULL) { /* where no lane takes part, the address may be anything */
-        LLVMValueRef any = LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), LLVMConstInt(e->i32, 0, false), "");
+        LLVMValueRef any = LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e),
+                                         LLVMConstInt(e->i32, 0, false), "");
         is_wrong = LLVMBuildAnd(e->b, is_wrong, any, "");
     }
     LLVMBasicBlockRef good = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "aligned");

@@ -1,12 +1,14 @@
 /* Stores of lanes that are known, when compiling, to lie apart, without a scatter.
  *
- * Scatters take some three cycles per lane on AMD's processors.  Tiles that are turned round on their way to shared memory have lanes
- * that lie side by side in another order: those become a vector store for each stretch.
+ * Scatters take some three cycles per lane on AMD's processors.  Tiles that are turned round on
+ * their way to shared memory have lanes that lie side by side in another order: those become a
+ * vector store for each stretch.
  *
  *     lane      0  8 16 24 |  1  9 17 25 | ...      (tid & 7) * 256 + (tid >> 3), in words
  *     word      0  1  2  3 | 256 257 ... | ...
  *
- * Where lanes do not even have neighbours, each gets a store of its own; that is some 30 times the code, so only loops have it. */
+ * Where lanes do not even have neighbours, each gets a store of its own; that is some 30 times the
+ * code, so only loops have it. */
 #include <string.h>
 
 #include "device/jit/emit.h"
@@ -17,11 +19,13 @@ static LLVMValueRef pointer_of(struct tl_emit *e, const struct tl_address *a, ui
 {
     uint32_t per_base = TL_LANES / tl_n_bases(e, &a->lanes);
     LLVMValueRef offset = LLVMConstInt(e->i64, (uint64_t)a->lanes.offset[lane], true);
-    return LLVMBuildIntToPtr(e->b, LLVMBuildAdd(e->b, a->base[lane / per_base], offset, ""), e->ptr, "");
+    return LLVMBuildIntToPtr(e->b, LLVMBuildAdd(e->b, a->base[lane / per_base], offset, ""), e->ptr,
+                             "");
 }
 
 /* Lanes in the order of their places, base by base; false if two have the same one. */
-static bool sort_lanes(const struct tl_emit *e, const struct tl_address *a, uint32_t order[TL_LANES])
+static bool sort_lanes(const struct tl_emit *e, const struct tl_address *a,
+                       uint32_t order[TL_LANES])
 {
     const int64_t *offset = a->lanes.offset;
     uint32_t per_base = TL_LANES / tl_n_bases(e, &a->lanes);
@@ -38,8 +42,8 @@ static bool sort_lanes(const struct tl_emit *e, const struct tl_address *a, uint
 }
 
 /* How many lanes from the one at order[first] on lie side by side: a power of two. */
-static uint32_t stretch_at(const struct tl_emit *e, const struct tl_address *a, const uint32_t order[TL_LANES],
-                           uint32_t first, int64_t bytes)
+static uint32_t stretch_at(const struct tl_emit *e, const struct tl_address *a,
+                           const uint32_t order[TL_LANES], uint32_t first, int64_t bytes)
 {
     uint32_t per_base = TL_LANES / tl_n_bases(e, &a->lanes), n = 1, whole = 1;
     const int64_t *offset = a->lanes.offset;
@@ -51,22 +55,23 @@ static uint32_t stretch_at(const struct tl_emit *e, const struct tl_address *a, 
     return whole;
 }
 
-static void store_stretch(struct tl_emit *e, const struct tl_address *a, LLVMValueRef v, const uint32_t *lanes,
-                          uint32_t n, uint32_t bytes)
+static void store_stretch(struct tl_emit *e, const struct tl_address *a, LLVMValueRef v,
+                          const uint32_t *lanes, uint32_t n, uint32_t bytes)
 {
     LLVMValueRef index[MAX_STRETCH];
     for (uint32_t i = 0; i < n; i++)
         index[i] = LLVMConstInt(e->i32, lanes[i], false);
-    LLVMValueRef x = n == 1
-                         ? LLVMBuildExtractElement(e->b, v, index[0], "")
-                         : LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+    LLVMValueRef x = n == 1 ? LLVMBuildExtractElement(e->b, v, index[0], "")
+                            : LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)),
+                                                     LLVMConstVector(index, n), "");
     LLVMSetAlignment(LLVMBuildStore(e->b, x, pointer_of(e, a, lanes[0])), bytes);
 }
 
 bool tl_store_apart(struct tl_emit *e, const struct tl_address *a, uint32_t bits, LLVMValueRef v)
 {
     uint32_t order[TL_LANES], n[TL_LANES], n_stores = 0;
-    if (!a->lanes.is_known || e->mask != NULL || bits < 32 || tl_outlines(e) || !sort_lanes(e, a, order))
+    if (!a->lanes.is_known || e->mask != NULL || bits < 32 || tl_outlines(e) ||
+        !sort_lanes(e, a, order))
         return false;
     for (uint32_t i = 0; i < TL_LANES; i += n[n_stores++])
         n[n_stores] = stretch_at(e, a, order, i, bits / 8);

@@ -1,4 +1,5 @@
-/* Atomics: lane after lane, in lane order.  Blocks run on one thread, so those on shared memory are plain. */
+/* Atomics: lane after lane, in lane order.  Blocks run on one thread, so those on shared memory are
+ * plain. */
 #include "device/abi.h"
 #include "device/jit/round.h"
 
@@ -64,7 +65,8 @@ static bool choose(struct tl_emit *e, struct atomic *a)
 }
 
 /* The new value of a plain read-modify-write. */
-static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
+static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRef old,
+                          LLVMValueRef x)
 {
     LLVMBuilderRef b = e->b;
     LLVMValueRef zero = a->is_float ? NULL : LLVMConstInt(a->element, 0, false),
@@ -89,7 +91,8 @@ static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRe
     case LLVMAtomicRMWBinOpUMax:
         return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), old, x, "");
     case LLVMAtomicRMWBinOpUIncWrap:
-        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGE, old, x, ""), zero, LLVMBuildAdd(b, old, one, ""), "");
+        return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGE, old, x, ""), zero,
+                               LLVMBuildAdd(b, old, one, ""), "");
     case LLVMAtomicRMWBinOpUDecWrap: {
         LLVMValueRef wraps = LLVMBuildOr(b, LLVMBuildICmp(b, LLVMIntEQ, old, zero, ""),
                                          LLVMBuildICmp(b, LLVMIntUGT, old, x, ""), "");
@@ -101,7 +104,8 @@ static LLVMValueRef apply(struct tl_emit *e, const struct atomic *a, LLVMValueRe
 }
 
 /* The sum, the smaller or the larger of halves, or of pairs of them, as bits. */
-static LLVMValueRef apply_halves(struct tl_emit *e, const struct atomic *a, LLVMValueRef old, LLVMValueRef x)
+static LLVMValueRef apply_halves(struct tl_emit *e, const struct atomic *a, LLVMValueRef old,
+                                 LLVMValueRef x)
 {
     struct tl_type single = {a->t.kind, 16, 1};
     struct tl_val r = tl_const(e, a->bits, 0);
@@ -109,12 +113,14 @@ static LLVMValueRef apply_halves(struct tl_emit *e, const struct atomic *a, LLVM
     for (uint32_t p = 0; p < a->t.packed; p++) {
         struct tl_val shift = tl_const(e, a->bits, 16 * p), in[2] = {{old, false}, {x, false}};
         for (int i = 0; i < 2; i++) {
-            in[i] = tl_to_float(e, tl_cast_int(e, tl_op(e, LLVMLShr, in[i], shift), 16, false), single);
+            in[i] = tl_to_float(e, tl_cast_int(e, tl_op(e, LLVMLShr, in[i], shift), 16, false),
+                                single);
             if (is_wide)
                 in[i] = tl_extend(e, in[i], e->f32);
         }
-        struct tl_val v = is_sum ? tl_op(e, LLVMFAdd, in[0], in[1])
-                                 : tl_minmax(e, single, a->op == LLVMAtomicRMWBinOpUMin, in[0], in[1]);
+        struct tl_val v = is_sum
+                              ? tl_op(e, LLVMFAdd, in[0], in[1])
+                              : tl_minmax(e, single, a->op == LLVMAtomicRMWBinOpUMin, in[0], in[1]);
         if (is_wide)
             v = tl_truncate(e, v, e->f16);
         v = tl_cast_int(e, tl_from_float(e, v, single), a->bits, false);
@@ -124,7 +130,8 @@ static LLVMValueRef apply_halves(struct tl_emit *e, const struct atomic *a, LLVM
 }
 
 /* Reads, computes, and writes if nobody else has; else again. */
-static LLVMValueRef apply_halves_atomically(struct tl_emit *e, const struct atomic *a, LLVMValueRef p, LLVMValueRef x)
+static LLVMValueRef apply_halves_atomically(struct tl_emit *e, const struct atomic *a,
+                                            LLVMValueRef p, LLVMValueRef x)
 {
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b),
                       again = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "again");
@@ -135,7 +142,8 @@ static LLVMValueRef apply_halves_atomically(struct tl_emit *e, const struct atom
     LLVMBuildBr(e->b, again);
     LLVMPositionBuilderAtEnd(e->b, again);
     LLVMValueRef old = LLVMBuildPhi(e->b, tl_int(e, a->bits), "");
-    LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, old, apply_halves(e, a, old, x), order, order, false);
+    LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, old, apply_halves(e, a, old, x), order,
+                                               order, false);
     LLVMSetAlignment(pair, a->bits / 8);
     LLVMValueRef seen = LLVMBuildExtractValue(e->b, pair, 0, "");
     LLVMBuildCondBr(e->b, LLVMBuildExtractValue(e->b, pair, 1, ""), done, again);
@@ -147,14 +155,16 @@ static LLVMValueRef apply_halves_atomically(struct tl_emit *e, const struct atom
 }
 
 /* One lane's atomic; gives the old value as bits. */
-static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_shared, LLVMValueRef p, LLVMValueRef x,
-                            LLVMValueRef y)
+static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_shared,
+                            LLVMValueRef p, LLVMValueRef x, LLVMValueRef y)
 {
     LLVMTypeRef bits = tl_int(e, a->bits);
     unsigned align = a->bits / 8;
     if (is_shared) {
         LLVMValueRef old = LLVMBuildLoad2(e->b, a->is_cas ? bits : a->element, p, "");
-        LLVMValueRef value = a->is_cas ? LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, old, x, ""), y, old, "")
+        LLVMValueRef value = a->is_cas
+                                 ? LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, old, x, ""),
+                                                   y, old, "")
                              : a->is_half ? apply_halves(e, a, old, x)
                                           : apply(e, a, old, x);
         LLVMSetAlignment(old, align);
@@ -163,10 +173,11 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
     }
     if (a->is_half)
         return apply_halves_atomically(e, a, p, x);
-    LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent; /* a locked instruction in any case */
+    /* a locked instruction in any case */
+    LLVMAtomicOrdering order = LLVMAtomicOrderingSequentiallyConsistent;
     if (a->is_cas) {
-        LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, x, y, order, LLVMAtomicOrderingSequentiallyConsistent,
-                                                   false);
+        LLVMValueRef pair = LLVMBuildAtomicCmpXchg(e->b, p, x, y, order,
+                                                   LLVMAtomicOrderingSequentiallyConsistent, false);
         LLVMSetAlignment(pair, align);
         return LLVMBuildExtractValue(e->b, pair, 0, "");
     }
@@ -175,7 +186,8 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
     return LLVMBuildBitCast(e->b, old, bits, "");
 }
 
-/* 16 bytes are exchanged, or compared and exchanged, by processors that have an instruction for it. */
+/* 16 bytes are exchanged, or compared and exchanged, by processors that have an instruction for
+ * it. */
 static bool can_be_wide(const struct tl_emit *e, const struct atomic *a)
 {
     return e->has_wide_cas && (a->is_cas || a->op == LLVMAtomicRMWBinOpXchg);
@@ -184,7 +196,8 @@ static bool can_be_wide(const struct tl_emit *e, const struct atomic *a)
 bool tl_atomic_at(struct tl_emit *e, bool is_shared, LLVMValueRef address, LLVMValueRef value)
 {
     struct atomic a = {.t = tl_type_of(e->inst->inst.form, -1), .n = 1};
-    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.is_cas || a.op == LLVMAtomicRMWBinOpXchg)
+    if (a.t.bits == 0 || a.t.bits > 64 || !choose(e, &a) || a.is_cas ||
+        a.op == LLVMAtomicRMWBinOpXchg)
         return false;
     bool is_float_op = a.is_float && !a.is_half;
     a.element = is_float_op ? (a.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.bits);
@@ -212,7 +225,8 @@ bool tl_emit_atomic(struct tl_emit *e)
     bool is_float_op = a.is_float && a.op != LLVMAtomicRMWBinOpXchg && !a.is_half;
     a.element = is_float_op ? (a.bits == 32 ? e->f32 : e->f64) : tl_int(e, a.bits);
     LLVMTypeRef word = tl_int(e, a.bits);
-    struct tl_address address = tl_address_of(e, tl_opd(e, first), is_shared ? TL_MOD_shared : TL_MOD_global);
+    struct tl_address address = tl_address_of(e, tl_opd(e, first),
+                                              is_shared ? TL_MOD_shared : TL_MOD_global);
     struct tl_val x[MAX_VECTOR], y = tl_const(e, a.bits, 0), p = address.pointer;
     for (uint32_t k = 0; k < a.n; k++) {
         struct tl_ptx_operand o = tl_element(tl_opd(e, first + 1), k);
@@ -226,7 +240,8 @@ bool tl_emit_atomic(struct tl_emit *e)
     if (address.lanes.is_known || p.is_vec)
         p = tl_lane_addresses(e, &address);
     if (returns && !is_shared && e->f->is_in_loop[e->inst_block]) {
-        LLVMValueRef args[2] = {e->f->frame, e->f->warp}; /* it may be waiting for another block or warp */
+        /* it may be waiting for another block or warp */
+        LLVMValueRef args[2] = {e->f->frame, e->f->warp};
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
     LLVMValueRef results[MAX_VECTOR];
@@ -237,12 +252,15 @@ bool tl_emit_atomic(struct tl_emit *e)
     }
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
-    LLVMValueRef at = tl_spilled_lane(e, &pointers, l.lane), other = tl_spilled_lane(e, &others, l.lane);
+    LLVMValueRef at = tl_spilled_lane(e, &pointers, l.lane),
+                 other = tl_spilled_lane(e, &others, l.lane);
     for (uint32_t k = 0; k < a.n; k++) {
-        LLVMValueRef here = LLVMBuildAdd(e->b, at, LLVMConstInt(e->i64, (uint64_t)k * a.bits / 8, false), "");
-        LLVMValueRef value = LLVMBuildBitCast(e->b, tl_spilled_lane(e, &values[k], l.lane), a.is_cas ? word : a.element,
-                                              "");
-        LLVMValueRef old = operate(e, &a, is_shared, LLVMBuildIntToPtr(e->b, here, e->ptr, ""), value, other);
+        LLVMValueRef here = LLVMBuildAdd(e->b, at,
+                                         LLVMConstInt(e->i64, (uint64_t)k * a.bits / 8, false), "");
+        LLVMValueRef value = LLVMBuildBitCast(e->b, tl_spilled_lane(e, &values[k], l.lane),
+                                              a.is_cas ? word : a.element, "");
+        LLVMValueRef old = operate(e, &a, is_shared, LLVMBuildIntToPtr(e->b, here, e->ptr, ""),
+                                   value, other);
         if (returns)
             LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, word, results[k], &l.lane, 1, ""));
     }

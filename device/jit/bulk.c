@@ -1,8 +1,9 @@
-/* What hardware does on the side, done at once: cp.async.bulk, cp.reduce.async.bulk, st.async, red.async, st.bulk.
+/* What hardware does on the side, done at once: cp.async.bulk, cp.reduce.async.bulk, st.async,
+ * red.async, st.bulk.
  *
- * Who waits for them waits for a barrier object, which is told how many bytes have come, or for a group of copies, which is
- * always complete.  A cluster is one block, so all shared memory is the block's own.  Copies that a tensor map describes are not
- * here. */
+ * Who waits for them waits for a barrier object, which is told how many bytes have come, or for a
+ * group of copies, which is always complete.  A cluster is one block, so all shared memory is the
+ * block's own.  Copies that a tensor map describes are not here. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
@@ -50,7 +51,8 @@ static void bytes_begin(struct tl_emit *e, struct byte_loop *l, LLVMValueRef byt
 
 static void bytes_end(struct tl_emit *e, struct byte_loop *l)
 {
-    LLVMValueRef next = LLVMBuildAdd(e->b, l->offset, u64(e, l->step), ""), values[2] = {u64(e, 0), next};
+    LLVMValueRef next = LLVMBuildAdd(e->b, l->offset, u64(e, l->step), ""),
+                 values[2] = {u64(e, 0), next};
     LLVMBasicBlockRef from[2] = {l->before, LLVMGetInsertBlock(e->b)};
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, next, l->bytes, ""), l->body, l->done);
     LLVMAddIncoming(l->offset, values, from, 2);
@@ -62,7 +64,8 @@ static LLVMValueRef pointer(struct tl_emit *e, LLVMValueRef address)
     return LLVMBuildIntToPtr(e->b, address, e->ptr, "");
 }
 
-/* [to], [from], bytes [, [object]]: each active lane its own copy; addresses and size are multiples of 16. */
+/* [to], [from], bytes [, [object]]: each active lane its own copy; addresses and size are multiples
+ * of 16. */
 static void emit_bulk_copy(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
@@ -75,14 +78,16 @@ static void emit_bulk_copy(struct tl_emit *e)
         tl_emit_unsupported(e, "copies that a tensor map describes");
         return;
     }
-    if (e->inst->n_operands < (signals ? 4u : 3u) || to_space == TL_MOD_other || from_space == TL_MOD_other ||
-        has_mask || (is_reduction && element == 0) || tl_ptx_form_has_text(f, "multicast::cluster")) {
+    if (e->inst->n_operands < (signals ? 4u : 3u) || to_space == TL_MOD_other ||
+        from_space == TL_MOD_other || has_mask || (is_reduction && element == 0) ||
+        tl_ptx_form_has_text(f, "multicast::cluster")) {
         tl_emit_unsupported(e, "this copy");
         return;
     }
     struct tl_spilled to = tl_spilled_addresses(e, tl_opd(e, 0), to_space),
                       from = tl_spilled_addresses(e, tl_opd(e, 1), from_space),
-                      size = tl_spill(e, tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), 64, false)), object = {0};
+                      size = tl_spill(e, tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), 64, false)),
+                      object = {0};
     if (signals)
         object = tl_spilled_addresses(e, tl_opd(e, 3), TL_MOD_shared);
     struct tl_lane_loop lanes;
@@ -90,14 +95,16 @@ static void emit_bulk_copy(struct tl_emit *e)
     if (e->rc != 0)
         return;
     tl_lanes_begin(e, &lanes);
-    LLVMValueRef dst = tl_spilled_lane(e, &to, lanes.lane), src = tl_spilled_lane(e, &from, lanes.lane),
+    LLVMValueRef dst = tl_spilled_lane(e, &to, lanes.lane),
+                 src = tl_spilled_lane(e, &from, lanes.lane),
                  bytes = tl_spilled_lane(e, &size, lanes.lane);
-    LLVMValueRef low = LLVMBuildAnd(e->b, LLVMBuildOr(e->b, LLVMBuildOr(e->b, dst, src, ""), bytes, ""), u64(e, 15),
-                                    "");
+    LLVMValueRef low = LLVMBuildAnd(
+        e->b, LLVMBuildOr(e->b, LLVMBuildOr(e->b, dst, src, ""), bytes, ""), u64(e, 15), "");
     tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, low, u64(e, 0), ""), TL_DEV_FAULT_MISALIGNED);
     bytes_begin(e, &l, bytes, is_reduction ? element / 8 : 16);
     LLVMTypeRef type = is_reduction ? tl_int(e, element) : LLVMVectorType(e->i64, 2);
-    LLVMValueRef v = LLVMBuildLoad2(e->b, type, pointer(e, LLVMBuildAdd(e->b, src, l.offset, "")), "");
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, pointer(e, LLVMBuildAdd(e->b, src, l.offset, "")),
+                                    "");
     LLVMSetAlignment(v, is_reduction ? element / 8 : 16);
     dst = LLVMBuildAdd(e->b, dst, l.offset, "");
     if (!is_reduction)
@@ -116,7 +123,8 @@ static void emit_signalled(struct tl_emit *e)
     const struct tl_ptx_form *f = e->inst->inst.form;
     struct tl_type t = tl_type_of(f, -1);
     uint32_t v = tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1, bits = t.bits * t.packed;
-    if (e->inst->n_operands < 3 || bits == 0 || bits > 64 || tl_elements(tl_opd(e, 1)) != v || !signals_object(f)) {
+    if (e->inst->n_operands < 3 || bits == 0 || bits > 64 || tl_elements(tl_opd(e, 1)) != v ||
+        !signals_object(f)) {
         tl_emit_unsupported(e, "this asynchronous store");
         return;
     }
@@ -141,7 +149,8 @@ static void emit_signalled(struct tl_emit *e)
         else if (!tl_atomic_at(e, true, at, x))
             tl_emit_unsupported(e, "this reduction");
     }
-    tl_mbarrier_complete(e, tl_spilled_lane(e, &object, lanes.lane), u64(e, (uint64_t)v * bits / 8));
+    tl_mbarrier_complete(e, tl_spilled_lane(e, &object, lanes.lane),
+                         u64(e, (uint64_t)v * bits / 8));
     tl_lanes_end(e, &lanes);
 }
 
@@ -161,17 +170,19 @@ static void emit_zeroes(struct tl_emit *e)
     if (e->rc != 0)
         return;
     tl_lanes_begin(e, &lanes);
-    LLVMValueRef dst = tl_spilled_lane(e, &to, lanes.lane), bytes = tl_spilled_lane(e, &size, lanes.lane);
+    LLVMValueRef dst = tl_spilled_lane(e, &to, lanes.lane),
+                 bytes = tl_spilled_lane(e, &size, lanes.lane);
     LLVMValueRef low = LLVMBuildAnd(e->b, LLVMBuildOr(e->b, dst, bytes, ""), u64(e, 7), "");
     tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, low, u64(e, 0), ""), TL_DEV_FAULT_MISALIGNED);
     bytes_begin(e, &l, bytes, 8);
-    LLVMSetAlignment(LLVMBuildStore(e->b, u64(e, 0), pointer(e, LLVMBuildAdd(e->b, dst, l.offset, ""))), 8);
+    LLVMSetAlignment(
+        LLVMBuildStore(e->b, u64(e, 0), pointer(e, LLVMBuildAdd(e->b, dst, l.offset, ""))), 8);
     bytes_end(e, &l);
     tl_lanes_end(e, &lanes);
 }
 
-/* The copies before it are complete, so the arrival that they would cause happens now.  Without .noinc one more arrival was
- * expected first: together that is nothing. */
+/* The copies before it are complete, so the arrival that they would cause happens now.  Without
+ * .noinc one more arrival was expected first: together that is nothing. */
 static void emit_arrival(struct tl_emit *e)
 {
     struct tl_ptx_form arrive = *e->inst->inst.form;
@@ -198,7 +209,8 @@ bool tl_emit_bulk(struct tl_emit *e)
         return true;
     }
     if (f->op == TL_OP_cp && tl_ptx_form_has_text(f, "bulk")) {
-        bool is_group = tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group");
+        bool is_group = tl_ptx_form_has_text(f, "commit_group") ||
+                        tl_ptx_form_has_text(f, "wait_group");
         if (!is_group && !tl_ptx_form_has_text(f, "prefetch"))
             emit_bulk_copy(e);
         return true;

@@ -16,7 +16,7 @@ static LLVMValueRef scalar32(struct tl_emit *e, const struct tl_ptx_operand *o)
     return tl_lane_value(e, v, tl_intrinsic(e, "llvm.cttz", args, 2).v).v;
 }
 
-/* --- barriers ------------------------------------------------------------------------------------------------------ */
+/* --- barriers --------------------------------------------------------------------------------- */
 
 static void emit_block_barrier(struct tl_emit *e)
 {
@@ -30,7 +30,8 @@ static void emit_block_barrier(struct tl_emit *e)
     }
     if (is_red) {
         struct tl_val p = tl_read(e, tl_opd(e, n - 1), 1);
-        votes = p.is_vec ? tl_mask_bits(e, p.v) : LLVMBuildSelect(e->b, p.v, u32(e, UINT32_MAX), u32(e, 0), "");
+        votes = p.is_vec ? tl_mask_bits(e, p.v)
+                         : LLVMBuildSelect(e->b, p.v, u32(e, UINT32_MAX), u32(e, 0), "");
         kind = tl_has(e, TL_MOD_popc) ? 2 : tl_has(e, TL_MOD_and) ? 3 : 4;
         if (n == 4)
             count = scalar32(e, tl_opd(e, 2));
@@ -39,21 +40,25 @@ static void emit_block_barrier(struct tl_emit *e)
         if (n == 2)
             count = scalar32(e, tl_opd(e, 1));
     }
-    LLVMValueRef args[7] = {e->f->frame, e->f->warp,        u32(e, kind), scalar32(e, tl_opd(e, first)),
-                            count,       tl_active_bits(e), votes};
+    LLVMValueRef args[7] = {
+        e->f->frame, e->f->warp,        u32(e, kind), scalar32(e, tl_opd(e, first)),
+        count,       tl_active_bits(e), votes};
     struct tl_if i;
     bool may_be_none = e->must_blend;
     if (may_be_none)
         tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""));
-    struct tl_val r = {tl_call_frame(e, offsetof(struct tl_dev_calls, barrier), e->i32, args, 7), false};
+    struct tl_val r = {tl_call_frame(e, offsetof(struct tl_dev_calls, barrier), e->i32, args, 7),
+                       false};
     if (is_red)
-        tl_write(e, tl_opd(e, 0), kind == 2 ? r : tl_icmp(e, LLVMIntNE, r, tl_const(e, 32, 0)), false);
+        tl_write(e, tl_opd(e, 0), kind == 2 ? r : tl_icmp(e, LLVMIntNE, r, tl_const(e, 32, 0)),
+                 false);
     if (may_be_none)
         tl_if_end(e, &i);
     e->n_barriers++;
 }
 
-/* A cluster is one block here: nobody is waited for on arrival, and the other threads of the block afterwards. */
+/* A cluster is one block here: nobody is waited for on arrival, and the other threads of the block
+ * afterwards. */
 static void emit_cluster_barrier(struct tl_emit *e)
 {
     enum { RESERVED_BARRIER = 15 };
@@ -100,23 +105,28 @@ bool tl_emit_barrier(struct tl_emit *e)
     case TL_OP_pmevent:
         return true;
     case TL_OP_trap:
-        tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""), TL_DEV_FAULT_TRAP);
+        tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), u32(e, 0), ""),
+                    TL_DEV_FAULT_TRAP);
         return true;
     default:
         return false;
     }
 }
 
-/* --- calls --------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 /* The memory of a parameter, with 32 threads' worth of it. */
 static struct tl_placed *param_memory(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
-    struct tl_placed *p = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR ? tl_find_placed(e, o->sym->decl) : NULL;
+    struct tl_placed *p = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR
+                              ? tl_find_placed(e, o->sym->decl)
+                              : NULL;
     if (p == NULL || p->space != 'a') {
-        /* Declared and never written, or never read: make it now, through an access that is dropped. */
+        /* Declared and never written, or never read: make it now, through an access that is
+         * dropped. */
         if (o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR) {
-            struct tl_ptx_operand base = *o, address = {.kind = TL_OPD_ADDR, .n = 1, .elems = &base};
+            struct tl_ptx_operand base = *o,
+                                  address = {.kind = TL_OPD_ADDR, .n = 1, .elems = &base};
             tl_address_of(e, &address, TL_MOD_param);
             return tl_find_placed(e, o->sym->decl);
         }
@@ -134,7 +144,8 @@ static LLVMValueRef lane_param(struct tl_emit *e, const struct tl_placed *p, LLV
     return LLVMBuildGEP2(e->b, e->i8, p->slot, &offset, 1, "");
 }
 
-static LLVMValueRef load_param(struct tl_emit *e, const struct tl_placed *p, LLVMValueRef lane, LLVMTypeRef type)
+static LLVMValueRef load_param(struct tl_emit *e, const struct tl_placed *p, LLVMValueRef lane,
+                               LLVMTypeRef type)
 {
     LLVMValueRef v = LLVMBuildLoad2(e->b, type, lane_param(e, p, lane), "");
     LLVMSetAlignment(v, 1);
@@ -148,7 +159,8 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     uint32_t n = call->args != NULL ? call->args->n : 0;
     bool is_printf = tl_str_is(name, "vprintf"), is_malloc = tl_str_is(name, "malloc"),
          is_free = tl_str_is(name, "free");
-    bool is_assert = tl_str_is(name, "__assertfail"), is_condition = tl_str_is(name, "cudaGraphSetConditional");
+    bool is_assert = tl_str_is(name, "__assertfail"),
+         is_condition = tl_str_is(name, "cudaGraphSetConditional");
     if (n > 8 || (!is_printf && !is_malloc && !is_free && !is_assert && !is_condition))
         return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -158,7 +170,8 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     }
     if (call->rets != NULL && call->rets->n == 1)
         out = param_memory(e, &call->rets->elems[0]);
-    if (((is_printf || is_condition) && n != 2) || ((is_malloc || is_free) && n != 1) || (is_assert && n < 4))
+    if (((is_printf || is_condition) && n != 2) || ((is_malloc || is_free) && n != 1) ||
+        (is_assert && n < 4))
         return false;
     struct tl_lane_loop l;
     tl_lanes_begin(e, &l);
@@ -174,8 +187,9 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
         LLVMValueRef args[2] = {e->f->frame, load_param(e, in[0], l.lane, e->ptr)};
         tl_call_frame(e, offsetof(struct tl_dev_calls, free), e->voidt, args, 2);
     } else if (is_condition) { /* the handle is where a graph's node looks */
-        LLVMSetAlignment(
-            LLVMBuildStore(e->b, load_param(e, in[1], l.lane, e->i32), load_param(e, in[0], l.lane, e->ptr)), 4);
+        LLVMSetAlignment(LLVMBuildStore(e->b, load_param(e, in[1], l.lane, e->i32),
+                                        load_param(e, in[0], l.lane, e->ptr)),
+                         4);
     } else {
         LLVMValueRef args[7] = {e->f->frame,
                                 e->f->warp,
@@ -192,9 +206,10 @@ static bool emit_system_call(struct tl_emit *e, struct tl_str name, const struct
     return true;
 }
 
-/* What stands for a parameter between caller and callee: the memory that the call names, or some for a register or a number. */
-static LLVMValueRef argument(struct tl_emit *e, const struct tl_ptx_operand *o, const struct tl_ptx_decl *wanted,
-                             bool is_result)
+/* What stands for a parameter between caller and callee: the memory that the call names, or some
+ * for a register or a number. */
+static LLVMValueRef argument(struct tl_emit *e, const struct tl_ptx_operand *o,
+                             const struct tl_ptx_decl *wanted, bool is_result)
 {
     if (o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_VAR) {
         struct tl_placed *p = param_memory(e, o);
@@ -213,8 +228,8 @@ static LLVMValueRef argument(struct tl_emit *e, const struct tl_ptx_operand *o, 
 }
 
 /* Results that are registers, for the lanes that have called. */
-static void take_results(struct tl_emit *e, const struct tl_ptx_operand *rets, LLVMValueRef *slots, LLVMValueRef active,
-                         const struct tl_ptx_decl *d)
+static void take_results(struct tl_emit *e, const struct tl_ptx_operand *rets, LLVMValueRef *slots,
+                         LLVMValueRef active, const struct tl_ptx_decl *d)
 {
     LLVMValueRef mask = e->mask;
     bool blends = e->must_blend;
@@ -232,8 +247,8 @@ static void take_results(struct tl_emit *e, const struct tl_ptx_operand *rets, L
 }
 
 /* With the lanes of `active` (i32). */
-static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, const struct tl_ptx_call *call,
-                               LLVMValueRef active)
+static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r,
+                               const struct tl_ptx_call *call, LLVMValueRef active)
 {
     LLVMValueRef args[64] = {e->f->frame, e->f->warp, active};
     unsigned n = 3;
@@ -254,7 +269,8 @@ static void emit_function_call(struct tl_emit *e, const struct tl_func_ref *r, c
     take_results(e, call->rets, args + 3, active, r->pf->func->rets);
 }
 
-static const struct tl_func_ref *find_function(struct tl_emit *e, const struct tl_ptx_program_func *pf)
+static const struct tl_func_ref *find_function(struct tl_emit *e,
+                                               const struct tl_ptx_program_func *pf)
 {
     const struct tl_func_ref *r = e->funcs;
     while (r != NULL && r->pf != pf)
@@ -263,7 +279,8 @@ static const struct tl_func_ref *find_function(struct tl_emit *e, const struct t
 }
 
 /* Whether a call's parameters or results are of such sizes. */
-static bool sizes_are(struct tl_emit *e, const struct tl_ptx_operand *given, const struct tl_ptx_decl *wanted)
+static bool sizes_are(struct tl_emit *e, const struct tl_ptx_operand *given,
+                      const struct tl_ptx_decl *wanted)
 {
     uint32_t i = 0, n = given != NULL ? given->n : 0;
     for (; wanted != NULL; wanted = wanted->next, i++) {
@@ -291,14 +308,17 @@ static void emit_indirect_call(struct tl_emit *e, const struct tl_ptx_call *call
     struct tl_val target = tl_read(e, call->callee, 64);
     LLVMValueRef left_slot = tl_alloca(e, e->i32, "uncalled");
     LLVMBuildStore(e->b, tl_active_bits(e), left_slot);
-    for (const struct tl_ptx_program_func *pf = e->p->funcs; pf != NULL && e->rc == 0; pf = pf->next) {
+    for (const struct tl_ptx_program_func *pf = e->p->funcs; pf != NULL && e->rc == 0;
+         pf = pf->next) {
         struct tl_str name = pf->func->name;
         const struct tl_ptx_sym sym = {.name = name};
         const struct tl_ptx_program_func *body = tl_ptx_program_callee(e->p, &sym);
         const struct tl_func_ref *r = body != NULL ? find_function(e, body) : NULL;
-        if (r == NULL || !sizes_are(e, call->rets, body->func->rets) || !sizes_are(e, call->args, body->func->params))
+        if (r == NULL || !sizes_are(e, call->rets, body->func->rets) ||
+            !sizes_are(e, call->args, body->func->params))
             continue;
-        struct tl_val is_it = tl_icmp(e, LLVMIntEQ, target, tl_const(e, 64, tl_dev_function_address(name.p, name.n)));
+        struct tl_val is_it = tl_icmp(e, LLVMIntEQ, target,
+                                      tl_const(e, 64, tl_dev_function_address(name.p, name.n)));
         LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, left_slot, "");
         LLVMValueRef mine = is_it.is_vec ? LLVMBuildAnd(e->b, tl_mask_bits(e, is_it.v), left, "")
                                          : LLVMBuildSelect(e->b, is_it.v, left, u32(e, 0), "");

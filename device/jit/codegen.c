@@ -1,5 +1,6 @@
-/* What LLVM does with a translated module: optimises it and makes machine code.  Machines are kept between kernels, because to
- * describe a processor takes LLVM longer than to compile a small kernel for it. */
+/* What LLVM does with a translated module: optimises it and makes machine code.  Machines are kept
+ * between kernels, because to describe a processor takes LLVM longer than to compile a small kernel
+ * for it. */
 #include "device/jit/jit.h"
 
 #include <errno.h>
@@ -16,10 +17,11 @@
 #include "device/jit/emit.h"
 
 enum {
-    FRAME_EXTRA = 256, /* bytes of a call that are not in what LLVM calls the frame: return address, saved registers */
+    /* bytes of a call that are not in what LLVM calls the frame: return address, saved registers */
+    FRAME_EXTRA = 256,
 };
 
-/* --- the host ------------------------------------------------------------------------------------------------------ */
+/* --- the host --------------------------------------------------------------------------------- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char *host_cpu, *host_features;
@@ -31,9 +33,10 @@ static void init_once(void)
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
-    /* Processors that run code out of order gain nothing from LLVM's schedulers, which take a third of the time of large
-     * kernels.  The other passes are for what such code does not have (calls of libc's functions, comparisons of memory), or find
-     * little in it that the optimiser has left: no kernel of the bench runs slower without them. */
+    /* Processors that run code out of order gain nothing from LLVM's schedulers, which take a third
+     * of the time of large kernels.  The other passes are for what such code does not have (calls
+     * of libc's functions, comparisons of memory), or find little in it that the optimiser has
+     * left: no kernel of the bench runs slower without them. */
     static const char *const options[] = {
         "tally-jit",
         "-enable-misched=false",
@@ -65,7 +68,9 @@ static void init_once(void)
 int tl_jit_init(struct tl_error *err)
 {
     pthread_once(&once, init_once);
-    return host_cpu != NULL && host_features != NULL ? 0 : tl_error_set(err, -EIO, "LLVM does not know this CPU");
+    return host_cpu != NULL && host_features != NULL
+               ? 0
+               : tl_error_set(err, -EIO, "LLVM does not know this CPU");
 }
 
 const char *tl_jit_host_cpu(void)
@@ -78,14 +83,15 @@ const char *tl_jit_host_features(void)
     return host_features;
 }
 
-/* --- optimising ----------------------------------------------------------------------------------------------------- */
+/* --- optimising ------------------------------------------------------------------------------- */
 
 static int optimise(struct tl_emit *e, LLVMTargetMachineRef tm)
 {
-    /* No vectorisers: the code is vectors already.  See docs/device.md for how the list was chosen. */
-    static const char passes[] =
-        "function(mem2reg),always-inline,function(early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"
-        "loop-mssa(licm),early-cse<memssa>,simplifycfg)";
+    /* No vectorisers: the code is vectors already.  See docs/device.md for how the list was
+     * chosen. */
+    static const char passes[] = "function(mem2reg),always-inline,function(early-cse<memssa>,"
+                                 "simplifycfg,instcombine<no-verify-fixpoint>,"
+                                 "loop-mssa(licm),early-cse<memssa>,simplifycfg)";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(e->mod, passes, tm, options);
     LLVMDisposePassBuilderOptions(options);
@@ -116,7 +122,7 @@ void tl_watch_frames(struct tl_emit *e)
     LLVMContextSetDiagnosticHandler(e->ctx, on_diagnostic, e);
 }
 
-/* --- machines ------------------------------------------------------------------------------------------------------- */
+/* --- machines --------------------------------------------------------------------------------- */
 
 struct machine {
     char *cpu, *features;
@@ -162,7 +168,8 @@ static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *
         m->features = features;
         if (LLVMGetTargetFromTriple(triple, &target, &message))
             e->rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
-        else if ((m->tm = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
+        else if ((m->tm = LLVMCreateTargetMachine(target, triple, cpu, features,
+                                                  LLVMCodeGenLevelDefault, LLVMRelocPIC,
                                                   LLVMCodeModelSmall)) == NULL)
             e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
     }
@@ -174,8 +181,8 @@ static struct machine *create_machine(struct tl_emit *e, const char *cpu, char *
     return NULL;
 }
 
-/* Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each of them apart into 32
- * branches: thousands of blocks, in which it then spends most of its time. */
+/* Gathers of AVX2 are no faster than loads one by one on some CPUs, where LLVM therefore takes each
+ * of them apart into 32 branches: thousands of blocks, in which it then spends most of its time. */
 static struct machine *take_machine(struct tl_emit *e)
 {
     const struct tl_jit_options *o = e->options;
@@ -204,7 +211,7 @@ static void give_back(struct machine *m)
     destroy_machine(swap_idle(m));
 }
 
-/* --- code ----------------------------------------------------------------------------------------------------------- */
+/* --- code ------------------------------------------------------------------------------------- */
 
 int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
 {
@@ -222,8 +229,9 @@ int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
     LLVMSetModuleDataLayout(e->mod, layout);
     LLVMDisposeTargetData(layout);
     if (verifies && LLVMVerifyModule(e->mod, LLVMReturnStatusAction, &message))
-        rc = tl_error_set(e->err, -EIO, "%s: the translation is not valid IR, which is a bug of ours: %s", e->name,
-                          message);
+        rc = tl_error_set(e->err, -EIO,
+                          "%s: the translation is not valid IR, which is a bug of ours: %s",
+                          e->name, message);
     LLVMDisposeMessage(message);
     message = NULL;
     if (rc == 0)
@@ -235,15 +243,16 @@ int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
         out->ir = ir != NULL ? strdup(ir) : NULL;
         LLVMDisposeMessage(ir);
     }
-    if (rc == 0 && LLVMTargetMachineEmitToMemoryBuffer(m->tm, e->mod, LLVMObjectFile, &message, &buffer)) {
+    if (rc == 0 &&
+        LLVMTargetMachineEmitToMemoryBuffer(m->tm, e->mod, LLVMObjectFile, &message, &buffer)) {
         rc = tl_error_set(e->err, -EIO, "%s: LLVM: %s", e->name, message);
         LLVMDisposeMessage(message);
     }
     if (rc == 0)
         rc = e->rc;
     if (rc == 0 && e->stack_bytes > TL_DEV_MAX_STACK)
-        rc = tl_error_set(e->err, -E2BIG, "%s: its code needs a stack of %llu bytes, more than %u", e->name,
-                          (unsigned long long)e->stack_bytes, TL_DEV_MAX_STACK);
+        rc = tl_error_set(e->err, -E2BIG, "%s: its code needs a stack of %llu bytes, more than %u",
+                          e->name, (unsigned long long)e->stack_bytes, TL_DEV_MAX_STACK);
     if (rc == 0) {
         out->stack_bytes = (uint32_t)e->stack_bytes;
         out->n = LLVMGetBufferSize(buffer);

@@ -6,7 +6,8 @@ static bool is_float(struct tl_type t)
     return t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT;
 }
 
-/* What a modifier compares.  lo, ls, hi and hs are of unsigned integers whatever the type says, and of integers only. */
+/* What a modifier compares.  lo, ls, hi and hs are of unsigned integers whatever the type says, and
+ * of integers only. */
 struct relation {
     enum tl_ptx_mod mod;
     LLVMIntPredicate of_signed, of_unsigned;
@@ -86,8 +87,8 @@ static void emit_setp(struct tl_emit *e)
         p = &to->elems[0];
         q = &to->elems[1];
     }
-    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits * t.packed), b = tl_read(e, tl_opd(e, 2), t.bits * t.packed), r,
-                  other;
+    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits * t.packed),
+                  b = tl_read(e, tl_opd(e, 2), t.bits * t.packed), r, other;
     if (t.packed == 2) { /* lower halves to p, upper ones to q */
         r = compare(e, single, tl_part_of(e, a, t.bits, 0), tl_part_of(e, b, t.bits, 0));
         other = compare(e, single, tl_part_of(e, a, t.bits, 1), tl_part_of(e, b, t.bits, 1));
@@ -115,13 +116,15 @@ static void emit_set(struct tl_emit *e)
     struct tl_val a = tl_read(e, tl_opd(e, 1), from.bits * from.packed),
                   b = tl_read(e, tl_opd(e, 2), from.bits * from.packed), r;
     if (from.packed == 1) {
-        r = tl_select(e, join(e, compare(e, from, a, b)), tl_const(e, width, yes), tl_const(e, width, 0));
+        r = tl_select(e, join(e, compare(e, from, a, b)), tl_const(e, width, yes),
+                      tl_const(e, width, 0));
     } else {
         r = tl_const(e, 32, 0);
         for (uint32_t p = 0; p < from.packed; p++) {
-            struct tl_val holds = join(
-                e, compare(e, single, tl_part_of(e, a, from.bits, p), tl_part_of(e, b, from.bits, p)));
-            r = tl_with_part(e, r, tl_select(e, holds, tl_const(e, part, yes), tl_const(e, part, 0)), part, p);
+            struct tl_val holds = join(e, compare(e, single, tl_part_of(e, a, from.bits, p),
+                                                  tl_part_of(e, b, from.bits, p)));
+            r = tl_with_part(
+                e, r, tl_select(e, holds, tl_const(e, part, yes), tl_const(e, part, 0)), part, p);
         }
     }
     tl_write(e, tl_opd(e, 0), r, to.kind == TL_T_SIGNED);
@@ -135,7 +138,8 @@ static void emit_slct(struct tl_emit *e)
         struct tl_val x = tl_read_as(e, tl_opd(e, 3), by);
         if (tl_has(e, TL_MOD_ftz))
             x = tl_flush(e, x);
-        test = (struct tl_val){LLVMBuildFCmp(e->b, LLVMRealOGE, x.v, LLVMConstNull(LLVMTypeOf(x.v)), ""), x.is_vec};
+        test = (struct tl_val){
+            LLVMBuildFCmp(e->b, LLVMRealOGE, x.v, LLVMConstNull(LLVMTypeOf(x.v)), ""), x.is_vec};
     } else {
         test = tl_icmp(e, LLVMIntSGE, tl_read(e, tl_opd(e, 3), 32), tl_const(e, 32, 0));
     }
@@ -153,10 +157,10 @@ bool tl_emit_compare(struct tl_emit *e)
         emit_set(e);
         return true;
     case TL_OP_selp:
-        tl_write(
-            e, tl_opd(e, 0),
-            tl_select(e, tl_read(e, tl_opd(e, 3), 1), tl_read(e, tl_opd(e, 1), bits), tl_read(e, tl_opd(e, 2), bits)),
-            false);
+        tl_write(e, tl_opd(e, 0),
+                 tl_select(e, tl_read(e, tl_opd(e, 3), 1), tl_read(e, tl_opd(e, 1), bits),
+                           tl_read(e, tl_opd(e, 2), bits)),
+                 false);
         return true;
     case TL_OP_slct:
         emit_slct(e);

@@ -7,14 +7,14 @@ static bool is_float(struct tl_type t)
     return t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT;
 }
 
-static struct tl_val choose(struct tl_emit *e, LLVMRealPredicate p, struct tl_val a, struct tl_val b, struct tl_val yes,
-                            struct tl_val no)
+static struct tl_val choose(struct tl_emit *e, LLVMRealPredicate p, struct tl_val a,
+                            struct tl_val b, struct tl_val yes, struct tl_val no)
 {
     struct tl_val c = {LLVMBuildFCmp(e->b, p, a.v, b.v, ""), a.is_vec};
     return tl_select(e, c, yes, no);
 }
 
-/* --- float to integer ---------------------------------------------------------------------------------------------- */
+/* --- float to integer ------------------------------------------------------------------------- */
 
 static struct tl_val round_to_integer(struct tl_emit *e, struct tl_val v)
 {
@@ -26,23 +26,29 @@ static struct tl_val round_to_integer(struct tl_emit *e, struct tl_val v)
 }
 
 /* Saturating, NaN to 0 (to the smallest value for 64 bits, as the hardware gives). */
-static struct tl_val float_to_int(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+static struct tl_val float_to_int(struct tl_emit *e, struct tl_val v, struct tl_type from,
+                                  struct tl_type to)
 {
     bool is_signed = to.kind == TL_T_SIGNED;
     if (from.bits == 16 && from.kind == TL_T_FLOAT)
         v.v = LLVMBuildFPExt(e->b, v.v, tl_like(e, v, e->f32), "");
     v = round_to_integer(e, v);
     LLVMTypeRef wide = tl_like(e, v, e->f64);
-    v.v = from.bits == 64 ? v.v : LLVMBuildFPExt(e->b, v.v, wide, ""); /* the limits of 32 bits are exact in f64 */
+    /* the limits of 32 bits are exact in f64 */
+    v.v = from.bits == 64 ? v.v : LLVMBuildFPExt(e->b, v.v, wide, "");
     double low = is_signed ? -__builtin_ldexp(1, (int)to.bits - 1) : 0;
     double limit = __builtin_ldexp(1, (int)to.bits - (is_signed ? 1 : 0));
-    uint64_t most = is_signed ? (1ull << (to.bits - 1)) - 1 : to.bits == 64 ? UINT64_MAX : (1ull << to.bits) - 1;
+    uint64_t most = is_signed       ? (1ull << (to.bits - 1)) - 1
+                    : to.bits == 64 ? UINT64_MAX
+                                    : (1ull << to.bits) - 1;
     uint64_t least = is_signed ? 1ull << (to.bits - 1) : 0;
-    struct tl_val zero = tl_lit(e, v, 0), fits = choose(e, LLVMRealOLT, v, tl_lit(e, v, limit), v, zero);
+    struct tl_val zero = tl_lit(e, v, 0),
+                  fits = choose(e, LLVMRealOLT, v, tl_lit(e, v, limit), v, zero);
     fits = choose(e, LLVMRealOGE, v, tl_lit(e, v, low), fits, zero);
     uint32_t work = to.bits < 32 ? 32 : to.bits;
-    struct tl_val r = {is_signed || to.bits < 32 ? LLVMBuildFPToSI(e->b, fits.v, tl_like(e, fits, tl_int(e, work)), "")
-                                                 : LLVMBuildFPToUI(e->b, fits.v, tl_like(e, fits, tl_int(e, work)), ""),
+    struct tl_val r = {is_signed || to.bits < 32
+                           ? LLVMBuildFPToSI(e->b, fits.v, tl_like(e, fits, tl_int(e, work)), "")
+                           : LLVMBuildFPToUI(e->b, fits.v, tl_like(e, fits, tl_int(e, work)), ""),
                        fits.is_vec};
     r = tl_cast_int(e, r, to.bits, false);
     r = choose(e, LLVMRealOGE, v, tl_lit(e, v, limit), tl_const(e, to.bits, most), r);
@@ -51,7 +57,7 @@ static struct tl_val float_to_int(struct tl_emit *e, struct tl_val v, struct tl_
     return choose(e, LLVMRealUNO, v, v, tl_const(e, to.bits, nan), r);
 }
 
-/* --- integer to float ---------------------------------------------------------------------------------------------- */
+/* --- integer to float ------------------------------------------------------------------------- */
 
 static struct tl_val convert_int(struct tl_emit *e, struct tl_val v, bool is_signed, LLVMTypeRef to)
 {
@@ -61,7 +67,8 @@ static struct tl_val convert_int(struct tl_emit *e, struct tl_val v, bool is_sig
 }
 
 /* An integer as the nearest f64 and what that lacks: its halves of 32 bits are exact. */
-static struct tl_val int_to_f64(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_val *rest)
+static struct tl_val int_to_f64(struct tl_emit *e, struct tl_val v, struct tl_type from,
+                                struct tl_val *rest)
 {
     bool is_signed = from.kind == TL_T_SIGNED;
     if (from.bits < 64) {
@@ -80,13 +87,16 @@ static struct tl_val narrow(struct tl_emit *e, struct tl_val v, uint32_t have, s
                             enum tl_rounding mode);
 
 /* The result as bits. */
-static struct tl_val int_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+static struct tl_val int_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from,
+                                  struct tl_type to)
 {
     enum tl_rounding mode = tl_rounding_of(e);
     struct tl_type f32 = {TL_T_FLOAT, 32, 1}, f64 = {TL_T_FLOAT, 64, 1};
-    if (mode == TL_ROUND_NEAREST && to.kind == TL_T_FLOAT) { /* what f32 does not hold exactly is infinite in f16 */
+    /* what f32 does not hold exactly is infinite in f16 */
+    if (mode == TL_ROUND_NEAREST && to.kind == TL_T_FLOAT) {
         v = convert_int(e, v, from.kind == TL_T_SIGNED, to.bits == 64 ? e->f64 : e->f32);
-        return to.bits == 64 ? tl_from_float(e, v, f64) : narrow(e, v, 32, to.bits == 32 ? f32 : to, mode);
+        return to.bits == 64 ? tl_from_float(e, v, f64)
+                             : narrow(e, v, 32, to.bits == 32 ? f32 : to, mode);
     }
     struct tl_val rest, s = int_to_f64(e, v, from, &rest);
     if (to.bits == 64)
@@ -94,10 +104,11 @@ static struct tl_val int_to_float(struct tl_emit *e, struct tl_val v, struct tl_
     return narrow(e, tl_odd_f64(e, s, rest), 64, to, mode);
 }
 
-/* --- float to float ------------------------------------------------------------------------------------------------ */
+/* --- float to float --------------------------------------------------------------------------- */
 
 /* An f32, or an f64 (`have` bits), to a type that is not wider, as bits. */
-static struct tl_val narrow(struct tl_emit *e, struct tl_val v, uint32_t have, struct tl_type to, enum tl_rounding mode)
+static struct tl_val narrow(struct tl_emit *e, struct tl_val v, uint32_t have, struct tl_type to,
+                            enum tl_rounding mode)
 {
     if (to.bits == have)
         return tl_from_float(e, v, (struct tl_type){TL_T_FLOAT, have, 1});
@@ -113,8 +124,8 @@ static struct tl_val finite(struct tl_emit *e, struct tl_val bits, struct tl_typ
 {
     uint64_t inf = t.kind == TL_T_BFLOAT ? 0x7f80 : 0x7c00;
     struct tl_val size = tl_op(e, LLVMAnd, bits, tl_const(e, 16, 0x7fff));
-    return tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, inf)), tl_op(e, LLVMSub, bits, tl_const(e, 16, 1)),
-                     bits);
+    return tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, inf)),
+                     tl_op(e, LLVMSub, bits, tl_const(e, 16, 1)), bits);
 }
 
 /* What modifiers do to the source: flushing, an integral value, clamping. */
@@ -123,7 +134,8 @@ static struct tl_val prepare(struct tl_emit *e, struct tl_val v, struct tl_type 
     bool is_f32 = from.kind == TL_T_FLOAT && from.bits == 32;
     if (tl_has(e, TL_MOD_ftz) && is_f32)
         v = tl_flush(e, v);
-    if (tl_has(e, TL_MOD_rni) || tl_has(e, TL_MOD_rzi) || tl_has(e, TL_MOD_rmi) || tl_has(e, TL_MOD_rpi))
+    if (tl_has(e, TL_MOD_rni) || tl_has(e, TL_MOD_rzi) || tl_has(e, TL_MOD_rmi) ||
+        tl_has(e, TL_MOD_rpi))
         v = round_to_integer(e, v);
     if (tl_has(e, TL_MOD_sat))
         v = tl_saturate(e, v);
@@ -131,7 +143,8 @@ static struct tl_val prepare(struct tl_emit *e, struct tl_val v, struct tl_type 
 }
 
 /* The result as bits. */
-static struct tl_val float_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+static struct tl_val float_to_float(struct tl_emit *e, struct tl_val v, struct tl_type from,
+                                    struct tl_type to)
 {
     if (from.bits == 16 && from.kind == TL_T_FLOAT)
         v = tl_extend(e, v, e->f32);
@@ -149,7 +162,7 @@ static struct tl_val float_to_float(struct tl_emit *e, struct tl_val v, struct t
     return bits;
 }
 
-/* --- 8 bits -------------------------------------------------------------------------------------------------------- */
+/* --- 8 bits ----------------------------------------------------------------------------------- */
 
 struct small_format {
     uint32_t bias, mantissa; /* bits of the mantissa */
@@ -160,20 +173,28 @@ static const struct small_format e4m3 = {7, 3, 0x7e}, e5m2 = {15, 2, 0x7b};
 /* f32 to 8 bits, to nearest even, too large to the largest; as i32. */
 static struct tl_val to_small(struct tl_emit *e, struct tl_val v, const struct small_format *f)
 {
-    struct tl_val bits = tl_bitcast(e, v, e->i32), size = tl_op(e, LLVMAnd, bits, tl_const(e, 32, 0x7fffffff));
+    struct tl_val bits = tl_bitcast(e, v, e->i32),
+                  size = tl_op(e, LLVMAnd, bits, tl_const(e, 32, 0x7fffffff));
     uint32_t shift = 23 - f->mantissa, least_normal = (127 - f->bias + 1) << 23,
              one = (127 - f->bias + 1 + shift) << 23;
     /* Normal: add just less than a half of the last bit, or that half if the last bit is odd. */
-    struct tl_val odd = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, size, tl_const(e, 32, shift)), tl_const(e, 32, 1));
-    struct tl_val normal = tl_op(e, LLVMAdd, tl_op(e, LLVMAdd, size, odd), tl_const(e, 32, (1u << (shift - 1)) - 1));
+    struct tl_val odd = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, size, tl_const(e, 32, shift)),
+                              tl_const(e, 32, 1));
+    struct tl_val normal = tl_op(e, LLVMAdd, tl_op(e, LLVMAdd, size, odd),
+                                 tl_const(e, 32, (1u << (shift - 1)) - 1));
     normal = tl_op(e, LLVMSub, tl_op(e, LLVMLShr, normal, tl_const(e, 32, shift)),
                    tl_const(e, 32, (127 - f->bias) << f->mantissa));
     /* Below: adding a number whose last bit is the least subnormal rounds there. */
-    struct tl_val sum = tl_op(e, LLVMFAdd, tl_bitcast(e, size, e->f32), tl_bitcast(e, tl_const(e, 32, one), e->f32));
+    struct tl_val sum = tl_op(e, LLVMFAdd, tl_bitcast(e, size, e->f32),
+                              tl_bitcast(e, tl_const(e, 32, one), e->f32));
     struct tl_val subnormal = tl_op(e, LLVMSub, tl_bitcast(e, sum, e->i32), tl_const(e, 32, one));
-    struct tl_val r = tl_select(e, tl_icmp(e, LLVMIntULT, size, tl_const(e, 32, least_normal)), subnormal, normal);
-    r = tl_select(e, tl_icmp(e, LLVMIntUGT, r, tl_const(e, 32, f->most)), tl_const(e, 32, f->most), r);
-    r = tl_op(e, LLVMOr, r, tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, bits, tl_const(e, 32, 24)), tl_const(e, 32, 0x80)));
+    struct tl_val r = tl_select(e, tl_icmp(e, LLVMIntULT, size, tl_const(e, 32, least_normal)),
+                                subnormal, normal);
+    r = tl_select(e, tl_icmp(e, LLVMIntUGT, r, tl_const(e, 32, f->most)), tl_const(e, 32, f->most),
+                  r);
+    r = tl_op(
+        e, LLVMOr, r,
+        tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, bits, tl_const(e, 32, 24)), tl_const(e, 32, 0x80)));
     return tl_select(e, tl_fcmp(e, LLVMRealUNO, v, v), tl_const(e, 32, 0x7f), r);
 }
 
@@ -183,18 +204,24 @@ struct tl_val tl_f16_of_small(struct tl_emit *e, struct tl_val v, bool is_e5m2)
     if (is_e5m2)
         return tl_bitcast(e, tl_op(e, LLVMShl, v, tl_const(e, 16, 8)), e->f16);
     struct tl_val size = tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x7f)),
-                  sign = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x80)), tl_const(e, 16, 8));
-    struct tl_val scaled = tl_extend(e, tl_bitcast(e, tl_op(e, LLVMShl, size, tl_const(e, 16, 7)), e->f16), e->f32);
+                  sign = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x80)),
+                               tl_const(e, 16, 8));
+    struct tl_val scaled = tl_extend(
+        e, tl_bitcast(e, tl_op(e, LLVMShl, size, tl_const(e, 16, 7)), e->f16), e->f32);
     scaled = tl_truncate(e, tl_op(e, LLVMFMul, scaled, tl_lit(e, scaled, 256)), e->f16);
     struct tl_val bits = tl_op(e, LLVMOr, tl_bitcast(e, scaled, e->i16), sign);
-    return tl_bitcast(
-        e, tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, 0x7f)), tl_const(e, 16, 0x7fff), bits), e->f16);
+    return tl_bitcast(e,
+                      tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, 0x7f)),
+                                tl_const(e, 16, 0x7fff), bits),
+                      e->f16);
 }
 
 static struct tl_val pair(struct tl_emit *e, struct tl_val low, struct tl_val high, uint32_t bits)
 {
     low = tl_cast_int(e, low, 2 * bits, false);
-    return tl_op(e, LLVMOr, low, tl_op(e, LLVMShl, tl_cast_int(e, high, 2 * bits, false), tl_const(e, 2 * bits, bits)));
+    return tl_op(
+        e, LLVMOr, low,
+        tl_op(e, LLVMShl, tl_cast_int(e, high, 2 * bits, false), tl_const(e, 2 * bits, bits)));
 }
 
 /* Two f32, or two f16 of a register, to a pair of 8 bits. */
@@ -220,7 +247,8 @@ static void emit_from_small(struct tl_emit *e, const struct small_format *f)
     struct tl_type f16 = {TL_T_FLOAT, 16, 1};
     struct tl_val v = tl_read(e, tl_opd(e, 1), 16), r[2];
     for (uint32_t p = 0; p < 2; p++) {
-        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 16, 8 * p)), tl_const(e, 16, 255));
+        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 16, 8 * p)),
+                                   tl_const(e, 16, 255));
         struct tl_val half = tl_f16_of_small(e, byte, f == &e5m2);
         if (tl_ptx_form_has_text(e->inst->inst.form, "relu"))
             half = tl_relu(e, half);
@@ -229,15 +257,18 @@ static void emit_from_small(struct tl_emit *e, const struct small_format *f)
     tl_write(e, tl_opd(e, 0), pair(e, r[0], r[1], 16), false);
 }
 
-/* --- integer to integer -------------------------------------------------------------------------------------------- */
+/* --- integer to integer ----------------------------------------------------------------------- */
 
 /* Clamped to a type's range, in as many bits as it takes for both ranges to fit. */
-static struct tl_val clamp_int(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+static struct tl_val clamp_int(struct tl_emit *e, struct tl_val v, struct tl_type from,
+                               struct tl_type to)
 {
     bool from_signed = from.kind == TL_T_SIGNED, to_signed = to.kind == TL_T_SIGNED;
     bool fits = from_signed && to.bits < from.bits;
     uint32_t wide = fits ? from.bits : from.bits <= 32 && to.bits <= 32 ? 64 : 128;
-    uint64_t most = to_signed ? (1ull << (to.bits - 1)) - 1 : to.bits == 64 ? UINT64_MAX : (1ull << to.bits) - 1;
+    uint64_t most = to_signed       ? (1ull << (to.bits - 1)) - 1
+                    : to.bits == 64 ? UINT64_MAX
+                                    : (1ull << to.bits) - 1;
     struct tl_val high = {LLVMConstInt(tl_int(e, wide), most, false), false};
     struct tl_val low = {LLVMConstInt(tl_int(e, wide), to_signed ? ~most : 0, true), false};
     struct tl_val args[2] = {tl_cast_int(e, v, wide, from_signed), low};
@@ -246,9 +277,11 @@ static struct tl_val clamp_int(struct tl_emit *e, struct tl_val v, struct tl_typ
     return tl_cast_int(e, tl_intrinsic(e, "llvm.smin", args, 2), to.bits, false);
 }
 
-static struct tl_val int_to_int(struct tl_emit *e, struct tl_val v, struct tl_type from, struct tl_type to)
+static struct tl_val int_to_int(struct tl_emit *e, struct tl_val v, struct tl_type from,
+                                struct tl_type to)
 {
-    return tl_has(e, TL_MOD_sat) ? clamp_int(e, v, from, to) : tl_cast_int(e, v, to.bits, from.kind == TL_T_SIGNED);
+    return tl_has(e, TL_MOD_sat) ? clamp_int(e, v, from, to)
+                                 : tl_cast_int(e, v, to.bits, from.kind == TL_T_SIGNED);
 }
 
 /* cvt.pack: two words clamped, side by side, and what the third has to say moved up. */
@@ -259,11 +292,12 @@ static void emit_pack_ints(struct tl_emit *e)
                   low = clamp_int(e, tl_read(e, tl_opd(e, 2), 32), from, to);
     struct tl_val r = tl_cast_int(e, pair(e, low, high, to.bits), 32, false);
     if (e->inst->n_operands == 4)
-        r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, tl_read(e, tl_opd(e, 3), 32), tl_const(e, 32, 2 * to.bits)));
+        r = tl_op(e, LLVMOr, r,
+                  tl_op(e, LLVMShl, tl_read(e, tl_opd(e, 3), 32), tl_const(e, 32, 2 * to.bits)));
     tl_write(e, tl_opd(e, 0), r, false);
 }
 
-/* --- dispatch ------------------------------------------------------------------------------------------------------ */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 /* cvt.rn.f16x2.f32 d, a, b: a goes to the upper half. */
 static void emit_pack(struct tl_emit *e, struct tl_type to)
@@ -274,16 +308,19 @@ static void emit_pack(struct tl_emit *e, struct tl_type to)
     tl_write(e, tl_opd(e, 0), pair(e, low, high, 16), false);
 }
 
-/* The lowest 13 bits go: added to before, by half of what is left (.rna), by that or just less (.rn), not at all (.rz). */
+/* The lowest 13 bits go: added to before, by half of what is left (.rna), by that or just less
+ * (.rn), not at all (.rz). */
 static void emit_tf32(struct tl_emit *e)
 {
     struct tl_type f32 = {TL_T_FLOAT, 32, 1};
-    struct tl_val f = prepare(e, tl_read_as(e, tl_opd(e, 1), f32), f32), v = tl_bitcast(e, f, e->i32),
-                  add = tl_const(e, 32, 0x1000);
+    struct tl_val f = prepare(e, tl_read_as(e, tl_opd(e, 1), f32), f32),
+                  v = tl_bitcast(e, f, e->i32), add = tl_const(e, 32, 0x1000);
     struct tl_val keep = tl_const(e, 32, 0xffffe000);
     if (tl_has(e, TL_MOD_rn))
-        add = tl_op(e, LLVMAdd, tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 32, 13)), tl_const(e, 32, 1)),
-                    tl_const(e, 32, 0xfff));
+        add = tl_op(
+            e, LLVMAdd,
+            tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 32, 13)), tl_const(e, 32, 1)),
+            tl_const(e, 32, 0xfff));
     else if (tl_has(e, TL_MOD_rz))
         add = tl_const(e, 32, 0);
     struct tl_val r = tl_op(e, LLVMAnd, tl_op(e, LLVMAdd, v, add), keep);
@@ -292,14 +329,17 @@ static void emit_tf32(struct tl_emit *e)
         r = tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 32, 0x7f800000)),
                       tl_op(e, LLVMSub, r, tl_const(e, 32, 0x2000)), r);
     }
-    tl_write(e, tl_opd(e, 0), tl_select(e, tl_fcmp(e, LLVMRealUNO, f, f), tl_const(e, 32, 0x7fffffff), r), false);
+    tl_write(e, tl_opd(e, 0),
+             tl_select(e, tl_fcmp(e, LLVMRealUNO, f, f), tl_const(e, 32, 0x7fffffff), r), false);
 }
 
 /* Conversions that are not of one number to one number; whether this was one. */
 static bool emit_special(struct tl_emit *e, struct tl_type to, struct tl_type from)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
-    const struct small_format *small = tl_has(e, TL_MOD_e4m3x2) ? &e4m3 : tl_has(e, TL_MOD_e5m2x2) ? &e5m2 : NULL;
+    const struct small_format *small = tl_has(e, TL_MOD_e4m3x2)   ? &e4m3
+                                       : tl_has(e, TL_MOD_e5m2x2) ? &e5m2
+                                                                  : NULL;
     if (tl_has(e, TL_MOD_tf32))
         emit_tf32(e);
     else if (tl_ptx_form_has_text(f, "pack"))
@@ -310,7 +350,8 @@ static bool emit_special(struct tl_emit *e, struct tl_type to, struct tl_type fr
         emit_to_small(e, small);
     else if (small != NULL)
         emit_from_small(e, small);
-    else if (to.packed == 2 && from.packed == 1 && from.bits == 32 && is_float(to) && e->inst->n_operands == 3)
+    else if (to.packed == 2 && from.packed == 1 && from.bits == 32 && is_float(to) &&
+             e->inst->n_operands == 3)
         emit_pack(e, to);
     else
         return false;
@@ -323,7 +364,8 @@ static void emit_cvt(struct tl_emit *e)
     struct tl_type to = tl_type_of(f, 0), from = tl_type_of(f, 1);
     if (emit_special(e, to, from))
         return;
-    if (to.bits == 0 || from.bits == 0 || to.packed != 1 || from.packed != 1 || e->inst->n_operands != 2) {
+    if (to.bits == 0 || from.bits == 0 || to.packed != 1 || from.packed != 1 ||
+        e->inst->n_operands != 2) {
         tl_emit_unsupported(e, "this conversion");
         return;
     }
@@ -349,12 +391,15 @@ static void emit_cvt(struct tl_emit *e)
 /* Shared and local addresses are offsets; everything else is a pointer already. */
 static void emit_cvta(struct tl_emit *e)
 {
-    bool to_space = tl_has(e, TL_MOD_to), is_shared = tl_has(e, TL_MOD_shared), is_local = tl_has(e, TL_MOD_local);
+    bool to_space = tl_has(e, TL_MOD_to), is_shared = tl_has(e, TL_MOD_shared),
+         is_local = tl_has(e, TL_MOD_local);
     struct tl_val v = tl_read(e, tl_opd(e, 1), 64);
     struct tl_val base;
     if (is_shared)
         base = (struct tl_val){
-            LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), false};
+            LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr),
+                              e->i64, ""),
+            false};
     else if (is_local)
         base = tl_local_base(e);
     else {
@@ -372,11 +417,16 @@ static void emit_isspacep(struct tl_emit *e)
     struct tl_val p = tl_read(e, tl_opd(e, 1), 64), low, size;
     bool is_shared = tl_has(e, TL_MOD_shared), is_local = tl_has(e, TL_MOD_local);
     low = (struct tl_val){
-        LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64, ""), false};
-    struct tl_val dynamic = {
-        LLVMBuildZExt(e->b, tl_field(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes), e->i32), e->i64, ""),
+        LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr), e->i64,
+                          ""),
         false};
-    size = (struct tl_val){LLVMBuildAdd(e->b, dynamic.v, LLVMConstInt(e->i64, e->shared_bytes, false), ""), false};
+    struct tl_val dynamic = {
+        LLVMBuildZExt(e->b,
+                      tl_field(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes), e->i32),
+                      e->i64, ""),
+        false};
+    size = (struct tl_val){
+        LLVMBuildAdd(e->b, dynamic.v, LLVMConstInt(e->i64, e->shared_bytes, false), ""), false};
     struct tl_val in[2];
     for (int i = 0; i < 2; i++) {
         struct tl_val from = p, base = i == 0 ? low : tl_local_base(e);
@@ -384,12 +434,14 @@ static void emit_isspacep(struct tl_emit *e)
         tl_match(e, &from, &base);
         struct tl_val offset = {LLVMBuildSub(e->b, from.v, base.v, ""), from.is_vec};
         tl_match(e, &offset, &bytes);
-        in[i] = (struct tl_val){LLVMBuildICmp(e->b, LLVMIntULT, offset.v, bytes.v, ""), offset.is_vec};
+        in[i] = (struct tl_val){LLVMBuildICmp(e->b, LLVMIntULT, offset.v, bytes.v, ""),
+                                offset.is_vec};
     }
     struct tl_val r = is_shared ? in[0] : in[1];
     if (!is_shared && !is_local) {
         tl_match(e, &in[0], &in[1]);
-        r = (struct tl_val){LLVMBuildNot(e->b, LLVMBuildOr(e->b, in[0].v, in[1].v, ""), ""), in[0].is_vec};
+        r = (struct tl_val){LLVMBuildNot(e->b, LLVMBuildOr(e->b, in[0].v, in[1].v, ""), ""),
+                            in[0].is_vec};
     }
     tl_write(e, tl_opd(e, 0), r, false);
 }

@@ -1,9 +1,11 @@
 /* Barriers as loops over warps.
  *
- * Where all threads of a block meet the same barriers (every barrier lies under branches that the whole block takes alike), no
- * warp needs a stack of its own: run each warp up to the first barrier, then each from there to the next, and so on.  The
- * kernel is cut into segments, one from its start and one from behind each barrier, each of which runs one warp and tells at
- * which barrier it has arrived.  What a warp needs behind a barrier is kept in its part of a context in between.
+ * Where all threads of a block meet the same barriers (every barrier lies under branches that the
+ * whole block takes alike), no warp needs a stack of its own: run each warp up to the first
+ * barrier, then each from there to the next, and so on.  The kernel is cut into segments, one from
+ * its start and one from behind each barrier, each of which runs one warp and tells at which
+ * barrier it has arrived.  What a warp needs behind a barrier is kept in its part of a context in
+ * between.
  *
  *     context  [ warp 0: registers that live across some barrier | warp 1: ... ]
  *     state 0: for each warp: state = segment_0(frame, context, warp)
@@ -33,13 +35,14 @@ struct fission {
     uint32_t stride;              /* bytes per warp */
 };
 
-/* --- which kernels ------------------------------------------------------------------------------------------------- */
+/* --- which kernels ---------------------------------------------------------------------------- */
 
 static int has_waiting(void *data, struct tl_ptx_stmt *s)
 {
     (void)data;
     enum tl_ptx_op op = s->inst.form->op;
-    return tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE || op == TL_OP_nanosleep || op == TL_OP_mbarrier;
+    return tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE || op == TL_OP_nanosleep ||
+           op == TL_OP_mbarrier;
 }
 
 static bool has_barrier(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t until)
@@ -49,8 +52,8 @@ static bool has_barrier(const struct tl_ptx_cfg *cfg, uint32_t from, uint32_t un
     return from < until;
 }
 
-/* Whether a way leads from an instruction back to it without a barrier on it: there a warp may wait for what another one writes.
- * Around a loop with a barrier all warps go together. */
+/* Whether a way leads from an instruction back to it without a barrier on it: there a warp may wait
+ * for what another one writes. Around a loop with a barrier all warps go together. */
 static bool may_wait(const struct fission *x, uint32_t inst)
 {
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
@@ -79,8 +82,9 @@ static bool may_wait(const struct fission *x, uint32_t inst)
 
 static bool is_strong_load(const struct tl_ptx_form *f)
 {
-    return f->op == TL_OP_ld && (tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
-                                 tl_ptx_form_has(f, TL_MOD_acquire));
+    return f->op == TL_OP_ld &&
+           (tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
+            tl_ptx_form_has(f, TL_MOD_acquire));
 }
 
 /* What may be what a load in a loop waits for, if another warp does it. */
@@ -108,12 +112,15 @@ static bool may_release(const struct tl_ptx_stmt *s)
     }
 }
 
-/* Shows `visit` all instructions between a segment's start and the next barriers; false if there is no memory for that. */
-static bool each_of_segment(struct fission *x, uint32_t first, void (*visit)(void *data, uint32_t inst), void *data)
+/* Shows `visit` all instructions between a segment's start and the next barriers; false if there is
+ * no memory for that. */
+static bool each_of_segment(struct fission *x, uint32_t first,
+                            void (*visit)(void *data, uint32_t inst), void *data)
 {
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
     bool *seen = tl_arena_zalloc(x->e->arena, (size_t)cfg->n_blocks + 1);
-    uint32_t *stack = tl_arena_alloc(x->e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack), depth = 0;
+    uint32_t *stack = tl_arena_alloc(x->e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack),
+             depth = 0;
     if (seen == NULL || stack == NULL)
         return false;
     stack[depth++] = cfg->block_of[first];
@@ -147,9 +154,9 @@ static void look_at(void *data, uint32_t inst)
     r->may_release |= may_release(r->cfg->insts[inst]);
 }
 
-/* Whether what a load in a loop waits for can only come from another block: other warps of its own can do nothing about it
- * before the next barrier, at which they wait for this one.  Sums over parts of k in cuBLAS are such, where a block waits for its
- * turn.  All barriers must be known. */
+/* Whether what a load in a loop waits for can only come from another block: other warps of its own
+ * can do nothing about it before the next barrier, at which they wait for this one.  Sums over
+ * parts of k in cuBLAS are such, where a block waits for its turn.  All barriers must be known. */
 static bool waits_for_blocks(struct fission *x, uint32_t inst)
 {
     enum tl_ptx_mod space = tl_ptx_form_space(x->analysed->cfg.insts[inst]->inst.form);
@@ -164,13 +171,15 @@ static bool waits_for_blocks(struct fission *x, uint32_t inst)
     return space == TL_MOD_global;
 }
 
-/* All its barriers are plain, and met by all threads or by none, and no warp waits for another one in between. */
+/* All its barriers are plain, and met by all threads or by none, and no warp waits for another one
+ * in between. */
 static bool is_fit(struct fission *x)
 {
     struct tl_emit *e = x->e;
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
     for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
-        if (f != e->p->entry && f->func->has_body && tl_ptx_each_inst(f->func->body, has_waiting, NULL) != 0)
+        if (f != e->p->entry && f->func->has_body &&
+            tl_ptx_each_inst(f->func->body, has_waiting, NULL) != 0)
             return false;
     }
     for (uint32_t r = 0; r < x->analysed->n_regs; r++) {
@@ -200,7 +209,7 @@ static bool is_fit(struct fission *x)
     return x->n_states > 1;
 }
 
-/* --- what lives across barriers ------------------------------------------------------------------------------------ */
+/* --- what lives across barriers --------------------------------------------------------------- */
 
 struct live_scan {
     const struct tl_fn *f;
@@ -224,8 +233,9 @@ static void mark_written(void *data, struct tl_ptx_sym *reg)
         l->set[shadow / 64] &= ~(1ull << (shadow % 64));
 }
 
-/* Goes backwards through a block from what lives at its end; notes what lives at barriers.  Seen from one thread: what it
- * writes before it reads, its lane need not bring along, whatever the other lanes do. */
+/* Goes backwards through a block from what lives at its end; notes what lives at barriers.  Seen
+ * from one thread: what it writes before it reads, its lane need not bring along, whatever the
+ * other lanes do. */
 static void walk_back(struct fission *x, uint32_t block, uint64_t *set, uint32_t words, bool notes)
 {
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
@@ -301,7 +311,7 @@ static bool lay_out(struct fission *x)
     return (uint64_t)x->stride * n_warps <= MAX_CONTEXT;
 }
 
-/* --- segments ------------------------------------------------------------------------------------------------------ */
+/* --- segments --------------------------------------------------------------------------------- */
 
 static LLVMValueRef context_at(struct tl_emit *e, LLVMValueRef part, uint32_t offset)
 {
@@ -329,13 +339,14 @@ static void note_writes(void *data, uint32_t inst)
         w->is_written[w->f->shadow_write[inst]] = true;
 }
 
-/* What a segment is part of: a function of its own, or that of the block with all others.  Then it is much cheaper to compile
- * than by having LLVM put them together. */
+/* What a segment is part of: a function of its own, or that of the block with all others.  Then it
+ * is much cheaper to compile than by having LLVM put them together. */
 struct place {
     LLVMValueRef fn, frame, context, warp;
     LLVMBasicBlockRef allocas;
-    LLVMBasicBlockRef begin;   /* from where its code is gone to */
-    LLVMBasicBlockRef arrived; /* where it goes on from, with the state in `state`; NULL: it returns the state */
+    LLVMBasicBlockRef begin; /* from where its code is gone to */
+    /* where it goes on from, with the state in `state`; NULL: it returns the state */
+    LLVMBasicBlockRef arrived;
     LLVMValueRef state;
 };
 
@@ -350,9 +361,10 @@ static void arrive(struct tl_emit *e, const struct place *p, uint32_t state)
     }
 }
 
-/* What registers hold at a segment's start: what its warp brings along, or nothing.  The latter is said, because else LLVM would
- * carry them over from the warp before. */
-static void begin_registers(struct fission *x, const struct tl_fn *f, LLVMValueRef part, uint32_t state)
+/* What registers hold at a segment's start: what its warp brings along, or nothing.  The latter is
+ * said, because else LLVM would carry them over from the warp before. */
+static void begin_registers(struct fission *x, const struct tl_fn *f, LLVMValueRef part,
+                            uint32_t state)
 {
     struct tl_emit *e = x->e;
     for (uint32_t i = 0; i < f->n_regs; i++) {
@@ -362,7 +374,8 @@ static void begin_registers(struct fission *x, const struct tl_fn *f, LLVMValueR
                 continue; /* the segment does not use it */
             LLVMValueRef v = LLVMGetUndef(r->type);
             if (state != 0 && crosses(x, i))
-                v = LLVMBuildLoad2(e->b, r->type, context_at(e, part, x->offset[i] + g * (r->bits / 8)), "");
+                v = LLVMBuildLoad2(e->b, r->type,
+                                   context_at(e, part, x->offset[i] + g * (r->bits / 8)), "");
             LLVMBuildStore(e->b, v, r->slot[g]);
         }
     }
@@ -412,7 +425,8 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
     begin_registers(x, f, part, state);
     LLVMBuildBr(e->b, f->start);
     for (uint32_t k = 1; k < x->n_states; k++) {
-        if (LLVMGetFirstUse(LLVMBasicBlockAsValue(segment->suspend[k])) == NULL) { /* no way leads to that barrier */
+        /* no way leads to that barrier */
+        if (LLVMGetFirstUse(LLVMBasicBlockAsValue(segment->suspend[k])) == NULL) {
             LLVMDeleteBasicBlock(segment->suspend[k]);
             continue;
         }
@@ -435,10 +449,12 @@ no_memory:
 }
 
 /* i32 segment(frame, context, warp). */
-static LLVMValueRef emit_segment_function(struct fission *x, LLVMTypeRef type, uint32_t state, uint32_t lanes)
+static LLVMValueRef emit_segment_function(struct fission *x, LLVMTypeRef type, uint32_t state,
+                                          uint32_t lanes)
 {
     struct tl_emit *e = x->e;
-    struct place p = {.fn = tl_new_function(e, lanes == TL_LANES ? "kernel" : "kernel_rest", type, false)};
+    struct place p = {
+        .fn = tl_new_function(e, lanes == TL_LANES ? "kernel" : "kernel_rest", type, false)};
     p.frame = LLVMGetParam(p.fn, 0);
     p.context = LLVMGetParam(p.fn, 1);
     p.warp = LLVMGetParam(p.fn, 2);
@@ -447,16 +463,18 @@ static LLVMValueRef emit_segment_function(struct fission *x, LLVMTypeRef type, u
     return p.fn;
 }
 
-/* --- the block ----------------------------------------------------------------------------------------------------- */
+/* --- the block -------------------------------------------------------------------------------- */
 
-/* Runs a warp through a segment, where the builder stands and stands again afterwards; the state that it arrives at. */
-static LLVMValueRef run_segment(struct fission *x, const struct place *block, uint32_t state, uint32_t lanes,
-                                LLVMValueRef warp)
+/* Runs a warp through a segment, where the builder stands and stands again afterwards; the state
+ * that it arrives at. */
+static LLVMValueRef run_segment(struct fission *x, const struct place *block, uint32_t state,
+                                uint32_t lanes, LLVMValueRef warp)
 {
     struct tl_emit *e = x->e;
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     if (!tl_is_small(x->analysed->cfg.n_insts)) {
-        LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32}, type = LLVMFunctionType(e->i32, args, 3, false);
+        LLVMTypeRef args[3] = {e->ptr, e->ptr, e->i32},
+                    type = LLVMFunctionType(e->i32, args, 3, false);
         LLVMValueRef fn = emit_segment_function(x, type, state, lanes);
         LLVMValueRef values[3] = {block->frame, block->context, warp};
         LLVMPositionBuilderAtEnd(e->b, here);
@@ -472,7 +490,8 @@ static LLVMValueRef run_segment(struct fission *x, const struct place *block, ui
 }
 
 /* All whole warps through a segment. */
-static LLVMValueRef run_whole_warps(struct fission *x, const struct place *block, uint32_t state, uint32_t n_whole)
+static LLVMValueRef run_whole_warps(struct fission *x, const struct place *block, uint32_t state,
+                                    uint32_t n_whole)
 {
     struct tl_emit *e = x->e;
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
@@ -484,10 +503,11 @@ static LLVMValueRef run_whole_warps(struct fission *x, const struct place *block
     LLVMValueRef w_next = LLVMBuildAdd(e->b, w, LLVMConstInt(e->i32, 1, false), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, block->fn, "next");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""), loop,
-                    done);
-    LLVMAddIncoming(w, (LLVMValueRef[2]){LLVMConstInt(e->i32, 0, false), w_next}, (LLVMBasicBlockRef[2]){before, latch},
-                    2);
+    LLVMBuildCondBr(
+        e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_whole, false), ""),
+        loop, done);
+    LLVMAddIncoming(w, (LLVMValueRef[2]){LLVMConstInt(e->i32, 0, false), w_next},
+                    (LLVMBasicBlockRef[2]){before, latch}, 2);
     LLVMPositionBuilderAtEnd(e->b, done);
     return arrived;
 }
@@ -497,7 +517,8 @@ static LLVMValueRef emit_block(struct fission *x, uint32_t n_whole, uint32_t res
 {
     struct tl_emit *e = x->e;
     LLVMBasicBlockRef heads[MAX_STATES] = {NULL};
-    struct place p = {.fn = tl_new_function(e, "kernel", LLVMFunctionType(e->voidt, &e->ptr, 1, false), false)};
+    struct place p = {
+        .fn = tl_new_function(e, "kernel", LLVMFunctionType(e->voidt, &e->ptr, 1, false), false)};
     p.frame = LLVMGetParam(p.fn, 0);
     p.allocas = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "allocas");
     LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, p.fn, "done");
@@ -531,10 +552,12 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
     struct fission x = {.e = e, .analysed = analysed};
     const uint32_t *block = e->options->block;
     uint32_t threads = block[0] * block[1] * block[2], n_regs = analysed->n_regs;
-    x.state_of = tl_arena_zalloc(e->arena, ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);
+    x.state_of = tl_arena_zalloc(e->arena,
+                                 ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);
     x.offset = tl_arena_zalloc(e->arena, ((size_t)n_regs + 1) * sizeof *x.offset);
     x.waits = tl_arena_zalloc(e->arena, (size_t)analysed->cfg.n_insts + 1);
-    if (x.state_of == NULL || x.offset == NULL || x.waits == NULL || !is_fit(&x) || !find_crossing(&x) || !lay_out(&x))
+    if (x.state_of == NULL || x.offset == NULL || x.waits == NULL || !is_fit(&x) ||
+        !find_crossing(&x) || !lay_out(&x))
         return false;
     LLVMValueRef fn = emit_block(&x, threads / TL_LANES, threads % TL_LANES);
     if (e->rc == 0)

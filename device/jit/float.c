@@ -1,7 +1,8 @@
 /* Floating point.
  *
- * Exactly defined operations are exact: .rn by LLVM's own, directed rounding by AVX-512's embedded rounding, halves through
- * f32 (and fma through f64 with rounding to odd in between).  Approximations are polynomials within PTX's stated errors. */
+ * Exactly defined operations are exact: .rn by LLVM's own, directed rounding by AVX-512's embedded
+ * rounding, halves through f32 (and fma through f64 with rounding to odd in between).
+ * Approximations are polynomials within PTX's stated errors. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,10 +46,11 @@ static struct tl_val negated(struct tl_emit *e, struct tl_val v)
     return v;
 }
 
-/* --- directed rounding --------------------------------------------------------------------------------------------- */
+/* --- directed rounding ------------------------------------------------------------------------ */
 
 /* An AVX-512 operation that rounds as the form says. */
-static struct tl_val embedded(struct tl_emit *e, const char *op, const struct tl_val *args, unsigned n, bool is_f64)
+static struct tl_val embedded(struct tl_emit *e, const char *op, const struct tl_val *args,
+                              unsigned n, bool is_f64)
 {
     bool is_vec = false;
     struct tl_val values[4];
@@ -57,12 +59,14 @@ static struct tl_val embedded(struct tl_emit *e, const char *op, const struct tl
         values[i] = tl_widen(e, args[i]);
     }
     /* 8: no exceptions */
-    values[n] = (struct tl_val){LLVMConstInt(e->i32, 8 + (uint32_t)tl_rounding_of(e), false), false};
+    values[n] = (struct tl_val){LLVMConstInt(e->i32, 8 + (uint32_t)tl_rounding_of(e), false),
+                                false};
     struct tl_val r = tl_avx512(e, op, is_f64 ? e->f64 : e->f32, values, n + 1);
     return is_vec ? r : tl_lane_value(e, r, LLVMConstInt(e->i32, 0, false));
 }
 
-/* The same on f32 without AVX-512: in f64 to odd, where sums, products and quotients of f32 lose nothing that matters. */
+/* The same on f32 without AVX-512: in f64 to odd, where sums, products and quotients of f32 lose
+ * nothing that matters. */
 static struct tl_val directed_f32(struct tl_emit *e, char op, struct tl_val *args, unsigned n)
 {
     struct tl_val x[3] = {{NULL, false}}, s, rest;
@@ -85,7 +89,9 @@ static struct tl_val directed_f32(struct tl_emit *e, char op, struct tl_val *arg
     } else if (op == 'r') {
         s = unary(e, "llvm.sqrt", x[0]);
         rest = fma3(e, negated(e, s), s, x[0]);
-    } else if (mode == TL_ROUND_DOWN) { /* an exact zero is then negative: that of the opposites is positive */
+    } else if (
+        mode ==
+        TL_ROUND_DOWN) { /* an exact zero is then negative: that of the opposites is positive */
         s = negated(e, tl_two_sum(e, negated(e, x[0]), negated(e, x[1]), &rest));
         rest = negated(e, rest);
     } else {
@@ -100,7 +106,8 @@ static void mark_pointer(struct tl_emit *e, LLVMValueRef call, unsigned n)
     LLVMAddCallSiteAttribute(call, n + 1, LLVMCreateTypeAttribute(e->ctx, kind, e->i32));
 }
 
-/* On f64 without AVX-512: four at a time, with the processor's rounding mode changed around the one instruction. */
+/* On f64 without AVX-512: four at a time, with the processor's rounding mode changed around the one
+ * instruction. */
 static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *args, unsigned n)
 {
     enum { WIDTH = 4, DEFAULT_MXCSR = 0x1f80 };
@@ -116,9 +123,11 @@ static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *arg
                                        : "=&x,x,x,x,*m,*m,~{memory}";
     char text[160];
     int length = snprintf(text, sizeof text, head, n + 1, n + 2);
-    length += snprintf(text + length, sizeof text - (size_t)length, "%s; vldmxcsr $%u", body, n + 1);
+    length += snprintf(text + length, sizeof text - (size_t)length, "%s; vldmxcsr $%u", body,
+                       n + 1);
     LLVMTypeRef four = LLVMVectorType(e->f64, WIDTH), types[5];
-    LLVMValueRef values[5], saved = tl_alloca(e, e->i32, "mxcsr"), wanted = tl_alloca(e, e->i32, "mxcsr");
+    LLVMValueRef values[5], saved = tl_alloca(e, e->i32, "mxcsr"),
+                            wanted = tl_alloca(e, e->i32, "mxcsr");
     uint32_t mode = DEFAULT_MXCSR | (uint32_t)tl_rounding_of(e) << 13;
     LLVMBuildStore(e->b, LLVMConstInt(e->i32, mode, false), wanted);
     bool is_vec = false;
@@ -131,8 +140,9 @@ static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *arg
     values[n] = saved;
     values[n + 1] = wanted;
     LLVMTypeRef type = LLVMFunctionType(four, types, n + 2, false);
-    LLVMValueRef code = LLVMGetInlineAsm(type, text, (size_t)length, constraints, strlen(constraints), true, false,
-                                         LLVMInlineAsmDialectATT, false);
+    LLVMValueRef code = LLVMGetInlineAsm(type, text, (size_t)length, constraints,
+                                         strlen(constraints), true, false, LLVMInlineAsmDialectATT,
+                                         false);
     LLVMValueRef r = LLVMGetPoison(tl_vec(e->f64));
     for (uint32_t first = 0; first < (is_vec ? TL_LANES : WIDTH); first += WIDTH) {
         for (unsigned i = 0; i < n; i++)
@@ -141,15 +151,17 @@ static struct tl_val directed_f64(struct tl_emit *e, char op, struct tl_val *arg
         mark_pointer(e, part, n);
         mark_pointer(e, part, n + 1);
         for (uint32_t i = 0; i < WIDTH; i++)
-            r = LLVMBuildInsertElement(e->b, r, LLVMBuildExtractElement(e->b, part, LLVMConstInt(e->i32, i, false), ""),
-                                       LLVMConstInt(e->i32, first + i, false), "");
+            r = LLVMBuildInsertElement(
+                e->b, r, LLVMBuildExtractElement(e->b, part, LLVMConstInt(e->i32, i, false), ""),
+                LLVMConstInt(e->i32, first + i, false), "");
     }
     struct tl_val all = {r, true};
     return is_vec ? all : tl_lane_value(e, all, LLVMConstInt(e->i32, 0, false));
 }
 
 /* One of + - * / f(ma) r(oot) rounded as the form says. */
-static struct tl_val directed(struct tl_emit *e, struct tl_type t, char op, struct tl_val *args, unsigned n)
+static struct tl_val directed(struct tl_emit *e, struct tl_type t, char op, struct tl_val *args,
+                              unsigned n)
 {
     const char *name = op == '+'   ? "add"
                        : op == '-' ? "sub"
@@ -167,13 +179,15 @@ static bool is_directed(struct tl_emit *e, struct tl_type t)
     return tl_rounding_of(e) != TL_ROUND_NEAREST && t.kind == TL_T_FLOAT && t.bits >= 32;
 }
 
-/* --- arithmetic ---------------------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
-/* Exact for what matters: where the sum of f16 does not fit f64, it is next to an f16 and not to the middle of two. */
+/* Exact for what matters: where the sum of f16 does not fit f64, it is next to an f16 and not to
+ * the middle of two. */
 static void make_half_fma(struct tl_emit *e, const void *key, struct tl_val *v)
 {
     (void)key;
-    struct tl_val d = fma3(e, tl_extend(e, v[0], e->f64), tl_extend(e, v[1], e->f64), tl_extend(e, v[2], e->f64));
+    struct tl_val d = fma3(e, tl_extend(e, v[0], e->f64), tl_extend(e, v[1], e->f64),
+                           tl_extend(e, v[2], e->f64));
     v[0] = tl_truncate(e, tl_odd_f32(e, d), e->f16);
 }
 
@@ -190,28 +204,40 @@ static struct tl_val half_fma(struct tl_emit *e, struct tl_val a, struct tl_val 
     return v[0];
 }
 
-/* bfloat operands come as f32 and go back through tl_from_float, which rounds once; the result before it must be to odd. */
-static struct tl_val bfloat_fma(struct tl_emit *e, struct tl_val a, struct tl_val b, struct tl_val c)
+/* bfloat operands come as f32 and go back through tl_from_float, which rounds once; the result
+ * before it must be to odd. */
+static struct tl_val bfloat_fma(struct tl_emit *e, struct tl_val a, struct tl_val b,
+                                struct tl_val c)
 {
-    struct tl_val rest, product = tl_op(e, LLVMFMul, tl_extend(e, a, e->f64), tl_extend(e, b, e->f64)); /* exact */
+    /* exact */
+    struct tl_val rest,
+        product = tl_op(e, LLVMFMul, tl_extend(e, a, e->f64), tl_extend(e, b, e->f64));
     struct tl_val s = tl_two_sum(e, product, tl_extend(e, c, e->f64), &rest);
     return tl_odd_f32(e, tl_odd_f64(e, s, rest));
 }
 
-static struct tl_val arith(struct tl_emit *e, struct tl_type t, LLVMOpcode op, struct tl_val a, struct tl_val b)
+static struct tl_val arith(struct tl_emit *e, struct tl_type t, LLVMOpcode op, struct tl_val a,
+                           struct tl_val b)
 {
     if (is_directed(e, t)) {
         struct tl_val args[2] = {a, b};
-        return directed(e, t, op == LLVMFAdd ? '+' : op == LLVMFSub ? '-' : op == LLVMFMul ? '*' : '/', args, 2);
+        return directed(e, t,
+                        op == LLVMFAdd   ? '+'
+                        : op == LLVMFSub ? '-'
+                        : op == LLVMFMul ? '*'
+                                         : '/',
+                        args, 2);
     }
     if (t.kind == TL_T_FLOAT && t.bits == 16)
-        return tl_truncate(e, tl_op(e, op, tl_extend(e, a, e->f32), tl_extend(e, b, e->f32)), e->f16);
+        return tl_truncate(e, tl_op(e, op, tl_extend(e, a, e->f32), tl_extend(e, b, e->f32)),
+                           e->f16);
     if (t.kind == TL_T_BFLOAT && op == LLVMFMul) /* in f32, what is too small would round twice */
         return tl_odd_f32(e, tl_op(e, op, tl_extend(e, a, e->f64), tl_extend(e, b, e->f64)));
     return tl_op(e, op, a, b);
 }
 
-static struct tl_val fused(struct tl_emit *e, struct tl_type t, struct tl_val a, struct tl_val b, struct tl_val c)
+static struct tl_val fused(struct tl_emit *e, struct tl_type t, struct tl_val a, struct tl_val b,
+                           struct tl_val c)
 {
     if (t.kind == TL_T_BFLOAT)
         return bfloat_fma(e, a, b, c);
@@ -224,17 +250,20 @@ static struct tl_val fused(struct tl_emit *e, struct tl_type t, struct tl_val a,
     return fma3(e, a, b, c);
 }
 
-/* --- min and max --------------------------------------------------------------------------------------------------- */
+/* --- min and max ------------------------------------------------------------------------------ */
 
-struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a, struct tl_val b)
+struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a,
+                        struct tl_val b)
 {
     bool is_half = t.kind == TL_T_FLOAT && t.bits == 16;
     uint32_t bits = t.kind == TL_T_BFLOAT ? 32 : t.bits;
     tl_match(e, &a, &b);
-    struct tl_val x = tl_bitcast(e, a, tl_int(e, bits)), y = tl_bitcast(e, b, tl_int(e, bits)), sign = {0};
+    struct tl_val x = tl_bitcast(e, a, tl_int(e, bits)), y = tl_bitcast(e, b, tl_int(e, bits)),
+                  sign = {0};
     bool has_xorsign = tl_has(e, TL_MOD_xorsign);
     if (has_xorsign) { /* of magnitudes, with the product's sign */
-        struct tl_val top = tl_const(e, bits, 1ull << (bits - 1)), rest = tl_const(e, bits, (1ull << (bits - 1)) - 1);
+        struct tl_val top = tl_const(e, bits, 1ull << (bits - 1)),
+                      rest = tl_const(e, bits, (1ull << (bits - 1)) - 1);
         sign = tl_op(e, LLVMAnd, tl_op(e, LLVMXor, x, y), top);
         x = tl_op(e, LLVMAnd, x, rest);
         y = tl_op(e, LLVMAnd, y, rest);
@@ -250,11 +279,15 @@ struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct
     if (e->has_avx512 && a.is_vec && !is_half && !tl_has(e, TL_MOD_NaN)) {
         LLVMTypeRef element = bits == 32 ? e->f32 : e->f64;
         struct tl_val m = tl_avx512_minmax(e, element, is_min, a, b, tl_bitcast(e, nan, element));
-        return has_xorsign ? tl_bitcast(e, tl_op(e, LLVMOr, tl_bitcast(e, m, tl_int(e, bits)), sign), element) : m;
+        return has_xorsign
+                   ? tl_bitcast(e, tl_op(e, LLVMOr, tl_bitcast(e, m, tl_int(e, bits)), sign),
+                                element)
+                   : m;
     }
     struct tl_val smaller = tl_fcmp(e, is_min ? LLVMRealOLT : LLVMRealOGT, a, b);
     struct tl_val r = tl_select(e, smaller, x, y);
-    r = tl_select(e, tl_fcmp(e, LLVMRealOEQ, a, b), tl_op(e, is_min ? LLVMOr : LLVMAnd, x, y), r); /* -0 is below +0 */
+    /* -0 is below +0 */
+    r = tl_select(e, tl_fcmp(e, LLVMRealOEQ, a, b), tl_op(e, is_min ? LLVMOr : LLVMAnd, x, y), r);
     struct tl_val nan_a = tl_fcmp(e, LLVMRealUNO, a, a), nan_b = tl_fcmp(e, LLVMRealUNO, b, b);
     if (tl_has(e, TL_MOD_NaN)) {
         r = tl_select(e, tl_op(e, LLVMOr, nan_a, nan_b), nan, r);
@@ -267,7 +300,7 @@ struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct
     return tl_bitcast(e, r, bits == 16 ? e->f16 : bits == 32 ? e->f32 : e->f64);
 }
 
-/* --- approximations ------------------------------------------------------------------------------------------------ */
+/* --- approximations --------------------------------------------------------------------------- */
 
 static struct tl_val polynomial(struct tl_emit *e, struct tl_val x, const double *c, int n)
 {
@@ -301,30 +334,36 @@ static struct tl_val exp2_f32(struct tl_emit *e, struct tl_val x)
                                0.00015403530393381610,
                                0.000015252733804059841};
     if (e->has_avx512 && x.is_vec)
-        return tl_avx512_scale(e, polynomial(e, tl_avx512_fraction(e, x), c, 8), unary(e, "llvm.roundeven", x));
+        return tl_avx512_scale(e, polynomial(e, tl_avx512_fraction(e, x), c, 8),
+                               unary(e, "llvm.roundeven", x));
     struct tl_val is_nan = tl_fcmp(e, LLVMRealUNO, x, x);
-    struct tl_val y = tl_select(e, tl_fcmp(e, LLVMRealOLT, x, tl_lit(e, x, 130)), x, tl_lit(e, x, 130));
+    struct tl_val y = tl_select(e, tl_fcmp(e, LLVMRealOLT, x, tl_lit(e, x, 130)), x,
+                                tl_lit(e, x, 130));
     y = tl_select(e, tl_fcmp(e, LLVMRealOGT, y, tl_lit(e, x, -152)), y, tl_lit(e, x, -152));
     y = tl_select(e, is_nan, tl_lit(e, x, 0), y);
     struct tl_val whole = unary(e, "llvm.roundeven", y), n = to_i32(e, whole);
     struct tl_val r = polynomial(e, tl_op(e, LLVMFSub, y, whole), c, 8);
-    struct tl_val half = tl_op(e, LLVMAShr, n, tl_const(e, 32, 1)); /* in two steps, for results near the ends */
-    r = tl_op(e, LLVMFMul, tl_op(e, LLVMFMul, r, power_of_two(e, half)), power_of_two(e, tl_op(e, LLVMSub, n, half)));
+    /* in two steps, for results near the ends */
+    struct tl_val half = tl_op(e, LLVMAShr, n, tl_const(e, 32, 1));
+    r = tl_op(e, LLVMFMul, tl_op(e, LLVMFMul, r, power_of_two(e, half)),
+              power_of_two(e, tl_op(e, LLVMSub, n, half)));
     return tl_select(e, is_nan, x, r);
 }
 
 /* log2: mantissa around 1, series in (m - 1) / (m + 1). */
 static struct tl_val log2_f32(struct tl_emit *e, struct tl_val x)
 {
-    static const double c[] = {2.8853900817779268, 0.96179669392597560, 0.57707801635558536, 0.41219858311113240,
-                               0.32059889797532521};
+    static const double c[] = {2.8853900817779268, 0.96179669392597560, 0.57707801635558536,
+                               0.41219858311113240, 0.32059889797532521};
     struct tl_val small = tl_fcmp(e, LLVMRealOLT, x, tl_lit(e, x, 1.1754943508222875e-38));
     struct tl_val y = tl_select(e, small, tl_op(e, LLVMFMul, x, tl_lit(e, x, 16777216)), x);
     struct tl_val bits = tl_bitcast(e, y, e->i32);
     struct tl_val shifted = tl_op(e, LLVMSub, bits,
-                                  tl_const(e, 32, 0x3f3504f3)); /* so that m is in [sqrt(1/2), sqrt(2)) */
+                                  /* so that m is in [sqrt(1/2), sqrt(2)) */
+                                  tl_const(e, 32, 0x3f3504f3));
     struct tl_val n = tl_op(e, LLVMAShr, shifted, tl_const(e, 32, 23));
-    struct tl_val m = tl_bitcast(e, tl_op(e, LLVMSub, bits, tl_op(e, LLVMShl, n, tl_const(e, 32, 23))), e->f32);
+    struct tl_val m = tl_bitcast(
+        e, tl_op(e, LLVMSub, bits, tl_op(e, LLVMShl, n, tl_const(e, 32, 23))), e->f32);
     struct tl_val s = tl_op(e, LLVMFDiv, tl_op(e, LLVMFSub, m, tl_lit(e, x, 1)),
                             tl_op(e, LLVMFAdd, m, tl_lit(e, x, 1)));
     struct tl_val r = tl_op(e, LLVMFMul, polynomial(e, tl_op(e, LLVMFMul, s, s), c, 5), s);
@@ -342,25 +381,31 @@ static struct tl_val log2_f32(struct tl_emit *e, struct tl_val x)
 /* Quadrant by Cody and Waite's reduction, then sine or cosine of at most a quarter of pi. */
 static struct tl_val sincos_f32(struct tl_emit *e, struct tl_val x, bool is_cos)
 {
-    static const double s[] = {1, -1.6666666666666666e-1, 8.3333333333333332e-3, -1.9841269841269841e-4,
-                               2.7557319223985893e-6};
-    static const double k[] = {1, -0.5, 4.1666666666666664e-2, -1.3888888888888889e-3, 2.4801587301587302e-5};
+    static const double s[] = {1, -1.6666666666666666e-1, 8.3333333333333332e-3,
+                               -1.9841269841269841e-4, 2.7557319223985893e-6};
+    static const double k[] = {1, -0.5, 4.1666666666666664e-2, -1.3888888888888889e-3,
+                               2.4801587301587302e-5};
     struct tl_val limit = tl_lit(e, x, 1e6);
     struct tl_val in = tl_fcmp(e, LLVMRealOLT, unary(e, "llvm.fabs", x),
                                limit); /* beyond, the hardware is far off as well */
     struct tl_val wide = tl_extend(e, tl_select(e, in, x, tl_lit(e, x, 0)), e->f64);
-    struct tl_val n = unary(e, "llvm.roundeven", tl_op(e, LLVMFMul, wide, tl_lit(e, wide, 0.63661977236758134)));
-    struct tl_val r = tl_truncate(e, fma3(e, n, tl_lit(e, wide, -1.5707963267948966), wide), e->f32);
+    struct tl_val n = unary(e, "llvm.roundeven",
+                            tl_op(e, LLVMFMul, wide, tl_lit(e, wide, 0.63661977236758134)));
+    struct tl_val r = tl_truncate(e, fma3(e, n, tl_lit(e, wide, -1.5707963267948966), wide),
+                                  e->f32);
     struct tl_val q = to_i32(e, n);
     if (is_cos)
         q = tl_op(e, LLVMAdd, q, tl_const(e, 32, 1));
     struct tl_val r2 = tl_op(e, LLVMFMul, r, r);
-    struct tl_val sine = tl_op(e, LLVMFMul, polynomial(e, r2, s, 5), r), cosine = polynomial(e, r2, k, 5);
-    struct tl_val odd = tl_icmp(e, LLVMIntNE, tl_op(e, LLVMAnd, q, tl_const(e, 32, 1)), tl_const(e, 32, 0));
+    struct tl_val sine = tl_op(e, LLVMFMul, polynomial(e, r2, s, 5), r),
+                  cosine = polynomial(e, r2, k, 5);
+    struct tl_val odd = tl_icmp(e, LLVMIntNE, tl_op(e, LLVMAnd, q, tl_const(e, 32, 1)),
+                                tl_const(e, 32, 0));
     struct tl_val value = tl_bitcast(e, tl_select(e, odd, cosine, sine), e->i32);
-    struct tl_val sign = tl_op(e, LLVMShl,
-                               tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, q, tl_const(e, 32, 1)), tl_const(e, 32, 1)),
-                               tl_const(e, 32, 31));
+    struct tl_val sign = tl_op(
+        e, LLVMShl,
+        tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, q, tl_const(e, 32, 1)), tl_const(e, 32, 1)),
+        tl_const(e, 32, 31));
     value = tl_bitcast(e, tl_op(e, LLVMXor, value, sign), e->f32);
     struct tl_val infinite = tl_fcmp(e, LLVMRealUNE, tl_op(e, LLVMFSub, x, x),
                                      tl_lit(e, x, 0)); /* NaN and infinities */
@@ -372,18 +417,20 @@ static struct tl_val tanh_f32(struct tl_emit *e, struct tl_val x)
 {
     struct tl_val a = unary(e, "llvm.fabs", x);
     struct tl_val ex = exp2_f32(e, tl_op(e, LLVMFMul, a, tl_lit(e, x, 2.8853900817779268)));
-    struct tl_val big = tl_op(e, LLVMFSub, tl_lit(e, x, 1),
-                              tl_op(e, LLVMFDiv, tl_lit(e, x, 2), tl_op(e, LLVMFAdd, ex, tl_lit(e, x, 1))));
+    struct tl_val big = tl_op(
+        e, LLVMFSub, tl_lit(e, x, 1),
+        tl_op(e, LLVMFDiv, tl_lit(e, x, 2), tl_op(e, LLVMFAdd, ex, tl_lit(e, x, 1))));
     struct tl_val a2 = tl_op(e, LLVMFMul, a, a);
     struct tl_val series = tl_op(
-        e, LLVMFMul, a, fma3(e, a2, fma3(e, a2, tl_lit(e, x, 2.0 / 15), tl_lit(e, x, -1.0 / 3)), tl_lit(e, x, 1)));
+        e, LLVMFMul, a,
+        fma3(e, a2, fma3(e, a2, tl_lit(e, x, 2.0 / 15), tl_lit(e, x, -1.0 / 3)), tl_lit(e, x, 1)));
     struct tl_val r = tl_select(e, tl_fcmp(e, LLVMRealOLT, a, tl_lit(e, x, 0.1)), series, big);
     struct tl_val args[2] = {r, x};
     r = tl_intrinsic(e, "llvm.copysign", args, 2);
     return tl_select(e, tl_fcmp(e, LLVMRealUNO, x, x), x, r);
 }
 
-/* --- one element --------------------------------------------------------------------------------------------------- */
+/* --- one element ------------------------------------------------------------------------------ */
 
 static bool approximate(struct tl_emit *e, enum tl_ptx_op op, struct tl_val x, struct tl_val *r)
 {
@@ -413,17 +460,21 @@ static struct tl_val square_root(struct tl_emit *e, struct tl_type t, struct tl_
     return is_directed(e, t) ? directed(e, t, 'r', &x, 1) : unary(e, "llvm.sqrt", x);
 }
 
-/* rcp and rsqrt .approx.ftz.f64 look at the upper half of their operand and give the upper half of a result. */
+/* rcp and rsqrt .approx.ftz.f64 look at the upper half of their operand and give the upper half of
+ * a result. */
 static struct tl_val gross(struct tl_emit *e, enum tl_ptx_op op, struct tl_val x)
 {
     struct tl_val high = tl_const(e, 64, 0xffffffff00000000ull), sign = tl_const(e, 64, 1ull << 63),
                   exponent = tl_const(e, 64, 0x7ffull << 52);
     struct tl_val bits = tl_op(e, LLVMAnd, tl_bitcast(e, x, e->i64), high);
-    struct tl_val is_nan = tl_fcmp(e, LLVMRealUNO, x, x), nan = tl_const(e, 64, 0x7fffffff00000000ull);
-    struct tl_val is_small = tl_icmp(e, LLVMIntEQ, tl_op(e, LLVMAnd, bits, exponent), tl_const(e, 64, 0));
+    struct tl_val is_nan = tl_fcmp(e, LLVMRealUNO, x, x),
+                  nan = tl_const(e, 64, 0x7fffffff00000000ull);
+    struct tl_val is_small = tl_icmp(e, LLVMIntEQ, tl_op(e, LLVMAnd, bits, exponent),
+                                     tl_const(e, 64, 0));
     bits = tl_select(e, is_small, tl_op(e, LLVMAnd, bits, sign), bits);
     x = tl_bitcast(e, bits, e->f64);
-    struct tl_val r = tl_op(e, LLVMFDiv, tl_lit(e, x, 1), op == TL_OP_rsqrt ? unary(e, "llvm.sqrt", x) : x);
+    struct tl_val r = tl_op(e, LLVMFDiv, tl_lit(e, x, 1),
+                            op == TL_OP_rsqrt ? unary(e, "llvm.sqrt", x) : x);
     bits = tl_op(e, LLVMAnd, tl_bitcast(e, r, e->i64), high);
     is_small = tl_icmp(e, LLVMIntEQ, tl_op(e, LLVMAnd, bits, exponent), tl_const(e, 64, 0));
     bits = tl_select(e, is_small, tl_op(e, LLVMAnd, bits, sign), bits);
@@ -524,7 +575,8 @@ static bool emit_general(struct tl_emit *e, struct tl_type t)
         bool is_vec = false;
         for (uint32_t i = 0; i < n; i++) {
             in[i] = maybe_flush(e, single,
-                                t.packed == 1 ? tl_to_float(e, whole[i], single) : part_of(e, whole[i], t, p));
+                                t.packed == 1 ? tl_to_float(e, whole[i], single)
+                                              : part_of(e, whole[i], t, p));
             is_vec |= in[i].is_vec;
         }
         for (uint32_t i = 0; i < n && is_vec; i++)
@@ -540,15 +592,16 @@ static bool emit_general(struct tl_emit *e, struct tl_type t)
         if (t.packed == 1)
             result = bits;
         else
-            result = tl_op(
-                e, LLVMOr, result,
-                tl_op(e, LLVMShl, tl_cast_int(e, bits, width, false), tl_const(e, width, (uint64_t)p * t.bits)));
+            result = tl_op(e, LLVMOr, result,
+                           tl_op(e, LLVMShl, tl_cast_int(e, bits, width, false),
+                                 tl_const(e, width, (uint64_t)p * t.bits)));
     }
     tl_write(e, tl_opd(e, 0), result, false);
     return true;
 }
 
-/* add, sub and fma .f32.f16 or .bf16: the last source is f32, the others are halves, which f32 holds exactly. */
+/* add, sub and fma .f32.f16 or .bf16: the last source is f32, the others are halves, which f32
+ * holds exactly. */
 static void emit_mixed(struct tl_emit *e, struct tl_type half)
 {
     struct tl_type f32 = {TL_T_FLOAT, 32, 1};
@@ -591,7 +644,8 @@ static void emit_testp(struct tl_emit *e, struct tl_type t)
 {
     struct tl_val x = tl_read_as(e, tl_opd(e, 1), t), a = unary(e, "llvm.fabs", x), r;
     struct tl_val inf = tl_lit(e, x, __builtin_inf()),
-                  least = tl_lit(e, x, t.bits == 32 ? 1.1754943508222875e-38 : 2.2250738585072014e-308);
+                  least = tl_lit(e, x,
+                                 t.bits == 32 ? 1.1754943508222875e-38 : 2.2250738585072014e-308);
     const struct tl_ptx_form *f = e->inst->inst.form;
     if (tl_ptx_form_has_text(f, "finite"))
         r = tl_fcmp(e, LLVMRealOLT, a, inf);
@@ -604,7 +658,8 @@ static void emit_testp(struct tl_emit *e, struct tl_type t)
     else if (tl_ptx_form_has_text(f, "normal"))
         r = tl_op(e, LLVMAnd, tl_fcmp(e, LLVMRealOGE, a, least), tl_fcmp(e, LLVMRealOLT, a, inf));
     else
-        r = tl_op(e, LLVMAnd, tl_fcmp(e, LLVMRealOLT, a, least), tl_fcmp(e, LLVMRealOGT, a, tl_lit(e, x, 0)));
+        r = tl_op(e, LLVMAnd, tl_fcmp(e, LLVMRealOLT, a, least),
+                  tl_fcmp(e, LLVMRealOGT, a, tl_lit(e, x, 0)));
     tl_write(e, tl_opd(e, 0), r, false);
 }
 
@@ -644,8 +699,8 @@ bool tl_emit_float(struct tl_emit *e)
         return false;
     }
     if (tl_type_of(f, 1).bits != 0) {
-        bool is_mixed = tl_type_of(f, 0).bits == 32 && t.bits == 16 && t.packed == 1 && source_count(e) > 1 &&
-                        e->inst->n_operands == source_count(e) + 1;
+        bool is_mixed = tl_type_of(f, 0).bits == 32 && t.bits == 16 && t.packed == 1 &&
+                        source_count(e) > 1 && e->inst->n_operands == source_count(e) + 1;
         if (is_mixed)
             emit_mixed(e, t);
         return is_mixed;

@@ -1,10 +1,12 @@
 /* Control flow of a warp.
  *
- * Blocks that all lanes of the warp run together become LLVM blocks with ordinary branches.  Where lanes part, everything up
- * to the place where they meet again (the branch's post-dominator) is laid out in one line, loops in one piece: each block
- * has a word with the lanes that want to run it, is skipped if there are none, and hands its lanes on to its successors'
- * words.  A loop is repeated while its head has takers.  That needs no structure in the PTX, not even reducible loops, and
- * lanes that left a loop wait behind it, so that warp-wide operations there find them together. */
+ * Blocks that all lanes of the warp run together become LLVM blocks with ordinary branches.  Where
+ * lanes part, everything up to the place where they meet again (the branch's post-dominator) is
+ * laid out in one line, loops in one piece: each block has a word with the lanes that want to run
+ * it, is skipped if there are none, and hands its lanes on to its successors' words.  A loop is
+ * repeated while its head has takers.  That needs no structure in the PTX, not even reducible
+ * loops, and lanes that left a loop wait behind it, so that warp-wide operations there find them
+ * together. */
 #include <errno.h>
 #include <string.h>
 
@@ -39,13 +41,14 @@ static LLVMBasicBlockRef block_for(struct tl_emit *e, uint32_t block)
     return f->bb[block];
 }
 
-/* --- one instruction ----------------------------------------------------------------------------------------------- */
+/* --- one instruction -------------------------------------------------------------------------- */
 
 static bool dispatch(struct tl_emit *e)
 {
-    return tl_emit_integer(e) || tl_emit_compare(e) || tl_emit_memory(e) || tl_emit_float(e) || tl_emit_convert(e) ||
-           tl_emit_barrier(e) || tl_emit_warp(e) || tl_emit_atomic(e) || tl_emit_call(e) || tl_emit_matrix(e) ||
-           tl_emit_texture(e) || tl_emit_bits(e) || tl_emit_stack(e) || tl_emit_mbarrier(e);
+    return tl_emit_integer(e) || tl_emit_compare(e) || tl_emit_memory(e) || tl_emit_float(e) ||
+           tl_emit_convert(e) || tl_emit_barrier(e) || tl_emit_warp(e) || tl_emit_atomic(e) ||
+           tl_emit_call(e) || tl_emit_matrix(e) || tl_emit_texture(e) || tl_emit_bits(e) ||
+           tl_emit_stack(e) || tl_emit_mbarrier(e);
 }
 
 /* An instruction whose result has known lanes is done once per base, for one lane that has it. */
@@ -111,7 +114,8 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
 
 static void emit_fatal(struct tl_emit *e, uint32_t block);
 
-/* Everything of a block from instruction `from` but the branch at its end.  False if a barrier ends the segment before. */
+/* Everything of a block from instruction `from` but the branch at its end.  False if a barrier ends
+ * the segment before. */
 static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
@@ -141,9 +145,10 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
     return true;
 }
 
-/* --- edges --------------------------------------------------------------------------------------------------------- */
+/* --- edges ------------------------------------------------------------------------------------ */
 
-/* An indexed branch goes to a successor if its index is that of any of its table's entries for it. */
+/* An indexed branch goes to a successor if its index is that of any of its table's entries for
+ * it. */
 static struct tl_val index_condition(struct tl_emit *e, uint32_t block, uint32_t n)
 {
     const struct tl_ptx_cfg *cfg = &e->f->cfg;
@@ -168,7 +173,8 @@ static struct tl_val index_condition(struct tl_emit *e, uint32_t block, uint32_t
     return any;
 }
 
-/* The condition (scalar or per lane) under which a block's end takes successor number `n`; v NULL: always. */
+/* The condition (scalar or per lane) under which a block's end takes successor number `n`; v NULL:
+ * always. */
 static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t n)
 {
     const struct tl_ptx_block *k = &e->f->cfg.blocks[block];
@@ -187,7 +193,8 @@ static struct tl_val edge_condition(struct tl_emit *e, uint32_t block, uint32_t 
     return p;
 }
 
-/* The end of a block whose guarded branch leads some lanes to a failed assertion: they fail here, and the others go on. */
+/* The end of a block whose guarded branch leads some lanes to a failed assertion: they fail here,
+ * and the others go on. */
 static void emit_fatal(struct tl_emit *e, uint32_t block)
 {
     const struct tl_ptx_cfg *cfg = &e->f->cfg;
@@ -198,7 +205,8 @@ static void emit_fatal(struct tl_emit *e, uint32_t block)
     struct tl_val p = tl_widen(e, tl_read(e, &o, 1));
     if (is_target == (last->guard_not != 0))
         p.v = LLVMBuildNot(e->b, p.v, "");
-    LLVMValueRef bits = LLVMBuildAnd(e->b, tl_active_bits(e), tl_mask_bits(e, p.v), ""), was = e->mask;
+    LLVMValueRef bits = LLVMBuildAnd(e->b, tl_active_bits(e), tl_mask_bits(e, p.v), ""),
+                 was = e->mask;
     struct tl_if i;
     tl_if_begin(e, &i, LLVMBuildICmp(e->b, LLVMIntNE, bits, zero32(e), ""));
     e->mask = tl_mask_of_bits(e, bits);
@@ -228,7 +236,8 @@ bool tl_only_returns(const struct tl_fn *f, uint32_t block)
     if (block == f->cfg.n_blocks)
         return true;
     const struct tl_ptx_stmt *s = f->cfg.insts[k->first];
-    return k->end == k->first + 1 && (s->inst.form->op == TL_OP_ret || s->inst.form->op == TL_OP_exit) &&
+    return k->end == k->first + 1 &&
+           (s->inst.form->op == TL_OP_ret || s->inst.form->op == TL_OP_exit) &&
            s->inst.guard == NULL;
 }
 
@@ -253,7 +262,7 @@ static bool is_endless_edge(const struct tl_fn *f, uint32_t block, uint32_t n)
     }
 }
 
-/* --- where lanes have parted --------------------------------------------------------------------------------------- */
+/* --- where lanes have parted ------------------------------------------------------------------ */
 
 /* Of parted lanes, inside each other: each takes some of the stack, and nobody writes so many. */
 enum { MAX_LOOPS = 200 };
@@ -292,7 +301,8 @@ static void hand_on(struct tl_emit *e, const struct line *line, uint32_t block, 
         if (tl_only_returns(e->f, to)) {
             lanes_exit(e, taken);
         } else if (to != line->join &&
-                   e->f->mask_slot[to] != NULL) { /* else all lanes go there together, another way */
+                   /* else all lanes go there together, another way */
+                   e->f->mask_slot[to] != NULL) {
             LLVMValueRef old = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[to], "");
             LLVMBuildStore(e->b, LLVMBuildOr(e->b, old, taken, ""), e->f->mask_slot[to]);
         }
@@ -319,7 +329,8 @@ static void emit_masked_block(struct tl_emit *e, const struct line *line, uint32
         tl_if_end(e, &i);
 }
 
-/* Tarjan's strongly connected components over some blocks, edges to loop heads left out; found in reverse order. */
+/* Tarjan's strongly connected components over some blocks, edges to loop heads left out; found in
+ * reverse order. */
 struct scc {
     const struct tl_fn *f;
     const struct line *line;
@@ -339,7 +350,8 @@ static void scc_open(struct scc *s, uint32_t v)
     s->is_on_stack[v] = true;
 }
 
-/* All successors of `v` have been visited: if it is the first of its component, that is complete. */
+/* All successors of `v` have been visited: if it is the first of its component, that is
+ * complete. */
 static void scc_close(struct scc *s, uint32_t v)
 {
     uint32_t w;
@@ -353,8 +365,8 @@ static void scc_close(struct scc *s, uint32_t v)
     s->found[s->n_found++] = UINT32_MAX; /* end of a component */
 }
 
-/* Depth first from `v`.  The way back is kept in `from`, not on the C stack: the blocks are as many as
- * the text wants. */
+/* Depth first from `v`.  The way back is kept in `from`, not on the C stack: the blocks are as many
+ * as the text wants. */
 static void scc_visit(struct scc *s, uint32_t v)
 {
     const uint32_t top = UINT32_MAX;
@@ -395,7 +407,8 @@ static bool has_self_edge(const struct tl_fn *f, const struct line *line, uint32
 static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *blocks, uint32_t n);
 
 /* Whether lanes come into a loop at its head only. */
-static bool is_entered_at_head(const struct tl_fn *f, uint32_t head, const uint32_t *members, uint32_t n)
+static bool is_entered_at_head(const struct tl_fn *f, uint32_t head, const uint32_t *members,
+                               uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct tl_ptx_block *k = &f->cfg.blocks[members[i]];
@@ -411,7 +424,8 @@ static bool is_entered_at_head(const struct tl_fn *f, uint32_t head, const uint3
 }
 
 /* A loop of lanes: its blocks in a line, again while the head has takers. */
-static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_t *members, uint32_t n)
+static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_t *members,
+                             uint32_t n)
 {
     uint32_t head = members[0];
     if (++line->nesting > MAX_LOOPS) {
@@ -426,7 +440,9 @@ static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_
     LLVMBasicBlockRef again = new_block(e, "again"), done = new_block(e, "left");
     line->is_certain[head] = is_entered_at_head(e->f, head, members, n);
     if (line->is_certain[head])
-        LLVMBuildCondBr(e->b, has_takers(e, LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "")), again, done);
+        LLVMBuildCondBr(e->b,
+                        has_takers(e, LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "")),
+                        again, done);
     else
         go_to(e, again);
     LLVMPositionBuilderAtEnd(e->b, again);
@@ -454,7 +470,8 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
                     .number = words,
                     .low = words + total,
                     .stack = words + 2 * (size_t)total,
-                    .found = words + 3 * (size_t)total, /* with an end mark behind each: twice as long */
+                    /* with an end mark behind each: twice as long */
+                    .found = words + 3 * (size_t)total,
                     .next = words + 5 * (size_t)total,
                     .from = words + 6 * (size_t)total};
     for (uint32_t i = 0; i < n; i++)
@@ -479,10 +496,11 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
     }
 }
 
-/* The parted blocks that can be reached from `block` through parted ones only, and the one block where they lead back to
- * where lanes are together (the exit if there is none).  false if there are several such. */
-static bool gather_parted(struct tl_emit *e, uint32_t block, uint32_t *members, uint32_t *n, uint32_t *join,
-                          bool *is_member)
+/* The parted blocks that can be reached from `block` through parted ones only, and the one block
+ * where they lead back to where lanes are together (the exit if there is none).  false if there are
+ * several such. */
+static bool gather_parted(struct tl_emit *e, uint32_t block, uint32_t *members, uint32_t *n,
+                          uint32_t *join, bool *is_member)
 {
     const struct tl_fn *f = e->f;
     bool is_unique = true;
@@ -542,7 +560,7 @@ static void emit_all_parted(struct tl_emit *e)
     go_to(e, f->end);
 }
 
-/* --- where they are together --------------------------------------------------------------------------------------- */
+/* --- where they are together ------------------------------------------------------------------ */
 
 static void emit_joint_block(struct tl_emit *e, uint32_t block, uint32_t from)
 {
@@ -596,11 +614,12 @@ static bool can_be_together(struct tl_emit *e)
     return true;
 }
 
-/* --- which registers must keep their lanes -------------------------------------------------------------------------- */
+/* --- which registers must keep their lanes ---------------------------------------------------- */
 
-/* A register that is written once, and read only where that write has just happened to the same lanes, can be overwritten
- * whole.  Otherwise lanes that do not take part in a write must keep their value: of several writes each lane sees its own,
- * and lanes that have left a loop still need what they carried out of it. */
+/* A register that is written once, and read only where that write has just happened to the same
+ * lanes, can be overwritten whole.  Otherwise lanes that do not take part in a write must keep
+ * their value: of several writes each lane sees its own, and lanes that have left a loop still need
+ * what they carried out of it. */
 struct keep_scan {
     struct tl_fn *f;
     uint32_t *def_block; /* per register */
@@ -621,8 +640,9 @@ static void keep_note_read(void *data, struct tl_ptx_sym *reg)
 {
     struct keep_scan *k = data;
     uint32_t def = k->def_block[reg->id], loop;
-    bool is_fresh = def != TL_CFG_NONE && (def == k->block ? k->def_inst[reg->id] < k->inst
-                                                           : tl_ptx_cfg_dominates(&k->f->cfg, def, k->block));
+    bool is_fresh = def != TL_CFG_NONE &&
+                    (def == k->block ? k->def_inst[reg->id] < k->inst
+                                     : tl_ptx_cfg_dominates(&k->f->cfg, def, k->block));
     if (is_fresh && (loop = k->loop_of[def]) != TL_CFG_NONE)
         is_fresh = tl_ptx_set_has(&k->loops[loop], k->block);
     k->f->regs[reg->id].keeps_lanes |= !is_fresh;
@@ -646,7 +666,8 @@ int tl_mark_loops(struct tl_emit *e, struct tl_fn *f)
         memset(k.loop_of, 0xff, n * sizeof *k.loop_of);
         memset(k.def_block, 0xff, n_regs * sizeof *k.def_block);
     }
-    for (uint32_t i = 0; ok && i < cfg->n_order; i++) { /* outer loops come first, inner ones overwrite */
+    /* outer loops come first, inner ones overwrite */
+    for (uint32_t i = 0; ok && i < cfg->n_order; i++) {
         uint32_t head = cfg->order[i];
         struct tl_ptx_set loop;
         ok = tl_ptx_set_init(&loop, e->arena, cfg) == 0;
@@ -676,7 +697,8 @@ int tl_mark_loops(struct tl_emit *e, struct tl_fn *f)
     return 0;
 }
 
-/* Most blocks are of other segments: what was made for them in vain costs LLVM more to remove than us. */
+/* Most blocks are of other segments: what was made for them in vain costs LLVM more to remove than
+ * us. */
 static void remove_unused_masks(const struct tl_fn *f)
 {
     for (uint32_t b = 0; b < f->cfg.n_blocks; b++) {
@@ -695,8 +717,10 @@ static void type_registers(struct tl_emit *e, struct tl_fn *f)
     for (uint32_t i = 0; i < f->n_regs; i++) {
         struct tl_reg *r = &f->regs[i];
         if (r->bits == 0)
-            continue;                                                   /* declared and never used */
-        r->is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE; /* shadows have known lanes */
+            /* declared and never used */
+            continue;
+        /* shadows have known lanes */
+        r->is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE;
         r->keeps_lanes |= r->is_opaque;
         memset(r->value, 0, sizeof r->value);
         r->type = r->is_vec ? tl_vec(tl_int(e, r->bits)) : tl_int(e, r->bits);
@@ -724,7 +748,8 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     if (f->lane_param != NULL) {
         LLVMValueRef lane = LLVMBuildLShr(e->b, f->lane_param, LLVMConstInt(e->i32, 16, false), "");
         f->warp = LLVMBuildAnd(e->b, f->lane_param, LLVMConstInt(e->i32, 0xffff, false), "");
-        f->entry_mask = tl_mask_of_bits(e, LLVMBuildShl(e->b, LLVMConstInt(e->i32, 1, false), lane, ""));
+        f->entry_mask = tl_mask_of_bits(
+            e, LLVMBuildShl(e->b, LLVMConstInt(e->i32, 1, false), lane, ""));
     }
     if (f->mask_param != NULL)
         f->entry_mask = tl_mask_of_bits(e, f->mask_param);

@@ -1,12 +1,16 @@
-/* Matrix fragments to and from memory: ldmatrix, stmatrix, wmma.load, wmma.store.  matrix.h says what lies where.
+/* Matrix fragments to and from memory: ldmatrix, stmatrix, wmma.load, wmma.store.  matrix.h says
+ * what lies where.
  *
- * Each register is one gather or scatter of a warp, or several where neighbours in a register are no neighbours in memory. */
+ * Each register is one gather or scatter of a warp, or several where neighbours in a register are
+ * no neighbours in memory. */
 #include "device/jit/matrix.h"
 
-/* --- ldmatrix and stmatrix ----------------------------------------------------------------------------------------- */
+/* --- ldmatrix and stmatrix -------------------------------------------------------------------- */
 
-/* Where element 2 t + j of row g (or of column g) of a matrix is: lane 8 i + r has the address of row r of matrix i. */
-static struct tl_val element_address(struct tl_emit *e, struct tl_val rows, uint32_t matrix, bool is_trans, uint32_t j)
+/* Where element 2 t + j of row g (or of column g) of a matrix is: lane 8 i + r has the address of
+ * row r of matrix i. */
+static struct tl_val element_address(struct tl_emit *e, struct tl_val rows, uint32_t matrix,
+                                     bool is_trans, uint32_t j)
 {
     uint32_t from[TL_LANES];
     int64_t offset[TL_LANES];
@@ -15,7 +19,8 @@ static struct tl_val element_address(struct tl_emit *e, struct tl_val rows, uint
         from[i] = matrix * 8 + (is_trans ? pair : g);
         offset[i] = 2 * (int64_t)(is_trans ? g : pair);
     }
-    return tl_op(e, LLVMAdd, tl_pick_lanes(e, rows, from), (struct tl_val){tl_const_lanes(e, 64, offset), true});
+    return tl_op(e, LLVMAdd, tl_pick_lanes(e, rows, from),
+                 (struct tl_val){tl_const_lanes(e, 64, offset), true});
 }
 
 static struct tl_val upper_half(struct tl_emit *e, struct tl_val v)
@@ -54,7 +59,8 @@ static void emit_matrices(struct tl_emit *e, bool is_store)
                 tl_scatter(e, high, tl_op(e, LLVMLShr, r, tl_const(e, 32, 16)), 16);
             } else {
                 r = tl_cast_int(e, tl_gather(e, low, 16), 32, false);
-                r = tl_op(e, LLVMOr, r, upper_half(e, tl_cast_int(e, tl_gather(e, high, 16), 32, false)));
+                r = tl_op(e, LLVMOr, r,
+                          upper_half(e, tl_cast_int(e, tl_gather(e, high, 16), 32, false)));
             }
         }
         if (!is_store)
@@ -62,27 +68,30 @@ static void emit_matrices(struct tl_emit *e, bool is_store)
     }
 }
 
-/* --- wmma ---------------------------------------------------------------------------------------------------------- */
+/* --- wmma ------------------------------------------------------------------------------------- */
 
 struct wmma {
     char which; /* 'a', 'b', or 'c' for accumulators */
     bool is_row;
     uint32_t m, n, k;
     uint32_t bits, per_register;
-    struct tl_val base, stride; /* addresses, and elements from one line to the next, all of 64 bits */
+    /* addresses, and elements from one line to the next, all of 64 bits */
+    struct tl_val base, stride;
 };
 
 /* Where each lane's element is: on so many lines, so many elements along it. */
 static struct tl_val at(struct tl_emit *e, const struct wmma *w, const int64_t line[TL_LANES],
                         const int64_t along[TL_LANES])
 {
-    struct tl_val lines = {tl_const_lanes(e, 64, line), true}, rest = {tl_const_lanes(e, 64, along), true};
+    struct tl_val lines = {tl_const_lanes(e, 64, line), true},
+                  rest = {tl_const_lanes(e, 64, along), true};
     struct tl_val index = tl_op(e, LLVMAdd, tl_op(e, LLVMMul, lines, w->stride), rest);
     return tl_op(e, LLVMAdd, w->base, tl_op(e, LLVMMul, index, tl_const(e, 64, w->bits / 8)));
 }
 
 /* Element (row or column 8 tile + g, k = (4 kb + t) E + which) of A or B. */
-static struct tl_val input_at(struct tl_emit *e, const struct wmma *w, uint32_t tile, uint32_t kb, uint32_t which)
+static struct tl_val input_at(struct tl_emit *e, const struct wmma *w, uint32_t tile, uint32_t kb,
+                              uint32_t which)
 {
     int64_t outer[TL_LANES], k[TL_LANES];
     bool k_is_along = w->is_row == (w->which == 'a');
@@ -107,10 +116,12 @@ static struct tl_val accumulator_at(struct tl_emit *e, const struct wmma *w, uin
 static void load_inputs(struct tl_emit *e, const struct wmma *w, const struct tl_ptx_operand *to)
 {
     uint32_t tiles = (w->which == 'a' ? w->m : w->n) / 8, blocks = w->k / (4 * w->per_register);
-    bool is_whole = w->is_row == (w->which == 'a'); /* a register's elements are neighbours in memory */
+    /* a register's elements are neighbours in memory */
+    bool is_whole = w->is_row == (w->which == 'a');
     for (uint32_t kb = 0; kb < blocks; kb++) {
         for (uint32_t tile = 0; tile < tiles && e->rc == 0; tile++) {
-            const struct tl_ptx_operand *o = tl_fragment(to, w->which == 'a' ? kb * tiles + tile : tile * blocks + kb);
+            const struct tl_ptx_operand *o = tl_fragment(to, w->which == 'a' ? kb * tiles + tile
+                                                                             : tile * blocks + kb);
             uint32_t bits = w->bits < 32 ? 32 : w->bits;
             struct tl_val r = tl_const(e, bits, 0);
             if (o == NULL) {
@@ -120,8 +131,10 @@ static void load_inputs(struct tl_emit *e, const struct wmma *w, const struct tl
             if (is_whole)
                 r = tl_gather(e, input_at(e, w, tile, kb, 0), bits);
             for (uint32_t which = 0; which < w->per_register && !is_whole; which++) {
-                struct tl_val v = tl_cast_int(e, tl_gather(e, input_at(e, w, tile, kb, which), w->bits), bits, false);
-                r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, v, tl_const(e, bits, (uint64_t)which * w->bits)));
+                struct tl_val v = tl_cast_int(
+                    e, tl_gather(e, input_at(e, w, tile, kb, which), w->bits), bits, false);
+                r = tl_op(e, LLVMOr, r,
+                          tl_op(e, LLVMShl, v, tl_const(e, bits, (uint64_t)which * w->bits)));
             }
             tl_write(e, o, r, false);
         }
@@ -129,20 +142,23 @@ static void load_inputs(struct tl_emit *e, const struct wmma *w, const struct tl
 }
 
 /* Accumulators to or from registers; halves share one by two. */
-static void move_accumulators(struct tl_emit *e, const struct wmma *w, const struct tl_ptx_operand *registers,
-                              bool is_store)
+static void move_accumulators(struct tl_emit *e, const struct wmma *w,
+                              const struct tl_ptx_operand *registers, bool is_store)
 {
-    uint32_t per = w->bits == 16 ? 2 : 1, n = w->m * w->n / TL_LANES / per, bits = w->bits == 64 ? 64 : 32;
+    uint32_t per = w->bits == 16 ? 2 : 1, n = w->m * w->n / TL_LANES / per,
+             bits = w->bits == 64 ? 64 : 32;
     if (registers->kind != TL_OPD_VEC || registers->n != n) {
         tl_emit_unsupported(e, "this number of fragment registers");
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        struct tl_val r = is_store ? tl_widen(e, tl_read(e, &registers->elems[i], bits)) : tl_const(e, bits, 0);
+        struct tl_val r = is_store ? tl_widen(e, tl_read(e, &registers->elems[i], bits))
+                                   : tl_const(e, bits, 0);
         for (uint32_t j = 0; j < per; j++) {
             struct tl_val address = accumulator_at(e, w, i * per + j);
             if (is_store) {
-                tl_scatter(e, address, tl_op(e, LLVMLShr, r, tl_const(e, bits, (uint64_t)j * 16)), w->bits);
+                tl_scatter(e, address, tl_op(e, LLVMLShr, r, tl_const(e, bits, (uint64_t)j * 16)),
+                           w->bits);
             } else {
                 struct tl_val v = tl_cast_int(e, tl_gather(e, address, w->bits), bits, false);
                 r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, v, tl_const(e, bits, (uint64_t)j * 16)));
@@ -174,8 +190,8 @@ static void emit_wmma(struct tl_emit *e)
                      .is_row = tl_has(e, TL_MOD_row),
                      .bits = t.bits,
                      .per_register = t.bits < 32 && t.bits > 0 ? 32 / t.bits : 1};
-    bool is_known = tl_matrix_shape(f, &w.m, &w.n, &w.k) && w.m % 8 == 0 && w.n % 8 == 0 && t.bits >= 8 &&
-                    w.k % (4 * w.per_register) == 0 && e->inst->n_operands >= 2;
+    bool is_known = tl_matrix_shape(f, &w.m, &w.n, &w.k) && w.m % 8 == 0 && w.n % 8 == 0 &&
+                    t.bits >= 8 && w.k % (4 * w.per_register) == 0 && e->inst->n_operands >= 2;
     if (!is_known) {
         tl_emit_unsupported(e, "this shape or type of matrix");
         return;

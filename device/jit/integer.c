@@ -11,7 +11,7 @@ static bool is_float(struct tl_type t)
     return t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT;
 }
 
-/* --- add, sub and carries ------------------------------------------------------------------------------------------ */
+/* --- add, sub and carries --------------------------------------------------------------------- */
 
 static struct tl_val carry_in(struct tl_emit *e)
 {
@@ -24,8 +24,8 @@ static void carry_out(struct tl_emit *e, struct tl_val carry)
 }
 
 /* a + b + carry or a - b - borrow, exactly, in one bit more. */
-static void add_with_carry(struct tl_emit *e, struct tl_type t, bool is_sub, bool takes, struct tl_val a,
-                           struct tl_val b, const struct tl_ptx_operand *to)
+static void add_with_carry(struct tl_emit *e, struct tl_type t, bool is_sub, bool takes,
+                           struct tl_val a, struct tl_val b, const struct tl_ptx_operand *to)
 {
     uint32_t wide = t.bits == 32 ? 64 : 128;
     a = tl_cast_int(e, a, wide, false);
@@ -50,24 +50,28 @@ static void emit_add(struct tl_emit *e, struct tl_type t, bool is_sub, bool take
     if (tl_has(e, TL_MOD_sat)) {
         struct tl_val args[2] = {a, b};
         tl_match(e, &args[0], &args[1]);
-        tl_write(e, tl_opd(e, 0), tl_intrinsic(e, is_sub ? "llvm.ssub.sat" : "llvm.sadd.sat", args, 2), true);
+        tl_write(e, tl_opd(e, 0),
+                 tl_intrinsic(e, is_sub ? "llvm.ssub.sat" : "llvm.sadd.sat", args, 2), true);
         return;
     }
     tl_write(e, tl_opd(e, 0), tl_op(e, is_sub ? LLVMSub : LLVMAdd, a, b), t.kind == TL_T_SIGNED);
 }
 
-/* --- mul, mad ------------------------------------------------------------------------------------------------------ */
+/* --- mul, mad --------------------------------------------------------------------------------- */
 
 static struct tl_val multiply(struct tl_emit *e, struct tl_type t, uint32_t *bits)
 {
-    bool is_signed = t.kind == TL_T_SIGNED, hi = tl_has(e, TL_MOD_hi), wide = tl_has(e, TL_MOD_wide);
+    bool is_signed = t.kind == TL_T_SIGNED, hi = tl_has(e, TL_MOD_hi),
+         wide = tl_has(e, TL_MOD_wide);
     struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), b = tl_read(e, tl_opd(e, 2), t.bits);
     *bits = wide ? t.bits * 2 : t.bits;
     if (!hi && !wide)
         return tl_op(e, LLVMMul, a, b);
     bool is_index = wide && t.bits == 32;
-    a = is_index ? tl_widen_index(e, tl_opd(e, 1), a, is_signed) : tl_cast_int(e, a, t.bits * 2, is_signed);
-    b = is_index ? tl_widen_index(e, tl_opd(e, 2), b, is_signed) : tl_cast_int(e, b, t.bits * 2, is_signed);
+    a = is_index ? tl_widen_index(e, tl_opd(e, 1), a, is_signed)
+                 : tl_cast_int(e, a, t.bits * 2, is_signed);
+    b = is_index ? tl_widen_index(e, tl_opd(e, 2), b, is_signed)
+                 : tl_cast_int(e, b, t.bits * 2, is_signed);
     struct tl_val r = tl_op(e, LLVMMul, a, b);
     if (wide)
         return r;
@@ -117,9 +121,10 @@ static void emit_mul24(struct tl_emit *e, struct tl_type t, bool is_mad)
     tl_write(e, tl_opd(e, 0), p, false);
 }
 
-/* --- div, rem ------------------------------------------------------------------------------------------------------ */
+/* --- div, rem --------------------------------------------------------------------------------- */
 
-/* Division never faults in PTX: by zero it gives all ones (rem: the dividend), as NVIDIA's code does; INT_MIN / -1 wraps. */
+/* Division never faults in PTX: by zero it gives all ones (rem: the dividend), as NVIDIA's code
+ * does; INT_MIN / -1 wraps. */
 static void emit_div(struct tl_emit *e, struct tl_type t, bool is_rem)
 {
     bool is_signed = t.kind == TL_T_SIGNED;
@@ -129,7 +134,11 @@ static void emit_div(struct tl_emit *e, struct tl_type t, bool is_rem)
     if (is_signed) /* x / -1 is -x, which cannot fault */
         unsafe = tl_op(e, LLVMOr, is_zero, tl_icmp(e, LLVMIntEQ, b, c(e, t, UINT64_MAX)));
     struct tl_val safe = tl_select(e, unsafe, c(e, t, 1), b);
-    struct tl_val r = tl_op(e, is_rem ? (is_signed ? LLVMSRem : LLVMURem) : is_signed ? LLVMSDiv : LLVMUDiv, a, safe);
+    struct tl_val r = tl_op(e,
+                            is_rem      ? (is_signed ? LLVMSRem : LLVMURem)
+                            : is_signed ? LLVMSDiv
+                                        : LLVMUDiv,
+                            a, safe);
     if (is_signed) {
         struct tl_val minus = is_rem ? c(e, t, 0) : tl_op(e, LLVMSub, c(e, t, 0), a);
         r = tl_select(e, tl_icmp(e, LLVMIntEQ, b, c(e, t, UINT64_MAX)), minus, r);
@@ -138,17 +147,19 @@ static void emit_div(struct tl_emit *e, struct tl_type t, bool is_rem)
     tl_write(e, tl_opd(e, 0), r, is_signed);
 }
 
-/* --- shifts -------------------------------------------------------------------------------------------------------- */
+/* --- shifts ----------------------------------------------------------------------------------- */
 
 /* Amounts beyond the width give 0, or the sign. */
 static void emit_shift(struct tl_emit *e, struct tl_type t, bool is_left)
 {
     bool is_signed = t.kind == TL_T_SIGNED && !is_left;
     struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits),
-                  n = tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), t.bits < 32 ? 32 : t.bits, false);
+                  n = tl_cast_int(e, tl_read(e, tl_opd(e, 2), 32), t.bits < 32 ? 32 : t.bits,
+                                  false);
     struct tl_val limit = tl_const(e, t.bits < 32 ? 32 : t.bits, t.bits);
     struct tl_val over = tl_icmp(e, LLVMIntUGE, n, limit);
-    struct tl_val amount = tl_select(e, over, tl_const(e, t.bits < 32 ? 32 : t.bits, is_signed ? t.bits - 1 : 0), n);
+    struct tl_val amount = tl_select(
+        e, over, tl_const(e, t.bits < 32 ? 32 : t.bits, is_signed ? t.bits - 1 : 0), n);
     struct tl_val r = tl_op(e,
                             is_left     ? LLVMShl
                             : is_signed ? LLVMAShr
@@ -162,27 +173,32 @@ static void emit_shift(struct tl_emit *e, struct tl_type t, bool is_left)
 /* Funnel shift of {high, low}. */
 static void emit_funnel(struct tl_emit *e)
 {
-    bool is_left = e->inst->inst.form->n_mods > 0 && tl_str_is(e->inst->inst.form->mods[0].text, "l");
+    bool is_left = e->inst->inst.form->n_mods > 0 &&
+                   tl_str_is(e->inst->inst.form->mods[0].text, "l");
     struct tl_val low = tl_read(e, tl_opd(e, 1), 32), high = tl_read(e, tl_opd(e, 2), 32),
                   n = tl_read(e, tl_opd(e, 3), 32);
     if (tl_has(e, TL_MOD_wrap))
         n = tl_op(e, LLVMAnd, n, tl_const(e, 32, 31));
     else
         n = tl_select(e, tl_icmp(e, LLVMIntUGT, n, tl_const(e, 32, 32)), tl_const(e, 32, 32), n);
-    struct tl_val both = tl_op(e, LLVMOr, tl_op(e, LLVMShl, tl_cast_int(e, high, 64, false), tl_const(e, 64, 32)),
-                               tl_cast_int(e, low, 64, false));
+    struct tl_val both = tl_op(
+        e, LLVMOr, tl_op(e, LLVMShl, tl_cast_int(e, high, 64, false), tl_const(e, 64, 32)),
+        tl_cast_int(e, low, 64, false));
     struct tl_val wide = tl_cast_int(e, n, 64, false);
-    struct tl_val r = is_left ? tl_op(e, LLVMLShr, tl_op(e, LLVMShl, both, wide), tl_const(e, 64, 32))
-                              : tl_op(e, LLVMLShr, both, wide);
+    struct tl_val r = is_left
+                          ? tl_op(e, LLVMLShr, tl_op(e, LLVMShl, both, wide), tl_const(e, 64, 32))
+                          : tl_op(e, LLVMLShr, both, wide);
     tl_write(e, tl_opd(e, 0), tl_cast_int(e, r, 32, false), false);
 }
 
-/* --- bits ---------------------------------------------------------------------------------------------------------- */
+/* --- bits ------------------------------------------------------------------------------------- */
 
 static void emit_count(struct tl_emit *e, struct tl_type t, enum tl_ptx_op op)
 {
-    struct tl_val args[2] = {tl_read(e, tl_opd(e, 1), t.bits), {LLVMConstInt(e->i1, 0, false), false}};
-    struct tl_val r = op == TL_OP_popc ? tl_intrinsic(e, "llvm.ctpop", args, 1) : tl_intrinsic(e, "llvm.ctlz", args, 2);
+    struct tl_val args[2] = {tl_read(e, tl_opd(e, 1), t.bits),
+                             {LLVMConstInt(e->i1, 0, false), false}};
+    struct tl_val r = op == TL_OP_popc ? tl_intrinsic(e, "llvm.ctpop", args, 1)
+                                       : tl_intrinsic(e, "llvm.ctlz", args, 2);
     tl_write(e, tl_opd(e, 0), tl_cast_int(e, r, 32, false), false);
 }
 
@@ -194,22 +210,28 @@ static void emit_bfind(struct tl_emit *e, struct tl_type t)
     struct tl_val args[2] = {a, {LLVMConstInt(e->i1, 0, false), false}};
     struct tl_val lz = tl_cast_int(e, tl_intrinsic(e, "llvm.ctlz", args, 2), 32, false);
     struct tl_val none = tl_icmp(e, LLVMIntEQ, lz, tl_const(e, 32, t.bits));
-    struct tl_val r = tl_has(e, TL_MOD_shiftamt) ? lz : tl_op(e, LLVMSub, tl_const(e, 32, t.bits - 1), lz);
+    struct tl_val r = tl_has(e, TL_MOD_shiftamt)
+                          ? lz
+                          : tl_op(e, LLVMSub, tl_const(e, 32, t.bits - 1), lz);
     tl_write(e, tl_opd(e, 0), tl_select(e, none, tl_const(e, 32, UINT32_MAX), r), false);
 }
 
 static struct tl_val low_byte(struct tl_emit *e, uint32_t n, uint32_t bits)
 {
-    return tl_op(e, LLVMAnd, tl_cast_int(e, tl_read(e, tl_opd(e, n), 32), bits, false), tl_const(e, bits, 255));
+    return tl_op(e, LLVMAnd, tl_cast_int(e, tl_read(e, tl_opd(e, n), 32), bits, false),
+                 tl_const(e, bits, 255));
 }
 
-/* Bit field extract.  Positions and lengths reach 255; shifts are kept below the width and the rest is filled in. */
+/* Bit field extract.  Positions and lengths reach 255; shifts are kept below the width and the rest
+ * is filled in. */
 static void emit_bfe(struct tl_emit *e, struct tl_type t)
 {
     bool is_signed = t.kind == TL_T_SIGNED;
-    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), pos = low_byte(e, 2, t.bits), len = low_byte(e, 3, t.bits);
+    struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), pos = low_byte(e, 2, t.bits),
+                  len = low_byte(e, 3, t.bits);
     struct tl_val width = c(e, t, t.bits), zero = c(e, t, 0), one = c(e, t, 1);
-    struct tl_val pos_in = tl_select(e, tl_icmp(e, LLVMIntULT, pos, width), pos, c(e, t, t.bits - 1));
+    struct tl_val pos_in = tl_select(e, tl_icmp(e, LLVMIntULT, pos, width), pos,
+                                     c(e, t, t.bits - 1));
     struct tl_val shifted = tl_op(e, LLVMLShr, a, pos_in);
     shifted = tl_select(e, tl_icmp(e, LLVMIntULT, pos, width), shifted, zero);
     struct tl_val len_in = tl_select(e, tl_icmp(e, LLVMIntULT, len, width), len, zero);
@@ -226,7 +248,8 @@ static void emit_bfe(struct tl_emit *e, struct tl_type t)
         /* bits of the field beyond the operand's end are the sign too */
         struct tl_val beyond = tl_select(e, tl_icmp(e, LLVMIntULT, pos, width),
                                          tl_op(e, LLVMLShr, c(e, t, UINT64_MAX), pos_in), zero);
-        beyond = tl_op(e, LLVMAnd, tl_op(e, LLVMXor, beyond, c(e, t, UINT64_MAX)), tl_op(e, LLVMSub, zero, sign));
+        beyond = tl_op(e, LLVMAnd, tl_op(e, LLVMXor, beyond, c(e, t, UINT64_MAX)),
+                       tl_op(e, LLVMSub, zero, sign));
         r = tl_op(e, LLVMOr, tl_op(e, LLVMOr, r, fill), beyond);
     }
     tl_write(e, tl_opd(e, 0), r, is_signed);
@@ -236,17 +259,21 @@ static void emit_bfi(struct tl_emit *e, struct tl_type t)
 {
     struct tl_val a = tl_read(e, tl_opd(e, 1), t.bits), b = tl_read(e, tl_opd(e, 2), t.bits);
     struct tl_val pos = low_byte(e, 3, t.bits), len = low_byte(e, 4, t.bits);
-    struct tl_val width = c(e, t, t.bits), zero = c(e, t, 0), one = c(e, t, 1), ones = c(e, t, UINT64_MAX);
+    struct tl_val width = c(e, t, t.bits), zero = c(e, t, 0), one = c(e, t, 1),
+                  ones = c(e, t, UINT64_MAX);
     struct tl_val len_in = tl_select(e, tl_icmp(e, LLVMIntULT, len, width), len, zero);
     struct tl_val field = tl_op(e, LLVMSub, tl_op(e, LLVMShl, one, len_in), one);
     field = tl_select(e, tl_icmp(e, LLVMIntULT, len, width), field, ones);
-    struct tl_val is_in = tl_icmp(e, LLVMIntULT, pos, width), pos_in = tl_select(e, is_in, pos, zero);
+    struct tl_val is_in = tl_icmp(e, LLVMIntULT, pos, width),
+                  pos_in = tl_select(e, is_in, pos, zero);
     struct tl_val mask = tl_select(e, is_in, tl_op(e, LLVMShl, field, pos_in), zero);
     struct tl_val part = tl_op(e, LLVMAnd, tl_op(e, LLVMShl, a, pos_in), mask);
-    tl_write(e, tl_opd(e, 0), tl_op(e, LLVMOr, part, tl_op(e, LLVMAnd, b, tl_op(e, LLVMXor, mask, ones))), false);
+    tl_write(e, tl_opd(e, 0),
+             tl_op(e, LLVMOr, part, tl_op(e, LLVMAnd, b, tl_op(e, LLVMXor, mask, ones))), false);
 }
 
-/* Any function of three bits, by its truth table.  d|p, a, b, c, table, q: p is whether any bit is set, joined with q. */
+/* Any function of three bits, by its truth table.  d|p, a, b, c, table, q: p is whether any bit is
+ * set, joined with q. */
 static void emit_lop3(struct tl_emit *e)
 {
     const struct tl_ptx_operand *table = tl_opd(e, 4), *to = tl_opd(e, 0);
@@ -263,12 +290,15 @@ static void emit_lop3(struct tl_emit *e)
             continue;
         struct tl_val term = ones;
         for (uint32_t i = 0; i < 3; i++)
-            term = tl_op(e, LLVMAnd, term, row >> (2 - i) & 1 ? in[i] : tl_op(e, LLVMXor, in[i], ones));
+            term = tl_op(e, LLVMAnd, term,
+                         row >> (2 - i) & 1 ? in[i] : tl_op(e, LLVMXor, in[i], ones));
         r = tl_op(e, LLVMOr, r, term);
     }
     if (has_predicate) {
-        struct tl_val any = tl_icmp(e, LLVMIntNE, r, tl_const(e, 32, 0)), q = tl_read(e, tl_opd(e, 5), 1);
-        tl_write(e, &to->elems[1], tl_op(e, tl_has(e, TL_MOD_or) ? LLVMOr : LLVMAnd, any, q), false);
+        struct tl_val any = tl_icmp(e, LLVMIntNE, r, tl_const(e, 32, 0)),
+                      q = tl_read(e, tl_opd(e, 5), 1);
+        tl_write(e, &to->elems[1], tl_op(e, tl_has(e, TL_MOD_or) ? LLVMOr : LLVMAnd, any, q),
+                 false);
         to = &to->elems[0];
     }
     tl_write(e, to, r, false);
@@ -285,30 +315,38 @@ static struct tl_val prmt_selector(struct tl_emit *e)
         {"rc8", {0x0000, 0x1111, 0x2222, 0x3333}}, {"ecl", {0x3210, 0x3211, 0x3222, 0x3333}},
         {"ecr", {0x0000, 0x1110, 0x2210, 0x3210}}, {"rc16", {0x1010, 0x3232, 0x1010, 0x3232}},
     };
-    struct tl_val given = tl_read(e, tl_opd(e, 3), 32), low = tl_op(e, LLVMAnd, given, tl_const(e, 32, 3)), r = given;
+    struct tl_val given = tl_read(e, tl_opd(e, 3), 32),
+                  low = tl_op(e, LLVMAnd, given, tl_const(e, 32, 3)), r = given;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         if (!tl_ptx_form_has_text(e->inst->inst.form, modes[i].mode))
             continue;
         r = tl_const(e, 32, modes[i].selector[0]);
         for (uint32_t k = 1; k < 4; k++)
-            r = tl_select(e, tl_icmp(e, LLVMIntEQ, low, tl_const(e, 32, k)), tl_const(e, 32, modes[i].selector[k]), r);
+            r = tl_select(e, tl_icmp(e, LLVMIntEQ, low, tl_const(e, 32, k)),
+                          tl_const(e, 32, modes[i].selector[k]), r);
     }
     return r;
 }
 
 static void emit_prmt(struct tl_emit *e)
 {
-    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), sel = prmt_selector(e);
-    struct tl_val both = tl_op(e, LLVMOr, tl_op(e, LLVMShl, tl_cast_int(e, b, 64, false), tl_const(e, 64, 32)),
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32),
+                  sel = prmt_selector(e);
+    struct tl_val both = tl_op(e, LLVMOr,
+                               tl_op(e, LLVMShl, tl_cast_int(e, b, 64, false), tl_const(e, 64, 32)),
                                tl_cast_int(e, a, 64, false));
     struct tl_val r = tl_const(e, 32, 0);
     for (uint32_t i = 0; i < 4; i++) {
-        struct tl_val s = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, sel, tl_const(e, 32, 4 * i)), tl_const(e, 32, 15));
-        struct tl_val at = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, s, tl_const(e, 32, 7)), tl_const(e, 32, 3));
-        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, both, tl_cast_int(e, at, 64, false)),
+        struct tl_val s = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, sel, tl_const(e, 32, 4 * i)),
+                                tl_const(e, 32, 15));
+        struct tl_val at = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, s, tl_const(e, 32, 7)),
+                                 tl_const(e, 32, 3));
+        struct tl_val byte = tl_op(e, LLVMAnd,
+                                   tl_op(e, LLVMLShr, both, tl_cast_int(e, at, 64, false)),
                                    tl_const(e, 64, 255));
         struct tl_val value = tl_cast_int(e, byte, 32, false);
-        struct tl_val sign = tl_op(e, LLVMSub, tl_const(e, 32, 0), tl_op(e, LLVMLShr, value, tl_const(e, 32, 7)));
+        struct tl_val sign = tl_op(e, LLVMSub, tl_const(e, 32, 0),
+                                   tl_op(e, LLVMLShr, value, tl_const(e, 32, 7)));
         struct tl_val replicate = tl_icmp(e, LLVMIntUGE, s, tl_const(e, 32, 8));
         value = tl_select(e, replicate, tl_op(e, LLVMAnd, sign, tl_const(e, 32, 255)), value);
         r = tl_op(e, LLVMOr, r, tl_op(e, LLVMShl, value, tl_const(e, 32, 8 * i)));
@@ -321,19 +359,26 @@ static void emit_dot(struct tl_emit *e, bool is_dp2a)
 {
     bool a_signed = tl_type_of(e->inst->inst.form, 0).kind == TL_T_SIGNED,
          b_signed = tl_type_of(e->inst->inst.form, 1).kind == TL_T_SIGNED;
-    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_read(e, tl_opd(e, 3), 32);
-    uint32_t n = is_dp2a ? 2 : 4, a_bits = is_dp2a ? 16 : 8, high = is_dp2a && tl_has(e, TL_MOD_hi) ? 2 : 0;
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32),
+                  r = tl_read(e, tl_opd(e, 3), 32);
+    uint32_t n = is_dp2a ? 2 : 4, a_bits = is_dp2a ? 16 : 8,
+             high = is_dp2a && tl_has(e, TL_MOD_hi) ? 2 : 0;
     for (uint32_t i = 0; i < n; i++) {
-        struct tl_val x = tl_cast_int(e, tl_op(e, LLVMLShr, a, tl_const(e, 32, i * a_bits)), a_bits, false);
-        struct tl_val y = tl_cast_int(e, tl_op(e, LLVMLShr, b, tl_const(e, 32, (i + high) * 8)), 8, false);
-        r = tl_op(e, LLVMAdd, r, tl_op(e, LLVMMul, tl_cast_int(e, x, 32, a_signed), tl_cast_int(e, y, 32, b_signed)));
+        struct tl_val x = tl_cast_int(e, tl_op(e, LLVMLShr, a, tl_const(e, 32, i * a_bits)), a_bits,
+                                      false);
+        struct tl_val y = tl_cast_int(e, tl_op(e, LLVMLShr, b, tl_const(e, 32, (i + high) * 8)), 8,
+                                      false);
+        r = tl_op(
+            e, LLVMAdd, r,
+            tl_op(e, LLVMMul, tl_cast_int(e, x, 32, a_signed), tl_cast_int(e, y, 32, b_signed)));
     }
     tl_write(e, tl_opd(e, 0), r, false);
 }
 
-/* --- min, max, abs ------------------------------------------------------------------------------------------------- */
+/* --- min, max, abs ---------------------------------------------------------------------------- */
 
-static struct tl_val minmax(struct tl_emit *e, bool is_min, bool is_signed, struct tl_val a, struct tl_val b)
+static struct tl_val minmax(struct tl_emit *e, bool is_min, bool is_signed, struct tl_val a,
+                            struct tl_val b)
 {
     struct tl_val args[2] = {a, b};
     tl_match(e, &args[0], &args[1]);
@@ -344,10 +389,12 @@ static struct tl_val minmax(struct tl_emit *e, bool is_min, bool is_signed, stru
                         args, 2);
 }
 
-static struct tl_val minmax_of_form(struct tl_emit *e, struct tl_type t, struct tl_val a, struct tl_val b)
+static struct tl_val minmax_of_form(struct tl_emit *e, struct tl_type t, struct tl_val a,
+                                    struct tl_val b)
 {
     struct tl_val r = minmax(e, e->inst->inst.form->op == TL_OP_min, t.kind == TL_T_SIGNED, a, b);
-    return tl_ptx_form_has_text(e->inst->inst.form, "relu") ? minmax(e, false, true, r, c(e, t, 0)) : r;
+    return tl_ptx_form_has_text(e->inst->inst.form, "relu") ? minmax(e, false, true, r, c(e, t, 0))
+                                                            : r;
 }
 
 static void emit_minmax(struct tl_emit *e, struct tl_type t)
@@ -359,13 +406,16 @@ static void emit_minmax(struct tl_emit *e, struct tl_type t)
 /* Part n of a word of equal parts. */
 struct tl_val tl_part_of(struct tl_emit *e, struct tl_val word, uint32_t bits, uint32_t n)
 {
-    return tl_cast_int(e, tl_op(e, LLVMLShr, word, tl_const(e, 32, (uint64_t)n * bits)), bits, false);
+    return tl_cast_int(e, tl_op(e, LLVMLShr, word, tl_const(e, 32, (uint64_t)n * bits)), bits,
+                       false);
 }
 
-struct tl_val tl_with_part(struct tl_emit *e, struct tl_val word, struct tl_val part, uint32_t bits, uint32_t n)
+struct tl_val tl_with_part(struct tl_emit *e, struct tl_val word, struct tl_val part, uint32_t bits,
+                           uint32_t n)
 {
-    return tl_op(e, LLVMOr, word,
-                 tl_op(e, LLVMShl, tl_cast_int(e, part, 32, false), tl_const(e, 32, (uint64_t)n * bits)));
+    return tl_op(
+        e, LLVMOr, word,
+        tl_op(e, LLVMShl, tl_cast_int(e, part, 32, false), tl_const(e, 32, (uint64_t)n * bits)));
 }
 
 /* Two 16-bit numbers at once. */
@@ -375,7 +425,8 @@ static bool emit_packed(struct tl_emit *e, struct tl_type t)
     if (op != TL_OP_add && op != TL_OP_sub && op != TL_OP_min && op != TL_OP_max)
         return false;
     struct tl_type single = {t.kind, t.bits, 1};
-    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_const(e, 32, 0);
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32),
+                  r = tl_const(e, 32, 0);
     for (uint32_t p = 0; p < t.packed; p++) {
         struct tl_val x = tl_part_of(e, a, t.bits, p), y = tl_part_of(e, b, t.bits, p);
         struct tl_val v = op == TL_OP_add   ? tl_op(e, LLVMAdd, x, y)
@@ -387,10 +438,12 @@ static bool emit_packed(struct tl_emit *e, struct tl_type t)
     return true;
 }
 
-/* --- video --------------------------------------------------------------------------------------------------------- */
+/* --- video ------------------------------------------------------------------------------------ */
 
-/* The first operation of a video instruction on numbers that were widened so far that nothing is lost. */
-static bool video_primary(struct tl_emit *e, uint32_t wide, struct tl_val a, struct tl_val b, struct tl_val *r)
+/* The first operation of a video instruction on numbers that were widened so far that nothing is
+ * lost. */
+static bool video_primary(struct tl_emit *e, uint32_t wide, struct tl_val a, struct tl_val b,
+                          struct tl_val *r)
 {
     switch (e->inst->inst.form->op) {
     case TL_OP_vadd:
@@ -431,10 +484,13 @@ static bool video_primary(struct tl_emit *e, uint32_t wide, struct tl_val a, str
     }
 }
 
-static struct tl_val clamp_video(struct tl_emit *e, struct tl_val r, uint32_t wide, uint32_t bits, bool is_signed)
+static struct tl_val clamp_video(struct tl_emit *e, struct tl_val r, uint32_t wide, uint32_t bits,
+                                 bool is_signed)
 {
-    uint64_t most = is_signed ? (1ull << (bits - 1)) - 1 : (1ull << bits) - 1, least = is_signed ? ~most : 0;
-    return minmax(e, true, true, minmax(e, false, true, r, tl_const(e, wide, least)), tl_const(e, wide, most));
+    uint64_t most = is_signed ? (1ull << (bits - 1)) - 1 : (1ull << bits) - 1,
+             least = is_signed ? ~most : 0;
+    return minmax(e, true, true, minmax(e, false, true, r, tl_const(e, wide, least)),
+                  tl_const(e, wide, most));
 }
 
 /* One number per operand: first operation, then add, min or max with the third operand. */
@@ -452,7 +508,8 @@ static bool emit_video(struct tl_emit *e)
     r = tl_cast_int(e, r, 32, false);
     if (e->inst->n_operands == 4) {
         struct tl_val third = tl_read(e, tl_opd(e, 3), 32);
-        r = tl_has(e, TL_MOD_add) ? tl_op(e, LLVMAdd, r, third) : minmax(e, tl_has(e, TL_MOD_min), is_signed, r, third);
+        r = tl_has(e, TL_MOD_add) ? tl_op(e, LLVMAdd, r, third)
+                                  : minmax(e, tl_has(e, TL_MOD_min), is_signed, r, third);
     }
     tl_write(e, tl_opd(e, 0), r, false);
     return true;
@@ -464,11 +521,13 @@ static bool emit_video_parts(struct tl_emit *e, uint32_t n)
     const struct tl_ptx_form *f = e->inst->inst.form;
     struct tl_type td = tl_type_of(f, 0), ta = tl_type_of(f, 1), tb = tl_type_of(f, 2);
     uint32_t bits = 32 / n;
-    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32), r = tl_const(e, 32, 0),
-                  sum = tl_read(e, tl_opd(e, 3), 32);
+    struct tl_val a = tl_read(e, tl_opd(e, 1), 32), b = tl_read(e, tl_opd(e, 2), 32),
+                  r = tl_const(e, 32, 0), sum = tl_read(e, tl_opd(e, 3), 32);
     for (uint32_t i = 0; i < n; i++) {
         struct tl_val v, x = tl_cast_int(e, tl_part_of(e, a, bits, i), 32, ta.kind == TL_T_SIGNED);
-        if (!video_primary(e, 32, x, tl_cast_int(e, tl_part_of(e, b, bits, i), 32, tb.kind == TL_T_SIGNED), &v))
+        if (!video_primary(e, 32, x,
+                           tl_cast_int(e, tl_part_of(e, b, bits, i), 32, tb.kind == TL_T_SIGNED),
+                           &v))
             return false;
         if (tl_has(e, TL_MOD_sat))
             v = clamp_video(e, v, 32, bits, td.kind == TL_T_SIGNED);
@@ -479,7 +538,7 @@ static bool emit_video_parts(struct tl_emit *e, uint32_t n)
     return true;
 }
 
-/* --- mov ----------------------------------------------------------------------------------------------------------- */
+/* --- mov -------------------------------------------------------------------------------------- */
 
 /* Between a wide register and a vector of narrow ones. */
 static void emit_mov(struct tl_emit *e, struct tl_type t)
@@ -506,8 +565,10 @@ static void emit_mov(struct tl_emit *e, struct tl_type t)
         uint32_t part = t.bits / to->n;
         struct tl_val v = tl_read(e, from, t.bits);
         for (uint32_t i = 0; i < to->n; i++)
-            tl_write(e, &to->elems[i], tl_cast_int(e, tl_op(e, LLVMLShr, v, c(e, t, (uint64_t)i * part)), part, false),
-                     false);
+            tl_write(
+                e, &to->elems[i],
+                tl_cast_int(e, tl_op(e, LLVMLShr, v, c(e, t, (uint64_t)i * part)), part, false),
+                false);
         return;
     }
     if (from->kind == TL_OPD_VEC) {
@@ -523,11 +584,13 @@ static void emit_mov(struct tl_emit *e, struct tl_type t)
     tl_write(e, to, tl_read(e, from, t.bits), false);
 }
 
-/* --- dispatch ------------------------------------------------------------------------------------------------------ */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 static void emit_logic(struct tl_emit *e, struct tl_type t, LLVMOpcode op)
 {
-    tl_write(e, tl_opd(e, 0), tl_op(e, op, tl_read(e, tl_opd(e, 1), t.bits), tl_read(e, tl_opd(e, 2), t.bits)), false);
+    tl_write(e, tl_opd(e, 0),
+             tl_op(e, op, tl_read(e, tl_opd(e, 1), t.bits), tl_read(e, tl_opd(e, 2), t.bits)),
+             false);
 }
 
 static void emit_sad(struct tl_emit *e, struct tl_type t)

@@ -1,4 +1,5 @@
-/* A PTX kernel to an object file: places variables, translates the functions, wraps them for the process, runs LLVM. */
+/* A PTX kernel to an object file: places variables, translates the functions, wraps them for the
+ * process, runs LLVM. */
 #include "device/jit/jit.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ enum {
     MAX_INLINED = 1000, /* instructions of a kernel that becomes one function */
 };
 
-/* --- variables ----------------------------------------------------------------------------------------------------- */
+/* --- variables -------------------------------------------------------------------------------- */
 
 static uint64_t decl_bytes(const struct tl_ptx_decl *d)
 {
@@ -27,22 +28,24 @@ static uint64_t decl_align(const struct tl_ptx_decl *d)
     return d->align != 0 ? d->align : natural != 0 ? natural : 1;
 }
 
-static struct tl_placed *place(struct tl_emit *e, const void *what, char space, const struct tl_ptx_decl *d,
-                               uint64_t offset)
+static struct tl_placed *place(struct tl_emit *e, const void *what, char space,
+                               const struct tl_ptx_decl *d, uint64_t offset)
 {
     struct tl_placed *p = tl_arena_zalloc(e->arena, sizeof *p);
     if (p == NULL) {
         e->rc = tl_error_set(e->err, -ENOMEM, "%s: out of memory", e->name);
         return NULL;
     }
-    *p = (struct tl_placed){.next = e->placed, .what = what, .space = space, .offset = offset, .bytes = decl_bytes(d)};
+    *p = (struct tl_placed){
+        .next = e->placed, .what = what, .space = space, .offset = offset, .bytes = decl_bytes(d)};
     e->placed = p;
     return p;
 }
 
 static uint32_t grow(uint32_t *total, const struct tl_ptx_decl *d)
 {
-    uint64_t align = decl_align(d), at = (*total + align - 1) / align * align, end = at + decl_bytes(d);
+    uint64_t align = decl_align(d), at = (*total + align - 1) / align * align,
+             end = at + decl_bytes(d);
     *total = (uint32_t)(end < 1u << 30 ? end : 1u << 30);
     return (uint32_t)at;
 }
@@ -53,7 +56,8 @@ static bool is_dynamic(const struct tl_ptx_decl *d)
     return d->count == 0 || memmem(d->prefix.p, d->prefix.n, ".extern", 7) != NULL;
 }
 
-static void place_global(struct tl_emit *e, const void *what, const struct tl_ptx_decl *d, struct tl_str name)
+static void place_global(struct tl_emit *e, const void *what, const struct tl_ptx_decl *d,
+                         struct tl_str name)
 {
     struct tl_placed *p = place(e, what, 'g', d, e->n_variables++);
     if (p != NULL)
@@ -96,7 +100,8 @@ static void place_variables(struct tl_emit *e)
     for (int pass = 0; pass < 2; pass++) {
         for (const struct tl_ptx_program_var *v = e->p->vars; v != NULL; v = v->next) {
             if (tl_ptx_var_is(v, "shared") && is_dynamic(v->decl) == (pass == 1))
-                place(e, v->sym, 's', v->decl, pass == 1 ? e->shared_bytes : grow(&e->shared_bytes, v->decl));
+                place(e, v->sym, 's', v->decl,
+                      pass == 1 ? e->shared_bytes : grow(&e->shared_bytes, v->decl));
             else if (pass == 0 && (tl_ptx_var_is(v, "global") || tl_ptx_var_is(v, "const")))
                 place_global(e, v->sym, v->decl, v->sym->name);
         }
@@ -115,27 +120,29 @@ static void place_variables(struct tl_emit *e)
         place(e, d, 'p', d, grow(&offset, d));
 }
 
-/* --- functions ----------------------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 static void add_attribute(struct tl_emit *e, LLVMValueRef fn, const char *key, const char *value)
 {
-    LLVMAddAttributeAtIndex(
-        fn, LLVMAttributeFunctionIndex,
-        LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
+    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
+                            LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value,
+                                                      (unsigned)strlen(value)));
 }
 
-LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type, bool is_exported)
+LLVMValueRef tl_new_function(struct tl_emit *e, const char *name, LLVMTypeRef type,
+                             bool is_exported)
 {
     LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
     unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
     LLVMSetLinkage(fn, is_exported ? LLVMExternalLinkage : LLVMInternalLinkage);
-    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, nounwind, 0));
+    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
+                            LLVMCreateEnumAttribute(e->ctx, nounwind, 0));
     if (e->has_avx512)
         add_attribute(e, fn, "prefer-vector-width", "512");
     add_attribute(e, fn, "no-builtins", "true");
     add_attribute(e, fn, "frame-pointer", "all");
-    /* Each frame's size is told to on_diagnostic.  Frames may be larger than the guard below a stack: they are touched step
-     * by step, so that none leaps over it. */
+    /* Each frame's size is told to on_diagnostic.  Frames may be larger than the guard below a
+     * stack: they are touched step by step, so that none leaps over it. */
     add_attribute(e, fn, "warn-stack-size", "0");
     add_attribute(e, fn, "probe-stack", "inline-asm");
     add_attribute(e, fn, "stack-probe-size", "32768");
@@ -151,7 +158,8 @@ void tl_inline_if_small(struct tl_emit *e, LLVMValueRef fn, uint32_t n_insts)
 {
     unsigned always = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
     if (tl_is_small(n_insts))
-        LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, always, 0));
+        LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex,
+                                LLVMCreateEnumAttribute(e->ctx, always, 0));
 }
 
 static int is_barrier(void *data, struct tl_ptx_stmt *s)
@@ -215,7 +223,8 @@ static int analyse(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_progr
     return rc == 0 ? tl_find_local(e, f) : rc;
 }
 
-/* void warp(frame, warp number), for full warps or for the last one of a block that is no multiple of 32. */
+/* void warp(frame, warp number), for full warps or for the last one of a block that is no multiple
+ * of 32. */
 static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lanes)
 {
     struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
@@ -235,7 +244,8 @@ static LLVMValueRef emit_entry(struct tl_emit *e, const char *name, uint32_t lan
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
 }
 
-/* The functions a kernel calls: parameters live in memory, 32 threads' worth, one behind the other. */
+/* The functions a kernel calls: parameters live in memory, 32 threads' worth, one behind the
+ * other. */
 static int emit_callees(struct tl_emit *e)
 {
     for (const struct tl_ptx_program_func *pf = e->p->funcs; pf != NULL; pf = pf->next) {
@@ -293,7 +303,7 @@ static LLVMValueRef emit_lane(struct tl_emit *e)
     return tl_emit_function(e, f) == 0 ? f->fn : NULL;
 }
 
-/* --- do lanes of one warp wait at different barriers? --------------------------------------------------------------- */
+/* --- do lanes of one warp wait at different barriers? ----------------------------------------- */
 
 static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
 {
@@ -309,21 +319,25 @@ static bool has_barrier(struct tl_emit *e, const struct tl_ptx_stmt *s)
         return pf != NULL && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0;
     }
     for (; pf != NULL; pf = pf->next) { /* a pointer may lead to any of them */
-        if (pf != e->p->entry && pf->func->has_body && tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0)
+        if (pf != e->p->entry && pf->func->has_body &&
+            tl_ptx_each_inst(pf->func->body, is_barrier, NULL) != 0)
             return true;
     }
     return false;
 }
 
-/* A wait for a barrier object.  One that all lanes come to before they part (as the loop around a test does) is not apart. */
+/* A wait for a barrier object.  One that all lanes come to before they part (as the loop around a
+ * test does) is not apart. */
 static bool waits_for_object(const struct tl_ptx_cfg *cfg, uint32_t inst, uint32_t branch)
 {
     const struct tl_ptx_form *f = cfg->insts[inst]->inst.form;
-    return f->op == TL_OP_mbarrier && (tl_ptx_form_has(f, TL_MOD_test_wait) || tl_ptx_form_has(f, TL_MOD_try_wait)) &&
+    return f->op == TL_OP_mbarrier &&
+           (tl_ptx_form_has(f, TL_MOD_test_wait) || tl_ptx_form_has(f, TL_MOD_try_wait)) &&
            !tl_ptx_cfg_dominates(cfg, cfg->block_of[inst], branch);
 }
 
-/* A barrier in a region that lanes enter one way or another, and where neither way is to return at once. */
+/* A barrier in a region that lanes enter one way or another, and where neither way is to return at
+ * once. */
 static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
@@ -335,7 +349,8 @@ static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
         const struct tl_ptx_block *k = &cfg->blocks[b];
         bool returns = false;
         for (uint32_t i = k->first; i < k->end; i++) {
-            if (has_barrier(e, cfg->insts[i]) && tl_ptx_guard_level(&f->d, cfg->insts[i]) == TL_LEVEL_LANE)
+            if (has_barrier(e, cfg->insts[i]) &&
+                tl_ptx_guard_level(&f->d, cfg->insts[i]) == TL_LEVEL_LANE)
                 return true;
         }
         for (uint32_t i = 0; i < k->n_succs; i++)
@@ -345,7 +360,8 @@ static bool lanes_wait_apart(struct tl_emit *e, struct tl_fn *f)
         tl_ptx_set_clear(&region);
         tl_ptx_cfg_region(cfg, b, k->ipdom, &region, stack);
         for (uint32_t r = 0; r < cfg->n_blocks; r++) {
-            for (uint32_t i = cfg->blocks[r].first; tl_ptx_set_has(&region, r) && i < cfg->blocks[r].end; i++) {
+            for (uint32_t i = cfg->blocks[r].first;
+                 tl_ptx_set_has(&region, r) && i < cfg->blocks[r].end; i++) {
                 if (has_barrier(e, cfg->insts[i]) || waits_for_object(cfg, i, b))
                     return true;
             }
@@ -377,8 +393,9 @@ static int is_warp_wide(void *data, struct tl_ptx_stmt *s)
     }
 }
 
-/* Threads that run one by one cannot do what a warp does together.  Where both are in a kernel, warps stay together: lanes
- * then mostly do meet at barriers, whatever the analysis fears, and where they do not, the launch ends with an error. */
+/* Threads that run one by one cannot do what a warp does together.  Where both are in a kernel,
+ * warps stay together: lanes then mostly do meet at barriers, whatever the analysis fears, and
+ * where they do not, the launch ends with an error. */
 static bool has_warp_wide(const struct tl_emit *e)
 {
     for (const struct tl_ptx_program_func *f = e->p->funcs; f != NULL; f = f->next) {
@@ -388,8 +405,8 @@ static bool has_warp_wide(const struct tl_emit *e)
     return false;
 }
 
-/* How barriers are met: by loops over warps where that is possible (and then all is done), else by a stack per thread or per
- * warp. */
+/* How barriers are met: by loops over warps where that is possible (and then all is done), else by
+ * a stack per thread or per warp. */
 static bool choose_barriers(struct tl_emit *e)
 {
     struct tl_fn *f = tl_arena_zalloc(e->arena, sizeof *f);
@@ -400,7 +417,8 @@ static bool choose_barriers(struct tl_emit *e)
 }
 
 /* A warp of any number: full ones to one function, the rest of the block to the other. */
-static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef part, uint32_t threads)
+static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef part,
+                              uint32_t threads)
 {
     LLVMTypeRef args[2] = {e->ptr, e->i32}, type = LLVMFunctionType(e->voidt, args, 2, false);
     bool is_exported = e->n_barriers > 0; /* else only whole blocks are run */
@@ -432,8 +450,10 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
     LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32}, warp_args[2] = {e->ptr, e->i32};
     bool is_block = n_warps == 0; /* the function runs a whole block */
     LLVMTypeRef warp_type = LLVMFunctionType(e->voidt, warp_args, is_block ? 1 : 2, false);
-    LLVMValueRef fn = tl_new_function(e, "tally_blocks", LLVMFunctionType(e->voidt, args, 3, false), true);
-    LLVMValueRef frame = LLVMGetParam(fn, 0), first = LLVMGetParam(fn, 1), count = LLVMGetParam(fn, 2);
+    LLVMValueRef fn = tl_new_function(e, "tally_blocks", LLVMFunctionType(e->voidt, args, 3, false),
+                                      true);
+    LLVMValueRef frame = LLVMGetParam(fn, 0), first = LLVMGetParam(fn, 1),
+                 count = LLVMGetParam(fn, 2);
     LLVMValueRef zero = LLVMConstInt(e->i32, 0, false), one = LLVMConstInt(e->i32, 1, false);
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->ctx, fn, "entry");
     LLVMBasicBlockRef block = LLVMAppendBasicBlockInContext(e->ctx, fn, "block");
@@ -448,8 +468,8 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
     LLVMValueRef end = LLVMBuildAdd(e->b, first, count, "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, count, zero, ""), done, block);
     LLVMPositionBuilderAtEnd(e->b, block);
-    /* Divided anew for each: a few nanoseconds that the processor has while it still runs the block before, against as many
-     * instructions again to compile. */
+    /* Divided anew for each: a few nanoseconds that the processor has while it still runs the block
+     * before, against as many instructions again to compile. */
     LLVMValueRef n = LLVMBuildPhi(e->b, e->i32, ""), rows = LLVMBuildUDiv(e->b, n, x, "");
     LLVMValueRef index[3] = {LLVMBuildURem(e->b, n, x, ""), LLVMBuildURem(e->b, rows, y, ""),
                              LLVMBuildUDiv(e->b, rows, y, "")};
@@ -463,8 +483,9 @@ void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
     LLVMValueRef values[2] = {frame, w};
     LLVMBuildCall2(e->b, warp_type, warp_fn, values, is_block ? 1 : 2, "");
     LLVMValueRef w_next = LLVMBuildAdd(e->b, w, one, "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""), warp,
-                    next);
+    LLVMBuildCondBr(
+        e->b, LLVMBuildICmp(e->b, LLVMIntULT, w_next, LLVMConstInt(e->i32, n_warps, false), ""),
+        warp, next);
     LLVMAddIncoming(w, (LLVMValueRef[2]){zero, w_next}, (LLVMBasicBlockRef[2]){block, warp}, 2);
     LLVMPositionBuilderAtEnd(e->b, next);
     LLVMValueRef n_next = LLVMBuildAdd(e->b, n, one, "");
@@ -537,7 +558,8 @@ static int translate(struct tl_emit *e)
     }
     if (threads >= TL_LANES && (full = emit_entry(e, "kernel", TL_LANES)) == NULL)
         return e->rc;
-    if (threads % TL_LANES != 0 && (part = emit_entry(e, "kernel_rest", threads % TL_LANES)) == NULL)
+    if (threads % TL_LANES != 0 &&
+        (part = emit_entry(e, "kernel_rest", threads % TL_LANES)) == NULL)
         return e->rc;
     bool is_alone = e->n_barriers == 0 && (full == NULL || part == NULL);
     LLVMValueRef warp = is_alone ? (full != NULL ? full : part) : emit_warp(e, full, part, threads);
@@ -547,7 +569,7 @@ static int translate(struct tl_emit *e)
     return e->rc;
 }
 
-/* --- a kernel ------------------------------------------------------------------------------------------------------ */
+/* --- a kernel --------------------------------------------------------------------------------- */
 
 static void init_types(struct tl_emit *e)
 {
@@ -574,8 +596,9 @@ static struct tl_str only_entry(const struct tl_ptx_index *ix)
     return (struct tl_str){0};
 }
 
-int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl_jit_options *options,
-                   struct tl_jit_object *out, struct tl_error *err)
+int tl_jit_compile(const char *text, size_t n, const char *name,
+                   const struct tl_jit_options *options, struct tl_jit_object *out,
+                   struct tl_error *err)
 {
     struct tl_ptx_index *ix;
     struct tl_arena arena;
@@ -583,24 +606,30 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
     *out = (struct tl_jit_object){0};
     uint64_t threads = (uint64_t)options->block[0] * options->block[1] * options->block[2];
     if (threads == 0 || threads > 1024)
-        return tl_error_set(err, -EINVAL, "%s: a block of %llu threads", name, (unsigned long long)threads);
+        return tl_error_set(err, -EINVAL, "%s: a block of %llu threads", name,
+                            (unsigned long long)threads);
     int rc = tl_ptx_index_create(&ix, text, n, name, err);
     if (rc < 0)
         return rc;
     tl_arena_init(&arena, 0);
-    struct tl_emit e = {.arena = &arena, .p = &program, .err = err, .options = options, .name = name};
+    struct tl_emit e = {
+        .arena = &arena, .p = &program, .err = err, .options = options, .name = name};
     rc = tl_ptx_program_init(&program, ix, only_entry(ix), &arena, err);
     if (rc == 0)
         rc = tl_ptx_program_add_pointees(&program, true);
     if (rc == 0) {
         e.ctx = LLVMContextCreate();
-        LLVMContextSetDiscardValueNames(e.ctx, !options->keep_ir); /* of values; functions keep theirs */
+        /* of values; functions keep theirs */
+        LLVMContextSetDiscardValueNames(e.ctx, !options->keep_ir);
         tl_watch_frames(&e);
         e.mod = LLVMModuleCreateWithNameInContext(name, e.ctx);
         e.b = LLVMCreateBuilderInContext(e.ctx);
-        const char *features = options->features != NULL ? options->features : tl_jit_host_features();
-        e.has_avx512 = strstr(features, "+avx512f") != NULL && strstr(features, "+avx512bw") != NULL &&
-                       strstr(features, "+avx512vl") != NULL && strstr(features, "+avx512dq") != NULL;
+        const char *features = options->features != NULL ? options->features
+                                                         : tl_jit_host_features();
+        e.has_avx512 = strstr(features, "+avx512f") != NULL &&
+                       strstr(features, "+avx512bw") != NULL &&
+                       strstr(features, "+avx512vl") != NULL &&
+                       strstr(features, "+avx512dq") != NULL;
         e.has_wide_cas = strstr(features, "+cx16") != NULL;
         init_types(&e);
         rc = translate(&e);

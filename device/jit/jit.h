@@ -1,15 +1,17 @@
-/* PTX to machine code: what the compiler service calls.  Everything LLVM stays behind this header. */
+/* PTX to machine code: what the compiler service calls.  Everything LLVM stays behind this
+ * header. */
 #ifndef TALLY_DEVICE_JIT_H
 #define TALLY_DEVICE_JIT_H
 
 #include "tally/base.h"
 
 struct tl_jit_options {
-    uint32_t block[3];    /* compile for this block size */
-    const char *cpu;      /* NULL: the host's */
-    const char *features; /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
-    bool is_large;        /* treat the kernel as a large one, see outline.c; for tests */
-    bool keep_ir;         /* put LLVM's text form into `ir`, for people */
+    uint32_t block[3]; /* compile for this block size */
+    const char *cpu;   /* NULL: the host's */
+    /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
+    const char *features;
+    bool is_large; /* treat the kernel as a large one, see outline.c; for tests */
+    bool keep_ir;  /* put LLVM's text form into `ir`, for people */
 };
 
 struct tl_jit_object {
@@ -22,11 +24,13 @@ struct tl_jit_object {
 /* Once per process, before anything else; thread-safe. */
 int tl_jit_init(struct tl_error *err);
 
-/* Compiles the one entry of a PTX module (as made by tl_ptx_extract).  0, -EINVAL (syntax), -ENOTSUP (an instruction that is
- * not implemented: the message names kernel, line and instruction), -ENOMEM, -E2BIG (it needs more than TL_DEV_MAX_STACK), -EIO (LLVM refused: its
+/* Compiles the one entry of a PTX module (as made by tl_ptx_extract).  0, -EINVAL (syntax),
+ * -ENOTSUP (an instruction that is not implemented: the message names kernel, line and
+ * instruction), -ENOMEM, -E2BIG (it needs more than TL_DEV_MAX_STACK), -EIO (LLVM refused: its
  * message). */
-int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl_jit_options *options,
-                   struct tl_jit_object *out, struct tl_error *err);
+int tl_jit_compile(const char *text, size_t n, const char *name,
+                   const struct tl_jit_options *options, struct tl_jit_object *out,
+                   struct tl_error *err);
 void tl_jit_object_finish(struct tl_jit_object *o);
 
 /* The host's CPU name and features, for cache keys; valid after tl_jit_init. */

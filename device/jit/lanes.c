@@ -1,12 +1,13 @@
 /* Which registers have lane offsets that are known when compiling.
  *
- * tid.x of a warp is a base and 0, 1, 2, ...; what is added, shifted or multiplied by constants stays of that form.  An
- * address of that form becomes one vector load instead of a gather, which is the difference between 7 and 70 GFLOP/s on a
- * tiled matrix product.
+ * tid.x of a warp is a base and 0, 1, 2, ...; what is added, shifted or multiplied by constants
+ * stays of that form.  An address of that form becomes one vector load instead of a gather, which
+ * is the difference between 7 and 70 GFLOP/s on a tiled matrix product.
  *
- * A register has bases for the whole warp, so its definitions must happen to all lanes that will read it together: which
- * registers can have them is decided first, from where they are written and read.  Then offsets are computed from what is
- * assumed so far, again and again, until nothing changes; a register whose definitions disagree is given up. */
+ * A register has bases for the whole warp, so its definitions must happen to all lanes that will
+ * read it together: which registers can have them is decided first, from where they are written and
+ * read.  Then offsets are computed from what is assumed so far, again and again, until nothing
+ * changes; a register whose definitions disagree is given up. */
 #include <errno.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ static bool thread_lanes(const struct tl_emit *e, char axis, struct tl_lanes *ou
 {
     const uint32_t *block = e->options->block;
     uint32_t x = block[0], n = block[0] * block[1] * block[2];
-    *out = (struct tl_lanes){.is_known = true, .has_one_base = true, .is_small = true, .base_align = 1};
+    *out = (struct tl_lanes){
+        .is_known = true, .has_one_base = true, .is_small = true, .base_align = 1};
     out->base_limit = block[axis - 'x'];
     if (block[1] * block[2] == 1 || x % TL_LANES == 0) { /* a warp lies in one row */
         if (axis != 'x')
@@ -75,7 +77,8 @@ static bool is_call_param(const struct tl_fn *f, const struct tl_ptx_decl *d)
     const struct tl_ptx_func *func = f->pf->func;
     if (!tl_str_is(d->space, "param"))
         return false;
-    for (const struct tl_ptx_decl *p = func->is_entry ? func->params : NULL; p != NULL; p = p->next) {
+    for (const struct tl_ptx_decl *p = func->is_entry ? func->params : NULL; p != NULL;
+         p = p->next) {
         if (p == d)
             return false;
     }
@@ -90,12 +93,15 @@ static bool is_uniform(const struct tl_fn *f, const struct tl_ptx_operand *o)
         return false;
     if (o->sym->kind == TL_SYM_REG)
         return f->d.reg[o->sym->id] != TL_LEVEL_LANE;
-    return (o->sym->kind == TL_SYM_VAR && !is_call_param(f, o->sym->decl)) || o->sym->kind == TL_SYM_MODULE_VAR ||
+    return (o->sym->kind == TL_SYM_VAR && !is_call_param(f, o->sym->decl)) ||
+           o->sym->kind == TL_SYM_MODULE_VAR ||
            (o->sym->kind == TL_SYM_SREG &&
-            (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid || o->sym->sreg == TL_SREG_ntid));
+            (o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid ||
+             o->sym->sreg == TL_SREG_ntid));
 }
 
-bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o, struct tl_lanes *out)
+bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o,
+                         struct tl_lanes *out)
 {
     if (is_uniform(f, o)) {
         *out = uniform_lanes();
@@ -117,8 +123,11 @@ bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct 
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_tid)
         return thread_lanes(e, o->component, out);
     if (o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_laneid) {
-        *out = (struct tl_lanes){
-            .is_known = true, .has_one_base = true, .is_small = true, .base_align = 1u << 16, .base_limit = 1};
+        *out = (struct tl_lanes){.is_known = true,
+                                 .has_one_base = true,
+                                 .is_small = true,
+                                 .base_align = 1u << 16,
+                                 .base_limit = 1};
         for (int i = 0; i < TL_LANES; i++)
             out->offset[i] = i;
         return true;
@@ -140,7 +149,8 @@ static uint32_t limit_of(uint64_t most)
     return most < 1u << 28 ? (uint32_t)most + 1 : 0;
 }
 
-static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct tl_lanes *b, int sign)
+static bool combine(struct tl_lanes *out, const struct tl_lanes *a, const struct tl_lanes *b,
+                    int sign)
 {
     *out = *a;
     for (int i = 0; i < TL_LANES; i++)
@@ -172,11 +182,14 @@ static bool scale(struct tl_lanes *out, const struct tl_lanes *a, int64_t factor
 static uint32_t block_size(const struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     bool is_size = o->sym->kind == TL_SYM_SREG && o->sym->sreg == TL_SREG_ntid;
-    return is_size && o->component >= 'x' && o->component <= 'z' ? e->options->block[o->component - 'x'] : 0;
+    return is_size && o->component >= 'x' && o->component <= 'z'
+               ? e->options->block[o->component - 'x']
+               : 0;
 }
 
 /* The value of an operand that is known when compiling: a number, or a size of the block. */
-static bool constant_of(const struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o, int64_t *value)
+static bool constant_of(const struct tl_emit *e, const struct tl_fn *f,
+                        const struct tl_ptx_operand *o, int64_t *value)
 {
     if (o->kind == TL_OPD_INT) {
         *value = (int64_t)o->bits;
@@ -190,8 +203,8 @@ static bool constant_of(const struct tl_emit *e, const struct tl_fn *f, const st
 }
 
 /* x * y: one of them a constant, or neither differs between lanes. */
-static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_operand *x, const struct tl_ptx_operand *y,
-                    struct tl_lanes *out)
+static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_operand *x,
+                    const struct tl_ptx_operand *y, struct tl_lanes *out)
 {
     struct tl_lanes a, b;
     int64_t factor;
@@ -199,15 +212,16 @@ static bool product(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_oper
         return tl_lanes_of_operand(e, f, x, &a) && scale(out, &a, factor);
     if (constant_of(e, f, x, &factor))
         return tl_lanes_of_operand(e, f, y, &a) && scale(out, &a, factor);
-    if (!tl_lanes_of_operand(e, f, x, &a) || !tl_lanes_of_operand(e, f, y, &b) || !all_equal(&a) || !all_equal(&b) ||
-        a.offset[0] != 0 || b.offset[0] != 0)
+    if (!tl_lanes_of_operand(e, f, x, &a) || !tl_lanes_of_operand(e, f, y, &b) || !all_equal(&a) ||
+        !all_equal(&b) || a.offset[0] != 0 || b.offset[0] != 0)
         return false;
     *out = uniform_lanes();
     out->has_one_base = a.has_one_base && b.has_one_base;
     return true;
 }
 
-/* Whether all offsets fit below the lowest bit that a base can have: then bits of the sum are those of its parts. */
+/* Whether all offsets fit below the lowest bit that a base can have: then bits of the sum are those
+ * of its parts. */
 static bool fit_below(const struct tl_lanes *l, uint32_t align)
 {
     for (int i = 0; i < TL_LANES; i++) {
@@ -217,17 +231,19 @@ static bool fit_below(const struct tl_lanes *l, uint32_t align)
     return true;
 }
 
-static bool shift_right(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
+static bool shift_right(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s,
+                        struct tl_lanes *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
-    if (o[2].kind != TL_OPD_INT || o[2].bits >= 32 || !tl_lanes_of_operand(e, f, &o[1], out) || !out->is_small ||
-        !fit_below(out, out->base_align))
+    if (o[2].kind != TL_OPD_INT || o[2].bits >= 32 || !tl_lanes_of_operand(e, f, &o[1], out) ||
+        !out->is_small || !fit_below(out, out->base_align))
         return false;
     for (int i = 0; i < TL_LANES; i++)
         out->offset[i] >>= o[2].bits;
     out->base_align >>= o[2].bits;
     out->base_align += out->base_align == 0; /* all offsets were shifted out, then */
-    out->base_limit = out->base_limit != 0 ? limit_of((uint64_t)(out->base_limit - 1) >> o[2].bits) : 0;
+    out->base_limit = out->base_limit != 0 ? limit_of((uint64_t)(out->base_limit - 1) >> o[2].bits)
+                                           : 0;
     return true;
 }
 
@@ -248,7 +264,8 @@ static uint64_t bits_of(const struct tl_lanes *l)
     return l->base_limit == 1 ? bits : UINT64_MAX;
 }
 
-/* a | b, where no lane of `a`, whose base is 0, has a bit below those of `b`: parts of a number put together again. */
+/* a | b, where no lane of `a`, whose base is 0, has a bit below those of `b`: parts of a number put
+ * together again. */
 static bool put_together(const struct tl_lanes *a, const struct tl_lanes *b, struct tl_lanes *out)
 {
     uint64_t below = 1;
@@ -265,7 +282,8 @@ static bool put_together(const struct tl_lanes *a, const struct tl_lanes *b, str
 }
 
 /* and, or, xor: bit by bit, of bases and offsets apart. */
-static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
+static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s,
+                    struct tl_lanes *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
     enum tl_ptx_op op = s->inst.form->op;
@@ -297,10 +315,12 @@ static bool bitwise(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt
 
 static bool is_integer(struct tl_type t)
 {
-    return t.packed == 1 && (t.bits == 32 || t.bits == 64) && t.kind != TL_T_FLOAT && t.kind != TL_T_BFLOAT;
+    return t.packed == 1 && (t.bits == 32 || t.bits == 64) && t.kind != TL_T_FLOAT &&
+           t.kind != TL_T_BFLOAT;
 }
 
-static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s, struct tl_lanes *out)
+static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s,
+                         struct tl_lanes *out)
 {
     const struct tl_ptx_operand *o = s->inst.operands;
     const struct tl_ptx_form *form = s->inst.form;
@@ -318,13 +338,16 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
         return is_integer(tl_type_of(form, 1)) && tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_add:
     case TL_OP_sub:
-        return s->n_operands == 3 && tl_lanes_of_operand(e, f, &o[1], &a) && tl_lanes_of_operand(e, f, &o[2], &b) &&
+        return s->n_operands == 3 && tl_lanes_of_operand(e, f, &o[1], &a) &&
+               tl_lanes_of_operand(e, f, &o[2], &b) &&
                combine(out, &a, &b, form->op == TL_OP_add ? 1 : -1);
     case TL_OP_mul:
-        return s->n_operands == 3 && !tl_ptx_form_has(form, TL_MOD_hi) && product(e, f, &o[1], &o[2], out);
+        return s->n_operands == 3 && !tl_ptx_form_has(form, TL_MOD_hi) &&
+               product(e, f, &o[1], &o[2], out);
     case TL_OP_mad:
-        return s->n_operands == 4 && !tl_ptx_form_has(form, TL_MOD_hi) && product(e, f, &o[1], &o[2], &a) &&
-               tl_lanes_of_operand(e, f, &o[3], &b) && combine(out, &a, &b, 1);
+        return s->n_operands == 4 && !tl_ptx_form_has(form, TL_MOD_hi) &&
+               product(e, f, &o[1], &o[2], &a) && tl_lanes_of_operand(e, f, &o[3], &b) &&
+               combine(out, &a, &b, 1);
     case TL_OP_shl:
         return s->n_operands == 3 && o[2].kind == TL_OPD_INT && o[2].bits < 24 &&
                tl_lanes_of_operand(e, f, &o[1], &a) && scale(out, &a, (int64_t)1 << o[2].bits);
@@ -339,13 +362,15 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
     }
 }
 
-/* --- which registers can have bases ---------------------------------------------------------------------------------- */
+/* --- which registers can have bases ----------------------------------------------------------- */
 
 /* Three kinds can:
  * - all definitions where lanes are together: then all lanes always have the same one;
- * - a single definition, not read behind the loop that it stands in if lanes part there: those that have left keep what they
+ * - a single definition, not read behind the loop that it stands in if lanes part there: those that
+ * have left keep what they
  *   had, while the base goes on;
- * - `i = tid; do { ... i += stride; } while (...)`: a start outside, one step that every round makes, no reader behind the
+ * - `i = tid; do { ... i += stride; } while (...)`: a start outside, one step that every round
+ * makes, no reader behind the
  *   loop.  All lanes that are still in the loop have made the same number of steps. */
 enum state { GIVEN_UP, OPEN, FOUND };
 
@@ -353,7 +378,8 @@ struct candidate {
     uint32_t defs[2]; /* instructions: the first two */
     uint32_t loop;    /* head of the loop behind which it must not be read, or TL_CFG_NONE */
     bool is_joint;    /* all definitions where lanes are together */
-    bool is_part;     /* of a vector or list of results, somewhere: such definitions are not looked at */
+    /* of a vector or list of results, somewhere: such definitions are not looked at */
+    bool is_part;
     enum state state;
 };
 
@@ -374,8 +400,10 @@ static void note_def_of(struct scan *m, uint32_t id, const struct tl_ptx_sym *re
     uint32_t n = m->f->regs[id].n_defs++;
     if (n < 2)
         c->defs[n] = m->inst;
-    c->is_part |= s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym != reg;
-    c->is_joint = (n == 0 || c->is_joint) && m->f->d.block[m->f->cfg.block_of[m->inst]] != TL_LEVEL_LANE &&
+    c->is_part |= s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM ||
+                  s->inst.operands[0].sym != reg;
+    c->is_joint = (n == 0 || c->is_joint) &&
+                  m->f->d.block[m->f->cfg.block_of[m->inst]] != TL_LEVEL_LANE &&
                   s->inst.guard == NULL;
 }
 
@@ -391,7 +419,8 @@ static void check_reader(void *data, struct tl_ptx_sym *reg)
 {
     struct scan *m = data;
     struct candidate *c = &m->regs[tl_reg_read(m->f, m->inst, reg->id)];
-    if (c->state == OPEN && c->loop != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[c->loop], m->f->cfg.block_of[m->inst]))
+    if (c->state == OPEN && c->loop != TL_CFG_NONE &&
+        !tl_ptx_set_has(&m->loops[c->loop], m->f->cfg.block_of[m->inst]))
         c->state = GIVEN_UP;
 }
 
@@ -417,10 +446,11 @@ static bool is_moved(const struct scan *m, struct candidate *c)
 {
     const struct tl_ptx_cfg *cfg = &m->f->cfg;
     for (int turn = 0; turn < 2; turn++) {
-        uint32_t start = cfg->block_of[c->defs[turn]], step = cfg->block_of[c->defs[!turn]], head = m->loop_of[step];
+        uint32_t start = cfg->block_of[c->defs[turn]], step = cfg->block_of[c->defs[!turn]],
+                 head = m->loop_of[step];
         c->loop = head;
-        if (head != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[head], start) && tl_ptx_cfg_dominates(cfg, start, head) &&
-            every_round_makes(m, head, step))
+        if (head != TL_CFG_NONE && !tl_ptx_set_has(&m->loops[head], start) &&
+            tl_ptx_cfg_dominates(cfg, start, head) && every_round_makes(m, head, step))
             return true;
     }
     return false;
@@ -432,7 +462,8 @@ static void judge(struct scan *m, uint32_t reg)
     struct candidate *c = &m->regs[reg];
     uint32_t n = f->regs[reg].n_defs;
     c->loop = TL_CFG_NONE;
-    if (n == 0 || c->is_part || f->regs[reg].is_opaque || (reg < f->cfg.func->n_regs && f->d.reg[reg] != TL_LEVEL_LANE))
+    if (n == 0 || c->is_part || f->regs[reg].is_opaque ||
+        (reg < f->cfg.func->n_regs && f->d.reg[reg] != TL_LEVEL_LANE))
         return; /* shadows are of registers that differ between lanes */
     c->state = OPEN;
     if (c->is_joint)
@@ -444,8 +475,8 @@ static void judge(struct scan *m, uint32_t reg)
 }
 
 /* Everything outside of a loop that can be reached from it. */
-static void find_behind(const struct tl_ptx_cfg *cfg, const struct tl_ptx_set *loop, struct tl_ptx_set *behind,
-                        uint32_t *stack)
+static void find_behind(const struct tl_ptx_cfg *cfg, const struct tl_ptx_set *loop,
+                        struct tl_ptx_set *behind, uint32_t *stack)
 {
     uint32_t depth = 0;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
@@ -486,7 +517,8 @@ static int find_loops(struct tl_emit *e, struct scan *m)
             if (tl_ptx_set_has(&loop, b))
                 m->loop_of[b] = head;
         }
-        if (tl_ptx_set_init(&loop, e->arena, cfg) < 0 || tl_ptx_set_init(&m->behind[head], e->arena, cfg) < 0)
+        if (tl_ptx_set_init(&loop, e->arena, cfg) < 0 ||
+            tl_ptx_set_init(&m->behind[head], e->arena, cfg) < 0)
             return -ENOMEM;
         find_behind(cfg, &m->loops[head], &m->behind[head], stack);
     }
@@ -520,7 +552,7 @@ static int find_candidates(struct tl_emit *e, struct scan *m)
     return 0;
 }
 
-/* --- offsets --------------------------------------------------------------------------------------------------------- */
+/* --- offsets ---------------------------------------------------------------------------------- */
 
 static bool same_shape(const struct tl_lanes *a, const struct tl_lanes *b, uint32_t n_bases)
 {
@@ -549,12 +581,15 @@ static bool merge(const struct tl_emit *e, struct tl_lanes *a, const struct tl_l
 
 static bool same_lanes(const struct tl_lanes *a, const struct tl_lanes *b)
 {
-    return a->has_one_base == b->has_one_base && a->is_small == b->is_small && a->base_align == b->base_align &&
-           a->base_limit == b->base_limit && memcmp(a->offset, b->offset, sizeof a->offset) == 0;
+    return a->has_one_base == b->has_one_base && a->is_small == b->is_small &&
+           a->base_align == b->base_align && a->base_limit == b->base_limit &&
+           memcmp(a->offset, b->offset, sizeof a->offset) == 0;
 }
 
-/* What an instruction gives the register or shadow; true if something is known that was not, or no longer. */
-static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s, uint32_t id)
+/* What an instruction gives the register or shadow; true if something is known that was not, or no
+ * longer. */
+static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_stmt *s,
+                         uint32_t id)
 {
     struct tl_reg *r = &m->f->regs[id];
     struct candidate *c = &m->regs[id];
@@ -579,8 +614,8 @@ static bool visit_result(struct tl_emit *e, struct scan *m, const struct tl_ptx_
 static bool visit(struct tl_emit *e, struct scan *m)
 {
     const struct tl_ptx_stmt *s = m->f->cfg.insts[m->inst];
-    if (s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM || s->inst.operands[0].sym->kind != TL_SYM_REG ||
-        !tl_ptx_form_writes(s->inst.form))
+    if (s->n_operands == 0 || s->inst.operands[0].kind != TL_OPD_SYM ||
+        s->inst.operands[0].sym->kind != TL_SYM_REG || !tl_ptx_form_writes(s->inst.form))
         return false;
     m->is_open = false;
     tl_ptx_inst_reads(s, look_for_open, m);
@@ -607,20 +642,24 @@ static bool give_up_open(struct scan *m)
     return found;
 }
 
-/* Registers that hold where an array begins, a size of the block, or something shifted, and nothing else. */
+/* Registers that hold where an array begins, a size of the block, or something shifted, and nothing
+ * else. */
 static void note_constants(struct tl_emit *e, struct tl_fn *f)
 {
     for (uint32_t i = 0; i < f->cfg.n_insts; i++) {
         const struct tl_ptx_stmt *s = f->cfg.insts[i];
         const struct tl_ptx_operand *o = s->inst.operands;
-        if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM || o[0].sym->kind != TL_SYM_REG)
+        if (s->inst.guard != NULL || s->n_operands < 2 || o[0].kind != TL_OPD_SYM ||
+            o[0].sym->kind != TL_SYM_REG)
             continue;
         struct tl_reg *r = &f->regs[o[0].sym->id];
         if (r->n_defs != 1 || r->bits < 32 || f->d.reg[o[0].sym->id] == TL_LEVEL_LANE)
             continue;
-        if (s->inst.form->op == TL_OP_shl && s->n_operands == 3 && o[2].kind == TL_OPD_INT && o[2].bits <= 16)
+        if (s->inst.form->op == TL_OP_shl && s->n_operands == 3 && o[2].kind == TL_OPD_INT &&
+            o[2].bits <= 16)
             r->align = 1u << o[2].bits;
-        if (s->inst.form->op != TL_OP_mov || s->n_operands != 2 || o[1].kind != TL_OPD_SYM || o[1].flags != 0)
+        if (s->inst.form->op != TL_OP_mov || s->n_operands != 2 || o[1].kind != TL_OPD_SYM ||
+            o[1].flags != 0)
             continue;
         if (o[1].sym->kind == TL_SYM_VAR || o[1].sym->kind == TL_SYM_MODULE_VAR)
             r->align = tl_align_of_name(e, &o[1]);
@@ -664,12 +703,14 @@ static LLVMValueRef offset_table(struct tl_emit *e, const struct tl_lanes *l)
     return table;
 }
 
-struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, bool is_signed)
+struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v,
+                             bool is_signed)
 {
     struct tl_reg *r = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG
                            ? &e->f->regs[tl_reg_read(e->f, e->f->now, o->sym->id)]
                            : NULL;
-    if (!e->is_scalar || r == NULL || !r->lanes.is_known || r->lanes.is_small || r->bits != 32 || all_equal(&r->lanes))
+    if (!e->is_scalar || r == NULL || !r->lanes.is_known || r->lanes.is_small || r->bits != 32 ||
+        all_equal(&r->lanes))
         return tl_cast_int(e, v, 64, is_signed);
     int64_t low = 0, high = 0;
     for (int i = 0; i < TL_LANES; i++) {
@@ -681,17 +722,24 @@ struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, 
     uint32_t sharing = (uint32_t)(((UINT64_C(1) << per_base) - 1) << group * per_base);
     LLVMValueRef base = tl_get(e, r, group);
     LLVMValueRef wide = tl_cast_int(e, (struct tl_val){base, false}, 64, is_signed).v;
-    LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, wide, LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
-    LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, wide, LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
+    LLVMValueRef below = LLVMBuildICmp(e->b, LLVMIntSLT, wide,
+                                       LLVMConstInt(e->i64, (uint64_t)(least - low), true), "");
+    LLVMValueRef above = LLVMBuildICmp(e->b, LLVMIntSGT, wide,
+                                       LLVMConstInt(e->i64, (uint64_t)(most - high), true), "");
     LLVMValueRef plain = tl_cast_int(e, v, 64, is_signed).v, offset;
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef rare = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "wraps");
     LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "widened");
     LLVMBuildCondBr(e->b, LLVMBuildOr(e->b, below, above, ""), rare, after);
     LLVMPositionBuilderAtEnd(e->b, rare);
-    LLVMValueRef lanes = LLVMBuildAnd(e->b, tl_active_bits(e), LLVMConstInt(e->i32, sharing, false), "");
-    LLVMValueRef args[6] = {
-        e->f->frame, e->f->warp, base, lanes, offset_table(e, &r->lanes), LLVMConstInt(e->i32, is_signed, false)};
+    LLVMValueRef lanes = LLVMBuildAnd(e->b, tl_active_bits(e), LLVMConstInt(e->i32, sharing, false),
+                                      "");
+    LLVMValueRef args[6] = {e->f->frame,
+                            e->f->warp,
+                            base,
+                            lanes,
+                            offset_table(e, &r->lanes),
+                            LLVMConstInt(e->i32, is_signed, false)};
     LLVMValueRef other = tl_call_frame(e, offsetof(struct tl_dev_calls, rebase), e->i64, args, 6);
     offset = LLVMConstInt(e->i64, (uint64_t)r->lanes.offset[e->lane], true);
     other = LLVMBuildAdd(e->b, other, offset, "");

@@ -1,8 +1,8 @@
 /* Registers that need no memory.
  *
- * Registers live in memory of the function that is being made, and LLVM's first pass turns that into values.  Most registers
- * of a compiler's PTX are written once and read further down in the same block: those are kept as values from the start, which
- * is a third less for LLVM to read. */
+ * Registers live in memory of the function that is being made, and LLVM's first pass turns that
+ * into values.  Most registers of a compiler's PTX are written once and read further down in the
+ * same block: those are kept as values from the start, which is a third less for LLVM to read. */
 #include <errno.h>
 
 #include "device/jit/emit.h"
@@ -23,7 +23,8 @@ static void note_read_of(struct scan *s, uint32_t id)
 static void note_read(void *data, struct tl_ptx_sym *reg)
 {
     struct scan *s = data;
-    note_read_of(s, reg->id); /* which is what a branch at the end of a block looks at, also if there is a shadow */
+    /* which is what a branch at the end of a block looks at, also if there is a shadow */
+    note_read_of(s, reg->id);
     uint32_t shadow = tl_reg_read(s->f, s->inst, reg->id);
     if (shadow != reg->id)
         note_read_of(s, shadow);

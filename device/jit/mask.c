@@ -1,9 +1,11 @@
 /* Masks on CPUs without registers for them.
  *
- * LLVM has no good home for 32 truth values where there is no AVX-512: between blocks it keeps them as bytes, which are packed
- * from the words that comparisons give and unpacked for each selection, and in memory as single bits, which it puts in and
- * takes out one by one.  So, before code is made, masks in memory and in phis become plain 32-bit words; where they are used
- * often they are made from the word in a form that is a comparison of 32-bit lanes, as selections and masked accesses want it. */
+ * LLVM has no good home for 32 truth values where there is no AVX-512: between blocks it keeps them
+ * as bytes, which are packed from the words that comparisons give and unpacked for each selection,
+ * and in memory as single bits, which it puts in and takes out one by one.  So, before code is
+ * made, masks in memory and in phis become plain 32-bit words; where they are used often they are
+ * made from the word in a form that is a comparison of 32-bit lanes, as selections and masked
+ * accesses want it. */
 #include <stdlib.h>
 
 #include "device/jit/emit.h"
@@ -14,7 +16,8 @@ static bool is_mask(struct tl_emit *e, LLVMTypeRef t)
            LLVMGetElementType(t) == e->i1;
 }
 
-/* Lane i's bit i of the word, at the builder's place: as a sign, which is all that selections and masked accesses look at. */
+/* Lane i's bit i of the word, at the builder's place: as a sign, which is all that selections and
+ * masked accesses look at. */
 static LLVMValueRef mask_of_word(struct tl_emit *e, LLVMValueRef word)
 {
     int64_t by[TL_LANES];
@@ -111,8 +114,9 @@ static void set_operands(LLVMValueRef user, LLVMValueRef from, LLVMValueRef to)
     }
 }
 
-/* Where a block has many uses of a mask that comes from a word or from another block, they take it from the word, as words.
- * Few uses are better off with bytes, which need fewer registers until they are unpacked. */
+/* Where a block has many uses of a mask that comes from a word or from another block, they take it
+ * from the word, as words. Few uses are better off with bytes, which need fewer registers until
+ * they are unpacked. */
 static void localise(struct tl_emit *e, LLVMValueRef mask)
 {
     LLVMBasicBlockRef home = LLVMGetInstructionParent(mask);
@@ -136,7 +140,8 @@ static void localise(struct tl_emit *e, LLVMValueRef mask)
             continue;
         if (end - i < MANY)
             continue;
-        LLVMPositionBuilderBefore(e->b, uses[i].block == home ? mask : first_behind_phis(uses[i].block));
+        LLVMPositionBuilderBefore(e->b,
+                                  uses[i].block == home ? mask : first_behind_phis(uses[i].block));
         LLVMValueRef again = mask_of_word(e, word);
         for (uint32_t k = i; k < end; k++)
             set_operands(uses[k].user, mask, again);
@@ -146,9 +151,11 @@ static void localise(struct tl_emit *e, LLVMValueRef mask)
 void tl_lower_masks(struct tl_emit *e)
 {
     for (LLVMValueRef f = LLVMGetFirstFunction(e->mod); f != NULL; f = LLVMGetNextFunction(f)) {
-        for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b != NULL; b = LLVMGetNextBasicBlock(b))
+        for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b != NULL;
+             b = LLVMGetNextBasicBlock(b))
             move_to_words(e, b);
-        for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b != NULL; b = LLVMGetNextBasicBlock(b)) {
+        for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b != NULL;
+             b = LLVMGetNextBasicBlock(b)) {
             for (LLVMValueRef i = LLVMGetFirstInstruction(b), next; i != NULL; i = next) {
                 next = LLVMGetNextInstruction(i);
                 if (is_mask(e, LLVMTypeOf(i)))

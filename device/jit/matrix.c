@@ -1,8 +1,9 @@
 /* Products of matrix fragments: mma and wmma.mma.
  *
- * A fragment register of a warp is a vector of 32 lanes.  For each k, the column of A that all lanes need is a shuffle within
- * quads of lanes, and the row of B one across the warp: the product is shuffles and fused multiply-adds on whole vectors,
- * without going through memory.  matrix.h says what lies where. */
+ * A fragment register of a warp is a vector of 32 lanes.  For each k, the column of A that all
+ * lanes need is a shuffle within quads of lanes, and the row of B one across the warp: the product
+ * is shuffles and fused multiply-adds on whole vectors, without going through memory.  matrix.h
+ * says what lies where. */
 #include "device/jit/matrix.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ struct product {
     bool a_is_e5m2, b_is_e5m2, is_small; /* 8 bits of floating point */
 };
 
-/* --- shapes and types ---------------------------------------------------------------------------------------------- */
+/* --- shapes and types ------------------------------------------------------------------------- */
 
 bool tl_matrix_shape(const struct tl_ptx_form *f, uint32_t *m, uint32_t *n, uint32_t *k)
 {
@@ -82,15 +83,19 @@ static bool describe(const struct tl_ptx_form *f, struct product *x)
     x->tiles_m = m / 8;
     x->tiles_n = n / 8;
     describe_types(f, x);
-    bool known = x->is_small || x->is_tf32 || x->is_integer || x->a.kind == TL_T_BFLOAT || x->a.kind == TL_T_FLOAT;
-    bool volta = f->op == TL_OP_mma && m == 8 && x->a.kind == TL_T_FLOAT && x->bits == 16; /* another layout */
-    return known && !volta && x->c.bits != 0 && x->d.bits != 0 && x->bits >= 8 && x->k % (4 * x->per_register) == 0;
+    bool known = x->is_small || x->is_tf32 || x->is_integer || x->a.kind == TL_T_BFLOAT ||
+                 x->a.kind == TL_T_FLOAT;
+    /* another layout */
+    bool volta = f->op == TL_OP_mma && m == 8 && x->a.kind == TL_T_FLOAT && x->bits == 16;
+    return known && !volta && x->c.bits != 0 && x->d.bits != 0 && x->bits >= 8 &&
+           x->k % (4 * x->per_register) == 0;
 }
 
-/* --- elements ------------------------------------------------------------------------------------------------------ */
+/* --- elements --------------------------------------------------------------------------------- */
 
 /* Element e of a fragment register, in the type that is multiplied: f32, f64 or i32. */
-static struct tl_val element(struct tl_emit *e, const struct product *x, bool is_b, struct tl_val reg, uint32_t which)
+static struct tl_val element(struct tl_emit *e, const struct product *x, bool is_b,
+                             struct tl_val reg, uint32_t which)
 {
     struct tl_type t = is_b ? x->b : x->a;
     struct tl_val v = reg;
@@ -103,8 +108,9 @@ static struct tl_val element(struct tl_emit *e, const struct product *x, bool is
     if (x->is_integer)
         return tl_cast_int(e, v, 32, t.kind == TL_T_SIGNED);
     if (x->is_small)
-        return tl_extend(e, tl_f16_of_small(e, tl_cast_int(e, v, 16, false), is_b ? x->b_is_e5m2 : x->a_is_e5m2),
-                         e->f32);
+        return tl_extend(
+            e, tl_f16_of_small(e, tl_cast_int(e, v, 16, false), is_b ? x->b_is_e5m2 : x->a_is_e5m2),
+            e->f32);
     v = tl_to_float(e, v, (struct tl_type){t.kind, x->bits, 1});
     if (t.kind == TL_T_FLOAT && x->bits == 16)
         v.v = LLVMBuildFPExt(e->b, v.v, tl_vec(e->f32), "");
@@ -116,8 +122,9 @@ struct tl_val tl_pick_lanes(struct tl_emit *e, struct tl_val v, const uint32_t f
     LLVMValueRef index[TL_LANES];
     for (uint32_t i = 0; i < TL_LANES; i++)
         index[i] = LLVMConstInt(e->i32, from[i], false);
-    return (struct tl_val){
-        LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)), LLVMConstVector(index, TL_LANES), ""), true};
+    return (struct tl_val){LLVMBuildShuffleVector(e->b, v.v, LLVMGetPoison(LLVMTypeOf(v.v)),
+                                                  LLVMConstVector(index, TL_LANES), ""),
+                           true};
 }
 
 /* The row that a lane works on, at that t. */
@@ -138,8 +145,8 @@ static struct tl_val across(struct tl_emit *e, struct tl_val v, uint32_t t, uint
     return tl_pick_lanes(e, v, from);
 }
 
-static struct tl_val multiply_add(struct tl_emit *e, const struct product *x, struct tl_val a, struct tl_val b,
-                                  struct tl_val c)
+static struct tl_val multiply_add(struct tl_emit *e, const struct product *x, struct tl_val a,
+                                  struct tl_val b, struct tl_val c)
 {
     if (x->is_integer)
         return tl_op(e, LLVMAdd, c, tl_op(e, LLVMMul, a, b));
@@ -153,7 +160,8 @@ const struct tl_ptx_operand *tl_fragment(const struct tl_ptx_operand *o, uint32_
 }
 
 /* Registers of A and B, as words. */
-static void read_fragment(struct tl_emit *e, const struct product *x, uint32_t operand, uint32_t n, struct tl_val *out)
+static void read_fragment(struct tl_emit *e, const struct product *x, uint32_t operand, uint32_t n,
+                          struct tl_val *out)
 {
     uint32_t bits = x->bits == 64 ? 64 : 32;
     for (uint32_t i = 0; i < n; i++) {
@@ -164,7 +172,7 @@ static void read_fragment(struct tl_emit *e, const struct product *x, uint32_t o
     }
 }
 
-/* --- accumulators -------------------------------------------------------------------------------------------------- */
+/* --- accumulators ----------------------------------------------------------------------------- */
 
 static uint32_t n_elements(const struct product *x)
 {
@@ -183,9 +191,11 @@ static void read_accumulators(struct tl_emit *e, const struct product *x, struct
     const struct tl_ptx_operand *o = tl_opd(e, 3);
     bool is_half = x->c.bits == 16;
     for (uint32_t i = 0; i < n_elements(x); i++) {
-        struct tl_val v = tl_widen(e, tl_read(e, &o->elems[is_half ? i / 2 : i], is_half ? 32 : x->c.bits));
+        struct tl_val v = tl_widen(
+            e, tl_read(e, &o->elems[is_half ? i / 2 : i], is_half ? 32 : x->c.bits));
         if (is_half) {
-            v = tl_cast_int(e, tl_op(e, LLVMLShr, v, tl_const(e, 32, (uint64_t)(i % 2) * 16)), 16, false);
+            v = tl_cast_int(e, tl_op(e, LLVMLShr, v, tl_const(e, 32, (uint64_t)(i % 2) * 16)), 16,
+                            false);
             v = tl_extend(e, tl_bitcast(e, v, e->f16), e->f32);
         } else if (x->c.kind == TL_T_FLOAT) {
             v = tl_bitcast(e, v, x->c.bits == 64 ? e->f64 : e->f32);
@@ -203,7 +213,8 @@ static void write_accumulators(struct tl_emit *e, const struct product *x, struc
         if (is_half) {
             struct tl_val half[2];
             for (uint32_t h = 0; h < 2; h++)
-                half[h] = tl_cast_int(e, tl_bitcast(e, tl_truncate(e, c[2 * i + h], e->f16), e->i16), 32, false);
+                half[h] = tl_cast_int(
+                    e, tl_bitcast(e, tl_truncate(e, c[2 * i + h], e->f16), e->i16), 32, false);
             v = tl_op(e, LLVMOr, half[0], tl_op(e, LLVMShl, half[1], tl_const(e, 32, 16)));
         } else {
             v = x->d.kind == TL_T_FLOAT ? tl_bitcast(e, c[i], tl_int(e, x->d.bits)) : c[i];
@@ -212,7 +223,7 @@ static void write_accumulators(struct tl_emit *e, const struct product *x, struc
     }
 }
 
-/* --- the product --------------------------------------------------------------------------------------------------- */
+/* --- the product ------------------------------------------------------------------------------ */
 
 static uint32_t n_blocks(const struct product *x)
 {
@@ -220,15 +231,17 @@ static uint32_t n_blocks(const struct product *x)
 }
 
 /* sum[] += the products at one k. */
-static void add_products(struct tl_emit *e, const struct product *x, uint32_t k, const struct tl_val *a,
-                         const struct tl_val *b, struct tl_val *sum)
+static void add_products(struct tl_emit *e, const struct product *x, uint32_t k,
+                         const struct tl_val *a, const struct tl_val *b, struct tl_val *sum)
 {
-    uint32_t block = 4 * x->per_register, kb = k / block, t = k % block / x->per_register, which = k % x->per_register;
+    uint32_t block = 4 * x->per_register, kb = k / block, t = k % block / x->per_register,
+             which = k % x->per_register;
     for (uint32_t n = 0; n < x->tiles_n; n++) {
         struct tl_val row = element(e, x, true, b[n * n_blocks(x) + kb], which);
         struct tl_val columns[2] = {across(e, row, t, 0), across(e, row, t, 1)};
         for (uint32_t m = 0; m < x->tiles_m; m++) {
-            struct tl_val column = within_quad(e, element(e, x, false, a[kb * x->tiles_m + m], which), t);
+            struct tl_val column = within_quad(
+                e, element(e, x, false, a[kb * x->tiles_m + m], which), t);
             for (uint32_t j = 0; j < 2; j++) {
                 struct tl_val *to = &sum[(n * x->tiles_m + m) * 2 + j];
                 *to = multiply_add(e, x, column, columns[j], *to);
@@ -250,15 +263,16 @@ static void multiply(struct tl_emit *e, const void *key, struct tl_val *v)
     for (uint32_t k = 0; k < x->k; k++)
         add_products(e, x, k, a, b, sum);
     for (uint32_t i = 0; i < n_elements(x); i++)
-        v[i] = is_apart ? tl_intrinsic(e, "llvm.sadd.sat", (struct tl_val[2]){sum[i], v[i]}, 2) : sum[i];
+        v[i] = is_apart ? tl_intrinsic(e, "llvm.sadd.sat", (struct tl_val[2]){sum[i], v[i]}, 2)
+                        : sum[i];
 }
 
 static void emit_product(struct tl_emit *e)
 {
     struct product x;
     struct tl_val v[TL_OUTLINED_OPERANDS] = {{NULL, false}};
-    if (e->inst->n_operands != 4 || !describe(e->inst->inst.form, &x) || !fits(&x, tl_opd(e, 3), x.c) ||
-        !fits(&x, tl_opd(e, 0), x.d) ||
+    if (e->inst->n_operands != 4 || !describe(e->inst->inst.form, &x) ||
+        !fits(&x, tl_opd(e, 3), x.c) || !fits(&x, tl_opd(e, 0), x.d) ||
         n_elements(&x) + (x.tiles_m + x.tiles_n) * n_blocks(&x) > TL_OUTLINED_OPERANDS) {
         tl_emit_unsupported(e, "this shape or type of matrix");
         return;
@@ -281,7 +295,8 @@ bool tl_emit_matrix(struct tl_emit *e)
     if (op != TL_OP_mma && op != TL_OP_ldmatrix && op != TL_OP_stmatrix && op != TL_OP_wmma)
         return false;
     if (e->uses_lanes)
-        tl_emit_unsupported(e, "a warp-wide operation in a kernel whose lanes wait at different barriers");
+        tl_emit_unsupported(
+            e, "a warp-wide operation in a kernel whose lanes wait at different barriers");
     else if (op == TL_OP_mma || (op == TL_OP_wmma && tl_has(e, TL_MOD_mma)))
         emit_product(e);
     else

@@ -1,14 +1,16 @@
-/* What products of matrix fragments and their loads and stores share: how a fragment lies in registers.
+/* What products of matrix fragments and their loads and stores share: how a fragment lies in
+ * registers.
  *
- * Matrices are cut into tiles of eight rows of A and C and eight columns of B and C.  Lane 4 g + t holds row or column g of each
- * tile, and t says which of the k (PTX ISA, "Matrix Fragments for mma").  With E elements of the input type in a register:
+ * Matrices are cut into tiles of eight rows of A and C and eight columns of B and C.  Lane 4 g + t
+ * holds row or column g of each tile, and t says which of the k (PTX ISA, "Matrix Fragments for
+ * mma").  With E elements of the input type in a register:
  *
  *     A, row 8 i + g,                  k: register kb * tiles + i,   element e      k = (4 kb + t) E + e
  *     B, column 8 i + g,               k: register i * blocks + kb,  element e
  *     C, row 8 i + g, column 8 n + 2 t + j: element (n * tiles + i) * 2 + j; halves share a register by two
  *
- * For mma PTX prescribes that, for wmma it leaves the layout open.  Fragments of wmma may have more registers than this needs;
- * those are never read. */
+ * For mma PTX prescribes that, for wmma it leaves the layout open.  Fragments of wmma may have more
+ * registers than this needs; those are never read. */
 #ifndef TALLY_DEVICE_JIT_MATRIX_H
 #define TALLY_DEVICE_JIT_MATRIX_H
 

@@ -1,7 +1,8 @@
 /* Loads and stores.
  *
- * One address for all lanes is one access.  Lane offsets known when compiling become vector accesses, directly or through a
- * shuffle of the stretch that covers them.  The rest gathers and scatters.  Lanes that are not active never touch memory. */
+ * One address for all lanes is one access.  Lane offsets known when compiling become vector
+ * accesses, directly or through a shuffle of the stretch that covers them.  The rest gathers and
+ * scatters.  Lanes that are not active never touch memory. */
 #include <string.h>
 
 #include "device/abi.h"
@@ -9,12 +10,13 @@
 
 enum { MAX_COVER = 256 }; /* elements loaded at once to pick lanes from */
 
-static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMTypeRef *over, size_t n_over,
-                                   LLVMValueRef *args, unsigned n)
+static LLVMValueRef call_intrinsic(struct tl_emit *e, const char *name, LLVMTypeRef *over,
+                                   size_t n_over, LLVMValueRef *args, unsigned n)
 {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, over, n_over);
-    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, over, n_over), args, n, "");
+    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, over, n_over), args,
+                          n, "");
 }
 
 /* Each lane's bit `times` over. */
@@ -24,22 +26,25 @@ static LLVMValueRef repeat_mask(struct tl_emit *e, uint32_t times)
     for (uint32_t i = 0; i < TL_LANES * times; i++)
         index[i] = LLVMConstInt(e->i32, i / times, false);
     LLVMValueRef m = tl_active(e);
-    return LLVMBuildShuffleVector(e->b, m, LLVMGetPoison(LLVMTypeOf(m)), LLVMConstVector(index, TL_LANES * times), "");
+    return LLVMBuildShuffleVector(e->b, m, LLVMGetPoison(LLVMTypeOf(m)),
+                                  LLVMConstVector(index, TL_LANES * times), "");
 }
 
-/* --- loads --------------------------------------------------------------------------------------------------------- */
+/* --- loads ------------------------------------------------------------------------------------ */
 
-static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[TL_LANES], uint32_t step, LLVMValueRef *out)
+static void pick(struct tl_emit *e, LLVMValueRef cover, const int64_t first[TL_LANES],
+                 uint32_t step, LLVMValueRef *out)
 {
     LLVMValueRef index[TL_LANES];
     for (int i = 0; i < TL_LANES; i++)
         index[i] = LLVMConstInt(e->i32, (uint64_t)(first[i] + step), false);
-    *out = LLVMBuildShuffleVector(e->b, cover, LLVMGetPoison(LLVMTypeOf(cover)), LLVMConstVector(index, TL_LANES), "");
+    *out = LLVMBuildShuffleVector(e->b, cover, LLVMGetPoison(LLVMTypeOf(cover)),
+                                  LLVMConstVector(index, TL_LANES), "");
 }
 
 /* The covering stretch of known lane offsets in elements, if it is short and evenly divided. */
-static bool covering(const struct tl_emit *e, const struct tl_address *a, uint64_t bytes, uint32_t v,
-                     int64_t first[TL_LANES], int64_t *low, uint32_t *n)
+static bool covering(const struct tl_emit *e, const struct tl_address *a, uint64_t bytes,
+                     uint32_t v, int64_t first[TL_LANES], int64_t *low, uint32_t *n)
 {
     int64_t high;
     if (!tl_has_one_base(e, a))
@@ -60,10 +65,10 @@ static bool covering(const struct tl_emit *e, const struct tl_address *a, uint64
     return count <= MAX_COVER;
 }
 
-/* --- addresses that turn out to be neighbours ------------------------------------------------------------------------ */
+/* --- addresses that turn out to be neighbours ------------------------------------------------- */
 
-/* In a loop it pays to ask, each time, whether the active lanes' addresses lie side by side: a vector access costs a fraction
- * of a gather.  `packed` is the address to use if they do. */
+/* In a loop it pays to ask, each time, whether the active lanes' addresses lie side by side: a
+ * vector access costs a fraction of a gather.  `packed` is the address to use if they do. */
 struct neighbours {
     LLVMBasicBlockRef apart, done;
     struct tl_address packed;
@@ -71,41 +76,52 @@ struct neighbours {
 
 static bool pays_to_ask(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v)
 {
-    return a->pointer.is_vec && !a->lanes.is_known && bits >= 32 && v <= 4 && e->f->is_in_loop[e->inst_block];
+    return a->pointer.is_vec && !a->lanes.is_known && bits >= 32 && v <= 4 &&
+           e->f->is_in_loop[e->inst_block];
 }
 
-/* The builder stands where they are neighbours; at n->apart the other way is to be written; both go on to n->done. */
-static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct tl_address *a, uint64_t stride)
+/* The builder stands where they are neighbours; at n->apart the other way is to be written; both go
+ * on to n->done. */
+static void ask_neighbours(struct tl_emit *e, struct neighbours *n, const struct tl_address *a,
+                           uint64_t stride)
 {
     int64_t offsets[TL_LANES];
     struct tl_val first = tl_const(e, 32, 0), lane0;
     for (int i = 0; i < TL_LANES; i++)
         offsets[i] = (int64_t)((uint64_t)i * stride);
     if (e->mask != NULL) {
-        struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 0, false), false}};
+        struct tl_val args[2] = {{tl_active_bits(e), false},
+                                 {LLVMConstInt(e->i1, 0, false), false}};
         first = tl_op(e, LLVMAnd, tl_intrinsic(e, "llvm.cttz", args, 2), tl_const(e, 32, 31));
     }
     lane0 = tl_lane_value(e, a->pointer, first.v);
-    lane0 = tl_op(e, LLVMSub, lane0, tl_op(e, LLVMMul, tl_cast_int(e, first, 64, false), tl_const(e, 64, stride)));
-    struct tl_val expected = {LLVMBuildAdd(e->b, tl_widen(e, lane0).v, tl_const_lanes(e, 64, offsets), ""), true};
+    lane0 = tl_op(e, LLVMSub, lane0,
+                  tl_op(e, LLVMMul, tl_cast_int(e, first, 64, false), tl_const(e, 64, stride)));
+    struct tl_val expected = {
+        LLVMBuildAdd(e->b, tl_widen(e, lane0).v, tl_const_lanes(e, 64, offsets), ""), true};
     struct tl_val equal = tl_icmp(e, LLVMIntEQ, a->pointer, expected);
-    LLVMValueRef bits = LLVMBuildOr(e->b, tl_mask_bits(e, equal.v), LLVMBuildNot(e->b, tl_active_bits(e), ""), "");
+    LLVMValueRef bits = LLVMBuildOr(e->b, tl_mask_bits(e, equal.v),
+                                    LLVMBuildNot(e->b, tl_active_bits(e), ""), "");
     LLVMBasicBlockRef together = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "neighbours");
     n->apart = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "apart");
     n->done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "accessed");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""), together,
-                    n->apart);
+    LLVMBuildCondBr(
+        e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, LLVMConstInt(e->i32, UINT32_MAX, false), ""),
+        together, n->apart);
     LLVMPositionBuilderAtEnd(e->b, together);
     lane0 = tl_op(e, LLVMAdd, lane0, tl_const(e, 64, (uint64_t)a->offset));
-    n->packed = (struct tl_address){.base = {lane0.v},
-                                    .lanes = {.is_known = true, .has_one_base = true, .base_align = 1}};
+    n->packed = (struct tl_address){
+        .base = {lane0.v}, .lanes = {.is_known = true, .has_one_base = true, .base_align = 1}};
     memcpy(n->packed.lanes.offset, offsets, sizeof offsets);
 }
 
-static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out);
-static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in);
+static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                          struct tl_val *out);
+static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                           struct tl_val *in);
 
-static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                        struct tl_val *out)
 {
     struct neighbours n;
     LLVMValueRef slots[4];
@@ -129,12 +145,13 @@ static void load_asking(struct tl_emit *e, const struct tl_address *a, uint32_t 
         out[k] = (struct tl_val){LLVMBuildLoad2(e->b, type, slots[k], ""), true};
 }
 
-/* --- several rows in a warp ------------------------------------------------------------------------------------------ */
+/* --- several rows in a warp ------------------------------------------------------------------- */
 
 enum pattern { MIXED, ROW, ONE };
 
 /* How the lanes of every group lie: side by side, all on one, or otherwise. */
-static enum pattern group_pattern(const struct tl_emit *e, const struct tl_address *a, uint64_t stride)
+static enum pattern group_pattern(const struct tl_emit *e, const struct tl_address *a,
+                                  uint64_t stride)
 {
     uint32_t per = TL_LANES / tl_groups(e);
     bool is_row = true, is_one = true;
@@ -155,12 +172,14 @@ static LLVMValueRef group_pointer(struct tl_emit *e, const struct tl_address *a,
 }
 
 /* Puts a group's values into a vector of all lanes. */
-static LLVMValueRef put_part(struct tl_emit *e, LLVMValueRef all, LLVMValueRef part, uint32_t first, uint32_t n)
+static LLVMValueRef put_part(struct tl_emit *e, LLVMValueRef all, LLVMValueRef part, uint32_t first,
+                             uint32_t n)
 {
     LLVMValueRef widen[TL_LANES], index[TL_LANES];
     for (uint32_t i = 0; i < TL_LANES; i++) {
         widen[i] = LLVMConstInt(e->i32, i < n ? i : 0, false);
-        index[i] = LLVMConstInt(e->i32, i >= first && i < first + n ? TL_LANES + i - first : i, false);
+        index[i] = LLVMConstInt(e->i32, i >= first && i < first + n ? TL_LANES + i - first : i,
+                                false);
     }
     LLVMValueRef wide = LLVMBuildShuffleVector(e->b, part, LLVMGetPoison(LLVMTypeOf(part)),
                                                LLVMConstVector(widen, TL_LANES), "");
@@ -185,10 +204,12 @@ static LLVMValueRef every(struct tl_emit *e, LLVMValueRef all, uint32_t per, uin
     for (uint32_t i = 0; i < per; i++)
         index[i] = LLVMConstInt(e->i32, i * v + k, false);
     return v == 1 ? all
-                  : LLVMBuildShuffleVector(e->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(index, per), "");
+                  : LLVMBuildShuffleVector(e->b, all, LLVMGetPoison(LLVMTypeOf(all)),
+                                           LLVMConstVector(index, per), "");
 }
 
-static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                        struct tl_val *out)
 {
     enum pattern pattern = group_pattern(e, a, (uint64_t)v * (bits / 8));
     uint32_t n_groups = tl_groups(e), per = TL_LANES / n_groups;
@@ -204,14 +225,16 @@ static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t 
             LLVMSetAlignment(stretch, bits / 8);
         } else if (pattern == ROW) {
             LLVMTypeRef over[2] = {type, e->ptr};
-            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), group_mask(e, g, v), LLVMConstNull(type)};
+            LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, bits / 8, false), group_mask(e, g, v),
+                                    LLVMConstNull(type)};
             stretch = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
         }
         for (uint32_t k = 0; k < v; k++) {
             LLVMValueRef part;
             if (pattern == ONE) {
                 LLVMValueRef at = LLVMConstInt(e->i32, k, false);
-                LLVMValueRef one = LLVMBuildLoad2(e->b, element, LLVMBuildGEP2(e->b, element, p, &at, 1, ""), "");
+                LLVMValueRef one = LLVMBuildLoad2(e->b, element,
+                                                  LLVMBuildGEP2(e->b, element, p, &at, 1, ""), "");
                 LLVMSetAlignment(one, bits / 8);
                 part = tl_lanes_from(e, tl_widen(e, (struct tl_val){one, false}).v, 0, per);
             } else {
@@ -244,7 +267,8 @@ static bool store_groups(struct tl_emit *e, const struct tl_address *a, uint32_t
 }
 
 /* Loads v elements per lane into out[]. */
-static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *out)
+static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                          struct tl_val *out)
 {
     uint64_t bytes = bits / 8;
     LLVMTypeRef element = tl_int(e, bits);
@@ -252,15 +276,16 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
     uint32_t n;
     if (tl_is_one_address(e, a)) {
         for (uint32_t k = 0; k < v; k++) {
-            out[k] = (struct tl_val){LLVMBuildLoad2(e->b, element, tl_first_pointer(e, a, k * bytes), ""), false};
+            out[k] = (struct tl_val){
+                LLVMBuildLoad2(e->b, element, tl_first_pointer(e, a, k * bytes), ""), false};
             LLVMSetAlignment(out[k].v, (unsigned)bytes);
         }
         return;
     }
     if (tl_is_packed(e, a, bytes * v) && e->mask != NULL && v <= 8) {
         LLVMTypeRef type = LLVMVectorType(element, TL_LANES * v), over[2] = {type, e->ptr};
-        LLVMValueRef args[4] = {tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v),
-                                LLVMConstNull(type)};
+        LLVMValueRef args[4] = {tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false),
+                                repeat_mask(e, v), LLVMConstNull(type)};
         LLVMValueRef all = call_intrinsic(e, "llvm.masked.load", over, 2, args, 4);
         for (int i = 0; i < TL_LANES; i++)
             first[i] = (int64_t)i * v;
@@ -271,7 +296,8 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
         return;
     }
     if (e->mask == NULL && covering(e, a, bytes, v, first, &low, &n)) {
-        LLVMValueRef p = tl_pointer(e, LLVMBuildAdd(e->b, a->base[0], LLVMConstInt(e->i64, (uint64_t)low, false), ""));
+        LLVMValueRef p = tl_pointer(
+            e, LLVMBuildAdd(e->b, a->base[0], LLVMConstInt(e->i64, (uint64_t)low, false), ""));
         LLVMValueRef all = LLVMBuildLoad2(e->b, LLVMVectorType(element, n), p, "");
         LLVMSetAlignment(all, (unsigned)bytes);
         for (uint32_t k = 0; k < v; k++) {
@@ -291,7 +317,8 @@ static void load_elements(struct tl_emit *e, const struct tl_address *a, uint32_
 static bool is_strong(const struct tl_ptx_form *f)
 {
     return tl_ptx_form_has(f, TL_MOD_volatile) || tl_ptx_form_has(f, TL_MOD_relaxed) ||
-           tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_release) || tl_ptx_form_has(f, TL_MOD_mmio);
+           tl_ptx_form_has(f, TL_MOD_acquire) || tl_ptx_form_has(f, TL_MOD_release) ||
+           tl_ptx_form_has(f, TL_MOD_mmio);
 }
 
 static uint32_t vector_length(struct tl_emit *e)
@@ -299,14 +326,16 @@ static uint32_t vector_length(struct tl_emit *e)
     return tl_has(e, TL_MOD_v8) ? 8 : tl_has(e, TL_MOD_v4) ? 4 : tl_has(e, TL_MOD_v2) ? 2 : 1;
 }
 
-/* A scalar access under a mask that may be empty (a guarded instruction) needs a test.  Gathers and scatters are worth one: what
- * lies beyond the edge of a matrix is guarded, and empty ones take as long as others. */
+/* A scalar access under a mask that may be empty (a guarded instruction) needs a test.  Gathers and
+ * scatters are worth one: what lies beyond the edge of a matrix is guarded, and empty ones take as
+ * long as others. */
 static bool needs_test(struct tl_emit *e, const struct tl_address *a, uint64_t stride)
 {
     return e->must_blend && !tl_is_packed(e, a, stride);
 }
 
-/* Parameters, constants and local memory are laid out by the compiler, which knows its alignments. */
+/* Parameters, constants and local memory are laid out by the compiler, which knows its
+ * alignments. */
 static bool can_be_misaligned(enum tl_ptx_mod space)
 {
     return space == TL_MOD_global || space == TL_MOD_shared || space == TL_MOD_other;
@@ -325,7 +354,8 @@ static void emit_load(struct tl_emit *e)
     uint32_t v = vector_length(e);
     const struct tl_ptx_operand *to = tl_opd(e, 0);
     bool is_wide = t.bits == 128; /* as two halves, which strong accesses keep together */
-    if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 || (v > 1 && tl_elements(to) != v)) {
+    if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 ||
+        (v > 1 && tl_elements(to) != v)) {
         tl_emit_unsupported(e, "this load");
         return;
     }
@@ -338,10 +368,11 @@ static void emit_load(struct tl_emit *e)
     v = is_wide ? 2 : v;
     bool tested = needs_test(e, &a, (uint64_t)v * bits / 8);
     const struct tl_segment *segment = e->f->segment;
-    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local && e->f->is_in_loop[e->inst_block] &&
+    if (is_strong(f) && space != TL_MOD_shared && space != TL_MOD_local &&
+        e->f->is_in_loop[e->inst_block] &&
         (segment == NULL || (e->f->now != TL_CFG_NONE && segment->waits[e->f->now]))) {
-        /* It may be waiting for another warp: warps need stacks of their own.  Fission has looked at that, and left those that
-         * wait for another block. */
+        /* It may be waiting for another warp: warps need stacks of their own.  Fission has looked
+         * at that, and left those that wait for another block. */
         e->n_barriers += segment == NULL;
         e->uses_grid_sync |= segment != NULL;
         LLVMValueRef args[2] = {e->f->frame, e->f->warp};
@@ -356,7 +387,8 @@ static void emit_load(struct tl_emit *e)
     else
         load_elements(e, &a, bits, v, out);
     if (is_wide) {
-        struct tl_val high = tl_op(e, LLVMShl, tl_cast_int(e, out[1], 128, false), tl_const(e, 128, 64));
+        struct tl_val high = tl_op(e, LLVMShl, tl_cast_int(e, out[1], 128, false),
+                                   tl_const(e, 128, 64));
         tl_write(e, to, tl_op(e, LLVMOr, high, tl_cast_int(e, out[0], 128, false)), false);
     }
     for (uint32_t k = 0; k < v && !is_wide; k++) {
@@ -367,7 +399,7 @@ static void emit_load(struct tl_emit *e)
         tl_if_end(e, &i);
 }
 
-/* --- stores -------------------------------------------------------------------------------------------------------- */
+/* --- stores ----------------------------------------------------------------------------------- */
 
 static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b)
 {
@@ -378,15 +410,18 @@ static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");
 }
 
-static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v, struct tl_val *in)
+static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
+                           struct tl_val *in)
 {
     uint64_t bytes = bits / 8;
     if (tl_is_one_address(e, a)) { /* lanes that write one address: one of them wins */
-        struct tl_val args[2] = {{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}};
-        LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false), tl_intrinsic(e, "llvm.ctlz", args, 2).v,
-                                         "");
+        struct tl_val args[2] = {{tl_active_bits(e), false},
+                                 {LLVMConstInt(e->i1, 1, false), false}};
+        LLVMValueRef lane = LLVMBuildSub(e->b, LLVMConstInt(e->i32, 31, false),
+                                         tl_intrinsic(e, "llvm.ctlz", args, 2).v, "");
         for (uint32_t k = 0; k < v; k++) {
-            LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], lane).v, tl_first_pointer(e, a, k * bytes));
+            LLVMValueRef s = LLVMBuildStore(e->b, tl_lane_value(e, in[k], lane).v,
+                                            tl_first_pointer(e, a, k * bytes));
             LLVMSetAlignment(s, (unsigned)bytes);
         }
         return;
@@ -404,7 +439,8 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
             return;
         }
         LLVMTypeRef over[2] = {LLVMTypeOf(all), e->ptr};
-        LLVMValueRef args[4] = {all, tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false), repeat_mask(e, v)};
+        LLVMValueRef args[4] = {all, tl_first_pointer(e, a, 0), LLVMConstInt(e->i32, bytes, false),
+                                repeat_mask(e, v)};
         call_intrinsic(e, "llvm.masked.store", over, 2, args, 4);
         return;
     }
@@ -435,7 +471,8 @@ static void emit_store(struct tl_emit *e)
     uint32_t v = vector_length(e), bits = t.bits * t.packed;
     const struct tl_ptx_operand *from = tl_opd(e, 1);
     bool is_wide = t.bits == 128;
-    if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 || (v > 1 && tl_elements(from) != v)) {
+    if (t.bits == 0 || (is_wide && v > 1) || e->inst->n_operands < 2 ||
+        (v > 1 && tl_elements(from) != v)) {
         tl_emit_unsupported(e, "this store");
         return;
     }
@@ -467,10 +504,11 @@ static void emit_store(struct tl_emit *e)
         tl_if_end(e, &i);
 }
 
-/* --- asynchronous copies: done at once ----------------------------------------------------------------------------- */
+/* --- asynchronous copies: done at once -------------------------------------------------------- */
 
 /* All lanes or none have something to store, most of the time. */
-static void store_copied(struct tl_emit *e, const struct tl_address *to, uint32_t words, struct tl_val *data)
+static void store_copied(struct tl_emit *e, const struct tl_address *to, uint32_t words,
+                         struct tl_val *data)
 {
     LLVMValueRef outer = e->mask;
     struct tl_if any, all;
@@ -480,7 +518,8 @@ static void store_copied(struct tl_emit *e, const struct tl_address *to, uint32_
     }
     tl_if_begin(e, &any, any_active(e));
     if (to->lanes.is_known) {
-        LLVMValueRef is_all = LLVMBuildICmp(e->b, LLVMIntEQ, tl_active_bits(e), LLVMConstAllOnes(e->i32), "");
+        LLVMValueRef is_all = LLVMBuildICmp(e->b, LLVMIntEQ, tl_active_bits(e),
+                                            LLVMConstAllOnes(e->i32), "");
         e->mask = NULL;
         tl_if_begin(e, &all, is_all);
         store_elements(e, to, 32, words, data);
@@ -505,7 +544,8 @@ static void emit_copy(struct tl_emit *e)
     if (tl_ptx_form_has_text(f, "commit_group") || tl_ptx_form_has_text(f, "wait_group") ||
         tl_ptx_form_has_text(f, "wait_all"))
         return;
-    if (e->inst->n_operands < 3 || tl_opd(e, 2)->kind != TL_OPD_INT || tl_ptx_form_has_text(f, "mbarrier")) {
+    if (e->inst->n_operands < 3 || tl_opd(e, 2)->kind != TL_OPD_INT ||
+        tl_ptx_form_has_text(f, "mbarrier")) {
         tl_emit_unsupported(e, "this copy");
         return;
     }
@@ -519,9 +559,11 @@ static void emit_copy(struct tl_emit *e)
     bool has_size = e->inst->n_operands > 3;
     if (has_size) { /* bytes to read, the rest is zero; or a predicate that says to read none */
         const struct tl_ptx_operand *o = tl_opd(e, 3);
-        bool is_pred = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG && e->f->regs[o->sym->id].bits == 1;
-        size = is_pred ? tl_select(e, tl_read(e, o, 1), tl_const(e, 32, 0), tl_const(e, 32, words * 4))
-                       : tl_read(e, o, 32);
+        bool is_pred = o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG &&
+                       e->f->regs[o->sym->id].bits == 1;
+        size = is_pred
+                   ? tl_select(e, tl_read(e, o, 1), tl_const(e, 32, 0), tl_const(e, 32, words * 4))
+                   : tl_read(e, o, 32);
         struct tl_val some = tl_widen(e, tl_icmp(e, LLVMIntNE, size, tl_const(e, 32, 0)));
         e->mask = outer != NULL ? LLVMBuildAnd(e->b, outer, some.v, "") : some.v;
     }
@@ -538,7 +580,8 @@ static void emit_copy(struct tl_emit *e)
     for (uint32_t k = 0; k < words; k++) {
         struct tl_val x = data[k];
         if (has_size)
-            x = tl_select(e, tl_icmp(e, LLVMIntUGT, size, tl_const(e, 32, k * 4)), x, tl_const(e, 32, 0));
+            x = tl_select(e, tl_icmp(e, LLVMIntUGT, size, tl_const(e, 32, k * 4)), x,
+                          tl_const(e, 32, 0));
         LLVMBuildStore(e->b, tl_widen(e, x).v, slots[k]);
     }
     if (tested)

@@ -1,14 +1,16 @@
 /* Code that stands once and is called.
  *
- * A product of matrix fragments is hundreds of vector instructions, and a large kernel has hundreds of products: most of the time
- * that such kernels take to compile goes into copies of the same code.  There, bulky operations become functions of the
- * module.  Operands and results go through memory, where large kernels keep most of their values anyway on CPUs with 16 vector
- * registers of 8 lanes each; with AVX-512 all stands in place. */
+ * A product of matrix fragments is hundreds of vector instructions, and a large kernel has hundreds
+ * of products: most of the time that such kernels take to compile goes into copies of the same
+ * code.  There, bulky operations become functions of the module.  Operands and results go through
+ * memory, where large kernels keep most of their values anyway on CPUs with 16 vector registers of
+ * 8 lanes each; with AVX-512 all stands in place. */
 #include <string.h>
 
 #include "device/jit/emit.h"
 
-enum { LARGE = 1000, SLOT_BYTES = 256 }; /* instructions of a large kernel; memory of a vector of 64-bit lanes */
+/* instructions of a large kernel; memory of a vector of 64-bit lanes */
+enum { LARGE = 1000, SLOT_BYTES = 256 };
 
 struct tl_outline {
     struct tl_outline *next;
@@ -44,7 +46,8 @@ static void store(struct tl_emit *e, LLVMValueRef v, LLVMValueRef area, uint32_t
 }
 
 /* void function(area); the builder stands where it did. */
-static void build(struct tl_emit *e, struct tl_outline *o, const struct tl_val *in, uint32_t n_in, uint32_t n_out)
+static void build(struct tl_emit *e, struct tl_outline *o, const struct tl_val *in, uint32_t n_in,
+                  uint32_t n_out)
 {
     struct tl_fn *outer = e->f, f = {.cfg.n_insts = LARGE + 1};
     LLVMBasicBlockRef was = LLVMGetInsertBlock(e->b);
@@ -60,7 +63,8 @@ static void build(struct tl_emit *e, struct tl_outline *o, const struct tl_val *
     e->f = &f;
     e->mask = NULL;
     for (uint32_t i = 0; i < n_in; i++)
-        v[i] = (struct tl_val){load(e, LLVMTypeOf(in[i].v), LLVMGetParam(f.fn, 0), i), in[i].is_vec};
+        v[i] = (struct tl_val){load(e, LLVMTypeOf(in[i].v), LLVMGetParam(f.fn, 0), i),
+                               in[i].is_vec};
     o->body(e, o->key, v);
     for (uint32_t i = 0; i < n_out; i++) {
         store(e, v[i].v, LLVMGetParam(f.fn, 0), i);
@@ -73,7 +77,8 @@ static void build(struct tl_emit *e, struct tl_outline *o, const struct tl_val *
     LLVMPositionBuilderAtEnd(e->b, was);
 }
 
-static struct tl_outline *find_outline(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n)
+static struct tl_outline *find_outline(struct tl_emit *e, tl_outlined_fn body, const void *key,
+                                       size_t key_n)
 {
     struct tl_outline *o = e->outlines;
     while (o != NULL && (o->body != body || o->key_n != key_n || memcmp(o->key, key, key_n) != 0))
@@ -81,8 +86,8 @@ static struct tl_outline *find_outline(struct tl_emit *e, tl_outlined_fn body, c
     return o;
 }
 
-void tl_outlined(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n, struct tl_val *v, uint32_t n_in,
-                 uint32_t n_out)
+void tl_outlined(struct tl_emit *e, tl_outlined_fn body, const void *key, size_t key_n,
+                 struct tl_val *v, uint32_t n_in, uint32_t n_out)
 {
     struct tl_outline *o = find_outline(e, body, key, key_n);
     if (o == NULL) {

@@ -1,7 +1,7 @@
 /* Rounding that no instruction does: to odd, and in a direction from a value and what it lacks.
  *
- * Rounding to odd keeps the last bit set where something was lost, so that rounding again to fewer bits, in any direction, is
- * as rounding once. */
+ * Rounding to odd keeps the last bit set where something was lost, so that rounding again to fewer
+ * bits, in any direction, is as rounding once. */
 #ifndef TALLY_DEVICE_JIT_ROUND_H
 #define TALLY_DEVICE_JIT_ROUND_H
 
@@ -20,7 +20,8 @@ struct tl_val tl_odd_f32(struct tl_emit *e, struct tl_val d);
 /* f64 to f32 in that direction. */
 struct tl_val tl_round_f32(struct tl_emit *e, struct tl_val d, enum tl_rounding mode);
 /* f64 `s`, the nearest to an exact s + rest, in that direction; s is finite. */
-struct tl_val tl_step_f64(struct tl_emit *e, struct tl_val s, struct tl_val rest, enum tl_rounding mode);
+struct tl_val tl_step_f64(struct tl_emit *e, struct tl_val s, struct tl_val rest,
+                          enum tl_rounding mode);
 /* f32 to f16, as bits. */
 struct tl_val tl_round_f16(struct tl_emit *e, struct tl_val v, enum tl_rounding mode);
 /* f32 to bfloat, as bits. */
@@ -38,7 +39,9 @@ struct tl_val tl_truncate(struct tl_emit *e, struct tl_val v, LLVMTypeRef to);
 /* To [0, 1], NaN to 0; and what is not above 0 to +0, NaN kept.  Any float type. */
 struct tl_val tl_saturate(struct tl_emit *e, struct tl_val v);
 struct tl_val tl_relu(struct tl_emit *e, struct tl_val v);
-/* The smaller or larger of two floats (float.c); NaN loses, unless the current form keeps it.  .xorsign is heeded. */
-struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a, struct tl_val b);
+/* The smaller or larger of two floats (float.c); NaN loses, unless the current form keeps it.
+ * .xorsign is heeded. */
+struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a,
+                        struct tl_val b);
 
 #endif

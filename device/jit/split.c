@@ -1,11 +1,13 @@
 /* Registers that stand for several things.
  *
- * nvcc gives `i` of several loops one register: tid in the beginning, moved on by the last loop.  Where a read can see only one
- * of a register's definitions, that definition is also kept in a register of its own, a shadow, which is written once and so
- * has known lanes where the register itself has not (see lanes.c).  The register is written as before: reads that may see
- * several definitions need it.
+ * nvcc gives `i` of several loops one register: tid in the beginning, moved on by the last loop.
+ * Where a read can see only one of a register's definitions, that definition is also kept in a
+ * register of its own, a shadow, which is written once and so has known lanes where the register
+ * itself has not (see lanes.c).  The register is written as before: reads that may see several
+ * definitions need it.
  *
- * Which definitions reach a read is seen from one thread; lanes that read at one place then all have that one. */
+ * Which definitions reach a read is seen from one thread; lanes that read at one place then all
+ * have that one. */
 #include <string.h>
 
 #include "device/jit/emit.h"
@@ -37,7 +39,8 @@ static const struct tl_ptx_stmt *stmt(const struct split *x)
 /* Whether it is the one plain result of its instruction. */
 static bool is_plain(const struct tl_ptx_stmt *s, const struct tl_ptx_sym *reg)
 {
-    return s->n_operands > 0 && s->inst.operands[0].kind == TL_OPD_SYM && s->inst.operands[0].sym == reg;
+    return s->n_operands > 0 && s->inst.operands[0].kind == TL_OPD_SYM &&
+           s->inst.operands[0].sym == reg;
 }
 
 enum { NO_PART = UINT32_MAX };
@@ -46,8 +49,8 @@ static void count_def(void *data, struct tl_ptx_sym *reg)
 {
     struct split *x = data;
     uint32_t bits = x->f->regs[reg->id].bits, *n = &x->n_defs[reg->id];
-    if (x->f->regs[reg->id].is_opaque || !is_plain(stmt(x), reg) || x->f->d.reg[reg->id] != TL_LEVEL_LANE ||
-        (bits != 32 && bits != 64))
+    if (x->f->regs[reg->id].is_opaque || !is_plain(stmt(x), reg) ||
+        x->f->d.reg[reg->id] != TL_LEVEL_LANE || (bits != 32 && bits != 64))
         *n = NO_PART;
     else if (*n != NO_PART)
         ++*n;
@@ -92,7 +95,8 @@ static void look_at_read(void *data, struct tl_ptx_sym *reg)
     }
     if (x->shadow[only] == TL_CFG_NONE)
         x->shadow[only] = x->f->n_regs++;
-    *s = (struct tl_shadow){.next = x->f->shadow_reads[x->inst], .reg = reg->id, .shadow = x->shadow[only]};
+    *s = (struct tl_shadow){
+        .next = x->f->shadow_reads[x->inst], .reg = reg->id, .shadow = x->shadow[only]};
     x->f->shadow_reads[x->inst] = s;
     x->f->shadow_write[x->inst_of[only]] = x->shadow[only];
 }
@@ -111,7 +115,8 @@ static void walk(struct split *x, uint32_t block, bool collects)
 static bool find_reaching(struct split *x)
 {
     const struct tl_ptx_cfg *cfg = &x->f->cfg;
-    uint64_t *out = tl_arena_zalloc(x->e->arena, ((size_t)cfg->n_blocks + 1) * x->words * sizeof *out);
+    uint64_t *out = tl_arena_zalloc(x->e->arena,
+                                    ((size_t)cfg->n_blocks + 1) * x->words * sizeof *out);
     x->now = tl_arena_alloc(x->e->arena, x->words * sizeof *x->now);
     if (out == NULL || x->now == NULL)
         return false;
@@ -178,7 +183,8 @@ static bool add_registers(struct split *x)
     memcpy(regs, f->regs, n_regs * sizeof *regs);
     for (uint32_t i = 0; i < x->total; i++) {
         if (x->shadow[i] != TL_CFG_NONE)
-            regs[x->shadow[i]].bits = regs[f->cfg.insts[x->inst_of[i]]->inst.operands[0].sym->id].bits;
+            regs[x->shadow[i]].bits =
+                regs[f->cfg.insts[x->inst_of[i]]->inst.operands[0].sym->id].bits;
     }
     f->regs = regs;
     return true;
@@ -187,8 +193,10 @@ static bool add_registers(struct split *x)
 int tl_split_registers(struct tl_emit *e, struct tl_fn *f)
 {
     struct split x = {.e = e, .f = f};
-    f->shadow_reads = tl_arena_zalloc(e->arena, ((size_t)f->cfg.n_insts + 1) * sizeof(struct tl_shadow *));
-    f->shadow_write = tl_arena_alloc(e->arena, ((size_t)f->cfg.n_insts + 1) * sizeof *f->shadow_write);
+    f->shadow_reads = tl_arena_zalloc(e->arena,
+                                      ((size_t)f->cfg.n_insts + 1) * sizeof(struct tl_shadow *));
+    f->shadow_write = tl_arena_alloc(e->arena,
+                                     ((size_t)f->cfg.n_insts + 1) * sizeof *f->shadow_write);
     f->n_regs = f->cfg.func->n_regs;
     f->now = TL_CFG_NONE;
     if (f->shadow_reads == NULL || f->shadow_write == NULL || !number_all(&x))

@@ -1,6 +1,7 @@
 /* Special registers: where a thread is in its block and grid, and what the hardware would tell.
  *
- * What is the same for a launch is in the frame; block sizes are known when compiling; lanes count from their warp. */
+ * What is the same for a launch is in the frame; block sizes are known when compiling; lanes count
+ * from their warp. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
@@ -10,7 +11,8 @@ static struct tl_val linear_thread(struct tl_emit *e)
     int64_t iota[TL_LANES];
     for (int i = 0; i < TL_LANES; i++)
         iota[i] = i;
-    struct tl_val first = {LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, TL_LANES, false), ""), false};
+    struct tl_val first = {
+        LLVMBuildMul(e->b, e->f->warp, LLVMConstInt(e->i32, TL_LANES, false), ""), false};
     struct tl_val lanes = {tl_const_lanes(e, 32, iota), true};
     return tl_op(e, LLVMAdd, first, e->is_scalar ? tl_const(e, 32, e->lane) : lanes);
 }
@@ -128,7 +130,8 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     case TL_SREG_dynamic_smem_size:
         return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
     case TL_SREG_total_smem_size:
-    case TL_SREG_aggr_smem_size: { /* nothing is reserved here; hardware hands it out by 128 bytes */
+    /* nothing is reserved here; hardware hands it out by 128 bytes */
+    case TL_SREG_aggr_smem_size: {
         struct tl_val n = frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
         n = tl_op(e, LLVMAdd, n, tl_const(e, 32, e->shared_bytes + 127));
         return tl_op(e, LLVMAnd, n, tl_const(e, 32, ~(uint64_t)127));
@@ -144,7 +147,9 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     case TL_SREG_clock_hi: {
         unsigned id = LLVMLookupIntrinsicID("llvm.readcyclecounter", 21);
         LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
-        struct tl_val v = {LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0, ""),
+        struct tl_val v = {LLVMBuildCall2(e->b, type,
+                                          LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0,
+                                          ""),
                            false};
         if (o->sym->sreg == TL_SREG_clock_hi)
             v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
@@ -153,7 +158,8 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     case TL_SREG_globaltimer:
     case TL_SREG_globaltimer_lo:
     case TL_SREG_globaltimer_hi: {
-        struct tl_val v = {tl_call_frame(e, offsetof(struct tl_dev_calls, globaltimer), e->i64, NULL, 0), false};
+        struct tl_val v = {
+            tl_call_frame(e, offsetof(struct tl_dev_calls, globaltimer), e->i64, NULL, 0), false};
         if (o->sym->sreg == TL_SREG_globaltimer_hi)
             v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
         return o->sym->sreg == TL_SREG_globaltimer ? v : tl_cast_int(e, v, 32, false);

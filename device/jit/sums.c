@@ -1,8 +1,9 @@
 /* Sums that are too many for the registers, one after the other.
  *
- * A product of matrices with 128 sums per thread adds to all of them for one k, then for the next: a processor with 32 registers
- * loads and stores each sum each time.  Within a stretch of code without barriers all multiply-adds may as well wait until
- * everything else is done; then a few sums at a time go through all k in registers, and only the factors come from memory.
+ * A product of matrices with 128 sums per thread adds to all of them for one k, then for the next:
+ * a processor with 32 registers loads and stores each sum each time.  Within a stretch of code
+ * without barriers all multiply-adds may as well wait until everything else is done; then a few
+ * sums at a time go through all k in registers, and only the factors come from memory.
  *
  *     for k: load a, b; s0 += a0 b0; s1 += a1 b0; ...        load all a, b; for groups of sums: for k: s0 += a0 b0; ...
  *
@@ -16,7 +17,8 @@ enum {
     NONE = UINT32_MAX,
     MANY = UINT32_MAX - 1,
     MAX_AT_ONCE = 8, /* sums in registers, with AVX-512, and a third as many factors */
-    MIN_LENGTH = 3,  /* multiply-adds per sum, on average: fewer do not pay for keeping the factors */
+    /* multiply-adds per sum, on average: fewer do not pay for keeping the factors */
+    MIN_LENGTH = 3,
 };
 
 /* What the code behind the current place does with a register, as long as nobody writes to it. */
@@ -38,8 +40,9 @@ struct sums {
 
 static uint32_t register_of(const struct tl_ptx_operand *o)
 {
-    return o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG && o->flags == 0 && o->component == 0 ? o->sym->id
-                                                                                                     : NONE;
+    return o->kind == TL_OPD_SYM && o->sym->kind == TL_SYM_REG && o->flags == 0 && o->component == 0
+               ? o->sym->id
+               : NONE;
 }
 
 static void note_read(void *data, struct tl_ptx_sym *reg)
@@ -69,10 +72,12 @@ static bool take(struct sums *s, uint32_t i)
     const struct tl_ptx_stmt *inst = s->f->cfg.insts[i];
     const struct tl_ptx_operand *o = inst->inst.operands;
     if (inst->inst.form->op != TL_OP_fma || inst->inst.guard != NULL || inst->n_operands != 4 ||
-        s->f->shadow_write[i] != TL_CFG_NONE || register_of(&o[0]) == NONE || register_of(&o[3]) == NONE)
+        s->f->shadow_write[i] != TL_CFG_NONE || register_of(&o[0]) == NONE ||
+        register_of(&o[3]) == NONE)
         return false;
     struct use *to = &s->use[register_of(&o[0])], *sum = &s->use[register_of(&o[3])];
-    if (to->is_read || to->is_written || to->reader == MANY || sum->is_written || !stays(s, &o[1]) || !stays(s, &o[2]))
+    if (to->is_read || to->is_written || to->reader == MANY || sum->is_written ||
+        !stays(s, &o[1]) || !stays(s, &o[2]))
         return false;
     uint32_t chain = to->reader != NONE ? s->chain_of[to->reader - s->from] : s->n_chains;
     if ((to->chain != NONE && to->chain != chain) || (sum->chain != NONE && sum->chain != chain))
@@ -92,7 +97,8 @@ static bool take(struct sums *s, uint32_t i)
     return true;
 }
 
-/* Takes `n` sums, each from its first multiply-add in group[], to their ends; where the order goes on. */
+/* Takes `n` sums, each from its first multiply-add in group[], to their ends; where the order goes
+ * on. */
 static uint32_t *put_group(const struct sums *s, uint32_t *group, uint32_t n, uint32_t *order)
 {
     while (n > 0) {

@@ -1,7 +1,7 @@
 /* Textures and surfaces: tex, tld4, txq, suld, sust, suq.
  *
- * What a fetch means is the driver's business (device/driver/texture.c); here each active lane in turn calls out, with its
- * handle and coordinates, and the results become vectors again. */
+ * What a fetch means is the driver's business (device/driver/texture.c); here each active lane in
+ * turn calls out, with its handle and coordinates, and the results become vectors again. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
 
@@ -16,15 +16,16 @@ struct access {
     LLVMValueRef coord_words, data_words; /* i32[4], filled for each lane */
 };
 
-/* --- operands ------------------------------------------------------------------------------------------------------ */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static bool describe_geometry(const struct tl_ptx_form *f, struct access *a)
 {
     static const struct {
         const char *name;
         uint32_t kind, n;
-    } all[] = {{"1d", TL_DEV_TEX_1D, 1},      {"2d", TL_DEV_TEX_2D, 2},   {"3d", TL_DEV_TEX_3D, 3},
-               {"a1d", TL_DEV_TEX_A1D, 2},    {"a2d", TL_DEV_TEX_A2D, 3}, {"cube", TL_DEV_TEX_CUBE, 3},
+    } all[] = {{"1d", TL_DEV_TEX_1D, 1},      {"2d", TL_DEV_TEX_2D, 2},
+               {"3d", TL_DEV_TEX_3D, 3},      {"a1d", TL_DEV_TEX_A1D, 2},
+               {"a2d", TL_DEV_TEX_A2D, 3},    {"cube", TL_DEV_TEX_CUBE, 3},
                {"acube", TL_DEV_TEX_ACUBE, 4}};
     for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!tl_ptx_form_has_text(f, all[i].name))
@@ -41,7 +42,8 @@ static struct tl_val bound_to(struct tl_emit *e, const struct tl_ptx_operand *na
 {
     LLVMValueRef at = LLVMBuildIntToPtr(e->b, tl_read(e, name, 64).v, e->ptr, "");
     LLVMValueRef handle = LLVMBuildLoad2(e->b, e->i64, at, "");
-    tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntEQ, handle, LLVMConstInt(e->i64, 0, false), ""), TL_DEV_FAULT_ADDRESS);
+    tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntEQ, handle, LLVMConstInt(e->i64, 0, false), ""),
+                TL_DEV_FAULT_ADDRESS);
     return (struct tl_val){handle, false};
 }
 
@@ -86,7 +88,8 @@ static void results_begin(struct tl_emit *e, struct results *r)
     }
 }
 
-static void results_take(struct tl_emit *e, struct results *r, LLVMValueRef words, LLVMValueRef lane)
+static void results_take(struct tl_emit *e, struct results *r, LLVMValueRef words,
+                         LLVMValueRef lane)
 {
     for (uint32_t i = 0; i < MAX_WORDS; i++) {
         LLVMValueRef v = LLVMBuildLoad2(e->b, e->i32, word(e, words, i), "");
@@ -104,13 +107,15 @@ static void put_coords(struct tl_emit *e, const struct access *a, LLVMValueRef l
     for (uint32_t i = 0; i < a->n_coords; i++)
         LLVMBuildStore(e->b, tl_spilled_lane(e, &a->coords[i], lane), word(e, a->coord_words, i));
     for (uint32_t i = 0; i < 6 && a->n_gradient > 0; i++) {
-        LLVMValueRef v = i % 3 < a->n_gradient ? tl_spilled_lane(e, &a->gradient[i / 3][i % 3], lane)
-                                               : LLVMConstInt(e->i32, 0, false);
+        LLVMValueRef v = i % 3 < a->n_gradient
+                             ? tl_spilled_lane(e, &a->gradient[i / 3][i % 3], lane)
+                             : LLVMConstInt(e->i32, 0, false);
         LLVMBuildStore(e->b, v, word(e, a->coord_words, 4 + i));
     }
 }
 
-/* How the coordinates change from one pixel to the next: two vectors behind the address.  A layer does not. */
+/* How the coordinates change from one pixel to the next: two vectors behind the address.  A layer
+ * does not. */
 static bool read_gradient(struct tl_emit *e, struct access *a)
 {
     uint32_t geometry = a->kind;
@@ -118,7 +123,8 @@ static bool read_gradient(struct tl_emit *e, struct access *a)
                  : geometry == TL_DEV_TEX_2D || geometry == TL_DEV_TEX_A2D ? 2
                  : geometry == TL_DEV_TEX_3D                               ? 3
                                                                            : 0;
-    if (n == 0 || e->inst->n_operands < 4 || tl_elements(tl_opd(e, 2)) < n || tl_elements(tl_opd(e, 3)) < n)
+    if (n == 0 || e->inst->n_operands < 4 || tl_elements(tl_opd(e, 2)) < n ||
+        tl_elements(tl_opd(e, 3)) < n)
         return false;
     for (uint32_t d = 0; d < 2; d++) {
         for (uint32_t i = 0; i < n; i++) {
@@ -131,9 +137,10 @@ static bool read_gradient(struct tl_emit *e, struct access *a)
     return true;
 }
 
-/* --- textures ------------------------------------------------------------------------------------------------------ */
+/* --- textures --------------------------------------------------------------------------------- */
 
-static void fetch(struct tl_emit *e, struct access *a, bool is_float, const struct tl_spilled *level, struct results *r)
+static void fetch(struct tl_emit *e, struct access *a, bool is_float,
+                  const struct tl_spilled *level, struct results *r)
 {
     struct tl_lane_loop l;
     a->coord_words = new_words(e, COORD_WORDS);
@@ -164,8 +171,9 @@ static void emit_fetch(struct tl_emit *e)
     bool is_gather = f->op == TL_OP_tld4, has_level = tl_ptx_form_has_text(f, "level");
     struct tl_type result_type = tl_type_of(f, 0), coord_type = tl_type_of(f, 1);
     bool has_gradient = tl_ptx_form_has_text(f, "grad");
-    if (!describe_geometry(f, &a) || (has_gradient && !read_gradient(e, &a)) || result_type.bits != 32 ||
-        coord_type.bits != 32 || (has_level && (a.n_coords == 4 || e->inst->n_operands < 3)) ||
+    if (!describe_geometry(f, &a) || (has_gradient && !read_gradient(e, &a)) ||
+        result_type.bits != 32 || coord_type.bits != 32 ||
+        (has_level && (a.n_coords == 4 || e->inst->n_operands < 3)) ||
         (to->kind == TL_OPD_VEC && to->n > MAX_WORDS) || !read_address(e, tl_opd(e, 1), &a)) {
         tl_emit_unsupported(e, "this kind of texture fetch");
         return;
@@ -204,7 +212,7 @@ static void emit_query(struct tl_emit *e)
     tl_write(e, tl_opd(e, 0), result(e, &r, which), false);
 }
 
-/* --- surfaces ------------------------------------------------------------------------------------------------------ */
+/* --- surfaces --------------------------------------------------------------------------------- */
 
 /* Where element i of a vector of such elements begins in the words of a lane. */
 static LLVMValueRef element_at(struct tl_emit *e, LLVMValueRef words, uint32_t i, uint32_t bits)
@@ -244,7 +252,8 @@ static void emit_surface(struct tl_emit *e)
     tl_lanes_begin(e, &l);
     put_coords(e, &a, l.lane);
     for (uint32_t i = 0; i < n && is_store; i++)
-        LLVMBuildStore(e->b, tl_spilled_lane(e, &values[i], l.lane), element_at(e, a.data_words, i, bits));
+        LLVMBuildStore(e->b, tl_spilled_lane(e, &values[i], l.lane),
+                       element_at(e, a.data_words, i, bits));
     LLVMValueRef args[8] = {e->f->frame,
                             tl_spilled_lane(e, &a.handle, l.lane),
                             LLVMConstInt(e->i32, a.kind, false),

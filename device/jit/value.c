@@ -7,7 +7,7 @@
 #include "device/jit/emit.h"
 #include "ptx_rewrite/index.h"
 
-/* --- types -------------------------------------------------------------------------------------------------------- */
+/* --- types ------------------------------------------------------------------------------------ */
 
 LLVMTypeRef tl_int(struct tl_emit *e, uint32_t bits)
 {
@@ -76,7 +76,7 @@ struct tl_type tl_type_of(const struct tl_ptx_form *f, int n)
     return n < 0 ? found : (struct tl_type){TL_T_BITS, 0, 1};
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 void tl_emit_unsupported(struct tl_emit *e, const char *why)
 {
@@ -90,9 +90,10 @@ void tl_emit_unsupported(struct tl_emit *e, const char *why)
         text = (struct tl_str){ix->text + s->at, s->end - s->at};
         place = tl_ptx_place_of(ix->text, ix->n, s->at);
     }
-    e->rc = tl_error_set(e->err, -ENOTSUP, "%s: kernel '" TL_STR_FMT "', line %u: '%.*s' is not implemented (%s)",
-                         e->name, TL_STR_ARG(e->p->entry->func->name), place.line, (int)(text.n < 120 ? text.n : 120),
-                         text.p, why);
+    e->rc = tl_error_set(e->err, -ENOTSUP,
+                         "%s: kernel '" TL_STR_FMT "', line %u: '%.*s' is not implemented (%s)",
+                         e->name, TL_STR_ARG(e->p->entry->func->name), place.line,
+                         (int)(text.n < 120 ? text.n : 120), text.p, why);
 }
 
 struct tl_val tl_const(struct tl_emit *e, uint32_t bits, uint64_t value)
@@ -113,7 +114,8 @@ struct tl_val tl_widen(struct tl_emit *e, struct tl_val v)
     if (v.is_vec)
         return v;
     LLVMTypeRef type = tl_vec(LLVMTypeOf(v.v));
-    LLVMValueRef one = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), v.v, LLVMConstInt(e->i32, 0, false), "");
+    LLVMValueRef one = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), v.v,
+                                              LLVMConstInt(e->i32, 0, false), "");
     LLVMValueRef zeros = LLVMConstNull(tl_vec(e->i32));
     return (struct tl_val){LLVMBuildShuffleVector(e->b, one, LLVMGetPoison(type), zeros, ""), true};
 }
@@ -172,7 +174,8 @@ struct tl_val tl_intrinsic(struct tl_emit *e, const char *name, struct tl_val *a
     for (unsigned i = 0; i < n; i++)
         is_vec |= args[i].is_vec;
     for (unsigned i = 0; i < n; i++) {
-        if (is_vec && LLVMGetTypeKind(LLVMTypeOf(args[i].v)) != LLVMVectorTypeKind && LLVMTypeOf(args[i].v) != e->i1)
+        if (is_vec && LLVMGetTypeKind(LLVMTypeOf(args[i].v)) != LLVMVectorTypeKind &&
+            LLVMTypeOf(args[i].v) != e->i1)
             args[i] = tl_widen(e, args[i]);
         values[i] = args[i].v;
     }
@@ -236,7 +239,8 @@ LLVMValueRef tl_lanes_from(struct tl_emit *e, LLVMValueRef v, uint32_t first, ui
     LLVMValueRef index[TL_LANES];
     for (uint32_t i = 0; i < n; i++)
         index[i] = LLVMConstInt(e->i32, first + i, false);
-    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n), "");
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, n),
+                                  "");
 }
 
 LLVMValueRef tl_alloca(struct tl_emit *e, LLVMTypeRef type, const char *name)
@@ -283,7 +287,8 @@ LLVMValueRef tl_field(struct tl_emit *e, uint32_t offset, LLVMTypeRef type)
     return LLVMBuildLoad2(e->b, type, at_offset(e, e->f->frame, offset), "");
 }
 
-LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args, unsigned n)
+LLVMValueRef tl_call_frame(struct tl_emit *e, uint32_t slot, LLVMTypeRef ret, LLVMValueRef *args,
+                           unsigned n)
 {
     LLVMTypeRef types[8];
     for (unsigned i = 0; i < n; i++)
@@ -386,7 +391,7 @@ void tl_fault_if(struct tl_emit *e, LLVMValueRef condition, uint32_t fault)
     LLVMPositionBuilderAtEnd(e->b, good);
 }
 
-/* --- operands ----------------------------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what)
 {
@@ -396,14 +401,15 @@ struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what)
     return p;
 }
 
-/* --- bases of lanes ------------------------------------------------------------------------------------------------- */
+/* --- bases of lanes --------------------------------------------------------------------------- */
 
 uint32_t tl_n_bases(const struct tl_emit *e, const struct tl_lanes *l)
 {
     return l->has_one_base ? 1 : tl_groups(e);
 }
 
-struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases, const struct tl_lanes *l, uint32_t bits)
+struct tl_val tl_bases_to_lanes(struct tl_emit *e, const LLVMValueRef *bases,
+                                const struct tl_lanes *l, uint32_t bits)
 {
     uint32_t n = tl_n_bases(e, l), per = TL_LANES / n;
     struct tl_val v = tl_widen(e, (struct tl_val){bases[0], false});
@@ -448,8 +454,8 @@ uint32_t tl_elements(const struct tl_ptx_operand *o)
     if (is_whole(o) && o->sym->kind == TL_SYM_REG)
         return o->sym->decl->vec;
     bool is_vector = is_whole(o) && o->sym->kind == TL_SYM_SREG &&
-                     (o->sym->sreg == TL_SREG_tid || o->sym->sreg == TL_SREG_ntid || o->sym->sreg == TL_SREG_ctaid ||
-                      o->sym->sreg == TL_SREG_nctaid);
+                     (o->sym->sreg == TL_SREG_tid || o->sym->sreg == TL_SREG_ntid ||
+                      o->sym->sreg == TL_SREG_ctaid || o->sym->sreg == TL_SREG_nctaid);
     return is_vector ? 4 : 1;
 }
 
@@ -485,8 +491,8 @@ static struct tl_val read_reg(struct tl_emit *e, const struct tl_ptx_operand *o)
 uint32_t tl_align_of_name(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     const struct tl_ptx_sym *sym = o->sym;
-    const struct tl_placed *p = tl_find_placed(e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym
-                                                                                 : (const void *)sym->decl);
+    const struct tl_placed *p = tl_find_placed(
+        e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
     uint32_t align = 1;
     if (p == NULL || p->space != 's')
         return 1;
@@ -495,12 +501,13 @@ uint32_t tl_align_of_name(struct tl_emit *e, const struct tl_ptx_operand *o)
     return align;
 }
 
-/* The address that a name stands for: an offset for shared and local variables, a pointer for the rest. */
+/* The address that a name stands for: an offset for shared and local variables, a pointer for the
+ * rest. */
 static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     const struct tl_ptx_sym *sym = o->sym;
-    struct tl_placed *p = tl_find_placed(e,
-                                         sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
+    struct tl_placed *p = tl_find_placed(
+        e, sym->kind == TL_SYM_MODULE_VAR ? (const void *)sym : (const void *)sym->decl);
     LLVMValueRef v = NULL;
     if (p == NULL) {
         tl_emit_unsupported(e, "a name that is no variable");
@@ -513,12 +520,16 @@ static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o
         break;
     case 'g':
         v = LLVMBuildLoad2(e->b, e->i64,
-                           at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, variables), e->ptr), p->offset * 8),
+                           at_offset(e,
+                                     tl_field(e, offsetof(struct tl_dev_frame, variables), e->ptr),
+                                     p->offset * 8),
                            "");
         break;
     case 'p':
-        v = LLVMBuildPtrToInt(e->b, at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, params), e->ptr), p->offset),
-                              e->i64, "");
+        v = LLVMBuildPtrToInt(
+            e->b,
+            at_offset(e, tl_field(e, offsetof(struct tl_dev_frame, params), e->ptr), p->offset),
+            e->i64, "");
         break;
     default: { /* of a call: each thread has its own, one behind the other */
         struct tl_val at = {LLVMBuildPtrToInt(e->b, p->slot, e->i64, ""), false};
@@ -586,12 +597,14 @@ struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_
     return v;
 }
 
-/* bfloat has no arithmetic of its own here: it is widened to f32 when read and rounded when written. */
+/* bfloat has no arithmetic of its own here: it is widened to f32 when read and rounded when
+ * written. */
 struct tl_val tl_to_float(struct tl_emit *e, struct tl_val v, struct tl_type t)
 {
     if (t.kind == TL_T_BFLOAT) {
         v = tl_cast_int(e, v, 32, false);
-        v.v = LLVMBuildShl(e->b, v.v, (v.is_vec ? tl_widen(e, tl_const(e, 32, 16)) : tl_const(e, 32, 16)).v, "");
+        v.v = LLVMBuildShl(
+            e->b, v.v, (v.is_vec ? tl_widen(e, tl_const(e, 32, 16)) : tl_const(e, 32, 16)).v, "");
         return tl_bitcast(e, v, e->f32);
     }
     return tl_bitcast(e, v, t.bits == 16 ? e->f16 : t.bits == 32 ? e->f32 : e->f64);
@@ -610,8 +623,8 @@ static struct tl_val round_bfloat(struct tl_emit *e, struct tl_val v)
     struct tl_val sixteen = splat_like(e, v, tl_const(e, 32, 16));
     LLVMValueRef lsb = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, bits.v, sixteen.v, ""),
                                     splat_like(e, v, tl_const(e, 32, 1)).v, "");
-    LLVMValueRef sum = LLVMBuildAdd(e->b, bits.v,
-                                    LLVMBuildAdd(e->b, lsb, splat_like(e, v, tl_const(e, 32, 0x7fff)).v, ""), "");
+    LLVMValueRef sum = LLVMBuildAdd(
+        e->b, bits.v, LLVMBuildAdd(e->b, lsb, splat_like(e, v, tl_const(e, 32, 0x7fff)).v, ""), "");
     struct tl_val r = {LLVMBuildLShr(e->b, sum, sixteen.v, ""), v.is_vec};
     r = tl_select(e, is_nan, splat_like(e, v, tl_const(e, 32, 0x7fff)), r);
     return tl_cast_int(e, r, 16, false);
@@ -653,18 +666,20 @@ void tl_write(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v
     if (r->is_vec)
         v = tl_widen(e, v);
     else if (v.is_vec) /* all active lanes agree: take the first of them */
-        v = tl_lane_value(
-            e, v,
-            tl_intrinsic(e, "llvm.cttz",
-                         (struct tl_val[2]){{tl_active_bits(e), false}, {LLVMConstInt(e->i1, 1, false), false}}, 2)
-                .v);
+        v = tl_lane_value(e, v,
+                          tl_intrinsic(e, "llvm.cttz",
+                                       (struct tl_val[2]){{tl_active_bits(e), false},
+                                                          {LLVMConstInt(e->i1, 1, false), false}},
+                                       2)
+                              .v);
     bool blend = r->is_vec && e->mask != NULL && (e->must_blend || r->keeps_lanes) && !r->is_local;
     if (blend)
         v.v = LLVMBuildSelect(e->b, e->mask, v.v, tl_get(e, r, (uint32_t)number), "");
     tl_put(e, r, (uint32_t)number, v.v);
 }
 
-void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v, struct tl_type t)
+void tl_write_as(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v,
+                 struct tl_type t)
 {
     if (t.kind == TL_T_FLOAT || t.kind == TL_T_BFLOAT)
         v = tl_from_float(e, v, t);

@@ -13,7 +13,8 @@ enum {
     NVML_ERROR_NOT_FOUND = 6,
 };
 
-static const char *const names[8] = {"0", "1", "2", "3", "4", "5", "6", "7"}; /* a device is the address of its name */
+/* a device is the address of its name */
+static const char *const names[8] = {"0", "1", "2", "3", "4", "5", "6", "7"};
 
 static unsigned device_count(void)
 {

@@ -33,7 +33,7 @@ struct request {
     struct tl_error *err;
 };
 
-/* --- where the service is --------------------------------------------------------------------------------------- */
+/* --- where the service is --------------------------------------------------------------------- */
 
 /* The build id of the program last asked about; reading it costs more than stat does. */
 static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,8 +63,8 @@ static int identify(struct request *r, const struct stat *st)
     return rc;
 }
 
-/* The folder of the library that this code is in, as it was when it was loaded: its path may be relative, and the job
- * may change its folder later. */
+/* The folder of the library that this code is in, as it was when it was loaded: its path may be
+ * relative, and the job may change its folder later. */
 static char own_folder[1024];
 
 static void __attribute__((constructor)) remember_folder(void)
@@ -77,24 +77,28 @@ static void __attribute__((constructor)) remember_folder(void)
     free(path);
 }
 
-/* TALLY_JIT, or a place beside the library: build/lib/tally/device/libcuda.so.1 has it in build/bin, an installed one
- * in PREFIX/bin or PREFIX/libexec. */
+/* TALLY_JIT, or a place beside the library: build/lib/tally/device/libcuda.so.1 has it in
+ * build/bin, an installed one in PREFIX/bin or PREFIX/libexec. */
 static int find_program(struct request *r)
 {
-    static const char *const places[] = {"../../../bin/tally-jit", "../../../libexec/tally/tally-jit",
+    static const char *const places[] = {"../../../bin/tally-jit",
+                                         "../../../libexec/tally/tally-jit",
                                          "../../../libexec/tally-jit", "../bin/tally-jit"};
     const char *asked = getenv("TALLY_JIT");
     struct stat st;
     if (asked != NULL && asked[0] != '\0') {
-        char *path = realpath(asked, NULL); /* absolute, since the service starts in another folder */
+        /* absolute, since the service starts in another folder */
+        char *path = realpath(asked, NULL);
         if (path == NULL)
-            return tl_error_errno(r->err, "kernel %.300s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
+            return tl_error_errno(r->err, "kernel %.300s: the compiler service TALLY_JIT=%s",
+                                  r->source.kernel, asked);
         int n = snprintf(r->program, sizeof r->program, "%s", path);
         free(path);
         if ((size_t)n >= sizeof r->program)
             return tl_error_set(r->err, -ENAMETOOLONG, "TALLY_JIT is too long a path");
         if (stat(r->program, &st) < 0)
-            return tl_error_errno(r->err, "kernel %.300s: the compiler service TALLY_JIT=%s", r->source.kernel, asked);
+            return tl_error_errno(r->err, "kernel %.300s: the compiler service TALLY_JIT=%s",
+                                  r->source.kernel, asked);
         return identify(r, &st);
     }
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -102,18 +106,20 @@ static int find_program(struct request *r)
         if (n > 0 && (size_t)n < sizeof r->program && stat(r->program, &st) == 0)
             return identify(r, &st);
     }
-    return tl_error_set(r->err, -ENOENT,
-                        "kernel %.300s: there is no compiler service (tally-jit) beside %s; set TALLY_JIT",
-                        r->source.kernel, own_folder);
+    return tl_error_set(
+        r->err, -ENOENT,
+        "kernel %.300s: there is no compiler service (tally-jit) beside %s; set TALLY_JIT",
+        r->source.kernel, own_folder);
 }
 
-/* --- starting it ------------------------------------------------------------------------------------------------ */
+/* --- starting it ------------------------------------------------------------------------------ */
 
-/* Only what the service knows: no preloads, library paths or settings of the job.  A sanitizer in it may tell where its report goes. */
+/* Only what the service knows: no preloads, library paths or settings of the job.  A sanitizer in
+ * it may tell where its report goes. */
 static bool is_for_service(const char *variable)
 {
-    static const char *const prefixes[] = {
-        "TALLY_", "HOME=", "XDG_CACHE_HOME=", "XDG_RUNTIME_DIR=", "PATH=", "LANG=", "ASAN_OPTIONS=", "TSAN_OPTIONS="};
+    static const char *const prefixes[] = {"TALLY_", "HOME=", "XDG_CACHE_HOME=", "XDG_RUNTIME_DIR=",
+                                           "PATH=",  "LANG=", "ASAN_OPTIONS=",   "TSAN_OPTIONS="};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
@@ -154,7 +160,8 @@ static int wait_readable(int fd, int64_t until_ms)
     }
 }
 
-/* Returns 1 when the service listens or says that another one does, 0 if it ended without a word or is slow. */
+/* Returns 1 when the service listens or says that another one does, 0 if it ended without a word or
+ * is slow. */
 static int start_service(struct request *r, int64_t until_ms)
 {
     static char name[] = "tally-jit", option[] = "--started";
@@ -164,13 +171,14 @@ static int start_service(struct request *r, int64_t until_ms)
     if (pipe2(ready, O_CLOEXEC) < 0)
         return tl_error_errno(r->err, "starting %s: pipe", r->program);
     char **environment = make_environment();
-    int rc = environment != NULL ? tl_start_detached(r->program, arguments, environment, ready[1]) : -ENOMEM;
+    int rc = environment != NULL ? tl_start_detached(r->program, arguments, environment, ready[1])
+                                 : -ENOMEM;
     free(environment);
     close(ready[1]);
     if (rc < 0) {
         errno = -rc;
-        rc = tl_error_errno(r->err, "kernel %.300s: the compiler service %s could not be started", r->source.kernel,
-                            r->program);
+        rc = tl_error_errno(r->err, "kernel %.300s: the compiler service %s could not be started",
+                            r->source.kernel, r->program);
     } else if (wait_readable(ready[0], until_ms) == 0) {
         ssize_t n;
         do
@@ -182,7 +190,7 @@ static int start_service(struct request *r, int64_t until_ms)
     return rc;
 }
 
-/* --- talking to it ---------------------------------------------------------------------------------------------- */
+/* --- talking to it ---------------------------------------------------------------------------- */
 
 static int try_connect(const struct request *r, struct tl_error *err)
 {
@@ -205,7 +213,8 @@ static int try_connect(const struct request *r, struct tl_error *err)
     if (rc < 0)
         rc = tl_error_errno(err, "the compiler service's socket %s/%s", path, name);
     else if (!tl_jit_peer_is_ours(fd))
-        rc = tl_error_set(err, -EPERM, "the compiler service at %s/%s is somebody else's", path, name);
+        rc = tl_error_set(err, -EPERM, "the compiler service at %s/%s is somebody else's", path,
+                          name);
     close(folder);
     if (rc < 0) {
         close(fd);
@@ -227,7 +236,8 @@ static int reach_service(struct request *r)
             return tl_error_set(r->err, fd, "kernel %.300s: %s", r->source.kernel, why.text);
         int64_t now = now_ms();
         if (now - begin_ms > START_MS)
-            return tl_error_set(r->err, -ETIMEDOUT, "kernel %.300s: the compiler service %s does not answer",
+            return tl_error_set(r->err, -ETIMEDOUT,
+                                "kernel %.300s: the compiler service %s does not answer",
                                 r->source.kernel, r->program);
         if (started_ms == 0 || now - started_ms > RESTART_MS) {
             int rc = start_service(r, begin_ms + START_MS);
@@ -236,13 +246,14 @@ static int reach_service(struct request *r)
             failures += rc == 0;
             started_ms = now;
             if (failures == 3)
-                return tl_error_set(r->err, -EIO,
-                                    "kernel %.300s: the compiler service %s ends as soon as it is started; "
-                                    "%s --foreground tells why",
-                                    r->source.kernel, r->program, r->program);
+                return tl_error_set(
+                    r->err, -EIO,
+                    "kernel %.300s: the compiler service %s ends as soon as it is started; "
+                    "%s --foreground tells why",
+                    r->source.kernel, r->program, r->program);
         } else {
-            /* Another one that was started at the same time has the lock and is not ready yet, or is about to end.
-             * Both are over within milliseconds. */
+            /* Another one that was started at the same time has the lock and is not ready yet, or
+             * is about to end. Both are over within milliseconds. */
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         }
     }
@@ -283,7 +294,8 @@ static char *make_ask(const struct request *r, size_t *n)
     return message;
 }
 
-/* Objects that are in no cache, by key; the descriptors stay open, because the loader knows objects by their paths. */
+/* Objects that are in no cache, by key; the descriptors stay open, because the loader knows objects
+ * by their paths. */
 static pthread_mutex_t loose_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct loose {
     struct loose *next;
@@ -353,9 +365,10 @@ static int remember_refusal(const struct request *r, int code, const char *text)
     return tl_error_set(r->err, code, "%s", text);
 }
 
-/* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling whether it had the
- * request; else what it answered. */
-static int hear_answers(const struct request *r, int service, bool *was_taken, char *path, size_t path_n)
+/* Waits for answers.  0 with the path; -EPIPE if the service went away, with *was_taken telling
+ * whether it had the request; else what it answered. */
+static int hear_answers(const struct request *r, int service, bool *was_taken, char *path,
+                        size_t path_n)
 {
     char message[TL_JIT_MESSAGE_BYTES];
     for (;;) {
@@ -364,8 +377,8 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
         int fd, n = tl_jit_receive(service, message, sizeof message, &fd);
         if (n == 0)
             return -EPIPE;
-        int rc = n < 0 ? tl_error_set(r->err, n, "kernel %.300s: the compiler service: %s", r->source.kernel,
-                                      strerror(-n))
+        int rc = n < 0 ? tl_error_set(r->err, n, "kernel %.300s: the compiler service: %s",
+                                      r->source.kernel, strerror(-n))
                        : tl_jit_answer_check(message, (size_t)n, &text, r->err);
         if (rc < 0) {
             if (fd >= 0)
@@ -382,7 +395,8 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
             return remember_refusal(r, a.code < 0 ? a.code : -EIO, text);
         if (a.kind == TL_JIT_DONE) {
             if (strlen(text) >= path_n)
-                return tl_error_set(r->err, -ENAMETOOLONG, "kernel %.300s: the path of the compiled kernel is too long",
+                return tl_error_set(r->err, -ENAMETOOLONG,
+                                    "kernel %.300s: the path of the compiled kernel is too long",
                                     r->source.kernel);
             strcpy(path, text);
             return 0;
@@ -396,7 +410,8 @@ static int ask_service(struct request *r, char *path, size_t path_n)
     size_t n = 0;
     char *message = make_ask(r, &n);
     if (message == NULL)
-        return tl_error_set(r->err, -ENOMEM, "kernel %.200s: out of memory, or its name or options are too long",
+        return tl_error_set(r->err, -ENOMEM,
+                            "kernel %.200s: out of memory, or its name or options are too long",
                             r->source.kernel);
     int rc, memory = tl_jit_memory("ptx", r->source.ptx, r->source.ptx_n);
     if (memory < 0) {
@@ -404,8 +419,8 @@ static int ask_service(struct request *r, char *path, size_t path_n)
         errno = -memory;
         return tl_error_errno(r->err, "kernel %.300s: memory for its PTX", r->source.kernel);
     }
-    /* A service that ends before it has taken the request was idle or is being replaced; one that ends afterwards may
-     * have been killed by the request. */
+    /* A service that ends before it has taken the request was idle or is being replaced; one that
+     * ends afterwards may have been killed by the request. */
     int deaths = 0;
     for (int tries = 0;; tries++) {
         bool was_taken = false;
@@ -422,7 +437,8 @@ static int ask_service(struct request *r, char *path, size_t path_n)
             break;
         deaths += was_taken;
         if (deaths == 2 || tries == 20) {
-            rc = tl_error_set(r->err, -EIO, "kernel %.300s: the compiler service died %s", r->source.kernel,
+            rc = tl_error_set(r->err, -EIO, "kernel %.300s: the compiler service died %s",
+                              r->source.kernel,
                               deaths == 2 ? "twice while compiling it" : "again and again");
             break;
         }
@@ -432,14 +448,16 @@ static int ask_service(struct request *r, char *path, size_t path_n)
     return rc;
 }
 
-/* Fills in who compiles and under which key.  `why` tells why there is no cache, if r->cache stays empty; `folder` is the
- * caller's memory for its path.  0 if the object is there already, 1 if it has to be compiled, a negative errno value. */
-static int look_up(struct request *r, char folder[TL_JIT_CACHE_PATH], char *path, size_t path_n, struct tl_error *why)
+/* Fills in who compiles and under which key.  `why` tells why there is no cache, if r->cache stays
+ * empty; `folder` is the caller's memory for its path.  0 if the object is there already, 1 if it
+ * has to be compiled, a negative errno value. */
+static int look_up(struct request *r, char folder[TL_JIT_CACHE_PATH], char *path, size_t path_n,
+                   struct tl_error *why)
 {
     struct tl_jit_cache cache;
     if (r->source.ptx_n > TL_JIT_PTX_BYTES)
-        return tl_error_set(r->err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u", r->source.kernel,
-                            r->source.ptx_n, TL_JIT_PTX_BYTES);
+        return tl_error_set(r->err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u",
+                            r->source.kernel, r->source.ptx_n, TL_JIT_PTX_BYTES);
     int rc = find_program(r);
     if (rc < 0)
         return rc;
@@ -461,8 +479,9 @@ static int look_up(struct request *r, char folder[TL_JIT_CACHE_PATH], char *path
     return rc < 0 ? rc : 1;
 }
 
-static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_t n, const char *kernel,
-                                   const uint32_t block[3], struct tl_error *err)
+static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_t n,
+                                   const char *kernel, const uint32_t block[3],
+                                   struct tl_error *err)
 {
     return (struct request){.source = {.ptx = ptx,
                                        .ptx_n = n,
@@ -475,12 +494,13 @@ static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_
                             .err = err};
 }
 
-int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3], char *path, size_t path_n,
-                      struct tl_error *err)
+int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint32_t block[3],
+                      char *path, size_t path_n, struct tl_error *err)
 {
     struct tl_error own, why = {0}; /* why there is no cache */
     char folder[TL_JIT_CACHE_PATH];
-    struct request r = make_request(TL_JIT_COMPILE, ptx, n, kernel, block, err != NULL ? err : &own);
+    struct request r = make_request(TL_JIT_COMPILE, ptx, n, kernel, block,
+                                    err != NULL ? err : &own);
     int rc = look_up(&r, folder, path, path_n, &why);
     if (rc <= 0) {
         if (rc == 0)

@@ -6,8 +6,8 @@
  *     .dynamic                                                               a page of its own, see put_headers
  *     .symtab, .strtab, .shstrtab, section headers                           not loaded
  *
- * Sections of the input keep their order within .rodata and .text.  Unwind tables and notes are left out: nothing
- * unwinds through a kernel. */
+ * Sections of the input keep their order within .rodata and .text.  Unwind tables and notes are
+ * left out: nothing unwinds through a kernel. */
 #include "device/service/link.h"
 
 #include <elf.h>
@@ -80,11 +80,12 @@ static uint64_t align_up(uint64_t x, uint64_t to)
     return (x + to - 1) & ~(to - 1);
 }
 
-/* --- reading the input ------------------------------------------------------------------------------------------ */
+/* --- reading the input ------------------------------------------------------------------------ */
 
 static int malformed(struct link *k, const char *what)
 {
-    return tl_error_set(k->err, -EINVAL, "kernel %.300s: the compiler's object is malformed: %s", k->kernel, what);
+    return tl_error_set(k->err, -EINVAL, "kernel %.300s: the compiler's object is malformed: %s",
+                        k->kernel, what);
 }
 
 static bool is_within(const struct link *k, uint64_t at, uint64_t n)
@@ -119,11 +120,13 @@ static int read_strings(struct link *k, uint32_t section, const char **text, siz
 static int read_tables(struct link *k)
 {
     const Elf64_Ehdr *e = (const Elf64_Ehdr *)k->in;
-    if (k->in_n < sizeof *e || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 || e->e_ident[EI_CLASS] != ELFCLASS64 ||
-        e->e_ident[EI_DATA] != ELFDATA2LSB || e->e_machine != EM_X86_64 || e->e_type != ET_REL)
+    if (k->in_n < sizeof *e || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 ||
+        e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_ident[EI_DATA] != ELFDATA2LSB ||
+        e->e_machine != EM_X86_64 || e->e_type != ET_REL)
         return malformed(k, "not a relocatable object for x86-64");
     if (k->in_n > LIMIT)
-        return tl_error_set(k->err, -EFBIG, "kernel %.300s: the compiler's object has %zu bytes", k->kernel, k->in_n);
+        return tl_error_set(k->err, -EFBIG, "kernel %.300s: the compiler's object has %zu bytes",
+                            k->kernel, k->in_n);
     if (e->e_shentsize != sizeof(Elf64_Shdr) || e->e_shoff % 8 != 0 ||
         !is_within(k, e->e_shoff, (uint64_t)e->e_shnum * sizeof(Elf64_Shdr)))
         return malformed(k, "its section headers lie outside");
@@ -148,17 +151,18 @@ static int read_tables(struct link *k)
     return read_strings(k, s->sh_link, &k->strings, &k->strings_n);
 }
 
-/* --- layout ----------------------------------------------------------------------------------------------------- */
+/* --- layout ----------------------------------------------------------------------------------- */
 
 static bool is_left_out(const struct link *k, uint32_t i)
 {
     const Elf64_Shdr *s = &k->sections[i];
-    return (s->sh_flags & SHF_ALLOC) == 0 || s->sh_size == 0 || s->sh_type == SHT_NOTE || s->sh_type == SHT_UNWIND ||
-           strcmp(section_name(k, i), ".eh_frame") == 0;
+    return (s->sh_flags & SHF_ALLOC) == 0 || s->sh_size == 0 || s->sh_type == SHT_NOTE ||
+           s->sh_type == SHT_UNWIND || strcmp(section_name(k, i), ".eh_frame") == 0;
 }
 
 /* Gives each section of the wanted kind its place from `here` on. */
-static int place_sections(struct link *k, uint64_t executable, struct out_section *o, uint64_t *here)
+static int place_sections(struct link *k, uint64_t executable, struct out_section *o,
+                          uint64_t *here)
 {
     *here = align_up(*here, 64);
     o->at = *here;
@@ -170,7 +174,8 @@ static int place_sections(struct link *k, uint64_t executable, struct out_sectio
         if (align > PAGE || (align & (align - 1)) != 0)
             return malformed(k, "a section's alignment is not a power of two up to a page");
         if (s->sh_flags & (SHF_WRITE | SHF_TLS))
-            return tl_error_set(k->err, -ENOTSUP, "kernel %.300s: the compiled code has writable data, in section %s",
+            return tl_error_set(k->err, -ENOTSUP,
+                                "kernel %.300s: the compiled code has writable data, in section %s",
                                 k->kernel, section_name(k, i));
         if (s->sh_size > LIMIT)
             return tl_error_set(k->err, -EFBIG, "kernel %.300s: section %s is too large", k->kernel,
@@ -178,7 +183,8 @@ static int place_sections(struct link *k, uint64_t executable, struct out_sectio
         k->at[i] = align_up(*here, align);
         *here = k->at[i] + s->sh_size;
         if (*here > LIMIT)
-            return tl_error_set(k->err, -EFBIG, "kernel %.300s: the compiled code is larger than 1 GiB", k->kernel);
+            return tl_error_set(k->err, -EFBIG,
+                                "kernel %.300s: the compiled code is larger than 1 GiB", k->kernel);
     }
     o->n = *here - o->at;
     return 0;
@@ -196,19 +202,22 @@ static int find_exports(struct link *k)
 {
     for (uint32_t i = 1; i < k->n_symbols; i++) {
         const Elf64_Sym *s = &k->symbols[i];
-        if (ELF64_ST_BIND(s->st_info) == STB_LOCAL || s->st_shndx == SHN_UNDEF || s->st_shndx >= k->n_sections)
+        if (ELF64_ST_BIND(s->st_info) == STB_LOCAL || s->st_shndx == SHN_UNDEF ||
+            s->st_shndx >= k->n_sections)
             continue;
         for (uint32_t e = 0; e < EXPORTS; e++)
             if (strcmp(symbol_name(k, s), export_names[e]) == 0)
                 k->exports[e] = s;
     }
     if (k->exports[EXPORT_INFO] == NULL)
-        return tl_error_set(k->err, -ENOENT, "kernel %.300s: the compiler's object does not define tally_info",
+        return tl_error_set(k->err, -ENOENT,
+                            "kernel %.300s: the compiler's object does not define tally_info",
                             k->kernel);
     if (k->exports[EXPORT_WARP] == NULL && k->exports[EXPORT_BLOCKS] == NULL)
-        return tl_error_set(k->err, -ENOENT,
-                            "kernel %.300s: the compiler's object defines neither tally_warp nor tally_blocks",
-                            k->kernel);
+        return tl_error_set(
+            k->err, -ENOENT,
+            "kernel %.300s: the compiler's object defines neither tally_warp nor tally_blocks",
+            k->kernel);
     return 0;
 }
 
@@ -219,7 +228,7 @@ static uint32_t add_string(struct tl_buf *b, const char *text)
     return at;
 }
 
-/* --- symbols ---------------------------------------------------------------------------------------------------- */
+/* --- symbols ---------------------------------------------------------------------------------- */
 
 static Elf64_Sym place_symbol(const struct link *k, const Elf64_Sym *s)
 {
@@ -230,14 +239,16 @@ static Elf64_Sym place_symbol(const struct link *k, const Elf64_Sym *s)
                        .st_shndx = is_code ? OUT_TEXT : OUT_RODATA};
 }
 
-/* The translator calls the functions that do the work kernel, kernel_rest (a last warp that is not full), and with
- * barriers kernel.1 and so on; PTX has no names with dots. */
+/* The translator calls the functions that do the work kernel, kernel_rest (a last warp that is not
+ * full), and with barriers kernel.1 and so on; PTX has no names with dots. */
 static bool is_body(const char *name)
 {
-    return strncmp(name, "kernel", 6) == 0 && (name[6] == '\0' || name[6] == '.' || strncmp(name + 6, "_rest", 5) == 0);
+    return strncmp(name, "kernel", 6) == 0 &&
+           (name[6] == '\0' || name[6] == '.' || strncmp(name + 6, "_rest", 5) == 0);
 }
 
-/* What debuggers see: functions and objects by their names, but entries and body by the kernel's. */
+/* What debuggers see: functions and objects by their names, but entries and body by the
+ * kernel's. */
 static int make_symtab(struct link *k)
 {
     static const char *const suffixes[EXPORTS] = {".info", "", ".blocks"};
@@ -250,7 +261,8 @@ static int make_symtab(struct link *k)
         const Elf64_Sym *s = &k->symbols[i];
         uint32_t type = ELF64_ST_TYPE(s->st_info);
         bool is_export = s == k->exports[0] || s == k->exports[1] || s == k->exports[2];
-        if (!is_kept(k, s) || is_export || (type != STT_FUNC && type != STT_OBJECT) || symbol_name(k, s)[0] == '\0')
+        if (!is_kept(k, s) || is_export || (type != STT_FUNC && type != STT_OBJECT) ||
+            symbol_name(k, s)[0] == '\0')
             continue;
         out = place_symbol(k, s);
         out.st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(out.st_info));
@@ -275,7 +287,8 @@ static int make_symtab(struct link *k)
         tl_buf_add(&k->symtab, (const char *)&out, sizeof out);
     }
     if (k->symtab.failed || k->strtab.failed)
-        return tl_error_set(k->err, -ENOMEM, "kernel %.300s: out of memory while linking", k->kernel);
+        return tl_error_set(k->err, -ENOMEM, "kernel %.300s: out of memory while linking",
+                            k->kernel);
     return 0;
 }
 
@@ -309,7 +322,7 @@ static void put_dynamic_symbols(struct link *k)
     }
 }
 
-/* --- relocations ------------------------------------------------------------------------------------------------ */
+/* --- relocations ------------------------------------------------------------------------------ */
 
 static const char *relocation_name(uint32_t type)
 {
@@ -340,35 +353,39 @@ static const char *relocation_name(uint32_t type)
 
 static int unresolvable(struct link *k, uint32_t type, const Elf64_Sym *s, uint32_t section)
 {
-    return tl_error_set(k->err, -ENOTSUP,
-                        "kernel %.300s: relocation %s (%u) to %s in section %s cannot be resolved when linking",
-                        k->kernel, relocation_name(type), type, symbol_name(k, s), section_name(k, section));
+    return tl_error_set(
+        k->err, -ENOTSUP,
+        "kernel %.300s: relocation %s (%u) to %s in section %s cannot be resolved when linking",
+        k->kernel, relocation_name(type), type, symbol_name(k, s), section_name(k, section));
 }
 
 /* Where a symbol went; an error if it is not in the object. */
 static int symbol_address(struct link *k, const Elf64_Sym *s, uint64_t *address)
 {
     if (s->st_shndx == SHN_UNDEF || s->st_shndx == SHN_COMMON)
+        return tl_error_set(k->err, -ENOTSUP,
+                            "kernel %.300s: the compiled code refers to %s, which is not in it, "
+                            "and there is nothing outside: "
+                            "the translator must lower it itself",
+                            k->kernel, symbol_name(k, s));
+    if (s->st_shndx >= k->n_sections || k->at[s->st_shndx] == 0 ||
+        s->st_value > k->sections[s->st_shndx].sh_size)
         return tl_error_set(
             k->err, -ENOTSUP,
-            "kernel %.300s: the compiled code refers to %s, which is not in it, and there is nothing outside: "
-            "the translator must lower it itself",
+            "kernel %.300s: the compiled code refers to %s, which is in no section that is kept",
             k->kernel, symbol_name(k, s));
-    if (s->st_shndx >= k->n_sections || k->at[s->st_shndx] == 0 || s->st_value > k->sections[s->st_shndx].sh_size)
-        return tl_error_set(k->err, -ENOTSUP,
-                            "kernel %.300s: the compiled code refers to %s, which is in no section that is kept",
-                            k->kernel, symbol_name(k, s));
     *address = k->at[s->st_shndx] + s->st_value;
     return 0;
 }
 
-/* A load of an address from the global offset table becomes the address itself; `place` is the displacement, before
- * it stand at least two bytes of instruction.  (x86-64 ABI, "Optimize GOTPCRELX Relocations".)  *shift moves the
- * place. */
+/* A load of an address from the global offset table becomes the address itself; `place` is the
+ * displacement, before it stand at least two bytes of instruction.  (x86-64 ABI, "Optimize
+ * GOTPCRELX Relocations".)  *shift moves the place. */
 static bool relax(uint8_t *place, int *shift)
 {
     *shift = 0;
-    if (place[-2] == 0x8b && (place[-1] & 0xc7) == 0x05) { /* mov x@GOTPCREL(%rip), %r  ->  lea x(%rip), %r */
+    /* mov x@GOTPCREL(%rip), %r  ->  lea x(%rip), %r */
+    if (place[-2] == 0x8b && (place[-1] & 0xc7) == 0x05) {
         place[-2] = 0x8d;
         return true;
     }
@@ -398,7 +415,8 @@ static int relocate_one(struct link *k, uint32_t section, const Elf64_Rela *r)
     int rc = symbol_address(k, s, &target);
     if (rc < 0)
         return rc;
-    bool is_got = type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
+    bool is_got = type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX ||
+                  type == R_X86_64_REX_GOTPCRELX;
     if (type != R_X86_64_PC32 && type != R_X86_64_PLT32 && type != R_X86_64_PC64 && !is_got)
         return unresolvable(k, type, s, section);
     uint64_t width = type == R_X86_64_PC64 ? 8 : 4;
@@ -416,8 +434,8 @@ static int relocate_one(struct link *k, uint32_t section, const Elf64_Rela *r)
     /* In 64 bits and unsigned, so that a wild addend cannot overflow. */
     int64_t value = (int64_t)(target + (uint64_t)r->r_addend - place);
     if (width == 4 && value != (int32_t)value)
-        return tl_error_set(k->err, -ENOTSUP, "kernel %.300s: relocation %s to %s does not reach", k->kernel,
-                            relocation_name(type), symbol_name(k, s));
+        return tl_error_set(k->err, -ENOTSUP, "kernel %.300s: relocation %s to %s does not reach",
+                            k->kernel, relocation_name(type), symbol_name(k, s));
     memcpy(p, &value, width); /* little-endian */
     return 0;
 }
@@ -426,7 +444,8 @@ static int relocate(struct link *k)
 {
     for (uint32_t i = 1; i < k->n_sections; i++) {
         const Elf64_Shdr *s = &k->sections[i];
-        if ((s->sh_type != SHT_RELA && s->sh_type != SHT_REL) || s->sh_info >= k->n_sections || k->at[s->sh_info] == 0)
+        if ((s->sh_type != SHT_RELA && s->sh_type != SHT_REL) || s->sh_info >= k->n_sections ||
+            k->at[s->sh_info] == 0)
             continue;
         if (s->sh_type == SHT_REL || s->sh_entsize != sizeof(Elf64_Rela) || s->sh_offset % 8 != 0)
             return malformed(k, "relocations without addends");
@@ -440,10 +459,10 @@ static int relocate(struct link *k)
     return 0;
 }
 
-/* --- writing the output ----------------------------------------------------------------------------------------- */
+/* --- writing the output ----------------------------------------------------------------------- */
 
-static Elf64_Phdr segment(uint32_t type, uint32_t flags, uint64_t at, uint64_t file_bytes, uint64_t bytes,
-                          uint64_t align)
+static Elf64_Phdr segment(uint32_t type, uint32_t flags, uint64_t at, uint64_t file_bytes,
+                          uint64_t bytes, uint64_t align)
 {
     return (Elf64_Phdr){.p_type = type,
                         .p_flags = flags,
@@ -455,8 +474,9 @@ static Elf64_Phdr segment(uint32_t type, uint32_t flags, uint64_t at, uint64_t f
                         .p_align = align};
 }
 
-/* The dynamic section has a page of its own that is writable until the loader has seen it, because before version
- * 2.35 the GNU loader writes addresses into it; afterwards the page is read-only as the rest (PT_GNU_RELRO). */
+/* The dynamic section has a page of its own that is writable until the loader has seen it, because
+ * before version 2.35 the GNU loader writes addresses into it; afterwards the page is read-only as
+ * the rest (PT_GNU_RELRO). */
 static void put_headers(struct link *k)
 {
     const struct out_section *o = k->out;
@@ -474,7 +494,8 @@ static void put_headers(struct link *k)
         .e_shnum = OUTS,
         .e_shstrndx = OUT_NAMES,
     };
-    uint64_t loaded = o[OUT_TEXT].at + o[OUT_TEXT].n, dynamic = o[OUT_DYNAMIC].at, dynamic_n = o[OUT_DYNAMIC].n;
+    uint64_t loaded = o[OUT_TEXT].at + o[OUT_TEXT].n, dynamic = o[OUT_DYNAMIC].at,
+             dynamic_n = o[OUT_DYNAMIC].n;
     const Elf64_Phdr segments[] = {
         segment(PT_LOAD, PF_R | PF_X, 0, loaded, loaded, PAGE),
         segment(PT_LOAD, PF_R | PF_W, dynamic, dynamic_n, PAGE, PAGE),
@@ -482,12 +503,16 @@ static void put_headers(struct link *k)
         segment(PT_GNU_RELRO, PF_R, dynamic, dynamic_n, PAGE, 1),
         segment(PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 16),
     };
-    _Static_assert(sizeof segments == SEGMENTS * sizeof(Elf64_Phdr), "lay_out leaves room for so many");
+    _Static_assert(sizeof segments == SEGMENTS * sizeof(Elf64_Phdr),
+                   "lay_out leaves room for so many");
     memcpy(k->p + sizeof(Elf64_Ehdr), segments, sizeof segments);
     const Elf64_Dyn entries[] = {
-        {.d_tag = DT_HASH, .d_un.d_ptr = o[OUT_HASH].at},      {.d_tag = DT_STRTAB, .d_un.d_ptr = o[OUT_DYNSTR].at},
-        {.d_tag = DT_SYMTAB, .d_un.d_ptr = o[OUT_DYNSYM].at},  {.d_tag = DT_STRSZ, .d_un.d_val = o[OUT_DYNSTR].n},
-        {.d_tag = DT_SYMENT, .d_un.d_val = sizeof(Elf64_Sym)}, {.d_tag = DT_NULL},
+        {.d_tag = DT_HASH, .d_un.d_ptr = o[OUT_HASH].at},
+        {.d_tag = DT_STRTAB, .d_un.d_ptr = o[OUT_DYNSTR].at},
+        {.d_tag = DT_SYMTAB, .d_un.d_ptr = o[OUT_DYNSYM].at},
+        {.d_tag = DT_STRSZ, .d_un.d_val = o[OUT_DYNSTR].n},
+        {.d_tag = DT_SYMENT, .d_un.d_val = sizeof(Elf64_Sym)},
+        {.d_tag = DT_NULL},
     };
     _Static_assert(sizeof entries == 6 * sizeof(Elf64_Dyn), "lay_out counts on it");
     memcpy(k->p + dynamic, entries, sizeof entries);
@@ -504,7 +529,8 @@ static void put_section_headers(struct link *k)
         [OUT_DYNSTR] = {".dynstr", SHT_STRTAB, SHF_ALLOC, 1, 0, 0},
         [OUT_RODATA] = {".rodata", SHT_PROGBITS, SHF_ALLOC, 64, 0, 0},
         [OUT_TEXT] = {".text", SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, 64, 0, 0},
-        [OUT_DYNAMIC] = {".dynamic", SHT_DYNAMIC, SHF_ALLOC | SHF_WRITE, 8, sizeof(Elf64_Dyn), OUT_DYNSTR},
+        [OUT_DYNAMIC] = {".dynamic", SHT_DYNAMIC, SHF_ALLOC | SHF_WRITE, 8, sizeof(Elf64_Dyn),
+                         OUT_DYNSTR},
         [OUT_SYMTAB] = {".symtab", SHT_SYMTAB, 0, 8, sizeof(Elf64_Sym), OUT_STRTAB},
         [OUT_STRTAB] = {".strtab", SHT_STRTAB, 0, 1, 0, 0},
         [OUT_NAMES] = {".shstrtab", SHT_STRTAB, 0, 1, 0, 0},
@@ -574,14 +600,16 @@ static void put_stack_bytes(struct link *k)
     const Elf64_Sym *info = k->exports[EXPORT_INFO];
     uint64_t at = offsetof(struct tl_dev_info, stack_bytes);
     if (info->st_size >= at + sizeof k->stack_bytes)
-        memcpy(k->p + k->at[info->st_shndx] + info->st_value + at, &k->stack_bytes, sizeof k->stack_bytes);
+        memcpy(k->p + k->at[info->st_shndx] + info->st_value + at, &k->stack_bytes,
+               sizeof k->stack_bytes);
 }
 
 static int write_out(struct link *k)
 {
     k->p = calloc(1, k->total);
     if (k->p == NULL)
-        return tl_error_set(k->err, -ENOMEM, "kernel %.300s: out of memory while linking", k->kernel);
+        return tl_error_set(k->err, -ENOMEM, "kernel %.300s: out of memory while linking",
+                            k->kernel);
     for (uint32_t i = 1; i < k->n_sections; i++)
         if (k->at[i] != 0 && k->sections[i].sh_type != SHT_NOBITS)
             memcpy(k->p + k->at[i], k->in + k->sections[i].sh_offset, k->sections[i].sh_size);
@@ -594,10 +622,11 @@ static int write_out(struct link *k)
     return relocate(k);
 }
 
-int tl_jit_link(const void *object, size_t n, const char *kernel, uint32_t stack_bytes, void **out, size_t *out_n,
-                struct tl_error *err)
+int tl_jit_link(const void *object, size_t n, const char *kernel, uint32_t stack_bytes, void **out,
+                size_t *out_n, struct tl_error *err)
 {
-    struct link k = {.err = err, .kernel = kernel, .in = object, .in_n = n, .stack_bytes = stack_bytes};
+    struct link k = {
+        .err = err, .kernel = kernel, .in = object, .in_n = n, .stack_bytes = stack_bytes};
     *out = NULL;
     *out_n = 0;
     int rc = read_tables(&k);

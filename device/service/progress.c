@@ -20,7 +20,8 @@ enum {
     PAUSE_MS = 10000, /* without any waiting, after which that begins anew */
     TERMINAL_MS = 200,
     PLAIN_MS = 3000,
-    N_OPEN = 1024, /* kernels asked for and not compiled yet; with more of them, one may be counted twice */
+    /* kernels asked for and not compiled yet; with more of them, one may be counted twice */
+    N_OPEN = 1024,
 };
 
 /* A kernel that was asked for and is not there yet. */
@@ -39,8 +40,9 @@ static struct {
     int64_t told_ms;            /* 0: not yet */
     bool is_telling;            /* a thread is at it, without the lock */
     bool is_line_there;         /* on a terminal */
-    int sign;                   /* the socket whose name keeps other processes from telling, or -1 */
-} now = {.sign = -1};           /* guarded by lock */
+    /* the socket whose name keeps other processes from telling, or -1 */
+    int sign;
+} now = {.sign = -1}; /* guarded by lock */
 
 static int64_t clock_ms(void)
 {
@@ -54,7 +56,8 @@ static bool is_wanted(void)
     const char *log = getenv("TALLY_LOG"), *progress = getenv("TALLY_PROGRESS");
     if (progress != NULL && (strcmp(progress, "no") == 0 || strcmp(progress, "0") == 0))
         return false;
-    return log == NULL || (strcmp(log, "error") != 0 && strcmp(log, "off") != 0 && strcmp(log, "0") != 0);
+    return log == NULL ||
+           (strcmp(log, "error") != 0 && strcmp(log, "off") != 0 && strcmp(log, "0") != 0);
 }
 
 /* --- counting (with the lock) --- */
@@ -88,7 +91,8 @@ static void settle_expected(void)
 {
     char folder[TL_JIT_CACHE_PATH];
     struct tl_jit_cache cache;
-    if (tl_jit_cache_folder(folder, NULL) < 0 || tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), NULL) < 0)
+    if (tl_jit_cache_folder(folder, NULL) < 0 ||
+        tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), NULL) < 0)
         return;
     for (unsigned i = now.n_open; i > 0; i--)
         if (now.open[i - 1].n_waiting == 0 && tl_jit_cache_has(&cache, &now.open[i - 1].key))
@@ -98,19 +102,20 @@ static void settle_expected(void)
 
 /* --- telling --- */
 
-/* A socket with a name of its own for whatever standard error is: only one process can have it, and it goes with the process.
- * -1 if another one has it. */
+/* A socket with a name of its own for whatever standard error is: only one process can have it, and
+ * it goes with the process. -1 if another one has it. */
 static int put_up_sign(void)
 {
     struct stat st;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (fstat(STDERR_FILENO, &st) < 0)
         return -1;
-    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "tally-progress-%lu-%llx-%llx", (unsigned long)getuid(),
-                     (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "tally-progress-%lu-%llx-%llx",
+                     (unsigned long)getuid(), (unsigned long long)st.st_dev,
+                     (unsigned long long)st.st_ino);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 &&
-        bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0) {
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a,
+                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0) {
         close(fd);
         fd = -1;
     }
@@ -152,11 +157,13 @@ static void tell(bool is_terminal)
     if (!now.is_telling && now.n_waiting > 0 && due_in(clock_ms(), is_terminal) == 0) {
         if (now.sign < 0)
             now.sign = put_up_sign();
-        now.told_ms = clock_ms(); /* also if another process tells: it is asked for again then, not at once */
+        /* also if another process tells: it is asked for again then, not at once */
+        now.told_ms = clock_ms();
         if (now.sign >= 0) {
             settle_expected();
-            n = snprintf(line, sizeof line, "%stally: compiling kernels %u/%u%s", is_terminal ? "\r" : "", now.n_done,
-                         now.n_done + now.n_open, is_terminal ? "\033[K" : "\n");
+            n = snprintf(line, sizeof line, "%stally: compiling kernels %u/%u%s",
+                         is_terminal ? "\r" : "", now.n_done, now.n_done + now.n_open,
+                         is_terminal ? "\033[K" : "\n");
             now.is_telling = true;
         }
     }

@@ -1,7 +1,7 @@
 /* Kernels that the compiler has refused: asked for again, they get the same answer at once.
  *
- * Kept by the service for all processes while it runs, and by each process for itself.  A refusal belongs to a key, which
- * covers the compiler's build: a new compiler is asked anew.  libc only. */
+ * Kept by the service for all processes while it runs, and by each process for itself.  A refusal
+ * belongs to a key, which covers the compiler's build: a new compiler is asked anew.  libc only. */
 #ifndef TALLY_DEVICE_JIT_REFUSALS_H
 #define TALLY_DEVICE_JIT_REFUSALS_H
 
@@ -22,9 +22,11 @@ struct tl_jit_refusals {
 };
 
 /* What was answered, or NULL; valid until something is added. */
-const struct tl_jit_refusal *tl_jit_refusals_find(const struct tl_jit_refusals *r, const struct tl_jit_key *key);
+const struct tl_jit_refusal *tl_jit_refusals_find(const struct tl_jit_refusals *r,
+                                                  const struct tl_jit_key *key);
 /* Remembers an answer, unless it was about this moment and not about the kernel: -ENOMEM. */
-void tl_jit_refusals_add(struct tl_jit_refusals *r, const struct tl_jit_key *key, int code, const char *text);
+void tl_jit_refusals_add(struct tl_jit_refusals *r, const struct tl_jit_key *key, int code,
+                         const char *text);
 void tl_jit_refusals_finish(struct tl_jit_refusals *r);
 
 #endif

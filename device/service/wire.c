@@ -17,7 +17,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-/* --- messages --------------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 /* Takes the next string of that length, NUL included, and checks that it is one. */
 static bool take_text(const char **p, size_t *left, uint32_t n, const char **text)
@@ -30,25 +30,28 @@ static bool take_text(const char **p, size_t *left, uint32_t n, const char **tex
     return true;
 }
 
-int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text, struct tl_error *err)
+int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text,
+                     struct tl_error *err)
 {
     struct tl_jit_ask a;
     if (n < sizeof a)
         return tl_error_set(err, -EPROTO, "a request of %zu bytes is too short", n);
     memcpy(&a, message, sizeof a);
     if (a.magic != TL_JIT_WIRE_MAGIC || a.version != TL_JIT_WIRE_VERSION)
-        return tl_error_set(err, -EPROTO, "a request of another version: magic %x, version %u", a.magic, a.version);
+        return tl_error_set(err, -EPROTO, "a request of another version: magic %x, version %u",
+                            a.magic, a.version);
     if ((a.kind < TL_JIT_COMPILE || a.kind > TL_JIT_STOP) && a.kind != TL_JIT_PREFETCH)
         return tl_error_set(err, -EPROTO, "a request of unknown kind %u", a.kind);
     const char *p = (const char *)message + sizeof a;
     size_t left = n - sizeof a;
-    if (!take_text(&p, &left, a.kernel_bytes, &text->kernel) || !take_text(&p, &left, a.cpu_bytes, &text->cpu) ||
+    if (!take_text(&p, &left, a.kernel_bytes, &text->kernel) ||
+        !take_text(&p, &left, a.cpu_bytes, &text->cpu) ||
         !take_text(&p, &left, a.features_bytes, &text->features) ||
         !take_text(&p, &left, a.cache_bytes, &text->cache) || left != 0)
         return tl_error_set(err, -EPROTO, "a request whose strings do not fill it");
     if (a.ptx_bytes > TL_JIT_PTX_BYTES)
-        return tl_error_set(err, -EPROTO, "kernel %.300s: %llu bytes of PTX are more than %u", text->kernel,
-                            (unsigned long long)a.ptx_bytes, TL_JIT_PTX_BYTES);
+        return tl_error_set(err, -EPROTO, "kernel %.300s: %llu bytes of PTX are more than %u",
+                            text->kernel, (unsigned long long)a.ptx_bytes, TL_JIT_PTX_BYTES);
     return 0;
 }
 
@@ -61,10 +64,10 @@ int tl_jit_answer_check(const void *message, size_t n, const char **text, struct
     const char *p = (const char *)message + sizeof a;
     size_t left = n - sizeof a;
     if (a.magic != TL_JIT_WIRE_MAGIC || a.version != TL_JIT_WIRE_VERSION || a.kind < TL_JIT_TAKEN ||
-        a.kind > TL_JIT_FAILED || a.object_bytes > TL_JIT_OBJECT_BYTES || !take_text(&p, &left, a.text_bytes, text) ||
-        left != 0)
-        return tl_error_set(err, -EPROTO, "an answer that is none: magic %x, version %u, kind %u", a.magic, a.version,
-                            a.kind);
+        a.kind > TL_JIT_FAILED || a.object_bytes > TL_JIT_OBJECT_BYTES ||
+        !take_text(&p, &left, a.text_bytes, text) || left != 0)
+        return tl_error_set(err, -EPROTO, "an answer that is none: magic %x, version %u, kind %u",
+                            a.magic, a.version, a.kind);
     return 0;
 }
 
@@ -93,7 +96,8 @@ int tl_jit_send(int socket, const void *message, size_t n, int fd)
     return put < 0 ? -errno : 0;
 }
 
-int tl_jit_send_answer(int socket, enum tl_jit_kind kind, int code, const char *text, int fd, uint64_t object_bytes)
+int tl_jit_send_answer(int socket, enum tl_jit_kind kind, int code, const char *text, int fd,
+                       uint64_t object_bytes)
 {
     char message[TL_JIT_MESSAGE_BYTES];
     size_t n = strnlen(text, sizeof message - sizeof(struct tl_jit_answer) - 1);
@@ -131,7 +135,10 @@ int tl_jit_receive(int socket, void *message, size_t cap, int *fd)
 {
     union control control;
     struct iovec piece = {.iov_base = message, .iov_len = cap};
-    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &piece,
+                       .msg_iovlen = 1,
+                       .msg_control = &control,
+                       .msg_controllen = sizeof control};
     *fd = -1;
     ssize_t got;
     do
@@ -149,7 +156,7 @@ int tl_jit_receive(int socket, void *message, size_t cap, int *fd)
     return (int)got;
 }
 
-/* --- memory that is passed around ------------------------------------------------------------------------------- */
+/* --- memory that is passed around ------------------------------------------------------------- */
 
 int tl_jit_memory(const char *name, const void *bytes, size_t n)
 {
@@ -204,7 +211,7 @@ void tl_jit_memory_unmap(const void *bytes, uint64_t n)
         munmap((void *)bytes, n);
 }
 
-/* --- the meeting place ------------------------------------------------------------------------------------------ */
+/* --- the meeting place ------------------------------------------------------------------------ */
 
 static int open_private(const char *path, struct tl_error *err)
 {
@@ -216,10 +223,11 @@ static int open_private(const char *path, struct tl_error *err)
         return tl_error_errno(err, "%s", path);
     if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
         close(fd);
-        return tl_error_set(err, -EPERM,
-                            "%s: must belong to this user alone (mode 0700), so the compiler service is not "
-                            "looked for there; remove it, or set XDG_RUNTIME_DIR",
-                            path);
+        return tl_error_set(
+            err, -EPERM,
+            "%s: must belong to this user alone (mode 0700), so the compiler service is not "
+            "looked for there; remove it, or set XDG_RUNTIME_DIR",
+            path);
     }
     return fd;
 }
@@ -267,7 +275,7 @@ bool tl_jit_peer_is_ours(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.uid == geteuid();
 }
 
-/* --- which compiler --------------------------------------------------------------------------------------------- */
+/* --- which compiler --------------------------------------------------------------------------- */
 
 /* Finds the build id in one segment of notes. */
 static bool find_build_id(const uint8_t *notes, size_t n, char id[TL_JIT_COMPILER_ID_BYTES])
@@ -278,10 +286,12 @@ static bool find_build_id(const uint8_t *notes, size_t n, char id[TL_JIT_COMPILE
         at += sizeof h;
         if (h.n_namesz > n || h.n_descsz > n)
             return false;
-        size_t name = at, desc = at + ((h.n_namesz + 3u) & ~3u), end = desc + ((h.n_descsz + 3u) & ~3u);
+        size_t name = at, desc = at + ((h.n_namesz + 3u) & ~3u),
+               end = desc + ((h.n_descsz + 3u) & ~3u);
         if (end > n)
             return false;
-        if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 && h.n_descsz >= 8) {
+        if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 &&
+            h.n_descsz >= 8) {
             for (uint32_t i = 0; i < h.n_descsz && i < 20; i++)
                 snprintf(id + 2 * i, 3, "%02x", notes[desc + i]);
             return true;
@@ -303,13 +313,15 @@ int tl_jit_compiler_id(const char *program, char id[TL_JIT_COMPILER_ID_BYTES], s
     if (fd < 0)
         return tl_error_errno(err, "the compiler service %s", program);
     bool was_found = false;
-    if (read_at(fd, &e, sizeof e, 0) && memcmp(e.e_ident, ELFMAG, SELFMAG) == 0 && e.e_ident[EI_CLASS] == ELFCLASS64) {
+    if (read_at(fd, &e, sizeof e, 0) && memcmp(e.e_ident, ELFMAG, SELFMAG) == 0 &&
+        e.e_ident[EI_CLASS] == ELFCLASS64) {
         for (uint32_t i = 0; i < e.e_phnum && !was_found; i++) {
             Elf64_Phdr p;
             uint8_t notes[1024];
             if (!read_at(fd, &p, sizeof p, e.e_phoff + i * sizeof p))
                 break;
-            if (p.p_type == PT_NOTE && p.p_filesz <= sizeof notes && read_at(fd, notes, p.p_filesz, p.p_offset))
+            if (p.p_type == PT_NOTE && p.p_filesz <= sizeof notes &&
+                read_at(fd, notes, p.p_filesz, p.p_offset))
                 was_found = find_build_id(notes, p.p_filesz, id);
         }
     }

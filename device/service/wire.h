@@ -1,9 +1,10 @@
 /* What the driver and the compiler service say to each other, and where they meet.
  *
- * A UNIX socket of whole messages (SOCK_SEQPACKET) in a folder that only its user can enter.  A request is one
- * message: a header, four strings, and the PTX as a sealed memfd, which nobody can change or cut under the reader.
- * The service answers twice: that it has taken the request, and how it ended.  The socket's name carries the
- * compiler's identification, so that a new build never meets an old service.  libc only. */
+ * A UNIX socket of whole messages (SOCK_SEQPACKET) in a folder that only its user can enter.  A
+ * request is one message: a header, four strings, and the PTX as a sealed memfd, which nobody can
+ * change or cut under the reader. The service answers twice: that it has taken the request, and how
+ * it ended.  The socket's name carries the compiler's identification, so that a new build never
+ * meets an old service.  libc only. */
 #ifndef TALLY_DEVICE_JIT_WIRE_H
 #define TALLY_DEVICE_JIT_WIRE_H
 
@@ -31,8 +32,8 @@ enum tl_jit_kind {
     TL_JIT_PREFETCH, /* as COMPILE, for somebody who will ask later: nothing is answered */
 };
 
-/* Followed by the strings, each with its NUL, in the order of their lengths; empty cpu, features mean the host's, an
- * empty cache that the object is wanted as a descriptor. */
+/* Followed by the strings, each with its NUL, in the order of their lengths; empty cpu, features
+ * mean the host's, an empty cache that the object is wanted as a descriptor. */
 struct tl_jit_ask {
     uint32_t magic, version, kind;
     uint32_t attempt; /* the service's own: how often this request was tried */
@@ -60,33 +61,40 @@ struct tl_jit_ask_text {
 };
 
 /* Checks magic, version, lengths, terminators.  0 or -EPROTO, with the reason. */
-int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text, struct tl_error *err);
+int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text,
+                     struct tl_error *err);
 int tl_jit_answer_check(const void *message, size_t n, const char **text, struct tl_error *err);
 
-/* One message, with a descriptor if `fd` is not negative.  0 or a negative errno value; never SIGPIPE. */
+/* One message, with a descriptor if `fd` is not negative.  0 or a negative errno value; never
+ * SIGPIPE. */
 int tl_jit_send(int socket, const void *message, size_t n, int fd);
-int tl_jit_send_answer(int socket, enum tl_jit_kind kind, int code, const char *text, int fd, uint64_t object_bytes);
-/* The next message: its length, 0 if the other end is gone, or a negative errno value (-EMSGSIZE: too long).  *fd is
- * the descriptor that came with it, the caller's to close, or -1. */
+int tl_jit_send_answer(int socket, enum tl_jit_kind kind, int code, const char *text, int fd,
+                       uint64_t object_bytes);
+/* The next message: its length, 0 if the other end is gone, or a negative errno value (-EMSGSIZE:
+ * too long).  *fd is the descriptor that came with it, the caller's to close, or -1. */
 int tl_jit_receive(int socket, void *message, size_t cap, int *fd);
 
-/* --- memory that is passed around ------------------------------------------------------------------------------- */
+/* --- memory that is passed around ------------------------------------------------------------- */
 
 /* A sealed memfd with these bytes, or a negative errno value. */
 int tl_jit_memory(const char *name, const void *bytes, size_t n);
-/* Maps one that came from elsewhere, if it is sealed and has that size.  0 or a negative errno value. */
+/* Maps one that came from elsewhere, if it is sealed and has that size.  0 or a negative errno
+ * value. */
 int tl_jit_memory_map(int fd, uint64_t n, const void **bytes);
 void tl_jit_memory_unmap(const void *bytes, uint64_t n);
 
-/* --- the meeting place ------------------------------------------------------------------------------------------ */
+/* --- the meeting place ------------------------------------------------------------------------ */
 
-/* The folder for sockets, made if need be: XDG_RUNTIME_DIR/tally, else /tmp/tally-UID, else `run` in the cache.  Its
- * descriptor (the caller's to close), or -EPERM if it is not ours alone, or another negative errno value. */
+/* The folder for sockets, made if need be: XDG_RUNTIME_DIR/tally, else /tmp/tally-UID, else `run`
+ * in the cache.  Its descriptor (the caller's to close), or -EPERM if it is not ours alone, or
+ * another negative errno value. */
 int tl_jit_runtime_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err);
 
-/* What identifies a compiler program: its GNU build id, which covers the version of LLVM that it was made for.  Any
- * change of the translator changes the build id.  0, -ENOEXEC (no such program), another negative errno value. */
-int tl_jit_compiler_id(const char *program, char id[TL_JIT_COMPILER_ID_BYTES], struct tl_error *err);
+/* What identifies a compiler program: its GNU build id, which covers the version of LLVM that it
+ * was made for.  Any change of the translator changes the build id.  0, -ENOEXEC (no such program),
+ * another negative errno value. */
+int tl_jit_compiler_id(const char *program, char id[TL_JIT_COMPILER_ID_BYTES],
+                       struct tl_error *err);
 
 /* Fills a socket address for `name` in the folder; long paths go by way of /proc/self/fd. */
 struct sockaddr_un;

@@ -25,9 +25,10 @@ static int complain(const struct tl_error *err)
     return 1;
 }
 
-/* --- serving ---------------------------------------------------------------------------------------------------- */
+/* --- serving ---------------------------------------------------------------------------------- */
 
-enum place { FOREGROUND = 1000, DAEMON, STARTED }; /* STARTED: by the driver, which has done what makes a daemon */
+/* STARTED: by the driver, which has done what makes a daemon */
+enum place { FOREGROUND = 1000, DAEMON, STARTED };
 
 /* Nothing of who started it stays: no descriptors, terminal, folder or parent. */
 static int go_to_background(enum place place, struct tl_error *err)
@@ -41,7 +42,8 @@ static int go_to_background(enum place place, struct tl_error *err)
         if (pid < 0)
             return tl_error_errno(err, "fork");
         if (pid > 0) {
-            if (i == 0) /* what only forks again is not left to init, which in containers may care for nobody */
+            if (i ==
+                0) /* what only forks again is not left to init, which in containers may care for nobody */
                 (void)waitpid(pid, NULL, 0);
             _exit(0);
         }
@@ -52,14 +54,16 @@ static int go_to_background(enum place place, struct tl_error *err)
     return chdir("/") < 0 ? tl_error_errno(err, "/") : 0;
 }
 
-/* Limits, cores and scheduling are those of the job that happened to start the service, which works for others too. */
+/* Limits, cores and scheduling are those of the job that happened to start the service, which works
+ * for others too. */
 static void raise_limits(void)
 {
     const struct sched_param plain = {0};
     int policy = sched_getscheduler(0);
     cpu_set_t all;
     memset(&all, 0xff, sizeof all);
-    (void)sched_setaffinity(0, sizeof all, &all); /* the kernel leaves out what the administrator does not allow */
+    /* the kernel leaves out what the administrator does not allow */
+    (void)sched_setaffinity(0, sizeof all, &all);
     if (policy == SCHED_FIFO || policy == SCHED_RR)
         (void)sched_setscheduler(0, SCHED_OTHER, &plain);
     static const int limits[] = {RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU, RLIMIT_NOFILE};
@@ -76,12 +80,14 @@ static int serve(enum place place)
 {
     struct tl_error err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t workers = tl_jit_number("TALLY_JIT_WORKERS", cores > 0 && cores < 64 ? (uint32_t)cores : 64, 64);
-    struct tl_jit_server_options options = {.program = "/proc/self/exe",
-                                            .workers = workers > 0 ? workers : 1,
-                                            .idle_seconds = tl_jit_number("TALLY_JIT_IDLE", 60, 1000000),
-                                            .ready = place == FOREGROUND ? -1 : 1,
-                                            .is_foreground = place == FOREGROUND};
+    uint32_t workers = tl_jit_number("TALLY_JIT_WORKERS",
+                                     cores > 0 && cores < 64 ? (uint32_t)cores : 64, 64);
+    struct tl_jit_server_options options = {
+        .program = "/proc/self/exe",
+        .workers = workers > 0 ? workers : 1,
+        .idle_seconds = tl_jit_number("TALLY_JIT_IDLE", 60, 1000000),
+        .ready = place == FOREGROUND ? -1 : 1,
+        .is_foreground = place == FOREGROUND};
     if (place != FOREGROUND && go_to_background(place, &err) < 0)
         return complain(&err);
     if (place != FOREGROUND)
@@ -89,7 +95,7 @@ static int serve(enum place place)
     return tl_jit_server_run(&options, &err) < 0 ? complain(&err) : 0;
 }
 
-/* --- asking ----------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* The service of this very program. */
 static int ask(enum tl_jit_kind kind)
@@ -130,7 +136,7 @@ static int ask(enum tl_jit_kind kind)
     return 0;
 }
 
-/* --- compiling here --------------------------------------------------------------------------------------------- */
+/* --- compiling here --------------------------------------------------------------------------- */
 
 static char *read_file(const char *path, size_t *n, struct tl_error *err)
 {
@@ -234,7 +240,8 @@ static int compile(struct command *c)
     }
     /* The text is most wanted when the rest fails. */
     if (c->ir != NULL && ir != NULL)
-        rc = write_file(c->ir, ir, strlen(ir), rc == 0 ? &err : NULL) < 0 && rc == 0 ? err.code : rc;
+        rc = write_file(c->ir, ir, strlen(ir), rc == 0 ? &err : NULL) < 0 && rc == 0 ? err.code
+                                                                                     : rc;
     if (rc == 0)
         rc = write_file(c->out, object, object_n, &err);
 out:
@@ -266,7 +273,7 @@ static bool parse_block(const char *text, uint32_t block[3])
     return false;
 }
 
-/* --- options ---------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 enum { KERNEL = 256, BLOCK, IR, CPU, FEATURES };
 
@@ -329,15 +336,17 @@ static error_t parse_compile(int key, char *arg, struct argp_state *state)
 static int compile_command(int argc, char **argv)
 {
     static const struct argp compile_argp = {
-        compile_table, parse_compile, "IN.ptx", "Compiles one kernel into a shared object.", NULL, NULL, NULL};
-    static const struct argp get_argp = {get_table,
-                                         parse_compile,
-                                         "IN.ptx",
-                                         "Has the service compile a kernel, as a program's launch would, and prints "
-                                         "where the object is.",
-                                         NULL,
-                                         NULL,
-                                         NULL};
+        compile_table, parse_compile, "IN.ptx", "Compiles one kernel into a shared object.",
+        NULL,          NULL,          NULL};
+    static const struct argp get_argp = {
+        get_table,
+        parse_compile,
+        "IN.ptx",
+        "Has the service compile a kernel, as a program's launch would, and prints "
+        "where the object is.",
+        NULL,
+        NULL,
+        NULL};
     struct command c = {.options.block = {256, 1, 1}, .is_get = strcmp(argv[0], "get") == 0};
     argv[0] = c.is_get ? "tally-jit get" : "tally-jit compile"; /* for its messages */
     tl_options_parse(NULL, c.is_get ? &get_argp : &compile_argp, argc, argv, 0, NULL, &c);
@@ -361,7 +370,8 @@ static int tell_version(void)
 
 static const struct argp_option option_table[] = {
     {"foreground", FOREGROUND, NULL, 0, "Serve here, and tell on standard error what happens", 0},
-    {"daemon", DAEMON, NULL, 0, "Serve in the background; standard output gets one byte when it does", 0},
+    {"daemon", DAEMON, NULL, 0,
+     "Serve in the background; standard output gets one byte when it does", 0},
     {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
     {0},
 };
@@ -395,7 +405,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             if (strcmp(arg, commands[i].name) == 0)
                 q->command = state->argv + state->next - 1;
         if (q->command == NULL)
-            argp_error(state, "there is no command '%s'; there are compile, get, status and stop", arg);
+            argp_error(state, "there is no command '%s'; there are compile, get, status and stop",
+                       arg);
         q->n = state->argc - state->next + 1;
         state->next = state->argc;
         return 0;
@@ -417,12 +428,16 @@ static const struct argp argp = {
     "stop\n"
     "--foreground\n"
     "--daemon",
-    "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it needs it; nobody has "
-    "to.  It keeps what it compiled in TALLY_CACHE (or XDG_CACHE_HOME/tally, or ~/.cache/tally), and ends when it has "
+    "Compiles PTX kernels for the CPU.  The software CUDA device starts it as a service when it "
+    "needs it; nobody has "
+    "to.  It keeps what it compiled in TALLY_CACHE (or XDG_CACHE_HOME/tally, or ~/.cache/tally), "
+    "and ends when it has "
     "had nothing to do for a while.\v"
     "tally-jit compile --help and tally-jit get --help tell their options.\n\n"
-    "Environment: TALLY_JIT_WORKERS (default: cores), TALLY_JIT_IDLE (60 seconds), TALLY_JIT_SECONDS (of CPU time per "
-    "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_JIT_VERIFY (1: check what is given to LLVM), "
+    "Environment: TALLY_JIT_WORKERS (default: cores), TALLY_JIT_IDLE (60 seconds), "
+    "TALLY_JIT_SECONDS (of CPU time per "
+    "kernel, 120), TALLY_JIT_MEMORY_MB (per worker, 4096), TALLY_JIT_VERIFY (1: check what is "
+    "given to LLVM), "
     "TALLY_CACHE_MB (2048).",
     NULL,
     NULL,

@@ -1,7 +1,7 @@
 /* A list of system calls for workers, enforced by seccomp.
  *
- * A worker turns untrusted text into code by way of some million lines of compiler.  Whatever goes wrong in there,
- * the process must not be able to do more than fail. */
+ * A worker turns untrusted text into code by way of some million lines of compiler.  Whatever goes
+ * wrong in there, the process must not be able to do more than fail. */
 #include "device/tally-jit/sandbox.h"
 
 #include <errno.h>
@@ -30,7 +30,8 @@ static const uint16_t allowed[] = {
 };
 /* clang-format on */
 
-/* Calls whose first argument must be this process: abort sends itself a signal, limits are for itself. */
+/* Calls whose first argument must be this process: abort sends itself a signal, limits are for
+ * itself. */
 static const uint16_t to_itself[] = {SYS_tgkill, SYS_kill, SYS_prlimit64};
 
 enum {
@@ -71,14 +72,16 @@ int tl_jit_sandbox_enter(void)
     for (uint32_t i = 0; i < N_ITSELF; i++) {
         filter[n++] = unless_equal_skip(to_itself[i], 5);
         filter[n++] = load(offsetof(struct seccomp_data, args));
-        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)getpid(), 1, 0);
+        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)getpid(), 1,
+                                                   0);
         filter[n++] = unless_equal_skip(to_itself[i] == SYS_prlimit64 ? 0 : (uint32_t)getpid(), 1);
         filter[n++] = answer(SECCOMP_RET_ALLOW);
         filter[n++] = answer(SECCOMP_RET_ERRNO | EPERM);
     }
     filter[n++] = answer(SECCOMP_RET_ERRNO | EPERM);
     struct sock_fprog program = {.len = n, .filter = filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
         return -errno;
     return 0;
 }

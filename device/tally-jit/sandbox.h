@@ -2,9 +2,9 @@
 #ifndef TALLY_DEVICE_JIT_SANDBOX_H
 #define TALLY_DEVICE_JIT_SANDBOX_H
 
-/* From now on this process can use its memory, its descriptors and its clock; it cannot open files, connect, start
- * processes or reach others.  What it may not do fails with EPERM, so that a library that tries goes on.  0 or a
- * negative errno value (a kernel without seccomp). */
+/* From now on this process can use its memory, its descriptors and its clock; it cannot open files,
+ * connect, start processes or reach others.  What it may not do fails with EPERM, so that a library
+ * that tries goes on.  0 or a negative errno value (a kernel without seccomp). */
 int tl_jit_sandbox_enter(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* The compiler service: one process that waits, and workers that compile.
  *
- * This process never touches PTX: it passes descriptors on, counts what dies, and writes objects into the cache.  It
- * is single-threaded; all state is in struct server.  Requests for the same key are one job, so that eight processes
- * that start at once compile a kernel once. */
+ * This process never touches PTX: it passes descriptors on, counts what dies, and writes objects
+ * into the cache.  It is single-threaded; all state is in struct server.  Requests for the same key
+ * are one job, so that eight processes that start at once compile a kernel once. */
 #include "device/tally-jit/server.h"
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
@@ -69,8 +69,9 @@ struct server {
     struct client clients[CLIENTS];
     uint32_t n_clients;
     struct worker workers[WORKERS];
-    struct job *jobs;                   /* oldest first */
-    struct tl_jit_cache caches[CACHES]; /* what is known of folders used lately; their descriptors are closed */
+    struct job *jobs; /* oldest first */
+    /* what is known of folders used lately; their descriptors are closed */
+    struct tl_jit_cache caches[CACHES];
     uint32_t next_cache;
     struct tl_jit_refusals refusals;
     uint32_t n_compiled, n_found, n_failed, n_deaths;
@@ -95,7 +96,8 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void note(const struct server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const struct server *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void note(const struct server *s, const char *format, ...)
 {
     if (!s->options->is_foreground)
@@ -108,7 +110,7 @@ static void note(const struct server *s, const char *format, ...)
     va_end(args);
 }
 
-/* --- jobs and their clients ------------------------------------------------------------------------------------- */
+/* --- jobs and their clients ------------------------------------------------------------------- */
 
 static void drop_client(struct server *s, uint32_t i)
 {
@@ -130,8 +132,8 @@ static void free_job(struct server *s, struct job *job)
 }
 
 /* Answers everybody who waits for the job, and forgets it. */
-static void finish_job(struct server *s, struct job *job, enum tl_jit_kind kind, int code, const char *text, int fd,
-                       uint64_t object_bytes)
+static void finish_job(struct server *s, struct job *job, enum tl_jit_kind kind, int code,
+                       const char *text, int fd, uint64_t object_bytes)
 {
     for (uint32_t i = s->n_clients; i-- > 0;) {
         if (s->clients[i].job == job) {
@@ -158,7 +160,8 @@ static bool has_client(const struct server *s, const struct job *job)
     return false;
 }
 
-static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl_jit_cache *c, struct tl_error *err)
+static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl_jit_cache *c,
+                      struct tl_error *err)
 {
     int rc = path[0] == '\0' ? tl_error_set(err, -ENOENT, "there is no cache folder")
                              : tl_jit_cache_open(c, path, mb, err);
@@ -192,8 +195,8 @@ static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
     const void *object;
     int rc = tl_jit_memory_map(fd, n, &object);
     if (rc < 0) {
-        finish_job(s, job, TL_JIT_FAILED, -EIO, "the compiler's worker answered with something that is no object", -1,
-                   0);
+        finish_job(s, job, TL_JIT_FAILED, -EIO,
+                   "the compiler's worker answered with something that is no object", -1, 0);
         return;
     }
     rc = open_cache(s, job->text.cache, job->ask.cache_mb, &cache, &err);
@@ -208,9 +211,10 @@ static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
         finish_job(s, job, TL_JIT_DONE, 0, err.text, fd, n);
 }
 
-/* --- workers ---------------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
-/* Forked from this process, in which LLVM is loaded and initialised but has seen nothing: that takes a millisecond. */
+/* Forked from this process, in which LLVM is loaded and initialised but has seen nothing: that
+ * takes a millisecond. */
 static struct worker *start_worker(struct server *s)
 {
     struct worker *w = NULL;
@@ -266,7 +270,8 @@ static void read_log(int log, char *line, size_t n)
             *p = '?';
 }
 
-/* A job whose worker died is tried once more, in a new one: the cause may have been an earlier job. */
+/* A job whose worker died is tried once more, in a new one: the cause may have been an earlier
+ * job. */
 static void bury_worker(struct server *s, struct worker *w)
 {
     struct job *job = w->job;
@@ -282,14 +287,16 @@ static void bury_worker(struct server *s, struct worker *w)
         snprintf(how, sizeof how, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
-    note(s, "kernel %.200s: the worker died at attempt %u: %s: %s", job->text.kernel, job->ask.attempt, how, said);
+    note(s, "kernel %.200s: the worker died at attempt %u: %s: %s", job->text.kernel,
+         job->ask.attempt, how, said);
     if (is_overdue || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
-        snprintf(text, sizeof text, "kernel %.400s: compiling it took more than %u s, and was stopped",
+        snprintf(text, sizeof text,
+                 "kernel %.400s: compiling it took more than %u s, and was stopped",
                  job->text.kernel, tl_jit_limit_seconds());
         finish_job(s, job, TL_JIT_FAILED, -ETIMEDOUT, text, -1, 0);
     } else if (job->ask.attempt >= 2) {
-        snprintf(text, sizeof text, "kernel %.400s: the compiler died twice of it: %s%s%s", job->text.kernel, how,
-                 said[0] != '\0' ? ": " : "", said);
+        snprintf(text, sizeof text, "kernel %.400s: the compiler died twice of it: %s%s%s",
+                 job->text.kernel, how, said[0] != '\0' ? ": " : "", said);
         finish_job(s, job, TL_JIT_FAILED, -EIO, text, -1, 0);
     }
 }
@@ -363,9 +370,10 @@ static void assign_jobs(struct server *s)
     assign_jobs_of(s, true);
 }
 
-/* --- clients ---------------------------------------------------------------------------------------------------- */
+/* --- clients ---------------------------------------------------------------------------------- */
 
-static void answer_and_drop(struct server *s, uint32_t i, enum tl_jit_kind kind, int code, const char *text)
+static void answer_and_drop(struct server *s, uint32_t i, enum tl_jit_kind kind, int code,
+                            const char *text)
 {
     (void)tl_jit_send_answer(s->clients[i].fd, kind, code, text, -1, 0);
     drop_client(s, i);
@@ -379,14 +387,15 @@ static void answer_status(struct server *s, uint32_t i)
         workers += s->workers[k].pid != 0;
     for (struct job *job = s->jobs; job != NULL; job = job->next)
         jobs++;
-    snprintf(text, sizeof text, "pid %ld, %u compiled, %u found, %u failed, %u deaths, %u workers, %u in work",
+    snprintf(text, sizeof text,
+             "pid %ld, %u compiled, %u found, %u failed, %u deaths, %u workers, %u in work",
              (long)getpid(), s->n_compiled, s->n_found, s->n_failed, s->n_deaths, workers, jobs);
     answer_and_drop(s, i, TL_JIT_DONE, 0, text);
 }
 
 /* Another process may have had it compiled since the client looked. */
-static bool is_cached(struct server *s, const struct tl_jit_ask *a, const struct tl_jit_ask_text *text, char *path,
-                      size_t n)
+static bool is_cached(struct server *s, const struct tl_jit_ask *a,
+                      const struct tl_jit_ask_text *text, char *path, size_t n)
 {
     struct tl_jit_cache cache;
     if (open_cache(s, text->cache, a->cache_mb, &cache, NULL) < 0)
@@ -397,7 +406,8 @@ static bool is_cached(struct server *s, const struct tl_jit_ask *a, const struct
 }
 
 /* Takes the descriptor over. */
-static int new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int ptx, struct job **out)
+static int new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int ptx,
+                   struct job **out)
 {
     struct job *job = calloc(1, sizeof *job);
     char *message = malloc(n);
@@ -419,17 +429,20 @@ static int new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int p
     return 0;
 }
 
-static struct job *find_job(struct server *s, const struct tl_jit_ask *a, const struct tl_jit_ask_text *text)
+static struct job *find_job(struct server *s, const struct tl_jit_ask *a,
+                            const struct tl_jit_ask_text *text)
 {
     for (struct job *job = s->jobs; job != NULL; job = job->next)
-        if (memcmp(&job->ask.key, &a->key, sizeof a->key) == 0 && strcmp(job->text.cache, text->cache) == 0)
+        if (memcmp(&job->ask.key, &a->key, sizeof a->key) == 0 &&
+            strcmp(job->text.cache, text->cache) == 0)
             return job;
     return NULL;
 }
 
-/* Begins what will be asked for later.  The client has gone already or goes now; the descriptor is taken over. */
-static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask *a, const struct tl_jit_ask_text *text,
-                          size_t n, int fd)
+/* Begins what will be asked for later.  The client has gone already or goes now; the descriptor is
+ * taken over. */
+static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask *a,
+                          const struct tl_jit_ask_text *text, size_t n, int fd)
 {
     char path[TL_JIT_CACHE_PATH + 100];
     uint32_t n_ahead = 0;
@@ -437,7 +450,8 @@ static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask 
     for (job = s->jobs; job != NULL; job = job->next)
         n_ahead += job->is_ahead;
     bool is_wanted = n_ahead < AHEAD && find_job(s, a, text) == NULL &&
-                     tl_jit_refusals_find(&s->refusals, &a->key) == NULL && !is_cached(s, a, text, path, sizeof path);
+                     tl_jit_refusals_find(&s->refusals, &a->key) == NULL &&
+                     !is_cached(s, a, text, path, sizeof path);
     if (!is_wanted)
         close(fd);
     else if (new_job(s, a, n, fd, &job) == 0) {
@@ -457,7 +471,8 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     if (rc == 0) {
         memcpy(&a, s->message, sizeof a);
         if ((a.kind == TL_JIT_COMPILE || a.kind == TL_JIT_PREFETCH) && fd < 0)
-            rc = tl_error_set(&err, -EPROTO, "kernel %.300s: its PTX did not come along", text.kernel);
+            rc = tl_error_set(&err, -EPROTO, "kernel %.300s: its PTX did not come along",
+                              text.kernel);
     }
     if (rc == 0 && a.kind == TL_JIT_PREFETCH) {
         take_prefetch(s, i, &a, &text, n, fd);
@@ -465,7 +480,8 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     }
     bool is_compile = rc == 0 && a.kind == TL_JIT_COMPILE;
     struct job *job = is_compile ? find_job(s, &a, &text) : NULL;
-    const struct tl_jit_refusal *refusal = is_compile ? tl_jit_refusals_find(&s->refusals, &a.key) : NULL;
+    const struct tl_jit_refusal *refusal = is_compile ? tl_jit_refusals_find(&s->refusals, &a.key)
+                                                      : NULL;
     if (rc < 0) {
         answer_and_drop(s, i, TL_JIT_FAILED, rc, err.text);
     } else if (a.kind == TL_JIT_STATUS) {
@@ -528,7 +544,7 @@ static void accept_client(struct server *s)
     s->clients[s->n_clients++] = (struct client){.fd = fd, .since_ms = now_ms()};
 }
 
-/* --- the loop --------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static void check_clocks(struct server *s)
 {
@@ -545,7 +561,8 @@ static void check_clocks(struct server *s)
             kill(w->pid, SIGKILL);
         }
     }
-    if (s->jobs == NULL && s->n_clients == 0 && now - s->active_ms >= (int64_t)s->options->idle_seconds * 1000)
+    if (s->jobs == NULL && s->n_clients == 0 &&
+        now - s->active_ms >= (int64_t)s->options->idle_seconds * 1000)
         s->is_stopping = true;
 }
 
@@ -569,8 +586,8 @@ static void loop(struct server *s)
             note(s, "poll: %s", strerror(errno));
             return;
         }
-        /* Clients first, from the end, since one that is dropped is replaced by the last.  Workers drop clients as
-         * well, so they come afterwards. */
+        /* Clients first, from the end, since one that is dropped is replaced by the last.  Workers
+         * drop clients as well, so they come afterwards. */
         for (uint32_t i = n_clients; i-- > 0;)
             if (polled[1 + n_workers + i].revents != 0)
                 hear_client(s, i);
@@ -584,7 +601,7 @@ static void loop(struct server *s)
     }
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------------------ */
+/* --- beginning and end ------------------------------------------------------------------------ */
 
 /* The descriptor leads nowhere afterwards, so that who waits there sees the end. */
 static void tell_ready(const struct server *s, char what)
@@ -600,8 +617,8 @@ static void tell_ready(const struct server *s, char what)
     }
 }
 
-/* 1 if another service has the lock.  A service that ends removes its lock; who opened it just before has locked a
- * file that nobody will find, and begins again. */
+/* 1 if another service has the lock.  A service that ends removes its lock; who opened it just
+ * before has locked a file that nobody will find, and begins again. */
 static int take_lock(struct server *s, struct tl_error *err)
 {
     char name[64];
@@ -675,7 +692,8 @@ static int serve(struct server *s, struct tl_error *err)
     note(s, "listening in %s, %u workers", s->folder_path, s->options->workers);
     s->active_ms = now_ms();
     loop(s);
-    /* The name goes first; who has connected already finds the socket closed and starts the next service. */
+    /* The name goes first; who has connected already finds the socket closed and starts the next
+     * service. */
     char name[64];
     tl_jit_service_name(s->id, ".sock", name);
     (void)unlinkat(s->folder, name, 0);

@@ -8,11 +8,13 @@ struct tl_jit_server_options {
     const char *program;   /* its own path, for the identification */
     uint32_t workers;      /* at most so many at once */
     uint32_t idle_seconds; /* ends after so long without a request */
-    int ready;          /* one byte is written here when requests are taken, or another service does; -1: nobody asks */
+    /* one byte is written here when requests are taken, or another service does; -1: nobody asks */
+    int ready;
     bool is_foreground; /* tells on standard error what happens */
 };
 
-/* Runs until it is idle or told to stop.  0 (also if another service is there), or a negative errno value. */
+/* Runs until it is idle or told to stop.  0 (also if another service is there), or a negative errno
+ * value. */
 int tl_jit_server_run(const struct tl_jit_server_options *options, struct tl_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* Compiling one kernel, and the process that does it for the service.
  *
- * LLVM ends the process on what it does not like, and PTX may come from anywhere; so this runs in processes that hold
- * nothing but a socket to the service, and whose end costs one retry. */
+ * LLVM ends the process on what it does not like, and PTX may come from anywhere; so this runs in
+ * processes that hold nothing but a socket to the service, and whose end costs one retry. */
 #include "device/tally-jit/worker.h"
 #include "device/service/link.h"
 #include "device/service/wire.h"
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- compiling -------------------------------------------------------------------------------------------------- */
+/* --- compiling -------------------------------------------------------------------------------- */
 
 static bool has_other_entries(const struct tl_ptx_index *ix, const char *kernel)
 {
@@ -34,7 +34,8 @@ static bool has_other_entries(const struct tl_ptx_index *ix, const char *kernel)
 }
 
 /* The kernel's own module: NULL if the text is that already. */
-static int take_out(const char *ptx, size_t n, const char *kernel, char **own, size_t *own_n, struct tl_error *err)
+static int take_out(const char *ptx, size_t n, const char *kernel, char **own, size_t *own_n,
+                    struct tl_error *err)
 {
     struct tl_ptx_index *ix;
     *own = NULL;
@@ -47,8 +48,9 @@ static int take_out(const char *ptx, size_t n, const char *kernel, char **own, s
     return rc;
 }
 
-int tl_jit_build(const char *ptx, size_t n, const char *kernel, const struct tl_jit_options *options, void **object,
-                 size_t *object_n, char **ir, struct tl_error *err)
+int tl_jit_build(const char *ptx, size_t n, const char *kernel,
+                 const struct tl_jit_options *options, void **object, size_t *object_n, char **ir,
+                 struct tl_error *err)
 {
     struct tl_jit_object o = {0};
     char *own;
@@ -73,7 +75,7 @@ int tl_jit_build(const char *ptx, size_t n, const char *kernel, const struct tl_
     return rc;
 }
 
-/* --- limits ----------------------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
 uint32_t tl_jit_number(const char *variable, uint32_t otherwise, uint32_t most)
 {
@@ -130,18 +132,19 @@ static void hold_nothing(int socket, int log)
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_NOFILE, 64);
     limit(RLIMIT_FSIZE, TL_JIT_OBJECT_BYTES);
-#if !defined __SANITIZE_ADDRESS__ &&                                                                                   \
+#if !defined __SANITIZE_ADDRESS__ &&                                                               \
     !defined __SANITIZE_THREAD__ /* which reserve terabytes, and read files for reports */
     limit(RLIMIT_AS, (rlim_t)tl_jit_limit_memory_mb() << 20);
     (void)tl_jit_sandbox_enter(); /* a kernel that has no such thing does without */
 #endif
 }
 
-/* --- requests --------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
-/* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel, KERNEL@once only at the first attempt, KERNEL@slow
- * takes a second for it, KERNEL@spin never ends, KERNEL@eat takes all memory it can get, KERNEL@escape dies if it can
- * open a file, connect, start a process or end its parent. */
+/* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel, KERNEL@once only at the first
+ * attempt, KERNEL@slow takes a second for it, KERNEL@spin never ends, KERNEL@eat takes all memory
+ * it can get, KERNEL@escape dies if it can open a file, connect, start a process or end its
+ * parent. */
 static void misbehave(const char *kernel, uint32_t attempt)
 {
     const char *what = getenv("TALLY_JIT_TEST_CRASH");
@@ -158,8 +161,8 @@ static void misbehave(const char *kernel, uint32_t attempt)
     for (volatile unsigned i = 0; strcmp(what, "@spin") == 0;)
         i++;
     if (strcmp(what, "@escape") == 0) {
-        if (open("/etc/passwd", O_RDONLY) >= 0 || socket(AF_UNIX, SOCK_STREAM, 0) >= 0 || fork() >= 0 ||
-            kill(getppid(), 0) == 0 || kill(1, 0) == 0)
+        if (open("/etc/passwd", O_RDONLY) >= 0 || socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ||
+            fork() >= 0 || kill(getppid(), 0) == 0 || kill(1, 0) == 0)
             abort();
     }
     if (strcmp(what, "@eat") == 0) {
@@ -182,7 +185,8 @@ static int answer_object(int socket, const char *kernel, const void *object, siz
     struct tl_error err = {0};
     int fd = tl_jit_memory(kernel, object, n);
     if (fd < 0) {
-        tl_error_set(&err, fd, "kernel %.300s: memory for the compiled code: %s", kernel, strerror(-fd));
+        tl_error_set(&err, fd, "kernel %.300s: memory for the compiled code: %s", kernel,
+                     strerror(-fd));
         return answer_failure(socket, &err);
     }
     int rc = tl_jit_send_answer(socket, TL_JIT_DONE, 0, "", fd, n);
@@ -204,8 +208,8 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
     memcpy(&a, message, sizeof a);
     rc = tl_jit_memory_map(ptx_fd, a.ptx_bytes, &ptx);
     if (rc < 0) {
-        tl_error_set(&err, rc, "kernel %.300s: its PTX did not come as sealed memory of %llu bytes", text.kernel,
-                     (unsigned long long)a.ptx_bytes);
+        tl_error_set(&err, rc, "kernel %.300s: its PTX did not come as sealed memory of %llu bytes",
+                     text.kernel, (unsigned long long)a.ptx_bytes);
         return answer_failure(socket, &err);
     }
     struct tl_jit_options options = {.block = {a.block[0], a.block[1], a.block[2]},
@@ -220,16 +224,18 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
                                    .compiler = compiler_id};
     struct tl_jit_key key = tl_jit_key_of(&source);
     if (memcmp(&key, &a.key, sizeof key) != 0) {
-        rc = tl_error_set(&err, -EPROTO,
-                          "kernel %.300s: it does not have the name in the cache that was asked for; driver and "
-                          "compiler service do not belong together",
-                          text.kernel);
+        rc = tl_error_set(
+            &err, -EPROTO,
+            "kernel %.300s: it does not have the name in the cache that was asked for; driver and "
+            "compiler service do not belong together",
+            text.kernel);
     } else {
         limit_time(tl_jit_limit_seconds());
         misbehave(text.kernel, a.attempt);
         rc = tl_jit_build(ptx, a.ptx_bytes, text.kernel, &options, &object, &object_n, NULL, &err);
     }
-    rc = rc < 0 ? answer_failure(socket, &err) : answer_object(socket, text.kernel, object, object_n);
+    rc = rc < 0 ? answer_failure(socket, &err)
+                : answer_object(socket, text.kernel, object, object_n);
     free(object);
     tl_jit_memory_unmap(ptx, a.ptx_bytes);
     return rc;

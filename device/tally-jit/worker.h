@@ -5,19 +5,25 @@
 #include "device/jit/jit.h"
 #include "tally/base.h"
 
-/* PTX to a shared object for dlopen, in this process (tl_jit_init has been called).  If the module has other entries,
- * the kernel is taken out first.  *object (and *ir, if options->keep_ir) are the caller's to free.  0, else as
- * tl_jit_compile and tl_jit_link. */
-int tl_jit_build(const char *ptx, size_t n, const char *kernel, const struct tl_jit_options *options, void **object,
-                 size_t *object_n, char **ir, struct tl_error *err);
+/* PTX to a shared object for dlopen, in this process (tl_jit_init has been called).  If the module
+ * has other entries, the kernel is taken out first.  *object (and *ir, if options->keep_ir) are the
+ * caller's to free.  0, else as tl_jit_compile and tl_jit_link. */
+int tl_jit_build(const char *ptx, size_t n, const char *kernel,
+                 const struct tl_jit_options *options, void **object, size_t *object_n, char **ir,
+                 struct tl_error *err);
 
-/* The life of a worker: takes requests from the socket and answers them, until it closes.  Everything else that the
- * process holds is closed, and its memory and time are limited.  What LLVM says to people goes to `log`. */
+/* The life of a worker: takes requests from the socket and answers them, until it closes.
+ * Everything else that the process holds is closed, and its memory and time are limited.  What LLVM
+ * says to people goes to `log`. */
 _Noreturn void tl_jit_worker_run(int socket, int log, const char *compiler_id);
 
-/* Limits of one request; the environment may change them (TALLY_JIT_SECONDS, TALLY_JIT_MEMORY_MB). */
-uint32_t tl_jit_limit_seconds(void);                                             /* of CPU time; 120 */
-uint32_t tl_jit_limit_memory_mb(void);                                           /* of address space; 4096 */
-uint32_t tl_jit_number(const char *variable, uint32_t otherwise, uint32_t most); /* from the environment */
+/* Limits of one request; the environment may change them (TALLY_JIT_SECONDS,
+ * TALLY_JIT_MEMORY_MB). */
+/* of CPU time; 120 */
+uint32_t tl_jit_limit_seconds(void);
+/* of address space; 4096 */
+uint32_t tl_jit_limit_memory_mb(void);
+/* from the environment */
+uint32_t tl_jit_number(const char *variable, uint32_t otherwise, uint32_t most);
 
 #endif

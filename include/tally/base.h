@@ -1,7 +1,7 @@
 /* What every part needs and libc does not have: error texts, arenas, growing text, string slices.
  *
- * Nothing here prints, exits or keeps global state.  Everything links libc only, because it also ends up in the shim,
- * inside other people's processes. */
+ * Nothing here prints, exits or keeps global state.  Everything links libc only, because it also
+ * ends up in the shim, inside other people's processes. */
 #ifndef TALLY_BASE_H
 #define TALLY_BASE_H
 
@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- version ----------------------------------------------------------------------------------------------------- */
+/* --- version ---------------------------------------------------------------------------------- */
 
 extern const char tl_version[]; /* e.g. "0.1.0"; it is the first line of the file VERSION */
 
-/* --- slices ------------------------------------------------------------------------------------------------------ */
+/* --- slices ----------------------------------------------------------------------------------- */
 
 /* A piece of somebody else's text: not terminated, not owned. */
 struct tl_str {
@@ -30,25 +30,30 @@ struct tl_str tl_str_of(const char *text); /* NULL gives the empty slice */
 bool tl_str_eq(struct tl_str a, struct tl_str b);
 bool tl_str_is(struct tl_str a, const char *text);
 bool tl_str_starts(struct tl_str a, const char *prefix);
-uint32_t tl_hash(const void *bytes, size_t n); /* FNV-1a; not for hostile keys with many collisions that matter */
+/* FNV-1a; not for hostile keys with many collisions that matter */
+uint32_t tl_hash(const void *bytes, size_t n);
 
-/* --- errors ------------------------------------------------------------------------------------------------------ */
+/* --- errors ----------------------------------------------------------------------------------- */
 
-/* Text for people, filled by whoever failed; the return code is what programs act on.  Callers that do not care pass
- * NULL.  A message says what failed, on what, and what to do about it. */
+/* Text for people, filled by whoever failed; the return code is what programs act on.  Callers that
+ * do not care pass NULL.  A message says what failed, on what, and what to do about it. */
 struct tl_error {
     int code; /* 0 or a negative errno value */
     char text[1016];
 };
 
-/* Fills `err` (may be NULL) and returns `code`, so that a failing function can end with `return tl_error_set(...)`. */
-int tl_error_set(struct tl_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Fills `err` (may be NULL) and returns `code`, so that a failing function can end with `return
+ * tl_error_set(...)`. */
+int tl_error_set(struct tl_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The same with errno: adds its text and returns -errno. */
-int tl_error_errno(struct tl_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int tl_error_errno(struct tl_error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* --- arena ------------------------------------------------------------------------------------------------------- */
+/* --- arena ------------------------------------------------------------------------------------ */
 
-/* Memory that is freed all at once.  Not thread-safe: one arena belongs to one parse or one rewrite. */
+/* Memory that is freed all at once.  Not thread-safe: one arena belongs to one parse or one
+ * rewrite. */
 struct tl_arena {
     struct tl_arena_chunk *chunk;
     size_t bytes; /* taken from malloc so far */
@@ -56,14 +61,16 @@ struct tl_arena {
 };
 
 void tl_arena_init(struct tl_arena *a, size_t limit_bytes);
-void tl_arena_finish(struct tl_arena *a);                /* frees everything; zeroes are fine */
-void *tl_arena_alloc(struct tl_arena *a, size_t bytes);  /* 8-aligned, uninitialised; NULL if out of memory or limit */
+void tl_arena_finish(struct tl_arena *a); /* frees everything; zeroes are fine */
+/* 8-aligned, uninitialised; NULL if out of memory or limit */
+void *tl_arena_alloc(struct tl_arena *a, size_t bytes);
 void *tl_arena_zalloc(struct tl_arena *a, size_t bytes); /* the same, zeroed */
 /* A terminated copy / a formatted text that lives as long as the arena; NULL if out of memory. */
 char *tl_arena_copy(struct tl_arena *a, struct tl_str text);
-char *tl_arena_printf(struct tl_arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *tl_arena_printf(struct tl_arena *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* --- growing text ------------------------------------------------------------------------------------------------ */
+/* --- growing text ----------------------------------------------------------------------------- */
 
 /* A buffer that remembers that it ran out of memory, so that writers check once, at the end. */
 struct tl_buf {
@@ -78,24 +85,31 @@ void tl_buf_puts(struct tl_buf *b, const char *text);
 void tl_buf_str(struct tl_buf *b, struct tl_str text);
 void tl_buf_putc(struct tl_buf *b, char c);
 void tl_buf_printf(struct tl_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void tl_buf_vprintf(struct tl_buf *b, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
-char *tl_buf_take(struct tl_buf *b); /* the text, now the caller's to free; NULL if anything failed */
+void tl_buf_vprintf(struct tl_buf *b, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+/* the text, now the caller's to free; NULL if anything failed */
+char *tl_buf_take(struct tl_buf *b);
 
-/* --- processes --------------------------------------------------------------------------------------------------- */
+/* --- processes -------------------------------------------------------------------------------- */
 
-/* Starts a program in a session of its own, with no descriptors or signals of ours, `out` as its standard output, and nothing
- * that tells us when it ends: the process we are in is somebody else's.  0 or -errno. */
-int tl_start_detached(const char *program, char *const *arguments, char *const *environment, int out);
-/* The calling thread, one of ours, does little but should do it soon after it is woken: it asks for short turns, which kernels since
- * 6.12 grant earlier.  It gets no more of the processor than others.  Where that is unknown nothing changes. */
+/* Starts a program in a session of its own, with no descriptors or signals of ours, `out` as its
+ * standard output, and nothing that tells us when it ends: the process we are in is somebody
+ * else's.  0 or -errno. */
+int tl_start_detached(const char *program, char *const *arguments, char *const *environment,
+                      int out);
+/* The calling thread, one of ours, does little but should do it soon after it is woken: it asks for
+ * short turns, which kernels since 6.12 grant earlier.  It gets no more of the processor than
+ * others.  Where that is unknown nothing changes. */
 void tl_thread_be_prompt(void);
-/* Closes every descriptor from this one on; only system calls, so that a child that shares memory may use it. */
+/* Closes every descriptor from this one on; only system calls, so that a child that shares memory
+ * may use it. */
 void tl_close_from(int first);
 
-/* --- streaming JSON ---------------------------------------------------------------------------------------------- */
+/* --- streaming JSON --------------------------------------------------------------------------- */
 
-/* Writes JSON as it comes, never a tree: traces are millions of events.  Integers stay integers.  Commas, indentation and
- * escaping are handled here; bytes that are not UTF-8 are replaced, so that the output is always valid. */
+/* Writes JSON as it comes, never a tree: traces are millions of events.  Integers stay integers.
+ * Commas, indentation and escaping are handled here; bytes that are not UTF-8 are replaced, so that
+ * the output is always valid. */
 struct tl_json {
     struct tl_buf *out;
     uint32_t depth;

@@ -1,6 +1,8 @@
-/* BLAKE2b with 32 bytes of result (RFC 7693, no key): names cache entries and guards their contents.
+/* BLAKE2b with 32 bytes of result (RFC 7693, no key): names cache entries and guards their
+ * contents.
  *
- * Chosen over SHA-256 because plain C does it about three times as fast, and a warm kernel is mostly hashing. */
+ * Chosen over SHA-256 because plain C does it about three times as fast, and a warm kernel is
+ * mostly hashing. */
 #ifndef TALLY_DEVICE_JIT_DIGEST_H
 #define TALLY_DEVICE_JIT_DIGEST_H
 

@@ -1,7 +1,7 @@
-/* Between the shim (libcuda.so.1, in every job) and the best-effort part (libtally-effort.so, opened
- * only where a job may have to give way): two tables of functions.  The two are separate files, but
- * share more than what stands here (settings, client and record are read by both), so they work
- * together only if they come from one build, which is compared before anything else. */
+/* Between the shim (libcuda.so.1, in every job) and the best-effort part (libtally-effort.so,
+ * opened only where a job may have to give way): two tables of functions.  The two are separate
+ * files, but share more than what stands here (settings, client and record are read by both), so
+ * they work together only if they come from one build, which is compared before anything else. */
 #ifndef TALLY_SHIM_H
 #define TALLY_SHIM_H
 
@@ -9,21 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A digest of everything that the two files are made of: sources, headers, flags (runtime/effort.mk). */
+/* A digest of everything that the two files are made of: sources, headers, flags
+ * (runtime/effort.mk). */
 extern const char tl_build_id[];
 
 struct tl_settings;
 struct tl_client;
 struct tl_record;
 
-/* An image that the job gave to the driver: fatbin, cubin, PTX text.  Kept by reference where the caller promises that it stays
- * (a fatbin inside a loaded object), else copied.  `bytes` is NULL if nothing could be kept. */
+/* An image that the job gave to the driver: fatbin, cubin, PTX text.  Kept by reference where the
+ * caller promises that it stays (a fatbin inside a loaded object), else copied.  `bytes` is NULL if
+ * nothing could be kept. */
 struct tl_captured_image {
     const void *bytes;
     size_t n; /* 0: the reader finds the length in the image itself */
     bool is_copy;
     const char *source; /* path of the file or object that it came from, or "memory" */
-    const void *ptx;    /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
+    /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
+    const void *ptx;
     size_t ptx_n;
     void *user; /* the effort part's own, initially NULL; it frees it when the image goes */
 };
@@ -31,7 +34,8 @@ struct tl_captured_image {
 /* A kernel by the handle (CUfunction or CUkernel) that the job launches. */
 struct tl_captured_kernel {
     const void *handle;
-    void *module;                    /* CUmodule to ask for variables, or NULL if it came from a library */
+    /* CUmodule to ask for variables, or NULL if it came from a library */
+    void *module;
     void *library;                   /* CUlibrary or NULL */
     const char *name;                /* mangled; never NULL */
     struct tl_captured_image *image; /* or NULL if it was loaded behind our back */
@@ -42,9 +46,11 @@ struct tl_shim {
     const struct tl_settings *settings;
     struct tl_client *client;
     struct tl_record *record; /* or NULL */
-    /* The real driver's function under its exported name ("cuLaunchKernel_ptsz"), or NULL if it has none. */
+    /* The real driver's function under its exported name ("cuLaunchKernel_ptsz"), or NULL if it has
+     * none. */
     void *(*real)(const char *name);
-    /* What the job launches; NULL for a handle that was never seen.  Stable until the module is unloaded; lock-free. */
+    /* What the job launches; NULL for a handle that was never seen.  Stable until the module is
+     * unloaded; lock-free. */
     const struct tl_captured_kernel *(*kernel)(const void *handle);
     /* The operation of its framework that the calling thread is in, by number; 0: none is known. */
     uint32_t (*op)(void);
@@ -54,7 +60,8 @@ struct tl_shim {
 
 /* A function of ours in place of the driver's, with the driver's signature. */
 struct tl_hook {
-    const char *name; /* exported name, e.g. "cuLaunchKernel"; twins for per-thread streams are named on their own */
+    /* exported name, e.g. "cuLaunchKernel"; twins for per-thread streams are named on their own */
+    const char *name;
     void *function;
 };
 
@@ -62,16 +69,18 @@ struct tl_hook {
 struct tl_effort {
     /* Its tl_build_id.  In every build there will ever be, this is the first member. */
     const char *build;
-    /* Begins.  Hooks to put in place, ended by a NULL name; NULL if it cannot work, which is logged. */
+    /* Begins.  Hooks to put in place, ended by a NULL name; NULL if it cannot work, which is
+     * logged. */
     const struct tl_hook *(*start)(const struct tl_shim *shim);
-    /* Before a module or library (the other is NULL) is unloaded: everything queued is submitted, and
-     * nothing that was made of its kernels is used or kept any longer. */
+    /* Before a module or library (the other is NULL) is unloaded: everything queued is submitted,
+     * and nothing that was made of its kernels is used or kept any longer. */
     void (*unloading)(const void *module, const void *library);
     /* An image with a `user` goes, after all that it was loaded as: lets go of that. */
     void (*forget)(struct tl_captured_image *image);
     /* In the child of a fork: forget threads and queues. */
     void (*forked)(void);
-    /* At the end of the process, from an exit handler: write what is to be written; never block for long. */
+    /* At the end of the process, from an exit handler: write what is to be written; never block for
+     * long. */
     void (*stop)(void);
 };
 extern const struct tl_effort tl_effort_table;

@@ -4,7 +4,14 @@
 
 #include "tally/base.h"
 
-enum cli_json_kind { CLI_JSON_NULL, CLI_JSON_BOOL, CLI_JSON_NUMBER, CLI_JSON_TEXT, CLI_JSON_ARRAY, CLI_JSON_OBJECT };
+enum cli_json_kind {
+    CLI_JSON_NULL,
+    CLI_JSON_BOOL,
+    CLI_JSON_NUMBER,
+    CLI_JSON_TEXT,
+    CLI_JSON_ARRAY,
+    CLI_JSON_OBJECT
+};
 
 struct cli_json {
     enum cli_json_kind kind;
@@ -16,7 +23,8 @@ struct cli_json {
 };
 
 /* 0, -EINVAL with the line in the message, -ENOMEM. */
-int cli_json_read(struct cli_json **out, struct tl_arena *arena, struct tl_str text, struct tl_error *err);
+int cli_json_read(struct cli_json **out, struct tl_arena *arena, struct tl_str text,
+                  struct tl_error *err);
 /* The member of that name, or NULL; also NULL if `j` is NULL or no object. */
 const struct cli_json *cli_json_get(const struct cli_json *j, const char *key);
 /* Its number, or `otherwise` if there is no such member or it is none. */

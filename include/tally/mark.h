@@ -1,11 +1,13 @@
-/* For programs that want to tell Tally where their requests begin and end.  Everything is in this header: the functions are
- * looked for at run time, so that a program works the same, at the cost of nothing, where there is no Tally.
+/* For programs that want to tell Tally where their requests begin and end.  Everything is in this
+ * header: the functions are looked for at run time, so that a program works the same, at the cost
+ * of nothing, where there is no Tally.
  *
  *     tally_request r = tally_mark_begin();
  *     serve(client);
  *     tally_mark_end(r);
  *
- * Requests may overlap and may end in another thread than they began.  Link with -ldl where libc is older than glibc 2.34. */
+ * Requests may overlap and may end in another thread than they began.  Link with -ldl where libc is
+ * older than glibc 2.34. */
 #ifndef TALLY_MARK_H
 #define TALLY_MARK_H
 

@@ -14,8 +14,8 @@
 /* As argp_parse does it, with its meaning of `flags` and `first`: a wrong command line, --help,
  * --version and --print-options end the program. `program` is its name for --version; with NULL
  * there is no such option. An error of the parser is returned. */
-error_t tl_options_parse(const char *program, const struct argp *argp, int argc, char **argv, unsigned flags,
-                         int *first, void *input);
+error_t tl_options_parse(const char *program, const struct argp *argp, int argc, char **argv,
+                         unsigned flags, int *first, void *input);
 
 /* What --print-options prints, for programs that do not leave all of it to tl_options_parse. Lines
  * of fields between tabs: "option", letter, name, argument, text; "command", name, text;

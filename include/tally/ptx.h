@@ -1,9 +1,11 @@
-/* PTX in, preemptible PTX or a reason out: the part of the PTX library that the runtime and the tools call.
+/* PTX in, preemptible PTX or a reason out: the part of the PTX library that the runtime and the
+ * tools call.
  *
- * A text is indexed once (functions, variables and where they stand; bodies are skipped, at memory speed), and then asked
- * about single kernels: may it be sliced, ticketed, made persistent?  Give me that variant.  Only the functions that a
- * question reaches are parsed.  An index is immutable after creation, so any number of threads may ask at once; each
- * question works in an arena of its own.  There is no global state.
+ * A text is indexed once (functions, variables and where they stand; bodies are skipped, at memory
+ * speed), and then asked about single kernels: may it be sliced, ticketed, made persistent?  Give
+ * me that variant.  Only the functions that a question reaches are parsed.  An index is immutable
+ * after creation, so any number of threads may ask at once; each question works in an arena of its
+ * own.  There is no global state.
  *
  *     struct tl_ptx_index *ix;
  *     tl_ptx_index_create(&ix, text, n, "module.ptx", &err);
@@ -17,13 +19,15 @@
 /* Part of every cache key: grows whenever the same input may give another output. */
 #define TL_PTX_REWRITER_VERSION 5
 
-/* --- index ------------------------------------------------------------------------------------------------------- */
+/* --- index ------------------------------------------------------------------------------------ */
 
 struct tl_ptx_index;
 
 enum tl_ptx_item_kind {
-    TL_PTX_ITEM_DIRECTIVE, /* .version, .target, .file, .section, .pragma, .alias, anything unknown */
-    TL_PTX_ITEM_VARIABLE,  /* a module-scope .global, .const, .shared, ... declaration (one name each) */
+    /* .version, .target, .file, .section, .pragma, .alias, anything unknown */
+    TL_PTX_ITEM_DIRECTIVE,
+    /* a module-scope .global, .const, .shared, ... declaration (one name each) */
+    TL_PTX_ITEM_VARIABLE,
     TL_PTX_ITEM_ENTRY,
     TL_PTX_ITEM_FUNC,
 };
@@ -37,17 +41,19 @@ struct tl_ptx_item {
     bool is_extern, is_visible, is_weak, is_common;
 };
 
-/* Keeps a reference to `text`, which must outlive the index.  A trailing run of NUL bytes is ignored, as fatbins end in
- * them.  `name` is for messages.  0, -EINVAL (syntax; the message has line, column and a caret), -EFBIG (over 2 GiB),
- * -ENOMEM. */
-int tl_ptx_index_create(struct tl_ptx_index **out, const char *text, size_t n, const char *name, struct tl_error *err);
+/* Keeps a reference to `text`, which must outlive the index.  A trailing run of NUL bytes is
+ * ignored, as fatbins end in them.  `name` is for messages.  0, -EINVAL (syntax; the message has
+ * line, column and a caret), -EFBIG (over 2 GiB), -ENOMEM. */
+int tl_ptx_index_create(struct tl_ptx_index **out, const char *text, size_t n, const char *name,
+                        struct tl_error *err);
 void tl_ptx_index_destroy(struct tl_ptx_index *ix);
 
 uint32_t tl_ptx_index_count(const struct tl_ptx_index *ix);
 const struct tl_ptx_item *tl_ptx_index_item(const struct tl_ptx_index *ix, uint32_t i);
 /* The definition of that name, or else its first declaration, or NULL. */
 const struct tl_ptx_item *tl_ptx_index_find(const struct tl_ptx_index *ix, struct tl_str name);
-/* The text of `.version` ("9.0") and of the first word of `.target` ("sm_90a"); empty if the module has none. */
+/* The text of `.version` ("9.0") and of the first word of `.target` ("sm_90a"); empty if the module
+ * has none. */
 struct tl_str tl_ptx_index_version(const struct tl_ptx_index *ix);
 struct tl_str tl_ptx_index_target(const struct tl_ptx_index *ix);
 
@@ -57,7 +63,7 @@ struct tl_ptx_place {
 };
 struct tl_ptx_place tl_ptx_place_of(const char *text, size_t n, uint32_t offset);
 
-/* --- variants and verdicts --------------------------------------------------------------------------------------- */
+/* --- variants and verdicts -------------------------------------------------------------------- */
 
 enum tl_ptx_variant {
     TL_PTX_SLICE,      /* a range of linear block numbers per launch */
@@ -68,35 +74,45 @@ enum tl_ptx_variant {
 
 const char *tl_ptx_variant_name(enum tl_ptx_variant v); /* "slice" ... */
 
-/* Why a kernel has no such variant.  The second column is the code in JSON, the third what a user reads. */
-#define TL_PTX_REASONS(X)                                                                                              \
-    X(OK, "ok", "can be rewritten")                                                                                    \
-    X(GRID_SYNC, "grid-sync", "synchronises the whole grid cooperatively; all its blocks must be resident at once")    \
-    X(GRID_BARRIER, "grid-barrier", "has a hand-made grid barrier; all its blocks must be resident at once")           \
-    X(BLOCK_WAIT, "block-wait", "waits for other blocks, and that it waits only for earlier ones is not proven")       \
-    X(CLUSTER, "cluster", "uses thread block clusters")                                                                \
-    X(GRID_ID, "gridid", "depends on %gridid, which differs in every piece")                                           \
-    X(SM_ID, "smid", "depends on %smid, so on where its blocks are placed")                                            \
-    X(DEVICE_LAUNCH, "device-launch", "launches kernels from the device")                                              \
-    X(INDIRECT_CALL, "indirect-call", "calls through a pointer; the callee might read the block number")               \
-    X(INDIRECT_BRANCH, "indirect-branch", "branches through a table that is not declared")                             \
-    X(MULTI_DEVICE, "multi-device", "communicates with other devices (multimem)")                                      \
-    X(UNLINKED, "unlinked", "calls a function that this image does not define")                                        \
-    X(TEXTURE_REFERENCE, "texture-reference", "uses a module-scope texture, sampler or surface reference")             \
-    X(WARP_SYNC_AFTER_EXIT, "warp-sync-after-exit",                                                                    \
-      "a warp-wide operation may name lanes that have already returned; they would be waited for")                     \
-    X(BARRIER_FORM, "barrier-form", "uses a barrier form that does not survive a loop over blocks")                    \
-    X(BLOCK_STATE, "block-state",                                                                                      \
-      "leaves state behind that only the end of a block clears (mbarrier, bulk copy, wgmma, tensor memory, alloca)")   \
-    X(EXIT_IN_FUNC, "exit-in-func", "a called function ends the thread")                                               \
-    X(PARAM_SPACE, "param-space", "no room for the extra parameters")                                                  \
-    X(SHARED_SIZE, "shared-size", "reads the size of its shared memory, which the variant changes")                    \
-    X(CONST_SPACE, "const-space", "uses the constant space in a way that pointers cannot replace")                     \
-    X(ADDRESS_SIZE, "address-size", "is 32-bit PTX")                                                                   \
-    X(UNKNOWN_INSTRUCTION, "unknown-instruction", "has an instruction that this rewriter does not know")               \
-    X(UNRESOLVED_NAME, "unresolved-name", "uses a name that is not declared")                                          \
-    X(HIDDEN_VARIABLE, "hidden-variable",                                                                              \
-      "has a global variable inside a function, where nobody can ask for its address")                                 \
+/* Why a kernel has no such variant.  The second column is the code in JSON, the third what a user
+ * reads. */
+#define TL_PTX_REASONS(X)                                                                          \
+    X(OK, "ok", "can be rewritten")                                                                \
+    X(GRID_SYNC, "grid-sync",                                                                      \
+      "synchronises the whole grid cooperatively; all its blocks must be resident at once")        \
+    X(GRID_BARRIER, "grid-barrier",                                                                \
+      "has a hand-made grid barrier; all its blocks must be resident at once")                     \
+    X(BLOCK_WAIT, "block-wait",                                                                    \
+      "waits for other blocks, and that it waits only for earlier ones is not proven")             \
+    X(CLUSTER, "cluster", "uses thread block clusters")                                            \
+    X(GRID_ID, "gridid", "depends on %gridid, which differs in every piece")                       \
+    X(SM_ID, "smid", "depends on %smid, so on where its blocks are placed")                        \
+    X(DEVICE_LAUNCH, "device-launch", "launches kernels from the device")                          \
+    X(INDIRECT_CALL, "indirect-call",                                                              \
+      "calls through a pointer; the callee might read the block number")                           \
+    X(INDIRECT_BRANCH, "indirect-branch", "branches through a table that is not declared")         \
+    X(MULTI_DEVICE, "multi-device", "communicates with other devices (multimem)")                  \
+    X(UNLINKED, "unlinked", "calls a function that this image does not define")                    \
+    X(TEXTURE_REFERENCE, "texture-reference",                                                      \
+      "uses a module-scope texture, sampler or surface reference")                                 \
+    X(WARP_SYNC_AFTER_EXIT, "warp-sync-after-exit",                                                \
+      "a warp-wide operation may name lanes that have already returned; they would be waited for") \
+    X(BARRIER_FORM, "barrier-form",                                                                \
+      "uses a barrier form that does not survive a loop over blocks")                              \
+    X(BLOCK_STATE, "block-state",                                                                  \
+      "leaves state behind that only the end of a block clears (mbarrier, bulk copy, wgmma, "      \
+      "tensor memory, alloca)")                                                                    \
+    X(EXIT_IN_FUNC, "exit-in-func", "a called function ends the thread")                           \
+    X(PARAM_SPACE, "param-space", "no room for the extra parameters")                              \
+    X(SHARED_SIZE, "shared-size",                                                                  \
+      "reads the size of its shared memory, which the variant changes")                            \
+    X(CONST_SPACE, "const-space", "uses the constant space in a way that pointers cannot replace") \
+    X(ADDRESS_SIZE, "address-size", "is 32-bit PTX")                                               \
+    X(UNKNOWN_INSTRUCTION, "unknown-instruction",                                                  \
+      "has an instruction that this rewriter does not know")                                       \
+    X(UNRESOLVED_NAME, "unresolved-name", "uses a name that is not declared")                      \
+    X(HIDDEN_VARIABLE, "hidden-variable",                                                          \
+      "has a global variable inside a function, where nobody can ask for its address")             \
     X(TOO_LARGE, "too-large", "is too large to analyse")
 
 enum tl_ptx_reason {
@@ -113,7 +129,8 @@ const char *tl_ptx_reason_text(enum tl_ptx_reason r);
 enum tl_ptx_condition {
     /* Warps must be rows of the block: a 1-D block, or blockDim.x a multiple of 32. */
     TL_PTX_IF_WARPS_ARE_ROWS = 1u << 0,
-    /* The grid must be {n, 1, 1}: then the order in which blocks wait for each other is the order of their numbers. */
+    /* The grid must be {n, 1, 1}: then the order in which blocks wait for each other is the order
+     * of their numbers. */
     TL_PTX_IF_GRID_IS_LINE = 1u << 1,
 };
 
@@ -122,32 +139,35 @@ struct tl_ptx_verdict {
     uint32_t conditions;       /* of enum tl_ptx_condition; with reason OK only */
     struct tl_ptx_place place; /* what caused the refusal; line 0 if no single place did */
     uint32_t offset;           /* the same as an offset into the text */
-    char note[120];            /* the instruction or name found there, or what was proven; may be empty */
+    /* the instruction or name found there, or what was proven; may be empty */
+    char note[120];
 };
 
-/* The verdicts of one kernel for all variants, indexed by enum tl_ptx_variant.  0, -ENOENT (no such entry with a body),
- * -EINVAL (syntax error in a function it reaches), -ENOMEM. */
-int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS],
-                 struct tl_error *err);
+/* The verdicts of one kernel for all variants, indexed by enum tl_ptx_variant.  0, -ENOENT (no such
+ * entry with a body), -EINVAL (syntax error in a function it reaches), -ENOMEM. */
+int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel,
+                 struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS], struct tl_error *err);
 
-/* --- rewriting --------------------------------------------------------------------------------------------------- */
+/* --- rewriting -------------------------------------------------------------------------------- */
 
 /* What an extra parameter carries.  Widths: addresses are u64, all else u32. */
-#define TL_PTX_ARGS(X)                                                                                                 \
-    X(FIRST_BLOCK, "first-block") /* slice: linear number of this launch's first block */                              \
-    X(GRID_X, "grid-x")           /* the original grid */                                                              \
-    X(GRID_Y, "grid-y")                                                                                                \
-    X(GRID_Z, "grid-z")                                                                                                \
-    X(BLOCKS, "blocks")   /* ticket, persistent: x * y * z of the original grid, at most 2^31 - 1 */                   \
-    X(MAGIC_X, "magic-x") /* tl_ptx_magic(grid x) and (grid y): division without dividing */                           \
-    X(SHIFT_X, "shift-x")                                                                                              \
-    X(MAGIC_Y, "magic-y")                                                                                              \
-    X(SHIFT_Y, "shift-y")                                                                                              \
-    X(COUNTER, "counter")       /* u64: address of the u32 counter of blocks started */                                \
-    X(STOP_WORD, "stop-word")   /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a u64 {issued, completed};    \
+#define TL_PTX_ARGS(X)                                                                                    \
+    X(FIRST_BLOCK, "first-block") /* slice: linear number of this launch's first block */                 \
+    X(GRID_X, "grid-x")           /* the original grid */                                                 \
+    X(GRID_Y, "grid-y")                                                                                   \
+    X(GRID_Z, "grid-z")                                                                                   \
+    X(BLOCKS, "blocks") /* ticket, persistent: x * y * z of the original grid, at most 2^31 - 1 */        \
+    X(MAGIC_X, "magic-x") /* tl_ptx_magic(grid x) and (grid y): division without dividing */              \
+    X(SHIFT_X, "shift-x")                                                                                 \
+    X(MAGIC_Y, "magic-y")                                                                                 \
+    X(SHIFT_Y, "shift-y")                                                                                 \
+    X(COUNTER, "counter") /* u64: address of the u32 counter of blocks started */                         \
+    X(STOP_WORD,                                                                                          \
+      "stop-word") /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a u64 {issued, completed};    \
                                    stop while the halves differ */ \
-    X(BATCH_MASK, "batch-mask") /* persistent: how many blocks a worker takes at a time, a power of two, less one */   \
-    X(VARIABLE, "variable")     /* u64: address of the original module's variable `name` */
+    X(BATCH_MASK,                                                                                         \
+      "batch-mask") /* persistent: how many blocks a worker takes at a time, a power of two, less one */  \
+    X(VARIABLE, "variable") /* u64: address of the original module's variable `name` */
 
 /* Words that a variant asks before each block. */
 enum { TL_PTX_STOP_WORDS = 4 };
@@ -163,7 +183,8 @@ const char *tl_ptx_arg_kind_name(enum tl_ptx_arg_kind k);
 
 struct tl_ptx_arg {
     enum tl_ptx_arg_kind kind;
-    uint32_t index;       /* parameter number, counted from 0 over all parameters of the new entry */
+    /* parameter number, counted from 0 over all parameters of the new entry */
+    uint32_t index;
     uint32_t offset;      /* in bytes, in the parameter buffer */
     uint32_t size;        /* 4 or 8 */
     uint32_t which;       /* STOP_WORD: below TL_PTX_STOP_WORDS */
@@ -174,14 +195,17 @@ struct tl_ptx_arg {
 struct tl_ptx_options {
     enum tl_ptx_variant variant;
     uint32_t grid_dims; /* 1: the original grid is {n, 1, 1}; 2: {n, m, 1}; 3 (or 0): any */
-    const char *entry; /* name for the new entry; NULL for <kernel>__tally_<variant><dims> (and '_' if that is taken) */
-    /* 0, or the most registers per thread that the compiler may give the variant, as tl_ptx_register_limit says.  Kernels
-     * that come with a `.maxnreg` of their own keep that. */
+    /* name for the new entry; NULL for <kernel>__tally_<variant><dims> (and '_' if that is
+     * taken) */
+    const char *entry;
+    /* 0, or the most registers per thread that the compiler may give the variant, as
+     * tl_ptx_register_limit says.  Kernels that come with a `.maxnreg` of their own keep that. */
     uint32_t max_registers;
 };
 
-/* Extra bytes of dynamic shared memory that a ticket or persistent launch must ask for: the hand-off slot stands at the
- * end.  Launch with TL_PTX_SHARED_BYTES(original dynamic size) where `uses_slot` is set. */
+/* Extra bytes of dynamic shared memory that a ticket or persistent launch must ask for: the
+ * hand-off slot stands at the end.  Launch with TL_PTX_SHARED_BYTES(original dynamic size) where
+ * `uses_slot` is set. */
 #define TL_PTX_SLOT_BYTES 48u
 #define TL_PTX_SHARED_BYTES(dynamic) ((((uint32_t)(dynamic) + 15u) & ~15u) + TL_PTX_SLOT_BYTES)
 
@@ -197,33 +221,38 @@ struct tl_ptx_rewritten {
     uint32_t original_bytes;  /* and how many bytes they take */
     uint32_t param_bytes;     /* all parameters of the new entry together */
     uint32_t conditions;      /* of enum tl_ptx_condition */
-    /* Addresses that called functions need, since they do not see parameters: `table_name` is an array of u64 in the
-     * constant memory of the new module, to be filled once after loading with the addresses of the original module's
-     * variables named here.  NULL and 0 if there are none. */
+    /* Addresses that called functions need, since they do not see parameters: `table_name` is an
+     * array of u64 in the constant memory of the new module, to be filled once after loading with
+     * the addresses of the original module's variables named here.  NULL and 0 if there are
+     * none. */
     const char *table_name;
     const char *const *table;
     uint32_t n_table;
     bool uses_slot; /* dynamic shared memory must grow, see TL_PTX_SHARED_BYTES */
 };
 
-/* 0 and `out`; -EPERM and `verdict` (may be NULL) if the kernel must not be rewritten so; else as tl_ptx_judge. */
-int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel, const struct tl_ptx_options *options,
-                   struct tl_ptx_rewritten *out, struct tl_ptx_verdict *verdict, struct tl_error *err);
+/* 0 and `out`; -EPERM and `verdict` (may be NULL) if the kernel must not be rewritten so; else as
+ * tl_ptx_judge. */
+int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel,
+                   const struct tl_ptx_options *options, struct tl_ptx_rewritten *out,
+                   struct tl_ptx_verdict *verdict, struct tl_error *err);
 void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r);
 
 /* What a compiled kernel takes per thread, as the compiler says it, or cuFuncGetAttribute. */
 struct tl_ptx_cost {
     uint32_t registers;
-    uint32_t local_bytes; /* what was spilled, as ptxas counts it, or all local memory, as the driver does */
+    /* what was spilled, as ptxas counts it, or all local memory, as the driver does */
+    uint32_t local_bytes;
 };
 
 /* A variant may take so many more registers than the original. */
 #define TL_PTX_SPARE_REGISTERS 8u
 
-/* Left alone, compilers sometimes spend far more registers on a variant than they need, or fewer than they could and
- * spill: what they aim at depends on little things.  This tells whether a variant should be compiled once more, with
- * `max_registers` set: 0 if it is good as it is, else the limit.  The second one is better if it has no more local memory
- * than the original (tl_ptx_limit_helps); if not, the first is. */
+/* Left alone, compilers sometimes spend far more registers on a variant than they need, or fewer
+ * than they could and spill: what they aim at depends on little things.  This tells whether a
+ * variant should be compiled once more, with `max_registers` set: 0 if it is good as it is, else
+ * the limit.  The second one is better if it has no more local memory than the original
+ * (tl_ptx_limit_helps); if not, the first is. */
 uint32_t tl_ptx_register_limit(struct tl_ptx_cost original, struct tl_ptx_cost variant);
 bool tl_ptx_limit_helps(struct tl_ptx_cost original, struct tl_ptx_cost limited);
 
@@ -233,12 +262,13 @@ struct tl_ptx_magic {
 };
 struct tl_ptx_magic tl_ptx_magic_of(uint32_t d);
 
-/* The kernel alone with everything it reaches, unchanged, as a module of its own: what a compiler needs to see of it.  The text
- * is the caller's to free.  Names of variables are kept, so that they can be found in the original.  0, else as
- * tl_ptx_judge. */
-int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n, struct tl_error *err);
+/* The kernel alone with everything it reaches, unchanged, as a module of its own: what a compiler
+ * needs to see of it.  The text is the caller's to free.  Names of variables are kept, so that they
+ * can be found in the original.  0, else as tl_ptx_judge. */
+int tl_ptx_extract(const struct tl_ptx_index *ix, struct tl_str kernel, char **text, size_t *n,
+                   struct tl_error *err);
 
-/* --- whole modules ----------------------------------------------------------------------------------------------- */
+/* --- whole modules ---------------------------------------------------------------------------- */
 
 /* Parses everything and prints it in canonical form.  The text is the caller's to free. */
 int tl_ptx_format(const struct tl_ptx_index *ix, char **text, size_t *n, struct tl_error *err);

@@ -1,5 +1,5 @@
-/* What the job gave to the driver: images, and the kernels in them by the handles that it launches.  Kept for every job, because
- * a job that is never asked to give way now may be later. */
+/* What the job gave to the driver: images, and the kernels in them by the handles that it launches.
+ * Kept for every job, because a job that is never asked to give way now may be later. */
 #ifndef TALLY_CAPTURE_H
 #define TALLY_CAPTURE_H
 
@@ -7,11 +7,14 @@
 
 /* --- intercept/capture/image.c --- */
 
-/* What stands behind a pointer that was given to the driver.  It is referred to if it lies in a loaded program or library, or if
- * `is_preserved` says that the caller keeps it; else it is copied.  One reference; NULL if there is no memory. */
+/* What stands behind a pointer that was given to the driver.  It is referred to if it lies in a
+ * loaded program or library, or if `is_preserved` says that the caller keeps it; else it is copied.
+ * One reference; NULL if there is no memory. */
 struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved);
-bool tl_capture_is_code(const struct tl_captured_image *image); /* a cubin, and not PTX or a fatbin */
-/* The contents of a file.  Never NULL but for lack of memory: `bytes` is NULL if it cannot be read. */
+/* a cubin, and not PTX or a fatbin */
+bool tl_capture_is_code(const struct tl_captured_image *image);
+/* The contents of a file.  Never NULL but for lack of memory: `bytes` is NULL if it cannot be
+ * read. */
 struct tl_captured_image *tl_capture_file(const char *path);
 struct tl_captured_image *tl_capture_ref(struct tl_captured_image *image);
 void tl_capture_unref(struct tl_captured_image *image);
@@ -27,7 +30,8 @@ struct tl_kernel {
     char name[];
 };
 
-/* Modules and libraries are owners of kernels.  Takes the reference to the image, which may be NULL. */
+/* Modules and libraries are owners of kernels.  Takes the reference to the image, which may be
+ * NULL. */
 void tl_capture_loaded(void *owner, bool is_library, struct tl_captured_image *image);
 /* A module that belongs to a library, and the library's kernels as functions, have its image. */
 void tl_capture_module_of(void *module, void *library);
@@ -35,14 +39,15 @@ void tl_capture_function(const void *function, void *owner, const char *name);
 void tl_capture_function_of(const void *function, const void *kernel);
 /* Forgets an owner with its kernels. */
 void tl_capture_unloaded(void *owner);
-/* The kernel behind a handle; made up by asking the driver for its name if it was never seen.  NULL only without memory. */
+/* The kernel behind a handle; made up by asking the driver for its name if it was never seen.  NULL
+ * only without memory. */
 struct tl_kernel *tl_kernel_of(const void *handle);
 void tl_capture_forked(void);
 
 /* --- intercept/capture/pages.c --- */
 
-/* Whether device memory of this job is to be pages that can leave the device; and whether the job is of the highest level, where that
- * is so only for what the device refuses. */
+/* Whether device memory of this job is to be pages that can leave the device; and whether the job
+ * is of the highest level, where that is so only for what the device refuses. */
 bool tl_pages_are_wanted(bool *is_high);
 CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high);
 /* Before it is freed.  Whether it was memory of pages that this file follows. */

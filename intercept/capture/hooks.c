@@ -1,8 +1,9 @@
-/* The calls that load images and give out kernels.  The driver goes first; what it accepted is then remembered.  Before
- * something is unloaded, the best-effort part submits what it has queued and lets go of what it made of it.
+/* The calls that load images and give out kernels.  The driver goes first; what it accepted is then
+ * remembered.  Before something is unloaded, the best-effort part submits what it has queued and
+ * lets go of what it made of it.
  *
- * A driver that has no use for machine code, such as the software device's, is given the PTX that the code was made of, if a
- * compiler in the job has left it (intercept/doors/doors.h). */
+ * A driver that has no use for machine code, such as the software device's, is given the PTX that
+ * the code was made of, if a compiler in the job has left it (intercept/doors/doors.h). */
 #include "intercept/capture/capture.h"
 
 #include <stdlib.h>
@@ -17,13 +18,14 @@ static bool has_text(CUresult r, const struct tl_captured_image *image)
 static void explain_refusal(const struct tl_captured_image *image)
 {
     static atomic_flag was_told = ATOMIC_FLAG_INIT;
-    if (image == NULL || image->ptx != NULL || !tl_capture_is_code(image) || atomic_flag_test_and_set(&was_told))
+    if (image == NULL || image->ptx != NULL || !tl_capture_is_code(image) ||
+        atomic_flag_test_and_set(&was_told))
         return;
-    tl_log(
-        1,
-        "the driver cannot run machine code that the program has loaded, and the PTX that it was made of is not known. "
-        "If it was compiled in an earlier run and kept (by CuPy in CUPY_CACHE_DIR, for example), remove what is kept: "
-        "it is then compiled again, under tally-run, which keeps the PTX");
+    tl_log(1, "the driver cannot run machine code that the program has loaded, and the PTX that it "
+              "was made of is not known. "
+              "If it was compiled in an earlier run and kept (by CuPy in CUPY_CACHE_DIR, for "
+              "example), remove what is kept: "
+              "it is then compiled again, under tally-run, which keeps the PTX");
 }
 
 /* Remembers what was loaded, or lets go of it. */
@@ -45,7 +47,8 @@ static bool may_be_kept(CUresult r)
 
 /* --- modules --- */
 
-/* The end of loading a module from memory.  The compiler's options were for the code, so the text is loaded without them. */
+/* The end of loading a module from memory.  The compiler's options were for the code, so the text
+ * is loaded without them. */
 static CUresult loaded(CUresult r, CUmodule *module, const void *bytes)
 {
     if (!may_be_kept(r))
@@ -72,8 +75,8 @@ static CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
     return loaded(TL_REAL(cuModuleLoadData)(module, image), module, image);
 }
 
-static CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options,
-                                        void **values)
+static CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n,
+                                        CUjit_option *options, void **values)
 {
     return loaded(TL_REAL(cuModuleLoadDataEx)(module, image, n, options, values), module, image);
 }
@@ -127,20 +130,24 @@ static CUresult library_loaded(CUresult r, CUlibrary *library, struct tl_capture
     return finish(r, r == CUDA_SUCCESS ? *library : NULL, true, image);
 }
 
-static CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values,
-                                       unsigned n_jit, CUlibraryOption *options, void **values, unsigned n)
+static CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
+                                       void **jit_values, unsigned n_jit, CUlibraryOption *options,
+                                       void **values, unsigned n)
 {
-    CUresult r = TL_REAL(cuLibraryLoadData)(library, code, jit, jit_values, n_jit, options, values, n);
+    CUresult r = TL_REAL(cuLibraryLoadData)(library, code, jit, jit_values, n_jit, options, values,
+                                            n);
     if (!may_be_kept(r))
         return r;
     struct tl_captured_image *image = tl_capture_image(code, is_preserved(options, values, n));
     return library_loaded(r, library, image);
 }
 
-static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *jit, void **jit_values,
-                                           unsigned n_jit, CUlibraryOption *options, void **values, unsigned n)
+static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *jit,
+                                           void **jit_values, unsigned n_jit,
+                                           CUlibraryOption *options, void **values, unsigned n)
 {
-    CUresult r = TL_REAL(cuLibraryLoadFromFile)(library, path, jit, jit_values, n_jit, options, values, n);
+    CUresult r = TL_REAL(cuLibraryLoadFromFile)(library, path, jit, jit_values, n_jit, options,
+                                                values, n);
     return may_be_kept(r) ? library_loaded(r, library, tl_capture_file(path)) : r;
 }
 

@@ -1,4 +1,5 @@
-/* Images: how long is what a bare pointer leads to, and may it be referred to or must it be copied? */
+/* Images: how long is what a bare pointer leads to, and may it be referred to or must it be
+ * copied? */
 #include "intercept/capture/capture.h"
 
 #include <errno.h>
@@ -66,7 +67,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type != PT_LOAD || q->address - (info->dlpi_addr + p->p_vaddr) >= p->p_memsz)
             continue;
-        const char *name = info->dlpi_name != NULL && info->dlpi_name[0] != '\0' ? info->dlpi_name : "/proc/self/exe";
+        const char *name = info->dlpi_name != NULL && info->dlpi_name[0] != '\0' ? info->dlpi_name
+                                                                                 : "/proc/self/exe";
         size_t n = strnlen(name, q->source_n - 1);
         memcpy(q->source, name, n);
         q->source[n] = '\0';
@@ -94,7 +96,8 @@ static const void *unwrap(const void *bytes)
 {
     if (!tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_WRAPPER))
         return bytes;
-    return (const void *)(uintptr_t)tl__u64((const char *)bytes + 8); /* NOLINT(performance-no-int-to-ptr) */
+    /* NOLINT(performance-no-int-to-ptr) */
+    return (const void *)(uintptr_t)tl__u64((const char *)bytes + 8);
 }
 
 /* Gives an image its own bytes; a NUL is put behind them, for texts. */
@@ -108,7 +111,8 @@ static void own(struct tl_captured_image *image, char *copy, size_t n)
 
 bool tl_capture_is_code(const struct tl_captured_image *image)
 {
-    return image->bytes != NULL && image->n != 0 && tl__has_magic(image->bytes, image->n, TL__MAGIC_ELF);
+    return image->bytes != NULL && image->n != 0 &&
+           tl__has_magic(image->bytes, image->n, TL__MAGIC_ELF);
 }
 
 /* Machine code may have come out of a compiler that left its PTX. */

@@ -3,9 +3,10 @@
  *     owner (CUmodule or CUlibrary) ──► image
  *       └─► kernels ──► by handle, found without a lock at every launch
  *
- * Owners and lists are changed under one lock.  What belongs to an owner lives until it is unloaded; a context that goes takes
- * its modules with it without a word, so an owner may also be replaced by a new one of the same handle, and then the old one's
- * memory is left alone: it is little, and somebody may still hold it. */
+ * Owners and lists are changed under one lock.  What belongs to an owner lives until it is
+ * unloaded; a context that goes takes its modules with it without a word, so an owner may also be
+ * replaced by a new one of the same handle, and then the old one's memory is left alone: it is
+ * little, and somebody may still hold it. */
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 
@@ -111,14 +112,16 @@ void tl_capture_unloaded(void *handle)
 {
     pthread_mutex_lock(&lock);
     struct owner *o = owner_of(handle);
-    if (o != NULL && (o->library == NULL || o->library == handle)) /* a library's module goes with the library */
+    if (o != NULL &&
+        (o->library == NULL || o->library == handle)) /* a library's module goes with the library */
         forget(o);
     pthread_mutex_unlock(&lock);
 }
 
 /* --- kernels --- */
 
-/* Kernels that no module known here has.  They stay, also when a hook sees their handle later: a launch may be looking at one. */
+/* Kernels that no module known here has.  They stay, also when a hook sees their handle later: a
+ * launch may be looking at one. */
 static struct tl_kernel *strays;
 
 static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
@@ -149,7 +152,8 @@ static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const c
 static bool is_known(const void *handle, const struct owner *o, const char *name)
 {
     const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
-    return k != NULL && k->seen.image == o->image && k->seen.library == o->library && strcmp(k->name, name) == 0;
+    return k != NULL && k->seen.image == o->image && k->seen.library == o->library &&
+           strcmp(k->name, name) == 0;
 }
 
 void tl_capture_function(const void *function, void *owner, const char *name)
@@ -171,8 +175,8 @@ void tl_capture_function_of(const void *function, const void *kernel)
     pthread_mutex_unlock(&lock);
 }
 
-/* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as cuFFT uses one: the driver may know
- * its name and its module. */
+/* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as
+ * cuFFT uses one: the driver may know its name and its module. */
 static struct tl_kernel *learn(const void *handle)
 {
     const char *name = NULL;

@@ -23,7 +23,8 @@ static void enter(struct tl_map_table *t, uintptr_t key, void *value)
     atomic_store_explicit(&e->value, value, memory_order_release);
     if (atomic_load_explicit(&e->key, memory_order_relaxed) == 0) {
         t->n++;
-        atomic_store_explicit(&e->key, key, memory_order_release); /* last: a reader sees whole entries */
+        /* last: a reader sees whole entries */
+        atomic_store_explicit(&e->key, key, memory_order_release);
     }
 }
 
@@ -82,7 +83,8 @@ void *tl_map_keep(struct tl_map *m, uintptr_t key, void *value)
         return NULL;
     pthread_mutex_lock(&m->lock);
     struct tl_map_table *t = with_room(m);
-    void *there = t != NULL ? atomic_load_explicit(&place(t, key)->value, memory_order_relaxed) : NULL;
+    void *there = t != NULL ? atomic_load_explicit(&place(t, key)->value, memory_order_relaxed)
+                            : NULL;
     if (t != NULL && there == NULL) {
         enter(t, key, value);
         there = value;
@@ -91,12 +93,14 @@ void *tl_map_keep(struct tl_map *m, uintptr_t key, void *value)
     return there;
 }
 
-void tl_map_each(struct tl_map *m, void (*visit)(void *data, uintptr_t key, void *value), void *data)
+void tl_map_each(struct tl_map *m, void (*visit)(void *data, uintptr_t key, void *value),
+                 void *data)
 {
     struct tl_map_table *t = atomic_load_explicit(&m->table, memory_order_acquire);
     for (size_t i = 0; t != NULL && i <= t->mask; i++) {
         uintptr_t key = atomic_load_explicit(&t->entries[i].key, memory_order_acquire);
-        void *value = key != 0 ? atomic_load_explicit(&t->entries[i].value, memory_order_acquire) : NULL;
+        void *value = key != 0 ? atomic_load_explicit(&t->entries[i].value, memory_order_acquire)
+                               : NULL;
         if (value != NULL)
             visit(data, key, value);
     }

@@ -1,5 +1,6 @@
-/* From a handle to what is known of it.  Finding takes no lock and allocates nothing, because every launch does it; changes are
- * rare and take one.  Entries of the map are never given back, only their values change: drivers use addresses again. */
+/* From a handle to what is known of it.  Finding takes no lock and allocates nothing, because every
+ * launch does it; changes are rare and take one.  Entries of the map are never given back, only
+ * their values change: drivers use addresses again. */
 #ifndef TALLY_CAPTURE_MAP_H
 #define TALLY_CAPTURE_MAP_H
 
@@ -23,15 +24,16 @@ struct tl_map_table {
 struct tl_map {
     struct tl_map_table *_Atomic table;
     pthread_mutex_t lock; /* of changes */
-    bool is_guarded;      /* the owner also finds under a lock of its own, so that old tables are freed */
+    /* the owner also finds under a lock of its own, so that old tables are freed */
+    bool is_guarded;
 };
-#define TL_MAP_EMPTY                                                                                                   \
-    {                                                                                                                  \
-        .lock = PTHREAD_MUTEX_INITIALIZER                                                                              \
+#define TL_MAP_EMPTY                                                                               \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
-#define TL_MAP_GUARDED                                                                                                 \
-    {                                                                                                                  \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .is_guarded = true                                                          \
+#define TL_MAP_GUARDED                                                                             \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .is_guarded = true                                      \
     }
 
 static inline size_t tl_map_hash(uintptr_t key)
@@ -59,7 +61,8 @@ int tl_map_put(struct tl_map *m, uintptr_t key, void *value);
 /* The value that is there, or else the one put now; NULL if there is no memory for it. */
 void *tl_map_keep(struct tl_map *m, uintptr_t key, void *value);
 /* Calls `visit` for every value.  Lock-free; what is put meanwhile may be missed. */
-void tl_map_each(struct tl_map *m, void (*visit)(void *data, uintptr_t key, void *value), void *data);
+void tl_map_each(struct tl_map *m, void (*visit)(void *data, uintptr_t key, void *value),
+                 void *data);
 /* In the child of a fork: nobody holds the lock. */
 void tl_map_forked(struct tl_map *m);
 

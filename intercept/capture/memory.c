@@ -1,5 +1,5 @@
-/* How much device memory the job holds, for tallyd (page.memory_bytes).  Sizes are kept by address; memory that comes another way
- * (arrays, graphs, other processes) is not counted. */
+/* How much device memory the job holds, for tallyd (page.memory_bytes).  Sizes are kept by address;
+ * memory that comes another way (arrays, graphs, other processes) is not counted. */
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 #include "intercept/shim/internal.h"
@@ -35,10 +35,12 @@ static void publish(void)
     atomic_store_explicit(&page->ephemeral_bytes, use.ephemeral, memory_order_relaxed);
 }
 
-/* An iteration has ended since the last allocation or release: what is alive now outlives iterations.  Lock held. */
+/* An iteration has ended since the last allocation or release: what is alive now outlives
+ * iterations.  Lock held. */
 static void notice_iteration(void)
 {
-    uint64_t now = tl_job.client != NULL ? atomic_load(&tl_client_page(tl_job.client)->iterations) : 0;
+    uint64_t now = tl_job.client != NULL ? atomic_load(&tl_client_page(tl_job.client)->iterations)
+                                         : 0;
     if (now != seen_iterations)
         tl_memory_iteration(&use);
     seen_iterations = now;
@@ -51,7 +53,8 @@ static CUresult got(CUresult r, uintptr_t key, size_t bytes)
     pthread_mutex_lock(&lock);
     void *old = tl_map_find(&sizes, key); /* of memory that went without a word, with its context */
     notice_iteration();
-    if (tl_map_put(&sizes, key, (void *)bytes) == 0) { /* NOLINT(performance-no-int-to-ptr): a number */
+    /* NOLINT(performance-no-int-to-ptr): a number */
+    if (tl_map_put(&sizes, key, (void *)bytes) == 0) {
         held += bytes - (held >= (size_t)old ? (size_t)old : 0);
         tl_memory_freed(&use, (size_t)old);
         tl_memory_allocated(&use, bytes);
@@ -98,14 +101,15 @@ static CUresult hook_cuMemAlloc_v2(CUdeviceptr *at, size_t n)
     return r == CUDA_SUCCESS ? got(r, (uintptr_t)*at, n) : r;
 }
 
-static CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
+static CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height,
+                                        unsigned element)
 {
     enum { PITCH = 512 };
     bool is_high;
     CUresult r;
     if (at != NULL && pitch != NULL && width > 0 && height > 0 && width < (size_t)1 << 40 &&
-        height < ((size_t)1 << 46) / (width + PITCH) && (element == 4 || element == 8 || element == 16) &&
-        tl_pages_are_wanted(&is_high)) {
+        height < ((size_t)1 << 46) / (width + PITCH) &&
+        (element == 4 || element == 8 || element == 16) && tl_pages_are_wanted(&is_high)) {
         size_t row = (width + PITCH - 1) / PITCH * PITCH;
         r = allocate(at, row * height);
         if (r == CUDA_SUCCESS)
@@ -113,10 +117,13 @@ static CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t w
     } else {
         r = TL_REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element);
     }
-    return r == CUDA_SUCCESS && at != NULL && pitch != NULL ? got(r, (uintptr_t)*at, *pitch * height) : r;
+    return r == CUDA_SUCCESS && at != NULL && pitch != NULL
+               ? got(r, (uintptr_t)*at, *pitch * height)
+               : r;
 }
 
-/* What a job below the highest level is told to be free is what it may have: its pages are, if need be, in host memory. */
+/* What a job below the highest level is told to be free is what it may have: its pages are, if need
+ * be, in host memory. */
 static CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     size_t left, all, spare = (size_t)1 << 30;
@@ -156,22 +163,24 @@ static bool wants_pages(CUstream stream, bool is_per_thread)
 }
 
 /* Pages are there at once, which is earlier than the stream's order asks for. */
-#define ALLOC_ASYNC(name, is_per_thread)                                                                               \
-    static CUresult hook_##name(CUdeviceptr *at, size_t n, CUstream stream)                                            \
-    {                                                                                                                  \
-        CUresult r = at != NULL && n > 0 && wants_pages(stream, is_per_thread) ? tl_pages_alloc(at, n, false)          \
-                                                                               : TL_REAL(name)(at, n, stream);         \
-        return r == CUDA_SUCCESS && at != NULL ? got(r, (uintptr_t)*at, n) : r;                                        \
+#define ALLOC_ASYNC(name, is_per_thread)                                                           \
+    static CUresult hook_##name(CUdeviceptr *at, size_t n, CUstream stream)                        \
+    {                                                                                              \
+        CUresult r = at != NULL && n > 0 && wants_pages(stream, is_per_thread)                     \
+                         ? tl_pages_alloc(at, n, false)                                            \
+                         : TL_REAL(name)(at, n, stream);                                           \
+        return r == CUDA_SUCCESS && at != NULL ? got(r, (uintptr_t)*at, n) : r;                    \
     }
 ALLOC_ASYNC(cuMemAllocAsync, false)
 ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
 
-#define ALLOC_FROM_POOL(name, is_per_thread)                                                                           \
-    static CUresult hook_##name(CUdeviceptr *at, size_t n, CUmemoryPool pool, CUstream stream)                         \
-    {                                                                                                                  \
-        CUresult r = at != NULL && n > 0 && wants_pages(stream, is_per_thread) ? tl_pages_alloc(at, n, false)          \
-                                                                               : TL_REAL(name)(at, n, pool, stream);   \
-        return r == CUDA_SUCCESS && at != NULL ? got(r, (uintptr_t)*at, n) : r;                                        \
+#define ALLOC_FROM_POOL(name, is_per_thread)                                                       \
+    static CUresult hook_##name(CUdeviceptr *at, size_t n, CUmemoryPool pool, CUstream stream)     \
+    {                                                                                              \
+        CUresult r = at != NULL && n > 0 && wants_pages(stream, is_per_thread)                     \
+                         ? tl_pages_alloc(at, n, false)                                            \
+                         : TL_REAL(name)(at, n, pool, stream);                                     \
+        return r == CUDA_SUCCESS && at != NULL ? got(r, (uintptr_t)*at, n) : r;                    \
     }
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
@@ -184,23 +193,24 @@ static CUresult hook_cuMemFree_v2(CUdeviceptr at)
 }
 
 /* Pages are not a pool's: they are freed when what the stream has been given so far is done. */
-#define FREE_ASYNC(name, synchronize)                                                                                  \
-    static CUresult hook_##name(CUdeviceptr at, CUstream stream)                                                       \
-    {                                                                                                                  \
-        size_t bytes = take((uintptr_t)at);                                                                            \
-        if (!tl_pages_forget(at))                                                                                      \
-            return freed(TL_REAL(name)(at, stream), (uintptr_t)at, bytes);                                             \
-        CUresult r = TL_REAL(synchronize)(stream);                                                                     \
-        return freed(r == CUDA_SUCCESS ? TL_REAL(cuMemFree_v2)(at) : r, (uintptr_t)at, bytes);                         \
+#define FREE_ASYNC(name, synchronize)                                                              \
+    static CUresult hook_##name(CUdeviceptr at, CUstream stream)                                   \
+    {                                                                                              \
+        size_t bytes = take((uintptr_t)at);                                                        \
+        if (!tl_pages_forget(at))                                                                  \
+            return freed(TL_REAL(name)(at, stream), (uintptr_t)at, bytes);                         \
+        CUresult r = TL_REAL(synchronize)(stream);                                                 \
+        return freed(r == CUDA_SUCCESS ? TL_REAL(cuMemFree_v2)(at) : r, (uintptr_t)at, bytes);     \
     }
 FREE_ASYNC(cuMemFreeAsync, cuStreamSynchronize)
 FREE_ASYNC(cuMemFreeAsync_ptsz, cuStreamSynchronize_ptsz)
 
-/* Physical memory that is mapped by hand.  Its handles are small numbers: they get the upper half of the keys. */
+/* Physical memory that is mapped by hand.  Its handles are small numbers: they get the upper half
+ * of the keys. */
 #define PHYSICAL(handle) ((uintptr_t)(handle) | (uintptr_t)1 << 63)
 
-static CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n, const CUmemAllocationProp *prop,
-                                 unsigned long long flags)
+static CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n,
+                                 const CUmemAllocationProp *prop, unsigned long long flags)
 {
     CUresult r = TL_REAL(cuMemCreate)(handle, n, prop, flags);
     return r == CUDA_SUCCESS ? got(r, PHYSICAL(*handle), n) : r;

@@ -1,9 +1,11 @@
-/* Device memory whose pages can leave the device, where the policy says so (grant.is_paged; TGS's transparent unified memory).
+/* Device memory whose pages can leave the device, where the policy says so (grant.is_paged; TGS's
+ * transparent unified memory).
  *
- * Below the highest level every allocation becomes managed memory that prefers no place: its pages go first when others need the room.
- * A thread follows the grant: what is beyond memory_bytes is sent to host memory before somebody has to wait for it, and comes back
- * when there is room again.  At the highest level memory stays what it is; only what the device refuses becomes managed memory, which
- * prefers the device, so that nobody runs out of memory while the host has some.
+ * Below the highest level every allocation becomes managed memory that prefers no place: its pages
+ * go first when others need the room. A thread follows the grant: what is beyond memory_bytes is
+ * sent to host memory before somebody has to wait for it, and comes back when there is room again.
+ * At the highest level memory stays what it is; only what the device refuses becomes managed
+ * memory, which prefers the device, so that nobody runs out of memory while the host has some.
  *
  *     ranges, oldest first    |#########|######....|..........|     # on the device: memory_bytes altogether
  */
@@ -50,7 +52,7 @@ bool tl_pages_are_wanted(bool *is_high)
     return grant.is_paged;
 }
 
-/* --- following the grant ------------------------------------------------------------------------------------------- */
+/* --- following the grant ---------------------------------------------------------------------- */
 
 /* A stream of our own in the range's context; false if there is none.  Lock held. */
 static bool use_stream(CUcontext context)
@@ -68,9 +70,11 @@ static bool use_stream(CUcontext context)
 static void move(struct range *r, size_t wanted)
 {
     CUdevice device;
-    if (wanted == r->on_device || !use_stream(r->context) || TL_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
+    if (wanted == r->on_device || !use_stream(r->context) ||
+        TL_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
         return;
-    size_t from = wanted < r->on_device ? wanted : r->on_device, to = wanted < r->on_device ? r->on_device : wanted;
+    size_t from = wanted < r->on_device ? wanted : r->on_device,
+           to = wanted < r->on_device ? r->on_device : wanted;
     CUdevice place = wanted < r->on_device ? CU_DEVICE_CPU : device;
     if (TL_REAL(cuMemPrefetchAsync)(r->at + from, to - from, place, state.stream) == CUDA_SUCCESS)
         r->on_device = wanted;
@@ -120,7 +124,7 @@ static void start_follower(void)
         pthread_detach(thread);
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void remember(CUdeviceptr at, size_t bytes)
 {
@@ -149,7 +153,8 @@ CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high)
         return r;
     if (TL_REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
         TL_REAL(cuMemAdvise)
-    (*at, bytes, is_high ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_SET_ACCESSED_BY, device);
+    (*at, bytes, is_high ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_SET_ACCESSED_BY,
+     device);
     if (!is_high)
         remember(*at, bytes);
     return r;

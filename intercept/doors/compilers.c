@@ -1,9 +1,11 @@
-/* The doors of compilers in the job's own process: NVRTC and nvJitLink.  Their functions that take PTX or hand out machine code are
- * interposed by name, and the PTX is kept beside the code: NVRTC has it at hand, nvJitLink was given it.
+/* The doors of compilers in the job's own process: NVRTC and nvJitLink.  Their functions that take
+ * PTX or hand out machine code are interposed by name, and the PTX is kept beside the code: NVRTC
+ * has it at hand, nvJitLink was given it.
  *
- * Which copy of a compiler is meant, is told by who asks.  A program that is linked with it comes here by the dynamic linker, and
- * its compiler is the next one of that name; one that opens it asks dlsym, which calls tl_doors_symbol with what it found.  In
- * a process with two copies, the second has its own functions and keeps nothing. */
+ * Which copy of a compiler is meant, is told by who asks.  A program that is linked with it comes
+ * here by the dynamic linker, and its compiler is the next one of that name; one that opens it asks
+ * dlsym, which calls tl_doors_symbol with what it found.  In a process with two copies, the second
+ * has its own functions and keeps nothing. */
 #include "intercept/doors/doors.h"
 #include "intercept/shim/internal.h"
 
@@ -18,11 +20,15 @@ enum {
     NVJITLINK_PTX = 2, /* kind of input */
 };
 
-/* nvJitLink's header calls its functions by names with the version of the toolkit; the plain names are there too. */
-#define JITLINK_VERSIONS(X)                                                                                            \
-    X(12_0)                                                                                                            \
-    X(12_1)                                                                                                            \
-    X(12_2) X(12_3) X(12_4) X(12_5) X(12_6) X(12_7) X(12_8) X(12_9) X(13_0) X(13_1) X(13_2) X(13_3) X(13_4) X(13_5)
+/* nvJitLink's header calls its functions by names with the version of the toolkit; the plain names
+ * are there too. */
+#define JITLINK_VERSIONS(X)                                                                        \
+    X(12_0)                                                                                        \
+    X(12_1)                                                                                        \
+    X(12_2)                                                                                        \
+    X(12_3)                                                                                        \
+    X(12_4) X(12_5) X(12_6) X(12_7) X(12_8) X(12_9) X(13_0) X(13_1) X(13_2) X(13_3) X(13_4)        \
+        X(13_5)
 
 /* Another function of the library that `function` is in. */
 static void *neighbour(void *function, const char *name)
@@ -62,8 +68,8 @@ static void keep_program(void *real, void *program, const char *cubin)
     size_fn *ptx_size = (size_fn *)neighbour(real, "nvrtcGetPTXSize");
     text_fn *ptx = (text_fn *)neighbour(real, "nvrtcGetPTX");
     size_t n = 0, ptx_n = 0;
-    if (cubin_size == NULL || ptx_size == NULL || ptx == NULL || cubin_size(program, &n) != 0 || n == 0 ||
-        ptx_size(program, &ptx_n) != 0 || ptx_n <= 1)
+    if (cubin_size == NULL || ptx_size == NULL || ptx == NULL || cubin_size(program, &n) != 0 ||
+        n == 0 || ptx_size(program, &ptx_n) != 0 || ptx_n <= 1)
         return;
     char *text = malloc(ptx_n);
     if (text != NULL && ptx(program, text) == 0)
@@ -143,34 +149,35 @@ static int destroy(destroy_fn *real, void **link)
     return real != NULL ? real(link) : NVJITLINK_INTERNAL_ERROR;
 }
 
-#define JITLINK(name_create, name_add, name_code, name_size, name_destroy)                                             \
-    EXPORTED int name_create(void **link, uint32_t n, const char **options);                                           \
-    EXPORTED int name_add(void *link, int kind, const void *data, size_t n, const char *name);                         \
-    EXPORTED int name_code(void *link, void *cubin);                                                                   \
-    EXPORTED int name_destroy(void **link);                                                                            \
-    static void *_Atomic real_##name_create;                                                                           \
-    int name_create(void **link, uint32_t n, const char **options)                                                     \
-    {                                                                                                                  \
-        return create((create_fn *)real_of(&real_##name_create, #name_create), link, n, options);                      \
-    }                                                                                                                  \
-    static void *_Atomic real_##name_add, *_Atomic real_##name_code, *_Atomic real_##name_destroy;                     \
-    int name_add(void *link, int kind, const void *data, size_t n, const char *name)                                   \
-    {                                                                                                                  \
-        return add((add_fn *)real_of(&real_##name_add, #name_add), link, kind, data, n, name);                         \
-    }                                                                                                                  \
-    int name_code(void *link, void *cubin)                                                                             \
-    {                                                                                                                  \
-        void *real = real_of(&real_##name_code, #name_code);                                                           \
-        return get_code((code_fn *)real, (size_fn *)neighbour(real, #name_size), link, cubin);                         \
-    }                                                                                                                  \
-    int name_destroy(void **link)                                                                                      \
-    {                                                                                                                  \
-        return destroy((destroy_fn *)real_of(&real_##name_destroy, #name_destroy), link);                              \
+#define JITLINK(name_create, name_add, name_code, name_size, name_destroy)                         \
+    EXPORTED int name_create(void **link, uint32_t n, const char **options);                       \
+    EXPORTED int name_add(void *link, int kind, const void *data, size_t n, const char *name);     \
+    EXPORTED int name_code(void *link, void *cubin);                                               \
+    EXPORTED int name_destroy(void **link);                                                        \
+    static void *_Atomic real_##name_create;                                                       \
+    int name_create(void **link, uint32_t n, const char **options)                                 \
+    {                                                                                              \
+        return create((create_fn *)real_of(&real_##name_create, #name_create), link, n, options);  \
+    }                                                                                              \
+    static void *_Atomic real_##name_add, *_Atomic real_##name_code, *_Atomic real_##name_destroy; \
+    int name_add(void *link, int kind, const void *data, size_t n, const char *name)               \
+    {                                                                                              \
+        return add((add_fn *)real_of(&real_##name_add, #name_add), link, kind, data, n, name);     \
+    }                                                                                              \
+    int name_code(void *link, void *cubin)                                                         \
+    {                                                                                              \
+        void *real = real_of(&real_##name_code, #name_code);                                       \
+        return get_code((code_fn *)real, (size_fn *)neighbour(real, #name_size), link, cubin);     \
+    }                                                                                              \
+    int name_destroy(void **link)                                                                  \
+    {                                                                                              \
+        return destroy((destroy_fn *)real_of(&real_##name_destroy, #name_destroy), link);          \
     }
-#define VERSIONED(v)                                                                                                   \
-    JITLINK(__nvJitLinkCreate_##v, __nvJitLinkAddData_##v, __nvJitLinkGetLinkedCubin_##v,                              \
+#define VERSIONED(v)                                                                               \
+    JITLINK(__nvJitLinkCreate_##v, __nvJitLinkAddData_##v, __nvJitLinkGetLinkedCubin_##v,          \
             __nvJitLinkGetLinkedCubinSize_##v, __nvJitLinkDestroy_##v)
-JITLINK(nvJitLinkCreate, nvJitLinkAddData, nvJitLinkGetLinkedCubin, nvJitLinkGetLinkedCubinSize, nvJitLinkDestroy)
+JITLINK(nvJitLinkCreate, nvJitLinkAddData, nvJitLinkGetLinkedCubin, nvJitLinkGetLinkedCubinSize,
+        nvJitLinkDestroy)
 JITLINK_VERSIONS(VERSIONED)
 
 /* --- for dlsym --- */
@@ -183,11 +190,11 @@ void *tl_doors_symbol(const char *name, void *found)
         void *_Atomic *real;
     } doors[] = {
 #define DOOR(name) {#name, (void *)name, &real_##name},
-#define VERSIONED_DOORS(v)                                                                                             \
-    DOOR(__nvJitLinkCreate_##v)                                                                                        \
+#define VERSIONED_DOORS(v)                                                                         \
+    DOOR(__nvJitLinkCreate_##v)                                                                    \
     DOOR(__nvJitLinkAddData_##v) DOOR(__nvJitLinkGetLinkedCubin_##v) DOOR(__nvJitLinkDestroy_##v)
-        DOOR(nvrtcGetCUBIN) DOOR(nvJitLinkCreate) DOOR(nvJitLinkAddData) DOOR(nvJitLinkGetLinkedCubin)
-            DOOR(nvJitLinkDestroy) JITLINK_VERSIONS(VERSIONED_DOORS)};
+        DOOR(nvrtcGetCUBIN) DOOR(nvJitLinkCreate) DOOR(nvJitLinkAddData)
+            DOOR(nvJitLinkGetLinkedCubin) DOOR(nvJitLinkDestroy) JITLINK_VERSIONS(VERSIONED_DOORS)};
     if (strncmp(name, "nv", 2) != 0 && strncmp(name, "__nvJitLink", strlen("__nvJitLink")) != 0)
         return found;
     for (size_t i = 0; i < sizeof doors / sizeof doors[0]; i++) {

@@ -1,6 +1,6 @@
-/* PTX that compilers leave beside their machine code, found again by the digest of that code: in memory for this process, and in
- * the cache folder (ptx/DIGEST.ptx) for programs that keep compiled kernels on disk.  Used by the interception library and by the
- * ptxas stand-in; libc only. */
+/* PTX that compilers leave beside their machine code, found again by the digest of that code: in
+ * memory for this process, and in the cache folder (ptx/DIGEST.ptx) for programs that keep compiled
+ * kernels on disk.  Used by the interception library and by the ptxas stand-in; libc only. */
 #ifndef TALLY_DOORS_H
 #define TALLY_DOORS_H
 
@@ -34,7 +34,8 @@ struct tl_doors_linker {
 };
 void tl_doors_lto_created(void *link, uint32_t n, const char *const *options);
 void tl_doors_lto_added(void *link, bool is_intermediate, const void *data, size_t n);
-/* The text of the whole program, the caller's to free, or NULL if there is none.  Takes as long as the link itself. */
+/* The text of the whole program, the caller's to free, or NULL if there is none.  Takes as long as
+ * the link itself. */
 char *tl_doors_lto_text(void *link, const struct tl_doors_linker *linker, size_t *n);
 void tl_doors_lto_gone(void *link);
 void tl_doors_lto_forked(void);

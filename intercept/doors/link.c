@@ -1,6 +1,6 @@
-/* The doors of linkers: PTX goes in, machine code comes out, and the job loads that.  The PTX is kept for it, if it was the only
- * input: several texts, or a text with a library, are a program that no single text tells.  Here is cuLink; nvJitLink is in
- * intercept/doors/compilers.c. */
+/* The doors of linkers: PTX goes in, machine code comes out, and the job loads that.  The PTX is
+ * kept for it, if it was the only input: several texts, or a text with a library, are a program
+ * that no single text tells.  Here is cuLink; nvJitLink is in intercept/doors/compilers.c. */
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 #include "intercept/doors/doors.h"
@@ -63,30 +63,32 @@ void tl_doors_link_gone(void *state)
 static void added_file(CUlinkState state, CUjitInputType type, const char *path)
 {
     struct tl_captured_image *file = tl_capture_file(path);
-    tl_doors_link_added(state, type == CU_JIT_INPUT_PTX, file != NULL ? file->bytes : NULL, file != NULL ? file->n : 0);
+    tl_doors_link_added(state, type == CU_JIT_INPUT_PTX, file != NULL ? file->bytes : NULL,
+                        file != NULL ? file->n : 0);
     tl_capture_unref(file);
 }
 
-#define ADD_DATA(name)                                                                                                 \
-    static CUresult hook_##name(CUlinkState state, CUjitInputType type, void *data, size_t n, const char *label,       \
-                                unsigned n_options, CUjit_option *options, void **values)                              \
-    {                                                                                                                  \
-        CUresult r = TL_REAL(name)(state, type, data, n, label, n_options, options, values);                           \
-        if (r == CUDA_SUCCESS)                                                                                         \
-            tl_doors_link_added(state, type == CU_JIT_INPUT_PTX, data, n);                                             \
-        return r;                                                                                                      \
+#define ADD_DATA(name)                                                                             \
+    static CUresult hook_##name(CUlinkState state, CUjitInputType type, void *data, size_t n,      \
+                                const char *label, unsigned n_options, CUjit_option *options,      \
+                                void **values)                                                     \
+    {                                                                                              \
+        CUresult r = TL_REAL(name)(state, type, data, n, label, n_options, options, values);       \
+        if (r == CUDA_SUCCESS)                                                                     \
+            tl_doors_link_added(state, type == CU_JIT_INPUT_PTX, data, n);                         \
+        return r;                                                                                  \
     }
 ADD_DATA(cuLinkAddData)
 ADD_DATA(cuLinkAddData_v2)
 
-#define ADD_FILE(name)                                                                                                 \
-    static CUresult hook_##name(CUlinkState state, CUjitInputType type, const char *path, unsigned n_options,          \
-                                CUjit_option *options, void **values)                                                  \
-    {                                                                                                                  \
-        CUresult r = TL_REAL(name)(state, type, path, n_options, options, values);                                     \
-        if (r == CUDA_SUCCESS)                                                                                         \
-            added_file(state, type, path);                                                                             \
-        return r;                                                                                                      \
+#define ADD_FILE(name)                                                                             \
+    static CUresult hook_##name(CUlinkState state, CUjitInputType type, const char *path,          \
+                                unsigned n_options, CUjit_option *options, void **values)          \
+    {                                                                                              \
+        CUresult r = TL_REAL(name)(state, type, path, n_options, options, values);                 \
+        if (r == CUDA_SUCCESS)                                                                     \
+            added_file(state, type, path);                                                         \
+        return r;                                                                                  \
     }
 ADD_FILE(cuLinkAddFile)
 ADD_FILE(cuLinkAddFile_v2)

@@ -1,5 +1,6 @@
-/* Links of intermediate code (LTO IR), as Numba makes them: no text goes in, so nvJitLink is asked a second time, for the text of
- * the same program.  Only where every input is intermediate code; the library makes no text of anything else. */
+/* Links of intermediate code (LTO IR), as Numba makes them: no text goes in, so nvJitLink is asked
+ * a second time, for the text of the same program.  Only where every input is intermediate code;
+ * the library makes no text of anything else. */
 #include "intercept/capture/map.h"
 #include "intercept/doors/doors.h"
 
@@ -50,7 +51,9 @@ void tl_doors_lto_added(void *state, bool is_intermediate, const void *data, siz
     struct link *l = tl_map_find(&links, (uintptr_t)state);
     if (l == NULL)
         return;
-    char *copy = is_intermediate && data != NULL && l->is_pure && l->n_inputs < MAX_INPUTS ? malloc(n) : NULL;
+    char *copy = is_intermediate && data != NULL && l->is_pure && l->n_inputs < MAX_INPUTS
+                     ? malloc(n)
+                     : NULL;
     l->is_pure = copy != NULL;
     if (copy == NULL)
         return;
@@ -64,8 +67,9 @@ char *tl_doors_lto_text(void *state, const struct tl_doors_linker *linker, size_
     struct link *l = tl_map_find(&links, (uintptr_t)state);
     char ptx[] = "-ptx", *text = NULL;
     void *again = NULL;
-    if (l == NULL || !l->is_pure || l->n_inputs == 0 || linker->create == NULL || linker->add == NULL ||
-        linker->complete == NULL || linker->text_size == NULL || linker->text == NULL || linker->destroy == NULL)
+    if (l == NULL || !l->is_pure || l->n_inputs == 0 || linker->create == NULL ||
+        linker->add == NULL || linker->complete == NULL || linker->text_size == NULL ||
+        linker->text == NULL || linker->destroy == NULL)
         return NULL;
     l->options[l->n_options] = ptx;
     int r = linker->create(&again, l->n_options + 1, (const char **)l->options);

@@ -1,9 +1,11 @@
-/* A stand-in for ptxas, which Triton and XLA run as a program (tally-run points TRITON_PTXAS_PATH and XLA's cuda data folder at it).
+/* A stand-in for ptxas, which Triton and XLA run as a program (tally-run points TRITON_PTXAS_PATH
+ * and XLA's cuda data folder at it).
  *
  *     ptxas in.ptx -o out.cubin ──► the real ptxas ──► out.cubin, and in.ptx kept under the digest of it (doors.h)
  *                               ──► no real one, or the software device: out.cubin is in.ptx itself, which a driver takes as well
  *
- * The real one is TALLY_PTXAS, else the first ptxas of PATH, CUDA_HOME/bin and /usr/local/cuda/bin that is not this one. */
+ * The real one is TALLY_PTXAS, else the first ptxas of PATH, CUDA_HOME/bin and /usr/local/cuda/bin
+ * that is not this one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,19 +19,23 @@
 
 #include "intercept/doors/doors.h"
 
-static const char help[] =
-    "usage: ptxas [OPTIONS] FILE -o OUTPUT\n"
-    "\n"
-    "Tally's stand-in: runs the real ptxas and keeps the PTX beside what it makes, in TALLY_CACHE (or ~/.cache/tally). "
-    " Where there "
-    "is\nno real one, or the job runs on Tally's software device, OUTPUT is the PTX itself, which the driver "
-    "compiles.\n"
-    "\n"
-    "TALLY_PTXAS names the real one; else it is searched for in PATH, CUDA_HOME/bin and /usr/local/cuda/bin.\n";
+static const char help[] = "usage: ptxas [OPTIONS] FILE -o OUTPUT\n"
+                           "\n"
+                           "Tally's stand-in: runs the real ptxas and keeps the PTX beside what it "
+                           "makes, in TALLY_CACHE (or ~/.cache/tally). "
+                           " Where there "
+                           "is\nno real one, or the job runs on Tally's software device, OUTPUT is "
+                           "the PTX itself, which the driver "
+                           "compiles.\n"
+                           "\n"
+                           "TALLY_PTXAS names the real one; else it is searched for in PATH, "
+                           "CUDA_HOME/bin and /usr/local/cuda/bin.\n";
 
-/* What frameworks read of --version where there is no real one: that of a ptxas that knows all of them. */
-static const char version[] = "ptxas: NVIDIA (R) Ptx optimizing assembler (Tally's stand-in: hands over PTX)\n"
-                              "Cuda compilation tools, release 13.0, V13.0.88\n";
+/* What frameworks read of --version where there is no real one: that of a ptxas that knows all of
+ * them. */
+static const char version[] =
+    "ptxas: NVIDIA (R) Ptx optimizing assembler (Tally's stand-in: hands over PTX)\n"
+    "Cuda compilation tools, release 13.0, V13.0.88\n";
 
 /* --- the real one --- */
 
@@ -38,8 +44,8 @@ static struct stat self;
 static bool is_program(const char *path, char real[PATH_MAX])
 {
     struct stat st;
-    return realpath(path, real) != NULL && stat(real, &st) == 0 && S_ISREG(st.st_mode) && access(real, X_OK) == 0 &&
-           (st.st_ino != self.st_ino || st.st_dev != self.st_dev);
+    return realpath(path, real) != NULL && stat(real, &st) == 0 && S_ISREG(st.st_mode) &&
+           access(real, X_OK) == 0 && (st.st_ino != self.st_ino || st.st_dev != self.st_dev);
 }
 
 static bool is_in(const char *folder, size_t n, const char *below, char real[PATH_MAX])
@@ -83,7 +89,8 @@ static bool is_soft(void)
     if (strlen(path) + sizeof "/device/libcuda.so.1" > sizeof path)
         return false;
     strcat(path, "/device/libcuda.so.1");
-    return realpath(path, device) != NULL && realpath(asked, driver) != NULL && strcmp(device, driver) == 0;
+    return realpath(path, device) != NULL && realpath(asked, driver) != NULL &&
+           strcmp(device, driver) == 0;
 }
 
 /* --- what it is asked for --- */
@@ -126,7 +133,8 @@ static char *read_file(const char *path, size_t *n)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (bytes = malloc((size_t)st.st_size + 1)) != NULL) {
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (bytes = malloc((size_t)st.st_size + 1)) != NULL) {
         size_t done = 0;
         for (ssize_t got = 1; got > 0 && done<(size_t)st.st_size; done += got> 0 ? (size_t)got : 0)
             got = read(fd, bytes + done, (size_t)st.st_size - done);
@@ -143,9 +151,8 @@ static int hand_over(const struct task *t)
     size_t n = 0;
     char *ptx = t->is_plain ? read_file(t->input, &n) : NULL;
     if (ptx == NULL) {
-        fprintf(
-            stderr,
-            "ptxas (Tally's stand-in): needs one input file and -o, and there is no real ptxas to hand the rest to\n");
+        fprintf(stderr, "ptxas (Tally's stand-in): needs one input file and -o, and there is no "
+                        "real ptxas to hand the rest to\n");
         return 1;
     }
     FILE *f = fopen(t->output, "we");
@@ -160,7 +167,8 @@ static int hand_over(const struct task *t)
 
 static int run_real(const char *real, char **argv, const struct task *t)
 {
-    pid_t child = t->is_plain ? fork() : 0; /* without anything to keep, it takes this process's place */
+    /* without anything to keep, it takes this process's place */
+    pid_t child = t->is_plain ? fork() : 0;
     if (child == 0) {
         argv[0] = (char *)real; /* NOLINT: execv changes nothing */
         execv(real, argv);

@@ -122,7 +122,8 @@ static void prune(const char *folder)
         size_t n = 0;
         rewinddir(dir);
         while ((entry = readdir(dir)) != NULL && n < 2 * (size_t)MAX_FILES) {
-            if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+            if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+                !S_ISREG(st.st_mode))
                 continue;
             if (pass == 0)
                 ages[n++] = st.st_mtime;
@@ -147,7 +148,8 @@ static void keep_on_disk(const uint8_t *digest, const char *ptx, size_t n)
     char path[PATH_BYTES], other[PATH_BYTES + 16], *slash;
     if (!path_of(path, NULL))
         return;
-    if (mkdir(path, 0700) != 0 && errno == ENOENT) { /* the cache folder itself may be missing, and its parent */
+    /* the cache folder itself may be missing, and its parent */
+    if (mkdir(path, 0700) != 0 && errno == ENOENT) {
         for (slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
             *slash = '\0';
             mkdir(path, 0700);

@@ -1,13 +1,14 @@
-/* The path of jobs that never give way.  Every piece of work is the original call to the real driver; around it stand a few
- * stores:
+/* The path of jobs that never give way.  Every piece of work is the original call to the real
+ * driver; around it stand a few stores:
  *
  *     page.issued + 1 ──► real call ──► stream.submitted + 1                    every launch, copy, memset, graph
  *     a wait of the job returns, or the watcher finds the stream idle
  *              ──► stream.completed = what was submitted before ──► page.completed + the difference
  *
- * So page.issued differs from page.completed exactly while work may be on the device, which is what every lower level looks at.
- * `issued` grows before the driver is called, so that lower levels leave early; `submitted` grows behind it, so that a wait never
- * vouches for work that another thread is only about to submit.  Work that is recorded into a graph is no work; launching the
+ * So page.issued differs from page.completed exactly while work may be on the device, which is what
+ * every lower level looks at. `issued` grows before the driver is called, so that lower levels
+ * leave early; `submitted` grows behind it, so that a wait never vouches for work that another
+ * thread is only about to submit.  Work that is recorded into a graph is no work; launching the
  * graph is. */
 #ifndef TALLY_HIGH_H
 #define TALLY_HIGH_H
@@ -16,16 +17,19 @@
 
 enum tl_stream_kind {
     TL_STREAM_ORDINARY,
-    TL_STREAM_LEGACY,     /* the default stream of a context */
-    TL_STREAM_PER_THREAD, /* the default stream of a context and a thread: only that thread can name it */
+    TL_STREAM_LEGACY, /* the default stream of a context */
+    /* the default stream of a context and a thread: only that thread can name it */
+    TL_STREAM_PER_THREAD,
 };
 
-/* A stream's counters.  Never freed: a new stream with the same handle goes on where the old one was. */
+/* A stream's counters.  Never freed: a new stream with the same handle goes on where the old one
+ * was. */
 struct tl_stream {
     _Alignas(64) _Atomic uint32_t submitted; /* pieces of work that the driver has accepted */
     _Atomic uint32_t completed;              /* pieces that are known to be done */
-    _Atomic uint32_t waiters;                /* threads that wait for it in the driver: they will tell */
-    _Atomic bool is_gone;                    /* destroyed, or its context was */
+    /* threads that wait for it in the driver: they will tell */
+    _Atomic uint32_t waiters;
+    _Atomic bool is_gone; /* destroyed, or its context was */
     _Atomic uint64_t kernels, blocks;
     enum tl_stream_kind kind;
     uint32_t number; /* in the timeline */
@@ -47,7 +51,8 @@ extern TL_THREAD struct tl_high_thread tl_high_thread;
 
 extern struct tl_client_page *tl_high_page; /* set before the hooks are in place; never NULL then */
 extern _Atomic uint32_t tl_high_captures;   /* streams that are being captured */
-extern const struct tl_hook tl_high_launch_hooks[], tl_high_copy_hooks[], tl_high_wait_hooks[], tl_high_context_hooks[];
+extern const struct tl_hook tl_high_launch_hooks[], tl_high_copy_hooks[], tl_high_wait_hooks[],
+    tl_high_context_hooks[];
 
 /* Makes this process a job that never gives way. */
 void tl_high_start(void);
@@ -55,8 +60,9 @@ void tl_high_forked(void);
 void tl_high_stop(void); /* from an exit handler: no more calls to the driver of our own */
 
 /* --- intercept/high/stream.c --- */
-struct tl_stream *tl_stream_find(CUstream stream, bool is_per_thread); /* the slow way; NULL only without memory */
-struct tl_stream *tl_stream_first(void);                               /* of all */
+/* the slow way; NULL only without memory */
+struct tl_stream *tl_stream_find(CUstream stream, bool is_per_thread);
+struct tl_stream *tl_stream_first(void); /* of all */
 bool tl_stream_is_capturing(CUstream stream, bool is_per_thread);
 /* What was submitted up to `upto` is done. */
 void tl_stream_complete(struct tl_stream *s, uint32_t upto);
@@ -86,7 +92,8 @@ static inline struct tl_stream *tl_stream_of(CUstream stream, bool is_per_thread
     if (handle > (uintptr_t)CU_STREAM_PER_THREAD)
         s = t->handle == handle ? t->stream : NULL;
     else
-        s = t->defaults[handle == (uintptr_t)CU_STREAM_PER_THREAD || (handle == 0 && is_per_thread)];
+        s = t->defaults[handle == (uintptr_t)CU_STREAM_PER_THREAD ||
+                        (handle == 0 && is_per_thread)];
     if (s == NULL || atomic_load_explicit(&s->is_gone, memory_order_relaxed))
         s = tl_stream_find(stream, is_per_thread);
     return s;
@@ -101,7 +108,8 @@ static inline struct tl_stream *tl_high_begin(CUstream stream, bool is_per_threa
     struct tl_stream *s = tl_stream_of(stream, is_per_thread);
     if (s == NULL)
         return NULL;
-    /* Sequentially consistent, as is the addition to `completed`: whichever of a begin and an end comes second sees the other. */
+    /* Sequentially consistent, as is the addition to `completed`: whichever of a begin and an end
+     * comes second sees the other. */
     uint32_t issued = atomic_fetch_add(&tl_high_page->issued, 1);
     if (issued == atomic_load(&tl_high_page->completed))
         tl_high_burst();
@@ -125,7 +133,8 @@ void tl_launch_forked(void);
 void tl_wait_forked(void);
 
 /* --- intercept/high/watch.c --- */
-/* Guards what the watcher asks the driver against streams and contexts that go and captures that begin.  Recursive. */
+/* Guards what the watcher asks the driver against streams and contexts that go and captures that
+ * begin.  Recursive. */
 void tl_watch_lock(void);
 void tl_watch_unlock(void);
 void tl_watch_start(void);
@@ -139,8 +148,10 @@ void tl_watch_orphan(struct tl_stream *s, CUstream stream);
 /* A launch between two events. */
 struct tl_sample;
 /* Whether this launch is measured: NULL, or a sample whose first event is in the stream. */
-struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_per_thread, struct tl_record_kernel *k);
-void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread, bool was_launched);
+struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_per_thread,
+                                  struct tl_record_kernel *k);
+void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread,
+                   bool was_launched);
 bool tl_sample_collect(void); /* reads what is done; whether some are not.  Under tl_watch_lock. */
 void tl_sample_context_gone(CUcontext ctx);
 void tl_sample_forked(void);

@@ -27,8 +27,8 @@ struct launch {
     struct tl_sample *sample;
 };
 
-static inline struct launch begin(const void *handle, uint64_t blocks, CUstream stream, bool is_per_thread,
-                                  bool may_measure)
+static inline struct launch begin(const void *handle, uint64_t blocks, CUstream stream,
+                                  bool is_per_thread, bool may_measure)
 {
     struct launch l = {.s = tl_high_begin(stream, is_per_thread)};
     if (__builtin_expect(l.s == NULL, 0))
@@ -58,44 +58,50 @@ static inline uint64_t blocks_of(unsigned x, unsigned y, unsigned z)
 /* Each function and its twin for per-thread default streams. */
 #define TWINS(define) define(, false) define(_ptsz, true)
 
-#define LAUNCH_KERNEL(suffix, is_per_thread)                                                                           \
-    static CUresult hook_cuLaunchKernel##suffix(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,      \
-                                                unsigned by, unsigned bz, unsigned shared, CUstream stream,            \
-                                                void **params, void **extra)                                           \
-    {                                                                                                                  \
-        struct launch l = begin(f, blocks_of(gx, gy, gz), stream, is_per_thread, true);                                \
-        return end(&l, stream, is_per_thread,                                                                          \
-                   TL_REAL(cuLaunchKernel##suffix)(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));         \
+#define LAUNCH_KERNEL(suffix, is_per_thread)                                                       \
+    static CUresult hook_cuLaunchKernel##suffix(                                                   \
+        CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \
+        unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)                \
+    {                                                                                              \
+        struct launch l = begin(f, blocks_of(gx, gy, gz), stream, is_per_thread, true);            \
+        return end(&l, stream, is_per_thread,                                                      \
+                   TL_REAL(cuLaunchKernel##suffix)(f, gx, gy, gz, bx, by, bz, shared, stream,      \
+                                                   params, extra));                                \
     }
 TWINS(LAUNCH_KERNEL)
 
-/* Attributes may tie a launch to its neighbours (programmatic dependent launch): events between them would part them. */
-#define LAUNCH_KERNEL_EX(suffix, is_per_thread)                                                                        \
-    static CUresult hook_cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **params,           \
-                                                  void **extra)                                                        \
-    {                                                                                                                  \
-        if (config == NULL)                                                                                            \
-            return TL_REAL(cuLaunchKernelEx##suffix)(config, f, params, extra);                                        \
-        CUstream stream = config->hStream;                                                                             \
-        struct launch l = begin(f, blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ), stream,            \
-                                is_per_thread, config->numAttrs == 0);                                                 \
-        return end(&l, stream, is_per_thread, TL_REAL(cuLaunchKernelEx##suffix)(config, f, params, extra));            \
+/* Attributes may tie a launch to its neighbours (programmatic dependent launch): events between
+ * them would part them. */
+#define LAUNCH_KERNEL_EX(suffix, is_per_thread)                                                    \
+    static CUresult hook_cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f,      \
+                                                  void **params, void **extra)                     \
+    {                                                                                              \
+        if (config == NULL)                                                                        \
+            return TL_REAL(cuLaunchKernelEx##suffix)(config, f, params, extra);                    \
+        CUstream stream = config->hStream;                                                         \
+        struct launch l = begin(f,                                                                 \
+                                blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ),   \
+                                stream, is_per_thread, config->numAttrs == 0);                     \
+        return end(&l, stream, is_per_thread,                                                      \
+                   TL_REAL(cuLaunchKernelEx##suffix)(config, f, params, extra));                   \
     }
 TWINS(LAUNCH_KERNEL_EX)
 
-#define LAUNCH_COOPERATIVE(suffix, is_per_thread)                                                                      \
-    static CUresult hook_cuLaunchCooperativeKernel##suffix(CUfunction f, unsigned gx, unsigned gy, unsigned gz,        \
-                                                           unsigned bx, unsigned by, unsigned bz, unsigned shared,     \
-                                                           CUstream stream, void **params)                             \
-    {                                                                                                                  \
-        struct launch l = begin(f, blocks_of(gx, gy, gz), stream, is_per_thread, true);                                \
-        return end(&l, stream, is_per_thread,                                                                          \
-                   TL_REAL(cuLaunchCooperativeKernel##suffix)(f, gx, gy, gz, bx, by, bz, shared, stream, params));     \
+#define LAUNCH_COOPERATIVE(suffix, is_per_thread)                                                  \
+    static CUresult hook_cuLaunchCooperativeKernel##suffix(                                        \
+        CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,             \
+        unsigned bz, unsigned shared, CUstream stream, void **params)                              \
+    {                                                                                              \
+        struct launch l = begin(f, blocks_of(gx, gy, gz), stream, is_per_thread, true);            \
+        return end(&l, stream, is_per_thread,                                                      \
+                   TL_REAL(cuLaunchCooperativeKernel##suffix)(f, gx, gy, gz, bx, by, bz, shared,   \
+                                                              stream, params));                    \
     }
 TWINS(LAUNCH_COOPERATIVE)
 
 /* One launch on each of several devices. */
-static CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
+static CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n,
+                                                          unsigned flags)
 {
     struct tl_stream *busy[64];
     if (list == NULL || n > 64)
@@ -126,13 +132,15 @@ static CUresult hook_cuLaunchGrid(CUfunction f, int width, int height)
 
 static CUresult hook_cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
 {
-    struct launch l = begin(f, blocks_of((unsigned)width, (unsigned)height, 1), stream, false, true);
+    struct launch l = begin(f, blocks_of((unsigned)width, (unsigned)height, 1), stream, false,
+                            true);
     return end(&l, stream, false, TL_REAL(cuLaunchGridAsync)(f, width, height, stream));
 }
 
 /* --- graphs --- */
 
-/* All launches of graphs are one line of the record: what is in them, the driver does not tell when it runs. */
+/* All launches of graphs are one line of the record: what is in them, the driver does not tell when
+ * it runs. */
 static struct tl_record_kernel *_Atomic graphs;
 
 static struct tl_record_kernel *graph_record(void)
@@ -150,18 +158,18 @@ void tl_launch_forked(void)
     atomic_store(&graphs, NULL);
 }
 
-#define LAUNCH_GRAPH(suffix, is_per_thread)                                                                            \
-    static CUresult hook_cuGraphLaunch##suffix(CUgraphExec graph, CUstream stream)                                     \
-    {                                                                                                                  \
-        struct launch l = {.s = tl_high_begin(stream, is_per_thread)};                                                 \
-        if (l.s != NULL) {                                                                                             \
-            l.k = graph_record();                                                                                      \
-            tl_record_launched(l.k, TL_RUNG_WHOLE, 1);                                                                 \
-            tl_record_op(l.k, tl_op_now());                                                                            \
-            if (--tl_high_thread.until_sample < 0)                                                                     \
-                l.sample = tl_sample_begin(l.s, stream, is_per_thread, l.k);                                           \
-        }                                                                                                              \
-        return end(&l, stream, is_per_thread, TL_REAL(cuGraphLaunch##suffix)(graph, stream));                          \
+#define LAUNCH_GRAPH(suffix, is_per_thread)                                                        \
+    static CUresult hook_cuGraphLaunch##suffix(CUgraphExec graph, CUstream stream)                 \
+    {                                                                                              \
+        struct launch l = {.s = tl_high_begin(stream, is_per_thread)};                             \
+        if (l.s != NULL) {                                                                         \
+            l.k = graph_record();                                                                  \
+            tl_record_launched(l.k, TL_RUNG_WHOLE, 1);                                             \
+            tl_record_op(l.k, tl_op_now());                                                        \
+            if (--tl_high_thread.until_sample < 0)                                                 \
+                l.sample = tl_sample_begin(l.s, stream, is_per_thread, l.k);                       \
+        }                                                                                          \
+        return end(&l, stream, is_per_thread, TL_REAL(cuGraphLaunch##suffix)(graph, stream));      \
     }
 TWINS(LAUNCH_GRAPH)
 

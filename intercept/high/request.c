@@ -11,18 +11,20 @@
 
 #define USEFUL_NS 500000u /* the job itself would have told so much later that its work is done */
 #define PUBLISH_NS 1000000u
-/* Lower levels look by themselves after shorter bursts: to wake them takes microseconds, which a job with many such bursts would
- * feel. */
+/* Lower levels look by themselves after shorter bursts: to wake them takes microseconds, which a
+ * job with many such bursts would feel. */
 #define TELL_NS 200000u
 
 static struct {
-    _Atomic uint64_t burst_ns;   /* when it began, 0 between bursts */
-    _Atomic uint64_t idle_ns;    /* when the last one ended */
-    _Atomic uint64_t request_ns; /* first work since the last wait that found everything done, 0 if none */
+    _Atomic uint64_t burst_ns; /* when it began, 0 between bursts */
+    _Atomic uint64_t idle_ns;  /* when the last one ended */
+    /* first work since the last wait that found everything done, 0 if none */
+    _Atomic uint64_t request_ns;
     _Atomic uint64_t mark_ns;    /* when the last marked request began */
     _Atomic uint32_t open_marks; /* marked requests that have not ended */
     _Atomic bool was_marked;
-    _Atomic uint64_t found_ns; /* when the watcher found work done that the job has not waited for yet */
+    /* when the watcher found work done that the job has not waited for yet */
+    _Atomic uint64_t found_ns;
     _Atomic bool was_useful;
     _Atomic uint64_t published_ns, synced_ns;
 } state;
@@ -34,18 +36,21 @@ static bool is_busy(void)
 
 /* --- bursts --- */
 
-/* Without marks nobody knows which gaps lie inside requests; those that do are many and alike, and that is what counts. */
+/* Without marks nobody knows which gaps lie inside requests; those that do are many and alike, and
+ * that is what counts. */
 static void saw_gap(uint64_t idle, uint64_t now)
 {
     static struct tl_gaps gaps;
     bool is_outside = atomic_load_explicit(&state.was_marked, memory_order_relaxed) &&
                       (atomic_load_explicit(&state.open_marks, memory_order_relaxed) == 0 ||
                        idle < atomic_load_explicit(&state.mark_ns, memory_order_relaxed));
-    atomic_store_explicit(&tl_high_page->gap_ns, tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle),
+    atomic_store_explicit(&tl_high_page->gap_ns,
+                          tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle),
                           memory_order_relaxed);
 }
 
-/* The job waits, or begins anew without having waited: without the watcher, its work would have seemed in flight until now. */
+/* The job waits, or begins anew without having waited: without the watcher, its work would have
+ * seemed in flight until now. */
 static void judge_watcher(uint64_t now)
 {
     uint64_t found = atomic_exchange_explicit(&state.found_ns, 0, memory_order_relaxed);
@@ -66,7 +71,8 @@ bool tl_request_was_watcher_useful(void)
 
 void tl_request_burst(void)
 {
-    uint64_t now = tl_record_now(), idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
+    uint64_t now = tl_record_now(),
+             idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
     judge_watcher(now);
     if (idle != 0 && now > idle)
         saw_gap(idle, now);
@@ -93,14 +99,16 @@ void tl_request_idle(void)
 
 void tl_request_publish(void)
 {
-    uint64_t kernels = 0, blocks = 0, now = tl_record_now(), word = atomic_load(&tl_high_page->word);
+    uint64_t kernels = 0, blocks = 0, now = tl_record_now(),
+             word = atomic_load(&tl_high_page->word);
     for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {
         kernels += atomic_load_explicit(&s->kernels, memory_order_relaxed);
         blocks += atomic_load_explicit(&s->blocks, memory_order_relaxed);
     }
     atomic_store_explicit(&tl_high_page->launches, kernels, memory_order_relaxed);
     atomic_store_explicit(&tl_high_page->blocks, blocks, memory_order_relaxed);
-    atomic_store_explicit(&tl_high_page->in_flight, (uint32_t)word - (uint32_t)(word >> 32), memory_order_relaxed);
+    atomic_store_explicit(&tl_high_page->in_flight, (uint32_t)word - (uint32_t)(word >> 32),
+                          memory_order_relaxed);
     atomic_store_explicit(&state.published_ns, now, memory_order_relaxed);
     if (tl_job.record != NULL &&
         now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > TL_RECORD_PUBLISH_NS) {

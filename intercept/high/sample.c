@@ -1,10 +1,12 @@
-/* Measured launches: one in many stands between two events, which are read when they are done and never waited for.
+/* Measured launches: one in many stands between two events, which are read when they are done and
+ * never waited for.
  *
- * How many: what it costs the job to put the events into the stream is measured too, and stays under a quarter of a percent of the
- * time that its launches run, and of its time altogether.  Strides are random, so that no rhythm of the job is preferred.
+ * How many: what it costs the job to put the events into the stream is measured too, and stays
+ * under a quarter of a percent of the time that its launches run, and of its time altogether.
+ * Strides are random, so that no rhythm of the job is preferred.
  *
- * Events know durations only.  When a launch began, on the host's clock, follows from a base event whose time on that clock is
- * known to within the time it took to put it into an idle stream. */
+ * Events know durations only.  When a launch began, on the host's clock, follows from a base event
+ * whose time on that clock is known to within the time it took to put it into an idle stream. */
 #include "intercept/high/high.h"
 
 #include <stdlib.h>
@@ -16,10 +18,11 @@ enum {
     MAX_STRIDE = 1 << 16,
     MAX_OPEN = 4, /* not done yet: then the rest need not be asked about either */
 };
-#define REBASE_NS 2000000000u     /* clocks drift, and durations lose precision */
-#define BASE_PATIENCE_NS 1000000u /* for the base event; longer, and the device is too busy to tell the time */
+#define REBASE_NS 2000000000u /* clocks drift, and durations lose precision */
+#define BASE_PATIENCE_NS                                                                           \
+    1000000u /* for the base event; longer, and the device is too busy to tell the time */
 #define FIRST_COST_NS 2000u
-#define LARGEST_COST_NS                                                                                                \
+#define LARGEST_COST_NS                                                                            \
     20000u /* what takes longer was not the events, but that the thread had to wait for a processor */
 
 enum state { FREE, TAKEN, PENDING };
@@ -43,7 +46,8 @@ static struct {
     CUcontext ctx;
     CUstream stream;
     CUevent event;
-    uint64_t host_ns, failed_ns; /* when the event was, 0 if unknown; when that could not be found out */
+    /* when the event was, 0 if unknown; when that could not be found out */
+    uint64_t host_ns, failed_ns;
 } base;
 
 /* --- choosing --- */
@@ -55,7 +59,8 @@ static uint32_t next_random(struct tl_high_thread *t)
     return t->random = x;
 }
 
-/* Sets how many launches pass until the next sample: so many that their time on the device is worth its cost. */
+/* Sets how many launches pass until the next sample: so many that their time on the device is worth
+ * its cost. */
 static void set_stride(struct tl_high_thread *t)
 {
     uint64_t cost = atomic_load_explicit(&cost_ns, memory_order_relaxed) * COST_SHARE, stride;
@@ -70,7 +75,8 @@ static bool is_affordable(uint64_t now)
 {
     uint64_t none = 0;
     atomic_compare_exchange_strong(&started_ns, &none, now);
-    return atomic_load_explicit(&spent_ns, memory_order_relaxed) * COST_SHARE <= now - atomic_load(&started_ns);
+    return atomic_load_explicit(&spent_ns, memory_order_relaxed) * COST_SHARE <=
+           now - atomic_load(&started_ns);
 }
 
 /* A free sample with events of this context; those without events are as good. */
@@ -108,11 +114,12 @@ static bool has_events(struct tl_sample *sample, CUcontext ctx)
 
 static bool record(CUevent event, CUstream stream, bool is_per_thread)
 {
-    return (is_per_thread ? TL_REAL(cuEventRecord_ptsz)(event, stream) : TL_REAL(cuEventRecord)(event, stream)) ==
-           CUDA_SUCCESS;
+    return (is_per_thread ? TL_REAL(cuEventRecord_ptsz)(event, stream)
+                          : TL_REAL(cuEventRecord)(event, stream)) == CUDA_SUCCESS;
 }
 
-struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_per_thread, struct tl_record_kernel *k)
+struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_per_thread,
+                                  struct tl_record_kernel *k)
 {
     struct tl_high_thread *t = &tl_high_thread;
     CUcontext current = NULL;
@@ -148,7 +155,8 @@ void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread
     if (cost > LARGEST_COST_NS)
         cost = LARGEST_COST_NS;
     atomic_fetch_add_explicit(&spent_ns, cost, memory_order_relaxed);
-    atomic_store_explicit(&cost_ns, (atomic_load_explicit(&cost_ns, memory_order_relaxed) * 7 + cost) / 8,
+    atomic_store_explicit(&cost_ns,
+                          (atomic_load_explicit(&cost_ns, memory_order_relaxed) * 7 + cost) / 8,
                           memory_order_relaxed);
     atomic_store(&sample->state, is_whole ? PENDING : FREE);
 }
@@ -158,8 +166,9 @@ void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread
 static bool elapsed(CUevent from, CUevent to, int64_t *ns)
 {
     float ms = 0;
-    CUresult r = tl_driver_has(TL_NAME_cuEventElapsedTime_v2) ? TL_REAL(cuEventElapsedTime_v2)(&ms, from, to)
-                                                              : TL_REAL(cuEventElapsedTime)(&ms, from, to);
+    CUresult r = tl_driver_has(TL_NAME_cuEventElapsedTime_v2)
+                     ? TL_REAL(cuEventElapsedTime_v2)(&ms, from, to)
+                     : TL_REAL(cuEventElapsedTime)(&ms, from, to);
     *ns = (int64_t)((double)ms * 1e6);
     return r == CUDA_SUCCESS;
 }
@@ -168,7 +177,8 @@ static bool elapsed(CUevent from, CUevent to, int64_t *ns)
 static void rebase(CUcontext ctx, uint64_t now)
 {
     if (base.ctx != ctx) {
-        base.ctx = NULL; /* what it had belongs to a context that is still there; one stream is left to it */
+        /* what it had belongs to a context that is still there; one stream is left to it */
+        base.ctx = NULL;
         base.host_ns = 0;
         if (TL_REAL(cuStreamCreate)(&base.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
             return;
@@ -182,7 +192,8 @@ static void rebase(CUcontext ctx, uint64_t now)
     uint64_t before = tl_record_now(), after = before;
     if (TL_REAL(cuEventRecord)(base.event, base.stream) != CUDA_SUCCESS)
         return;
-    while (TL_REAL(cuEventQuery)(base.event) == CUDA_ERROR_NOT_READY && after - before < BASE_PATIENCE_NS)
+    while (TL_REAL(cuEventQuery)(base.event) == CUDA_ERROR_NOT_READY &&
+           after - before < BASE_PATIENCE_NS)
         after = tl_record_now();
     after = tl_record_now();
     if (after - before < BASE_PATIENCE_NS)
@@ -199,14 +210,17 @@ static void read_sample(struct tl_sample *sample)
         return;
     uint64_t typical = atomic_load_explicit(&typical_ns, memory_order_relaxed);
     uint64_t counted = typical != 0 && (uint64_t)ran > 16 * typical ? 16 * typical
-                                                                    : (uint64_t)ran; /* outliers are no measure */
+                                                                    /* outliers are no measure */
+                                                                    : (uint64_t)ran;
     typical = typical == 0 ? counted : typical - typical / 32 + counted / 32;
     atomic_store_explicit(&typical_ns, typical != 0 ? typical : 1, memory_order_relaxed);
     if ((base.ctx != sample->ctx || base.host_ns == 0 || now - base.host_ns > REBASE_NS) &&
         now - base.failed_ns > REBASE_NS)
         rebase(sample->ctx, now);
-    if (base.ctx != sample->ctx || base.host_ns == 0 || !elapsed(base.event, sample->begin, &began)) {
-        /* The driver does not tell durations of the wrong sign everywhere: a sample from before the base. */
+    if (base.ctx != sample->ctx || base.host_ns == 0 ||
+        !elapsed(base.event, sample->begin, &began)) {
+        /* The driver does not tell durations of the wrong sign everywhere: a sample from before the
+         * base. */
         tl_record_ran(sample->k, 0, (uint64_t)ran);
         return;
     }

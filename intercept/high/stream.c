@@ -1,4 +1,5 @@
-/* Streams and their counters: found by handle without a lock, never freed, and the in-flight word that sums them up. */
+/* Streams and their counters: found by handle without a lock, never freed, and the in-flight word
+ * that sums them up. */
 #include "intercept/capture/map.h"
 #include "intercept/high/high.h"
 
@@ -16,8 +17,8 @@ static _Atomic uint32_t n_streams;
 
 static uintptr_t key_of(CUcontext ctx, bool is_per_thread)
 {
-    /* No handle is odd.  A thread is told by the address of something of its own; after it, another may go on with its
-     * counters, which is as good. */
+    /* No handle is odd.  A thread is told by the address of something of its own; after it, another
+     * may go on with its counters, which is as good. */
     uintptr_t key = (uintptr_t)ctx * 2 + 1;
     return is_per_thread ? key + ((uintptr_t)&tl_high_thread << 1) * 0x9e3779b97f4a7c15u : key;
 }
@@ -37,7 +38,8 @@ static struct tl_stream *make(uintptr_t key)
     head = atomic_load_explicit(&all, memory_order_relaxed);
     do
         s->next = head;
-    while (!atomic_compare_exchange_weak_explicit(&all, &head, s, memory_order_release, memory_order_relaxed));
+    while (!atomic_compare_exchange_weak_explicit(&all, &head, s, memory_order_release,
+                                                  memory_order_relaxed));
     return s;
 }
 
@@ -101,7 +103,8 @@ bool tl_stream_is_capturing(CUstream stream, bool is_per_thread)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult r = is_per_thread ? TL_REAL(cuStreamIsCapturing_ptsz)(stream, &status)
                                : TL_REAL(cuStreamIsCapturing)(stream, &status);
-    /* The legacy stream cannot say while a blocking stream is captured; whatever is launched there then fails. */
+    /* The legacy stream cannot say while a blocking stream is captured; whatever is launched there
+     * then fails. */
     return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

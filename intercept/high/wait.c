@@ -1,13 +1,14 @@
 /* Waits of jobs that never give way: what a wait that has returned proves is done.
  *
- * What counts is what was submitted before the wait began; a thread that submits meanwhile is not vouched for.  An event proves
- * what its stream had when it was recorded. */
+ * What counts is what was submitted before the wait began; a thread that submits meanwhile is not
+ * vouched for.  An event proves what its stream had when it was recorded. */
 #include "intercept/capture/map.h"
 #include "intercept/high/high.h"
 
 #include <stdlib.h>
 
-enum { MAX_STREAMS = 128 }; /* of a context that a wait for it proves; the watcher sees to the rest */
+/* of a context that a wait for it proves; the watcher sees to the rest */
+enum { MAX_STREAMS = 128 };
 
 /* --- streams --- */
 
@@ -41,16 +42,16 @@ static struct tl_stream *waited_stream(CUstream stream, bool is_per_thread)
 }
 
 /* Both forms: the one that waits, and the one that looks. */
-#define STREAM_WAIT(name, is_per_thread)                                                                               \
-    static CUresult hook_##name(CUstream stream)                                                                       \
-    {                                                                                                                  \
-        struct tl_stream *s = waited_stream(stream, is_per_thread);                                                    \
-        struct wait w = begin_wait(s, tl_stream_submitted(s));                                                         \
-        CUresult r = TL_REAL(name)(stream);                                                                            \
-        end_wait(w, r == CUDA_SUCCESS);                                                                                \
-        if (r == CUDA_SUCCESS)                                                                                         \
-            tl_request_waited();                                                                                       \
-        return r;                                                                                                      \
+#define STREAM_WAIT(name, is_per_thread)                                                           \
+    static CUresult hook_##name(CUstream stream)                                                   \
+    {                                                                                              \
+        struct tl_stream *s = waited_stream(stream, is_per_thread);                                \
+        struct wait w = begin_wait(s, tl_stream_submitted(s));                                     \
+        CUresult r = TL_REAL(name)(stream);                                                        \
+        end_wait(w, r == CUDA_SUCCESS);                                                            \
+        if (r == CUDA_SUCCESS)                                                                     \
+            tl_request_waited();                                                                   \
+        return r;                                                                                  \
     }
 STREAM_WAIT(cuStreamSynchronize, false)
 STREAM_WAIT(cuStreamSynchronize_ptsz, true)
@@ -63,7 +64,8 @@ static size_t begin_waits(struct wait *waits, CUcontext ctx)
 {
     size_t n = 0;
     for (struct tl_stream *s = tl_stream_first(); s != NULL && n < MAX_STREAMS; s = s->next)
-        if (!atomic_load_explicit(&s->is_gone, memory_order_acquire) && s->ctx == ctx && tl_stream_is_busy(s))
+        if (!atomic_load_explicit(&s->is_gone, memory_order_acquire) && s->ctx == ctx &&
+            tl_stream_is_busy(s))
             waits[n++] = begin_wait(s, tl_stream_submitted(s));
     return n;
 }
@@ -131,40 +133,41 @@ static struct wait begin_event(CUevent handle)
     return begin_wait(s, s != NULL ? atomic_load_explicit(&e->upto, memory_order_acquire) : 0);
 }
 
-#define EVENT_RECORD(name, is_per_thread, PARAMETERS, ARGUMENTS)                                                       \
-    static CUresult hook_##name PARAMETERS                                                                             \
-    {                                                                                                                  \
-        struct tl_stream *s = waited_stream(stream, is_per_thread);                                                    \
-        uint32_t upto = tl_stream_submitted(s);                                                                        \
-        CUresult r = TL_REAL(name) ARGUMENTS;                                                                          \
-        if (r == CUDA_SUCCESS)                                                                                         \
-            recorded(event, s, upto);                                                                                  \
-        return r;                                                                                                      \
+#define EVENT_RECORD(name, is_per_thread, PARAMETERS, ARGUMENTS)                                   \
+    static CUresult hook_##name PARAMETERS                                                         \
+    {                                                                                              \
+        struct tl_stream *s = waited_stream(stream, is_per_thread);                                \
+        uint32_t upto = tl_stream_submitted(s);                                                    \
+        CUresult r = TL_REAL(name) ARGUMENTS;                                                      \
+        if (r == CUDA_SUCCESS)                                                                     \
+            recorded(event, s, upto);                                                              \
+        return r;                                                                                  \
     }
 EVENT_RECORD(cuEventRecord, false, (CUevent event, CUstream stream), (event, stream))
 EVENT_RECORD(cuEventRecord_ptsz, true, (CUevent event, CUstream stream), (event, stream))
-EVENT_RECORD(cuEventRecordWithFlags, false, (CUevent event, CUstream stream, unsigned flags), (event, stream, flags))
+EVENT_RECORD(cuEventRecordWithFlags, false, (CUevent event, CUstream stream, unsigned flags),
+             (event, stream, flags))
 EVENT_RECORD(cuEventRecordWithFlags_ptsz, true, (CUevent event, CUstream stream, unsigned flags),
              (event, stream, flags))
 
-#define EVENT_WAIT(name)                                                                                               \
-    static CUresult hook_##name(CUevent event)                                                                         \
-    {                                                                                                                  \
-        struct wait w = begin_event(event);                                                                            \
-        CUresult r = TL_REAL(name)(event);                                                                             \
-        end_wait(w, r == CUDA_SUCCESS);                                                                                \
-        if (r == CUDA_SUCCESS && w.s != NULL)                                                                          \
-            tl_request_waited();                                                                                       \
-        return r;                                                                                                      \
+#define EVENT_WAIT(name)                                                                           \
+    static CUresult hook_##name(CUevent event)                                                     \
+    {                                                                                              \
+        struct wait w = begin_event(event);                                                        \
+        CUresult r = TL_REAL(name)(event);                                                         \
+        end_wait(w, r == CUDA_SUCCESS);                                                            \
+        if (r == CUDA_SUCCESS && w.s != NULL)                                                      \
+            tl_request_waited();                                                                   \
+        return r;                                                                                  \
     }
 EVENT_WAIT(cuEventSynchronize)
 EVENT_WAIT(cuEventQuery)
 
-#define EVENT_DESTROY(name)                                                                                            \
-    static CUresult hook_##name(CUevent event)                                                                         \
-    {                                                                                                                  \
-        recorded(event, NULL, 0);                                                                                      \
-        return TL_REAL(name)(event);                                                                                   \
+#define EVENT_DESTROY(name)                                                                        \
+    static CUresult hook_##name(CUevent event)                                                     \
+    {                                                                                              \
+        recorded(event, NULL, 0);                                                                  \
+        return TL_REAL(name)(event);                                                               \
     }
 EVENT_DESTROY(cuEventDestroy)
 EVENT_DESTROY(cuEventDestroy_v2)

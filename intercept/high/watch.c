@@ -1,12 +1,14 @@
 /* The watcher: a thread that finds out that work is done when the job does not wait for it.
  *
- * It asks the driver whether a stream is idle; an answer proves what was submitted before the question.  It asks about streams
- * that nobody waits for, often where that has turned out useful and else seldom, and about none that is being captured.  When
- * nothing is in flight for a while it sleeps until the next burst wakes it; so a job that keeps launching never makes a system
- * call for it.
+ * It asks the driver whether a stream is idle; an answer proves what was submitted before the
+ * question.  It asks about streams that nobody waits for, often where that has turned out useful
+ * and else seldom, and about none that is being captured.  When nothing is in flight for a while it
+ * sleeps until the next burst wakes it; so a job that keeps launching never makes a system call for
+ * it.
  *
- * The default stream of a thread can only be named by that thread: there an event that covers the whole context takes the
- * place of the question, and where the driver has no such event, a wait for the context. */
+ * The default stream of a thread can only be named by that thread: there an event that covers the
+ * whole context takes the place of the question, and where the driver has no such event, a wait for
+ * the context. */
 #include "intercept/high/high.h"
 
 #include <errno.h>
@@ -19,7 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of a job that does not wait for its work in time, the watcher looks often: after an eighth of what the burst has lasted. */
+/* Of a job that does not wait for its work in time, the watcher looks often: after an eighth of
+ * what the burst has lasted. */
 #define SHORTEST_NS 100000u
 #define LONGEST_NS 1000000u
 /* Of one that does, seldom: it is only there for the case that this changes. */
@@ -65,7 +68,8 @@ static bool add_marker(struct tl_stream *s, CUstream stream)
     struct marker *m = malloc(sizeof *m);
     if (m == NULL)
         return false;
-    *m = (struct marker){.next = watch.markers, .ctx = s->ctx, .s = s, .upto = tl_stream_submitted(s)};
+    *m = (struct marker){
+        .next = watch.markers, .ctx = s->ctx, .s = s, .upto = tl_stream_submitted(s)};
     if (TL_REAL(cuEventCreate)(&m->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
         free(m);
         return false;
@@ -125,14 +129,16 @@ static bool look_at_markers(void)
 
 static bool is_capture_error(CUresult r)
 {
-    return r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    return r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
 /* Whether a stream is still busy.  Lock held. */
 static bool is_still_busy(struct tl_stream *s)
 {
     uint32_t upto = tl_stream_submitted(s);
-    if (atomic_load_explicit(&tl_high_captures, memory_order_relaxed) != 0 && tl_stream_is_capturing(s->handle, false))
+    if (atomic_load_explicit(&tl_high_captures, memory_order_relaxed) != 0 &&
+        tl_stream_is_capturing(s->handle, false))
         return true;
     if (TL_REAL(cuCtxSetCurrent)(s->ctx) != CUDA_SUCCESS) {
         tl_stream_complete(s, upto);
@@ -185,7 +191,8 @@ static void wait_for_context(CUcontext ctx)
         uint32_t upto;
     } seen[64];
     size_t n = 0;
-    for (struct tl_stream *s = tl_stream_first(); s != NULL && n < sizeof seen / sizeof seen[0]; s = s->next)
+    for (struct tl_stream *s = tl_stream_first(); s != NULL && n < sizeof seen / sizeof seen[0];
+         s = s->next)
         if (s->ctx == ctx && tl_stream_is_busy(s)) {
             seen[n].s = s;
             seen[n++].upto = tl_stream_submitted(s);
@@ -234,7 +241,8 @@ static uint64_t pause_behind(const struct look *found, uint64_t now)
         seldom = seldom * 2 > MOST_SELDOM_NS ? MOST_SELDOM_NS : seldom * 2;
         return often != 0 ? LONGEST_NS : seldom;
     }
-    uint64_t begin = tl_request_burst_began(), part = begin != 0 && now > begin ? (now - begin) / 8 : 0;
+    uint64_t begin = tl_request_burst_began(),
+             part = begin != 0 && now > begin ? (now - begin) / 8 : 0;
     seldom = SELDOM_NS;
     return part < SHORTEST_NS ? SHORTEST_NS : part > LONGEST_NS ? LONGEST_NS : part;
 }
@@ -249,7 +257,8 @@ static void *work(void *unused)
     nap(SHORTEST_NS);
     for (;;) {
         if (!is_leaving && is_lowered(&changes)) {
-            /* From here on work is not counted; what was, is waited for.  Then the best-effort part takes over. */
+            /* From here on work is not counted; what was, is waited for.  Then the best-effort part
+             * takes over. */
             tl_driver_reset_hooks(false);
             is_leaving = true;
             nap(LONGEST_NS);
@@ -303,7 +312,8 @@ void tl_watch_start(void)
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        tl_log(1, "no thread to watch the device with: lower levels see this job busy until it waits for its work");
+        tl_log(1, "no thread to watch the device with: lower levels see this job busy until it "
+                  "waits for its work");
     else
         pthread_setname_np(thread, "tally-watch");
 }

@@ -1,12 +1,13 @@
 /* libtally-nvtx.so: what NVTX's users name, for the report.
  *
- * NVTX is header-only; each library that has it asks the file named by NVTX_INJECTION64_PATH, which tally-run points here, for functions
- * to call.  Each thread has a stack of the ranges that are open on it; the innermost that has a name is the operation that its
- * launches belong to, and its number is put where the interception library looks (intercept/shim/ops.c).  In a process without that
- * library it steps aside, and NVTX stays switched off.  libc only.
+ * NVTX is header-only; each library that has it asks the file named by NVTX_INJECTION64_PATH, which
+ * tally-run points here, for functions to call.  Each thread has a stack of the ranges that are
+ * open on it; the innermost that has a name is the operation that its launches belong to, and its
+ * number is put where the interception library looks (intercept/shim/ops.c).  In a process without
+ * that library it steps aside, and NVTX stays switched off.  libc only.
  *
- * A range that was started (not pushed) counts for the thread that started it.  If another one ends it, the first learns that when it next
- * opens or closes a range itself. */
+ * A range that was started (not pushed) counts for the thread that started it.  If another one ends
+ * it, the first learns that when it next opens or closes a range itself. */
 #include "intercept/nvtx/nvtx.h"
 
 #include <dlfcn.h>
@@ -78,8 +79,9 @@ static const void *make_domain(const char *name)
     return (const void *)(uintptr_t)n;
 }
 
-/* Frameworks put numbers of calls into names, with which no two were equal.  Of PyTorch's "aten::mm, seq = 7, op_id = 12" the operation is
- * kept; of XLA's "Thunk:#hlo_op=fusion.3#" the operation, and of what else it has between #s nothing. */
+/* Frameworks put numbers of calls into names, with which no two were equal.  Of PyTorch's
+ * "aten::mm, seq = 7, op_id = 12" the operation is kept; of XLA's "Thunk:#hlo_op=fusion.3#" the
+ * operation, and of what else it has between #s nothing. */
 static void tidy(char out[NAME_BYTES], const char *name)
 {
     static const char *const ends[] = {", seq = ", ", op_id = ", ":#", "#"};
@@ -103,11 +105,14 @@ static uint32_t op_in(const void *domain, const char *name)
 {
     char text[NAME_BYTES + 64], plain[NAME_BYTES];
     uintptr_t n = (uintptr_t)domain;
-    const char *prefix = n > 0 && n < DOMAINS ? atomic_load_explicit(&domains[n], memory_order_relaxed) : NULL;
+    const char *prefix = n > 0 && n < DOMAINS
+                             ? atomic_load_explicit(&domains[n], memory_order_relaxed)
+                             : NULL;
     if (name == NULL || name[0] == 0)
         return 0;
     tidy(plain, name);
-    snprintf(text, sizeof text, "%.60s%s%s", prefix != NULL ? prefix : "", prefix != NULL ? ": " : "", plain);
+    snprintf(text, sizeof text, "%.60s%s%s", prefix != NULL ? prefix : "",
+             prefix != NULL ? ": " : "", plain);
     return op_named(text);
 }
 
@@ -137,12 +142,14 @@ static uint32_t op_of(const void *domain, const struct nvtx_attributes *a)
 /* --- the stack --- */
 
 static _Atomic uint64_t
-    started[STARTED]; /* open ones, by number; a newer one of the same place counts as the end of the older */
+    /* open ones, by number; a newer one of the same place counts as the end of the older */
+    started[STARTED];
 static _Atomic uint64_t n_started;
 
 static bool is_open(const struct range *r)
 {
-    return r->id == 0 || atomic_load_explicit(&started[r->id % STARTED], memory_order_relaxed) == r->id;
+    return r->id == 0 ||
+           atomic_load_explicit(&started[r->id % STARTED], memory_order_relaxed) == r->id;
 }
 
 static void tell(void)
@@ -321,7 +328,8 @@ static const struct entry core2[] = {
 };
 /* clang-format on */
 
-static bool fill(const struct nvtx_callbacks *callbacks, int module, const struct entry *entries, size_t count)
+static bool fill(const struct nvtx_callbacks *callbacks, int module, const struct entry *entries,
+                 size_t count)
 {
     nvtx_function ***table = NULL;
     unsigned n = 0;
@@ -336,7 +344,8 @@ static bool fill(const struct nvtx_callbacks *callbacks, int module, const struc
 /* Called once by every copy of NVTX in the process.  Nonzero: it shall call what was filled in. */
 int InitializeInjectionNvtx2(nvtx_get_table *get_table)
 {
-    void *named = dlsym(RTLD_DEFAULT, "tally_op_named"), *place = dlsym(RTLD_DEFAULT, "tally_op_place");
+    void *named = dlsym(RTLD_DEFAULT, "tally_op_named"),
+         *place = dlsym(RTLD_DEFAULT, "tally_op_place");
     if (named == NULL || place == NULL || get_table == NULL)
         return 0;
     memcpy(&op_named, &named, sizeof op_named);

@@ -1,5 +1,6 @@
-/* Of NVTX, version 3, what an injection library has to do with: NVIDIA's public headers (nvtx3/nvToolsExt.h, nvtxDetail/nvtxTypes.h)
- * are not on every machine, and these few numbers and structures are fixed for all programs that were ever built with them. */
+/* Of NVTX, version 3, what an injection library has to do with: NVIDIA's public headers
+ * (nvtx3/nvToolsExt.h, nvtxDetail/nvtxTypes.h) are not on every machine, and these few numbers and
+ * structures are fixed for all programs that were ever built with them. */
 #ifndef TALLY_NVTX_H
 #define TALLY_NVTX_H
 
@@ -46,7 +47,8 @@ struct nvtx_attributes {
         const void *registered;
     } message;
 };
-_Static_assert(offsetof(struct nvtx_attributes, message) == 40 && sizeof(struct nvtx_attributes) == 48,
+_Static_assert(offsetof(struct nvtx_attributes, message) == 40 &&
+                   sizeof(struct nvtx_attributes) == 48,
                "NVTX's layout");
 
 typedef void nvtx_function(void);

@@ -1,6 +1,7 @@
 /* The real driver: found, opened once, and its functions put where the entries jump to.
  *
- * It is opened by its path.  Under the name libcuda.so.1 the dynamic linker knows this library, and would give it back. */
+ * It is opened by its path.  Under the name libcuda.so.1 the dynamic linker knows this library, and
+ * would give it back. */
 #include "intercept/shim/internal.h"
 
 #include <dlfcn.h>
@@ -29,8 +30,9 @@ struct found {
     void *functions[TL_NAMES];
 };
 
-/* Published once.  The dynamic linker is asked before that, by each thread that comes first, and with no lock of ours held: a
- * thread in the middle of a dlopen may call a driver function too, and it holds the linker's lock. */
+/* Published once.  The dynamic linker is asked before that, by each thread that comes first, and
+ * with no lock of ours held: a thread in the middle of a dlopen may call a driver function too, and
+ * it holds the linker's lock. */
 static struct {
     pthread_once_t once;
     _Atomic bool is_ready;
@@ -81,7 +83,8 @@ void *tl_driver_entry(enum tl_name i)
 
 bool tl_driver_has(enum tl_name i)
 {
-    return tl_real[i] != NULL && tl_real[i] != (void *)no_such_function && tl_real[i] != (void *)no_driver;
+    return tl_real[i] != NULL && tl_real[i] != (void *)no_such_function &&
+           tl_real[i] != (void *)no_driver;
 }
 
 static size_t address_bucket(const void *address)
@@ -152,8 +155,8 @@ bool tl_driver_is_hooked(enum tl_name i)
 
 void tl_driver_reset_hooks(bool is_off)
 {
-    const struct tl_hook *lists[] = {tl_procaddress_hooks, tl_capture_hooks, tl_memory_hooks, tl_doors_hooks,
-                                     tl_job_hooks};
+    const struct tl_hook *lists[] = {tl_procaddress_hooks, tl_capture_hooks, tl_memory_hooks,
+                                     tl_doors_hooks, tl_job_hooks};
     void *targets[TL_NAMES];
     memcpy(targets, tl_real, sizeof targets);
     for (size_t l = 0; !is_off && l < sizeof lists / sizeof lists[0]; l++)
@@ -172,7 +175,8 @@ void tl_driver_reset_hooks(bool is_off)
 static void find_self(struct found *f)
 {
     Dl_info info;
-    if (dladdr(tl_entries, &info) == 0 || info.dli_fname == NULL || realpath(info.dli_fname, f->folder) == NULL)
+    if (dladdr(tl_entries, &info) == 0 || info.dli_fname == NULL ||
+        realpath(info.dli_fname, f->folder) == NULL)
         return;
     if (stat(f->folder, &f->self) != 0)
         f->self.st_ino = 0;
@@ -187,7 +191,8 @@ static bool is_self(const struct found *f, const char *path)
     return stat(path, &st) == 0 && st.st_ino == f->self.st_ino && st.st_dev == f->self.st_dev;
 }
 
-/* Opens a library that is a driver and no interception library, neither this one nor a copy of it. */
+/* Opens a library that is a driver and no interception library, neither this one nor a copy of
+ * it. */
 static bool open_path(struct found *f, const char *path, bool is_asked_for)
 {
     if (realpath(path, f->path) == NULL) {
@@ -197,7 +202,10 @@ static bool open_path(struct found *f, const char *path, bool is_asked_for)
     }
     if (is_self(f, f->path)) {
         if (is_asked_for)
-            tl_log(0, "TALLY_DRIVER=%s is Tally's own interception library; it must name the real driver", path);
+            tl_log(
+                0,
+                "TALLY_DRIVER=%s is Tally's own interception library; it must name the real driver",
+                path);
         return false;
     }
     void *handle = dlopen(f->path, RTLD_NOW | RTLD_LOCAL);
@@ -205,7 +213,8 @@ static bool open_path(struct found *f, const char *path, bool is_asked_for)
         tl_log(is_asked_for ? 0 : 3, "%s", dlerror());
         return false;
     }
-    if (tl_libc_dlsym_of(handle, "cuInit") == NULL || tl_libc_dlsym_of(handle, "tally_request_begin") != NULL) {
+    if (tl_libc_dlsym_of(handle, "cuInit") == NULL ||
+        tl_libc_dlsym_of(handle, "tally_request_begin") != NULL) {
         tl_log(is_asked_for ? 0 : 3, "%s is not a CUDA driver", f->path);
         dlclose(handle);
         return false;
@@ -246,9 +255,8 @@ static bool search(struct found *f)
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
         if (open_in(f, folders[i], strlen(folders[i])))
             return true;
-    tl_log(
-        0,
-        "no CUDA driver found: set TALLY_DRIVER to the path of the real libcuda.so.1, or use tally-run --device=soft");
+    tl_log(0, "no CUDA driver found: set TALLY_DRIVER to the path of the real libcuda.so.1, or use "
+              "tally-run --device=soft");
     return false;
 }
 
@@ -260,12 +268,15 @@ static void publish(void)
     const struct found *f = mine;
     if (f != NULL) {
         driver.handle = f->handle;
-        memcpy(driver.path, f->handle != NULL ? f->path : "", f->handle != NULL ? sizeof f->path : 1);
+        memcpy(driver.path, f->handle != NULL ? f->path : "",
+               f->handle != NULL ? sizeof f->path : 1);
         memcpy(driver.folder, f->folder, sizeof f->folder);
     }
     for (int i = 0; i < TL_NAMES; i++) {
         void *real = f != NULL ? f->functions[i] : NULL;
-        tl_real[i] = real != NULL ? real : driver.handle != NULL ? (void *)no_such_function : (void *)no_driver;
+        tl_real[i] = real != NULL            ? real
+                     : driver.handle != NULL ? (void *)no_such_function
+                                             : (void *)no_driver;
         if (real != NULL)
             remember_address((enum tl_name)i);
     }
@@ -305,5 +316,6 @@ void *tl_driver_resolve(uint32_t index)
     int saved = errno;
     tl_driver_open();
     errno = saved;
-    return is_opening ? (void *)no_driver : atomic_load_explicit(&tl_slots[index], memory_order_acquire);
+    return is_opening ? (void *)no_driver
+                      : atomic_load_explicit(&tl_slots[index], memory_order_acquire);
 }

@@ -9,7 +9,8 @@
  *     high_*.c            the path of jobs that never give way: in-flight word, timings, requests
  *     doors_*.c           PTX that compilers leave beside their machine code
  *
- * Everything here lives in other people's processes: nothing exits, aborts, or waits for a lock on the way of a launch. */
+ * Everything here lives in other people's processes: nothing exits, aborts, or waits for a lock on
+ * the way of a launch. */
 #ifndef TALLY_SHIM_INTERNAL_H
 #define TALLY_SHIM_INTERNAL_H
 
@@ -31,19 +32,20 @@ enum tl_name {
     TL_NAMES
 };
 
-/* Reads as is: a thread-local variable that is found without a call, also in a library that was opened late. */
+/* Reads as is: a thread-local variable that is found without a call, also in a library that was
+ * opened late. */
 #define TL_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* --- intercept/shim/trampoline.S, intercept/shim/driver.c ---------------------------------------------------------------------------- */
+/* --- intercept/shim/trampoline.S, intercept/shim/driver.c ------------------------------------- */
 
 extern void *_Atomic tl_slots[TL_NAMES]; /* where each entry jumps to */
-/* The real driver's functions; for a name that it does not have, a function that returns CUDA_ERROR_NOT_SUPPORTED.  Filled once,
- * before any hook can run. */
+/* The real driver's functions; for a name that it does not have, a function that returns
+ * CUDA_ERROR_NOT_SUPPORTED.  Filled once, before any hook can run. */
 extern void *tl_real[TL_NAMES];
 #define TL_REAL(name) ((__typeof__(name) *)tl_real[TL_NAME_##name])
 
-/* Opens the real driver if that was not tried yet, and fills the tables.  False if there is none: then every function returns
- * CUDA_ERROR_STUB_LIBRARY. */
+/* Opens the real driver if that was not tried yet, and fills the tables.  False if there is none:
+ * then every function returns CUDA_ERROR_STUB_LIBRARY. */
 bool tl_driver_open(void);
 const char *tl_driver_path(void);      /* of the real driver; "" if there is none */
 const char *tl_driver_folder(void);    /* of this library */
@@ -58,19 +60,19 @@ bool tl_driver_is_hooked(enum tl_name i);
 /* Only the hooks of capture and of cuInit; with `is_off`, none at all. */
 void tl_driver_reset_hooks(bool is_off);
 
-/* --- intercept/shim/procaddress.c ------------------------------------------------------------------------------------------ */
+/* --- intercept/shim/procaddress.c ------------------------------------------------------------- */
 extern const struct tl_hook tl_procaddress_hooks[];
 /* libc's own dlsym: the name leads to ours.  The first finds it, NULL if that fails. */
 void *tl_dlsym_find(void);
 void *tl_libc_dlsym_of(void *handle, const char *name);
 
-/* --- capture_*.c, intercept/doors/link.c ----------------------------------------------------------------------------------- */
+/* --- capture_*.c, intercept/doors/link.c ------------------------------------------------------ */
 extern const struct tl_hook tl_capture_hooks[], tl_memory_hooks[], tl_doors_hooks[];
 void tl_memory_forked(void);
 /* See struct tl_shim. */
 const struct tl_captured_kernel *tl_capture_kernel(const void *handle);
 
-/* --- intercept/shim/job.c -------------------------------------------------------------------------------------------------- */
+/* --- intercept/shim/job.c --------------------------------------------------------------------- */
 struct tl_job {
     struct tl_settings settings;
     struct tl_client *client; /* or NULL */
@@ -83,18 +85,19 @@ extern const struct tl_hook tl_job_hooks[];
 /* For the best-effort part, if there is one: see struct tl_effort. */
 void tl_job_unloading(const void *module, const void *library);
 void tl_job_forget(struct tl_captured_image *image);
-/* The job may have to give way from now on.  Called with no hooks of the highest level in place and nothing in flight; false if the
- * best-effort part cannot be had, and then those hooks are back. */
+/* The job may have to give way from now on.  Called with no hooks of the highest level in place and
+ * nothing in flight; false if the best-effort part cannot be had, and then those hooks are back. */
 bool tl_job_lower(void);
 
-/* --- intercept/shim/ops.c -------------------------------------------------------------------------------------------------- */
+/* --- intercept/shim/ops.c --------------------------------------------------------------------- */
 extern struct tl_ops tl_ops;
 /* See struct tl_shim. */
 uint32_t tl_op_now(void);
 void tl_ops_forked(void);
 
-/* --- intercept/shim/log.c -------------------------------------------------------------------------------------------------- */
-/* One line to standard error, if the level is at most TALLY_LOG's: 0 error, 1 warning, 2 info, 3 debug. */
+/* --- intercept/shim/log.c --------------------------------------------------------------------- */
+/* One line to standard error, if the level is at most TALLY_LOG's: 0 error, 1 warning, 2 info, 3
+ * debug. */
 void tl_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tl_log_level(int level);
 

@@ -1,8 +1,10 @@
-/* A job begins with its first successful cuInit: settings are read, the record is opened, tallyd is joined, and the hooks
- * of the job's kind are put in place.  A process that never uses the device (a shell, a launcher) pays nothing.
+/* A job begins with its first successful cuInit: settings are read, the record is opened, tallyd is
+ * joined, and the hooks of the job's kind are put in place.  A process that never uses the device
+ * (a shell, a launcher) pays nothing.
  *
- * A child of a fork forgets the parent's job without a trace; if it uses the device itself, its own cuInit begins a new
- * one.  At exit nothing is unmapped or freed: other threads and other exit handlers may still launch. */
+ * A child of a fork forgets the parent's job without a trace; if it uses the device itself, its own
+ * cuInit begins a new one.  At exit nothing is unmapped or freed: other threads and other exit
+ * handlers may still launch. */
 #include "intercept/doors/doors.h"
 #include "intercept/high/high.h"
 
@@ -27,7 +29,8 @@ static struct {
 
 /* --- the best-effort part --- */
 
-/* The real functions, but memory is accounted for there as well.  What that part allocates for itself is its own. */
+/* The real functions, but memory is accounted for there as well.  What that part allocates for
+ * itself is its own. */
 static void *find_below(const char *name)
 {
     const struct tl_hook *h = tl_memory_hooks;
@@ -55,15 +58,17 @@ static void no_effort(const char *format, ...)
     has_no_effort = true;
 }
 
-/* The best-effort part, opened and begun; false if it cannot be had, which is logged the first time. */
+/* The best-effort part, opened and begun; false if it cannot be had, which is logged the first
+ * time. */
 static bool open_effort(void)
 {
     char path[PATH_MAX];
     const char *asked = getenv("TALLY_EFFORT");
     if (has_no_effort)
         return false;
-    int n = asked != NULL && *asked != '\0' ? snprintf(path, sizeof path, "%s", asked)
-                                            : snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder());
+    int n = asked != NULL && *asked != '\0'
+                ? snprintf(path, sizeof path, "%s", asked)
+                : snprintf(path, sizeof path, "%s/libtally-effort.so", tl_driver_folder());
     if (n >= (int)sizeof path) {
         no_effort("the path of libtally-effort.so is too long");
         return false;
@@ -75,7 +80,8 @@ static bool open_effort(void)
     }
     const struct tl_effort *effort = tl_libc_dlsym_of(library, TL_EFFORT_TABLE);
     if (effort == NULL || strcmp(effort->build, tl_build_id) != 0) {
-        no_effort("%s (build %.16s) and %s/libcuda.so.1 (build %.16s) are not of one build; install both from the "
+        no_effort("%s (build %.16s) and %s/libcuda.so.1 (build %.16s) are not of one build; "
+                  "install both from the "
                   "same build of Tally%s",
                   path, effort != NULL ? effort->build : "unknown", tl_driver_folder(), tl_build_id,
                   asked != NULL ? ", or let TALLY_EFFORT name the one that belongs to it" : "");
@@ -126,7 +132,8 @@ static void describe_device(struct tl_client_page *page)
         return;
     if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
         atomic_store_explicit(&page->device_memory_bytes, bytes, memory_order_relaxed);
-    if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS &&
+    if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
+            CUDA_SUCCESS &&
         sms > 0)
         atomic_store_explicit(&page->device_sms, (uint32_t)sms, memory_order_relaxed);
 }
@@ -203,11 +210,13 @@ static bool begin(void)
         .log = tl_log,
     };
     int level = tl_job.client != NULL ? tl_client_level(tl_job.client) : tl_job.settings.level;
-    if (tl_job.client != NULL && level < TL_LEVEL_HIGH && !open_effort() && tl_job.settings.is_closed) {
+    if (tl_job.client != NULL && level < TL_LEVEL_HIGH && !open_effort() &&
+        tl_job.settings.is_closed) {
         give_up();
         return false;
     }
-    if (tl_job.client != NULL && tl_job.effort == NULL) /* also what cannot give way is accounted for */
+    if (tl_job.client != NULL &&
+        tl_job.effort == NULL) /* also what cannot give way is accounted for */
         tl_high_start();
     tl_log(2, "job %s on %s, level %d%s", tl_job.settings.job, tl_driver_path(), level,
            tl_job.effort != NULL ? ", preemptible" : "");
@@ -235,8 +244,9 @@ static CUresult hook_cuInit(unsigned flags)
         return r;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += PATIENCE_S;
-    /* Beginning a job opens libraries.  If another thread does that and this one is in the middle of a dlopen, each waits for the
-     * other: this one gives in, and its first work may go by unseen. */
+    /* Beginning a job opens libraries.  If another thread does that and this one is in the middle
+     * of a dlopen, each waits for the other: this one gives in, and its first work may go by
+     * unseen. */
     if (pthread_mutex_clocklock(&state.lock, CLOCK_MONOTONIC, &until) != 0)
         return r;
     if (!state.is_running)
@@ -268,7 +278,8 @@ void tl_job_forget(struct tl_captured_image *image)
 
 /* --- end --- */
 
-/* The last thing of an exit that is not a crash.  A child of a vfork or fork that never used the device has nothing to do. */
+/* The last thing of an exit that is not a crash.  A child of a vfork or fork that never used the
+ * device has nothing to do. */
 __attribute__((destructor)) static void end(void)
 {
     const struct tl_effort *effort = tl_job.effort;
@@ -278,7 +289,8 @@ __attribute__((destructor)) static void end(void)
     if (tl_job.client != NULL) {
         /* What is still in flight now nobody will wait for. */
         struct tl_client_page *page = tl_client_page(tl_job.client);
-        uint32_t issued = atomic_load(&page->issued), completed = atomic_exchange(&page->completed, issued);
+        uint32_t issued = atomic_load(&page->issued),
+                 completed = atomic_exchange(&page->completed, issued);
         tl_log(3, "end: %u pieces of work issued, %u in flight", issued, issued - completed);
     }
 }

@@ -1,4 +1,5 @@
-/* What the library has to say, on standard error: one write per line, so that lines of several processes stay whole. */
+/* What the library has to say, on standard error: one write per line, so that lines of several
+ * processes stay whole. */
 #include "intercept/shim/internal.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ void tl_log(int level, const char *format, ...)
     va_list args;
     if (level > atomic_load_explicit(&most, memory_order_relaxed) || level < 0 || level > 3)
         return;
-    int saved = errno, n = snprintf(line, sizeof line, "tally[%d]: %s", (int)getpid(), words[level]);
+    int saved = errno,
+        n = snprintf(line, sizeof line, "tally[%d]: %s", (int)getpid(), words[level]);
     va_start(args, format);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
     va_end(args);

@@ -1,4 +1,5 @@
-/* What a program that knows of Tally may say: see include/tally/mark.h, which finds these functions at run time. */
+/* What a program that knows of Tally may say: see include/tally/mark.h, which finds these functions
+ * at run time. */
 #include "intercept/high/high.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -29,7 +30,8 @@ void tally_request_end(uint64_t request)
 void tally_iteration(void)
 {
     if (tl_job.client != NULL)
-        atomic_fetch_add_explicit(&tl_client_page(tl_job.client)->iterations, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&tl_client_page(tl_job.client)->iterations, 1,
+                                  memory_order_relaxed);
 }
 
 uint32_t tally_in_flight(void)

@@ -1,6 +1,8 @@
-/* Which operation of its framework each thread is in, for the report: numbered names, and the calling thread's number.
+/* Which operation of its framework each thread is in, for the report: numbered names, and the
+ * calling thread's number.
  *
- * Told by libtally-nvtx.so (intercept/nvtx/nvtx.c), which finds the exported functions at run time; read at each launch. */
+ * Told by libtally-nvtx.so (intercept/nvtx/nvtx.c), which finds the exported functions at run time;
+ * read at each launch. */
 #include "intercept/shim/internal.h"
 
 #include <pthread.h>
@@ -14,11 +16,13 @@ EXPORTED uint32_t *tally_op_place(void);
 enum { SLOTS = 2 * TL_OPS };
 
 struct tl_ops tl_ops = {.n = 1};
-/* Set when the library is loaded with the program, so it can have a fixed place; reading it is one instruction then. */
+/* Set when the library is loaded with the program, so it can have a fixed place; reading it is one
+ * instruction then. */
 static __thread uint32_t current __attribute__((tls_model("initial-exec")));
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
-static _Atomic uint32_t slots[SLOTS];                    /* numbers, by hash of the name; at most half full */
+/* numbers, by hash of the name; at most half full */
+static _Atomic uint32_t slots[SLOTS];
 
 uint32_t tl_op_now(void)
 {
@@ -39,7 +43,8 @@ static uint32_t find_op(const char *name, uint32_t hash, _Atomic uint32_t **plac
     }
 }
 
-/* The number of an operation, given to it now if it is new; 0 if there are too many.  The calling thread may keep it for ever. */
+/* The number of an operation, given to it now if it is new; 0 if there are too many.  The calling
+ * thread may keep it for ever. */
 uint32_t tally_op_named(const char *name)
 {
     uint32_t hash = tl_hash(name, strlen(name));

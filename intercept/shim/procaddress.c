@@ -1,9 +1,10 @@
-/* The other ways to a driver function: cuGetProcAddress, and dlsym on a driver that was opened by path.  Both give out this
- * library's entries, so that a program meets the hooks however it asks.
+/* The other ways to a driver function: cuGetProcAddress, and dlsym on a driver that was opened by
+ * path.  Both give out this library's entries, so that a program meets the hooks however it asks.
  *
- * Which function is meant is never guessed: the real driver answers for name, version and per-thread flag, and its answer is
- * recognised by its address.  Only where the driver answers with an address that it does not export does the table of versions
- * from the CUDA headers decide, and only for functions that have a hook.  What is not recognised is handed on as it is. */
+ * Which function is meant is never guessed: the real driver answers for name, version and
+ * per-thread flag, and its answer is recognised by its address.  Only where the driver answers with
+ * an address that it does not export does the table of versions from the CUDA headers decide, and
+ * only for functions that have a hook.  What is not recognised is handed on as it is. */
 #include "intercept/doors/doors.h"
 #include "intercept/shim/internal.h"
 
@@ -42,10 +43,12 @@ static bool is_in_driver(const void *address)
     if (dladdr(address, &info) == 0 || info.dli_fname == NULL)
         return false;
     const char *slash = strrchr(info.dli_fname, '/');
-    return strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", strlen("libcuda.so")) == 0;
+    return strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so",
+                   strlen("libcuda.so")) == 0;
 }
 
-/* dlsym of a name that begins as those of the driver and of compilers do, on a handle that dlopen gave. */
+/* dlsym of a name that begins as those of the driver and of compilers do, on a handle that dlopen
+ * gave. */
 void *tl_dlsym(void *handle, const char *name);
 void *tl_dlsym(void *handle, const char *name)
 {
@@ -76,7 +79,8 @@ struct version {
 };
 
 static const struct version versions[] = {
-#define TL_DRIVER_VERSION(base, version, is_per_thread, symbol) {base, version, is_per_thread, TL_NAME_##symbol},
+#define TL_DRIVER_VERSION(base, version, is_per_thread, symbol)                                    \
+    {base, version, is_per_thread, TL_NAME_##symbol},
 #include "shim_versions.inc"
 #undef TL_DRIVER_VERSION
 };
@@ -93,7 +97,8 @@ static int symbol_of(const char *base, int version, bool is_per_thread)
         else
             low = middle + 1;
     }
-    for (; low < sizeof versions / sizeof versions[0] && strcmp(versions[low].base, base) == 0; low++) {
+    for (; low < sizeof versions / sizeof versions[0] && strcmp(versions[low].base, base) == 0;
+         low++) {
         const struct version *v = &versions[low];
         if (v->version > version || (v->is_per_thread && !is_per_thread))
             continue;
@@ -106,7 +111,8 @@ static int symbol_of(const char *base, int version, bool is_per_thread)
 
 static void *ours(const char *symbol, void *answer, int version, cuuint64_t flags)
 {
-    int said = symbol_of(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    int said = symbol_of(symbol, version,
+                         (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
     /* Two names may have one address: the one that the headers expect goes first. */
     int i = said >= 0 && tl_real[said] == answer ? said : tl_driver_which(answer);
     if (i < 0 && said >= 0 && version <= CUDA_VERSION && tl_driver_is_hooked((enum tl_name)said))
@@ -122,8 +128,8 @@ static CUresult hook_cuGetProcAddress(const char *symbol, void **pfn, int versio
     return r;
 }
 
-static CUresult hook_cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
-                                         CUdriverProcAddressQueryResult *status)
+static CUresult hook_cuGetProcAddress_v2(const char *symbol, void **pfn, int version,
+                                         cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
     CUresult r = TL_REAL(cuGetProcAddress_v2)(symbol, pfn, version, flags, status);
     if (r == CUDA_SUCCESS && symbol != NULL && pfn != NULL && *pfn != NULL)

@@ -8,74 +8,74 @@
 enum mode { LATER, TURN, LOOK };
 
 /* X(name, number of arguments, which of them is the stream, mode); each has a twin _ptsz. */
-#define CALLS(X)                                                                                                       \
-    X(cuMemsetD8Async, 4, 3, LATER)                                                                                    \
-    X(cuMemsetD16Async, 4, 3, LATER)                                                                                   \
-    X(cuMemsetD32Async, 4, 3, LATER)                                                                                   \
-    X(cuMemsetD2D8Async, 6, 5, LATER)                                                                                  \
-    X(cuMemsetD2D16Async, 6, 5, LATER)                                                                                 \
-    X(cuMemsetD2D32Async, 6, 5, LATER)                                                                                 \
-    X(cuMemcpyDtoDAsync_v2, 4, 3, LATER)                                                                               \
-    X(cuMemcpyPeerAsync, 6, 5, LATER)                                                                                  \
-    X(cuMemFreeAsync, 2, 1, LATER)                                                                                     \
-    X(cuMemPrefetchAsync, 4, 3, LATER)                                                                                 \
-    X(cuMemPrefetchAsync_v2, 5, 4, LATER)                                                                              \
-    X(cuStreamAttachMemAsync, 4, 0, LATER)                                                                             \
-    X(cuLaunchHostFunc, 3, 0, LATER)                                                                                   \
-    X(cuStreamAddCallback, 4, 0, LATER)                                                                                \
-    X(cuStreamWaitValue32, 4, 0, LATER)                                                                                \
-    X(cuStreamWaitValue64, 4, 0, LATER)                                                                                \
-    X(cuStreamWriteValue32, 4, 0, LATER)                                                                               \
-    X(cuStreamWriteValue64, 4, 0, LATER)                                                                               \
-    X(cuStreamWaitValue32_v2, 4, 0, LATER)                                                                             \
-    X(cuStreamWaitValue64_v2, 4, 0, LATER)                                                                             \
-    X(cuStreamWriteValue32_v2, 4, 0, LATER)                                                                            \
-    X(cuStreamWriteValue64_v2, 4, 0, LATER)                                                                            \
-    X(cuStreamBatchMemOp, 4, 0, TURN)                                                                                  \
-    X(cuStreamBatchMemOp_v2, 4, 0, TURN)                                                                               \
-    X(cuMemcpyBatchAsync, 9, 8, TURN)                                                                                  \
-    X(cuMemcpyBatchAsync_v2, 8, 7, TURN)                                                                               \
-    X(cuMemcpy3DBatchAsync, 5, 4, TURN)                                                                                \
-    X(cuMemcpy3DBatchAsync_v2, 4, 3, TURN)                                                                             \
-    X(cuMemBatchDecompressAsync, 5, 4, TURN)                                                                           \
-    X(cuMemMapArrayAsync, 3, 2, TURN)                                                                                  \
-    X(cuMemPrefetchBatchAsync, 8, 7, TURN)                                                                             \
-    X(cuMemDiscardBatchAsync, 5, 4, TURN)                                                                              \
-    X(cuMemDiscardAndPrefetchBatchAsync, 8, 7, TURN)                                                                   \
-    X(cuSignalExternalSemaphoresAsync, 4, 3, TURN)                                                                     \
-    X(cuWaitExternalSemaphoresAsync, 4, 3, TURN)                                                                       \
-    X(cuGraphicsMapResources, 3, 2, TURN)                                                                              \
-    X(cuGraphicsUnmapResources, 3, 2, TURN)                                                                            \
-    X(cuGraphUpload, 2, 1, TURN)                                                                                       \
-    X(cuStreamSetAttribute, 3, 0, TURN)                                                                                \
-    X(cuLaunchGridAsync, 4, 3, TURN)                                                                                   \
-    X(cuMemAllocAsync, 3, 2, LOOK)                                                                                     \
-    X(cuMemAllocFromPoolAsync, 4, 3, LOOK)                                                                             \
-    X(cuStreamGetPriority, 2, 0, LOOK)                                                                                 \
-    X(cuStreamGetFlags, 2, 0, LOOK)                                                                                    \
-    X(cuStreamGetId, 2, 0, LOOK)                                                                                       \
-    X(cuStreamGetDevice, 2, 0, LOOK)                                                                                   \
-    X(cuStreamGetCtx, 2, 0, LOOK)                                                                                      \
-    X(cuStreamGetCtx_v2, 3, 0, LOOK)                                                                                   \
-    X(cuStreamGetGreenCtx, 2, 0, LOOK)                                                                                 \
-    X(cuStreamGetAttribute, 3, 0, LOOK)                                                                                \
-    X(cuStreamIsCapturing, 2, 0, LOOK)                                                                                 \
-    X(cuStreamGetCaptureInfo, 3, 0, LOOK)                                                                              \
-    X(cuStreamGetCaptureInfo_v2, 6, 0, LOOK)                                                                           \
-    X(cuStreamGetCaptureInfo_v3, 7, 0, LOOK)                                                                           \
-    X(cuStreamUpdateCaptureDependencies, 4, 0, LOOK)                                                                   \
+#define CALLS(X)                                                                                   \
+    X(cuMemsetD8Async, 4, 3, LATER)                                                                \
+    X(cuMemsetD16Async, 4, 3, LATER)                                                               \
+    X(cuMemsetD32Async, 4, 3, LATER)                                                               \
+    X(cuMemsetD2D8Async, 6, 5, LATER)                                                              \
+    X(cuMemsetD2D16Async, 6, 5, LATER)                                                             \
+    X(cuMemsetD2D32Async, 6, 5, LATER)                                                             \
+    X(cuMemcpyDtoDAsync_v2, 4, 3, LATER)                                                           \
+    X(cuMemcpyPeerAsync, 6, 5, LATER)                                                              \
+    X(cuMemFreeAsync, 2, 1, LATER)                                                                 \
+    X(cuMemPrefetchAsync, 4, 3, LATER)                                                             \
+    X(cuMemPrefetchAsync_v2, 5, 4, LATER)                                                          \
+    X(cuStreamAttachMemAsync, 4, 0, LATER)                                                         \
+    X(cuLaunchHostFunc, 3, 0, LATER)                                                               \
+    X(cuStreamAddCallback, 4, 0, LATER)                                                            \
+    X(cuStreamWaitValue32, 4, 0, LATER)                                                            \
+    X(cuStreamWaitValue64, 4, 0, LATER)                                                            \
+    X(cuStreamWriteValue32, 4, 0, LATER)                                                           \
+    X(cuStreamWriteValue64, 4, 0, LATER)                                                           \
+    X(cuStreamWaitValue32_v2, 4, 0, LATER)                                                         \
+    X(cuStreamWaitValue64_v2, 4, 0, LATER)                                                         \
+    X(cuStreamWriteValue32_v2, 4, 0, LATER)                                                        \
+    X(cuStreamWriteValue64_v2, 4, 0, LATER)                                                        \
+    X(cuStreamBatchMemOp, 4, 0, TURN)                                                              \
+    X(cuStreamBatchMemOp_v2, 4, 0, TURN)                                                           \
+    X(cuMemcpyBatchAsync, 9, 8, TURN)                                                              \
+    X(cuMemcpyBatchAsync_v2, 8, 7, TURN)                                                           \
+    X(cuMemcpy3DBatchAsync, 5, 4, TURN)                                                            \
+    X(cuMemcpy3DBatchAsync_v2, 4, 3, TURN)                                                         \
+    X(cuMemBatchDecompressAsync, 5, 4, TURN)                                                       \
+    X(cuMemMapArrayAsync, 3, 2, TURN)                                                              \
+    X(cuMemPrefetchBatchAsync, 8, 7, TURN)                                                         \
+    X(cuMemDiscardBatchAsync, 5, 4, TURN)                                                          \
+    X(cuMemDiscardAndPrefetchBatchAsync, 8, 7, TURN)                                               \
+    X(cuSignalExternalSemaphoresAsync, 4, 3, TURN)                                                 \
+    X(cuWaitExternalSemaphoresAsync, 4, 3, TURN)                                                   \
+    X(cuGraphicsMapResources, 3, 2, TURN)                                                          \
+    X(cuGraphicsUnmapResources, 3, 2, TURN)                                                        \
+    X(cuGraphUpload, 2, 1, TURN)                                                                   \
+    X(cuStreamSetAttribute, 3, 0, TURN)                                                            \
+    X(cuLaunchGridAsync, 4, 3, TURN)                                                               \
+    X(cuMemAllocAsync, 3, 2, LOOK)                                                                 \
+    X(cuMemAllocFromPoolAsync, 4, 3, LOOK)                                                         \
+    X(cuStreamGetPriority, 2, 0, LOOK)                                                             \
+    X(cuStreamGetFlags, 2, 0, LOOK)                                                                \
+    X(cuStreamGetId, 2, 0, LOOK)                                                                   \
+    X(cuStreamGetDevice, 2, 0, LOOK)                                                               \
+    X(cuStreamGetCtx, 2, 0, LOOK)                                                                  \
+    X(cuStreamGetCtx_v2, 3, 0, LOOK)                                                               \
+    X(cuStreamGetGreenCtx, 2, 0, LOOK)                                                             \
+    X(cuStreamGetAttribute, 3, 0, LOOK)                                                            \
+    X(cuStreamIsCapturing, 2, 0, LOOK)                                                             \
+    X(cuStreamGetCaptureInfo, 3, 0, LOOK)                                                          \
+    X(cuStreamGetCaptureInfo_v2, 6, 0, LOOK)                                                       \
+    X(cuStreamGetCaptureInfo_v3, 7, 0, LOOK)                                                       \
+    X(cuStreamUpdateCaptureDependencies, 4, 0, LOOK)                                               \
     X(cuStreamUpdateCaptureDependencies_v2, 5, 0, LOOK)
 
-/* Without a stream argument: the legacy stream is meant, and the host does not wait.  X(name, number of arguments); the twin is
- * called _ptds. */
-#define LEGACY_CALLS(X)                                                                                                \
-    X(cuMemsetD8_v2, 3)                                                                                                \
-    X(cuMemsetD16_v2, 3)                                                                                               \
-    X(cuMemsetD32_v2, 3)                                                                                               \
-    X(cuMemsetD2D8_v2, 5)                                                                                              \
-    X(cuMemsetD2D16_v2, 5)                                                                                             \
-    X(cuMemsetD2D32_v2, 5)                                                                                             \
-    X(cuMemcpyDtoD_v2, 3)                                                                                              \
+/* Without a stream argument: the legacy stream is meant, and the host does not wait.  X(name,
+ * number of arguments); the twin is called _ptds. */
+#define LEGACY_CALLS(X)                                                                            \
+    X(cuMemsetD8_v2, 3)                                                                            \
+    X(cuMemsetD16_v2, 3)                                                                           \
+    X(cuMemsetD32_v2, 3)                                                                           \
+    X(cuMemsetD2D8_v2, 5)                                                                          \
+    X(cuMemsetD2D16_v2, 5)                                                                         \
+    X(cuMemsetD2D32_v2, 5)                                                                         \
+    X(cuMemcpyDtoD_v2, 3)                                                                          \
     X(cuMemcpyPeer, 5)
 
 enum number {
@@ -84,7 +84,8 @@ enum number {
     CALLS(CALL_NUMBER) LEGACY_CALLS(LEGACY_NUMBER) NUMBERS
 };
 
-static void *functions[NUMBERS]; /* of the real driver, found at the first call; the same for all threads */
+/* of the real driver, found at the first call; the same for all threads */
+static void *functions[NUMBERS];
 
 static void *function(enum number i, const char *name)
 {
@@ -101,7 +102,8 @@ static CUresult call(struct tl_eff_call *c, int at, enum mode mode, bool is_per_
     struct tl_eff_stream *s;
     if (c->function == NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult r = tl_eff_stream((CUstream)c->args[at], is_per_thread, &s); /* NOLINT(performance-no-int-to-ptr) */
+    /* NOLINT(performance-no-int-to-ptr) */
+    CUresult r = tl_eff_stream((CUstream)c->args[at], is_per_thread, &s);
     if (r != CUDA_SUCCESS)
         return r;
     if (mode == LATER)
@@ -125,7 +127,8 @@ static CUresult call_legacy(struct tl_eff_call *c)
     return r == CUDA_SUCCESS ? tl_eff_defer(s, c, -1, NULL) : tl_eff_invoke(c);
 }
 
-/* The real function works on the real per-thread stream, which nothing else uses: it is kept in order by waiting. */
+/* The real function works on the real per-thread stream, which nothing else uses: it is kept in
+ * order by waiting. */
 static CUresult call_per_thread(const struct tl_eff_call *c)
 {
     struct tl_eff_stream *s;
@@ -163,29 +166,34 @@ typedef uintptr_t word;
 #define ARGS_8 ARGS_7, a7
 #define ARGS_9 ARGS_8, a8
 
-#define CALL_HOOK(name, n, at, mode)                                                                                   \
-    static CUresult hook_##name(PARAMS_##n)                                                                            \
-    {                                                                                                                  \
-        return call(&(struct tl_eff_call){function(NUMBER_##name, #name), n, {ARGS_##n}}, at, mode, false);            \
-    }                                                                                                                  \
-    static CUresult hook_##name##_ptsz(PARAMS_##n)                                                                     \
-    {                                                                                                                  \
-        return call(&(struct tl_eff_call){function(NUMBER_##name, #name), n, {ARGS_##n}}, at, mode, true);             \
+#define CALL_HOOK(name, n, at, mode)                                                               \
+    static CUresult hook_##name(PARAMS_##n)                                                        \
+    {                                                                                              \
+        return call(&(struct tl_eff_call){function(NUMBER_##name, #name), n, {ARGS_##n}}, at,      \
+                    mode, false);                                                                  \
+    }                                                                                              \
+    static CUresult hook_##name##_ptsz(PARAMS_##n)                                                 \
+    {                                                                                              \
+        return call(&(struct tl_eff_call){function(NUMBER_##name, #name), n, {ARGS_##n}}, at,      \
+                    mode, true);                                                                   \
     }
-#define LEGACY_HOOK(name, n)                                                                                           \
-    static CUresult hook_##name(PARAMS_##n)                                                                            \
-    {                                                                                                                  \
-        return call_legacy(&(struct tl_eff_call){function(NUMBER_##name, #name), n, {ARGS_##n}});                      \
-    }                                                                                                                  \
-    static CUresult hook_##name##_ptds(PARAMS_##n)                                                                     \
-    {                                                                                                                  \
-        return call_per_thread(&(struct tl_eff_call){function(NUMBER_##name##_ptds, #name "_ptds"), n, {ARGS_##n}});   \
+#define LEGACY_HOOK(name, n)                                                                       \
+    static CUresult hook_##name(PARAMS_##n)                                                        \
+    {                                                                                              \
+        return call_legacy(&(struct tl_eff_call){function(NUMBER_##name, #name), n, {ARGS_##n}});  \
+    }                                                                                              \
+    static CUresult hook_##name##_ptds(PARAMS_##n)                                                 \
+    {                                                                                              \
+        return call_per_thread(                                                                    \
+            &(struct tl_eff_call){function(NUMBER_##name##_ptds, #name "_ptds"), n, {ARGS_##n}});  \
     }
 CALLS(CALL_HOOK)
 LEGACY_CALLS(LEGACY_HOOK)
 
 const struct tl_hook tl_eff_call_hooks[] = {
-#define CALL_ROW(name, n, at, mode) {#name, (void *)hook_##name}, {#name "_ptsz", (void *)hook_##name##_ptsz},
-#define LEGACY_ROW(name, n) {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
+#define CALL_ROW(name, n, at, mode)                                                                \
+    {#name, (void *)hook_##name}, {#name "_ptsz", (void *)hook_##name##_ptsz},
+#define LEGACY_ROW(name, n)                                                                        \
+    {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
     CALLS(CALL_ROW) LEGACY_CALLS(LEGACY_ROW){NULL, NULL},
 };

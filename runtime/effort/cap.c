@@ -1,8 +1,10 @@
-/* The lowest rung: a kernel that cannot be stopped runs on a part of the SMs, so that a higher level finds the others free.
+/* The lowest rung: a kernel that cannot be stopped runs on a part of the SMs, so that a higher
+ * level finds the others free.
  *
- * The part is a green context, which stands on the device's primary context and shares its memory.  The kernel is launched in a
- * stream of it, between two events that tie it to its place in the job's own stream.  Where the driver has no green contexts, or
- * does not take the kernel there, it runs on all SMs as it would have. */
+ * The part is a green context, which stands on the device's primary context and shares its memory.
+ * The kernel is launched in a stream of it, between two events that tie it to its place in the
+ * job's own stream.  Where the driver has no green contexts, or does not take the kernel there, it
+ * runs on all SMs as it would have. */
 #include "runtime/effort/internal.h"
 
 static bool is_primary(CUcontext handle, CUdevice device)
@@ -16,10 +18,12 @@ static bool is_primary(CUcontext handle, CUdevice device)
 
 static bool has_green_contexts(void)
 {
-    return tl_eff_real.cuDeviceGetDevResource != NULL && tl_eff_real.cuDevSmResourceSplitByCount != NULL &&
+    return tl_eff_real.cuDeviceGetDevResource != NULL &&
+           tl_eff_real.cuDevSmResourceSplitByCount != NULL &&
            tl_eff_real.cuDevResourceGenerateDesc != NULL && tl_eff_real.cuGreenCtxCreate != NULL &&
            tl_eff_real.cuGreenCtxStreamCreate != NULL && tl_eff_real.cuGreenCtxDestroy != NULL &&
-           tl_eff_real.cuDevicePrimaryCtxRetain != NULL && tl_eff_real.cuDevicePrimaryCtxRelease_v2 != NULL;
+           tl_eff_real.cuDevicePrimaryCtxRetain != NULL &&
+           tl_eff_real.cuDevicePrimaryCtxRelease_v2 != NULL;
 }
 
 static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t sms)
@@ -28,7 +32,8 @@ static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t 
     CUdevResource all, part;
     CUdevResourceDesc desc;
     unsigned n = 1;
-    CUresult r = has_green_contexts() ? tl_eff_real.cuCtxGetDevice(&device) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult r = has_green_contexts() ? tl_eff_real.cuCtxGetDevice(&device)
+                                      : CUDA_ERROR_NOT_SUPPORTED;
     if (r == CUDA_SUCCESS && !is_primary(c->handle, device))
         r = CUDA_ERROR_NOT_SUPPORTED; /* the job's memory would not be there */
     if (r == CUDA_SUCCESS)
@@ -81,8 +86,8 @@ static CUstream stream_in(struct tl_eff_stream *s, struct tl_eff_cap *cap)
     s->capped_in = cap->green;
     s->capped = cap->n_spare > 0 ? cap->spare[--cap->n_spare] : NULL;
     tl_eff_unlock();
-    if (s->capped == NULL &&
-        tl_eff_real.cuGreenCtxStreamCreate(&s->capped, cap->green, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
+    if (s->capped == NULL && tl_eff_real.cuGreenCtxStreamCreate(
+                                 &s->capped, cap->green, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
         s->capped = NULL;
     return s->capped;
 }
@@ -107,7 +112,8 @@ CUresult tl_eff_launch_capped(struct tl_eff_stream *s, const struct tl_eff_launc
         return tl_eff_launch_whole(l, s->handle);
     if (tl_eff_launch_whole(l, beside) != CUDA_SUCCESS) {
         c->is_capless = true;
-        tl_eff_note("%s: the driver does not take it in a green context: it runs on all SMs", l->kernel->name);
+        tl_eff_note("%s: the driver does not take it in a green context: it runs on all SMs",
+                    l->kernel->name);
         return tl_eff_launch_whole(l, s->handle);
     }
     return tie(c, beside, s->handle);

@@ -1,9 +1,10 @@
 /* Copies between host and device.
  *
- * Asynchronous copies from pageable memory read it before they return; those into pageable memory may return when it is written.
- * So with work in front of them, a small source is kept as it is now, and everything else waits for its turn in the calling
- * thread.  Pinned memory is the job's to leave alone until the copy is done, so such copies are queued as they are.
- * Synchronous copies stand in the legacy stream: they wait for their turn there. */
+ * Asynchronous copies from pageable memory read it before they return; those into pageable memory
+ * may return when it is written. So with work in front of them, a small source is kept as it is
+ * now, and everything else waits for its turn in the calling thread.  Pinned memory is the job's to
+ * leave alone until the copy is done, so such copies are queued as they are. Synchronous copies
+ * stand in the legacy stream: they wait for their turn there. */
 #include "runtime/effort/internal.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@ enum { SNAPSHOT_BYTES = 64 << 10 };
 static bool is_known_memory(uintptr_t address)
 {
     CUmemorytype type = 0;
-    return tl_eff_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+    return tl_eff_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+               CUDA_SUCCESS &&
            type != 0;
 }
 
@@ -41,9 +43,10 @@ static void count(enum tl_record_copy kind, uint64_t bytes)
     tl_record_copied(tl_eff.record, kind, bytes);
 }
 
-/* A line of bytes; the stream is the last of the call's arguments, `from` the number of the source's. */
-static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t bytes, CUstream stream,
-                          bool is_per_thread)
+/* A line of bytes; the stream is the last of the call's arguments, `from` the number of the
+ * source's. */
+static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t bytes,
+                          CUstream stream, bool is_per_thread)
 {
     struct tl_eff_stream *s;
     CUresult r = tl_eff_stream(stream, is_per_thread, &s);
@@ -64,29 +67,30 @@ static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t 
         return in_turn(s, c);
     memcpy(snapshot, (const void *)c->args[from], bytes); /* NOLINT(performance-no-int-to-ptr) */
     c->args[from] = (uintptr_t)snapshot;
-    /* The driver must not read it after it is freed: from pageable memory it has read all when the call returns. */
+    /* The driver must not read it after it is freed: from pageable memory it has read all when the
+     * call returns. */
     return tl_eff_defer(s, c, at, snapshot);
 }
 
 #define REAL(name) tl_eff.shim->real(#name)
-#define LINE_HOOKS(name, PARAMS, ARGS, from, to, bytes, kind)                                                          \
-    static CUresult name##_as(PARAMS, CUstream stream, bool is_per_thread)                                             \
-    {                                                                                                                  \
-        static void *_Atomic real;                                                                                     \
-        if (real == NULL)                                                                                              \
-            real = REAL(name);                                                                                         \
-        struct tl_eff_call c = {real, 0, {ARGS, 0}};                                                                   \
-        c.n = sizeof((uintptr_t[]){ARGS, 0}) / sizeof(uintptr_t);                                                      \
-        count(kind, bytes);                                                                                            \
-        return copy_line(&c, from, to, bytes, stream, is_per_thread);                                                  \
-    }                                                                                                                  \
-    static CUresult hook_##name(PARAMS, CUstream stream)                                                               \
-    {                                                                                                                  \
-        return name##_as(NAMES_##name, stream, false);                                                                 \
-    }                                                                                                                  \
-    static CUresult hook_##name##_ptsz(PARAMS, CUstream stream)                                                        \
-    {                                                                                                                  \
-        return name##_as(NAMES_##name, stream, true);                                                                  \
+#define LINE_HOOKS(name, PARAMS, ARGS, from, to, bytes, kind)                                      \
+    static CUresult name##_as(PARAMS, CUstream stream, bool is_per_thread)                         \
+    {                                                                                              \
+        static void *_Atomic real;                                                                 \
+        if (real == NULL)                                                                          \
+            real = REAL(name);                                                                     \
+        struct tl_eff_call c = {real, 0, {ARGS, 0}};                                               \
+        c.n = sizeof((uintptr_t[]){ARGS, 0}) / sizeof(uintptr_t);                                  \
+        count(kind, bytes);                                                                        \
+        return copy_line(&c, from, to, bytes, stream, is_per_thread);                              \
+    }                                                                                              \
+    static CUresult hook_##name(PARAMS, CUstream stream)                                           \
+    {                                                                                              \
+        return name##_as(NAMES_##name, stream, false);                                             \
+    }                                                                                              \
+    static CUresult hook_##name##_ptsz(PARAMS, CUstream stream)                                    \
+    {                                                                                              \
+        return name##_as(NAMES_##name, stream, true);                                              \
     }
 #define COMMA ,
 #define NAMES_cuMemcpyAsync to, from, n
@@ -94,39 +98,44 @@ static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t 
 #define NAMES_cuMemcpyDtoHAsync_v2 to, from, n
 #define NAMES_cuMemcpyHtoAAsync_v2 to, offset, from, n
 #define NAMES_cuMemcpyAtoHAsync_v2 to, from, offset, n
-LINE_HOOKS(cuMemcpyAsync, CUdeviceptr to COMMA CUdeviceptr from COMMA size_t n, to COMMA from COMMA n, 1, to, n,
-           TL_COPY_ON_DEVICE)
-LINE_HOOKS(cuMemcpyHtoDAsync_v2, CUdeviceptr to COMMA const void *from COMMA size_t n, to COMMA(uintptr_t) from COMMA n,
-           1, 0, n, TL_COPY_TO_DEVICE)
-LINE_HOOKS(cuMemcpyDtoHAsync_v2, void *to COMMA CUdeviceptr from COMMA size_t n, (uintptr_t)to COMMA from COMMA n, 1,
-           (uintptr_t)to, n, TL_COPY_FROM_DEVICE)
-LINE_HOOKS(cuMemcpyHtoAAsync_v2, CUarray to COMMA size_t offset COMMA const void *from COMMA size_t n,
+LINE_HOOKS(cuMemcpyAsync, CUdeviceptr to COMMA CUdeviceptr from COMMA size_t n,
+           to COMMA from COMMA n, 1, to, n, TL_COPY_ON_DEVICE)
+LINE_HOOKS(cuMemcpyHtoDAsync_v2, CUdeviceptr to COMMA const void *from COMMA size_t n,
+           to COMMA(uintptr_t) from COMMA n, 1, 0, n, TL_COPY_TO_DEVICE)
+LINE_HOOKS(cuMemcpyDtoHAsync_v2, void *to COMMA CUdeviceptr from COMMA size_t n,
+           (uintptr_t)to COMMA from COMMA n, 1, (uintptr_t)to, n, TL_COPY_FROM_DEVICE)
+LINE_HOOKS(cuMemcpyHtoAAsync_v2,
+           CUarray to COMMA size_t offset COMMA const void *from COMMA size_t n,
            (uintptr_t)to COMMA offset COMMA(uintptr_t) from COMMA n, 2, 0, n, TL_COPY_TO_DEVICE)
 
 /* Out of an array: nothing of the source is the host's. */
-static CUresult array_to_host(void *to, CUarray from, size_t offset, size_t n, CUstream stream, bool is_per_thread)
+static CUresult array_to_host(void *to, CUarray from, size_t offset, size_t n, CUstream stream,
+                              bool is_per_thread)
 {
     struct tl_eff_stream *s;
     CUresult r = tl_eff_stream(stream, is_per_thread, &s);
     if (r != CUDA_SUCCESS)
         return r;
     count(TL_COPY_FROM_DEVICE, n);
-    struct tl_eff_call c = {
-        REAL(cuMemcpyAtoHAsync_v2), 5, {(uintptr_t)to, (uintptr_t)from, offset, n, (uintptr_t)s->handle}};
+    struct tl_eff_call c = {REAL(cuMemcpyAtoHAsync_v2),
+                            5,
+                            {(uintptr_t)to, (uintptr_t)from, offset, n, (uintptr_t)s->handle}};
     return is_known_memory((uintptr_t)to) ? tl_eff_defer(s, &c, 4, NULL) : in_turn(s, &c);
 }
 
-static CUresult hook_cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t offset, size_t n, CUstream stream)
+static CUresult hook_cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t offset, size_t n,
+                                          CUstream stream)
 {
     return array_to_host(to, from, offset, n, stream, false);
 }
 
-static CUresult hook_cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t offset, size_t n, CUstream stream)
+static CUresult hook_cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t offset, size_t n,
+                                               CUstream stream)
 {
     return array_to_host(to, from, offset, n, stream, true);
 }
 
-/* --- boxes --------------------------------------------------------------------------------------------------------- */
+/* --- boxes ------------------------------------------------------------------------------------ */
 
 /* Whether one side of a box copy is memory that must be read or written before the call returns. */
 static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
@@ -142,8 +151,8 @@ static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
 }
 
 /* `shape` is the structure that describes the copy, of `bytes` bytes. */
-static CUresult copy_box(void *function, const void *shape, size_t bytes, bool has_pageable, CUstream stream,
-                         bool is_per_thread)
+static CUresult copy_box(void *function, const void *shape, size_t bytes, bool has_pageable,
+                         CUstream stream, bool is_per_thread)
 {
     struct tl_eff_stream *s;
     CUresult r = tl_eff_stream(stream, is_per_thread, &s);
@@ -158,28 +167,28 @@ static CUresult copy_box(void *function, const void *shape, size_t bytes, bool h
     return tl_eff_defer(s, &c, 1, copy);
 }
 
-#define BOX_HOOKS(name, type)                                                                                          \
-    static CUresult name##_as(const type *p, CUstream stream, bool is_per_thread)                                      \
-    {                                                                                                                  \
-        if (p == NULL)                                                                                                 \
-            return CUDA_ERROR_INVALID_VALUE;                                                                           \
-        bool has_pageable = is_pageable(p->srcMemoryType, p->srcHost, p->srcDevice) ||                                 \
-                            is_pageable(p->dstMemoryType, p->dstHost, p->dstDevice);                                   \
-        return copy_box(REAL(name), p, sizeof *p, has_pageable, stream, is_per_thread);                                \
-    }                                                                                                                  \
-    static CUresult hook_##name(const type *p, CUstream stream)                                                        \
-    {                                                                                                                  \
-        return name##_as(p, stream, false);                                                                            \
-    }                                                                                                                  \
-    static CUresult hook_##name##_ptsz(const type *p, CUstream stream)                                                 \
-    {                                                                                                                  \
-        return name##_as(p, stream, true);                                                                             \
+#define BOX_HOOKS(name, type)                                                                      \
+    static CUresult name##_as(const type *p, CUstream stream, bool is_per_thread)                  \
+    {                                                                                              \
+        if (p == NULL)                                                                             \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        bool has_pageable = is_pageable(p->srcMemoryType, p->srcHost, p->srcDevice) ||             \
+                            is_pageable(p->dstMemoryType, p->dstHost, p->dstDevice);               \
+        return copy_box(REAL(name), p, sizeof *p, has_pageable, stream, is_per_thread);            \
+    }                                                                                              \
+    static CUresult hook_##name(const type *p, CUstream stream)                                    \
+    {                                                                                              \
+        return name##_as(p, stream, false);                                                        \
+    }                                                                                              \
+    static CUresult hook_##name##_ptsz(const type *p, CUstream stream)                             \
+    {                                                                                              \
+        return name##_as(p, stream, true);                                                         \
     }
 BOX_HOOKS(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D)
 BOX_HOOKS(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D)
 BOX_HOOKS(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER)
 
-/* --- synchronous ones ---------------------------------------------------------------------------------------------- */
+/* --- synchronous ones ------------------------------------------------------------------------- */
 
 static CUresult in_legacy_turn(const struct tl_eff_call *c)
 {
@@ -189,7 +198,8 @@ static CUresult in_legacy_turn(const struct tl_eff_call *c)
     return tl_eff_result(s->context, in_turn(s, c));
 }
 
-/* As in runtime/effort/calls.c: the real per-thread stream is used by nothing else, so waiting keeps the order. */
+/* As in runtime/effort/calls.c: the real per-thread stream is used by nothing else, so waiting
+ * keeps the order. */
 static CUresult in_own_turn(const struct tl_eff_call *c)
 {
     struct tl_eff_stream *s;
@@ -208,18 +218,18 @@ static CUresult in_own_turn(const struct tl_eff_call *c)
 }
 
 /* X(name, number of arguments, kind of copy, bytes or 0) */
-#define WAITING(X)                                                                                                     \
-    X(cuMemcpy, 3, TL_COPY_ON_DEVICE, a2)                                                                              \
-    X(cuMemcpyHtoD_v2, 3, TL_COPY_TO_DEVICE, a2)                                                                       \
-    X(cuMemcpyDtoH_v2, 3, TL_COPY_FROM_DEVICE, a2)                                                                     \
-    X(cuMemcpyDtoA_v2, 4, TL_COPY_ON_DEVICE, a3)                                                                       \
-    X(cuMemcpyAtoD_v2, 4, TL_COPY_ON_DEVICE, a3)                                                                       \
-    X(cuMemcpyHtoA_v2, 4, TL_COPY_TO_DEVICE, a3)                                                                       \
-    X(cuMemcpyAtoH_v2, 4, TL_COPY_FROM_DEVICE, a3)                                                                     \
-    X(cuMemcpyAtoA_v2, 5, TL_COPY_ON_DEVICE, a4)                                                                       \
-    X(cuMemcpy2D_v2, 1, TL_COPY_ON_DEVICE, 0)                                                                          \
-    X(cuMemcpy2DUnaligned_v2, 1, TL_COPY_ON_DEVICE, 0)                                                                 \
-    X(cuMemcpy3D_v2, 1, TL_COPY_ON_DEVICE, 0)                                                                          \
+#define WAITING(X)                                                                                 \
+    X(cuMemcpy, 3, TL_COPY_ON_DEVICE, a2)                                                          \
+    X(cuMemcpyHtoD_v2, 3, TL_COPY_TO_DEVICE, a2)                                                   \
+    X(cuMemcpyDtoH_v2, 3, TL_COPY_FROM_DEVICE, a2)                                                 \
+    X(cuMemcpyDtoA_v2, 4, TL_COPY_ON_DEVICE, a3)                                                   \
+    X(cuMemcpyAtoD_v2, 4, TL_COPY_ON_DEVICE, a3)                                                   \
+    X(cuMemcpyHtoA_v2, 4, TL_COPY_TO_DEVICE, a3)                                                   \
+    X(cuMemcpyAtoH_v2, 4, TL_COPY_FROM_DEVICE, a3)                                                 \
+    X(cuMemcpyAtoA_v2, 5, TL_COPY_ON_DEVICE, a4)                                                   \
+    X(cuMemcpy2D_v2, 1, TL_COPY_ON_DEVICE, 0)                                                      \
+    X(cuMemcpy2DUnaligned_v2, 1, TL_COPY_ON_DEVICE, 0)                                             \
+    X(cuMemcpy3D_v2, 1, TL_COPY_ON_DEVICE, 0)                                                      \
     X(cuMemcpy3DPeer, 1, TL_COPY_ON_DEVICE, 0)
 
 typedef uintptr_t word;
@@ -231,31 +241,32 @@ typedef uintptr_t word;
 #define ARGS_3 a0, a1, a2
 #define ARGS_4 ARGS_3, a3
 #define ARGS_5 ARGS_4, a4
-#define WAITING_HOOK(name, n, kind, bytes)                                                                             \
-    static CUresult hook_##name(PARAMS_##n)                                                                            \
-    {                                                                                                                  \
-        static void *_Atomic real;                                                                                     \
-        if (real == NULL)                                                                                              \
-            real = REAL(name);                                                                                         \
-        count(kind, bytes);                                                                                            \
-        return in_legacy_turn(&(struct tl_eff_call){real, n, {ARGS_##n}});                                             \
-    }                                                                                                                  \
-    static CUresult hook_##name##_ptds(PARAMS_##n)                                                                     \
-    {                                                                                                                  \
-        static void *_Atomic real;                                                                                     \
-        if (real == NULL)                                                                                              \
-            real = REAL(name##_ptds);                                                                                  \
-        count(kind, bytes);                                                                                            \
-        return in_own_turn(&(struct tl_eff_call){real, n, {ARGS_##n}});                                                \
+#define WAITING_HOOK(name, n, kind, bytes)                                                         \
+    static CUresult hook_##name(PARAMS_##n)                                                        \
+    {                                                                                              \
+        static void *_Atomic real;                                                                 \
+        if (real == NULL)                                                                          \
+            real = REAL(name);                                                                     \
+        count(kind, bytes);                                                                        \
+        return in_legacy_turn(&(struct tl_eff_call){real, n, {ARGS_##n}});                         \
+    }                                                                                              \
+    static CUresult hook_##name##_ptds(PARAMS_##n)                                                 \
+    {                                                                                              \
+        static void *_Atomic real;                                                                 \
+        if (real == NULL)                                                                          \
+            real = REAL(name##_ptds);                                                              \
+        count(kind, bytes);                                                                        \
+        return in_own_turn(&(struct tl_eff_call){real, n, {ARGS_##n}});                            \
     }
 WAITING(WAITING_HOOK)
 
-#define ROW_OF(name)                                                                                                   \
-    {#name, (void *)hook_##name},                                                                                      \
-    {                                                                                                                  \
-#name "_ptsz", (void *)hook_##name##_ptsz                                                                      \
+#define ROW_OF(name)                                                                               \
+    {#name, (void *)hook_##name},                                                                  \
+    {                                                                                              \
+#name "_ptsz", (void *)hook_##name##_ptsz                                                  \
     }
-#define WAITING_ROW(name, n, kind, bytes) {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
+#define WAITING_ROW(name, n, kind, bytes)                                                          \
+    {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
 const struct tl_hook tl_eff_copy_hooks[] = {
     ROW_OF(cuMemcpyAsync),        ROW_OF(cuMemcpyHtoDAsync_v2), ROW_OF(cuMemcpyDtoHAsync_v2),
     ROW_OF(cuMemcpyHtoAAsync_v2), ROW_OF(cuMemcpyAtoHAsync_v2), ROW_OF(cuMemcpy2DAsync_v2),

@@ -1,8 +1,9 @@
 /* Events whose record is still in a queue.
  *
- * To the real driver such an event is one that was recorded earlier, or never.  So as long as a record is queued we answer for it:
- * not ready; whoever waits for it is put behind it.  A wait that is queued means the record that was the last when it was asked
- * for: a new record of the event is put behind such waits, else they would find the new one. */
+ * To the real driver such an event is one that was recorded earlier, or never.  So as long as a
+ * record is queued we answer for it: not ready; whoever waits for it is put behind it.  A wait that
+ * is queued means the record that was the last when it was asked for: a new record of the event is
+ * put behind such waits, else they would find the new one. */
 #include "runtime/effort/internal.h"
 
 #include <stdlib.h>
@@ -80,7 +81,7 @@ void tl_eff_event_submitted(struct tl_eff_event *e, struct tl_eff_item *item)
     }
 }
 
-/* --- recording and waiting ----------------------------------------------------------------------------------------- */
+/* --- recording and waiting -------------------------------------------------------------------- */
 
 static CUresult record_now(CUevent event, struct tl_eff_stream *s, unsigned flags)
 {
@@ -129,8 +130,9 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
     e->record = item;
     item->refs++;
     if (flags != 0 && tl_eff_real.cuEventRecordWithFlags != NULL)
-        item->call = (struct tl_eff_call){
-            *(void **)&tl_eff_real.cuEventRecordWithFlags, 3, {(uintptr_t)event, (uintptr_t)s->handle, flags}};
+        item->call = (struct tl_eff_call){*(void **)&tl_eff_real.cuEventRecordWithFlags,
+                                          3,
+                                          {(uintptr_t)event, (uintptr_t)s->handle, flags}};
     else
         item->call = (struct tl_eff_call){
             *(void **)&tl_eff_real.cuEventRecord, 2, {(uintptr_t)event, (uintptr_t)s->handle}};
@@ -184,7 +186,8 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
         return wait_now(s, event, flags);
     }
     if (e == NULL || e->record == NULL) {
-        /* Its record is with the driver: one of a capture must be waited for at once, one that is over need not be. */
+        /* Its record is with the driver: one of a capture must be waited for at once, one that is
+         * over need not be. */
         tl_eff_unlock();
         CUresult r = tl_eff_real.cuEventQuery(event);
         if (r == CUDA_SUCCESS)
@@ -204,15 +207,16 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
         tl_eff_unlock();
         return wait_now(s, event, flags);
     }
-    item->call = (struct tl_eff_call){
-        *(void **)&tl_eff_real.cuStreamWaitEvent, 3, {(uintptr_t)s->handle, (uintptr_t)event, flags}};
+    item->call = (struct tl_eff_call){*(void **)&tl_eff_real.cuStreamWaitEvent,
+                                      3,
+                                      {(uintptr_t)s->handle, (uintptr_t)event, flags}};
     tl_eff_after(item, e->record);
     tl_eff_enqueue(s, item);
     tl_eff_unlock();
     return CUDA_SUCCESS;
 }
 
-/* --- hooks --------------------------------------------------------------------------------------------------------- */
+/* --- hooks ------------------------------------------------------------------------------------ */
 
 static CUresult record_in(CUevent event, CUstream stream, unsigned flags, bool is_per_thread)
 {
@@ -284,7 +288,8 @@ static CUresult hook_cuEventSynchronize(CUevent event)
 
 static CUresult hook_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 {
-    return is_pending(start) || is_pending(end) ? CUDA_ERROR_NOT_READY : tl_eff_real.cuEventElapsedTime(ms, start, end);
+    return is_pending(start) || is_pending(end) ? CUDA_ERROR_NOT_READY
+                                                : tl_eff_real.cuEventElapsedTime(ms, start, end);
 }
 
 CUresult tl_eff_event_destroy(CUevent event)

@@ -1,5 +1,6 @@
-/* The thread that gives queued work to the driver: an event loop over the heads of all queues, which never waits for one of
- * them.  It sleeps until its bell rings: something was queued, a piece came back, a turn is over. */
+/* The thread that gives queued work to the driver: an event loop over the heads of all queues,
+ * which never waits for one of them.  It sleeps until its bell rings: something was queued, a piece
+ * came back, a turn is over. */
 #include "runtime/effort/internal.h"
 
 #include <errno.h>
@@ -50,8 +51,9 @@ static bool may_lead(const struct tl_eff_item *item)
            l->launched >= l->blocks;
 }
 
-/* Kernels behind the first one, launched in a chain.  They leave by themselves, so one may always stand there, or the device would be
- * idle until the end of the first one is known; more of them only while they are short, for each takes a moment to leave. */
+/* Kernels behind the first one, launched in a chain.  They leave by themselves, so one may always
+ * stand there, or the device would be idle until the end of the first one is known; more of them
+ * only while they are short, for each takes a moment to leave. */
 static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
 {
     uint64_t behind_ns = 0;
@@ -59,12 +61,14 @@ static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
     bool did = false;
     if (tl_eff.n_words >= TL_SHARE_WORDS)
         return false;
-    for (uint32_t i = 0; i < TL_EFF_MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled; i++) {
+    for (uint32_t i = 0; i < TL_EFF_MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled;
+         i++) {
         struct tl_eff_item *next = item->next;
         if (next == NULL || next->kind != TL_EFF_KERNEL || next->n_waits > 0)
             break;
         if (next->launch.n_flying == 0) {
-            if (next->launch.launched > 0 || behind_ns > tl_eff_run_ahead_ns() || !tl_eff_kernel_advance(s, next, now))
+            if (next->launch.launched > 0 || behind_ns > tl_eff_run_ahead_ns() ||
+                !tl_eff_kernel_advance(s, next, now))
                 break;
             did = true;
             if (s->first != item) /* something came back meanwhile */

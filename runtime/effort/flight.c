@@ -1,14 +1,14 @@
 /* What is on the device: accounted for when it is launched, and taken off when it comes back.
  *
- * Behind each launch that is watched stand an event and a host function.  The host function wakes the executor at once.  But
- * host functions may have to wait for one of the job's that waits itself, and they do not run in a context that has failed;
- * so after a while the event is asked. */
+ * Behind each launch that is watched stand an event and a host function.  The host function wakes
+ * the executor at once.  But host functions may have to wait for one of the job's that waits
+ * itself, and they do not run in a context that has failed; so after a while the event is asked. */
 #include "runtime/effort/internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* --- accounting ---------------------------------------------------------------------------------------------------- */
+/* --- accounting ------------------------------------------------------------------------------- */
 
 void tl_eff_tell_word(void)
 {
@@ -21,7 +21,8 @@ void tl_eff_tell_word(void)
         atomic_store_explicit(&p->issued, issued + 1, memory_order_release);
     } else if (!is_busy && issued != completed) {
         atomic_store_explicit(&p->completed, issued, memory_order_release);
-        tl_client_tell_idle(tl_eff.client); /* levels between the highest and the lowest have some below */
+        /* levels between the highest and the lowest have some below */
+        tl_client_tell_idle(tl_eff.client);
     }
     atomic_store_explicit(&p->in_flight, tl_eff.n_flying + tl_eff.n_unmarked, memory_order_relaxed);
     bool has_backlog = is_busy || tl_eff.n_items > 0;
@@ -70,11 +71,13 @@ static void tell(void *data)
 {
     struct tl_eff_piece *p = data;
     atomic_store_explicit(&p->told_ns, tl_eff_now(), memory_order_relaxed);
-    atomic_store_explicit(&p->told, 1, memory_order_release); /* what it says is there before the executor looks */
+    /* what it says is there before the executor looks */
+    atomic_store_explicit(&p->told, 1, memory_order_release);
     tl_eff_ring();
 }
 
-/* Host functions stand in streams of their own, behind the event: in the job's stream they would hold up what comes next. */
+/* Host functions stand in streams of their own, behind the event: in the job's stream they would
+ * hold up what comes next. */
 static CUstream side_of(const struct tl_eff_stream *s)
 {
     CUstream *side = &s->context->sides[s->number % TL_EFF_SIDES];
@@ -88,8 +91,9 @@ CUresult tl_eff_watch(struct tl_eff_piece *p)
 {
     CUstream side = side_of(p->stream);
     p->end = tl_eff_take_event(p->stream->context);
-    CUresult r = p->end != NULL && side != NULL ? tl_eff_real.cuEventRecord(p->end, p->stream->handle)
-                                                : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = p->end != NULL && side != NULL
+                     ? tl_eff_real.cuEventRecord(p->end, p->stream->handle)
+                     : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
         r = tl_eff_real.cuStreamWaitEvent(side, p->end, 0);
     if (r == CUDA_SUCCESS)
@@ -119,7 +123,7 @@ struct tl_eff_piece *tl_eff_make_piece(struct tl_eff_stream *s)
     return p;
 }
 
-/* --- whole kernels ------------------------------------------------------------------------------------------------- */
+/* --- whole kernels ---------------------------------------------------------------------------- */
 
 void tl_eff_mark(struct tl_eff_stream *s)
 {
@@ -189,9 +193,10 @@ CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_lau
     return r;
 }
 
-/* --- coming back --------------------------------------------------------------------------------------------------- */
+/* --- coming back ------------------------------------------------------------------------------ */
 
-/* A kernel left the device before its last block, with `p` as the last piece, because somebody above had work.  Lock held. */
+/* A kernel left the device before its last block, with `p` as the last piece, because somebody
+ * above had work.  Lock held. */
 static void was_preempted(const struct tl_eff_launch *l, const struct tl_eff_piece *p, uint64_t end)
 {
     atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
@@ -203,11 +208,12 @@ static void was_preempted(const struct tl_eff_launch *l, const struct tl_eff_pie
 }
 
 /* All launches of a counting kernel are over: the counter tells how far it came.  Lock held. */
-static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item, const struct tl_eff_piece *p,
-                            uint64_t end, uint64_t now)
+static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item,
+                            const struct tl_eff_piece *p, uint64_t end, uint64_t now)
 {
     struct tl_eff_launch *l = &item->launch;
-    uint32_t taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32), was = l->done;
+    uint32_t taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32),
+             was = l->done;
     l->done = taken < l->launched ? taken : l->launched; /* workers go beyond the end by one each */
     if (l->done < l->launched) {
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
@@ -252,7 +258,8 @@ static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t end, uin
         if (p->begin != NULL)
             tl_eff_profile_ran(l->profile, l, l->rung, ns, p->blocks, p->stream->context->n_sms);
         if (l->n_flying == 0 && l->launched < l->blocks &&
-            tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 && !tl_eff_gate_is_open(now))
+            tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 &&
+            !tl_eff_gate_is_open(now))
             was_preempted(l, p, end); /* the gate keeps back the next slice */
     }
     if (l->variant != NULL && l->n_flying == 0 && l->done < l->blocks && l->profile != NULL &&
@@ -277,20 +284,23 @@ static uint64_t time_of(struct tl_eff_piece *p)
     return p->item == NULL ? p->predicted_ns : end > begin ? end - begin : 0;
 }
 
-/* Whether this is the end of the last piece of a kernel that has more blocks, because somebody above had work.  Lock held. */
+/* Whether this is the end of the last piece of a kernel that has more blocks, because somebody
+ * above had work.  Lock held. */
 static bool was_stopped_early(const struct tl_eff_piece *p)
 {
     const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
     if (l == NULL || p->is_lost || l->n_flying != 1)
         return false;
     if (l->rung == TL_RUNG_SLICE)
-        return l->launched < l->blocks && tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0;
+        return l->launched < l->blocks &&
+               tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0;
     return l->control != NULL &&
-           (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32) < l->launched;
+           (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32) <
+               l->launched;
 }
 
-/* When the piece left the device, 0 if not known: as its host function was told, or if it was stopped, as exactly as can be.  Lock
- * held, given up meanwhile. */
+/* When the piece left the device, 0 if not known: as its host function was told, or if it was
+ * stopped, as exactly as can be.  Lock held, given up meanwhile. */
 static uint64_t end_of(struct tl_eff_piece *p)
 {
     uint64_t told = atomic_load_explicit(&p->told_ns, memory_order_relaxed), exact = 0;
@@ -315,12 +325,13 @@ static void come_back(struct tl_eff_piece *p)
     tl_eff.flying_ns -= p->predicted_ns < tl_eff.flying_ns ? p->predicted_ns : tl_eff.flying_ns;
     atomic_fetch_add_explicit(&tl_eff.page->device_ns, ns, memory_order_relaxed);
     if (p->kernel != NULL)
-        tl_record_spanned(tl_eff.record, TL_SPAN_RUN, p->kernel->record, s->number, (end != 0 ? end : now) - ns,
-                          end != 0 ? end : now);
+        tl_record_spanned(tl_eff.record, TL_SPAN_RUN, p->kernel->record, s->number,
+                          (end != 0 ? end : now) - ns, end != 0 ? end : now);
     if (p->item != NULL) {
         piece_is_over(p, ns, end, now);
     } else if (p->profile != NULL && p->kernel != NULL && !p->is_lost) {
-        tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks, s->context->n_sms);
+        tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks,
+                           s->context->n_sms);
         tl_record_ran(p->kernel->record, tl_eff_stood_ready(&p->shape, p->launched_ns), ns);
         if (tl_eff.n_words > 0 && ns > tl_eff_turnaround_ns()) {
             tl_record_uncontrolled(p->kernel->record, ns);
@@ -333,9 +344,9 @@ static void come_back(struct tl_eff_piece *p)
     if (s->n_flying == 0)
         s->is_stalled = false;
     /* Kernels at the head whose last block is done. */
-    while (s->first != NULL && s->first->kind == TL_EFF_KERNEL && s->first->launch.rung < TL_RUNG_WHOLE &&
-           s->first->launch.is_chosen && s->first->launch.n_flying == 0 &&
-           s->first->launch.done >= s->first->launch.blocks)
+    while (s->first != NULL && s->first->kind == TL_EFF_KERNEL &&
+           s->first->launch.rung < TL_RUNG_WHOLE && s->first->launch.is_chosen &&
+           s->first->launch.n_flying == 0 && s->first->launch.done >= s->first->launch.blocks)
         tl_eff_finish_kernel(s, s->first, CUDA_SUCCESS);
     tl_eff_give_event(s->context, p->begin);
     tl_eff_give_event(s->context, p->end);
@@ -390,7 +401,8 @@ void tl_eff_kick(void)
         is_asked |= p->words_epoch != tl_eff.words_epoch;
     }
     bool kicks = has_pieces && is_asked;
-    for (struct tl_eff_context *c = tl_eff.contexts; kicks != tl_eff.is_kicking && c != NULL; c = c->next) {
+    for (struct tl_eff_context *c = tl_eff.contexts; kicks != tl_eff.is_kicking && c != NULL;
+         c = c->next) {
         if (c->kick_word != NULL)
             atomic_store_explicit(c->kick_word, kicks ? 1 : 0, memory_order_release);
     }

@@ -1,14 +1,17 @@
-/* Whether this job may put kernels on the device at this moment: the grant, the words of the levels above, run-ahead, rate. */
+/* Whether this job may put kernels on the device at this moment: the grant, the words of the levels
+ * above, run-ahead, rate. */
 #include "runtime/effort/internal.h"
 
 enum {
     MAX_PAGES = 64,
     MAX_ROUND_TRIP_NS = 12000,
-    MOST_CAUTION = 4, /* after a stop, run-ahead begins at a 16th: the level above may only have taken breath */
+    /* after a stop, run-ahead begins at a 16th: the level above may only have taken breath */
+    MOST_CAUTION = 4,
 };
 #define RATE_BURST_S 0.01
 
-/* Pages with words, registered with the driver once.  The executor's own, but for being forgotten while it is idle. */
+/* Pages with words, registered with the driver once.  The executor's own, but for being forgotten
+ * while it is idle. */
 static struct {
     uintptr_t page;
     CUdeviceptr device;
@@ -71,7 +74,8 @@ bool tl_eff_gate_is_open(uint64_t now)
     if (!tl_eff.grant.yields)
         return true;
     bool is_preempted = tl_client_is_preempted(tl_eff.client), have_moved = have_words_moved();
-    /* A burst that is found over has only just ended, as far as can be known: the time begins there, not at the last look. */
+    /* A burst that is found over has only just ended, as far as can be known: the time begins
+     * there, not at the last look. */
     if (is_preempted || tl_eff.was_preempted || (have_moved && is_in_hysteresis(now)))
         tl_eff.busy_ns = now;
     tl_eff.was_preempted = is_preempted;
@@ -82,20 +86,22 @@ bool tl_eff_gate_is_open(uint64_t now)
 
 uint64_t tl_eff_gate_wait_ns(uint64_t now)
 {
-    /* A grant that changes wakes the executor, and so does the end of a long burst; short ones end unheard. */
+    /* A grant that changes wakes the executor, and so does the end of a long burst; short ones end
+     * unheard. */
     enum { HELD_NS = 500000, RATE_NS = 200000 };
     if (!tl_eff.grant.may_run || tl_client_is_preempted(tl_eff.client))
         return HELD_NS;
     return is_in_hysteresis(now) ? tl_eff.busy_ns + tl_eff.grant.hysteresis_ns - now : RATE_NS;
 }
 
-/* The budgets of a policy are made for a GPU.  Where news take longer to come, keeping them would only leave the device idle;
- * a turnaround that the user asked for stands. */
+/* The budgets of a policy are made for a GPU.  Where news take longer to come, keeping them would
+ * only leave the device idle; a turnaround that the user asked for stands. */
 static uint64_t at_least(uint64_t granted_ns, uint64_t round_trips)
 {
     uint64_t one = atomic_load_explicit(&tl_eff.round_trip_ns, memory_order_relaxed);
     uint64_t ns = round_trips *
-                  (one < MAX_ROUND_TRIP_NS ? one : MAX_ROUND_TRIP_NS); /* it was measured on a busy machine */
+                  /* it was measured on a busy machine */
+                  (one < MAX_ROUND_TRIP_NS ? one : MAX_ROUND_TRIP_NS);
     return tl_eff.settings->turnaround_ns != 0 || granted_ns > ns ? granted_ns : ns;
 }
 
@@ -115,7 +121,8 @@ uint64_t tl_eff_run_ahead_ns(void)
 
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns)
 {
-    /* What stands in other streams may wait for this one: a stream with nothing on the device always may. */
+    /* What stands in other streams may wait for this one: a stream with nothing on the device
+     * always may. */
     if (tl_eff.flying_ns == 0 || s->n_flying + s->n_unmarked == 0)
         return true;
     return tl_eff.flying_ns + predicted_ns <= tl_eff_run_ahead_ns();
@@ -137,10 +144,10 @@ bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
     return true;
 }
 
-/* --- the words on the device --------------------------------------------------------------------------------------- */
+/* --- the words on the device ------------------------------------------------------------------ */
 
-/* A page that was not in the last set may be another one by now, at the same address: then the driver has to be told.  What was
- * launched with the old set has left the device before. */
+/* A page that was not in the last set may be another one by now, at the same address: then the
+ * driver has to be told.  What was launched with the old set has left the device before. */
 static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
 {
     void *p = (void *)page; /* NOLINT(performance-no-int-to-ptr) */
@@ -159,13 +166,16 @@ static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
     if (n_pages == MAX_PAGES)
         return false;
     unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    CUresult r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags | CU_MEMHOSTREGISTER_READ_ONLY);
+    CUresult r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE,
+                                                  flags | CU_MEMHOSTREGISTER_READ_ONLY);
     if (r != CUDA_SUCCESS)
         r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags);
     if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
         r = tl_eff_real.cuMemHostGetDevicePointer_v2(device, p, 0);
     if (r != CUDA_SUCCESS)
-        tl_eff_note("the words of higher levels cannot be mapped into the device (error %d): kernels run in slices", r);
+        tl_eff_note("the words of higher levels cannot be mapped into the device (error %d): "
+                    "kernels run in slices",
+                    r);
     pages[n_pages].page = page;
     pages[n_pages].device = *device;
     pages[n_pages].epoch = epoch;
@@ -183,7 +193,8 @@ bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t 
     const _Atomic uint64_t *above[TL_SHARE_WORDS];
     *n = tl_client_words(tl_eff.client, above);
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        uintptr_t address = (uintptr_t)(i < *n ? above[i] : never), page = address & ~(uintptr_t)(TL_SHARE_PAGE - 1);
+        uintptr_t address = (uintptr_t)(i < *n ? above[i] : never),
+                  page = address & ~(uintptr_t)(TL_SHARE_PAGE - 1);
         CUdeviceptr device;
         if (!map_page(page, epoch, &device))
             return false;

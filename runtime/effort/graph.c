@@ -1,5 +1,6 @@
-/* A graph's nodes, read once when it is instantiated and put into the stream one by one when it is launched, so that its kernels
- * are preemptible like any others.  Branches of a graph come one after the other: CUDA never promises that they run at once. */
+/* A graph's nodes, read once when it is instantiated and put into the stream one by one when it is
+ * launched, so that its kernels are preemptible like any others.  Branches of a graph come one
+ * after the other: CUDA never promises that they run at once. */
 #include "runtime/effort/graph.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@ void tl_eff_plan_finish(struct tl_eff_plan *plan)
     *plan = (struct tl_eff_plan){0};
 }
 
-static struct tl_eff_step *add_step(struct tl_eff_plan *plan, CUgraphNode node, enum tl_eff_step_kind kind)
+static struct tl_eff_step *add_step(struct tl_eff_plan *plan, CUgraphNode node,
+                                    enum tl_eff_step_kind kind)
 {
     if (plan->n == plan->cap) {
         uint32_t cap = plan->cap != 0 ? 2 * plan->cap : 16;
@@ -33,7 +35,7 @@ static struct tl_eff_step *add_step(struct tl_eff_plan *plan, CUgraphNode node, 
     return step;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARAMS_v2 *p)
 {
@@ -63,15 +65,17 @@ static int read_kernel(struct tl_eff_step *step)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 p = {0};
     CUkernelNodeAttrValue value;
-    if (tl_eff_real.cuGraphKernelNodeGetParams_v2 == NULL || tl_eff_real.cuGraphKernelNodeGetAttribute == NULL ||
+    if (tl_eff_real.cuGraphKernelNodeGetParams_v2 == NULL ||
+        tl_eff_real.cuGraphKernelNodeGetAttribute == NULL ||
         tl_eff_real.cuGraphKernelNodeGetParams_v2(step->node, &p) != CUDA_SUCCESS)
         return -ENOTSUP;
     memset(&value, 0, sizeof value);
-    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS)
+    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                                  &value) == CUDA_SUCCESS)
         step->kernel.is_cooperative = value.cooperative != 0;
     memset(&value, 0, sizeof value);
-    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) ==
-            CUDA_SUCCESS &&
+    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                                  &value) == CUDA_SUCCESS &&
         value.clusterDim.x * value.clusterDim.y * value.clusterDim.z > 1)
         return -ENOTSUP;
     return tl_eff_step_set_kernel(step, &p);
@@ -83,7 +87,8 @@ static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
     CUdeviceptr address = type == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)host : device;
     if (type != CU_MEMORYTYPE_HOST && (int)type != CU_MEMORYTYPE_UNIFIED)
         return false;
-    return tl_eff_real.cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS;
+    return tl_eff_real.cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+           CUDA_SUCCESS;
 }
 
 static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth);
@@ -103,28 +108,40 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
         return step != NULL ? read_kernel(step) : -ENOMEM;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         step = add_step(plan, node, TL_EFF_STEP_COPY);
-        if (step == NULL || tl_eff_real.cuGraphMemcpyNodeGetParams(node, &step->copy) != CUDA_SUCCESS)
+        if (step == NULL ||
+            tl_eff_real.cuGraphMemcpyNodeGetParams(node, &step->copy) != CUDA_SUCCESS)
             return -ENOTSUP;
-        /* The driver reads and writes pageable memory when the node's turn comes; a copy in a stream does it now. */
+        /* The driver reads and writes pageable memory when the node's turn comes; a copy in a
+         * stream does it now. */
         return is_pageable(step->copy.srcMemoryType, step->copy.srcHost, step->copy.srcDevice) ||
-                       is_pageable(step->copy.dstMemoryType, step->copy.dstHost, step->copy.dstDevice)
+                       is_pageable(step->copy.dstMemoryType, step->copy.dstHost,
+                                   step->copy.dstDevice)
                    ? -ENOTSUP
                    : 0;
     case CU_GRAPH_NODE_TYPE_MEMSET:
         step = add_step(plan, node, TL_EFF_STEP_FILL);
-        return step != NULL && tl_eff_real.cuGraphMemsetNodeGetParams(node, &step->fill) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+        return step != NULL &&
+                       tl_eff_real.cuGraphMemsetNodeGetParams(node, &step->fill) == CUDA_SUCCESS
+                   ? 0
+                   : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_HOST:
         step = add_step(plan, node, TL_EFF_STEP_HOST);
-        return step != NULL && tl_eff_real.cuGraphHostNodeGetParams(node, &step->host) == CUDA_SUCCESS ? 0 : -ENOTSUP;
+        return step != NULL &&
+                       tl_eff_real.cuGraphHostNodeGetParams(node, &step->host) == CUDA_SUCCESS
+                   ? 0
+                   : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         step = add_step(plan, node, TL_EFF_STEP_RECORD);
-        return step != NULL && tl_eff_real.cuGraphEventRecordNodeGetEvent(node, &step->event) == CUDA_SUCCESS
+        return step != NULL && tl_eff_real.cuGraphEventRecordNodeGetEvent(node, &step->event) ==
+                                   CUDA_SUCCESS
                    ? 0
                    : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         step = add_step(plan, node, TL_EFF_STEP_WAIT);
-        return step != NULL && tl_eff_real.cuGraphEventWaitNodeGetEvent(node, &step->event) == CUDA_SUCCESS ? 0
-                                                                                                            : -ENOTSUP;
+        return step != NULL &&
+                       tl_eff_real.cuGraphEventWaitNodeGetEvent(node, &step->event) == CUDA_SUCCESS
+                   ? 0
+                   : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         if (tl_eff_real.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
             return -ENOTSUP;
@@ -152,7 +169,9 @@ static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, siz
     CUgraphNode *deps = calloc(n_deps + 1, sizeof(CUgraphNode));
     if (deps == NULL)
         return -ENOMEM;
-    int ready = tl_eff_real.cuGraphNodeGetDependencies(nodes[i], deps, &n_deps) == CUDA_SUCCESS ? 1 : -ENOTSUP;
+    int ready = tl_eff_real.cuGraphNodeGetDependencies(nodes[i], deps, &n_deps) == CUDA_SUCCESS
+                    ? 1
+                    : -ENOTSUP;
     for (size_t k = 0; ready > 0 && k < n_deps; k++) {
         size_t at = place_of(nodes, n, deps[k]);
         ready = at < n && is_read[at];
@@ -164,7 +183,8 @@ static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, siz
 static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth)
 {
     size_t n = 0, left;
-    if (depth > MAX_DEPTH || tl_eff_real.cuGraphGetNodes == NULL || tl_eff_real.cuGraphNodeGetDependencies == NULL ||
+    if (depth > MAX_DEPTH || tl_eff_real.cuGraphGetNodes == NULL ||
+        tl_eff_real.cuGraphNodeGetDependencies == NULL ||
         tl_eff_real.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
         return -ENOTSUP;
     CUgraphNode *nodes = calloc(n + 1, sizeof(CUgraphNode));
@@ -202,7 +222,7 @@ int tl_eff_plan_read(struct tl_eff_plan *plan, CUgraph graph)
     return rc;
 }
 
-/* --- launching ----------------------------------------------------------------------------------------------------- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 static CUresult launch_copy(const struct tl_eff_step *step, struct tl_eff_stream *s)
 {

@@ -1,4 +1,5 @@
-/* Graphs as this part keeps them: the steps of an executable, in an order in which they may be done one after the other. */
+/* Graphs as this part keeps them: the steps of an executable, in an order in which they may be done
+ * one after the other. */
 #ifndef TALLY_EFFORT_GRAPH_H
 #define TALLY_EFFORT_GRAPH_H
 

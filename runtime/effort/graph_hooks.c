@@ -1,7 +1,7 @@
 /* Executable graphs by handle, and the calls that make, change, launch and end them.
  *
- * What cannot be followed (a node that only the driver can run, a change to a node that we do not know) makes the executable one
- * that is launched whole, from then on. */
+ * What cannot be followed (a node that only the driver can run, a change to a node that we do not
+ * know) makes the executable one that is launched whole, from then on. */
 #include "runtime/effort/graph.h"
 
 #include <stdlib.h>
@@ -11,13 +11,15 @@ struct graph {
     CUgraphExec exec;
     bool is_whole;
     struct tl_eff_plan plan;
-    CUevent last;         /* recorded behind each launch, since launches of one executable never overlap */
+    /* recorded behind each launch, since launches of one executable never overlap */
+    CUevent last;
     uint32_t last_stream; /* its number and one */
 };
 
 static struct graph *graphs;
 static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* guards the list and the plans; taken before the lock of everything */
+    /* guards the list and the plans; taken before the lock of everything */
+    PTHREAD_MUTEX_INITIALIZER;
 
 static struct graph *find_graph(CUgraphExec exec)
 {
@@ -27,7 +29,7 @@ static struct graph *find_graph(CUgraphExec exec)
     return g;
 }
 
-/* --- making and ending --------------------------------------------------------------------------------------------- */
+/* --- making and ending ------------------------------------------------------------------------ */
 
 static CUresult instantiate(const struct tl_eff_call *call)
 {
@@ -36,9 +38,11 @@ static CUresult instantiate(const struct tl_eff_call *call)
         return r;
     struct graph *g = calloc(1, sizeof *g);
     if (g == NULL)
-        return r;                                                         /* it is launched whole */
-    g->exec = *(CUgraphExec *)call->args[0];                              /* NOLINT(performance-no-int-to-ptr) */
-    g->is_whole = tl_eff_plan_read(&g->plan, (CUgraph)call->args[1]) < 0; /* NOLINT(performance-no-int-to-ptr) */
+        return r; /* it is launched whole */
+    /* NOLINT(performance-no-int-to-ptr) */
+    g->exec = *(CUgraphExec *)call->args[0];
+    /* NOLINT(performance-no-int-to-ptr) */
+    g->is_whole = tl_eff_plan_read(&g->plan, (CUgraph)call->args[1]) < 0;
     if (g->is_whole)
         tl_eff_note("a graph is launched whole: it has nodes that cannot be replayed");
     pthread_mutex_lock(&lock);
@@ -48,18 +52,22 @@ static CUresult instantiate(const struct tl_eff_call *call)
     return r;
 }
 
-#define INSTANTIATE_HOOK(name, PARAMS, n, ...)                                                                         \
-    static CUresult hook_##name PARAMS                                                                                 \
-    {                                                                                                                  \
-        return instantiate(&(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});                         \
+#define INSTANTIATE_HOOK(name, PARAMS, n, ...)                                                     \
+    static CUresult hook_##name PARAMS                                                             \
+    {                                                                                              \
+        return instantiate(&(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});     \
     }
 typedef uintptr_t word;
-INSTANTIATE_HOOK(cuGraphInstantiate, (word exec, word graph, word node, word log, word n), 5, exec, graph, node, log, n)
-INSTANTIATE_HOOK(cuGraphInstantiate_v2, (word exec, word graph, word node, word log, word n), 5, exec, graph, node, log,
-                 n)
-INSTANTIATE_HOOK(cuGraphInstantiateWithFlags, (word exec, word graph, word flags), 3, exec, graph, flags)
-INSTANTIATE_HOOK(cuGraphInstantiateWithParams, (word exec, word graph, word params), 3, exec, graph, params)
-INSTANTIATE_HOOK(cuGraphInstantiateWithParams_ptsz, (word exec, word graph, word params), 3, exec, graph, params)
+INSTANTIATE_HOOK(cuGraphInstantiate, (word exec, word graph, word node, word log, word n), 5, exec,
+                 graph, node, log, n)
+INSTANTIATE_HOOK(cuGraphInstantiate_v2, (word exec, word graph, word node, word log, word n), 5,
+                 exec, graph, node, log, n)
+INSTANTIATE_HOOK(cuGraphInstantiateWithFlags, (word exec, word graph, word flags), 3, exec, graph,
+                 flags)
+INSTANTIATE_HOOK(cuGraphInstantiateWithParams, (word exec, word graph, word params), 3, exec, graph,
+                 params)
+INSTANTIATE_HOOK(cuGraphInstantiateWithParams_ptsz, (word exec, word graph, word params), 3, exec,
+                 graph, params)
 
 static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
@@ -85,14 +93,17 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
     return tl_eff_real.cuGraphExecDestroy(exec);
 }
 
-/* --- changing ------------------------------------------------------------------------------------------------------ */
+/* --- changing --------------------------------------------------------------------------------- */
 
-/* Makes the call, and then the change of the step, if there is one for that node; otherwise the graph goes whole. */
+/* Makes the call, and then the change of the step, if there is one for that node; otherwise the
+ * graph goes whole. */
 static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kind,
-                       int (*apply)(struct tl_eff_step *step, const void *params), const void *params)
+                       int (*apply)(struct tl_eff_step *step, const void *params),
+                       const void *params)
 {
     pthread_mutex_lock(&lock);
-    struct graph *g = find_graph((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
+    /* NOLINT(performance-no-int-to-ptr) */
+    struct graph *g = find_graph((CUgraphExec)call->args[0]);
     if (g != NULL && g->is_whole) {
         tl_eff_lock();
         tl_eff_drain_all();
@@ -102,7 +113,8 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
     bool was_found = false;
     for (uint32_t i = 0; r == CUDA_SUCCESS && g != NULL && !g->is_whole && i < g->plan.n; i++) {
         struct tl_eff_step *step = &g->plan.steps[i];
-        if (step->node == (CUgraphNode)call->args[1] && step->kind == kind && apply != NULL) { /* NOLINT */
+        /* NOLINT */
+        if (step->node == (CUgraphNode)call->args[1] && step->kind == kind && apply != NULL) {
             was_found = true;
             g->is_whole = apply(step, params) < 0;
         }
@@ -121,7 +133,10 @@ static int apply_kernel(struct tl_eff_step *step, const void *params)
 static int apply_copy(struct tl_eff_step *step, const void *params)
 {
     step->copy = *(const CUDA_MEMCPY3D *)params;
-    return step->copy.srcMemoryType == CU_MEMORYTYPE_HOST || step->copy.dstMemoryType == CU_MEMORYTYPE_HOST ? -1 : 0;
+    return step->copy.srcMemoryType == CU_MEMORYTYPE_HOST ||
+                   step->copy.dstMemoryType == CU_MEMORYTYPE_HOST
+               ? -1
+               : 0;
 }
 
 static int apply_fill(struct tl_eff_step *step, const void *params)
@@ -153,7 +168,9 @@ static int apply_enabled(struct tl_eff_step *step, const void *params)
 static CUresult hook_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                        const CUDA_KERNEL_NODE_PARAMS_v2 *p)
 {
-    return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams_v2), 3, {(word)exec, (word)node, (word)p}},
+    return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams_v2),
+                                        3,
+                                        {(word)exec, (word)node, (word)p}},
                   TL_EFF_STEP_KERNEL, apply_kernel, p);
 }
 
@@ -172,12 +189,14 @@ static CUresult hook_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNod
                                          .sharedMemBytes = p->sharedMemBytes,
                                          .kernelParams = p->kernelParams,
                                          .extra = p->extra};
-    return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
+    return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams),
+                                        3,
+                                        {(word)exec, (word)node, (word)p}},
                   TL_EFF_STEP_KERNEL, apply_kernel, &q);
 }
 
-static CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p,
-                                                    CUcontext context)
+static CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                    const CUDA_MEMCPY3D *p, CUcontext context)
 {
     return change(&(struct tl_eff_call){REAL(cuGraphExecMemcpyNodeSetParams),
                                         4,
@@ -186,7 +205,8 @@ static CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNod
 }
 
 static CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                    const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
+                                                    const CUDA_MEMSET_NODE_PARAMS *p,
+                                                    CUcontext context)
 {
     return change(&(struct tl_eff_call){REAL(cuGraphExecMemsetNodeSetParams),
                                         4,
@@ -194,38 +214,48 @@ static CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNod
                   TL_EFF_STEP_FILL, apply_fill, p);
 }
 
-static CUresult hook_cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p)
+static CUresult hook_cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_HOST_NODE_PARAMS *p)
 {
-    return change(&(struct tl_eff_call){REAL(cuGraphExecHostNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
+    return change(&(struct tl_eff_call){REAL(cuGraphExecHostNodeSetParams),
+                                        3,
+                                        {(word)exec, (word)node, (word)p}},
                   TL_EFF_STEP_HOST, apply_host, p);
 }
 
-static CUresult hook_cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+static CUresult hook_cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                                        CUevent event)
 {
-    return change(
-        &(struct tl_eff_call){REAL(cuGraphExecEventRecordNodeSetEvent), 3, {(word)exec, (word)node, (word)event}},
-        TL_EFF_STEP_RECORD, apply_event, (const void *)&event);
+    return change(&(struct tl_eff_call){REAL(cuGraphExecEventRecordNodeSetEvent),
+                                        3,
+                                        {(word)exec, (word)node, (word)event}},
+                  TL_EFF_STEP_RECORD, apply_event, (const void *)&event);
 }
 
-static CUresult hook_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+static CUresult hook_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                                      CUevent event)
 {
-    return change(
-        &(struct tl_eff_call){REAL(cuGraphExecEventWaitNodeSetEvent), 3, {(word)exec, (word)node, (word)event}},
-        TL_EFF_STEP_WAIT, apply_event, (const void *)&event);
+    return change(&(struct tl_eff_call){REAL(cuGraphExecEventWaitNodeSetEvent),
+                                        3,
+                                        {(word)exec, (word)node, (word)event}},
+                  TL_EFF_STEP_WAIT, apply_event, (const void *)&event);
 }
 
 /* Of any kind: the driver knows; we launch it whole afterwards. */
 static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, void *p)
 {
-    return change(&(struct tl_eff_call){REAL(cuGraphExecNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
-                  TL_EFF_STEP_KERNEL, NULL, NULL);
+    return change(
+        &(struct tl_eff_call){REAL(cuGraphExecNodeSetParams), 3, {(word)exec, (word)node, (word)p}},
+        TL_EFF_STEP_KERNEL, NULL, NULL);
 }
 
-static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                        CUgraph child)
 {
-    return change(
-        &(struct tl_eff_call){REAL(cuGraphExecChildGraphNodeSetParams), 3, {(word)exec, (word)node, (word)child}},
-        TL_EFF_STEP_KERNEL, NULL, NULL);
+    return change(&(struct tl_eff_call){REAL(cuGraphExecChildGraphNodeSetParams),
+                                        3,
+                                        {(word)exec, (word)node, (word)child}},
+                  TL_EFF_STEP_KERNEL, NULL, NULL);
 }
 
 static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned is_enabled)
@@ -235,16 +265,19 @@ static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, u
     enum tl_eff_step_kind kind = type == CU_GRAPH_NODE_TYPE_MEMCPY   ? TL_EFF_STEP_COPY
                                  : type == CU_GRAPH_NODE_TYPE_MEMSET ? TL_EFF_STEP_FILL
                                                                      : TL_EFF_STEP_KERNEL;
-    return change(&(struct tl_eff_call){REAL(cuGraphNodeSetEnabled), 3, {(word)exec, (word)node, is_enabled}}, kind,
-                  apply_enabled, &is_enabled);
+    return change(
+        &(struct tl_eff_call){REAL(cuGraphNodeSetEnabled), 3, {(word)exec, (word)node, is_enabled}},
+        kind, apply_enabled, &is_enabled);
 }
 
-/* All parameters at once, from another graph of the same shape.  Its nodes stand for the old ones from now on. */
+/* All parameters at once, from another graph of the same shape.  Its nodes stand for the old ones
+ * from now on. */
 static CUresult update(const struct tl_eff_call *call)
 {
     struct tl_eff_plan plan;
     pthread_mutex_lock(&lock);
-    struct graph *g = find_graph((CUgraphExec)call->args[0]); /* NOLINT(performance-no-int-to-ptr) */
+    /* NOLINT(performance-no-int-to-ptr) */
+    struct graph *g = find_graph((CUgraphExec)call->args[0]);
     if (g != NULL && g->is_whole) {
         tl_eff_lock();
         tl_eff_drain_all();
@@ -268,16 +301,17 @@ static CUresult update(const struct tl_eff_call *call)
 
 static CUresult hook_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *info)
 {
-    return update(&(struct tl_eff_call){REAL(cuGraphExecUpdate_v2), 3, {(word)exec, (word)graph, (word)info}});
+    return update(&(struct tl_eff_call){
+        REAL(cuGraphExecUpdate_v2), 3, {(word)exec, (word)graph, (word)info}});
 }
 
 static CUresult hook_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, void *node, void *result)
 {
-    return update(
-        &(struct tl_eff_call){REAL(cuGraphExecUpdate), 4, {(word)exec, (word)graph, (word)node, (word)result}});
+    return update(&(struct tl_eff_call){
+        REAL(cuGraphExecUpdate), 4, {(word)exec, (word)graph, (word)node, (word)result}});
 }
 
-/* --- launching ----------------------------------------------------------------------------------------------------- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
 {
@@ -336,11 +370,13 @@ static CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 #define ROW(name) {#name, (void *)hook_##name},
 const struct tl_hook tl_eff_graph_hooks[] = {
     ROW(cuGraphInstantiate) ROW(cuGraphInstantiate_v2) ROW(cuGraphInstantiateWithFlags)
-        ROW(cuGraphInstantiateWithParams) ROW(cuGraphInstantiateWithParams_ptsz) ROW(cuGraphExecDestroy)
-            ROW(cuGraphExecKernelNodeSetParams) ROW(cuGraphExecKernelNodeSetParams_v2)
-                ROW(cuGraphExecMemcpyNodeSetParams) ROW(cuGraphExecMemsetNodeSetParams)
-                    ROW(cuGraphExecHostNodeSetParams) ROW(cuGraphExecEventRecordNodeSetEvent)
-                        ROW(cuGraphExecEventWaitNodeSetEvent) ROW(cuGraphExecNodeSetParams)
-                            ROW(cuGraphExecChildGraphNodeSetParams) ROW(cuGraphNodeSetEnabled) ROW(cuGraphExecUpdate)
-                                ROW(cuGraphExecUpdate_v2) ROW(cuGraphLaunch) ROW(cuGraphLaunch_ptsz){NULL, NULL},
+        ROW(cuGraphInstantiateWithParams) ROW(cuGraphInstantiateWithParams_ptsz)
+            ROW(cuGraphExecDestroy) ROW(cuGraphExecKernelNodeSetParams)
+                ROW(cuGraphExecKernelNodeSetParams_v2) ROW(cuGraphExecMemcpyNodeSetParams)
+                    ROW(cuGraphExecMemsetNodeSetParams) ROW(cuGraphExecHostNodeSetParams)
+                        ROW(cuGraphExecEventRecordNodeSetEvent)
+                            ROW(cuGraphExecEventWaitNodeSetEvent) ROW(cuGraphExecNodeSetParams)
+                                ROW(cuGraphExecChildGraphNodeSetParams) ROW(cuGraphNodeSetEnabled)
+                                    ROW(cuGraphExecUpdate) ROW(cuGraphExecUpdate_v2)
+                                        ROW(cuGraphLaunch) ROW(cuGraphLaunch_ptsz){NULL, NULL},
 };

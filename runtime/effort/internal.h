@@ -21,10 +21,11 @@
  *     runtime/effort/gate.c      whether this job may launch at this moment
  *     runtime/effort/executor.c  the thread that submits what is queued
  *
- * Everything is guarded by one lock, `tl_eff.lock`, unless it says otherwise.  The lock is never held while the real driver is
- * called, so a call that blocks there blocks nobody else.  Items are submitted to the real driver in an order that keeps every
- * promise of CUDA; the real driver does the rest.  An item counts as submitted when what comes behind it may be given to
- * the driver: for a kernel that runs in pieces that is when its last block is done. */
+ * Everything is guarded by one lock, `tl_eff.lock`, unless it says otherwise.  The lock is never
+ * held while the real driver is called, so a call that blocks there blocks nobody else.  Items are
+ * submitted to the real driver in an order that keeps every promise of CUDA; the real driver does
+ * the rest.  An item counts as submitted when what comes behind it may be given to the driver: for
+ * a kernel that runs in pieces that is when its last block is done. */
 #ifndef TALLY_EFFORT_INTERNAL_H
 #define TALLY_EFFORT_INTERNAL_H
 
@@ -45,81 +46,82 @@
 #include "runtime/record/record.h"
 #include "tally/ptx.h"
 
-/* --- the real driver ----------------------------------------------------------------------------------------------- */
+/* --- the real driver -------------------------------------------------------------------------- */
 
-/* Functions that are called with their own types.  The second list may be missing in older drivers. */
-#define TL_EFF_REAL(X)                                                                                                 \
-    X(cuCtxGetCurrent)                                                                                                 \
-    X(cuCtxSetCurrent)                                                                                                 \
-    X(cuCtxGetDevice)                                                                                                  \
-    X(cuCtxSynchronize)                                                                                                \
-    X(cuDeviceGetAttribute)                                                                                            \
-    X(cuDriverGetVersion)                                                                                              \
-    X(cuStreamCreate)                                                                                                  \
-    X(cuStreamDestroy_v2)                                                                                              \
-    X(cuStreamGetFlags)                                                                                                \
-    X(cuStreamGetCtx)                                                                                                  \
-    X(cuStreamSynchronize)                                                                                             \
-    X(cuStreamQuery)                                                                                                   \
-    X(cuStreamWaitEvent)                                                                                               \
-    X(cuStreamIsCapturing)                                                                                             \
-    X(cuEventCreate)                                                                                                   \
-    X(cuEventDestroy_v2)                                                                                               \
-    X(cuEventRecord)                                                                                                   \
-    X(cuEventQuery)                                                                                                    \
-    X(cuEventSynchronize)                                                                                              \
-    X(cuEventElapsedTime)                                                                                              \
-    X(cuLaunchKernel)                                                                                                  \
-    X(cuLaunchHostFunc)                                                                                                \
-    X(cuFuncGetAttribute)                                                                                              \
-    X(cuFuncSetAttribute)                                                                                              \
-    X(cuModuleLoadData)                                                                                                \
-    X(cuModuleUnload)                                                                                                  \
-    X(cuModuleGetFunction)                                                                                             \
-    X(cuModuleGetGlobal_v2)                                                                                            \
-    X(cuMemAlloc_v2)                                                                                                   \
-    X(cuMemHostAlloc)                                                                                                  \
-    X(cuMemHostRegister_v2)                                                                                            \
-    X(cuMemHostUnregister)                                                                                             \
-    X(cuMemHostGetDevicePointer_v2)                                                                                    \
-    X(cuMemcpyHtoD_v2)                                                                                                 \
-    X(cuMemcpyHtoDAsync_v2)                                                                                            \
-    X(cuMemcpyDtoHAsync_v2)                                                                                            \
-    X(cuPointerGetAttribute)                                                                                           \
+/* Functions that are called with their own types.  The second list may be missing in older
+ * drivers. */
+#define TL_EFF_REAL(X)                                                                             \
+    X(cuCtxGetCurrent)                                                                             \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuCtxGetDevice)                                                                              \
+    X(cuCtxSynchronize)                                                                            \
+    X(cuDeviceGetAttribute)                                                                        \
+    X(cuDriverGetVersion)                                                                          \
+    X(cuStreamCreate)                                                                              \
+    X(cuStreamDestroy_v2)                                                                          \
+    X(cuStreamGetFlags)                                                                            \
+    X(cuStreamGetCtx)                                                                              \
+    X(cuStreamSynchronize)                                                                         \
+    X(cuStreamQuery)                                                                               \
+    X(cuStreamWaitEvent)                                                                           \
+    X(cuStreamIsCapturing)                                                                         \
+    X(cuEventCreate)                                                                               \
+    X(cuEventDestroy_v2)                                                                           \
+    X(cuEventRecord)                                                                               \
+    X(cuEventQuery)                                                                                \
+    X(cuEventSynchronize)                                                                          \
+    X(cuEventElapsedTime)                                                                          \
+    X(cuLaunchKernel)                                                                              \
+    X(cuLaunchHostFunc)                                                                            \
+    X(cuFuncGetAttribute)                                                                          \
+    X(cuFuncSetAttribute)                                                                          \
+    X(cuModuleLoadData)                                                                            \
+    X(cuModuleUnload)                                                                              \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuModuleGetGlobal_v2)                                                                        \
+    X(cuMemAlloc_v2)                                                                               \
+    X(cuMemHostAlloc)                                                                              \
+    X(cuMemHostRegister_v2)                                                                        \
+    X(cuMemHostUnregister)                                                                         \
+    X(cuMemHostGetDevicePointer_v2)                                                                \
+    X(cuMemcpyHtoD_v2)                                                                             \
+    X(cuMemcpyHtoDAsync_v2)                                                                        \
+    X(cuMemcpyDtoHAsync_v2)                                                                        \
+    X(cuPointerGetAttribute)                                                                       \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor)
-#define TL_EFF_REAL_NEWER(X)                                                                                           \
-    X(cuLaunchKernelEx)                                                                                                \
-    X(cuLaunchCooperativeKernel)                                                                                       \
-    X(cuThreadExchangeStreamCaptureMode)                                                                               \
-    X(cuEventRecordWithFlags)                                                                                          \
-    X(cuKernelGetFunction)                                                                                             \
-    X(cuKernelGetParamInfo)                                                                                            \
-    X(cuFuncGetParamInfo)                                                                                              \
-    X(cuLibraryGetGlobal)                                                                                              \
-    X(cuGraphGetNodes)                                                                                                 \
-    X(cuGraphNodeGetType)                                                                                              \
-    X(cuGraphNodeGetDependencies)                                                                                      \
-    X(cuGraphKernelNodeGetParams_v2)                                                                                   \
-    X(cuGraphKernelNodeGetAttribute)                                                                                   \
-    X(cuGraphMemcpyNodeGetParams)                                                                                      \
-    X(cuGraphMemsetNodeGetParams)                                                                                      \
-    X(cuGraphHostNodeGetParams)                                                                                        \
-    X(cuGraphChildGraphNodeGetGraph)                                                                                   \
-    X(cuGraphEventRecordNodeGetEvent)                                                                                  \
-    X(cuGraphEventWaitNodeGetEvent)                                                                                    \
-    X(cuDevicePrimaryCtxRetain)                                                                                        \
-    X(cuDevicePrimaryCtxRelease_v2)                                                                                    \
-    X(cuDeviceGetDevResource)                                                                                          \
-    X(cuDevSmResourceSplitByCount)                                                                                     \
-    X(cuDevResourceGenerateDesc)                                                                                       \
-    X(cuGreenCtxCreate)                                                                                                \
-    X(cuGreenCtxStreamCreate)                                                                                          \
-    X(cuGreenCtxDestroy)                                                                                               \
-    X(cuGraphLaunch)                                                                                                   \
-    X(cuGraphExecDestroy)                                                                                              \
-    X(cuMemcpy3DAsync_v2)                                                                                              \
-    X(cuMemsetD2D8Async)                                                                                               \
-    X(cuMemsetD2D16Async)                                                                                              \
+#define TL_EFF_REAL_NEWER(X)                                                                       \
+    X(cuLaunchKernelEx)                                                                            \
+    X(cuLaunchCooperativeKernel)                                                                   \
+    X(cuThreadExchangeStreamCaptureMode)                                                           \
+    X(cuEventRecordWithFlags)                                                                      \
+    X(cuKernelGetFunction)                                                                         \
+    X(cuKernelGetParamInfo)                                                                        \
+    X(cuFuncGetParamInfo)                                                                          \
+    X(cuLibraryGetGlobal)                                                                          \
+    X(cuGraphGetNodes)                                                                             \
+    X(cuGraphNodeGetType)                                                                          \
+    X(cuGraphNodeGetDependencies)                                                                  \
+    X(cuGraphKernelNodeGetParams_v2)                                                               \
+    X(cuGraphKernelNodeGetAttribute)                                                               \
+    X(cuGraphMemcpyNodeGetParams)                                                                  \
+    X(cuGraphMemsetNodeGetParams)                                                                  \
+    X(cuGraphHostNodeGetParams)                                                                    \
+    X(cuGraphChildGraphNodeGetGraph)                                                               \
+    X(cuGraphEventRecordNodeGetEvent)                                                              \
+    X(cuGraphEventWaitNodeGetEvent)                                                                \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
+    X(cuDevicePrimaryCtxRelease_v2)                                                                \
+    X(cuDeviceGetDevResource)                                                                      \
+    X(cuDevSmResourceSplitByCount)                                                                 \
+    X(cuDevResourceGenerateDesc)                                                                   \
+    X(cuGreenCtxCreate)                                                                            \
+    X(cuGreenCtxStreamCreate)                                                                      \
+    X(cuGreenCtxDestroy)                                                                           \
+    X(cuGraphLaunch)                                                                               \
+    X(cuGraphExecDestroy)                                                                          \
+    X(cuMemcpy3DAsync_v2)                                                                          \
+    X(cuMemsetD2D8Async)                                                                           \
+    X(cuMemsetD2D16Async)                                                                          \
     X(cuMemsetD2D32Async)
 
 struct tl_eff_real {
@@ -129,8 +131,9 @@ struct tl_eff_real {
 #undef TL_EFF_REAL_FIELD
 };
 
-/* A call that is made later.  Every argument of the functions that are kept so is an integer, a pointer or a structure of eight
- * bytes, each of which travels in one register or stack place of 64 bits on the machines that CUDA has. */
+/* A call that is made later.  Every argument of the functions that are kept so is an integer, a
+ * pointer or a structure of eight bytes, each of which travels in one register or stack place of 64
+ * bits on the machines that CUDA has. */
 enum { TL_EFF_MAX_ARGS = 9 };
 struct tl_eff_call {
     void *function;
@@ -141,7 +144,7 @@ CUresult tl_eff_invoke(const struct tl_eff_call *c);
 /* 0, or -ENOENT naming what the driver lacks. */
 int tl_eff_real_find(const struct tl_shim *shim, struct tl_error *err);
 
-/* --- contexts and streams ------------------------------------------------------------------------------------------ */
+/* --- contexts and streams --------------------------------------------------------------------- */
 
 struct tl_eff_item;
 
@@ -155,8 +158,9 @@ struct tl_eff_cap {
 
 enum {
     TL_EFF_SIDES = 8,
-    TL_EFF_CAPS = 8,      /* sizes of parts */
-    TL_EFF_MAX_CHAIN = 8, /* kernels launched behind one another before the end of the first is known */
+    TL_EFF_CAPS = 8, /* sizes of parts */
+    /* kernels launched behind one another before the end of the first is known */
+    TL_EFF_MAX_CHAIN = 8,
 };
 
 struct tl_eff_context {
@@ -169,13 +173,16 @@ struct tl_eff_context {
     bool is_prepared, is_unfit;
     bool has_host_atomics;
     int n_sms;
-    bool runs_block_by_block;     /* an SM has one block at a time, whatever its occupancy: the software device */
-    CUstream sides[TL_EFF_SIDES]; /* where host functions stand that tell of ends, beside the streams */
+    /* an SM has one block at a time, whatever its occupancy: the software device */
+    bool runs_block_by_block;
+    /* where host functions stand that tell of ends, beside the streams */
+    CUstream sides[TL_EFF_SIDES];
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
-    _Atomic uint64_t
-        *kick_word; /* tells what was launched to leave: the grant was withdrawn, or there are other words */
+    _Atomic uint64_t *
+        /* tells what was launched to leave: the grant was withdrawn, or there are other words */
+        kick_word;
     CUdeviceptr kick_device;
     CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
     CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
@@ -202,21 +209,25 @@ struct tl_eff_stream {
     /* Pieces on the device, oldest first, and what may not go on before they are over. */
     uint32_t n_flying;
     bool
-        is_stalled; /* a piece came back before its work was done: what was launched behind it has to come back first */
+        /* a piece came back before its work was done: what was launched behind it has to come back
+         * first */
+        is_stalled;
     /* Whole kernels that were given to the driver and whose end nobody watches for yet. */
     uint32_t n_unmarked;
     uint64_t unmarked_ns;    /* predicted */
     uint64_t unmarked_since; /* when the first of them was launched */
     uint64_t last_done_ns;   /* end of the last piece seen */
-    /* A mark put behind them while the job begins to capture the stream would become part of its graph. */
+    /* A mark put behind them while the job begins to capture the stream would become part of its
+     * graph. */
     bool is_being_marked;
     uint32_t n_unmarkable; /* callers who may be about to capture it */
-    /* Its kernels on a part of the SMs stand in a stream of that part, one for each, or streams would wait for one another. */
+    /* Its kernels on a part of the SMs stand in a stream of that part, one for each, or streams
+     * would wait for one another. */
     CUstream capped;
     CUgreenCtx capped_in;
 };
 
-/* --- what is queued ------------------------------------------------------------------------------------------------ */
+/* --- what is queued --------------------------------------------------------------------------- */
 
 enum tl_eff_kind {
     TL_EFF_CALL,   /* made by the executor */
@@ -282,7 +293,7 @@ struct tl_eff_item {
     };
 };
 
-/* --- state --------------------------------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 enum { TL_EFF_STREAM_SLOTS = 256, TL_EFF_EVENT_SLOTS = 1024, TL_EFF_KERNEL_SLOTS = 1024 };
 
@@ -303,7 +314,8 @@ struct tl_eff_state {
     uint32_t n_streams;
     struct tl_eff_context *contexts;
     struct tl_eff_stream *busy, **busy_end;
-    struct tl_eff_stream *streams[TL_EFF_STREAM_SLOTS]; /* by handle; legacy ones are found by context */
+    /* by handle; legacy ones are found by context */
+    struct tl_eff_stream *streams[TL_EFF_STREAM_SLOTS];
     struct tl_eff_event *events[TL_EFF_EVENT_SLOTS];
     struct tl_eff_kernel *kernels[TL_EFF_KERNEL_SLOTS];
     /* Work given to the driver. */
@@ -317,12 +329,14 @@ struct tl_eff_state {
     bool has_grant;
     uint64_t busy_ns; /* when a higher level was last seen busy, or a burst of it found over */
     bool was_preempted;
-    uint32_t caution; /* halvings of the run-ahead; one less with each mark that comes back undisturbed */
+    /* halvings of the run-ahead; one less with each mark that comes back undisturbed */
+    uint32_t caution;
     uint32_t n_words;
     _Atomic uint64_t round_trip_ns; /* until an end is known, at best; 0 if not measured */
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     uint32_t words_epoch; /* grows when they are others */
-    bool is_kicking;      /* what is on the device was told to leave by us; nothing is launched meanwhile */
+    /* what is on the device was told to leave by us; nothing is launched meanwhile */
+    bool is_kicking;
     double rate_tokens;
     uint64_t rate_ns;
 };
@@ -351,14 +365,17 @@ static inline uint64_t tl_eff_now(void)
 void tl_eff_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- runtime/effort/stream.c --- */
-/* The stream behind a handle: 0, 1 and 2 included; `is_per_thread` is how the caller means 0.  Lock not held.  An error is what the
- * driver would have said to such a handle. */
+/* The stream behind a handle: 0, 1 and 2 included; `is_per_thread` is how the caller means 0.  Lock
+ * not held.  An error is what the driver would have said to such a handle. */
 CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream **out);
-struct tl_eff_context *tl_eff_context(CUcontext handle); /* lock held; made if new, NULL without memory */
+/* lock held; made if new, NULL without memory */
+struct tl_eff_context *tl_eff_context(CUcontext handle);
 /* The current context's, or NULL if there is none.  Lock not held. */
 struct tl_eff_context *tl_eff_current(void);
-void tl_eff_make_current(struct tl_eff_context *c); /* of the calling thread of ours; lock not held */
-void tl_eff_stream_forget(struct tl_eff_stream *s); /* its handle means nothing any more; lock held */
+/* of the calling thread of ours; lock not held */
+void tl_eff_make_current(struct tl_eff_context *c);
+/* its handle means nothing any more; lock held */
+void tl_eff_stream_forget(struct tl_eff_stream *s);
 void tl_eff_stream_free(struct tl_eff_stream *s);   /* lock held; nothing is queued */
 void tl_eff_context_free(struct tl_eff_context *c); /* lock held; nothing is queued in it */
 void tl_eff_streams_forked(void);
@@ -370,7 +387,8 @@ void tl_eff_item_unref(struct tl_eff_item *item);              /* lock held */
 bool tl_eff_passes(const struct tl_eff_stream *s);
 /* `item` must not be submitted before `other`.  Lock held; `other` may be NULL. */
 void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other);
-/* Puts it at the end of a stream, behind what the rules of the legacy stream name.  Takes the caller's reference.  Lock held. */
+/* Puts it at the end of a stream, behind what the rules of the legacy stream name.  Takes the
+ * caller's reference.  Lock held. */
 void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item);
 /* It was given to the driver, with this result: whoever waits for it may go on.  Lock held. */
 void tl_eff_submitted(struct tl_eff_item *item, CUresult result);
@@ -383,11 +401,12 @@ void tl_eff_drain_stream(struct tl_eff_stream *s);
 void tl_eff_drain_context(struct tl_eff_context *c);
 void tl_eff_drain_all(void);
 
-/* Makes the call now or later, in its place.  `at` is the number of the stream's argument, or -1 if it has none (the legacy
- * stream is meant then).  `owned` is freed afterwards in any case. */
+/* Makes the call now or later, in its place.  `at` is the number of the stream's argument, or -1 if
+ * it has none (the legacy stream is meant then).  `owned` is freed afterwards in any case. */
 CUresult tl_eff_defer(struct tl_eff_stream *s, struct tl_eff_call *call, int at, void *owned);
 
-/* A caller's turn: between begin and end the stream has nothing queued in front, and nothing overtakes. */
+/* A caller's turn: between begin and end the stream has nothing queued in front, and nothing
+ * overtakes. */
 struct tl_eff_turn {
     struct tl_eff_item *item;
 };
@@ -407,7 +426,8 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags);
 CUresult tl_eff_event_destroy(CUevent event);
 
 /* --- runtime/effort/sync.c --- */
-void tl_eff_unloading(const void *module, const void *library); /* see struct tl_effort; lock not held */
+/* see struct tl_effort; lock not held */
+void tl_eff_unloading(const void *module, const void *library);
 
 /* --- runtime/effort/kernel.c --- */
 enum { TL_EFF_MAX_BLOCKSHAPES = 8, TL_EFF_EXTRA_BYTES = 256 };
@@ -428,25 +448,30 @@ struct tl_eff_kernel {
     uint32_t n_params, param_bytes;
     struct tl_eff_param *params;
     int max_threads, max_dynamic;
-    uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3]; /* block sizes that were launched without an error */
+    /* block sizes that were launched without an error */
+    uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
     uint32_t n_shapes;
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
     struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */
     uint64_t
-        fingerprint; /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
+        /* of what it is, cheaply: name, parameters, what the driver tells; the same in every
+         * process */
+        fingerprint;
 };
 
 /* Starts the launch, whole, at once.  Lock not held, context current. */
 CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream);
-/* Forgets kernels and frees their variants.  Those that are still on the device are freed by a later call.  Lock held, given up
- * meanwhile. */
+/* Forgets kernels and frees their variants.  Those that are still on the device are freed by a
+ * later call.  Lock held, given up meanwhile. */
 void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context);
-/* Copies what the launch needs.  NULL without memory or if the kernel's parameters are not known. */
-struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params, void **extra);
+/* Copies what the launch needs.  NULL without memory or if the kernel's parameters are not
+ * known. */
+struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params,
+                                       void **extra);
 /* A launch whose parameters are in one buffer: a graph's node.  Lock not held. */
-CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params, size_t n,
-                              bool is_cooperative);
+CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
+                              void *params, size_t n, bool is_cooperative);
 /* The kernel behind a handle in the current context, or NULL.  Lock not held. */
 struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *context);
 
@@ -472,20 +497,23 @@ struct tl_eff_variant {
     int occupancy;   /* blocks per SM, 0 if not asked yet */
 };
 
-/* The variant if it is ready and its conditions hold for this launch.  Otherwise asks for it (with `now`, builds it at once,
- * giving the lock up meanwhile) and returns NULL; `*may_come` says whether it is worth asking again.  Lock held. */
-struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind, bool now,
-                                      bool *may_come);
+/* The variant if it is ready and its conditions hold for this launch.  Otherwise asks for it (with
+ * `now`, builds it at once, giving the lock up meanwhile) and returns NULL; `*may_come` says
+ * whether it is worth asking again.  Lock held. */
+struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind,
+                                      bool now, bool *may_come);
 void tl_eff_variants_free(struct tl_eff_kernel *k); /* lock held; gives it up to unload */
 void tl_eff_variants_forked(void);
-/* Frees what was unpacked of an image; none of its kernels is known any more.  See struct tl_effort. */
+/* Frees what was unpacked of an image; none of its kernels is known any more.  See struct
+ * tl_effort. */
 void tl_eff_texts_forget(struct tl_captured_image *image);
 /* The extra arguments behind the original ones. */
 struct tl_eff_extra {
     uint32_t grid[3], first, blocks, batch_mask;
     CUdeviceptr counter, words[TL_SHARE_WORDS];
 };
-void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const struct tl_eff_extra *x);
+void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
+                         const struct tl_eff_extra *x);
 
 /* --- runtime/effort/store.c --- */
 /* Everything that decides what a rewritten kernel looks like. */
@@ -510,8 +538,9 @@ struct tl_eff_rewritten {
     uint32_t n_table;
     bool uses_slot;
 };
-int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out);      /* 0, -ENOENT, -ENOMEM */
-void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r); /* a full disk is no error */
+int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out); /* 0, -ENOENT, -ENOMEM */
+/* a full disk is no error */
+void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r);
 int tl_eff_rewritten_copy(struct tl_eff_rewritten *to, const struct tl_ptx_rewritten *from);
 void tl_eff_rewritten_finish(struct tl_eff_rewritten *r);
 /* The folder for such things, made if need be: 0 or -errno. */
@@ -524,16 +553,18 @@ enum { TL_EFF_LATENCIES = 32, TL_EFF_RECENT = 15 };
 struct tl_eff_profile {
     struct tl_eff_profile *next;
     uint32_t grid[3], block[3], shared_bytes;
-    uint64_t sizes; /* of its parameters, or TL_EFF_ANY_SIZES: all that did not get one of their own */
-    uint64_t key;   /* for the store */
+    /* of its parameters, or TL_EFF_ANY_SIZES: all that did not get one of their own */
+    uint64_t sizes;
+    uint64_t key; /* for the store */
     uint32_t n_samples, n_launches;
     uint64_t whole_ns; /* what the original takes; 0 if not known */
     uint64_t block_ns; /* one wave of its blocks */
     struct {
         uint64_t block_ns; /* least seen */
         uint32_t n_samples;
-        bool is_slow;                      /* costs so much that the next rung is better */
-        uint32_t retry_at;                 /* number of the launch from which on it gets another chance */
+        bool is_slow; /* costs so much that the next rung is better */
+        /* number of the launch from which on it gets another chance */
+        uint32_t retry_at;
         uint32_t n_slow;                   /* how often it was found so */
         uint64_t recent_ns[TL_EFF_RECENT]; /* a wave, as measured last */
         uint32_t n_recent;
@@ -545,16 +576,18 @@ struct tl_eff_profile {
 /* A digest of what in a parameter may be a size, continued from `h`. */
 uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n);
 struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k,
-                                      const struct tl_eff_launch *l); /* lock held; NULL without memory */
+                                      /* lock held; NULL without memory */
+                                      const struct tl_eff_launch *l);
 uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p);
 bool tl_eff_wants_sample(const struct tl_eff_profile *p);
 /* Whether a rung is still judged by small pieces, and whether it was found too slow for now. */
 bool tl_eff_is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung);
 bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung);
 /* So many blocks took that long, on this rung. */
-void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
-                        uint32_t blocks, int n_sms);
-/* What one block takes on that rung: the median of what was measured last, or what the original takes; 0 if nothing is known. */
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung,
+                        uint64_t ns, uint32_t blocks, int n_sms);
+/* What one block takes on that rung: the median of what was measured last, or what the original
+ * takes; 0 if nothing is known. */
 uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung);
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns);
 /* The kernel is unloaded: what was learnt about it is kept for the file.  Lock held. */
@@ -563,18 +596,20 @@ void tl_eff_profile_load(void);
 void tl_eff_profile_save(void);
 
 /* --- runtime/effort/gate.c --- */
-/* With nobody above, so much work may be with the driver, and a kernel of up to that runs whole: if somebody comes, that is how
- * long he waits, once. */
+/* With nobody above, so much work may be with the driver, and a kernel of up to that runs whole: if
+ * somebody comes, that is how long he waits, once. */
 enum { TL_EFF_ALONE_NS = 20000000 };
 bool tl_eff_gate_is_open(uint64_t now);     /* lock held */
 uint64_t tl_eff_gate_wait_ns(uint64_t now); /* how long to wait before asking again; lock held */
 bool tl_eff_is_alone(void);                 /* nobody is above us; lock held */
 uint64_t tl_eff_turnaround_ns(void);        /* budget for leaving the device; lock held */
-uint64_t tl_eff_run_ahead_ns(void);         /* predicted time that may be with the driver; lock held */
+/* predicted time that may be with the driver; lock held */
+uint64_t tl_eff_run_ahead_ns(void);
 /* Room in the run-ahead for that much predicted time of a stream.  Lock held. */
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns);
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now); /* lock held */
-/* Device addresses of the words above, and how many are in use; false if they cannot be mapped.  Executor only, lock not held. */
+/* Device addresses of the words above, and how many are in use; false if they cannot be mapped.
+ * Executor only, lock not held. */
 bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t epoch);
 /* A context has gone, and perhaps what was registered in it. */
 void tl_eff_gate_forget(void);
@@ -584,7 +619,8 @@ void tl_eff_gate_forget(void);
 struct tl_eff_piece {
     struct tl_eff_piece *next;
     struct tl_eff_stream *stream;
-    struct tl_eff_item *item;     /* the kernel that it is a piece of; NULL for a mark behind whole kernels */
+    /* the kernel that it is a piece of; NULL for a mark behind whole kernels */
+    struct tl_eff_item *item;
     struct tl_eff_kernel *kernel; /* of a single whole one that is measured, or NULL */
     struct tl_eff_profile *profile;
     struct tl_eff_launch shape; /* of that one: grid and so on */
@@ -598,7 +634,8 @@ struct tl_eff_piece {
     uint32_t first, blocks;
     uint32_t words_epoch;
     uint64_t predicted_ns, launched_ns;
-    struct tl_eff_control *in_front; /* of the kernel that it was launched behind, or NULL: a reference */
+    /* of the kernel that it was launched behind, or NULL: a reference */
+    struct tl_eff_control *in_front;
 };
 
 /* A counter on the device and what it will say when all is done. */
@@ -606,22 +643,27 @@ struct tl_eff_control {
     struct tl_eff_control *next;
     _Atomic uint64_t *word; /* low half: expected, high half: the counter */
     CUdeviceptr device;     /* its address for kernels */
-    uint32_t refs;          /* its kernel, and the piece behind that asks it: with a new use it would say stop */
+    /* its kernel, and the piece behind that asks it: with a new use it would say stop */
+    uint32_t refs;
 };
 
 /* --- runtime/effort/supply.c --- */
-/* Makes the context fit for pieces, once; false if it cannot be.  Executor only, lock not held, context current. */
+/* Makes the context fit for pieces, once; false if it cannot be.  Executor only, lock not held,
+ * context current. */
 bool tl_eff_prepare(struct tl_eff_context *c);
 CUevent tl_eff_take_event(struct tl_eff_context *c); /* NULL if there is none */
 void tl_eff_give_event(struct tl_eff_context *c, CUevent e);
-/* When an event was done, by CLOCK_MONOTONIC; 0 if that cannot be told.  Executor only, lock not held, context current. */
+/* When an event was done, by CLOCK_MONOTONIC; 0 if that cannot be told.  Executor only, lock not
+ * held, context current. */
 uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e);
-struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c);         /* NULL if all are in use; lock held */
-void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k); /* a reference; NULL is fine; lock held */
+/* NULL if all are in use; lock held */
+struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c);
+/* a reference; NULL is fine; lock held */
+void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k);
 
 /* --- runtime/effort/cap.c --- */
-/* Starts the launch whole on so many SMs, in its place in the stream; on all of them where that cannot be.  Executor only, lock not
- * held, context current. */
+/* Starts the launch whole on so many SMs, in its place in the stream; on all of them where that
+ * cannot be.  Executor only, lock not held, context current. */
 CUresult tl_eff_launch_capped(struct tl_eff_stream *s, const struct tl_eff_launch *l, uint32_t sms);
 /* The job's stream goes: what stands beside it is kept for another.  Lock held. */
 void tl_eff_cap_leave(struct tl_eff_stream *s);
@@ -629,11 +671,13 @@ void tl_eff_cap_leave(struct tl_eff_stream *s);
 void tl_eff_caps_free(CUcontext handle);
 
 /* --- runtime/effort/pieces.c --- */
-/* Brings the kernel at `item` forward: lock held, given up meanwhile.  True if something changed. */
+/* Brings the kernel at `item` forward: lock held, given up meanwhile.  True if something
+ * changed. */
 bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, uint64_t now);
 /* All of it is done, or failed.  Lock held. */
 void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUresult result);
-/* How long it could have begun earlier: since it was asked for and all in front of it was submitted. */
+/* How long it could have begun earlier: since it was asked for and all in front of it was
+ * submitted. */
 uint64_t tl_eff_stood_ready(const struct tl_eff_launch *l, uint64_t began_ns);
 
 /* --- runtime/effort/next.c --- */
@@ -646,7 +690,8 @@ struct tl_eff_piece *tl_eff_make_piece(struct tl_eff_stream *s);
 void tl_eff_add_flying(struct tl_eff_piece *p);
 /* Puts event and host function behind what was launched.  Executor only; lock not held. */
 CUresult tl_eff_watch(struct tl_eff_piece *p);
-/* Looks at what has come back.  With `ask`, the driver is asked as well.  Lock held, given up meanwhile.  True if something did. */
+/* Looks at what has come back.  With `ask`, the driver is asked as well.  Lock held, given up
+ * meanwhile.  True if something did. */
 bool tl_eff_collect(bool ask);
 /* A whole kernel was launched: it is accounted for.  Lock held. */
 void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t now);
@@ -668,7 +713,7 @@ void tl_eff_ring(void);
 int tl_eff_executor_start(void); /* if it does not run yet; lock held */
 
 /* --- hooks, per file, each ended by a NULL name --- */
-extern const struct tl_hook tl_eff_call_hooks[], tl_eff_copy_hooks[], tl_eff_event_hooks[], tl_eff_sync_hooks[],
-    tl_eff_kernel_hooks[], tl_eff_graph_hooks[];
+extern const struct tl_hook tl_eff_call_hooks[], tl_eff_copy_hooks[], tl_eff_event_hooks[],
+    tl_eff_sync_hooks[], tl_eff_kernel_hooks[], tl_eff_graph_hooks[];
 
 #endif

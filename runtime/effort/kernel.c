@@ -1,18 +1,20 @@
 /* Kernels as the job launches them.
  *
- * A launch whose arguments might be refused is made by the caller itself when its turn comes, so that he gets the driver's own
- * answer: the first launch with each block size, anything beyond the limits that the driver tells, anything that we do not
- * know.  All others are copied and queued, or given to the driver at once if nothing stands in the way. */
+ * A launch whose arguments might be refused is made by the caller itself when its turn comes, so
+ * that he gets the driver's own answer: the first launch with each block size, anything beyond the
+ * limits that the driver tells, anything that we do not know.  All others are copied and queued, or
+ * given to the driver at once if nothing stands in the way. */
 #include "runtime/effort/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- kernels by handle --------------------------------------------------------------------------------------------- */
+/* --- kernels by handle ------------------------------------------------------------------------ */
 
 static struct tl_eff_kernel **slot_of(CUfunction handle)
 {
-    return &tl_eff.kernels[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_KERNEL_SLOTS];
+    return &tl_eff
+                .kernels[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_KERNEL_SLOTS];
 }
 
 static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offset, size_t *size)
@@ -21,8 +23,9 @@ static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offs
         return tl_eff_real.cuKernelGetParamInfo != NULL
                    ? tl_eff_real.cuKernelGetParamInfo((CUkernel)k->handle, i, offset, size)
                    : CUDA_ERROR_NOT_SUPPORTED;
-    return tl_eff_real.cuFuncGetParamInfo != NULL ? tl_eff_real.cuFuncGetParamInfo(k->handle, i, offset, size)
-                                                  : CUDA_ERROR_NOT_SUPPORTED;
+    return tl_eff_real.cuFuncGetParamInfo != NULL
+               ? tl_eff_real.cuFuncGetParamInfo(k->handle, i, offset, size)
+               : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Parameters and limits, as the driver tells. */
@@ -42,21 +45,24 @@ static void learn(struct tl_eff_kernel *k)
         if (offset + size > k->param_bytes)
             k->param_bytes = (uint32_t)(offset + size);
     }
-    /* Beyond the last parameter the answer is INVALID_VALUE; any other means that we do not know. */
+    /* Beyond the last parameter the answer is INVALID_VALUE; any other means that we do not
+     * know. */
     k->is_unknown = r != CUDA_ERROR_INVALID_VALUE;
     CUfunction f = k->handle;
     if (k->is_library && (tl_eff_real.cuKernelGetFunction == NULL ||
                           tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
         k->is_unknown = true;
     if (k->is_unknown ||
-        tl_eff_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f) != CUDA_SUCCESS ||
-        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f) !=
-            CUDA_SUCCESS)
+        tl_eff_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                       f) != CUDA_SUCCESS ||
+        tl_eff_real.cuFuncGetAttribute(
+            &k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f) != CUDA_SUCCESS)
         k->is_unknown = true;
     k->fingerprint = tl_hash(k->name, strlen(k->name));
-    static const CUfunction_attribute told[] = {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
-                                                CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,  CU_FUNC_ATTRIBUTE_NUM_REGS,
-                                                CU_FUNC_ATTRIBUTE_PTX_VERSION,       CU_FUNC_ATTRIBUTE_BINARY_VERSION};
+    static const CUfunction_attribute told[] = {
+        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,  CU_FUNC_ATTRIBUTE_NUM_REGS,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION,       CU_FUNC_ATTRIBUTE_BINARY_VERSION};
     for (uint32_t i = 0; !k->is_unknown && i < sizeof told / sizeof *told; i++) {
         int value = 0;
         tl_eff_real.cuFuncGetAttribute(&value, told[i], f);
@@ -152,11 +158,13 @@ static void bury_dead(void)
 
 void tl_eff_kernels_forget(const void *module, const void *library, struct tl_eff_context *context)
 {
-    struct tl_eff_kernel *going = NULL; /* nobody else sees these, also while the lock is given up */
+    /* nobody else sees these, also while the lock is given up */
+    struct tl_eff_kernel *going = NULL;
     for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
         for (struct tl_eff_kernel **at = &tl_eff.kernels[i]; *at != NULL;) {
             struct tl_eff_kernel *k = *at;
-            if ((module == NULL || k->module != module) && (library == NULL || k->library != library) &&
+            if ((module == NULL || k->module != module) &&
+                (library == NULL || k->library != library) &&
                 (context == NULL || k->context != context)) {
                 at = &k->next;
                 continue;
@@ -177,7 +185,7 @@ void tl_eff_kernels_forget(const void *module, const void *library, struct tl_ef
     bury_dead();
 }
 
-/* --- one launch ---------------------------------------------------------------------------------------------------- */
+/* --- one launch ------------------------------------------------------------------------------- */
 
 static uint32_t count_blocks(const uint32_t grid[3])
 {
@@ -198,9 +206,11 @@ static bool is_within_limits(struct tl_eff_kernel *k, const struct tl_eff_launch
         return false;
     if (l->shared_bytes > (uint32_t)k->max_dynamic) { /* it may have been raised since */
         CUfunction f = k->handle;
-        if (k->is_library && tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS)
+        if (k->is_library &&
+            tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS)
             return false;
-        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
+        tl_eff_real.cuFuncGetAttribute(&k->max_dynamic,
+                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
     }
     return threads <= (uint64_t)k->max_threads && l->shared_bytes <= (uint32_t)k->max_dynamic;
 }
@@ -219,12 +229,13 @@ static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
 {
     tl_eff_lock();
     if (!is_tried(k, block))
-        memcpy(k->shapes[k->n_shapes < TL_EFF_MAX_BLOCKSHAPES ? k->n_shapes++ : 0], block, sizeof k->shapes[0]);
+        memcpy(k->shapes[k->n_shapes < TL_EFF_MAX_BLOCKSHAPES ? k->n_shapes++ : 0], block,
+               sizeof k->shapes[0]);
     tl_eff_unlock();
 }
 
-/* Parameters that come as one buffer, which kernels without any need not have.  NULL if there is none of that size, or something else
- * comes with it. */
+/* Parameters that come as one buffer, which kernels without any need not have.  NULL if there is
+ * none of that size, or something else comes with it. */
 static const uint8_t *buffer_of(const struct tl_eff_kernel *k, void **extra)
 {
     const uint8_t *buffer = k->param_bytes == 0 ? (const uint8_t *)"" : NULL;
@@ -259,11 +270,13 @@ static uint64_t sizes_of(const struct tl_eff_kernel *k, void **params, void **ex
     const uint8_t *buffer = params == NULL ? buffer_of(k, extra) : NULL;
     uint64_t h = 0;
     for (uint32_t i = 0; i < k->n_params && (params != NULL || buffer != NULL); i++)
-        h = tl_eff_sizes(h, params != NULL ? params[i] : buffer + k->params[i].offset, k->params[i].size);
+        h = tl_eff_sizes(h, params != NULL ? params[i] : buffer + k->params[i].offset,
+                         k->params[i].size);
     return h;
 }
 
-struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params, void **extra)
+struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params,
+                                       void **extra)
 {
     struct tl_eff_item *item = tl_eff_item_create(TL_EFF_KERNEL);
     uint8_t *bytes = calloc(1, shape->kernel->param_bytes + TL_EFF_EXTRA_BYTES);
@@ -279,7 +292,8 @@ struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void *
     return item;
 }
 
-static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void **params, void **extra)
+static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void **params,
+                            void **extra)
 {
     CUfunction f = l->kernel->handle;
     if (l->n_attributes > 0 && tl_eff_real.cuLaunchKernelEx != NULL) {
@@ -295,14 +309,16 @@ static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void
                                  .numAttrs = l->n_attributes};
         return tl_eff_real.cuLaunchKernelEx(&config, f, params, extra);
     }
-    return tl_eff_real.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                                      l->shared_bytes, stream, params, extra);
+    return tl_eff_real.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                                      l->block[1], l->block[2], l->shared_bytes, stream, params,
+                                      extra);
 }
 
 CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream)
 {
     size_t n = l->param_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                     CU_LAUNCH_PARAM_END};
     return launch_with(l, stream, NULL, n > 0 ? extra : NULL);
 }
 
@@ -320,16 +336,17 @@ static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l, uint6
 }
 
 /* The caller's own launch, when its turn has come. */
-static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k, const struct tl_eff_call *call,
-                        const struct tl_eff_launch *l)
+static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k,
+                        const struct tl_eff_call *call, const struct tl_eff_launch *l)
 {
     struct tl_eff_turn turn;
     tl_eff_turn_begin(&turn, s, true);
     CUresult r = tl_eff_invoke(call);
     if (r == CUDA_SUCCESS && !s->is_capturing) {
         tl_eff_lock();
-        tl_eff_unmarked(s, l->profile != NULL ? tl_eff_predicted_ns(l->profile) : tl_eff_predicted_ns(NULL),
-                        tl_eff_now());
+        tl_eff_unmarked(
+            s, l->profile != NULL ? tl_eff_predicted_ns(l->profile) : tl_eff_predicted_ns(NULL),
+            tl_eff_now());
         tl_eff_unlock();
         if (k != NULL) {
             note_tried(k, l->block);
@@ -343,10 +360,10 @@ static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k, const 
     return r;
 }
 
-/* `direct` is the job's own call with the stream's place still open; `at` is that place (-1: it stands in the configuration, and
- * was set there by the caller). */
-static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunction f, void **params, void **extra,
-                       struct tl_eff_call *direct)
+/* `direct` is the job's own call with the stream's place still open; `at` is that place (-1: it
+ * stands in the configuration, and was set there by the caller). */
+static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunction f,
+                       void **params, void **extra, struct tl_eff_call *direct)
 {
     struct tl_eff_kernel *k = tl_eff_kernel(f, s->context);
     uint64_t now = tl_eff_now();
@@ -387,24 +404,27 @@ static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunct
     return CUDA_SUCCESS;
 }
 
-/* --- hooks --------------------------------------------------------------------------------------------------------- */
+/* --- hooks ------------------------------------------------------------------------------------ */
 
-/* cuLaunchKernel has eleven arguments; a call that is kept has room for nine.  Its shape travels in a configuration. */
+/* cuLaunchKernel has eleven arguments; a call that is kept has room for nine.  Its shape travels in
+ * a configuration. */
 static CUresult call_kernel(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
-    return tl_eff_real.cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-                                      c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+    return tl_eff_real.cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
+                                      c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream,
+                                      params, extra);
 }
 
 static CUresult call_cooperative(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
     (void)extra;
-    return tl_eff_real.cuLaunchCooperativeKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-                                                 c->blockDimZ, c->sharedMemBytes, c->hStream, params);
+    return tl_eff_real.cuLaunchCooperativeKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ,
+                                                 c->blockDimX, c->blockDimY, c->blockDimZ,
+                                                 c->sharedMemBytes, c->hStream, params);
 }
 
-static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
-                              bool is_plain, bool is_per_thread)
+static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfunction f,
+                              void **params, void **extra, bool is_plain, bool is_per_thread)
 {
     struct tl_eff_stream *s;
     CUresult r = tl_eff_stream(config->hStream, is_per_thread, &s);
@@ -433,18 +453,21 @@ static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfu
         case CU_LAUNCH_ATTRIBUTE_IGNORE:
             break; /* they tune, and are kept */
         default:
-            l.is_plain = false; /* overlap with the kernel in front, events inside: the driver's business */
+            /* overlap with the kernel in front, events inside: the driver's business */
+            l.is_plain = false;
         }
         l.attributes[l.n_attributes++] = *a;
     }
-    struct tl_eff_call direct = {function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
+    struct tl_eff_call direct = {
+        function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
     return launch(s, &l, f, params, extra, &direct);
 }
 
-CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params, size_t n,
-                              bool is_cooperative)
+CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
+                              void *params, size_t n, bool is_cooperative)
 {
-    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                     .value = {.cooperative = 1}};
     CUlaunchConfig config = {.gridDimX = shape->gridDimX,
                              .gridDimY = shape->gridDimY,
                              .gridDimZ = shape->gridDimZ,
@@ -455,19 +478,21 @@ CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PA
                              .hStream = s->handle,
                              .attrs = &cooperative,
                              .numAttrs = is_cooperative ? 1 : 0};
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
-    return launch_config(is_cooperative ? (void *)tl_eff_real.cuLaunchKernelEx : (void *)call_kernel, &config,
-                         shape->func, NULL, n > 0 ? extra : NULL, !is_cooperative, false);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                     CU_LAUNCH_PARAM_END};
+    return launch_config(is_cooperative ? (void *)tl_eff_real.cuLaunchKernelEx
+                                        : (void *)call_kernel,
+                         &config, shape->func, NULL, n > 0 ? extra : NULL, !is_cooperative, false);
 }
 
-#define SHAPE_PARAMS                                                                                                   \
-    CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,       \
-        CUstream stream, void **params
-#define SHAPE                                                                                                          \
-    &(CUlaunchConfig)                                                                                                  \
-    {                                                                                                                  \
-        .gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,             \
-        .sharedMemBytes = shared, .hStream = stream                                                                    \
+#define SHAPE_PARAMS                                                                               \
+    CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,    \
+        unsigned shared, CUstream stream, void **params
+#define SHAPE                                                                                      \
+    &(CUlaunchConfig)                                                                              \
+    {                                                                                              \
+        .gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by,          \
+        .blockDimZ = bz, .sharedMemBytes = shared, .hStream = stream                               \
     }
 
 static CUresult hook_cuLaunchKernel(SHAPE_PARAMS, void **extra)
@@ -490,18 +515,22 @@ static CUresult hook_cuLaunchCooperativeKernel_ptsz(SHAPE_PARAMS)
     return launch_config((void *)call_cooperative, SHAPE, f, params, NULL, false, true);
 }
 
-static CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+static CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params,
+                                      void **extra)
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true, false);
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true,
+                         false);
 }
 
-static CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+static CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
+                                           void **params, void **extra)
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true, true);
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true,
+                         true);
 }
 
 const struct tl_hook tl_eff_kernel_hooks[] = {

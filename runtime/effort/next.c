@@ -1,6 +1,7 @@
-/* What a job tells of itself while its kernels come up: the footprint of the next one, for policies that look at what fits together,
- * and where its iterations end, for policies that switch between them.  A job that marks iterations (tally/mark.h) is believed;
- * for others they are found in the order of its own launches. */
+/* What a job tells of itself while its kernels come up: the footprint of the next one, for policies
+ * that look at what fits together, and where its iterations end, for policies that switch between
+ * them.  A job that marks iterations (tally/mark.h) is believed; for others they are found in the
+ * order of its own launches. */
 #include "runtime/effort/internal.h"
 
 #include "sched/pattern.h"
@@ -20,9 +21,10 @@ static void tell_footprint(const struct tl_eff_context *c, const struct tl_eff_l
 {
     uint64_t sms = c->n_sms > 0 ? (uint64_t)c->n_sms : 1, part = 1000 * (uint64_t)l->blocks / sms;
     bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
-    atomic_store_explicit(&tl_eff.page->next_ns, is_known ? l->profile->whole_ns : 0, memory_order_relaxed);
-    atomic_store_explicit(&tl_eff.page->next_sm_permille, part < 1000 ? (uint32_t)part + (part == 0) : 1000,
+    atomic_store_explicit(&tl_eff.page->next_ns, is_known ? l->profile->whole_ns : 0,
                           memory_order_relaxed);
+    atomic_store_explicit(&tl_eff.page->next_sm_permille,
+                          part < 1000 ? (uint32_t)part + (part == 0) : 1000, memory_order_relaxed);
 }
 
 void tl_eff_comes_next(const struct tl_eff_context *c, struct tl_eff_launch *l, uint64_t now)

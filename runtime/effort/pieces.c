@@ -5,9 +5,10 @@
  *     persistent  workers loop over the counter: one launch, until it is done or told to stop
  *     whole       the original; marks behind some of them tell how far the device has come
  *
- * A chain: a kernel may be launched before the one in front of it is known to be done, if it stops by itself when that is not the
- * case.  Its last stop word then is the control word of the one in front: {expected, counter}, equal only if all went through.
- * That hides the time between two kernels. */
+ * A chain: a kernel may be launched before the one in front of it is known to be done, if it stops
+ * by itself when that is not the case.  Its last stop word then is the control word of the one in
+ * front: {expected, counter}, equal only if all went through. That hides the time between two
+ * kernels. */
 #include "runtime/effort/internal.h"
 
 #include <assert.h>
@@ -16,17 +17,18 @@
 #include <time.h>
 
 enum {
-    MARK_EVERY = 64,       /* whole kernels */
-    TICKET_DRAIN_NS = 800, /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
-    FINE_BLOCK_NS = 2000,  /* shorter blocks are taken several at a time, */
-    BATCH_NS = 8000,       /* for about as long as it takes to leave the device anyway, */
+    MARK_EVERY = 64, /* whole kernels */
+    /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
+    TICKET_DRAIN_NS = 800,
+    FINE_BLOCK_NS = 2000, /* shorter blocks are taken several at a time, */
+    BATCH_NS = 8000,      /* for about as long as it takes to leave the device anyway, */
     MOST_BATCH = 64,
     BATCHES = 8, /* but each worker several times, so that all are done at about the same time */
     TRIAL_WAVES = 4,
     TRIAL_NS = 400000,
 };
 
-/* --- pieces -------------------------------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 /* The part of the SMs that the policy grants. */
 static uint32_t granted_sms(const struct tl_eff_context *c)
@@ -38,29 +40,34 @@ static uint32_t granted_sms(const struct tl_eff_context *c)
     return sms > 0 ? sms : 1;
 }
 
-/* A policy that divides the SMs: then every kernel that can runs in a form that keeps to its part, however short it is. */
+/* A policy that divides the SMs: then every kernel that can runs in a form that keeps to its part,
+ * however short it is. */
 static bool is_capped(void)
 {
-    return tl_eff.grant.finest == TL_RUNG_CAP && tl_eff.grant.sm_permille > 0 && tl_eff.grant.sm_permille < 1000;
+    return tl_eff.grant.finest == TL_RUNG_CAP && tl_eff.grant.sm_permille > 0 &&
+           tl_eff.grant.sm_permille < 1000;
 }
 
-static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v, const struct tl_eff_launch *l)
+static uint32_t workers_of(struct tl_eff_context *c, struct tl_eff_variant *v,
+                           const struct tl_eff_launch *l)
 {
     if (v->occupancy == 0) {
         int threads = (int)(l->block[0] * l->block[1] * l->block[2]);
         if (tl_eff_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &v->occupancy, v->function, threads, TL_PTX_SHARED_BYTES(l->shared_bytes)) != CUDA_SUCCESS ||
+                &v->occupancy, v->function, threads, TL_PTX_SHARED_BYTES(l->shared_bytes)) !=
+                CUDA_SUCCESS ||
             v->occupancy < 1)
             v->occupancy = 1;
     }
-    /* Workers that share an SM in turns are as good as one there; more of them would take longer to leave, and spread over SMs that
-     * were not granted. */
+    /* Workers that share an SM in turns are as good as one there; more of them would take longer to
+     * leave, and spread over SMs that were not granted. */
     uint32_t n = granted_sms(c) * (c->runs_block_by_block ? 1 : (uint32_t)v->occupancy);
     return n < l->blocks ? n : l->blocks;
 }
 
-/* How many blocks a persistent worker takes from the counter at a time: to take and to ask costs as much as to run a fine block, and
- * such blocks are over so soon that some of them are no longer than one of others. */
+/* How many blocks a persistent worker takes from the counter at a time: to take and to ask costs as
+ * much as to run a fine block, and such blocks are over so soon that some of them are no longer
+ * than one of others. */
 static uint32_t batch_of(const struct tl_eff_context *c, const struct tl_eff_launch *l)
 {
     uint64_t ns = l->profile == NULL          ? 0
@@ -96,20 +103,24 @@ static uint32_t piece_blocks(struct tl_eff_context *c, const struct tl_eff_launc
 /* A variant is tried on a few blocks before it gets all of them. */
 static bool is_trial(const struct tl_eff_launch *l)
 {
-    return tl_eff.settings->force < 0 && l->profile != NULL && tl_eff_is_on_trial(l->profile, l->rung);
+    return tl_eff.settings->force < 0 && l->profile != NULL &&
+           tl_eff_is_on_trial(l->profile, l->rung);
 }
 
 static uint32_t trial_blocks(const struct tl_eff_context *c, const struct tl_eff_launch *l)
 {
     /* Long enough for the launch itself not to count, as far as the original tells. */
     uint64_t waves = l->profile->block_ns != 0 ? TRIAL_NS / l->profile->block_ns : 0;
-    uint64_t n = (waves > TRIAL_WAVES ? waves : TRIAL_WAVES) * (uint64_t)(c->n_sms > 0 ? c->n_sms : 1);
+    uint64_t n = (waves > TRIAL_WAVES ? waves : TRIAL_WAVES) *
+                 (uint64_t)(c->n_sms > 0 ? c->n_sms : 1);
     uint32_t left = l->blocks - l->launched;
     return n < left ? (uint32_t)n : left;
 }
 
-/* Launches one piece.  Lock held, given up meanwhile.  `before` is the kernel in front whose end is not known yet, or NULL. */
-static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, struct tl_eff_item *before)
+/* Launches one piece.  Lock held, given up meanwhile.  `before` is the kernel in front whose end is
+ * not known yet, or NULL. */
+static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item,
+                         struct tl_eff_item *before)
 {
     struct tl_eff_launch *l = &item->launch;
     struct tl_eff_variant *v = l->variant;
@@ -119,7 +130,8 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
         s->is_held = true; /* later, perhaps */
         return;
     }
-    struct tl_eff_extra x = {.grid = {l->grid[0], l->grid[1], l->grid[2]}, .first = l->launched, .blocks = l->blocks};
+    struct tl_eff_extra x = {
+        .grid = {l->grid[0], l->grid[1], l->grid[2]}, .first = l->launched, .blocks = l->blocks};
     p->item = item;
     item->refs++;
     p->profile = l->profile;
@@ -135,7 +147,9 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
         l->launched = x.blocks = l->done + p->blocks;
         x.batch_mask = batch - 1;
     } else {
-        launch_blocks = p->blocks = is_trial(l) ? trial_blocks(c, l) : before != NULL ? l->blocks : piece_blocks(c, l);
+        launch_blocks = p->blocks = is_trial(l)      ? trial_blocks(c, l)
+                                    : before != NULL ? l->blocks
+                                                     : piece_blocks(c, l);
         l->launched += p->blocks;
     }
     p->predicted_ns = l->blocks > 0 ? whole_ns * p->blocks / l->blocks : 0;
@@ -155,18 +169,22 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
         if (!tl_eff_gate_words(x.words, &n_words, p->words_epoch))
             r = CUDA_ERROR_NOT_SUPPORTED;
         if (n_words < TL_SHARE_WORDS)
-            x.words[TL_SHARE_WORDS - 1] = p->in_front != NULL ? p->in_front->device : c->kick_device;
+            x.words[TL_SHARE_WORDS - 1] = p->in_front != NULL ? p->in_front->device
+                                                              : c->kick_device;
         uint32_t expected = x.blocks, done = l->done;
         if (l->rung == TL_RUNG_PERSISTENT) {
             launch_blocks = workers_of(c, v, l);
             launch_blocks = launch_blocks < p->blocks ? launch_blocks : p->blocks;
-            /* Each worker takes one batch too many when it finds the end, but for the one whose batch is cut off there. */
+            /* Each worker takes one batch too many when it finds the end, but for the one whose
+             * batch is cut off there. */
             uint32_t batch = x.batch_mask + 1;
             expected = done + (p->blocks / batch + launch_blocks) * batch;
         }
-        /* Nobody else writes while nothing of it is in flight.  Two words at once, so that nobody sees a mixture. */
+        /* Nobody else writes while nothing of it is in flight.  Two words at once, so that nobody
+         * sees a mixture. */
         if (l->n_flying == 1)
-            atomic_store_explicit(l->control->word, (uint64_t)done << 32 | expected, memory_order_release);
+            atomic_store_explicit(l->control->word, (uint64_t)done << 32 | expected,
+                                  memory_order_release);
         x.counter = l->control->device + 4;
     }
     if (is_measured) {
@@ -178,28 +196,34 @@ static void launch_piece(struct tl_eff_stream *s, struct tl_eff_item *item, stru
     }
     tl_eff_variant_args(v, l->params, &x);
     size_t n = v->param_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                     CU_LAUNCH_PARAM_END};
     bool copies = l->rung != TL_RUNG_SLICE && !c->has_host_atomics;
     if (r == CUDA_SUCCESS && copies && l->n_flying == 1)
-        r = tl_eff_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8, s->handle);
+        r = tl_eff_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8,
+                                             s->handle);
     if (r == CUDA_SUCCESS)
-        r = tl_eff_real.cuLaunchKernel(v->function, launch_blocks, 1, 1, l->block[0], l->block[1], l->block[2],
-                                       v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes, s->handle,
-                                       NULL, extra);
+        r = tl_eff_real.cuLaunchKernel(
+            v->function, launch_blocks, 1, 1, l->block[0], l->block[1], l->block[2],
+            v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes, s->handle, NULL,
+            extra);
     if (r == CUDA_SUCCESS && copies)
-        r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8, s->handle);
+        r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8,
+                                             s->handle);
     p->refusal = r;
     if (r != CUDA_SUCCESS || tl_eff_watch(p) != CUDA_SUCCESS)
         p->is_lost = true;
     tl_eff_lock();
 }
 
-/* --- choosing a rung ----------------------------------------------------------------------------------------------- */
+/* --- choosing a rung -------------------------------------------------------------------------- */
 
 static const struct {
     enum tl_rung rung;
     enum tl_ptx_variant kind;
-} by_rung[] = {{TL_RUNG_PERSISTENT, TL_PTX_PERSISTENT}, {TL_RUNG_TICKET, TL_PTX_TICKET}, {TL_RUNG_SLICE, TL_PTX_SLICE}};
+} by_rung[] = {{TL_RUNG_PERSISTENT, TL_PTX_PERSISTENT},
+               {TL_RUNG_TICKET, TL_PTX_TICKET},
+               {TL_RUNG_SLICE, TL_PTX_SLICE}};
 
 /* Lock held, given up meanwhile if a rung is forced. */
 static void choose(struct tl_eff_launch *l, bool is_chained)
@@ -226,7 +250,8 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     bool is_short = is_known && ns <= tl_eff_turnaround_ns() && !keeps_part;
     bool is_harmless = tl_eff_is_alone() && (!is_known || ns <= TL_EFF_ALONE_NS) && !keeps_part;
     for (uint32_t i = 0; i < 3 && l->variant == NULL; i++) {
-        if ((by_rung[i].rung < tl_eff.grant.finest && !keeps_part) || (is_short && !is_chained && l->done == 0) ||
+        if ((by_rung[i].rung < tl_eff.grant.finest && !keeps_part) ||
+            (is_short && !is_chained && l->done == 0) ||
             (l->profile != NULL && tl_eff_is_slow(l->profile, by_rung[i].rung) && !keeps_part))
             continue;
         if (!is_known && l->kernel->variants[by_rung[i].kind][0] == NULL)
@@ -246,9 +271,10 @@ static void choose(struct tl_eff_launch *l, bool is_chained)
     }
 }
 
-/* --- one kernel's way ---------------------------------------------------------------------------------------------- */
+/* --- one kernel's way ------------------------------------------------------------------------- */
 
-/* How long it could have begun earlier: since it was asked for and all in front of it was submitted. */
+/* How long it could have begun earlier: since it was asked for and all in front of it was
+ * submitted. */
 uint64_t tl_eff_stood_ready(const struct tl_eff_launch *l, uint64_t began_ns)
 {
     uint64_t since = l->queued_ns > l->head_ns ? l->queued_ns : l->head_ns;
@@ -273,8 +299,9 @@ static void count_launch(const struct tl_eff_launch *l)
     atomic_store_explicit(&tl_eff.page->rung, l->rung, memory_order_relaxed);
 }
 
-/* The SMs that a kernel which cannot be stopped is kept to; 0: all.  They are the granted part, or if the policy leaves that to us, half
- * of them for as long as a higher level could be kept waiting for the end of a long one. */
+/* The SMs that a kernel which cannot be stopped is kept to; 0: all.  They are the granted part, or
+ * if the policy leaves that to us, half of them for as long as a higher level could be kept waiting
+ * for the end of a long one. */
 static uint32_t cap_of(const struct tl_eff_context *c, const struct tl_eff_launch *l, uint64_t ns)
 {
     uint32_t sms = (uint32_t)(c->n_sms > 0 ? c->n_sms : 0), granted = granted_sms(c);
@@ -378,8 +405,8 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
     uint32_t at_once = l->rung == TL_RUNG_PERSISTENT || before != NULL || is_trial(l) ? 1 : 2;
     if (l->launched >= l->blocks || l->n_flying >= at_once)
         return false;
-    if (before != NULL &&
-        (l->rung == TL_RUNG_SLICE || (l->rung == TL_RUNG_TICKET && piece_blocks(s->context, l) < l->blocks)))
+    if (before != NULL && (l->rung == TL_RUNG_SLICE ||
+                           (l->rung == TL_RUNG_TICKET && piece_blocks(s->context, l) < l->blocks)))
         return false; /* it cannot stop by itself, or not fast enough */
     if (l->began_ns == 0 && !tl_eff_take_rate(l->blocks, now)) {
         s->is_held = true;
@@ -393,7 +420,8 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
     }
     if (l->ready_ns != 0) {
         atomic_fetch_add_explicit(&tl_eff.page->waited_ns, now - l->ready_ns, memory_order_relaxed);
-        tl_record_spanned(tl_eff.record, TL_SPAN_WAIT, l->kernel->record, s->number, l->ready_ns, now);
+        tl_record_spanned(tl_eff.record, TL_SPAN_WAIT, l->kernel->record, s->number, l->ready_ns,
+                          now);
         l->ready_ns = 0;
     }
     launch_piece(s, item, before);

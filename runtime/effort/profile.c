@@ -1,7 +1,9 @@
-/* How long kernels take: learnt from launches that were measured anyway, never by stopping the device.
+/* How long kernels take: learnt from launches that were measured anyway, never by stopping the
+ * device.
  *
- * What was learnt is written when the job ends and read when the next begins: a small file of rows, by a fingerprint of the
- * kernel and the shape of the launch.  It is a first guess only; each job measures again. */
+ * What was learnt is written when the job ends and read when the next begins: a small file of rows,
+ * by a fingerprint of the kernel and the shape of the launch.  It is a first guess only; each job
+ * measures again. */
 #include "runtime/effort/internal.h"
 
 #include <fcntl.h>
@@ -39,7 +41,7 @@ static uint32_t n_rows;
 static struct row *kept;
 static uint32_t n_kept, cap_kept;
 
-/* --- the file ------------------------------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -65,8 +67,9 @@ void tl_eff_profile_load(void)
     int fd = path_of(path, sizeof path, "") ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return;
-    if (fstat(fd, &st) == 0 && st.st_size > 8 && st.st_size <= 8 + (off_t)(MAX_ROWS * sizeof *rows) &&
-        read(fd, &magic, 8) == 8 && magic == MAGIC) {
+    if (fstat(fd, &st) == 0 && st.st_size > 8 &&
+        st.st_size <= 8 + (off_t)(MAX_ROWS * sizeof *rows) && read(fd, &magic, 8) == 8 &&
+        magic == MAGIC) {
         size_t n = ((size_t)st.st_size - 8) / sizeof *rows;
         rows = malloc(n * sizeof *rows);
         if (rows != NULL && read(fd, rows, n * sizeof *rows) == (ssize_t)(n * sizeof *rows))
@@ -85,7 +88,8 @@ static struct row row_of(const struct tl_eff_profile *p)
     return r;
 }
 
-/* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no room. */
+/* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no
+ * room. */
 static struct row *place_for(uint64_t key)
 {
     for (uint32_t i = 0; kept != NULL && i < n_kept; i++) {
@@ -148,7 +152,8 @@ void tl_eff_profile_save(void)
     if (n > 0 && path_of(path, sizeof path, "") && path_of(temporary, sizeof temporary, suffix)) {
         int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd >= 0) {
-            bool ok = write(fd, &magic, 8) == 8 && write(fd, all, n * sizeof *all) == (ssize_t)(n * sizeof *all);
+            bool ok = write(fd, &magic, 8) == 8 &&
+                      write(fd, all, n * sizeof *all) == (ssize_t)(n * sizeof *all);
             ok = close(fd) == 0 && ok;
             if (!ok || rename(temporary, path) < 0)
                 unlink(temporary); /* a full disk: the next job learns again */
@@ -157,7 +162,7 @@ void tl_eff_profile_save(void)
     free(all);
 }
 
-/* --- one kernel and shape ------------------------------------------------------------------------------------------ */
+/* --- one kernel and shape --------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -165,8 +170,9 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 29;
 }
 
-/* A product of matrices takes as long as its inner side says, which is in no grid.  So launches are also told apart by those of their
- * parameters that can be sizes: small integers.  Addresses and floats are none, and differ without meaning anything. */
+/* A product of matrices takes as long as its inner side says, which is in no grid.  So launches are
+ * also told apart by those of their parameters that can be sizes: small integers.  Addresses and
+ * floats are none, and differ without meaning anything. */
 uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n)
 {
     const uint8_t *p = param;
@@ -187,8 +193,8 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
     uint32_t n_alike = 0;
     struct tl_eff_profile *p = k->profiles, *rest = NULL;
     for (; p != NULL; p = p->next) {
-        if (memcmp(p->grid, l->grid, sizeof p->grid) != 0 || memcmp(p->block, l->block, sizeof p->block) != 0 ||
-            p->shared_bytes != l->shared_bytes)
+        if (memcmp(p->grid, l->grid, sizeof p->grid) != 0 ||
+            memcmp(p->block, l->block, sizeof p->block) != 0 || p->shared_bytes != l->shared_bytes)
             continue;
         if (p->sizes == sizes)
             return p;
@@ -209,7 +215,8 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
     p->key = mix(mix(k->fingerprint, p->shared_bytes), sizes);
     for (uint32_t i = 0; i < 3; i++)
         p->key = mix(p->key, (uint64_t)p->grid[i] << 32 | p->block[i]);
-    const struct row *found = n_rows > 0 ? bsearch(&(struct row){.key = p->key}, rows, n_rows, sizeof *rows, by_key)
+    const struct row *found = n_rows > 0 ? bsearch(&(struct row){.key = p->key}, rows, n_rows,
+                                                   sizeof *rows, by_key)
                                          : NULL;
     if (found != NULL) {
         p->whole_ns = found->whole_ns;
@@ -237,8 +244,9 @@ bool tl_eff_wants_sample(const struct tl_eff_profile *p)
     return p->n_samples < FIRST_SAMPLES || p->n_launches % every == 0;
 }
 
-/* The first ones may have compiled something or found cold caches, so the least counts.  Later, single ones may be far too
- * long because somebody else was busy, but never too short: down fast, up in small steps. */
+/* The first ones may have compiled something or found cold caches, so the least counts.  Later,
+ * single ones may be far too long because somebody else was busy, but never too short: down fast,
+ * up in small steps. */
 static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
 {
     if (old == 0 || n == 0)
@@ -251,8 +259,9 @@ static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
     return old + (up < most ? up : most);
 }
 
-/* Other work on the machine makes single measurements too long, never too short; and a few blocks may not spread over the device
- * as many do.  So the least of many counts, and with slices more is put up with: behind them there is no control. */
+/* Other work on the machine makes single measurements too long, never too short; and a few blocks
+ * may not spread over the device as many do.  So the least of many counts, and with slices more is
+ * put up with: behind them there is no control. */
 static bool seems_slow(const struct tl_eff_profile *p, enum tl_rung rung, uint64_t slack)
 {
     uint64_t most = rung == TL_RUNG_SLICE ? p->block_ns * 9 / 4 : p->block_ns * 3 / 2;
@@ -265,7 +274,8 @@ bool tl_eff_is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung)
     return n < TRIALS || (n < MOST_TRIALS && seems_slow(p, rung, 0));
 }
 
-/* A machine that was busy while the rung was on trial may have made it look slow, so it is tried again, less and less often. */
+/* A machine that was busy while the rung was on trial may have made it look slow, so it is tried
+ * again, less and less often. */
 bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung)
 {
     if (p->rungs[rung].is_slow && p->n_launches >= p->rungs[rung].retry_at) {
@@ -276,8 +286,8 @@ bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung)
     return p->rungs[rung].is_slow;
 }
 
-void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung, uint64_t ns,
-                        uint32_t blocks, int n_sms)
+void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung,
+                        uint64_t ns, uint32_t blocks, int n_sms)
 {
     if (p == NULL || ns == 0 || blocks == 0)
         return;
@@ -285,7 +295,8 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     uint64_t waves = (blocks + wide - 1) / wide, wave_ns = ns / waves;
     if (rung >= TL_RUNG_WHOLE) {
         p->block_ns = blend(p->block_ns, wave_ns, p->n_samples);
-        p->whole_ns = blend(p->whole_ns, l->blocks > blocks ? ns * l->blocks / blocks : ns, p->n_samples);
+        p->whole_ns = blend(p->whole_ns, l->blocks > blocks ? ns * l->blocks / blocks : ns,
+                            p->n_samples);
         p->n_samples++;
         return;
     }
@@ -296,11 +307,14 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
     if (p->rungs[rung].is_slow || !seems_slow(p, rung, slack))
         return;
-    if (n >= MOST_TRIALS || (n >= TRIALS && p->rungs[rung].block_ns > VERY_SLOW * p->block_ns + slack)) {
+    if (n >= MOST_TRIALS ||
+        (n >= TRIALS && p->rungs[rung].block_ns > VERY_SLOW * p->block_ns + slack)) {
         if (l->variant != NULL)
-            tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is used",
+            tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another "
+                        "rung is used",
                         l->kernel->name, (unsigned long long)p->rungs[rung].block_ns / 1000,
-                        tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->block_ns / 1000);
+                        tl_ptx_variant_name(l->variant->kind),
+                        (unsigned long long)p->block_ns / 1000);
         uint32_t times = p->rungs[rung].n_slow++;
         p->rungs[rung].is_slow = true;
         p->rungs[rung].retry_at = p->n_launches + (RETRY_AFTER << (times < 8 ? times : 8));

@@ -1,9 +1,10 @@
 /* Queues: what was asked for and could not be given to the driver at once, in order.
  *
- * An item is submitted when all items in front of it in its stream are, and all that it was put behind: the legacy stream's rules
- * make a submission on it wait for the ends of all blocking queues of its context, and theirs for its own; an event makes the
- * wait follow the record.  Because these are orders of submission only, and each is also an order that the driver keeps, items
- * never wait for anything that they would not wait for without us. */
+ * An item is submitted when all items in front of it in its stream are, and all that it was put
+ * behind: the legacy stream's rules make a submission on it wait for the ends of all blocking
+ * queues of its context, and theirs for its own; an event makes the wait follow the record.
+ * Because these are orders of submission only, and each is also an order that the driver keeps,
+ * items never wait for anything that they would not wait for without us. */
 #include "runtime/effort/internal.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 
 enum { MAX_QUEUED = 1024 }; /* per stream, as the driver has its own bound */
 
-/* --- items --------------------------------------------------------------------------------------------------------- */
+/* --- items ------------------------------------------------------------------------------------ */
 
 struct tl_eff_item *tl_eff_item_create(enum tl_eff_kind kind)
 {
@@ -53,7 +54,7 @@ void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other)
     item->n_waits++;
 }
 
-/* --- queues -------------------------------------------------------------------------------------------------------- */
+/* --- queues ----------------------------------------------------------------------------------- */
 
 static bool blocking_queues_are_empty(const struct tl_eff_context *c)
 {
@@ -102,7 +103,8 @@ void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item)
     tl_eff_tell_word();
     if (tl_eff_executor_start() < 0)
         tl_eff_log(0, "no thread for queued work: it waits");
-    if (s->n_items <= TL_EFF_MAX_CHAIN) /* else it is not its turn for long, and what comes back rings as well */
+    if (s->n_items <=
+        TL_EFF_MAX_CHAIN) /* else it is not its turn for long, and what comes back rings as well */
         tl_eff_ring();
 }
 
@@ -150,14 +152,16 @@ void tl_eff_make_room(struct tl_eff_stream *s)
     tl_eff.n_room_waiters--;
 }
 
-/* Waits for the ends of all queues as they are now: of one context or (NULL) of all, of blocking streams or of all. */
+/* Waits for the ends of all queues as they are now: of one context or (NULL) of all, of blocking
+ * streams or of all. */
 static void drain(const struct tl_eff_context *only, bool only_blocking)
 {
     enum { AT_A_TIME = 64 };
     struct tl_eff_item *ends[AT_A_TIME];
     uint32_t n = 0;
     for (struct tl_eff_context *c = tl_eff.contexts; c != NULL; c = c->next) {
-        for (struct tl_eff_stream *s = c->streams; s != NULL && (only == NULL || only == c); s = s->next) {
+        for (struct tl_eff_stream *s = c->streams; s != NULL && (only == NULL || only == c);
+             s = s->next) {
             if (s->last != NULL && n < AT_A_TIME && (s->is_blocking || !only_blocking)) {
                 s->last->refs++;
                 ends[n++] = s->last;
@@ -192,7 +196,7 @@ void tl_eff_drain_all(void)
         drain(NULL, false);
 }
 
-/* --- calls --------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 CUresult tl_eff_defer(struct tl_eff_stream *s, struct tl_eff_call *call, int at, void *owned)
 {

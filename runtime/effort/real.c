@@ -15,7 +15,8 @@ int tl_eff_real_find(const struct tl_shim *shim, struct tl_error *err)
 #undef FIND_OR_FAIL
 #undef FIND
     if (missing != NULL)
-        return tl_error_set(err, -ENOENT, "the driver has no %s; it is too old for best-effort control", missing);
+        return tl_error_set(err, -ENOENT,
+                            "the driver has no %s; it is too old for best-effort control", missing);
     return 0;
 }
 
@@ -39,11 +40,13 @@ CUresult tl_eff_invoke(const struct tl_eff_call *c)
     case 6:
         return ((CUresult(*)(w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4], a[5]);
     case 7:
-        return ((CUresult(*)(w, w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
+        return ((CUresult(*)(w, w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4], a[5],
+                                                               a[6]);
     case 8:
-        return ((CUresult(*)(w, w, w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+        return ((CUresult(*)(w, w, w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4],
+                                                                  a[5], a[6], a[7]);
     default:
-        return ((CUresult(*)(w, w, w, w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7],
-                                                                     a[8]);
+        return ((CUresult(*)(w, w, w, w, w, w, w, w, w))c->function)(a[0], a[1], a[2], a[3], a[4],
+                                                                     a[5], a[6], a[7], a[8]);
     }
 }

@@ -1,5 +1,6 @@
-/* Rewritten kernels on disk, in the cache that compiled kernels of the software device have as well (include/tally/store.h): named by
- * content, whole or not there at all, bounded, and nothing that a job's success depends on.
+/* Rewritten kernels on disk, in the cache that compiled kernels of the software device have as well
+ * (include/tally/store.h): named by content, whole or not there at all, bounded, and nothing that a
+ * job's success depends on.
  *
  * An entry is a line of numbers and strings, each string with its length in front. */
 #include "runtime/effort/internal.h"
@@ -16,7 +17,7 @@
 
 enum { FORMAT = 1, LIMIT_MB = 256, MAX_COUNT = 1 << 16 };
 
-/* --- copies -------------------------------------------------------------------------------------------------------- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 int tl_eff_rewritten_copy(struct tl_eff_rewritten *to, const struct tl_ptx_rewritten *from)
 {
@@ -63,7 +64,7 @@ void tl_eff_rewritten_finish(struct tl_eff_rewritten *r)
     *r = (struct tl_eff_rewritten){0};
 }
 
-/* --- as bytes ------------------------------------------------------------------------------------------------------ */
+/* --- as bytes --------------------------------------------------------------------------------- */
 
 static void put_number(struct tl_buf *b, uint32_t v)
 {
@@ -126,7 +127,8 @@ static void write_rewritten(struct tl_buf *b, const char *key, const struct tl_e
     put_string(b, r->text);
     put_string(b, r->entry);
     put_string(b, r->table_name);
-    const uint32_t numbers[] = {r->original_params, r->original_bytes, r->param_bytes, r->conditions, r->uses_slot};
+    const uint32_t numbers[] = {r->original_params, r->original_bytes, r->param_bytes,
+                                r->conditions, r->uses_slot};
     for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put_number(b, numbers[i]);
     put_number(b, r->n_args);
@@ -168,8 +170,9 @@ static void read_rewritten(struct reader *in, const char *key, struct tl_eff_rew
         a->which = get_number(in);
         a->variable = get_string(in);
         r->n_args = i + 1;
-        in->is_bad |= (uint32_t)a->kind >= TL_PTX_ARG_KINDS || a->size > 8 || a->offset > r->param_bytes ||
-                      a->size > r->param_bytes - a->offset || (a->kind == TL_PTX_ARG_VARIABLE) != (a->variable != NULL);
+        in->is_bad |= (uint32_t)a->kind >= TL_PTX_ARG_KINDS || a->size > 8 ||
+                      a->offset > r->param_bytes || a->size > r->param_bytes - a->offset ||
+                      (a->kind == TL_PTX_ARG_VARIABLE) != (a->variable != NULL);
     }
     n = get_count(in);
     r->table = calloc(n + 1, sizeof(char *));
@@ -181,7 +184,7 @@ static void read_rewritten(struct reader *in, const char *key, struct tl_eff_rew
     }
 }
 
-/* --- on disk ------------------------------------------------------------------------------------------------------- */
+/* --- on disk ---------------------------------------------------------------------------------- */
 
 int tl_eff_store_folder(char *path, size_t n)
 {
@@ -200,7 +203,8 @@ static struct tl_jit_cache *cache(void)
     char path[TL_JIT_CACHE_PATH];
     if (!was_tried) {
         was_tried = true;
-        is_there = tl_eff_store_folder(path, sizeof path) == 0 && tl_jit_cache_open(&c, path, LIMIT_MB, NULL) == 0;
+        is_there = tl_eff_store_folder(path, sizeof path) == 0 &&
+                   tl_jit_cache_open(&c, path, LIMIT_MB, NULL) == 0;
     }
     return is_there ? &c : NULL;
 }
@@ -220,11 +224,13 @@ void tl_eff_store_key(char key[TL_EFF_KEY_BYTES], const struct tl_eff_origin *o)
     static const char hex[] = "0123456789abcdef";
     struct tl_jit_digest d;
     uint8_t digest[TL_JIT_DIGEST_BYTES];
-    const uint64_t numbers[] = {o->kind, o->dims, o->max_registers, (uint64_t)o->driver, o->rewriter};
+    const uint64_t numbers[] = {o->kind, o->dims, o->max_registers, (uint64_t)o->driver,
+                                o->rewriter};
     tl_jit_digest_init(&d);
     tl_jit_digest_add(&d, o->text, TL_JIT_DIGEST_BYTES);
     tl_jit_digest_add(&d, numbers, sizeof numbers);
-    tl_jit_digest_add(&d, o->kernel, strlen(o->kernel)); /* the one part whose length varies is the last */
+    /* the one part whose length varies is the last */
+    tl_jit_digest_add(&d, o->kernel, strlen(o->kernel));
     tl_jit_digest_end(&d, digest);
     for (size_t i = 0; i < sizeof digest; i++) {
         key[2 * i] = hex[digest[i] >> 4];

@@ -1,7 +1,8 @@
 /* Contexts and streams as the job knows them, and the real ones behind.
  *
- * A thread's default stream belongs to that thread in the real driver: the executor could not submit to it.  So each thread that
- * uses one gets an ordinary blocking stream of its own per context, which has the same rules. */
+ * A thread's default stream belongs to that thread in the real driver: the executor could not
+ * submit to it.  So each thread that uses one gets an ordinary blocking stream of its own per
+ * context, which has the same rules. */
 #include "runtime/effort/internal.h"
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ void tl_eff_make_current(struct tl_eff_context *c)
     tl_eff_real.cuCtxSetCurrent(c->handle);
 }
 
-/* --- a thread's own ------------------------------------------------------------------------------------------------ */
+/* --- a thread's own --------------------------------------------------------------------------- */
 
 static void end_thread(void *list)
 {
@@ -118,7 +119,8 @@ static CUresult per_thread(struct tl_eff_stream **out)
     }
     struct own_stream *own = malloc(sizeof *own);
     CUstream handle;
-    CUresult r = own != NULL ? tl_eff_real.cuStreamCreate(&handle, CU_STREAM_DEFAULT) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = own != NULL ? tl_eff_real.cuStreamCreate(&handle, CU_STREAM_DEFAULT)
+                             : CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         free(own);
         return r;
@@ -136,7 +138,7 @@ static CUresult per_thread(struct tl_eff_stream **out)
     return CUDA_SUCCESS;
 }
 
-/* --- any stream ---------------------------------------------------------------------------------------------------- */
+/* --- any stream ------------------------------------------------------------------------------- */
 
 CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream **out)
 {
@@ -179,7 +181,8 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
 void tl_eff_stream_forget(struct tl_eff_stream *s)
 {
     s->is_destroyed = true;
-    for (struct tl_eff_stream **at = &tl_eff.streams[slot_of(s->handle)]; *at != NULL; at = &(*at)->next_in_hash) {
+    for (struct tl_eff_stream **at = &tl_eff.streams[slot_of(s->handle)]; *at != NULL;
+         at = &(*at)->next_in_hash) {
         if (*at == s) {
             *at = s->next_in_hash;
             break;
@@ -207,7 +210,8 @@ void tl_eff_context_free(struct tl_eff_context *c)
             break;
         }
     }
-    /* Streams stay in memory: threads may still have them as their own.  Their handles mean nothing any more. */
+    /* Streams stay in memory: threads may still have them as their own.  Their handles mean nothing
+     * any more. */
     for (struct tl_eff_stream *s = c->streams; s != NULL; s = s->next) {
         if (!s->is_legacy)
             tl_eff_stream_forget(s);

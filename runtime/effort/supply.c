@@ -1,4 +1,5 @@
-/* What launches in pieces need of a context: counters that host and device share, events, and how long news of an end take. */
+/* What launches in pieces need of a context: counters that host and device share, events, and how
+ * long news of an end take. */
 #include "runtime/effort/internal.h"
 
 #include <stdlib.h>
@@ -10,8 +11,8 @@ enum {
     CONTROL_BYTES = 64, /* a cache line each */
 };
 
-/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device memory is used, and copied there
- * and back by the stream. */
+/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device
+ * memory is used, and copied there and back by the stream. */
 struct tl_eff_control_slab {
     uint8_t *host;
     CUdeviceptr device;
@@ -28,8 +29,8 @@ static void stamp_now(void *data)
     atomic_store(&((struct stamp *)data)->ns, tl_eff_now());
 }
 
-/* How long it takes at best until the executor knows of an end on this driver: from the call to the host function, and half as
- * long again for waking up.  0 if it cannot be told. */
+/* How long it takes at best until the executor knows of an end on this driver: from the call to the
+ * host function, and half as long again for waking up.  0 if it cannot be told. */
 static uint64_t measure_round_trip(struct tl_eff_context *c)
 {
     enum { TRIES = 5, PATIENCE_NS = 2000000 };
@@ -52,8 +53,9 @@ static uint64_t measure_round_trip(struct tl_eff_context *c)
     return best + best / 2;
 }
 
-/* An event and the time at which it was done, as exactly as can be seen from outside: it was done between the call that records
- * it and the end of a wait for it, and of several tries the one counts that leaves the least room. */
+/* An event and the time at which it was done, as exactly as can be seen from outside: it was done
+ * between the call that records it and the end of a wait for it, and of several tries the one
+ * counts that leaves the least room. */
 static void set_clock(struct tl_eff_context *c)
 {
     enum { TRIES = 5 };
@@ -82,7 +84,8 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
 {
     enum { REFRESH_MS = 2000 }; /* the driver tells milliseconds in a float: small ones are exact */
     float ms;
-    if (c->clock == NULL || e == NULL || tl_eff_real.cuEventElapsedTime(&ms, c->clock, e) != CUDA_SUCCESS || ms < 0)
+    if (c->clock == NULL || e == NULL ||
+        tl_eff_real.cuEventElapsedTime(&ms, c->clock, e) != CUDA_SUCCESS || ms < 0)
         return 0;
     uint64_t ns = c->clock_ns + (uint64_t)((double)ms * 1e6);
     CUevent next = ms > REFRESH_MS ? tl_eff_take_event(c) : NULL;
@@ -101,8 +104,10 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
 static bool is_software(CUdevice device)
 {
     char name[64] = "";
-    CUresult (*get)(char *, int, CUdevice) = (CUresult(*)(char *, int, CUdevice))tl_eff.shim->real("cuDeviceGetName");
-    return get != NULL && get(name, sizeof name, device) == CUDA_SUCCESS && strcmp(name, "Tally Software Device") == 0;
+    CUresult (*get)(char *, int, CUdevice) = (CUresult(*)(char *, int, CUdevice))tl_eff.shim->real(
+        "cuDeviceGetName");
+    return get != NULL && get(name, sizeof name, device) == CUDA_SUCCESS &&
+           strcmp(name, "Tally Software Device") == 0;
 }
 
 /* Executor only, lock not held, context current. */
@@ -117,22 +122,26 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     struct tl_eff_control_slab *slab = calloc(1, sizeof *slab);
     void *host = NULL;
     if (slab == NULL || tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
+        tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                         device) != CUDA_SUCCESS ||
         tl_eff_real.cuMemHostAlloc(&host, (CONTROLS + 1) * CONTROL_BYTES,
-                                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+                                   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
+            CUDA_SUCCESS ||
         tl_eff_real.cuMemHostGetDevicePointer_v2(&slab->device, host, 0) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
         free(slab);
         return false;
     }
-    tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
+    tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+                                     device);
     c->has_host_atomics = atomics != 0;
     c->runs_block_by_block = is_software(device);
     slab->host = host;
     memset(host, 0, (CONTROLS + 1) * CONTROL_BYTES);
     c->kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);
     c->kick_device = slab->device + CONTROLS * CONTROL_BYTES;
-    if (!c->has_host_atomics && tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
+    if (!c->has_host_atomics &&
+        tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
         return false;
     }
@@ -153,7 +162,7 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     return true;
 }
 
-/* --- lent and given back ------------------------------------------------------------------------------------------- */
+/* --- lent and given back ---------------------------------------------------------------------- */
 
 CUevent tl_eff_take_event(struct tl_eff_context *c)
 {

@@ -1,7 +1,8 @@
-/* Waiting, capture, and the ends of streams, memory, modules and contexts: what must find nothing of it queued any more. */
+/* Waiting, capture, and the ends of streams, memory, modules and contexts: what must find nothing
+ * of it queued any more. */
 #include "runtime/effort/internal.h"
 
-/* --- waiting ------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* What of a stream is with the driver unwatched, before it is waited for. */
 struct unmarked {
@@ -99,11 +100,12 @@ static CUresult after_context(CUcontext handle, const struct tl_eff_call *call)
 
 static CUresult hook_cuCtxSynchronize_v2(CUcontext handle)
 {
-    return after_context(handle,
-                         &(struct tl_eff_call){tl_eff.shim->real("cuCtxSynchronize_v2"), 1, {(uintptr_t)handle}});
+    return after_context(
+        handle,
+        &(struct tl_eff_call){tl_eff.shim->real("cuCtxSynchronize_v2"), 1, {(uintptr_t)handle}});
 }
 
-/* --- what frees or unloads ----------------------------------------------------------------------------------------- */
+/* --- what frees or unloads -------------------------------------------------------------------- */
 
 static CUresult after_all(const struct tl_eff_call *call)
 {
@@ -113,20 +115,20 @@ static CUresult after_all(const struct tl_eff_call *call)
     return tl_eff_invoke(call);
 }
 
-#define FREEING(X)                                                                                                     \
-    X(cuMemFree_v2)                                                                                                    \
-    X(cuMemFreeHost)                                                                                                   \
-    X(cuMemHostUnregister)                                                                                             \
-    X(cuArrayDestroy)                                                                                                  \
-    X(cuMipmappedArrayDestroy)                                                                                         \
-    X(cuTexObjectDestroy)                                                                                              \
-    X(cuSurfObjectDestroy)                                                                                             \
-    X(cuIpcCloseMemHandle)                                                                                             \
+#define FREEING(X)                                                                                 \
+    X(cuMemFree_v2)                                                                                \
+    X(cuMemFreeHost)                                                                               \
+    X(cuMemHostUnregister)                                                                         \
+    X(cuArrayDestroy)                                                                              \
+    X(cuMipmappedArrayDestroy)                                                                     \
+    X(cuTexObjectDestroy)                                                                          \
+    X(cuSurfObjectDestroy)                                                                         \
+    X(cuIpcCloseMemHandle)                                                                         \
     X(cuMemPoolDestroy)
-#define FREEING_HOOK(name)                                                                                             \
-    static CUresult hook_##name(uintptr_t what)                                                                        \
-    {                                                                                                                  \
-        return after_all(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {what}});                                  \
+#define FREEING_HOOK(name)                                                                         \
+    static CUresult hook_##name(uintptr_t what)                                                    \
+    {                                                                                              \
+        return after_all(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {what}});              \
     }
 FREEING(FREEING_HOOK)
 
@@ -161,15 +163,19 @@ static void forget_context(CUcontext handle)
 static CUresult hook_cuCtxDestroy_v2(CUcontext handle)
 {
     forget_context(handle);
-    return tl_eff_invoke(&(struct tl_eff_call){tl_eff.shim->real("cuCtxDestroy_v2"), 1, {(uintptr_t)handle}});
+    return tl_eff_invoke(
+        &(struct tl_eff_call){tl_eff.shim->real("cuCtxDestroy_v2"), 1, {(uintptr_t)handle}});
 }
 
 /* A device's primary context goes when it is reset, or released by its last user. */
 static CUresult release_primary(const struct tl_eff_call *call, bool is_reset)
 {
-    struct tl_eff_call retain = {tl_eff.shim->real("cuDevicePrimaryCtxRetain"), 2, {0, call->args[0]}};
-    struct tl_eff_call release = {tl_eff.shim->real("cuDevicePrimaryCtxRelease_v2"), 1, {call->args[0]}};
-    struct tl_eff_call state = {tl_eff.shim->real("cuDevicePrimaryCtxGetState"), 3, {call->args[0]}};
+    struct tl_eff_call retain = {
+        tl_eff.shim->real("cuDevicePrimaryCtxRetain"), 2, {0, call->args[0]}};
+    struct tl_eff_call release = {
+        tl_eff.shim->real("cuDevicePrimaryCtxRelease_v2"), 1, {call->args[0]}};
+    struct tl_eff_call state = {
+        tl_eff.shim->real("cuDevicePrimaryCtxGetState"), 3, {call->args[0]}};
     CUcontext handle = NULL;
     unsigned flags = 0;
     int is_active = 0;
@@ -178,7 +184,8 @@ static CUresult release_primary(const struct tl_eff_call *call, bool is_reset)
     retain.args[0] = (uintptr_t)&handle;
     if (retain.function == NULL || release.function == NULL || state.function == NULL)
         return after_all(call);
-    if (tl_eff_invoke(&state) == CUDA_SUCCESS && is_active && tl_eff_invoke(&retain) == CUDA_SUCCESS)
+    if (tl_eff_invoke(&state) == CUDA_SUCCESS && is_active &&
+        tl_eff_invoke(&retain) == CUDA_SUCCESS)
         tl_eff_invoke(&release); /* only its name was wanted */
     if (handle != NULL) {
         tl_eff_lock();
@@ -192,19 +199,20 @@ static CUresult release_primary(const struct tl_eff_call *call, bool is_reset)
     return r;
 }
 
-#define RELEASING(X)                                                                                                   \
-    X(cuDevicePrimaryCtxRelease, false)                                                                                \
-    X(cuDevicePrimaryCtxRelease_v2, false)                                                                             \
-    X(cuDevicePrimaryCtxReset, true)                                                                                   \
+#define RELEASING(X)                                                                               \
+    X(cuDevicePrimaryCtxRelease, false)                                                            \
+    X(cuDevicePrimaryCtxRelease_v2, false)                                                         \
+    X(cuDevicePrimaryCtxReset, true)                                                               \
     X(cuDevicePrimaryCtxReset_v2, true)
-#define RELEASING_HOOK(name, is_reset)                                                                                 \
-    static CUresult hook_##name(uintptr_t device)                                                                      \
-    {                                                                                                                  \
-        return release_primary(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {device}}, is_reset);                \
+#define RELEASING_HOOK(name, is_reset)                                                             \
+    static CUresult hook_##name(uintptr_t device)                                                  \
+    {                                                                                              \
+        return release_primary(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {device}},       \
+                               is_reset);                                                          \
     }
 RELEASING(RELEASING_HOOK)
 
-/* --- streams ------------------------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 static CUresult hook_cuStreamDestroy(CUstream stream)
 {
@@ -216,17 +224,19 @@ static CUresult hook_cuStreamDestroy(CUstream stream)
         return r;
     tl_eff_lock();
     tl_eff_stream_forget(s);
-    bool is_idle = s->first == NULL && tl_eff_passes(s) && !s->is_busy && s->n_flying == 0 && s->n_unmarked == 0;
+    bool is_idle = s->first == NULL && tl_eff_passes(s) && !s->is_busy && s->n_flying == 0 &&
+                   s->n_unmarked == 0;
     if (is_idle)
         tl_eff_stream_free(s);
     tl_eff_unlock();
     if (is_idle)
         return tl_eff_real.cuStreamDestroy_v2(stream);
-    return tl_eff_defer(s, &(struct tl_eff_call){*(void **)&tl_eff_real.cuStreamDestroy_v2, 1, {(uintptr_t)stream}}, 0,
-                        NULL);
+    return tl_eff_defer(
+        s, &(struct tl_eff_call){*(void **)&tl_eff_real.cuStreamDestroy_v2, 1, {(uintptr_t)stream}},
+        0, NULL);
 }
 
-/* --- capture ------------------------------------------------------------------------------------------------------- */
+/* --- capture ---------------------------------------------------------------------------------- */
 
 /* A stream is captured from its beginning on; what it was asked before that is submitted first. */
 static CUresult begin_capture(CUstream stream, bool is_per_thread, struct tl_eff_call *call)
@@ -250,20 +260,23 @@ static CUresult begin_capture(CUstream stream, bool is_per_thread, struct tl_eff
     return r;
 }
 
-#define CAPTURE_HOOKS(name, PARAMS, n, ...)                                                                            \
-    static CUresult hook_##name PARAMS                                                                                 \
-    {                                                                                                                  \
-        return begin_capture(stream, false, &(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});        \
-    }                                                                                                                  \
-    static CUresult hook_##name##_ptsz PARAMS                                                                          \
-    {                                                                                                                  \
-        return begin_capture(stream, true, &(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});         \
+#define CAPTURE_HOOKS(name, PARAMS, n, ...)                                                        \
+    static CUresult hook_##name PARAMS                                                             \
+    {                                                                                              \
+        return begin_capture(stream, false,                                                        \
+                             &(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});   \
+    }                                                                                              \
+    static CUresult hook_##name##_ptsz PARAMS                                                      \
+    {                                                                                              \
+        return begin_capture(stream, true,                                                         \
+                             &(struct tl_eff_call){tl_eff.shim->real(#name), n, {__VA_ARGS__}});   \
     }
 CAPTURE_HOOKS(cuStreamBeginCapture, (CUstream stream), 1, 0)
 CAPTURE_HOOKS(cuStreamBeginCapture_v2, (CUstream stream, uintptr_t mode), 2, 0, mode)
 CAPTURE_HOOKS(cuStreamBeginCaptureToGraph,
-              (CUstream stream, uintptr_t graph, uintptr_t deps, uintptr_t data, uintptr_t n, uintptr_t mode), 6, 0,
-              graph, deps, data, n, mode)
+              (CUstream stream, uintptr_t graph, uintptr_t deps, uintptr_t data, uintptr_t n,
+               uintptr_t mode),
+              6, 0, graph, deps, data, n, mode)
 
 /* The end of a capture releases every stream that had joined it. */
 static void release_captured(struct tl_eff_context *c)
@@ -291,8 +304,8 @@ static CUresult end_capture(CUstream stream, CUgraph *graph, bool is_per_thread)
     CUresult r = tl_eff_stream(stream, is_per_thread, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    r = tl_eff_invoke(
-        &(struct tl_eff_call){tl_eff.shim->real("cuStreamEndCapture"), 2, {(uintptr_t)s->handle, (uintptr_t)graph}});
+    r = tl_eff_invoke(&(struct tl_eff_call){
+        tl_eff.shim->real("cuStreamEndCapture"), 2, {(uintptr_t)s->handle, (uintptr_t)graph}});
     release_captured(s->context);
     return r;
 }
@@ -311,9 +324,10 @@ static CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 #define RELEASING_ROW(name, is_reset) ROW(name)
 #define ROW_PTSZ(name) ROW(name){#name "_ptsz", (void *)hook_##name##_ptsz},
 const struct tl_hook tl_eff_sync_hooks[] = {
-    ROW_PTSZ(cuStreamSynchronize) ROW_PTSZ(cuStreamQuery) ROW(cuCtxSynchronize) ROW(cuCtxSynchronize_v2) FREEING(ROW)
-        ROW(cuMemUnmap) ROW(cuCtxDestroy_v2) RELEASING(RELEASING_ROW){"cuStreamDestroy", (void *)hook_cuStreamDestroy},
+    ROW_PTSZ(cuStreamSynchronize) ROW_PTSZ(cuStreamQuery) ROW(cuCtxSynchronize)
+        ROW(cuCtxSynchronize_v2) FREEING(ROW) ROW(cuMemUnmap) ROW(cuCtxDestroy_v2)
+            RELEASING(RELEASING_ROW){"cuStreamDestroy", (void *)hook_cuStreamDestroy},
     {"cuStreamDestroy_v2", (void *)hook_cuStreamDestroy},
-    ROW_PTSZ(cuStreamBeginCapture) ROW_PTSZ(cuStreamBeginCapture_v2) ROW_PTSZ(cuStreamBeginCaptureToGraph)
-        ROW_PTSZ(cuStreamEndCapture){NULL, NULL},
+    ROW_PTSZ(cuStreamBeginCapture) ROW_PTSZ(cuStreamBeginCapture_v2)
+        ROW_PTSZ(cuStreamBeginCaptureToGraph) ROW_PTSZ(cuStreamEndCapture){NULL, NULL},
 };

@@ -3,8 +3,9 @@
  *     asked for by a launch ─► builder's queue ─► PTX of the image ─► tl_ptx_rewrite (or the store on disk)
  *                                                   ─► a module of its own, loaded by the real driver ─► a launch of no blocks
  *
- * They are built by one thread in the background; until one is ready the kernel runs as it is.  The launch of no blocks makes
- * a driver that compiles late do it here and not where it would be waited for. */
+ * They are built by one thread in the background; until one is ready the kernel runs as it is.  The
+ * launch of no blocks makes a driver that compiles late do it here and not where it would be waited
+ * for. */
 #include "runtime/effort/internal.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ struct texts {
     uint32_t n, cap;
 };
 
-static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER; /* held while building; guards texts */
+/* held while building; guards texts */
+static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Under the lock of everything: */
 static struct tl_eff_variant *queue, **queue_end = &queue;
 static bool has_builder;
@@ -38,7 +40,7 @@ static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
 static struct tl_eff_variant *in_work; /* what the builder is at */
 
-/* --- texts --------------------------------------------------------------------------------------------------------- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
 {
@@ -74,7 +76,8 @@ static int visit_image(void *data, const struct tl_image *image)
     struct visit *v = data;
     void *bytes;
     size_t n;
-    if (image->kind != TL_IMAGE_PTX || image->arch > v->device || tl_image_unpack(image, &bytes, &n, NULL) < 0)
+    if (image->kind != TL_IMAGE_PTX || image->arch > v->device ||
+        tl_image_unpack(image, &bytes, &n, NULL) < 0)
         return 0;
     add_text(v->texts, bytes, n, image->arch, false);
     return 0;
@@ -90,19 +93,23 @@ static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *
     int major = 0, minor = 0;
     CUdevice device;
     if (tl_eff_real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        tl_eff_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-        tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+        tl_eff_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                         device);
+        tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                         device);
     }
     struct visit v = {t, (uint32_t)(10 * major + minor)};
     if (image->ptx != NULL)
         add_text(t, (char *)image->ptx, image->ptx_n, UINT32_MAX, true);
     else if (image->bytes != NULL)
-        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v, err);
+        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v,
+                             err);
     image->user = t;
     return t;
 }
 
-/* All its kernels and their variants have gone before, each under the lock, so nobody looks at it any more. */
+/* All its kernels and their variants have gone before, each under the lock, so nobody looks at it
+ * any more. */
 void tl_eff_texts_forget(struct tl_captured_image *image)
 {
     struct texts *t = image->user;
@@ -133,9 +140,10 @@ static struct text *text_with(struct texts *t, const char *name, struct tl_error
     return NULL;
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------ */
+/* --- building --------------------------------------------------------------------------------- */
 
-static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_eff_rewritten *out, struct tl_error *err)
+static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_eff_rewritten *out,
+                   struct tl_error *err)
 {
     struct tl_eff_kernel *k = v->kernel;
     if (k->captured == NULL || k->captured->image == NULL)
@@ -158,7 +166,8 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
         return 0;
     struct tl_ptx_rewritten r = {0};
     struct tl_ptx_verdict verdict;
-    struct tl_ptx_options options = {.variant = v->kind, .grid_dims = v->dims, .max_registers = max_registers};
+    struct tl_ptx_options options = {
+        .variant = v->kind, .grid_dims = v->dims, .max_registers = max_registers};
     int rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
     if (rc == -EPERM)
         return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
@@ -172,7 +181,8 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
     return rc;
 }
 
-static CUresult variable_address(const struct tl_eff_kernel *k, const char *name, CUdeviceptr *address)
+static CUresult variable_address(const struct tl_eff_kernel *k, const char *name,
+                                 CUdeviceptr *address)
 {
     size_t bytes;
     if (k->module != NULL)
@@ -182,40 +192,48 @@ static CUresult variable_address(const struct tl_eff_kernel *k, const char *name
     return CUDA_ERROR_NOT_FOUND;
 }
 
-static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritten *r, struct tl_error *err)
+static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritten *r,
+                          struct tl_error *err)
 {
     CUdeviceptr address;
     for (uint32_t i = 0; i < r->n_args; i++) {
         if (r->args[i].kind != TL_PTX_ARG_VARIABLE)
             continue;
         if (variable_address(v->kernel, r->args[i].variable, &address) != CUDA_SUCCESS)
-            return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is", r->args[i].variable);
+            return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is",
+                                r->args[i].variable);
         v->variables[i] = address;
     }
     CUdeviceptr table;
     size_t bytes;
     if (r->n_table == 0)
         return 0;
-    if (tl_eff_real.cuModuleGetGlobal_v2(&table, &bytes, v->module, r->table_name) != CUDA_SUCCESS ||
+    if (tl_eff_real.cuModuleGetGlobal_v2(&table, &bytes, v->module, r->table_name) !=
+            CUDA_SUCCESS ||
         bytes < r->n_table * sizeof(uint64_t))
         return tl_error_set(err, -ENOENT, "its table of variables is missing");
     for (uint32_t i = 0; i < r->n_table; i++) {
         uint64_t value;
         if (variable_address(v->kernel, r->table[i], &address) != CUDA_SUCCESS)
-            return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is", r->table[i]);
+            return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is",
+                                r->table[i]);
         value = address;
-        if (tl_eff_real.cuMemcpyHtoD_v2(table + i * sizeof value, &value, sizeof value) != CUDA_SUCCESS)
+        if (tl_eff_real.cuMemcpyHtoD_v2(table + i * sizeof value, &value, sizeof value) !=
+            CUDA_SUCCESS)
             return tl_error_set(err, -EIO, "its table of variables cannot be written");
     }
     return 0;
 }
 
 /* The rewriter and tallyd, which know nothing of each other, meet here. */
-_Static_assert((int)TL_SHARE_WORDS == (int)TL_PTX_STOP_WORDS, "a variant polls as many words as tallyd hands out");
+_Static_assert((int)TL_SHARE_WORDS == (int)TL_PTX_STOP_WORDS,
+               "a variant polls as many words as tallyd hands out");
 
-void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const struct tl_eff_extra *x)
+void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
+                         const struct tl_eff_extra *x)
 {
-    struct tl_ptx_magic magic_x = tl_ptx_magic_of(x->grid[0]), magic_y = tl_ptx_magic_of(x->grid[1]);
+    struct tl_ptx_magic magic_x = tl_ptx_magic_of(x->grid[0]),
+                        magic_y = tl_ptx_magic_of(x->grid[1]);
     for (uint32_t i = 0; i < v->n_args; i++) {
         const struct tl_ptx_arg *a = &v->args[i];
         uint64_t value = 0;
@@ -266,7 +284,8 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params, const 
     }
 }
 
-/* A launch in which no block does anything.  A slice has no such launch.  -EIO if the driver cannot run it. */
+/* A launch in which no block does anything.  A slice has no such launch.  -EIO if the driver cannot
+ * run it. */
 static int warm_up(struct tl_eff_variant *v)
 {
     struct tl_eff_context *c = v->kernel->context;
@@ -290,7 +309,8 @@ static int warm_up(struct tl_eff_variant *v)
         for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
             x.words[i] = c->scratch;
         size_t n = v->param_bytes;
-        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                         CU_LAUNCH_PARAM_END};
         tl_eff_variant_args(v, params, &x);
         r = tl_eff_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
                                        TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
@@ -306,8 +326,8 @@ static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
     int bytes = (int)(v->uses_slot ? TL_PTX_SHARED_BYTES(dynamic) : dynamic);
     if (bytes <= v->max_dynamic)
         return 0;
-    if (tl_eff_real.cuFuncSetAttribute(v->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes) !=
-        CUDA_SUCCESS)
+    if (tl_eff_real.cuFuncSetAttribute(v->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       bytes) != CUDA_SUCCESS)
         return -ENOSPC;
     v->max_dynamic = bytes;
     return 0;
@@ -321,7 +341,8 @@ static struct tl_ptx_cost cost_of(CUfunction f)
     return (struct tl_ptx_cost){(uint32_t)registers, (uint32_t)local};
 }
 
-static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *function, struct tl_error *err)
+static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *function,
+                struct tl_error *err)
 {
     *module = NULL;
     if (tl_eff_real.cuModuleLoadData(module, r->text) == CUDA_SUCCESS &&
@@ -333,7 +354,8 @@ static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *
     return tl_error_set(err, -EINVAL, "the driver refused the rewritten form");
 }
 
-/* If the variant takes many more registers than the original, fewer of its blocks fit; one with a limit may be better. */
+/* If the variant takes many more registers than the original, fewer of its blocks fit; one with a
+ * limit may be better. */
 static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
 {
     CUfunction original = v->kernel->handle, function;
@@ -346,7 +368,8 @@ static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
     uint32_t limit = tl_ptx_register_limit(cost, cost_of(v->function));
     if (limit == 0 || rewrite(v, limit, &limited, NULL) < 0)
         return;
-    if (load(&limited, &module, &function, NULL) == 0 && tl_ptx_limit_helps(cost, cost_of(function))) {
+    if (load(&limited, &module, &function, NULL) == 0 &&
+        tl_ptx_limit_helps(cost, cost_of(function))) {
         struct tl_eff_rewritten without = *r;
         *r = limited;
         limited = without;
@@ -365,16 +388,17 @@ static int build(struct tl_eff_variant *v, struct tl_error *err)
 {
     struct tl_eff_rewritten r = {0};
     int rc = rewrite(v, 0, &r, err);
-    if (rc == 0 &&
-        (r.original_bytes != v->kernel->param_bytes || r.param_bytes > r.original_bytes + TL_EFF_EXTRA_BYTES))
+    if (rc == 0 && (r.original_bytes != v->kernel->param_bytes ||
+                    r.param_bytes > r.original_bytes + TL_EFF_EXTRA_BYTES))
         rc = tl_error_set(err, -EINVAL, "the driver has other parameters for it than its PTX");
     if (rc == 0)
         rc = load(&r, &v->module, &v->function, err);
     if (rc < 0)
         goto out;
     try_limit(v, &r);
-    if (tl_eff_real.cuFuncGetAttribute(&v->max_dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v->function) !=
-        CUDA_SUCCESS)
+    if (tl_eff_real.cuFuncGetAttribute(&v->max_dynamic,
+                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       v->function) != CUDA_SUCCESS)
         v->max_dynamic = 0;
     v->n_args = r.n_args;
     v->conditions = r.conditions;
@@ -463,7 +487,7 @@ static bool give_to_builder(struct tl_eff_variant *v)
     return true;
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static bool conditions_hold(const struct tl_eff_variant *v, const struct tl_eff_launch *l)
 {
@@ -473,7 +497,8 @@ static bool conditions_hold(const struct tl_eff_variant *v, const struct tl_eff_
     return (v->conditions & TL_PTX_IF_GRID_IS_LINE) == 0 || (l->grid[1] == 1 && l->grid[2] == 1);
 }
 
-struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind, bool now, bool *may_come)
+struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind,
+                                      bool now, bool *may_come)
 {
     struct tl_eff_kernel *k = l->kernel;
     uint32_t dims = l->grid[2] > 1 ? 3 : l->grid[1] > 1 ? 2 : 1;

@@ -1,4 +1,5 @@
-/* The client's questions and answers: everything here is loads and stores, except waiting; see the headers. */
+/* The client's questions and answers: everything here is loads and stores, except waiting; see the
+ * headers. */
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
 
@@ -17,7 +18,8 @@
 
 /* What a job alone goes by; the policy "tally" has the same. */
 enum { TURNAROUND_NS = 31600, HYSTERESIS_NS = 100000, RUN_AHEAD_NS = 200000 };
-/* A tallyd that holds a job back looks at it several times in this time; if it does not, it hangs. */
+/* A tallyd that holds a job back looks at it several times in this time; if it does not, it
+ * hangs. */
 #define HANGS_NS UINT64_C(2000000000)
 /* How long a job waits for its first answer from tallyd. */
 enum { SETTLE_OPEN_MS = 3000, SETTLE_CLOSED_MS = 10000 };
@@ -29,11 +31,12 @@ uint64_t tl__client_now(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* --- life ---------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void *private_pages(size_t n)
 {
-    void *p = mmap(NULL, n * TL_SHARE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, n * TL_SHARE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                   0);
     return p == MAP_FAILED ? NULL : p;
 }
 
@@ -44,7 +47,8 @@ static void fill_page(struct tl_client_page *page)
     page->pid = (uint32_t)getpid();
 }
 
-/* Its own page: shared if that can be had, so that tallyd can read it, else private; 0 or -ENOMEM. */
+/* Its own page: shared if that can be had, so that tallyd can read it, else private; 0 or
+ * -ENOMEM. */
 static int make_page(struct tl_client *c)
 {
     void *page = NULL;
@@ -52,7 +56,8 @@ static int make_page(struct tl_client *c)
     if (fd >= 0)
         c->page_fd = tl_wire_lift(fd);
     else
-        tl_error_set(&c->remark, fd, "no shared memory for tallyd (%s): this job runs unmanaged", strerror(-fd));
+        tl_error_set(&c->remark, fd, "no shared memory for tallyd (%s): this job runs unmanaged",
+                     strerror(-fd));
     c->page = fd >= 0 ? page : private_pages(1);
     if (c->page == NULL)
         return -ENOMEM;
@@ -82,13 +87,17 @@ static int start_thread(struct tl_client *c)
 /* Waits for the first attempt to end. */
 static void wait_settled(struct tl_client *c)
 {
-    uint64_t until = tl__client_now() + (uint64_t)(c->settings.is_closed ? SETTLE_CLOSED_MS : SETTLE_OPEN_MS) * 1000000;
-    struct timespec t = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)};
+    uint64_t until = tl__client_now() +
+                     (uint64_t)(c->settings.is_closed ? SETTLE_CLOSED_MS : SETTLE_OPEN_MS) *
+                         1000000;
+    struct timespec t = {.tv_sec = (time_t)(until / 1000000000),
+                         .tv_nsec = (long)(until % 1000000000)};
     pthread_mutex_lock(&c->lock);
     while (!c->is_settled && pthread_cond_timedwait(&c->settled, &c->lock, &t) == 0)
         ;
     if (!c->is_settled)
-        tl_error_set(&c->remark, -ETIMEDOUT, "tallyd on %s does not answer: this job runs unmanaged until it does",
+        tl_error_set(&c->remark, -ETIMEDOUT,
+                     "tallyd on %s does not answer: this job runs unmanaged until it does",
                      c->settings.socket);
     c->is_settled = true;
     pthread_mutex_unlock(&c->lock);
@@ -138,7 +147,8 @@ static struct tl_client *create_alone(const struct tl_settings *settings)
     return c;
 }
 
-int tl_client_create(struct tl_client **out, const struct tl_settings *settings, struct tl_error *err)
+int tl_client_create(struct tl_client **out, const struct tl_settings *settings,
+                     struct tl_error *err)
 {
     *out = NULL;
     struct tl_client *c = create_alone(settings);
@@ -155,7 +165,9 @@ int tl_client_create(struct tl_client **out, const struct tl_settings *settings,
         if (rc == 0)
             wait_settled(c);
         else
-            tl_error_set(&c->remark, rc, "no thread to listen to tallyd (%s): this job runs unmanaged", strerror(-rc));
+            tl_error_set(&c->remark, rc,
+                         "no thread to listen to tallyd (%s): this job runs unmanaged",
+                         strerror(-rc));
     }
     pthread_mutex_lock(&c->lock);
     if (err != NULL)
@@ -217,14 +229,15 @@ void tl_client_abandon(struct tl_client *c)
     close_if(&c->page_fd);
     atomic_store(&c->grant, NULL);
     tl__words_abandon(&c->words);
-    (void)mmap(c->grants, (size_t)2 * TL_SHARE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-               -1, 0);
-    (void)mmap(c->page, TL_SHARE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    (void)mmap(c->grants, (size_t)2 * TL_SHARE_PAGE, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    (void)mmap(c->page, TL_SHARE_PAGE, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     fill_page(c->page);
     init_locks(c); /* another thread may have held one */
 }
 
-/* --- grants -------------------------------------------------------------------------------------------------------- */
+/* --- grants ----------------------------------------------------------------------------------- */
 
 bool tl_client_is_joined(const struct tl_client *c)
 {
@@ -240,8 +253,9 @@ int tl_client_level(const struct tl_client *c)
 {
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
     struct tl_share_grant g;
-    return page != NULL && tl_share_read(page, &g) ? g.client.level
-                                                   : atomic_load_explicit(&c->level, memory_order_relaxed);
+    return page != NULL && tl_share_read(page, &g)
+               ? g.client.level
+               : atomic_load_explicit(&c->level, memory_order_relaxed);
 }
 
 /* The words of those above are good without tallyd, so a job alone still gives way to them. */
@@ -298,13 +312,14 @@ void tl__client_set_grant(struct tl_client *c, int fd)
     }
     /* The sum of both counters goes on from where it was. */
     if (old != NULL)
-        atomic_fetch_add_explicit(&c->changes, atomic_load_explicit(&old->changed, memory_order_relaxed),
+        atomic_fetch_add_explicit(&c->changes,
+                                  atomic_load_explicit(&old->changed, memory_order_relaxed),
                                   memory_order_relaxed);
     atomic_store_explicit(&c->grant, page, memory_order_release);
     tl__client_changed(c);
 }
 
-/* --- waiting ------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* As the kernel has them since 5.16; older headers do not. */
 struct wait_place {
@@ -315,18 +330,20 @@ enum { WAIT_32_BITS = 2, WAIT_PRIVATE = 128, SYS_WAIT_FOR_ANY = 449 };
 
 static struct wait_place place_of(const _Atomic uint32_t *at, uint32_t value, bool is_private)
 {
-    return (struct wait_place){value, (uint64_t)(uintptr_t)at, WAIT_32_BITS | (is_private ? WAIT_PRIVATE : 0), 0};
+    return (struct wait_place){value, (uint64_t)(uintptr_t)at,
+                               WAIT_32_BITS | (is_private ? WAIT_PRIVATE : 0), 0};
 }
 
 /* False if the kernel is too old for it. */
 static bool wait_for_any(const struct wait_place *places, uint32_t n, uint64_t until_ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000), .tv_nsec = (long)(until_ns % 1000000000)};
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
+                             .tv_nsec = (long)(until_ns % 1000000000)};
     return syscall(SYS_WAIT_FOR_ANY, places, n, 0, &until, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS;
 }
 
-static void wait_for_both(const struct tl_client *c, const struct tl_grant_page *page, uint32_t own, uint32_t granted,
-                          uint64_t until_ns)
+static void wait_for_both(const struct tl_client *c, const struct tl_grant_page *page, uint32_t own,
+                          uint32_t granted, uint64_t until_ns)
 {
     struct wait_place places[2] = {place_of(&c->changes, own, true)};
     if (page != NULL)
@@ -349,21 +366,23 @@ void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns)
     do {
         const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
         uint32_t own = atomic_load_explicit(&c->changes, memory_order_acquire);
-        uint32_t granted = page != NULL ? atomic_load_explicit(&page->changed, memory_order_acquire) : 0;
+        uint32_t granted = page != NULL ? atomic_load_explicit(&page->changed, memory_order_acquire)
+                                        : 0;
         if (own + granted != seen)
             return;
         wait_for_both(c, page, own, granted, until);
     } while (tl__client_now() < until);
 }
 
-void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell, uint32_t rung,
-                         uint64_t timeout_ns)
+void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell,
+                         uint32_t rung, uint64_t timeout_ns)
 {
     enum { OLD_KERNEL_NS = 200000 };
     struct wait_place places[3 + TL_SHARE_WORDS];
     uint32_t n = 0, own = atomic_load_explicit(&c->changes, memory_order_acquire);
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
-    uint32_t granted = page != NULL ? atomic_load_explicit(&page->changed, memory_order_acquire) : 0;
+    uint32_t granted = page != NULL ? atomic_load_explicit(&page->changed, memory_order_acquire)
+                                    : 0;
     if (own + granted != seen)
         return;
     places[n++] = place_of(bell, rung, true);
@@ -371,7 +390,8 @@ void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint3
     if (page != NULL)
         places[n++] = place_of(&page->changed, granted, false);
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i], memory_order_acquire);
+        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i],
+                                                            memory_order_acquire);
         uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
         if (tl_word_is_busy(value))
             places[n++] = place_of(&((const struct tl_client_page *)(const void *)word)->completed,
@@ -386,7 +406,7 @@ void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint3
     (void)syscall(SYS_futex, bell, FUTEX_WAIT_PRIVATE, rung, &slice, NULL, 0);
 }
 
-/* --- words --------------------------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 void tl_client_tell_idle(struct tl_client *c)
 {
@@ -400,7 +420,8 @@ uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns)
 {
     uint64_t first = 0;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i], memory_order_acquire);
+        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i],
+                                                            memory_order_acquire);
         const struct tl_client_page *page = (const struct tl_client_page *)(const void *)word;
         uint64_t ns = atomic_load_explicit(&page->burst_ns, memory_order_relaxed);
         if (ns > after_ns && (first == 0 || ns < first))
@@ -420,10 +441,12 @@ uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_S
 bool tl_client_is_preempted(struct tl_client *c)
 {
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i], memory_order_acquire);
+        const _Atomic uint64_t *word = atomic_load_explicit(&c->words.words[i],
+                                                            memory_order_acquire);
         if (!tl_word_is_busy(atomic_load_explicit(word, memory_order_relaxed)))
             continue;
-        /* Of a dead one the thread forgets the word; until then kernels would leave because of it. */
+        /* Of a dead one the thread forgets the word; until then kernels would leave because of
+         * it. */
         if (tl__alive_has_died((const struct tl_client_page *)(const void *)word))
             tl__alive_poke(c);
         return true;
@@ -431,21 +454,24 @@ bool tl_client_is_preempted(struct tl_client *c)
     return false;
 }
 
-/* --- what it tells ------------------------------------------------------------------------------------------------- */
+/* --- what it tells ---------------------------------------------------------------------------- */
 
 void tl_client_backlog(struct tl_client *c, bool has_work)
 {
-    /* Sequentially consistent, as tallyd's side: it asks to be woken, then looks; we store, then look whether it asked. */
+    /* Sequentially consistent, as tallyd's side: it asks to be woken, then looks; we store, then
+     * look whether it asked. */
     atomic_store(&c->page->has_backlog, has_work);
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
     if (!has_work || page == NULL || atomic_load(&page->wants_kick) == 0)
         return;
-    if (tl_client_level(c) >= TL_LEVEL_HIGH) /* nobody is in its way; who competes with it does the waking */
+    if (tl_client_level(c) >=
+        TL_LEVEL_HIGH) /* nobody is in its way; who competes with it does the waking */
         return;
     struct tl_wire_bare kick;
     struct stat st;
     pthread_mutex_lock(&c->socket_lock);
-    if (c->socket >= 0 && fstat(c->socket, &st) == 0 && st.st_ino == c->socket_ino) /* not if the job closed it */
+    if (c->socket >= 0 && fstat(c->socket, &st) == 0 &&
+        st.st_ino == c->socket_ino) /* not if the job closed it */
         (void)tl_wire_send(c->socket, TL_WIRE_KICK, &kick, sizeof kick, NULL, 0);
     pthread_mutex_unlock(&c->socket_lock);
 }

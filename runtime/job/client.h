@@ -1,7 +1,8 @@
-/* A job's side of tallyd: joins, keeps its page, learns its grant and the words above it.  libc only; it makes one thread,
- * which listens to tallyd, joins again when tallyd was restarted, and notices the death of those above even without tallyd.
- * Nothing here ever blocks or ends the job: if tallyd cannot be reached, the client says so once and all questions have
- * the answer of a job that is alone. */
+/* A job's side of tallyd: joins, keeps its page, learns its grant and the words above it.  libc
+ * only; it makes one thread, which listens to tallyd, joins again when tallyd was restarted, and
+ * notices the death of those above even without tallyd. Nothing here ever blocks or ends the job:
+ * if tallyd cannot be reached, the client says so once and all questions have the answer of a job
+ * that is alone. */
 #ifndef TALLY_CLIENT_H
 #define TALLY_CLIENT_H
 
@@ -10,20 +11,24 @@
 
 struct tl_client;
 
-/* Starts tallyd if none runs (unless TALLY_DAEMON=no) and joins.  0 with a client that may be alone (see tl_client_is_joined),
- * or -ENOMEM.  With settings->is_closed, -ECONNREFUSED if it cannot join.  err->text is also filled if all went well and there
- * is something that the user should know (why it is alone, that its level was lowered), else it is empty. */
-int tl_client_create(struct tl_client **out, const struct tl_settings *settings, struct tl_error *err);
+/* Starts tallyd if none runs (unless TALLY_DAEMON=no) and joins.  0 with a client that may be alone
+ * (see tl_client_is_joined), or -ENOMEM.  With settings->is_closed, -ECONNREFUSED if it cannot
+ * join.  err->text is also filled if all went well and there is something that the user should know
+ * (why it is alone, that its level was lowered), else it is empty. */
+int tl_client_create(struct tl_client **out, const struct tl_settings *settings,
+                     struct tl_error *err);
 void tl_client_destroy(struct tl_client *c);
-/* In the child of a fork: forgets the parent's membership without telling tallyd; the child may join by itself, by another
- * tl_client_create.  The object stays what it was, but alone: who still writes to its page does no harm. */
+/* In the child of a fork: forgets the parent's membership without telling tallyd; the child may
+ * join by itself, by another tl_client_create.  The object stays what it was, but alone: who still
+ * writes to its page does no harm. */
 void tl_client_abandon(struct tl_client *c);
 
 bool tl_client_is_joined(const struct tl_client *c);
 /* Its own page, valid and writable for ever, joined or not.  Never NULL. */
 struct tl_client_page *tl_client_page(struct tl_client *c);
 
-/* The level in force: what it asked for, unless the rules lowered it or the user changed it with `tally set`. */
+/* The level in force: what it asked for, unless the rules lowered it or the user changed it with
+ * `tally set`. */
 int tl_client_level(const struct tl_client *c);
 /* A consistent copy of the grant in force. */
 void tl_client_grant(struct tl_client *c, struct tl_grant *out);
@@ -31,24 +36,27 @@ void tl_client_grant(struct tl_client *c, struct tl_grant *out);
 uint32_t tl_client_changes(const struct tl_client *c);
 /* Waits until tl_client_changes differs from `seen` or `timeout_ns` is over. */
 void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns);
-/* The same, and also until `bell`, a futex of this process, is not `rung` any more, or until a word above that was busy has
- * changed and its owner said so (which it does not after each short burst: the timeout is the longest that a job is kept
- * waiting for nothing).  May return early. */
-void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell, uint32_t rung,
-                         uint64_t timeout_ns);
-/* This job's word is idle: wakes who sleeps because of it.  A system call if there are lower levels. */
+/* The same, and also until `bell`, a futex of this process, is not `rung` any more, or until a word
+ * above that was busy has changed and its owner said so (which it does not after each short burst:
+ * the timeout is the longest that a job is kept waiting for nothing).  May return early. */
+void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell,
+                         uint32_t rung, uint64_t timeout_ns);
+/* This job's word is idle: wakes who sleeps because of it.  A system call if there are lower
+ * levels. */
 void tl_client_tell_idle(struct tl_client *c);
 /* When a higher level first had work after a moment, as far as is known; 0 if none had. */
 uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns);
 
-/* The words of the levels above, up to TL_SHARE_WORDS; addresses stay valid for the life of the client (a word that is
- * not in use points to one that is never busy).  Returns how many are in use. */
+/* The words of the levels above, up to TL_SHARE_WORDS; addresses stay valid for the life of the
+ * client (a word that is not in use points to one that is never busy).  Returns how many are in
+ * use. */
 uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_SHARE_WORDS]);
 /* Whether one of them is busy at this moment: a few loads.  The words of the dead do not count. */
 bool tl_client_is_preempted(struct tl_client *c);
 
-/* Says whether there is work queued or in flight (has_backlog of the page): call it when that changes.  A store; and if tallyd
- * sleeps because nobody had work, and this is not the highest level, one message that wakes it. */
+/* Says whether there is work queued or in flight (has_backlog of the page): call it when that
+ * changes.  A store; and if tallyd sleeps because nobody had work, and this is not the highest
+ * level, one message that wakes it. */
 void tl_client_backlog(struct tl_client *c, bool has_work);
 
 /* Tells tallyd of a finished request. */

@@ -1,9 +1,10 @@
 /* How a death is known before the process is gone.
  *
- * A pidfd tells of a death when the process has been taken down, and a socket when its files have been closed; both come after
- * its memory, and to unmap some gigabytes takes longer than a best-effort job should be kept waiting.  But the first thing that the
- * kernel does with a dying thread is to walk its robust list.  So the client's own thread has a list of one, which leads to a
- * word in the client's page: the kernel marks it there, and whoever reads the page sees it. */
+ * A pidfd tells of a death when the process has been taken down, and a socket when its files have
+ * been closed; both come after its memory, and to unmap some gigabytes takes longer than a
+ * best-effort job should be kept waiting.  But the first thing that the kernel does with a dying
+ * thread is to walk its robust list.  So the client's own thread has a list of one, which leads to
+ * a word in the client's page: the kernel marks it there, and whoever reads the page sees it. */
 #include "runtime/job/client_internal.h"
 
 #include <fcntl.h>
@@ -52,14 +53,16 @@ void tl__alive_begin(struct tl_client *c)
     a->head.futex_offset = (long)((uintptr_t)word - (uintptr_t)&a->node);
     a->head.list_op_pending = NULL;
     a->node.next = &a->head.list;
-    /* This thread is ours and takes no robust mutex, so the list that libc gave it is not missed. */
+    /* This thread is ours and takes no robust mutex, so the list that libc gave it is not
+     * missed. */
     if (syscall(SYS_set_robust_list, &a->head, sizeof a->head) == 0)
         atomic_store_explicit(word, (uint32_t)gettid(), memory_order_release);
 }
 
 void tl__alive_end(struct tl_client *c)
 {
-    atomic_store_explicit(&c->page->alive, 0, memory_order_release); /* the thread ends, not the job */
+    /* the thread ends, not the job */
+    atomic_store_explicit(&c->page->alive, 0, memory_order_release);
     c->alive.head.list.next = &c->alive.head.list;
 }
 

@@ -17,11 +17,11 @@
 #include "runtime/job/client.h"
 #include "runtime/job/wire.h"
 
-/* --- words --------------------------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
-/* Words are mapped one page each into a row of places.  A place keeps its address for ever: if its owner dies, zeroes are mapped
- * there, which are never busy, and it is given to another only after all others were.  So a kernel that was launched with
- * an old address reads something harmless. */
+/* Words are mapped one page each into a row of places.  A place keeps its address for ever: if its
+ * owner dies, zeroes are mapped there, which are never busy, and it is given to another only after
+ * all others were.  So a kernel that was launched with an old address reads something harmless. */
 enum { TL_CLIENT_PLACES = 128 };
 
 struct tl_client_place {
@@ -29,8 +29,8 @@ struct tl_client_place {
     dev_t dev; /* of the page, to know it when it comes again */
     ino_t ino;
     int pidfd; /* of who writes it; -1 if merged */
-    /* A word from a tallyd that is gone counts until the next one knows its owner, or so long after joining that one; 0 is
-     * for ever. */
+    /* A word from a tallyd that is gone counts until the next one knows its owner, or so long after
+     * joining that one; 0 is for ever. */
     bool is_old;
     uint64_t until_ns;
 };
@@ -54,14 +54,15 @@ void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, ui
 void tl__words_drop(struct tl_client_words *w, uint32_t place);
 /* Forgets those whose pages say that their owners have died; whether there were any. */
 bool tl__words_drop_dead(struct tl_client_words *w);
-/* tallyd is gone: forgets what only a living one keeps true, and remembers that the rest is from an old one. */
+/* tallyd is gone: forgets what only a living one keeps true, and remembers that the rest is from an
+ * old one. */
 void tl__words_grow_old(struct tl_client_words *w);
 /* Forgets words whose time is over.  Returns when to ask again, or UINT64_MAX. */
 uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now);
 /* In the child of a fork: zeroes everywhere, descriptors closed. */
 void tl__words_abandon(struct tl_client_words *w);
 
-/* --- the client ---------------------------------------------------------------------------------------------------- */
+/* --- the client ------------------------------------------------------------------------------- */
 
 enum tl_client_state {
     TL_CLIENT_ALONE,    /* tries again at retry_ns */
@@ -70,7 +71,7 @@ enum tl_client_state {
     TL_CLIENT_JOINED,
 };
 
-/* --- runtime/job/client_alive.c ------------------------------------------------------------------------------------------------ */
+/* --- runtime/job/client_alive.c --------------------------------------------------------------- */
 
 /* The list that the kernel walks when the client's thread dies. */
 struct tl_client_alive {
@@ -86,13 +87,14 @@ struct tl_client {
     char **environment; /* for it; copied where the job's own thread cannot change it meanwhile */
 
     struct tl_client_words words;
-    /* The grant page of the tallyd that it is joined to, or NULL.  Two places take turns, so that somebody who still reads the
-     * old one when a new tallyd came reads memory of ours. */
+    /* The grant page of the tallyd that it is joined to, or NULL.  Two places take turns, so that
+     * somebody who still reads the old one when a new tallyd came reads memory of ours. */
     struct tl_grant_page *_Atomic grant;
     char *grants;
     uint32_t grant_turn;
-    _Atomic int level;        /* when it is alone: the last one in force */
-    _Atomic uint32_t changes; /* grows with each change that did not come through the grant page; a futex */
+    _Atomic int level; /* when it is alone: the last one in force */
+    /* grows with each change that did not come through the grant page; a futex */
+    _Atomic uint32_t changes;
 
     /* The thread's own. */
     pthread_t thread;
@@ -102,7 +104,9 @@ struct tl_client {
     ino_t poke_ino;
     struct tl_client_alive alive;
     enum tl_client_state state;
-    int socket; /* -1: none.  The thread's own, but others wake tallyd through it, so it is closed under socket_lock. */
+    /* -1: none.  The thread's own, but others wake tallyd through it, so it is closed under
+     * socket_lock. */
+    int socket;
     ino_t socket_ino;
     pthread_mutex_t socket_lock;
     int ready; /* pipe from a tallyd that is starting */
@@ -129,8 +133,8 @@ void tl__client_set_grant(struct tl_client *c, int fd);
 void tl__alive_open(struct tl_client *c); /* without a pipe, deaths are seen a little later */
 /* From here on until tl__alive_end the page tells if the calling thread dies. */
 void tl__alive_begin(struct tl_client *c);
-/* Tells the client's thread that somebody above has died, and hears that there.  The job may have closed the pipe, and the number may
- * be something of its own now. */
+/* Tells the client's thread that somebody above has died, and hears that there.  The job may have
+ * closed the pipe, and the number may be something of its own now. */
 void tl__alive_poke(struct tl_client *c);
 void tl__alive_hear(struct tl_client *c);
 void tl__alive_end(struct tl_client *c);

@@ -1,5 +1,6 @@
-/* The client's thread.  It joins tallyd, takes what tallyd sends, and watches those above: when one dies, its word is forgotten
- * here, with or without tallyd.  If tallyd goes away the thread goes back to joining, for ever, at growing distances.
+/* The client's thread.  It joins tallyd, takes what tallyd sends, and watches those above: when one
+ * dies, its word is forgotten here, with or without tallyd.  If tallyd goes away the thread goes
+ * back to joining, for ever, at growing distances.
  *
  *     ALONE ──connect──► JOINING ──welcome──► JOINED
  *       │  ▲                │ refused, late      │ tallyd is gone
@@ -7,10 +8,12 @@
  *  runs ▼
  *   STARTING ──it listens, or failed──► ALONE, which connects at once
  *
- * Nothing here waits for anything but poll: a death must be noticed at once, also while tallyd is being started.
+ * Nothing here waits for anything but poll: a death must be noticed at once, also while tallyd is
+ * being started.
  *
- * Some programs close descriptors that they did not open, and the numbers come back as something of theirs.  So a socket is
- * looked at before it is read, and a pidfd counts only if the kernel takes it for one. */
+ * Some programs close descriptors that they did not open, and the numbers come back as something of
+ * theirs.  So a socket is looked at before it is read, and a pidfd counts only if the kernel takes
+ * it for one. */
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
 
@@ -39,7 +42,7 @@ enum {
     ENDED_TIMES = 3, /* a tallyd may end just when it is joined */
 };
 
-/* --- ends of attempts ---------------------------------------------------------------------------------------------- */
+/* --- ends of attempts ------------------------------------------------------------------------- */
 
 /* Tells tl_client_create, if it still waits, how the first attempt ended. */
 static void settle(struct tl_client *c, const struct tl_error *remark)
@@ -104,7 +107,7 @@ static void lose(struct tl_client *c)
     tl__client_set_grant(c, -1);
 }
 
-/* --- joining ------------------------------------------------------------------------------------------------------- */
+/* --- joining ---------------------------------------------------------------------------------- */
 
 static void start_daemon(struct tl_client *c)
 {
@@ -144,7 +147,8 @@ static void say_hello(struct tl_client *c, int fd)
     c->deadline_ns = tl__client_now() + ANSWER_MS * MS;
     int rc = tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &c->page_fd, 1);
     if (rc < 0) {
-        tl_error_set(&err, rc, "tallyd on %s takes no message (%s)", c->settings.socket, strerror(-rc));
+        tl_error_set(&err, rc, "tallyd on %s takes no message (%s)", c->settings.socket,
+                     strerror(-rc));
         fail(c, &err);
     }
 }
@@ -154,7 +158,8 @@ static bool may_start_now(const struct tl_client *c)
 {
     uint64_t distance_ms = c->failed_starts == 0
                                ? 0
-                               : (uint64_t)RESTART_MS << (c->failed_starts < 5 ? c->failed_starts : 5);
+                               : (uint64_t)RESTART_MS
+                                     << (c->failed_starts < 5 ? c->failed_starts : 5);
     return c->may_start && tl__client_now() - c->start_ns >= distance_ms * MS;
 }
 
@@ -172,7 +177,8 @@ static void attempt(struct tl_client *c)
         fail(c, &err);
 }
 
-/* The started tallyd says one byte when it listens, or when another one does; else it says why it cannot. */
+/* The started tallyd says one byte when it listens, or when another one does; else it says why it
+ * cannot. */
 static void hear_start(struct tl_client *c)
 {
     struct tl_error err;
@@ -188,7 +194,7 @@ static void hear_start(struct tl_client *c)
     fail(c, &err);
 }
 
-/* --- hearing tallyd ------------------------------------------------------------------------------------------------ */
+/* --- hearing tallyd --------------------------------------------------------------------------- */
 
 static void hear_welcome(struct tl_client *c, struct tl_wire_packet *packet)
 {
@@ -223,7 +229,8 @@ static void hear(struct tl_client *c)
         if (c->state == TL_CLIENT_JOINED) {
             lose(c);
         } else if (rc == 0 &&
-                   c->failures < ENDED_TIMES) { /* it ended just now, for nobody was there; so another one starts */
+                   /* it ended just now, for nobody was there; so another one starts */
+                   c->failures < ENDED_TIMES) {
             retreat(c, next_distance(c));
         } else {
             if (rc == 0)
@@ -254,10 +261,11 @@ static void hear(struct tl_client *c)
     tl_wire_close(&packet);
 }
 
-/* --- watching those above ------------------------------------------------------------------------------------------ */
+/* --- watching those above --------------------------------------------------------------------- */
 
-/* Whether the number still stands for a pidfd: then what poll said of it is that its process has ended.  (The signal would
- * reach a process that its parent has not waited for yet, so its success tells nothing.) */
+/* Whether the number still stands for a pidfd: then what poll said of it is that its process has
+ * ended.  (The signal would reach a process that its parent has not waited for yet, so its success
+ * tells nothing.) */
 static bool is_pidfd(int fd)
 {
     return syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 || errno != EBADF;
@@ -280,7 +288,7 @@ static void hear_poke(struct tl_client *c)
         tl__client_changed(c);
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------ */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static int timeout_ms(struct tl_client *c)
 {
@@ -297,7 +305,8 @@ static void on_time(struct tl_client *c)
     uint64_t now = tl__client_now();
     if (c->state == TL_CLIENT_ALONE && now >= c->retry_ns)
         attempt(c);
-    if ((c->state == TL_CLIENT_STARTING || c->state == TL_CLIENT_JOINING) && now >= c->deadline_ns) {
+    if ((c->state == TL_CLIENT_STARTING || c->state == TL_CLIENT_JOINING) &&
+        now >= c->deadline_ns) {
         tl_error_set(&err, -ETIMEDOUT, "tallyd on %s does not answer", c->settings.socket);
         fail(c, &err);
     }
@@ -321,11 +330,14 @@ void *tl__client_listen(void *client)
         };
         for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
             places[i] = c->words.in_force[i];
-            p[FIRST + i] = (struct pollfd){.fd = c->words.places[places[i]].pidfd, .events = POLLIN};
+            p[FIRST + i] = (struct pollfd){.fd = c->words.places[places[i]].pidfd,
+                                           .events = POLLIN};
         }
         bool has_failed = poll(p, FIRST + TL_SHARE_WORDS, timeout_ms(c)) < 0 && errno != EINTR;
         if (has_failed || p[STOP].revents != 0)
-            break; /* failed: not with these arguments, or there is no memory; without a listener grants still work */
+            /* failed: not with these arguments, or there is no memory; without a listener grants
+             * still work */
+            break;
         if (p[POKE].revents != 0)
             hear_poke(c);
         for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)

@@ -12,16 +12,17 @@
 
 enum { THREAD_STACK = 256 << 10 };
 
-/* --- where it is --------------------------------------------------------------------------------------------------- */
+/* --- where it is ------------------------------------------------------------------------------ */
 
-/* The folder of the library or program that this code is in, as it was when it was loaded: its path may be relative, and
- * the job may change its folder later. */
+/* The folder of the library or program that this code is in, as it was when it was loaded: its path
+ * may be relative, and the job may change its folder later. */
 static char own_folder[1024];
 
 static void __attribute__((constructor)) remember_folder(void)
 {
     Dl_info here;
-    char *path = dladdr((const void *)own_folder, &here) != 0 ? realpath(here.dli_fname, NULL) : NULL;
+    char *path = dladdr((const void *)own_folder, &here) != 0 ? realpath(here.dli_fname, NULL)
+                                                              : NULL;
     if (path == NULL) /* a program that was found by PATH does not know its own path */
         path = realpath("/proc/self/exe", NULL);
     char *slash = path != NULL ? strrchr(path, '/') : NULL;
@@ -33,13 +34,15 @@ static void __attribute__((constructor)) remember_folder(void)
 void tl_start_find(char *path, size_t size)
 {
     /* bin/ has the tools, lib/tally/ the shim. */
-    static const char *const places[] = {"tallyd", "../bin/tallyd", "../../bin/tallyd", "../libexec/tally/tallyd",
-                                         "../../libexec/tally/tallyd"};
+    static const char *const places[] = {"tallyd", "../bin/tallyd", "../../bin/tallyd",
+                                         "../libexec/tally/tallyd", "../../libexec/tally/tallyd"};
     const char *asked = getenv("TALLY_DAEMON");
     path[0] = 0;
     if (asked != NULL && asked[0] != 0) {
-        char *full = strcmp(asked, "no") != 0 ? realpath(asked, NULL) : NULL; /* it is started in another folder */
-        const char *program = full != NULL ? full : asked;                    /* what does not exist is told of then */
+        /* it is started in another folder */
+        char *full = strcmp(asked, "no") != 0 ? realpath(asked, NULL) : NULL;
+        /* what does not exist is told of then */
+        const char *program = full != NULL ? full : asked;
         if (strcmp(asked, "no") != 0 && strlen(program) < size)
             strcpy(path, program);
         free(full);
@@ -53,14 +56,17 @@ void tl_start_find(char *path, size_t size)
     path[0] = 0;
 }
 
-/* --- starting it --------------------------------------------------------------------------------------------------- */
+/* --- starting it ------------------------------------------------------------------------------ */
 
 static bool is_for_daemon(const char *variable)
 {
-    /* The last two tell a sanitizer in tallyd where its report goes: its standard error is nowhere. */
+    /* The last two tell a sanitizer in tallyd where its report goes: its standard error is
+     * nowhere. */
     static const char *const prefixes[] = {
-        "TALLY_SOCKET=", "TALLY_POLICY=",    "TALLY_LOG=", "TALLY_RULES=", "TALLY_DAEMON_IDLE=", "XDG_RUNTIME_DIR=",
-        "HOME=",         "XDG_CONFIG_HOME=", "PATH=",      "LANG=",        "ASAN_OPTIONS=",      "TSAN_OPTIONS="};
+        "TALLY_SOCKET=", "TALLY_POLICY=",      "TALLY_LOG=",
+        "TALLY_RULES=",  "TALLY_DAEMON_IDLE=", "XDG_RUNTIME_DIR=",
+        "HOME=",         "XDG_CONFIG_HOME=",   "PATH=",
+        "LANG=",         "ASAN_OPTIONS=",      "TSAN_OPTIONS="};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
@@ -89,7 +95,8 @@ char **tl_start_environment(void)
 }
 
 /* Starts it with that end of a pipe as its standard output. */
-static int start_with(const char *program, char *const *environment, int ready, struct tl_error *err)
+static int start_with(const char *program, char *const *environment, int ready,
+                      struct tl_error *err)
 {
     static char name[] = "tallyd", option[] = "--started";
     char *const arguments[] = {name, option, NULL};
@@ -115,7 +122,7 @@ int tl_start_daemon(const char *program, char *const *environment, struct tl_err
     return ready[0];
 }
 
-/* --- by a thread --------------------------------------------------------------------------------------------------- */
+/* --- by a thread ------------------------------------------------------------------------------ */
 
 /* Its own copies: who asked may be gone before it is done. */
 struct starter {

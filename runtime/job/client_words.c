@@ -17,7 +17,8 @@ static char *page_of(const struct tl_client_words *w, uint32_t place)
 int tl__words_init(struct tl_client_words *w)
 {
     *w = (struct tl_client_words){.next = 1};
-    void *row = mmap(NULL, ROW_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *row = mmap(NULL, ROW_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                     0);
     if (row == MAP_FAILED)
         return -ENOMEM;
     w->row = row;
@@ -28,13 +29,14 @@ int tl__words_init(struct tl_client_words *w)
     return 0;
 }
 
-/* Zeroes in the place of a page.  That can fail if the job has all the mappings that it may have; then the page stays: its
- * owner is dead and it does not change any more, and nobody asks for it. */
+/* Zeroes in the place of a page.  That can fail if the job has all the mappings that it may have;
+ * then the page stays: its owner is dead and it does not change any more, and nobody asks for
+ * it. */
 static void clear_place(struct tl_client_words *w, uint32_t place)
 {
     struct tl_client_place *p = &w->places[place];
-    (void)mmap(page_of(w, place), TL_SHARE_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-               0);
+    (void)mmap(page_of(w, place), TL_SHARE_PAGE, PROT_READ,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (p->pidfd >= 0)
         close(p->pidfd);
     *p = (struct tl_client_place){.pidfd = -1};
@@ -64,7 +66,8 @@ static void publish(struct tl_client_words *w, const uint32_t *places, uint32_t 
 {
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
         w->in_force[i] = i < n ? places[i] : 0;
-        atomic_store_explicit(&w->words[i], (const _Atomic uint64_t *)page_of(w, w->in_force[i]), memory_order_release);
+        atomic_store_explicit(&w->words[i], (const _Atomic uint64_t *)page_of(w, w->in_force[i]),
+                              memory_order_release);
     }
     atomic_store_explicit(&w->n, n, memory_order_release);
 }
@@ -75,7 +78,8 @@ void tl__words_drop(struct tl_client_words *w, uint32_t place)
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
         if (w->in_force[i] != 0 && w->in_force[i] != place)
             left[n++] = w->in_force[i];
-    clear_place(w, place); /* first: who is told that nobody is in the way finds the old address idle, too */
+    /* first: who is told that nobody is in the way finds the old address idle, too */
+    clear_place(w, place);
     publish(w, left, n);
 }
 
@@ -83,7 +87,8 @@ bool tl__words_drop_dead(struct tl_client_words *w)
 {
     bool have = false;
     for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++)
-        if (w->places[i].is_used && tl__alive_has_died((const struct tl_client_page *)(const void *)page_of(w, i))) {
+        if (w->places[i].is_used &&
+            tl__alive_has_died((const struct tl_client_page *)(const void *)page_of(w, i))) {
             tl__words_drop(w, i);
             have = true;
         }
@@ -120,7 +125,8 @@ uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now)
 static uint32_t find_place(struct tl_client_words *w, const struct stat *st)
 {
     for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++)
-        if (w->places[i].is_used && w->places[i].dev == st->st_dev && w->places[i].ino == st->st_ino)
+        if (w->places[i].is_used && w->places[i].dev == st->st_dev &&
+            w->places[i].ino == st->st_ino)
             return i;
     for (uint32_t tries = 0; tries < TL_CLIENT_PLACES; tries++) {
         uint32_t i = w->next;
@@ -143,7 +149,8 @@ static uint32_t take_one(struct tl_client_words *w, int *page_fd, int *pidfd)
         return 0;
     if (p->pidfd >= 0)
         close(p->pidfd);
-    *p = (struct tl_client_place){.is_used = true, .is_merged = pidfd == NULL, .dev = st.st_dev, .ino = st.st_ino};
+    *p = (struct tl_client_place){
+        .is_used = true, .is_merged = pidfd == NULL, .dev = st.st_dev, .ino = st.st_ino};
     p->pidfd = -1;
     if (pidfd != NULL) {
         p->pidfd = tl_wire_lift(*pidfd);
@@ -152,8 +159,8 @@ static uint32_t take_one(struct tl_client_words *w, int *page_fd, int *pidfd)
     return place;
 }
 
-/* Jobs come back to a new tallyd one by one, and whoever is first is told of nobody above.  So words of an old tallyd stay for
- * a while, as far as there is room. */
+/* Jobs come back to a new tallyd one by one, and whoever is first is told of nobody above.  So
+ * words of an old tallyd stay for a while, as far as there is room. */
 static void keep_old(struct tl_client_words *w, uint32_t *places, uint32_t *n, uint64_t now)
 {
     for (uint32_t i = 1; i < TL_CLIENT_PLACES && *n < TL_SHARE_WORDS; i++) {
@@ -170,7 +177,8 @@ void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, ui
 {
     const struct tl_wire_words *m = &packet->m.words;
     uint32_t places[TL_SHARE_WORDS], n = 0, fd = 0;
-    bool makes_sense = m->n <= TL_SHARE_WORDS && m->is_merged <= (m->n > 0) && packet->n_fds == 2 * m->n - m->is_merged;
+    bool makes_sense = m->n <= TL_SHARE_WORDS && m->is_merged <= (m->n > 0) &&
+                       packet->n_fds == 2 * m->n - m->is_merged;
     for (uint32_t i = 0; makes_sense && i < m->n; i++) {
         bool is_merged = m->is_merged != 0 && i == m->n - 1;
         uint32_t place = take_one(w, &packet->fds[fd], is_merged ? NULL : &packet->fds[fd + 1]);

@@ -1,4 +1,5 @@
-/* Reads the TALLY_* variables.  Numbers are parsed by hand: strtod obeys the job's locale, where "31.6" may end at the dot. */
+/* Reads the TALLY_* variables.  Numbers are parsed by hand: strtod obeys the job's locale, where
+ * "31.6" may end at the dot. */
 #include "runtime/job/settings.h"
 
 #include <errno.h>
@@ -8,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- numbers ----------------------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 enum { BILLION = 1000000000 };
 
-/* A decimal number of at least one digit: its whole part, and its fraction in billionths (further digits are dropped).
- * Returns what follows it, or NULL if there is none or it is too large. */
+/* A decimal number of at least one digit: its whole part, and its fraction in billionths (further
+ * digits are dropped). Returns what follows it, or NULL if there is none or it is too large. */
 static const char *take_decimal(const char *text, uint64_t *whole, uint64_t *billionths)
 {
     const char *p = text;
@@ -38,7 +39,8 @@ int tl_settings_time(const char *text, uint64_t *ns)
     static const struct {
         const char *name;
         uint64_t ns;
-    } units[] = {{"", 1}, {"ns", 1}, {"us", 1000}, {"\u00b5s", 1000}, {"ms", 1000000}, {"s", BILLION}};
+    } units[] = {{"", 1},           {"ns", 1},       {"us", 1000},
+                 {"\u00b5s", 1000}, {"ms", 1000000}, {"s", BILLION}};
     uint64_t whole, billionths;
     const char *unit = take_decimal(text, &whole, &billionths);
     for (size_t i = 0; unit != NULL && i < sizeof units / sizeof units[0]; i++) {
@@ -71,7 +73,8 @@ int tl_settings_slo(const char *text, uint32_t *percentile, uint64_t *ns)
 {
     uint64_t whole, billionths, limit;
     const char *colon = text[0] == 'p' ? take_decimal(text + 1, &whole, &billionths) : NULL;
-    if (colon == NULL || *colon != ':' || whole > 100 || tl_settings_time(colon + 1, &limit) < 0 || limit == 0)
+    if (colon == NULL || *colon != ':' || whole > 100 || tl_settings_time(colon + 1, &limit) < 0 ||
+        limit == 0)
         return -EINVAL;
     uint64_t per_ten_thousand = whole * 100 + billionths / (BILLION / 100);
     if (per_ten_thousand == 0 || per_ten_thousand > 10000)
@@ -102,7 +105,7 @@ static int read_weight(const char *text, uint32_t *weight)
     return 0;
 }
 
-/* --- choices ----------------------------------------------------------------------------------------------------- */
+/* --- choices ---------------------------------------------------------------------------------- */
 
 /* Which of the words it is, or -1. */
 static int choose(const char *text, const char *const *words, int n)
@@ -113,7 +116,8 @@ static int choose(const char *text, const char *const *words, int n)
     return -1;
 }
 
-/* In the order of enum tl_rung; the shim links this file without the scheduler, which has the names for people. */
+/* In the order of enum tl_rung; the shim links this file without the scheduler, which has the names
+ * for people. */
 static const char *const rungs[] = {"persistent", "ticket", "slice", "whole", "rate", "cap"};
 _Static_assert(sizeof rungs / sizeof rungs[0] == TL_RUNGS, "a name for each rung");
 
@@ -171,10 +175,10 @@ static int copy_full_path(char *to, size_t size, const char *text)
     return text[0] == '/' ? copy_text(to, size, text) : -EINVAL;
 }
 
-/* --- the variables ----------------------------------------------------------------------------------------------- */
+/* --- the variables ---------------------------------------------------------------------------- */
 
-/* Where tallyd listens if nobody said: in the folder that the system made for this user, else in one of our own, whose owner
- * and mode are looked at before it is used. */
+/* Where tallyd listens if nobody said: in the folder that the system made for this user, else in
+ * one of our own, whose owner and mode are looked at before it is used. */
 static void default_socket(struct tl_settings *s)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -185,7 +189,8 @@ static void default_socket(struct tl_settings *s)
         snprintf(s->socket, sizeof s->socket, "/tmp/tally-%u/tallyd.sock", (unsigned)geteuid());
 }
 
-/* The variable's value, or NULL if it is unset or empty: `TALLY_SLO= program` says that there is none. */
+/* The variable's value, or NULL if it is unset or empty: `TALLY_SLO= program` says that there is
+ * none. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
@@ -201,7 +206,8 @@ struct reading {
 static void judge(struct reading *r, int rc, const char *name, const char *may_be)
 {
     if (rc < 0 && r->rc == 0)
-        r->rc = tl_error_set(r->err, -EINVAL, "%s=%.200s: it may be %s", name, getenv(name), may_be);
+        r->rc = tl_error_set(r->err, -EINVAL, "%s=%.200s: it may be %s", name, getenv(name),
+                             may_be);
 }
 
 int tl_settings_read(struct tl_settings *s, struct tl_error *err)
@@ -213,23 +219,30 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     s->log = 1;
     default_socket(s);
     if ((v = variable("TALLY_PRIORITY")) != NULL)
-        judge(&r, tl_settings_level(v, &s->level), "TALLY_PRIORITY", "high, low, or a number from -100 to 100");
+        judge(&r, tl_settings_level(v, &s->level), "TALLY_PRIORITY",
+              "high, low, or a number from -100 to 100");
     if ((v = variable("TALLY_SLO")) != NULL)
-        judge(&r, tl_settings_slo(v, &s->slo_percentile, &s->slo_ns), "TALLY_SLO", "p99:8ms or the like");
+        judge(&r, tl_settings_slo(v, &s->slo_percentile, &s->slo_ns), "TALLY_SLO",
+              "p99:8ms or the like");
     if ((v = variable("TALLY_TURNAROUND")) != NULL)
-        judge(&r, tl_settings_time(v, &s->turnaround_ns), "TALLY_TURNAROUND", "a time such as 31.6us or 1ms");
+        judge(&r, tl_settings_time(v, &s->turnaround_ns), "TALLY_TURNAROUND",
+              "a time such as 31.6us or 1ms");
     if ((v = variable("TALLY_WEIGHT")) != NULL)
-        judge(&r, read_weight(v, &s->weight), "TALLY_WEIGHT", "a number from 1 to 10000 (100 is usual)");
+        judge(&r, read_weight(v, &s->weight), "TALLY_WEIGHT",
+              "a number from 1 to 10000 (100 is usual)");
     if ((v = variable("TALLY_MIN_SHARE")) != NULL)
-        judge(&r, read_share(v, &s->min_permille), "TALLY_MIN_SHARE", "a share of the device such as 5%");
+        judge(&r, read_share(v, &s->min_permille), "TALLY_MIN_SHARE",
+              "a share of the device such as 5%");
     if ((v = variable("TALLY_TOTAL")) != NULL)
         judge(&r, tl_settings_time(v, &s->total_ns), "TALLY_TOTAL", "a time such as 90s");
     if ((v = variable("TALLY_POLICY")) != NULL)
-        judge(&r, copy_text(s->policy, sizeof s->policy, v), "TALLY_POLICY", "a name that `tally policy --list` shows");
+        judge(&r, copy_text(s->policy, sizeof s->policy, v), "TALLY_POLICY",
+              "a name that `tally policy --list` shows");
     if ((v = variable("TALLY_REPORT")) != NULL)
         judge(&r, copy_text(s->report, sizeof s->report, v), "TALLY_REPORT", "a folder");
     if ((v = variable("TALLY_SOCKET")) != NULL)
-        judge(&r, copy_full_path(s->socket, sizeof s->socket, v), "TALLY_SOCKET", TL_SOCKET_PATH_IS);
+        judge(&r, copy_full_path(s->socket, sizeof s->socket, v), "TALLY_SOCKET",
+              TL_SOCKET_PATH_IS);
     v = variable("TALLY_JOB");
     if (v == NULL)
         v = program_invocation_short_name;
@@ -239,7 +252,8 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     if ((v = variable("TALLY_OFF")) != NULL)
         judge(&r, read_off(v, &s->is_off), "TALLY_OFF", "0 or 1");
     if ((v = variable("TALLY_FORCE")) != NULL)
-        judge(&r, read_rung(v, &s->force), "TALLY_FORCE", "persistent, ticket, slice, whole or cap");
+        judge(&r, read_rung(v, &s->force), "TALLY_FORCE",
+              "persistent, ticket, slice, whole or cap");
     if ((v = variable("TALLY_LOG")) != NULL)
         judge(&r, read_log(v, &s->log), "TALLY_LOG", "error, warn, info or debug");
     return r.rc;

@@ -5,7 +5,8 @@
 #include "tally/base.h"
 #include "tally/sched.h"
 
-/* What the kernel takes as the path of a socket, less ".new", the name under which tallyd begins to listen. */
+/* What the kernel takes as the path of a socket, less ".new", the name under which tallyd begins to
+ * listen. */
 enum { TL_SOCKET_PATH_BYTES = 108 - 4 };
 #define TL_SOCKET_PATH_IS "a path from / of at most 103 bytes; set TALLY_SOCKET to a shorter one"
 
@@ -16,18 +17,23 @@ struct tl_settings {
     uint64_t turnaround_ns; /* TALLY_TURNAROUND=31.6us; 0 if not said */
     uint32_t weight;        /* TALLY_WEIGHT; 0 if not said */
     uint32_t min_permille;  /* TALLY_MIN_SHARE=5% ; 0 if not said */
-    uint64_t total_ns;      /* TALLY_TOTAL=90s: device time that the job will need altogether; 0 if not said */
-    char policy[32];        /* TALLY_POLICY; empty if not said */
-    char report[4096];      /* TALLY_REPORT, a folder; empty: none is written */
-    char socket[TL_SOCKET_PATH_BYTES]; /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
-    char job[128];                     /* TALLY_JOB: name in reports; the program's name if not said */
-    bool is_closed;                    /* TALLY_FAIL=closed: refuse to run unmanaged */
-    bool is_off;                       /* TALLY_OFF=1: forward everything, do nothing else */
-    int force;                         /* TALLY_FORCE: an enum tl_rung that every kernel that can must use; -1: none */
-    int log;                           /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
+    /* TALLY_TOTAL=90s: device time that the job will need altogether; 0 if not said */
+    uint64_t total_ns;
+    char policy[32];   /* TALLY_POLICY; empty if not said */
+    char report[4096]; /* TALLY_REPORT, a folder; empty: none is written */
+    /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
+    char socket[TL_SOCKET_PATH_BYTES];
+    /* TALLY_JOB: name in reports; the program's name if not said */
+    char job[128];
+    bool is_closed; /* TALLY_FAIL=closed: refuse to run unmanaged */
+    bool is_off;    /* TALLY_OFF=1: forward everything, do nothing else */
+    /* TALLY_FORCE: an enum tl_rung that every kernel that can must use; -1: none */
+    int force;
+    int log; /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
 };
 
-/* 0, or -EINVAL naming the variable, its value and what it may be; `s` then has the default in its place. */
+/* 0, or -EINVAL naming the variable, its value and what it may be; `s` then has the default in its
+ * place. */
 int tl_settings_read(struct tl_settings *s, struct tl_error *err);
 
 /* "31.6us", "8ms", "1s", "500" (ns).  0 or -EINVAL. */

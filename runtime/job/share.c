@@ -22,16 +22,19 @@
 
 enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
-/* --- making and mapping pages -------------------------------------------------------------------------------------- */
+/* --- making and mapping pages ----------------------------------------------------------------- */
 
 int tl_share_create(const char *name, void **page)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
-    if (fd < 0 && errno == EINVAL) /* a kernel before 6.3; later ones may be told to refuse what could be executed */
+    if (fd < 0 &&
+        errno ==
+            EINVAL) /* a kernel before 6.3; later ones may be told to refuse what could be executed */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    /* Taken now: a page that is missing when it is first written to would be a signal, not an error. */
+    /* Taken now: a page that is missing when it is first written to would be a signal, not an
+     * error. */
     rc = -posix_fallocate(fd, 0, TL_SHARE_PAGE);
     if (rc == 0 && fcntl(fd, F_ADD_SEALS, SIZE_SEALS) < 0)
         rc = -errno;
@@ -47,12 +50,15 @@ int tl_share_create(const char *name, void **page)
 int tl_share_check(int fd)
 {
     struct stat st;
-    /* First, because it fails at once on everything but shared memory, where others could let us wait. */
+    /* First, because it fails at once on everything but shared memory, where others could let us
+     * wait. */
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || fstat(fd, &st) < 0)
         return -errno;
-    return (seals & SIZE_SEALS) == SIZE_SEALS && (seals & F_SEAL_WRITE) == 0 && st.st_size == TL_SHARE_PAGE ? 0
-                                                                                                            : -EINVAL;
+    return (seals & SIZE_SEALS) == SIZE_SEALS && (seals & F_SEAL_WRITE) == 0 &&
+                   st.st_size == TL_SHARE_PAGE
+               ? 0
+               : -EINVAL;
 }
 
 void tl_share_seal(int fd)
@@ -71,13 +77,15 @@ int tl_share_reader(int fd)
 
 void *tl_share_map(int fd, bool is_writable)
 {
-    void *page = mmap(NULL, TL_SHARE_PAGE, is_writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    void *page = mmap(NULL, TL_SHARE_PAGE, is_writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                      MAP_SHARED, fd, 0);
     return page == MAP_FAILED ? NULL : page;
 }
 
 int tl_share_map_at(void *at, int fd)
 {
-    return mmap(at, TL_SHARE_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ? -errno : 0;
+    return mmap(at, TL_SHARE_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ? -errno
+                                                                                           : 0;
 }
 
 void tl_share_tell_idle(struct tl_client_page *page)
@@ -85,13 +93,14 @@ void tl_share_tell_idle(struct tl_client_page *page)
     (void)syscall(SYS_futex, &page->completed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* --- the grant page ------------------------------------------------------------------------------------------------ */
+/* --- the grant page --------------------------------------------------------------------------- */
 
 void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g)
 {
     uint32_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
     atomic_store_explicit(&page->sequence, sequence + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release); /* whoever sees a new value sees the odd number as well */
+    /* whoever sees a new value sees the odd number as well */
+    atomic_thread_fence(memory_order_release);
     page->grant = g->grant;
     page->client = g->client;
     page->level = g->client.level;
@@ -103,7 +112,8 @@ void tl_share_publish(struct tl_grant_page *page, const struct tl_share_grant *g
 
 bool tl_share_read(const struct tl_grant_page *page, struct tl_share_grant *g)
 {
-    enum { TRIES = 100000 }; /* writing takes less than a microsecond, unless the writer lost its CPU meanwhile */
+    /* writing takes less than a microsecond, unless the writer lost its CPU meanwhile */
+    enum { TRIES = 100000 };
     for (int i = 0; i < TRIES; i++) {
         uint32_t before = atomic_load_explicit(&page->sequence, memory_order_acquire);
         if (before % 2 != 0)

@@ -1,12 +1,13 @@
-/* The pages through which permission crosses process borders.  Each is a memfd, sealed, and its descriptors are
- * capabilities: a client may write its own page and read its grant and the words above it, nothing else.
+/* The pages through which permission crosses process borders.  Each is a memfd, sealed, and its
+ * descriptors are capabilities: a client may write its own page and read its grant and the words
+ * above it, nothing else.
  *
  *     client page   made and written by one client, read by tallyd and (its first word) by every lower level's kernels; the
  *                   client hands it to each tallyd that it joins, so what others have mapped outlives every tallyd
  *     grant page    made and written by tallyd, read by one client
  *
- * All fields are naturally aligned and written with single stores.  A reader trusts nothing: it reads a value once, checks
- * it, and uses the copy. */
+ * All fields are naturally aligned and written with single stores.  A reader trusts nothing: it
+ * reads a value once, checks it, and uses the copy. */
 #ifndef TALLY_SHARE_H
 #define TALLY_SHARE_H
 
@@ -30,7 +31,8 @@ static inline int tl_word_is_busy(uint64_t word)
 }
 
 struct tl_client_page {
-    /* Low half: issued, high half: completed.  They differ while work is in flight, and every lower level retreats. */
+    /* Low half: issued, high half: completed.  They differ while work is in flight, and every lower
+     * level retreats. */
     union {
         _Atomic uint64_t word;
         struct {
@@ -39,9 +41,11 @@ struct tl_client_page {
     };
     uint64_t magic;
     uint32_t version, pid;
-    /* The id of a thread that lives as long as the job; the kernel sets FUTEX_OWNER_DIED in it.  0 if there is none. */
+    /* The id of a thread that lives as long as the job; the kernel sets FUTEX_OWNER_DIED in it.  0
+     * if there is none. */
     _Atomic uint32_t alive;
-    _Atomic uint64_t burst_ns; /* CLOCK_MONOTONIC when the word last became busy; 0 if its writer does not tell */
+    /* CLOCK_MONOTONIC when the word last became busy; 0 if its writer does not tell */
+    _Atomic uint64_t burst_ns;
     /* What tallyd samples: they only grow.  tl_usage's fields in their sense. */
     _Alignas(64) _Atomic uint64_t device_ns;
     _Atomic uint64_t blocks, launches, waited_ns, preemptions, iterations;
@@ -49,8 +53,9 @@ struct tl_client_page {
     _Atomic uint32_t has_backlog;     /* 1 while work is queued or in flight */
     _Atomic uint32_t rung;            /* enum tl_rung of the last kernel */
     _Atomic uint32_t in_flight;       /* pieces on the device */
-    _Atomic uint64_t gap_ns;          /* between two bursts, worth waiting out by lower levels; 0: none is */
-    _Atomic uint64_t memory_bytes;    /* device memory held */
+    /* between two bursts, worth waiting out by lower levels; 0: none is */
+    _Atomic uint64_t gap_ns;
+    _Atomic uint64_t memory_bytes; /* device memory held */
     /* Latencies of requests: a ring that tallyd reads behind the writer. */
     _Alignas(64) _Atomic uint64_t n_requests;
     _Atomic uint64_t requests_ns[64];
@@ -61,7 +66,8 @@ struct tl_client_page {
     /* The device, once it is known. */
     _Atomic uint64_t device_memory_bytes;
     _Atomic uint32_t device_sms;
-    /* Of memory_bytes: what outlives an iteration, and what an iteration has beyond that; zero until one has ended. */
+    /* Of memory_bytes: what outlives an iteration, and what an iteration has beyond that; zero
+     * until one has ended. */
     _Atomic uint64_t persistent_bytes, ephemeral_bytes;
 };
 
@@ -74,10 +80,13 @@ struct tl_grant_page {
     struct tl_grant grant;
     int level;
     char policy[32];
-    struct tl_sched_client client; /* what the policy goes by: the client asks for the same when it joins again */
-    /* CLOCK_MONOTONIC of tallyd's last look; if `may_run` is false and it has not moved for long, tallyd hangs. */
+    /* what the policy goes by: the client asks for the same when it joins again */
+    struct tl_sched_client client;
+    /* CLOCK_MONOTONIC of tallyd's last look; if `may_run` is false and it has not moved for long,
+     * tallyd hangs. */
     _Alignas(64) _Atomic uint64_t alive_ns;
-    /* 1 while tallyd sleeps because nobody has work: who has some now sends a message (tl_client_backlog does). */
+    /* 1 while tallyd sleeps because nobody has work: who has some now sends a message
+     * (tl_client_backlog does). */
     _Atomic uint32_t wants_kick;
     /* Clients of lower levels, which may sleep until this one's word is idle. */
     _Atomic uint32_t n_below;
@@ -88,15 +97,17 @@ _Static_assert(sizeof(struct tl_grant) == 56 && sizeof(struct tl_sched_client) =
                "what the pages hold has changed: raise TL_SHARE_VERSION");
 _Static_assert(sizeof(struct tl_grant_page) <= TL_SHARE_PAGE, "one page");
 
-/* --- making and mapping pages -------------------------------------------------------------------------------------- */
+/* --- making and mapping pages ----------------------------------------------------------------- */
 
-/* A new memfd of one page, there in memory already, that can neither shrink nor grow, and its writable mapping.  Returns the
- * descriptor, or -errno (no memory, no memfd, no descriptor left). */
+/* A new memfd of one page, there in memory already, that can neither shrink nor grow, and its
+ * writable mapping.  Returns the descriptor, or -errno (no memory, no memfd, no descriptor
+ * left). */
 int tl_share_create(const char *name, void **page);
-/* Whether the descriptor is a page that cannot be taken away from under those who map it.  0, -EINVAL or -errno. */
+/* Whether the descriptor is a page that cannot be taken away from under those who map it.  0,
+ * -EINVAL or -errno. */
 int tl_share_check(int fd);
-/* Nobody can make it writable any more; mappings that are stay so.  A kernel older than 5.1 cannot do that: then only the
- * mode of descriptors protects it. */
+/* Nobody can make it writable any more; mappings that are stay so.  A kernel older than 5.1 cannot
+ * do that: then only the mode of descriptors protects it. */
 void tl_share_seal(int fd);
 /* A descriptor of the same page that can only be read, or -errno. */
 int tl_share_reader(int fd);
@@ -104,10 +115,11 @@ int tl_share_reader(int fd);
 void *tl_share_map(int fd, bool is_writable);
 int tl_share_map_at(void *at, int fd);
 
-/* Wakes those of lower levels who sleep until this page's word is idle.  A system call; they look now and then by themselves. */
+/* Wakes those of lower levels who sleep until this page's word is idle.  A system call; they look
+ * now and then by themselves. */
 void tl_share_tell_idle(struct tl_client_page *page);
 
-/* --- the grant page ------------------------------------------------------------------------------------------------ */
+/* --- the grant page --------------------------------------------------------------------------- */
 
 /* What tallyd publishes, and what a client reads, in one piece. */
 struct tl_share_grant {

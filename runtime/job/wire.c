@@ -11,14 +11,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- sending ------------------------------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 union control {
     struct cmsghdr header;
     char room[CMSG_SPACE(TL_WIRE_FDS * sizeof(int))];
 };
 
-int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes, const int *fds, uint32_t n_fds)
+int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes, const int *fds,
+                 uint32_t n_fds)
 {
     struct tl_wire_head head = {TL_WIRE_MAGIC, TL_WIRE_VERSION, kind, (uint32_t)bytes};
     memcpy(message, &head, sizeof head);
@@ -29,8 +30,9 @@ int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes
         memset(&control, 0, sizeof control);
         m.msg_control = &control;
         m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        control.header = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(n_fds * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+                                          .cmsg_level = SOL_SOCKET,
+                                          .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
     }
     ssize_t put;
@@ -40,7 +42,7 @@ int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes
     return put < 0 ? -errno : 0;
 }
 
-/* --- receiving ----------------------------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static void take_descriptors(struct msghdr *m, struct tl_wire_packet *packet)
 {
@@ -99,17 +101,19 @@ static int check(const struct tl_wire_packet *packet, size_t n, struct tl_error 
     if (n < sizeof *head || head->magic != TL_WIRE_MAGIC || head->bytes != n)
         return tl_error_set(err, -EPROTO, "a message that is none of ours (%zu bytes)", n);
     if (head->version != TL_WIRE_VERSION)
-        return tl_error_set(err, -EPROTONOSUPPORT, "a message of version %u, where %u is spoken", head->version,
-                            TL_WIRE_VERSION);
+        return tl_error_set(err, -EPROTONOSUPPORT, "a message of version %u, where %u is spoken",
+                            head->version, TL_WIRE_VERSION);
     const struct shape *shape = head->kind < TL_WIRE_KINDS ? &shapes[head->kind] : NULL;
     if (shape == NULL || shape->bytes == 0 || shape->bytes != n)
         return tl_error_set(err, -EPROTO, "a message of kind %u with %zu bytes", head->kind, n);
     if (packet->n_fds < shape->min_fds || packet->n_fds > shape->max_fds)
-        return tl_error_set(err, -EPROTO, "a message of kind %u with %u descriptors", head->kind, packet->n_fds);
+        return tl_error_set(err, -EPROTO, "a message of kind %u with %u descriptors", head->kind,
+                            packet->n_fds);
     for (int i = 0; i < 2; i++)
         if (shape->texts[i].size > 0 &&
             memchr(packet->m.bytes + shape->texts[i].offset, 0, shape->texts[i].size) == NULL)
-            return tl_error_set(err, -EPROTO, "a message of kind %u with a text that does not end", head->kind);
+            return tl_error_set(err, -EPROTO, "a message of kind %u with a text that does not end",
+                                head->kind);
     return 1;
 }
 
@@ -117,7 +121,10 @@ int tl_wire_receive(int socket, struct tl_wire_packet *packet, struct tl_error *
 {
     union control control;
     struct iovec piece = {.iov_base = packet->m.bytes, .iov_len = sizeof packet->m.bytes};
-    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &piece,
+                       .msg_iovlen = 1,
+                       .msg_control = &control,
+                       .msg_controllen = sizeof control};
     packet->n_fds = 0;
     ssize_t got;
     do
@@ -128,7 +135,9 @@ int tl_wire_receive(int socket, struct tl_wire_packet *packet, struct tl_error *
     take_descriptors(&m, packet);
     int rc = got == 0 ? 0 : 1;
     if (rc == 1 && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
-        rc = tl_error_set(err, -EPROTO, "a message of more than %d bytes, or with too many descriptors", TL_WIRE_BYTES);
+        rc = tl_error_set(err, -EPROTO,
+                          "a message of more than %d bytes, or with too many descriptors",
+                          TL_WIRE_BYTES);
     if (rc == 1)
         rc = check(packet, (size_t)got, err);
     if (rc != 1)
@@ -136,7 +145,7 @@ int tl_wire_receive(int socket, struct tl_wire_packet *packet, struct tl_error *
     return rc;
 }
 
-/* --- fields -------------------------------------------------------------------------------------------------------- */
+/* --- fields ----------------------------------------------------------------------------------- */
 
 struct tl_wire_client tl_wire_pack(const struct tl_sched_client *c)
 {
@@ -148,7 +157,9 @@ struct tl_wire_client tl_wire_pack(const struct tl_sched_client *c)
         .turnaround_ns = c->turnaround_ns,
         .slo_ns = c->slo_ns,
         .is_paused = c->is_paused,
-        .total_ms = c->total_ns / 1000000 < UINT32_MAX ? (uint32_t)((c->total_ns + 999999) / 1000000) : UINT32_MAX,
+        .total_ms = c->total_ns / 1000000 < UINT32_MAX
+                        ? (uint32_t)((c->total_ns + 999999) / 1000000)
+                        : UINT32_MAX,
     };
 }
 
@@ -164,8 +175,8 @@ bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c)
         .is_paused = w->is_paused != 0,
         .total_ns = (uint64_t)w->total_ms * 1000000,
     };
-    return w->level >= TL_LEVEL_MIN && w->level <= TL_LEVEL_MAX && w->weight <= 10000 && w->min_permille <= 1000 &&
-           w->slo_percentile <= 10000;
+    return w->level >= TL_LEVEL_MIN && w->level <= TL_LEVEL_MAX && w->weight <= 10000 &&
+           w->min_permille <= 1000 && w->slo_percentile <= 10000;
 }
 
 void tl_wire_text(char *to, size_t size, const char *text)
@@ -176,7 +187,7 @@ void tl_wire_text(char *to, size_t size, const char *text)
     memset(to + n, 0, size - n);
 }
 
-/* --- the meeting place --------------------------------------------------------------------------------------------- */
+/* --- the meeting place ------------------------------------------------------------------------ */
 
 int tl_wire_connect(const char *path, struct tl_error *err)
 {
@@ -185,7 +196,8 @@ int tl_wire_connect(const char *path, struct tl_error *err)
     socklen_t n = sizeof peer;
     int rc;
     if (strlen(path) >= TL_SOCKET_PATH_BYTES)
-        return tl_error_set(err, -ENAMETOOLONG, "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
+        return tl_error_set(err, -ENAMETOOLONG,
+                            "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
     strcpy(address.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -198,7 +210,8 @@ int tl_wire_connect(const char *path, struct tl_error *err)
     else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
         rc = tl_error_errno(err, "who listens on %s", path);
     else if (peer.uid != 0 && peer.uid != geteuid())
-        rc = tl_error_set(err, -EPERM, "tallyd on %s belongs to user %u; set TALLY_SOCKET to one of yours", path,
+        rc = tl_error_set(err, -EPERM,
+                          "tallyd on %s belongs to user %u; set TALLY_SOCKET to one of yours", path,
                           (unsigned)peer.uid);
     if (rc < 0) {
         close(fd);

@@ -1,4 +1,5 @@
-/* What tallyd and its clients say to each other, over a UNIX socket of whole messages (SOCK_SEQPACKET), and where they meet.
+/* What tallyd and its clients say to each other, over a UNIX socket of whole messages
+ * (SOCK_SEQPACKET), and where they meet.
  *
  *     job                                        tallyd
  *      HELLO {wishes} + own page        ──────►
@@ -13,8 +14,8 @@
  *      SET {pid, what}, POLICY {name}   ──────►
  *                                       ◄──────  ANSWER {code, text}
  *
- * A message begins with a head that no version will change.  Everything that comes in is checked before it is used: kind,
- * length, number of descriptors, and that texts end. */
+ * A message begins with a head that no version will change.  Everything that comes in is checked
+ * before it is used: kind, length, number of descriptors, and that texts end. */
 #ifndef TALLY_WIRE_H
 #define TALLY_WIRE_H
 
@@ -86,13 +87,21 @@ struct tl_wire_answer {
     char text[512];  /* for people; may be empty in a welcome */
 };
 
-/* WORDS: `n` pages, each followed by the pidfd of whoever writes it, except a merged one, which is tallyd's own. */
+/* WORDS: `n` pages, each followed by the pidfd of whoever writes it, except a merged one, which is
+ * tallyd's own. */
 struct tl_wire_words {
     struct tl_wire_head head;
     uint32_t n, is_merged; /* 1: the last of them is */
 };
 
-enum { TL_SET_LEVEL = 1, TL_SET_SLO = 2, TL_SET_PAUSED = 4, TL_SET_WEIGHT = 8, TL_SET_MIN_SHARE = 16, TL_SET_ALL = 31 };
+enum {
+    TL_SET_LEVEL = 1,
+    TL_SET_SLO = 2,
+    TL_SET_PAUSED = 4,
+    TL_SET_WEIGHT = 8,
+    TL_SET_MIN_SHARE = 16,
+    TL_SET_ALL = 31
+};
 
 struct tl_wire_set {
     struct tl_wire_head head;
@@ -116,11 +125,13 @@ struct tl_wire_status {
     int32_t highest_level; /* that the rules allow */
     struct tl_wire_client client;
     uint32_t may_run, yields, is_busy, has_backlog, rung, in_flight, share_permille;
-    uint64_t joined_ns, device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns, memory_bytes, requests;
+    uint64_t joined_ns, device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns,
+        memory_bytes, requests;
     char job[128];
 };
 
-_Static_assert(sizeof(struct tl_wire_status) <= TL_WIRE_BYTES && sizeof(struct tl_wire_answer) <= TL_WIRE_BYTES &&
+_Static_assert(sizeof(struct tl_wire_status) <= TL_WIRE_BYTES &&
+                   sizeof(struct tl_wire_answer) <= TL_WIRE_BYTES &&
                    sizeof(struct tl_wire_hello) <= TL_WIRE_BYTES,
                "a message fits");
 
@@ -136,18 +147,21 @@ union tl_wire_message {
     char bytes[TL_WIRE_BYTES];
 };
 
-/* A message that was received, with what came along; the descriptors are the receiver's to close. */
+/* A message that was received, with what came along; the descriptors are the receiver's to
+ * close. */
 struct tl_wire_packet {
     union tl_wire_message m;
     int fds[TL_WIRE_FDS];
     uint32_t n_fds;
 };
 
-/* Fills the head of a message of that size and sends it.  Never blocks.  0, -EAGAIN (the other end does not read), -EPIPE or
- * another -errno. */
-int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes, const int *fds, uint32_t n_fds);
-/* 1 with a well-formed message, 0 if the other end is gone, -EAGAIN if there is none yet, -EPROTO if it makes no sense
- * (`err` tells why; -EPROTONOSUPPORT if it is another version's), or another -errno.  Descriptors are left only with 1. */
+/* Fills the head of a message of that size and sends it.  Never blocks.  0, -EAGAIN (the other end
+ * does not read), -EPIPE or another -errno. */
+int tl_wire_send(int socket, enum tl_wire_kind kind, void *message, size_t bytes, const int *fds,
+                 uint32_t n_fds);
+/* 1 with a well-formed message, 0 if the other end is gone, -EAGAIN if there is none yet, -EPROTO
+ * if it makes no sense (`err` tells why; -EPROTONOSUPPORT if it is another version's), or another
+ * -errno.  Descriptors are left only with 1. */
 int tl_wire_receive(int socket, struct tl_wire_packet *packet, struct tl_error *err);
 /* Closes what came along and was not taken (set to -1). */
 void tl_wire_close(struct tl_wire_packet *packet);
@@ -159,14 +173,15 @@ bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c);
 /* Copies a text, cuts it to fit, and replaces what a terminal could take for a command. */
 void tl_wire_text(char *to, size_t size, const char *text);
 
-/* A socket that is connected to tallyd at `path`, non-blocking.  The descriptor, or -errno with a message: -ENOENT and
- * -ECONNREFUSED if none runs, -EPERM if it belongs to another user than root or ourselves, -ENAMETOOLONG, -EAGAIN if so many
- * come at once that its queue is full. */
+/* A socket that is connected to tallyd at `path`, non-blocking.  The descriptor, or -errno with a
+ * message: -ENOENT and -ECONNREFUSED if none runs, -EPERM if it belongs to another user than root
+ * or ourselves, -ENAMETOOLONG, -EAGAIN if so many come at once that its queue is full. */
 int tl_wire_connect(const char *path, struct tl_error *err);
 /* The same, waiting a moment for a full queue: for programs that have nothing else to do. */
 int tl_wire_connect_patiently(const char *path, struct tl_error *err);
 
-/* The descriptor, moved where programs that count on low numbers do not meet it; the old one is closed. */
+/* The descriptor, moved where programs that count on low numbers do not meet it; the old one is
+ * closed. */
 int tl_wire_lift(int fd);
 
 #endif

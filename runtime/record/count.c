@@ -9,8 +9,8 @@ static void add(_Atomic uint64_t *counter, uint64_t n)
 void tl__record_max(_Atomic uint64_t *max, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(max, memory_order_relaxed);
-    while (old < value &&
-           !atomic_compare_exchange_weak_explicit(max, &old, value, memory_order_relaxed, memory_order_relaxed))
+    while (old < value && !atomic_compare_exchange_weak_explicit(
+                              max, &old, value, memory_order_relaxed, memory_order_relaxed))
         continue;
 }
 
@@ -23,12 +23,14 @@ static struct tl_record_steps *steps_of(struct tl_record *r, _Atomic uint32_t *g
         if (made == 0)
             return NULL;
         /* If another thread was faster, its group counts and ours is lost. */
-        if (atomic_compare_exchange_strong_explicit(group, &at, made, memory_order_acq_rel, memory_order_acquire))
+        if (atomic_compare_exchange_strong_explicit(group, &at, made, memory_order_acq_rel,
+                                                    memory_order_acquire))
             at = made;
     }
     /* The number stands in a file that others can write. */
     if (at < sizeof(struct tl_record_file) || at % 8 != 0 ||
-        at + sizeof(struct tl_record_steps) > atomic_load_explicit(&r->ready_bytes, memory_order_acquire))
+        at + sizeof(struct tl_record_steps) >
+            atomic_load_explicit(&r->ready_bytes, memory_order_acquire))
         return NULL;
     return (struct tl_record_steps *)((char *)r->file + at);
 }

@@ -1,11 +1,13 @@
-/* A .tally file, as it lies on disk and in memory.  The writer maps it and counts in place; the reader (runtime/report/read.c)
- * takes a copy and trusts none of it.  docs/report.md has the picture.
+/* A .tally file, as it lies on disk and in memory.  The writer maps it and counts in place; the
+ * reader (runtime/report/read.c) takes a copy and trusts none of it.  docs/report.md has the
+ * picture.
  *
  *     struct tl_record_file            fixed part: who, copies, requests, table of kernels, notes, activity, spans
  *     pool                             grows: struct tl_record_kernel_part, names, pieces of histograms
  *
- * Offsets are counted from the beginning of the file; 0 means "none".  Everything is written in an order in which a reader
- * that comes at any moment, also after the writer was killed, finds either nothing or something whole. */
+ * Offsets are counted from the beginning of the file; 0 means "none".  Everything is written in an
+ * order in which a reader that comes at any moment, also after the writer was killed, finds either
+ * nothing or something whole. */
 #ifndef TALLY_RECORD_FORMAT_H
 #define TALLY_RECORD_FORMAT_H
 
@@ -19,7 +21,8 @@
 
 enum {
     TL_RECORD_VERSION = 2,
-    TL_RECORD_KERNELS = 4096,         /* rows of the table; number 0 stands for all that do not fit */
+    /* rows of the table; number 0 stands for all that do not fit */
+    TL_RECORD_KERNELS = 4096,
     TL_RECORD_NOTES = 128,            /* texts */
     TL_RECORD_NOTE_BYTES = 240,       /* of a text, with its final NUL */
     TL_RECORD_SPANS = 16384,          /* places in the ring; a power of two */
@@ -34,9 +37,10 @@ enum {
 
 /* --- histograms --- */
 
-/* Log-linear: 64 steps per power of two, so that the middle of a step is at most 1/128 (0.8 %) away from any value in it.
- * Values below 64 are exact; those of TL_HISTOGRAM_GROUPS powers and more fall into the last step.  A group of 64 steps takes
- * space in the pool only once a value falls into it. */
+/* Log-linear: 64 steps per power of two, so that the middle of a step is at most 1/128 (0.8 %) away
+ * from any value in it. Values below 64 are exact; those of TL_HISTOGRAM_GROUPS powers and more
+ * fall into the last step.  A group of 64 steps takes space in the pool only once a value falls
+ * into it. */
 enum { TL_HISTOGRAM_STEPS = 64, TL_HISTOGRAM_GROUPS = 36 };
 
 struct tl_record_steps {
@@ -45,7 +49,8 @@ struct tl_record_steps {
 
 struct tl_record_histogram {
     _Atomic uint64_t sum, max;
-    _Atomic uint64_t unplaced; /* values that are in no group because the pool was full; in sum and max they are */
+    /* values that are in no group because the pool was full; in sum and max they are */
+    _Atomic uint64_t unplaced;
     _Atomic uint32_t groups[TL_HISTOGRAM_GROUPS]; /* offsets of struct tl_record_steps */
 };
 
@@ -56,7 +61,8 @@ static inline uint32_t tl_histogram_group(uint64_t value, uint32_t *step)
         *step = (uint32_t)value;
         return 0;
     }
-    uint32_t group = 58 - (uint32_t)__builtin_clzll(value); /* the highest bit of 64..127 is 6: group 1 */
+    /* the highest bit of 64..127 is 6: group 1 */
+    uint32_t group = 58 - (uint32_t)__builtin_clzll(value);
     if (group >= TL_HISTOGRAM_GROUPS) {
         *step = TL_HISTOGRAM_STEPS - 1;
         return TL_HISTOGRAM_GROUPS - 1;
@@ -78,9 +84,10 @@ struct tl_record_kernel_part {
     _Atomic uint64_t launches[TL_RUNGS], blocks[TL_RUNGS];
     _Atomic uint64_t uncontrolled, uncontrolled_ns;
     struct tl_record_histogram queued, ran, total, preempted; /* in nanoseconds */
-    struct tl_record_histogram preempted_blocks; /* the same as `preempted`, in thousandths of the time of a block */
-    uint32_t name_bytes;                         /* without a NUL; the name follows */
-    _Atomic uint32_t ops;                        /* offset of the first struct tl_record_op_part */
+    /* the same as `preempted`, in thousandths of the time of a block */
+    struct tl_record_histogram preempted_blocks;
+    uint32_t name_bytes;  /* without a NUL; the name follows */
+    _Atomic uint32_t ops; /* offset of the first struct tl_record_op_part */
 };
 
 /* How often an operation of the job's framework launched the kernel; a list. */
@@ -100,7 +107,8 @@ struct tl_record_op_name {
 struct tl_record_head {
     uint64_t magic;
     uint32_t version;
-    uint32_t fixed_bytes; /* sizeof(struct tl_record_file): a check that writer and reader mean the same */
+    /* sizeof(struct tl_record_file): a check that writer and reader mean the same */
+    uint32_t fixed_bytes;
     uint32_t pid, rungs, spans, copies; /* the sizes of these enumerations when it was written */
     int32_t level;
     uint32_t is_opaque;
@@ -112,7 +120,8 @@ struct tl_record_head {
     _Atomic uint64_t last_ns;   /* the writer lived at least until then */
     _Atomic uint64_t end_ns;    /* it ended in order; 0: it runs, or was killed */
     _Atomic uint64_t pool_used; /* where the free part of the pool begins */
-    _Atomic uint32_t is_full;   /* the pool or the disk was full at some time: something is missing */
+    /* the pool or the disk was full at some time: something is missing */
+    _Atomic uint32_t is_full;
     uint32_t reserved;
 };
 
@@ -126,7 +135,8 @@ struct tl_record_slow {
     _Atomic uint64_t kernels, busy; /* spans inside, and the sum of their time on the device */
 };
 
-/* Tenths of a second of the whole run; the slot of time t is number t / TL_RECORD_SLOT_NS, modulo the ring. */
+/* Tenths of a second of the whole run; the slot of time t is number t / TL_RECORD_SLOT_NS, modulo
+ * the ring. */
 struct tl_record_slot {
     _Atomic uint64_t number; /* of the tenth of a second; another one: old */
     _Atomic uint64_t run_ns, wait_ns;
@@ -162,13 +172,17 @@ struct tl_record_file {
 
 _Static_assert(sizeof(struct tl_record_histogram) == 168, "part of the format");
 _Static_assert(sizeof(struct tl_record_kernel_part) == 960, "part of the format");
-_Static_assert(sizeof(struct tl_record_op_part) == 16 && sizeof(struct tl_record_op_name) == 8, "part of the format");
+_Static_assert(sizeof(struct tl_record_op_part) == 16 && sizeof(struct tl_record_op_name) == 8,
+               "part of the format");
 _Static_assert(sizeof(struct tl_record_head) == 1520, "part of the format");
-_Static_assert(sizeof(struct tl_record_slow) == 56 && sizeof(struct tl_record_note) == 256, "part of the format");
-_Static_assert(sizeof(struct tl_record_slot) == 40 && sizeof(struct tl_record_place) == 32, "part of the format");
+_Static_assert(sizeof(struct tl_record_slow) == 56 && sizeof(struct tl_record_note) == 256,
+               "part of the format");
+_Static_assert(sizeof(struct tl_record_slot) == 40 && sizeof(struct tl_record_place) == 32,
+               "part of the format");
 _Static_assert(offsetof(struct tl_record_file, kernels) == 5568, "part of the format");
 _Static_assert(sizeof(struct tl_record_file) == 742912, "part of the format");
-_Static_assert((TL_RECORD_SPANS & (TL_RECORD_SPANS - 1)) == 0 && (TL_RECORD_SLOTS & (TL_RECORD_SLOTS - 1)) == 0,
+_Static_assert((TL_RECORD_SPANS & (TL_RECORD_SPANS - 1)) == 0 &&
+                   (TL_RECORD_SLOTS & (TL_RECORD_SLOTS - 1)) == 0,
                "rings");
 
 #endif

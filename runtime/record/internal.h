@@ -18,8 +18,9 @@ enum {
     RECORD_PAIR_SLOTS = 2 * RECORD_PAIRS,
 };
 
-/* Launches are counted here, in private memory, and copied to the file a little later by calls that are not in anybody's way:
- * a store into a mapped file may have to wait for the disk, when its page is just being written back. */
+/* Launches are counted here, in private memory, and copied to the file a little later by calls that
+ * are not in anybody's way: a store into a mapped file may have to wait for the disk, when its page
+ * is just being written back. */
 struct tl_record_kernel {
     struct {
         _Atomic uint64_t launches, blocks;
@@ -37,7 +38,8 @@ struct tl_record_pair {
 };
 
 struct tl_record {
-    struct tl_record_file *file; /* mapped up to TL_RECORD_MAX_BYTES; only `ready_bytes` of it may be touched */
+    /* mapped up to TL_RECORD_MAX_BYTES; only `ready_bytes` of it may be touched */
+    struct tl_record_file *file;
     _Atomic uint64_t ready_bytes;
     _Atomic int is_growing;
     _Atomic uint64_t published_ns;
@@ -54,10 +56,11 @@ struct tl_record {
     struct tl_record_pair pairs[RECORD_PAIRS];
 };
 
-/* Bytes of the pool, aligned to 8 and zero; 0 if there is no room at the moment.  Lock-free; now and then the call lets the file
- * grow, which is a system call. */
+/* Bytes of the pool, aligned to 8 and zero; 0 if there is no room at the moment.  Lock-free; now
+ * and then the call lets the file grow, which is a system call. */
 uint32_t tl__record_take(struct tl_record *r, uint32_t bytes);
-/* Called with the time by everything but tl_record_launched: tells the reader that the job lives, and publishes launches. */
+/* Called with the time by everything but tl_record_launched: tells the reader that the job lives,
+ * and publishes launches. */
 void tl__record_alive(struct tl_record *r, uint64_t now);
 void tl__record_publish_ops(struct tl_record *r);
 void tl__record_count(struct tl_record *r, struct tl_record_histogram *h, uint64_t value);

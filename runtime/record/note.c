@@ -7,8 +7,8 @@
 static bool is_place_of(struct tl_record_note *place, uint64_t hash, const char *text)
 {
     uint64_t state = 0;
-    if (atomic_compare_exchange_strong_explicit(&place->state, &state, hash << 1, memory_order_acquire,
-                                                memory_order_acquire)) {
+    if (atomic_compare_exchange_strong_explicit(&place->state, &state, hash << 1,
+                                                memory_order_acquire, memory_order_acquire)) {
         strncpy(place->text, text, TL_RECORD_NOTE_BYTES - 1); /* the file is zero: a NUL follows */
         atomic_store_explicit(&place->state, hash << 1 | 1, memory_order_release);
         return true;

@@ -1,6 +1,8 @@
-/* Which operation of the job's framework launched a kernel: launches per pair of kernel and operation.
+/* Which operation of the job's framework launched a kernel: launches per pair of kernel and
+ * operation.
  *
- * Counted in private memory, as launches are, and carried into the file with them.  Pairs beyond RECORD_PAIRS are not counted. */
+ * Counted in private memory, as launches are, and carried into the file with them.  Pairs beyond
+ * RECORD_PAIRS are not counted. */
 #include "runtime/record/internal.h"
 
 #include <string.h>
@@ -25,11 +27,13 @@ static struct tl_record_pair *pair_of(struct tl_record *r, uint64_t key)
                 made = &r->pairs[n];
                 atomic_store_explicit(&made->key, key, memory_order_relaxed);
             }
-            if (atomic_compare_exchange_strong_explicit(slot, &number, (uint32_t)(made - r->pairs) + 1,
+            if (atomic_compare_exchange_strong_explicit(slot, &number,
+                                                        (uint32_t)(made - r->pairs) + 1,
                                                         memory_order_acq_rel, memory_order_acquire))
                 return made;
         }
-        /* One that was made here and loses to another thread's of the same key keeps a count of 0. */
+        /* One that was made here and loses to another thread's of the same key keeps a count of
+         * 0. */
         if (atomic_load_explicit(&r->pairs[number - 1].key, memory_order_relaxed) == key)
             return &r->pairs[number - 1];
     }
@@ -50,7 +54,8 @@ void tl_record_op(struct tl_record_kernel *k, uint32_t op)
 /* Where the operation's name is in the file; 0 if there is no room. */
 static uint32_t name_in_file(struct tl_record *r, uint32_t op)
 {
-    const char *name = atomic_load_explicit((_Atomic(const char *) *)&r->ops->names[op], memory_order_acquire);
+    const char *name = atomic_load_explicit((_Atomic(const char *) *)&r->ops->names[op],
+                                            memory_order_acquire);
     if (r->op_names[op] != 0 || name == NULL)
         return r->op_names[op];
     size_t n = strnlen(name, TL_RECORD_OP_BYTES);
@@ -67,9 +72,11 @@ static uint32_t name_in_file(struct tl_record *r, uint32_t op)
 /* Adds the pair to its kernel's list in the file, whole before it can be seen. */
 static void show_pair(struct tl_record *r, struct tl_record_pair *p, uint64_t key)
 {
-    struct tl_record_kernel_part *part = atomic_load_explicit(&r->kernels[(key >> 32) - 1].part, memory_order_acquire);
+    struct tl_record_kernel_part *part = atomic_load_explicit(&r->kernels[(key >> 32) - 1].part,
+                                                              memory_order_acquire);
     uint32_t name = name_in_file(r, (uint32_t)key);
-    uint32_t at = part != NULL && name != 0 ? tl__record_take(r, sizeof(struct tl_record_op_part)) : 0;
+    uint32_t at = part != NULL && name != 0 ? tl__record_take(r, sizeof(struct tl_record_op_part))
+                                            : 0;
     if (at == 0)
         return;
     struct tl_record_op_part *o = (struct tl_record_op_part *)((char *)r->file + at);
@@ -81,7 +88,8 @@ static void show_pair(struct tl_record *r, struct tl_record_pair *p, uint64_t ke
 
 void tl__record_publish_ops(struct tl_record *r)
 {
-    if (r->ops == NULL || atomic_exchange_explicit(&r->is_publishing_ops, 1, memory_order_acquire) != 0)
+    if (r->ops == NULL ||
+        atomic_exchange_explicit(&r->is_publishing_ops, 1, memory_order_acquire) != 0)
         return; /* another thread does it */
     uint32_t n = atomic_load_explicit(&r->n_pairs, memory_order_relaxed);
     for (uint32_t i = 0; i < n && i < RECORD_PAIRS; i++) {
@@ -90,7 +98,8 @@ void tl__record_publish_ops(struct tl_record *r)
         uint64_t key = atomic_load_explicit(&p->key, memory_order_relaxed);
         if (launches > 0 && key != 0 && p->shown == NULL)
             show_pair(r, p, key);
-        if (p->shown != NULL && launches != atomic_load_explicit(&p->shown->launches, memory_order_relaxed))
+        if (p->shown != NULL &&
+            launches != atomic_load_explicit(&p->shown->launches, memory_order_relaxed))
             atomic_store_explicit(&p->shown->launches, launches, memory_order_relaxed);
     }
     atomic_store_explicit(&r->is_publishing_ops, 0, memory_order_release);

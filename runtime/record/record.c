@@ -1,8 +1,8 @@
 /* The file of a record: making it, letting it grow, ending it; and the table of kernels.
  *
- * The file is mapped once, at the largest size that it may ever have, but is only as long as it has to be.  What lies behind its
- * end is never touched: space is first asked for with fallocate, so that a full disk is an error code here and not a SIGBUS in
- * the job. */
+ * The file is mapped once, at the largest size that it may ever have, but is only as long as it has
+ * to be.  What lies behind its end is never touched: space is first asked for with fallocate, so
+ * that a full disk is an error code here and not a SIGBUS in the job. */
 #include "runtime/record/internal.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ static int reserve(int fd, uint64_t from, uint64_t to)
 {
     /* Beyond the limit, the kernel would not only refuse but send SIGXFSZ. */
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && to > limit.rlim_cur)
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        to > limit.rlim_cur)
         return -EFBIG;
     int rc;
     do
@@ -71,10 +72,12 @@ static void grow(struct tl_record *r)
     char text[TL_RECORD_NOTE_BYTES];
     atomic_store(&r->file->head.is_full, 1);
     if (to > TL_RECORD_MAX_BYTES)
-        snprintf(text, sizeof text, "this record is full (%u MB): kernels and values that came later are missing",
+        snprintf(text, sizeof text,
+                 "this record is full (%u MB): kernels and values that came later are missing",
                  TL_RECORD_MAX_BYTES >> 20);
     else
-        snprintf(text, sizeof text, "the record could not grow (%s): kernels and values that came later are missing",
+        snprintf(text, sizeof text,
+                 "the record could not grow (%s): kernels and values that came later are missing",
                  strerror(-rc));
     tl_record_note(r, text);
 }
@@ -93,7 +96,8 @@ uint32_t tl__record_take(struct tl_record *r, uint32_t bytes)
                 return 0;
             continue;
         }
-        if (!atomic_compare_exchange_weak_explicit(used, &at, at + bytes, memory_order_relaxed, memory_order_relaxed))
+        if (!atomic_compare_exchange_weak_explicit(used, &at, at + bytes, memory_order_relaxed,
+                                                   memory_order_relaxed))
             continue;
         if (at + bytes + TL_RECORD_GROW_BYTES / 2 > ready)
             grow(r); /* before anybody has to go without */
@@ -112,7 +116,9 @@ static uint32_t take_patiently(struct tl_record *r, uint32_t bytes)
 {
     uint32_t at = tl__record_take(r, bytes);
     /* Whoever lets the file grow right now will soon be done. */
-    for (int tries = 0; at == 0 && tries < 1000 && atomic_load(&r->fd) >= 0 && r->file->head.is_full == 0; tries++) {
+    for (int tries = 0;
+         at == 0 && tries < 1000 && atomic_load(&r->fd) >= 0 && r->file->head.is_full == 0;
+         tries++) {
         sched_yield();
         at = tl__record_take(r, bytes);
     }
@@ -167,12 +173,14 @@ struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name)
                 made = make_kernel(r, name, n);
             if (made == NULL)
                 return &r->kernels[0];
-            if (atomic_compare_exchange_strong_explicit(slot, &k, made, memory_order_acq_rel, memory_order_acquire)) {
+            if (atomic_compare_exchange_strong_explicit(slot, &k, made, memory_order_acq_rel,
+                                                        memory_order_acquire)) {
                 show_kernel(r, made);
                 return made;
             }
         }
-        /* A row that was made here and loses to another thread's of the same name is never shown: its space is lost. */
+        /* A row that was made here and loses to another thread's of the same name is never shown:
+         * its space is lost. */
         if (is_named(k, name, n))
             return k;
     }
@@ -212,8 +220,8 @@ void tl__record_alive(struct tl_record *r, uint64_t now)
     uint64_t published = atomic_load_explicit(&r->published_ns, memory_order_relaxed);
     if (now < published + TL_RECORD_PUBLISH_NS)
         return;
-    if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &published, now, memory_order_relaxed,
-                                                 memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &published, now,
+                                                 memory_order_relaxed, memory_order_relaxed))
         return; /* another thread does it */
     if (published == 0)
         atomic_store_explicit(&r->file->head.first_ns, now, memory_order_relaxed);
@@ -261,8 +269,8 @@ static void safe_name(char out[101], const char *name)
     out[n] = 0;
 }
 
-/* A new file FOLDER/<name>.<pid>.tally, or ….2.tally and so on if a process of that number has written one before.
- * A descriptor or a negative errno value. */
+/* A new file FOLDER/<name>.<pid>.tally, or ….2.tally and so on if a process of that number has
+ * written one before. A descriptor or a negative errno value. */
 static int create_file(const char *folder, const char *name, struct tl_error *err)
 {
     char safe[101], path[4096];
@@ -271,16 +279,19 @@ static int create_file(const char *folder, const char *name, struct tl_error *er
         char number[16] = "";
         if (i > 1)
             snprintf(number, sizeof number, ".%u", i);
-        int n = snprintf(path, sizeof path, "%s/%s.%ld%s.tally", folder, safe, (long)getpid(), number);
+        int n = snprintf(path, sizeof path, "%s/%s.%ld%s.tally", folder, safe, (long)getpid(),
+                         number);
         if (n >= (int)sizeof path)
-            return tl_error_set(err, -ENAMETOOLONG, "the report folder's name is too long: %s", folder);
+            return tl_error_set(err, -ENAMETOOLONG, "the report folder's name is too long: %s",
+                                folder);
         int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd >= 0)
             return fd;
         if (errno != EEXIST)
             return tl_error_errno(err, "cannot make the report %s", path);
     }
-    return tl_error_set(err, -EEXIST, "the folder %s has too many reports of %s.%ld", folder, safe, (long)getpid());
+    return tl_error_set(err, -EEXIST, "the folder %s has too many reports of %s.%ld", folder, safe,
+                        (long)getpid());
 }
 
 static void put_text(char *out, size_t size, const char *text)
@@ -331,7 +342,8 @@ static void fill_head(struct tl_record_head *h, const struct tl_record_job *job)
     atomic_init(&h->pool_used, sizeof(struct tl_record_file));
 }
 
-int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job, struct tl_error *err)
+int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job,
+                   struct tl_error *err)
 {
     *out = NULL;
     int rc = make_folder(folder, err);
@@ -383,7 +395,8 @@ void tl_record_end(struct tl_record *r)
         return;
     tl_record_sync(r);
     atomic_store(&r->file->head.end_ns, tl_record_now());
-    /* Nothing grows any more; waiting for somebody who is at it would mean to wait in an exit handler. */
+    /* Nothing grows any more; waiting for somebody who is at it would mean to wait in an exit
+     * handler. */
     if (atomic_exchange(&r->is_growing, 1) == 0) {
         int fd = atomic_exchange(&r->fd, -1);
         if (fd >= 0)
@@ -397,7 +410,8 @@ void tl_record_close(struct tl_record *r)
         return;
     int fd = atomic_load(&r->fd);
     tl_record_sync(r);
-    atomic_store(&r->is_publishing_ops, 1); /* it takes space, and behind the new end there is none */
+    /* it takes space, and behind the new end there is none */
+    atomic_store(&r->is_publishing_ops, 1);
     if (fd >= 0) {
         /* Gives back what was reserved ahead; if that fails, the file is merely longer. */
         uint64_t used = atomic_load(&r->file->head.pool_used);
@@ -423,8 +437,8 @@ void tl_record_abandon(struct tl_record *r)
     int fd = atomic_exchange(&r->fd, -1);
     if (fd >= 0)
         close(fd);
-    /* Private pages in place of the file's: what is still counted goes nowhere.  Should the kernel refuse, it goes to the
-     * parent's file, which is wrong but does no harm. */
+    /* Private pages in place of the file's: what is still counted goes nowhere.  Should the kernel
+     * refuse, it goes to the parent's file, which is wrong but does no harm. */
     int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     (void)!mmap(r->file, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
     atomic_store(&r->is_growing, 1);

@@ -1,9 +1,11 @@
-/* What happened in a job, kept in DIR/<job>.<pid>.tally: a file of bounded size that is mapped and written in place, so that it
- * is whole at every moment, also after kill -9.  All calls are lock-free and allocation-free except tl_record_open and the first
- * tl_record_kernel of a name; they may come from any thread.  A NULL record is fine everywhere: nothing is written then.
+/* What happened in a job, kept in DIR/<job>.<pid>.tally: a file of bounded size that is mapped and
+ * written in place, so that it is whole at every moment, also after kill -9.  All calls are
+ * lock-free and allocation-free except tl_record_open and the first tl_record_kernel of a name;
+ * they may come from any thread.  A NULL record is fine everywhere: nothing is written then.
  *
- * tl_record_launched writes to private memory only, because a store into a mapped file may have to wait for the disk.  The other
- * calls carry its counts into the file every TL_RECORD_PUBLISH_NS; an owner that makes none of them for long calls tl_record_sync. */
+ * tl_record_launched writes to private memory only, because a store into a mapped file may have to
+ * wait for the disk.  The other calls carry its counts into the file every TL_RECORD_PUBLISH_NS; an
+ * owner that makes none of them for long calls tl_record_sync. */
 #ifndef TALLY_RECORD_H
 #define TALLY_RECORD_H
 
@@ -17,8 +19,8 @@ enum { TL_RECORD_PUBLISH_NS = 20000000 };
 struct tl_record;
 struct tl_record_kernel; /* a kernel's counters and histograms */
 
-/* Names of operations of the job's framework, by number; 0 is none.  Whoever adds one stores the name first and then the number;
- * names never change or go. */
+/* Names of operations of the job's framework, by number; 0 is none.  Whoever adds one stores the
+ * name first and then the number; names never change or go. */
 enum { TL_OPS = 1024 };
 struct tl_ops {
     _Atomic uint32_t n; /* numbers below this are in use */
@@ -32,40 +34,52 @@ struct tl_record_job {
     const char *device, *policy;
     int level;
     const struct tl_ops *ops; /* what tl_record_op counts by, or NULL; outlives the record */
-    bool is_opaque; /* kernels of this run only took time and computed nothing: results are not to be trusted */
+    /* kernels of this run only took time and computed nothing: results are not to be trusted */
+    bool is_opaque;
 };
 
-/* Makes FOLDER (if missing) and FOLDER/<name>.<pid>.tally.  0 or -errno; the caller goes on with NULL then. */
-int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job, struct tl_error *err);
+/* Makes FOLDER (if missing) and FOLDER/<name>.<pid>.tally.  0 or -errno; the caller goes on with
+ * NULL then. */
+int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job,
+                   struct tl_error *err);
 /* Marks the end; what other threads still tell is kept, nothing is freed.  For exit handlers. */
 void tl_record_end(struct tl_record *r);
 /* The same, and frees it: nobody may use the record or its kernels any more. */
 void tl_record_close(struct tl_record *r);
 /* Carries what tl_record_launched has counted into the file now. */
 void tl_record_sync(struct tl_record *r);
-/* In the child of a fork: lets go of the parent's file without writing to it.  Kernels of it may still be used; what is told of
- * them is forgotten. */
+/* In the child of a fork: lets go of the parent's file without writing to it.  Kernels of it may
+ * still be used; what is told of them is forgotten. */
 void tl_record_abandon(struct tl_record *r);
 
 /* Nanoseconds of the clock that all times here are told in (CLOCK_MONOTONIC). */
 uint64_t tl_record_now(void);
 
-/* The kernel of that (mangled) name, made if it is new.  When the table is full, the one that stands for "all others".
- * NULL only if `r` is NULL. */
+/* The kernel of that (mangled) name, made if it is new.  When the table is full, the one that
+ * stands for "all others". NULL only if `r` is NULL. */
 struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name);
 
 /* k may be NULL in all of these. */
 void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks);
-/* An operation of the framework launched it; 0: none is known.  No lock, no allocation, no store into the file. */
+/* An operation of the framework launched it; 0: none is known.  No lock, no allocation, no store
+ * into the file. */
 void tl_record_op(struct tl_record_kernel *k, uint32_t op);
 /* One measured launch: how long it stood ready before the device began it, and how long it ran. */
 void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns);
-/* It was told to stop, and the device was free of it after that time; what one block of it takes, 0 if not known. */
+/* It was told to stop, and the device was free of it after that time; what one block of it takes, 0
+ * if not known. */
 void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns, uint64_t block_ns);
-/* Device time that ran outside control (opaque, whole because a variant was missing, a forwarded call). */
+/* Device time that ran outside control (opaque, whole because a variant was missing, a forwarded
+ * call). */
 void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns);
 
-enum tl_record_copy { TL_COPY_TO_DEVICE, TL_COPY_FROM_DEVICE, TL_COPY_ON_DEVICE, TL_COPY_SET, TL_COPIES };
+enum tl_record_copy {
+    TL_COPY_TO_DEVICE,
+    TL_COPY_FROM_DEVICE,
+    TL_COPY_ON_DEVICE,
+    TL_COPY_SET,
+    TL_COPIES
+};
 void tl_record_copied(struct tl_record *r, enum tl_record_copy kind, uint64_t bytes);
 
 /* A stretch of time for the timeline: a bounded ring, the oldest are forgotten. */
@@ -77,11 +91,12 @@ enum tl_record_span {
     TL_SPAN_COMPILE, /* a variant was made */
     TL_SPANS,
 };
-void tl_record_spanned(struct tl_record *r, enum tl_record_span kind, const struct tl_record_kernel *k, uint32_t stream,
-                       uint64_t begin_ns, uint64_t end_ns);
+void tl_record_spanned(struct tl_record *r, enum tl_record_span kind,
+                       const struct tl_record_kernel *k, uint32_t stream, uint64_t begin_ns,
+                       uint64_t end_ns);
 
-/* A request of the job's user: marked by the program (include/tally/mark.h) or inferred from bursts between host waits.  The
- * record finds its slowest kernel from the spans inside it. */
+/* A request of the job's user: marked by the program (include/tally/mark.h) or inferred from bursts
+ * between host waits.  The record finds its slowest kernel from the spans inside it. */
 void tl_record_request(struct tl_record *r, uint64_t begin_ns, uint64_t end_ns, bool is_marked);
 /* A remark for the reader, once per text: "variant of k refused: grid-sync". */
 void tl_record_note(struct tl_record *r, const char *text);

@@ -1,4 +1,5 @@
-/* The timeline (a ring of the last spans), the activity (tenths of a second over the whole run) and the requests. */
+/* The timeline (a ring of the last spans), the activity (tenths of a second over the whole run) and
+ * the requests. */
 #include "runtime/record/internal.h"
 
 static uint64_t load(const _Atomic uint64_t *value)
@@ -13,8 +14,8 @@ static void store(_Atomic uint64_t *to, uint64_t value)
 
 /* --- activity --- */
 
-/* The slot of that tenth of a second, emptied if it had an older one.  What another thread adds while it is emptied may be
- * lost; NULL if the slot already belongs to a later time. */
+/* The slot of that tenth of a second, emptied if it had an older one.  What another thread adds
+ * while it is emptied may be lost; NULL if the slot already belongs to a later time. */
 static struct tl_record_slot *slot_of(struct tl_record *r, uint64_t number)
 {
     struct tl_record_slot *s = &r->file->slots[number % TL_RECORD_SLOTS];
@@ -35,7 +36,8 @@ static struct tl_record_slot *slot_of(struct tl_record *r, uint64_t number)
 }
 
 /* Adds a stretch of time to the slots that it touches. */
-static void add_activity(struct tl_record *r, enum tl_record_span kind, uint64_t begin_ns, uint64_t end_ns)
+static void add_activity(struct tl_record *r, enum tl_record_span kind, uint64_t begin_ns,
+                         uint64_t end_ns)
 {
     if (end_ns - begin_ns > (uint64_t)TL_RECORD_SLOTS * TL_RECORD_SLOT_NS)
         begin_ns = end_ns - (uint64_t)TL_RECORD_SLOTS * TL_RECORD_SLOT_NS;
@@ -45,21 +47,24 @@ static void add_activity(struct tl_record *r, enum tl_record_span kind, uint64_t
         uint64_t part = (until < end_ns ? until : end_ns) - begin_ns;
         struct tl_record_slot *s = slot_of(r, number);
         if (s != NULL)
-            atomic_fetch_add_explicit(kind == TL_SPAN_RUN ? &s->run_ns : &s->wait_ns, part, memory_order_relaxed);
+            atomic_fetch_add_explicit(kind == TL_SPAN_RUN ? &s->run_ns : &s->wait_ns, part,
+                                      memory_order_relaxed);
         begin_ns += part;
     }
 }
 
 /* --- spans --- */
 
-void tl_record_spanned(struct tl_record *r, enum tl_record_span kind, const struct tl_record_kernel *k, uint32_t stream,
-                       uint64_t begin_ns, uint64_t end_ns)
+void tl_record_spanned(struct tl_record *r, enum tl_record_span kind,
+                       const struct tl_record_kernel *k, uint32_t stream, uint64_t begin_ns,
+                       uint64_t end_ns)
 {
     if (r == NULL || (unsigned)kind >= TL_SPANS || end_ns < begin_ns)
         return;
     uint64_t number = atomic_fetch_add_explicit(&r->file->n_spans, 1, memory_order_relaxed);
     struct tl_record_place *p = &r->file->spans[number % TL_RECORD_SPANS];
-    /* A reader takes the stamp before and after the rest: it must see 0 or another stamp if it sees anything of the new. */
+    /* A reader takes the stamp before and after the rest: it must see 0 or another stamp if it sees
+     * anything of the new. */
     store(&p->stamp, 0);
     atomic_thread_fence(memory_order_release);
     store(&p->begin_ns, begin_ns);
@@ -80,8 +85,8 @@ struct culprit {
 };
 
 /* A copy of span `number`; false if it has been overwritten or is not whole. */
-static bool read_span(const struct tl_record *r, uint64_t number, enum tl_record_span *kind, uint64_t *begin_ns,
-                      uint64_t *end_ns, uint32_t *row)
+static bool read_span(const struct tl_record *r, uint64_t number, enum tl_record_span *kind,
+                      uint64_t *begin_ns, uint64_t *end_ns, uint32_t *row)
 {
     struct tl_record_place *p = &r->file->spans[number % TL_RECORD_SPANS];
     uint64_t stamp = atomic_load_explicit(&p->stamp, memory_order_acquire);
@@ -93,8 +98,9 @@ static bool read_span(const struct tl_record *r, uint64_t number, enum tl_record
     return stamp >> 8 == number + 1 && load(&p->stamp) == stamp;
 }
 
-/* The kernel inside the request that kept it longest, its waiting included: pieces of one kernel that follow each other count
- * together.  Spans arrive roughly in order of their end, so the search goes back until a good many in a row are too old. */
+/* The kernel inside the request that kept it longest, its waiting included: pieces of one kernel
+ * that follow each other count together.  Spans arrive roughly in order of their end, so the search
+ * goes back until a good many in a row are too old. */
 static struct culprit find_culprit(const struct tl_record *r, uint64_t begin_ns, uint64_t end_ns)
 {
     enum { FARTHEST = 4096, TOO_OLD = 64 };
@@ -105,7 +111,8 @@ static struct culprit find_culprit(const struct tl_record *r, uint64_t begin_ns,
         enum tl_record_span kind;
         uint64_t from, to;
         uint32_t row;
-        if (!read_span(r, next - 1 - seen, &kind, &from, &to, &row) || (kind != TL_SPAN_RUN && kind != TL_SPAN_WAIT))
+        if (!read_span(r, next - 1 - seen, &kind, &from, &to, &row) ||
+            (kind != TL_SPAN_RUN && kind != TL_SPAN_WAIT))
             continue;
         if (to <= begin_ns) {
             old++;
@@ -146,9 +153,11 @@ static void keep_if_slow(struct tl_record *r, uint64_t begin_ns, uint64_t end_ns
             place = &r->file->slow[i];
         }
     }
-    /* If two threads want the same place, one of the requests is not kept: there are others as slow. */
-    if (place == NULL || !atomic_compare_exchange_strong_explicit(&place->latency_ns, &least, UINT64_MAX,
-                                                                  memory_order_acquire, memory_order_relaxed))
+    /* If two threads want the same place, one of the requests is not kept: there are others as
+     * slow. */
+    if (place == NULL ||
+        !atomic_compare_exchange_strong_explicit(&place->latency_ns, &least, UINT64_MAX,
+                                                 memory_order_acquire, memory_order_relaxed))
         return;
     struct culprit c = find_culprit(r, begin_ns, end_ns);
     store(&place->begin_ns, begin_ns);

@@ -22,16 +22,20 @@ static double speed_of(const struct tl_report_job *j)
     return work / tl_report_active_s(j);
 }
 
-struct tl_report_versus tl_report_compare(const struct tl_report *r, const struct tl_report_run *run, const char *job)
+struct tl_report_versus tl_report_compare(const struct tl_report *r,
+                                          const struct tl_report_run *run, const char *job)
 {
     struct tl_report_versus v = {.job = tl_report_find(run, job)};
     for (uint32_t i = 0; i < r->n_runs && v.base == NULL; i++)
         v.base = tl_report_find(&r->runs[i], job);
     if (v.job == NULL || v.base == NULL)
         return v;
-    const struct tl_report_histogram *now = tl_report_requests(v.job), *then = tl_report_requests(v.base);
-    v.p50_ratio = ratio((double)tl_histogram_percentile(now, 50), (double)tl_histogram_percentile(then, 50));
-    v.p99_ratio = ratio((double)tl_histogram_percentile(now, 99), (double)tl_histogram_percentile(then, 99));
+    const struct tl_report_histogram *now = tl_report_requests(v.job),
+                                     *then = tl_report_requests(v.base);
+    v.p50_ratio = ratio((double)tl_histogram_percentile(now, 50),
+                        (double)tl_histogram_percentile(then, 50));
+    v.p99_ratio = ratio((double)tl_histogram_percentile(now, 99),
+                        (double)tl_histogram_percentile(then, 99));
     v.speed_ratio = ratio(speed_of(v.job), speed_of(v.base));
     return v;
 }

@@ -1,5 +1,6 @@
-/* C++ names as people write them: a demangler for the Itanium ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling),
- * as far as names of kernels go, in the spelling of c++filt.  What it does not know it gives back as NULL, and the mangled name is
+/* C++ names as people write them: a demangler for the Itanium ABI
+ * (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling), as far as names of kernels go, in
+ * the spelling of c++filt.  What it does not know it gives back as NULL, and the mangled name is
  * shown. */
 #include "runtime/report/demangle.h"
 
@@ -18,7 +19,8 @@ static const char *parse_unnamed(struct demangler *d)
     char *number = tl_arena_printf(d->arena, "#%u}", parse_ordinal(d) + 1);
     if (number == NULL)
         return fail(d);
-    return is_lambda ? join(d, join(d, "{lambda(", list, ")"), number, "") : join(d, "{unnamed type", number, "");
+    return is_lambda ? join(d, join(d, "{lambda(", list, ")"), number, "")
+                     : join(d, "{unnamed type", number, "");
 }
 
 static const char *parse_source_name(struct demangler *d)
@@ -30,11 +32,13 @@ static const char *parse_source_name(struct demangler *d)
     d->p += n;
     if (text == NULL)
         return fail(d);
-    bool is_anonymous = strncmp(text, "_GLOBAL_", 8) == 0 && n > 9 && strchr("._$", text[8]) != NULL && text[9] == 'N';
+    bool is_anonymous = strncmp(text, "_GLOBAL_", 8) == 0 && n > 9 &&
+                        strchr("._$", text[8]) != NULL && text[9] == 'N';
     return is_anonymous ? "(anonymous namespace)" : text;
 }
 
-/* The last part of a qualified name, with its template arguments off: what a constructor is called. */
+/* The last part of a qualified name, with its template arguments off: what a constructor is
+ * called. */
 static const char *class_name(struct demangler *d, const char *owner)
 {
     int depth = 0;

@@ -3,8 +3,8 @@
  *     runtime/report/demangle.c       names of functions, classes, lambdas; the entry
  *     runtime/report/demangle_type.c  types, template arguments, expressions
  *
- * A type is a pair of texts, because declarators wrap around names: `void (*` and `)(int)`.  Depth, substitutions and memory
- * are bounded, since names come from files. */
+ * A type is a pair of texts, because declarators wrap around names: `void (*` and `)(int)`.  Depth,
+ * substitutions and memory are bounded, since names come from files. */
 #ifndef TALLY_REPORT_DEMANGLE_H
 #define TALLY_REPORT_DEMANGLE_H
 
@@ -51,7 +51,8 @@ struct spelling {
     int operands;
 };
 
-/* Everything here reads at d->p and moves it on.  On failure d->failed is set, and what is returned is not to be used. */
+/* Everything here reads at d->p and moves it on.  On failure d->failed is set, and what is returned
+ * is not to be used. */
 const char *tl__demangle_encoding(struct demangler *d, bool with_return);
 /* has_args: it ends in template arguments, so that a function's return type follows. */
 const char *tl__demangle_name(struct demangler *d, bool *has_args, const char **method_qualifiers);

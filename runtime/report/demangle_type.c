@@ -83,7 +83,8 @@ const struct args *tl__demangle_args(struct demangler *d)
 /* "a, b, c"; packs are part of the row. */
 static const char *list_of(struct demangler *d, const struct args *args, const char *so_far)
 {
-    for (const struct arg *a = args != NULL ? args->first : NULL; a != NULL && !d->failed; a = a->next) {
+    for (const struct arg *a = args != NULL ? args->first : NULL; a != NULL && !d->failed;
+         a = a->next) {
         if (a->piece.pack != NULL) {
             so_far = list_of(d, a->piece.pack, so_far);
             continue;
@@ -156,14 +157,18 @@ static struct piece parse_expansion(struct demangler *d)
 /* --- expressions --- */
 
 static const struct spelling operators[] = {
-    {"aN", "&=", 2}, {"aS", "=", 2},   {"aa", "&&", 2},  {"ad", "&", 1},        {"an", "&", 2},     {"cl", "()", 0},
-    {"cm", ",", 2},  {"co", "~", 1},   {"dV", "/=", 2},  {"da", "delete[]", 0}, {"de", "*", 1},     {"dl", "delete", 0},
-    {"dv", "/", 2},  {"eO", "^=", 2},  {"eo", "^", 2},   {"eq", "==", 2},       {"ge", ">=", 2},    {"gt", ">", 2},
-    {"ix", "[]", 0}, {"lS", "<<=", 2}, {"le", "<=", 2},  {"ls", "<<", 2},       {"lt", "<", 2},     {"mI", "-=", 2},
-    {"mL", "*=", 2}, {"mi", "-", 2},   {"ml", "*", 2},   {"mm", "--", 1},       {"na", "new[]", 0}, {"ne", "!=", 2},
-    {"ng", "-", 1},  {"nt", "!", 1},   {"nw", "new", 0}, {"oR", "|=", 2},       {"oo", "||", 2},    {"or", "|", 2},
-    {"pL", "+=", 2}, {"pl", "+", 2},   {"pm", "->*", 2}, {"pp", "++", 1},       {"ps", "+", 1},     {"pt", "->", 0},
-    {"qu", "?", 3},  {"rM", "%=", 2},  {"rS", ">>=", 2}, {"rm", "%", 2},        {"rs", ">>", 2},    {"ss", "<=>", 2},
+    {"aN", "&=", 2},    {"aS", "=", 2},        {"aa", "&&", 2},  {"ad", "&", 1},
+    {"an", "&", 2},     {"cl", "()", 0},       {"cm", ",", 2},   {"co", "~", 1},
+    {"dV", "/=", 2},    {"da", "delete[]", 0}, {"de", "*", 1},   {"dl", "delete", 0},
+    {"dv", "/", 2},     {"eO", "^=", 2},       {"eo", "^", 2},   {"eq", "==", 2},
+    {"ge", ">=", 2},    {"gt", ">", 2},        {"ix", "[]", 0},  {"lS", "<<=", 2},
+    {"le", "<=", 2},    {"ls", "<<", 2},       {"lt", "<", 2},   {"mI", "-=", 2},
+    {"mL", "*=", 2},    {"mi", "-", 2},        {"ml", "*", 2},   {"mm", "--", 1},
+    {"na", "new[]", 0}, {"ne", "!=", 2},       {"ng", "-", 1},   {"nt", "!", 1},
+    {"nw", "new", 0},   {"oR", "|=", 2},       {"oo", "||", 2},  {"or", "|", 2},
+    {"pL", "+=", 2},    {"pl", "+", 2},        {"pm", "->*", 2}, {"pp", "++", 1},
+    {"ps", "+", 1},     {"pt", "->", 0},       {"qu", "?", 3},   {"rM", "%=", 2},
+    {"rS", ">>=", 2},   {"rm", "%", 2},        {"rs", ">>", 2},  {"ss", "<=>", 2},
 };
 
 const struct spelling *tl__demangle_operator(const struct demangler *d)
@@ -262,8 +267,8 @@ static struct piece parse_function(struct demangler *d)
         if (one[0] != 0)
             list = join(d, list, list[0] != 0 ? ", " : "", one);
     }
-    struct piece t = {join(d, result.left, " ", ""), join(d, join(d, "(", list, ")"), reference, result.right), true,
-                      NULL};
+    struct piece t = {join(d, result.left, " ", ""),
+                      join(d, join(d, "(", list, ")"), reference, result.right), true, NULL};
     return t;
 }
 
@@ -301,7 +306,8 @@ static struct piece parse_pointer(struct demangler *d, const char *sign)
     if (!to.is_wrapping)
         return (struct piece){join(d, to.left, sign, ""), to.right, false, NULL};
     const char *gap = n > 0 && to.left[n - 1] == ' ' ? "" : " ";
-    return (struct piece){join(d, join(d, to.left, gap, "("), sign, ""), join(d, ")", to.right, ""), false, NULL};
+    return (struct piece){join(d, join(d, to.left, gap, "("), sign, ""), join(d, ")", to.right, ""),
+                          false, NULL};
 }
 
 static struct piece parse_member_pointer(struct demangler *d)
@@ -410,7 +416,9 @@ struct piece tl__demangle_substitution(struct demangler *d)
     uint32_t index = 0;
     if (peek(d) != '_') {
         for (; isdigit((unsigned char)peek(d)) || isupper((unsigned char)peek(d)); d->p++)
-            index = index < MAX_SUBS ? index * 36 + (uint32_t)(*d->p <= '9' ? *d->p - '0' : *d->p - 'A' + 10) : index;
+            index = index < MAX_SUBS
+                        ? index * 36 + (uint32_t)(*d->p <= '9' ? *d->p - '0' : *d->p - 'A' + 10)
+                        : index;
         index++;
     }
     expect(d, "_");
@@ -435,7 +443,8 @@ struct piece tl__demangle_d_type(struct demangler *d)
         char *n = tl_arena_copy(d->arena, (struct tl_str){begin, (uint32_t)(d->p - begin)});
         expect(d, "_");
         struct piece t = tl__demangle_type(d);
-        return n != NULL ? plain(join(d, join(d, whole(d, t), " __vector(", n), ")", "")) : plain(fail(d));
+        return n != NULL ? plain(join(d, join(d, whole(d, t), " __vector(", n), ")", ""))
+                         : plain(fail(d));
     }
     if (eat(d, "Do"))
         return tl__demangle_type(d); /* noexcept is left out */

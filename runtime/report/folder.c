@@ -115,7 +115,8 @@ static int add_file(struct tl_report *r, struct tl_report_run *run, const char *
 static bool is_record(const char *name)
 {
     size_t n = strlen(name);
-    return n > strlen(".tally") && name[0] != '.' && strcmp(name + n - strlen(".tally"), ".tally") == 0;
+    return n > strlen(".tally") && name[0] != '.' &&
+           strcmp(name + n - strlen(".tally"), ".tally") == 0;
 }
 
 static int visible(const struct dirent *e)
@@ -124,7 +125,8 @@ static int visible(const struct dirent *e)
 }
 
 /* A run, if the folder has records.  0, or -errno. */
-static int add_run(struct tl_report *r, const char *label, const char *path, struct dirent **entries, int n)
+static int add_run(struct tl_report *r, const char *label, const char *path,
+                   struct dirent **entries, int n)
 {
     struct tl_report_run run = {.label = tl_arena_copy(&r->arena, tl_str_of(label)),
                                 .path = tl_arena_copy(&r->arena, tl_str_of(path))};
@@ -169,7 +171,8 @@ static void free_entries(struct dirent **entries, int n)
     free(entries);
 }
 
-static int add_folder(struct tl_report *r, const char *label, const char *path, bool with_folders, struct tl_error *err)
+static int add_folder(struct tl_report *r, const char *label, const char *path, bool with_folders,
+                      struct tl_error *err)
 {
     struct dirent **entries;
     int n = scandir(path, &entries, visible, by_rank);
@@ -232,8 +235,9 @@ int tl_report_add(struct tl_report *r, const char *path, struct tl_error *err)
     else if (add_one_file(r, label, path) < 0)
         rc = tl_error_set(err, -ENOMEM, "out of memory");
     if (rc == 0 && r->n_runs == runs && r->n_problems == problems)
-        rc = tl_error_set(err, -ENOENT, "no records (*.tally) in %s; run a job with tally-run --report=%s first", path,
-                          path);
+        rc = tl_error_set(err, -ENOENT,
+                          "no records (*.tally) in %s; run a job with tally-run --report=%s first",
+                          path, path);
     free(given);
     return rc;
 }

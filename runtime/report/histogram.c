@@ -26,7 +26,8 @@ double tl_histogram_mean(const struct tl_report_histogram *h)
     return h->count > 0 ? (double)h->sum / (double)h->count : 0;
 }
 
-int tl_histogram_add(struct tl_report_histogram *a, const struct tl_report_histogram *b, struct tl_arena *arena)
+int tl_histogram_add(struct tl_report_histogram *a, const struct tl_report_histogram *b,
+                     struct tl_arena *arena)
 {
     a->count += b->count;
     a->unplaced += b->unplaced;
@@ -34,7 +35,8 @@ int tl_histogram_add(struct tl_report_histogram *a, const struct tl_report_histo
     a->max = a->max > b->max ? a->max : b->max;
     if (b->n_steps == 0)
         return 0;
-    struct tl_report_step *steps = tl_arena_alloc(arena, ((size_t)a->n_steps + b->n_steps) * sizeof *steps);
+    struct tl_report_step *steps = tl_arena_alloc(arena, ((size_t)a->n_steps + b->n_steps) *
+                                                             sizeof *steps);
     if (steps == NULL)
         return -ENOMEM;
     uint32_t n = 0, i = 0, j = 0;

@@ -75,7 +75,8 @@ static void put_head(struct tl_buf *out, const struct tl_report *r)
         strftime(date, sizeof date, "%Y-%m-%d %H:%M", &when);
     tl_buf_puts(out,
                 "<!doctype html><html lang=en><head><meta charset=utf-8>"
-                "<meta name=viewport content='width=device-width,initial-scale=1'><title>Tally report</title><style>");
+                "<meta name=viewport content='width=device-width,initial-scale=1'><title>Tally "
+                "report</title><style>");
     tl_buf_puts(out, tl__html_style);
     tl_buf_puts(out, "</style></head><body><header><h1>Tally report</h1><p class=soft>");
     if (r->n_runs > 1)
@@ -92,13 +93,15 @@ static void put_head(struct tl_buf *out, const struct tl_report *r)
 static void put_banners(struct tl_buf *out, const struct tl_report *r)
 {
     if (r->is_opaque)
-        tl_buf_puts(
-            out, "<div class='banner opaque'><b>Opaque kernels</b>Kernels of at least one run only took time and "
-                 "computed nothing. Its results are wrong by design and its times are modelled: it serves scheduling "
-                 "studies only.</div>");
+        tl_buf_puts(out, "<div class='banner opaque'><b>Opaque kernels</b>Kernels of at least one "
+                         "run only took time and "
+                         "computed nothing. Its results are wrong by design and its times are "
+                         "modelled: it serves scheduling "
+                         "studies only.</div>");
     if (r->n_problems == 0)
         return;
-    tl_buf_puts(out, "<div class='banner warning'><b>Not everything could be read</b><ul class=notes>");
+    tl_buf_puts(out,
+                "<div class='banner warning'><b>Not everything could be read</b><ul class=notes>");
     for (uint32_t i = 0; i < r->n_problems; i++) {
         tl_buf_puts(out, "<li>");
         tl__html_text(out, r->problems[i]);
@@ -132,7 +135,8 @@ static void put_speed_cells(struct tl_buf *out, const struct tl_report_versus *v
         tl_buf_puts(out, "<td>-<td>-");
         return;
     }
-    tl_buf_printf(out, "<td>%s", tl_text_count((double)v->job->all_blocks / tl_report_active_s(v->job)).s);
+    tl_buf_printf(out, "<td>%s",
+                  tl_text_count((double)v->job->all_blocks / tl_report_active_s(v->job)).s);
     if (is_base || v->speed_ratio <= 0)
         tl_buf_puts(out, "<td><span class=pill>reference</span>");
     else
@@ -141,7 +145,8 @@ static void put_speed_cells(struct tl_buf *out, const struct tl_report_versus *v
 
 static void put_comparison_table(struct tl_buf *out, const struct tl_report *r, const char **names)
 {
-    tl_buf_puts(out, "<div class=card><div class=scroll><table><thead><tr><th class=l rowspan=2>run");
+    tl_buf_puts(out,
+                "<div class=card><div class=scroll><table><thead><tr><th class=l rowspan=2>run");
     for (const char **name = names; *name != NULL; name++) {
         bool with_requests = tl_report_is_urgent(r, *name);
         tl_buf_printf(out, "<th colspan=%d style='text-align:center'>", with_requests ? 4 : 2);
@@ -156,7 +161,8 @@ static void put_comparison_table(struct tl_buf *out, const struct tl_report *r, 
     for (uint32_t i = 0; i < r->n_runs; i++) {
         tl_buf_printf(out, "<tr><td class=l><span class='dot k%u'></span> <b>", i % HTML_COLOURS);
         tl__html_text(out, r->runs[i].label);
-        tl_buf_puts(out, r->runs[i].is_opaque ? "</b> <span class='pill bad'>opaque</span>" : "</b>");
+        tl_buf_puts(out,
+                    r->runs[i].is_opaque ? "</b> <span class='pill bad'>opaque</span>" : "</b>");
         for (const char **name = names; *name != NULL; name++) {
             struct tl_report_versus v = tl_report_compare(r, &r->runs[i], *name);
             if (tl_report_is_urgent(r, *name))
@@ -179,17 +185,19 @@ static void put_mode_curves(struct tl_buf *out, const struct tl_report *r, const
     }
     tl_buf_puts(out, "<div class=card><h3>Requests of ");
     tl__html_text(out, job);
-    tl_buf_puts(out,
-                "</h3><p class='soft small'>Share of requests that took at most so long; the tail is stretched.</p>");
+    tl_buf_puts(out, "</h3><p class='soft small'>Share of requests that took at most so long; the "
+                     "tail is stretched.</p>");
     tl__plot_cdf(out, curves, n);
     tl_buf_puts(out, "</div>");
 }
 
-static void put_trade(struct tl_buf *out, const struct tl_report *r, const char *urgent, const char *patient)
+static void put_trade(struct tl_buf *out, const struct tl_report *r, const char *urgent,
+                      const char *patient)
 {
     struct tl_buf plot = {0};
     if (tl__plot_trade(&plot, r, urgent, patient)) {
-        tl_buf_puts(out, "<div class=card><h3>What each run trades</h3><p class='soft small'>P99 of ");
+        tl_buf_puts(out,
+                    "<div class=card><h3>What each run trades</h3><p class='soft small'>P99 of ");
         tl__html_text(out, urgent);
         tl_buf_puts(out, " against the first run, over the speed of ");
         tl__html_text(out, patient);
@@ -239,7 +247,8 @@ static void put_job_tiles(struct tl_buf *out, const struct tl_report_job *j)
     tile(out, "waited", tl__html_time((double)j->waited_ns).s);
     if (j->preempted.count > 0) {
         tile(out, "preemptions", tl_text_count((double)j->preempted.count).s);
-        tile(out, "left device, P99", tl__html_time((double)tl_histogram_percentile(&j->preempted, 99)).s);
+        tile(out, "left device, P99",
+             tl__html_time((double)tl_histogram_percentile(&j->preempted, 99)).s);
     }
     uint64_t bytes = 0;
     for (int c = 0; c < TL_COPIES; c++)
@@ -247,14 +256,16 @@ static void put_job_tiles(struct tl_buf *out, const struct tl_report_job *j)
     if (bytes > 0)
         tile(out, "copied", tl_text_bytes((double)bytes).s);
     tile(out, "outside control",
-         j->device_ns > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->device_ns).s : "-");
+         j->device_ns > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->device_ns).s
+                          : "-");
     tl_buf_puts(out, "</dl>");
 }
 
 static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint32_t colour)
 {
-    tl_buf_printf(out, "<div class='card k%u'><div class=jobhead><span class=dot></span><span class=name>",
-                  colour % HTML_COLOURS);
+    tl_buf_printf(
+        out, "<div class='card k%u'><div class=jobhead><span class=dot></span><span class=name>",
+        colour % HTML_COLOURS);
     tl__html_text(out, j->name);
     tl_buf_printf(out, "</span><span class=pill>priority %s</span>", tl_text_level(j->level).s);
     if (j->policy[0] != 0) {
@@ -268,7 +279,8 @@ static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint
         tl_buf_puts(out, "<span class=pill>requests inferred</span>");
     if (j->is_sampled)
         tl_buf_printf(out, "<span class=pill>%s of %s launches measured, times estimated</span>",
-                      tl_text_count((double)j->ran.count).s, tl_text_count((double)j->all_launches).s);
+                      tl_text_count((double)j->ran.count).s,
+                      tl_text_count((double)j->all_launches).s);
     if (j->n_unended > 0)
         tl_buf_puts(out, "<span class='pill warn'>did not end in order</span>");
     if (j->is_full)
@@ -286,29 +298,32 @@ static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint
 
 /* --- plots of a run --- */
 
-static void put_cdf_card(struct tl_buf *out, const struct tl_report_run *run, const uint32_t *colours, bool of_requests)
+static void put_cdf_card(struct tl_buf *out, const struct tl_report_run *run,
+                         const uint32_t *colours, bool of_requests)
 {
     struct tl_curve curves[MAX_CURVES];
     uint32_t n = 0;
     uint64_t values = 0;
     for (uint32_t i = 0; i < run->n_jobs && n < MAX_CURVES; i++) {
         const struct tl_report_job *j = &run->jobs[i];
-        curves[n] = (struct tl_curve){j->name, of_requests ? tl_report_requests(j) : &j->total, colours[i]};
+        curves[n] = (struct tl_curve){j->name, of_requests ? tl_report_requests(j) : &j->total,
+                                      colours[i]};
         values += curves[n++].values->count;
     }
     if (values == 0)
         return;
-    tl_buf_puts(
-        out, of_requests
-                 ? "<div class=card><h3>Latency of requests</h3><p class='soft small'>Share of requests that took at "
-                   "most so long; the tail is stretched.</p>"
-                 : "<div class=card><h3>Latency of kernels</h3><p class='soft small'>From ready to finished, "
-                   "waiting included.</p>");
+    tl_buf_puts(out, of_requests ? "<div class=card><h3>Latency of requests</h3><p class='soft "
+                                   "small'>Share of requests that took at "
+                                   "most so long; the tail is stretched.</p>"
+                                 : "<div class=card><h3>Latency of kernels</h3><p class='soft "
+                                   "small'>From ready to finished, "
+                                   "waiting included.</p>");
     tl__plot_cdf(out, curves, n);
     tl_buf_puts(out, "</div>");
 }
 
-static void put_preemption_cards(struct tl_buf *out, const struct tl_report_run *run, const uint32_t *colours)
+static void put_preemption_cards(struct tl_buf *out, const struct tl_report_run *run,
+                                 const uint32_t *colours)
 {
     for (uint32_t i = 0; i < run->n_jobs; i++) {
         const struct tl_report_job *j = &run->jobs[i];
@@ -317,7 +332,8 @@ static void put_preemption_cards(struct tl_buf *out, const struct tl_report_run 
         tl_buf_puts(out, "<div class=card><h3>Preemption of ");
         tl__html_text(out, j->name);
         tl_buf_printf(out,
-                      "</h3><p class='soft small'>From the order to leave until the device was free; %s times.</p>",
+                      "</h3><p class='soft small'>From the order to leave until the device was "
+                      "free; %s times.</p>",
                       tl_text_count((double)j->preempted.count).s);
         tl__plot_bars(out, &j->preempted, colours[i]);
         tl_buf_puts(out, "</div>");
@@ -339,24 +355,28 @@ static uint32_t count_plots(const struct tl_report_run *run)
 /* A bar of shares: `part` of it in the job's colour, `outside` of it red. */
 static void put_bar(struct tl_buf *out, double part, double outside, uint32_t colour)
 {
-    tl_buf_printf(out, "<svg class=k%u viewBox='0 0 1000 8' preserveAspectRatio=none>", colour % HTML_COLOURS);
+    tl_buf_printf(out, "<svg class=k%u viewBox='0 0 1000 8' preserveAspectRatio=none>",
+                  colour % HTML_COLOURS);
     tl_buf_printf(out, "<rect class=fill width=%.1f height=8 />", 1000 * (part > 1 ? 1 : part));
     if (outside > 0)
-        tl_buf_printf(out, "<rect class=out width=%.1f height=8 />", 1000 * (outside > part ? part : outside));
+        tl_buf_printf(out, "<rect class=out width=%.1f height=8 />",
+                      1000 * (outside > part ? part : outside));
     tl_buf_puts(out, "</svg>");
 }
 
 static int by_uncontrolled(const void *a, const void *b)
 {
     const struct tl_report_kernel *const *x = a, *const *y = b;
-    return ((*x)->uncontrolled_ns < (*y)->uncontrolled_ns) - ((*x)->uncontrolled_ns > (*y)->uncontrolled_ns);
+    return ((*x)->uncontrolled_ns < (*y)->uncontrolled_ns) -
+           ((*x)->uncontrolled_ns > (*y)->uncontrolled_ns);
 }
 
 /* The kernels of a job that ran outside control longest, as rows. */
 static void put_outside_rows(struct tl_buf *out, const struct tl_report_job *j)
 {
     enum { ROWS = 4 };
-    const struct tl_report_kernel **list = calloc(j->n_kernels > 0 ? j->n_kernels : 1, sizeof *list);
+    const struct tl_report_kernel **list = calloc(j->n_kernels > 0 ? j->n_kernels : 1,
+                                                  sizeof *list);
     uint32_t n = 0;
     for (uint32_t i = 0; i < j->n_kernels && list != NULL; i++)
         if (j->kernels[i].uncontrolled_ns > 0)
@@ -368,18 +388,22 @@ static void put_outside_rows(struct tl_buf *out, const struct tl_report_job *j)
         tl__html_text(out, list[i]->full);
         tl_buf_puts(out, "'>");
         tl__html_text(out, list[i]->brief);
-        tl_buf_printf(out, "</code><span class='num small' style='grid-column:auto'>%s, %s times</span></div>",
-                      tl__html_time((double)list[i]->uncontrolled_ns).s,
-                      tl_text_count((double)list[i]->uncontrolled).s);
+        tl_buf_printf(
+            out,
+            "</code><span class='num small' style='grid-column:auto'>%s, %s times</span></div>",
+            tl__html_time((double)list[i]->uncontrolled_ns).s,
+            tl_text_count((double)list[i]->uncontrolled).s);
     }
     free(list);
 }
 
-static void put_outside_card(struct tl_buf *out, const struct tl_report_run *run, const uint32_t *colours)
+static void put_outside_card(struct tl_buf *out, const struct tl_report_run *run,
+                             const uint32_t *colours)
 {
-    tl_buf_puts(out,
-                "<div class=card><h3>Outside control</h3><p class='soft small'>Device time that could not have been "
-                "interrupted: opaque kernels, whole kernels whose variant was missing, forwarded calls.</p>");
+    tl_buf_puts(out, "<div class=card><h3>Outside control</h3><p class='soft small'>Device time "
+                     "that could not have been "
+                     "interrupted: opaque kernels, whole kernels whose variant was missing, "
+                     "forwarded calls.</p>");
     for (uint32_t i = 0; i < run->n_jobs; i++) {
         const struct tl_report_job *j = &run->jobs[i];
         if (j->device_ns == 0)
@@ -393,10 +417,13 @@ static void put_outside_card(struct tl_buf *out, const struct tl_report_run *run
         tl_buf_puts(out, "</div>");
         put_outside_rows(out, j);
     }
-    tl_buf_puts(out, "<ul class=legend><li><span class='dot outside'></span>outside control</li></ul></div>");
+    tl_buf_puts(
+        out,
+        "<ul class=legend><li><span class='dot outside'></span>outside control</li></ul></div>");
 }
 
-static void put_timeline(struct tl_buf *out, const struct tl_report_run *run, const uint32_t *colours)
+static void put_timeline(struct tl_buf *out, const struct tl_report_run *run,
+                         const uint32_t *colours)
 {
     uint64_t slots = 0, spans = 0;
     for (uint32_t i = 0; i < run->n_jobs; i++) {
@@ -410,10 +437,10 @@ static void put_timeline(struct tl_buf *out, const struct tl_report_run *run, co
         tl_buf_puts(out, "</div>");
     }
     if (spans > 0) {
-        tl_buf_puts(
-            out, "<div class=card><h3>Who ran and who waited: the last moments</h3>"
-                 "<p class='soft small'>Requests above, work on the device in the middle, work that had to wait below. "
-                 "<code>tally report --trace</code> has every span.</p>");
+        tl_buf_puts(out, "<div class=card><h3>Who ran and who waited: the last moments</h3>"
+                         "<p class='soft small'>Requests above, work on the device in the middle, "
+                         "work that had to wait below. "
+                         "<code>tally report --trace</code> has every span.</p>");
         tl__plot_moments(out, run, colours);
         tl_buf_puts(out, "</div>");
     }
@@ -440,10 +467,13 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
         return;
     tl_buf_puts(out, "<div class=card><h3>Kernels of ");
     tl__html_text(out, j->name);
-    tl_buf_puts(out, "</h3><p class='soft small'>Share of the job's device time; red is outside control.</p>");
+    tl_buf_puts(
+        out,
+        "</h3><p class='soft small'>Share of the job's device time; red is outside control.</p>");
     double largest = 0;
     for (uint32_t i = 0; i < j->n_kernels; i++)
-        largest = (double)j->kernels[i].device_ns > largest ? (double)j->kernels[i].device_ns : largest;
+        largest = (double)j->kernels[i].device_ns > largest ? (double)j->kernels[i].device_ns
+                                                            : largest;
     for (uint32_t i = 0; i < j->n_kernels && i < TOP_KERNELS; i++) {
         const struct tl_report_kernel *k = &j->kernels[i];
         if (k->is_hidden)
@@ -453,15 +483,21 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
         tl_buf_puts(out, "'>");
         tl__html_text(out, k->brief);
         tl_buf_printf(out, "</code><b class=num>%s</b>",
-                      j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s : "-");
+                      j->device_ns > 0
+                          ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s
+                          : "-");
         if (largest > 0)
-            put_bar(out, (double)k->device_ns / largest, (double)k->uncontrolled_ns / largest, colour);
-        tl_buf_printf(out, "<div class='small num'>%s &times; P50 %s", tl_text_count((double)k->all_launches).s,
+            put_bar(out, (double)k->device_ns / largest, (double)k->uncontrolled_ns / largest,
+                    colour);
+        tl_buf_printf(out, "<div class='small num'>%s &times; P50 %s",
+                      tl_text_count((double)k->all_launches).s,
                       tl__html_time((double)tl_histogram_percentile(&k->ran, 50)).s);
-        tl_buf_printf(out, ", P99 %s; ", tl__html_time((double)tl_histogram_percentile(&k->ran, 99)).s);
+        tl_buf_printf(out, ", P99 %s; ",
+                      tl__html_time((double)tl_histogram_percentile(&k->ran, 99)).s);
         put_rungs(out, k->launches);
         if (k->preempted.count > 0)
-            tl_buf_printf(out, "; preempted %s times, P99 %s", tl_text_count((double)k->preempted.count).s,
+            tl_buf_printf(out, "; preempted %s times, P99 %s",
+                          tl_text_count((double)k->preempted.count).s,
                           tl__html_time((double)tl_histogram_percentile(&k->preempted, 99)).s);
         if (k->culprit_of > 0)
             tl_buf_printf(out, "; culprit of %u late requests", (unsigned)k->culprit_of);
@@ -470,23 +506,28 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
     tl_buf_puts(out, "</div>");
 }
 
-static void put_slow(struct tl_buf *out, const struct tl_report_run *run, const struct tl_report_job *j)
+static void put_slow(struct tl_buf *out, const struct tl_report_run *run,
+                     const struct tl_report_job *j)
 {
     if (j->n_slow == 0)
         return;
     tl_buf_puts(out, "<div class=card><h3>Slowest requests of ");
     tl__html_text(out, j->name);
-    tl_buf_puts(out, "</h3><div class=scroll><table><thead><tr><th class=l>at<th>latency<th class=l>culprit<th>took"
+    tl_buf_puts(out, "</h3><div class=scroll><table><thead><tr><th class=l>at<th>latency<th "
+                     "class=l>culprit<th>took"
                      "<th>of that waiting<th class=l>beside it</thead><tbody>");
     for (uint32_t i = 0; i < j->n_slow && i < SLOW_SHOWN; i++) {
         const struct tl_report_slow *s = &j->slow[i];
         bool is_known = s->culprit != TL_REPORT_NO_KERNEL;
         double at = s->begin_ns > run->begin_ns ? (double)(s->begin_ns - run->begin_ns) : 0;
-        tl_buf_printf(out, "<tr><td class=l>%s<td class=best>%s<td class='l kern'><code tabindex=0>",
+        tl_buf_printf(out,
+                      "<tr><td class=l>%s<td class=best>%s<td class='l kern'><code tabindex=0>",
                       tl__html_time(at).s, tl__html_time((double)s->latency_ns).s);
         tl__html_text(out, is_known ? j->kernels[s->culprit].brief : "not seen");
-        tl_buf_printf(out, "</code><td>%s", is_known ? tl__html_time((double)s->culprit_ns).s : "-");
-        tl_buf_printf(out, "<td>%s<td class='l kern'>", is_known ? tl__html_time((double)s->culprit_wait_ns).s : "-");
+        tl_buf_printf(out, "</code><td>%s",
+                      is_known ? tl__html_time((double)s->culprit_ns).s : "-");
+        tl_buf_printf(out, "<td>%s<td class='l kern'>",
+                      is_known ? tl__html_time((double)s->culprit_wait_ns).s : "-");
         if (s->rival == NULL) {
             tl_buf_putc(out, '-');
             continue;
@@ -532,10 +573,11 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         return;
     tl_buf_puts(out, "<details class=card><summary>All kernels of ");
     tl__html_text(out, j->name);
-    tl_buf_puts(
-        out, "</summary><div class=scroll><table><thead><tr><th class=l>kernel<th>share<th>launches<th>blocks"
-             "<th class=l>rung<th>P50<th>P90<th>P99<th>P99.9<th>max<th>wait P99<th>total P99<th>preempted<th>stop P99"
-             "<th>outside");
+    tl_buf_puts(out, "</summary><div class=scroll><table><thead><tr><th "
+                     "class=l>kernel<th>share<th>launches<th>blocks"
+                     "<th class=l>rung<th>P50<th>P90<th>P99<th>P99.9<th>max<th>wait P99<th>total "
+                     "P99<th>preempted<th>stop P99"
+                     "<th>outside");
     if (has_ops(j))
         tl_buf_puts(out, "<th class=l>launched by");
     tl_buf_puts(out, "</thead><tbody>");
@@ -550,7 +592,9 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         tl_buf_puts(out, "'>");
         tl__html_text(out, k->brief);
         tl_buf_printf(out, "</code><td>%s",
-                      j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s : "-");
+                      j->device_ns > 0
+                          ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s
+                          : "-");
         tl_buf_printf(out, "<td>%s", tl_text_count((double)k->all_launches).s);
         tl_buf_printf(out, "<td>%s<td class=l>", tl_text_count((double)k->all_blocks).s);
         put_rungs(out, k->launches);
@@ -560,13 +604,15 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         put_cell(out, &k->total, 99);
         tl_buf_printf(out, "<td>%s", tl_text_count((double)k->preempted.count).s);
         put_cell(out, &k->preempted, 99);
-        tl_buf_printf(out, "<td>%s", k->uncontrolled > 0 ? tl__html_time((double)k->uncontrolled_ns).s : "-");
+        tl_buf_printf(out, "<td>%s",
+                      k->uncontrolled > 0 ? tl__html_time((double)k->uncontrolled_ns).s : "-");
         if (k->n_ops > 0)
             put_ops(out, k);
     }
     tl_buf_puts(out, "</table></div>");
     if (shown < j->n_kernels)
-        tl_buf_printf(out, "<p class='soft small'>%u more are in <code>tally report --json</code>.</p>",
+        tl_buf_printf(out,
+                      "<p class='soft small'>%u more are in <code>tally report --json</code>.</p>",
                       j->n_kernels - shown);
     tl_buf_puts(out, "</details>");
 }
@@ -587,7 +633,8 @@ static void put_notes(struct tl_buf *out, const struct tl_report_run *run)
             tl_buf_puts(out, "</b>: ");
             tl__html_text(out, j->notes[k].text);
             if (j->notes[k].times > 1)
-                tl_buf_printf(out, " <span class=soft>(%s times)</span>", tl_text_count((double)j->notes[k].times).s);
+                tl_buf_printf(out, " <span class=soft>(%s times)</span>",
+                              tl_text_count((double)j->notes[k].times).s);
             tl_buf_puts(out, "</li>");
         }
     }
@@ -648,7 +695,8 @@ void tl_report_html(struct tl_report *r, struct tl_buf *out)
         put_comparison(out, r, names);
     for (uint32_t i = 0; i < r->n_runs; i++) {
         const struct tl_report_run *run = &r->runs[i];
-        /* Of several runs, only the last is open at first: it is the one that is compared with the others. */
+        /* Of several runs, only the last is open at first: it is the one that is compared with the
+         * others. */
         if (r->n_runs > 1) {
             tl_buf_puts(out, i + 1 == r->n_runs ? "<details class=runs open><summary>Run "
                                                 : "<details class=runs><summary>Run ");
@@ -659,7 +707,7 @@ void tl_report_html(struct tl_report *r, struct tl_buf *out)
         if (r->n_runs > 1)
             tl_buf_puts(out, "</details>");
     }
-    tl_buf_puts(out,
-                "<footer>Percentiles are within 1 %. Times on the device are those of the device named above.</footer>"
-                "</main></body></html>\n");
+    tl_buf_puts(out, "<footer>Percentiles are within 1 %. Times on the device are those of the "
+                     "device named above.</footer>"
+                     "</main></body></html>\n");
 }

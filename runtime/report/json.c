@@ -1,5 +1,5 @@
-/* The report for programs.  docs/report.md describes what comes out; a change that takes something away or gives it another
- * meaning raises SCHEMA. */
+/* The report for programs.  docs/report.md describes what comes out; a change that takes something
+ * away or gives it another meaning raises SCHEMA. */
 #include "runtime/report/report.h"
 
 #include <stdio.h>
@@ -58,7 +58,8 @@ static void put_ratios(struct tl_json *j, const char *key, const struct tl_repor
     tl_json_object(j);
     tl_json_key_uint(j, "count", h->count);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-        tl_json_key_double(j, some[i].key, (double)tl_histogram_percentile(h, some[i].percent) / 1000);
+        tl_json_key_double(j, some[i].key,
+                           (double)tl_histogram_percentile(h, some[i].percent) / 1000);
     }
     tl_json_key_double(j, "max", (double)h->max / 1000);
     tl_json_end_object(j);
@@ -74,7 +75,8 @@ static void put_rungs(struct tl_json *j, const char *key, const uint64_t values[
     tl_json_end_object(j);
 }
 
-static void put_kernel(struct tl_json *j, const struct tl_report_job *job, const struct tl_report_kernel *k)
+static void put_kernel(struct tl_json *j, const struct tl_report_job *job,
+                       const struct tl_report_kernel *k)
 {
     tl_json_object(j);
     tl_json_key_str(j, "name", k->name);
@@ -83,7 +85,8 @@ static void put_kernel(struct tl_json *j, const struct tl_report_job *job, const
     tl_json_key_uint(j, "blocks", k->all_blocks);
     put_rungs(j, "launches_by_rung", k->launches);
     put_rungs(j, "blocks_by_rung", k->blocks);
-    tl_json_key_double(j, "share_of_time", job->device_ns > 0 ? (double)k->device_ns / (double)job->device_ns : 0);
+    tl_json_key_double(j, "share_of_time",
+                       job->device_ns > 0 ? (double)k->device_ns / (double)job->device_ns : 0);
     tl_json_key_uint(j, "device_ns", k->device_ns);
     tl_json_key_uint(j, "waited_ns", k->waited_ns);
     put_histogram(j, "queued", &k->queued);
@@ -107,7 +110,8 @@ static void put_kernel(struct tl_json *j, const struct tl_report_job *job, const
     tl_json_end_object(j);
 }
 
-static void put_slow(struct tl_json *j, const struct tl_report_job *job, const struct tl_report_slow *s)
+static void put_slow(struct tl_json *j, const struct tl_report_job *job,
+                     const struct tl_report_slow *s)
 {
     tl_json_object(j);
     tl_json_key_uint(j, "begin_ns", s->begin_ns);
@@ -185,7 +189,8 @@ static void put_lists(struct tl_json *j, const struct tl_report_job *job)
     tl_json_end_array(j);
 }
 
-static void put_versus(struct tl_json *j, const struct tl_report *r, const struct tl_report_run *run, const char *job)
+static void put_versus(struct tl_json *j, const struct tl_report *r,
+                       const struct tl_report_run *run, const char *job)
 {
     struct tl_report_versus v = tl_report_compare(r, run, job);
     tl_json_key(j, "against_first_run");

@@ -1,5 +1,5 @@
-/* From files to jobs: the processes of one job are added up, jobs are put in order, kernels get names, and late requests their
- * rivals. */
+/* From files to jobs: the processes of one job are added up, jobs are put in order, kernels get
+ * names, and late requests their rivals. */
 #include "runtime/report/report.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 
 const char *tl_report_order_name(enum tl_report_order o)
 {
-    static const char *const names[] = {"time", "launches", "p99", "queued", "preempted", "outside", "name"};
+    static const char *const names[] = {"time",      "launches", "p99", "queued",
+                                        "preempted", "outside",  "name"};
     return (unsigned)o < TL_ORDERS ? names[o] : "?";
 }
 
@@ -32,7 +33,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel *k, struct tl_arena *arena)
+static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel *k,
+                      struct tl_arena *arena)
 {
     for (int g = 0; g < TL_RUNGS; g++) {
         to->launches[g] += k->launches[g];
@@ -42,8 +44,10 @@ static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel
     to->all_blocks += k->all_blocks;
     to->uncontrolled += k->uncontrolled;
     to->uncontrolled_ns += k->uncontrolled_ns;
-    if (tl_report_ops_add(to, k, arena) < 0 || tl_histogram_add(&to->queued, &k->queued, arena) < 0 ||
-        tl_histogram_add(&to->ran, &k->ran, arena) < 0 || tl_histogram_add(&to->total, &k->total, arena) < 0 ||
+    if (tl_report_ops_add(to, k, arena) < 0 ||
+        tl_histogram_add(&to->queued, &k->queued, arena) < 0 ||
+        tl_histogram_add(&to->ran, &k->ran, arena) < 0 ||
+        tl_histogram_add(&to->total, &k->total, arena) < 0 ||
         tl_histogram_add(&to->preempted, &k->preempted, arena) < 0 ||
         tl_histogram_add(&to->preempted_blocks, &k->preempted_blocks, arena) < 0)
         return -ENOMEM;
@@ -52,12 +56,14 @@ static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel
 
 static bool says_something(const struct tl_report_kernel *k)
 {
-    return k->all_launches > 0 || k->total.count > 0 || k->uncontrolled > 0 || k->preempted.count > 0;
+    return k->all_launches > 0 || k->total.count > 0 || k->uncontrolled > 0 ||
+           k->preempted.count > 0;
 }
 
-/* Kernels of one name are one kernel; each process's learns which.  The one that stands for all others stays out if it is
- * empty. */
-static int merge_kernels(struct tl_report_job *job, struct tl_report_job *processes, uint32_t n, struct tl_arena *arena)
+/* Kernels of one name are one kernel; each process's learns which.  The one that stands for all
+ * others stays out if it is empty. */
+static int merge_kernels(struct tl_report_job *job, struct tl_report_job *processes, uint32_t n,
+                         struct tl_arena *arena)
 {
     size_t total = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -208,8 +214,8 @@ static void add_head(struct tl_report_job *job, const struct tl_report_job *p)
     }
 }
 
-/* Jobs of high priority have only some of their launches measured.  (A launch that is run in pieces may be measured more than
- * once: then nothing is missing.) */
+/* Jobs of high priority have only some of their launches measured.  (A launch that is run in pieces
+ * may be measured more than once: then nothing is missing.) */
 static void estimate(struct tl_report_job *job, struct tl_report_kernel *k)
 {
     double scale = 1;
@@ -233,7 +239,8 @@ static int add_sums(struct tl_report_job *job, struct tl_arena *arena)
         job->all_launches += k->all_launches;
         job->all_blocks += k->all_blocks;
         job->uncontrolled_ns += k->uncontrolled_ns;
-        if (tl_histogram_add(&job->queued, &k->queued, arena) < 0 || tl_histogram_add(&job->ran, &k->ran, arena) < 0 ||
+        if (tl_histogram_add(&job->queued, &k->queued, arena) < 0 ||
+            tl_histogram_add(&job->ran, &k->ran, arena) < 0 ||
             tl_histogram_add(&job->total, &k->total, arena) < 0 ||
             tl_histogram_add(&job->preempted, &k->preempted, arena) < 0 ||
             tl_histogram_add(&job->preempted_blocks, &k->preempted_blocks, arena) < 0)
@@ -243,7 +250,8 @@ static int add_sums(struct tl_report_job *job, struct tl_arena *arena)
 }
 
 /* The processes are neighbours. */
-static int make_job(struct tl_report_job *job, struct tl_report_job *processes, uint32_t n, struct tl_arena *arena)
+static int make_job(struct tl_report_job *job, struct tl_report_job *processes, uint32_t n,
+                    struct tl_arena *arena)
 {
     const struct tl_report_job *first = &processes[0];
     *job = (struct tl_report_job){
@@ -315,7 +323,8 @@ static uint64_t overlap(const struct tl_report_span *s, const struct tl_report_s
     return to > from ? to - from : 0;
 }
 
-/* The job's own kernel that took longest in the request, for requests that were over before the recorder was told of any. */
+/* The job's own kernel that took longest in the request, for requests that were over before the
+ * recorder was told of any. */
 static void find_culprit(struct tl_report_job *job, struct tl_report_slow *slow, uint64_t *sums)
 {
     memset(sums, 0, job->n_kernels * sizeof *sums);
@@ -335,8 +344,8 @@ static void find_culprit(struct tl_report_job *job, struct tl_report_slow *slow,
 }
 
 /* The kernel of another job that was longest on the device during the request. */
-static void find_rival(const struct tl_report_run *run, const struct tl_report_job *job, struct tl_report_slow *slow,
-                       uint64_t *sums)
+static void find_rival(const struct tl_report_run *run, const struct tl_report_job *job,
+                       struct tl_report_slow *slow, uint64_t *sums)
 {
     uint64_t end_ns = slow->begin_ns + slow->latency_ns;
     for (uint32_t j = 0; j < run->n_jobs; j++) {
@@ -426,7 +435,8 @@ static void renumber(uint32_t *kernel, const uint32_t *now, uint32_t n)
         *kernel = now[*kernel];
 }
 
-/* Sorts the kernels of all jobs; spans and requests follow.  Kernels that the filter leaves out go to the end and are hidden. */
+/* Sorts the kernels of all jobs; spans and requests follow.  Kernels that the filter leaves out go
+ * to the end and are hidden. */
 static int arrange(struct tl_report_run *run, struct tl_report_job *job, enum tl_report_order order,
                    const regex_t *filter)
 {
@@ -480,7 +490,8 @@ static int settle_run(struct tl_report_run *run, enum tl_report_order order, con
     return 0;
 }
 
-int tl_report_settle(struct tl_report *r, enum tl_report_order order, const regex_t *filter, struct tl_error *err)
+int tl_report_settle(struct tl_report *r, enum tl_report_order order, const regex_t *filter,
+                     struct tl_error *err)
 {
     for (uint32_t i = 0; i < r->n_runs; i++) {
         if (settle_run(&r->runs[i], order, filter, &r->arena) < 0)

@@ -1,11 +1,12 @@
-/* Names of kernels for people.  C++ names are demangled; names of Triton (add_kernel_0d1d2d), XLA (loop_fusion_3) and C are
- * kept as they are. */
+/* Names of kernels for people.  C++ names are demangled; names of Triton (add_kernel_0d1d2d), XLA
+ * (loop_fusion_3) and C are kept as they are. */
 #include "runtime/report/report.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Skips a bracketed stretch backwards: `end` is just behind its closing bracket; returns where the opening one is. */
+/* Skips a bracketed stretch backwards: `end` is just behind its closing bracket; returns where the
+ * opening one is. */
 static size_t opening(const char *text, size_t end)
 {
     int depth = 0;
@@ -27,7 +28,8 @@ static char *shorten(struct tl_arena *arena, const char *full)
     /* Behind the parameters there is at most " const" or " [clone .x]". */
     const char *close = strrchr(full, ')');
     size_t end = strlen(full);
-    if (close != NULL && strchr(close, '>') == NULL && opening(full, (size_t)(close - full) + 1) > 0)
+    if (close != NULL && strchr(close, '>') == NULL &&
+        opening(full, (size_t)(close - full) + 1) > 0)
         end = opening(full, (size_t)(close - full) + 1);
     /* The return type ends at the last blank that is in no bracket. */
     size_t begin = 0;

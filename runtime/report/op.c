@@ -1,4 +1,5 @@
-/* Operations of frameworks that launched a kernel: lists of different processes added up, and a line of them for people. */
+/* Operations of frameworks that launched a kernel: lists of different processes added up, and a
+ * line of them for people. */
 #include "runtime/report/report.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ static int by_launches(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-int tl_report_ops_add(struct tl_report_kernel *to, const struct tl_report_kernel *k, struct tl_arena *arena)
+int tl_report_ops_add(struct tl_report_kernel *to, const struct tl_report_kernel *k,
+                      struct tl_arena *arena)
 {
     uint32_t n = to->n_ops + k->n_ops, kept = 0;
     if (k->n_ops == 0)
@@ -46,7 +48,8 @@ int tl_report_ops_add(struct tl_report_kernel *to, const struct tl_report_kernel
 void tl_report_ops_text(const struct tl_report_kernel *k, uint32_t most, struct tl_buf *out)
 {
     for (uint32_t i = 0; i < k->n_ops && i < most; i++)
-        tl_buf_printf(out, "%s%s %s", i > 0 ? ", " : "", k->ops[i].name, tl_text_count((double)k->ops[i].launches).s);
+        tl_buf_printf(out, "%s%s %s", i > 0 ? ", " : "", k->ops[i].name,
+                      tl_text_count((double)k->ops[i].launches).s);
     if (k->n_ops > most)
         tl_buf_printf(out, " and %u more", k->n_ops - most);
 }

@@ -62,7 +62,8 @@ static void put_tick(struct tl_buf *out, const struct axis *a, double value, dou
     if (x - HALF_TEXT < *taken || x + HALF_TEXT > WIDTH)
         return;
     *taken = x + HALF_TEXT;
-    tl_buf_printf(out, "<text x=%.1f y=%d text-anchor=middle>%s</text>", x, HEIGHT - 9, tick_text(value).s);
+    tl_buf_printf(out, "<text x=%.1f y=%d text-anchor=middle>%s</text>", x, HEIGHT - 9,
+                  tick_text(value).s);
 }
 
 /* Ticks at powers of ten, and at more of them the fewer powers there are. */
@@ -100,18 +101,21 @@ static void put_shares(struct tl_buf *out, double nines)
     static const struct {
         double share;
         const char *text;
-    } lines[] = {{0, "0 %"}, {0.5, "50 %"}, {0.9, "90 %"}, {0.99, "99 %"}, {0.999, "99.9 %"}, {0.9999, "99.99 %"}};
+    } lines[] = {{0, "0 %"},     {0.5, "50 %"},     {0.9, "90 %"},
+                 {0.99, "99 %"}, {0.999, "99.9 %"}, {0.9999, "99.99 %"}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         double y = y_of(lines[i].share, nines);
         if (y < TOP - 0.5 || (lines[i].share > 0 && -log10(1 - lines[i].share) > nines + 0.01))
             continue;
-        tl_buf_printf(out, "<line class=%s x1=%d x2=%d y1=%.1f y2=%.1f />", i == 0 ? "ax" : "gl", LEFT, WIDTH - RIGHT,
-                      y, y);
-        tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%s</text>", LEFT - 6, y + 4, lines[i].text);
+        tl_buf_printf(out, "<line class=%s x1=%d x2=%d y1=%.1f y2=%.1f />", i == 0 ? "ax" : "gl",
+                      LEFT, WIDTH - RIGHT, y, y);
+        tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%s</text>", LEFT - 6, y + 4,
+                      lines[i].text);
     }
 }
 
-static void put_curve(struct tl_buf *out, const struct tl_curve *c, const struct axis *a, double nines)
+static void put_curve(struct tl_buf *out, const struct tl_curve *c, const struct axis *a,
+                      double nines)
 {
     const struct tl_report_histogram *h = c->values;
     double placed = (double)(h->count - h->unplaced), seen = 0, last_x = -9, last_y = -9;
@@ -163,7 +167,8 @@ void tl__plot_cdf(struct tl_buf *out, const struct tl_curve *curves, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         if (curves[i].values->n_steps == 0)
             continue;
-        tl_buf_printf(out, "<li><span class='dot k%u'></span><span>", curves[i].colour % HTML_COLOURS);
+        tl_buf_printf(out, "<li><span class='dot k%u'></span><span>",
+                      curves[i].colour % HTML_COLOURS);
         tl__html_text(out, curves[i].label);
         tl_buf_printf(out, " <span class=soft>P99 %s</span></span></li>",
                       tl__html_time((double)tl_histogram_percentile(curves[i].values, 99)).s);
@@ -173,15 +178,17 @@ void tl__plot_cdf(struct tl_buf *out, const struct tl_curve *curves, uint32_t n)
 
 /* --- bars --- */
 
-static void put_mark(struct tl_buf *out, const struct axis *a, const struct tl_report_histogram *h, double percent,
-                     const char *label, int y)
+static void put_mark(struct tl_buf *out, const struct axis *a, const struct tl_report_histogram *h,
+                     double percent, const char *label, int y)
 {
     double value = (double)tl_histogram_percentile(h, percent);
     double x = x_of(a, value);
     bool is_right = x > WIDTH * 0.62;
-    tl_buf_printf(out, "<line class=mark x1=%.1f x2=%.1f y1=%d y2=%d />", x, x, TOP, HEIGHT - BOTTOM);
-    tl_buf_printf(out, "<text class=strong x=%.1f y=%d text-anchor=%s>%s %s</text>", is_right ? x - 4 : x + 4, y,
-                  is_right ? "end" : "start", label, tl__html_time(value).s);
+    tl_buf_printf(out, "<line class=mark x1=%.1f x2=%.1f y1=%d y2=%d />", x, x, TOP,
+                  HEIGHT - BOTTOM);
+    tl_buf_printf(out, "<text class=strong x=%.1f y=%d text-anchor=%s>%s %s</text>",
+                  is_right ? x - 4 : x + 4, y, is_right ? "end" : "start", label,
+                  tl__html_time(value).s);
 }
 
 void tl__plot_bars(struct tl_buf *out, const struct tl_report_histogram *h, uint32_t colour)
@@ -202,8 +209,8 @@ void tl__plot_bars(struct tl_buf *out, const struct tl_report_histogram *h, uint
     double scale = (HEIGHT - TOP - BOTTOM - 30) / most; /* the marks' texts are above */
     begin_svg(out, "histogram of latencies");
     put_ticks(out, &a);
-    tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%s</text>", LEFT - 6, HEIGHT - BOTTOM - most * scale + 4,
-                  tl_text_count(most).s);
+    tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%s</text>", LEFT - 6,
+                  HEIGHT - BOTTOM - most * scale + 4, tl_text_count(most).s);
     tl_buf_printf(out, "<text x=%d y=%d text-anchor=end>0</text>", LEFT - 6, HEIGHT - BOTTOM + 4);
     tl_buf_printf(out, "<path class='fill k%u' d='", colour % HTML_COLOURS);
     for (int i = 0; i < BINS; i++)
@@ -211,8 +218,8 @@ void tl__plot_bars(struct tl_buf *out, const struct tl_report_histogram *h, uint
             tl_buf_printf(out, "M%.1f %dv%.1fh%.1fV%dz", LEFT + i * width + 0.6, HEIGHT - BOTTOM,
                           -fmax(bins[i] * scale, 1), width - 1.2, HEIGHT - BOTTOM);
     tl_buf_puts(out, "' />");
-    tl_buf_printf(out, "<line class=ax x1=%d x2=%d y1=%d y2=%d />", LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM,
-                  HEIGHT - BOTTOM);
+    tl_buf_printf(out, "<line class=ax x1=%d x2=%d y1=%d y2=%d />", LEFT, WIDTH - RIGHT,
+                  HEIGHT - BOTTOM, HEIGHT - BOTTOM);
     put_mark(out, &a, h, 50, "P50", TOP + 9);
     put_mark(out, &a, h, 99, "P99", TOP + 22);
     tl_buf_puts(out, "</svg>");
@@ -231,7 +238,8 @@ struct point {
 
 static double trade_y(double ratio, double top)
 {
-    return HEIGHT - BOTTOM - log10(fmin(fmax(ratio, 0.81), top) / 0.8) / log10(top / 0.8) * (HEIGHT - TOP - BOTTOM);
+    return HEIGHT - BOTTOM -
+           log10(fmin(fmax(ratio, 0.81), top) / 0.8) / log10(top / 0.8) * (HEIGHT - TOP - BOTTOM);
 }
 
 static void put_trade_lines(struct tl_buf *out, double top, double widest)
@@ -243,18 +251,23 @@ static void put_trade_lines(struct tl_buf *out, double top, double widest)
         if (last_y - y < 16)
             continue;
         last_y = y;
-        tl_buf_printf(out, "<line class=gl x1=%d x2=%d y1=%.1f y2=%.1f />", LEFT, WIDTH - RIGHT, y, y);
-        tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%g&times;</text>", LEFT - 6, y + 4, lines[i]);
+        tl_buf_printf(out, "<line class=gl x1=%d x2=%d y1=%.1f y2=%.1f />", LEFT, WIDTH - RIGHT, y,
+                      y);
+        tl_buf_printf(out, "<text x=%d y=%.1f text-anchor=end>%g&times;</text>", LEFT - 6, y + 4,
+                      lines[i]);
     }
     int step = widest <= 1.5 ? 25 : widest <= 3 ? 50 : 100;
     for (int percent = 0; percent <= (int)(100 * widest + 0.5); percent += step) {
         double x = LEFT + percent / (100 * widest) * (WIDTH - LEFT - RIGHT - 20);
-        tl_buf_printf(out, "<line class=gl x1=%.1f x2=%.1f y1=%d y2=%d />", x, x, TOP, HEIGHT - BOTTOM);
-        tl_buf_printf(out, "<text x=%.1f y=%d text-anchor=middle>%d %%</text>", x, HEIGHT - 9, percent);
+        tl_buf_printf(out, "<line class=gl x1=%.1f x2=%.1f y1=%d y2=%d />", x, x, TOP,
+                      HEIGHT - BOTTOM);
+        tl_buf_printf(out, "<text x=%.1f y=%d text-anchor=middle>%d %%</text>", x, HEIGHT - 9,
+                      percent);
     }
 }
 
-/* Whether a text that begins at x, with its base line at y, would lie on a point or over the edge. */
+/* Whether a text that begins at x, with its base line at y, would lie on a point or over the
+ * edge. */
 static bool is_taken(const struct point *points, uint32_t n, double x, double y, double width)
 {
     if (x < LEFT || x + width > WIDTH - 2)
@@ -276,10 +289,11 @@ static void put_label(struct tl_buf *out, struct point *points, uint32_t n, uint
     double width = 7.4 * (double)strlen(p->label); /* about as wide as it is written */
     const struct {
         double x, y;
-    } places[] = {{p->x + 10, p->y + 4},         {p->x - 10 - width, p->y + 4}, {p->x - width / 2, p->y - 11},
-                  {p->x - width / 2, p->y + 19}, {p->x - width + 6, p->y - 11}, {p->x - width + 6, p->y + 19},
-                  {p->x - 6, p->y - 11},         {p->x - 6, p->y + 19},         {p->x - 6, p->y - 25},
-                  {p->x + 10, p->y + 16},        {p->x + 10, p->y - 8}};
+    } places[] = {
+        {p->x + 10, p->y + 4},         {p->x - 10 - width, p->y + 4}, {p->x - width / 2, p->y - 11},
+        {p->x - width / 2, p->y + 19}, {p->x - width + 6, p->y - 11}, {p->x - width + 6, p->y + 19},
+        {p->x - 6, p->y - 11},         {p->x - 6, p->y + 19},         {p->x - 6, p->y - 25},
+        {p->x + 10, p->y + 16},        {p->x + 10, p->y - 8}};
     enum { PLACES = sizeof places / sizeof places[0] };
     size_t best = 0;
     while (best < PLACES - 1 && is_taken(points, n, places[best].x, places[best].y, width))
@@ -292,7 +306,8 @@ static void put_label(struct tl_buf *out, struct point *points, uint32_t n, uint
     tl_buf_puts(out, "</text>");
 }
 
-bool tl__plot_trade(struct tl_buf *out, const struct tl_report *r, const char *urgent, const char *patient)
+bool tl__plot_trade(struct tl_buf *out, const struct tl_report *r, const char *urgent,
+                    const char *patient)
 {
     struct point points[MOST_POINTS];
     double tails[MOST_POINTS], speeds[MOST_POINTS], top = 1.6, widest = 1;
@@ -313,8 +328,8 @@ bool tl__plot_trade(struct tl_buf *out, const struct tl_report *r, const char *u
     for (uint32_t i = 0; i < n; i++) {
         points[i].x = LEFT + fmin(speeds[i] / widest, 1) * (WIDTH - LEFT - RIGHT - 20);
         points[i].y = trade_y(tails[i], top);
-        tl_buf_printf(out, "<circle class='fill k%u' cx=%.1f cy=%.1f r=6 />", points[i].colour % HTML_COLOURS,
-                      points[i].x, points[i].y);
+        tl_buf_printf(out, "<circle class='fill k%u' cx=%.1f cy=%.1f r=6 />",
+                      points[i].colour % HTML_COLOURS, points[i].x, points[i].y);
     }
     for (uint32_t i = 0; i < n; i++)
         put_label(out, points, n, i);

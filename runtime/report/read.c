@@ -1,6 +1,6 @@
-/* One .tally file, as it may be found: whole, being written, of a killed process, cut off, of another version, damaged, or made to
- * do harm.  Every offset is checked, every loop is bounded by the size of the file, and text is freed of what a terminal would
- * obey. */
+/* One .tally file, as it may be found: whole, being written, of a killed process, cut off, of
+ * another version, damaged, or made to do harm.  Every offset is checked, every loop is bounded by
+ * the size of the file, and text is freed of what a terminal would obey. */
 #include "runtime/record/format.h"
 #include "runtime/report/report.h"
 
@@ -12,7 +12,8 @@ struct reader {
     struct tl_arena *arena;
     const struct tl_record_file *file; /* a copy, at least as long as the fixed part */
     size_t n;                          /* of the copy */
-    size_t groups_left, ops_left;      /* more than this cannot be in the file, unless some overlap */
+    /* more than this cannot be in the file, unless some overlap */
+    size_t groups_left, ops_left;
     const char *problem;
     bool is_out_of_memory;
 };
@@ -74,9 +75,11 @@ static const struct tl_record_steps *steps_at(struct reader *in, uint32_t at)
     return (const struct tl_record_steps *)((const char *)in->file + at);
 }
 
-static struct tl_report_histogram read_histogram(struct reader *in, const struct tl_record_histogram *h)
+static struct tl_report_histogram read_histogram(struct reader *in,
+                                                 const struct tl_record_histogram *h)
 {
-    struct tl_report_histogram out = {.sum = load(&h->sum), .max = load(&h->max), .unplaced = load(&h->unplaced)};
+    struct tl_report_histogram out = {
+        .sum = load(&h->sum), .max = load(&h->max), .unplaced = load(&h->unplaced)};
     const struct tl_record_steps *groups[TL_HISTOGRAM_GROUPS];
     uint32_t n = 0;
     for (uint32_t g = 0; g < TL_HISTOGRAM_GROUPS; g++) {
@@ -110,8 +113,9 @@ static const struct tl_record_kernel_part *part_at(struct reader *in, uint32_t a
     if (at == 0)
         return NULL;
     const struct tl_record_kernel_part *part = (const void *)((const char *)in->file + at);
-    if (at < sizeof(struct tl_record_file) || at % 8 != 0 || at > in->n || in->n - at < sizeof *part ||
-        part->name_bytes > TL_RECORD_NAME_BYTES || in->n - at - sizeof *part < part->name_bytes) {
+    if (at < sizeof(struct tl_record_file) || at % 8 != 0 || at > in->n ||
+        in->n - at < sizeof *part || part->name_bytes > TL_RECORD_NAME_BYTES ||
+        in->n - at - sizeof *part < part->name_bytes) {
         complain(in, "kernels are damaged or cut off");
         return NULL;
     }
@@ -119,13 +123,14 @@ static const struct tl_record_kernel_part *part_at(struct reader *in, uint32_t a
 }
 
 /* An entry of a list of operations, with its name; NULL behind the last. */
-static const struct tl_record_op_part *op_at(struct reader *in, uint32_t at, const struct tl_record_op_name **name)
+static const struct tl_record_op_part *op_at(struct reader *in, uint32_t at,
+                                             const struct tl_record_op_name **name)
 {
     if (at == 0)
         return NULL;
     const struct tl_record_op_part *o = (const void *)((const char *)in->file + at);
-    bool is_there = at >= sizeof(struct tl_record_file) && at % 8 == 0 && at <= in->n && in->n - at >= sizeof *o &&
-                    in->ops_left > 0;
+    bool is_there = at >= sizeof(struct tl_record_file) && at % 8 == 0 && at <= in->n &&
+                    in->n - at >= sizeof *o && in->ops_left > 0;
     if (is_there) {
         uint32_t text = o->name;
         *name = (const void *)((const char *)in->file + text);
@@ -153,13 +158,16 @@ static void read_ops(struct reader *in, struct tl_report_kernel *k, uint32_t fir
         return;
     in->ops_left = left; /* the same once more */
     k->ops = take(in, n, sizeof *k->ops);
-    for (uint32_t at = first; k->ops != NULL && k->n_ops < n && (o = op_at(in, at, &name)) != NULL; at = o->next)
-        k->ops[k->n_ops++] = (struct tl_report_op){.name = clean_text(in, (const char *)(name + 1), name->bytes),
-                                                   .launches = load(&o->launches)};
+    for (uint32_t at = first; k->ops != NULL && k->n_ops < n && (o = op_at(in, at, &name)) != NULL;
+         at = o->next)
+        k->ops[k->n_ops++] = (struct tl_report_op){
+            .name = clean_text(in, (const char *)(name + 1), name->bytes),
+            .launches = load(&o->launches)};
 }
 
 /* rows[i] becomes the number of the kernel in row i. */
-static void read_kernels(struct reader *in, struct tl_report_job *out, uint32_t rows[TL_RECORD_KERNELS])
+static void read_kernels(struct reader *in, struct tl_report_job *out,
+                         uint32_t rows[TL_RECORD_KERNELS])
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < TL_RECORD_KERNELS; i++)
@@ -195,7 +203,8 @@ static uint32_t kernel_of_row(const uint32_t rows[TL_RECORD_KERNELS], uint32_t r
     return row < TL_RECORD_KERNELS ? rows[row] : TL_REPORT_NO_KERNEL;
 }
 
-static void read_slow(struct reader *in, struct tl_report_job *out, const uint32_t rows[TL_RECORD_KERNELS])
+static void read_slow(struct reader *in, struct tl_report_job *out,
+                      const uint32_t rows[TL_RECORD_KERNELS])
 {
     out->slow = take(in, TL_RECORD_SLOW, sizeof *out->slow);
     for (uint32_t i = 0; i < TL_RECORD_SLOW && out->slow != NULL; i++) {
@@ -223,8 +232,8 @@ static void read_notes(struct reader *in, struct tl_report_job *out)
     for (uint32_t i = 0; i < TL_RECORD_NOTES && out->notes != NULL; i++) {
         const struct tl_record_note *note = &in->file->notes[i];
         if ((load(&note->state) & 1) != 0)
-            out->notes[out->n_notes++] = (struct tl_report_note){clean_text(in, note->text, sizeof note->text),
-                                                                 load(&note->times)};
+            out->notes[out->n_notes++] = (struct tl_report_note){
+                clean_text(in, note->text, sizeof note->text), load(&note->times)};
     }
 }
 
@@ -242,20 +251,22 @@ static void read_slots(struct reader *in, struct tl_report_job *out)
         uint64_t number = load(&s->number);
         if (number == 0 || number % TL_RECORD_SLOTS != i)
             continue;
-        out->slots[out->n_slots++] = (struct tl_report_slot){number, load(&s->run_ns), load(&s->wait_ns),
-                                                             load(&s->requests), load(&s->slowest_ns)};
+        out->slots[out->n_slots++] = (struct tl_report_slot){
+            number, load(&s->run_ns), load(&s->wait_ns), load(&s->requests), load(&s->slowest_ns)};
     }
     if (out->n_slots > 0)
         qsort(out->slots, out->n_slots, sizeof *out->slots, by_number);
     /* What is older than the ring is left over from before. */
     uint32_t first = 0;
-    while (first < out->n_slots && out->slots[first].number + TL_RECORD_SLOTS <= out->slots[out->n_slots - 1].number)
+    while (first < out->n_slots &&
+           out->slots[first].number + TL_RECORD_SLOTS <= out->slots[out->n_slots - 1].number)
         first++;
     out->slots += first;
     out->n_slots -= first;
 }
 
-static void read_spans(struct reader *in, struct tl_report_job *out, const uint32_t rows[TL_RECORD_KERNELS])
+static void read_spans(struct reader *in, struct tl_report_job *out,
+                       const uint32_t rows[TL_RECORD_KERNELS])
 {
     uint64_t total = load(&in->file->n_spans);
     out->forgotten_spans = total > TL_RECORD_SPANS ? total - TL_RECORD_SPANS : 0;
@@ -284,7 +295,9 @@ static void read_head(struct reader *in, struct tl_report_job *out)
     out->device = clean_text(in, h->device, sizeof h->device);
     out->policy = clean_text(in, h->policy, sizeof h->policy);
     out->host = clean_text(in, h->host, sizeof h->host);
-    out->level = h->level < TL_LEVEL_MIN ? TL_LEVEL_MIN : h->level > TL_LEVEL_MAX ? TL_LEVEL_MAX : h->level;
+    out->level = h->level < TL_LEVEL_MIN   ? TL_LEVEL_MIN
+                 : h->level > TL_LEVEL_MAX ? TL_LEVEL_MAX
+                                           : h->level;
     out->pid = h->pid;
     out->is_opaque = h->is_opaque != 0;
     out->is_full = load32(&h->is_full) != 0;
@@ -309,27 +322,31 @@ static void read_head(struct reader *in, struct tl_report_job *out)
 static int check_head(const struct tl_record_head *h, size_t n, struct tl_error *err)
 {
     if (n < sizeof *h || h->magic == 0)
-        return tl_error_set(err, -EINVAL, "is empty or was never finished: its job was stopped while making it");
+        return tl_error_set(err, -EINVAL,
+                            "is empty or was never finished: its job was stopped while making it");
     if (h->magic == __builtin_bswap64(TL_RECORD_MAGIC))
-        return tl_error_set(err, -ENOTSUP, "was written on a machine of the other byte order; read it there");
+        return tl_error_set(err, -ENOTSUP,
+                            "was written on a machine of the other byte order; read it there");
     if (h->magic != TL_RECORD_MAGIC)
         return tl_error_set(err, -EINVAL, "is no record of a job");
     if (h->version != TL_RECORD_VERSION)
-        return tl_error_set(err, -ENOTSUP,
-                            "has format version %u, and this tally reads version %u; use the tally that wrote it",
-                            h->version, TL_RECORD_VERSION);
-    if (h->fixed_bytes != sizeof(struct tl_record_file) || h->rungs != TL_RUNGS || h->spans != TL_SPANS ||
-        h->copies != TL_COPIES)
+        return tl_error_set(
+            err, -ENOTSUP,
+            "has format version %u, and this tally reads version %u; use the tally that wrote it",
+            h->version, TL_RECORD_VERSION);
+    if (h->fixed_bytes != sizeof(struct tl_record_file) || h->rungs != TL_RUNGS ||
+        h->spans != TL_SPANS || h->copies != TL_COPIES)
         return tl_error_set(err, -EINVAL, "is damaged: its head contradicts its version");
     return 0;
 }
 
-int tl_report_read(struct tl_report_job *out, const char **problem, struct tl_arena *arena, const void *bytes, size_t n,
-                   struct tl_error *err)
+int tl_report_read(struct tl_report_job *out, const char **problem, struct tl_arena *arena,
+                   const void *bytes, size_t n, struct tl_error *err)
 {
     *out = (struct tl_report_job){0};
     *problem = NULL;
-    /* A copy of full length, zero behind the end of a short file; aligned, and nobody changes it. */
+    /* A copy of full length, zero behind the end of a short file; aligned, and nobody changes
+     * it. */
     size_t size = n > sizeof(struct tl_record_file) ? n : sizeof(struct tl_record_file);
     struct tl_record_file *file = aligned_alloc(64, (size + 63) & ~(size_t)63);
     uint32_t *rows = calloc(TL_RECORD_KERNELS, sizeof *rows);

@@ -39,9 +39,11 @@ struct tl_report_histogram {
 uint64_t tl_histogram_percentile(const struct tl_report_histogram *h, double percent);
 double tl_histogram_mean(const struct tl_report_histogram *h);
 /* Adds b to a.  0 or -ENOMEM. */
-int tl_histogram_add(struct tl_report_histogram *a, const struct tl_report_histogram *b, struct tl_arena *arena);
+int tl_histogram_add(struct tl_report_histogram *a, const struct tl_report_histogram *b,
+                     struct tl_arena *arena);
 
-/* An operation of the job's framework, as it names it (NVTX), and how often it launched the kernel. */
+/* An operation of the job's framework, as it names it (NVTX), and how often it launched the
+ * kernel. */
 struct tl_report_op {
     const char *name;
     uint64_t launches;
@@ -66,7 +68,8 @@ struct tl_report_kernel {
 };
 
 /* Adds the operations of a process's kernel to those of the job's.  0 or -ENOMEM. */
-int tl_report_ops_add(struct tl_report_kernel *to, const struct tl_report_kernel *k, struct tl_arena *arena);
+int tl_report_ops_add(struct tl_report_kernel *to, const struct tl_report_kernel *k,
+                      struct tl_arena *arena);
 /* "aten::mm 40, aten::add 12 and 3 more"; nothing if none is known. */
 void tl_report_ops_text(const struct tl_report_kernel *k, uint32_t most, struct tl_buf *out);
 
@@ -81,9 +84,10 @@ struct tl_report_span {
 
 struct tl_report_slow {
     uint64_t begin_ns, latency_ns;
-    uint64_t culprit_ns, culprit_wait_ns; /* of its slowest kernel; the waiting is part of the first */
-    uint64_t kernels, busy_ns;            /* spans on the device inside it, and their time */
-    uint32_t culprit;                     /* kernel of the job, or TL_REPORT_NO_KERNEL */
+    /* of its slowest kernel; the waiting is part of the first */
+    uint64_t culprit_ns, culprit_wait_ns;
+    uint64_t kernels, busy_ns; /* spans on the device inside it, and their time */
+    uint32_t culprit;          /* kernel of the job, or TL_REPORT_NO_KERNEL */
     bool is_marked;
     /* What of another job was on the device in the meantime, if the timeline still has it. */
     const struct tl_report_job *rival;
@@ -109,7 +113,8 @@ struct tl_report_job {
     uint32_t n_processes, n_unended;
     bool is_opaque, is_full;
     uint8_t boot[16];
-    uint64_t begin_ns, begin_wall_ns, first_ns, last_ns; /* last: its end, or the last sign of life */
+    /* last: its end, or the last sign of life */
+    uint64_t begin_ns, begin_wall_ns, first_ns, last_ns;
     struct {
         uint64_t count, bytes;
     } copies[TL_COPIES];
@@ -168,20 +173,21 @@ const char *tl_report_order_name(enum tl_report_order o); /* "time", "launches",
 
 /* --- reading --- */
 
-/* One record.  What can be read of a damaged one is read, and told in `problem` (of the arena, else NULL).
- * 0, -EINVAL (no record), -ENOTSUP (of another version), -ENOMEM. */
-int tl_report_read(struct tl_report_job *out, const char **problem, struct tl_arena *arena, const void *bytes, size_t n,
-                   struct tl_error *err);
+/* One record.  What can be read of a damaged one is read, and told in `problem` (of the arena, else
+ * NULL). 0, -EINVAL (no record), -ENOTSUP (of another version), -ENOMEM. */
+int tl_report_read(struct tl_report_job *out, const char **problem, struct tl_arena *arena,
+                   const void *bytes, size_t n, struct tl_error *err);
 
 void tl_report_init(struct tl_report *r);
 void tl_report_finish(struct tl_report *r);
-/* Adds folders and files.  PATH is a .tally file, a folder of them (a run), or a folder of such folders (one run each, called
- * after the folder; "alone" first); LABEL=PATH gives a name.  0, or -errno if there is nothing to read at all; files that
- * cannot be read are among the problems. */
+/* Adds folders and files.  PATH is a .tally file, a folder of them (a run), or a folder of such
+ * folders (one run each, called after the folder; "alone" first); LABEL=PATH gives a name.  0, or
+ * -errno if there is nothing to read at all; files that cannot be read are among the problems. */
 int tl_report_add(struct tl_report *r, const char *path, struct tl_error *err);
-/* After the last tl_report_add: names, sums, order, rivals.  `filter` (or NULL) leaves only kernels that it matches in the
- * lists; sums are of all.  0 or -ENOMEM. */
-int tl_report_settle(struct tl_report *r, enum tl_report_order order, const regex_t *filter, struct tl_error *err);
+/* After the last tl_report_add: names, sums, order, rivals.  `filter` (or NULL) leaves only kernels
+ * that it matches in the lists; sums are of all.  0 or -ENOMEM. */
+int tl_report_settle(struct tl_report *r, enum tl_report_order order, const regex_t *filter,
+                     struct tl_error *err);
 
 /* --- names and numbers for people --- */
 
@@ -205,15 +211,19 @@ const char *tl_span_name(enum tl_record_span s);
 
 /* A job of one run against the same job of the first run that has it. */
 struct tl_report_versus {
-    const struct tl_report_job *job, *base; /* base may be the job itself; job may be NULL: not in that run */
-    double p50_ratio, p99_ratio;            /* of requests; 0 if there are none */
-    double speed_ratio;                     /* blocks per second; 0 if unknown */
+    /* base may be the job itself; job may be NULL: not in that run */
+    const struct tl_report_job *job, *base;
+    double p50_ratio, p99_ratio; /* of requests; 0 if there are none */
+    double speed_ratio;          /* blocks per second; 0 if unknown */
 };
 const struct tl_report_job *tl_report_find(const struct tl_report_run *run, const char *job);
-struct tl_report_versus tl_report_compare(const struct tl_report *r, const struct tl_report_run *run, const char *job);
-/* Whether a job is judged by its requests (it marks them, or is of the highest level and they were inferred) or by its speed. */
+struct tl_report_versus tl_report_compare(const struct tl_report *r,
+                                          const struct tl_report_run *run, const char *job);
+/* Whether a job is judged by its requests (it marks them, or is of the highest level and they were
+ * inferred) or by its speed. */
 bool tl_report_is_urgent(const struct tl_report *r, const char *job);
-/* Names of all jobs over all runs, each once, from the highest level down; ended by NULL.  NULL if out of memory. */
+/* Names of all jobs over all runs, each once, from the highest level down; ended by NULL.  NULL if
+ * out of memory. */
 const char **tl_report_job_names(struct tl_report *r);
 
 /* --- the forms --- */

@@ -1,4 +1,5 @@
-/* The style of the page: one column on a phone, up to three on a desk, light or dark as the reader's system is. */
+/* The style of the page: one column on a phone, up to three on a desk, light or dark as the
+ * reader's system is. */
 #include "runtime/report/html.h"
 
 /* clang-format off */

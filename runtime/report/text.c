@@ -4,7 +4,12 @@
 #include <stdio.h>
 
 static const double percents[] = {50, 90, 99, 99.9, 100};
-enum { PERCENTS = sizeof percents / sizeof percents[0], MOST_KERNELS = 40, MOST_SLOW = 8, MOST_OPS = 3 };
+enum {
+    PERCENTS = sizeof percents / sizeof percents[0],
+    MOST_KERNELS = 40,
+    MOST_SLOW = 8,
+    MOST_OPS = 3
+};
 
 static void put_time(struct tl_buf *out, bool is_known, uint64_t ns)
 {
@@ -35,33 +40,38 @@ static void put_rung(struct tl_buf *out, const uint64_t launches[TL_RUNGS])
 
 static void put_opaque(struct tl_buf *out)
 {
-    tl_buf_puts(
-        out, "!!! OPAQUE KERNELS: kernels of this run only took time and computed nothing.\n"
-             "!!! Its results are wrong by design, and its times are modelled. It serves scheduling studies only.\n\n");
+    tl_buf_puts(out,
+                "!!! OPAQUE KERNELS: kernels of this run only took time and computed nothing.\n"
+                "!!! Its results are wrong by design, and its times are modelled. It serves "
+                "scheduling studies only.\n\n");
 }
 
 static void put_jobs(struct tl_buf *out, const struct tl_report_run *run)
 {
-    tl_buf_printf(out, "  %-16s %6s %9s %9s %10s %10s %10s %9s  %s\n", "job", "level", "time", "launches", "blocks",
-                  "on device", "waited", "outside", "device, policy");
+    tl_buf_printf(out, "  %-16s %6s %9s %9s %10s %10s %10s %9s  %s\n", "job", "level", "time",
+                  "launches", "blocks", "on device", "waited", "outside", "device, policy");
     for (uint32_t i = 0; i < run->n_jobs; i++) {
         const struct tl_report_job *j = &run->jobs[i];
         tl_buf_printf(out, "  %-16s %6s %9s", j->name, tl_text_level(j->level).s,
                       tl_text_time((double)(j->last_ns - j->begin_ns)).s);
         tl_buf_printf(out, " %9s %10s", tl_text_count((double)j->all_launches).s,
                       tl_text_count((double)j->all_blocks).s);
-        tl_buf_printf(out, " %10s %10s", tl_text_time((double)j->device_ns).s, tl_text_time((double)j->waited_ns).s);
+        tl_buf_printf(out, " %10s %10s", tl_text_time((double)j->device_ns).s,
+                      tl_text_time((double)j->waited_ns).s);
         tl_buf_printf(out, " %9s  %s%s%s\n",
-                      j->device_ns > 0 ? tl_text_percent((double)j->uncontrolled_ns / (double)j->device_ns).s : "-",
+                      j->device_ns > 0
+                          ? tl_text_percent((double)j->uncontrolled_ns / (double)j->device_ns).s
+                          : "-",
                       j->device, j->policy[0] != 0 ? ", " : "", j->policy);
         if (j->n_processes > 1)
             tl_buf_printf(out, "  %-16s of %u processes\n", "", j->n_processes);
         if (j->n_unended > 0)
-            tl_buf_printf(out, "  %-16s %u of %u did not end in order: still running, or killed\n", "", j->n_unended,
-                          j->n_processes);
+            tl_buf_printf(out, "  %-16s %u of %u did not end in order: still running, or killed\n",
+                          "", j->n_unended, j->n_processes);
         if (j->is_sampled)
-            tl_buf_printf(out, "  %-16s times are estimates: of %s launches, %s were measured\n", "",
-                          tl_text_count((double)j->all_launches).s, tl_text_count((double)j->ran.count).s);
+            tl_buf_printf(out, "  %-16s times are estimates: of %s launches, %s were measured\n",
+                          "", tl_text_count((double)j->all_launches).s,
+                          tl_text_count((double)j->ran.count).s);
         if (j->is_full)
             tl_buf_printf(out, "  %-16s the record was full: something is missing\n", "");
     }
@@ -89,28 +99,32 @@ static void put_requests(struct tl_buf *out, const struct tl_report_run *run)
         has_any = true;
         tl_buf_printf(out, "  %-16s %9s", j->name, tl_text_count((double)h->count).s);
         put_percentiles(out, h);
-        tl_buf_printf(out, "  %s\n", h == &j->marked ? "marked by the program" : "inferred from bursts of work");
+        tl_buf_printf(out, "  %s\n",
+                      h == &j->marked ? "marked by the program" : "inferred from bursts of work");
     }
     if (has_any)
         tl_buf_putc(out, '\n');
 }
 
-static void put_slow(struct tl_buf *out, const struct tl_report_run *run, const struct tl_report_job *j)
+static void put_slow(struct tl_buf *out, const struct tl_report_run *run,
+                     const struct tl_report_job *j)
 {
     if (j->n_slow == 0)
         return;
-    tl_buf_printf(out, "  slowest requests of %s\n  %10s %10s %9s %9s  %s\n", j->name, "at", "latency", "kernel",
-                  "waited", "culprit");
+    tl_buf_printf(out, "  slowest requests of %s\n  %10s %10s %9s %9s  %s\n", j->name, "at",
+                  "latency", "kernel", "waited", "culprit");
     for (uint32_t i = 0; i < j->n_slow && i < MOST_SLOW; i++) {
         const struct tl_report_slow *s = &j->slow[i];
         uint64_t at = s->begin_ns > run->begin_ns ? s->begin_ns - run->begin_ns : 0;
         bool is_known = s->culprit != TL_REPORT_NO_KERNEL;
-        tl_buf_printf(out, "  %10s %10s", tl_text_time((double)at).s, tl_text_time((double)s->latency_ns).s);
+        tl_buf_printf(out, "  %10s %10s", tl_text_time((double)at).s,
+                      tl_text_time((double)s->latency_ns).s);
         tl_buf_printf(out, " %9s", is_known ? tl_text_time((double)s->culprit_ns).s : "-");
         tl_buf_printf(out, " %9s  %s", is_known ? tl_text_time((double)s->culprit_wait_ns).s : "-",
                       is_known ? j->kernels[s->culprit].brief : "(not seen)");
         if (s->rival != NULL)
-            tl_buf_printf(out, "; beside it %s of %s for %s", s->rival->kernels[s->rival_kernel].brief, s->rival->name,
+            tl_buf_printf(out, "; beside it %s of %s for %s",
+                          s->rival->kernels[s->rival_kernel].brief, s->rival->name,
                           tl_text_time((double)s->rival_ns).s);
         tl_buf_putc(out, '\n');
     }
@@ -119,10 +133,12 @@ static void put_slow(struct tl_buf *out, const struct tl_report_run *run, const 
 
 /* --- kernels --- */
 
-static void put_kernel(struct tl_buf *out, const struct tl_report_job *j, const struct tl_report_kernel *k)
+static void put_kernel(struct tl_buf *out, const struct tl_report_job *j,
+                       const struct tl_report_kernel *k)
 {
     tl_buf_printf(out, "  %7s",
-                  j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s : "-");
+                  j->device_ns > 0 ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s
+                                   : "-");
     tl_buf_printf(out, " %9s", tl_text_count((double)k->all_launches).s);
     put_rung(out, k->launches);
     put_percentiles(out, &k->ran);
@@ -144,7 +160,8 @@ static void put_kernels(struct tl_buf *out, const struct tl_report_job *j)
         return;
     tl_buf_printf(out, "  kernels of %s\n  %7s %9s %-11s", j->name, "share", "launches", " rung");
     put_percentile_head(out);
-    tl_buf_printf(out, " %8s %8s %8s %8s  %s\n", "wait P99", "preempts", "stop P99", "outside", "kernel");
+    tl_buf_printf(out, " %8s %8s %8s %8s  %s\n", "wait P99", "preempts", "stop P99", "outside",
+                  "kernel");
     uint32_t shown = 0, hidden = 0;
     for (uint32_t i = 0; i < j->n_kernels; i++) {
         if (j->kernels[i].is_hidden || shown == MOST_KERNELS) {
@@ -167,8 +184,10 @@ static void put_copies(struct tl_buf *out, const struct tl_report_job *j)
             continue;
         if (!has_any)
             tl_buf_printf(out, "  copies of %s: ", j->name);
-        tl_buf_printf(out, "%s%s %s in %s", has_any ? ", " : "", tl_copy_name((enum tl_record_copy)c),
-                      tl_text_bytes((double)j->copies[c].bytes).s, tl_text_count((double)j->copies[c].count).s);
+        tl_buf_printf(out, "%s%s %s in %s", has_any ? ", " : "",
+                      tl_copy_name((enum tl_record_copy)c),
+                      tl_text_bytes((double)j->copies[c].bytes).s,
+                      tl_text_count((double)j->copies[c].count).s);
         has_any = true;
     }
     if (has_any)
@@ -191,8 +210,8 @@ static void put_notes(struct tl_buf *out, const struct tl_report_job *j)
 
 static void put_comparison(struct tl_buf *out, const struct tl_report *r)
 {
-    tl_buf_printf(out, "%-14s %-16s %6s %9s %9s %9s %10s %11s %9s\n", "run", "job", "level", "requests", "P50", "P99",
-                  "P99 vs 1st", "blocks/s", "vs 1st");
+    tl_buf_printf(out, "%-14s %-16s %6s %9s %9s %9s %10s %11s %9s\n", "run", "job", "level",
+                  "requests", "P50", "P99", "P99 vs 1st", "blocks/s", "vs 1st");
     for (uint32_t i = 0; i < r->n_runs; i++) {
         for (uint32_t k = 0; k < r->runs[i].n_jobs; k++) {
             const struct tl_report_job *j = &r->runs[i].jobs[k];
@@ -204,7 +223,8 @@ static void put_comparison(struct tl_buf *out, const struct tl_report *r)
                 snprintf(over, sizeof over, "%+.1f %%", 100 * (v.p99_ratio - 1));
             if (v.speed_ratio > 0 && !is_urgent)
                 snprintf(speed, sizeof speed, "%.1f %%", 100 * v.speed_ratio);
-            tl_buf_printf(out, "%-14s %-16s %6s", r->runs[i].label, j->name, tl_text_level(j->level).s);
+            tl_buf_printf(out, "%-14s %-16s %6s", r->runs[i].label, j->name,
+                          tl_text_level(j->level).s);
             tl_buf_printf(out, " %9s", tl_text_count((double)h->count).s);
             put_time(out, h->count > 0, tl_histogram_percentile(h, 50));
             tl_buf_putc(out, ' ');

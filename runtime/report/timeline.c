@@ -1,5 +1,5 @@
-/* Who ran and who waited.  A lane is a strip that is stretched to the width of the page, whatever that is; words stand outside of
- * it, so that they are not stretched. */
+/* Who ran and who waited.  A lane is a strip that is stretched to the width of the page, whatever
+ * that is; words stand outside of it, so that they are not stretched. */
 #include "runtime/report/html.h"
 
 #include <math.h>
@@ -12,13 +12,15 @@ static void put_axis(struct tl_buf *out, double length_ns, const char *sign)
 {
     tl_buf_puts(out, "<div class='axis num'>");
     for (int i = 0; i <= 4; i++)
-        tl_buf_printf(out, "<span>%s%s</span>", sign, i == 0 ? "0" : tl__html_time(length_ns * i / 4).s);
+        tl_buf_printf(out, "<span>%s%s</span>", sign,
+                      i == 0 ? "0" : tl__html_time(length_ns * i / 4).s);
     tl_buf_puts(out, "</div>");
 }
 
 static void begin_lane(struct tl_buf *out, const struct tl_report_job *j, uint32_t colour)
 {
-    tl_buf_printf(out, "<div class='lane k%u'><div class=what><span class=dot></span><b>", colour % HTML_COLOURS);
+    tl_buf_printf(out, "<div class='lane k%u'><div class=what><span class=dot></span><b>",
+                  colour % HTML_COLOURS);
     tl__html_text(out, j->name);
     tl_buf_puts(out, "</b><span class='soft num'>");
 }
@@ -31,7 +33,8 @@ struct cell {
 };
 
 /* The activity of a job, gathered into cells over the run.  At most `n` of them. */
-static uint32_t gather(const struct tl_report_run *run, const struct tl_report_job *j, struct cell *cells, uint32_t n)
+static uint32_t gather(const struct tl_report_run *run, const struct tl_report_job *j,
+                       struct cell *cells, uint32_t n)
 {
     const double slot_ns = 1e8;
     double span = (double)(run->end_ns - run->begin_ns);
@@ -51,8 +54,8 @@ static uint32_t gather(const struct tl_report_run *run, const struct tl_report_j
     return used;
 }
 
-static void put_area(struct tl_buf *out, const char *class, const double *low, const double *high, uint32_t n,
-                     double height)
+static void put_area(struct tl_buf *out, const char *class, const double *low, const double *high,
+                     uint32_t n, double height)
 {
     tl_buf_printf(out, "<path class=%s d='", class);
     double width = (double)STRIP / n;
@@ -65,8 +68,8 @@ static void put_area(struct tl_buf *out, const char *class, const double *low, c
     tl_buf_puts(out, "' />");
 }
 
-static void put_overview_lane(struct tl_buf *out, const struct tl_report_run *run, const struct tl_report_job *j,
-                              uint32_t colour)
+static void put_overview_lane(struct tl_buf *out, const struct tl_report_run *run,
+                              const struct tl_report_job *j, uint32_t colour)
 {
     enum { CELLS = 400 };
     struct cell cells[CELLS] = {{0}};
@@ -82,16 +85,20 @@ static void put_overview_lane(struct tl_buf *out, const struct tl_report_run *ru
     begin_lane(out, j, colour);
     tl_buf_puts(out, "on the device (solid) and waiting (pale), share of the time");
     tl_buf_puts(out, j->is_sampled ? "; estimated from a sample</span></div>" : "</span></div>");
-    tl_buf_printf(out, "<svg viewBox='0 0 %d 40' preserveAspectRatio=none style='height:40px'>", STRIP);
+    tl_buf_printf(out, "<svg viewBox='0 0 %d 40' preserveAspectRatio=none style='height:40px'>",
+                  STRIP);
     put_area(out, "run", zero, ran, n, 40);
     put_area(out, "wait", ran, waited, n, 40);
     tl_buf_puts(out, "</svg>");
     if (slowest > 0) {
         for (uint32_t i = 0; i < n; i++)
             slow[i] = cells[i].slowest_ns / slowest;
-        tl_buf_printf(out, "<div class='what soft num' style='margin-top:4px'>slowest request, up to %s</div>",
-                      tl__html_time(slowest).s);
-        tl_buf_printf(out, "<svg viewBox='0 0 %d 28' preserveAspectRatio=none style='height:28px'>", STRIP);
+        tl_buf_printf(
+            out,
+            "<div class='what soft num' style='margin-top:4px'>slowest request, up to %s</div>",
+            tl__html_time(slowest).s);
+        tl_buf_printf(out, "<svg viewBox='0 0 %d 28' preserveAspectRatio=none style='height:28px'>",
+                      STRIP);
         put_area(out, "req", zero, slow, n, 28);
         tl_buf_puts(out, "</svg>");
     }
@@ -138,7 +145,8 @@ static double wanted_length(const struct tl_report_run *run, double to)
     return 1e8;
 }
 
-/* The end of the time that the timelines of all jobs cover; of the last job's, if they do not overlap. */
+/* The end of the time that the timelines of all jobs cover; of the last job's, if they do not
+ * overlap. */
 static struct window choose_window(const struct tl_report_run *run)
 {
     struct window w = {0, 1e300};
@@ -164,9 +172,10 @@ static struct window choose_window(const struct tl_report_run *run)
     return w;
 }
 
-/* Spans of one kind as one path; what touches or nearly so is one piece.  Returns the share of the window that they cover. */
-static double put_spans(struct tl_buf *out, const struct tl_report_job *j, enum tl_record_span kind, const char *class,
-                        const struct window *w, int y, int height)
+/* Spans of one kind as one path; what touches or nearly so is one piece.  Returns the share of the
+ * window that they cover. */
+static double put_spans(struct tl_buf *out, const struct tl_report_job *j, enum tl_record_span kind,
+                        const char *class, const struct window *w, int y, int height)
 {
     double covered = 0, begin = -1, end = -1;
     tl_buf_printf(out, "<path class=%s d='", class);
@@ -195,7 +204,8 @@ static double put_spans(struct tl_buf *out, const struct tl_report_job *j, enum 
     return covered / STRIP;
 }
 
-static void put_moments_lane(struct tl_buf *out, const struct tl_report_job *j, const struct window *w, uint32_t colour)
+static void put_moments_lane(struct tl_buf *out, const struct tl_report_job *j,
+                             const struct window *w, uint32_t colour)
 {
     struct tl_buf strip = {0};
     put_spans(&strip, j, TL_SPAN_REQUEST, "req", w, 1, 5);
@@ -206,7 +216,9 @@ static void put_moments_lane(struct tl_buf *out, const struct tl_report_job *j, 
                   j->is_sampled ? " (only a sample of its work is drawn)" : "");
     if (waited > 0)
         tl_buf_printf(out, ", waiting %s", tl_text_percent(waited).s);
-    tl_buf_printf(out, "</span></div><svg viewBox='0 0 %d 32' preserveAspectRatio=none style='height:44px'>", STRIP);
+    tl_buf_printf(
+        out, "</span></div><svg viewBox='0 0 %d 32' preserveAspectRatio=none style='height:44px'>",
+        STRIP);
     if (strip.failed)
         out->failed = true;
     else

@@ -1,5 +1,6 @@
-/* The last spans of each job as a trace for chrome://tracing and ui.perfetto.dev: one process per job and run, one track per
- * stream and kind.  Times are microseconds since the first span of the run. */
+/* The last spans of each job as a trace for chrome://tracing and ui.perfetto.dev: one process per
+ * job and run, one track per stream and kind.  Times are microseconds since the first span of the
+ * run. */
 #include "runtime/report/report.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@ static uint64_t track_of(const struct tl_report_span *s)
 }
 
 /* Tells the viewer what a process or track is called. */
-static void put_name(struct tl_json *j, const char *what, uint64_t pid, uint64_t tid, const char *name)
+static void put_name(struct tl_json *j, const char *what, uint64_t pid, uint64_t tid,
+                     const char *name)
 {
     tl_json_object(j);
     tl_json_key_str(j, "ph", "M");
@@ -32,10 +34,11 @@ static void put_track_name(struct tl_json *j, uint64_t pid, const struct tl_repo
     put_name(j, "thread_name", pid, track_of(s), s->kind == TL_SPAN_REQUEST ? "requests" : name);
 }
 
-static void put_span(struct tl_json *j, const struct tl_report_job *job, const struct tl_report_span *s, uint64_t pid,
-                     uint64_t zero_ns)
+static void put_span(struct tl_json *j, const struct tl_report_job *job,
+                     const struct tl_report_span *s, uint64_t pid, uint64_t zero_ns)
 {
-    const char *name = s->kernel != TL_REPORT_NO_KERNEL ? job->kernels[s->kernel].brief : tl_span_name(s->kind);
+    const char *name = s->kernel != TL_REPORT_NO_KERNEL ? job->kernels[s->kernel].brief
+                                                        : tl_span_name(s->kind);
     tl_json_object(j);
     tl_json_key_str(j, "ph", "X");
     tl_json_key_str(j, "name", name);
@@ -53,8 +56,8 @@ static void put_span(struct tl_json *j, const struct tl_report_job *job, const s
     tl_json_end_object(j);
 }
 
-static void put_job(struct tl_json *j, const struct tl_report_job *job, const char *label, uint64_t pid,
-                    uint64_t zero_ns)
+static void put_job(struct tl_json *j, const struct tl_report_job *job, const char *label,
+                    uint64_t pid, uint64_t zero_ns)
 {
     enum { TRACKS = 1024 }; /* names of further ones are their numbers */
     bool is_named[TRACKS] = {false};

@@ -7,12 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- looking for NVIDIA's ------------------------------------------------------------------------------------------ */
+/* --- looking for NVIDIA's --------------------------------------------------------------------- */
 
 static bool has_gpu(void)
 {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
-           access("/dev/dxg", F_OK) == 0 /* WSL */ || access("/dev/nvhost-ctrl-gpu", F_OK) == 0 /* Jetson */;
+           access("/dev/dxg", F_OK) == 0 /* WSL */ ||
+           access("/dev/nvhost-ctrl-gpu", F_OK) == 0 /* Jetson */;
 }
 
 /* Whether the folder holds a driver that is not of ours. */
@@ -20,10 +21,12 @@ static bool holds_driver(const struct run *r, const char *folder, char *path)
 {
     char real[RUN_PATH];
     int n = snprintf(path, RUN_PATH, "%s/libcuda.so.1", folder);
-    return n > 0 && n < RUN_PATH && realpath(path, real) != NULL && strncmp(real, r->lib, strlen(r->lib)) != 0;
+    return n > 0 && n < RUN_PATH && realpath(path, real) != NULL &&
+           strncmp(real, r->lib, strlen(r->lib)) != 0;
 }
 
-/* Where the loader would look, without loading anything: the driver starts threads as soon as it is loaded. */
+/* Where the loader would look, without loading anything: the driver starts threads as soon as it is
+ * loaded. */
 static bool find_nvidia(const struct run *r, char *path)
 {
     static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu",
@@ -38,8 +41,8 @@ static bool find_nvidia(const struct run *r, char *path)
     const char *list = getenv("LD_LIBRARY_PATH");
     char *copy = strdup(list != NULL ? list : ""), *rest = NULL;
     bool was_found = false;
-    for (const char *folder = copy != NULL ? strtok_r(copy, ":;", &rest) : NULL; folder != NULL && !was_found;
-         folder = strtok_r(NULL, ":;", &rest))
+    for (const char *folder = copy != NULL ? strtok_r(copy, ":;", &rest) : NULL;
+         folder != NULL && !was_found; folder = strtok_r(NULL, ":;", &rest))
         was_found = folder[0] == '/' && holds_driver(r, folder, path);
     free(copy);
     for (size_t i = 0; !was_found && i < sizeof folders / sizeof folders[0]; i++)
@@ -47,12 +50,14 @@ static bool find_nvidia(const struct run *r, char *path)
     return was_found;
 }
 
-/* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process service. */
+/* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process
+ * service. */
 static void look_for_mps(const struct run *r)
 {
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
     char control[RUN_PATH];
-    snprintf(control, sizeof control, "%s/control", folder != NULL && folder[0] != 0 ? folder : "/tmp/nvidia-mps");
+    snprintf(control, sizeof control, "%s/control",
+             folder != NULL && folder[0] != 0 ? folder : "/tmp/nvidia-mps");
     if (access(control, F_OK) == 0)
         run_tell(r, "NVIDIA's MPS is running (%s)", control);
     else if (!r->is_quiet)
@@ -60,7 +65,7 @@ static void look_for_mps(const struct run *r)
                 "(nvidia-cuda-mps-control -d starts it)");
 }
 
-/* --- choosing ------------------------------------------------------------------------------------------------------ */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 /* 31.6 us, scaled by how much longer blocks last here. */
 #define SOFT_TURNAROUND "500us"
@@ -83,14 +88,16 @@ static int use_nvidia(const struct run *r, const char *path)
 static int use_soft(const struct run *r, const char *path)
 {
     if (!r->is_quiet && !__builtin_cpu_supports("avx2"))
-        run_say("this CPU has no AVX2: kernels on the software device take several times as long as on one that has");
+        run_say("this CPU has no AVX2: kernels on the software device take several times as long "
+                "as on one that has");
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
     int rc = run_set(r, "TALLY_DRIVER", path);
-    /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that they know, and ask through
-     * libcudart.so and the driver module of cuda-python. */
+    /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that
+     * they know, and ask through libcudart.so and the driver module of cuda-python. */
     if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL)
-        rc = run_set(r, "TALLY_DEVICE_CC", "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
+        rc = run_set(r, "TALLY_DEVICE_CC",
+                     "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
     if (rc == 0 && getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
         rc = run_set(r, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");
@@ -102,21 +109,24 @@ static int use_soft(const struct run *r, const char *path)
     return rc == 0 ? run_put_first(r, "LD_LIBRARY_PATH", r->lib, ':', NULL) : rc;
 }
 
-int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked, struct tl_error *err)
+int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked,
+                      struct tl_error *err)
 {
     const char *given = getenv("TALLY_DRIVER");
     char nvidia[RUN_PATH], soft[RUN_PATH + 32];
-    if (!was_asked && given != NULL && given[0] != 0) { /* by the user, or by a tally-run further out */
+    /* by the user, or by a tally-run further out */
+    if (!was_asked && given != NULL && given[0] != 0) {
         run_tell(r, "the driver is %s, as TALLY_DRIVER says", given);
         return 0;
     }
     snprintf(soft, sizeof soft, "%s/device/libcuda.so.1", r->lib);
-    bool has_nvidia = wanted != RUN_SOFT && (wanted == RUN_GPU || has_gpu()) && find_nvidia(r, nvidia);
+    bool has_nvidia = wanted != RUN_SOFT && (wanted == RUN_GPU || has_gpu()) &&
+                      find_nvidia(r, nvidia);
     if (wanted == RUN_GPU && !has_nvidia)
-        return tl_error_set(
-            err, -ENODEV,
-            "--device=gpu: no NVIDIA driver (libcuda.so.1) is installed here; TALLY_DRIVER names one in "
-            "another place, --device=soft uses the software device");
+        return tl_error_set(err, -ENODEV,
+                            "--device=gpu: no NVIDIA driver (libcuda.so.1) is installed here; "
+                            "TALLY_DRIVER names one in "
+                            "another place, --device=soft uses the software device");
     if (has_nvidia) {
         if (wanted == RUN_AUTO && !r->is_quiet)
             run_say("device: NVIDIA GPU, driver %s", nvidia);

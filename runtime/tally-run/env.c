@@ -1,4 +1,5 @@
-/* Variables of the job's environment that others use as well: lists are added to, not replaced, and what the user set wins. */
+/* Variables of the job's environment that others use as well: lists are added to, not replaced, and
+ * what the user set wins. */
 #include "runtime/tally-run/run.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ int run_set(const struct run *r, const char *name, const char *value)
     return 0;
 }
 
-/* --- lists --------------------------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 int run_put_first(const struct run *r, const char *name, const char *entry, char separator,
                   bool (*is_ours)(const char *entry))
@@ -59,13 +60,14 @@ int run_put_last(const struct run *r, const char *name, const char *entry, char 
         at = *end != 0 ? end + 1 : end;
     }
     struct tl_buf list = {0};
-    tl_buf_printf(&list, "%s%.*s%s", old != NULL ? old : "", old != NULL && old[0] != 0, &separator, entry);
+    tl_buf_printf(&list, "%s%.*s%s", old != NULL ? old : "", old != NULL && old[0] != 0, &separator,
+                  entry);
     int rc = list.failed ? -ENOMEM : run_set(r, name, list.p);
     tl_buf_finish(&list);
     return rc;
 }
 
-/* --- compilers ----------------------------------------------------------------------------------------------------- */
+/* --- compilers -------------------------------------------------------------------------------- */
 
 /* A framework's own choice of ptxas stays: the stand-in calls it (TALLY_PTXAS). */
 static int set_ptxas(const struct run *r, const char *name, const char *stand_in)
@@ -87,7 +89,8 @@ static int set_xla(const struct run *r, const char *folder)
     struct tl_buf flags = {0};
     if (old != NULL && strstr(old, flag) != NULL)
         return 0; /* the user's, or ours from further out */
-    tl_buf_printf(&flags, "%s%s%s%s", old != NULL ? old : "", old != NULL && old[0] != 0 ? " " : "", flag, folder);
+    tl_buf_printf(&flags, "%s%s%s%s", old != NULL ? old : "", old != NULL && old[0] != 0 ? " " : "",
+                  flag, folder);
     int rc = flags.failed ? -ENOMEM : run_set(r, "XLA_FLAGS", flags.p);
     tl_buf_finish(&flags);
     return rc;
@@ -99,14 +102,16 @@ int run_set_compilers(const struct run *r)
     snprintf(folder, sizeof folder, "%s/cuda", r->lib);
     snprintf(stand_in, sizeof stand_in, "%s/bin/ptxas", folder);
     if (access(stand_in, X_OK) < 0) {
-        run_tell(r, "there is no %s: machine code that frameworks compile at run time is opaque", stand_in);
+        run_tell(r, "there is no %s: machine code that frameworks compile at run time is opaque",
+                 stand_in);
         return 0;
     }
     int rc = set_ptxas(r, "TRITON_PTXAS_PATH", stand_in);
     if (rc == 0)
         rc = set_ptxas(r, "TRITON_PTXAS_BLACKWELL_PATH", stand_in);
     if (rc == 0 && getenv("CUDA_ROOT") == NULL)
-        rc = run_set(r, "CUDA_ROOT", folder); /* JAX overrides XLA's flag by it, or by what is in its package */
+        /* JAX overrides XLA's flag by it, or by what is in its package */
+        rc = run_set(r, "CUDA_ROOT", folder);
     return rc == 0 ? set_xla(r, folder) : rc;
 }
 

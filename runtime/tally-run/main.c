@@ -1,5 +1,5 @@
-/* tally-run: turns its options into TALLY_* variables, preloads our libcuda.so.1, sees that tallyd runs, and becomes the program:
- * exit status and signals are the program's own. */
+/* tally-run: turns its options into TALLY_* variables, preloads our libcuda.so.1, sees that tallyd
+ * runs, and becomes the program: exit status and signals are the program's own. */
 #include "runtime/job/settings.h"
 #include "runtime/job/start.h"
 #include "runtime/job/wire.h"
@@ -24,23 +24,31 @@ struct options {
     char **program;
 };
 
-/* --- options ------------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 enum { SLO = 256, TURNAROUND, POLICY, REPORT, DEVICE, FAIL, JOB, WEIGHT, MIN_SHARE, FORCE, TOTAL };
 
 static const struct argp_option option_table[] = {
     {"priority", 'p', "high|low|N", 0, "Its level; N is from -100 to 100 (TALLY_PRIORITY)", 0},
     {"slo", SLO, "pN:TIME", 0, "Latency to keep, e.g. p99:8ms (TALLY_SLO)", 0},
-    {"turnaround", TURNAROUND, "TIME", 0, "How fast it leaves the device when told, e.g. 31.6us (TALLY_TURNAROUND)", 0},
-    {"weight", WEIGHT, "N", 0, "Share among jobs of the same level; 100 is usual (TALLY_WEIGHT)", 0},
-    {"min-share", MIN_SHARE, "N%", 0, "Share of the device that it gets in any case (TALLY_MIN_SHARE)", 0},
-    {"total", TOTAL, "TIME", 0, "Time of the device that it will need altogether, e.g. 90s (TALLY_TOTAL)", 0},
-    {"policy", POLICY, "POLICY", 0, "Policy, if this is the first job (TALLY_POLICY; see tally policy --list)", 0},
+    {"turnaround", TURNAROUND, "TIME", 0,
+     "How fast it leaves the device when told, e.g. 31.6us (TALLY_TURNAROUND)", 0},
+    {"weight", WEIGHT, "N", 0, "Share among jobs of the same level; 100 is usual (TALLY_WEIGHT)",
+     0},
+    {"min-share", MIN_SHARE, "N%", 0,
+     "Share of the device that it gets in any case (TALLY_MIN_SHARE)", 0},
+    {"total", TOTAL, "TIME", 0,
+     "Time of the device that it will need altogether, e.g. 90s (TALLY_TOTAL)", 0},
+    {"policy", POLICY, "POLICY", 0,
+     "Policy, if this is the first job (TALLY_POLICY; see tally policy --list)", 0},
     {"report", REPORT, "DIR", 0, "Write what happened to DIR, for tally report (TALLY_REPORT)", 0},
     {"job", JOB, "NAME", 0, "Its name in reports and lists (TALLY_JOB)", 0},
-    {"device", DEVICE, "auto|gpu|soft", 0, "An NVIDIA GPU or the software device; auto if not said (TALLY_DEVICE)", 0},
-    {"fail", FAIL, "open|closed", 0, "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
-    {"force", FORCE, "persistent|ticket|slice|whole|cap", 0, "Run every kernel that way (TALLY_FORCE)", 0},
+    {"device", DEVICE, "auto|gpu|soft", 0,
+     "An NVIDIA GPU or the software device; auto if not said (TALLY_DEVICE)", 0},
+    {"fail", FAIL, "open|closed", 0,
+     "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
+    {"force", FORCE, "persistent|ticket|slice|whole|cap", 0,
+     "Run every kernel that way (TALLY_FORCE)", 0},
     {"verbose", 'v', NULL, 0, "Tell what is set", 0},
     {"quiet", 'q', NULL, 0, "Do not tell which device was taken, nor how far compiling is", 0},
     {0},
@@ -49,10 +57,11 @@ static const struct argp_option option_table[] = {
 static const struct variable {
     int key;
     const char *name;
-} variables[] = {{'p', "TALLY_PRIORITY"},  {SLO, "TALLY_SLO"},       {TURNAROUND, "TALLY_TURNAROUND"},
-                 {WEIGHT, "TALLY_WEIGHT"}, {POLICY, "TALLY_POLICY"}, {MIN_SHARE, "TALLY_MIN_SHARE"},
-                 {TOTAL, "TALLY_TOTAL"},   {JOB, "TALLY_JOB"},       {FAIL, "TALLY_FAIL"},
-                 {FORCE, "TALLY_FORCE"},   {REPORT, "TALLY_REPORT"}, {0, NULL}};
+} variables[] = {
+    {'p', "TALLY_PRIORITY"},  {SLO, "TALLY_SLO"},       {TURNAROUND, "TALLY_TURNAROUND"},
+    {WEIGHT, "TALLY_WEIGHT"}, {POLICY, "TALLY_POLICY"}, {MIN_SHARE, "TALLY_MIN_SHARE"},
+    {TOTAL, "TALLY_TOTAL"},   {JOB, "TALLY_JOB"},       {FAIL, "TALLY_FAIL"},
+    {FORCE, "TALLY_FORCE"},   {REPORT, "TALLY_REPORT"}, {0, NULL}};
 
 static bool read_device(const char *text, enum run_device *device)
 {
@@ -96,18 +105,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp argp = {option_table,
-                                 parse_option,
-                                 "[--] PROGRAM [ARGUMENT...]",
-                                 "Runs a CUDA program, unchanged, so that it shares the GPU with others by priority.\v"
-                                 "Every option can also be given as the variable behind it; options win.  The exit "
-                                 "status is the program's; 125 if tally-run "
-                                 "itself fails, 126 if the program cannot be started, 127 if there is none.",
-                                 NULL,
-                                 NULL,
-                                 NULL};
+static const struct argp argp = {
+    option_table,
+    parse_option,
+    "[--] PROGRAM [ARGUMENT...]",
+    "Runs a CUDA program, unchanged, so that it shares the GPU with others by priority.\v"
+    "Every option can also be given as the variable behind it; options win.  The exit "
+    "status is the program's; 125 if tally-run "
+    "itself fails, 126 if the program cannot be started, 127 if there is none.",
+    NULL,
+    NULL,
+    NULL};
 
-/* --- talking ------------------------------------------------------------------------------------------------------- */
+/* --- talking ---------------------------------------------------------------------------------- */
 
 static void say(const char *format, va_list args)
 {
@@ -133,9 +143,10 @@ void run_tell(const struct run *r, const char *format, ...)
     va_end(args);
 }
 
-/* --- the environment ----------------------------------------------------------------------------------------------- */
+/* --- the environment -------------------------------------------------------------------------- */
 
-/* Our lib/tally: tally-run is in bin/ beside lib/, in the build folder and where it is installed. */
+/* Our lib/tally: tally-run is in bin/ beside lib/, in the build folder and where it is
+ * installed. */
 static int find_lib(struct run *r, struct tl_error *err)
 {
     char exe[RUN_PATH];
@@ -169,8 +180,9 @@ static int preload(const struct run *r, struct tl_error *err)
     if (access(shim, R_OK) < 0)
         return tl_error_errno(err, "the interception library %s", shim);
     if (strpbrk(shim, " :") != NULL)
-        return tl_error_set(err, -EINVAL,
-                            "%s: a path with blanks or colons cannot be preloaded; install Tally elsewhere", shim);
+        return tl_error_set(
+            err, -EINVAL,
+            "%s: a path with blanks or colons cannot be preloaded; install Tally elsewhere", shim);
     return run_put_first(r, "LD_PRELOAD", shim, ' ', is_shim);
 }
 
@@ -185,18 +197,20 @@ static int fix_report(const struct run *r)
     return run_set(r, "TALLY_REPORT", path);
 }
 
-/* Ranges that frameworks name (NVTX) go into the report; a tool of the user's that wants them stays. */
+/* Ranges that frameworks name (NVTX) go into the report; a tool of the user's that wants them
+ * stays. */
 static int set_nvtx(const struct run *r)
 {
     const char *folder = getenv("TALLY_REPORT");
     char path[RUN_PATH + 32];
     snprintf(path, sizeof path, "%s/libtally-nvtx.so", r->lib);
-    if (folder == NULL || folder[0] == 0 || getenv("NVTX_INJECTION64_PATH") != NULL || access(path, R_OK) < 0)
+    if (folder == NULL || folder[0] == 0 || getenv("NVTX_INJECTION64_PATH") != NULL ||
+        access(path, R_OK) < 0)
         return 0;
     return run_set(r, "NVTX_INJECTION64_PATH", path);
 }
 
-/* --- tallyd -------------------------------------------------------------------------------------------------------- */
+/* --- tallyd ----------------------------------------------------------------------------------- */
 
 /* Waits for its '+', or for why not. */
 static int await_start(int ready, struct tl_error *err)
@@ -238,13 +252,14 @@ static int see_to_daemon(const struct run *r, const struct tl_settings *s, struc
     return rc;
 }
 
-/* --- the program --------------------------------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 static int prepare(struct options *o, struct tl_error *err)
 {
     struct tl_settings s;
     const char *device = getenv("TALLY_DEVICE");
-    if (!o->was_device_asked && device != NULL && device[0] != 0 && !read_device(device, &o->device))
+    if (!o->was_device_asked && device != NULL && device[0] != 0 &&
+        !read_device(device, &o->device))
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE=%s: it may be auto, gpu or soft", device);
     int rc = tl_settings_read(&s, err);
     if (rc == 0)
@@ -255,8 +270,9 @@ static int prepare(struct options *o, struct tl_error *err)
         rc = preload(&o->run, err);
     if (rc == 0 && o->run.is_quiet)
         rc = run_set(&o->run, "TALLY_PROGRESS", "no");
-    if (rc == 0 && (fix_report(&o->run) < 0 || set_nvtx(&o->run) < 0 || run_set_compilers(&o->run) < 0 ||
-                    run_set_caches(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
+    if (rc == 0 &&
+        (fix_report(&o->run) < 0 || set_nvtx(&o->run) < 0 || run_set_compilers(&o->run) < 0 ||
+         run_set_caches(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
         rc = tl_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0 || s.is_off)
         return rc;

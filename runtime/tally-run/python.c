@@ -1,9 +1,11 @@
-/* Packages of Python that bring NVIDIA's libraries from PyPI but do not find all of them: TensorFlow's list of folders lacks
- * cuSOLVER's, and without it no GPU is seen; ONNX Runtime looks nowhere by itself.  Their folders are put behind LD_LIBRARY_PATH, so what
- * the user has there still wins.
+/* Packages of Python that bring NVIDIA's libraries from PyPI but do not find all of them:
+ * TensorFlow's list of folders lacks cuSOLVER's, and without it no GPU is seen; ONNX Runtime looks
+ * nowhere by itself.  Their folders are put behind LD_LIBRARY_PATH, so what the user has there
+ * still wins.
  *
- * Which packages a program uses is not known before it runs; those are meant that lie beside it: PREFIX/lib/python3.X/site-packages
- * for a program PREFIX/bin/NAME, and those of the environment that is active. */
+ * Which packages a program uses is not known before it runs; those are meant that lie beside it:
+ * PREFIX/lib/python3.X/site-packages for a program PREFIX/bin/NAME, and those of the environment
+ * that is active. */
 #include "runtime/tally-run/run.h"
 
 #include <errno.h>
@@ -15,7 +17,8 @@
 
 static const char *const packages[] = {"tensorflow", "onnxruntime"};
 
-/* The path that execvp would take; links are not followed, because a virtual environment's python is one. */
+/* The path that execvp would take; links are not followed, because a virtual environment's python
+ * is one. */
 static bool find_program(const char *name, char *path)
 {
     const char *list = getenv("PATH");
@@ -40,8 +43,9 @@ static int add_folders(const struct run *r, const char *site)
     snprintf(pattern, sizeof pattern, "%s/nvidia/*/lib", site);
     if (glob(pattern, GLOB_ONLYDIR, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
-            rc = strchr(found.gl_pathv[i], ':') == NULL ? run_put_last(r, "LD_LIBRARY_PATH", found.gl_pathv[i], ':')
-                                                        : 0;
+            rc = strchr(found.gl_pathv[i], ':') == NULL
+                     ? run_put_last(r, "LD_LIBRARY_PATH", found.gl_pathv[i], ':')
+                     : 0;
     globfree(&found);
     return rc;
 }

@@ -22,22 +22,26 @@ struct run {
 void run_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void run_tell(const struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Chooses the driver and sets TALLY_DRIVER and what goes with it.  0, or a negative errno value with a message. */
-int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked, struct tl_error *err);
+/* Chooses the driver and sets TALLY_DRIVER and what goes with it.  0, or a negative errno value
+ * with a message. */
+int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked,
+                      struct tl_error *err);
 
 /* Sets a variable, or says that it cannot and returns -errno. */
 int run_set(const struct run *r, const char *name, const char *value);
-/* Puts an entry first into a list with that separator, if it is not in it yet; entries that `is_ours` are taken out. */
+/* Puts an entry first into a list with that separator, if it is not in it yet; entries that
+ * `is_ours` are taken out. */
 int run_put_first(const struct run *r, const char *name, const char *entry, char separator,
                   bool (*is_ours)(const char *entry));
 /* Puts an entry last, if it is not in the list yet. */
 int run_put_last(const struct run *r, const char *name, const char *entry, char separator);
-/* Lets packages beside the program (a virtual environment's, mostly) find the libraries of NVIDIA that came with them. */
+/* Lets packages beside the program (a virtual environment's, mostly) find the libraries of NVIDIA
+ * that came with them. */
 int run_set_packages(const struct run *r, const char *program);
 /* Points the compilers that frameworks call at our stand-in for ptxas, which keeps the PTX. */
 int run_set_compilers(const struct run *r);
-/* Gives frameworks that keep machine code from run to run a folder beside the PTX that it was made of: one is no use without the
- * other. */
+/* Gives frameworks that keep machine code from run to run a folder beside the PTX that it was made
+ * of: one is no use without the other. */
 int run_set_caches(const struct run *r);
 
 #endif

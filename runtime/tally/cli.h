@@ -1,4 +1,5 @@
-/* The `tally` command: what its subcommands share.  Unlike the libraries, they may print and give up. */
+/* The `tally` command: what its subcommands share.  Unlike the libraries, they may print and give
+ * up. */
 #ifndef TALLY_CLI_H
 #define TALLY_CLI_H
 
@@ -6,7 +7,8 @@
 
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-/* Subcommands: argv[0] is the name to use in messages, e.g. "tally inspect".  They return an exit status. */
+/* Subcommands: argv[0] is the name to use in messages, e.g. "tally inspect".  They return an exit
+ * status. */
 int cli_inspect(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_report(int argc, char **argv);
@@ -37,7 +39,8 @@ struct cli_progress {
 
 void cli_progress_init(struct cli_progress *p);
 /* Shows the line, a few times a second at most, and not at all in the first moments. */
-void cli_progress_show(struct cli_progress *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_progress_show(struct cli_progress *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Takes the line away, so that something else can be printed. */
 void cli_progress_clear(struct cli_progress *p);
 

@@ -24,7 +24,8 @@ int cli_daemon_open(const char *socket)
     return fd;
 }
 
-int cli_daemon_ask(int fd, enum tl_wire_kind kind, void *question, size_t bytes, struct tl_wire_packet *answer)
+int cli_daemon_ask(int fd, enum tl_wire_kind kind, void *question, size_t bytes,
+                   struct tl_wire_packet *answer)
 {
     struct tl_error err = {0};
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -45,7 +46,8 @@ int cli_daemon_ask(int fd, enum tl_wire_kind kind, void *question, size_t bytes,
         cli_complain("tallyd refused: %s", answer->m.answer.text);
         rc = -EPROTO;
     } else if (rc != 1) {
-        cli_complain("tallyd %s%s", rc == 0 ? "ended" : "does not speak as this program does: ", err.text);
+        cli_complain("tallyd %s%s",
+                     rc == 0 ? "ended" : "does not speak as this program does: ", err.text);
         rc = rc == 0 ? -ECONNRESET : rc;
     }
     return rc == 1 ? 0 : rc;
@@ -53,9 +55,11 @@ int cli_daemon_ask(int fd, enum tl_wire_kind kind, void *question, size_t bytes,
 
 int cli_daemon_print(struct tl_buf *out)
 {
-    bool is_written = !out->failed && fwrite(out->p, 1, out->n, stdout) == out->n && fflush(stdout) == 0;
+    bool is_written = !out->failed && fwrite(out->p, 1, out->n, stdout) == out->n &&
+                      fflush(stdout) == 0;
     if (!is_written)
-        cli_complain("cannot write the answer: %s", out->failed ? "out of memory" : strerror(errno));
+        cli_complain("cannot write the answer: %s",
+                     out->failed ? "out of memory" : strerror(errno));
     tl_buf_finish(out);
     return is_written ? CLI_OK : CLI_FAILED;
 }

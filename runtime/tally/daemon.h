@@ -5,10 +5,12 @@
 #include "runtime/job/wire.h"
 #include "runtime/tally/cli.h"
 
-/* A socket to tallyd, or -errno after a complaint; `socket` is where it should be, or NULL for the usual place. */
+/* A socket to tallyd, or -errno after a complaint; `socket` is where it should be, or NULL for the
+ * usual place. */
 int cli_daemon_open(const char *socket);
 /* Sends a question and waits for the answer.  0, or -errno after a complaint. */
-int cli_daemon_ask(int fd, enum tl_wire_kind kind, void *question, size_t bytes, struct tl_wire_packet *answer);
+int cli_daemon_ask(int fd, enum tl_wire_kind kind, void *question, size_t bytes,
+                   struct tl_wire_packet *answer);
 /* Writes a finished text to standard output; an exit status. */
 int cli_daemon_print(struct tl_buf *out);
 

@@ -12,7 +12,8 @@
 /* --- options --- */
 
 static const char doc[] =
-    "Shows the GPU code in shared libraries, executables, archives, cubins, fatbins, PTX texts, and in folders of them "
+    "Shows the GPU code in shared libraries, executables, archives, cubins, fatbins, PTX texts, "
+    "and in folders of them "
     "such "
     "as an unpacked wheel; also where no section points at it.\v"
     "Exit status: 0 if all was read, 1 if something could not be, 2 if the command line is wrong.";
@@ -24,7 +25,9 @@ static const struct argp_option option_table[] = {
     {"totals", 't', NULL, 0, "Print sums only, no images", 0},
     {"gpu", 'g', "ARCH", 0, "Look only into images that this GPU can load, e.g. sm_90", 0},
     {"extract", 'x', "DIR", 0,
-     "Write each image, unpacked, to DIR/FILE.CONTAINER.IMAGE.sm_XX.ptx or .cubin; DIR is made if need be", 0},
+     "Write each image, unpacked, to DIR/FILE.CONTAINER.IMAGE.sm_XX.ptx or .cubin; DIR is made if "
+     "need be",
+     0},
     {0},
 };
 
@@ -76,7 +79,8 @@ static char *flat_name(const char *path)
     return name;
 }
 
-/* Reads every regular file below a folder.  Links are not followed: libraries are full of links to themselves. */
+/* Reads every regular file below a folder.  Links are not followed: libraries are full of links to
+ * themselves. */
 static enum cli_status inspect_folder(struct inspect *in, char *path)
 {
     enum cli_status status = CLI_OK;

@@ -9,9 +9,10 @@
  *     runtime/tally/inspect_json.c     the report for programs
  *     runtime/tally/inspect_extract.c  images as files
  *
- * A container usually holds the same kernels several times: machine code for a few GPUs, and perhaps PTX.  So
- * kernels are counted by container and name, and what is known of a container is kept until all of it has been
- * read; then it is reported, added up and forgotten.  Memory is bounded by the largest container, not by the file. */
+ * A container usually holds the same kernels several times: machine code for a few GPUs, and
+ * perhaps PTX.  So kernels are counted by container and name, and what is known of a container is
+ * kept until all of it has been read; then it is reported, added up and forgotten.  Memory is
+ * bounded by the largest container, not by the file. */
 #ifndef TALLY_CLI_INSPECT_H
 #define TALLY_CLI_INSPECT_H
 
@@ -33,8 +34,9 @@ struct inspect_options {
 struct inspect_kernel {
     struct tl_str name;
     bool has_ptx, has_sass;
-    bool is_judged;                              /* by some PTX; the reasons hold only then */
-    enum tl_ptx_reason reasons[TL_PTX_VARIANTS]; /* if several images have PTX, a refusal by any of them counts */
+    bool is_judged; /* by some PTX; the reasons hold only then */
+    /* if several images have PTX, a refusal by any of them counts */
+    enum tl_ptx_reason reasons[TL_PTX_VARIANTS];
 };
 
 /* A kernel of an image. */
@@ -113,7 +115,8 @@ const char *inspect_advice(enum tl_ptx_reason r);
 
 struct inspect_report;
 
-/* Called in this order; a file that is opened by `begin_file` has any number of containers and problems. */
+/* Called in this order; a file that is opened by `begin_file` has any number of containers and
+ * problems. */
 struct inspect_report_ops {
     void (*begin)(struct inspect_report *r);
     void (*begin_file)(struct inspect_report *r, const char *path, uint64_t bytes);
@@ -145,12 +148,15 @@ struct inspect {
     struct inspect_totals totals;
 };
 
-/* Reads a regular file.  `name` is what its extracted images are called.  A file without images is reported only if
- * `is_named`, that is, if the user asked for this very file.  0, or a negative errno value with a message. */
-int inspect_file(struct inspect *in, const char *path, const char *name, bool is_named, struct tl_error *err);
+/* Reads a regular file.  `name` is what its extracted images are called.  A file without images is
+ * reported only if `is_named`, that is, if the user asked for this very file.  0, or a negative
+ * errno value with a message. */
+int inspect_file(struct inspect *in, const char *path, const char *name, bool is_named,
+                 struct tl_error *err);
 
-/* Writes an image into the folder for extraction, which exists.  0, or a negative errno value with a message. */
-int inspect_extract(const char *folder, const char *name, const struct tl_image *image, const void *bytes, size_t n,
-                    struct tl_error *err);
+/* Writes an image into the folder for extraction, which exists.  0, or a negative errno value with
+ * a message. */
+int inspect_extract(const char *folder, const char *name, const struct tl_image *image,
+                    const void *bytes, size_t n, struct tl_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Writes images as files, named as docs/images.md says: FILE.CONTAINER.IMAGE.sm_XX.ptx or .cubin. */
+/* Writes images as files, named as docs/images.md says: FILE.CONTAINER.IMAGE.sm_XX.ptx or
+ * .cubin. */
 #include "runtime/tally/inspect.h"
 
 #include <errno.h>
@@ -42,12 +43,13 @@ static int write_all(int fd, const char *p, size_t n)
     return 0;
 }
 
-int inspect_extract(const char *folder, const char *name, const struct tl_image *image, const void *bytes, size_t n,
-                    struct tl_error *err)
+int inspect_extract(const char *folder, const char *name, const struct tl_image *image,
+                    const void *bytes, size_t n, struct tl_error *err)
 {
     char path[PATH_MAX], arch[16];
-    int length = snprintf(path, sizeof path, "%s/%s.%u.%u.%s.%s", folder, name, image->container_index, image->index,
-                          tl_image_arch_name(image, arch), suffix_of(image->kind));
+    int length = snprintf(path, sizeof path, "%s/%s.%u.%u.%s.%s", folder, name,
+                          image->container_index, image->index, tl_image_arch_name(image, arch),
+                          suffix_of(image->kind));
     if (length < 0 || (size_t)length >= sizeof path)
         return tl_error_set(err, -ENAMETOOLONG, "the name of an image of %s is too long", name);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

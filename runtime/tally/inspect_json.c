@@ -5,13 +5,15 @@
 
 /* --- kernels --- */
 
-static void put_verdict(struct tl_json *j, enum tl_ptx_variant variant, const struct tl_ptx_verdict *verdict)
+static void put_verdict(struct tl_json *j, enum tl_ptx_variant variant,
+                        const struct tl_ptx_verdict *verdict)
 {
     tl_json_key(j, tl_ptx_variant_name(variant));
     tl_json_object(j);
     tl_json_key_str(j, "reason", tl_ptx_reason_code(verdict->reason));
     if (verdict->reason == TL_PTX_REASON_OK) {
-        tl_json_key_bool(j, "if_warps_are_rows", (verdict->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0);
+        tl_json_key_bool(j, "if_warps_are_rows",
+                         (verdict->conditions & TL_PTX_IF_WARPS_ARE_ROWS) != 0);
     } else if (verdict->place.line != 0) {
         tl_json_key_uint(j, "line", verdict->place.line);
         tl_json_key_uint(j, "column", verdict->place.column);
@@ -79,7 +81,8 @@ static void put_image(struct inspect_report *r, const struct inspect_image *imag
 
 /* --- sums --- */
 
-static void put_kind_totals(struct tl_json *j, enum tl_image_kind k, const struct inspect_kind_totals *t)
+static void put_kind_totals(struct tl_json *j, enum tl_image_kind k,
+                            const struct inspect_kind_totals *t)
 {
     tl_json_key(j, tl_image_kind_name(k));
     tl_json_object(j);
@@ -92,7 +95,8 @@ static void put_kind_totals(struct tl_json *j, enum tl_image_kind k, const struc
     tl_json_end_object(j);
 }
 
-static void put_variant_totals(struct tl_json *j, enum tl_ptx_variant v, const struct inspect_totals *t)
+static void put_variant_totals(struct tl_json *j, enum tl_ptx_variant v,
+                               const struct inspect_totals *t)
 {
     tl_json_key(j, tl_ptx_variant_name(v));
     tl_json_object(j);

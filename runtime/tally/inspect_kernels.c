@@ -12,8 +12,8 @@ static struct inspect_kernel **slot_of(const struct inspect_kernels *t, struct t
     return &t->slots[at];
 }
 
-/* Makes the table twice as large.  The old one stays in the arena: all of them together are no larger than the
- * last. */
+/* Makes the table twice as large.  The old one stays in the arena: all of them together are no
+ * larger than the last. */
 static void grow(struct inspect_container *c)
 {
     struct inspect_kernels old = c->kernels;

@@ -1,4 +1,5 @@
-/* Reads one file: finds its images, unpacks them, lists and judges their kernels, container by container. */
+/* Reads one file: finds its images, unpacks them, lists and judges their kernels, container by
+ * container. */
 #include "runtime/tally/inspect.h"
 
 #include <errno.h>
@@ -81,7 +82,8 @@ static struct inspect_image *add_image(struct inspect_container *c, const struct
     return added;
 }
 
-static struct inspect_entry *add_entry(struct inspect_container *c, struct inspect_image *image, struct tl_str name)
+static struct inspect_entry *add_entry(struct inspect_container *c, struct inspect_image *image,
+                                       struct tl_str name)
 {
     image->entries = one_more(&c->arena, image->entries, image->n_entries, &image->max_entries,
                               sizeof image->entries[0]);
@@ -101,10 +103,12 @@ static void merge_verdicts(struct inspect_kernel *k, const struct tl_ptx_verdict
     k->is_judged = true;
 }
 
-static void judge(struct inspect_container *c, struct inspect_entry *e, const struct tl_ptx_index *index)
+static void judge(struct inspect_container *c, struct inspect_entry *e,
+                  const struct tl_ptx_index *index)
 {
     struct tl_error err;
-    struct tl_ptx_verdict *verdicts = cli_must(tl_arena_zalloc(&c->arena, TL_PTX_VARIANTS * sizeof *verdicts));
+    struct tl_ptx_verdict *verdicts = cli_must(
+        tl_arena_zalloc(&c->arena, TL_PTX_VARIANTS * sizeof *verdicts));
     e->kernel->has_ptx = true;
     if (tl_ptx_judge(index, e->kernel->name, verdicts, &err) < 0) {
         e->problem = cli_must(tl_arena_printf(&c->arena, "%s", err.text));
@@ -120,7 +124,8 @@ static void read_ptx(struct reader *r, struct inspect_image *image, const char *
     struct tl_ptx_index *index;
     struct tl_error err;
     char name[512];
-    snprintf(name, sizeof name, "%s:%u.%u", r->name, image->image.container_index, image->image.index);
+    snprintf(name, sizeof name, "%s:%u.%u", r->name, image->image.container_index,
+             image->image.index);
     if (tl_ptx_index_create(&index, text, n, name, &err) < 0) {
         image->problem = cli_must(tl_arena_printf(&c->arena, "%s", err.text));
         return;
@@ -164,10 +169,13 @@ static void read_cubin(struct reader *r, struct inspect_image *image, const void
 
 /* --- images --- */
 
-/* What nobody can unpack is listed, and that is all; so is what the GPU cannot load, unless it is to be extracted. */
-static bool is_worth_unpacking(const struct inspect_image *image, const struct inspect_options *options)
+/* What nobody can unpack is listed, and that is all; so is what the GPU cannot load, unless it is
+ * to be extracted. */
+static bool is_worth_unpacking(const struct inspect_image *image,
+                               const struct inspect_options *options)
 {
-    return image->image.packing != TL_IMAGE_PACKED_UNKNOWN && (image->is_for_gpu || options->extract != NULL);
+    return image->image.packing != TL_IMAGE_PACKED_UNKNOWN &&
+           (image->is_for_gpu || options->extract != NULL);
 }
 
 static int see_image(void *data, const struct tl_image *found)
@@ -178,11 +186,13 @@ static int see_image(void *data, const struct tl_image *found)
     void *bytes;
     size_t n;
     int rc = 0;
-    if (r->current.n_images > 0 && r->current.images[0].image.container_index != found->container_index)
+    if (r->current.n_images > 0 &&
+        r->current.images[0].image.container_index != found->container_index)
         finish_container(r);
     struct inspect_image *image = add_image(&r->current, found);
     image->is_for_gpu = inspect_is_for_gpu(found, options->gpu);
-    cli_progress_show(&r->in->progress, "%s: %s", r->path, cli_percent(found->offset, r->file_bytes).s);
+    cli_progress_show(&r->in->progress, "%s: %s", r->path,
+                      cli_percent(found->offset, r->file_bytes).s);
     if (!is_worth_unpacking(image, options))
         return 0;
     if (tl_image_unpack(found, &bytes, &n, &err) < 0) {
@@ -226,7 +236,8 @@ static int walk(struct reader *r, const void *bytes, size_t n, bool is_named)
     return rc;
 }
 
-int inspect_file(struct inspect *in, const char *path, const char *name, bool is_named, struct tl_error *err)
+int inspect_file(struct inspect *in, const char *path, const char *name, bool is_named,
+                 struct tl_error *err)
 {
     struct reader r = {.in = in, .path = path, .name = name, .err = err};
     struct stat st;

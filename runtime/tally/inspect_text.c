@@ -1,4 +1,5 @@
-/* The report of `tally inspect` for people: a line per image, a line per kernel if asked for, and sums. */
+/* The report of `tally inspect` for people: a line per image, a line per kernel if asked for, and
+ * sums. */
 #include "runtime/tally/inspect.h"
 
 #include <inttypes.h>
@@ -10,8 +11,8 @@ static void put_size(struct tl_buf *out, const struct tl_image *image)
     if (image->packing == TL_IMAGE_PLAIN)
         tl_buf_printf(out, "  %-8s %21s", "plain", cli_bytes(image->full_bytes).s);
     else
-        tl_buf_printf(out, "  %-8s %9s of %8s", tl_image_packing_name(image->packing), cli_bytes(image->stored_bytes).s,
-                      cli_bytes(image->full_bytes).s);
+        tl_buf_printf(out, "  %-8s %9s of %8s", tl_image_packing_name(image->packing),
+                      cli_bytes(image->stored_bytes).s, cli_bytes(image->full_bytes).s);
 }
 
 /* How many kernels of a PTX image have each variant. */
@@ -23,8 +24,8 @@ static void put_variants(struct tl_buf *out, const struct inspect_image *image)
             const struct tl_ptx_verdict *verdicts = image->entries[i].verdicts;
             possible += verdicts != NULL && verdicts[v].reason == TL_PTX_REASON_OK;
         }
-        tl_buf_printf(out, "%s%s %s", v == 0 ? ": " : ", ", tl_ptx_variant_name((enum tl_ptx_variant)v),
-                      cli_count(possible).s);
+        tl_buf_printf(out, "%s%s %s", v == 0 ? ": " : ", ",
+                      tl_ptx_variant_name((enum tl_ptx_variant)v), cli_count(possible).s);
     }
 }
 
@@ -32,8 +33,8 @@ static void put_image(struct tl_buf *out, const struct inspect_image *image)
 {
     const struct tl_image *i = &image->image;
     char arch[16];
-    tl_buf_printf(out, "%6u.%-3u %-6s %-8s", i->container_index, i->index, tl_image_kind_name(i->kind),
-                  tl_image_arch_name(i, arch));
+    tl_buf_printf(out, "%6u.%-3u %-6s %-8s", i->container_index, i->index,
+                  tl_image_kind_name(i->kind), tl_image_arch_name(i, arch));
     put_size(out, i);
     if (image->problem != NULL) {
         tl_buf_printf(out, "  UNREADABLE: %s\n", image->problem);
@@ -42,7 +43,8 @@ static void put_image(struct tl_buf *out, const struct inspect_image *image)
     if (!image->is_for_gpu)
         tl_buf_puts(out, "  not for this GPU");
     else if (i->kind == TL_IMAGE_PTX || i->kind == TL_IMAGE_CUBIN)
-        tl_buf_printf(out, "  %s kernel%s", cli_count(image->n_entries).s, image->n_entries == 1 ? "" : "s");
+        tl_buf_printf(out, "  %s kernel%s", cli_count(image->n_entries).s,
+                      image->n_entries == 1 ? "" : "s");
     if (i->kind == TL_IMAGE_PTX && image->n_entries > 0)
         put_variants(out, image);
     if (i->kind == TL_IMAGE_PTX)
@@ -58,7 +60,8 @@ static void put_image(struct tl_buf *out, const struct inspect_image *image)
 
 /* --- one kernel --- */
 
-static void put_verdict(struct tl_buf *out, enum tl_ptx_variant variant, const struct tl_ptx_verdict *verdict)
+static void put_verdict(struct tl_buf *out, enum tl_ptx_variant variant,
+                        const struct tl_ptx_verdict *verdict)
 {
     tl_buf_printf(out, "%s%s %s", variant == 0 ? "  " : "; ", tl_ptx_variant_name(variant),
                   tl_ptx_reason_code(verdict->reason));
@@ -82,20 +85,21 @@ static void put_kernel(struct tl_buf *out, enum tl_image_kind kind, const struct
         for (int v = 0; v < TL_PTX_VARIANTS; v++)
             put_verdict(out, (enum tl_ptx_variant)v, &e->verdicts[v]);
     else
-        tl_buf_printf(out, "  %u registers, %u parameters in %u bytes, %u bytes shared; %s", e->sass.registers,
-                      e->sass.n_params, e->sass.param_bytes, e->sass.shared_bytes,
-                      e->kernel->has_ptx ? "has PTX" : "machine code only");
+        tl_buf_printf(out, "  %u registers, %u parameters in %u bytes, %u bytes shared; %s",
+                      e->sass.registers, e->sass.n_params, e->sass.param_bytes,
+                      e->sass.shared_bytes, e->kernel->has_ptx ? "has PTX" : "machine code only");
     tl_buf_putc(out, '\n');
 }
 
 /* --- sums --- */
 
-static void put_kind_totals(struct tl_buf *out, enum tl_image_kind k, const struct inspect_kind_totals *t)
+static void put_kind_totals(struct tl_buf *out, enum tl_image_kind k,
+                            const struct inspect_kind_totals *t)
 {
     if (t->images == 0)
         return;
-    tl_buf_printf(out, "  %-6s %8s images %10s of %9s", tl_image_kind_name(k), cli_count(t->images).s,
-                  cli_bytes(t->stored_bytes).s, cli_bytes(t->full_bytes).s);
+    tl_buf_printf(out, "  %-6s %8s images %10s of %9s", tl_image_kind_name(k),
+                  cli_count(t->images).s, cli_bytes(t->stored_bytes).s, cli_bytes(t->full_bytes).s);
     if (k == TL_IMAGE_PTX || k == TL_IMAGE_CUBIN)
         tl_buf_printf(out, " %9s kernels", cli_count(t->kernels).s);
     tl_buf_puts(out, "  for");
@@ -132,19 +136,23 @@ static void put_reasons(struct tl_buf *out, const uint64_t counts[TL_PTX_REASON_
 static void put_kernel_totals(struct tl_buf *out, const struct inspect_totals *t)
 {
     tl_buf_printf(out, "Kernels, by container and name: %s\n", cli_count(t->kernels).s);
-    tl_buf_printf(out, "  with PTX     %9s %8s\n", cli_count(t->with_ptx).s, cli_percent(t->with_ptx, t->kernels).s);
+    tl_buf_printf(out, "  with PTX     %9s %8s\n", cli_count(t->with_ptx).s,
+                  cli_percent(t->with_ptx, t->kernels).s);
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
-        tl_buf_printf(out, "    %-10s %9s %8s of those", tl_ptx_variant_name((enum tl_ptx_variant)v),
-                      cli_count(t->variants[v]).s, cli_percent(t->variants[v], t->with_ptx).s);
+        tl_buf_printf(out, "    %-10s %9s %8s of those",
+                      tl_ptx_variant_name((enum tl_ptx_variant)v), cli_count(t->variants[v]).s,
+                      cli_percent(t->variants[v], t->with_ptx).s);
         put_reasons(out, t->reasons[v]);
         tl_buf_putc(out, '\n');
     }
     uint64_t sass_only = t->kernels - t->with_ptx;
-    tl_buf_printf(out, "  machine code %9s %8s\n", cli_count(sass_only).s, cli_percent(sass_only, t->kernels).s);
+    tl_buf_printf(out, "  machine code %9s %8s\n", cli_count(sass_only).s,
+                  cli_percent(sass_only, t->kernels).s);
 }
 
 /* Kernels that have no variant for one reason, and what to do about them. */
-static void put_rest(struct tl_buf *out, uint64_t n, const char *code, const char *text, const char *advice)
+static void put_rest(struct tl_buf *out, uint64_t n, const char *code, const char *text,
+                     const char *advice)
 {
     if (n > 0)
         tl_buf_printf(out, "  %s %s: %s\n      -> %s\n", cli_count(n).s, code, text, advice);
@@ -152,8 +160,8 @@ static void put_rest(struct tl_buf *out, uint64_t n, const char *code, const cha
 
 static void put_advice(struct tl_buf *out, const struct inspect_totals *t, uint32_t gpu)
 {
-    tl_buf_printf(out, "Preemptible: %s of %s kernels (%s)", cli_count(t->preemptible).s, cli_count(t->kernels).s,
-                  cli_percent(t->preemptible, t->kernels).s);
+    tl_buf_printf(out, "Preemptible: %s of %s kernels (%s)", cli_count(t->preemptible).s,
+                  cli_count(t->kernels).s, cli_percent(t->preemptible, t->kernels).s);
     if (gpu != 0)
         tl_buf_printf(out, " on sm_%u\n", gpu);
     else
@@ -164,10 +172,12 @@ static void put_advice(struct tl_buf *out, const struct inspect_totals *t, uint3
     for (int r = 0; r < TL_PTX_REASON_COUNT; r++)
         put_rest(out, t->hopeless[r], tl_ptx_reason_code((enum tl_ptx_reason)r),
                  tl_ptx_reason_text((enum tl_ptx_reason)r), inspect_advice((enum tl_ptx_reason)r));
-    put_rest(out, t->with_ptx - t->judged, "not-judged", "a syntax error was found; --kernels shows where",
+    put_rest(out, t->with_ptx - t->judged, "not-judged",
+             "a syntax error was found; --kernels shows where",
              "report it if ptxas takes this PTX");
     put_rest(out, t->kernels - t->with_ptx, "machine-code", "there is no PTX to rewrite",
-             "they run whole. Build with PTX too (nvcc -gencode arch=compute_90,code=compute_90), or use a library "
+             "they run whole. Build with PTX too (nvcc -gencode arch=compute_90,code=compute_90), "
+             "or use a library "
              "that has it");
 }
 
@@ -206,22 +216,25 @@ static void end_file(struct inspect_report *r, const struct inspect_totals *t)
         tl_buf_puts(&r->out, "  holds no GPU code\n");
         return;
     }
-    tl_buf_printf(&r->out, "  = %s PTX and %s cubin images; %s kernels, %s with PTX, %s preemptible\n",
-                  cli_count(t->kinds[TL_IMAGE_PTX].images).s, cli_count(t->kinds[TL_IMAGE_CUBIN].images).s,
-                  cli_count(t->kernels).s, cli_count(t->with_ptx).s, cli_count(t->preemptible).s);
+    tl_buf_printf(
+        &r->out, "  = %s PTX and %s cubin images; %s kernels, %s with PTX, %s preemptible\n",
+        cli_count(t->kinds[TL_IMAGE_PTX].images).s, cli_count(t->kinds[TL_IMAGE_CUBIN].images).s,
+        cli_count(t->kernels).s, cli_count(t->with_ptx).s, cli_count(t->preemptible).s);
 }
 
 static void end(struct inspect_report *r, const struct inspect_totals *t)
 {
     if (t->containers == 0)
         return;
-    tl_buf_printf(&r->out, "\nImages of %s file%s: %s containers, %s of them found by scanning only\n",
+    tl_buf_printf(&r->out,
+                  "\nImages of %s file%s: %s containers, %s of them found by scanning only\n",
                   cli_count(t->files).s, t->files == 1 ? "" : "s", cli_count(t->containers).s,
                   cli_count(t->scanned_containers).s);
     for (int k = 0; k < TL_IMAGE_KINDS; k++)
         put_kind_totals(&r->out, (enum tl_image_kind)k, &t->kinds[k]);
     if (t->problems > 0)
-        tl_buf_printf(&r->out, "  %s problems, marked above in capitals\n", cli_count(t->problems).s);
+        tl_buf_printf(&r->out, "  %s problems, marked above in capitals\n",
+                      cli_count(t->problems).s);
     put_kernel_totals(&r->out, t);
     put_advice(&r->out, t, r->options->gpu);
 }

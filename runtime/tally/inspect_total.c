@@ -123,6 +123,7 @@ const char *inspect_advice(enum tl_ptx_reason r)
     case TL_PTX_REASON_INDIRECT_BRANCH:
         return "they run whole; if the code is yours, call functions directly";
     default:
-        return "they run whole: keep them short, or keep their jobs off GPUs where others need quick answers";
+        return "they run whole: keep them short, or keep their jobs off GPUs where others need "
+               "quick answers";
     }
 }

@@ -12,11 +12,13 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
-    {"inspect", "tally inspect", cli_inspect, "show the GPU code in files and how much of it is preemptible"},
+    {"inspect", "tally inspect", cli_inspect,
+     "show the GPU code in files and how much of it is preemptible"},
     {"report", "tally report", cli_report, "show what happened in jobs, kernel by kernel"},
     {"ps", "tally ps", cli_ps, "list the jobs that share the device"},
     {"set", "tally set", cli_set, "change a running job: priority, SLO, pause"},
-    {"plan", "tally plan", cli_plan, "plan which parts of GPUs serve which models within their SLOs"},
+    {"plan", "tally plan", cli_plan,
+     "plan which parts of GPUs serve which models within their SLOs"},
     {"policy", "tally policy", cli_policy, "show or change how the device is shared"},
 };
 
@@ -25,8 +27,9 @@ enum { COMMANDS = sizeof commands / sizeof commands[0], LONGEST_NAME = 31 };
 /* For the completion of shells: --help below is written for people. */
 static int print_options(void)
 {
-    static const struct argp_option table[] = {
-        {"help", 'h', NULL, 0, "List the commands", 0}, {"version", 'V', NULL, 0, "Print the version", 0}, {0}};
+    static const struct argp_option table[] = {{"help", 'h', NULL, 0, "List the commands", 0},
+                                               {"version", 'V', NULL, 0, "Print the version", 0},
+                                               {0}};
     tl_options_print(table);
     for (size_t i = 0; i < COMMANDS; i++)
         tl_options_print_command(commands[i].name, commands[i].summary);
@@ -49,7 +52,8 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-/* How many letters have to be changed, added or dropped to make one word of the other (Levenshtein's distance). */
+/* How many letters have to be changed, added or dropped to make one word of the other
+ * (Levenshtein's distance). */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[LONGEST_NAME + 1];
@@ -93,7 +97,8 @@ int main(int argc, char **argv)
         print_help(stderr);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_help(stdout);
         return CLI_OK;
     }

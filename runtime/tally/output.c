@@ -85,7 +85,8 @@ void cli_progress_init(struct cli_progress *p)
 {
     const char *terminal = getenv("TERM");
     bool can_erase = terminal != NULL && strcmp(terminal, "dumb") != 0;
-    *p = (struct cli_progress){.is_enabled = can_erase && isatty(STDERR_FILENO), .next_ns = now_ns() + FIRST_LINE_NS};
+    *p = (struct cli_progress){.is_enabled = can_erase && isatty(STDERR_FILENO),
+                               .next_ns = now_ns() + FIRST_LINE_NS};
 }
 
 void cli_progress_show(struct cli_progress *p, const char *format, ...)

@@ -1,4 +1,5 @@
-/* `tally plan MODELS.json`: which part of which GPU serves which model, so that all latency bounds hold (sched/gpulet.h). */
+/* `tally plan MODELS.json`: which part of which GPU serves which model, so that all latency bounds
+ * hold (sched/gpulet.h). */
 #include "include/tally/json.h"
 #include "runtime/tally/cli.h"
 #include "sched/gpulet.h"
@@ -23,9 +24,11 @@ static const struct argp_option option_table[] = {
     {"gpus", GPUS, "N", 0, "How many GPUs there are (also \"gpus\" in the file; 1 otherwise)", 0},
     {"planner", PLANNER, "gpulet|time-sharing|greedy", 0,
      "Parts of GPUs, shared in time where needed; whole GPUs; or parts only", 0},
-    {"no-interference", NO_INTERFERENCE, NULL, 0, "Do not reckon with what neighbours on one GPU cost each other", 0},
+    {"no-interference", NO_INTERFERENCE, NULL, 0,
+     "Do not reckon with what neighbours on one GPU cost each other", 0},
     {"search", SEARCH, NULL, 0,
-     "Also try every plan, for at most 2 GPUs and 4 models, and tell how much more rate would fit", 0},
+     "Also try every plan, for at most 2 GPUs and 4 models, and tell how much more rate would fit",
+     0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},
 };
@@ -42,7 +45,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         while (at < 3 && strcmp(arg, planners[at]) != 0)
             at++;
         if (at == 3)
-            argp_error(state, "there is no planner '%s'; choose gpulet, time-sharing or greedy", arg);
+            argp_error(state, "there is no planner '%s'; choose gpulet, time-sharing or greedy",
+                       arg);
         o->planner.planner = (enum tl_gpulet_planner)at;
         return 0;
     case NO_INTERFERENCE:
@@ -88,12 +92,14 @@ static char *read_file(const char *path, size_t *n)
     return cli_must(tl_buf_take(&b));
 }
 
-/* A table over the profiled batches from the measured ones: linear between them, in proportion outside. */
+/* A table over the profiled batches from the measured ones: linear between them, in proportion
+ * outside. */
 static bool read_batches(const struct cli_json *j, double out[TL_GPULET_BATCHES])
 {
     double batches[32], values[32];
     uint32_t n = 0;
-    for (const struct cli_json *m = j->first; j->kind == CLI_JSON_OBJECT && m != NULL && n < 32; m = m->next) {
+    for (const struct cli_json *m = j->first; j->kind == CLI_JSON_OBJECT && m != NULL && n < 32;
+         m = m->next) {
         double batch = strtod(m->key.p, NULL);
         if (m->kind != CLI_JSON_NUMBER || batch < 1 || m->number <= 0)
             return false;
@@ -115,13 +121,15 @@ static bool read_batches(const struct cli_json *j, double out[TL_GPULET_BATCHES]
         else if (high == 0 || batches[high] == batch)
             out[i] = values[high];
         else
-            out[i] = values[high - 1] + (values[high] - values[high - 1]) * (batch - batches[high - 1]) /
+            out[i] = values[high - 1] + (values[high] - values[high - 1]) *
+                                            (batch - batches[high - 1]) /
                                             (batches[high] - batches[high - 1]);
     }
     return n > 0;
 }
 
-/* Sizes that were not measured are taken from the next larger one that was, longer in proportion; the largest must be there. */
+/* Sizes that were not measured are taken from the next larger one that was, longer in proportion;
+ * the largest must be there. */
 static bool read_latencies(const struct cli_json *j, struct tl_gpulet_model *m)
 {
     bool is_known[TL_GPULET_SIZES] = {false};
@@ -137,7 +145,8 @@ static bool read_latencies(const struct cli_json *j, struct tl_gpulet_model *m)
         return false;
     for (int i = TL_GPULET_SIZES - 2; i >= 0; i--)
         for (int b = 0; !is_known[i] && b < TL_GPULET_BATCHES; b++)
-            m->profile_ms[i][b] = m->profile_ms[i + 1][b] * tl_gpulet_sizes[i + 1] / tl_gpulet_sizes[i];
+            m->profile_ms[i][b] = m->profile_ms[i + 1][b] * tl_gpulet_sizes[i + 1] /
+                                  tl_gpulet_sizes[i];
     return true;
 }
 
@@ -146,7 +155,8 @@ static int read_model(const struct cli_json *j, struct tl_gpulet_model *m, struc
     const struct cli_json *name = cli_json_get(j, "name"), *latency = cli_json_get(j, "latency_ms");
     char text[sizeof m->name];
     if (name == NULL || name->kind != CLI_JSON_TEXT || name->text.n >= sizeof text) {
-        cli_complain("%s: a model needs a \"name\" of at most %zu letters", o->file, sizeof text - 1);
+        cli_complain("%s: a model needs a \"name\" of at most %zu letters", o->file,
+                     sizeof text - 1);
         return CLI_FAILED;
     }
     snprintf(text, sizeof text, TL_STR_FMT, TL_STR_ARG(name->text));
@@ -164,8 +174,9 @@ static int read_model(const struct cli_json *j, struct tl_gpulet_model *m, struc
     if (latency != NULL) {
         memset(m->batching_ms, 0, sizeof m->batching_ms); /* what was measured includes it */
         if (!read_latencies(latency, m)) {
-            cli_complain("%s: \"latency_ms\" of '%s' must be {\"100\": {\"1\": MS, ...}, ...}, with size 100", o->file,
-                         text);
+            cli_complain("%s: \"latency_ms\" of '%s' must be {\"100\": {\"1\": MS, ...}, ...}, "
+                         "with size 100",
+                         o->file, text);
             return CLI_FAILED;
         }
     } else if (!is_builtin) {
@@ -178,9 +189,10 @@ static int read_model(const struct cli_json *j, struct tl_gpulet_model *m, struc
 }
 
 /* How much the rates could be raised together, as a factor, in steps of a twentieth. */
-static double headroom(const struct tl_gpulet_model *models, uint32_t n, const struct tl_gpulet_options *o,
-                       int (*plan)(struct tl_gpulet_plan *, const struct tl_gpulet_model *, uint32_t,
-                                   const struct tl_gpulet_options *))
+static double headroom(const struct tl_gpulet_model *models, uint32_t n,
+                       const struct tl_gpulet_options *o,
+                       int (*plan)(struct tl_gpulet_plan *, const struct tl_gpulet_model *,
+                                   uint32_t, const struct tl_gpulet_options *))
 {
     struct tl_gpulet_model scaled[TL_GPULET_MODELS];
     struct tl_gpulet_plan ignored;
@@ -209,14 +221,14 @@ static void print_text(const struct tl_gpulet_plan *plan, const struct tl_gpulet
         }
         printf("%3u  %3u%%  %7.1f ms  %3.0f%%   ", g->gpu, g->size, g->duty_ms, 100 * g->occupancy);
         for (uint32_t k = 0; k < g->n_tasks; k++)
-            printf("%s%s: %.0f/s in batches of %u", k > 0 ? "; " : "", models[g->tasks[k].model].name, g->tasks[k].rate,
-                   g->tasks[k].batch);
+            printf("%s%s: %.0f/s in batches of %u", k > 0 ? "; " : "",
+                   models[g->tasks[k].model].name, g->tasks[k].rate, g->tasks[k].batch);
         printf("\n");
     }
 }
 
-static void print_json(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models, bool has_plan,
-                       const struct plan_options *o)
+static void print_json(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models,
+                       bool has_plan, const struct plan_options *o)
 {
     struct tl_buf out = {0};
     struct tl_json j;
@@ -281,29 +293,34 @@ static int make_plan(const struct tl_gpulet_model *models, uint32_t n, const str
         if (tl_gpulet_search(&best, models, n, &alone) == -EINVAL)
             printf("Search: only for 1 or 2 GPUs and at most 4 models.\n");
         else
-            printf("Without interference the rates fit times %.2f by this planner, times %.2f by trying every plan "
+            printf("Without interference the rates fit times %.2f by this planner, times %.2f by "
+                   "trying every plan "
                    "that splits rates evenly.\n",
-                   headroom(models, n, &alone, tl_gpulet_plan), headroom(models, n, &alone, tl_gpulet_search));
+                   headroom(models, n, &alone, tl_gpulet_plan),
+                   headroom(models, n, &alone, tl_gpulet_search));
     }
     return rc == 0 ? CLI_OK : CLI_FAILED;
 }
 
 int cli_plan(int argc, char **argv)
 {
-    static const struct argp argp = {
-        option_table,
-        parse_option,
-        "MODELS.json",
-        "Prints a plan that serves models within their latency bounds on parts of GPUs, or says which model does not "
-        "fit.\v"
-        "MODELS.json: {\"gpus\": 2, \"gpu_memory_mb\": 11000, \"models\": [{\"name\": \"resnet50\", \"rate\": 200, "
-        "\"slo_ms\": 108, \"memory_mb\": 1820, \"latency_ms\": {\"100\": {\"1\": 5.1, \"32\": 28}, \"50\": {\"32\": "
-        "40}}}]}\n\n"
-        "rate is in requests per second; latency_ms is measured, by size in percent and batch.  What is left out is "
-        "taken from the built-in model of that name, if there is one.",
-        NULL,
-        NULL,
-        NULL};
+    static const struct argp argp = {option_table,
+                                     parse_option,
+                                     "MODELS.json",
+                                     "Prints a plan that serves models within their latency bounds "
+                                     "on parts of GPUs, or says which model does not "
+                                     "fit.\v"
+                                     "MODELS.json: {\"gpus\": 2, \"gpu_memory_mb\": 11000, "
+                                     "\"models\": [{\"name\": \"resnet50\", \"rate\": 200, "
+                                     "\"slo_ms\": 108, \"memory_mb\": 1820, \"latency_ms\": "
+                                     "{\"100\": {\"1\": 5.1, \"32\": 28}, \"50\": {\"32\": "
+                                     "40}}}]}\n\n"
+                                     "rate is in requests per second; latency_ms is measured, by "
+                                     "size in percent and batch.  What is left out is "
+                                     "taken from the built-in model of that name, if there is one.",
+                                     NULL,
+                                     NULL,
+                                     NULL};
     struct plan_options o = {.planner.has_interference = true};
     argp_err_exit_status = CLI_USAGE;
     tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);

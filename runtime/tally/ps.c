@@ -37,7 +37,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 struct list {
     struct tl_wire_status *items;
@@ -76,7 +76,7 @@ static int ask_all(int fd, struct list *list)
     return 0;
 }
 
-/* --- telling ------------------------------------------------------------------------------------------------------- */
+/* --- telling ---------------------------------------------------------------------------------- */
 
 static const char *state_of(const struct tl_wire_status *s)
 {
@@ -97,13 +97,15 @@ static void print_text(struct tl_buf *out, const struct list *list)
     tl_buf_printf(out, "policy %s, %zu client%s\n", list->policy, list->n, list->n == 1 ? "" : "s");
     if (list->n == 0)
         return;
-    tl_buf_printf(out, "%8s %5s %-7s %-10s %7s %9s %10s %8s %10s  %s\n", "PID", "LEVEL", "STATE", "RUNG", "SHARE",
-                  "IN FLIGHT", "LAUNCHES", "PREEMPT", "MEMORY", "JOB");
+    tl_buf_printf(out, "%8s %5s %-7s %-10s %7s %9s %10s %8s %10s  %s\n", "PID", "LEVEL", "STATE",
+                  "RUNG", "SHARE", "IN FLIGHT", "LAUNCHES", "PREEMPT", "MEMORY", "JOB");
     for (size_t i = 0; i < list->n; i++) {
         const struct tl_wire_status *s = &list->items[i];
-        tl_buf_printf(out, "%8d %5d %-7s %-10s %7s %9" PRIu32 " %10" PRIu64 " %8" PRIu64 " %10s  %s\n", s->pid,
-                      s->client.level, state_of(s), rung_of(s), cli_percent(s->share_permille, 1000).s, s->in_flight,
-                      s->launches, s->preemptions, cli_bytes(s->memory_bytes).s, s->job);
+        tl_buf_printf(out,
+                      "%8d %5d %-7s %-10s %7s %9" PRIu32 " %10" PRIu64 " %8" PRIu64 " %10s  %s\n",
+                      s->pid, s->client.level, state_of(s), rung_of(s),
+                      cli_percent(s->share_permille, 1000).s, s->in_flight, s->launches,
+                      s->preemptions, cli_bytes(s->memory_bytes).s, s->job);
     }
 }
 

@@ -16,9 +16,11 @@ struct options {
 };
 
 static const char doc[] =
-    "Shows what happened in jobs that ran under `tally-run --report=DIR`: latencies of requests and kernels, "
+    "Shows what happened in jobs that ran under `tally-run --report=DIR`: latencies of requests "
+    "and kernels, "
     "preemptions, "
-    "what ran outside control, and which kernel made a request late.  A folder of such folders, or several arguments, "
+    "what ran outside control, and which kernel made a request late.  A folder of such folders, or "
+    "several arguments, "
     "are "
     "runs that are compared with the first.\v"
     "Exit status: 0 if all was read, 1 if something could not be, 2 if the command line is wrong.";
@@ -26,9 +28,12 @@ static const char doc[] =
 static const struct argp_option option_table[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {"html", 'H', "FILE", 0, "Write a page with plots, complete in itself", 0},
-    {"trace", 't', "FILE", 0, "Write the last moments as a trace for ui.perfetto.dev or chrome://tracing", 0},
+    {"trace", 't', "FILE", 0,
+     "Write the last moments as a trace for ui.perfetto.dev or chrome://tracing", 0},
     {"sort", 's', "time|launches|p99|queued|preempted|outside|name", 0,
-     "Order kernels by their time on the device, launches, and so on; outside is what ran out of control", 0},
+     "Order kernels by their time on the device, launches, and so on; outside is what ran out of "
+     "control",
+     0},
     {"kernel", 'k', "REGEX", 0, "List only kernels whose name matches", 0},
     {0},
 };
@@ -61,7 +66,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 's':
         order = order_of(arg);
         if (order < 0)
-            argp_error(state, "--sort wants time, launches, p99, queued, preempted, outside or name, not '%s'", arg);
+            argp_error(
+                state,
+                "--sort wants time, launches, p99, queued, preempted, outside or name, not '%s'",
+                arg);
         else
             o->order = (enum tl_report_order)order;
         return 0;
@@ -123,7 +131,8 @@ static enum cli_status write_forms(struct tl_report *report, const struct option
 int cli_report(int argc, char **argv)
 {
     struct options o = {0};
-    static const struct argp argp = {option_table, parse_option, "[LABEL=]DIR...", doc, NULL, NULL, NULL};
+    static const struct argp argp = {option_table, parse_option, "[LABEL=]DIR...", doc, NULL,
+                                     NULL,         NULL};
     int first;
     argp_err_exit_status = CLI_USAGE;
     tl_options_parse(NULL, &argp, argc, argv, 0, &first, &o);
@@ -145,7 +154,8 @@ int cli_report(int argc, char **argv)
     for (int i = first; i < argc && status == CLI_OK; i++)
         if (tl_report_add(&report, argv[i], &err) < 0)
             status = CLI_FAILED;
-    if (status == CLI_OK && tl_report_settle(&report, o.order, o.kernel != NULL ? &filter : NULL, &err) < 0)
+    if (status == CLI_OK &&
+        tl_report_settle(&report, o.order, o.kernel != NULL ? &filter : NULL, &err) < 0)
         status = CLI_FAILED;
     if (status != CLI_OK)
         cli_complain("%s", err.text);

@@ -48,7 +48,8 @@ static bool read_what(struct tl_wire_set *s, const char *text)
         s->what |= TL_SET_SLO;
         s->client.slo_percentile = 0;
         s->client.slo_ns = 0;
-        return strcmp(value, "none") == 0 || tl_settings_slo(value, &s->client.slo_percentile, &s->client.slo_ns) == 0;
+        return strcmp(value, "none") == 0 ||
+               tl_settings_slo(value, &s->client.slo_percentile, &s->client.slo_ns) == 0;
     }
     if ((value = value_of(text, "weight")) != NULL) {
         unsigned long n = value[0] >= '0' && value[0] <= '9' ? strtoul(value, &end, 10) : 0;
@@ -82,7 +83,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             if (o->set.pid <= 0 || *end != 0)
                 argp_error(state, "'%s' is no process number", arg);
         } else if (!read_what(&o->set, arg)) {
-            argp_error(state, "'%s': priority=high|low|N, slo=p99:8ms|none, weight=N, min-share=N%%, pause or resume",
+            argp_error(state,
+                       "'%s': priority=high|low|N, slo=p99:8ms|none, weight=N, min-share=N%%, "
+                       "pause or resume",
                        arg);
         }
         return 0;
@@ -100,7 +103,9 @@ int cli_set(int argc, char **argv)
     static const struct argp argp = {
         option_table,
         parse_option,
-        "PID priority=high|priority=low|priority=N|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|resume ...",
+        "PID "
+        "priority=high|priority=low|priority=N|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|"
+        "resume ...",
         "Changes a job that runs under tally-run.\vExit status: 0, 1 if it could not be done, 2 if "
         "the command line is wrong.",
         NULL,

@@ -21,7 +21,7 @@ static bool is_master(const struct daemon_peer *p)
     return p->who.uid == 0 || p->who.uid == geteuid();
 }
 
-/* --- tally ps ------------------------------------------------------------------------------------------------------ */
+/* --- tally ps --------------------------------------------------------------------------------- */
 
 static void describe(const struct daemon_peer *c, struct tl_wire_status *s)
 {
@@ -70,7 +70,7 @@ static void list(struct daemon *d, struct daemon_peer *p, uint32_t after)
         daemon_drop(d, p, "does not read answers");
 }
 
-/* --- tally set ----------------------------------------------------------------------------------------------------- */
+/* --- tally set -------------------------------------------------------------------------------- */
 
 static void merge(struct tl_sched_client *c, const struct tl_sched_client *with, uint32_t what)
 {
@@ -93,12 +93,13 @@ static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_se
     struct tl_sched_client with;
     char text[256] = "";
     bool was_found = false;
-    if ((m->what & ~(uint32_t)TL_SET_ALL) != 0 || m->what == 0 || !tl_wire_unpack(&m->client, &with)) {
+    if ((m->what & ~(uint32_t)TL_SET_ALL) != 0 || m->what == 0 ||
+        !tl_wire_unpack(&m->client, &with)) {
         answer(d, p, -EINVAL, "that cannot be set");
         return;
     }
-    /* A process that opened the driver twice (fork without exec) may be there more than once; all of it is meant.  Changing
-     * one moves it in the order, so the list is gone through by id. */
+    /* A process that opened the driver twice (fork without exec) may be there more than once; all
+     * of it is meant.  Changing one moves it in the order, so the list is gone through by id. */
     for (uint32_t id = 1; id <= d->last_id && d->n_clients > 0; id++) {
         struct daemon_peer *c = NULL;
         for (uint32_t i = 0; i < d->n_clients; i++)
@@ -116,16 +117,18 @@ static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_se
         struct tl_sched_client changed = c->c;
         merge(&changed, &with, m->what);
         if (changed.level > c->highest) {
-            snprintf(text, sizeof text, "the rules of tallyd allow it level %d at most; it has that now", c->highest);
+            snprintf(text, sizeof text,
+                     "the rules of tallyd allow it level %d at most; it has that now", c->highest);
             changed.level = c->highest;
         }
         daemon_change(d, c, &changed);
-        daemon_log(LOG_EVENTS, "process %d (%s): level %d%s, set by process %d", (int)c->who.pid, c->job, changed.level,
-                   changed.is_paused ? ", paused" : "", (int)p->who.pid);
+        daemon_log(LOG_EVENTS, "process %d (%s): level %d%s, set by process %d", (int)c->who.pid,
+                   c->job, changed.level, changed.is_paused ? ", paused" : "", (int)p->who.pid);
         was_found = true;
     }
     if (!was_found) {
-        snprintf(text, sizeof text, "process %d is no client of tallyd; `tally ps` lists them", (int)m->pid);
+        snprintf(text, sizeof text, "process %d is no client of tallyd; `tally ps` lists them",
+                 (int)m->pid);
         answer(d, p, -ESRCH, text);
         return;
     }
@@ -133,7 +136,7 @@ static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_se
     answer(d, p, 0, text);
 }
 
-/* --- tally policy -------------------------------------------------------------------------------------------------- */
+/* --- tally policy ----------------------------------------------------------------------------- */
 
 static void policy(struct daemon *d, struct daemon_peer *p, const struct tl_wire_policy *m)
 {

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* --- order --------------------------------------------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------------------ */
 
 /* Behind everybody of its level or above. */
 static void insert(struct daemon *d, struct daemon_peer *p)
@@ -16,7 +16,8 @@ static void insert(struct daemon *d, struct daemon_peer *p)
     uint32_t at = d->n_clients;
     while (at > 0 && d->clients[at - 1]->c.level < p->c.level)
         at--;
-    memmove(d->clients + at + 1, d->clients + at, (d->n_clients - at) * sizeof(struct daemon_peer *));
+    memmove(d->clients + at + 1, d->clients + at,
+            (d->n_clients - at) * sizeof(struct daemon_peer *));
     d->clients[at] = p;
     d->n_clients++;
 }
@@ -27,10 +28,11 @@ static void take_out(struct daemon *d, const struct daemon_peer *p)
     while (d->clients[at] != p)
         at++;
     d->n_clients--;
-    memmove(d->clients + at, d->clients + at + 1, (d->n_clients - at) * sizeof(struct daemon_peer *));
+    memmove(d->clients + at, d->clients + at + 1,
+            (d->n_clients - at) * sizeof(struct daemon_peer *));
 }
 
-/* --- joining ------------------------------------------------------------------------------------------------------- */
+/* --- joining ---------------------------------------------------------------------------------- */
 
 void daemon_refuse(struct daemon_peer *p, int code, const char *text)
 {
@@ -40,8 +42,9 @@ void daemon_refuse(struct daemon_peer *p, int code, const char *text)
     daemon_log(LOG_WARNINGS, "process %d is refused: %s", (int)p->who.pid, text);
 }
 
-/* Maps the page that the client made.  A page that was with another tallyd before is sealed and can only be read: then its
- * word cannot be equalised from here, and lower levels are told to forget it. */
+/* Maps the page that the client made.  A page that was with another tallyd before is sealed and can
+ * only be read: then its word cannot be equalised from here, and lower levels are told to forget
+ * it. */
 static int take_page(struct daemon_peer *p, int fd)
 {
     int rc = tl_share_check(fd);
@@ -95,8 +98,9 @@ static void hear_policy_wish(struct daemon *d, const char *wish, char *remark, s
     if (wish[0] == 0 || strcmp(wish, d->policy) == 0)
         return;
     if (d->n_clients > 0)
-        snprintf(remark, size, "the policy in force is '%s', not '%s'; `tally policy %s` changes it for all", d->policy,
-                 wish, wish);
+        snprintf(remark, size,
+                 "the policy in force is '%s', not '%s'; `tally policy %s` changes it for all",
+                 d->policy, wish, wish);
     else if (daemon_set_policy(d, wish, "", &err) < 0)
         snprintf(remark, size, "%.300s; '%s' stays in force", err.text, d->policy);
 }
@@ -117,14 +121,16 @@ static void begin_seen(struct daemon_peer *p, uint64_t now)
     };
 }
 
-static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *grant_fd, struct tl_error *err)
+static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *grant_fd,
+                 struct tl_error *err)
 {
     int rc = take_page(p, page_fd);
     if (rc < 0)
         return tl_error_set(err, rc, "its page cannot be used (%s)", strerror(-rc));
     *grant_fd = make_grant(p);
     if (*grant_fd < 0)
-        return tl_error_set(err, *grant_fd, "no shared memory for its grants (%s)", strerror(-*grant_fd));
+        return tl_error_set(err, *grant_fd, "no shared memory for its grants (%s)",
+                            strerror(-*grant_fd));
     uint64_t now = daemon_now();
     rc = tl_sched_join(d->sched, d->last_id + 1, &p->c, now);
     if (rc < 0)
@@ -142,11 +148,13 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
     struct tl_wire_answer welcome = {0};
     struct tl_error err = {0};
     int grant_fd = -1;
-    if (p->id != 0 || hello->share_version != TL_SHARE_VERSION || !tl_wire_unpack(&hello->client, &p->c)) {
+    if (p->id != 0 || hello->share_version != TL_SHARE_VERSION ||
+        !tl_wire_unpack(&hello->client, &p->c)) {
         daemon_refuse(p, -EPROTO,
-                      p->id != 0                                 ? "it joined already"
-                      : hello->share_version != TL_SHARE_VERSION ? "its shared pages are of another version"
-                                                                 : "its settings are out of range");
+                      p->id != 0 ? "it joined already"
+                      : hello->share_version != TL_SHARE_VERSION
+                          ? "its shared pages are of another version"
+                          : "its settings are out of range");
         daemon_drop(d, p, "refused");
         return;
     }
@@ -154,8 +162,9 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
     hear_policy_wish(d, hello->policy, welcome.text, sizeof welcome.text);
     p->highest = daemon_rules_highest(d->rules, &p->who);
     if (p->c.level > p->highest) {
-        snprintf(welcome.text, sizeof welcome.text, "priority %d is more than the rules of tallyd allow; it is %d now",
-                 p->c.level, p->highest);
+        snprintf(welcome.text, sizeof welcome.text,
+                 "priority %d is more than the rules of tallyd allow; it is %d now", p->c.level,
+                 p->highest);
         p->c.level = p->highest;
     }
     if (enter(d, p, packet->fds[0], &grant_fd, &err) < 0) {
@@ -170,15 +179,15 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
     int rc = tl_wire_send(p->socket, TL_WIRE_WELCOME, &welcome, sizeof welcome, &grant_fd, 1);
     close(grant_fd);
     daemon_log(LOG_EVENTS, "process %d (%s) %s at level %d%s%s", (int)p->who.pid, p->job,
-               hello->is_return != 0 ? "is back" : "joined", p->c.level, welcome.text[0] != 0 ? "; it is told: " : "",
-               welcome.text);
+               hello->is_return != 0 ? "is back" : "joined", p->c.level,
+               welcome.text[0] != 0 ? "; it is told: " : "", welcome.text);
     if (rc < 0)
         daemon_drop(d, p, strerror(-rc));
     else
         daemon_words_update(d);
 }
 
-/* --- leaving and changing ------------------------------------------------------------------------------------------ */
+/* --- leaving and changing --------------------------------------------------------------------- */
 
 /* Whatever it had in flight: nobody waits for it any more. */
 static void equalise(struct daemon_peer *p)
@@ -213,7 +222,8 @@ void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sche
     daemon_words_update(d);
 }
 
-int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters, struct tl_error *err)
+int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters,
+                      struct tl_error *err)
 {
     struct tl_sched *sched;
     struct tl_sched_options options = {
@@ -232,7 +242,8 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
         d->clients[i]->seen.memory_bytes = 0; /* it is told anew */
     }
     if (rc < 0)
-        return rc == -ENOMEM ? tl_error_set(err, rc, "out of memory for the policy '%s'", policy) : rc;
+        return rc == -ENOMEM ? tl_error_set(err, rc, "out of memory for the policy '%s'", policy)
+                             : rc;
     tl_sched_destroy(d->sched);
     d->sched = sched;
     for (uint32_t i = 0; i < d->n_clients; i++)
@@ -241,6 +252,7 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
         snprintf(d->policy, sizeof d->policy, "%s", policy);
     if (parameters != d->parameters)
         snprintf(d->parameters, sizeof d->parameters, "%s", parameters);
-    daemon_log(LOG_EVENTS, "the policy is '%s'%s%s", policy, parameters[0] != 0 ? " with " : "", parameters);
+    daemon_log(LOG_EVENTS, "the policy is '%s'%s%s", policy, parameters[0] != 0 ? " with " : "",
+               parameters);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* tallyd's log: lines with the time since the machine started, in a file of bounded size or on standard error. */
+/* tallyd's log: lines with the time since the machine started, in a file of bounded size or on
+ * standard error. */
 #include "runtime/tallyd/tallyd.h"
 
 #include <errno.h>
@@ -47,7 +48,8 @@ void daemon_log(enum daemon_log_level level, const char *format, ...)
     if ((int)level > log_level || log_fd < 0)
         return;
     uint64_t ms = daemon_now() / 1000000;
-    int n = snprintf(line, sizeof line, "%llu.%03u tallyd: ", (unsigned long long)(ms / 1000), (unsigned)(ms % 1000));
+    int n = snprintf(line, sizeof line, "%llu.%03u tallyd: ", (unsigned long long)(ms / 1000),
+                     (unsigned)(ms % 1000));
     va_list args;
     va_start(args, format);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);

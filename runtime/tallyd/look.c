@@ -1,9 +1,9 @@
 /* Reads the clients' pages, tells the policy what happened, and publishes the grants that changed.
  *
- * That is the slow path: a kernel retreats because it sees a word, not because tallyd does.  So tallyd looks every few
- * milliseconds while clients compete, rarely while one works, and not at all while nobody does or there is only one: then
- * it sleeps, and asks to be woken (wants_kick) where that matters.  Pages are written by others and may hold anything; each
- * value is read once. */
+ * That is the slow path: a kernel retreats because it sees a word, not because tallyd does.  So
+ * tallyd looks every few milliseconds while clients compete, rarely while one works, and not at all
+ * while nobody does or there is only one: then it sleeps, and asks to be woken (wants_kick) where
+ * that matters.  Pages are written by others and may hold anything; each value is read once. */
 #include "runtime/tallyd/tallyd.h"
 
 #include <stdio.h>
@@ -12,15 +12,18 @@
 #define MS UINT64_C(1000000)
 #define COMPETING_NS (2 * MS) /* between looks while several have work */
 #define WORKING_NS (10 * MS)  /* while one has */
-#define LINGER_NS (100 * MS)  /* it stays awake after the last work, so that pauses between bursts cost no wake-up */
-#define ASLEEP_NS (250 * MS)  /* while none has, in case that one does not wake us */
-#define MERGED_NS (MS / 5)    /* the same, if words are kept up to date here */
-#define ALIVE_NS (500 * MS)   /* while somebody may not run: he looks whether we still live */
-#define SHARE_NS (500 * MS)   /* over which shares are measured */
+#define LINGER_NS                                                                                  \
+    (100 *                                                                                         \
+     MS) /* it stays awake after the last work, so that pauses between bursts cost no wake-up */
+#define ASLEEP_NS (250 * MS) /* while none has, in case that one does not wake us */
+#define MERGED_NS (MS / 5)   /* the same, if words are kept up to date here */
+#define ALIVE_NS (500 * MS)  /* while somebody may not run: he looks whether we still live */
+#define SHARE_NS (500 * MS)  /* over which shares are measured */
 #define MOST_DEVICE_NS (1000 * MS * 60) /* believed of one look */
 enum { MOST_ITERATIONS = 1000, RING = 64 };
 
-/* How much a counter has grown.  One that went backwards is somebody's bad joke, and begins anew. */
+/* How much a counter has grown.  One that went backwards is somebody's bad joke, and begins
+ * anew. */
 static uint64_t grown(uint64_t *seen, uint64_t value)
 {
     uint64_t more = value > *seen ? value - *seen : 0;
@@ -44,15 +47,16 @@ static void read_requests(struct daemon *d, struct daemon_peer *p, uint64_t now)
     p->seen.requests = n;
 }
 
-/* What it will launch next, for policies that go by what fits together.  A launch since the last look ends the operation that was told
- * then, whether or not the next one looks the same. */
+/* What it will launch next, for policies that go by what fits together.  A launch since the last
+ * look ends the operation that was told then, whether or not the next one looks the same. */
 static void read_footprint(struct daemon *d, struct daemon_peer *p, bool has_launched, uint64_t now)
 {
     const struct tl_client_page *page = p->page;
     struct tl_footprint next = {
         .duration_ns = read_once(&page->next_ns),
         .sm_permille = atomic_load_explicit(&page->next_sm_permille, memory_order_relaxed),
-        .bandwidth_permille = atomic_load_explicit(&page->next_bandwidth_permille, memory_order_relaxed),
+        .bandwidth_permille = atomic_load_explicit(&page->next_bandwidth_permille,
+                                                   memory_order_relaxed),
         .memory_bytes = read_once(&page->next_memory_bytes),
     };
     next.sm_permille = next.sm_permille < 1000 ? next.sm_permille : 1000;
@@ -67,7 +71,8 @@ static void learn_device(struct daemon *d)
 {
     for (uint32_t i = 0; i < d->n_clients && d->device_memory_bytes == 0; i++) {
         d->device_memory_bytes = read_once(&d->clients[i]->page->device_memory_bytes);
-        d->device_sms = atomic_load_explicit(&d->clients[i]->page->device_sms, memory_order_relaxed);
+        d->device_sms = atomic_load_explicit(&d->clients[i]->page->device_sms,
+                                             memory_order_relaxed);
         if (d->device_memory_bytes != 0 && daemon_set_policy(d, d->policy, d->parameters, NULL) < 0)
             d->device_memory_bytes = 0;
     }
@@ -102,7 +107,8 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
     };
     if (u.device_ns > MOST_DEVICE_NS)
         u.device_ns = MOST_DEVICE_NS;
-    if (u.device_ns != 0 || u.blocks != 0 || u.launches != 0 || u.waited_ns != 0 || gap_ns != seen->gap_ns)
+    if (u.device_ns != 0 || u.blocks != 0 || u.launches != 0 || u.waited_ns != 0 ||
+        gap_ns != seen->gap_ns)
         tl_sched_used(d->sched, p->id, &u, now);
     seen->gap_ns = gap_ns;
     measure_share(p, device_ns, now);
@@ -133,8 +139,8 @@ static void publish(struct daemon *d, struct daemon_peer *p, uint64_t now)
     atomic_store_explicit(&p->grant->alive_ns, now, memory_order_relaxed);
 }
 
-/* Says whether it is to be woken, then looks once more whether somebody has work: who has some now stored that before it looked
- * whether tallyd sleeps, so one of the two sees the other. */
+/* Says whether it is to be woken, then looks once more whether somebody has work: who has some now
+ * stored that before it looked whether tallyd sleeps, so one of the two sees the other. */
 static bool fall_asleep(struct daemon *d)
 {
     bool has_work = false;
@@ -179,7 +185,9 @@ uint64_t daemon_look(struct daemon *d, uint64_t now)
         wake_up(d);
     } else if (working > 0 || now - d->worked_ns < LINGER_NS || !fall_asleep(d)) {
         wake_up(d);
-        next = sooner(next, now + (has_merged ? MERGED_NS : working > 1 ? COMPETING_NS : WORKING_NS));
+        next = sooner(next, now + (has_merged    ? MERGED_NS
+                                   : working > 1 ? COMPETING_NS
+                                                 : WORKING_NS));
     } else {
         next = sooner(next, now + ASLEEP_NS);
     }

@@ -38,7 +38,8 @@ static int watch(struct daemon *d, int fd, struct daemon_source *s)
     return epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 }
 
-/* Closing alone would not do: those below have been sent the pidfd, and epoll goes on watching what somebody has open. */
+/* Closing alone would not do: those below have been sent the pidfd, and epoll goes on watching what
+ * somebody has open. */
 static void forget(struct daemon *d, int fd)
 {
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
@@ -47,11 +48,12 @@ static void forget(struct daemon *d, int fd)
 
 void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted)
 {
-    struct epoll_event e = {.events = EPOLLIN | (is_wanted ? EPOLLOUT : 0), .data.ptr = &p->on_socket};
+    struct epoll_event e = {.events = EPOLLIN | (is_wanted ? EPOLLOUT : 0),
+                            .data.ptr = &p->on_socket};
     (void)epoll_ctl(d->epoll, EPOLL_CTL_MOD, p->socket, &e);
 }
 
-/* --- peers --------------------------------------------------------------------------------------------------------- */
+/* --- peers ------------------------------------------------------------------------------------ */
 
 void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why)
 {
@@ -103,10 +105,10 @@ static void hear(struct daemon *d, struct daemon_peer *p)
     if (rc == -EAGAIN)
         return;
     if (rc == -EPROTONOSUPPORT)
-        daemon_refuse(
-            p, rc,
-            "it is of another version than this job's library; end it (its clients go on), so that the right one "
-            "starts");
+        daemon_refuse(p, rc,
+                      "it is of another version than this job's library; end it (its clients go "
+                      "on), so that the right one "
+                      "starts");
     if (rc != 1) {
         daemon_drop(d, p, rc == 0 ? "left" : err.text);
         return;
@@ -214,7 +216,8 @@ static void on_listener(struct daemon *d, struct daemon_source *s, uint32_t even
     if (fd >= 0)
         return;
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* somebody waits; do not spin on it */
+        /* somebody waits; do not spin on it */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 /* Who is no client and says nothing for long is sent away. */
@@ -225,7 +228,7 @@ static void dismiss_silent(struct daemon *d, uint64_t now)
             daemon_drop(d, p, "says nothing");
 }
 
-/* --- signals and time ---------------------------------------------------------------------------------------------- */
+/* --- signals and time ------------------------------------------------------------------------- */
 
 static void read_rules_again(struct daemon *d)
 {
@@ -237,7 +240,8 @@ static void read_rules_again(struct daemon *d)
     }
     daemon_rules_free(d->rules);
     d->rules = rules;
-    daemon_log(LOG_EVENTS, "the rules %s were read again; they hold for who joins from now on", d->rules_path);
+    daemon_log(LOG_EVENTS, "the rules %s were read again; they hold for who joins from now on",
+               d->rules_path);
 }
 
 static void on_signal(struct daemon *d, struct daemon_source *s, uint32_t events)
@@ -282,7 +286,7 @@ static uint64_t next_time(const struct daemon *d, uint64_t look_at, uint64_t now
     return next;
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------ */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 int daemon_loop_init(struct daemon *d, struct tl_error *err)
 {
@@ -300,8 +304,9 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     d->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     d->since_client_ns = daemon_now();
-    if (d->epoll < 0 || d->timer < 0 || d->signals < 0 || watch(d, d->place.listener, &d->on_listener) < 0 ||
-        watch(d, d->timer, &d->on_timer) < 0 || watch(d, d->signals, &d->on_signal) < 0)
+    if (d->epoll < 0 || d->timer < 0 || d->signals < 0 ||
+        watch(d, d->place.listener, &d->on_listener) < 0 || watch(d, d->timer, &d->on_timer) < 0 ||
+        watch(d, d->signals, &d->on_signal) < 0)
         return tl_error_errno(err, "tallyd's event loop");
     return 0;
 }

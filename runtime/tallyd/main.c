@@ -28,10 +28,14 @@ enum { STARTED = 256, SOCKET, POLICY, RULES, IDLE, LOG };
 
 static const struct argp_option option_table[] = {
     {"socket", SOCKET, "PATH", 0, "Listen there (TALLY_SOCKET)", 0},
-    {"policy", POLICY, "POLICY", 0, "Begin with this policy (TALLY_POLICY; `tally policy --list` shows them)", 0},
-    {"rules", RULES, "FILE", 0, "Who may have which level (TALLY_RULES; else " SYSTEM_RULES ", if it is there)", 0},
+    {"policy", POLICY, "POLICY", 0,
+     "Begin with this policy (TALLY_POLICY; `tally policy --list` shows them)", 0},
+    {"rules", RULES, "FILE", 0,
+     "Who may have which level (TALLY_RULES; else " SYSTEM_RULES ", if it is there)", 0},
     {"idle", IDLE, "TIME", 0,
-     "End so long after the last client: 60s if not said, 0 for never (TALLY_DAEMON_IDLE, in seconds)", 0},
+     "End so long after the last client: 60s if not said, 0 for never (TALLY_DAEMON_IDLE, in "
+     "seconds)",
+     0},
     {"log", LOG, "error|warn|info|debug", 0, "How much to tell (TALLY_LOG)", 0},
     {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
     {0},
@@ -82,7 +86,8 @@ static const struct argp argp = {
     option_table,
     parse_option,
     NULL,
-    "The arbiter of jobs that share a GPU.  Jobs under tally-run start it when they need it; by hand it stays in the "
+    "The arbiter of jobs that share a GPU.  Jobs under tally-run start it when they need it; by "
+    "hand it stays in the "
     "foreground and logs to standard error.\v"
     "SIGHUP reads the rules again; SIGTERM ends it, and its clients go on unmanaged.",
     NULL,
@@ -144,8 +149,8 @@ static int serve(struct daemon *d, const struct options *o, struct tl_error *err
         return rc;
     if (d->place.is_activated)
         d->idle_ns = UINT64_MAX;
-    daemon_log(LOG_EVENTS, "listens on %s, policy '%s'", d->place.is_activated ? "the passed socket" : d->place.path,
-               d->policy);
+    daemon_log(LOG_EVENTS, "listens on %s, policy '%s'",
+               d->place.is_activated ? "the passed socket" : d->place.path, d->policy);
     tell_starter(o, "+");
     daemon_loop_run(d);
     daemon_loop_finish(d);

@@ -1,5 +1,6 @@
-/* Where tallyd listens: a socket in a folder that only its user can change, with a lock beside it, so that there is one; or a
- * socket that the service manager opened (LISTEN_FDS, see sd_listen_fds(3)). */
+/* Where tallyd listens: a socket in a folder that only its user can change, with a lock beside it,
+ * so that there is one; or a socket that the service manager opened (LISTEN_FDS, see
+ * sd_listen_fds(3)). */
 #include "runtime/tallyd/tallyd.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 enum { QUEUE = 256, FIRST_PASSED_FD = 3, WAIT_MS = 2000, STEP_MS = 2 };
 
-/* --- opened by the service manager --------------------------------------------------------------------------------- */
+/* --- opened by the service manager ------------------------------------------------------------ */
 
 static bool is_listener(int fd)
 {
@@ -34,15 +35,16 @@ static int passed_listener(struct tl_error *err)
     if (pid == NULL || n == NULL || strtol(pid, NULL, 10) != getpid())
         return -ENOENT;
     if (strtol(n, NULL, 10) != 1 || !is_listener(FIRST_PASSED_FD))
-        return tl_error_set(err, -EINVAL,
-                            "what was passed to tallyd is not one listening socket of whole messages "
-                            "(ListenSequentialPacket= in the .socket unit)");
+        return tl_error_set(
+            err, -EINVAL,
+            "what was passed to tallyd is not one listening socket of whole messages "
+            "(ListenSequentialPacket= in the .socket unit)");
     (void)fcntl(FIRST_PASSED_FD, F_SETFD, FD_CLOEXEC);
     (void)fcntl(FIRST_PASSED_FD, F_SETFL, O_NONBLOCK);
     return FIRST_PASSED_FD;
 }
 
-/* --- opened here --------------------------------------------------------------------------------------------------- */
+/* --- opened here ------------------------------------------------------------------------------ */
 
 /* Makes the socket's folder if it is missing, and its parent is there. */
 static int make_folder(const char *path, struct tl_error *err)
@@ -56,15 +58,17 @@ static int make_folder(const char *path, struct tl_error *err)
     if (stat(folder, &st) < 0)
         return tl_error_errno(err, "tallyd's folder %s", folder);
     if (st.st_uid != geteuid() && st.st_uid != 0)
-        return tl_error_set(err, -EPERM, "tallyd's folder %s belongs to user %u; set TALLY_SOCKET", folder,
-                            (unsigned)st.st_uid);
+        return tl_error_set(err, -EPERM, "tallyd's folder %s belongs to user %u; set TALLY_SOCKET",
+                            folder, (unsigned)st.st_uid);
     if ((st.st_mode & 022) != 0 && (st.st_mode & S_ISVTX) == 0)
-        return tl_error_set(err, -EPERM, "others can write to tallyd's folder %s; chmod go-w, or set TALLY_SOCKET",
-                            folder);
+        return tl_error_set(
+            err, -EPERM, "others can write to tallyd's folder %s; chmod go-w, or set TALLY_SOCKET",
+            folder);
     return 0;
 }
 
-/* The lock may be another tallyd's, which listens or is about to; or a dead one's, whose end is not over yet. */
+/* The lock may be another tallyd's, which listens or is about to; or a dead one's, whose end is not
+ * over yet. */
 static int wait_for_lock(const struct daemon_place *p, struct tl_error *err)
 {
     for (int ms = 0; ms < WAIT_MS; ms += STEP_MS) {
@@ -92,7 +96,8 @@ static int take_lock(struct daemon_place *p, struct tl_error *err)
     return wait_for_lock(p, err);
 }
 
-/* Listens under a name of its own first and renames it: there is never a socket that does not answer. */
+/* Listens under a name of its own first and renames it: there is never a socket that does not
+ * answer. */
 static int listen_there(struct daemon_place *p, struct tl_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -101,7 +106,8 @@ static int listen_there(struct daemon_place *p, struct tl_error *err)
     p->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (p->listener < 0)
         return tl_error_errno(err, "a socket");
-    if (bind(p->listener, (struct sockaddr *)&address, sizeof address) < 0 || listen(p->listener, QUEUE) < 0)
+    if (bind(p->listener, (struct sockaddr *)&address, sizeof address) < 0 ||
+        listen(p->listener, QUEUE) < 0)
         return tl_error_errno(err, "tallyd cannot listen on %s", address.sun_path);
     if (rename(address.sun_path, p->path) < 0) {
         int rc = tl_error_errno(err, "tallyd's socket %s", p->path);
@@ -115,7 +121,8 @@ int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error 
 {
     *p = (struct daemon_place){.lock = -1, .listener = -1};
     if (strlen(path) >= sizeof p->path)
-        return tl_error_set(err, -ENAMETOOLONG, "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
+        return tl_error_set(err, -ENAMETOOLONG,
+                            "tallyd's socket %.300s: it may be " TL_SOCKET_PATH_IS, path);
     strcpy(p->path, path);
     int rc = passed_listener(err);
     if (rc >= 0) {

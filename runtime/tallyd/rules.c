@@ -2,8 +2,8 @@
  *
  *     user NAME | uid N | group NAME | gid N | cgroup PATH | everybody   LEVEL
  *
- * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Whoever no line fits may have all
- * levels if he is tallyd's own user or root, else only the lowest. */
+ * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Whoever
+ * no line fits may have all levels if he is tallyd's own user or root, else only the lowest. */
 #include "runtime/job/settings.h"
 #include "runtime/tallyd/tallyd.h"
 
@@ -31,7 +31,7 @@ struct daemon_rules {
     struct rule *first, **end;
 };
 
-/* --- reading ------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static bool read_number(const char *text, unsigned *id)
 {
@@ -101,7 +101,8 @@ static const char *read_line(struct daemon_rules *rules, char *line)
     return strtok_r(NULL, " \t\n", &rest) == NULL ? NULL : "there is something behind the level";
 }
 
-int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional, struct tl_error *err)
+int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional,
+                      struct tl_error *err)
 {
     char line[PATH_BYTES + 128];
     int rc = 0;
@@ -143,7 +144,7 @@ void daemon_rules_free(struct daemon_rules *r)
     free(r);
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static bool is_in_group(const struct daemon_who *who, gid_t gid)
 {
@@ -153,7 +154,8 @@ static bool is_in_group(const struct daemon_who *who, gid_t gid)
     return who->gid == gid;
 }
 
-/* Whether one of the process's cgroups is that one or below it.  A line of /proc/PID/cgroup is ID:CONTROLLERS:PATH. */
+/* Whether one of the process's cgroups is that one or below it.  A line of /proc/PID/cgroup is
+ * ID:CONTROLLERS:PATH. */
 static bool is_in_cgroup(pid_t pid, const char *cgroup)
 {
     char path[64], line[PATH_BYTES + 128];
@@ -162,7 +164,8 @@ static bool is_in_cgroup(pid_t pid, const char *cgroup)
     snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
     FILE *file = fopen(path, "re");
     while (file != NULL && !is_in && fgets(line, sizeof line, file) != NULL) {
-        const char *controllers = strchr(line, ':'), *at = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        const char *controllers = strchr(line, ':'),
+                   *at = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
         if (at != NULL && strncmp(at + 1, cgroup, n) == 0)
             is_in = n == 1 || at[1 + n] == '/' || at[1 + n] == '\n';
     }

@@ -23,23 +23,28 @@
 
 enum {
     DAEMON_MAX_PEERS = 512,
-    DAEMON_BURST = 1000,      /* messages that a peer may send at once ... */
-    DAEMON_PER_SECOND = 500,  /* ... and in the long run */
-    DAEMON_SILENT_MS = 10000, /* a peer that is no client and says nothing for so long is sent away */
+    DAEMON_BURST = 1000,     /* messages that a peer may send at once ... */
+    DAEMON_PER_SECOND = 500, /* ... and in the long run */
+    /* a peer that is no client and says nothing for so long is sent away */
+    DAEMON_SILENT_MS = 10000,
 };
 
-/* --- log (runtime/tallyd/log.c) -------------------------------------------------------------------------------------------- */
+/* --- log (runtime/tallyd/log.c) --------------------------------------------------------------- */
 
 enum daemon_log_level { LOG_ERRORS, LOG_WARNINGS, LOG_EVENTS, LOG_DETAILS };
-/* To that file, or to standard error if it is NULL.  A file that cannot be opened is done without. */
+/* To that file, or to standard error if it is NULL.  A file that cannot be opened is done
+ * without. */
 void daemon_log_open(const char *path, int level);
-void daemon_log(enum daemon_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void daemon_log(enum daemon_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* --- rules (runtime/tallyd/rules.c) ---------------------------------------------------------------------------------------- */
+/* --- rules (runtime/tallyd/rules.c) ----------------------------------------------------------- */
 
 struct daemon_rules;
-/* Reads a rules file.  0, or a negative errno value with file and line; no file is no error if `is_optional`. */
-int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional, struct tl_error *err);
+/* Reads a rules file.  0, or a negative errno value with file and line; no file is no error if
+ * `is_optional`. */
+int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional,
+                      struct tl_error *err);
 void daemon_rules_free(struct daemon_rules *r);
 
 struct daemon_who {
@@ -52,7 +57,7 @@ struct daemon_who {
 /* The highest level that it may have; `r` may be NULL. */
 int daemon_rules_highest(const struct daemon_rules *r, const struct daemon_who *who);
 
-/* --- the place (runtime/tallyd/place.c) ------------------------------------------------------------------------------------ */
+/* --- the place (runtime/tallyd/place.c) ------------------------------------------------------- */
 
 struct daemon_place {
     char path[TL_SOCKET_PATH_BYTES];
@@ -63,7 +68,7 @@ struct daemon_place {
 int daemon_place_take(struct daemon_place *p, const char *path, struct tl_error *err);
 void daemon_place_leave(struct daemon_place *p);
 
-/* --- peers --------------------------------------------------------------------------------------------------------- */
+/* --- peers ------------------------------------------------------------------------------------ */
 
 struct daemon;
 struct daemon_peer;
@@ -76,7 +81,8 @@ struct daemon_source {
 
 /* What was last seen in a client's page. */
 struct daemon_seen {
-    uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes, ephemeral_bytes, requests;
+    uint64_t device_ns, blocks, launches, waited_ns, iterations, gap_ns, memory_bytes,
+        ephemeral_bytes, requests;
     struct tl_footprint next;
     bool has_backlog;
     uint64_t share_from_ns, share_device_ns; /* where the measurement of its share began */
@@ -125,7 +131,8 @@ struct daemon {
     struct daemon_source on_listener, on_timer, on_signal;
     struct daemon_peer *peers;
     uint32_t n_peers;
-    struct daemon_peer *clients[DAEMON_MAX_PEERS]; /* highest level first, then in the order of joining */
+    /* highest level first, then in the order of joining */
+    struct daemon_peer *clients[DAEMON_MAX_PEERS];
     uint32_t n_clients, last_id;
     uint64_t since_client_ns; /* when the last client left */
     uint64_t worked_ns;       /* when a client was last seen with work */
@@ -134,7 +141,7 @@ struct daemon {
 
 uint64_t daemon_now(void);
 
-/* --- loop (runtime/tallyd/loop.c) ------------------------------------------------------------------------------------------ */
+/* --- loop (runtime/tallyd/loop.c) ------------------------------------------------------------- */
 
 /* 0, or a negative errno value with a message. */
 int daemon_loop_init(struct daemon *d, struct tl_error *err);
@@ -145,7 +152,7 @@ void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why);
 /* Asks to be called when it can be written to. */
 void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted);
 
-/* --- clients (runtime/tallyd/join.c) --------------------------------------------------------------------------------------- */
+/* --- clients (runtime/tallyd/join.c) ---------------------------------------------------------- */
 
 void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet);
 void daemon_leave(struct daemon *d, struct daemon_peer *p);
@@ -153,9 +160,10 @@ void daemon_refuse(struct daemon_peer *p, int code, const char *text);
 /* Takes its new level into the order of clients and tells everybody concerned. */
 void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sched_client *c);
 /* 0; or a negative errno value with a message, and the old policy stays. */
-int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters, struct tl_error *err);
+int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters,
+                      struct tl_error *err);
 
-/* --- words (runtime/tallyd/words.c) ---------------------------------------------------------------------------------------- */
+/* --- words (runtime/tallyd/words.c) ----------------------------------------------------------- */
 
 /* Sends each client the words above it, if they are others than it has. */
 void daemon_words_update(struct daemon *d);
@@ -164,12 +172,13 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p);
 bool daemon_words_merge(struct daemon *d);
 void daemon_words_finish(struct daemon_peer *p);
 
-/* --- looking (runtime/tallyd/look.c) --------------------------------------------------------------------------------------- */
+/* --- looking (runtime/tallyd/look.c) ---------------------------------------------------------- */
 
-/* Reads all pages, runs the policy, publishes what changed; returns when to look again (UINT64_MAX: when told to). */
+/* Reads all pages, runs the policy, publishes what changed; returns when to look again (UINT64_MAX:
+ * when told to). */
 uint64_t daemon_look(struct daemon *d, uint64_t now);
 
-/* --- control (runtime/tallyd/control.c) ------------------------------------------------------------------------------------ */
+/* --- control (runtime/tallyd/control.c) ------------------------------------------------------- */
 
 void daemon_control(struct daemon *d, struct daemon_peer *p, const struct tl_wire_packet *packet);
 

@@ -1,5 +1,6 @@
-/* Who sees whose word.  A kernel polls at most TL_SHARE_WORDS words.  If more clients than that are above, the first ones are
- * shown as they are, and one page of tallyd's own, in the last place, stands for all others: it is busy while one of them is. */
+/* Who sees whose word.  A kernel polls at most TL_SHARE_WORDS words.  If more clients than that are
+ * above, the first ones are shown as they are, and one page of tallyd's own, in the last place,
+ * stands for all others: it is busy while one of them is. */
 #include "runtime/tallyd/tallyd.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ static uint32_t count_direct(uint32_t above)
     return above <= TL_SHARE_WORDS ? above : TL_SHARE_WORDS - 1;
 }
 
-/* --- merged words -------------------------------------------------------------------------------------------------- */
+/* --- merged words ----------------------------------------------------------------------------- */
 
 static int make_merged(struct daemon_peer *p)
 {
@@ -72,9 +73,10 @@ bool daemon_words_merge(struct daemon *d)
     return is_needed;
 }
 
-/* --- sending ------------------------------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
-/* Sends the words above `p` as they are now.  If it does not read what it is sent, they follow when it does. */
+/* Sends the words above `p` as they are now.  If it does not read what it is sent, they follow when
+ * it does. */
 void daemon_words_send(struct daemon *d, struct daemon_peer *p)
 {
     uint32_t above = count_above(d, p), direct = count_direct(above);
@@ -84,8 +86,9 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
     if (words.is_merged != 0 && p->merged == NULL && make_merged(p) < 0) {
         daemon_words_finish(p);
         words.is_merged = 0;
-        daemon_log(LOG_WARNINGS, "process %d (%s) sees only %u of %u words above it: no shared memory", (int)p->who.pid,
-                   p->job, direct, above);
+        daemon_log(LOG_WARNINGS,
+                   "process %d (%s) sees only %u of %u words above it: no shared memory",
+                   (int)p->who.pid, p->job, direct, above);
     }
     for (uint32_t i = 0; i < direct; i++) {
         fds[n_fds++] = d->clients[i]->page_reader;
@@ -96,8 +99,8 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
     words.n += words.is_merged;
     int rc = tl_wire_send(p->socket, TL_WIRE_WORDS, &words, sizeof words, fds, n_fds);
     if (rc < 0 && rc != -EAGAIN) {
-        daemon_log(LOG_WARNINGS, "process %d (%s) cannot be told who is above it: %s", (int)p->who.pid, p->job,
-                   strerror(-rc));
+        daemon_log(LOG_WARNINGS, "process %d (%s) cannot be told who is above it: %s",
+                   (int)p->who.pid, p->job, strerror(-rc));
         return; /* if it is gone, that is heard of next */
     }
     if (p->owes_words != (rc == -EAGAIN)) {

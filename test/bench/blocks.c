@@ -2,11 +2,12 @@
  *
  *     blocks SECONDS BLOCK_US...
  *
- * stalls.c tells what a machine does to a CPU that needs no memory.  Blocks need some, and then one takes longer than the other without
- * anything having stood still.  This computes tiles of a matrix product on the last CPU, as an SM of the software device, so deep that a
- * tile lasts for the given time in the median, and notes how long each took.  From that it tells the time between a random moment
- * and the end of the tile, in median tiles: long ones are met more often than short ones.  If all were alike it would be spread evenly
- * between 0 and 1.  Prints one line of JSON. */
+ * stalls.c tells what a machine does to a CPU that needs no memory.  Blocks need some, and then one
+ * takes longer than the other without anything having stood still.  This computes tiles of a matrix
+ * product on the last CPU, as an SM of the software device, so deep that a tile lasts for the given
+ * time in the median, and notes how long each took.  From that it tells the time between a random
+ * moment and the end of the tile, in median tiles: long ones are met more often than short ones.
+ * If all were alike it would be spread evenly between 0 and 1.  Prints one line of JSON. */
 #include "test/bench/sm.h"
 
 #include <stdint.h>
@@ -65,7 +66,8 @@ static uint32_t run(uint32_t depth, uint64_t for_ns, uint32_t most)
 static uint32_t depth_for(double block_ns)
 {
     uint32_t depth = 64;
-    for (uint32_t i = 0; i < 4; i++) { /* what does not grow with the depth makes the first guess wrong */
+    /* what does not grow with the depth makes the first guess wrong */
+    for (uint32_t i = 0; i < 4; i++) {
         uint32_t n = run(depth, UINT64_MAX, TRIALS);
         double next = depth * block_ns / median_of(n);
         depth = next < 1 ? 1 : next > 1e6 ? 1000000 : (uint32_t)next;
@@ -102,10 +104,12 @@ int main(int argc, char **argv)
         a[i / SIZE][i % SIZE] = b[i / SIZE][i % SIZE] = (float)(i % 7);
     printf("{\"seconds\": %g, \"blocks\": [", atof(argv[1]));
     for (int i = 2; i < argc; i++) {
-        uint32_t n = run(depth_for(atof(argv[i]) * 1000), (uint64_t)(atof(argv[1]) * 1e9 / (argc - 2)), MOST);
-        printf("%s{\"block_us\": %g, \"median_us\": %.2f, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f}",
-               i > 2 ? ", " : "", atof(argv[i]), median_of(n) / 1000.0, wait_of(n, 0.5), wait_of(n, 0.9),
-               wait_of(n, 0.99));
+        uint32_t n = run(depth_for(atof(argv[i]) * 1000),
+                         (uint64_t)(atof(argv[1]) * 1e9 / (argc - 2)), MOST);
+        printf("%s{\"block_us\": %g, \"median_us\": %.2f, \"p50\": %.2f, \"p90\": %.2f, \"p99\": "
+               "%.2f}",
+               i > 2 ? ", " : "", atof(argv[i]), median_of(n) / 1000.0, wait_of(n, 0.5),
+               wait_of(n, 0.9), wait_of(n, 0.99));
     }
     printf("]}\n");
     return 0;

@@ -1,4 +1,5 @@
-/* The kernels as one would write them for a CPU: the practical limit.  OpenMP over cores, vectors by the compiler or by hand. */
+/* The kernels as one would write them for a CPU: the practical limit.  OpenMP over cores, vectors
+ * by the compiler or by hand. */
 #include "test/bench/device_side.h"
 
 #include <math.h>
@@ -136,7 +137,8 @@ static inline int any_set(const ints *v)
 {
     uint64_t words[8];
     memcpy(words, v, sizeof words);
-    return ((words[0] | words[1]) | (words[2] | words[3]) | (words[4] | words[5]) | (words[6] | words[7])) != 0;
+    return ((words[0] | words[1]) | (words[2] | words[3]) | (words[4] | words[5]) |
+            (words[6] | words[7])) != 0;
 }
 
 /* Sixteen points at a time, until the last of them has left. */
@@ -147,7 +149,8 @@ static void mandelbrot(void)
 #pragma omp parallel for schedule(dynamic, 8)
     for (int y = 0; y < MANDEL_N; y++) {
         for (int x = 0; x < MANDEL_N; x += 16) {
-            vector cx = __builtin_convertvector(lanes + x, vector) * (3.0f / MANDEL_N) - 2.0f, zx = {0}, zy = {0};
+            vector cx = __builtin_convertvector(lanes + x, vector) * (3.0f / MANDEL_N) - 2.0f,
+                   zx = {0}, zy = {0};
             float cy = -1.5f + 3.0f * (float)y / MANDEL_N;
             ints n = {0}, inside = n - 1;
             for (int i = 0; i < MANDEL_ROUNDS; i++) {
@@ -199,8 +202,9 @@ static void empty(void)
 
 static int native_run(enum bench_kernel k, int n)
 {
-    static void (*const kernels[BENCH_COUNT])(void) = {empty,   vadd,    saxpy,     matmul,     matmul,  reduction,
-                                                       softmax, stencil, histogram, mandelbrot, collatz, transpose};
+    static void (*const kernels[BENCH_COUNT])(void) = {empty,     vadd,       saxpy,   matmul,
+                                                       matmul,    reduction,  softmax, stencil,
+                                                       histogram, mandelbrot, collatz, transpose};
     for (int i = 0; i < n; i++)
         kernels[k]();
     return 0;
@@ -229,6 +233,7 @@ static int native_setup(const float *in_a, const float *in_b, const float *in_c)
 
 int main(void)
 {
-    static const struct bench_side side = {native_setup, native_set_result, native_get_result, native_run, NULL, NULL};
+    static const struct bench_side side = {
+        native_setup, native_set_result, native_get_result, native_run, NULL, NULL};
     return bench_serve(&side);
 }

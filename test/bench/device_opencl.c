@@ -1,4 +1,5 @@
-/* The kernels through OpenCL: PoCL's side of the comparison.  The argument is the path of device_kernels.cl. */
+/* The kernels through OpenCL: PoCL's side of the comparison.  The argument is the path of
+ * device_kernels.cl. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include "test/bench/device_side.h"
 

@@ -29,7 +29,7 @@ static void fill(void)
     }
 }
 
-/* --- references --------------------------------------------------------------------------------------------------- */
+/* --- references ------------------------------------------------------------------------------- */
 
 /* Each says what element i of the result should be, in double precision. */
 
@@ -72,7 +72,8 @@ static double stencil_at(uint32_t i)
 static uint32_t mandel_rounds(uint32_t i)
 {
     uint32_t x = i % MANDEL_N, y = i / MANDEL_N, n = 0;
-    float cx = -2.0f + 3.0f * (float)x / MANDEL_N, cy = -1.5f + 3.0f * (float)y / MANDEL_N, zx = 0, zy = 0;
+    float cx = -2.0f + 3.0f * (float)x / MANDEL_N, cy = -1.5f + 3.0f * (float)y / MANDEL_N, zx = 0,
+          zy = 0;
     for (; n < MANDEL_ROUNDS && zx * zx + zy * zy <= 4.0f; n++) {
         float next = zx * zx - zy * zy + cx;
         zy = 2.0f * zx * zy + cy;
@@ -104,7 +105,8 @@ static double transpose_at(uint32_t i)
     return a[(size_t)(i % IMAGE_N) * IMAGE_N + i / IMAGE_N];
 }
 
-/* Compares the first n results, every step-th of them; relative to 1 or to the value, whichever is more. */
+/* Compares the first n results, every step-th of them; relative to 1 or to the value, whichever is
+ * more. */
 static double worst_of(double (*at)(uint32_t), uint32_t n, uint32_t step)
 {
     double worst = 0;
@@ -177,7 +179,7 @@ static double error_of(enum bench_kernel k, double *allowed)
     }
 }
 
-/* --- commands ----------------------------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static const char *const names[] = {
 #define AS_NAME(name, unit, work) #name,

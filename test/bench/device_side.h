@@ -1,5 +1,5 @@
-/* One side of the comparison of the software device with PoCL and with native code: a process that runs the same kernels on
- * the same data in its own way, when told to on standard input.
+/* One side of the comparison of the software device with PoCL and with native code: a process that
+ * runs the same kernels on the same data in its own way, when told to on standard input.
  *
  *     check NAME         the kernel once, from fresh data; "ok NAME worst-error" or "bad NAME where"
  *     run NAME N         N times in a row; "time NAME wall-ns cpu-ns" of all threads
@@ -36,18 +36,18 @@ enum {
 };
 
 /* name, unit, work per run in units of 1e9 */
-#define BENCH_KERNELS(X)                                                                                               \
-    X(empty, "launch", 1e-9)                                                                                           \
-    X(vadd, "GB/s", 12e-9 * STREAM_N)                                                                                  \
-    X(saxpy, "GB/s", 12e-9 * STREAM_N)                                                                                 \
-    X(naive_matmul, "GFLOP/s", 2e-9 * MATRIX_N * MATRIX_N * MATRIX_N)                                                  \
-    X(tiled_matmul, "GFLOP/s", 2e-9 * MATRIX_N * MATRIX_N * MATRIX_N)                                                  \
-    X(reduction, "GB/s", 4e-9 * REDUCE_N)                                                                              \
-    X(softmax, "Gelem/s", 1e-9 * SOFTMAX_ROWS * SOFTMAX_N)                                                             \
-    X(stencil, "GB/s", 8e-9 * IMAGE_N * IMAGE_N)                                                                       \
-    X(histogram, "Gelem/s", 1e-9 * HISTOGRAM_N)                                                                        \
-    X(mandelbrot, "Gpix/s", 1e-9 * MANDEL_N * MANDEL_N)                                                                \
-    X(collatz, "Gelem/s", 1e-9 * COLLATZ_N)                                                                            \
+#define BENCH_KERNELS(X)                                                                           \
+    X(empty, "launch", 1e-9)                                                                       \
+    X(vadd, "GB/s", 12e-9 * STREAM_N)                                                              \
+    X(saxpy, "GB/s", 12e-9 * STREAM_N)                                                             \
+    X(naive_matmul, "GFLOP/s", 2e-9 * MATRIX_N * MATRIX_N * MATRIX_N)                              \
+    X(tiled_matmul, "GFLOP/s", 2e-9 * MATRIX_N * MATRIX_N * MATRIX_N)                              \
+    X(reduction, "GB/s", 4e-9 * REDUCE_N)                                                          \
+    X(softmax, "Gelem/s", 1e-9 * SOFTMAX_ROWS * SOFTMAX_N)                                         \
+    X(stencil, "GB/s", 8e-9 * IMAGE_N * IMAGE_N)                                                   \
+    X(histogram, "Gelem/s", 1e-9 * HISTOGRAM_N)                                                    \
+    X(mandelbrot, "Gpix/s", 1e-9 * MANDEL_N * MANDEL_N)                                            \
+    X(collatz, "Gelem/s", 1e-9 * COLLATZ_N)                                                        \
     X(transpose, "GB/s", 8e-9 * IMAGE_N * IMAGE_N)
 
 enum bench_kernel {
@@ -57,7 +57,8 @@ enum bench_kernel {
         BENCH_COUNT
 };
 
-/* What a side does.  The buffers `a` and `b` are inputs, `c` takes results (and is an input of saxpy). */
+/* What a side does.  The buffers `a` and `b` are inputs, `c` takes results (and is an input of
+ * saxpy). */
 struct bench_side {
     /* Takes the inputs; 0 or nothing else works. */
     int (*setup)(const float *a, const float *b, const float *c);

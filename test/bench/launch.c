@@ -1,11 +1,12 @@
-/* What the interception library adds to a launch: the same driver, which does nothing, called directly and through it, in turn, in
- * one process.
+/* What the interception library adds to a launch: the same driver, which does nothing, called
+ * directly and through it, in turn, in one process.
  *
  *     launch SHIM DRIVER [SECONDS]
  *
- * A batch is 1000 launches and a wait that is not timed, as a server's request would be.  Prints one JSON object: nanoseconds per
- * launch, median of the batches and their quartiles, for both ways, and the median of the differences of neighbours.  Time is
- * the thread's own processor time, so that other processes on the machine do not count. */
+ * A batch is 1000 launches and a wait that is not timed, as a server's request would be.  Prints
+ * one JSON object: nanoseconds per launch, median of the batches and their quartiles, for both
+ * ways, and the median of the differences of neighbours.  Time is the thread's own processor time,
+ * so that other processes on the machine do not count. */
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 #include <dlfcn.h>
@@ -16,8 +17,8 @@
 
 enum { LAUNCHES = 1000, MAX_BATCHES = 20000 };
 
-typedef CUresult launch_fn(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                           void **, void **);
+typedef CUresult launch_fn(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                           unsigned, CUstream, void **, void **);
 
 struct way {
     launch_fn *launch;
@@ -45,8 +46,10 @@ static void open_way(struct way *w, const char *path)
     CUcontext ctx;
     CUmodule module;
 #define FIND(name) ((__typeof__(name) *)must(dlsym(library, #name), #name))
-    if (FIND(cuInit)(0) != CUDA_SUCCESS || FIND(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
-        FIND(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS || FIND(cuStreamCreate)(&w->stream, 1) != CUDA_SUCCESS ||
+    if (FIND(cuInit)(0) != CUDA_SUCCESS ||
+        FIND(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
+        FIND(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS ||
+        FIND(cuStreamCreate)(&w->stream, 1) != CUDA_SUCCESS ||
         FIND(cuModuleLoadData)(&module, ".version 7.0\n") != CUDA_SUCCESS ||
         FIND(cuModuleGetFunction)(&w->function, module, "kernel") != CUDA_SUCCESS) {
         fprintf(stderr, "launch: %s does not start\n", path);
@@ -82,8 +85,8 @@ static int by_size(const void *a, const void *b)
 static void print(const char *name, double *ns, int n, const char *end)
 {
     qsort(ns, (size_t)n, sizeof ns[0], by_size);
-    printf("\"%s\": {\"median\": %.2f, \"p25\": %.2f, \"p75\": %.2f, \"p99\": %.2f}%s", name, ns[n / 2], ns[n / 4],
-           ns[n * 3 / 4], ns[n * 99 / 100], end);
+    printf("\"%s\": {\"median\": %.2f, \"p25\": %.2f, \"p75\": %.2f, \"p99\": %.2f}%s", name,
+           ns[n / 2], ns[n / 4], ns[n * 3 / 4], ns[n * 99 / 100], end);
 }
 
 int main(int argc, char **argv)

@@ -2,10 +2,11 @@
  *
  *     stalls SECONDS BLOCK_US...
  *
- * Keeps the last CPU busy, as an SM of the software device, and notes when it stands still: interrupts, and what a hypervisor does with
- * the CPU meanwhile.  From that it tells what the time until a running block is over would be, for stops at random moments, in blocks
- * of the given length: without stalls it is spread evenly between 0 and 1, so P99 is 0.99.  Nobody who waits for a block to end can have
- * less.  Prints one line of JSON. */
+ * Keeps the last CPU busy, as an SM of the software device, and notes when it stands still:
+ * interrupts, and what a hypervisor does with the CPU meanwhile.  From that it tells what the time
+ * until a running block is over would be, for stops at random moments, in blocks of the given
+ * length: without stalls it is spread evenly between 0 and 1, so P99 is 0.99.  Nobody who waits for
+ * a block to end can have less.  Prints one line of JSON. */
 #include "test/bench/sm.h"
 
 #include <stdint.h>
@@ -60,7 +61,8 @@ static double even(void)
     return (double)(state >> 11) / 9007199254740992.0;
 }
 
-/* A stop at a random moment, which may lie inside a stall, while a block has a random part of its work left. */
+/* A stop at a random moment, which may lie inside a stall, while a block has a random part of its
+ * work left. */
 static double one_stop(double block_ns)
 {
     double left = even() * block_ns, extra = 0, total = (double)(worked_ns + stalled_ns);
@@ -93,14 +95,16 @@ int main(int argc, char **argv)
     }
     stay_on_last_cpu();
     watch(atof(argv[1]));
-    printf("{\"seconds\": %g, \"stalls_per_s\": %.1f, \"stalled\": %.5f, \"blocks\": [", atof(argv[1]),
-           n_stalls * 1e9 / (double)(worked_ns + stalled_ns), (double)stalled_ns / (double)(worked_ns + stalled_ns));
+    printf("{\"seconds\": %g, \"stalls_per_s\": %.1f, \"stalled\": %.5f, \"blocks\": [",
+           atof(argv[1]), n_stalls * 1e9 / (double)(worked_ns + stalled_ns),
+           (double)stalled_ns / (double)(worked_ns + stalled_ns));
     for (int i = 2; i < argc; i++) {
         for (uint32_t k = 0; k < STOPS; k++)
             ratio[k] = one_stop(atof(argv[i]) * 1000);
         qsort(ratio, STOPS, sizeof *ratio, by_size);
-        printf("%s{\"block_us\": %g, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f}", i > 2 ? ", " : "", atof(argv[i]),
-               ratio[STOPS / 2], ratio[STOPS / 10 * 9], ratio[STOPS / 100 * 99]);
+        printf("%s{\"block_us\": %g, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f}",
+               i > 2 ? ", " : "", atof(argv[i]), ratio[STOPS / 2], ratio[STOPS / 10 * 9],
+               ratio[STOPS / 100 * 99]);
     }
     printf("]}\n");
     return 0;

@@ -1,8 +1,10 @@
-/* Measuring the PTX library on what real software ships, one library (cuBLAS, TensorFlow, ...) per run.
+/* Measuring the PTX library on what real software ships, one library (cuBLAS, TensorFlow, ...) per
+ * run.
  *
- * The steps run one after the other over one `struct corpus`; each has a file and fills its own part of the results:
- * load, read, judge, rewrite, registers, identical, report.  This is a program for developers: running out of memory ends
- * it, and what it finds wrong goes to stdout, one line each, so that a log is enough to go on. */
+ * The steps run one after the other over one `struct corpus`; each has a file and fills its own
+ * part of the results: load, read, judge, rewrite, registers, identical, report.  This is a program
+ * for developers: running out of memory ends it, and what it finds wrong goes to stdout, one line
+ * each, so that a log is enough to go on. */
 #ifndef TALLY_CORPUS_H
 #define TALLY_CORPUS_H
 
@@ -11,7 +13,8 @@
 
 enum {
     CORPUS_EXAMPLES = 3,
-    CORPUS_LARGE_SPILL = 16, /* bytes; ptxas itself trades a register or two for more blocks per SM */
+    /* bytes; ptxas itself trades a register or two for more blocks per SM */
+    CORPUS_LARGE_SPILL = 16,
 };
 
 struct corpus_options {
@@ -31,7 +34,8 @@ struct corpus_image {
     char *origin; /* "libcurand.so.10:3.0": file, container, image */
     char *text;
     size_t n;
-    const char *options;        /* for ptxas, as the fatbin asks: "--register-usage-level=3"; often empty */
+    /* for ptxas, as the fatbin asks: "--register-usage-level=3"; often empty */
+    const char *options;
     struct tl_ptx_index *index; /* NULL if the text could not be indexed */
 };
 
@@ -56,7 +60,8 @@ struct corpus_found {
 struct corpus_reading {
     uint32_t indexed, parsed, fixpoint; /* images */
     double index_s, parse_s;            /* CPU time for the whole library, best of the passes */
-    double memory_ratio;                /* bytes of tree per byte of text, the worst image over 100 KB */
+    /* bytes of tree per byte of text, the worst image over 100 KB */
+    double memory_ratio;
     const char *memory_image;
     uint64_t largest_bytes; /* of the largest image with a kernel that can be rewritten */
     double largest_index_ms, largest_rewrite_ms;
@@ -85,13 +90,16 @@ struct corpus_growth {
 };
 
 struct corpus_registers {
-    uint32_t kernels;           /* in the sample */
-    uint32_t tried, accepted;   /* rewritten texts */
-    uint32_t refused_originals; /* kernels that cannot be compared, because ptxas takes them in no form */
-    uint32_t lowered, raised;   /* kernels tried under an older ISA version, for a newer architecture */
+    uint32_t kernels;         /* in the sample */
+    uint32_t tried, accepted; /* rewritten texts */
+    /* kernels that cannot be compared, because ptxas takes them in no form */
+    uint32_t refused_originals;
+    /* kernels tried under an older ISA version, for a newer architecture */
+    uint32_t lowered, raised;
     uint32_t limit_tried, limit_helped;
-    uint32_t first_spill_kernels; /* with a variant that spills, while the original does not: without limits */
-    uint32_t new_spill_kernels;   /* and with them where they help */
+    /* with a variant that spills, while the original does not: without limits */
+    uint32_t first_spill_kernels;
+    uint32_t new_spill_kernels; /* and with them where they help */
     uint32_t new_large_spill_kernels;
     struct corpus_growth *growths; /* ascending */
     uint32_t n_growths, max_growths;
@@ -120,36 +128,43 @@ struct corpus {
 
 /* --- the steps, in order --- */
 
-int corpus_load(struct corpus *c, char *const *paths, struct tl_error *err); /* files and folders, NULL at the end */
-void corpus_read(struct corpus *c);                                          /* needs load; finds the kernels */
-int corpus_judge(struct corpus *c, struct tl_error *err);                    /* needs read */
-void corpus_time_rewriting(struct corpus *c);                                /* needs judge */
-void corpus_rewrite(struct corpus *c);                                       /* needs judge */
-int corpus_measure_registers(struct corpus *c, struct tl_error *err);        /* needs judge */
-int corpus_compare_code(struct corpus *c, struct tl_error *err);             /* needs read */
+/* files and folders, NULL at the end */
+int corpus_load(struct corpus *c, char *const *paths, struct tl_error *err);
+/* needs load; finds the kernels */
+void corpus_read(struct corpus *c);
+int corpus_judge(struct corpus *c, struct tl_error *err);             /* needs read */
+void corpus_time_rewriting(struct corpus *c);                         /* needs judge */
+void corpus_rewrite(struct corpus *c);                                /* needs judge */
+int corpus_measure_registers(struct corpus *c, struct tl_error *err); /* needs judge */
+int corpus_compare_code(struct corpus *c, struct tl_error *err);      /* needs read */
 int corpus_report(const struct corpus *c, struct tl_error *err);
 
 /* Sorts what corpus_measure_registers found, tells and writes it. */
 int corpus_sum_up_growth(struct corpus *c, struct tl_error *err);
-/* Growth of registers at a share of the sample, 0.5 for the median; `variant` TL_PTX_VARIANTS for all together. */
-int32_t corpus_growth_at(const struct corpus_registers *r, enum tl_ptx_variant variant, double share);
+/* Growth of registers at a share of the sample, 0.5 for the median; `variant` TL_PTX_VARIANTS for
+ * all together. */
+int32_t corpus_growth_at(const struct corpus_registers *r, enum tl_ptx_variant variant,
+                         double share);
 /* The same for all variants as they are, before any limit. */
 int32_t corpus_first_growth_at(const struct corpus_registers *r, double share);
 
 /* --- shared by the steps --- */
 
-void corpus_say(const struct corpus *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void corpus_say(const struct corpus *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void *corpus_must(void *memory); /* ends the program if NULL */
 /* Room for one more item of `size` bytes; returns the array, perhaps moved. */
 void *corpus_one_more(void *array, uint32_t n, uint32_t *max, size_t size);
 double corpus_cpu_seconds(void);
 int corpus_write(const char *path, const char *bytes, size_t n, struct tl_error *err);
-/* Parses every function and variable of an index into one tree.  0 and the tree's bytes, or as tl_ptx_parse_func. */
+/* Parses every function and variable of an index into one tree.  0 and the tree's bytes, or as
+ * tl_ptx_parse_func. */
 int corpus_parse_all(const struct tl_ptx_index *index, size_t *tree_bytes, struct tl_error *err);
-/* 1 or 3 dimensions, in turn from kernel to kernel and variant to variant, as far as the kernel's conditions allow. */
+/* 1 or 3 dimensions, in turn from kernel to kernel and variant to variant, as far as the kernel's
+ * conditions allow. */
 uint32_t corpus_dims(const struct corpus_kernel *k, enum tl_ptx_variant v);
-/* The kernels that have a variant, those of least `order` first, at most `n` of them (0 for all); NULL-terminated, the
- * caller's to free. */
+/* The kernels that have a variant, those of least `order` first, at most `n` of them (0 for all);
+ * NULL-terminated, the caller's to free. */
 const struct corpus_kernel **corpus_sample(const struct corpus *c, uint32_t n);
 
 #endif

@@ -23,7 +23,8 @@ static int by_number(const void *a, const void *b)
     return (ia > ib) - (ia < ib);
 }
 
-int32_t corpus_growth_at(const struct corpus_registers *r, enum tl_ptx_variant variant, double share)
+int32_t corpus_growth_at(const struct corpus_registers *r, enum tl_ptx_variant variant,
+                         double share)
 {
     uint32_t n = 0, seen = 0;
     for (uint32_t i = 0; i < r->n_growths; i++)
@@ -51,22 +52,27 @@ int32_t corpus_first_growth_at(const struct corpus_registers *r, double share)
 static void tell_growth(const struct corpus *c)
 {
     const struct corpus_registers *r = &c->registers;
-    corpus_say(c, "ptxas: %u of %u variants of %u kernels accepted; %u originals refused, %u lowered, %u raised",
+    corpus_say(c,
+               "ptxas: %u of %u variants of %u kernels accepted; %u originals refused, %u lowered, "
+               "%u raised",
                r->accepted, r->tried, r->kernels, r->refused_originals, r->lowered, r->raised);
     for (int v = 0; v <= TL_PTX_VARIANTS; v++)
         corpus_say(c, "registers: %-10s median %+d, 99th percentile %+d",
-                   v < TL_PTX_VARIANTS ? tl_ptx_variant_name(v) : "all", corpus_growth_at(r, v, 0.5),
-                   corpus_growth_at(r, v, 0.99));
+                   v < TL_PTX_VARIANTS ? tl_ptx_variant_name(v) : "all",
+                   corpus_growth_at(r, v, 0.5), corpus_growth_at(r, v, 0.99));
     corpus_say(c,
-               "registers: without limits 99th percentile %+d, new spills in %u kernels; limits tried for %u variants, "
+               "registers: without limits 99th percentile %+d, new spills in %u kernels; limits "
+               "tried for %u variants, "
                "helped %u",
-               corpus_first_growth_at(r, 0.99), r->first_spill_kernels, r->limit_tried, r->limit_helped);
-    corpus_say(c, "new spills in %u kernels, of more than %d bytes in %u", r->new_spill_kernels, CORPUS_LARGE_SPILL,
-               r->new_large_spill_kernels);
+               corpus_first_growth_at(r, 0.99), r->first_spill_kernels, r->limit_tried,
+               r->limit_helped);
+    corpus_say(c, "new spills in %u kernels, of more than %d bytes in %u", r->new_spill_kernels,
+               CORPUS_LARGE_SPILL, r->new_large_spill_kernels);
     for (uint32_t i = 0; i < r->n_growths && i < WORST; i++) {
         const struct corpus_growth *g = &r->growths[r->n_growths - 1 - i];
-        corpus_say(c, "    %u -> %u registers in %s%u of " TL_STR_FMT " (%s)", g->before.registers, g->after.registers,
-                   tl_ptx_variant_name(g->variant), g->dims, TL_STR_ARG(g->kernel->name), g->kernel->image->origin);
+        corpus_say(c, "    %u -> %u registers in %s%u of " TL_STR_FMT " (%s)", g->before.registers,
+                   g->after.registers, tl_ptx_variant_name(g->variant), g->dims,
+                   TL_STR_ARG(g->kernel->name), g->kernel->image->origin);
     }
 }
 
@@ -74,16 +80,18 @@ static void tell_growth(const struct corpus *c)
 static int write_growth(struct corpus *c, struct tl_error *err)
 {
     const struct corpus_registers *r = &c->registers;
-    const char *path = tl_arena_printf(&c->arena, "%s/%s.registers.tsv", c->options->folder, c->options->library);
+    const char *path = tl_arena_printf(&c->arena, "%s/%s.registers.tsv", c->options->folder,
+                                       c->options->library);
     struct tl_buf text = {0};
-    tl_buf_puts(&text,
-                "growth\tbefore\tafter\tspill before\tspill after\tfirst\tspill first\tvariant\timage\tkernel\n");
+    tl_buf_puts(&text, "growth\tbefore\tafter\tspill before\tspill after\tfirst\tspill "
+                       "first\tvariant\timage\tkernel\n");
     for (uint32_t i = r->n_growths; i-- > 0;) {
         const struct corpus_growth *g = &r->growths[i];
-        tl_buf_printf(&text, "%+d\t%u\t%u\t%u\t%u\t%u\t%u\t%s%u\t%s\t" TL_STR_FMT "\n", growth_of(g),
-                      g->before.registers, g->after.registers, g->before.local_bytes, g->after.local_bytes,
-                      g->first.registers, g->first.local_bytes, tl_ptx_variant_name(g->variant), g->dims,
-                      g->kernel->image->origin, TL_STR_ARG(g->kernel->name));
+        tl_buf_printf(&text, "%+d\t%u\t%u\t%u\t%u\t%u\t%u\t%s%u\t%s\t" TL_STR_FMT "\n",
+                      growth_of(g), g->before.registers, g->after.registers, g->before.local_bytes,
+                      g->after.local_bytes, g->first.registers, g->first.local_bytes,
+                      tl_ptx_variant_name(g->variant), g->dims, g->kernel->image->origin,
+                      TL_STR_ARG(g->kernel->name));
     }
     corpus_must(text.failed || path == NULL ? NULL : text.p);
     int rc = corpus_write(path, text.p, text.n, err);

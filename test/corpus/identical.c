@@ -1,4 +1,5 @@
-/* The printer seen by an independent judge: ptxas makes the same machine code of a text and of what we print of it. */
+/* The printer seen by an independent judge: ptxas makes the same machine code of a text and of what
+ * we print of it. */
 #include "test/corpus/ptxas.h"
 
 #include <errno.h>
@@ -55,7 +56,8 @@ static bool have_same_bytes(Elf_Scn *a, Elf_Scn *b)
     Elf_Data *da = elf_rawdata(a, NULL), *db = elf_rawdata(b, NULL);
     if (da == NULL || db == NULL || da->d_size != db->d_size)
         return false;
-    return da->d_size == 0 || (da->d_buf != NULL && db->d_buf != NULL && memcmp(da->d_buf, db->d_buf, da->d_size) == 0);
+    return da->d_size == 0 || (da->d_buf != NULL && db->d_buf != NULL &&
+                               memcmp(da->d_buf, db->d_buf, da->d_size) == 0);
 }
 
 static Elf_Scn *next_that_matters(Elf *elf, Elf_Scn *section)
@@ -70,11 +72,14 @@ static Elf_Scn *next_that_matters(Elf *elf, Elf_Scn *section)
 static bool have_same_code(const char *path_a, const char *path_b)
 {
     struct cubin a, b;
-    bool opened_a = cubin_open(&a, path_a), opened_b = cubin_open(&b, path_b), same = opened_a && opened_b;
-    Elf_Scn *in_a = same ? next_that_matters(a.elf, NULL) : NULL, *in_b = same ? next_that_matters(b.elf, NULL) : NULL;
+    bool opened_a = cubin_open(&a, path_a), opened_b = cubin_open(&b, path_b),
+         same = opened_a && opened_b;
+    Elf_Scn *in_a = same ? next_that_matters(a.elf, NULL) : NULL,
+            *in_b = same ? next_that_matters(b.elf, NULL) : NULL;
     same = in_a != NULL;
     while (same && (in_a != NULL || in_b != NULL)) {
-        same = in_a != NULL && in_b != NULL && strcmp(section_name(a.elf, in_a), section_name(b.elf, in_b)) == 0 &&
+        same = in_a != NULL && in_b != NULL &&
+               strcmp(section_name(a.elf, in_a), section_name(b.elf, in_b)) == 0 &&
                have_same_bytes(in_a, in_b);
         if (same) {
             in_a = next_that_matters(a.elf, in_a);
@@ -93,8 +98,9 @@ struct pair {
     struct ptxas_run runs[2];
 };
 
-static int write_pair(struct corpus *c, struct pair *p, const struct corpus_kernel *k, const char *text, size_t n,
-                      const struct ptxas_choice *choice, struct tl_error *err)
+static int write_pair(struct corpus *c, struct pair *p, const struct corpus_kernel *k,
+                      const char *text, size_t n, const struct ptxas_choice *choice,
+                      struct tl_error *err)
 {
     static const char *const names[] = {"as-found", "as-printed"};
     struct tl_ptx_index *index;
@@ -106,10 +112,10 @@ static int write_pair(struct corpus *c, struct pair *p, const struct corpus_kern
     rc = tl_ptx_format(index, &printed, &printed_n, err);
     tl_ptx_index_destroy(index);
     for (int i = 0; rc == 0 && i < 2; i++) {
-        snprintf(p->paths[i], sizeof p->paths[i], "%s/work/%s-%u.%s.ptx", c->options->folder, c->options->library,
-                 c->identity.tried, names[i]);
-        snprintf(p->cubins[i], sizeof p->cubins[i], "%s/work/%s-%u.%s.cubin", c->options->folder, c->options->library,
-                 c->identity.tried, names[i]);
+        snprintf(p->paths[i], sizeof p->paths[i], "%s/work/%s-%u.%s.ptx", c->options->folder,
+                 c->options->library, c->identity.tried, names[i]);
+        snprintf(p->cubins[i], sizeof p->cubins[i], "%s/work/%s-%u.%s.cubin", c->options->folder,
+                 c->options->library, c->identity.tried, names[i]);
         p->runs[i] = (struct ptxas_run){
             .ptxas = choice->ptxas,
             .arch = choice->arch,
@@ -128,7 +134,8 @@ static void remove_pair(struct corpus *c, const struct pair *p, bool keeps_texts
     char path[2048];
     for (int i = 0; i < 2; i++) {
         if (keeps_texts) {
-            snprintf(path, sizeof path, "%s/failed/%s", c->options->folder, strrchr(p->paths[i], '/') + 1);
+            snprintf(path, sizeof path, "%s/failed/%s", c->options->folder,
+                     strrchr(p->paths[i], '/') + 1);
             (void)rename(p->paths[i], path);
         }
         (void)unlink(p->paths[i]);
@@ -138,7 +145,8 @@ static void remove_pair(struct corpus *c, const struct pair *p, bool keeps_texts
     }
 }
 
-static int compare(struct corpus *c, const struct corpus_kernel *k, const char *text, size_t n, struct tl_error *err)
+static int compare(struct corpus *c, const struct corpus_kernel *k, const char *text, size_t n,
+                   struct tl_error *err)
 {
     const struct ptxas_choice *choice;
     struct pair p = {0};
@@ -157,8 +165,8 @@ static int compare(struct corpus *c, const struct corpus_kernel *k, const char *
     c->identity.tried -= is_same && !p.runs[0].was_accepted;
     c->identity.identical += is_same && p.runs[0].was_accepted;
     if (!is_same)
-        corpus_say(c, "PRINTED DIFFERENTLY %s: ptxas makes other code of what we print: %s%s", k->image->origin,
-                   strrchr(p.paths[0], '/') + 1, p.runs[1].message);
+        corpus_say(c, "PRINTED DIFFERENTLY %s: ptxas makes other code of what we print: %s%s",
+                   k->image->origin, strrchr(p.paths[0], '/') + 1, p.runs[1].message);
     remove_pair(c, &p, !is_same);
     return 0;
 }
@@ -184,6 +192,7 @@ int corpus_compare_code(struct corpus *c, struct tl_error *err)
     for (uint32_t i = 0; rc == 0 && sample[i] != NULL && i < c->options->identical; i++)
         rc = compare_image_of(c, sample[i], err);
     free(sample);
-    corpus_say(c, "printed form: same machine code for %u of %u modules", c->identity.identical, c->identity.tried);
+    corpus_say(c, "printed form: same machine code for %u of %u modules", c->identity.identical,
+               c->identity.tried);
     return rc;
 }

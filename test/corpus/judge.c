@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void keep_example(struct corpus_verdicts *r, int variant, enum tl_ptx_reason reason, struct tl_str kernel)
+static void keep_example(struct corpus_verdicts *r, int variant, enum tl_ptx_reason reason,
+                         struct tl_str kernel)
 {
     struct tl_str *examples = r->examples[variant][reason];
     for (int i = 0; i < CORPUS_EXAMPLES; i++) {
@@ -18,7 +19,8 @@ static void keep_example(struct corpus_verdicts *r, int variant, enum tl_ptx_rea
     }
 }
 
-static void count_verdicts(struct corpus *c, struct corpus_kernel *k, const struct tl_ptx_verdict *verdicts)
+static void count_verdicts(struct corpus *c, struct corpus_kernel *k,
+                           const struct tl_ptx_verdict *verdicts)
 {
     struct corpus_verdicts *r = &c->verdicts;
     k->was_judged = true;
@@ -42,7 +44,8 @@ static void write_conditions(FILE *f, uint32_t conditions)
 }
 
 /* One line per kernel, for whoever wants to know why a share is what it is. */
-static void write_verdicts(FILE *f, const struct corpus_kernel *k, const struct tl_ptx_verdict *verdicts)
+static void write_verdicts(FILE *f, const struct corpus_kernel *k,
+                           const struct tl_ptx_verdict *verdicts)
 {
     const struct tl_ptx_verdict *refusal = NULL;
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
@@ -63,18 +66,20 @@ static void tell_shares(const struct corpus *c)
     const struct corpus_verdicts *r = &c->verdicts;
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         uint32_t yes = r->count[v][TL_PTX_REASON_OK];
-        corpus_say(c, "%-10s %6u of %u kernels (%.1f %%), %u of them on conditions", tl_ptx_variant_name(v), yes,
-                   c->n_kernels, c->n_kernels != 0 ? 100.0 * yes / c->n_kernels : 0.0, r->with_conditions[v]);
+        corpus_say(c, "%-10s %6u of %u kernels (%.1f %%), %u of them on conditions",
+                   tl_ptx_variant_name(v), yes, c->n_kernels,
+                   c->n_kernels != 0 ? 100.0 * yes / c->n_kernels : 0.0, r->with_conditions[v]);
         for (int reason = 0; reason < TL_PTX_REASON_COUNT; reason++)
             if (reason != TL_PTX_REASON_OK && r->count[v][reason] != 0)
-                corpus_say(c, "    %-20s %6u, such as " TL_STR_FMT, tl_ptx_reason_code(reason), r->count[v][reason],
-                           TL_STR_ARG(r->examples[v][reason][0]));
+                corpus_say(c, "    %-20s %6u, such as " TL_STR_FMT, tl_ptx_reason_code(reason),
+                           r->count[v][reason], TL_STR_ARG(r->examples[v][reason][0]));
     }
 }
 
 int corpus_judge(struct corpus *c, struct tl_error *err)
 {
-    const char *path = tl_arena_printf(&c->arena, "%s/%s.verdicts.tsv", c->options->folder, c->options->library);
+    const char *path = tl_arena_printf(&c->arena, "%s/%s.verdicts.tsv", c->options->folder,
+                                       c->options->library);
     FILE *f = fopen(corpus_must((void *)path), "we");
     if (f == NULL)
         return tl_error_errno(err, "cannot write %s", path);

@@ -34,7 +34,8 @@ static void keep_text(struct loader *l, const struct tl_image *found)
     }
     c->images = corpus_one_more(c->images, c->n_images, &c->max_images, sizeof c->images[0]);
     c->images[c->n_images++] = (struct corpus_image){
-        .origin = corpus_must(tl_arena_printf(&c->arena, "%s:%u.%u", l->file, found->container_index, found->index)),
+        .origin = corpus_must(
+            tl_arena_printf(&c->arena, "%s:%u.%u", l->file, found->container_index, found->index)),
         .text = text,
         .n = n,
         .options = corpus_must(tl_arena_copy(&c->arena, found->options)),
@@ -88,18 +89,21 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 int corpus_load(struct corpus *c, char *const *paths, struct tl_error *err)
 {
     int rc = 0;
-    /* Links are followed only where the caller names them: libraries have several that lead to themselves. */
+    /* Links are followed only where the caller names them: libraries have several that lead to
+     * themselves. */
     FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
     if (tree == NULL)
         return tl_error_errno(err, "cannot read %s", paths[0]);
     for (FTSENT *e = fts_read(tree); e != NULL && rc == 0; e = fts_read(tree)) {
         if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS)
-            rc = tl_error_set(err, -e->fts_errno, "cannot read %s: %s", e->fts_path, strerror(e->fts_errno));
+            rc = tl_error_set(err, -e->fts_errno, "cannot read %s: %s", e->fts_path,
+                              strerror(e->fts_errno));
         else if (e->fts_info == FTS_F && S_ISREG(e->fts_statp->st_mode))
             rc = load_file(c, e->fts_path, (size_t)e->fts_statp->st_size, err);
     }
     fts_close(tree);
-    corpus_say(c, "%u PTX images (%u in sections for fatbins), %.1f MB of text; %u cubins", c->found.ptx,
-               c->found.listed_ptx, (double)c->found.text_bytes / 1e6, c->found.cubins);
+    corpus_say(c, "%u PTX images (%u in sections for fatbins), %.1f MB of text; %u cubins",
+               c->found.ptx, c->found.listed_ptx, (double)c->found.text_bytes / 1e6,
+               c->found.cubins);
     return rc;
 }

@@ -8,27 +8,39 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { OPTION_NEW_PTXAS = 256, OPTION_IDENTICAL, OPTION_SEED, OPTION_PASSES, OPTION_SKIP_REWRITING };
+enum {
+    OPTION_NEW_PTXAS = 256,
+    OPTION_IDENTICAL,
+    OPTION_SEED,
+    OPTION_PASSES,
+    OPTION_SKIP_REWRITING
+};
 
 static const char doc[] =
-    "Measures the PTX library on all PTX in FILES (or in folders of them): how much of it is parsed and how fast, "
+    "Measures the PTX library on all PTX in FILES (or in folders of them): how much of it is "
+    "parsed and how fast, "
     "which "
-    "kernels have which variant and why others have not, whether ptxas takes the variants, and how many registers they "
-    "cost.  Writes DIR/NAME.json, DIR/NAME.facts (one `key value` per line) and DIR/NAME.verdicts.tsv.\v"
+    "kernels have which variant and why others have not, whether ptxas takes the variants, and how "
+    "many registers they "
+    "cost.  Writes DIR/NAME.json, DIR/NAME.facts (one `key value` per line) and "
+    "DIR/NAME.verdicts.tsv.\v"
     "Exit status: 0 if all was measured, whatever the results; 1 if something could not be.";
 
 static const struct argp_option option_table[] = {
     {"name", 'n', "NAME", 0, "What to call the results (corpus)", 0},
     {"output", 'o', "DIR", 0, "Where results go (build/corpus)", 0},
-    {"ptxas", 'p', "PATH", 0, "Try variants with this ptxas; without it, registers are not measured", 0},
-    {"new-ptxas", OPTION_NEW_PTXAS, "PATH", 0, "Another one, for PTX that the first is too old for", 0},
+    {"ptxas", 'p', "PATH", 0,
+     "Try variants with this ptxas; without it, registers are not measured", 0},
+    {"new-ptxas", OPTION_NEW_PTXAS, "PATH", 0, "Another one, for PTX that the first is too old for",
+     0},
     {"sample", 's', "N", 0, "Hand so many kernels to ptxas, 0 for all (500)", 0},
     {"identical", OPTION_IDENTICAL, "N", 0,
      "Compare the machine code of so many modules before and after printing (40)", 0},
     {"seed", OPTION_SEED, "N", 0, "Take another sample", 0},
     {"jobs", 'j', "N", 0, "Run so many ptxas at once (2)", 0},
     {"passes", OPTION_PASSES, "N", 0, "Take the best of so many for speed (3)", 0},
-    {"skip-rewriting", OPTION_SKIP_REWRITING, NULL, 0, "Rewrite only the sample, not every kernel", 0},
+    {"skip-rewriting", OPTION_SKIP_REWRITING, NULL, 0, "Rewrite only the sample, not every kernel",
+     0},
     {0},
 };
 
@@ -90,7 +102,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int make_folder(const char *path, struct tl_error *err)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : tl_error_errno(err, "cannot make the folder %s", path);
+    return mkdir(path, 0777) == 0 || errno == EEXIST
+               ? 0
+               : tl_error_errno(err, "cannot make the folder %s", path);
 }
 
 static int make_folders(struct corpus *c, struct tl_error *err)
@@ -140,8 +154,12 @@ static void finish(struct corpus *c)
 
 int main(int argc, char **argv)
 {
-    struct corpus_options options = {
-        .library = "corpus", .folder = "build/corpus", .sample = 500, .identical = 40, .jobs = 2, .passes = 3};
+    struct corpus_options options = {.library = "corpus",
+                                     .folder = "build/corpus",
+                                     .sample = 500,
+                                     .identical = 40,
+                                     .jobs = 2,
+                                     .passes = 3};
     static const struct argp argp = {option_table, parse_option, "FILE...", doc, NULL, NULL, NULL};
     struct corpus c = {.options = &options};
     struct tl_error err = {0};

@@ -12,8 +12,9 @@ struct ptxas_run {
     const char *output;  /* the cubin's path, NULL for none */
 
     bool was_accepted;
-    uint32_t registers, stack_bytes, spill_bytes; /* of the text's only entry; spilling stores and loads together */
-    char message[300];                            /* the first error, if refused */
+    /* of the text's only entry; spilling stores and loads together */
+    uint32_t registers, stack_bytes, spill_bytes;
+    char message[300]; /* the first error, if refused */
 };
 
 /* 0, or -errno if a run could not be started at all. */
@@ -27,18 +28,20 @@ struct ptxas_choice {
     const char *version, *target; /* as the text has them */
     const char *ptxas;            /* NULL if there is no way */
     const char *arch;             /* the target, or the next one that this ptxas still knows */
-    const char *as_version;       /* the version to write, if ptxas is too old for the text's own; else NULL */
+    /* the version to write, if ptxas is too old for the text's own; else NULL */
+    const char *as_version;
 };
 
 /* Found by trying, once per version and target. */
-int ptxas_choose(struct corpus *c, const struct tl_ptx_index *index, const struct ptxas_choice **out,
-                 struct tl_error *err);
+int ptxas_choose(struct corpus *c, const struct tl_ptx_index *index,
+                 const struct ptxas_choice **out, struct tl_error *err);
 
 /* --- texts for it --- */
 
 /* A kernel's module with all other kernels left out, so that registers can be compared. */
 void ptxas_original(struct tl_buf *out, const struct corpus_kernel *k);
 /* Writes a text to a file, with the version that the choice asks for. */
-int ptxas_write(const char *path, const char *text, size_t n, const struct ptxas_choice *choice, struct tl_error *err);
+int ptxas_write(const char *path, const char *text, size_t n, const struct ptxas_choice *choice,
+                struct tl_error *err);
 
 #endif

@@ -27,8 +27,8 @@ static void read_line(struct ptxas_run *r, const char *line)
     if (used != NULL && strstr(used, " registers") != NULL)
         r->registers = (uint32_t)strtoul(used + strlen("Used "), NULL, 10);
     /* Called functions have such a line as well; what they spill is spilt too. */
-    if (sscanf(line, " %u bytes stack frame, %u bytes spill stores, %u bytes spill loads", &stack, &stores, &loads) ==
-        3) {
+    if (sscanf(line, " %u bytes stack frame, %u bytes spill stores, %u bytes spill loads", &stack,
+               &stores, &loads) == 3) {
         r->stack_bytes += stack;
         r->spill_bytes += stores + loads;
     }
@@ -56,7 +56,8 @@ static void read_log(struct ptxas_run *r)
 
 /* --- processes --- */
 
-/* Of an image's options, those that decide about registers.  Others name files of the machine it was built on. */
+/* Of an image's options, those that decide about registers.  Others name files of the machine it
+ * was built on. */
 static bool is_wanted(const char *option)
 {
     return strstr(option, "maxrregcount") != NULL || strstr(option, "register-usage-level") != NULL;
@@ -67,7 +68,8 @@ static void split(char *options, char **words, size_t max)
 {
     size_t n = 0;
     char *rest = NULL;
-    for (char *word = strtok_r(options, " ", &rest); word != NULL && n < max; word = strtok_r(NULL, " ", &rest))
+    for (char *word = strtok_r(options, " ", &rest); word != NULL && n < max;
+         word = strtok_r(NULL, " ", &rest))
         if (is_wanted(word))
             words[n++] = word;
 }
@@ -81,11 +83,13 @@ static int start(const struct ptxas_run *r, pid_t *pid, struct tl_error *err)
     char *options = corpus_must(tl_arena_copy(&arena, tl_str_of(r->options)));
     char *output = (char *)(r->output != NULL ? r->output : "/dev/null");
     /* posix_spawn takes char *, and changes nothing. */
-    char *argv[8 + MAX_OPTIONS] = {(char *)r->ptxas, "-v", "-arch", (char *)r->arch, "-o", output, (char *)r->input};
+    char *argv[8 + MAX_OPTIONS] = {(char *)r->ptxas, "-v", "-arch", (char *)r->arch, "-o", output,
+                                   (char *)r->input};
     split(options, argv + 7, MAX_OPTIONS);
     posix_spawn_file_actions_t files;
     posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0666);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
     int rc = posix_spawnp(pid, r->ptxas, &files, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&files);
@@ -101,7 +105,8 @@ static void take_result(struct ptxas_run *r, int status)
     r->was_accepted = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     read_log(r);
     if (!r->was_accepted && r->message[0] == 0)
-        snprintf(r->message, sizeof r->message, WIFSIGNALED(status) ? "killed by signal %d" : "wait status %d",
+        snprintf(r->message, sizeof r->message,
+                 WIFSIGNALED(status) ? "killed by signal %d" : "wait status %d",
                  WIFSIGNALED(status) ? WTERMSIG(status) : status);
 }
 

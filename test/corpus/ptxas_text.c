@@ -1,4 +1,5 @@
-/* Texts for ptxas, put together from the items of an index: one kernel alone, another version in the header. */
+/* Texts for ptxas, put together from the items of an index: one kernel alone, another version in
+ * the header. */
 #include "test/corpus/ptxas.h"
 
 #include <stdlib.h>
@@ -38,7 +39,8 @@ void ptxas_original(struct tl_buf *out, const struct corpus_kernel *k)
     }
 }
 
-static int put_with_version(struct tl_buf *out, const char *text, size_t n, const char *version, struct tl_error *err)
+static int put_with_version(struct tl_buf *out, const char *text, size_t n, const char *version,
+                            struct tl_error *err)
 {
     struct tl_ptx_index *index;
     int rc = tl_ptx_index_create(&index, text, n, "text for ptxas", err);
@@ -55,7 +57,8 @@ static int put_with_version(struct tl_buf *out, const char *text, size_t n, cons
     return 0;
 }
 
-int ptxas_write(const char *path, const char *text, size_t n, const struct ptxas_choice *choice, struct tl_error *err)
+int ptxas_write(const char *path, const char *text, size_t n, const struct ptxas_choice *choice,
+                struct tl_error *err)
 {
     struct tl_buf changed = {0};
     int rc = 0;

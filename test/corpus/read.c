@@ -1,4 +1,5 @@
-/* Index, full parse and printing of every image: whether they succeed, how fast, and in how much memory. */
+/* Index, full parse and printing of every image: whether they succeed, how fast, and in how much
+ * memory. */
 #include "test/corpus/corpus.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static void find_kernels(struct corpus *c, uint32_t number)
         const struct tl_ptx_item *item = tl_ptx_index_item(index, i);
         if (item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
             continue;
-        c->kernels = corpus_one_more(c->kernels, c->n_kernels, &c->max_kernels, sizeof c->kernels[0]);
+        c->kernels = corpus_one_more(c->kernels, c->n_kernels, &c->max_kernels,
+                                     sizeof c->kernels[0]);
         c->kernels[c->n_kernels++] = (struct corpus_kernel){
             .image = &c->images[number],
             .name = item->name,
@@ -55,8 +57,10 @@ static void index_all(struct corpus *c)
 
 /* --- fixed point --- */
 
-/* What a text looks like once it went through parser and printer.  0, or the error has been told. */
-static int print_again(const struct corpus *c, const char *text, size_t n, const char *name, char **out, size_t *out_n)
+/* What a text looks like once it went through parser and printer.  0, or the error has been
+ * told. */
+static int print_again(const struct corpus *c, const char *text, size_t n, const char *name,
+                       char **out, size_t *out_n)
 {
     struct tl_error err;
     struct tl_ptx_index *index;
@@ -71,7 +75,8 @@ static int print_again(const struct corpus *c, const char *text, size_t n, const
     return rc;
 }
 
-static bool is_fixpoint(const struct corpus *c, const struct corpus_image *image, const char *once, size_t once_n)
+static bool is_fixpoint(const struct corpus *c, const struct corpus_image *image, const char *once,
+                        size_t once_n)
 {
     char *twice;
     size_t twice_n, same = 0;
@@ -145,7 +150,8 @@ static void parse_pass(struct corpus *c)
     for (uint32_t i = 0; i < c->n_images; i++) {
         const struct corpus_image *image = &c->images[i];
         size_t bytes;
-        if (image->index == NULL || corpus_parse_all(image->index, &bytes, NULL) < 0 || image->n <= SMALL_IMAGE)
+        if (image->index == NULL || corpus_parse_all(image->index, &bytes, NULL) < 0 ||
+            image->n <= SMALL_IMAGE)
             continue;
         double ratio = (double)bytes / (double)image->n;
         if (ratio > r->memory_ratio) {
@@ -176,10 +182,11 @@ void corpus_read(struct corpus *c)
     struct corpus_reading *r = &c->reading;
     index_all(c);
     check_fixpoints(c);
-    corpus_say(c, "%u of %u images indexed, %u parsed, %u a fixed point; %u kernels", r->indexed, c->n_images,
-               r->parsed, r->fixpoint, c->n_kernels);
+    corpus_say(c, "%u of %u images indexed, %u parsed, %u a fixed point; %u kernels", r->indexed,
+               c->n_images, r->parsed, r->fixpoint, c->n_kernels);
     measure_speed(c);
     corpus_say(c, "index %.0f MB/s, parse %.1f MB/s, tree at most %.1f times its text (%s)",
-               (double)c->found.text_bytes / 1e6 / r->index_s, (double)c->found.text_bytes / 1e6 / r->parse_s,
-               r->memory_ratio, r->memory_image != NULL ? r->memory_image : "no image is large");
+               (double)c->found.text_bytes / 1e6 / r->index_s,
+               (double)c->found.text_bytes / 1e6 / r->parse_s, r->memory_ratio,
+               r->memory_image != NULL ? r->memory_image : "no image is large");
 }

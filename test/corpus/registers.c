@@ -1,7 +1,8 @@
-/* A sample of kernels goes through ptxas, as they are and rewritten: is every variant taken, and what does it cost?
+/* A sample of kernels goes through ptxas, as they are and rewritten: is every variant taken, and
+ * what does it cost?
  *
- * This does what a runtime does: a variant that costs too much is compiled a second time, with a limit on registers, and
- * the second one is kept if it is better (tl_ptx_register_limit). */
+ * This does what a runtime does: a variant that costs too much is compiled a second time, with a
+ * limit on registers, and the second one is kept if it is better (tl_ptx_register_limit). */
 #include "test/corpus/ptxas.h"
 
 #include <stdio.h>
@@ -34,12 +35,14 @@ struct batch {
 
 /* --- preparing --- */
 
-static struct ptxas_run *add_run(struct corpus *c, struct batch *b, const struct trial *t, const char *what)
+static struct ptxas_run *add_run(struct corpus *c, struct batch *b, const struct trial *t,
+                                 const char *what)
 {
     struct ptxas_run *run = &b->runs[b->n_runs++];
-    *run = (struct ptxas_run){.ptxas = t->choice->ptxas, .arch = t->choice->arch, .options = t->kernel->image->options};
-    run->input = corpus_must(
-        tl_arena_printf(&b->arena, "%s/work/%s-%u.%s.ptx", c->options->folder, c->options->library, t->number, what));
+    *run = (struct ptxas_run){
+        .ptxas = t->choice->ptxas, .arch = t->choice->arch, .options = t->kernel->image->options};
+    run->input = corpus_must(tl_arena_printf(&b->arena, "%s/work/%s-%u.%s.ptx", c->options->folder,
+                                             c->options->library, t->number, what));
     return run;
 }
 
@@ -54,9 +57,11 @@ static int add_original(struct corpus *c, struct batch *b, struct trial *t, stru
     return rc;
 }
 
-/* A run of a variant with at most `limit` registers, 0 for any number; NULL in `run` if it cannot be rewritten. */
-static int add_variant(struct corpus *c, struct batch *b, const struct trial *t, enum tl_ptx_variant v, uint32_t limit,
-                       struct ptxas_run **run, struct tl_error *err)
+/* A run of a variant with at most `limit` registers, 0 for any number; NULL in `run` if it cannot
+ * be rewritten. */
+static int add_variant(struct corpus *c, struct batch *b, const struct trial *t,
+                       enum tl_ptx_variant v, uint32_t limit, struct ptxas_run **run,
+                       struct tl_error *err)
 {
     const struct tl_ptx_options options = {
         .variant = v, .grid_dims = corpus_dims(t->kernel, v), .max_registers = limit};
@@ -67,14 +72,16 @@ static int add_variant(struct corpus *c, struct batch *b, const struct trial *t,
         corpus_say(c, "NOT REWRITTEN %s", err->text);
         return 0;
     }
-    snprintf(what, sizeof what, "%s%u%s", tl_ptx_variant_name(v), options.grid_dims, limit != 0 ? ".limited" : "");
+    snprintf(what, sizeof what, "%s%u%s", tl_ptx_variant_name(v), options.grid_dims,
+             limit != 0 ? ".limited" : "");
     *run = add_run(c, b, t, what);
     int rc = ptxas_write((*run)->input, out.text, out.text_bytes, t->choice, err);
     tl_ptx_rewritten_finish(&out);
     return rc;
 }
 
-static int add_trial(struct corpus *c, struct batch *b, const struct corpus_kernel *k, struct tl_error *err)
+static int add_trial(struct corpus *c, struct batch *b, const struct corpus_kernel *k,
+                     struct tl_error *err)
 {
     struct corpus_registers *r = &c->registers;
     const struct ptxas_choice *choice;
@@ -117,7 +124,9 @@ static int add_limited(struct corpus *c, struct batch *b, struct trial *t, struc
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < t->n_variants && t->original->was_accepted; i++) {
         const struct ptxas_run *first = t->variants[i].first;
-        uint32_t limit = first->was_accepted ? tl_ptx_register_limit(cost_of(t->original), cost_of(first)) : 0;
+        uint32_t limit = first->was_accepted
+                             ? tl_ptx_register_limit(cost_of(t->original), cost_of(first))
+                             : 0;
         if (limit != 0)
             rc = add_variant(c, b, t, t->variants[i].variant, limit, &t->variants[i].limited, err);
     }
@@ -127,12 +136,15 @@ static int add_limited(struct corpus *c, struct batch *b, struct trial *t, struc
 /* --- results --- */
 
 /* Keeps a text that ptxas refused, and what it said. */
-static void keep_failed(struct corpus *c, const struct trial *t, const struct ptxas_run *run, const char *what)
+static void keep_failed(struct corpus *c, const struct trial *t, const struct ptxas_run *run,
+                        const char *what)
 {
     const char *name = strrchr(run->input, '/') + 1;
-    const char *to = corpus_must(tl_arena_printf(&c->arena, "%s/failed/%s", c->options->folder, name));
+    const char *to = corpus_must(
+        tl_arena_printf(&c->arena, "%s/failed/%s", c->options->folder, name));
     (void)rename(run->input, to);
-    (void)rename(ptxas_log_path(&c->arena, run), corpus_must(tl_arena_printf(&c->arena, "%s.log", to)));
+    (void)rename(ptxas_log_path(&c->arena, run),
+                 corpus_must(tl_arena_printf(&c->arena, "%s.log", to)));
     corpus_say(c, "REFUSED %s of " TL_STR_FMT " (%s): %s: %s", what, TL_STR_ARG(t->kernel->name),
                t->kernel->image->origin, run->message, to);
 }
@@ -186,7 +198,8 @@ static void take_results(struct corpus *c, const struct trial *t)
             first_spill = g.first.local_bytes;
         if (g.before.local_bytes == 0 && g.after.local_bytes > new_spill)
             new_spill = g.after.local_bytes;
-        r->growths = corpus_one_more(r->growths, r->n_growths, &r->max_growths, sizeof r->growths[0]);
+        r->growths = corpus_one_more(r->growths, r->n_growths, &r->max_growths,
+                                     sizeof r->growths[0]);
         r->growths[r->n_growths++] = g;
     }
     r->first_spill_kernels += first_spill > 0;
@@ -202,7 +215,8 @@ static void remove_files(struct batch *b)
     }
 }
 
-static int run_batch(struct corpus *c, const struct corpus_kernel *const *kernels, uint32_t n, struct tl_error *err)
+static int run_batch(struct corpus *c, const struct corpus_kernel *const *kernels, uint32_t n,
+                     struct tl_error *err)
 {
     struct batch *b = corpus_must(calloc(1, sizeof *b));
     int rc = 0;

@@ -6,59 +6,59 @@
 /* --- plain numbers --- */
 
 /* Every number of the results: its name, how it is printed, its value. */
-#define FACTS(X)                                                                                                       \
-    X(images, COUNT, c->found.ptx)                                                                                     \
-    X(kernels, COUNT, c->n_kernels)                                                                                    \
-    X(indexed, COUNT, c->reading.indexed)                                                                              \
-    X(parsed, COUNT, c->reading.parsed)                                                                                \
-    X(fixpoint, COUNT, c->reading.fixpoint)                                                                            \
-    X(slice, COUNT, c->verdicts.count[TL_PTX_SLICE][TL_PTX_REASON_OK])                                                 \
-    X(ticket, COUNT, c->verdicts.count[TL_PTX_TICKET][TL_PTX_REASON_OK])                                               \
-    X(persistent, COUNT, c->verdicts.count[TL_PTX_PERSISTENT][TL_PTX_REASON_OK])                                       \
-    X(slice_with_conditions, COUNT, c->verdicts.with_conditions[TL_PTX_SLICE])                                         \
-    X(ticket_with_conditions, COUNT, c->verdicts.with_conditions[TL_PTX_TICKET])                                       \
-    X(persistent_with_conditions, COUNT, c->verdicts.with_conditions[TL_PTX_PERSISTENT])                               \
-    X(not_judged, COUNT, c->verdicts.failed)                                                                           \
-    X(rewrite_tried, COUNT, c->rewriting.tried)                                                                        \
-    X(rewritten, COUNT, c->rewriting.done)                                                                             \
-    X(rewritten_parsed, COUNT, c->rewriting.reread)                                                                    \
-    X(ptxas_kernels, COUNT, c->registers.kernels)                                                                      \
-    X(ptxas_tried, COUNT, c->registers.tried)                                                                          \
-    X(ptxas_accepted, COUNT, c->registers.accepted)                                                                    \
-    X(ptxas_refused_originals, COUNT, c->registers.refused_originals)                                                  \
-    X(ptxas_lowered_version, COUNT, c->registers.lowered)                                                              \
-    X(ptxas_raised_arch, COUNT, c->registers.raised)                                                                   \
-    X(registers_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_VARIANTS, 0.5))                              \
-    X(registers_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_VARIANTS, 0.99))                             \
-    X(slice_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_SLICE, 0.5))                                     \
-    X(slice_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_SLICE, 0.99))                                    \
-    X(ticket_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_TICKET, 0.5))                                   \
-    X(ticket_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_TICKET, 0.99))                                  \
-    X(persistent_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.5))                           \
-    X(persistent_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.99))                          \
-    X(unlimited_growth_p99, COUNT, corpus_first_growth_at(&c->registers, 0.99))                                        \
-    X(unlimited_spill_kernels, COUNT, c->registers.first_spill_kernels)                                                \
-    X(limit_tried, COUNT, c->registers.limit_tried)                                                                    \
-    X(limit_helped, COUNT, c->registers.limit_helped)                                                                  \
-    X(new_spill_kernels, COUNT, c->registers.new_spill_kernels)                                                        \
-    X(new_large_spill_kernels, COUNT, c->registers.new_large_spill_kernels)                                            \
-    X(new_spills, REAL, ratio(c->registers.new_spill_kernels, c->registers.kernels))                                   \
-    X(print_tried, COUNT, c->identity.tried)                                                                           \
-    X(print_identical, COUNT, c->identity.identical)                                                                   \
-    X(listed_ptx, COUNT, c->found.listed_ptx)                                                                          \
-    X(listed_cubins, COUNT, c->found.listed_cubins)                                                                    \
-    X(cubins, COUNT, c->found.cubins)                                                                                  \
-    X(broken_images, COUNT, c->found.problems)                                                                         \
-    X(text_bytes, COUNT, c->found.text_bytes)                                                                          \
-    X(index_s, REAL, c->reading.index_s)                                                                               \
-    X(parse_s, REAL, c->reading.parse_s)                                                                               \
-    X(index_mb_s, REAL, ratio((double)c->found.text_bytes / 1e6, c->reading.index_s))                                  \
-    X(parse_mb_s, REAL, ratio((double)c->found.text_bytes / 1e6, c->reading.parse_s))                                  \
-    X(memory_ratio, REAL, c->reading.memory_ratio)                                                                     \
-    X(largest_module_bytes, COUNT, c->reading.largest_bytes)                                                           \
-    X(largest_module_index_ms, REAL, c->reading.largest_index_ms)                                                      \
-    X(largest_module_rewrite_ms, REAL, c->reading.largest_rewrite_ms)                                                  \
-    X(judge_s, REAL, c->verdicts.seconds)                                                                              \
+#define FACTS(X)                                                                                   \
+    X(images, COUNT, c->found.ptx)                                                                 \
+    X(kernels, COUNT, c->n_kernels)                                                                \
+    X(indexed, COUNT, c->reading.indexed)                                                          \
+    X(parsed, COUNT, c->reading.parsed)                                                            \
+    X(fixpoint, COUNT, c->reading.fixpoint)                                                        \
+    X(slice, COUNT, c->verdicts.count[TL_PTX_SLICE][TL_PTX_REASON_OK])                             \
+    X(ticket, COUNT, c->verdicts.count[TL_PTX_TICKET][TL_PTX_REASON_OK])                           \
+    X(persistent, COUNT, c->verdicts.count[TL_PTX_PERSISTENT][TL_PTX_REASON_OK])                   \
+    X(slice_with_conditions, COUNT, c->verdicts.with_conditions[TL_PTX_SLICE])                     \
+    X(ticket_with_conditions, COUNT, c->verdicts.with_conditions[TL_PTX_TICKET])                   \
+    X(persistent_with_conditions, COUNT, c->verdicts.with_conditions[TL_PTX_PERSISTENT])           \
+    X(not_judged, COUNT, c->verdicts.failed)                                                       \
+    X(rewrite_tried, COUNT, c->rewriting.tried)                                                    \
+    X(rewritten, COUNT, c->rewriting.done)                                                         \
+    X(rewritten_parsed, COUNT, c->rewriting.reread)                                                \
+    X(ptxas_kernels, COUNT, c->registers.kernels)                                                  \
+    X(ptxas_tried, COUNT, c->registers.tried)                                                      \
+    X(ptxas_accepted, COUNT, c->registers.accepted)                                                \
+    X(ptxas_refused_originals, COUNT, c->registers.refused_originals)                              \
+    X(ptxas_lowered_version, COUNT, c->registers.lowered)                                          \
+    X(ptxas_raised_arch, COUNT, c->registers.raised)                                               \
+    X(registers_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_VARIANTS, 0.5))          \
+    X(registers_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_VARIANTS, 0.99))         \
+    X(slice_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_SLICE, 0.5))                 \
+    X(slice_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_SLICE, 0.99))                \
+    X(ticket_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_TICKET, 0.5))               \
+    X(ticket_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_TICKET, 0.99))              \
+    X(persistent_growth_p50, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.5))       \
+    X(persistent_growth_p99, COUNT, corpus_growth_at(&c->registers, TL_PTX_PERSISTENT, 0.99))      \
+    X(unlimited_growth_p99, COUNT, corpus_first_growth_at(&c->registers, 0.99))                    \
+    X(unlimited_spill_kernels, COUNT, c->registers.first_spill_kernels)                            \
+    X(limit_tried, COUNT, c->registers.limit_tried)                                                \
+    X(limit_helped, COUNT, c->registers.limit_helped)                                              \
+    X(new_spill_kernels, COUNT, c->registers.new_spill_kernels)                                    \
+    X(new_large_spill_kernels, COUNT, c->registers.new_large_spill_kernels)                        \
+    X(new_spills, REAL, ratio(c->registers.new_spill_kernels, c->registers.kernels))               \
+    X(print_tried, COUNT, c->identity.tried)                                                       \
+    X(print_identical, COUNT, c->identity.identical)                                               \
+    X(listed_ptx, COUNT, c->found.listed_ptx)                                                      \
+    X(listed_cubins, COUNT, c->found.listed_cubins)                                                \
+    X(cubins, COUNT, c->found.cubins)                                                              \
+    X(broken_images, COUNT, c->found.problems)                                                     \
+    X(text_bytes, COUNT, c->found.text_bytes)                                                      \
+    X(index_s, REAL, c->reading.index_s)                                                           \
+    X(parse_s, REAL, c->reading.parse_s)                                                           \
+    X(index_mb_s, REAL, ratio((double)c->found.text_bytes / 1e6, c->reading.index_s))              \
+    X(parse_mb_s, REAL, ratio((double)c->found.text_bytes / 1e6, c->reading.parse_s))              \
+    X(memory_ratio, REAL, c->reading.memory_ratio)                                                 \
+    X(largest_module_bytes, COUNT, c->reading.largest_bytes)                                       \
+    X(largest_module_index_ms, REAL, c->reading.largest_index_ms)                                  \
+    X(largest_module_rewrite_ms, REAL, c->reading.largest_rewrite_ms)                              \
+    X(judge_s, REAL, c->verdicts.seconds)                                                          \
     X(rewrite_s, REAL, c->rewriting.seconds)
 
 enum fact_kind { COUNT, REAL };
@@ -68,7 +68,8 @@ static double ratio(double part, double whole)
     return whole != 0 ? part / whole : 0;
 }
 
-static void put_fact(struct tl_buf *facts, struct tl_json *j, const char *name, enum fact_kind kind, double value)
+static void put_fact(struct tl_buf *facts, struct tl_json *j, const char *name, enum fact_kind kind,
+                     double value)
 {
     tl_json_key(j, name);
     if (kind == COUNT) {
@@ -130,7 +131,8 @@ static void put_worst(struct tl_json *j, const struct corpus *c)
     tl_json_end_array(j);
 }
 
-static int write_file(const struct corpus *c, const char *ending, struct tl_buf *text, struct tl_error *err)
+static int write_file(const struct corpus *c, const char *ending, struct tl_buf *text,
+                      struct tl_error *err)
 {
     char path[2048];
     corpus_must(text->failed ? NULL : text->p);

@@ -1,4 +1,5 @@
-/* Makes every variant that the verdicts allow, and reads each again; and times it in the largest module. */
+/* Makes every variant that the verdicts allow, and reads each again; and times it in the largest
+ * module. */
 #include "test/corpus/corpus.h"
 
 #include <stdlib.h>
@@ -6,7 +7,8 @@
 /* --- all of them --- */
 
 /* Whether our own parser takes what our rewriter made. */
-static bool reads_again(const struct corpus *c, const struct corpus_kernel *k, const struct tl_ptx_rewritten *r)
+static bool reads_again(const struct corpus *c, const struct corpus_kernel *k,
+                        const struct tl_ptx_rewritten *r)
 {
     struct tl_ptx_index *index;
     struct tl_error err;
@@ -49,8 +51,8 @@ void corpus_rewrite(struct corpus *c)
     for (uint32_t i = 0; i < c->n_kernels; i++)
         if (c->kernels[i].was_judged)
             rewrite_kernel(c, &c->kernels[i]);
-    corpus_say(c, "%u variants: %u rewritten in %.1f s, %u of those read again", c->rewriting.tried, c->rewriting.done,
-               c->rewriting.seconds, c->rewriting.reread);
+    corpus_say(c, "%u variants: %u rewritten in %.1f s, %u of those read again", c->rewriting.tried,
+               c->rewriting.done, c->rewriting.seconds, c->rewriting.reread);
 }
 
 /* --- time --- */
@@ -74,14 +76,16 @@ void corpus_time_rewriting(struct corpus *c)
     const struct corpus_image *largest = sample[0] != NULL ? largest_image(sample) : NULL;
     struct tl_ptx_index *index;
     double start = corpus_cpu_seconds();
-    if (largest != NULL && tl_ptx_index_create(&index, largest->text, largest->n, largest->origin, NULL) == 0) {
+    if (largest != NULL &&
+        tl_ptx_index_create(&index, largest->text, largest->n, largest->origin, NULL) == 0) {
         r->largest_bytes = largest->n;
         r->largest_index_ms = (corpus_cpu_seconds() - start) * 1e3;
         uint32_t timed = 0;
         for (uint32_t i = 0; sample[i] != NULL && timed < TIMED_KERNELS; i++) {
             const struct corpus_kernel *k = sample[i];
             for (int v = 0; k->image == largest && v < TL_PTX_VARIANTS; v++) {
-                const struct tl_ptx_options options = {.variant = v, .grid_dims = corpus_dims(k, v)};
+                const struct tl_ptx_options options = {.variant = v,
+                                                       .grid_dims = corpus_dims(k, v)};
                 struct tl_ptx_rewritten out;
                 start = corpus_cpu_seconds();
                 if (tl_ptx_rewrite(index, k->name, &options, &out, NULL, NULL) < 0)
@@ -95,8 +99,10 @@ void corpus_time_rewriting(struct corpus *c)
         }
         tl_ptx_index_destroy(index);
         corpus_say(c,
-                   "largest module %s, %.1f MB: indexed in %.1f ms, a kernel rewritten in at most %.1f ms (%u tried)",
-                   largest->origin, (double)largest->n / 1e6, r->largest_index_ms, r->largest_rewrite_ms, timed);
+                   "largest module %s, %.1f MB: indexed in %.1f ms, a kernel rewritten in at most "
+                   "%.1f ms (%u tried)",
+                   largest->origin, (double)largest->n / 1e6, r->largest_index_ms,
+                   r->largest_rewrite_ms, timed);
     }
     free(sample);
 }

@@ -77,7 +77,8 @@ static bool has_a_variant(const struct corpus_kernel *k)
 
 const struct corpus_kernel **corpus_sample(const struct corpus *c, uint32_t n)
 {
-    const struct corpus_kernel **sample = corpus_must(calloc((size_t)c->n_kernels + 1, sizeof *sample));
+    const struct corpus_kernel **sample = corpus_must(
+        calloc((size_t)c->n_kernels + 1, sizeof *sample));
     uint32_t found = 0;
     for (uint32_t i = 0; i < c->n_kernels; i++)
         if (has_a_variant(&c->kernels[i]))

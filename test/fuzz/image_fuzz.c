@@ -1,6 +1,8 @@
-/* Any bytes as a file and as memory handed to CUDA: every image that is found is unpacked, and cubins are read.
+/* Any bytes as a file and as memory handed to CUDA: every image that is found is unpacked, and
+ * cubins are read.
  *
- * libFuzzer's input ends where its allocation ends, so the address sanitizer sees the first byte read too many. */
+ * libFuzzer's input ends where its allocation ends, so the address sanitizer sees the first byte
+ * read too many. */
 #include "tally/image.h"
 
 #include <stdlib.h>

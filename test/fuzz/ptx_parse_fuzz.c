@@ -1,4 +1,5 @@
-/* Any bytes as PTX: they are read or refused with a place, and what was read prints to a fixed point. */
+/* Any bytes as PTX: they are read or refused with a place, and what was read prints to a fixed
+ * point. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static void check_error(int rc, const struct tl_error *err)
     expect(has_line && strtoul(behind + 1, &behind, 10) > 0 && *behind == ':', "no place", err);
 }
 
-/* All functions in one unit, as a verdict reads them: names must not leak from one into the next. */
+/* All functions in one unit, as a verdict reads them: names must not leak from one into the
+ * next. */
 static void parse_in_one_unit(const struct tl_ptx_index *ix)
 {
     struct tl_arena arena;

@@ -1,5 +1,5 @@
-/* Any bytes as PTX: every kernel is judged, and every variant that is allowed is a module that can be read again, with one
- * entry and the parameters that were promised. */
+/* Any bytes as PTX: every kernel is judged, and every variant that is allowed is a module that can
+ * be read again, with one entry and the parameters that were promised. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static void check_text(const struct tl_ptx_rewritten *r)
     for (uint32_t i = 0; i < tl_ptx_index_count(ix); i++)
         n_entries += tl_ptx_index_item(ix, i)->kind == TL_PTX_ITEM_ENTRY;
     const struct tl_ptx_item *entry = tl_ptx_index_find(ix, tl_str_of(r->entry));
-    expect(n_entries == 1 && entry != NULL && entry->body != 0, "a variant has not the promised entry", &err, r->text);
+    expect(n_entries == 1 && entry != NULL && entry->body != 0,
+           "a variant has not the promised entry", &err, r->text);
     rc = tl_ptx_format(ix, &printed, &n, &err);
     expect(rc == 0, "a variant does not parse", &err, r->text);
     free(printed);
@@ -42,11 +43,13 @@ static void check_text(const struct tl_ptx_rewritten *r)
     uint32_t index = 0, promised = 0;
     for (const struct tl_ptx_decl *d = f->params; d != NULL; d = d->next, index++) {
         if (promised < r->n_args && index == r->args[promised].index) {
-            expect(tl_str_is(d->name, r->args[promised].name), "a parameter is not where it should be", &err, r->text);
+            expect(tl_str_is(d->name, r->args[promised].name),
+                   "a parameter is not where it should be", &err, r->text);
             promised++;
         }
     }
-    expect(promised == r->n_args && index == r->original_params + r->n_args, "parameters are missing", &err, r->text);
+    expect(promised == r->n_args && index == r->original_params + r->n_args,
+           "parameters are missing", &err, r->text);
     tl_ptx_unit_finish(&u);
     tl_arena_finish(&arena);
     tl_ptx_index_destroy(ix);
@@ -58,7 +61,8 @@ static void check_kernel(const struct tl_ptx_index *ix, struct tl_str kernel)
     struct tl_error err = {0};
     int rc = tl_ptx_judge(ix, kernel, verdicts, &err);
     if (rc < 0) {
-        expect(rc == -EINVAL || rc == -ENOMEM || rc == -ENOENT, "an unexpected return code", &err, NULL);
+        expect(rc == -EINVAL || rc == -ENOMEM || rc == -ENOENT, "an unexpected return code", &err,
+               NULL);
         return;
     }
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
@@ -85,7 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     for (uint32_t i = 0, seen = 0; i < tl_ptx_index_count(ix) && seen < 8; i++) {
         const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
-        if (item->kind != TL_PTX_ITEM_ENTRY || item->body == 0 || tl_ptx_index_find(ix, item->name) != item)
+        if (item->kind != TL_PTX_ITEM_ENTRY || item->body == 0 ||
+            tl_ptx_index_find(ix, item->name) != item)
             continue;
         check_kernel(ix, item->name);
         char *text = NULL;

@@ -1,8 +1,9 @@
 /* Records that somebody has tampered with, in all forms of the report.
  *
- * A record is large and mostly empty, so the input does not stand for its bytes: it is a list of changes to a good one.  Each is
- * a place (what it is counted from, and how far), a length of 1 to 8 and as many bytes; an input that begins with 0xff cuts the
- * record off, and one that begins with 0xfe is taken as the file itself.  What follows the changes, if anything, is a name to
+ * A record is large and mostly empty, so the input does not stand for its bytes: it is a list of
+ * changes to a good one.  Each is a place (what it is counted from, and how far), a length of 1 to
+ * 8 and as many bytes; an input that begins with 0xff cuts the record off, and one that begins with
+ * 0xfe is taken as the file itself.  What follows the changes, if anything, is a name to
  * demangle. */
 #include "runtime/record/format.h"
 #include "runtime/report/report.h"
@@ -20,7 +21,8 @@ static void make_good(void)
     char folder[] = "/tmp/record-fuzz-XXXXXX", path[256];
     struct tl_record *r = NULL;
     struct tl_error err;
-    struct tl_record_job job = {.name = "job", .command = "./job", .device = "none", .policy = "tally", .level = 1};
+    struct tl_record_job job = {
+        .name = "job", .command = "./job", .device = "none", .policy = "tally", .level = 1};
     if (mkdtemp(folder) == NULL || tl_record_open(&r, folder, &job, &err) < 0)
         abort();
     for (uint64_t i = 0; i < 6; i++) {
@@ -30,7 +32,8 @@ static void make_good(void)
         tl_record_ran(k, i * 100, i * i * 10000);
         tl_record_preempted(k, i * 1000, i * 300);
         tl_record_uncontrolled(k, i);
-        tl_record_spanned(r, (enum tl_record_span)(i % TL_SPANS), k, 1, 1000000000 + i, 1000000000 + i * 1000);
+        tl_record_spanned(r, (enum tl_record_span)(i % TL_SPANS), k, 1, 1000000000 + i,
+                          1000000000 + i * 1000);
         tl_record_request(r, 1000000000, 1000000000 + i * 1000, i % 2 == 0);
         tl_record_note(r, names[i % 3]);
     }

@@ -1,4 +1,5 @@
-/* Messages to tallyd and from it: whatever comes in, what is accepted has the shape that its readers count on. */
+/* Messages to tallyd and from it: whatever comes in, what is accepted has the shape that its
+ * readers count on. */
 #include "runtime/job/wire.h"
 
 #include <assert.h>
@@ -60,8 +61,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         memset(&control, 0, sizeof control);
         m.msg_control = &control;
         m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        control.header = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(n_fds * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+                                          .cmsg_level = SOL_SOCKET,
+                                          .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
     }
     if (sendmsg(pair[0], &m, MSG_NOSIGNAL) >= 0 && tl_wire_receive(pair[1], &packet, &err) == 1) {

@@ -1,8 +1,9 @@
-/* A driver that does nothing at once: every piece of work is done when the call returns.  It is what the cost of the interception
- * library is measured against, and what its tests of lookups use, because what it answers is known exactly.
+/* A driver that does nothing at once: every piece of work is done when the call returns.  It is
+ * what the cost of the interception library is measured against, and what its tests of lookups use,
+ * because what it answers is known exactly.
  *
- * Handles are small numbers.  `standin_calls` counts launches; `standin_busy`, if set, makes streams and events answer that
- * they are not ready. */
+ * Handles are small numbers.  `standin_calls` counts launches; `standin_busy`, if set, makes
+ * streams and events answer that they are not ready. */
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL 1
 #endif
@@ -32,7 +33,8 @@ static void *new_handle(void)
 
 static CUresult state(void)
 {
-    return atomic_load_explicit(&standin_busy, memory_order_relaxed) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return atomic_load_explicit(&standin_busy, memory_order_relaxed) ? CUDA_ERROR_NOT_READY
+                                                                     : CUDA_SUCCESS;
 }
 
 /* --- the device and its contexts --- */
@@ -201,12 +203,15 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, CUstream stream, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+                        void **extra)
 {
-    (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream,
+        (void)extra;
     (void)params;
-    atomic_store_explicit(&standin_calls, atomic_load_explicit(&standin_calls, memory_order_relaxed) + 1,
+    atomic_store_explicit(&standin_calls,
+                          atomic_load_explicit(&standin_calls, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     return CUDA_SUCCESS;
 }
@@ -220,18 +225,20 @@ CUresult cuLinkCreate_v2(unsigned n, CUjit_option *options, void **values, CUlin
     return CUDA_SUCCESS;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState link, CUjitInputType type, void *data, size_t bytes, const char *name, unsigned n,
-                          CUjit_option *options, void **values)
+CUresult cuLinkAddData_v2(CUlinkState link, CUjitInputType type, void *data, size_t bytes,
+                          const char *name, unsigned n, CUjit_option *options, void **values)
 {
-    (void)link, (void)type, (void)data, (void)bytes, (void)name, (void)n, (void)options, (void)values;
+    (void)link, (void)type, (void)data, (void)bytes, (void)name, (void)n, (void)options,
+        (void)values;
     return CUDA_SUCCESS;
 }
 
 CUresult cuLinkComplete(CUlinkState link, void **cubin, size_t *bytes)
 {
-    static Elf64_Ehdr header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-                                .e_machine = EM_CUDA,
-                                .e_ehsize = sizeof header};
+    static Elf64_Ehdr header = {
+        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_machine = EM_CUDA,
+        .e_ehsize = sizeof header};
     header.e_entry = (uintptr_t)link; /* each is another */
     *cubin = &header;
     *bytes = sizeof header;

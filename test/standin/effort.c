@@ -1,4 +1,5 @@
-/* In the place of the best-effort part: tells on standard output what it is given, and launches everything as it is. */
+/* In the place of the best-effort part: tells on standard output what it is given, and launches
+ * everything as it is. */
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 #include <stdio.h>
@@ -8,8 +9,9 @@
 
 static const struct tl_shim *shim;
 
-static CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                                    unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+static CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                    unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                    CUstream stream, void **params, void **extra)
 {
     const struct tl_captured_kernel *k = shim->kernel(f);
     __typeof__(cuLaunchKernel) *real = (__typeof__(cuLaunchKernel) *)shim->real("cuLaunchKernel");
@@ -18,9 +20,11 @@ static CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsi
     else if (k->image == NULL)
         printf("launch %s, no image\n", k->name);
     else
-        printf("launch %s, %s of %zu bytes%s%.*s%s%s\n", k->name, k->image->is_copy ? "copy" : "reference", k->image->n,
+        printf("launch %s, %s of %zu bytes%s%.*s%s%s\n", k->name,
+               k->image->is_copy ? "copy" : "reference", k->image->n,
                k->image->bytes != NULL ? ", begins " : "", 8,
-               k->image->bytes != NULL ? (const char *)k->image->bytes : "", k->image->ptx != NULL ? ", from " : "",
+               k->image->bytes != NULL ? (const char *)k->image->bytes : "",
+               k->image->ptx != NULL ? ", from " : "",
                k->image->ptx != NULL ? (const char *)k->image->ptx : "");
     return real(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
@@ -42,7 +46,8 @@ static void stop(void)
     fflush(stdout);
 }
 
-static const struct tl_hook hooks[] = {{"cuLaunchKernel", (void *)hook_cuLaunchKernel}, {NULL, NULL}};
+static const struct tl_hook hooks[] = {{"cuLaunchKernel", (void *)hook_cuLaunchKernel},
+                                       {NULL, NULL}};
 
 static const struct tl_hook *start(const struct tl_shim *s)
 {

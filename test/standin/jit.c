@@ -1,6 +1,7 @@
-/* A stand-in for the translator, so that service, cache and client are tested alone: whatever the PTX says, the
- * kernel gets code that stores what tells it apart.  tally_warp writes block[0] + warp to *params; a kernel whose
- * name begins with "refused" is not implemented, "calls" asks for memcpy. */
+/* A stand-in for the translator, so that service, cache and client are tested alone: whatever the
+ * PTX says, the kernel gets code that stores what tells it apart.  tally_warp writes block[0] +
+ * warp to *params; a kernel whose name begins with "refused" is not implemented, "calls" asks for
+ * memcpy. */
 #include "device/jit/jit.h"
 #include "device/abi.h"
 
@@ -42,21 +43,25 @@ static const char module[] =
     "  ret void\n"
     "}\n";
 
-int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl_jit_options *options,
-                   struct tl_jit_object *out, struct tl_error *err)
+int tl_jit_compile(const char *text, size_t n, const char *name,
+                   const struct tl_jit_options *options, struct tl_jit_object *out,
+                   struct tl_error *err)
 {
     struct tl_buf b = {0};
     char *message = NULL;
     (void)text;
     (void)n;
     if (strncmp(name, "refused", 7) == 0)
-        return tl_error_set(err, -ENOTSUP, "kernel %s, line 3: tcgen05.mma is not implemented", name);
+        return tl_error_set(err, -ENOTSUP, "kernel %s, line 3: tcgen05.mma is not implemented",
+                            name);
     bool is_calling = strncmp(name, "calls", 5) == 0;
-    tl_buf_printf(&b, module, TL_DEV_ABI_VERSION, options->block[0], options->block[1], options->block[2], "memcpy",
-                  options->block[0], is_calling ? "call void @memcpy(ptr %out, ptr %params, i64 100000)" : "");
+    tl_buf_printf(&b, module, TL_DEV_ABI_VERSION, options->block[0], options->block[1],
+                  options->block[2], "memcpy", options->block[0],
+                  is_calling ? "call void @memcpy(ptr %out, ptr %params, i64 100000)" : "");
     LLVMContextRef context = LLVMContextCreate();
     LLVMModuleRef m = NULL;
-    LLVMMemoryBufferRef source = LLVMCreateMemoryBufferWithMemoryRangeCopy(b.p, b.n, "standin"), object = NULL;
+    LLVMMemoryBufferRef source = LLVMCreateMemoryBufferWithMemoryRangeCopy(b.p, b.n, "standin"),
+                        object = NULL;
     int rc = 0;
     if (LLVMParseIRInContext(context, source, &m, &message))
         rc = tl_error_set(err, -EIO, "kernel %s: %s", name, message);
@@ -65,7 +70,8 @@ int tl_jit_compile(const char *text, size_t n, const char *name, const struct tl
     if (rc == 0 && LLVMGetTargetFromTriple(triple, &target, &message))
         rc = tl_error_set(err, -EIO, "kernel %s: %s", name, message);
     if (rc == 0) {
-        LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, triple, "x86-64", "", LLVMCodeGenLevelDefault,
+        LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, triple, "x86-64", "",
+                                                               LLVMCodeGenLevelDefault,
                                                                LLVMRelocPIC, LLVMCodeModelSmall);
         LLVMSetTarget(m, triple);
         if (LLVMTargetMachineEmitToMemoryBuffer(machine, m, LLVMObjectFile, &message, &object))

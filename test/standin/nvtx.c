@@ -1,4 +1,5 @@
-/* A program that names its operations with NVTX, in all the ways that there are, and launches a kernel in each. */
+/* A program that names its operations with NVTX, in all the ways that there are, and launches a
+ * kernel in each. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
@@ -22,13 +23,13 @@ static void *find_function(const char *name)
     return p;
 }
 
-#define CALL(name, ...)                                                                                                \
-    do {                                                                                                               \
-        CUresult r_ = ((__typeof__(&(name)))find_function(#name))(__VA_ARGS__);                                        \
-        if (r_ != CUDA_SUCCESS) {                                                                                      \
-            fprintf(stderr, "%s: %d\n", #name, (int)r_);                                                               \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define CALL(name, ...)                                                                            \
+    do {                                                                                           \
+        CUresult r_ = ((__typeof__(&(name)))find_function(#name))(__VA_ARGS__);                    \
+        if (r_ != CUDA_SUCCESS) {                                                                  \
+            fprintf(stderr, "%s: %d\n", #name, (int)r_);                                           \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static void launch(CUfunction f, int times)

@@ -1,10 +1,11 @@
-/* A client of a high level that has nothing to run but is busy at random: it drives everybody below off the device and lets
- * them come back, again and again.
+/* A client of a high level that has nothing to run but is busy at random: it drives everybody below
+ * off the device and lets them come back, again and again.
  *
  *     preempter [SECONDS [SEED [BUSY [GAP]]]]
  *
- * Prints "ready" when it has joined, and ends by itself or when its standard input is closed.  It is busy for up to BUSY (200)
- * microseconds and then not for up to GAP (400); one of eight times is up to 15 times as long. */
+ * Prints "ready" when it has joined, and ends by itself or when its standard input is closed.  It
+ * is busy for up to BUSY (200) microseconds and then not for up to GAP (400); one of eight times is
+ * up to 15 times as long. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -42,7 +43,8 @@ int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 10;
     state = (argc > 2 ? strtoull(argv[2], NULL, 0) : 1) * 0x9E3779B97F4A7C15ull + 1;
-    uint32_t busy_us = argc > 3 ? (uint32_t)atoi(argv[3]) : 200, gap_us = argc > 4 ? (uint32_t)atoi(argv[4]) : 400;
+    uint32_t busy_us = argc > 3 ? (uint32_t)atoi(argv[3]) : 200,
+             gap_us = argc > 4 ? (uint32_t)atoi(argv[4]) : 400;
     struct tl_settings settings;
     struct tl_client *client;
     struct tl_error err = {0};
@@ -60,7 +62,8 @@ int main(int argc, char **argv)
     prctl(PR_SET_TIMERSLACK, 1);
     while (now_ns() < end) {
         uint32_t issued = atomic_load(&page->issued) + 1;
-        atomic_store(&page->burst_ns, now_ns()); /* preemptions whose beginning is not known are not in a report */
+        /* preemptions whose beginning is not known are not in a report */
+        atomic_store(&page->burst_ns, now_ns());
         atomic_store(&page->issued, issued);
         pause_up_to(busy_us);
         atomic_store(&page->completed, issued);

@@ -1,6 +1,7 @@
-/* record-sample FOLDER MODE [SECONDS]: writes the records that an inference server and a trainer on one device might have left, through
- * the recorder's own calls.  The device is invented, a queue in virtual time; MODE tells how the two share it: alone, mps,
- * timeslice, tally or opaque.  The same arguments give the same values. */
+/* record-sample FOLDER MODE [SECONDS]: writes the records that an inference server and a trainer on
+ * one device might have left, through the recorder's own calls.  The device is invented, a queue in
+ * virtual time; MODE tells how the two share it: alone, mps, timeslice, tally or opaque.  The same
+ * arguments give the same values. */
 #include "runtime/record/record.h"
 
 #include <math.h>
@@ -34,9 +35,11 @@ struct kernel {
 };
 
 static struct kernel server[] = {
-    {"_ZN7cutlass6KernelINS_4gemm6kernel4GemmIfLi128ELi64ELi32EEEEEvNT_6ParamsE", 140, 0.05, 96, TL_RUNG_WHOLE, NULL},
+    {"_ZN7cutlass6KernelINS_4gemm6kernel4GemmIfLi128ELi64ELi32EEEEEvNT_6ParamsE", 140, 0.05, 96,
+     TL_RUNG_WHOLE, NULL},
     {"_Z14layer_norm_fwdIfEvPKT_PS0_ii", 24, 0.08, 64, TL_RUNG_WHOLE, NULL},
-    {"_ZN12_GLOBAL__N_115softmax_forwardI6__halffLi4EEEvPT_PKS2_i", 38, 0.08, 128, TL_RUNG_WHOLE, NULL},
+    {"_ZN12_GLOBAL__N_115softmax_forwardI6__halffLi4EEEvPT_PKS2_i", 38, 0.08, 128, TL_RUNG_WHOLE,
+     NULL},
     {"triton_poi_fused_gelu_3", 17, 0.1, 48, TL_RUNG_WHOLE, NULL},
 };
 static struct kernel trainer[] = {
@@ -45,9 +48,14 @@ static struct kernel trainer[] = {
     {"_Z9adam_stepIfEvPT_PKS0_S1_S1_ffffi", 420, 0.05, 1024, TL_RUNG_SLICE, NULL},
     {"loop_fusion_17", 95, 0.15, 512, TL_RUNG_TICKET, NULL},
     {"ampere_sgemm_128x64_tn", 700, 0.05, 600, TL_RUNG_WHOLE, NULL},
-    {"_ZN3cub18DeviceReduceKernelILi600EPKfPfiNS_3SumEEEvT0_T1_T2_T3_", 60, 0.1, 256, TL_RUNG_TICKET, NULL},
+    {"_ZN3cub18DeviceReduceKernelILi600EPKfPfiNS_3SumEEEvT0_T1_T2_T3_", 60, 0.1, 256,
+     TL_RUNG_TICKET, NULL},
 };
-enum { SERVER = sizeof server / sizeof server[0], TRAINER = sizeof trainer / sizeof trainer[0], LAYERS = 12 };
+enum {
+    SERVER = sizeof server / sizeof server[0],
+    TRAINER = sizeof trainer / sizeof trainer[0],
+    LAYERS = 12
+};
 
 struct device {
     struct tl_record *high, *low;
@@ -116,7 +124,8 @@ static uint64_t serve(struct device *d, uint64_t came, uint64_t free_ns)
     for (int i = 0; i < LAYERS; i++) {
         struct kernel *k = &server[i % SERVER];
         double slower;
-        uint64_t waited = i == 0 || !is_tally(d) ? wait_for_device(d, at, &slower) : (slower = 1, 0);
+        uint64_t waited = i == 0 || !is_tally(d) ? wait_for_device(d, at, &slower)
+                                                 : (slower = 1, 0);
         uint64_t ran = (uint64_t)(around(k->us, k->spread) * 1000 * slower);
         tl_record_launched(k->record, TL_RUNG_WHOLE, k->blocks);
         tl_record_ran(k->record, waited + 1200, ran);
@@ -135,7 +144,8 @@ static uint64_t serve(struct device *d, uint64_t came, uint64_t free_ns)
     return at;
 }
 
-static struct tl_record *open_record(const char *folder, const char *name, int level, const char *mode)
+static struct tl_record *open_record(const char *folder, const char *name, int level,
+                                     const char *mode)
 {
     struct tl_record *r;
     struct tl_error err;
@@ -184,8 +194,11 @@ int main(int argc, char **argv)
         free_ns = serve(&d, at, free_ns);
     }
     if (is_tally(&d)) {
-        tl_record_note(low, "ampere_sgemm_128x64_tn: has no PTX; it runs whole, with bounded run-ahead");
-        tl_record_note(low, "variant of _Z9adam_stepIfEvPT_PKS0_S1_S1_ffffi: persistent refused: warp-after-exit");
+        tl_record_note(low,
+                       "ampere_sgemm_128x64_tn: has no PTX; it runs whole, with bounded run-ahead");
+        tl_record_note(
+            low,
+            "variant of _Z9adam_stepIfEvPT_PKS0_S1_S1_ffffi: persistent refused: warp-after-exit");
     }
     tl_record_copied(low, TL_COPY_TO_DEVICE, 1234567890);
     tl_record_close(d.high);

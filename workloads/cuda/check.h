@@ -1,4 +1,5 @@
-/* What the sample programs share: errors end the program, values come from a fixed sequence, a result is one line. */
+/* What the sample programs share: errors end the program, values come from a fixed sequence, a
+ * result is one line. */
 #ifndef WORKLOADS_CUDA_CHECK_H
 #define WORKLOADS_CUDA_CHECK_H
 
@@ -66,7 +67,8 @@ template <class T> static T *device_array(size_t n)
     return p;
 }
 
-/* A hash of what came from the device since the last result (FNV-1a), for comparing runs bit by bit. */
+/* A hash of what came from the device since the last result (FNV-1a), for comparing runs bit by
+ * bit. */
 static uint64_t seen_hash = 0xcbf29ce484222325u;
 
 static inline void seen(const void *data, size_t n)
@@ -114,7 +116,8 @@ struct checker {
         for (size_t i = 0; i < want.size() && i < got.size(); i++)
             is(memcmp(&got[i], &want[i], sizeof(T)) == 0, what, i);
     }
-    /* The program's one line and its exit code.  CHECK_DIGEST is a file that gets name and hash besides. */
+    /* The program's one line and its exit code.  CHECK_DIGEST is a file that gets name and hash
+     * besides. */
     int done() const
     {
         const char *path = getenv("CHECK_DIGEST");

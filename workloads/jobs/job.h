@@ -1,4 +1,5 @@
-/* What the sample jobs share: errors, options, a fixed sequence of values, clocks, and the line of JSON that each ends with. */
+/* What the sample jobs share: errors, options, a fixed sequence of values, clocks, and the line of
+ * JSON that each ends with. */
 #ifndef WORKLOADS_JOBS_JOB_H
 #define WORKLOADS_JOBS_JOB_H
 

@@ -1,7 +1,8 @@
 /* For programs whose result depends on the order of what they ask for.
  *
- * The one operation is x -> 3 x + k on every element of an array, in many blocks: any two of them exchanged, one left out
- * or one done twice gives another result.  A model on the host does the same in the order that CUDA promises. */
+ * The one operation is x -> 3 x + k on every element of an array, in many blocks: any two of them
+ * exchanged, one left out or one done twice gives another result.  A model on the host does the
+ * same in the order that CUDA promises. */
 #ifndef ORDER_H
 #define ORDER_H
 

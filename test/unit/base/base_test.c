@@ -149,7 +149,8 @@ static void arena_texts_are_terminated_copies(void)
     source[0] = 'X';
     TEST_ASSERT_EQUAL_STRING("kern", copy);
     TEST_ASSERT_EQUAL_STRING("", tl_arena_copy(&arena, tl_str_of(NULL)));
-    TEST_ASSERT_EQUAL_STRING("vadd__tally_slice1", tl_arena_printf(&arena, "%s__tally_%s%d", "vadd", "slice", 1));
+    TEST_ASSERT_EQUAL_STRING("vadd__tally_slice1",
+                             tl_arena_printf(&arena, "%s__tally_%s%d", "vadd", "slice", 1));
 }
 
 static void finishing_an_arena_twice_is_harmless(void)
@@ -280,7 +281,8 @@ static void integers_keep_all_their_digits(void)
     tl_json_int(&json, 9007199254740993);
     tl_json_uint(&json, UINT64_MAX);
     tl_json_end_array(&json);
-    TEST_ASSERT_EQUAL_STRING("[\n  -9223372036854775808,\n  9007199254740993,\n  18446744073709551615\n]", buf.p);
+    TEST_ASSERT_EQUAL_STRING(
+        "[\n  -9223372036854775808,\n  9007199254740993,\n  18446744073709551615\n]", buf.p);
 }
 
 static void expect_double(const char *text, double value)
@@ -311,7 +313,8 @@ static void what_is_no_number_becomes_null(void)
 
 static void a_decimal_comma_of_the_locale_does_not_leak(void)
 {
-    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL && setlocale(LC_NUMERIC, "fr_FR.UTF-8") == NULL)
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL &&
+        setlocale(LC_NUMERIC, "fr_FR.UTF-8") == NULL)
         TEST_IGNORE_MESSAGE("no locale with a decimal comma is installed");
     expect_double("-2.5", -2.5);
     setlocale(LC_NUMERIC, "C");
@@ -359,7 +362,8 @@ static void bytes_that_are_not_utf8_are_replaced_one_by_one(void)
 {
     EXPECT_STRING("a" REPLACED "b", "a\xFF"
                                     "b");
-    EXPECT_STRING(REPLACED, "\x80");                                        /* a continuation alone */
+    /* a continuation alone */
+    EXPECT_STRING(REPLACED, "\x80");
     EXPECT_STRING(REPLACED REPLACED, "\xC0\x80");                           /* overlong NUL */
     EXPECT_STRING(REPLACED REPLACED REPLACED, "\xE0\x9F\xBF");              /* overlong */
     EXPECT_STRING(REPLACED REPLACED REPLACED, "\xED\xA0\x80");              /* a surrogate */

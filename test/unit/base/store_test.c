@@ -1,4 +1,5 @@
-/* The cache of compiled kernels: what goes in comes out, nothing else does, and it stays within its size. */
+/* The cache of compiled kernels: what goes in comes out, nothing else does, and it stays within its
+ * size. */
 #include "include/tally/store.h"
 
 #include <dirent.h>
@@ -38,8 +39,11 @@ void tearDown(void)
 
 static struct tl_jit_source source(const char *ptx)
 {
-    return (struct tl_jit_source){
-        .ptx = ptx, .ptx_n = strlen(ptx), .kernel = "k", .block = {128, 1, 1}, .compiler = "build id"};
+    return (struct tl_jit_source){.ptx = ptx,
+                                  .ptx_n = strlen(ptx),
+                                  .kernel = "k",
+                                  .block = {128, 1, 1},
+                                  .compiler = "build id"};
 }
 
 static struct tl_jit_key key_of(const char *ptx)
@@ -66,7 +70,8 @@ static uint32_t count_files(void)
     DIR *d = opendir(folder);
     TEST_ASSERT_NOT_NULL(d);
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && strcmp(e->d_name, "lock") != 0;
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+             strcmp(e->d_name, "lock") != 0;
     closedir(d);
     return n;
 }
@@ -102,9 +107,10 @@ static void what_was_stored_is_found(void)
 static void the_digest_is_blake2b(void)
 {
     /* Of "abc", as b2sum -l 256 prints it. */
-    static const uint8_t expected[] = {0xbd, 0xdd, 0x81, 0x3c, 0x63, 0x42, 0x39, 0x72, 0x31, 0x71, 0xef,
-                                       0x3f, 0xee, 0x98, 0x57, 0x9b, 0x94, 0x96, 0x4e, 0x3b, 0xb1, 0xcb,
-                                       0x3e, 0x42, 0x72, 0x62, 0xc8, 0xc0, 0x68, 0xd5, 0x23, 0x19};
+    static const uint8_t expected[] = {0xbd, 0xdd, 0x81, 0x3c, 0x63, 0x42, 0x39, 0x72,
+                                       0x31, 0x71, 0xef, 0x3f, 0xee, 0x98, 0x57, 0x9b,
+                                       0x94, 0x96, 0x4e, 0x3b, 0xb1, 0xcb, 0x3e, 0x42,
+                                       0x72, 0x62, 0xc8, 0xc0, 0x68, 0xd5, 0x23, 0x19};
     struct tl_jit_digest d;
     uint8_t out[TL_JIT_DIGEST_BYTES];
     tl_jit_digest_init(&d);
@@ -159,7 +165,8 @@ static void damaged_entries_are_removed(void)
     static const struct {
         long at;
         int whence;
-    } places[] = {{0, SEEK_SET}, {4999, SEEK_SET}, {-1, SEEK_END}, {-88, SEEK_END}, {-80, SEEK_END}, {-60, SEEK_END}};
+    } places[] = {{0, SEEK_SET},   {4999, SEEK_SET}, {-1, SEEK_END},
+                  {-88, SEEK_END}, {-80, SEEK_END},  {-60, SEEK_END}};
     char bytes[5000] = "ELF";
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         TEST_ASSERT_EQUAL_INT(0, store("a", bytes, sizeof bytes));
@@ -328,7 +335,8 @@ static void writers_do_not_disturb_each_other(void)
             int rc = tl_jit_cache_find(&own, &key, path, sizeof path);
             bad = rc != 0 && rc != -ENOENT; /* never a half one */
             if (rc == -ENOENT)
-                bad = tl_jit_cache_store(&own, &key, bytes, sizeof bytes, path, sizeof path, &err) < 0;
+                bad = tl_jit_cache_store(&own, &key, bytes, sizeof bytes, path, sizeof path, &err) <
+                      0;
         }
         _exit(bad);
     }

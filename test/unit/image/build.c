@@ -98,11 +98,13 @@ void build_container(struct tl_buf *out, const struct build_entry *entries, size
 
 /* --- ELF --- */
 
-void build_elf(struct tl_buf *out, const struct build_elf *elf, const struct build_section *sections, size_t n)
+void build_elf(struct tl_buf *out, const struct build_elf *elf,
+               const struct build_section *sections, size_t n)
 {
     size_t base = out->n;
     Elf64_Ehdr header = {
-        .e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_NONE, elf->abi},
+        .e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_NONE,
+                    elf->abi},
         .e_type = elf->type,
         .e_machine = elf->machine,
         .e_version = EV_CURRENT,
@@ -131,7 +133,8 @@ void build_elf(struct tl_buf *out, const struct build_elf *elf, const struct bui
             tl_buf_add(out, sections[i].bytes, sections[i].n);
         add_padding(out, base, 8);
     }
-    table[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = out->n - base, .sh_size = names.n};
+    table[1] = (Elf64_Shdr){
+        .sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = out->n - base, .sh_size = names.n};
     tl_buf_add(out, names.p, names.n);
     add_padding(out, base, 8);
     header.e_shoff = out->n - base;
@@ -146,8 +149,14 @@ void build_cubin(struct tl_buf *out)
     static const Elf64_Sym symbols[] = {
         {0},
         {.st_name = 12, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC), .st_shndx = 4},
-        {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 4},
-        {.st_name = 7, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 5},
+        {.st_name = 1,
+         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+         .st_other = 0x10,
+         .st_shndx = 4},
+        {.st_name = 7,
+         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+         .st_other = 0x10,
+         .st_shndx = 5},
     };
     static const uint32_t common_info[] = {
         0x00082f04, 3,   24, /* registers of symbol 3 */
@@ -176,7 +185,8 @@ void build_cubin(struct tl_buf *out)
         {".nv.shared.scale", SHT_NOBITS, 4, 0, 0, NULL, 1040},
         {".nv.global", SHT_LOPROC + 7, 0, 0, 0, NULL, 1 << 20},
     };
-    static const struct build_elf elf = {.machine = EM_CUDA, .type = ET_EXEC, .abi = 7, .flags = 0x5a055a};
+    static const struct build_elf elf = {
+        .machine = EM_CUDA, .type = ET_EXEC, .abi = 7, .flags = 0x5a055a};
     build_elf(out, &elf, sections, sizeof sections / sizeof sections[0]);
 }
 

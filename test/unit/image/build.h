@@ -20,7 +20,8 @@ struct build_entry {
 
 enum { BUILD_PTX = 1, BUILD_CUBIN = 2, BUILD_LTO = 8, BUILD_LZ4 = 0x2011, BUILD_ZSTD = 0x8011 };
 
-/* Adds a container with these entries to `out`; entries that are no multiple of 8 bytes long are padded. */
+/* Adds a container with these entries to `out`; entries that are no multiple of 8 bytes long are
+ * padded. */
 void build_container(struct tl_buf *out, const struct build_entry *entries, size_t n);
 
 /* Overwrites a number in what was built. */
@@ -44,15 +45,18 @@ struct build_elf {
 };
 
 /* Adds a 64-bit ELF to `out`.  Section 1 is `.shstrtab`, so `sections[0]` gets number 2. */
-void build_elf(struct tl_buf *out, const struct build_elf *elf, const struct build_section *sections, size_t n);
+void build_elf(struct tl_buf *out, const struct build_elf *elf,
+               const struct build_section *sections, size_t n);
 
-/* Adds a cubin for sm_90 with the kernels "scale" (12 bytes of 2 parameters, 10 registers, 1040 of shared memory)
- * and "fill" (8 bytes of 1 parameter, 24 registers), and a function "helper" that is no kernel. */
+/* Adds a cubin for sm_90 with the kernels "scale" (12 bytes of 2 parameters, 10 registers, 1040 of
+ * shared memory) and "fill" (8 bytes of 1 parameter, 24 registers), and a function "helper" that is
+ * no kernel. */
 void build_cubin(struct tl_buf *out);
 
 /* --- memory --- */
 
-/* A copy whose last byte is followed by a page that cannot be read: reading over the end is a crash. */
+/* A copy whose last byte is followed by a page that cannot be read: reading over the end is a
+ * crash. */
 void *guarded_copy(const void *bytes, size_t n);
 void guarded_free(void *copy, size_t n);
 

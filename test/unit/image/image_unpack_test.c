@@ -32,21 +32,24 @@ void tearDown(void)
 
 static void pack_plain(void)
 {
-    image = (struct tl_image){.packing = TL_IMAGE_PLAIN, .bytes = full, .stored_bytes = FULL, .full_bytes = FULL};
+    image = (struct tl_image){
+        .packing = TL_IMAGE_PLAIN, .bytes = full, .stored_bytes = FULL, .full_bytes = FULL};
 }
 
 static void pack_lz4(void)
 {
     int n = LZ4_compress_default(full, packed, FULL, ROOM);
     TEST_ASSERT_TRUE(n > 0);
-    image = (struct tl_image){.packing = TL_IMAGE_LZ4, .bytes = packed, .stored_bytes = (size_t)n, .full_bytes = FULL};
+    image = (struct tl_image){
+        .packing = TL_IMAGE_LZ4, .bytes = packed, .stored_bytes = (size_t)n, .full_bytes = FULL};
 }
 
 static void pack_zstd(void)
 {
     size_t n = ZSTD_compress(packed, ROOM, full, FULL, 3);
     TEST_ASSERT_FALSE(ZSTD_isError(n));
-    image = (struct tl_image){.packing = TL_IMAGE_ZSTD, .bytes = packed, .stored_bytes = n, .full_bytes = FULL};
+    image = (struct tl_image){
+        .packing = TL_IMAGE_ZSTD, .bytes = packed, .stored_bytes = n, .full_bytes = FULL};
 }
 
 static int unpack(void)
@@ -105,7 +108,8 @@ static void pack_zstd_without_size(void)
     ZSTD_freeCCtx(context);
     TEST_ASSERT_FALSE(ZSTD_isError(n));
     TEST_ASSERT_EQUAL_UINT64(ZSTD_CONTENTSIZE_UNKNOWN, ZSTD_getFrameContentSize(packed, n));
-    image = (struct tl_image){.packing = TL_IMAGE_ZSTD, .bytes = packed, .stored_bytes = n, .full_bytes = FULL};
+    image = (struct tl_image){
+        .packing = TL_IMAGE_ZSTD, .bytes = packed, .stored_bytes = n, .full_bytes = FULL};
 }
 
 static void zstd_without_a_content_size_comes_back_too(void)
@@ -169,8 +173,10 @@ static void a_frame_that_lies_about_its_content_is_refused(void)
 {
     /* Magic; a header that says 2^29 bytes in one segment; one empty last block. */
     static const char frame[] = "\x28\xb5\x2f\xfd\xa0\x00\x00\x00\x20\x01\x00\x00";
-    image = (struct tl_image){
-        .packing = TL_IMAGE_ZSTD, .bytes = frame, .stored_bytes = 12, .full_bytes = (size_t)1 << 29};
+    image = (struct tl_image){.packing = TL_IMAGE_ZSTD,
+                              .bytes = frame,
+                              .stored_bytes = 12,
+                              .full_bytes = (size_t)1 << 29};
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 29, ZSTD_getFrameContentSize(frame, 12));
     assert_refused(-EINVAL);
 }

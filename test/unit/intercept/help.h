@@ -1,5 +1,5 @@
-/* For tests of the interception library: opens the one that was built, in front of a driver, as the highest level and without
- * tallyd. */
+/* For tests of the interception library: opens the one that was built, in front of a driver, as the
+ * highest level and without tallyd. */
 #ifndef TALLY_TEST_SHIM_HELP_H
 #define TALLY_TEST_SHIM_HELP_H
 

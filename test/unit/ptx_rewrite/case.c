@@ -61,7 +61,8 @@ static bool read_verdict(struct reader *r, char *words)
         if (v < 0)
             return complain(r, "no such variant", w);
         code++;
-        while (reason < TL_PTX_REASON_COUNT && strcmp(code, tl_ptx_reason_code((enum tl_ptx_reason)reason)) != 0)
+        while (reason < TL_PTX_REASON_COUNT &&
+               strcmp(code, tl_ptx_reason_code((enum tl_ptx_reason)reason)) != 0)
             reason++;
         if (reason == TL_PTX_REASON_COUNT)
             return complain(r, "no such reason", code);
@@ -69,7 +70,9 @@ static bool read_verdict(struct reader *r, char *words)
         seen |= 1u << v;
     }
     r->k->has_verdict = true;
-    return seen == (1u << TL_PTX_VARIANTS) - 1 ? true : complain(r, "a verdict is missing", "one per variant");
+    return seen == (1u << TL_PTX_VARIANTS) - 1
+               ? true
+               : complain(r, "a verdict is missing", "one per variant");
 }
 
 static bool read_conditions(struct reader *r, char *words)
@@ -77,14 +80,16 @@ static bool read_conditions(struct reader *r, char *words)
     static const struct {
         const char *name;
         uint32_t bit;
-    } known[] = {{"warps-are-rows", TL_PTX_IF_WARPS_ARE_ROWS}, {"grid-is-line", TL_PTX_IF_GRID_IS_LINE}};
+    } known[] = {{"warps-are-rows", TL_PTX_IF_WARPS_ARE_ROWS},
+                 {"grid-is-line", TL_PTX_IF_GRID_IS_LINE}};
     char *save = NULL;
     for (char *w = strtok_r(words, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
         char *list = strchr(w, '='), *inner = NULL;
         int v = list != NULL ? variant_named(w, (size_t)(list - w)) : -1;
         if (v < 0)
             return complain(r, "no such variant", w);
-        for (char *one = strtok_r(list + 1, "+", &inner); one != NULL; one = strtok_r(NULL, "+", &inner)) {
+        for (char *one = strtok_r(list + 1, "+", &inner); one != NULL;
+             one = strtok_r(NULL, "+", &inner)) {
             uint32_t bit = 0;
             for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
                 bit |= strcmp(one, known[i].name) == 0 ? known[i].bit : 0;
@@ -102,7 +107,8 @@ static bool read_uint(const char **p, uint64_t max, char end, uint64_t *out)
     char *behind;
     errno = 0;
     *out = strtoull(*p, &behind, 0);
-    bool ok = behind != *p && isdigit((unsigned char)**p) && *behind == end && errno == 0 && *out <= max;
+    bool ok = behind != *p && isdigit((unsigned char)**p) && *behind == end && errno == 0 &&
+              *out <= max;
     *p = behind + (*behind != 0);
     return ok;
 }
@@ -127,7 +133,8 @@ static bool read_run(struct reader *r, const char *words)
         return complain(r, "too many runs", words);
     struct ptx_case_run *run = &r->k->runs[r->k->n_runs++];
     const char *p = words;
-    bool ok = read_numbers(&p, "grid=", run->grid, 3, ' ') && read_numbers(&p, "block=", run->block, 3, ' ') &&
+    bool ok = read_numbers(&p, "grid=", run->grid, 3, ' ') &&
+              read_numbers(&p, "block=", run->block, 3, ' ') &&
               read_numbers(&p, "shared=", &run->shared, 1, 0);
     for (int i = 0; i < 3; i++)
         ok &= run->grid[i] != 0 && run->block[i] != 0;
@@ -307,7 +314,8 @@ static void compiled_path(char *out, size_t n, const char *path)
     const char *build = getenv("TALLY_BUILD"), *name = strrchr(path, '/');
     char folder[4096];
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        snprintf(folder, sizeof folder, "%s%s", build != NULL && build[0] != 0 ? build : "build", levels[i]);
+        snprintf(folder, sizeof folder, "%s%s", build != NULL && build[0] != 0 ? build : "build",
+                 levels[i]);
         (void)mkdir(folder, 0777); /* it is there mostly; if it cannot be made, nvcc will say so */
     }
     snprintf(out, n, "%s/%s.ptx", folder, name != NULL ? name + 1 : path);
@@ -322,7 +330,8 @@ static bool is_newer(const char *path, const char *than)
 bool ptx_case_compile(struct ptx_case *c, const char *path)
 {
     const char *nvcc = ptx_cuda_tool("NVCC", "nvcc");
-    char program[4096], option[] = "-ptx", arch[] = "-arch=sm_90", to[] = "-o", in[4400], out[4400], kept[4352];
+    char program[4096], option[] = "-ptx", arch[] = "-arch=sm_90", to[] = "-o", in[4400], out[4400],
+                        kept[4352];
     compiled_path(kept, sizeof kept, path);
     free(c->text);
     c->text = NULL;
@@ -347,7 +356,8 @@ bool ptx_case_compile(struct ptx_case *c, const char *path)
 static int is_case(const struct dirent *d)
 {
     size_t n = strlen(d->d_name);
-    return (n > 4 && strcmp(d->d_name + n - 4, ".ptx") == 0) || (n > 3 && strcmp(d->d_name + n - 3, ".cu") == 0);
+    return (n > 4 && strcmp(d->d_name + n - 4, ".ptx") == 0) ||
+           (n > 3 && strcmp(d->d_name + n - 3, ".cu") == 0);
 }
 
 uint32_t ptx_case_names(char ***names)
@@ -384,7 +394,8 @@ const char *ptx_cuda_tool(const char *variable, const char *name)
     if (given != NULL && given[0] != 0)
         return given;
     char folders[16384];
-    snprintf(folders, sizeof folders, "%s:/usr/local/cuda/bin:build/tools/cuda/bin", path != NULL ? path : "");
+    snprintf(folders, sizeof folders, "%s:/usr/local/cuda/bin:build/tools/cuda/bin",
+             path != NULL ? path : "");
     char *save = NULL;
     for (char *f = strtok_r(folders, ":", &save); f != NULL; f = strtok_r(NULL, ":", &save)) {
         int n = snprintf(found, sizeof found, "%s/%s", f, name);

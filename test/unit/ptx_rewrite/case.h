@@ -61,19 +61,21 @@ void ptx_case_finish(struct ptx_case *c); /* zeroes are fine */
 /* What is annotated for that kernel: its own lines if there are any, else those for all. */
 const struct ptx_case_kernel *ptx_case_kernel_of(const struct ptx_case *c, struct tl_str kernel);
 
-/* Replaces the text of a .cu case by what nvcc makes of it (kept under TALLY_BUILD until the case changes); false if there is
- * no nvcc or it refuses. */
+/* Replaces the text of a .cu case by what nvcc makes of it (kept under TALLY_BUILD until the case
+ * changes); false if there is no nvcc or it refuses. */
 bool ptx_case_compile(struct ptx_case *c, const char *path);
 
 /* All case files by name, sorted; to be freed by the function below. */
 uint32_t ptx_case_names(char ***names);
 void ptx_case_names_free(char **names, uint32_t n);
 
-/* The folder with the cases: TALLY_CASES, or test/cases from the project's folder, where tests run. */
+/* The folder with the cases: TALLY_CASES, or test/cases from the project's folder, where tests
+ * run. */
 const char *ptx_cases_folder(void);
 /* Starts a program (argv[0] is its path) with its output in a file; its process number, or -1. */
 pid_t ptx_start(char *const argv[], const char *output);
-/* Where a CUDA tool is: the variable of that name, PATH, /usr/local/cuda/bin, build/tools/cuda/bin.  NULL if nowhere. */
+/* Where a CUDA tool is: the variable of that name, PATH, /usr/local/cuda/bin, build/tools/cuda/bin.
+ * NULL if nowhere. */
 const char *ptx_cuda_tool(const char *variable, const char *name);
 
 #endif

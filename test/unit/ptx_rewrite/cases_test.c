@@ -1,8 +1,9 @@
-/* Every case of test/cases, a test each: the verdicts are the annotated ones, and every variant that is allowed is what the
- * library says it is.  test/unit/ptx_rewrite/ptxas_test.c shows them to ptxas.
+/* Every case of test/cases, a test each: the verdicts are the annotated ones, and every variant
+ * that is allowed is what the library says it is.  test/unit/ptx_rewrite/ptxas_test.c shows them to
+ * ptxas.
  *
- * What a variant looks like is read from its text by means of this file, except for the meaning of names, for which the
- * parser is asked (it has tests of its own). */
+ * What a variant looks like is read from its text by means of this file, except for the meaning of
+ * names, for which the parser is asked (it has tests of its own). */
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -27,7 +28,7 @@ static char *copy_of(const char *text)
     return copy;
 }
 
-/* --- headers, read from the text --------------------------------------------------------------------------------- */
+/* --- headers, read from the text -------------------------------------------------------------- */
 
 struct param {
     char name[128];
@@ -46,8 +47,9 @@ static uint32_t type_size(const char *type, size_t n)
     static const struct {
         const char *name;
         uint32_t bytes;
-    } types[] = {{"b8", 1},  {"u8", 1},  {"s8", 1},  {"b16", 2}, {"u16", 2}, {"s16", 2}, {"f16", 2}, {"b32", 4},
-                 {"u32", 4}, {"s32", 4}, {"f32", 4}, {"b64", 8}, {"u64", 8}, {"s64", 8}, {"f64", 8}};
+    } types[] = {{"b8", 1},  {"u8", 1},  {"s8", 1},  {"b16", 2}, {"u16", 2},
+                 {"s16", 2}, {"f16", 2}, {"b32", 4}, {"u32", 4}, {"s32", 4},
+                 {"f32", 4}, {"b64", 8}, {"u64", 8}, {"s64", 8}, {"f64", 8}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (strlen(types[i].name) == n && memcmp(types[i].name, type, n) == 0)
             return types[i].bytes;
@@ -124,14 +126,14 @@ static bool read_header(struct header *h, const char *text, const char *name)
     return ok;
 }
 
-/* --- checks ------------------------------------------------------------------------------------------------------ */
+/* --- checks ----------------------------------------------------------------------------------- */
 
-#define EXPECT(condition, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            tl_buf_printf(&wrong, __VA_ARGS__);                                                                        \
-            tl_buf_putc(&wrong, '\n');                                                                                 \
-        }                                                                                                              \
+#define EXPECT(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            tl_buf_printf(&wrong, __VA_ARGS__);                                                    \
+            tl_buf_putc(&wrong, '\n');                                                             \
+        }                                                                                          \
     } while (0)
 
 struct reads {
@@ -165,7 +167,8 @@ static void count_reads(struct reads *r, const struct tl_ptx_stmt *s)
 }
 
 /* What is left of block number and grid in the functions of a variant. */
-static void check_reads(const char *what, struct ptx_text *t, enum tl_ptx_variant v, const struct tl_ptx_rewritten *r)
+static void check_reads(const char *what, struct ptx_text *t, enum tl_ptx_variant v,
+                        const struct tl_ptx_rewritten *r)
 {
     for (uint32_t i = 0; i < tl_ptx_index_count(t->ix); i++) {
         const struct tl_ptx_item *item = tl_ptx_index_item(t->ix, i);
@@ -194,13 +197,15 @@ static void check_reads(const char *what, struct ptx_text *t, enum tl_ptx_varian
     (void)r;
 }
 
-static void check_args(const char *what, const struct tl_ptx_rewritten *r, const struct header *before,
-                       const struct header *after, enum tl_ptx_variant v, uint32_t dims)
+static void check_args(const char *what, const struct tl_ptx_rewritten *r,
+                       const struct header *before, const struct header *after,
+                       enum tl_ptx_variant v, uint32_t dims)
 {
     uint32_t offset = 0, seen[TL_PTX_ARG_KINDS] = {0};
-    EXPECT(r->original_params == before->n, "%s: says %u parameters, has %u", what, r->original_params, before->n);
-    EXPECT(after->n == before->n + r->n_args, "%s: %u parameters in the text, %u described", what, after->n,
-           before->n + r->n_args);
+    EXPECT(r->original_params == before->n, "%s: says %u parameters, has %u", what,
+           r->original_params, before->n);
+    EXPECT(after->n == before->n + r->n_args, "%s: %u parameters in the text, %u described", what,
+           after->n, before->n + r->n_args);
     if (after->n != before->n + r->n_args)
         return;
     for (uint32_t i = 0; i < after->n; i++) {
@@ -211,20 +216,24 @@ static void check_args(const char *what, const struct tl_ptx_rewritten *r, const
                    before->params[i].text, p->text);
         } else {
             const struct tl_ptx_arg *a = &r->args[i - before->n];
-            EXPECT(a->index == i && a->offset == offset && a->size == p->size && strcmp(a->name, p->name) == 0,
-                   "%s: %s is parameter %u at %u of %u bytes, described as %s, %u, %u, %u", what, p->name, i, offset,
-                   p->size, a->name, a->index, a->offset, a->size);
+            EXPECT(a->index == i && a->offset == offset && a->size == p->size &&
+                       strcmp(a->name, p->name) == 0,
+                   "%s: %s is parameter %u at %u of %u bytes, described as %s, %u, %u, %u", what,
+                   p->name, i, offset, p->size, a->name, a->index, a->offset, a->size);
             seen[a->kind]++;
             if (a->kind == TL_PTX_ARG_VARIABLE) {
-                const struct tl_ptx_item *item = tl_ptx_index_find(original.ix, tl_str_of(a->variable));
-                EXPECT(item != NULL && item->kind == TL_PTX_ITEM_VARIABLE, "%s: no variable %s", what, a->variable);
+                const struct tl_ptx_item *item = tl_ptx_index_find(original.ix,
+                                                                   tl_str_of(a->variable));
+                EXPECT(item != NULL && item->kind == TL_PTX_ITEM_VARIABLE, "%s: no variable %s",
+                       what, a->variable);
             }
         }
         offset += p->size;
-        EXPECT(i + 1 != before->n || r->original_bytes == offset, "%s: original parameters take %u bytes, not %u", what,
-               offset, r->original_bytes);
+        EXPECT(i + 1 != before->n || r->original_bytes == offset,
+               "%s: original parameters take %u bytes, not %u", what, offset, r->original_bytes);
     }
-    EXPECT(r->param_bytes == offset, "%s: all parameters take %u bytes, not %u", what, offset, r->param_bytes);
+    EXPECT(r->param_bytes == offset, "%s: all parameters take %u bytes, not %u", what, offset,
+           r->param_bytes);
     bool is_slice = v == TL_PTX_SLICE;
     EXPECT(seen[TL_PTX_ARG_FIRST_BLOCK] == is_slice, "%s: first block", what);
     EXPECT(seen[TL_PTX_ARG_COUNTER] == !is_slice && seen[TL_PTX_ARG_BLOCKS] == !is_slice &&
@@ -238,8 +247,10 @@ static void check_args(const char *what, const struct tl_ptx_rewritten *r, const
            "%s: what describes a grid of %u dimensions", what, dims);
 }
 
-/* What stands at module scope of a variant: one entry, no storage but shared memory and the table. */
-static void check_items(const char *what, const struct tl_ptx_index *ix, const struct tl_ptx_rewritten *r)
+/* What stands at module scope of a variant: one entry, no storage but shared memory and the
+ * table. */
+static void check_items(const char *what, const struct tl_ptx_index *ix,
+                        const struct tl_ptx_rewritten *r)
 {
     uint32_t n_entries = 0, n_tables = 0;
     for (uint32_t i = 0; i < tl_ptx_index_count(ix); i++) {
@@ -247,28 +258,34 @@ static void check_items(const char *what, const struct tl_ptx_index *ix, const s
         if (item->kind == TL_PTX_ITEM_ENTRY) {
             n_entries++;
             EXPECT(tl_str_is(item->name, r->entry) && item->body != 0 && item->is_visible,
-                   "%s: entry " TL_STR_FMT " in place of %s", what, TL_STR_ARG(item->name), r->entry);
+                   "%s: entry " TL_STR_FMT " in place of %s", what, TL_STR_ARG(item->name),
+                   r->entry);
         }
         if (item->kind != TL_PTX_ITEM_VARIABLE)
             continue;
         bool is_table = r->table_name != NULL && tl_str_is(item->name, r->table_name);
         struct tl_str text = {r->text + item->begin, item->end - item->begin};
         n_tables += is_table;
-        EXPECT(is_table || memmem(text.p, text.n, ".shared", 7) != NULL, "%s: brings storage of its own: " TL_STR_FMT,
-               what, TL_STR_ARG(text));
+        EXPECT(is_table || memmem(text.p, text.n, ".shared", 7) != NULL,
+               "%s: brings storage of its own: " TL_STR_FMT, what, TL_STR_ARG(text));
     }
     EXPECT(n_entries == 1, "%s: %u entries", what, n_entries);
-    EXPECT(n_tables == (r->n_table > 0), "%s: %u tables for %u addresses", what, n_tables, r->n_table);
+    EXPECT(n_tables == (r->n_table > 0), "%s: %u tables for %u addresses", what, n_tables,
+           r->n_table);
     for (uint32_t i = 0; i < r->n_table; i++) {
         const struct tl_ptx_item *item = tl_ptx_index_find(original.ix, tl_str_of(r->table[i]));
-        EXPECT(item != NULL && item->kind == TL_PTX_ITEM_VARIABLE, "%s: no variable %s", what, r->table[i]);
+        EXPECT(item != NULL && item->kind == TL_PTX_ITEM_VARIABLE, "%s: no variable %s", what,
+               r->table[i]);
     }
-    EXPECT(tl_str_eq(tl_ptx_index_version(ix), tl_ptx_index_version(original.ix)), "%s: another .version", what);
-    EXPECT(tl_str_eq(tl_ptx_index_target(ix), tl_ptx_index_target(original.ix)), "%s: another .target", what);
+    EXPECT(tl_str_eq(tl_ptx_index_version(ix), tl_ptx_index_version(original.ix)),
+           "%s: another .version", what);
+    EXPECT(tl_str_eq(tl_ptx_index_target(ix), tl_ptx_index_target(original.ix)),
+           "%s: another .target", what);
 }
 
 /* Printing the variant's text loses nothing and comes to rest at once. */
-static void check_fixed_point(const char *what, const struct tl_ptx_index *ix, const struct tl_ptx_rewritten *r)
+static void check_fixed_point(const char *what, const struct tl_ptx_index *ix,
+                              const struct tl_ptx_rewritten *r)
 {
     struct tl_error err = {0};
     struct tl_ptx_index *again = NULL;
@@ -292,7 +309,8 @@ static void check_fixed_point(const char *what, const struct tl_ptx_index *ix, c
     free(twice);
 }
 
-static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t dims, uint32_t conditions)
+static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t dims,
+                          uint32_t conditions)
 {
     struct tl_ptx_rewritten r, r2;
     struct tl_ptx_verdict verdict;
@@ -302,7 +320,8 @@ static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t di
     snprintf(what, sizeof what, "%s %s%u", kernel, tl_ptx_variant_name(v), dims);
     int rc = tl_ptx_rewrite(original.ix, tl_str_of(kernel), &options, &r, &verdict, &err);
     if ((conditions & TL_PTX_IF_GRID_IS_LINE) && dims > 1) {
-        EXPECT(rc == -EPERM && verdict.reason != TL_PTX_REASON_OK, "%s: is made, but the grid must be a line", what);
+        EXPECT(rc == -EPERM && verdict.reason != TL_PTX_REASON_OK,
+               "%s: is made, but the grid must be a line", what);
         if (rc == 0)
             tl_ptx_rewritten_finish(&r);
         return;
@@ -310,7 +329,8 @@ static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t di
     EXPECT(rc == 0, "%s: %s", what, err.text);
     if (rc < 0)
         return;
-    EXPECT(r.conditions == conditions, "%s: conditions %u, judged %u", what, r.conditions, conditions);
+    EXPECT(r.conditions == conditions, "%s: conditions %u, judged %u", what, r.conditions,
+           conditions);
     EXPECT(r.text_bytes == strlen(r.text), "%s: the text is not as long as it says", what);
     snprintf(name, sizeof name, "%s__tally_%s%u", kernel, tl_ptx_variant_name(v), dims);
     EXPECT(strncmp(r.entry, name, strlen(name)) == 0, "%s: the entry is called %s", what, r.entry);
@@ -320,13 +340,14 @@ static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t di
     rc = ptx_index_bytes(&t, r.text, r.text_bytes);
     EXPECT(rc == 0, "%s: %s", what, t.err.text);
     struct header before, after;
-    bool has_before = read_header(&before, original.text, kernel), has_after = read_header(&after, r.text, r.entry);
+    bool has_before = read_header(&before, original.text, kernel),
+         has_after = read_header(&after, r.text, r.entry);
     EXPECT(has_before && has_after, "%s: no header found", what);
     if (rc == 0 && has_before && has_after) {
         check_items(what, t.ix, &r);
         check_args(what, &r, &before, &after, v, dims);
-        EXPECT(strcmp(before.directives, after.directives) == 0, "%s: directives '%s' became '%s'", what,
-               before.directives, after.directives);
+        EXPECT(strcmp(before.directives, after.directives) == 0, "%s: directives '%s' became '%s'",
+               what, before.directives, after.directives);
         check_reads(what, &t, v, &r);
         check_fixed_point(what, t.ix, &r);
     }
@@ -339,13 +360,15 @@ static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t di
     tl_ptx_rewritten_finish(&r);
 }
 
-static void check_refusal(const char *kernel, enum tl_ptx_variant v, const struct tl_ptx_verdict *judged)
+static void check_refusal(const char *kernel, enum tl_ptx_variant v,
+                          const struct tl_ptx_verdict *judged)
 {
     struct tl_ptx_rewritten r;
     struct tl_ptx_verdict verdict = {0};
     struct tl_error err = {0};
-    int rc = tl_ptx_rewrite(original.ix, tl_str_of(kernel), &(struct tl_ptx_options){.variant = v, .grid_dims = 1}, &r,
-                            &verdict, &err);
+    int rc = tl_ptx_rewrite(original.ix, tl_str_of(kernel),
+                            &(struct tl_ptx_options){.variant = v, .grid_dims = 1}, &r, &verdict,
+                            &err);
     EXPECT(rc == -EPERM && verdict.reason == judged->reason && err.text[0] != 0,
            "%s %s: judged %s, but rewriting gives %d (%s)", kernel, tl_ptx_variant_name(v),
            tl_ptx_reason_code(judged->reason), rc, tl_ptx_reason_code(verdict.reason));
@@ -353,7 +376,8 @@ static void check_refusal(const char *kernel, enum tl_ptx_variant v, const struc
         tl_ptx_rewritten_finish(&r);
     EXPECT(judged->place.line > 0 && judged->place.column > 0 && judged->offset < original.n,
            "%s %s: the refusal has no place", kernel, tl_ptx_variant_name(v));
-    EXPECT(judged->conditions == 0, "%s %s: a refusal with conditions", kernel, tl_ptx_variant_name(v));
+    EXPECT(judged->conditions == 0, "%s %s: a refusal with conditions", kernel,
+           tl_ptx_variant_name(v));
 }
 
 static void check_kernel(const char *kernel, const struct ptx_case_kernel *k)
@@ -362,7 +386,8 @@ static void check_kernel(const char *kernel, const struct ptx_case_kernel *k)
     struct tl_error err = {0};
     int rc = tl_ptx_judge(original.ix, tl_str_of(kernel), verdicts, &err);
     EXPECT(rc == 0, "%s: %s", kernel, err.text);
-    EXPECT(k != NULL && k->has_verdict, "%s: the case does not say which verdict it expects", kernel);
+    EXPECT(k != NULL && k->has_verdict, "%s: the case does not say which verdict it expects",
+           kernel);
     if (rc < 0 || k == NULL)
         return;
     struct header h;
@@ -370,12 +395,12 @@ static void check_kernel(const char *kernel, const struct ptx_case_kernel *k)
            "%s: %u arguments for another number of parameters", kernel, k->n_args);
     for (int i = 0; i < TL_PTX_VARIANTS; i++) {
         enum tl_ptx_variant v = (enum tl_ptx_variant)i;
-        EXPECT(verdicts[i].reason == k->reasons[i], "%s %s: expected %s, judged %s (line %u: %s)", kernel,
-               tl_ptx_variant_name(v), tl_ptx_reason_code(k->reasons[i]), tl_ptx_reason_code(verdicts[i].reason),
-               verdicts[i].place.line, verdicts[i].note);
+        EXPECT(verdicts[i].reason == k->reasons[i], "%s %s: expected %s, judged %s (line %u: %s)",
+               kernel, tl_ptx_variant_name(v), tl_ptx_reason_code(k->reasons[i]),
+               tl_ptx_reason_code(verdicts[i].reason), verdicts[i].place.line, verdicts[i].note);
         EXPECT(verdicts[i].reason != k->reasons[i] || verdicts[i].conditions == k->conditions[i],
-               "%s %s: expected conditions %u, judged %u", kernel, tl_ptx_variant_name(v), k->conditions[i],
-               verdicts[i].conditions);
+               "%s %s: expected conditions %u, judged %u", kernel, tl_ptx_variant_name(v),
+               k->conditions[i], verdicts[i].conditions);
         if (verdicts[i].reason != TL_PTX_REASON_OK)
             check_refusal(kernel, v, &verdicts[i]);
         for (uint32_t dims = 1; verdicts[i].reason == TL_PTX_REASON_OK && dims <= 3; dims++)
@@ -389,7 +414,8 @@ static void run_case(void)
     TEST_ASSERT_TRUE_MESSAGE(ptx_case_read(&the_case, case_path, message, sizeof message), message);
     if (the_case.is_cuda && ptx_cuda_tool("NVCC", "nvcc") == NULL)
         TEST_IGNORE_MESSAGE("there is no nvcc to compile it");
-    TEST_ASSERT_TRUE_MESSAGE(!the_case.is_cuda || ptx_case_compile(&the_case, case_path), "nvcc refuses it");
+    TEST_ASSERT_TRUE_MESSAGE(!the_case.is_cuda || ptx_case_compile(&the_case, case_path),
+                             "nvcc refuses it");
     int rc = ptx_index_bytes(&original, the_case.text, the_case.n);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, rc, original.err.text);
     free(original.text); /* the index must find a terminated text where headers are read from it */
@@ -427,18 +453,18 @@ static void an_entry_can_be_given_a_name(void)
 
 static void what_is_not_there_cannot_be_judged(void)
 {
-    ptx_open(&original,
-             ".version 8.3\n.target sm_90\n.address_size 64\n.func f() { ret; }\n.entry declared();\n.global .u32 g;");
+    ptx_open(&original, ".version 8.3\n.target sm_90\n.address_size 64\n.func f() { ret; }\n.entry "
+                        "declared();\n.global .u32 g;");
     static const char *const names[] = {"nothing", "f", "declared", "g", ""};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS];
         struct tl_ptx_rewritten r;
         struct tl_error err = {0};
-        TEST_ASSERT_EQUAL_INT_MESSAGE(-ENOENT, tl_ptx_judge(original.ix, tl_str_of(names[i]), verdicts, &err),
-                                      names[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(
+            -ENOENT, tl_ptx_judge(original.ix, tl_str_of(names[i]), verdicts, &err), names[i]);
         TEST_ASSERT_NOT_EQUAL(0, err.text[0]);
-        TEST_ASSERT_EQUAL_INT(
-            -ENOENT, tl_ptx_rewrite(original.ix, tl_str_of(names[i]), &(struct tl_ptx_options){0}, &r, NULL, &err));
+        TEST_ASSERT_EQUAL_INT(-ENOENT, tl_ptx_rewrite(original.ix, tl_str_of(names[i]),
+                                                      &(struct tl_ptx_options){0}, &r, NULL, &err));
     }
 }
 
@@ -460,9 +486,11 @@ static void an_unknown_variant_or_shape_is_refused(void)
     struct tl_ptx_rewritten r;
     struct tl_error err = {0};
     struct tl_ptx_options options = {.variant = (enum tl_ptx_variant)7, .grid_dims = 1};
-    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, &err));
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, &err));
     options = (struct tl_ptx_options){.variant = TL_PTX_SLICE, .grid_dims = 4};
-    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, &err));
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, &err));
 }
 
 static void *ask_again_and_again(void *expected)
@@ -471,7 +499,8 @@ static void *ask_again_and_again(void *expected)
         for (int v = 0; v < TL_PTX_VARIANTS; v++) {
             struct tl_ptx_rewritten r;
             struct tl_ptx_options options = {.variant = (enum tl_ptx_variant)v, .grid_dims = 3};
-            if (tl_ptx_rewrite(original.ix, TL_STR("func_ctaid_two_levels"), &options, &r, NULL, NULL) < 0)
+            if (tl_ptx_rewrite(original.ix, TL_STR("func_ctaid_two_levels"), &options, &r, NULL,
+                               NULL) < 0)
                 return NULL;
             bool same = strcmp(r.text, ((char **)expected)[v]) == 0;
             tl_ptx_rewritten_finish(&r);
@@ -494,8 +523,8 @@ static void any_number_of_threads_may_ask_one_index(void)
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         struct tl_ptx_rewritten r;
         struct tl_ptx_options options = {.variant = (enum tl_ptx_variant)v, .grid_dims = 3};
-        TEST_ASSERT_EQUAL_INT(0,
-                              tl_ptx_rewrite(original.ix, TL_STR("func_ctaid_two_levels"), &options, &r, NULL, NULL));
+        TEST_ASSERT_EQUAL_INT(0, tl_ptx_rewrite(original.ix, TL_STR("func_ctaid_two_levels"),
+                                                &options, &r, NULL, NULL));
         expected[v] = copy_of(r.text);
         tl_ptx_rewritten_finish(&r);
     }
@@ -513,11 +542,12 @@ static void any_number_of_threads_may_ask_one_index(void)
 
 static void a_variant_may_be_asked_for_without_taking_verdict_or_message(void)
 {
-    ptx_open(&original,
-             ".version 8.3\n.target sm_90\n.address_size 64\n.entry k() { .reg .b32 r; mov.u32 r, %smid; ret; }\n");
+    ptx_open(&original, ".version 8.3\n.target sm_90\n.address_size 64\n.entry k() { .reg .b32 r; "
+                        "mov.u32 r, %smid; ret; }\n");
     struct tl_ptx_rewritten r;
     struct tl_ptx_options options = {.variant = TL_PTX_SLICE, .grid_dims = 1};
-    TEST_ASSERT_EQUAL_INT(-EPERM, tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(-EPERM,
+                          tl_ptx_rewrite(original.ix, TL_STR("k"), &options, &r, NULL, NULL));
     tl_ptx_rewritten_finish(&r); /* harmless after a refusal */
 }
 
@@ -531,7 +561,8 @@ static void extracting_a_kernel_keeps_it_and_drops_the_rest(void)
     ptx_open(&original, text);
     free(text);
     struct tl_error err = {0};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_extract(original.ix, TL_STR("second"), &alone, &text_n, &err), err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_ptx_extract(original.ix, TL_STR("second"), &alone, &text_n, &err), err.text);
     TEST_ASSERT_EQUAL_size_t(strlen(alone), text_n);
     TEST_ASSERT_NOT_NULL(strstr(alone, ".entry second"));
     TEST_ASSERT_NOT_NULL(strstr(alone, "only_for_second"));
@@ -539,7 +570,8 @@ static void extracting_a_kernel_keeps_it_and_drops_the_rest(void)
     TEST_ASSERT_NULL(strstr(alone, "first"));
     TEST_ASSERT_NULL(strstr(alone, "third"));
     free(alone);
-    TEST_ASSERT_EQUAL_INT(-ENOENT, tl_ptx_extract(original.ix, TL_STR("fourth"), &alone, &text_n, &err));
+    TEST_ASSERT_EQUAL_INT(-ENOENT,
+                          tl_ptx_extract(original.ix, TL_STR("fourth"), &alone, &text_n, &err));
     TEST_ASSERT_NULL(alone);
 }
 
@@ -549,8 +581,8 @@ static void every_reason_variant_and_argument_has_a_name(void)
         TEST_ASSERT_TRUE(strlen(tl_ptx_reason_code((enum tl_ptx_reason)i)) > 1);
         TEST_ASSERT_TRUE(strlen(tl_ptx_reason_text((enum tl_ptx_reason)i)) > 5);
         for (int other = 0; other < i; other++)
-            TEST_ASSERT_NOT_EQUAL(
-                0, strcmp(tl_ptx_reason_code((enum tl_ptx_reason)i), tl_ptx_reason_code((enum tl_ptx_reason)other)));
+            TEST_ASSERT_NOT_EQUAL(0, strcmp(tl_ptx_reason_code((enum tl_ptx_reason)i),
+                                            tl_ptx_reason_code((enum tl_ptx_reason)other)));
     }
     for (int i = 0; i < TL_PTX_ARG_KINDS; i++)
         TEST_ASSERT_TRUE(strlen(tl_ptx_arg_kind_name((enum tl_ptx_arg_kind)i)) > 3);

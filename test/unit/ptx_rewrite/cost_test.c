@@ -20,7 +20,8 @@ void tearDown(void)
     ptx_close(&t);
 }
 
-static uint32_t limit_of(uint32_t registers, uint32_t local, uint32_t variant_registers, uint32_t variant_local)
+static uint32_t limit_of(uint32_t registers, uint32_t local, uint32_t variant_registers,
+                         uint32_t variant_local)
 {
     return tl_ptx_register_limit((struct tl_ptx_cost){registers, local},
                                  (struct tl_ptx_cost){variant_registers, variant_local});
@@ -62,10 +63,13 @@ static void a_limit_that_spills_does_not_help(void)
 static const char *limited(const char *directives, uint32_t limit)
 {
     char text[300];
-    snprintf(text, sizeof text, ".version 8.3\n.target sm_90\n.address_size 64\n.entry k() %s { ret; }\n", directives);
+    snprintf(text, sizeof text,
+             ".version 8.3\n.target sm_90\n.address_size 64\n.entry k() %s { ret; }\n", directives);
     ptx_open(&t, text);
-    const struct tl_ptx_options options = {.variant = TL_PTX_TICKET, .grid_dims = 1, .max_registers = limit};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err), t.err.text);
+    const struct tl_ptx_options options = {
+        .variant = TL_PTX_TICKET, .grid_dims = 1, .max_registers = limit};
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err),
+                                  t.err.text);
     return r.text;
 }
 

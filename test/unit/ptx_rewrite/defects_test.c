@@ -1,5 +1,6 @@
-/* Ten ways in which an earlier rewriter, made of regular expressions, went wrong, each with a kernel on which it does.  Here
- * the variants' text and tree are looked at; that they also compute the same is shown by running them. */
+/* Ten ways in which an earlier rewriter, made of regular expressions, went wrong, each with a
+ * kernel on which it does.  Here the variants' text and tree are looked at; that they also compute
+ * the same is shown by running them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@ enum { MAX_INSTS = 600 };
 
 static struct ptx_text original, variant;
 static struct tl_ptx_rewritten made;
-static struct tl_ptx_stmt *insts[MAX_INSTS]; /* of the function looked at, in order, blocks entered */
+/* of the function looked at, in order, blocks entered */
+static struct tl_ptx_stmt *insts[MAX_INSTS];
 static uint32_t n_insts;
 
 void setUp(void)
@@ -62,8 +64,9 @@ static void make(const char *kernel, enum tl_ptx_variant v, uint32_t dims)
     struct tl_error err = {0};
     ptx_close(&variant);
     tl_ptx_rewritten_finish(&made);
-    int rc = tl_ptx_rewrite(original.ix, tl_str_of(kernel), &(struct tl_ptx_options){.variant = v, .grid_dims = dims},
-                            &made, NULL, &err);
+    int rc = tl_ptx_rewrite(original.ix, tl_str_of(kernel),
+                            &(struct tl_ptx_options){.variant = v, .grid_dims = dims}, &made, NULL,
+                            &err);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, rc, err.text);
     ptx_open(&variant, made.text);
     look_at(&variant, made.entry);
@@ -110,7 +113,8 @@ static enum tl_ptx_reason verdict_of(const char *kernel, enum tl_ptx_variant v)
 {
     struct tl_ptx_verdict verdicts[TL_PTX_VARIANTS];
     struct tl_error err = {0};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_judge(original.ix, tl_str_of(kernel), verdicts, &err), err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_judge(original.ix, tl_str_of(kernel), verdicts, &err),
+                                  err.text);
     return verdicts[v].reason;
 }
 
@@ -139,8 +143,8 @@ static uint32_t count_reads(enum tl_ptx_sreg sreg)
 
 /* --- 1 */
 
-/* Slot written, barrier, slot read, body, barrier, and only then back to the start: in this order, and nothing between the
- * last read and the next write but that barrier. */
+/* Slot written, barrier, slot read, body, barrier, and only then back to the start: in this order,
+ * and nothing between the last read and the next write but that barrier. */
 static void defect_1_a_fast_leader_cannot_overwrite_the_number_before_a_slow_warp_has_read_it(void)
 {
     open_case("defect_01_handoff_race"); /* has neither barriers nor shared memory of its own */
@@ -160,7 +164,8 @@ static void defect_1_a_fast_leader_cannot_overwrite_the_number_before_a_slow_war
         /* Reads of the leader itself may stand before its write; nobody else's. */
         uint32_t guard = find_from(head, "setp");
         TEST_ASSERT_LESS_THAN_UINT32_MESSAGE(write, guard, "only one thread writes");
-        TEST_ASSERT_LESS_THAN_UINT32_MESSAGE(last_read, first_barrier, "a barrier stands between write and reads");
+        TEST_ASSERT_LESS_THAN_UINT32_MESSAGE(last_read, first_barrier,
+                                             "a barrier stands between write and reads");
         uint32_t second_barrier = back;
         while (second_barrier > last_read && !is_barrier(insts[second_barrier]))
             second_barrier--;
@@ -179,8 +184,10 @@ static void defect_2_the_number_is_handed_over_in_the_blocks_own_memory(void)
         make("defect_02_many_small_blocks", (enum tl_ptx_variant)v, 1);
         TEST_ASSERT_TRUE(made.uses_slot);
         TEST_ASSERT_GREATER_THAN_UINT32(0, count("st.shared"));
-        TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, count("st.global"), "no array of slots in global memory");
-        TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, count("st.volatile"), "no array of slots in global memory");
+        TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, count("st.global"),
+                                         "no array of slots in global memory");
+        TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, count("st.volatile"),
+                                         "no array of slots in global memory");
         TEST_ASSERT_EQUAL_UINT32_MESSAGE(1, count("atom.global"), "one counter");
         TEST_ASSERT_EQUAL_UINT32_MESSAGE(1, count("red.global"), "the kernel's own");
     }
@@ -225,13 +232,14 @@ static void defect_3_named_and_counted_barriers_stay_what_they_are(void)
         TEST_ASSERT_GREATER_OR_EQUAL_UINT32(before.of[0][0], after.of[0][0]);
         TEST_ASSERT_EQUAL_UINT32(0, after.of[0][1]);
     }
-    static const char *const refused[] = {"bar_arrive", "barrier_register_id", "bar_red_after_divergent_return",
-                                          "barrier_zero_counted"};
+    static const char *const refused[] = {"bar_arrive", "barrier_register_id",
+                                          "bar_red_after_divergent_return", "barrier_zero_counted"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         open_case(refused[i]);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_BARRIER_FORM, verdict_of(refused[i], TL_PTX_PERSISTENT),
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_BARRIER_FORM,
+                                      verdict_of(refused[i], TL_PTX_PERSISTENT), refused[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_OK, verdict_of(refused[i], TL_PTX_TICKET),
                                       refused[i]);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_OK, verdict_of(refused[i], TL_PTX_TICKET), refused[i]);
     }
 }
 
@@ -254,8 +262,10 @@ static void defect_4_predicates_of_barriers_and_returns_are_kept(void)
                 guarded_ends++;
                 TEST_ASSERT_EQUAL_INT(v == TL_PTX_PERSISTENT, is_bra);
                 TEST_ASSERT_TRUE(is_bra || is_form(insts[i], "ret") || is_form(insts[i], "exit"));
-                struct tl_ptx_sym *to = is_bra ? tl_ptx_sym_final(insts[i]->inst.operands[0].sym) : NULL;
-                TEST_ASSERT_TRUE_MESSAGE(done == NULL || done == to, "both lead to the end of the round");
+                struct tl_ptx_sym *to = is_bra ? tl_ptx_sym_final(insts[i]->inst.operands[0].sym)
+                                               : NULL;
+                TEST_ASSERT_TRUE_MESSAGE(done == NULL || done == to,
+                                         "both lead to the end of the round");
                 done = to;
             }
             bare_ends += guard == NULL && (is_form(insts[i], "ret") || is_form(insts[i], "exit"));
@@ -312,8 +322,9 @@ static void assert_nothing_undefined(const char *function)
 
 static void defect_5_the_block_number_is_found_however_it_is_read(void)
 {
-    static const char *const kernels[] = {"ctaid_cvt",         "ctaid_in_vectors", "ctaid_16_bit",
-                                          "defect_05_mov_b32", "ctaid_shadowed",   "scope_block_number_shadowed"};
+    static const char *const kernels[] = {"ctaid_cvt",      "ctaid_in_vectors",
+                                          "ctaid_16_bit",   "defect_05_mov_b32",
+                                          "ctaid_shadowed", "scope_block_number_shadowed"};
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
         open_case(kernels[i]);
         for (int v = 0; v < TL_PTX_VARIANTS; v++) {
@@ -326,11 +337,13 @@ static void defect_5_the_block_number_is_found_however_it_is_read(void)
                 for (uint32_t k = 0; k < n_insts; k++) {
                     for (uint32_t o = 0; o < insts[k]->n_operands; o++) {
                         bool is_read = operand_is_sreg(&insts[k]->inst.operands[o], TL_SREG_ctaid);
-                        /* What is left is ours: the place in this launch, into a register of ours. */
-                        TEST_ASSERT_TRUE_MESSAGE(!is_read ||
-                                                     (is_form(insts[k], "mov.u32") &&
-                                                      tl_str_starts(insts[k]->inst.operands[0].sym->name, "%tally")),
-                                                 kernels[i]);
+                        /* What is left is ours: the place in this launch, into a register of
+                         * ours. */
+                        TEST_ASSERT_TRUE_MESSAGE(
+                            !is_read ||
+                                (is_form(insts[k], "mov.u32") &&
+                                 tl_str_starts(insts[k]->inst.operands[0].sym->name, "%tally")),
+                            kernels[i]);
                     }
                 }
             }
@@ -340,7 +353,8 @@ static void defect_5_the_block_number_is_found_however_it_is_read(void)
 
 static void defect_5_what_counts_is_the_shape_of_the_grid_not_which_parts_are_read(void)
 {
-    static const char *const kernels[] = {"defect_05_reads_x_of_2d_grid", "defect_05_reads_y_not_z"};
+    static const char *const kernels[] = {"defect_05_reads_x_of_2d_grid",
+                                          "defect_05_reads_y_not_z"};
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
         open_case(kernels[i]);
         for (int v = 0; v < TL_PTX_VARIANTS; v++) {
@@ -370,15 +384,18 @@ static void defect_6_functions_see_the_original_grid_at_any_depth(void)
         open_case(cases[i].kernel);
         for (int v = 0; v < TL_PTX_VARIANTS; v++) {
             make(cases[i].kernel, (enum tl_ptx_variant)v, 3);
-            TEST_ASSERT_TRUE_MESSAGE(made.uses_slot, "functions find the number in the slot, in slices too");
+            TEST_ASSERT_TRUE_MESSAGE(made.uses_slot,
+                                     "functions find the number in the slot, in slices too");
             for (size_t f = 0; f < 3 && cases[i].functions[f] != NULL; f++) {
                 look_at(&variant, cases[i].functions[f]);
-                TEST_ASSERT_EQUAL_UINT32(0, count_reads(TL_SREG_ctaid) + count_reads(TL_SREG_nctaid));
+                TEST_ASSERT_EQUAL_UINT32(0,
+                                         count_reads(TL_SREG_ctaid) + count_reads(TL_SREG_nctaid));
                 assert_nothing_undefined(cases[i].functions[f]);
             }
             /* The slot is filled, and a barrier met, before anything is called. */
             look_at(&variant, made.entry);
-            uint32_t call = find_from(0, "call"), write = find_from(0, "st.shared"), barrier = write;
+            uint32_t call = find_from(0, "call"), write = find_from(0, "st.shared"),
+                     barrier = write;
             while (barrier < n_insts && !is_barrier(insts[barrier]))
                 barrier++;
             TEST_ASSERT_TRUE(write < barrier && barrier < call && call < n_insts);
@@ -407,8 +424,9 @@ static void defect_7_parameters_do_not_outgrow_their_space(void)
 {
     open_case("defect_07_parameters_at_the_old_limit");
     for (int v = 0; v < TL_PTX_VARIANTS; v++)
-        TEST_ASSERT_EQUAL_INT(TL_PTX_REASON_PARAM_SPACE,
-                              verdict_of("defect_07_parameters_at_the_old_limit", (enum tl_ptx_variant)v));
+        TEST_ASSERT_EQUAL_INT(
+            TL_PTX_REASON_PARAM_SPACE,
+            verdict_of("defect_07_parameters_at_the_old_limit", (enum tl_ptx_variant)v));
     open_case("params_4096");
     make("params_4096", TL_PTX_PERSISTENT, 3);
     TEST_ASSERT_EQUAL_UINT32(4096, made.original_bytes);
@@ -437,7 +455,8 @@ static void defect_7_launch_bounds_are_kept_and_special_launches_refused(void)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         open_case(refused[i].kernel);
         for (int v = 0; v < TL_PTX_VARIANTS; v++)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(refused[i].reason, verdict_of(refused[i].kernel, (enum tl_ptx_variant)v),
+            TEST_ASSERT_EQUAL_INT_MESSAGE(refused[i].reason,
+                                          verdict_of(refused[i].kernel, (enum tl_ptx_variant)v),
                                           refused[i].kernel);
     }
 }
@@ -446,21 +465,23 @@ static void defect_7_launch_bounds_are_kept_and_special_launches_refused(void)
 
 static void defect_8_waits_between_blocks_are_seen_in_the_code_not_in_the_name(void)
 {
-    static const char *const safe[] = {"defect_08_inter_block_wait", "lookback_ticket", "lookback_ctaid",
-                                       "wait_lower_block"};
+    static const char *const safe[] = {"defect_08_inter_block_wait", "lookback_ticket",
+                                       "lookback_ctaid", "wait_lower_block"};
     for (size_t i = 0; i < sizeof safe / sizeof safe[0]; i++) {
         open_case(safe[i]);
         for (int v = 0; v < TL_PTX_VARIANTS; v++)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_OK, verdict_of(safe[i], (enum tl_ptx_variant)v), safe[i]);
+            TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_OK,
+                                          verdict_of(safe[i], (enum tl_ptx_variant)v), safe[i]);
     }
-    static const char *const unsafe[] = {"wait_higher_block",   "wait_any_block",    "wait_in_func",
-                                         "wait_through_shared", "wait_irreducible",  "wait_by_recursion",
-                                         "wait_plain_load",     "wait_generic_load", "wait_plain_load_with_backoff"};
+    static const char *const unsafe[] = {
+        "wait_higher_block",   "wait_any_block",    "wait_in_func",
+        "wait_through_shared", "wait_irreducible",  "wait_by_recursion",
+        "wait_plain_load",     "wait_generic_load", "wait_plain_load_with_backoff"};
     for (size_t i = 0; i < sizeof unsafe / sizeof unsafe[0]; i++) {
         open_case(unsafe[i]);
         for (int v = 0; v < TL_PTX_VARIANTS; v++)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_BLOCK_WAIT, verdict_of(unsafe[i], (enum tl_ptx_variant)v),
-                                          unsafe[i]);
+            TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_REASON_BLOCK_WAIT,
+                                          verdict_of(unsafe[i], (enum tl_ptx_variant)v), unsafe[i]);
     }
     open_case("grid_barrier");
     TEST_ASSERT_EQUAL_INT(TL_PTX_REASON_GRID_BARRIER, verdict_of("grid_barrier", TL_PTX_SLICE));
@@ -468,8 +489,9 @@ static void defect_8_waits_between_blocks_are_seen_in_the_code_not_in_the_name(v
 
 /* --- 9 */
 
-/* A block number comes from the counter alone, when a block that runs asks for it, or for a batch of them, whose size is the
- * launch's.  So it does not matter how many workers are resident, nor how many there are. */
+/* A block number comes from the counter alone, when a block that runs asks for it, or for a batch
+ * of them, whose size is the launch's.  So it does not matter how many workers are resident, nor
+ * how many there are. */
 static void defect_9_no_number_depends_on_how_many_workers_there_are(void)
 {
     open_case("defect_09_residency");
@@ -513,7 +535,8 @@ static void defect_9_no_number_depends_on_how_many_workers_there_are(void)
 static void assert_declares(struct tl_ptx_func *f, const char *prefix, const char *name)
 {
     for (struct tl_ptx_stmt *s = f->body; s != NULL; s = s->next) {
-        for (struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL; d = d->next) {
+        for (struct tl_ptx_decl *d = s->kind == TL_STMT_DECL ? s->decl : NULL; d != NULL;
+             d = d->next) {
             if (tl_str_is(d->name, name) && tl_str_is(d->prefix, prefix))
                 return;
         }
@@ -523,8 +546,9 @@ static void assert_declares(struct tl_ptx_func *f, const char *prefix, const cha
 
 static void defect_10_registers_may_be_called_anything(void)
 {
-    static const char *const declared[][2] = {{".reg .b64", "%r"},    {".reg .b32", "%p"},    {".reg .pred", "%rd"},
-                                              {".reg .b32", "%v1b"},  {".reg .b32", "index"}, {".reg .b32", "$tmp"},
+    static const char *const declared[][2] = {{".reg .b64", "%r"},    {".reg .b32", "%p"},
+                                              {".reg .pred", "%rd"},  {".reg .b32", "%v1b"},
+                                              {".reg .b32", "index"}, {".reg .b32", "$tmp"},
                                               {".reg .b32", "_under"}};
     open_case("defect_10_register_names");
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
@@ -545,8 +569,9 @@ static void defect_10_our_own_names_give_way_to_the_kernels(void)
         for (uint32_t i = 0; i < made.n_args; i++) {
             for (uint32_t other = 0; other < i; other++)
                 TEST_ASSERT_NOT_EQUAL(0, strcmp(made.args[i].name, made.args[other].name));
-            TEST_ASSERT_NULL_MESSAGE(memmem(original.text, original.n, made.args[i].name, strlen(made.args[i].name)),
-                                     made.args[i].name);
+            TEST_ASSERT_NULL_MESSAGE(
+                memmem(original.text, original.n, made.args[i].name, strlen(made.args[i].name)),
+                made.args[i].name);
         }
         /* A name that the kernel uses still means what the kernel declared. */
         struct tl_ptx_decl *third = ptx_func(&variant, made.entry)->params->next->next;

@@ -1,5 +1,5 @@
-/* What is wrong with a text is said with file, line, column and a caret under the right byte; and no text, however hostile,
- * does more than that. */
+/* What is wrong with a text is said with file, line, column and a caret under the right byte; and
+ * no text, however hostile, does more than that. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static int read_all(const char *text, size_t n)
     return rc;
 }
 
-/* The place of the mistake is marked in the text by the byte '\001', which is taken out before reading. */
+/* The place of the mistake is marked in the text by the byte '\001', which is taken out before
+ * reading. */
 static void assert_error(const char *marked, const char *what)
 {
     const char *mark = strchr(marked, '\001');
@@ -53,7 +54,8 @@ static void assert_error(const char *marked, const char *what)
     TEST_ASSERT_EQUAL_STRING_LEN(head, t.err.text, strlen(head));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(t.err.text, what), t.err.text);
 
-    /* Three lines: the message, the line, the caret; what stands above the caret is the marked byte. */
+    /* Three lines: the message, the line, the caret; what stands above the caret is the marked
+     * byte. */
     char *line = strchr(t.err.text, '\n'), *caret = line != NULL ? strchr(line + 1, '\n') : NULL;
     TEST_ASSERT_NOT_NULL_MESSAGE(caret, t.err.text);
     size_t column = strlen(caret + 1) - 1;
@@ -61,18 +63,21 @@ static void assert_error(const char *marked, const char *what)
     TEST_ASSERT_EQUAL_size_t(column, strspn(caret + 1, " "));
     unsigned char wrong = before < n ? (unsigned char)text[before] : '\n';
     if (wrong == '\n' || wrong == '\r')
-        TEST_ASSERT_EQUAL_PTR_MESSAGE(caret, line + 1 + column, "the caret is behind the line's end");
+        TEST_ASSERT_EQUAL_PTR_MESSAGE(caret, line + 1 + column,
+                                      "the caret is behind the line's end");
     else
         TEST_ASSERT_EQUAL_INT(wrong >= 32 && wrong < 127 ? wrong : ' ', line[1 + column]);
     free(text);
     ptx_close(&t);
 }
 
-#define KERNEL(body) ".version 9.0\n.target sm_90\n.entry k\n{\n\t.reg .b32 %r<5>;\n\t.reg .pred %p<3>;\n" body "\n}\n"
+#define KERNEL(body)                                                                               \
+    ".version 9.0\n.target sm_90\n.entry k\n{\n\t.reg .b32 %r<5>;\n\t.reg .pred %p<3>;\n" body     \
+    "\n}\n"
 
 static void elements_that_are_not_understood_are_refused(void)
 {
-#define ELEMENT(variable, element)                                                                                     \
+#define ELEMENT(variable, element)                                                                 \
     ".entry k { .reg .b32 %r<2>; .reg .b64 %rd<2>; " variable " mov.u64 %rd1, " element "; }"
     assert_error(ELEMENT(".shared .v2 .b32 v[4];", "v\001[1]"), "not understood");
     assert_error(ELEMENT(".shared .b32 v[4][4];", "v\001[1]"), "not understood");
@@ -86,7 +91,8 @@ static void elements_that_are_not_understood_are_refused(void)
 static void an_instruction_without_semicolon_is_found_where_the_next_begins(void)
 {
     assert_error(KERNEL("\tmov.u32 %r1, 1\n\t\001mov.u32 %r2, 2;"), "should stand here");
-    assert_error(KERNEL("\tmov.u32 %r1, %r2\n\t\001mov.u32 %r2, 2;"), "',' or ';' should stand here");
+    assert_error(KERNEL("\tmov.u32 %r1, %r2\n\t\001mov.u32 %r2, 2;"),
+                 "',' or ';' should stand here");
 }
 
 static void operands_are_checked_one_by_one(void)
@@ -155,7 +161,8 @@ static void statements_that_are_none_are_shown(void)
 
 static void tables_are_checked(void)
 {
-    assert_error(KERNEL("\tts: ;\001.branchtargets L;\nL:"), "a label should stand before this table");
+    assert_error(KERNEL("\tts: ;\001.branchtargets L;\nL:"),
+                 "a label should stand before this table");
     assert_error(KERNEL("\tts: \001.branchtargets 1 + 1.5;"), "not labels");
     assert_error(KERNEL("\tP: \001.callprototype _ (.param .b32 _"), "does not end");
 }
@@ -172,7 +179,8 @@ static void headers_are_checked(void)
 
 static void module_scope_is_checked(void)
 {
-    assert_error("\n\n  \001mov.u32 %r1, 1;\n", "a directive such as .entry or .global should stand here");
+    assert_error("\n\n  \001mov.u32 %r1, 1;\n",
+                 "a directive such as .entry or .global should stand here");
     assert_error(".visible \001.version 9.0\n", "behind the linkage");
     assert_error(".version\n\001", "a version, target or size should stand here");
     assert_error(".version\n\001.target sm_90\n", "a version, target or size should stand here");
@@ -257,11 +265,11 @@ static void nobody_has_to_take_the_message(void)
     tl_ptx_index_destroy(ix);
 }
 
-/* --- hostile texts ----------------------------------------------------------------------------------------------- */
+/* --- hostile texts ---------------------------------------------------------------------------- */
 
 /* `before`, then `n` times `open`, then `middle`, then `n` times `close`, then `after`. */
-static int read_nested(const char *before, const char *open, const char *middle, const char *close, const char *after,
-                       uint32_t n)
+static int read_nested(const char *before, const char *open, const char *middle, const char *close,
+                       const char *after, uint32_t n)
 {
     struct tl_buf all = {0};
     tl_buf_puts(&all, before);
@@ -278,11 +286,13 @@ static int read_nested(const char *before, const char *open, const char *middle,
     return rc;
 }
 
-static void assert_bounded(const char *before, const char *open, const char *middle, const char *close,
-                           const char *after)
+static void assert_bounded(const char *before, const char *open, const char *middle,
+                           const char *close, const char *after)
 {
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(before, open, middle, close, after, 50), t.err.text);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, read_nested(before, open, middle, close, after, 300000), open);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(before, open, middle, close, after, 50),
+                                  t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, read_nested(before, open, middle, close, after, 300000),
+                                  open);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(t.err.text, "nested"), t.err.text);
 }
 
@@ -304,17 +314,22 @@ static void nesting_is_bounded_everywhere(void)
 
 static void long_flat_things_are_not_nested(void)
 {
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(".entry k { mov.u32 a, 1", " + 1", "", "", "; }", 100000), t.err.text);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(".entry k { mov.u32 a, 1", "", "", " * 1 + 1", "; }", 100000),
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, read_nested(".entry k { mov.u32 a, 1", " + 1", "", "", "; }", 100000), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, read_nested(".entry k { mov.u32 a, 1", "", "", " * 1 + 1", "; }", 100000), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(".entry k {", "{ ret; }", "", "", "}", 100000),
                                   t.err.text);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(".entry k {", "{ ret; }", "", "", "}", 100000), t.err.text);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(".entry k { frob a", ", {b}", "", "", "; }", 60000), t.err.text);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, read_nested(".entry k { ret; }", ".frob { {} }", "", "", "", 100000), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, read_nested(".entry k { frob a", ", {b}", "", "", "; }", 60000), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, read_nested(".entry k { ret; }", ".frob { {} }", "", "", "", 100000), t.err.text);
 }
 
 static void more_operands_than_a_count_can_hold_are_refused(void)
 {
-    TEST_ASSERT_EQUAL_INT(-EINVAL, read_nested(".entry k { mov.u32 a", ", b", "", "", "; }", 70000));
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          read_nested(".entry k { mov.u32 a", ", b", "", "", "; }", 70000));
     TEST_ASSERT_NOT_NULL(strstr(t.err.text, "too many operands"));
 }
 
@@ -332,8 +347,10 @@ static void every_prefix_of_a_module_is_read_or_refused(void)
         ".alias a, b;\n.section .debug { .b8 1 }\n"
         ".visible .func (.param .b32 r) f (.param .b64 a) .noreturn { ret; }\n"
         ".entry k (.param .u64 p) .maxntid 1, 2, 3 { .reg .pred p<3>; /* c */ .loc 1 2 3\n"
-        "ts: .branchtargets L, M; @!p1 ld.global.v2.u32 {%r1, _}, [%rd1+-4]; L: { .pragma \"x\"; }\n"
-        "M: call (r), f, (a); mov.f32 %f1, 0f3F800000; mov.u32 %r, -(1 ? 2 : 3); frob <x>; ret; }\n";
+        "ts: .branchtargets L, M; @!p1 ld.global.v2.u32 {%r1, _}, [%rd1+-4]; L: { .pragma \"x\"; "
+        "}\n"
+        "M: call (r), f, (a); mov.f32 %f1, 0f3F800000; mov.u32 %r, -(1 ? 2 : 3); frob <x>; ret; "
+        "}\n";
     for (size_t n = 0; n < sizeof whole; n++) {
         int rc = read_all(whole, n);
         TEST_ASSERT_TRUE(rc == 0 || rc == -EINVAL);
@@ -345,8 +362,8 @@ static void every_prefix_of_a_module_is_read_or_refused(void)
 
 static void every_single_byte_may_be_wrong(void)
 {
-    static const char whole[] =
-        ".version 9.0\n.entry k (.param .u64 p) { .reg .b32 %r<3>; @!%p1 ld.u32 {%r1}, [p+4]; L: bra L; }";
+    static const char whole[] = ".version 9.0\n.entry k (.param .u64 p) { .reg .b32 %r<3>; @!%p1 "
+                                "ld.u32 {%r1}, [p+4]; L: bra L; }";
     static const char bytes[] = {0, '\n', '"', '/', '{', '}', ';', '.', '%', ':', '0', 'x', '\xff'};
     char text[sizeof whole];
     for (size_t i = 0; i + 1 < sizeof whole; i++) {

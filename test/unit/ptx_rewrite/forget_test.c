@@ -1,4 +1,5 @@
-/* Registers that the original leaves undefined on some ways: the persistent loop must not carry them from block to block. */
+/* Registers that the original leaves undefined on some ways: the persistent loop must not carry
+ * them from block to block. */
 #include <string.h>
 #include <unity.h>
 
@@ -175,7 +176,8 @@ static void a_pragma_stays_with_its_instruction(void)
                                                     "@%p1 ld.global.u32 %r5, [%rd1];\n"
                                                     "st.global.u32 [%rd1], %r5;\n"
                                                     "ret;\n");
-    expect_once(text, "\tmov.b32 %r5, 0;\n\t.pragma \"used_bytes_mask 3\";\n\t@%p1 ld.global.u32 %r5");
+    expect_once(text,
+                "\tmov.b32 %r5, 0;\n\t.pragma \"used_bytes_mask 3\";\n\t@%p1 ld.global.u32 %r5");
 }
 
 int main(void)

@@ -149,7 +149,8 @@ char *ptx_essence(const char *text, size_t n)
             gap = true;
         } else if (isspace((unsigned char)c)) {
             gap = true;
-        } else if (c == ';' && m > 0 && (out[m - 1] == ';' || out[m - 1] == '{' || out[m - 1] == '}')) {
+        } else if (c == ';' && m > 0 &&
+                   (out[m - 1] == ';' || out[m - 1] == '{' || out[m - 1] == '}')) {
             gap = false; /* an empty statement */
         } else {
             if (gap && m > 0 && is_word(c) && is_word(out[m - 1]))

@@ -1,4 +1,5 @@
-/* The fast pass: what it finds at module scope, with which ranges, and that it never looks into a body. */
+/* The fast pass: what it finds at module scope, with which ranges, and that it never looks into a
+ * body. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,8 +110,10 @@ static void functions_have_name_range_body_and_linkage(void)
                       ".entry stub\n{ ret; }\n.extern .func e (.param .b64 x);\n");
     assert_items("directive .version\ndirective .target\ndirective .address_size\n"
                  "entry vadd\nfunc _ZN1fEv\nentry stub\nfunc e\n");
-    const struct tl_ptx_item *vadd = item("vadd"), *f = item("_ZN1fEv"), *stub = item("stub"), *e = item("e");
-    ASSERT_STR(".visible .entry vadd(\n .param .u64 a\n)\n.maxntid 256, 1, 1\n{ ret; }", text_of(vadd));
+    const struct tl_ptx_item *vadd = item("vadd"), *f = item("_ZN1fEv"), *stub = item("stub"),
+                             *e = item("e");
+    ASSERT_STR(".visible .entry vadd(\n .param .u64 a\n)\n.maxntid 256, 1, 1\n{ ret; }",
+               text_of(vadd));
     TEST_ASSERT_EQUAL_STRING_LEN("{ ret; }", t.text + vadd->body, 8);
     TEST_ASSERT_TRUE(vadd->is_visible && !vadd->is_extern && !vadd->is_weak && !vadd->is_common);
     ASSERT_STR(".weak .func (.param .b32 r) _ZN1fEv (.param .b32 a) { ret; }", text_of(f));
@@ -124,9 +127,10 @@ static void functions_have_name_range_body_and_linkage(void)
 
 static void a_definition_hides_its_declarations_wherever_they_stand(void)
 {
-    ptx_open(&t, ".func f (.param .b32 x);\n.func f (.param .b32 x) { ret; }\n.func f (.param .b32 x);\n"
-                 ".entry k (.param .u64 p);\n.entry k (.param .u64 p) { ret; }\n"
-                 ".extern .global .u32 g;\n.global .u32 g = 1;\n");
+    ptx_open(
+        &t, ".func f (.param .b32 x);\n.func f (.param .b32 x) { ret; }\n.func f (.param .b32 x);\n"
+            ".entry k (.param .u64 p);\n.entry k (.param .u64 p) { ret; }\n"
+            ".extern .global .u32 g;\n.global .u32 g = 1;\n");
     TEST_ASSERT_EQUAL_UINT32(7, tl_ptx_index_count(t.ix));
     TEST_ASSERT_NOT_EQUAL(0, item("f")->body);
     TEST_ASSERT_NOT_EQUAL(0, item("k")->body);
@@ -141,7 +145,8 @@ static void of_two_declarations_the_first_is_found(void)
 
 static void a_pragma_before_a_body_does_not_end_the_function(void)
 {
-    ptx_open(&t, ".entry k ()\n.maxntid 128\n.pragma \"nounroll\";\n.minnctapersm 2\n.pragma \"x\", \"y\";\n{ ret; }\n"
+    ptx_open(&t, ".entry k ()\n.maxntid 128\n.pragma \"nounroll\";\n.minnctapersm 2\n.pragma "
+                 "\"x\", \"y\";\n{ ret; }\n"
                  ".entry l { ret; }");
     assert_items("entry k\nentry l\n");
     TEST_ASSERT_NOT_EQUAL(0, item("k")->body);
@@ -165,16 +170,18 @@ static void each_name_of_a_declaration_is_an_item_with_the_whole_range(void)
 
 static void every_linkage_and_space_of_variables_is_known(void)
 {
-    ptx_open(&t,
-             ".extern .shared .align 16 .b8 dyn[];\n.weak .shared .align 8 .b8 w[64];\n.common .global .u32 c;\n"
-             ".visible .const .u32 v[1] = {7};\n.shared .u32 s;\n.local .u32 l;\n.tex .u64 t;\n"
-             ".global .texref tr;\n.global .attribute(.managed) .align 4 .u32 m;\n.visible .global .samplerref sr;\n"
-             ".global .surfref su;\n.const .align 8 .b8 nothing[1];\n.reg .b32 r;\n");
+    ptx_open(&t, ".extern .shared .align 16 .b8 dyn[];\n.weak .shared .align 8 .b8 w[64];\n.common "
+                 ".global .u32 c;\n"
+                 ".visible .const .u32 v[1] = {7};\n.shared .u32 s;\n.local .u32 l;\n.tex .u64 t;\n"
+                 ".global .texref tr;\n.global .attribute(.managed) .align 4 .u32 m;\n.visible "
+                 ".global .samplerref sr;\n"
+                 ".global .surfref su;\n.const .align 8 .b8 nothing[1];\n.reg .b32 r;\n");
     TEST_ASSERT_TRUE(item("dyn")->is_extern);
     TEST_ASSERT_TRUE(item("w")->is_weak);
     TEST_ASSERT_TRUE(item("c")->is_common);
     TEST_ASSERT_TRUE(item("v")->is_visible);
-    static const char *const names[] = {"dyn", "w", "c", "v", "s", "l", "t", "tr", "m", "sr", "su", "nothing", "r"};
+    static const char *const names[] = {"dyn", "w", "c",  "v",  "s",       "l", "t",
+                                        "tr",  "m", "sr", "su", "nothing", "r"};
     TEST_ASSERT_EQUAL_UINT32(sizeof names / sizeof names[0], tl_ptx_index_count(t.ix));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         TEST_ASSERT_EQUAL_INT_MESSAGE(TL_PTX_ITEM_VARIABLE, item(names[i])->kind, names[i]);
@@ -182,8 +189,9 @@ static void every_linkage_and_space_of_variables_is_known(void)
 
 static void initialisers_may_hold_braces_calls_and_strings(void)
 {
-    ptx_open(&t, ".global .u64 t[3] = {generic(a), f+8, mask(0xff)(b)};\n.global .b8 s[8] = \"a;b,}\";\n"
-                 ".global .u32 m[2][2] = {{1,2},{3,4}};\n.global .b8 x;");
+    ptx_open(
+        &t, ".global .u64 t[3] = {generic(a), f+8, mask(0xff)(b)};\n.global .b8 s[8] = \"a;b,}\";\n"
+            ".global .u32 m[2][2] = {{1,2},{3,4}};\n.global .b8 x;");
     assert_items("variable t\nvariable s\nvariable m\nvariable x\n");
 }
 
@@ -191,7 +199,8 @@ static void line_directives_end_with_their_line(void)
 {
     ptx_open(&t, ".version 9.0\n.target sm_90, texmode_unified // a comment\n.address_size 64\n"
                  ".file 1 \"a.cu\", 123, 456\n.file\t2 \"b.cu\"\n.loc 1 2 3\n.entry k { ret; }");
-    assert_items("directive .version\ndirective .target\ndirective .address_size\ndirective .file\ndirective .file\n"
+    assert_items("directive .version\ndirective .target\ndirective .address_size\ndirective "
+                 ".file\ndirective .file\n"
                  "directive .loc\nentry k\n");
     ASSERT_STR(".target sm_90, texmode_unified", text_of(tl_ptx_index_item(t.ix, 1)));
     ASSERT_STR(".file 1 \"a.cu\", 123, 456", text_of(tl_ptx_index_item(t.ix, 3)));
@@ -199,8 +208,8 @@ static void line_directives_end_with_their_line(void)
 
 static void lines_may_end_in_carriage_return_and_newline(void)
 {
-    ptx_open(&t,
-             ".version 9.0\r\n.target sm_90\r\n.address_size 64\r\n\r\n.visible .entry k()\r\n{\r\n\tret;\r\n}\r\n");
+    ptx_open(&t, ".version 9.0\r\n.target sm_90\r\n.address_size 64\r\n\r\n.visible .entry "
+                 "k()\r\n{\r\n\tret;\r\n}\r\n");
     assert_items("directive .version\ndirective .target\ndirective .address_size\nentry k\n");
     ASSERT_STR("9.0", tl_ptx_index_version(t.ix));
     ASSERT_STR("sm_90", tl_ptx_index_target(t.ix));
@@ -209,10 +218,13 @@ static void lines_may_end_in_carriage_return_and_newline(void)
 static void debug_sections_are_skipped_whole(void)
 {
     ptx_open(&t, ".entry k { ret; }\n.section .debug_str\n{\n$L__info: .b8 98, 97\n.b8 0\n}\n"
-                 ".section\t.debug_abbrev { .b8 1 }\n@@DWARF .section .debug_info, \"\",@progbits\n@@DWARF .byte 0x4\n"
+                 ".section\t.debug_abbrev { .b8 1 }\n@@DWARF .section .debug_info, "
+                 "\"\",@progbits\n@@DWARF .byte 0x4\n"
                  ".entry l { ret; }");
-    assert_items("entry k\ndirective .section\ndirective .section\ndirective @\ndirective @\nentry l\n");
-    ASSERT_STR(".section .debug_str\n{\n$L__info: .b8 98, 97\n.b8 0\n}", text_of(tl_ptx_index_item(t.ix, 1)));
+    assert_items(
+        "entry k\ndirective .section\ndirective .section\ndirective @\ndirective @\nentry l\n");
+    ASSERT_STR(".section .debug_str\n{\n$L__info: .b8 98, 97\n.b8 0\n}",
+               text_of(tl_ptx_index_item(t.ix, 1)));
 }
 
 static void aliases_and_pragmas_are_directives(void)
@@ -224,22 +236,25 @@ static void aliases_and_pragmas_are_directives(void)
 
 static void unknown_directives_end_with_line_semicolon_or_brace(void)
 {
-    ptx_open(&t, ".frobnicate 1, 2\n.wibble a,\n\n.wobble x { y; { z } }\n.entry k { ret; }\n.zap 1; .zip 2;\n");
-    assert_items(
-        "directive .frobnicate\ndirective .wibble\ndirective .wobble\nentry k\ndirective .zap\ndirective .zip\n");
+    ptx_open(&t, ".frobnicate 1, 2\n.wibble a,\n\n.wobble x { y; { z } }\n.entry k { ret; }\n.zap "
+                 "1; .zip 2;\n");
+    assert_items("directive .frobnicate\ndirective .wibble\ndirective .wobble\nentry k\ndirective "
+                 ".zap\ndirective .zip\n");
     ASSERT_STR(".wobble x { y; { z } }", text_of(tl_ptx_index_item(t.ix, 2)));
     ASSERT_STR(".zap 1;", text_of(tl_ptx_index_item(t.ix, 4)));
 }
 
 static void a_whole_module_may_stand_on_two_lines(void)
 {
-    ptx_open(&t, ".version 9.0\n.target sm_90\n.global .u32 g;.func f(){ret;}.entry k{ret;};.entry l(){ret;}");
+    ptx_open(&t, ".version 9.0\n.target sm_90\n.global .u32 g;.func f(){ret;}.entry k{ret;};.entry "
+                 "l(){ret;}");
     assert_items("directive .version\ndirective .target\nvariable g\nfunc f\nentry k\nentry l\n");
 }
 
 static void bodies_are_not_looked_into(void)
 {
-    ptx_open(&t, ".entry k { this is { no PTX ` at } all \"}\" // }\n /* } */ }\n.entry l { ret; }");
+    ptx_open(&t,
+             ".entry k { this is { no PTX ` at } all \"}\" // }\n /* } */ }\n.entry l { ret; }");
     assert_items("entry k\nentry l\n");
     TEST_ASSERT_TRUE(item("k")->end < item("l")->begin);
 }

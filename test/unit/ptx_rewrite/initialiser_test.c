@@ -64,7 +64,10 @@ static void values_are_computed(void)
 {
     uint64_t x[4] = {0};
     TEST_ASSERT_EQUAL_INT_MESSAGE(
-        0, initialise(".global .u64 x[4] = {3 - (1 + 1), generic(y) + 8, 0xFF00(y), -(-5)};", x, sizeof x), err.text);
+        0,
+        initialise(".global .u64 x[4] = {3 - (1 + 1), generic(y) + 8, 0xFF00(y), -(-5)};", x,
+                   sizeof x),
+        err.text);
     TEST_ASSERT_EQUAL_UINT64(1, x[0]);
     TEST_ASSERT_EQUAL_UINT64(0x123c, x[1]);
     TEST_ASSERT_EQUAL_UINT64(0x12, x[2]);
@@ -88,18 +91,22 @@ static void nesting_is_bounded(void)
     } kinds[] = {{"(", ")"}, {"-(", ")"}, {"0xFF(", ")"}, {"generic(", ")"}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         uint64_t x = 0;
-        TEST_ASSERT_EQUAL_INT_MESSAGE(0, initialise_nested(kinds[i].open, kinds[i].close, 100, &x), err.text);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, initialise_nested(kinds[i].open, kinds[i].close, 100, &x),
+                                      err.text);
         TEST_ASSERT_EQUAL_UINT64(1, x);
         /* Deep enough to run over any stack if each level took some of it. */
-        TEST_ASSERT_EQUAL_INT(-EINVAL, initialise_nested(kinds[i].open, kinds[i].close, 1000000, &x));
-        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "initialiser of x: parentheses are nested"), err.text);
+        TEST_ASSERT_EQUAL_INT(-EINVAL,
+                              initialise_nested(kinds[i].open, kinds[i].close, 1000000, &x));
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "initialiser of x: parentheses are nested"),
+                                     err.text);
     }
 }
 
 /* A copy that ends at the zero byte is read behind its end, which AddressSanitizer tells. */
 static void a_zero_byte_in_a_string_ends_nothing(void)
 {
-    static const char text[] = ".global .u32 x[4] = {1, \"\0 and all the rest of a long string\", 3, 4};";
+    static const char text[] =
+        ".global .u32 x[4] = {1, \"\0 and all the rest of a long string\", 3, 4};";
     uint32_t x[4] = {0};
     TEST_ASSERT_EQUAL_INT(-EINVAL, initialise_bytes(text, sizeof text - 1, x, sizeof x));
     TEST_ASSERT_EQUAL_STRING("initialiser of x: no value at \"\"\"", err.text);

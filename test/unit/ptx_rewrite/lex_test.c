@@ -35,8 +35,9 @@ static struct tl_lex lex(const char *text)
 /* All tokens as "W:word D:.dotword N:number S:string P:punctuation B:bad". */
 static const char *tokens(const char *text)
 {
-    static const char letters[] = {[TL_TOK_WORD] = 'W',   [TL_TOK_DOTWORD] = 'D', [TL_TOK_NUMBER] = 'N',
-                                   [TL_TOK_STRING] = 'S', [TL_TOK_PUNCT] = 'P',   [TL_TOK_BAD] = 'B'};
+    static const char letters[] = {
+        [TL_TOK_WORD] = 'W',   [TL_TOK_DOTWORD] = 'D', [TL_TOK_NUMBER] = 'N',
+        [TL_TOK_STRING] = 'S', [TL_TOK_PUNCT] = 'P',   [TL_TOK_BAD] = 'B'};
     tl_buf_finish(&seen);
     struct tl_lex lx = lex(text);
     for (; lx.kind != TL_TOK_END; tl_lex_next(&lx)) {
@@ -54,7 +55,8 @@ static const char *tokens(const char *text)
 
 static void words_may_begin_with_percent_dollar_and_underscore(void)
 {
-    ASSERT_TOKENS("W:%r1 W:$L__BB0_2 W:_ZN3fooEv W:__$temp3 W:a$b W:_", "%r1 $L__BB0_2 _ZN3fooEv __$temp3 a$b _");
+    ASSERT_TOKENS("W:%r1 W:$L__BB0_2 W:_ZN3fooEv W:__$temp3 W:a$b W:_",
+                  "%r1 $L__BB0_2 _ZN3fooEv __$temp3 a$b _");
 }
 
 static void a_percent_sign_inside_a_word_begins_another(void)
@@ -64,7 +66,8 @@ static void a_percent_sign_inside_a_word_begins_another(void)
 
 static void an_opcode_and_its_modifiers_are_separate_words_at_first(void)
 {
-    ASSERT_TOKENS("W:ld D:.global D:.u32 W:%r1 P:, P:[ W:%rd1 P:] P:;", "ld.global.u32 %r1, [%rd1];");
+    ASSERT_TOKENS("W:ld D:.global D:.u32 W:%r1 P:, P:[ W:%rd1 P:] P:;",
+                  "ld.global.u32 %r1, [%rd1];");
 }
 
 static void modifiers_may_have_double_colons_and_begin_with_digits(void)
@@ -102,7 +105,8 @@ static void all_float_literals_are_numbers(void)
 {
     ASSERT_TOKENS("N:0f3F800000 N:0F3f800000 N:0d3FF0000000000000 N:0D0",
                   "0f3F800000 0F3f800000 0d3FF0000000000000 0D0");
-    ASSERT_TOKENS("N:1.5 N:2. N:1e10 N:1.5e-3 N:2E+7 N:0e5 N:0e+5 N:9.0", "1.5 2. 1e10 1.5e-3 2E+7 0e5 0e+5 9.0");
+    ASSERT_TOKENS("N:1.5 N:2. N:1e10 N:1.5e-3 N:2E+7 N:0e5 N:0e+5 N:9.0",
+                  "1.5 2. 1e10 1.5e-3 2E+7 0e5 0e+5 9.0");
 }
 
 static void a_hex_literal_that_ends_in_e_does_not_eat_a_sign(void)
@@ -167,7 +171,8 @@ static void a_byte_that_starts_nothing_is_bad_by_itself(void)
 
 static void every_operator_of_constant_expressions_is_punctuation(void)
 {
-    ASSERT_TOKENS("P:+ P:- P:* P:/ P:< P:< P:> P:= P:= P:! P:& P:| P:^ P:~ P:? P:: P:( P:) P:{ P:} P:[ P:] P:@",
+    ASSERT_TOKENS("P:+ P:- P:* P:/ P:< P:< P:> P:= P:= P:! P:& P:| P:^ P:~ P:? P:: P:( P:) P:{ P:} "
+                  "P:[ P:] P:@",
                   "+ - * / << > == ! & | ^ ~ ? : ( ) { } [ ] @");
 }
 
@@ -280,7 +285,8 @@ static void places_count_lines_and_columns_from_one(void)
     const char *text = "ab\ncd\n\nx";
     static const struct {
         uint32_t offset, line, column;
-    } cases[] = {{0, 1, 1}, {1, 1, 2}, {2, 1, 3}, {3, 2, 1}, {5, 2, 3}, {6, 3, 1}, {7, 4, 1}, {8, 4, 2}, {99, 4, 2}};
+    } cases[] = {{0, 1, 1}, {1, 1, 2}, {2, 1, 3}, {3, 2, 1}, {5, 2, 3},
+                 {6, 3, 1}, {7, 4, 1}, {8, 4, 2}, {99, 4, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tl_ptx_place place = tl_ptx_place_of(text, strlen(text), cases[i].offset);
         TEST_ASSERT_EQUAL_UINT32(cases[i].line, place.line);

@@ -1,4 +1,5 @@
-/* Division by multiplication, against real division, with the arithmetic of the instructions that variants use. */
+/* Division by multiplication, against real division, with the arithmetic of the instructions that
+ * variants use. */
 #include <stdio.h>
 #include <unity.h>
 
@@ -27,7 +28,8 @@ static void check(uint32_t n, uint32_t d)
     struct tl_ptx_magic m = tl_ptx_magic_of(d);
     if (divide(n, m) != n / d) { /* the macro costs too much to be asked ten million times */
         char message[100];
-        snprintf(message, sizeof message, "%u / %u with magic %u, shift %u", n, d, m.magic, m.shift);
+        snprintf(message, sizeof message, "%u / %u with magic %u, shift %u", n, d, m.magic,
+                 m.shift);
         TEST_ASSERT_EQUAL_UINT32_MESSAGE(n / d, divide(n, m), message);
     }
 }
@@ -129,7 +131,8 @@ static void a_shift_never_leaves_the_word(void)
 static void a_linear_number_comes_apart_into_the_index_it_was_made_of(void)
 {
     for (uint32_t i = 0; i < 200000; i++) {
-        uint32_t gx = 1 + random_bits() % 2000, gy = 1 + random_bits() % 1000, gz = 1 + random_bits() % 1000;
+        uint32_t gx = 1 + random_bits() % 2000, gy = 1 + random_bits() % 1000,
+                 gz = 1 + random_bits() % 1000;
         uint32_t x = random_bits() % gx, y = random_bits() % gy, z = random_bits() % gz;
         uint32_t number = (z * gy + y) * gx + x;
         struct tl_ptx_magic mx = tl_ptx_magic_of(gx), my = tl_ptx_magic_of(gy);

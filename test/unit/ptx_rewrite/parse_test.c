@@ -1,4 +1,5 @@
-/* The tree: scopes, names, operands, declarations and statements, each as the ISA and real PTX have them. */
+/* The tree: scopes, names, operands, declarations and statements, each as the ISA and real PTX have
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static struct tl_ptx_sym *symbol(const struct tl_ptx_func *f, uint32_t i, uint32
     return tl_ptx_sym_final(found->sym);
 }
 
-/* --- names and scopes -------------------------------------------------------------------------------------------- */
+/* --- names and scopes ------------------------------------------------------------------------- */
 
 static void a_register_is_one_symbol_wherever_it_is_used(void)
 {
@@ -70,8 +71,9 @@ static void register_numbers_are_dense_in_a_function(void)
 
 static void an_inner_register_shadows_an_outer_one_until_its_scope_ends(void)
 {
-    struct tl_ptx_func *f = body(".reg .pred p; mov.pred p, 1;\n{ .reg .b32 p; mov.u32 p, 2; { mov.u32 p, 3; } }\n"
-                                 "mov.pred p, 0;");
+    struct tl_ptx_func *f = body(
+        ".reg .pred p; mov.pred p, 1;\n{ .reg .b32 p; mov.u32 p, 2; { mov.u32 p, 3; } }\n"
+        "mov.pred p, 0;");
     TEST_ASSERT_NOT_EQUAL(symbol(f, 0, 0), symbol(f, 1, 0));
     TEST_ASSERT_EQUAL_PTR(symbol(f, 1, 0), symbol(f, 2, 0));
     TEST_ASSERT_EQUAL_PTR(symbol(f, 0, 0), symbol(f, 3, 0));
@@ -91,7 +93,8 @@ static void a_single_register_shadows_a_member_of_an_outer_family(void)
 
 static void an_inner_family_shadows_an_outer_single_register(void)
 {
-    struct tl_ptx_func *f = body(".reg .b64 t2; mov.u64 t2, 1; { .reg .b32 t<3>; mov.u32 t2, 2; } mov.u64 t2, 3;");
+    struct tl_ptx_func *f = body(
+        ".reg .b64 t2; mov.u64 t2, 1; { .reg .b32 t<3>; mov.u32 t2, 2; } mov.u64 t2, 3;");
     ASSERT_STR("b32", symbol(f, 1, 0)->decl->type);
     TEST_ASSERT_EQUAL_PTR(symbol(f, 0, 0), symbol(f, 2, 0));
 }
@@ -108,7 +111,8 @@ static void a_smaller_inner_family_lets_the_rest_of_the_outer_one_through(void)
 
 static void sibling_scopes_have_registers_of_their_own(void)
 {
-    struct tl_ptx_func *f = body("{ .reg .b32 x<2>; mov.u32 x1, 1; } { .reg .b32 x<2>; mov.u32 x1, 1; }");
+    struct tl_ptx_func *f = body(
+        "{ .reg .b32 x<2>; mov.u32 x1, 1; } { .reg .b32 x<2>; mov.u32 x1, 1; }");
     TEST_ASSERT_NOT_EQUAL(symbol(f, 0, 0), symbol(f, 1, 0));
     TEST_ASSERT_EQUAL_UINT32(2, f->n_regs);
 }
@@ -132,11 +136,12 @@ static void leading_zeros_of_a_member_do_not_count(void)
     TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 4, 0)->kind);
 }
 
-/* ptxas splits a name before all its last digits: a family whose prefix ends in digits has members that nobody can name. */
+/* ptxas splits a name before all its last digits: a family whose prefix ends in digits has members
+ * that nobody can name. */
 static void a_family_whose_prefix_ends_in_digits_hides_nothing(void)
 {
-    struct tl_ptx_func *f = body(
-        "mov.u32 %r12, 1; { .reg .b64 %r1<4>; mov.u32 %r12, 1; } .reg .b64 %w1<3>; mov.u64 %w11, 1;");
+    struct tl_ptx_func *f = body("mov.u32 %r12, 1; { .reg .b64 %r1<4>; mov.u32 %r12, 1; } .reg "
+                                 ".b64 %w1<3>; mov.u64 %w11, 1;");
     TEST_ASSERT_EQUAL_PTR(symbol(f, 0, 0), symbol(f, 1, 0));
     ASSERT_STR("b32", symbol(f, 1, 0)->decl->type);
     TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 2, 0)->kind);
@@ -151,7 +156,8 @@ static void digits_inside_a_prefix_are_part_of_it(void)
 
 static void a_number_too_large_for_any_family_is_no_member(void)
 {
-    struct tl_ptx_func *f = body("mov.u32 %r4294967297, 1; mov.u32 %r99999999999999999999, 1; mov.u32 %r1, 1;");
+    struct tl_ptx_func *f = body(
+        "mov.u32 %r4294967297, 1; mov.u32 %r99999999999999999999, 1; mov.u32 %r1, 1;");
     TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 0, 0)->kind);
     TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 1, 0)->kind);
 }
@@ -189,8 +195,10 @@ static void a_blank_may_stand_before_a_component(void)
 static void parameters_and_variables_are_symbols_of_their_declaration(void)
 {
     ptx_open(&t, ".global .u32 g; .func f (.param .b32 a) { ret; }\n"
-                 ".entry k (.param .u64 p) { .reg .b64 %rd<2>; .local .align 8 .b8 depot[16]; .shared .u32 s[4];\n"
-                 "ld.param.u64 %rd1, [p]; mov.u64 %rd1, depot; mov.u64 %rd1, s; mov.u64 %rd1, g; mov.u64 %rd1, f;\n"
+                 ".entry k (.param .u64 p) { .reg .b64 %rd<2>; .local .align 8 .b8 depot[16]; "
+                 ".shared .u32 s[4];\n"
+                 "ld.param.u64 %rd1, [p]; mov.u64 %rd1, depot; mov.u64 %rd1, s; mov.u64 %rd1, g; "
+                 "mov.u64 %rd1, f;\n"
                  "mov.u64 %rd1, nowhere; }");
     struct tl_ptx_func *f = ptx_func(&t, "k");
     const struct tl_ptx_operand *param = operand(f, 0, 1);
@@ -207,17 +215,18 @@ static void parameters_and_variables_are_symbols_of_their_declaration(void)
 
 static void a_parameter_hides_a_module_variable_of_its_name(void)
 {
-    ptx_open(&t, ".global .u32 x; .entry k (.param .u64 x) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [x]; }\n"
-                 ".entry l { .reg .b64 %rd<2>; mov.u64 %rd1, x; }");
+    ptx_open(
+        &t,
+        ".global .u32 x; .entry k (.param .u64 x) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [x]; }\n"
+        ".entry l { .reg .b64 %rd<2>; mov.u64 %rd1, x; }");
     TEST_ASSERT_EQUAL_INT(TL_SYM_VAR, operand(ptx_func(&t, "k"), 0, 1)->elems[0].sym->kind);
     TEST_ASSERT_EQUAL_INT(TL_SYM_MODULE_VAR, symbol(ptx_func(&t, "l"), 0, 1)->kind);
 }
 
 static void functions_of_one_unit_do_not_share_registers(void)
 {
-    ptx_open(
-        &t,
-        ".entry k { .reg .b32 %r<5>; mov.u32 %r1, 1; } .entry l { .reg .b64 %r<2>; mov.u64 %r1, 1; mov.u64 %r4, 1; }");
+    ptx_open(&t, ".entry k { .reg .b32 %r<5>; mov.u32 %r1, 1; } .entry l { .reg .b64 %r<2>; "
+                 "mov.u64 %r1, 1; mov.u64 %r4, 1; }");
     struct tl_ptx_func *k = ptx_func(&t, "k"), *l = ptx_func(&t, "l");
     TEST_ASSERT_NOT_EQUAL(symbol(k, 0, 0), symbol(l, 0, 0));
     ASSERT_STR("b64", symbol(l, 0, 0)->decl->type);
@@ -235,7 +244,7 @@ static void a_unit_knows_which_words_were_used(void)
     TEST_ASSERT_FALSE(tl_ptx_unit_knows(&t.unit, TL_STR("%yours")));
 }
 
-/* --- labels ------------------------------------------------------------------------------------------------------ */
+/* --- labels ----------------------------------------------------------------------------------- */
 
 static void labels_may_be_used_before_they_stand(void)
 {
@@ -309,7 +318,8 @@ static void a_label_inside_a_scope_is_not_visible_outside(void)
 
 static void a_unit_goes_on_after_an_error(void)
 {
-    ptx_open(&t, ".entry bad { .reg .b32 %r<5>; { .reg .b32 x; bra Nowhere; } }\n.entry good { mov.u32 %r1, x; ret; }");
+    ptx_open(&t, ".entry bad { .reg .b32 %r<5>; { .reg .b32 x; bra Nowhere; } }\n.entry good { "
+                 "mov.u32 %r1, x; ret; }");
     struct tl_ptx_func *f;
     TEST_ASSERT_EQUAL_INT(-EINVAL, ptx_try_func(&t, "bad", &f));
     f = ptx_func(&t, "good");
@@ -317,7 +327,7 @@ static void a_unit_goes_on_after_an_error(void)
     TEST_ASSERT_EQUAL_INT(TL_SYM_UNKNOWN, symbol(f, 0, 1)->kind);
 }
 
-/* --- literals and expressions ------------------------------------------------------------------------------------ */
+/* --- literals and expressions ----------------------------------------------------------------- */
 
 static void assert_integer(const char *text, uint64_t value)
 {
@@ -370,9 +380,10 @@ static void constant_expressions_have_their_values(void)
 
 static void floats_are_kept_as_bits(void)
 {
-    struct tl_ptx_func *f = body("mov.f32 %f1, 0f3F800000; mov.f64 %fd1, 0d4000000000000000; mov.f64 %fd1, 1.5;\n"
-                                 "mov.f64 %fd1, 2e3; mov.f32 %f1, 0FBF800000; mov.f64 %fd1, -1.5; mov.f32 %f1, .5;\n"
-                                 "mov.f32 %f1, 5.; mov.f32 %f1, 0e+5; mov.f64 %fd1, .25e-1;");
+    struct tl_ptx_func *f = body(
+        "mov.f32 %f1, 0f3F800000; mov.f64 %fd1, 0d4000000000000000; mov.f64 %fd1, 1.5;\n"
+        "mov.f64 %fd1, 2e3; mov.f32 %f1, 0FBF800000; mov.f64 %fd1, -1.5; mov.f32 %f1, .5;\n"
+        "mov.f32 %f1, 5.; mov.f32 %f1, 0e+5; mov.f64 %fd1, .25e-1;");
     TEST_ASSERT_EQUAL_INT(TL_OPD_F32, operand(f, 0, 1)->kind);
     TEST_ASSERT_EQUAL_HEX64(0x3F800000, operand(f, 0, 1)->bits);
     TEST_ASSERT_EQUAL_INT(TL_OPD_F64, operand(f, 1, 1)->kind);
@@ -389,13 +400,14 @@ static void floats_are_kept_as_bits(void)
     TEST_ASSERT_EQUAL_STRING(".5", operand(f, 6, 1)->text);
 }
 
-/* --- operands ---------------------------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static void addresses_keep_base_and_offset_apart(void)
 {
     struct tl_ptx_func *f = body(
         "ld.global.u32 %r1, [%rd1]; ld.global.u32 %r1, [%rd1+16]; ld.global.u32 %r1, [%rd1+-4];\n"
-        "ld.global.u32 %r1, [ %rd1 + 0 ]; ld.global.u32 %r1, [%rd1 - 8]; ld.local.u32 %r1, [1024+8];\n"
+        "ld.global.u32 %r1, [ %rd1 + 0 ]; ld.global.u32 %r1, [%rd1 - 8]; ld.local.u32 %r1, "
+        "[1024+8];\n"
         "ld.global.u32 %r1, [%rd1+2*4];");
     static const int64_t offsets[] = {0, 16, -4, 0, -8, 0, 8};
     static const bool has[] = {false, true, true, true, true, false, true};
@@ -468,9 +480,10 @@ static void pairs_and_negated_predicates_are_operands(void)
 
 static void texture_and_tensor_addresses_have_several_elements(void)
 {
-    struct tl_ptx_func *f = body("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5, %f6}];\n"
-                                 "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                                 "[%r1], [%rd1, {%r2}], [%r3];");
+    struct tl_ptx_func *f = body(
+        "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5, %f6}];\n"
+        "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%r1], [%rd1, {%r2}], [%r3];");
     TEST_ASSERT_EQUAL_UINT32(2, operand(f, 0, 1)->n);
     TEST_ASSERT_EQUAL_INT(TL_OPD_VEC, operand(f, 0, 1)->elems[1].kind);
     TEST_ASSERT_EQUAL_UINT32(3, ptx_inst(f, 1)->n_operands);
@@ -502,12 +515,13 @@ static void a_guard_that_is_not_declared_is_an_error(void)
     TEST_ASSERT_EQUAL_INT(-EINVAL, ptx_try_func(&t, "k", &f));
 }
 
-/* --- instructions ------------------------------------------------------------------------------------------------ */
+/* --- instructions ----------------------------------------------------------------------------- */
 
 static void forms_are_interned_and_know_their_modifiers(void)
 {
     struct tl_ptx_func *f = body(
-        "ld.volatile.global.v2.u32 {%r1,%r2}, [%rd1]; ld .volatile .global.v2 .u32 {%r1,%r2}, [%rd1];\n"
+        "ld.volatile.global.v2.u32 {%r1,%r2}, [%rd1]; ld .volatile .global.v2 .u32 {%r1,%r2}, "
+        "[%rd1];\n"
         "st.shared::cta.b32 [%r1], %r2; ld.u32 %r1, [%rd1]; red.global.add.u32 [%rd1], 1;");
     const struct tl_ptx_form *form = ptx_inst(f, 0)->inst.form;
     ASSERT_STR("ld.volatile.global.v2.u32", form->text);
@@ -546,19 +560,22 @@ static void whether_a_form_writes_depends_on_its_modifiers(void)
                  {"prefetch.global.L2 [%rd1];", false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tl_ptx_func *f = body(cases[i].stmt);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(cases[i].writes, tl_ptx_form_writes(ptx_inst(f, 0)->inst.form), cases[i].stmt);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(cases[i].writes,
+                                      tl_ptx_form_writes(ptx_inst(f, 0)->inst.form), cases[i].stmt);
         ptx_close(&t);
     }
 }
 
 static void every_call_form_gives_its_parts(void)
 {
-    ptx_open(&t, ".func (.param .b32 r) f (.param .b32 a, .param .b64 b) { ret; } .func g () { ret; }\n"
-                 ".entry k { .reg .b64 %rd<2>; .param .b32 x, y; .param .b64 z;\n"
-                 "call g; call.uni g, (); call (x), f, (y, z); call.uni\n(x),\nf,\n(\ny, z\n)\n;\n"
-                 "P: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _);\n"
-                 "call (x), %rd1, (y, z), P; call (_), f, (y, z); T: .calltargets f; call (x), %rd1, (y, z), T;\n"
-                 "call %rd1, P; }");
+    ptx_open(&t,
+             ".func (.param .b32 r) f (.param .b32 a, .param .b64 b) { ret; } .func g () { ret; }\n"
+             ".entry k { .reg .b64 %rd<2>; .param .b32 x, y; .param .b64 z;\n"
+             "call g; call.uni g, (); call (x), f, (y, z); call.uni\n(x),\nf,\n(\ny, z\n)\n;\n"
+             "P: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _);\n"
+             "call (x), %rd1, (y, z), P; call (_), f, (y, z); T: .calltargets f; call (x), %rd1, "
+             "(y, z), T;\n"
+             "call %rd1, P; }");
     struct tl_ptx_func *f = ptx_func(&t, "k");
     static const struct {
         bool rets, args, proto, direct;
@@ -581,7 +598,8 @@ static void every_call_form_gives_its_parts(void)
 
 static void branch_tables_name_their_labels(void)
 {
-    struct tl_ptx_func *f = body("ts: .branchtargets A, B, A; brx.idx %r1, ts; A: { bra B; } B: ret;");
+    struct tl_ptx_func *f = body(
+        "ts: .branchtargets A, B, A; brx.idx %r1, ts; A: { bra B; } B: ret;");
     struct tl_ptx_sym *table = symbol(f, 0, 1);
     TEST_ASSERT_EQUAL_INT(TL_SYM_TABLE, table->kind);
     TEST_ASSERT_EQUAL_INT(TL_STMT_TABLE, table->stmt->kind);
@@ -607,7 +625,8 @@ static void the_index_of_an_indexed_branch_may_be_named_like_a_label(void)
 
 static void an_unknown_instruction_with_foreign_operands_keeps_its_text(void)
 {
-    struct tl_ptx_func *f = body("frob.u32 %r1, [%rd1+4]; @%p1 zap.x  %r1 => { %r2 ; } ,  <3> ; mov.u32 %r1, 1;");
+    struct tl_ptx_func *f = body(
+        "frob.u32 %r1, [%rd1+4]; @%p1 zap.x  %r1 => { %r2 ; } ,  <3> ; mov.u32 %r1, 1;");
     struct tl_ptx_stmt *known = ptx_inst(f, 0), *raw = ptx_inst(f, 1);
     TEST_ASSERT_EQUAL_INT(TL_OP_unknown, known->inst.form->op);
     TEST_ASSERT_EQUAL_UINT16(2, known->n_operands);
@@ -631,9 +650,10 @@ static void video_instructions_with_selectors_keep_their_text(void)
 
 static void several_statements_may_share_a_line_and_one_may_take_many(void)
 {
-    struct tl_ptx_func *f = body("{.reg .f16 low,high;\nmov.b32 {low,high}, %r1; cvt.f32.f16 %f1, low;}\n"
-                                 "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32\n {%f1, %f2,\n\t%f3, %f4},\n"
-                                 " {%r1,%r2}, // A\n {%r3},\n /* C */ {%f1,%f2,%f3,%f4}\n;\nret;");
+    struct tl_ptx_func *f = body(
+        "{.reg .f16 low,high;\nmov.b32 {low,high}, %r1; cvt.f32.f16 %f1, low;}\n"
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32\n {%f1, %f2,\n\t%f3, %f4},\n"
+        " {%r1,%r2}, // A\n {%r3},\n /* C */ {%f1,%f2,%f3,%f4}\n;\nret;");
     TEST_ASSERT_EQUAL_UINT32(4, f->n_insts);
     TEST_ASSERT_EQUAL_UINT16(4, ptx_inst(f, 2)->n_operands);
     struct tl_ptx_stmt *block = ptx_stmt(f->body, 6);
@@ -667,11 +687,12 @@ static void statements_know_their_place_in_the_text(void)
     TEST_ASSERT_EQUAL_UINT32(1, place.column);
 }
 
-/* --- directives inside functions --------------------------------------------------------------------------------- */
+/* --- directives inside functions -------------------------------------------------------------- */
 
 static void a_pragma_stays_before_the_load_that_it_is_for(void)
 {
-    struct tl_ptx_func *f = body(".pragma \"used_bytes_mask 0xfff\";\nld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1];");
+    struct tl_ptx_func *f = body(
+        ".pragma \"used_bytes_mask 0xfff\";\nld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1];");
     struct tl_ptx_stmt *pragma = ptx_stmt(f->body, 6);
     TEST_ASSERT_EQUAL_INT(TL_STMT_DIRECTIVE, pragma->kind);
     ASSERT_STR(".pragma \"used_bytes_mask 0xfff\";", pragma->text);
@@ -687,14 +708,16 @@ static void a_pragma_may_end_on_another_line(void)
 
 static void a_line_number_hides_nothing_that_follows_it(void)
 {
-    struct tl_ptx_func *f = body(".loc 1 37 78\nmov.u32 %r1, 1;\n.loc 1 1 1 bar.sync 0;\n"
-                                 ".loc 2 314 12, function_name $L__info_string0, inlined_at 1 37 78\nret;\n"
-                                 ".loc 2 3 1, function_name $L__info_string0+12, inlined_at 1 2 3 exit;");
+    struct tl_ptx_func *f = body(
+        ".loc 1 37 78\nmov.u32 %r1, 1;\n.loc 1 1 1 bar.sync 0;\n"
+        ".loc 2 314 12, function_name $L__info_string0, inlined_at 1 37 78\nret;\n"
+        ".loc 2 3 1, function_name $L__info_string0+12, inlined_at 1 2 3 exit;");
     TEST_ASSERT_EQUAL_UINT32(4, f->n_insts);
     TEST_ASSERT_EQUAL_INT(TL_OP_bar, ptx_inst(f, 1)->inst.form->op);
     TEST_ASSERT_EQUAL_INT(TL_OP_ret, ptx_inst(f, 2)->inst.form->op);
     TEST_ASSERT_EQUAL_INT(TL_OP_exit, ptx_inst(f, 3)->inst.form->op);
-    ASSERT_STR(".loc 2 314 12, function_name $L__info_string0, inlined_at 1 37 78", ptx_stmt(f->body, 10)->text);
+    ASSERT_STR(".loc 2 314 12, function_name $L__info_string0, inlined_at 1 37 78",
+               ptx_stmt(f->body, 10)->text);
 }
 
 static void an_unknown_directive_in_a_body_is_kept(void)
@@ -705,13 +728,13 @@ static void an_unknown_directive_in_a_body_is_kept(void)
     TEST_ASSERT_EQUAL_UINT32(2, f->n_insts);
 }
 
-/* --- declarations ------------------------------------------------------------------------------------------------ */
+/* --- declarations ----------------------------------------------------------------------------- */
 
 static void a_kernel_has_parameters_of_every_kind(void)
 {
-    ptx_open(&t,
-             ".visible .entry k(\n.param .u64 a,\n.param .align 8 .b8 b[144],\n.param .u64 .ptr .global .align 16 c,\n"
-             ".param .f32 d, .param .b8 e[7]\n)\n.maxntid 256, 1, 1\n.minnctapersm 2 { ret; }");
+    ptx_open(&t, ".visible .entry k(\n.param .u64 a,\n.param .align 8 .b8 b[144],\n.param .u64 "
+                 ".ptr .global .align 16 c,\n"
+                 ".param .f32 d, .param .b8 e[7]\n)\n.maxntid 256, 1, 1\n.minnctapersm 2 { ret; }");
     struct tl_ptx_func *f = ptx_func(&t, "k");
     ASSERT_STR(".visible .entry", f->prefix);
     ASSERT_STR(".maxntid 256, 1, 1 .minnctapersm 2", f->directives);
@@ -736,9 +759,12 @@ static void a_kernel_has_parameters_of_every_kind(void)
 
 static void a_function_may_return_several_values_in_registers_or_memory(void)
 {
-    ptx_open(&t, ".visible .func (.param .b32 r, .param .align 4 .b8 s[12]) f (.param .b64 a) .noreturn { ret; }\n"
-                 ".func (.reg .u32 %out) g (.reg .u32 %in) { mov.u32 %out, %in; ret; }\n.extern .func h;\n.func i ();");
-    struct tl_ptx_func *f = ptx_func(&t, "f"), *g = ptx_func(&t, "g"), *h = ptx_func(&t, "h"), *i = ptx_func(&t, "i");
+    ptx_open(&t, ".visible .func (.param .b32 r, .param .align 4 .b8 s[12]) f (.param .b64 a) "
+                 ".noreturn { ret; }\n"
+                 ".func (.reg .u32 %out) g (.reg .u32 %in) { mov.u32 %out, %in; ret; }\n.extern "
+                 ".func h;\n.func i ();");
+    struct tl_ptx_func *f = ptx_func(&t, "f"), *g = ptx_func(&t, "g"), *h = ptx_func(&t, "h"),
+                       *i = ptx_func(&t, "i");
     ASSERT_STR("r", f->rets->name);
     TEST_ASSERT_EQUAL_UINT64(12, f->rets->next->count);
     ASSERT_STR(".noreturn", f->directives);
@@ -752,9 +778,12 @@ static void a_function_may_return_several_values_in_registers_or_memory(void)
 
 static void variables_have_space_type_shape_and_initialiser(void)
 {
-    ptx_open(&t, ".visible .global .align 16 .v4 .f32 v[2][3] = {{1.0}, {2.0}};\n.extern .shared .align 16 .b8 dyn[];\n"
-                 ".const .u64 a = generic(v)+4, b[WARP_SZ], c;\n.global .u8 m[2] = {0xff(v), 0xff00(v)};\n"
-                 ".global .attribute(.managed) .u32 g;\n.global .texref tex;\n.common .global .b8 z[0];");
+    ptx_open(
+        &t,
+        ".visible .global .align 16 .v4 .f32 v[2][3] = {{1.0}, {2.0}};\n.extern .shared .align 16 "
+        ".b8 dyn[];\n"
+        ".const .u64 a = generic(v)+4, b[WARP_SZ], c;\n.global .u8 m[2] = {0xff(v), 0xff00(v)};\n"
+        ".global .attribute(.managed) .u32 g;\n.global .texref tex;\n.common .global .b8 z[0];");
     struct tl_ptx_decl *v = ptx_var(&t, "v");
     ASSERT_STR("global", v->space);
     ASSERT_STR("f32", v->type);
@@ -787,8 +816,10 @@ static void types_have_their_sizes(void)
 
 static void a_32_bit_module_parses_like_any_other(void)
 {
-    ptx_open(&t, ".version 6.0\n.target sm_30\n.address_size 32\n.entry k (.param .u32 p) { .reg .b32 %r<3>;\n"
-                 "ld.param.u32 %r1, [p]; cvta.to.global.u32 %r2, %r1; st.global.u32 [%r2], %r1; ret; }");
+    ptx_open(
+        &t, ".version 6.0\n.target sm_30\n.address_size 32\n.entry k (.param .u32 p) { .reg .b32 "
+            "%r<3>;\n"
+            "ld.param.u32 %r1, [p]; cvta.to.global.u32 %r2, %r1; st.global.u32 [%r2], %r1; ret; }");
     TEST_ASSERT_EQUAL_UINT32(4, ptx_func(&t, "k")->n_insts);
 }
 

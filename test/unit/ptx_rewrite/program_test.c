@@ -21,7 +21,8 @@ void tearDown(void)
     ptx_close(&t);
 }
 
-/* k calls f0, which is an alias of f1, and so on; the last one has a body.  Returns what was found. */
+/* k calls f0, which is an alias of f1, and so on; the last one has a body.  Returns what was
+ * found. */
 static uint32_t functions_behind_aliases(uint32_t n)
 {
     struct tl_buf text = {0};
@@ -33,7 +34,8 @@ static uint32_t functions_behind_aliases(uint32_t n)
     TEST_ASSERT_FALSE(text.failed);
     ptx_open(&t, text.p);
     tl_buf_finish(&text);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_program_init(&program, t.ix, TL_STR("k"), &arena, &t.err), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_ptx_program_init(&program, t.ix, TL_STR("k"), &arena, &t.err), t.err.text);
     for (const struct tl_ptx_program_func *f = program.funcs; f != NULL; f = f->next)
         found++;
     return found;

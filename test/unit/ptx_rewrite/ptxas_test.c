@@ -1,4 +1,5 @@
-/* ptxas, the judge that counts: it accepts every case (or refuses it, where the case says so) and every variant of it.
+/* ptxas, the judge that counts: it accepts every case (or refuses it, where the case says so) and
+ * every variant of it.
  *
  * A module per run: kernels put together into one would share names that they do not share. */
 #include <stdio.h>
@@ -68,8 +69,8 @@ static uint32_t running(void)
     return n;
 }
 
-static void show(const char *what, struct tl_str target, const char *text, size_t n, const char *options,
-                 bool must_fail)
+static void show(const char *what, struct tl_str target, const char *text, size_t n,
+                 const char *options, bool must_fail)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -104,7 +105,8 @@ static void show_variants(const struct ptx_case *c, const struct tl_ptx_index *i
         const struct tl_ptx_item *item = tl_ptx_index_item(ix, i);
         if (item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
             continue;
-        /* Lines and planes are boxes with divisions left out: shown for the cases that are about them. */
+        /* Lines and planes are boxes with divisions left out: shown for the cases that are about
+         * them. */
         static const char *const about_grids[] = {"grid_", "ctaid_", "func_", "defect_", "params_"};
         bool all_shapes = false;
         for (size_t a = 0; a < sizeof about_grids / sizeof about_grids[0]; a++)
@@ -141,7 +143,8 @@ static void show_all(enum tl_ptx_variant v)
             ok = ptx_case_compile(&c, path);
         if (ok && tl_ptx_index_create(&ix, c.text, c.n, names[i], NULL) == 0) {
             if (v == TL_PTX_VARIANTS)
-                show(names[i], tl_ptx_index_target(ix), c.text, c.n, c.ptxas_options, c.ptxas_refuses);
+                show(names[i], tl_ptx_index_target(ix), c.text, c.n, c.ptxas_options,
+                     c.ptxas_refuses);
             else
                 show_variants(&c, ix, names[i], v);
         }
@@ -155,8 +158,8 @@ static void show_all(enum tl_ptx_variant v)
         TEST_FAIL_MESSAGE(wrong.p);
     if (n_left_out > 0) {
         char message[100];
-        snprintf(message, sizeof message, "the machine is too busy: %u modules accepted, %u not shown", n_runs,
-                 n_left_out);
+        snprintf(message, sizeof message,
+                 "the machine is too busy: %u modules accepted, %u not shown", n_runs, n_left_out);
         TEST_IGNORE_MESSAGE(message);
     }
     TEST_ASSERT_GREATER_THAN_UINT32_MESSAGE(100, n_runs, "hardly anything was shown");

@@ -1,4 +1,5 @@
-/* Registers of inline assembly that are written and read under one condition: ptxas shall not keep them alive longer. */
+/* Registers of inline assembly that are written and read under one condition: ptxas shall not keep
+ * them alive longer. */
 #include <stdio.h>
 #include <string.h>
 #include <unity.h>
@@ -24,10 +25,12 @@ void tearDown(void)
 static const char *with_scope(enum tl_ptx_variant variant, const char *statements)
 {
     char body[2000];
-    snprintf(body, sizeof body, "ld.param.u64 %%rd1, [p];\nsetp.eq.u64 %%p1, %%rd1, 8;\n{\n%s}\nret;\n", statements);
+    snprintf(body, sizeof body,
+             "ld.param.u64 %%rd1, [p];\nsetp.eq.u64 %%p1, %%rd1, 8;\n{\n%s}\nret;\n", statements);
     ptx_open_body(&t, body);
     const struct tl_ptx_options options = {.variant = variant, .grid_dims = 1};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err),
+                                  t.err.text);
     return r.text;
 }
 
@@ -63,26 +66,30 @@ static void what_is_written_and_read_under_one_guard_is_set_before(void)
 
 static void what_is_read_without_its_guard_is_left_alone(void)
 {
-    expect(with_scope(TL_PTX_PERSISTENT, ".reg .b32 x;\n@%p1 mov.u32 x, 3;\nst.global.u32 [%rd1], x;\n"), "x, 0;",
-           false);
+    expect(with_scope(TL_PTX_PERSISTENT,
+                      ".reg .b32 x;\n@%p1 mov.u32 x, 3;\nst.global.u32 [%rd1], x;\n"),
+           "x, 0;", false);
 }
 
 static void what_is_read_under_the_opposite_guard_is_left_alone(void)
 {
-    expect(with_scope(TL_PTX_PERSISTENT, ".reg .b32 x;\n@%p1 mov.u32 x, 3;\n@!%p1 st.global.u32 [%rd1], x;\n"), "x, 0;",
-           false);
+    expect(with_scope(TL_PTX_PERSISTENT,
+                      ".reg .b32 x;\n@%p1 mov.u32 x, 3;\n@!%p1 st.global.u32 [%rd1], x;\n"),
+           "x, 0;", false);
 }
 
 static void a_guard_that_has_changed_is_another_one(void)
 {
-    expect(with_scope(TL_PTX_PERSISTENT, ".reg .b32 x;\n@%p1 mov.u32 x, 3;\nsetp.ne.u64 %p1, %rd1, 4;\n"
-                                         "@%p1 st.global.u32 [%rd1], x;\n"),
+    expect(with_scope(TL_PTX_PERSISTENT,
+                      ".reg .b32 x;\n@%p1 mov.u32 x, 3;\nsetp.ne.u64 %p1, %rd1, 4;\n"
+                      "@%p1 st.global.u32 [%rd1], x;\n"),
            "x, 0;", false);
 }
 
 static void what_is_read_first_is_left_alone(void)
 {
-    expect(with_scope(TL_PTX_PERSISTENT, ".reg .b32 x;\n@%p1 add.u32 x, x, 3;\n@%p1 st.global.u32 [%rd1], x;\n"),
+    expect(with_scope(TL_PTX_PERSISTENT,
+                      ".reg .b32 x;\n@%p1 add.u32 x, x, 3;\n@%p1 st.global.u32 [%rd1], x;\n"),
            "x, 0;", false);
 }
 
@@ -95,26 +102,31 @@ static void a_second_write_under_another_guard_leaves_doubts(void)
 
 static void a_write_for_certain_ends_all_doubts(void)
 {
-    expect(with_scope(TL_PTX_PERSISTENT, ".reg .b32 x;\n@%p1 mov.u32 x, 3;\nmov.u32 x, 4;\nst.global.u32 [%rd1], x;\n"),
-           "\tmov.b32 x, 0;\n\t\t@%p1 mov.u32 x, 3;\n", true);
+    expect(
+        with_scope(TL_PTX_PERSISTENT,
+                   ".reg .b32 x;\n@%p1 mov.u32 x, 3;\nmov.u32 x, 4;\nst.global.u32 [%rd1], x;\n"),
+        "\tmov.b32 x, 0;\n\t\t@%p1 mov.u32 x, 3;\n", true);
 }
 
 static void scopes_with_branches_are_left_alone(void)
 {
-    expect(with_scope(TL_PTX_PERSISTENT, ".reg .b32 x;\n@%p1 mov.u32 x, 3;\n@%p1 bra over;\nmov.u32 %r1, 1;\nover:\n"
-                                         "@%p1 st.global.u32 [%rd1], x;\n"),
+    expect(with_scope(TL_PTX_PERSISTENT,
+                      ".reg .b32 x;\n@%p1 mov.u32 x, 3;\n@%p1 bra over;\nmov.u32 %r1, 1;\nover:\n"
+                      "@%p1 st.global.u32 [%rd1], x;\n"),
            "x, 0;", false);
 }
 
 static void registers_of_outer_scopes_are_not_its_business(void)
 {
-    expect(with_scope(TL_PTX_SLICE, ".reg .b32 x;\n@%p1 mov.u32 %r5, 3;\n@%p1 st.global.u32 [%rd1], %r5;\n"), "%r5, 0;",
-           false);
+    expect(with_scope(TL_PTX_SLICE,
+                      ".reg .b32 x;\n@%p1 mov.u32 %r5, 3;\n@%p1 st.global.u32 [%rd1], %r5;\n"),
+           "%r5, 0;", false);
 }
 
 static void inner_scopes_are_found(void)
 {
-    expect(with_scope(TL_PTX_TICKET, "{\n.reg .b32 x;\n@%p1 mov.u32 x, 3;\n@%p1 st.global.u32 [%rd1], x;\n}\n"),
+    expect(with_scope(TL_PTX_TICKET,
+                      "{\n.reg .b32 x;\n@%p1 mov.u32 x, 3;\n@%p1 st.global.u32 [%rd1], x;\n}\n"),
            "\tmov.b32 x, 0;\n", true);
 }
 

@@ -1,4 +1,5 @@
-/* How threads that have returned go on attending barriers in a persistent block: not at all, by warps, or by threads. */
+/* How threads that have returned go on attending barriers in a persistent block: not at all, by
+ * warps, or by threads. */
 #include <stdio.h>
 #include <string.h>
 #include <unity.h>
@@ -20,17 +21,20 @@ void tearDown(void)
     ptx_close(&t);
 }
 
-/* The persistent variant of a kernel whose threads return where %r2 is 32 or more, before a barrier. */
+/* The persistent variant of a kernel whose threads return where %r2 is 32 or more, before a
+ * barrier. */
 static const char *returning_by(const char *definition_of_r2)
 {
     char body[600];
     snprintf(body, sizeof body,
-             "ld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\n%s\nsetp.ge.u32 %%p1, %%r2, 32;\n@%%p1 ret;\n"
+             "ld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\n%s\nsetp.ge.u32 %%p1, %%r2, "
+             "32;\n@%%p1 ret;\n"
              "bar.sync 0;\nst.global.u32 [%%rd1], %%r1;\nret;\n",
              definition_of_r2);
     ptx_open_body(&t, body);
     const struct tl_ptx_options options = {.variant = TL_PTX_PERSISTENT, .grid_dims = 1};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err), t.err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err),
+                                  t.err.text);
     return r.text;
 }
 

@@ -32,7 +32,8 @@ static void gaps_inside_requests_are_waited_for(void)
 static void gaps_that_are_short_by_chance_are_not(void)
 {
     uint64_t wait = 0, most = 0;
-    for (int i = 0; i < 2000; i++) { /* every other request was waiting already; the others come whenever they come */
+    /* every other request was waiting already; the others come whenever they come */
+    for (int i = 0; i < 2000; i++) {
         tl_gaps_saw(&g, 50 * US);
         wait = tl_gaps_saw(&g, (uint64_t)(rand() % 20000) * US);
         most = i > 200 && wait > most ? wait : most;

@@ -1,4 +1,5 @@
-/* gpulet: the interference model against the published vectors, the knee, and plans that keep every rule. */
+/* gpulet: the interference model against the published vectors, the knee, and plans that keep every
+ * rule. */
 #include "sched/gpulet.h"
 
 #include <errno.h>
@@ -25,7 +26,8 @@ static struct tl_gpulet_model model(const char *name, double rate)
 
 static void alpha_is_that_of_the_artefact(void)
 {
-    struct tl_gpulet_model vgg = model("vgg16", 0), resnet = model("resnet50", 0), lenet = model("lenet", 0);
+    struct tl_gpulet_model vgg = model("vgg16", 0), resnet = model("resnet50", 0),
+                           lenet = model("lenet", 0);
     /* The table's utilisations are rounded to a tenth of a percent, which is worth 0.0003 here. */
     TEST_ASSERT_DOUBLE_WITHIN(3e-4, 1.1291, tl_gpulet_alpha(&vgg, 8, 50, &resnet, 8, 50));
     TEST_ASSERT_DOUBLE_WITHIN(3e-4, 1.1408, tl_gpulet_alpha(&resnet, 8, 50, &vgg, 8, 50));
@@ -40,7 +42,8 @@ static void latency_grows_with_the_batch_and_falls_with_the_size(void)
         TEST_ASSERT_TRUE(tl_gpulet_latency(&m, 16, tl_gpulet_sizes[i], 1, &two_gpus) >=
                          tl_gpulet_latency(&m, 16, tl_gpulet_sizes[i + 1], 1, &two_gpus));
     for (int b = 1; b < 32; b++)
-        TEST_ASSERT_TRUE(tl_gpulet_latency(&m, b, 100, 1, &two_gpus) < tl_gpulet_latency(&m, b + 1, 100, 1, &two_gpus));
+        TEST_ASSERT_TRUE(tl_gpulet_latency(&m, b, 100, 1, &two_gpus) <
+                         tl_gpulet_latency(&m, b + 1, 100, 1, &two_gpus));
 }
 
 static void a_saturated_gpulet_needs_two_rounds_within_the_slo(void)
@@ -50,7 +53,8 @@ static void a_saturated_gpulet_needs_two_rounds_within_the_slo(void)
     double rate = tl_gpulet_saturated_rate(&m, 60, &two_gpus, &batch);
     TEST_ASSERT_TRUE(batch >= 1 && batch <= 32);
     TEST_ASSERT_TRUE(2 * tl_gpulet_latency(&m, batch, 60, 1, &two_gpus) <= m.slo_ms);
-    TEST_ASSERT_DOUBLE_WITHIN(1e-9, 1000 * batch / tl_gpulet_latency(&m, batch, 60, 1, &two_gpus), rate);
+    TEST_ASSERT_DOUBLE_WITHIN(1e-9, 1000 * batch / tl_gpulet_latency(&m, batch, 60, 1, &two_gpus),
+                              rate);
 }
 
 static void every_plan_keeps_every_rule(void)
@@ -87,7 +91,8 @@ static void every_plan_keeps_every_rule(void)
 
 static void whatever_the_planner_finds_the_search_finds_too(void)
 {
-    struct tl_gpulet_model models[3] = {model("resnet50", 0), model("vgg16", 0), model("mobilenet_v2", 0)};
+    struct tl_gpulet_model models[3] = {model("resnet50", 0), model("vgg16", 0),
+                                        model("mobilenet_v2", 0)};
     struct tl_gpulet_options o = {.gpus = 2, .slack_rate = -1};
     double planner = 0, best = 0;
     for (double rate = 50; rate <= 2000; rate += 50) {

@@ -1,4 +1,5 @@
-/* Salus's lanes: the safety condition holds whatever happens, and lanes admit what static partitions cannot. */
+/* Salus's lanes: the safety condition holds whatever happens, and lanes admit what static
+ * partitions cannot. */
 #include "sched/lanes.h"
 
 #include <unity.h>
@@ -39,14 +40,16 @@ static void margins_are_those_of_salus(void)
     TEST_ASSERT_UINT64_WITHIN(1, 1100, j->persistent);
     TEST_ASSERT_UINT64_WITHIN(2, 3255, j->persistent + j->ephemeral);
     TEST_ASSERT_EQUAL_INT(0, tl__lanes_add(&l, 2, 100, 20000)); /* cut to the device */
-    TEST_ASSERT_EQUAL_UINT64(10000, tl__lanes_job(&l, 2)->persistent + tl__lanes_job(&l, 2)->ephemeral);
+    TEST_ASSERT_EQUAL_UINT64(10000,
+                             tl__lanes_job(&l, 2)->persistent + tl__lanes_job(&l, 2)->ephemeral);
 }
 
 static void jobs_with_little_to_keep_share_a_lane(void)
 {
     for (uint32_t id = 0; id < 20; id++)
         TEST_ASSERT_EQUAL_INT(0, tl__lanes_add(&l, id, 100, 5000));
-    /* Static partitions hold one of them; sum P + max T holds (10000 - 5000) / 110, more or less. */
+    /* Static partitions hold one of them; sum P + max T holds (10000 - 5000) / 110, more or
+     * less. */
     TEST_ASSERT_EQUAL_UINT32(20, placed());
     TEST_ASSERT_TRUE(tl__lanes_are_safe(&l));
 }
@@ -70,7 +73,8 @@ static void a_lane_shrinks_at_the_end_of_an_iteration(void)
     TEST_ASSERT_EQUAL_INT(0, tl__lanes_add(&l, 2, 500, 100));
     TEST_ASSERT_EQUAL_INT(0, tl__lanes_add(&l, 3, 3000, 3000));
     TEST_ASSERT_FALSE(tl__lanes_job(&l, 3)->is_placed);
-    tl__lanes_remove(&l, 1); /* its lane stays as long as it was: job 2 may be in the middle of an iteration there */
+    /* its lane stays as long as it was: job 2 may be in the middle of an iteration there */
+    tl__lanes_remove(&l, 1);
     bool shares = tl__lanes_job(&l, 2)->lane == 0;
     if (shares)
         TEST_ASSERT_FALSE(tl__lanes_job(&l, 3)->is_placed);

@@ -41,7 +41,8 @@ static const struct tl_grant *grant(uint32_t id)
     return g;
 }
 
-/* Lets whoever may run use the device for `ns`, in steps; returns how much of it each client 1..n had, in permille. */
+/* Lets whoever may run use the device for `ns`, in steps; returns how much of it each client 1..n
+ * had, in permille. */
 static void share_device(uint64_t ns, uint32_t n, uint64_t permille[])
 {
     uint64_t step = MS / 4;
@@ -218,7 +219,8 @@ static void a_pause_stops_anybody(void)
     tl_sched_tick(s, now);
     TEST_ASSERT_FALSE(grant(1)->may_run);
     uint64_t version = tl_sched_version(s, 1);
-    TEST_ASSERT_EQUAL_INT(0, tl_sched_change(s, 1, &(struct tl_sched_client){.level = TL_LEVEL_HIGH}, now));
+    TEST_ASSERT_EQUAL_INT(
+        0, tl_sched_change(s, 1, &(struct tl_sched_client){.level = TL_LEVEL_HIGH}, now));
     TEST_ASSERT_TRUE(grant(1)->may_run);
     TEST_ASSERT_TRUE(tl_sched_version(s, 1) > version);
     version = tl_sched_version(s, 1);

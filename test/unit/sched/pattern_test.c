@@ -20,8 +20,9 @@ void tearDown(void)
     free(p);
 }
 
-/* A training step: a loss, 12 layers of the same 10 kernels forwards, the same with others backwards, an optimiser; the host pauses before it.
- * Returns at which launch of the step iterations were said to begin, or -1. */
+/* A training step: a loss, 12 layers of the same 10 kernels forwards, the same with others
+ * backwards, an optimiser; the host pauses before it. Returns at which launch of the step
+ * iterations were said to begin, or -1. */
 static int step(uint32_t extra)
 {
     int began = -1, launch = 0;

@@ -41,7 +41,8 @@ static const struct tl_grant *grant(uint32_t id)
 
 static void next_operation(uint32_t id, uint32_t sm, uint32_t bandwidth, uint64_t duration)
 {
-    struct tl_footprint f = {.duration_ns = duration, .sm_permille = sm, .bandwidth_permille = bandwidth};
+    struct tl_footprint f = {
+        .duration_ns = duration, .sm_permille = sm, .bandwidth_permille = bandwidth};
     tl_sched_footprint(s, id, &f, now);
 }
 
@@ -60,8 +61,10 @@ static void serve(int periods, double at_full_share)
 {
     for (int i = 0; i < periods; i++) {
         for (int k = 0; k < 20; k++)
-            tl_sched_request(
-                s, 1, (uint64_t)(at_full_share * (double)MS * (0.5 + 0.5 * grant(2)->sm_permille / 1000.0)), now);
+            tl_sched_request(s, 1,
+                             (uint64_t)(at_full_share * (double)MS *
+                                        (0.5 + 0.5 * grant(2)->sm_permille / 1000.0)),
+                             now);
         now += 100 * MS;
         tl_sched_tick(s, now);
     }
@@ -70,7 +73,8 @@ static void serve(int periods, double at_full_share)
 static void a_missed_slo_takes_sms_from_the_others_until_it_holds(void)
 {
     start("slo", NULL, 0);
-    join(1, (struct tl_sched_client){.level = TL_LEVEL_HIGH, .slo_ns = 8 * MS, .slo_percentile = 9900});
+    join(1, (struct tl_sched_client){
+                .level = TL_LEVEL_HIGH, .slo_ns = 8 * MS, .slo_percentile = 9900});
     join(2, (struct tl_sched_client){.level = TL_LEVEL_LOW});
     tl_sched_tick(s, now);
     uint64_t turnaround = grant(2)->turnaround_ns;
@@ -85,7 +89,8 @@ static void a_missed_slo_takes_sms_from_the_others_until_it_holds(void)
 static void an_easy_slo_gives_everything_back(void)
 {
     start("slo", NULL, 0);
-    join(1, (struct tl_sched_client){.level = TL_LEVEL_HIGH, .slo_ns = 8 * MS, .slo_percentile = 9900});
+    join(1, (struct tl_sched_client){
+                .level = TL_LEVEL_HIGH, .slo_ns = 8 * MS, .slo_percentile = 9900});
     join(2, (struct tl_sched_client){.level = TL_LEVEL_LOW});
     serve(200, 20);
     uint32_t before = grant(2)->sm_permille;
@@ -164,7 +169,8 @@ static void a_session_raised_to_high_leaves_the_lanes(void)
     }
     tl_sched_tick(s, now);
     TEST_ASSERT_FALSE(grant(2)->may_run);
-    TEST_ASSERT_EQUAL_INT(0, tl_sched_change(s, 2, &(struct tl_sched_client){.level = TL_LEVEL_HIGH}, now));
+    TEST_ASSERT_EQUAL_INT(
+        0, tl_sched_change(s, 2, &(struct tl_sched_client){.level = TL_LEVEL_HIGH}, now));
     TEST_ASSERT_TRUE(grant(2)->may_run);
     TEST_ASSERT_EQUAL_INT(0, tl_sched_change(s, 2, &(struct tl_sched_client){.level = 0}, now));
     TEST_ASSERT_FALSE(grant(2)->may_run);
@@ -242,7 +248,8 @@ static void nobody_waits_longer_than_its_patience_for_others_to_start(void)
     join(2, (struct tl_sched_client){0});
     next_operation(1, 400, 100, MS);
     tl_sched_tick(s, now);
-    next_operation(2, 900, 500, MS); /* heavy: it needs the device empty, and light ones of the other keep coming */
+    /* heavy: it needs the device empty, and light ones of the other keep coming */
+    next_operation(2, 900, 500, MS);
     uint64_t begin = now;
     while (!grant(2)->may_run && now < begin + 100 * MS) {
         now += MS;
@@ -256,7 +263,8 @@ static void nobody_waits_longer_than_its_patience_for_others_to_start(void)
 
 static void of_those_whose_patience_is_over_the_first_comes_first(void)
 {
-    /* Operations are longer than patience, so all that wait have waited long enough; two of the three have an SLO. */
+    /* Operations are longer than patience, so all that wait have waited long enough; two of the
+     * three have an SLO. */
     start("herald", "patience=10ms", 0);
     for (uint32_t id = 1; id <= 3; id++) {
         join(id, (struct tl_sched_client){.slo_ns = id < 3 ? 5 * MS : 0});

@@ -32,9 +32,10 @@ static uint64_t any(uint64_t below)
 struct client {
     bool is_there, has_work, is_paused;
     int level;
-    uint64_t memory;     /* that it told of */
-    uint64_t since;      /* ready and not allowed since then; 0: not waiting */
-    uint64_t turn_since; /* ready and allowed since then, or since its last operation ended; 0: neither */
+    uint64_t memory; /* that it told of */
+    uint64_t since;  /* ready and not allowed since then; 0: not waiting */
+    /* ready and allowed since then, or since its last operation ended; 0: neither */
+    uint64_t turn_since;
     struct tl_grant grant;
     uint64_t version;
 };
@@ -44,10 +45,11 @@ struct world {
     const char *policy;
     uint64_t now, next, memory;
     struct client clients[CLIENTS];
-    uint64_t longest_wait, longest_turn; /* a turn: from a grant, or the end of an operation, to the end of the next */
-    uint64_t digest;                     /* of all grants seen */
-    bool is_tight;                       /* all jobs together need more memory than there is */
-    bool has_no_high;                    /* all clients are below high priority */
+    /* a turn: from a grant, or the end of an operation, to the end of the next */
+    uint64_t longest_wait, longest_turn;
+    uint64_t digest;  /* of all grants seen */
+    bool is_tight;    /* all jobs together need more memory than there is */
+    bool has_no_high; /* all clients are below high priority */
 };
 
 static struct tl_sched_client describe(const struct client *c)
@@ -112,16 +114,19 @@ static void check_grants(struct world *w)
             c->since = w->now;
         if (c->since != 0 && w->now - c->since > w->longest_wait)
             w->longest_wait = w->now - c->since;
-        w->digest = (w->digest ^ (g->may_run + 2 * g->yields + 4 * g->sm_permille + g->blocks_per_s)) * 1099511628211u;
+        w->digest = (w->digest ^
+                     (g->may_run + 2 * g->yields + 4 * g->sm_permille + g->blocks_per_s)) *
+                    1099511628211u;
     }
     /* Parts of the SMs are a division of them; somebody who would get nothing gets a thousandth. */
     if (strcmp(w->policy, "gpulet") == 0)
         TEST_ASSERT_TRUE(shares <= 1000 + CLIENTS);
-    /* Who runs at the same time has room for all that it needs, also where all together do not fit. */
+    /* Who runs at the same time has room for all that it needs, also where all together do not
+     * fit. */
     if (strcmp(w->policy, "salus") == 0)
         TEST_ASSERT_TRUE(memory <= w->memory);
-    /* TGS stops opportunistic jobs while it measures production, whatever production does.  Where memory is short, who is ready may be one that
-     * waits for a lane. */
+    /* TGS stops opportunistic jobs while it measures production, whatever production does.  Where
+     * memory is short, who is ready may be one that waits for a lane. */
     if (has_ready && !is_stopped && !w->is_tight)
         TEST_ASSERT_TRUE_MESSAGE(somebody_runs, w->policy);
 }
@@ -131,13 +136,16 @@ static void random_event(struct world *w)
     uint32_t id = (uint32_t)any(CLIENTS);
     struct client *c = &w->clients[id];
     if (!c->is_there) {
-        static const int levels[] = {TL_LEVEL_HIGH, TL_LEVEL_HIGH, TL_LEVEL_LOW, TL_LEVEL_LOW, TL_LEVEL_LOW, 0, 0, 50};
-        *c = (struct client){.is_there = true, .level = levels[w->has_no_high ? 2 + any(6) : any(8)]};
+        static const int levels[] = {
+            TL_LEVEL_HIGH, TL_LEVEL_HIGH, TL_LEVEL_LOW, TL_LEVEL_LOW, TL_LEVEL_LOW, 0, 0, 50};
+        *c = (struct client){.is_there = true,
+                             .level = levels[w->has_no_high ? 2 + any(6) : any(8)]};
         struct tl_sched_client d = describe(c);
         TEST_ASSERT_EQUAL_INT(0, tl_sched_join(w->s, id, &d, w->now));
         return;
     }
-    struct tl_usage u = {.device_ns = any(MS), .blocks = any(5000), .launches = any(20), .gap_ns = any(3) * any(MS)};
+    struct tl_usage u = {
+        .device_ns = any(MS), .blocks = any(5000), .launches = any(20), .gap_ns = any(3) * any(MS)};
     struct tl_footprint f = {.duration_ns = any(MS),
                              .sm_permille = (uint32_t)any(1001),
                              .bandwidth_permille = (uint32_t)any(1001),
@@ -154,7 +162,8 @@ static void random_event(struct world *w)
         TEST_ASSERT_EQUAL_INT(0, tl_sched_change(w->s, id, &d, w->now));
         break;
     case 2: { /* unless it is tight they fit together, so that nobody may be refused for memory */
-        uint64_t most = w->memory / (w->is_tight ? 3 : 16), persistent = any(most), ephemeral = any(most);
+        uint64_t most = w->memory / (w->is_tight ? 3 : 16), persistent = any(most),
+                 ephemeral = any(most);
         c->memory = persistent + ephemeral;
         tl_sched_memory(w->s, id, persistent, ephemeral, w->now);
         break;
@@ -181,14 +190,16 @@ static void random_event(struct world *w)
     }
 }
 
-/* The longest time that a client stood ready and was not allowed to run, and the longest turn of one. */
+/* The longest time that a client stood ready and was not allowed to run, and the longest turn of
+ * one. */
 struct outcome {
     uint64_t digest, wait, turn;
 };
 
 static struct outcome play_in(struct world w, const char *parameters, uint64_t seed)
 {
-    struct tl_sched_options o = {.n_sms = 108, .memory_bytes = w.memory, .seed = seed, .parameters = parameters};
+    struct tl_sched_options o = {
+        .n_sms = 108, .memory_bytes = w.memory, .seed = seed, .parameters = parameters};
     struct tl_error err;
     random_state = seed * 2654435761u + 1;
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_sched_create(&w.s, w.policy, &o, &err), err.text);
@@ -230,17 +241,21 @@ static void salus_keeps_them_in_every_order(void)
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++)
         for (uint64_t seed = 1; seed <= SEQUENCES; seed++) {
             play("salus", orders[i], seed);
-            play_in((struct world){.policy = "salus", .memory = 16 * GB, .now = 1, .is_tight = true}, orders[i], seed);
+            play_in(
+                (struct world){.policy = "salus", .memory = 16 * GB, .now = 1, .is_tight = true},
+                orders[i], seed);
         }
 }
 
-/* The bounds that docs/policies.md states, for 8 clients.  Grants are looked at once per event, a millisecond apart at most. */
+/* The bounds that docs/policies.md states, for 8 clients.  Grants are looked at once per event, a
+ * millisecond apart at most. */
 static void nobody_starves_beyond_the_stated_bound(void)
 {
     static const struct {
         const char *policy, *parameters;
         uint64_t bound;
-        uint64_t turns; /* and so many of the longest turn, where turns are as long as operations are */
+        /* and so many of the longest turn, where turns are as long as operations are */
+        uint64_t turns;
     } cases[] = {
         {"tally", "quantum=5ms", (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
         {"slo", "quantum=5ms", (4 + 1) * CLIENTS * (5 + 1) * MS, 0},
@@ -256,10 +271,13 @@ static void nobody_starves_beyond_the_stated_bound(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint64_t seed = 1; seed <= SEQUENCES; seed++) {
-            struct world w = {
-                .policy = cases[i].policy, .memory = 16 * GB, .now = 1, .has_no_high = cases[i].turns > 0};
+            struct world w = {.policy = cases[i].policy,
+                              .memory = 16 * GB,
+                              .now = 1,
+                              .has_no_high = cases[i].turns > 0};
             struct outcome o = play_in(w, cases[i].parameters, seed);
-            TEST_ASSERT_TRUE_MESSAGE(o.wait <= cases[i].bound + cases[i].turns * (o.turn + MS), cases[i].policy);
+            TEST_ASSERT_TRUE_MESSAGE(o.wait <= cases[i].bound + cases[i].turns * (o.turn + MS),
+                                     cases[i].policy);
         }
 }
 

@@ -29,7 +29,8 @@ static void it_stops_to_profile_and_then_grows_by_half(void)
     tl__tgs_alone(&t, 1e6);
     tl__tgs_connect(&t);
     TEST_ASSERT_EQUAL_DOUBLE(0, t.limit);
-    /* The rate equals the maximum, so profiling goes on as long as the maximum is only reached, not exceeded: one lower. */
+    /* The rate equals the maximum, so profiling goes on as long as the maximum is only reached, not
+     * exceeded: one lower. */
     step_times(5, 0.99e6);
     step_times(5, 0.98e6);
     TEST_ASSERT_EQUAL_INT(TL_TGS_SLOW_START, t.phase);
@@ -121,7 +122,8 @@ static void the_policy_gives_production_everything_and_others_a_rate(void)
     tl_sched_tick(s, now);
     TEST_ASSERT_TRUE(tl_sched_grant(s, 2)->may_run);
     TEST_ASSERT_EQUAL_UINT64(0, tl_sched_grant(s, 2)->blocks_per_s);
-    TEST_ASSERT_EQUAL_UINT64(UINT64_C(15) << 30, tl_sched_grant(s, 2)->memory_bytes); /* all but the spare */
+    /* all but the spare */
+    TEST_ASSERT_EQUAL_UINT64(UINT64_C(15) << 30, tl_sched_grant(s, 2)->memory_bytes);
     TEST_ASSERT_TRUE(tl_sched_grant(s, 2)->is_paged);
     tl_sched_destroy(s);
 }
@@ -142,8 +144,8 @@ static void pages_of_lower_levels_go_first(void)
     TEST_ASSERT_EQUAL_UINT32(2, c[1].eviction);
 }
 
-/* Whoever comes: what stays fits, nothing is left free while somebody lacks it, and no lower level keeps a page that a higher one
- * needs. */
+/* Whoever comes: what stays fits, nothing is left free while somebody lacks it, and no lower level
+ * keeps a page that a higher one needs. */
 static void plans_of_memory_fit_and_waste_nothing(void)
 {
     uint64_t state = 1;
@@ -163,7 +165,8 @@ static void plans_of_memory_fit_and_waste_nothing(void)
         for (uint32_t i = 0; i < n; i++) {
             sum += c[i].stays_bytes;
             lacking += c[i].need_bytes - c[i].stays_bytes;
-            TEST_ASSERT_TRUE(c[i].stays_bytes <= c[i].need_bytes && c[i].stays_bytes <= c[i].room_bytes);
+            TEST_ASSERT_TRUE(c[i].stays_bytes <= c[i].need_bytes &&
+                             c[i].stays_bytes <= c[i].room_bytes);
             for (uint32_t k = 0; k < n; k++)
                 if (c[k].level > c[i].level)
                     TEST_ASSERT_TRUE(c[i].stays_bytes == 0 || c[k].stays_bytes == c[k].need_bytes);

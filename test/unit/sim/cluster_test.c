@@ -18,7 +18,8 @@ static void exclusive_jobs_wait_in_line(void)
 {
     struct sim_cluster_job jobs[3];
     for (int i = 0; i < 3; i++)
-        jobs[i] = (struct sim_cluster_job){.work_s = 100, .utilization = 0.5, .is_production = i == 0};
+        jobs[i] = (struct sim_cluster_job){
+            .work_s = 100, .utilization = 0.5, .is_production = i == 0};
     struct sim_cluster_options o = {.gpus = 1, .mode = SIM_EXCLUSIVE, .limit_s = 1e6};
     TEST_ASSERT_EQUAL_INT(0, sim_cluster_run(jobs, 3, &o, &err));
     TEST_ASSERT_DOUBLE_WITHIN(0.01, 100, jobs[0].finish_s);
@@ -29,7 +30,8 @@ static void exclusive_jobs_wait_in_line(void)
 
 static void saturating_jobs_share_a_gpu_by_their_demand(void)
 {
-    struct sim_cluster_job jobs[2] = {{.work_s = 1000, .utilization = 1}, {.work_s = 1000, .utilization = 1}};
+    struct sim_cluster_job jobs[2] = {{.work_s = 1000, .utilization = 1},
+                                      {.work_s = 1000, .utilization = 1}};
     struct sim_cluster_options o = {.gpus = 1, .mode = SIM_CO_EXECUTION, .limit_s = 1e6};
     TEST_ASSERT_EQUAL_INT(0, sim_cluster_run(jobs, 2, &o, &err));
     TEST_ASSERT_DOUBLE_WITHIN(10, 2000, jobs[0].finish_s);
@@ -39,7 +41,8 @@ static void tgs_keeps_production_near_its_speed(void)
 {
     struct sim_cluster_job jobs[2] = {{.work_s = 5000, .utilization = 0.7, .is_production = true},
                                       {.work_s = 5000, .utilization = 0.8}};
-    struct sim_cluster_options o = {.gpus = 1, .mode = SIM_CONTROLLED, .policy = "tgs", .limit_s = 1e6};
+    struct sim_cluster_options o = {
+        .gpus = 1, .mode = SIM_CONTROLLED, .policy = "tgs", .limit_s = 1e6};
     TEST_ASSERT_EQUAL_INT(0, sim_cluster_run(jobs, 2, &o, &err));
     TEST_ASSERT_TRUE(jobs[0].finish_s < 1.06 * 5000);
     TEST_ASSERT_TRUE(jobs[1].finish_s < 2 * 5000); /* it had some of the rest meanwhile */
@@ -55,7 +58,8 @@ static void a_cluster_that_cannot_finish_says_so(void)
 static void fifo_and_srtf_differ_as_computed(void)
 {
     static const char *const orders[] = {"order=fifo", "order=srtf"};
-    const double expected[2] = {(100 + 109) / 2.0, (110 + 10) / 2.0}; /* the short job comes after one second */
+    /* the short job comes after one second */
+    const double expected[2] = {(100 + 109) / 2.0, (110 + 10) / 2.0};
     for (int k = 0; k < 2; k++) {
         struct sim_iter_job jobs[2] = {
             {.submit_s = 0,

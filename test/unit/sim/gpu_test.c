@@ -33,12 +33,16 @@ static struct sim_job job(const struct sim_kernel *k, uint32_t n)
 static void simulate(const char *policy, const char *parameters, const struct sim_job *jobs,
                      const struct tl_sched_client *c, uint32_t n, double seconds)
 {
-    struct sim_gpu_options o = {
-        .device = &device, .policy = policy, .parameters = parameters, .duration_ns = seconds * 1e9, .seed = 1};
+    struct sim_gpu_options o = {.device = &device,
+                                .policy = policy,
+                                .parameters = parameters,
+                                .duration_ns = seconds * 1e9,
+                                .seed = 1};
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, sim_gpu_run(&run, &o, jobs, c, n, &err), err.text);
 }
 
-static const struct tl_sched_client high_and_low[] = {{.level = TL_LEVEL_HIGH}, {.level = TL_LEVEL_LOW}};
+static const struct tl_sched_client high_and_low[] = {{.level = TL_LEVEL_HIGH},
+                                                      {.level = TL_LEVEL_LOW}};
 
 static void a_job_alone_takes_the_sum_of_its_kernels_and_gaps(void)
 {
@@ -47,7 +51,8 @@ static void a_job_alone_takes_the_sum_of_its_kernels_and_gaps(void)
     j.host_before_ns = 5000;
     j.host_after_ns = 7000;
     simulate("none", NULL, &j, high_and_low, 1, 1);
-    TEST_ASSERT_DOUBLE_WITHIN(1, 10 * 30000 + 9 * 1000 + 12000, sim_samples_mean(&run.results[0].latency));
+    TEST_ASSERT_DOUBLE_WITHIN(1, 10 * 30000 + 9 * 1000 + 12000,
+                              sim_samples_mean(&run.results[0].latency));
 }
 
 static void narrow_kernels_run_beside_each_other(void)
@@ -81,7 +86,8 @@ static void kernels_that_together_need_more_bandwidth_than_there_is_slow_down(vo
 }
 
 static const struct sim_kernel short_kernel = {.block_ns = 20000, .waves = 1, .width = 1};
-static const struct sim_kernel long_kernel = {.block_ns = 50000, .waves = 100, .width = 1}; /* 5 ms */
+/* 5 ms */
+static const struct sim_kernel long_kernel = {.block_ns = 50000, .waves = 100, .width = 1};
 
 /* A request of 20 kernels every 10 ms beside kernels of 5 ms. */
 static double worst_latency(const char *policy)
@@ -107,8 +113,8 @@ static void preemption_costs_a_block_and_no_more(void)
 
 static void systems_stand_in_their_order(void)
 {
-    double tally = worst_latency("tally"), kernel = worst_latency("kernel"), priority = worst_latency("priority"),
-           none = worst_latency("none");
+    double tally = worst_latency("tally"), kernel = worst_latency("kernel"),
+           priority = worst_latency("priority"), none = worst_latency("none");
     TEST_ASSERT_TRUE(tally < kernel);
     TEST_ASSERT_TRUE(kernel <= priority + 1);
     TEST_ASSERT_TRUE(priority <= none + 1);
@@ -116,7 +122,8 @@ static void systems_stand_in_their_order(void)
 
 static void no_work_is_lost_by_preemption(void)
 {
-    /* High priority takes about 42 % of the time; what remains is the other's, less a block's tail and the gaps of each request. */
+    /* High priority takes about 42 % of the time; what remains is the other's, less a block's tail
+     * and the gaps of each request. */
     struct sim_job jobs[2] = {job(&short_kernel, 20), job(&long_kernel, 1)};
     jobs[0].arrivals = SIM_REGULAR;
     jobs[0].period_ns = 1e6;
@@ -141,7 +148,8 @@ static void a_rate_limit_is_kept(void)
     struct sim_job jobs[2] = {job(&k, 10), job(&k, 10)};
     jobs[0].arrivals = SIM_REGULAR;
     jobs[0].period_ns = 1e6;
-    /* After five samples that do not rise, 20000 blocks per 50 ms are let in, then half as much again with every step. */
+    /* After five samples that do not rise, 20000 blocks per 50 ms are let in, then half as much
+     * again with every step. */
     simulate("tgs", "step=100ms", jobs, high_and_low, 2, 1.0);
     double blocks = 1000.0 * (double)run.results[1].kernels;
     TEST_ASSERT_TRUE(blocks < 20000 * 2 * (1 + 1.5 + 2.25 + 3.4 + 5.1 + 7.6) * 1.3);
@@ -203,7 +211,8 @@ static void a_job_with_listed_arrivals_warms_up_serves_them_and_ends(void)
     TEST_ASSERT_EQUAL_UINT64(3, run.results[0].rounds); /* the warm-up is in no result */
     TEST_ASSERT_DOUBLE_WITHIN(1e6, run.warm_ns + 10e6 + 50e6, run.ended_ns);
     TEST_ASSERT_TRUE(run.warm_ns > 5e6 + 7 * 10 * 20000);
-    /* The endless job is counted from the end of the warm-up, and the run is over with the last request. */
+    /* The endless job is counted from the end of the warm-up, and the run is over with the last
+     * request. */
     TEST_ASSERT_TRUE((double)run.results[1].kernels * 21000 < 60e6 + 1e6);
 }
 
@@ -221,8 +230,11 @@ static void a_job_that_starts_later_does_not_count_before(void)
 
 static void simulate_with_memory(const char *policy, const struct sim_job *jobs, uint32_t n)
 {
-    struct sim_gpu_options o = {
-        .device = &device, .policy = policy, .duration_ns = 10e9, .seed = 1, .has_limited_memory = true};
+    struct sim_gpu_options o = {.device = &device,
+                                .policy = policy,
+                                .duration_ns = 10e9,
+                                .seed = 1,
+                                .has_limited_memory = true};
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, sim_gpu_run(&run, &o, jobs, high_and_low, n, &err), err.text);
 }
 
@@ -251,11 +263,15 @@ static void pages_that_are_not_there_cost_the_bus_and_a_fault(void)
     device.fault_ns = 2000;
     j.persistent_bytes = 128 << 20;
     j.touched_bytes = 16 << 20;
-    struct sim_gpu_options o = {
-        .device = &device, .policy = "tgs", .duration_ns = 10e9, .seed = 1, .has_limited_memory = true};
+    struct sim_gpu_options o = {.device = &device,
+                                .policy = "tgs",
+                                .duration_ns = 10e9,
+                                .seed = 1,
+                                .has_limited_memory = true};
     TEST_ASSERT_EQUAL_INT(0, sim_gpu_run(&run, &o, &j, &low, 1, &err));
     double paging = 8 * (2 * 16 * 0x1p20 + 256.0 * 2000);
-    TEST_ASSERT_DOUBLE_WITHIN(0.01 * paging, paging + 8 * 20000 + 7 * 1000, sim_samples_mean(&run.results[0].latency));
+    TEST_ASSERT_DOUBLE_WITHIN(0.01 * paging, paging + 8 * 20000 + 7 * 1000,
+                              sim_samples_mean(&run.results[0].latency));
 }
 
 static void a_part_of_the_sms_is_whole_sms(void)
@@ -271,15 +287,19 @@ static void a_part_of_the_sms_is_whole_sms(void)
 
 static void the_order_of_the_device_can_be_another_than_the_policy_wants(void)
 {
-    /* On a device that takes kernels in the order of their arrival, a kernel that cannot leave is waited for. */
+    /* On a device that takes kernels in the order of their arrival, a kernel that cannot leave is
+     * waited for. */
     struct sim_job jobs[2] = {job(&short_kernel, 1), job(&long_kernel, 1)};
     double p99[2];
     device.is_in_order = true;
     jobs[0].arrivals = SIM_REGULAR;
     jobs[0].period_ns = 20e6;
     for (int k = 0; k < 2; k++) {
-        struct sim_gpu_options o = {
-            .device = &device, .policy = "priority", .dispatch = k == 0 ? NULL : "mps", .duration_ns = 5e9, .seed = 1};
+        struct sim_gpu_options o = {.device = &device,
+                                    .policy = "priority",
+                                    .dispatch = k == 0 ? NULL : "mps",
+                                    .duration_ns = 5e9,
+                                    .seed = 1};
         TEST_ASSERT_EQUAL_INT(0, sim_gpu_run(&run, &o, jobs, high_and_low, 2, &err));
         p99[k] = sim_samples_percentile(&run.results[0].latency, 0.99);
         sim_run_finish(&run);

@@ -1,10 +1,12 @@
-/* For programs that try a library of the toolkit: each has cases, and `program CASE` runs one of them, `program` all. */
+/* For programs that try a library of the toolkit: each has cases, and `program CASE` runs one of
+ * them, `program` all. */
 #ifndef TALLY_WORKLOADS_LIBRARY_H
 #define TALLY_WORKLOADS_LIBRARY_H
 
 #include "check.h"
 
-/* A call that fails is told of and ends the case, whose function has a `checker *check`; `text` may use `status_`. */
+/* A call that fails is told of and ends the case, whose function has a `checker *check`; `text` may
+ * use `status_`. */
 #define TRY(call, good, text)                                                                                          \
     do {                                                                                                               \
         auto status_ = (call);                                                                                         \
@@ -22,7 +24,8 @@
         TRY(cudaDeviceSynchronize(), cudaSuccess, cudaGetErrorString(status_));                                        \
     } while (0)
 
-/* Runs what the command line names of `cases`, which have a `name`, by `run(check, case)`; what main returns. */
+/* Runs what the command line names of `cases`, which have a `name`, by `run(check, case)`; what
+ * main returns. */
 template <class Cases, class Run> static int run_cases(int argc, char **argv, const Cases &cases, Run run)
 {
     int failed = 0, ran = 0;

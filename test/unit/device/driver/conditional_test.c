@@ -11,17 +11,20 @@ void setUp(void)
 {
     use_device();
     OK(CALL(cuModuleLoadData)(
-        &module,
-        ".version 8.3\n.target sm_90\n.address_size 64\n"
-        ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n"
-        ".visible .entry add(.param .u64 p, .param .u32 n)\n{ .reg .b64 %d<2>; .reg .b32 %r<3>; ld.param.u64 %d1, "
-        "[p]; ld.param.u32 %r1, [n]; red.global.add.u32 [%d1], %r1; ret; }\n"
-        /* Adds n to *p and makes the sum the condition. */
-        ".visible .entry decide(.param .u64 p, .param .u32 n, .param .u64 handle)\n{ .reg .b64 %d<3>; .reg .b32 "
-        "%r<4>; .param .b64 a; .param .b32 b;\n"
-        "ld.param.u64 %d1, [p]; ld.param.u32 %r1, [n]; ld.param.u64 %d2, [handle]; ld.global.u32 %r2, [%d1]; "
-        "add.u32 %r2, %r2, %r1; st.global.u32 [%d1], %r2; st.param.b64 [a], %d2; st.param.b32 [b], %r2;\n"
-        "call cudaGraphSetConditional, (a, b); ret; }\n"));
+        &module, ".version 8.3\n.target sm_90\n.address_size 64\n"
+                 ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n"
+                 ".visible .entry add(.param .u64 p, .param .u32 n)\n{ .reg .b64 %d<2>; .reg .b32 "
+                 "%r<3>; ld.param.u64 %d1, "
+                 "[p]; ld.param.u32 %r1, [n]; red.global.add.u32 [%d1], %r1; ret; }\n"
+                 /* Adds n to *p and makes the sum the condition. */
+                 ".visible .entry decide(.param .u64 p, .param .u32 n, .param .u64 handle)\n{ .reg "
+                 ".b64 %d<3>; .reg .b32 "
+                 "%r<4>; .param .b64 a; .param .b32 b;\n"
+                 "ld.param.u64 %d1, [p]; ld.param.u32 %r1, [n]; ld.param.u64 %d2, [handle]; "
+                 "ld.global.u32 %r2, [%d1]; "
+                 "add.u32 %r2, %r2, %r1; st.global.u32 [%d1], %r2; st.param.b64 [a], %d2; "
+                 "st.param.b32 [b], %r2;\n"
+                 "call cudaGraphSetConditional, (a, b); ret; }\n"));
     OK(CALL(cuModuleGetFunction)(&add, module, "add"));
     OK(CALL(cuModuleGetFunction)(&decide, module, "decide"));
     OK(CALL(cuMemAlloc_v2)(&words, 4 * N_WORDS));
@@ -155,7 +158,8 @@ static void conditions_stand_inside_of_each_other(void)
     OK(CALL(cuGraphDestroy)(g));
 }
 
-/* A stream's work goes into the body, and a node there can be given other parameters when executable. */
+/* A stream's work goes into the body, and a node there can be given other parameters when
+ * executable. */
 static void a_body_is_captured_and_changed(void)
 {
     CUgraph g, body, same;
@@ -199,13 +203,17 @@ static void a_handle_that_is_none_is_refused(void)
     CUgraphNode node;
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
     OK(CALL(cuGraphCreate)(&g, 0));
-    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
-                           .conditional = {.handle = 4711, .type = CU_GRAPH_COND_TYPE_IF, .size = 1}};
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuGraphAddNode_v2)(&node, g, NULL, NULL, 0, &p));
+    CUgraphNodeParams p = {
+        .type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
+        .conditional = {.handle = 4711, .type = CU_GRAPH_COND_TYPE_IF, .size = 1}};
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuGraphAddNode_v2)(&node, g, NULL, NULL, 0, &p));
     p.conditional.handle = new_handle(g, 0, 0);
     p.conditional.size = 3;
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuGraphAddNode_v2)(&node, g, NULL, NULL, 0, &p));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuGraphInstantiateWithParams)(&e, g, &params));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuGraphAddNode_v2)(&node, g, NULL, NULL, 0, &p));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuGraphInstantiateWithParams)(&e, g, &params));
     TEST_ASSERT_EQUAL_INT(CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED, params.result_out);
     OK(CALL(cuGraphDestroy)(g));
 }
@@ -217,9 +225,13 @@ static void a_node_has_several_operations_on_words(void)
     CUgraphExec e;
     unsigned out[N_WORDS];
     CUstreamBatchMemOpParams ops[3] = {
-        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = words, .value = 11}},
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                        .address = words,
+                        .value = 11}},
         {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = words, .value = 11}},
-        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = words + 8, .value64 = 22}},
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                        .address = words + 8,
+                        .value64 = 22}},
     };
     CUcontext ctx;
     OK(CALL(cuCtxGetCurrent)(&ctx));

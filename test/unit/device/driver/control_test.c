@@ -1,5 +1,6 @@
-/* What a scheduler that stands between program and driver asks for: what a kernel is called and takes, what a graph consists
- * of, whether a stream is captured, words in memory that other processes write and streams write and wait for. */
+/* What a scheduler that stands between program and driver asks for: what a kernel is called and
+ * takes, what a graph consists of, whether a stream is captured, words in memory that other
+ * processes write and streams write and wait for. */
 #include "test/unit/device/driver/help.h"
 
 #include <stdatomic.h>
@@ -50,7 +51,8 @@ static void a_kernel_tells_its_name_its_module_and_its_parameters(void)
         TEST_ASSERT_EQUAL_UINT64(want[i][0], offset);
         TEST_ASSERT_EQUAL_UINT64(want[i][1], bytes);
     }
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuFuncGetParamInfo)(f, 3, &offset, &bytes));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuFuncGetParamInfo)(f, 3, &offset, &bytes));
     OK(CALL(cuModuleGetFunctionCount)(&n, m));
     TEST_ASSERT_EQUAL_UINT(3, n);
     OK(CALL(cuModuleEnumerateFunctions)(all, 8, m));
@@ -90,7 +92,8 @@ static void a_kernel_polls_a_page_that_its_process_cannot_write(void)
     CUdeviceptr word, out;
     unsigned got = 0;
     CUstream s;
-    OK(CALL(cuMemHostRegister_v2)(reader, 4096, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY));
+    OK(CALL(cuMemHostRegister_v2)(reader, 4096,
+                                  CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY));
     OK(CALL(cuMemHostGetDevicePointer_v2)(&word, reader, 0));
     OK(CALL(cuModuleLoadData)(&m, kernels));
     OK(CALL(cuModuleGetFunction)(&f, m, "poll"));
@@ -121,8 +124,9 @@ static void count(void *n)
     atomic_fetch_add((atomic_uint *)n, 1);
 }
 
-/* The driver has one idle thread, left by the first function, when a wait and another function are given to its threads at once: it
- * must not be counted on twice.  First of all tests, so that there is no other thread. */
+/* The driver has one idle thread, left by the first function, when a wait and another function are
+ * given to its threads at once: it must not be counted on twice.  First of all tests, so that there
+ * is no other thread. */
 static void a_wait_for_the_host_holds_up_no_other_stream(void)
 {
     atomic_uint n = 0;
@@ -162,7 +166,9 @@ static void streams_write_words_of_both_widths_and_wait_for_them(void)
     OK(CALL(cuStreamSynchronize)(a));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_READY, CALL(cuStreamQuery)(b));
     CUstreamBatchMemOpParams ops[2] = {
-        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = w, .value64 = 0x100000001}},
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                        .address = w,
+                        .value64 = 0x100000001}},
         {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = w + 8, .value = 5}}};
     OK(CALL(cuStreamBatchMemOp_v2)(a, 2, ops, 0));
     OK(CALL(cuStreamSynchronize)(a));
@@ -170,13 +176,15 @@ static void streams_write_words_of_both_widths_and_wait_for_them(void)
     TEST_ASSERT_EQUAL_UINT(5, ((unsigned *)p)[2]);
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuStreamWriteValue32_v2)(a, w + 2, 1, 0));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuStreamWriteValue64_v2)(a, w + 4, 1, 0));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuStreamWriteValue32_v2)(a, (CUdeviceptr)&ops, 1, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuStreamWriteValue32_v2)(a, (CUdeviceptr)&ops, 1, 0));
     OK(CALL(cuStreamDestroy_v2)(a));
     OK(CALL(cuStreamDestroy_v2)(b));
     OK(CALL(cuMemFreeHost)(p));
 }
 
-static CUgraphNode add_node(CUgraph g, CUfunction f, CUgraphNode *deps, size_t n, CUdeviceptr out, unsigned k)
+static CUgraphNode add_node(CUgraph g, CUfunction f, CUgraphNode *deps, size_t n, CUdeviceptr out,
+                            unsigned k)
 {
     CUgraphNode node;
     char pad[6] = {0};
@@ -229,8 +237,9 @@ static void a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand(void)
     for (int i = 0; i < 3; i++) {
         OK(CALL(cuGraphKernelNodeGetParams_v2)(nodes[i], &p));
         TEST_ASSERT_EQUAL_PTR(f, p.func);
-        OK(CALL(cuLaunchKernel)(p.func, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
-                                p.sharedMemBytes, NULL, p.kernelParams, p.extra));
+        OK(CALL(cuLaunchKernel)(p.func, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX,
+                                p.blockDimY, p.blockDimZ, p.sharedMemBytes, NULL, p.kernelParams,
+                                p.extra));
     }
     OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
     TEST_ASSERT_EQUAL_UINT(111, got);
@@ -238,7 +247,8 @@ static void a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand(void)
     OK(CALL(cuGraphLaunch)(x, NULL));
     OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
     TEST_ASSERT_EQUAL_UINT(1222, got);
-    /* A node in a child graph takes new parameters as well, before and after an update of the whole. */
+    /* A node in a child graph takes new parameters as well, before and after an update of the
+     * whole. */
     OK(CALL(cuGraphKernelNodeGetParams_v2)(in_child, &p));
     unsigned k = 2000;
     void *args[] = {p.kernelParams[0], p.kernelParams[1], &k};
@@ -258,7 +268,8 @@ static void a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand(void)
     OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
     TEST_ASSERT_EQUAL_UINT(9555, got);
     OK(CALL(cuGraphRemoveDependencies)(g, &a, &b, 1));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CALL(cuGraphExecUpdate_v2)(x, g, &info));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+                          CALL(cuGraphExecUpdate_v2)(x, g, &info));
     TEST_ASSERT_EQUAL_INT(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info.result);
     OK(CALL(cuGraphExecDestroy)(x));
     OK(CALL(cuGraphDestroy)(g));

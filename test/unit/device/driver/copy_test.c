@@ -1,5 +1,5 @@
-/* Boxes, arrays, fills and pools: that bytes come where they should, and that what is not allocated is refused instead of
- * touched. */
+/* Boxes, arrays, fills and pools: that bytes come where they should, and that what is not allocated
+ * is refused instead of touched. */
 #include "test/unit/device/driver/help.h"
 
 void setUp(void)
@@ -17,10 +17,11 @@ enum { W = 40, H = 6, D = 3 };
 static CUarray make_array(size_t width, size_t height, size_t depth)
 {
     CUarray a = NULL;
-    OK(CALL(cuArray3DCreate_v2)(
-        &a,
-        &(CUDA_ARRAY3D_DESCRIPTOR){
-            .Width = width, .Height = height, .Depth = depth, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1}));
+    OK(CALL(cuArray3DCreate_v2)(&a, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = width,
+                                                               .Height = height,
+                                                               .Depth = depth,
+                                                               .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                                               .NumChannels = 1}));
     return a;
 }
 
@@ -150,7 +151,10 @@ static void lines_go_into_arrays_and_out_of_them(void)
 {
     uint8_t in[W], out[W];
     CUarray a, b = make_array(W, 0, 0);
-    CUDA_ARRAY_DESCRIPTOR desc = {.Width = W, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1}, got;
+    CUDA_ARRAY_DESCRIPTOR desc = {.Width = W,
+                                  .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                  .NumChannels = 1},
+                          got;
     CUdeviceptr d;
     CUstream s;
     for (unsigned i = 0; i < W; i++)
@@ -193,12 +197,14 @@ static void fills_have_elements_of_three_widths_and_rows(void)
     OK(CALL(cuMemAlloc_v2)(&d, sizeof out));
     for (int is_async = 0; is_async < 2; is_async++) {
         OK(CALL(cuMemsetD8_v2)(d, 0, sizeof out));
-        OK(is_async ? CALL(cuMemsetD16Async)(d + 2, 0xabcd, 3, s) : CALL(cuMemsetD16_v2)(d + 2, 0xabcd, 3));
+        OK(is_async ? CALL(cuMemsetD16Async)(d + 2, 0xabcd, 3, s)
+                    : CALL(cuMemsetD16_v2)(d + 2, 0xabcd, 3));
         OK(is_async ? CALL(cuMemsetD2D32Async)(d + 64, 32, 0x01020304, 2, 3, s)
                     : CALL(cuMemsetD2D32_v2)(d + 64, 32, 0x01020304, 2, 3));
         OK(is_async ? CALL(cuMemsetD2D16Async)(d + 256, 16, 0x1122, 1, 4, s)
                     : CALL(cuMemsetD2D16_v2)(d + 256, 16, 0x1122, 1, 4));
-        OK(is_async ? CALL(cuMemsetD2D8Async)(d + 384, 7, 9, 3, 5, s) : CALL(cuMemsetD2D8_v2)(d + 384, 7, 9, 3, 5));
+        OK(is_async ? CALL(cuMemsetD2D8Async)(d + 384, 7, 9, 3, 5, s)
+                    : CALL(cuMemsetD2D8_v2)(d + 384, 7, 9, 3, 5));
         OK(CALL(cuCtxSynchronize)());
         OK(CALL(cuMemcpyDtoH_v2)(&out, d, sizeof out));
         for (unsigned i = 0; i < 32; i++)
@@ -236,7 +242,8 @@ static void what_is_not_allocated_is_not_touched(void)
     REFUSED(CALL(cuMemcpyDtoH_v2)(bytes, d, sizeof bytes));
     REFUSED(CALL(cuMemcpyDtoHAsync_v2)(bytes, gone, 1, NULL));
     REFUSED(CALL(cuMemcpyDtoD_v2)(d, gone, 1));
-    REFUSED(CALL(cuMemcpyDtoD_v2)(d, (CUdeviceptr)bytes, 1)); /* the program's memory is not the device's */
+    /* the program's memory is not the device's */
+    REFUSED(CALL(cuMemcpyDtoD_v2)(d, (CUdeviceptr)bytes, 1));
     REFUSED(CALL(cuMemcpy)(d, (CUdeviceptr)bytes, 101));
     OK(CALL(cuMemcpy)(d, (CUdeviceptr)bytes, 100));
     REFUSED(CALL(cuMemsetD8_v2)(d, 0, 101));
@@ -265,7 +272,8 @@ static void what_is_not_allocated_is_not_touched(void)
     OK(CALL(cuMemcpy2D_v2)(&into));
     OK(CALL(cuGraphCreate)(&g, 0));
     REFUSED(CALL(cuGraphAddMemsetNode)(
-        &node, g, NULL, 0, &(CUDA_MEMSET_NODE_PARAMS){.dst = gone, .elementSize = 1, .width = 4, .height = 1}, ctx));
+        &node, g, NULL, 0,
+        &(CUDA_MEMSET_NODE_PARAMS){.dst = gone, .elementSize = 1, .width = 4, .height = 1}, ctx));
     REFUSED(CALL(cuGraphAddMemcpyNode)(&node, g, NULL, 0,
                                        &(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                                         .srcDevice = gone,

@@ -1,4 +1,5 @@
-/* Devices, of which there are two here, and contexts on them: what they are, what they share, and what they do not. */
+/* Devices, of which there are two here, and contexts on them: what they are, what they share, and
+ * what they do not. */
 #include "test/unit/device/driver/help.h"
 
 #include <pthread.h>
@@ -41,7 +42,8 @@ static void there_are_as_many_devices_as_asked_for(void)
     TEST_ASSERT_TRUE(strcmp(first, second) != 0);
     OK(CALL(cuDeviceGetByPCIBusId)(&device, second));
     TEST_ASSERT_EQUAL_INT(1, device);
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_DEVICE, CALL(cuDeviceGetByPCIBusId)(&device, "0000:7f:00.0"));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_DEVICE,
+                          CALL(cuDeviceGetByPCIBusId)(&device, "0000:7f:00.0"));
     OK(CALL(cuDeviceGetName)(name, sizeof name, 1));
     TEST_ASSERT_TRUE(name[0] != 0);
     OK(CALL(cuDeviceTotalMem_v2)(&bytes, 1));
@@ -63,7 +65,8 @@ static void every_error_has_a_name_and_a_text(void)
     for (int code = 0; code <= 1000; code++) {
         CUresult r = CALL(cuGetErrorName)((CUresult)code, &name);
         TEST_ASSERT_EQUAL_INT(r, CALL(cuGetErrorString)((CUresult)code, &text));
-        TEST_ASSERT_TRUE(r == CUDA_SUCCESS ? strncmp(name, "CUDA_", 5) == 0 && text[0] != 0 : name == NULL);
+        TEST_ASSERT_TRUE(r == CUDA_SUCCESS ? strncmp(name, "CUDA_", 5) == 0 && text[0] != 0
+                                           : name == NULL);
     }
     OK(CALL(cuGetErrorName)(CUDA_ERROR_MPS_RPC_FAILURE, &name));
     TEST_ASSERT_EQUAL_STRING("CUDA_ERROR_MPS_RPC_FAILURE", name);
@@ -120,7 +123,8 @@ static void peers_are_enabled_once(void)
     OK(CALL(cuDevicePrimaryCtxRetain)(&other, 1));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CALL(cuCtxDisablePeerAccess)(other));
     OK(CALL(cuCtxEnablePeerAccess)(other, 0));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, CALL(cuCtxEnablePeerAccess)(other, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+                          CALL(cuCtxEnablePeerAccess)(other, 0));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CONTEXT, CALL(cuCtxEnablePeerAccess)(here, 0));
     OK(CALL(cuCtxDisablePeerAccess)(other));
     OK(CALL(cuDevicePrimaryCtxRelease_v2)(1));
@@ -160,7 +164,8 @@ static void a_context_keeps_its_settings(void)
     OK(CALL(cuCtxGetStreamPriorityRange)(&least, &greatest));
     TEST_ASSERT_TRUE(greatest < least);
     OK(CALL(cuCtxGetExecAffinity)(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT));
-    TEST_ASSERT_EQUAL_INT(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1), affinity.param.smCount.val);
+    TEST_ASSERT_EQUAL_INT(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1),
+                          affinity.param.smCount.val);
     OK(CALL(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 4096));
     OK(CALL(cuCtxGetLimit)(&limit, CU_LIMIT_STACK_SIZE));
     TEST_ASSERT_EQUAL_UINT64(4096, limit);
@@ -179,9 +184,12 @@ static void names_without_a_number_are_the_first_versions(void)
 {
     CUcontext made, popped;
     __typeof__(cuCtxCreate_v2) *create = (__typeof__(cuCtxCreate_v2) *)driver_symbol("cuCtxCreate");
-    __typeof__(cuCtxDestroy_v2) *destroy = (__typeof__(cuCtxDestroy_v2) *)driver_symbol("cuCtxDestroy");
-    __typeof__(cuCtxPopCurrent_v2) *pop = (__typeof__(cuCtxPopCurrent_v2) *)driver_symbol("cuCtxPopCurrent");
-    __typeof__(cuCtxPushCurrent_v2) *push = (__typeof__(cuCtxPushCurrent_v2) *)driver_symbol("cuCtxPushCurrent");
+    __typeof__(cuCtxDestroy_v2) *destroy = (__typeof__(cuCtxDestroy_v2) *)driver_symbol(
+        "cuCtxDestroy");
+    __typeof__(cuCtxPopCurrent_v2) *pop = (__typeof__(cuCtxPopCurrent_v2) *)driver_symbol(
+        "cuCtxPopCurrent");
+    __typeof__(cuCtxPushCurrent_v2) *push = (__typeof__(cuCtxPushCurrent_v2) *)driver_symbol(
+        "cuCtxPushCurrent");
     OK(create(&made, 0, 0));
     OK(pop(&popped));
     TEST_ASSERT_EQUAL_PTR(made, popped);
@@ -221,9 +229,10 @@ static void mapped_memory_outlives_the_context(void)
 {
     const CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
-    const CUmemAccessDesc access[] = {
-        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READ},
-        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    const CUmemAccessDesc access[] = {{.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READ},
+                                      {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
     CUmemGenericAllocationHandle memory;
     CUmemAllocationProp told;
     CUcontext ctx;
@@ -267,8 +276,8 @@ static void a_thread_begins_without_a_context(void)
 
 static const char *self;
 
-/* Runs this program again with CUDA_VISIBLE_DEVICES; its exit status is what cuInit said, or 100 + 10 times the number of
- * devices + the bus of the first. */
+/* Runs this program again with CUDA_VISIBLE_DEVICES; its exit status is what cuInit said, or 100 +
+ * 10 times the number of devices + the bus of the first. */
 static int seen_with(const char *visible)
 {
     int status;

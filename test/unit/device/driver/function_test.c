@@ -1,17 +1,20 @@
-/* Functions and how they are launched, libraries, links with files, and the settings of streams and of references to
- * textures. */
+/* Functions and how they are launched, libraries, links with files, and the settings of streams and
+ * of references to textures. */
 #include "test/unit/device/driver/help.h"
 
 static CUmodule module;
 static CUfunction
-    store; /* store(p, v): p[thread] = v, with 128 bytes of shared memory and whatever is given at launch */
+    /* store(p, v): p[thread] = v, with 128 bytes of shared memory and whatever is given at
+     * launch */
+    store;
 static CUdeviceptr word;
 
 static const char text[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .align 4 .u32 counter = 5;\n"
     ".visible .entry store(.param .u64 p, .param .f32 v)\n{\n"
     ".reg .b32 %r<4>; .reg .f32 %f<2>; .reg .b64 %d<4>; .shared .align 4 .b8 room[128];\n"
-    "ld.param.u64 %d1, [p]; ld.param.f32 %f1, [v]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d3, %d1, "
+    "ld.param.u64 %d1, [p]; ld.param.f32 %f1, [v]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; "
+    "add.u64 %d3, %d1, "
     "%d2;\nst.shared.f32 [room], %f1; st.global.f32 [%d3], %f1; ret;\n}\n";
 
 void setUp(void)
@@ -53,8 +56,9 @@ static void a_function_tells_and_takes_attributes(void)
     TEST_ASSERT_EQUAL_INT(70, attribute(CU_FUNC_ATTRIBUTE_PTX_VERSION) >= 70 ? 70 : 0);
     OK(CALL(cuFuncSetAttribute)(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
     TEST_ASSERT_EQUAL_INT(100000, attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
-    TEST_ASSERT_TRUE(CALL(cuFuncSetAttribute)(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 30) !=
-                     CUDA_SUCCESS);
+    TEST_ASSERT_TRUE(CALL(cuFuncSetAttribute)(store,
+                                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                              1 << 30) != CUDA_SUCCESS);
     OK(CALL(cuFuncSetCacheConfig)(store, CU_FUNC_CACHE_PREFER_SHARED));
     OK(CALL(cuFuncSetSharedMemConfig)(store, CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE));
     OK(CALL(cuFuncLoad)(store));
@@ -117,8 +121,10 @@ static void a_launch_takes_attributes_and_tells_events(void)
     OK(CALL(cuEventCreate)(&begun, 0));
     CUlaunchAttribute attributes[] = {
         {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = -2}},
-        {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, .value = {.programmaticEvent = {.event = begun}}},
-        {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, .value = {.launchCompletionEvent = {.event = done}}}};
+        {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+         .value = {.programmaticEvent = {.event = begun}}},
+        {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+         .value = {.launchCompletionEvent = {.event = done}}}};
     CUlaunchConfig config = {.gridDimX = 1,
                              .gridDimY = 1,
                              .gridDimZ = 1,
@@ -154,10 +160,12 @@ static void code_comes_from_files(void)
 {
     static const char caller[] =
         ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func (.param .b32 r) seven();\n"
-        ".visible .entry ask(.param .u64 p)\n{ .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [p]; { .param .b32 "
+        ".visible .entry ask(.param .u64 p)\n{ .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, "
+        "[p]; { .param .b32 "
         "x; call.uni (x), seven; ld.param.b32 %r1, [x]; } st.global.u32 [%d1], %r1; ret; }\n";
-    static const char callee[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
-                                 ".visible .func (.param .b32 r) seven() { st.param.b32 [r], 7; ret; }\n";
+    static const char callee[] =
+        ".version 7.0\n.target sm_75\n.address_size 64\n"
+        ".visible .func (.param .b32 r) seven() { st.param.b32 [r], 7; ret; }\n";
     char one[PATH_MAX], two[PATH_MAX];
     const char *tmp = getenv("TMPDIR");
     CUlibrary library;
@@ -180,7 +188,8 @@ static void code_comes_from_files(void)
     TEST_ASSERT_EQUAL_UINT(5, v);
     TEST_ASSERT_TRUE(CALL(cuLibraryGetUnifiedFunction)(&image, library, "store") != CUDA_SUCCESS);
     TEST_ASSERT_TRUE(CALL(cuLibraryGetManaged)(&variable, &n, library, "counter") != CUDA_SUCCESS);
-    OK(CALL(cuKernelSetAttribute)(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50000, kernel, 0));
+    OK(CALL(cuKernelSetAttribute)(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50000, kernel,
+                                  0));
     OK(CALL(cuKernelSetCacheConfig)(kernel, CU_FUNC_CACHE_PREFER_L1, 0));
     OK(CALL(cuLibraryUnload)(library));
     write_file(one, caller);
@@ -287,7 +296,8 @@ static void a_reference_to_a_texture_keeps_its_settings(void)
     TEST_ASSERT_EQUAL_UINT64(0, offset);
     OK(CALL(cuTexRefGetAddress_v2)(&at, t));
     TEST_ASSERT_EQUAL_UINT64(word, at);
-    CUDA_ARRAY_DESCRIPTOR desc = {.Width = 16, .Height = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR desc = {
+        .Width = 16, .Height = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     OK(CALL(cuArrayCreate_v2)(&array, &desc));
     OK(CALL(cuTexRefSetArray)(t, array, CU_TRSA_OVERRIDE_FORMAT));
     OK(CALL(cuTexRefGetArray)(&found, t));

@@ -1,4 +1,5 @@
-/* Memory that nodes of graphs allocate: all the ways to free it, what CUDA forbids, what a device keeps of it. */
+/* Memory that nodes of graphs allocate: all the ways to free it, what CUDA forbids, what a device
+ * keeps of it. */
 #include "test/unit/device/driver/help.h"
 
 enum { BYTES = 1 << 20 };
@@ -36,7 +37,7 @@ static size_t free_bytes(void)
     return left;
 }
 
-/* --- graphs that allocate ------------------------------------------------------------------------------------------ */
+/* --- graphs that allocate --------------------------------------------------------------------- */
 
 struct made {
     CUgraph graph;
@@ -47,7 +48,8 @@ struct made {
 static CUDA_MEM_ALLOC_NODE_PARAMS wanted(size_t bytes)
 {
     return (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
         .bytesize = bytes};
 }
 
@@ -59,7 +61,8 @@ static struct made make(bool frees)
     OK(CALL(cuGraphCreate)(&m.graph, 0));
     OK(CALL(cuGraphAddMemAllocNode)(&m.alloc, m.graph, NULL, 0, &p));
     m.at = p.dptr;
-    CUDA_MEMSET_NODE_PARAMS nines = {.dst = m.at, .value = 9, .elementSize = 1, .width = BYTES, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS nines = {
+        .dst = m.at, .value = 9, .elementSize = 1, .width = BYTES, .height = 1};
     OK(CALL(cuGraphAddMemsetNode)(&m.fill, m.graph, &m.alloc, 1, &nines, NULL));
     if (frees)
         OK(CALL(cuGraphAddMemFreeNode)(&m.free, m.graph, &m.fill, 1, m.at));
@@ -93,7 +96,7 @@ static void drop(struct made *m, CUgraphExec e)
     OK(CALL(cuGraphDestroy)(m->graph));
 }
 
-/* --- freeing ------------------------------------------------------------------------------------------------------- */
+/* --- freeing ---------------------------------------------------------------------------------- */
 
 static void what_a_graph_frees_itself_is_there_for_every_launch_and_nobody_elses_to_free(void)
 {
@@ -198,7 +201,7 @@ static void memory_outlives_its_graph_until_it_is_freed(void)
     TEST_ASSERT_EQUAL_UINT64(before, free_bytes());
 }
 
-/* --- what is forbidden --------------------------------------------------------------------------------------------- */
+/* --- what is forbidden ------------------------------------------------------------------------ */
 
 static void an_allocation_has_one_free_node_in_its_own_graph_or_some_in_others(void)
 {
@@ -211,7 +214,8 @@ static void an_allocation_has_one_free_node_in_its_own_graph_or_some_in_others(v
     OK(CALL(cuMemAlloc_v2)(&plain, 4096));
     REFUSED(CALL(cuGraphAddMemFreeNode)(&n, inside.graph, NULL, 0, plain));
     OK(CALL(cuMemFree_v2)(plain));
-    REFUSED(CALL(cuGraphAddMemFreeNode)(&n, inside.graph, &outside.alloc, 1, outside.at)); /* not its node */
+    /* not its node */
+    REFUSED(CALL(cuGraphAddMemFreeNode)(&n, inside.graph, &outside.alloc, 1, outside.at));
     OK(CALL(cuGraphAddMemFreeNode)(&n, inside.graph, NULL, 0, outside.at));
     REFUSED(CALL(cuGraphAddMemFreeNode)(&n, inside.graph, NULL, 0, outside.at));
     REFUSED(CALL(cuGraphAddMemFreeNode)(&n, outside.graph, NULL, 0, outside.at));
@@ -247,18 +251,21 @@ static void a_child_with_memory_is_moved_into_its_parent(void)
     CUgraph parent, told;
     CUgraphNode child, n;
     CUgraphExec e;
-    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
-                           .graph = {.graph = m.graph, .ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
+    CUgraphNodeParams p = {
+        .type = CU_GRAPH_NODE_TYPE_GRAPH,
+        .graph = {.graph = m.graph, .ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
     CUDA_MEM_ALLOC_NODE_PARAMS more = wanted(BYTES);
     OK(CALL(cuGraphCreate)(&parent, 0));
-    REFUSED(CALL(cuGraphAddNode_v2)(&child, parent, &m.alloc, NULL, 1, &p)); /* not its node: nothing is moved */
+    /* not its node: nothing is moved */
+    REFUSED(CALL(cuGraphAddNode_v2)(&child, parent, &m.alloc, NULL, 1, &p));
     OK(CALL(cuGraphAddNode_v2)(&child, parent, NULL, NULL, 0, &p));
     OK(CALL(cuGraphChildGraphNodeGetGraph)(child, &told));
     TEST_ASSERT_EQUAL_PTR(m.graph, told);
     REFUSED(CALL(cuGraphInstantiateWithFlags)(&e, m.graph, 0));
     REFUSED(CALL(cuGraphDestroy)(m.graph));
     REFUSED(CALL(cuGraphAddChildGraphNode)(&n, parent, NULL, 0, m.graph));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED, CALL(cuGraphAddMemAllocNode)(&n, m.graph, NULL, 0, &more));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED,
+                          CALL(cuGraphAddMemAllocNode)(&n, m.graph, NULL, 0, &more));
     OK(CALL(cuGraphAddMemFreeNode)(&n, parent, &child, 1, m.at));
     e = ready(parent, 0);
     OK(launch(e));
@@ -269,7 +276,7 @@ static void a_child_with_memory_is_moved_into_its_parent(void)
     expect_amounts(0, 0);
 }
 
-/* --- captured ------------------------------------------------------------------------------------------------------ */
+/* --- captured --------------------------------------------------------------------------------- */
 
 static void a_stream_that_is_captured_makes_nodes_of_its_allocations(void)
 {
@@ -303,7 +310,7 @@ static void a_stream_that_is_captured_makes_nodes_of_its_allocations(void)
     OK(CALL(cuStreamDestroy_v2)(s));
 }
 
-/* --- the device's side --------------------------------------------------------------------------------------------- */
+/* --- the device's side ------------------------------------------------------------------------ */
 
 static void trimming_takes_what_is_idle_and_leaves_what_is_live(void)
 {

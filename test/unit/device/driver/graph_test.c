@@ -1,4 +1,5 @@
-/* Graphs made by hand: every kind of node, its parameters read back and changed, in the graph and in what was made of it. */
+/* Graphs made by hand: every kind of node, its parameters read back and changed, in the graph and
+ * in what was made of it. */
 #include "test/unit/device/driver/help.h"
 
 #include <stdatomic.h>
@@ -10,12 +11,14 @@ static CUcontext here;
 
 void setUp(void)
 {
-    static const char text[] =
-        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry add(.param .u64 p, .param .u32 v)\n{\n"
-        ".reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %d<2>;\n"
-        "mov.u32 %r1, %tid.x; mov.u32 %r4, %ctaid.x; or.b32 %r1, %r1, %r4; setp.ne.u32 %p1, %r1, 0; @%p1 bra E;\n"
-        "ld.param.u64 %d1, [p]; ld.param.u32 %r2, [v]; ld.global.u32 %r3, [%d1]; add.u32 %r3, %r3, %r2;\n"
-        "st.global.u32 [%d1], %r3;\nE: ret;\n}\n";
+    static const char text[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry "
+                               "add(.param .u64 p, .param .u32 v)\n{\n"
+                               ".reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %d<2>;\n"
+                               "mov.u32 %r1, %tid.x; mov.u32 %r4, %ctaid.x; or.b32 %r1, %r1, %r4; "
+                               "setp.ne.u32 %p1, %r1, 0; @%p1 bra E;\n"
+                               "ld.param.u64 %d1, [p]; ld.param.u32 %r2, [v]; ld.global.u32 %r3, "
+                               "[%d1]; add.u32 %r3, %r3, %r2;\n"
+                               "st.global.u32 [%d1], %r3;\nE: ret;\n}\n";
     here = use_device();
     OK(CALL(cuModuleLoadData)(&module, text));
     OK(CALL(cuModuleGetFunction)(&add_one, module, "add"));
@@ -143,7 +146,8 @@ static void an_update_takes_the_parameters_of_another_graph(void)
     run(e);
     TEST_ASSERT_EQUAL_UINT(10, value(0));
     TEST_ASSERT_EQUAL_UINT(20, value(1));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CALL(cuGraphExecUpdate_v2)(e, longer, &info));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+                          CALL(cuGraphExecUpdate_v2)(e, longer, &info));
     TEST_ASSERT_TRUE(info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS);
     run(e); /* as it was */
     TEST_ASSERT_EQUAL_UINT(20, value(0));
@@ -157,7 +161,12 @@ static void copies_and_fills_are_told_and_changed(void)
 {
     CUgraph g = new_graph();
     CUgraphNode fill, copy;
-    CUDA_MEMSET_NODE_PARAMS f = {.dst = word, .value = 3, .elementSize = 4, .width = 2, .height = 1}, f2;
+    CUDA_MEMSET_NODE_PARAMS f = {.dst = word,
+                                 .value = 3,
+                                 .elementSize = 4,
+                                 .width = 2,
+                                 .height = 1},
+                            f2;
     CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                        .srcDevice = word,
                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -302,10 +311,11 @@ static void nodes_of_all_kinds_come_by_one_call(void)
 {
     CUgraph g = new_graph();
     CUgraphNode made, set, freed;
-    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-                           .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
-                                     .bytesize = 4096}};
+    CUgraphNodeParams p = {
+        .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+                  .bytesize = 4096}};
     CUDA_MEM_ALLOC_NODE_PARAMS told;
     CUdeviceptr gone;
     OK(CALL(cuGraphAddNode_v2)(&made, g, NULL, NULL, 0, &p));
@@ -313,8 +323,9 @@ static void nodes_of_all_kinds_come_by_one_call(void)
     CUdeviceptr d = p.alloc.dptr;
     OK(CALL(cuGraphMemAllocNodeGetParams)(made, &told));
     TEST_ASSERT_EQUAL_UINT64(d, told.dptr);
-    p = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMSET,
-                            .memset = {.dst = d, .value = 6, .elementSize = 4, .width = 1, .height = 1, .ctx = here}};
+    p = (CUgraphNodeParams){
+        .type = CU_GRAPH_NODE_TYPE_MEMSET,
+        .memset = {.dst = d, .value = 6, .elementSize = 4, .width = 1, .height = 1, .ctx = here}};
     OK(CALL(cuGraphAddNode_v2)(&set, g, &made, NULL, 1, &p));
     p = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                             .memcpy = {.copyCtx = here,

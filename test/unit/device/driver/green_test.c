@@ -1,4 +1,5 @@
-/* Green contexts of the software driver: resources, and that what is launched in them never has more SMs than they have. */
+/* Green contexts of the software driver: resources, and that what is launched in them never has
+ * more SMs than they have. */
 #include "test/unit/device/driver/help.h"
 
 #define SMS 4
@@ -13,21 +14,23 @@ void tearDown(void)
     CALL(cuDevicePrimaryCtxRelease_v2)(0);
 }
 
-/* Counts itself in and out, and keeps the highest count: counts[0] now, counts[1] most, counts[2] blocks.  Between the two it
- * computes, without anything that would let another block run on the same SM. */
-static const char crowd[] = HEAD ".visible .entry crowd(.param .u64 p)\n"
-                                 "{\n"
-                                 ".reg .pred %q; .reg .b32 %r<9>; .reg .b64 %d<5>;\n"
-                                 "ld.param.u64 %d1, [p];\n"
-                                 "atom.global.add.u32 %r1, [%d1], 1; add.u32 %r1, %r1, 1;\n"
-                                 "red.global.max.u32 [%d1+4], %r1;\n"
-                                 "mov.u32 %r2, 0; mov.u32 %r3, %ctaid.x;\n"
-                                 "L: mad.lo.u32 %r3, %r3, 1664525, 1013904223; xor.b32 %r3, %r3, %r2;\n"
-                                 "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 20000; @%q bra L;\n"
-                                 "st.global.u32 [%d1+12], %r3;\n"
-                                 "red.global.add.u32 [%d1], -1;\n"
-                                 "red.global.add.u32 [%d1+8], 1;\n"
-                                 "ret;\n}\n";
+/* Counts itself in and out, and keeps the highest count: counts[0] now, counts[1] most, counts[2]
+ * blocks.  Between the two it computes, without anything that would let another block run on the
+ * same SM. */
+static const char crowd[] = HEAD
+    ".visible .entry crowd(.param .u64 p)\n"
+    "{\n"
+    ".reg .pred %q; .reg .b32 %r<9>; .reg .b64 %d<5>;\n"
+    "ld.param.u64 %d1, [p];\n"
+    "atom.global.add.u32 %r1, [%d1], 1; add.u32 %r1, %r1, 1;\n"
+    "red.global.max.u32 [%d1+4], %r1;\n"
+    "mov.u32 %r2, 0; mov.u32 %r3, %ctaid.x;\n"
+    "L: mad.lo.u32 %r3, %r3, 1664525, 1013904223; xor.b32 %r3, %r3, %r2;\n"
+    "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 20000; @%q bra L;\n"
+    "st.global.u32 [%d1+12], %r3;\n"
+    "red.global.add.u32 [%d1], -1;\n"
+    "red.global.add.u32 [%d1+8], 1;\n"
+    "ret;\n}\n";
 
 static CUgreenCtx green_of(unsigned count)
 {
@@ -64,7 +67,8 @@ static void a_split_gives_equal_parts_and_a_rest(void)
     TEST_ASSERT_EQUAL_INT(CU_DEV_RESOURCE_TYPE_INVALID, rest.type);
     OK(CALL(cuDevResourceGenerateDesc)(&desc, parts, 2));
     CUdevResource twice[2] = {parts[0], parts[0]};
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, CALL(cuDevResourceGenerateDesc)(&desc, twice, 2));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                          CALL(cuDevResourceGenerateDesc)(&desc, twice, 2));
 }
 
 static void launch_crowd(CUstream s, CUdeviceptr counts, unsigned blocks)
@@ -131,7 +135,8 @@ static void events_order_whole_green_contexts(void)
     launch_crowd(sa, p, 50);
     OK(CALL(cuGreenCtxRecordEvent)(a, e));
     OK(CALL(cuGreenCtxWaitEvent)(b, e));
-    OK(CALL(cuGreenCtxStreamCreate)(&sb, b, CU_STREAM_NON_BLOCKING, 0)); /* later than the wait, and behind it */
+    /* later than the wait, and behind it */
+    OK(CALL(cuGreenCtxStreamCreate)(&sb, b, CU_STREAM_NON_BLOCKING, 0));
     OK(CALL(cuMemcpyDtoHAsync_v2)(got, p + 8, 4, sb));
     OK(CALL(cuStreamSynchronize)(sb));
     TEST_ASSERT_EQUAL_UINT(50, got[0]);

@@ -1,4 +1,5 @@
-/* For tests of the software driver: opens the library that was built, as a program would, on a device of its own. */
+/* For tests of the software driver: opens the library that was built, as a program would, on a
+ * device of its own. */
 #ifndef TALLY_TEST_DRIVER_HELP_H
 #define TALLY_TEST_DRIVER_HELP_H
 
@@ -23,7 +24,8 @@ static inline void remove_device(void)
     if (name != NULL) {
         snprintf(path, sizeof path, "/dev/shm/%s.1", name);
         unlink(path);
-        snprintf(path, sizeof path, "/dev/shm/%s-1.1", name); /* of a second device, where a test has one */
+        /* of a second device, where a test has one */
+        snprintf(path, sizeof path, "/dev/shm/%s-1.1", name);
         unlink(path);
     }
 }
@@ -32,7 +34,8 @@ static inline void open_driver(void)
 {
     char path[PATH_MAX], name[64];
     const char *build = getenv("TALLY_BUILD");
-    snprintf(path, sizeof path, "%s/lib/tally/device/libcuda.so.1", build != NULL ? build : "build");
+    snprintf(path, sizeof path, "%s/lib/tally/device/libcuda.so.1",
+             build != NULL ? build : "build");
     snprintf(name, sizeof name, "tally-test-driver-%d", (int)getpid());
     setenv("TALLY_DEVICE_NAME", name, 1);
     setenv("TALLY_DEVICE_MEM", "512M", 1);

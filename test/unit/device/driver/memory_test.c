@@ -1,4 +1,5 @@
-/* Memory of the software driver: allocations, what pointers are, capacity, copies, pools, virtual memory, contexts. */
+/* Memory of the software driver: allocations, what pointers are, capacity, copies, pools, virtual
+ * memory, contexts. */
 #include "test/unit/device/driver/help.h"
 
 void setUp(void)
@@ -34,8 +35,9 @@ static void a_pointer_tells_where_it_belongs(void)
     OK(CALL(cuMemAlloc_v2)(&d, 5000));
     OK(CALL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, d + 4999));
     TEST_ASSERT_EQUAL_UINT(CU_MEMORYTYPE_DEVICE, type);
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
-                          CALL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, d + 5000));
+    TEST_ASSERT_EQUAL_INT(
+        CUDA_ERROR_INVALID_VALUE,
+        CALL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, d + 5000));
     OK(CALL(cuMemGetAddressRange_v2)(&base, &bytes, d + 123));
     TEST_ASSERT_EQUAL_UINT64(d, base);
     TEST_ASSERT_EQUAL_UINT64(5000, bytes);
@@ -46,8 +48,9 @@ static void a_pointer_tells_where_it_belongs(void)
     OK(CALL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)host));
     TEST_ASSERT_EQUAL_UINT(CU_MEMORYTYPE_HOST, type);
     int managed = -1, ordinal = -1;
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *values[] = {&managed, &ordinal, &start, &range};
     OK(CALL(cuPointerGetAttributes)(4, names, values, d + 1));
     TEST_ASSERT_EQUAL_INT(0, managed);
@@ -116,8 +119,11 @@ static void a_box_is_copied_out_of_rows_with_pitch(void)
 static void an_array_keeps_a_volume(void)
 {
     CUarray a;
-    CUDA_ARRAY3D_DESCRIPTOR desc = {
-        .Width = 5, .Height = 3, .Depth = 2, .Format = CU_AD_FORMAT_UNSIGNED_INT16, .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = 5,
+                                    .Height = 3,
+                                    .Depth = 2,
+                                    .Format = CU_AD_FORMAT_UNSIGNED_INT16,
+                                    .NumChannels = 1};
     unsigned short in[2][3][5], out[2][3][5];
     for (unsigned i = 0; i < 30; i++)
         (&in[0][0][0])[i] = (unsigned short)(1000 + i);
@@ -153,7 +159,8 @@ static void an_array_keeps_a_volume(void)
 static void a_batch_copies_boxes(void)
 {
     CUarray a;
-    CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = 8, .Height = 4, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR desc = {
+        .Width = 8, .Height = 4, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
     CUdeviceptr from, to;
     unsigned in[32], out[32];
     for (unsigned i = 0; i < 32; i++)
@@ -168,21 +175,26 @@ static void a_batch_copies_boxes(void)
          .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a}},
          .extent = {8, 4, 1},
          .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
-        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a, .offset = {2, 1, 0}}},
+        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY,
+                 .op.array = {.array = a, .offset = {2, 1, 0}}},
          .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = to, .rowLength = 4}},
          .extent = {3, 2, 1},
          .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
-        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = from, .rowLength = 32, .layerHeight = 2}},
-         .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = to + 64, .rowLength = 8, .layerHeight = 1}},
+        {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER,
+                 .op.ptr = {.ptr = from, .rowLength = 32, .layerHeight = 2}},
+         .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER,
+                 .op.ptr = {.ptr = to + 64, .rowLength = 8, .layerHeight = 1}},
          .extent = {8, 1, 2},
          .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
     };
     OK(CALL(cuMemcpy3DBatchAsync_v2)(3, ops, 0, NULL));
     OK(CALL(cuMemcpyDtoH_v2)(out, to, sizeof out));
-    static const unsigned want[20] = {110, 111, 112, 0, 118, 119, 120, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 101, 116, 117};
+    static const unsigned want[20] = {110, 111, 112, 0, 118, 119, 120, 0,   0,   0,
+                                      0,   0,   0,   0, 0,   0,   100, 101, 116, 117};
     TEST_ASSERT_EQUAL_UINT_ARRAY(want, out, 20);
     ops[1].src.op.array.array = NULL;
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE, CALL(cuMemcpy3DBatchAsync_v2)(2, ops, 0, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE,
+                          CALL(cuMemcpy3DBatchAsync_v2)(2, ops, 0, NULL));
     OK(CALL(cuArrayDestroy)(a));
     OK(CALL(cuMemFree_v2)(from));
     OK(CALL(cuMemFree_v2)(to));
@@ -211,7 +223,8 @@ static void registered_memory_is_known_until_it_is_not(void)
     OK(CALL(cuMemHostRegister_v2)(memory, sizeof memory, 0));
     OK(CALL(cuMemHostGetDevicePointer_v2)(&d, memory + 100, 0));
     TEST_ASSERT_EQUAL_UINT64((CUdeviceptr)(memory + 100), d);
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CALL(cuMemHostRegister_v2)(memory + 4096, 10, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+                          CALL(cuMemHostRegister_v2)(memory + 4096, 10, 0));
     OK(CALL(cuMemHostUnregister)(memory));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, CALL(cuMemHostUnregister)(memory));
 }
@@ -242,7 +255,8 @@ static void a_pool_gives_the_same_block_again(void)
 
 static void one_memory_can_be_mapped_twice(void)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     size_t n;

@@ -1,4 +1,5 @@
-/* Modules of the software driver: variables and their initial values, functions, linking, launches, faults. */
+/* Modules of the software driver: variables and their initial values, functions, linking, launches,
+ * faults. */
 #include "test/unit/device/driver/help.h"
 
 void setUp(void)
@@ -22,15 +23,16 @@ static void read_back(CUmodule m, const char *name, void *out, size_t bytes)
 
 static void variables_begin_as_their_initialisers_say(void)
 {
-    static const char text[] = HEAD ".visible .global .align 4 .u32 numbers[4] = {1, -2, 0x10};\n"
-                                    ".visible .const .align 4 .f32 real = 0f3FC00000;\n"
-                                    ".visible .global .align 8 .f64 wide[2] = {0d4000000000000000, -2.5};\n"
-                                    ".visible .global .align 4 .f32 decimal = 0.25;\n"
-                                    ".visible .global .align 2 .u16 table[2][3] = {{1, 2}, {3, 4, 5}};\n"
-                                    ".visible .global .align 1 .b8 letters[] = {104, 105, 0};\n"
-                                    ".visible .global .align 8 .u64 where[2] = {generic(numbers)+8, table};\n"
-                                    ".visible .global .align 8 .v2 .u32 pair = {7, 8};\n"
-                                    ".visible .global .align 4 .u32 nothing[3];\n";
+    static const char text[] = HEAD
+        ".visible .global .align 4 .u32 numbers[4] = {1, -2, 0x10};\n"
+        ".visible .const .align 4 .f32 real = 0f3FC00000;\n"
+        ".visible .global .align 8 .f64 wide[2] = {0d4000000000000000, -2.5};\n"
+        ".visible .global .align 4 .f32 decimal = 0.25;\n"
+        ".visible .global .align 2 .u16 table[2][3] = {{1, 2}, {3, 4, 5}};\n"
+        ".visible .global .align 1 .b8 letters[] = {104, 105, 0};\n"
+        ".visible .global .align 8 .u64 where[2] = {generic(numbers)+8, table};\n"
+        ".visible .global .align 8 .v2 .u32 pair = {7, 8};\n"
+        ".visible .global .align 4 .u32 nothing[3];\n";
     CUmodule m;
     int numbers[4], nothing[3];
     float real, decimal;
@@ -107,7 +109,8 @@ static void a_kernel_tells_what_it_needs(void)
     OK(CALL(cuFuncGetParamInfo)(f, 2, &offset, &bytes));
     TEST_ASSERT_EQUAL_UINT64(12, offset);
     TEST_ASSERT_EQUAL_UINT64(4, bytes);
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuFuncGetParamInfo)(f, 3, &offset, &bytes));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuFuncGetParamInfo)(f, 3, &offset, &bytes));
     OK(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&v, f, 256, 0));
     TEST_ASSERT_EQUAL_INT(8, v); /* 2048 threads */
     OK(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&v, f, 32, 100000));
@@ -145,13 +148,16 @@ static void a_kernel_gets_its_parameters_either_way(void)
         unsigned n, k;
     } packed = {d, 300, 5};
     size_t bytes = sizeof packed;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
     OK(CALL(cuLaunchKernel)(f, 3, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
     OK(CALL(cuMemcpyDtoH_v2)(out, d, sizeof out));
     TEST_ASSERT_EQUAL_UINT(299 * 5 + 100, out[299]);
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
-                          CALL(cuLaunchKernel)(f, 1, 1, 1, 512, 1, 1, 0, NULL, params, NULL)); /* over .maxntid */
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuLaunchKernel)(f, 0, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
+                          /* over .maxntid */
+                          CALL(cuLaunchKernel)(f, 1, 1, 1, 512, 1, 1, 0, NULL, params, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuLaunchKernel)(f, 0, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
                           CALL(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 64 << 10, NULL, params, NULL));
     OK(CALL(cuMemFree_v2)(d));
@@ -185,7 +191,8 @@ static void a_kernel_of_a_library_serves_as_a_function(void)
     OK(CALL(cuLibraryUnload)(l));
 }
 
-/* CUDA, "Library Management": a library is loaded into all contexts that there are and will be, so it needs none to be current. */
+/* CUDA, "Library Management": a library is loaded into all contexts that there are and will be, so
+ * it needs none to be current. */
 static void a_library_is_loaded_without_a_context(void)
 {
     char path[] = "/tmp/tally-library-XXXXXX";
@@ -197,7 +204,8 @@ static void a_library_is_loaded_without_a_context(void)
     close(fd);
     OK(CALL(cuCtxSetCurrent)(NULL));
     CUresult of_data = CALL(cuLibraryLoadData)(&libraries[0], line, NULL, NULL, 0, NULL, NULL, 0);
-    CUresult of_file = CALL(cuLibraryLoadFromFile)(&libraries[1], path, NULL, NULL, 0, NULL, NULL, 0);
+    CUresult of_file = CALL(cuLibraryLoadFromFile)(&libraries[1], path, NULL, NULL, 0, NULL, NULL,
+                                                   0);
     CUresult of_module = CALL(cuModuleLoad)(&module, path);
     unlink(path);
     OK(of_data);
@@ -213,10 +221,12 @@ static void a_library_is_loaded_without_a_context(void)
         OK(CALL(cuLibraryGetGlobal)(&variable, NULL, libraries[i], "extra"));
         OK(CALL(cuLibraryUnload)(libraries[i]));
     }
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_FILE_NOT_FOUND,
-                          CALL(cuLibraryLoadFromFile)(&libraries[0], path, NULL, NULL, 0, NULL, NULL, 0));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
-                          CALL(cuLibraryLoadFromFile)(&libraries[0], NULL, NULL, NULL, 0, NULL, NULL, 0));
+    TEST_ASSERT_EQUAL_INT(
+        CUDA_ERROR_FILE_NOT_FOUND,
+        CALL(cuLibraryLoadFromFile)(&libraries[0], path, NULL, NULL, 0, NULL, NULL, 0));
+    TEST_ASSERT_EQUAL_INT(
+        CUDA_ERROR_INVALID_VALUE,
+        CALL(cuLibraryLoadFromFile)(&libraries[0], NULL, NULL, NULL, 0, NULL, NULL, 0));
     CALL(cuDevicePrimaryCtxRelease_v2)(0);
 }
 
@@ -271,13 +281,14 @@ static void texts_that_need_each_other_are_linked(void)
         ".extern .global .align 4 .u32 offset;\n"
         ".visible .entry go(.param .u64 p)\n"
         "{ .reg .b64 %d<2>; .reg .b32 %r<4>; ld.param.u64 %d1, [p]; ld.global.u32 %r1, [%d1];\n"
-        "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call.uni (b), twice, (a); ld.param.b32 %r2, [b]; }\n"
+        "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call.uni (b), twice, (a); "
+        "ld.param.b32 %r2, [b]; }\n"
         "ld.global.u32 %r3, [offset]; add.u32 %r2, %r2, %r3;\n"
         "st.global.u32 [%d1], %r2; ret; }\n";
-    static char callee[] = HEAD
-        ".visible .global .align 4 .u32 offset = 1000;\n"
-        ".visible .func (.param .b32 r) twice(.param .b32 v)\n"
-        "{ .reg .b32 %r<3>; ld.param.b32 %r1, [v]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }\n";
+    static char callee[] = HEAD ".visible .global .align 4 .u32 offset = 1000;\n"
+                                ".visible .func (.param .b32 r) twice(.param .b32 v)\n"
+                                "{ .reg .b32 %r<3>; ld.param.b32 %r1, [v]; add.u32 %r2, %r1, %r1; "
+                                "st.param.b32 [r], %r2; ret; }\n";
     CUlinkState s;
     CUmodule m;
     CUfunction f;
@@ -309,9 +320,11 @@ static void what_cannot_run_here_is_refused(void)
 {
     CUmodule m;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_IMAGE, CALL(cuModuleLoadData)(&m, "rubbish"));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                          CALL(cuModuleLoadData)(&m, ".version 8.0\n.target sm_999\n.address_size 64\n"));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_PTX, CALL(cuModuleLoadData)(&m, HEAD ".visible .entry f( { ret; }\n"));
+    TEST_ASSERT_EQUAL_INT(
+        CUDA_ERROR_NO_BINARY_FOR_GPU,
+        CALL(cuModuleLoadData)(&m, ".version 8.0\n.target sm_999\n.address_size 64\n"));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_PTX,
+                          CALL(cuModuleLoadData)(&m, HEAD ".visible .entry f( { ret; }\n"));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_FILE_NOT_FOUND, CALL(cuModuleLoad)(&m, "/nonexistent.ptx"));
 }
 
@@ -345,7 +358,8 @@ static unsigned n_messages;
 static void count_message(void *data, CUlogLevel level, char *message, size_t length)
 {
     (void)level;
-    n_messages += data == &n_messages && strlen(message) == length && strstr(message, "PTX refused") != NULL;
+    n_messages += data == &n_messages && strlen(message) == length &&
+                  strstr(message, "PTX refused") != NULL;
 }
 
 static void why_a_module_was_refused_is_told(void)
@@ -358,7 +372,8 @@ static void why_a_module_was_refused_is_told(void)
     OK(CALL(cuLogsCurrent)(&at, 0));
     OK(CALL(cuLogsRegisterCallback)(count_message, &n_messages, &handle));
     for (int i = 0; i < 3; i++)
-        TEST_ASSERT_NOT_EQUAL(CUDA_SUCCESS, CALL(cuModuleLoadData)(&m, ".version 8.0\n.target sm_80\n.entry {{{"));
+        TEST_ASSERT_NOT_EQUAL(
+            CUDA_SUCCESS, CALL(cuModuleLoadData)(&m, ".version 8.0\n.target sm_80\n.entry {{{"));
     OK(CALL(cuLogsUnregisterCallback)(handle));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuLogsUnregisterCallback)(handle));
     TEST_ASSERT_EQUAL_UINT(3, n_messages);

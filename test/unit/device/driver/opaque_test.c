@@ -1,4 +1,5 @@
-/* Cubins on the software driver: refused, or with TALLY_DEVICE_OPAQUE=time accepted as kernels that only last a while. */
+/* Cubins on the software driver: refused, or with TALLY_DEVICE_OPAQUE=time accepted as kernels that
+ * only last a while. */
 #include "tally/device.h"
 #include "test/unit/device/driver/help.h"
 #include "test/unit/image/build.h"
@@ -67,7 +68,8 @@ static void an_opaque_kernel_lasts_and_computes_nothing(void)
     uint64_t begin = now_us();
     OK(CALL(cuLaunchKernel)(f, BLOCKS, 1, 1, 32, 1, 1, 0, NULL, args, NULL));
     OK(CALL(cuCtxSynchronize)());
-    TEST_ASSERT_TRUE_MESSAGE(now_us() - begin >= (uint64_t)BLOCKS / SMS * BLOCK_US, "shorter than the model says");
+    TEST_ASSERT_TRUE_MESSAGE(now_us() - begin >= (uint64_t)BLOCKS / SMS * BLOCK_US,
+                             "shorter than the model says");
     OK(CALL(cuMemcpyDtoH_v2)(data, p, sizeof data));
     TEST_ASSERT_EACH_EQUAL_INT(77, data, 16);
     OK(CALL(cuMemFree_v2)(p));
@@ -97,7 +99,8 @@ static void ptx_is_not_opaque(void)
     CUfunction f;
     int value;
     setenv("TALLY_DEVICE_OPAQUE", "time", 1);
-    OK(CALL(cuModuleLoadData)(&m, ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f() { ret; }\n"));
+    OK(CALL(cuModuleLoadData)(
+        &m, ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f() { ret; }\n"));
     OK(CALL(cuModuleGetFunction)(&f, m, "f"));
     OK(CALL(cuFuncGetAttribute)(&value, (CUfunction_attribute)TL_DEVICE_ATTRIBUTE_OPAQUE, f));
     TEST_ASSERT_EQUAL_INT(0, value);
@@ -115,7 +118,9 @@ static void broken_cubins_are_refused_or_taken(void)
         cubin.p[at] = (char)(was ^ 0x5a);
         build_container(
             &container,
-            &(struct build_entry){.kind = BUILD_CUBIN, .arch = 90, .payload = cubin.p, .payload_bytes = cubin.n}, 1);
+            &(struct build_entry){
+                .kind = BUILD_CUBIN, .arch = 90, .payload = cubin.p, .payload_bytes = cubin.n},
+            1);
         if (CALL(cuModuleLoadData)(&m, container.p) == CUDA_SUCCESS)
             OK(CALL(cuModuleUnload)(m));
         cubin.p[at] = was;

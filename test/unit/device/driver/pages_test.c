@@ -1,5 +1,5 @@
-/* Managed memory of the software device: more of it than the device has, who gives way to whom, and what it costs.  The other process
- * is this program again. */
+/* Managed memory of the software device: more of it than the device has, who gives way to whom, and
+ * what it costs.  The other process is this program again. */
 #include "test/unit/device/driver/help.h"
 
 #include <sys/wait.h>
@@ -21,15 +21,16 @@ void tearDown(void)
 
 /* Adds one to each word; a block has 8192 of them. */
 enum { BLOCK_BYTES = 32 << 10 };
-static const char add_one[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry add_one(.param .u64 p)\n{\n"
-    ".reg .pred %q; .reg .b32 %r<9>; .reg .b64 %d<4>;\n"
-    "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, 8192, %r3;\n"
-    "mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d1, %d2; mov.u32 %r5, 0;\n"
-    "L: ld.global.u32 %r4, [%d2]; add.u32 %r4, %r4, 1; st.global.u32 [%d2], %r4; add.u64 %d2, %d2, 512;\n"
-    "add.u32 %r5, %r5, 1; setp.lt.u32 %q, %r5, 64; @%q bra L;\n"
-    "ret;\n}\n";
+static const char add_one[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                              ".visible .entry add_one(.param .u64 p)\n{\n"
+                              ".reg .pred %q; .reg .b32 %r<9>; .reg .b64 %d<4>;\n"
+                              "ld.param.u64 %d1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r3, %tid.x; "
+                              "mad.lo.u32 %r1, %r1, 8192, %r3;\n"
+                              "mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d1, %d2; mov.u32 %r5, 0;\n"
+                              "L: ld.global.u32 %r4, [%d2]; add.u32 %r4, %r4, 1; st.global.u32 "
+                              "[%d2], %r4; add.u64 %d2, %d2, 512;\n"
+                              "add.u32 %r5, %r5, 1; setp.lt.u32 %q, %r5, 64; @%q bra L;\n"
+                              "ret;\n}\n";
 
 static void add_one_to(CUdeviceptr d, size_t bytes)
 {
@@ -38,7 +39,8 @@ static void add_one_to(CUdeviceptr d, size_t bytes)
     void *args[] = {&d};
     OK(CALL(cuModuleLoadData)(&m, add_one));
     OK(CALL(cuModuleGetFunction)(&f, m, "add_one"));
-    OK(CALL(cuLaunchKernel)(f, (unsigned)(bytes / BLOCK_BYTES), 1, 1, 128, 1, 1, 0, NULL, args, NULL));
+    OK(CALL(cuLaunchKernel)(f, (unsigned)(bytes / BLOCK_BYTES), 1, 1, 128, 1, 1, 0, NULL, args,
+                            NULL));
     OK(CALL(cuCtxSynchronize)());
     OK(CALL(cuModuleUnload)(m));
 }
@@ -139,14 +141,16 @@ static void pages_go_and_come_when_asked_to(void)
     OK(CALL(cuMemFree_v2)(d));
 }
 
-/* It asks for so much that what prefers to be elsewhere has to go, and what wants to stay does not. */
+/* It asks for so much that what prefers to be elsewhere has to go, and what wants to stay does
+ * not. */
 static void pages_that_prefer_the_device_stay_before_others(void)
 {
     CUdeviceptr firm, soft;
     int where;
     OK(CALL(cuMemAllocManaged)(&firm, 20 * MIB, CU_MEM_ATTACH_GLOBAL));
     OK(CALL(cuMemAdvise)(firm, 20 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0));
-    OK(CALL(cuMemRangeGetAttribute)(&where, sizeof where, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, firm, 20 * MIB));
+    OK(CALL(cuMemRangeGetAttribute)(&where, sizeof where, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+                                    firm, 20 * MIB));
     TEST_ASSERT_EQUAL_INT(0, where);
     write_words(firm, 20 * MIB);
     OK(CALL(cuMemAllocManaged)(&soft, 40 * MIB, CU_MEM_ATTACH_GLOBAL));
@@ -162,7 +166,7 @@ static void pages_that_prefer_the_device_stay_before_others(void)
     OK(CALL(cuMemFree_v2)(firm));
 }
 
-/* --- another process ------------------------------------------------------------------------------------------------ */
+/* --- another process -------------------------------------------------------------------------- */
 
 /* The child takes plain memory that is not free, and says so; then it waits until it may end. */
 static int child(void)
@@ -170,12 +174,14 @@ static int child(void)
     CUdeviceptr d;
     CUcontext ctx;
     char letter;
-    if (CALL(cuInit)(0) != CUDA_SUCCESS || CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
+    if (CALL(cuInit)(0) != CUDA_SUCCESS ||
+        CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
         CALL(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS)
         return 3;
     if (CALL(cuMemAlloc_v2)(&d, 24 * MIB) != CUDA_SUCCESS)
         return 4;
-    if (CALL(cuMemsetD8_v2)(d, 1, 24 * MIB) != CUDA_SUCCESS || CALL(cuCtxSynchronize)() != CUDA_SUCCESS)
+    if (CALL(cuMemsetD8_v2)(d, 1, 24 * MIB) != CUDA_SUCCESS ||
+        CALL(cuCtxSynchronize)() != CUDA_SUCCESS)
         return 5;
     if (write(STDOUT_FILENO, "t", 1) != 1 || read(STDIN_FILENO, &letter, 1) != 1)
         return 6;
@@ -230,7 +236,8 @@ static void moving_takes_the_time_of_the_bus(void)
     OK(CALL(cuCtxSynchronize)());
     clock_gettime(CLOCK_MONOTONIC, &end);
     double s = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
-    TEST_ASSERT_TRUE(s >= 1.0 / 64); /* a model's time, so it is a bound from below and no measurement */
+    /* a model's time, so it is a bound from below and no measurement */
+    TEST_ASSERT_TRUE(s >= 1.0 / 64);
     OK(CALL(cuMemFree_v2)(d));
 }
 

@@ -58,7 +58,8 @@ static void each_name_gives_the_version_that_was_asked_for(void)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         void *p = (void *)1;
-        CUresult r = CALL(cuGetProcAddress_v2)(rows[i].name, &p, rows[i].version, rows[i].flags, NULL);
+        CUresult r = CALL(cuGetProcAddress_v2)(rows[i].name, &p, rows[i].version, rows[i].flags,
+                                               NULL);
         if (rows[i].symbol == NULL) {
             TEST_ASSERT_EQUAL_INT_MESSAGE(CUDA_ERROR_NOT_FOUND, r, rows[i].name);
             TEST_ASSERT_NULL(p);
@@ -85,7 +86,8 @@ static void what_is_not_implemented_is_still_there_to_link_against(void)
 {
     void *p = NULL;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED, CALL(cuGraphicsUnregisterResource)(NULL));
-    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuGetProcAddress_v2)("cuGraphicsUnregisterResource", &p, 13000, 0, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuGetProcAddress_v2)("cuGraphicsUnregisterResource",
+                                                                  &p, 13000, 0, NULL));
     TEST_ASSERT_EQUAL_PTR(driver_symbol("cuGraphicsUnregisterResource"), p);
 }
 
@@ -103,7 +105,8 @@ static void what_is_not_implemented_is_logged_once(void)
     OK(CALL(cuInit)(0));
     OK(CALL(cuLogsRegisterCallback)(count_name, &n, &handle));
     for (int i = 0; i < 3; i++)
-        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED, CALL(cuGraphicsMapResources)(0, NULL, NULL));
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED,
+                              CALL(cuGraphicsMapResources)(0, NULL, NULL));
     OK(CALL(cuLogsUnregisterCallback)(handle));
     TEST_ASSERT_EQUAL_UINT(1, n);
 }

@@ -1,4 +1,5 @@
-/* Memory, pools and events shared by two processes.  The child is this program again, since CUDA does not survive a fork. */
+/* Memory, pools and events shared by two processes.  The child is this program again, since CUDA
+ * does not survive a fork. */
 #include "test/unit/device/driver/help.h"
 
 #include <sys/wait.h>
@@ -20,7 +21,8 @@ struct message {
     CUipcEventHandle event;
 };
 
-/* The child: waits for the parent's event in a stream, adds one to the word behind it, and says so. */
+/* The child: waits for the parent's event in a stream, adds one to the word behind it, and says
+ * so. */
 static int child(void)
 {
     struct message m;
@@ -30,7 +32,8 @@ static int child(void)
     unsigned v = 0;
     if (read(STDIN_FILENO, &m, sizeof m) != sizeof m)
         return 2;
-    if (CALL(cuInit)(0) != CUDA_SUCCESS || CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
+    if (CALL(cuInit)(0) != CUDA_SUCCESS ||
+        CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
         CALL(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS)
         return 3;
     if (CALL(cuIpcOpenMemHandle_v2)(&d, m.memory, 0) != CUDA_SUCCESS ||
@@ -40,20 +43,22 @@ static int child(void)
         return 5;
     if (write(STDOUT_FILENO, "w", 1) != 1)
         return 6;
-    if (CALL(cuStreamWaitEvent)(NULL, e, 0) != CUDA_SUCCESS || CALL(cuMemcpyDtoH_v2)(&v, d + 8, 4) != CUDA_SUCCESS)
+    if (CALL(cuStreamWaitEvent)(NULL, e, 0) != CUDA_SUCCESS ||
+        CALL(cuMemcpyDtoH_v2)(&v, d + 8, 4) != CUDA_SUCCESS)
         return 7;
     v++;
-    if (CALL(cuMemcpyHtoD_v2)(d + 8, &v, 4) != CUDA_SUCCESS || CALL(cuIpcCloseMemHandle)(d) != CUDA_SUCCESS ||
-        CALL(cuEventDestroy_v2)(e) != CUDA_SUCCESS)
+    if (CALL(cuMemcpyHtoD_v2)(d + 8, &v, 4) != CUDA_SUCCESS ||
+        CALL(cuIpcCloseMemHandle)(d) != CUDA_SUCCESS || CALL(cuEventDestroy_v2)(e) != CUDA_SUCCESS)
         return 8;
     return 0;
 }
 
-/* --- memory behind descriptors ----------------------------------------------------------------------------------- */
+/* --- memory behind descriptors ---------------------------------------------------------------- */
 
 enum { POOL_FD = 20, MEMORY_FD, PIECE = 2 << 20 };
 
-/* The child: adds one to the first word of a pool's allocation, and to one of memory that it maps itself. */
+/* The child: adds one to the first word of a pool's allocation, and to one of memory that it maps
+ * itself. */
 static int child_of_pool(void)
 {
     CUmemPoolPtrExportData data;
@@ -66,11 +71,13 @@ static int child_of_pool(void)
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     if (read(STDIN_FILENO, &data, sizeof data) != sizeof data)
         return 2;
-    if (CALL(cuInit)(0) != CUDA_SUCCESS || CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
+    if (CALL(cuInit)(0) != CUDA_SUCCESS ||
+        CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
         CALL(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS)
         return 3;
     if (CALL(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)POOL_FD,
-                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS ||
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                 0) != CUDA_SUCCESS ||
         CALL(cuMemPoolImportPointer)(&d, pool, &data) != CUDA_SUCCESS)
         return 4;
     if (CALL(cuMemAllocFromPoolAsync)(&none, 4096, pool, NULL) == CUDA_SUCCESS)
@@ -78,11 +85,13 @@ static int child_of_pool(void)
     if (CALL(cuMemcpyDtoH_v2)(&v, d, 4) != CUDA_SUCCESS)
         return 6;
     v++;
-    if (CALL(cuMemcpyHtoD_v2)(d, &v, 4) != CUDA_SUCCESS || CALL(cuMemFreeAsync)(d, NULL) != CUDA_SUCCESS ||
-        CALL(cuCtxSynchronize)() != CUDA_SUCCESS || CALL(cuMemPoolDestroy)(pool) != CUDA_SUCCESS)
+    if (CALL(cuMemcpyHtoD_v2)(d, &v, 4) != CUDA_SUCCESS ||
+        CALL(cuMemFreeAsync)(d, NULL) != CUDA_SUCCESS || CALL(cuCtxSynchronize)() != CUDA_SUCCESS ||
+        CALL(cuMemPoolDestroy)(pool) != CUDA_SUCCESS)
         return 7;
     if (CALL(cuMemImportFromShareableHandle)(&memory, (void *)(intptr_t)MEMORY_FD,
-                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS ||
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
+            CUDA_SUCCESS ||
         CALL(cuMemAddressReserve)(&at, PIECE, 0, 0, 0) != CUDA_SUCCESS ||
         CALL(cuMemMap)(at, PIECE, 0, memory, 0) != CUDA_SUCCESS ||
         CALL(cuMemSetAccess)(at, PIECE, &access, 1) != CUDA_SUCCESS)
@@ -95,9 +104,10 @@ static void memory_of_a_pool_and_mapped_memory_go_through_descriptors(void)
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    const CUmemAllocationProp memory_props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAllocationProp memory_props = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemPoolPtrExportData data;
@@ -109,18 +119,23 @@ static void memory_of_a_pool_and_mapped_memory_go_through_descriptors(void)
     OK(CALL(cuMemPoolCreate)(&pool, &props));
     OK(CALL(cuMemAllocFromPoolAsync)(&d, 100, pool, NULL));
     OK(CALL(cuMemsetD32Async)(d, 41, 1, NULL));
-    OK(CALL(cuMemPoolExportToShareableHandle)(&pool_fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(CALL(cuMemPoolExportToShareableHandle)(&pool_fd, pool,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     OK(CALL(cuMemPoolExportPointer)(&data, d));
     OK(CALL(cuDeviceGetDefaultMemPool)(&plain, 0));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemPoolExportToShareableHandle)(
-                                                        &status, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuMemPoolExportToShareableHandle)(
+                              &status, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     OK(CALL(cuMemCreate)(&memory, PIECE, &memory_props, 0));
-    OK(CALL(cuMemExportToShareableHandle)(&memory_fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(CALL(cuMemExportToShareableHandle)(&memory_fd, memory,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     OK(CALL(cuMemAddressReserve)(&at, PIECE, 0, 0, 0));
     OK(CALL(cuMemMap)(at, PIECE, 0, memory, 0));
     OK(CALL(cuMemSetAccess)(at, PIECE, &access, 1));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemMap)(at, PIECE, 0, memory, 0)); /* is taken */
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemAddressFree)(at, PIECE));       /* is in use */
+    /* is taken */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemMap)(at, PIECE, 0, memory, 0));
+    /* is in use */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemAddressFree)(at, PIECE));
     OK(CALL(cuMemRetainAllocationHandle)(&again, (void *)at));
     TEST_ASSERT_EQUAL_UINT64(memory, again);
     OK(CALL(cuMemRelease)(again));
@@ -170,7 +185,8 @@ static void another_process_waits_for_an_event_and_changes_the_memory(void)
     OK(CALL(cuEventCreate)(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
     OK(CALL(cuIpcGetMemHandle)(&m.memory, d));
     OK(CALL(cuIpcGetEventHandle)(&m.event, e));
-    OK(CALL(cuStreamWaitValue32_v2)(NULL, (CUdeviceptr)pinned, 1, CU_STREAM_WAIT_VALUE_EQ)); /* a closed gate */
+    /* a closed gate */
+    OK(CALL(cuStreamWaitValue32_v2)(NULL, (CUdeviceptr)pinned, 1, CU_STREAM_WAIT_VALUE_EQ));
     OK(CALL(cuMemsetD32Async)(d + 8, v, 1, NULL));
     OK(CALL(cuEventRecord)(e, NULL));
     pid_t pid = fork();

@@ -1,5 +1,5 @@
-/* Streams, events, graphs: what comes before what.  Operations are held back by waits on memory that the test lets go, so
- * that an order is shown and not hoped for; nothing sleeps. */
+/* Streams, events, graphs: what comes before what.  Operations are held back by waits on memory
+ * that the test lets go, so that an order is shown and not hoped for; nothing sleeps. */
 #include "test/unit/device/driver/help.h"
 
 #include <stdatomic.h>
@@ -69,8 +69,10 @@ static void the_legacy_stream_waits_for_blocking_streams_and_they_for_it(void)
     OK(CALL(cuStreamCreate)(&free_stream, CU_STREAM_NON_BLOCKING));
     close_gate(blocking);
     write_word(blocking, 0, 1);
-    OK(CALL(cuMemcpyAsync)((CUdeviceptr)word(1), (CUdeviceptr)word(0), 4, CU_STREAM_LEGACY)); /* behind blocking */
-    OK(CALL(cuMemcpyAsync)((CUdeviceptr)word(2), (CUdeviceptr)word(1), 4, other));            /* behind legacy */
+    /* behind blocking */
+    OK(CALL(cuMemcpyAsync)((CUdeviceptr)word(1), (CUdeviceptr)word(0), 4, CU_STREAM_LEGACY));
+    /* behind legacy */
+    OK(CALL(cuMemcpyAsync)((CUdeviceptr)word(2), (CUdeviceptr)word(1), 4, other));
     write_word(free_stream, 3, 9);
     OK(CALL(cuStreamSynchronize)(free_stream)); /* behind nobody */
     TEST_ASSERT_EQUAL_UINT(9, *word(3));
@@ -87,7 +89,8 @@ static void the_legacy_stream_waits_for_blocking_streams_and_they_for_it(void)
 
 static void per_thread_streams_are_named_by_the_twins(void)
 {
-    /* A _ptsz function takes stream 0 as the thread's own: it is then not behind another thread's, nor is it legacy. */
+    /* A _ptsz function takes stream 0 as the thread's own: it is then not behind another thread's,
+     * nor is it legacy. */
     CUstream s;
     unsigned long long own, legacy, explicit_own;
     OK(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
@@ -139,7 +142,8 @@ static void times_of_events_grow_along_a_stream(void)
     TEST_ASSERT_FLOAT_WITHIN(1e-4f, first + second, both);
     OK(CALL(cuEventCreate)(&untimed, CU_EVENT_DISABLE_TIMING));
     OK(CALL(cuEventRecord)(untimed, NULL));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE, CALL(cuEventElapsedTime)(&both, e[0], untimed));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_HANDLE,
+                          CALL(cuEventElapsedTime)(&both, e[0], untimed));
     for (int i = 0; i < 3; i++)
         OK(CALL(cuEventDestroy_v2)(e[i]));
     OK(CALL(cuEventDestroy_v2)(untimed));
@@ -270,7 +274,8 @@ static void an_executable_takes_new_parameters(void)
     CUgraph g;
     CUgraphExec x;
     CUgraphNode fill, copy, empty;
-    CUDA_MEMSET_NODE_PARAMS p = {.dst = (CUdeviceptr)word(0), .value = 1, .elementSize = 4, .width = 1, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS p = {
+        .dst = (CUdeviceptr)word(0), .value = 1, .elementSize = 4, .width = 1, .height = 1};
     CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                        .srcDevice = (CUdeviceptr)word(0),
                        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
@@ -305,11 +310,13 @@ static void an_executable_takes_new_parameters(void)
     OK(CALL(cuStreamSynchronize)(NULL));
     TEST_ASSERT_EQUAL_UINT(99, *word(1));
     OK(CALL(cuGraphAddEmptyNode)(&empty, g, &copy, 1));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CALL(cuGraphExecUpdate_v2)(x, g, &info));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+                          CALL(cuGraphExecUpdate_v2)(x, g, &info));
     TEST_ASSERT_EQUAL_INT(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info.result);
     OK(CALL(cuGraphAddDependencies_v2)(g, &copy, &fill, NULL, 1));
     CUgraphExec y;
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuGraphInstantiateWithFlags)(&y, g, 0)); /* a cycle */
+    /* a cycle */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuGraphInstantiateWithFlags)(&y, g, 0));
     OK(CALL(cuGraphExecDestroy)(x));
     OK(CALL(cuGraphDestroy)(g));
 }
@@ -325,7 +332,8 @@ static void many_streams_and_events_end_in_the_right_sum(void)
     close_gate(s[0]);
     *word(0) = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < STREAMS; i++) { /* a token goes round: word 0 -> 1 by a host function, 1 -> 0 by a copy */
+        /* a token goes round: word 0 -> 1 by a host function, 1 -> 0 by a copy */
+        for (int i = 0; i < STREAMS; i++) {
             OK(CALL(cuLaunchHostFunc)(s[i], note, word(0)));
             OK(CALL(cuMemcpyAsync)((CUdeviceptr)word(0), (CUdeviceptr)word(1), 4, s[i]));
             OK(CALL(cuEventRecord)(e, s[i]));

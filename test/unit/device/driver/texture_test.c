@@ -1,5 +1,6 @@
-/* What a texture fetch gives, against values worked out by hand from the programming guide's formulas.  Linked with the
- * driver's own objects, because fetches come from kernels, not through the API. */
+/* What a texture fetch gives, against values worked out by hand from the programming guide's
+ * formulas.  Linked with the driver's own objects, because fetches come from kernels, not through
+ * the API. */
 #include "device/abi.h"
 #include "device/driver/driver.h"
 #include "unity.h"
@@ -26,8 +27,8 @@ void tearDown(void)
     cuDevicePrimaryCtxRelease_v2(0);
 }
 
-static CUarray array_of(CUarray_format format, unsigned channels, size_t width, size_t height, size_t depth,
-                        unsigned flags, const void *bytes, size_t pitch)
+static CUarray array_of(CUarray_format format, unsigned channels, size_t width, size_t height,
+                        size_t depth, unsigned flags, const void *bytes, size_t pitch)
 {
     CUarray a;
     CUDA_ARRAY3D_DESCRIPTOR d = {width, height, depth, format, channels, flags};
@@ -49,8 +50,10 @@ static CUtexObject texture_of(CUarray a, CUaddress_mode mode, CUfilter_mode filt
 {
     CUtexObject t;
     CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = a};
-    CUDA_TEXTURE_DESC d = {
-        .addressMode = {mode, mode, mode}, .filterMode = filter, .flags = flags, .borderColor = {-1, -2, -3, -4}};
+    CUDA_TEXTURE_DESC d = {.addressMode = {mode, mode, mode},
+                           .filterMode = filter,
+                           .flags = flags,
+                           .borderColor = {-1, -2, -3, -4}};
     OK(cuTexObjectCreate(&t, &r, &d, NULL));
     return t;
 }
@@ -102,7 +105,8 @@ static void the_linear_filter_mixes_neighbours(void)
     TEST_ASSERT_EQUAL_FLOAT(50, fetch(t, KIND_2D, 1, 0.5f));
     TEST_ASSERT_EQUAL_FLOAT(150, fetch(t, KIND_2D, 1, 1));
     TEST_ASSERT_EQUAL_FLOAT(25, fetch(t, KIND_2D, 0.75f, 0.5f));
-    TEST_ASSERT_EQUAL_FLOAT(100 * 77 / 256.0f, fetch(t, KIND_2D, 0.8f, 0.5f)); /* weights have eight bits */
+    /* weights have eight bits */
+    TEST_ASSERT_EQUAL_FLOAT(100 * 77 / 256.0f, fetch(t, KIND_2D, 0.8f, 0.5f));
     OK(cuTexObjectDestroy(t));
     OK(cuArrayDestroy(a));
 }
@@ -112,7 +116,8 @@ static void bytes_are_read_as_fractions_or_as_they_are(void)
     const uint8_t bytes[4] = {0, 51, 102, 255};
     CUarray a = array_of(CU_AD_FORMAT_UNSIGNED_INT8, 1, 4, 0, 0, 0, bytes, 4);
     CUtexObject fraction = texture_of(a, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, 0);
-    CUtexObject whole = texture_of(a, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, CU_TRSF_READ_AS_INTEGER);
+    CUtexObject whole = texture_of(a, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT,
+                                   CU_TRSF_READ_AS_INTEGER);
     uint32_t coords[4] = {2, 0, 0, 0}, result[4];
     TEST_ASSERT_EQUAL_FLOAT(0.2f, fetch(fraction, KIND_1D, 1.5f, 0));
     TEST_ASSERT_EQUAL_FLOAT(1, fetch(fraction, KIND_1D, 3.5f, 0));
@@ -164,14 +169,16 @@ static void a_surface_writes_what_a_copy_reads(void)
 {
     const uint16_t zeros[2][3] = {{0}};
     uint16_t out[2][3];
-    CUarray a = array_of(CU_AD_FORMAT_UNSIGNED_INT16, 1, 3, 2, 0, CUDA_ARRAY3D_SURFACE_LDST, zeros, 6);
+    CUarray a = array_of(CU_AD_FORMAT_UNSIGNED_INT16, 1, 3, 2, 0, CUDA_ARRAY3D_SURFACE_LDST, zeros,
+                         6);
     CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = a};
     CUsurfObject s;
     OK(cuSurfObjectCreate(&s, &r));
     int32_t inside[4] = {2, 1, 0, 0}, outside[4] = {6, 0, 0, 0};
     uint32_t data[4] = {777};
     TEST_ASSERT_TRUE(tl_drv_surf(s, KIND_2D, 1, inside, 2, TL_DEV_SURF_TRAP, data));
-    TEST_ASSERT_TRUE(tl_drv_surf(s, KIND_2D, 1, outside, 2, TL_DEV_SURF_ZERO, data)); /* goes nowhere */
+    /* goes nowhere */
+    TEST_ASSERT_TRUE(tl_drv_surf(s, KIND_2D, 1, outside, 2, TL_DEV_SURF_ZERO, data));
     TEST_ASSERT_FALSE(tl_drv_surf(s, KIND_2D, 1, outside, 2, TL_DEV_SURF_TRAP, data));
     CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
                        .srcArray = a,
@@ -222,21 +229,31 @@ static void gradients_choose_the_level(void)
                            .Depth = 1};
         OK(cuMemcpy3D_v2(&c));
     }
-    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = m};
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
+                            .res.mipmap.hMipmappedArray = m};
     CUDA_TEXTURE_DESC td = {.filterMode = CU_TR_FILTER_MODE_LINEAR,
                             .mipmapFilterMode = CU_TR_FILTER_MODE_LINEAR,
                             .flags = CU_TRSF_NORMALIZED_COORDINATES,
                             .maxMipmapLevelClamp = 10};
     OK(cuTexObjectCreate(&t, &r, &td, NULL));
-    /* The longer step counts, in elements of the first level: 1 is level 0, 2 level 1, sqrt(32) level 2.5. */
+    /* The longer step counts, in elements of the first level: 1 is level 0, 2 level 1, sqrt(32)
+     * level 2.5. */
     static const struct {
         float right[2], down[2], level;
-    } cases[] = {{{0, 0}, {0, 0}, 0},         {{0.125f, 0}, {0, 0.125f}, 0},    {{0.25f, 0}, {0, 0.125f}, 1},
-                 {{0.125f, 0}, {0, 0.5f}, 2}, {{0.5f, 0.5f}, {0, 0.25f}, 2.5f}, {{8, 0}, {0, 0}, 3},
-                 {{0.01f, 0}, {0, 0.01f}, 0}};
+    } cases[] = {
+        {{0, 0}, {0, 0}, 0},         {{0.125f, 0}, {0, 0.125f}, 0},    {{0.25f, 0}, {0, 0.125f}, 1},
+        {{0.125f, 0}, {0, 0.5f}, 2}, {{0.5f, 0.5f}, {0, 0.25f}, 2.5f}, {{8, 0}, {0, 0}, 3},
+        {{0.01f, 0}, {0, 0.01f}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        float coords[10] = {
-            0.5f, 0.5f, 0, 0, cases[i].right[0], cases[i].right[1], 0, cases[i].down[0], cases[i].down[1]};
+        float coords[10] = {0.5f,
+                            0.5f,
+                            0,
+                            0,
+                            cases[i].right[0],
+                            cases[i].right[1],
+                            0,
+                            cases[i].down[0],
+                            cases[i].down[1]};
         uint32_t words[10], result[4];
         float got;
         memcpy(words, coords, sizeof words);

@@ -1,5 +1,5 @@
-/* Blocks on one engine, with kernels written in C against the ABI: barriers of all kinds in odd places, early
- * exits, spinning on other blocks, deadlocks. */
+/* Blocks on one engine, with kernels written in C against the ABI: barriers of all kinds in odd
+ * places, early exits, spinning on other blocks, deadlocks. */
 #include "device/exec/internal.h"
 
 #include <errno.h>
@@ -36,8 +36,11 @@ static void drained(struct tl__engine *e, struct tl_exec_run *r)
 
 void setUp(void)
 {
-    env = (struct tl__exec_env){
-        .calls = &tl__exec_calls, .n_slots = 1, .max_units = 64, .must_stop = must_stop, .drained = drained};
+    env = (struct tl__exec_env){.calls = &tl__exec_calls,
+                                .n_slots = 1,
+                                .max_units = 64,
+                                .must_stop = must_stop,
+                                .drained = drained};
     TEST_ASSERT_EQUAL_INT(0, tl__engine_init(&engine, &env));
     run = NULL;
     object = NULL;
@@ -99,8 +102,8 @@ static uint32_t lanes_of(uint32_t warp)
     return threads - first >= TL_DEV_WARP ? ALL : (1U << (threads - first)) - 1;
 }
 
-static uint32_t barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id, uint32_t count,
-                        uint32_t lanes, uint32_t votes)
+static uint32_t barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id,
+                        uint32_t count, uint32_t lanes, uint32_t votes)
 {
     return f->calls->barrier(f, warp, kind, id, count, lanes, votes);
 }
@@ -245,7 +248,8 @@ static void named_barriers_count_threads(void)
 
 static void kernel_partial_named(struct tl_dev_frame *f, uint32_t warp)
 {
-    /* 48 threads, barriers for 64: the missing lanes of the last warp count as present, as on hardware. */
+    /* 48 threads, barriers for 64: the missing lanes of the last warp count as present, as on
+     * hardware. */
     barrier(f, warp, SYNC, 3, 64, lanes_of(warp), 0);
 }
 
@@ -305,7 +309,8 @@ static void lanes_of_one_warp_may_come_one_after_the_other(void)
 
 static void kernel_half_exits(struct tl_dev_frame *f, uint32_t warp)
 {
-    /* Warp 1's lower half waits for everybody while its upper half has gone without a word to us. */
+    /* Warp 1's lower half waits for everybody while its upper half has gone without a word to
+     * us. */
     if (warp == 1)
         f->exited[warp] = 0xffff0000;
     barrier(f, warp, SYNC, 0, 0, warp == 1 ? 0x0000ffff : ALL, 0);
@@ -316,8 +321,8 @@ static void an_exit_that_nobody_announced_is_noticed(void)
     runs_well(kernel_half_exits, 64, 2);
 }
 
-/* Threads of one warp, each on its own stack: odd ones meet in one place, even ones in another, and some leave
- * early. */
+/* Threads of one warp, each on its own stack: odd ones meet in one place, even ones in another, and
+ * some leave early. */
 static void kernel_lanes(struct tl_dev_frame *f, uint32_t argument)
 {
     uint32_t warp = argument & 0xffff, lane = argument >> 16, bit = 1U << lane;
@@ -457,7 +462,8 @@ static void claimed_blocks_are_begun_while_others_spin(void)
 {
     atomic_store(&arrived, 0);
     prepare(kernel_grid_sync, NULL, 96, 24);
-    atomic_store(&run->chunk, 8); /* several blocks at a time: those behind the first must not be waited for in vain */
+    /* several blocks at a time: those behind the first must not be waited for in vain */
+    atomic_store(&run->chunk, 8);
     TEST_ASSERT_EQUAL_INT(0, tl__engine_run(&engine, run));
     TEST_ASSERT_EQUAL_UINT32(24, n_trace);
 }
@@ -572,7 +578,8 @@ static void numbers_that_make_no_sense_are_refused(void)
     TEST_ASSERT_EQUAL_INT(-ENOEXEC, tl_exec_object_open(&o, "/proc/self/exe", &err));
 }
 
-/* A frame of a megabyte, as compiled code has that keeps many vectors: its lowest byte is touched. */
+/* A frame of a megabyte, as compiled code has that keeps many vectors: its lowest byte is
+ * touched. */
 static void deep(struct tl_dev_frame *f, uint32_t warp)
 {
     volatile uint8_t frame[1 << 20];

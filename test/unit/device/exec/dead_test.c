@@ -1,7 +1,7 @@
 /* What processes leave behind that die, or stop, while they use the shared device: nothing.
  *
- * What is compared are counts and orders, never times; how long it took is told.  TALLY_TEST_KILLS sets how many processes are
- * killed (100). */
+ * What is compared are counts and orders, never times; how long it took is told.  TALLY_TEST_KILLS
+ * sets how many processes are killed (100). */
 #include "test/unit/device/exec/help.h"
 
 #include <errno.h>
@@ -70,7 +70,8 @@ static void the_dead_leave_nothing_behind(void)
         while (tl__sm_memory_take(s, 1000) < 0)
             sched_yield();
         uint64_t took = tl__now_ns() - begin;
-        /* On a busy machine the survivor waits for a processor as well, which is nobody's fault here. */
+        /* On a busy machine the survivor waits for a processor as well, which is nobody's fault
+         * here. */
         uint64_t waited = delayed_ns() - delayed, own = took > waited ? took - waited : 0;
         longest = took > longest ? took : longest;
         longest_own = own > longest_own ? own : longest_own;
@@ -86,10 +87,12 @@ static void the_dead_leave_nothing_behind(void)
     }
     char report[256];
     snprintf(report, sizeof report,
-             "%u kills: everything back after %llu us on average, %llu at most, %u later than 10 ms; without the time "
+             "%u kills: everything back after %llu us on average, %llu at most, %u later than 10 "
+             "ms; without the time "
              "that the survivor had no processor: %llu at most, %u",
-             n, (unsigned long long)(sum / (n + (n == 0)) / 1000), (unsigned long long)(longest / 1000), late,
-             (unsigned long long)(longest_own / 1000), late_own);
+             n, (unsigned long long)(sum / (n + (n == 0)) / 1000),
+             (unsigned long long)(longest / 1000), late, (unsigned long long)(longest_own / 1000),
+             late_own);
     TEST_MESSAGE(report);
     tl__sm_close(s);
 }
@@ -137,7 +140,8 @@ static void who_is_killed_while_computing_is_not_missed(void)
         atomic_bool is_over = false;
         TEST_ASSERT_EQUAL_INT(0, tl_exec_device_open(&d, &settings, NULL));
         TEST_ASSERT_EQUAL_INT(0, tl_exec_object_from(&o, &info.info, NULL, burn, NULL));
-        struct tl_exec_launch l = {.object = o, .grid = {100, 1, 1}, .done = mark_over, .user = &is_over};
+        struct tl_exec_launch l = {
+            .object = o, .grid = {100, 1, 1}, .done = mark_over, .user = &is_over};
         wait_for(&board->ready, 1);
         TEST_ASSERT_EQUAL_INT(0, tl_exec_submit(d, &l));
         for (volatile int spin = rand_r(&seed) % 200000; spin > 0; spin--)
@@ -187,7 +191,8 @@ static void a_zombie_is_dead(void)
     tl__sm_close(s);
 }
 
-/* Who is traced like this stays in the kernel when it is killed, as if it got no processor to die on, until it is let go. */
+/* Who is traced like this stays in the kernel when it is killed, as if it got no processor to die
+ * on, until it is let go. */
 static bool hold_at_exit(uint32_t i)
 {
     return ptrace(PTRACE_SEIZE, children[i], NULL, (void *)PTRACE_O_TRACEEXIT) == 0;

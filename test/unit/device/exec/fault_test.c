@@ -1,5 +1,5 @@
-/* What kernels do wrong: a fault of their launch and of nothing else, with the program's own signal handlers as
- * good as before. */
+/* What kernels do wrong: a fault of their launch and of nothing else, with the program's own signal
+ * handlers as good as before. */
 #include "device/exec/internal.h"
 
 #include <sched.h>
@@ -62,7 +62,8 @@ static void wait_done(uint32_t n)
     pthread_mutex_unlock(&lock);
 }
 
-static void submit(struct tl_exec_launch *l, tl_exec_warp_fn warp, tl_exec_blocks_fn blocks, uint32_t grid)
+static void submit(struct tl_exec_launch *l, tl_exec_warp_fn warp, tl_exec_blocks_fn blocks,
+                   uint32_t grid)
 {
     struct tl_exec_object *o = NULL;
     if (device == NULL)
@@ -132,7 +133,10 @@ static void trap(struct tl_dev_frame *f, uint32_t warp)
 static void divide(struct tl_dev_frame *f, uint32_t warp)
 {
     (void)f, (void)warp;
-    __asm__ volatile("xorl %%ecx, %%ecx\n\tmovl $1, %%eax\n\tcltd\n\tidivl %%ecx" : : : "eax", "ecx", "edx", "cc");
+    __asm__ volatile("xorl %%ecx, %%ecx\n\tmovl $1, %%eax\n\tcltd\n\tidivl %%ecx"
+                     :
+                     :
+                     : "eax", "ecx", "edx", "cc");
 }
 
 static __attribute__((noinline)) uint32_t recurse(uint32_t n)
@@ -184,15 +188,17 @@ static void an_illegal_address_is_a_fault_that_tells_where(void)
     TEST_ASSERT_EQUAL_HEX64(0x1234, fault.detail);
     TEST_ASSERT_EQUAL_UINT32(3, fault.ctaid[0]);
     TEST_ASSERT_EQUAL_UINT32(1, fault.warp);
-    TEST_ASSERT_EQUAL_STRING("kernel bad_kernel: block (3, 0, 0), warp 1: illegal access to 0x1234", fault.text);
+    TEST_ASSERT_EQUAL_STRING("kernel bad_kernel: block (3, 0, 0), warp 1: illegal access to 0x1234",
+                             fault.text);
     works_still();
 }
 
 static void every_worker_survives_many_faults(void)
 {
     for (uint32_t i = 0; i < 200; i++)
-        TEST_ASSERT_EQUAL_UINT32(TL_DEV_FAULT_ADDRESS,
-                                 launch(i % 2 ? store_low : NULL, i % 2 ? NULL : store_low_range).what);
+        TEST_ASSERT_EQUAL_UINT32(
+            TL_DEV_FAULT_ADDRESS,
+            launch(i % 2 ? store_low : NULL, i % 2 ? NULL : store_low_range).what);
     works_still();
 }
 
@@ -320,7 +326,9 @@ static void die_in_child(int how)
     if (__sanitizer_set_report_path != NULL)
         __sanitizer_set_report_path("stderr"); /* not among the reports that test/run counts */
     fclose(stderr);
-    if (how == 1) { /* a handler that calls the one before it, which is ours, and then we move in front of it again */
+    /* a handler that calls the one before it, which is ours, and then we move in front of it
+     * again */
+    if (how == 1) {
         struct sigaction mine;
         memset(&mine, 0, sizeof mine);
         mine.sa_sigaction = calling_handler;

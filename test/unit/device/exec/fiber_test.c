@@ -1,4 +1,5 @@
-/* Fibers: left and entered again with everything a function may rely on, in any order, over many of them. */
+/* Fibers: left and entered again with everything a function may rely on, in any order, over many of
+ * them. */
 #include "device/exec/internal.h"
 
 #include <stdio.h>
@@ -81,7 +82,8 @@ static void fibers_hand_over_to_each_other(void)
         TEST_ASSERT_EQUAL_UINT32(i % MANY, order[i]);
 }
 
-/* Vector moves of compiled kernels fault on a stack that is not 16-aligned where a function begins. */
+/* Vector moves of compiled kernels fault on a stack that is not 16-aligned where a function
+ * begins. */
 static void stacks_are_aligned_and_staggered(void);
 static uintptr_t frame_of[MANY];
 static void note_frame(struct tl__fiber *self)
@@ -101,7 +103,8 @@ static void stacks_are_aligned_and_staggered(void)
     running = &home;
     for (uint32_t i = 0; i < MANY; i++) {
         TEST_ASSERT_EQUAL_INT(0, tl__fiber_init(&fibers[i], 65536, i, note_frame));
-        TEST_ASSERT_EQUAL_UINT64(8, (uint64_t)((uintptr_t)fibers[i].sp + 0) % 16); /* so that a call finds 16 */
+        /* so that a call finds 16 */
+        TEST_ASSERT_EQUAL_UINT64(8, (uint64_t)((uintptr_t)fibers[i].sp + 0) % 16);
         go(&fibers[i]);
         TEST_ASSERT_EQUAL_UINT64(0, frame_of[i] % 16);
     }
@@ -136,8 +139,8 @@ static void keep_registers(struct tl__fiber *self)
     for (uint32_t i = 0; i < 100; i++) {
         __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
         go(&home);
-        visits[seed - 1] += a == seed && b == seed * 3 && c == seed * 5 && d == seed * 7 && e == seed * 11 &&
-                            f == seed * 13;
+        visits[seed - 1] += a == seed && b == seed * 3 && c == seed * 5 && d == seed * 7 &&
+                            e == seed * 11 && f == seed * 13;
     }
     go(&home);
 }

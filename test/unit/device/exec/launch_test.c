@@ -1,5 +1,5 @@
-/* Launches as the driver makes them: all blocks once, several at a time, priorities, printf, malloc, fork,
- * cancelling. */
+/* Launches as the driver makes them: all blocks once, several at a time, priorities, printf,
+ * malloc, fork, cancelling. */
 #include "device/exec/internal.h"
 
 #include <dirent.h>
@@ -51,7 +51,8 @@ void tearDown(void)
     tl__sm_unlink(name);
 }
 
-static struct tl_exec_object *object(union kernel *k, uint32_t threads, tl_exec_warp_fn warp, tl_exec_blocks_fn blocks)
+static struct tl_exec_object *object(union kernel *k, uint32_t threads, tl_exec_warp_fn warp,
+                                     tl_exec_blocks_fn blocks)
 {
     struct tl_exec_object *o = NULL;
     memset(k, 0, sizeof *k);
@@ -266,7 +267,8 @@ static void cancelling_ends_a_launch(void)
     atomic_store(&may_go, false);
     submit(&l, o, 1000);
 #if TL_EXEC_TSAN
-    atomic_store(&may_go, true); /* signals come late under TSan: the launch ends by itself, or by this */
+    /* signals come late under TSan: the launch ends by itself, or by this */
+    atomic_store(&may_go, true);
 #endif
     tl_exec_cancel(device, &l);
     wait_done(1);
@@ -366,7 +368,8 @@ static void print_much(struct tl_dev_frame *f, uint32_t warp)
 static void printf_is_printed_at_synchronisation(void)
 {
     TEST_ASSERT_EQUAL_UINT32(0, run_printing(print_much).what);
-    TEST_ASSERT_EQUAL_STRING("-7 beef 3.25 [  x] -5000000000 'text  ' 1.0e+100 123% 0x10\nplain\n4464 %y\n", printed);
+    TEST_ASSERT_EQUAL_STRING(
+        "-7 beef 3.25 [  x] -5000000000 'text  ' 1.0e+100 123% 0x10\nplain\n4464 %y\n", printed);
     TEST_ASSERT_EQUAL_INT32(10, print_result);
 }
 
@@ -379,8 +382,9 @@ static void a_failed_assertion_is_told(void)
 {
     struct tl_exec_fault fault = run_printing_to(2, assert_something);
     TEST_ASSERT_EQUAL_UINT32(TL_DEV_FAULT_ASSERT, fault.what);
-    TEST_ASSERT_EQUAL_STRING("file.cu:12: void k(): block: [0,0,0], thread: [5,0,0] Assertion `a == b` failed.\n",
-                             printed);
+    TEST_ASSERT_EQUAL_STRING(
+        "file.cu:12: void k(): block: [0,0,0], thread: [5,0,0] Assertion `a == b` failed.\n",
+        printed);
 }
 
 static void use_heap(struct tl_dev_frame *f, uint32_t warp)
@@ -438,7 +442,8 @@ static void a_forked_child_begins_anew(void)
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        struct tl_exec_launch mine = {.object = o, .grid = {10, 1, 1}, .done = on_done, .params = some_params};
+        struct tl_exec_launch mine = {
+            .object = o, .grid = {10, 1, 1}, .done = on_done, .params = some_params};
         if (tl_exec_submit(device, &mine) != 0)
             _exit(1);
         wait_done(2);
@@ -455,7 +460,7 @@ static void a_forked_child_begins_anew(void)
 #endif
 }
 
-/* --- idleness ---------------------------------------------------------------------------------------------------- */
+/* --- idleness --------------------------------------------------------------------------------- */
 
 /* The time that the device's threads have spent on processors, and whether all of them sleep. */
 static uint64_t time_of_threads(bool *all_sleep)
@@ -502,7 +507,8 @@ static void an_idle_device_uses_no_processor(void)
     submit(&l, o, 1000);
     wait_done(1);
     uint64_t before = 0, after = 1;
-    /* Two looks with the same answer and a pause between them; somebody may have been on his way to sleep at the first. */
+    /* Two looks with the same answer and a pause between them; somebody may have been on his way to
+     * sleep at the first. */
     for (uint32_t tries = 0; tries < 100 && (!sleep || before != after); tries++) {
         before = time_of_threads(&sleep);
         nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
@@ -559,7 +565,8 @@ static void workers_of_all_processes_are_equally_nice(void)
     waitpid(pid, &status, 0);
     TEST_ASSERT_TRUE(WIFEXITED(status));
     TEST_ASSERT_EQUAL_UINT32(here, WEXITSTATUS(status));
-    TEST_ASSERT_TRUE_MESSAGE((int)here - 100 > mine, "workers must stand behind the program's own threads");
+    TEST_ASSERT_TRUE_MESSAGE((int)here - 100 > mine,
+                             "workers must stand behind the program's own threads");
 }
 
 static void a_program_may_end_while_kernels_run(void)
@@ -599,9 +606,9 @@ static void settings_come_from_the_environment(void)
     TEST_ASSERT_EQUAL_INT(0, tl_exec_memory_take(device, (uint64_t)2 << 30));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, tl_exec_memory_take(device, (uint64_t)2 << 30));
     tl_exec_memory_give(device, (uint64_t)2 << 30);
-    static const char *const wrong[][2] = {{"TALLY_DEVICE_SMS", "0"},   {"TALLY_DEVICE_SMS", "-3"},
-                                           {"TALLY_DEVICE_SMS", "257"}, {"TALLY_DEVICE_MEM", "12Q"},
-                                           {"TALLY_DEVICE_MEM", ""},    {"TALLY_DEVICE_MODE", "fifo"}};
+    static const char *const wrong[][2] = {
+        {"TALLY_DEVICE_SMS", "0"},   {"TALLY_DEVICE_SMS", "-3"}, {"TALLY_DEVICE_SMS", "257"},
+        {"TALLY_DEVICE_MEM", "12Q"}, {"TALLY_DEVICE_MEM", ""},   {"TALLY_DEVICE_MODE", "fifo"}};
     for (uint32_t i = 0; i < 6; i++) {
         struct tl_exec_device *d = NULL;
         char old[32];

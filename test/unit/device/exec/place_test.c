@@ -122,14 +122,16 @@ static void a_thread_of_the_driver_stays_away_for_good(void)
     TEST_ASSERT_TRUE(CPU_EQUAL(&now, &others));
 }
 
-/* Brings this thread onto the SM's CPU with the affinity that it had, launches, and tells what it has then. */
+/* Brings this thread onto the SM's CPU with the affinity that it had, launches, and tells what it
+ * has then. */
 static cpu_set_t affinity_after_launch(const char *thread)
 {
     cpu_set_t now;
     char before[16];
     prctl(PR_GET_NAME, before);
     prctl(PR_SET_NAME, thread);
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* who has just stepped aside does not do it again */
+    /* who has just stepped aside does not do it again */
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     do {
         sched_setaffinity(0, sizeof sms, &sms);
         sched_setaffinity(0, sizeof all, &all);

@@ -1,6 +1,8 @@
-/* The shared device, from several processes: slots, order, shares, faults of others, and damaged memory.
+/* The shared device, from several processes: slots, order, shares, faults of others, and damaged
+ * memory.
  *
- * What is compared are counts and orders, never times.  test/unit/device/exec/dead_test.c has what the dead leave behind. */
+ * What is compared are counts and orders, never times.  test/unit/device/exec/dead_test.c has what
+ * the dead leave behind. */
 #include "test/unit/device/exec/help.h"
 
 #include <errno.h>
@@ -163,7 +165,8 @@ static void take_leftover(uint32_t i)
     struct tl__sm *s = join(2, TL_EXEC_MPS);
     expect(s != NULL, 1);
     tl__sm_set_head(s, tl__sm_arrive(s, 0));
-    expect(tl__sm_try_acquire(s, 0) == -EAGAIN, 2); /* slot 1 is free, but the earlier grid has blocks left */
+    /* slot 1 is free, but the earlier grid has blocks left */
+    expect(tl__sm_try_acquire(s, 0) == -EAGAIN, 2);
     atomic_store(&board->ready, 1);
     uint32_t slot = acquire(s);
     expect(slot == 1, 3);
@@ -232,7 +235,8 @@ static const char *share_mode;
 
 static void take_share(uint32_t i)
 {
-    struct tl_exec_config config = {.name = name, .n_slots = 2, .mode = share_mode, .quantum_us = 2000};
+    struct tl_exec_config config = {
+        .name = name, .n_slots = 2, .mode = share_mode, .quantum_us = 2000};
     struct tl_exec_device *d;
     struct tl_exec_object *o;
     expect(tl_exec_device_open(&d, &config, NULL) == 0, 1);
@@ -244,7 +248,8 @@ static void take_share(uint32_t i)
     for (uint32_t k = 0; k < 2; k++) {
         loads[k].device = d;
         loads[k].child = i;
-        loads[k].launch = (struct tl_exec_launch){.object = o, .grid = {2, 1, 1}, .done = run_again, .user = &loads[k]};
+        loads[k].launch = (struct tl_exec_launch){
+            .object = o, .grid = {2, 1, 1}, .done = run_again, .user = &loads[k]};
         expect(tl_exec_submit(d, &loads[k].launch) == 0, 3);
     }
     while (!atomic_load(&loads[0].is_over) || !atomic_load(&loads[1].is_over))
@@ -253,8 +258,8 @@ static void take_share(uint32_t i)
     tl_exec_device_close(d);
 }
 
-/* Whatever else runs on the machine can take the processor from one of the two for a while, so a bad share is
- * measured again: a device that is unfair is so every time. */
+/* Whatever else runs on the machine can take the processor from one of the two for a while, so a
+ * bad share is measured again: a device that is unfair is so every time. */
 static void check_shares(const char *mode)
 {
     char text[64];
@@ -305,8 +310,9 @@ static void short_range(struct tl_dev_frame *f, uint32_t first, uint32_t count)
     atomic_store(&board->log[0], atomic_load(&board->count[0]));
 }
 
-/* With priorities, one slot: on two, the long grid rightly goes on with one while the urgent kernel's worker wakes up for the
- * other, and how many blocks that are is the host's CPU scheduler's affair. */
+/* With priorities, one slot: on two, the long grid rightly goes on with one while the urgent
+ * kernel's worker wakes up for the other, and how many blocks that are is the host's CPU
+ * scheduler's affair. */
 static uint32_t slots_of(const char *mode)
 {
     return strcmp(mode, "mps") == 0 ? 2 : 1;
@@ -315,12 +321,14 @@ static uint32_t slots_of(const char *mode)
 /* Child 0 is the long grid, child 1 the short kernel that comes later. */
 static void run_behind(uint32_t i)
 {
-    struct tl_exec_config settings = {.name = name, .n_slots = slots_of(share_mode), .mode = share_mode};
+    struct tl_exec_config settings = {
+        .name = name, .n_slots = slots_of(share_mode), .mode = share_mode};
     struct tl_exec_device *d;
     struct tl_exec_object *o;
     atomic_bool is_over = false;
     expect(tl_exec_device_open(&d, &settings, NULL) == 0, 1);
-    expect(tl_exec_object_from(&o, &info.info, NULL, i == 0 ? long_range : short_range, NULL) == 0, 2);
+    expect(tl_exec_object_from(&o, &info.info, NULL, i == 0 ? long_range : short_range, NULL) == 0,
+           2);
     struct tl_exec_launch l = {.object = o,
                                .grid = {i == 0 ? LONG_GRID : 1, 1, 1},
                                .priority = (int32_t)i,
@@ -339,7 +347,8 @@ static void run_behind(uint32_t i)
 static uint32_t blocks_before_short_one(const char *mode)
 {
     share_mode = mode;
-    struct tl__sm *s = join(slots_of(mode), strcmp(mode, "mps") == 0 ? TL_EXEC_MPS : TL_EXEC_MPS_PRIORITY);
+    struct tl__sm *s = join(slots_of(mode),
+                            strcmp(mode, "mps") == 0 ? TL_EXEC_MPS : TL_EXEC_MPS_PRIORITY);
     start(0, run_behind);
     start(1, run_behind);
     while (!tl__sm_others_wait(s))
@@ -349,7 +358,8 @@ static uint32_t blocks_before_short_one(const char *mode)
     ends_well(0);
     ends_well(1);
     char text[64];
-    snprintf(text, sizeof text, "%s: began after %u of %d blocks", mode, atomic_load(&board->log[0]), LONG_GRID);
+    snprintf(text, sizeof text, "%s: began after %u of %d blocks", mode,
+             atomic_load(&board->log[0]), LONG_GRID);
     TEST_MESSAGE(text);
     return atomic_load(&board->log[0]);
 }
@@ -369,7 +379,8 @@ static void an_urgent_short_kernel_does_not_wait(void)
 
 static uint32_t *volatile nowhere; /* the compiler does not know that it is NULL */
 
-static void __attribute__((no_sanitize("undefined"))) fall(struct tl_dev_frame *f, uint32_t first, uint32_t count)
+static void __attribute__((no_sanitize("undefined")))
+fall(struct tl_dev_frame *f, uint32_t first, uint32_t count)
 {
     (void)f, (void)first, (void)count;
     *nowhere = 1;
@@ -393,7 +404,8 @@ static void run_beside(uint32_t i)
     wait_for(&board->ready, 2);
     for (uint32_t k = 0; k < 200; k++) {
         atomic_bool is_over = false;
-        struct tl_exec_launch l = {.object = o, .grid = {8, 1, 1}, .done = mark_over, .user = &is_over};
+        struct tl_exec_launch l = {
+            .object = o, .grid = {8, 1, 1}, .done = mark_over, .user = &is_over};
         expect(tl_exec_submit(d, &l) == 0, 3);
         while (!atomic_load(&is_over))
             sched_yield();
@@ -445,7 +457,8 @@ static void anything_may_be_in_the_segment(void)
         if (tl__sm_memory_take(s, 10) == 0)
             tl__sm_memory_give(s, 10);
         tl__sm_memory_info(s, &left, &all);
-        /* Somebody who joins now finds a wreck: he gets a new device, or joins, or is told that it is full. */
+        /* Somebody who joins now finds a wreck: he gets a new device, or joins, or is told that it
+         * is full. */
         struct tl__sm_config config = {name, 2, TL_EXEC_MPS, 1000, 2000};
         struct tl__sm *other = NULL;
         int rc = tl__sm_open(&other, &config, NULL);

@@ -1,7 +1,9 @@
-/* Who wakes a worker: the launch if there is a slot for it, else who leaves the slot, and in the end the device's own thread.
+/* Who wakes a worker: the launch if there is a slot for it, else who leaves the slot, and in the
+ * end the device's own thread.
  *
- * A child, the rival, takes and leaves the only slot as it is told; this process launches.  What is compared are states and
- * counts, never times: a test that waits for something waits for as long as it takes. */
+ * A child, the rival, takes and leaves the only slot as it is told; this process launches.  What is
+ * compared are states and counts, never times: a test that waits for something waits for as long as
+ * it takes. */
 #include "device/exec/sm.h"
 
 #include <dirent.h>
@@ -187,7 +189,8 @@ static uint64_t settle(void)
 static void submit(struct tl_exec_object *o, struct tl_exec_launch *l, atomic_bool *is_over)
 {
     atomic_store(is_over, false);
-    *l = (struct tl_exec_launch){.object = o, .grid = {1, 1, 1}, .priority = 1, .done = mark_over, .user = is_over};
+    *l = (struct tl_exec_launch){
+        .object = o, .grid = {1, 1, 1}, .priority = 1, .done = mark_over, .user = is_over};
     TEST_ASSERT_EQUAL_INT(0, tl_exec_submit(device, l));
 }
 
@@ -212,8 +215,9 @@ static struct tl_exec_object *open_with_worker(void)
     return o;
 }
 
-/* The worker sleeps on while the slot is taken.  After 2 ms it may look whether the holder lives, so if this process does not get
- * a processor for so long, the test says nothing and is repeated; who wakes in vain does so every time. */
+/* The worker sleeps on while the slot is taken.  After 2 ms it may look whether the holder lives,
+ * so if this process does not get a processor for so long, the test says nothing and is repeated;
+ * who wakes in vain does so every time. */
 static void nobody_is_woken_for_a_slot_that_is_taken(void)
 {
     struct tl_exec_launch l;
@@ -255,7 +259,8 @@ static void a_launch_left_to_one_who_dies_is_not_forgotten(void)
     }
 }
 
-/* Somebody has written into the segment that nobody waits.  Then the rival wakes nobody, and the process sees to itself. */
+/* Somebody has written into the segment that nobody waits.  Then the rival wakes nobody, and the
+ * process sees to itself. */
 static void a_wrong_count_of_those_who_wait_is_survived(void)
 {
     char path[100];

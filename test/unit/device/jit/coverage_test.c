@@ -1,5 +1,6 @@
-/* How much of what real libraries contain the translator accepts: a tiny kernel for every form of test/data/ptx-forms.tsv
- * (opcode with modifiers, and in how many kernels of which library it occurs). */
+/* How much of what real libraries contain the translator accepts: a tiny kernel for every form of
+ * test/data/ptx-forms.tsv (opcode with modifiers, and in how many kernels of which library it
+ * occurs). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static struct form forms[MAX_FORMS];
 static char *libraries[MAX_LIBRARIES];
 static uint32_t n_forms, n_libraries;
 
-/* --- operands ------------------------------------------------------------------------------------------------------ */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static bool has(const char *form, const char *modifier)
 {
@@ -130,7 +131,8 @@ static const struct {
     {"setp.ne.and.b32", "$ %p1, %r0, %r1, %p0;"},
     {"lop3", "$ %r0, %r1, %r2, %r3, 0xe8;"},
     {"mma.sync.aligned.m8n8k4.row.col.f64", "$ {%d1, %d2}, {%d3}, {%d4}, {%d5, %d6};"},
-    {"mma.sync.aligned.m16n8k16.row.col.f16", "$ {%r0, %r1}, {%r2, %r3, %r4, %r5}, {%r6, %r7}, {%r8, %r9};"},
+    {"mma.sync.aligned.m16n8k16.row.col.f16",
+     "$ {%r0, %r1}, {%r2, %r3, %r4, %r5}, {%r6, %r7}, {%r8, %r9};"},
     {"mma", "$ {%r0, %r1, %r2, %r3}, {%r4, %r5, %r6, %r7}, {%r8, %r9}, {%r10, %r11, %r12, %r13};"},
     {"wgmma.mma_async", "$ {}, %d0, %d1, 1, 1, 1, 0, 0;"},
     {"wgmma.wait_group", "$ 0;"},
@@ -194,7 +196,8 @@ static void add_memory(struct tl_buf *b, const char *form)
     } else {
         tl_buf_printf(b, "%s ", form);
         add_vector(b, t.reg_bits, 1, n);
-        tl_buf_printf(b, ", %s%s;", address_of(form), strstr(form, "cache_hint") != NULL ? ", %d1" : "");
+        tl_buf_printf(b, ", %s%s;", address_of(form),
+                      strstr(form, "cache_hint") != NULL ? ", %d1" : "");
     }
 }
 
@@ -218,8 +221,9 @@ static void add_atomic(struct tl_buf *b, const char *form)
 /* How many sources an opcode has. */
 static uint32_t sources_of(const char *form)
 {
-    static const char *const one[] = {"mov", "cvt", "neg", "abs", "not",  "cnot", "rcp",  "sqrt", "rsqrt",
-                                      "ex2", "lg2", "sin", "cos", "tanh", "brev", "popc", "clz",  "bfind"};
+    static const char *const one[] = {"mov", "cvt",  "neg",   "abs",  "not", "cnot",
+                                      "rcp", "sqrt", "rsqrt", "ex2",  "lg2", "sin",
+                                      "cos", "tanh", "brev",  "popc", "clz", "bfind"};
     static const char *const three[] = {"fma",  "mad", "madc", "selp", "dp4a", "dp2a", "bfe",
                                         "prmt", "shf", "sad",  "slct", "vshr", "vmax4"};
     const struct op_row row = {.form = form};
@@ -284,16 +288,20 @@ static void add_instruction(struct tl_buf *b, const char *form)
     tl_buf_puts(b, ";");
 }
 
-/* --- translation --------------------------------------------------------------------------------------------------- */
+/* --- translation ------------------------------------------------------------------------------ */
 
 static const char head[] =
     ".version 8.8\n.target sm_100a\n.address_size 64\n.extern .shared .align 16 .b8 sh[];\n"
-    ".const .align 16 .b8 co[64];\n.func fn()\n{ ret; }\n.func fp(.param .align 16 .b8 x[32])\n{ ret; }\n"
-    ".visible .entry k(.param .align 16 .b8 pa[64])\n{\n.local .align 16 .b8 lo[64];\n.reg .pred %p<8>; .reg .b16 "
+    ".const .align 16 .b8 co[64];\n.func fn()\n{ ret; }\n.func fp(.param .align 16 .b8 x[32])\n{ "
+    "ret; }\n"
+    ".visible .entry k(.param .align 16 .b8 pa[64])\n{\n.local .align 16 .b8 lo[64];\n.reg .pred "
+    "%p<8>; .reg .b16 "
     "%h<16>;\n"
-    ".reg .b32 %r<40>; .reg .b64 %d<16>;\nmov.u32 %r0, %tid.x; setp.eq.s32 %p0, %r0, 3;\nld.param.u64 %d0, [pa];\n";
+    ".reg .b32 %r<40>; .reg .b64 %d<16>;\nmov.u32 %r0, %tid.x; setp.eq.s32 %p0, %r0, "
+    "3;\nld.param.u64 %d0, [pa];\n";
 
-/* Translates a kernel of some forms, one per line; those that it refuses are left out one after the other. */
+/* Translates a kernel of some forms, one per line; those that it refuses are left out one after the
+ * other. */
 static void try_forms(uint32_t first, uint32_t n)
 {
     struct tl_buf text = {0};
@@ -336,7 +344,7 @@ static void try_forms(uint32_t first, uint32_t n)
     tl_buf_finish(&text);
 }
 
-/* --- the table ----------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static void read_forms(char *text)
 {
@@ -358,7 +366,8 @@ static void read_forms(char *text)
     }
 }
 
-/* A kernel that has a missing form cannot run: at least the kernels of the most frequent one, at most all of them together. */
+/* A kernel that has a missing form cannot run: at least the kernels of the most frequent one, at
+ * most all of them together. */
 static void print_library(uint32_t l)
 {
     uint32_t all = 0, most = 0, sum = 0;

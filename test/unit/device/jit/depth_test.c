@@ -58,7 +58,8 @@ static void a_long_loop_of_parted_lanes_needs_no_stack(void)
     enum { BLOCKS = 6000 };
     tl_buf_puts(&text, "setp.eq.u32 %p1, %r1, 0;\n@%p1 bra $end;\n$loop:\nfrob.b32 %r2, %r1;\n");
     for (uint32_t i = 0; i < BLOCKS; i++)
-        tl_buf_printf(&text, "setp.eq.u32 %%p1, %%r1, %u;\n@%%p1 bra $end;\nadd.u32 %%r2, %%r2, 1;\n", i + 1);
+        tl_buf_printf(
+            &text, "setp.eq.u32 %%p1, %%r1, %u;\n@%%p1 bra $end;\nadd.u32 %%r2, %%r2, 1;\n", i + 1);
     tl_buf_puts(&text, "setp.lt.u32 %p1, %r2, %r1;\n@%p1 bra $loop;\n$end:\n");
     TEST_ASSERT_EQUAL_INT(-ENOTSUP, compile_with_stack(256 << 10));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "frob.b32"), err.text);

@@ -5,17 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- forms --------------------------------------------------------------------------------------------------------- */
+/* --- forms ------------------------------------------------------------------------------------ */
 
 bool op_type_parse(struct op_type *t, const char *name, size_t n)
 {
     static const struct op_type types[] = {
-        {"pred", 'p', 1, 1, 1},    {"b8", 'b', 8, 1, 32},     {"u8", 'u', 8, 1, 32},      {"s8", 's', 8, 1, 32},
-        {"b16", 'b', 16, 1, 16},   {"u16", 'u', 16, 1, 16},   {"s16", 's', 16, 1, 16},    {"b32", 'b', 32, 1, 32},
-        {"u32", 'u', 32, 1, 32},   {"s32", 's', 32, 1, 32},   {"b64", 'b', 64, 1, 64},    {"u64", 'u', 64, 1, 64},
-        {"s64", 's', 64, 1, 64},   {"f16", 'f', 16, 1, 16},   {"f32", 'f', 32, 1, 32},    {"f64", 'f', 64, 1, 64},
-        {"bf16", 'g', 16, 1, 16},  {"f16x2", 'f', 16, 2, 32}, {"bf16x2", 'g', 16, 2, 32}, {"f32x2", 'f', 32, 2, 64},
-        {"u16x2", 'u', 16, 2, 32}, {"s16x2", 's', 16, 2, 32}, {"tf32", 'b', 32, 1, 32},   {"e4m3x2", '8', 8, 2, 16},
+        {"pred", 'p', 1, 1, 1},     {"b8", 'b', 8, 1, 32},     {"u8", 'u', 8, 1, 32},
+        {"s8", 's', 8, 1, 32},      {"b16", 'b', 16, 1, 16},   {"u16", 'u', 16, 1, 16},
+        {"s16", 's', 16, 1, 16},    {"b32", 'b', 32, 1, 32},   {"u32", 'u', 32, 1, 32},
+        {"s32", 's', 32, 1, 32},    {"b64", 'b', 64, 1, 64},   {"u64", 'u', 64, 1, 64},
+        {"s64", 's', 64, 1, 64},    {"f16", 'f', 16, 1, 16},   {"f32", 'f', 32, 1, 32},
+        {"f64", 'f', 64, 1, 64},    {"bf16", 'g', 16, 1, 16},  {"f16x2", 'f', 16, 2, 32},
+        {"bf16x2", 'g', 16, 2, 32}, {"f32x2", 'f', 32, 2, 64}, {"u16x2", 'u', 16, 2, 32},
+        {"s16x2", 's', 16, 2, 32},  {"tf32", 'b', 32, 1, 32},  {"e4m3x2", '8', 8, 2, 16},
         {"e5m2x2", '8', 8, 2, 16},
     };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -40,7 +42,8 @@ bool op_has(const struct op *o, const char *modifier)
 bool op_is(const struct op *o, const char *opcode)
 {
     size_t n = strlen(opcode);
-    return strncmp(o->row->form, opcode, n) == 0 && (o->row->form[n] == '.' || o->row->form[n] == 0);
+    return strncmp(o->row->form, opcode, n) == 0 &&
+           (o->row->form[n] == '.' || o->row->form[n] == 0);
 }
 
 static void bad_row(const struct op_row *row)
@@ -94,7 +97,7 @@ void op_parse(struct op *o, const struct op_row *row)
     o->nan = op_has(o, "NaN");
 }
 
-/* --- kernels ------------------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 bool op_takes_part(uint32_t i)
 {
@@ -107,7 +110,8 @@ uint64_t op_old_value(const struct op_type *t)
     return t->reg_bits == 64 ? v : v & ((1ull << t->reg_bits) - 1);
 }
 
-static void declare(struct tl_buf *b, const struct op_type *t, const char *name, uint32_t k, uint32_t j)
+static void declare(struct tl_buf *b, const struct op_type *t, const char *name, uint32_t k,
+                    uint32_t j)
 {
     if (t->kind == 'p')
         tl_buf_printf(b, "  .reg .pred %%%s%u_%u; .reg .b32 %%w%s%u_%u;\n", name, k, j, name, k, j);
@@ -120,29 +124,35 @@ static void load_source(struct tl_buf *b, const struct op_type *t, uint32_t k, u
     uint64_t offset = (uint64_t)(k * OP_SOURCES + j) * OP_VECTORS * 8;
     declare(b, t, "s", k, j);
     if (t->kind == 'p')
-        tl_buf_printf(b, "  ld.global.b32 %%ws%u_%u, [%%in+%llu];\n  setp.ne.b32 %%s%u_%u, %%ws%u_%u, 0;\n", k, j,
-                      (unsigned long long)offset, k, j, k, j);
+        tl_buf_printf(
+            b, "  ld.global.b32 %%ws%u_%u, [%%in+%llu];\n  setp.ne.b32 %%s%u_%u, %%ws%u_%u, 0;\n",
+            k, j, (unsigned long long)offset, k, j, k, j);
     else
-        tl_buf_printf(b, "  ld.global.b%u %%s%u_%u, [%%in+%llu];\n", t->reg_bits, k, j, (unsigned long long)offset);
+        tl_buf_printf(b, "  ld.global.b%u %%s%u_%u, [%%in+%llu];\n", t->reg_bits, k, j,
+                      (unsigned long long)offset);
 }
 
 static void preset_result(struct tl_buf *b, const struct op_type *t, uint32_t k, uint32_t j)
 {
     declare(b, t, "d", k, j);
     if (t->kind == 'p')
-        tl_buf_printf(b, "  setp.ne.b32 %%d%u_%u, %llu, 0;\n", k, j, (unsigned long long)op_old_value(t));
+        tl_buf_printf(b, "  setp.ne.b32 %%d%u_%u, %llu, 0;\n", k, j,
+                      (unsigned long long)op_old_value(t));
     else
-        tl_buf_printf(b, "  mov.b%u %%d%u_%u, 0x%llx;\n", t->reg_bits, k, j, (unsigned long long)op_old_value(t));
+        tl_buf_printf(b, "  mov.b%u %%d%u_%u, 0x%llx;\n", t->reg_bits, k, j,
+                      (unsigned long long)op_old_value(t));
 }
 
 static void store_result(struct tl_buf *b, const struct op_type *t, uint32_t k, uint32_t j)
 {
     uint64_t offset = (uint64_t)(k * OP_RESULTS + j) * OP_VECTORS * 8;
     if (t->kind == 'p')
-        tl_buf_printf(b, "  selp.b32 %%wd%u_%u, 1, 0, %%d%u_%u;\n  st.global.b32 [%%out+%llu], %%wd%u_%u;\n", k, j, k,
-                      j, (unsigned long long)offset, k, j);
+        tl_buf_printf(
+            b, "  selp.b32 %%wd%u_%u, 1, 0, %%d%u_%u;\n  st.global.b32 [%%out+%llu], %%wd%u_%u;\n",
+            k, j, k, j, (unsigned long long)offset, k, j);
     else
-        tl_buf_printf(b, "  st.global.b%u [%%out+%llu], %%d%u_%u;\n", t->reg_bits, (unsigned long long)offset, k, j);
+        tl_buf_printf(b, "  st.global.b%u [%%out+%llu], %%d%u_%u;\n", t->reg_bits,
+                      (unsigned long long)offset, k, j);
 }
 
 static void add_operand(struct tl_buf *b, const struct op *o, uint32_t k, uint32_t n)
@@ -155,7 +165,8 @@ static void add_operand(struct tl_buf *b, const struct op *o, uint32_t k, uint32
         tl_buf_printf(b, "%%s%u_%u", k, n - o->n_results);
 }
 
-/* The instructions of an op: the form with its operands, or the row's text, each statement guarded. */
+/* The instructions of an op: the form with its operands, or the row's text, each statement
+ * guarded. */
 static void add_instruction(struct tl_buf *b, const struct op *o, uint32_t k, const char *guard)
 {
     if (o->row->text == NULL) {
@@ -180,7 +191,8 @@ static void add_instruction(struct tl_buf *b, const struct op *o, uint32_t k, co
 }
 
 /* Operands, instructions, results of some ops; in one mode, they are jumped over together. */
-static void add_group(struct tl_buf *b, const struct op *ops, uint32_t first, uint32_t end, enum op_mode mode)
+static void add_group(struct tl_buf *b, const struct op *ops, uint32_t first, uint32_t end,
+                      enum op_mode mode)
 {
     for (uint32_t k = first; k < end; k++) {
         for (uint32_t j = 0; j < ops[k].n_sources; j++) {
@@ -206,16 +218,19 @@ void op_kernel(struct tl_buf *b, const struct op *ops, uint32_t n, enum op_mode 
 {
     b->n = 0;
     tl_buf_puts(
-        b,
-        ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 p_in, .param .u64 p_out)\n{\n"
-        "  .reg .b64 %in, %out, %at;\n  .reg .b32 %i, %n, %t, %g;\n  .reg .pred %p;\n  .reg .b64 %x<4>;\n  .reg .b32 "
-        "%y<4>;\n"
-        "  ld.param.u64 %in, [p_in];\n  ld.param.u64 %out, [p_out];\n  mov.u32 %i, %ctaid.x;\n");
+        b, ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 p_in, "
+           ".param .u64 p_out)\n{\n"
+           "  .reg .b64 %in, %out, %at;\n  .reg .b32 %i, %n, %t, %g;\n  .reg .pred %p;\n  .reg "
+           ".b64 %x<4>;\n  .reg .b32 "
+           "%y<4>;\n"
+           "  ld.param.u64 %in, [p_in];\n  ld.param.u64 %out, [p_out];\n  mov.u32 %i, %ctaid.x;\n");
     if (mode != OP_UNIFORM)
-        tl_buf_puts(b, "  mov.u32 %n, %ntid.x;\n  mov.u32 %t, %tid.x;\n  mad.lo.s32 %i, %i, %n, %t;\n");
-    tl_buf_puts(
-        b, "  mul.wide.u32 %at, %i, 8;\n  add.s64 %in, %in, %at;\n  add.s64 %out, %out, %at;\n"
-           "  mul.lo.s32 %g, %i, 0x9E3779B1;\n  shr.u32 %g, %g, 20;\n  and.b32 %g, %g, 1;\n  setp.ne.s32 %p, %g, 0;\n");
+        tl_buf_puts(
+            b, "  mov.u32 %n, %ntid.x;\n  mov.u32 %t, %tid.x;\n  mad.lo.s32 %i, %i, %n, %t;\n");
+    tl_buf_puts(b,
+                "  mul.wide.u32 %at, %i, 8;\n  add.s64 %in, %in, %at;\n  add.s64 %out, %out, %at;\n"
+                "  mul.lo.s32 %g, %i, 0x9E3779B1;\n  shr.u32 %g, %g, 20;\n  and.b32 %g, %g, 1;\n  "
+                "setp.ne.s32 %p, %g, 0;\n");
     /* In small groups: few registers are alive at a time, which compiles fast. */
     uint32_t group = mode == OP_BRANCHED ? 8 : 1;
     for (uint32_t k = 0; k < n; k += group)
@@ -223,7 +238,7 @@ void op_kernel(struct tl_buf *b, const struct op *ops, uint32_t n, enum op_mode 
     tl_buf_puts(b, "  ret;\n}\n");
 }
 
-/* --- inputs -------------------------------------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 static uint64_t next(uint64_t *state)
 {
@@ -235,17 +250,23 @@ static uint64_t next(uint64_t *state)
 
 static uint32_t integer_edges(uint32_t bits, uint64_t *to)
 {
-    static const uint64_t values[] = {0,       1,        2,         3,          7,          8,          15,
-                                      16,      17,       31,        32,         33,         63,         64,
-                                      65,      127,      128,       255,        256,        0x8000,     0xffff,
-                                      0x10000, 0xffffff, 0x1000000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000};
+    static const uint64_t values[] = {
+        0,       1,        2,         3,          7,          8,          15,
+        16,      17,       31,        32,         33,         63,         64,
+        65,      127,      128,       255,        256,        0x8000,     0xffff,
+        0x10000, 0xffffff, 0x1000000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000};
     uint64_t ones = bits == 64 ? UINT64_MAX : (1ull << bits) - 1;
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         if (values[i] <= ones)
             to[n++] = values[i];
     }
-    uint64_t high[] = {ones,     ones - 1, ones >> 1, (ones >> 1) + 1, (ones >> 1) + 2, 0x5555555555555555ull & ones,
+    uint64_t high[] = {ones,
+                       ones - 1,
+                       ones >> 1,
+                       (ones >> 1) + 1,
+                       (ones >> 1) + 2,
+                       0x5555555555555555ull & ones,
                        ones - 30};
     for (size_t i = 0; i < sizeof high / sizeof high[0]; i++)
         to[n++] = high[i];
@@ -308,7 +329,8 @@ static uint32_t float_edges(const struct op_type *t, uint64_t *to)
         }
     }
     uint64_t inf = op_bits(t, __builtin_inf(), ROUND_NEAREST);
-    uint64_t others[] = {inf, inf | sign, inf - 1, inf | sign >> 1 | 1, inf | sign | sign >> 4 | 5, 1, sign | 1};
+    uint64_t others[] = {inf, inf | sign, inf - 1, inf | sign >> 1 | 1, inf | sign | sign >> 4 | 5,
+                         1,   sign | 1};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         to[n++] = others[i];
     return n;
@@ -355,7 +377,9 @@ void op_inputs(const struct op *o, uint64_t *in, uint64_t seed)
     uint64_t edges[OP_SOURCES][MAX_EDGES], state = seed;
     uint32_t count[OP_SOURCES], crossed = 1;
     for (uint32_t j = 0; j < o->n_sources; j++) {
-        count[j] = o->immediate[j] != NULL || o->source[j].packed > 1 ? 1 : edges_of(&o->source[j], edges[j]);
+        count[j] = o->immediate[j] != NULL || o->source[j].packed > 1
+                       ? 1
+                       : edges_of(&o->source[j], edges[j]);
         crossed = crossed * count[j] < OP_VECTORS * 3 / 4 ? crossed * count[j] : 0;
     }
     for (uint32_t i = 0; i < OP_VECTORS; i++) {
@@ -373,7 +397,7 @@ void op_inputs(const struct op *o, uint64_t *in, uint64_t seed)
     }
 }
 
-/* --- results ------------------------------------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 static bool is_close(const struct op *o, const struct op_type *t, uint64_t got, uint64_t want_bits)
 {

@@ -12,12 +12,14 @@ static uint64_t ones(uint32_t bits)
 static __int128 number(const struct op_type *t, uint64_t v)
 {
     v &= ones(t->bits);
-    return t->kind == 's' ? (__int128)((int64_t)(v << (64 - t->bits)) >> (64 - t->bits)) : (__int128)v;
+    return t->kind == 's' ? (__int128)((int64_t)(v << (64 - t->bits)) >> (64 - t->bits))
+                          : (__int128)v;
 }
 
 static __int128 clamp_to(const struct op_type *t, __int128 v)
 {
-    __int128 least = t->kind == 's' ? -((__int128)1 << (t->bits - 1)) : 0, most = least + (__int128)ones(t->bits);
+    __int128 least = t->kind == 's' ? -((__int128)1 << (t->bits - 1)) : 0,
+             most = least + (__int128)ones(t->bits);
     return v < least ? least : v > most ? most : v;
 }
 
@@ -92,12 +94,14 @@ static double limited(const struct op *o, double x)
     return o->relu && x <= 0 ? 0 : x;
 }
 
-static uint64_t narrowed(const struct op *o, const struct op_type *from, const struct op_type *to, uint64_t v)
+static uint64_t narrowed(const struct op *o, const struct op_type *from, const struct op_type *to,
+                         uint64_t v)
 {
     double x = limited(o, op_flushed(o, from, op_float(from, v)));
     if (op_has(o, "rni") || op_has(o, "rzi") || op_has(o, "rmi") || op_has(o, "rpi"))
         x = integral(x, o->rounding);
-    const struct op_format *f = to->kind == '8'   ? (strcmp(to->name, "e4m3x2") == 0 ? &op_e4m3 : &op_e5m2)
+    const struct op_format *f = to->kind == '8'
+                                    ? (strcmp(to->name, "e4m3x2") == 0 ? &op_e4m3 : &op_e5m2)
                                 : to->kind == 'g' ? &op_bf16
                                                   : &op_f16;
     if (op_has(o, "satfinite") && to->kind != 'b')
@@ -115,7 +119,8 @@ static void pack(const struct op *o, const uint64_t *in, uint64_t *out)
 {
     struct op_type t = o->result[0];
     t.packed = 1;
-    out[0] = narrowed(o, &o->source[0], &t, in[0]) << t.bits | narrowed(o, &o->source[1], &t, in[1]);
+    out[0] = narrowed(o, &o->source[0], &t, in[0]) << t.bits |
+             narrowed(o, &o->source[1], &t, in[1]);
 }
 
 /* Two halves to two of 8 bits, or back. */
@@ -149,33 +154,33 @@ static void pack_ints(const struct op *o, const uint64_t *in, uint64_t *out)
     out[0] = (uint32_t)(a << t.bits | b | (o->n_sources == 3 ? in[2] << (2 * t.bits) : 0));
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
-#define CVT(mods, to, from, ref)                                                                                       \
-    {                                                                                                                  \
-        "cvt" mods "." to "." from, to "=" from, ref, 0, 0, NULL                                                       \
+#define CVT(mods, to, from, ref)                                                                   \
+    {                                                                                              \
+        "cvt" mods "." to "." from, to "=" from, ref, 0, 0, NULL                                   \
     }
 #define INT(to, from) CVT("", to, from, int_to_int)
 #define SAT(to, from) CVT(".sat", to, from, int_to_int)
-#define TO_INT(to, from)                                                                                               \
-    CVT(".rni", to, from, float_to_int), CVT(".rzi", to, from, float_to_int), CVT(".rmi", to, from, float_to_int),     \
-        CVT(".rpi", to, from, float_to_int)
-#define TO_INTS(from)                                                                                                  \
-    TO_INT("s32", from), TO_INT("u32", from), TO_INT("s64", from), TO_INT("u64", from), TO_INT("s16", from),           \
-        TO_INT("u16", from)
-#define TO_FLOAT(to, from)                                                                                             \
-    CVT(".rn", to, from, int_to_float), CVT(".rz", to, from, int_to_float), CVT(".rm", to, from, int_to_float),        \
-        CVT(".rp", to, from, int_to_float)
+#define TO_INT(to, from)                                                                           \
+    CVT(".rni", to, from, float_to_int), CVT(".rzi", to, from, float_to_int),                      \
+        CVT(".rmi", to, from, float_to_int), CVT(".rpi", to, from, float_to_int)
+#define TO_INTS(from)                                                                              \
+    TO_INT("s32", from), TO_INT("u32", from), TO_INT("s64", from), TO_INT("u64", from),            \
+        TO_INT("s16", from), TO_INT("u16", from)
+#define TO_FLOAT(to, from)                                                                         \
+    CVT(".rn", to, from, int_to_float), CVT(".rz", to, from, int_to_float),                        \
+        CVT(".rm", to, from, int_to_float), CVT(".rp", to, from, int_to_float)
 #define TO_FLOATS(from) TO_FLOAT("f32", from), TO_FLOAT("f64", from), TO_FLOAT("f16", from)
-#define NARROW(to, from)                                                                                               \
-    CVT(".rn", to, from, float_to_float), CVT(".rz", to, from, float_to_float), CVT(".rm", to, from, float_to_float),  \
-        CVT(".rp", to, from, float_to_float)
-#define INTEGRAL(t)                                                                                                    \
-    CVT(".rni", t, t, float_to_float), CVT(".rzi", t, t, float_to_float), CVT(".rmi", t, t, float_to_float),           \
-        CVT(".rpi", t, t, float_to_float)
-#define PACK(mods, to)                                                                                                 \
-    {                                                                                                                  \
-        "cvt" mods "." to ".f32", to "=f32,f32", pack, 0, 0, NULL                                                      \
+#define NARROW(to, from)                                                                           \
+    CVT(".rn", to, from, float_to_float), CVT(".rz", to, from, float_to_float),                    \
+        CVT(".rm", to, from, float_to_float), CVT(".rp", to, from, float_to_float)
+#define INTEGRAL(t)                                                                                \
+    CVT(".rni", t, t, float_to_float), CVT(".rzi", t, t, float_to_float),                          \
+        CVT(".rmi", t, t, float_to_float), CVT(".rpi", t, t, float_to_float)
+#define PACK(mods, to)                                                                             \
+    {                                                                                              \
+        "cvt" mods "." to ".f32", to "=f32,f32", pack, 0, 0, NULL                                  \
     }
 
 const struct op_row op_convert_rows[] = {

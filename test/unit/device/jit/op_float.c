@@ -8,7 +8,7 @@ static uint64_t element(const struct op_type *t, uint64_t v, uint32_t p)
     return t->packed == 1 ? v : v >> (p * t->bits) & ((1ull << t->bits) - 1);
 }
 
-/* --- exact --------------------------------------------------------------------------------------------------------- */
+/* --- exact ------------------------------------------------------------------------------------ */
 
 static char operator_of(const struct op *o)
 {
@@ -38,13 +38,16 @@ static uint64_t arith_element(const struct op *o, const uint64_t *in, uint32_t p
     const struct op_type *t = &o->result[0];
     double x[3] = {0, 0, 0};
     for (uint32_t j = 0; j < o->n_sources; j++)
-        x[j] = op_flushed(o, &o->source[j], op_float(&o->source[j], element(&o->source[j], in[j], p)));
+        x[j] = op_flushed(o, &o->source[j],
+                          op_float(&o->source[j], element(&o->source[j], in[j], p)));
     if (op_is(o, "rcp")) {
         x[1] = x[0];
         x[0] = 1;
     }
     if (t->bits == 64)
-        return op_bits(t, limited(o, op_double(operator_of(o), x[0], x[1], x[2], o->rounding, NULL)), o->rounding);
+        return op_bits(t,
+                       limited(o, op_double(operator_of(o), x[0], x[1], x[2], o->rounding, NULL)),
+                       o->rounding);
     double r = op_odd(operator_of(o), x[0], x[1], x[2]);
     if (r == 0) /* the sign of an exact zero depends on the rounding */
         r = op_double(operator_of(o), x[0], x[1], x[2], o->rounding, NULL);
@@ -119,7 +122,7 @@ static void testp(const struct op *o, const uint64_t *in, uint64_t *out)
                                        : a != 0 && a < least;
 }
 
-/* --- approximations: the result as a double ------------------------------------------------------------------------ */
+/* --- approximations: the result as a double --------------------------------------------------- */
 
 static double quotient(double a, double b)
 {
@@ -161,26 +164,28 @@ static void approx(const struct op *o, const uint64_t *in, uint64_t *out)
     memcpy(&out[0], &r, sizeof r);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
-#define ONE(form, t, ref)                                                                                              \
-    {                                                                                                                  \
-        form "." t, t "=" t, ref, 0, 0, NULL                                                                           \
+#define ONE(form, t, ref)                                                                          \
+    {                                                                                              \
+        form "." t, t "=" t, ref, 0, 0, NULL                                                       \
     }
-#define TWO(form, t, ref)                                                                                              \
-    {                                                                                                                  \
-        form "." t, t "=" t "," t, ref, 0, 0, NULL                                                                     \
+#define TWO(form, t, ref)                                                                          \
+    {                                                                                              \
+        form "." t, t "=" t "," t, ref, 0, 0, NULL                                                 \
     }
-#define THREE(form, t, ref)                                                                                            \
-    {                                                                                                                  \
-        form "." t, t "=" t "," t "," t, ref, 0, 0, NULL                                                               \
+#define THREE(form, t, ref)                                                                        \
+    {                                                                                              \
+        form "." t, t "=" t "," t "," t, ref, 0, 0, NULL                                           \
     }
-#define ROUNDED(X, op, t) X(op ".rn", t, arith), X(op ".rz", t, arith), X(op ".rm", t, arith), X(op ".rp", t, arith)
-#define OF_HALVES(X, op, ref) X(op, "f16", ref), X(op, "f16x2", ref), X(op, "bf16", ref), X(op, "bf16x2", ref)
+#define ROUNDED(X, op, t)                                                                          \
+    X(op ".rn", t, arith), X(op ".rz", t, arith), X(op ".rm", t, arith), X(op ".rp", t, arith)
+#define OF_HALVES(X, op, ref)                                                                      \
+    X(op, "f16", ref), X(op, "f16x2", ref), X(op, "bf16", ref), X(op, "bf16x2", ref)
 #define OF_ALL(X, op, ref) X(op, "f32", ref), X(op, "f64", ref), OF_HALVES(X, op, ref)
-#define APPROX(form, t, relative, absolute)                                                                            \
-    {                                                                                                                  \
-        form "." t, t "=" t, approx, relative, absolute, NULL                                                          \
+#define APPROX(form, t, relative, absolute)                                                        \
+    {                                                                                              \
+        form "." t, t "=" t, approx, relative, absolute, NULL                                      \
     }
 
 const struct op_row op_float_rows[] = {

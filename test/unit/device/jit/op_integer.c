@@ -30,11 +30,12 @@ static wide clamped(wide v, wide least, wide most)
     return v < least ? least : v > most ? most : v;
 }
 
-/* --- arithmetic ---------------------------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
 static void add(const struct op *o, const uint64_t *in, uint64_t *out)
 {
-    wide a = number(&o->source[0], in[0]), b = number(&o->source[1], in[1]), r = op_is(o, "sub") ? a - b : a + b;
+    wide a = number(&o->source[0], in[0]), b = number(&o->source[1], in[1]),
+         r = op_is(o, "sub") ? a - b : a + b;
     out[0] = cut(&o->result[0], o->sat ? clamped(r, INT32_MIN, INT32_MAX) : r);
 }
 
@@ -47,7 +48,8 @@ static void add_chain(const struct op *o, const uint64_t *in, uint64_t *out)
         low = (unsigned __int128)in[0] - in[1];
     out[0] = (uint64_t)low & ones(bits);
     r = low >> bits & 1;
-    out[1] = (op_is(o, "sub") || op_is(o, "subc") ? in[2] - in[3] - (uint64_t)r : in[2] + in[3] + (uint64_t)r) &
+    out[1] = (op_is(o, "sub") || op_is(o, "subc") ? in[2] - in[3] - (uint64_t)r
+                                                  : in[2] + in[3] + (uint64_t)r) &
              ones(bits);
 }
 
@@ -66,8 +68,9 @@ static void mul(const struct op *o, const uint64_t *in, uint64_t *out)
         r = (wide)((unsigned __int128)r >> o->source[0].bits);
     if (o->n_sources == 3) {
         if (o->sat)
-            r = clamped((wide)sign_extended(cut(&o->source[0], r), 32) + number(&o->source[2], in[2]), INT32_MIN,
-                        INT32_MAX);
+            r = clamped((wide)sign_extended(cut(&o->source[0], r), 32) +
+                            number(&o->source[2], in[2]),
+                        INT32_MIN, INT32_MAX);
         else
             r = (wide)((unsigned __int128)r + in[2]);
     }
@@ -143,11 +146,12 @@ static void dot(const struct op *o, const uint64_t *in, uint64_t *out)
     a.bits = is_dp2a ? 16 : 8;
     b.bits = 8;
     for (uint32_t i = 0; i < (is_dp2a ? 2 : 4); i++)
-        r += number(&a, in[0] >> (i * a.bits)) * number(&b, in[1] >> ((i + (is_dp2a && op_has(o, "hi") ? 2 : 0)) * 8));
+        r += number(&a, in[0] >> (i * a.bits)) *
+             number(&b, in[1] >> ((i + (is_dp2a && op_has(o, "hi") ? 2 : 0)) * 8));
     out[0] = cut(&o->result[0], r);
 }
 
-/* --- logic, shifts, bits ------------------------------------------------------------------------------------------- */
+/* --- logic, shifts, bits ---------------------------------------------------------------------- */
 
 static void logic(const struct op *o, const uint64_t *in, uint64_t *out)
 {
@@ -207,7 +211,8 @@ static void brev(const struct op *o, const uint64_t *in, uint64_t *out)
 static void bfe(const struct op *o, const uint64_t *in, uint64_t *out)
 {
     const struct op_type *t = &o->source[0];
-    uint32_t pos = in[1] & 255, len = in[2] & 255, msb = t->bits - 1, last = pos + len - 1 < msb ? pos + len - 1 : msb;
+    uint32_t pos = in[1] & 255, len = in[2] & 255, msb = t->bits - 1,
+             last = pos + len - 1 < msb ? pos + len - 1 : msb;
     uint64_t sign = t->kind == 'u' || len == 0 ? 0 : in[0] >> last & 1;
     out[0] = 0;
     for (uint32_t i = 0; i <= msb; i++)
@@ -227,9 +232,10 @@ static void prmt(const struct op *o, const uint64_t *in, uint64_t *out)
     uint64_t both = in[1] << 32 | in[0];
     uint32_t c = in[2] & 3, selector = (uint32_t)in[2];
     static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
-    static const uint16_t tables[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
-                                          {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
-                                          {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+    static const uint16_t tables[6][4] = {
+        {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
+        {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
+        {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
     for (int i = 0; i < 6; i++) {
         if (op_has(o, modes[i]))
             selector = tables[i][c];
@@ -241,7 +247,7 @@ static void prmt(const struct op *o, const uint64_t *in, uint64_t *out)
     }
 }
 
-/* --- comparison and selection -------------------------------------------------------------------------------------- */
+/* --- comparison and selection ----------------------------------------------------------------- */
 
 static bool compare_floats(const struct op *o, double a, double b)
 {
@@ -250,8 +256,8 @@ static bool compare_floats(const struct op *o, double a, double b)
         return !u;
     if (op_has(o, "nan"))
         return u;
-    if (op_has(o, "equ") || op_has(o, "neu") || op_has(o, "ltu") || op_has(o, "leu") || op_has(o, "gtu") ||
-        op_has(o, "geu")) {
+    if (op_has(o, "equ") || op_has(o, "neu") || op_has(o, "ltu") || op_has(o, "leu") ||
+        op_has(o, "gtu") || op_has(o, "geu")) {
         if (u)
             return true;
     } else if (u) {
@@ -268,7 +274,8 @@ static bool compare_floats(const struct op *o, double a, double b)
 static bool compare_element(const struct op *o, const struct op_type *t, uint64_t x, uint64_t y)
 {
     if (t->kind == 'f' || t->kind == 'g')
-        return compare_floats(o, op_flushed(o, t, op_float(t, x)), op_flushed(o, t, op_float(t, y)));
+        return compare_floats(o, op_flushed(o, t, op_float(t, x)),
+                              op_flushed(o, t, op_float(t, y)));
     wide a = number(t, x), b = number(t, y);
     return op_has(o, "eq")                      ? a == b
            : op_has(o, "ne")                    ? a != b
@@ -282,7 +289,9 @@ static bool joined(const struct op *o, const uint64_t *in, bool r)
 {
     if (o->n_sources < 3)
         return r;
-    return op_has(o, "or") ? r | (in[2] != 0) : op_has(o, "xor") ? r ^ (in[2] != 0) : r & (in[2] != 0);
+    return op_has(o, "or")    ? r | (in[2] != 0)
+           : op_has(o, "xor") ? r ^ (in[2] != 0)
+                              : r & (in[2] != 0);
 }
 
 static void setp(const struct op *o, const uint64_t *in, uint64_t *out)
@@ -290,7 +299,9 @@ static void setp(const struct op *o, const uint64_t *in, uint64_t *out)
     struct op_type t = o->source[0];
     if (t.packed == 2) { /* the lower and the upper elements' comparison */
         for (uint32_t p = 0; p < 2; p++)
-            out[p] = joined(o, in, compare_element(o, &t, in[0] >> (16 * p) & 0xffff, in[1] >> (16 * p) & 0xffff));
+            out[p] = joined(
+                o, in,
+                compare_element(o, &t, in[0] >> (16 * p) & 0xffff, in[1] >> (16 * p) & 0xffff));
         return;
     }
     bool r = compare_element(o, &t, in[0], in[1]);
@@ -305,8 +316,11 @@ static void set(const struct op *o, const uint64_t *in, uint64_t *out)
     for (uint32_t p = 0; p < t.packed; p++) {
         uint64_t x = in[0] >> (p * t.bits), y = in[1] >> (p * t.bits);
         uint32_t width = to.bits * to.packed / t.packed;
-        uint64_t yes = to.kind == 'f' || to.kind == 'g' ? op_bits(&to, 1, ROUND_NEAREST) : ones(width);
-        out[0] |= (joined(o, in, compare_element(o, &t, x & ones(t.bits), y & ones(t.bits))) ? yes : 0) << (p * width);
+        uint64_t yes = to.kind == 'f' || to.kind == 'g' ? op_bits(&to, 1, ROUND_NEAREST)
+                                                        : ones(width);
+        out[0] |=
+            (joined(o, in, compare_element(o, &t, x & ones(t.bits), y & ones(t.bits))) ? yes : 0)
+            << (p * width);
     }
 }
 
@@ -314,8 +328,9 @@ static void select_by(const struct op *o, const uint64_t *in, uint64_t *out)
 {
     bool first = in[2] != 0;
     if (op_is(o, "slct"))
-        first = o->source[2].kind == 'f' ? op_flushed(o, &o->source[2], op_float(&o->source[2], in[2])) >= 0
-                                         : (int32_t)in[2] >= 0;
+        first = o->source[2].kind == 'f'
+                    ? op_flushed(o, &o->source[2], op_float(&o->source[2], in[2])) >= 0
+                    : (int32_t)in[2] >= 0;
     out[0] = first ? in[0] : in[1];
 }
 
@@ -325,10 +340,10 @@ static void copy(const struct op *o, const uint64_t *in, uint64_t *out)
     out[0] = in[0];
 }
 
-/* --- video --------------------------------------------------------------------------------------------------------- */
+/* --- video ------------------------------------------------------------------------------------ */
 
-static wide video_primary(const struct op *o, const struct op_type *ta, const struct op_type *tb, uint64_t x,
-                          uint64_t y)
+static wide video_primary(const struct op *o, const struct op_type *ta, const struct op_type *tb,
+                          uint64_t x, uint64_t y)
 {
     wide a = number(ta, x), b = number(tb, y);
     const char *name = o->row->form + 1;
@@ -339,7 +354,9 @@ static wide video_primary(const struct op *o, const struct op_type *ta, const st
     case 'm':
         return name[1] == 'a' ? (a > b ? a : b) : a < b ? a : b;
     default:
-        return name[1] == 'u' ? a - b : name[2] == 'l' ? (wide)((unsigned __int128)a << n) : (wide)(a >> n);
+        return name[1] == 'u'   ? a - b
+               : name[2] == 'l' ? (wide)((unsigned __int128)a << n)
+                                : (wide)(a >> n);
     }
 }
 
@@ -373,11 +390,12 @@ static void video_quad(const struct op *o, const uint64_t *in, uint64_t *out)
         out[0] = (uint32_t)sum;
 }
 
-/* --- masks and searches, as the PTX ISA writes them ------------------------------------------------------------------ */
+/* --- masks and searches, as the PTX ISA writes them ------------------------------------------- */
 
 static void bit_mask(const struct op *o, const uint64_t *in, uint64_t *out)
 {
-    uint32_t a = (uint32_t)in[0], b = (uint32_t)in[1], mask0 = UINT32_MAX << (a & 31), sum = (a & 31) + (b & 31);
+    uint32_t a = (uint32_t)in[0], b = (uint32_t)in[1], mask0 = UINT32_MAX << (a & 31),
+             sum = (a & 31) + (b & 31);
     uint32_t mask1 = sum >= 32 ? 0 : UINT32_MAX << sum;
     if (op_has(o, "clamp") && a >= 32)
         mask0 = 0;
@@ -420,79 +438,82 @@ static void find_nth_set_near(const struct op *o, const uint64_t *in, uint64_t *
     out[0] = nth_set((uint32_t)in[0], (uint32_t)in[1] & 31, (int32_t)((uint32_t)in[2] & 15) - 8);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
-#define TWO(op, t, ref)                                                                                                \
-    {                                                                                                                  \
-        op "." t, t "=" t "," t, ref, 0, 0, NULL                                                                       \
+#define TWO(op, t, ref)                                                                            \
+    {                                                                                              \
+        op "." t, t "=" t "," t, ref, 0, 0, NULL                                                   \
     }
-#define ONE(op, t, ref)                                                                                                \
-    {                                                                                                                  \
-        op "." t, t "=" t, ref, 0, 0, NULL                                                                             \
+#define ONE(op, t, ref)                                                                            \
+    {                                                                                              \
+        op "." t, t "=" t, ref, 0, 0, NULL                                                         \
     }
-#define THREE(op, t, ref)                                                                                              \
-    {                                                                                                                  \
-        op "." t, t "=" t "," t "," t, ref, 0, 0, NULL                                                                 \
+#define THREE(op, t, ref)                                                                          \
+    {                                                                                              \
+        op "." t, t "=" t "," t "," t, ref, 0, 0, NULL                                             \
     }
-#define OF_INTEGERS(X, op, ref)                                                                                        \
-    X(op, "s16", ref), X(op, "u16", ref), X(op, "s32", ref), X(op, "u32", ref), X(op, "s64", ref), X(op, "u64", ref)
+#define OF_INTEGERS(X, op, ref)                                                                    \
+    X(op, "s16", ref), X(op, "u16", ref), X(op, "s32", ref), X(op, "u32", ref), X(op, "s64", ref), \
+        X(op, "u64", ref)
 #define OF_SIGNED(X, op, ref) X(op, "s16", ref), X(op, "s32", ref), X(op, "s64", ref)
 #define OF_BITS(X, op, ref) X(op, "b16", ref), X(op, "b32", ref), X(op, "b64", ref)
-#define WIDE(op, t, t2)                                                                                                \
-    {                                                                                                                  \
-        op ".wide." t, t2 "=" t "," t, mul, 0, 0, NULL                                                                 \
+#define WIDE(op, t, t2)                                                                            \
+    {                                                                                              \
+        op ".wide." t, t2 "=" t "," t, mul, 0, 0, NULL                                             \
     }
-#define MAD_WIDE(t, t2)                                                                                                \
-    {                                                                                                                  \
-        "mad.wide." t, t2 "=" t "," t "," t2, mul, 0, 0, NULL                                                          \
+#define MAD_WIDE(t, t2)                                                                            \
+    {                                                                                              \
+        "mad.wide." t, t2 "=" t "," t "," t2, mul, 0, 0, NULL                                      \
     }
-#define SHIFT(op, t)                                                                                                   \
-    {                                                                                                                  \
-        op "." t, t "=" t ",u32", shift, 0, 0, NULL                                                                    \
+#define SHIFT(op, t)                                                                               \
+    {                                                                                              \
+        op "." t, t "=" t ",u32", shift, 0, 0, NULL                                                \
     }
-#define COUNT(op, t, ref)                                                                                              \
-    {                                                                                                                  \
-        op "." t, "u32=" t, ref, 0, 0, NULL                                                                            \
+#define COUNT(op, t, ref)                                                                          \
+    {                                                                                              \
+        op "." t, "u32=" t, ref, 0, 0, NULL                                                        \
     }
-#define COMPARE(cmp, t)                                                                                                \
-    {                                                                                                                  \
-        "setp." cmp "." t, "pred=" t "," t, setp, 0, 0, NULL                                                           \
+#define COMPARE(cmp, t)                                                                            \
+    {                                                                                              \
+        "setp." cmp "." t, "pred=" t "," t, setp, 0, 0, NULL                                       \
     }
-#define COMPARE_ALL(t)                                                                                                 \
-    COMPARE("eq", t), COMPARE("ne", t), COMPARE("lt", t), COMPARE("le", t), COMPARE("gt", t), COMPARE("ge", t)
-#define COMPARE_UNORDERED(t)                                                                                           \
-    COMPARE("equ", t), COMPARE("neu", t), COMPARE("ltu", t), COMPARE("leu", t), COMPARE("gtu", t), COMPARE("geu", t),  \
-        COMPARE("num", t), COMPARE("nan", t)
-#define COMPARE_FTZ(cmp)                                                                                               \
-    {                                                                                                                  \
-        "setp." cmp ".ftz.f32", "pred=f32,f32", setp, 0, 0, NULL                                                       \
+#define COMPARE_ALL(t)                                                                             \
+    COMPARE("eq", t), COMPARE("ne", t), COMPARE("lt", t), COMPARE("le", t), COMPARE("gt", t),      \
+        COMPARE("ge", t)
+#define COMPARE_UNORDERED(t)                                                                       \
+    COMPARE("equ", t), COMPARE("neu", t), COMPARE("ltu", t), COMPARE("leu", t), COMPARE("gtu", t), \
+        COMPARE("geu", t), COMPARE("num", t), COMPARE("nan", t)
+#define COMPARE_FTZ(cmp)                                                                           \
+    {                                                                                              \
+        "setp." cmp ".ftz.f32", "pred=f32,f32", setp, 0, 0, NULL                                   \
     }
-#define SELECT(t)                                                                                                      \
-    {                                                                                                                  \
-        "selp." t, t "=" t "," t ",pred", select_by, 0, 0, NULL                                                        \
+#define SELECT(t)                                                                                  \
+    {                                                                                              \
+        "selp." t, t "=" t "," t ",pred", select_by, 0, 0, NULL                                    \
     }
-#define SET(cmp, to, from)                                                                                             \
-    {                                                                                                                  \
-        "set." cmp "." to "." from, to "=" from "," from, set, 0, 0, NULL                                              \
+#define SET(cmp, to, from)                                                                         \
+    {                                                                                              \
+        "set." cmp "." to "." from, to "=" from "," from, set, 0, 0, NULL                          \
     }
-#define BFE(t)                                                                                                         \
-    {                                                                                                                  \
-        "bfe." t, t "=" t ",u32,u32", bfe, 0, 0, NULL                                                                  \
+#define BFE(t)                                                                                     \
+    {                                                                                              \
+        "bfe." t, t "=" t ",u32,u32", bfe, 0, 0, NULL                                              \
     }
-#define LOP3(table)                                                                                                    \
-    {                                                                                                                  \
-        "lop3.b32", "b32=b32,b32,b32,#" table, lop3, 0, 0, NULL                                                        \
+#define LOP3(table)                                                                                \
+    {                                                                                              \
+        "lop3.b32", "b32=b32,b32,b32,#" table, lop3, 0, 0, NULL                                    \
     }
-#define DOT(op, a, b)                                                                                                  \
-    {                                                                                                                  \
-        op "." a "." b,                                                                                                \
-            "s32="                                                                                                     \
-            "b32,b32,s32",                                                                                             \
-            dot, 0, 0, NULL                                                                                            \
+#define DOT(op, a, b)                                                                              \
+    {                                                                                              \
+        op "." a "." b,                                                                            \
+            "s32="                                                                                 \
+            "b32,b32,s32",                                                                         \
+            dot, 0, 0, NULL                                                                        \
     }
-#define CHAIN(op, next, t)                                                                                             \
-    {                                                                                                                  \
-        op "." t, t "," t "=" t "," t "," t "," t, add_chain, 0, 0, op "." t " $0, $2, $3; " next "." t " $1, $4, $5"  \
+#define CHAIN(op, next, t)                                                                         \
+    {                                                                                              \
+        op "." t, t "," t "=" t "," t "," t "," t, add_chain, 0, 0,                                \
+            op "." t " $0, $2, $3; " next "." t " $1, $4, $5"                                      \
     }
 
 const struct op_row op_integer_rows[] = {

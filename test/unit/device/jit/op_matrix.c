@@ -1,7 +1,9 @@
-/* Products of matrix fragments and their loads and stores, one kernel of one warp each, against products of whole matrices.
+/* Products of matrix fragments and their loads and stores, one kernel of one warp each, against
+ * products of whole matrices.
  *
- * Inputs are small numbers, so that every sum is exact and the order of additions does not matter; integers take all values.
- * Fragments of mma are laid out here as the PTX ISA has it ("Matrix Fragments for mma"), those of wmma go through memory. */
+ * Inputs are small numbers, so that every sum is exact and the order of additions does not matter;
+ * integers take all values. Fragments of mma are laid out here as the PTX ISA has it ("Matrix
+ * Fragments for mma"), those of wmma go through memory. */
 #include "test/unit/device/jit/op.h"
 
 #include <stdio.h>
@@ -11,20 +13,22 @@
 enum { MOST = 32, REGISTERS = 8, PAD = 8, A_AT = 0, B_AT = 8192, C_AT = 16384 };
 
 struct matrix_row {
-    const char *form; /* of the product; loads and stores of wmma follow from it.  $ is where operands go */
+    /* of the product; loads and stores of wmma follow from it.  $ is where operands go */
+    const char *form;
     uint32_t m, n, k;
-    char a, b;       /* types: 'h' f16, 'b' bf16, 't' tf32, 'd' f64, 's' s8, 'u' u8, '4' e4m3, '5' e5m2 */
+    /* types: 'h' f16, 'b' bf16, 't' tf32, 'd' f64, 's' s8, 'u' u8, '4' e4m3, '5' e5m2 */
+    char a, b;
     char c, d;       /* 'f' f32, 'h' f16, 'd' f64, 'i' s32 */
     char rows[3];    /* wmma: layouts of A, B and C, 'r' or 'c'; mma: empty */
     uint8_t regs[2]; /* wmma: registers of A and B */
 };
 
-#define MMA(shape, types, m, n, k, a, b, c, d)                                                                         \
-    {                                                                                                                  \
-        "mma.sync.aligned." shape ".row.col." types, m, n, k, a, b, c, d, "",                                          \
-        {                                                                                                              \
-            0                                                                                                          \
-        }                                                                                                              \
+#define MMA(shape, types, m, n, k, a, b, c, d)                                                     \
+    {                                                                                              \
+        "mma.sync.aligned." shape ".row.col." types, m, n, k, a, b, c, d, "",                      \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 static const struct matrix_row rows[] = {
@@ -46,23 +50,176 @@ static const struct matrix_row rows[] = {
     MMA("m16n8k32", "f32.e5m2.e4m3.f32", 16, 8, 32, '5', '4', 'f', 'f'),
     MMA("m16n8k32", "f32.e4m3.e5m2.f32", 16, 8, 32, '4', '5', 'f', 'f'),
     MMA("m16n8k32", "f32.e5m2.e5m2.f32", 16, 8, 32, '5', '5', 'f', 'f'),
-    {"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", 16, 16, 16, 'h', 'h', 'f', 'f', "rcr", {8, 8}},
-    {"wmma.mma.sync.aligned.col.row.m16n16k16.f16.f16", 16, 16, 16, 'h', 'h', 'h', 'h', "crc", {8, 8}},
-    {"wmma.mma.sync.aligned.row.row.m16n16k16.f32.f16", 16, 16, 16, 'h', 'h', 'h', 'f', "rrr", {8, 8}},
-    {"wmma.mma.sync.aligned.col.col.m16n16k16.f16.f32", 16, 16, 16, 'h', 'h', 'f', 'h', "ccc", {8, 8}},
-    {"wmma.mma.sync.aligned.row.col.m32n8k16.f32.f32", 32, 8, 16, 'h', 'h', 'f', 'f', "rcc", {8, 8}},
-    {"wmma.mma.sync.aligned.col.col.m32n8k16.f16.f16", 32, 8, 16, 'h', 'h', 'h', 'h', "ccc", {8, 8}},
-    {"wmma.mma.sync.aligned.row.row.m8n32k16.f32.f32", 8, 32, 16, 'h', 'h', 'f', 'f', "rrr", {8, 8}},
-    {"wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32", 16, 16, 16, 'b', 'b', 'f', 'f', "rcr", {4, 4}},
-    {"wmma.mma.sync.aligned.col.row.m32n8k16.f32.bf16.bf16.f32", 32, 8, 16, 'b', 'b', 'f', 'f', "crr", {8, 2}},
-    {"wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16.f32", 8, 32, 16, 'b', 'b', 'f', 'f', "rcc", {2, 8}},
-    {"wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32", 16, 16, 8, 't', 't', 'f', 'f', "rcr", {4, 4}},
-    {"wmma.mma.sync.aligned.col.row.m16n16k8.f32.tf32.tf32.f32", 16, 16, 8, 't', 't', 'f', 'f', "crc", {4, 4}},
-    {"wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64", 8, 8, 4, 'd', 'd', 'd', 'd', "rcr", {1, 1}},
-    {"wmma.mma.sync.aligned.row.row.m16n16k16.s32.s8.s8.s32.satfinite", 16, 16, 16, 's', 's', 'i', 'i', "rrr", {2, 2}},
-    {"wmma.mma.sync.aligned.col.col.m16n16k16.s32.u8.u8.s32", 16, 16, 16, 'u', 'u', 'i', 'i', "ccc", {2, 2}},
-    {"wmma.mma.sync.aligned.row.col.m32n8k16.s32.s8.s8.s32", 32, 8, 16, 's', 's', 'i', 'i', "rcc", {4, 1}},
-    {"wmma.mma.sync.aligned.col.row.m8n32k16.s32.s8.s8.s32", 8, 32, 16, 's', 's', 'i', 'i', "crr", {1, 4}},
+    {"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
+     16,
+     16,
+     16,
+     'h',
+     'h',
+     'f',
+     'f',
+     "rcr",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.col.row.m16n16k16.f16.f16",
+     16,
+     16,
+     16,
+     'h',
+     'h',
+     'h',
+     'h',
+     "crc",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.row.row.m16n16k16.f32.f16",
+     16,
+     16,
+     16,
+     'h',
+     'h',
+     'h',
+     'f',
+     "rrr",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.col.col.m16n16k16.f16.f32",
+     16,
+     16,
+     16,
+     'h',
+     'h',
+     'f',
+     'h',
+     "ccc",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.row.col.m32n8k16.f32.f32",
+     32,
+     8,
+     16,
+     'h',
+     'h',
+     'f',
+     'f',
+     "rcc",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.col.col.m32n8k16.f16.f16",
+     32,
+     8,
+     16,
+     'h',
+     'h',
+     'h',
+     'h',
+     "ccc",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.row.row.m8n32k16.f32.f32",
+     8,
+     32,
+     16,
+     'h',
+     'h',
+     'f',
+     'f',
+     "rrr",
+     {8, 8}},
+    {"wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32",
+     16,
+     16,
+     16,
+     'b',
+     'b',
+     'f',
+     'f',
+     "rcr",
+     {4, 4}},
+    {"wmma.mma.sync.aligned.col.row.m32n8k16.f32.bf16.bf16.f32",
+     32,
+     8,
+     16,
+     'b',
+     'b',
+     'f',
+     'f',
+     "crr",
+     {8, 2}},
+    {"wmma.mma.sync.aligned.row.col.m8n32k16.f32.bf16.bf16.f32",
+     8,
+     32,
+     16,
+     'b',
+     'b',
+     'f',
+     'f',
+     "rcc",
+     {2, 8}},
+    {"wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32",
+     16,
+     16,
+     8,
+     't',
+     't',
+     'f',
+     'f',
+     "rcr",
+     {4, 4}},
+    {"wmma.mma.sync.aligned.col.row.m16n16k8.f32.tf32.tf32.f32",
+     16,
+     16,
+     8,
+     't',
+     't',
+     'f',
+     'f',
+     "crc",
+     {4, 4}},
+    {"wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64",
+     8,
+     8,
+     4,
+     'd',
+     'd',
+     'd',
+     'd',
+     "rcr",
+     {1, 1}},
+    {"wmma.mma.sync.aligned.row.row.m16n16k16.s32.s8.s8.s32.satfinite",
+     16,
+     16,
+     16,
+     's',
+     's',
+     'i',
+     'i',
+     "rrr",
+     {2, 2}},
+    {"wmma.mma.sync.aligned.col.col.m16n16k16.s32.u8.u8.s32",
+     16,
+     16,
+     16,
+     'u',
+     'u',
+     'i',
+     'i',
+     "ccc",
+     {2, 2}},
+    {"wmma.mma.sync.aligned.row.col.m32n8k16.s32.s8.s8.s32",
+     32,
+     8,
+     16,
+     's',
+     's',
+     'i',
+     'i',
+     "rcc",
+     {4, 1}},
+    {"wmma.mma.sync.aligned.col.row.m8n32k16.s32.s8.s8.s32",
+     8,
+     32,
+     16,
+     's',
+     's',
+     'i',
+     'i',
+     "crr",
+     {1, 4}},
     {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", 0, 0, 4, 'm', 'm', 0, 0, "", {0}},
     {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", 0, 0, 4, 'm', 'm', 0, 0, "", {0}},
     {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", 0, 0, 2, 'm', 'm', 0, 0, "", {0}},
@@ -85,7 +242,7 @@ const char *op_matrix_form(uint32_t row)
     return rows[row].form;
 }
 
-/* --- elements ------------------------------------------------------------------------------------------------------ */
+/* --- elements --------------------------------------------------------------------------------- */
 
 static uint32_t bits_of(char type)
 {
@@ -193,16 +350,18 @@ static double result(const struct matrix_row *r, uint32_t i, uint32_t j)
     return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
 }
 
-/* --- places -------------------------------------------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------------------- */
 
 struct place {
     uint32_t row, column;
 };
 
 /* Element e of register `reg` of a lane, for A (row of A, k), B (k, column) or C. */
-static struct place fragment_place(const struct matrix_row *r, char which, uint32_t lane, uint32_t reg, uint32_t e)
+static struct place fragment_place(const struct matrix_row *r, char which, uint32_t lane,
+                                   uint32_t reg, uint32_t e)
 {
-    uint32_t g = lane / 4, t = lane % 4, per = bits_of(r->a) < 32 ? 32 / bits_of(r->a) : 1, halves = r->m / 8;
+    uint32_t g = lane / 4, t = lane % 4, per = bits_of(r->a) < 32 ? 32 / bits_of(r->a) : 1,
+             halves = r->m / 8;
     if (which == 'a')
         return (struct place){g + 8 * (reg % halves), reg / halves * 4 * per + t * per + e};
     if (which == 'b')
@@ -213,7 +372,10 @@ static struct place fragment_place(const struct matrix_row *r, char which, uint3
 /* Registers of a fragment of mma. */
 static uint32_t n_registers(const struct matrix_row *r, char which, char type)
 {
-    uint32_t elements = (which == 'a' ? r->m * r->k : which == 'b' ? r->k * r->n : r->m * r->n) / OP_LANES;
+    uint32_t elements = (which == 'a'   ? r->m * r->k
+                         : which == 'b' ? r->k * r->n
+                                        : r->m * r->n) /
+                        OP_LANES;
     uint32_t per = bits_of(type) < 32 ? 32 / bits_of(type) : 1;
     return elements / per;
 }
@@ -229,7 +391,7 @@ static uint32_t stride_of(char layout, uint32_t m, uint32_t n)
     return (layout == 'r' ? n : m) + PAD;
 }
 
-/* --- kernels ------------------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static bool is_matrix(const struct matrix_row *r)
 {
@@ -257,15 +419,19 @@ static void declare(struct tl_buf *out, const char *name, char type, uint32_t n)
 static void kernel_head(struct tl_buf *out)
 {
     out->n = 0;
-    tl_buf_puts(out, ".version 8.8\n.target sm_100a\n.address_size 64\n"
-                     ".visible .entry k(.param .u64 p_in, .param .u64 p_out)\n{\n  .shared .align 16 .b8 sh[1024];\n"
-                     "  .reg .b64 %in, %out, %at, %lin, %lout;\n  .reg .b32 %i, %row, %w<8>;\n"
-                     "  ld.param.u64 %in, [p_in];\n  ld.param.u64 %out, [p_out];\n  mov.u32 %i, %tid.x;\n"
-                     "  mul.wide.u32 %at, %i, 8;\n  add.s64 %lin, %in, %at;\n  add.s64 %lout, %out, %at;\n");
+    tl_buf_puts(
+        out,
+        ".version 8.8\n.target sm_100a\n.address_size 64\n"
+        ".visible .entry k(.param .u64 p_in, .param .u64 p_out)\n{\n  .shared .align 16 .b8 "
+        "sh[1024];\n"
+        "  .reg .b64 %in, %out, %at, %lin, %lout;\n  .reg .b32 %i, %row, %w<8>;\n"
+        "  ld.param.u64 %in, [p_in];\n  ld.param.u64 %out, [p_out];\n  mov.u32 %i, %tid.x;\n"
+        "  mul.wide.u32 %at, %i, 8;\n  add.s64 %lin, %in, %at;\n  add.s64 %lout, %out, %at;\n");
 }
 
 /* Register j of a fragment is at word (first + j) * 32 + lane. */
-static void move_words(struct tl_buf *out, const char *name, char type, uint32_t first, uint32_t n, bool is_store)
+static void move_words(struct tl_buf *out, const char *name, char type, uint32_t first, uint32_t n,
+                       bool is_store)
 {
     uint32_t bits = type == 'd' ? 64 : 32;
     for (uint32_t i = 0; i < n; i++) {
@@ -292,13 +458,14 @@ static void product_kernel(struct tl_buf *out, const struct matrix_row *r)
         snprintf(shape, sizeof shape, "m%un%uk%u", r->m, r->n, r->k);
         const char types[3] = {r->a, r->b, r->c};
         const char *const names[3] = {"a", "b", "c"};
-        const uint32_t counts[3] = {na, nb, nc}, at[3] = {A_AT, B_AT, C_AT}, heights[3] = {r->m, r->k, r->m},
-                       widths[3] = {r->k, r->n, r->n};
+        const uint32_t counts[3] = {na, nb, nc}, at[3] = {A_AT, B_AT, C_AT},
+                       heights[3] = {r->m, r->k, r->m}, widths[3] = {r->k, r->n, r->n};
         for (uint32_t i = 0; i < 3; i++) {
-            tl_buf_printf(out, "  wmma.load.%s.sync.aligned.%s.%s.global.%s ", names[i], layouts[r->rows[i] == 'c'],
-                          shape, name_of(types[i]));
+            tl_buf_printf(out, "  wmma.load.%s.sync.aligned.%s.%s.global.%s ", names[i],
+                          layouts[r->rows[i] == 'c'], shape, name_of(types[i]));
             add_registers(out, names[i], counts[i]);
-            tl_buf_printf(out, ", [%%in+%u], %u;\n", at[i], stride_of(r->rows[i], heights[i], widths[i]));
+            tl_buf_printf(out, ", [%%in+%u], %u;\n", at[i],
+                          stride_of(r->rows[i], heights[i], widths[i]));
         }
     } else {
         move_words(out, "a", r->a, 0, na, false);
@@ -328,15 +495,17 @@ static void matrix_kernel(struct tl_buf *out, const struct matrix_row *r)
 {
     bool is_store = r->form[0] == 's';
     declare(out, "m", 'f', r->k);
-    tl_buf_puts(out, "  mul.lo.u32 %row, %i, 5;\n  and.b32 %row, %row, 31;\n  shl.b32 %row, %row, 4;\n"
-                     "  mov.u32 %w0, sh;\n  add.u32 %row, %row, %w0;\n");
+    tl_buf_puts(out,
+                "  mul.lo.u32 %row, %i, 5;\n  and.b32 %row, %row, 31;\n  shl.b32 %row, %row, 4;\n"
+                "  mov.u32 %w0, sh;\n  add.u32 %row, %row, %w0;\n");
     if (is_store)
         move_words(out, "m", 'f', 0, r->k, false);
     else
-        tl_buf_puts(
-            out, "  shl.b32 %w1, %i, 3;\n  mul.wide.u32 %at, %w1, 2;\n  add.s64 %at, %in, %at;\n"
-                 "  ld.global.v4.b32 {%w2, %w3, %w4, %w5}, [%at];\n  st.shared.v4.b32 [%row], {%w2, %w3, %w4, %w5};\n"
-                 "  bar.warp.sync -1;\n");
+        tl_buf_puts(out,
+                    "  shl.b32 %w1, %i, 3;\n  mul.wide.u32 %at, %w1, 2;\n  add.s64 %at, %in, %at;\n"
+                    "  ld.global.v4.b32 {%w2, %w3, %w4, %w5}, [%at];\n  st.shared.v4.b32 [%row], "
+                    "{%w2, %w3, %w4, %w5};\n"
+                    "  bar.warp.sync -1;\n");
     tl_buf_printf(out, "  %s ", r->form);
     if (is_store)
         tl_buf_puts(out, "[%row], ");
@@ -345,7 +514,8 @@ static void matrix_kernel(struct tl_buf *out, const struct matrix_row *r)
     if (is_store)
         tl_buf_puts(
             out, "  shl.b32 %w1, %i, 3;\n  mul.wide.u32 %at, %w1, 2;\n  add.s64 %at, %out, %at;\n"
-                 "  ld.shared.v4.b32 {%w2, %w3, %w4, %w5}, [%row];\n  st.global.v4.b32 [%at], {%w2, %w3, %w4, %w5};\n");
+                 "  ld.shared.v4.b32 {%w2, %w3, %w4, %w5}, [%row];\n  st.global.v4.b32 [%at], "
+                 "{%w2, %w3, %w4, %w5};\n");
     else
         move_words(out, "m", 'f', 0, r->k, true);
 }
@@ -360,7 +530,7 @@ void op_matrix_kernel(struct tl_buf *out, uint32_t row)
     tl_buf_puts(out, "  ret;\n}\n");
 }
 
-/* --- inputs and results -------------------------------------------------------------------------------------------- */
+/* --- inputs and results ----------------------------------------------------------------------- */
 
 static void put(uint64_t *memory, size_t at_byte, size_t index, uint32_t bits, uint64_t value)
 {
@@ -374,7 +544,8 @@ static uint64_t get(const uint64_t *memory, size_t at_byte, size_t index, uint32
     return v;
 }
 
-static void fill_fragment(const struct matrix_row *r, char which, char type, double (*from)[MOST], uint64_t *in)
+static void fill_fragment(const struct matrix_row *r, char which, char type, double (*from)[MOST],
+                          uint64_t *in)
 {
     uint32_t n = n_registers(r, which, type), per = bits_of(type) < 32 ? 32 / bits_of(type) : 1;
     for (uint32_t lane = 0; lane < OP_LANES; lane++) {
@@ -415,35 +586,42 @@ void op_matrix_inputs(uint32_t row, uint64_t *in, uint64_t seed)
     for (uint32_t i = 0; i < MOST; i++) {
         for (uint32_t j = 0; j < MOST; j++) {
             if (i < r->m && j < r->k)
-                put(in, A_AT, index_of(r->rows[0], i, j, r->m, r->k), bits_of(r->a), encode(r->a, a[i][j]));
+                put(in, A_AT, index_of(r->rows[0], i, j, r->m, r->k), bits_of(r->a),
+                    encode(r->a, a[i][j]));
             if (i < r->k && j < r->n)
-                put(in, B_AT, index_of(r->rows[1], i, j, r->k, r->n), bits_of(r->b), encode(r->b, b[i][j]));
+                put(in, B_AT, index_of(r->rows[1], i, j, r->k, r->n), bits_of(r->b),
+                    encode(r->b, b[i][j]));
             if (i < r->m && j < r->n)
-                put(in, C_AT, index_of(r->rows[2], i, j, r->m, r->n), bits_of(r->c), encode(r->c, c[i][j]));
+                put(in, C_AT, index_of(r->rows[2], i, j, r->m, r->n), bits_of(r->c),
+                    encode(r->c, c[i][j]));
         }
     }
 }
 
-static void compare(const struct matrix_row *r, struct tl_buf *wrong, uint32_t i, uint32_t j, uint64_t got,
-                    uint64_t want)
+static void compare(const struct matrix_row *r, struct tl_buf *wrong, uint32_t i, uint32_t j,
+                    uint64_t got, uint64_t want)
 {
     if (got != want)
-        tl_buf_printf(wrong, "\n%s: (%u, %u) is 0x%llx, not 0x%llx", r->form, i, j, (unsigned long long)got,
-                      (unsigned long long)want);
+        tl_buf_printf(wrong, "\n%s: (%u, %u) is 0x%llx, not 0x%llx", r->form, i, j,
+                      (unsigned long long)got, (unsigned long long)want);
 }
 
-/* Lane 8 i + r names row r of matrix i; lane 4 g + t has elements 2 t and 2 t + 1 of row g, or of column g. */
-static void check_matrices(const struct matrix_row *r, const uint64_t *in, const uint64_t *out, struct tl_buf *wrong)
+/* Lane 8 i + r names row r of matrix i; lane 4 g + t has elements 2 t and 2 t + 1 of row g, or of
+ * column g. */
+static void check_matrices(const struct matrix_row *r, const uint64_t *in, const uint64_t *out,
+                           struct tl_buf *wrong)
 {
     bool is_store = r->form[0] == 's', is_trans = strstr(r->form, "trans") != NULL;
     for (uint32_t m = 0; m < r->k; m++) {
         for (uint32_t lane = 0; lane < OP_LANES; lane++) {
             for (uint32_t e = 0; e < 2; e++) {
                 uint32_t g = lane / 4, pair = 2 * (lane % 4) + e;
-                size_t element = (size_t)(8 * m + (is_trans ? pair : g)) * 8 + (is_trans ? g : pair);
+                size_t element = (size_t)(8 * m + (is_trans ? pair : g)) * 8 +
+                                 (is_trans ? g : pair);
                 uint64_t memory = get(is_store ? out : in, 0, element, 16);
                 uint64_t reg = (is_store ? in : out)[m * OP_LANES + lane] >> (16 * e) & 0xffff;
-                compare(r, wrong, lane, 2 * m + e, is_store ? memory : reg, is_store ? reg : memory);
+                compare(r, wrong, lane, 2 * m + e, is_store ? memory : reg,
+                        is_store ? reg : memory);
             }
         }
     }

@@ -1,16 +1,17 @@
-/* Exact arithmetic for references: every rounding of every format from one double that was rounded to odd. */
+/* Exact arithmetic for references: every rounding of every format from one double that was rounded
+ * to odd. */
 #include "test/unit/device/jit/op.h"
 
 #include <string.h>
 
-const struct op_format op_f16 = {5, 10, true}, op_bf16 = {8, 7, true}, op_f32 = {8, 23, true}, op_tf32 = {8, 10, true},
-                       op_e4m3 = {4, 3, false}, op_e5m2 = {5, 2, true};
+const struct op_format op_f16 = {5, 10, true}, op_bf16 = {8, 7, true}, op_f32 = {8, 23, true},
+                       op_tf32 = {8, 10, true}, op_e4m3 = {4, 3, false}, op_e5m2 = {5, 2, true};
 
 enum { MXCSR_DEFAULT = 0x1f80, MXCSR_INEXACT = 0x20 };
 
-#define UNDER(mode_csr, out_csr, instruction, ...)                                                                     \
-    __asm__ volatile("ldmxcsr %[csr]\n\t" instruction "\n\tstmxcsr %[flags]\n\tldmxcsr %[normal]"                      \
-                     : [r] "+&x"(r), [flags] "=m"(out_csr)                                                             \
+#define UNDER(mode_csr, out_csr, instruction, ...)                                                 \
+    __asm__ volatile("ldmxcsr %[csr]\n\t" instruction "\n\tstmxcsr %[flags]\n\tldmxcsr %[normal]"  \
+                     : [r] "+&x"(r), [flags] "=m"(out_csr)                                         \
                      : [csr] "m"(mode_csr), [normal] "m"(normal), __VA_ARGS__)
 
 double op_double(char op, double a, double b, double c, enum op_rounding mode, bool *inexact)
@@ -98,8 +99,10 @@ uint64_t op_round(const struct op_format *f, double x, enum op_rounding mode, bo
     __builtin_frexp(a, &e);
     int quantum = (e - 1 > 1 - bias ? e - 1 : 1 - bias) - m;
     double scaled = __builtin_ldexp(a, -quantum);
-    uint64_t n = round_integer((uint64_t)scaled, scaled - (double)(uint64_t)scaled, is_negative, mode);
-    /* Mantissa and exponent in one number: a carry out of the mantissa is one more in the exponent. */
+    uint64_t n = round_integer((uint64_t)scaled, scaled - (double)(uint64_t)scaled, is_negative,
+                               mode);
+    /* Mantissa and exponent in one number: a carry out of the mantissa is one more in the
+     * exponent. */
     uint64_t field = n + ((uint64_t)(quantum + m + bias - 1) << m);
     if (field <= most)
         return sign | field;
@@ -111,7 +114,8 @@ uint64_t op_round(const struct op_format *f, double x, enum op_rounding mode, bo
 double op_value(const struct op_format *f, uint64_t bits)
 {
     int bias = (1 << (f->exponent_bits - 1)) - 1, m = f->mantissa_bits;
-    uint64_t field = bits & ((1ull << (f->exponent_bits + m)) - 1), mantissa = field & ((1ull << m) - 1);
+    uint64_t field = bits & ((1ull << (f->exponent_bits + m)) - 1),
+             mantissa = field & ((1ull << m) - 1);
     int e = (int)(field >> m);
     double r;
     if (f->has_inf && e == (1 << f->exponent_bits) - 1)
@@ -119,7 +123,8 @@ double op_value(const struct op_format *f, uint64_t bits)
     else if (!f->has_inf && field == (1ull << (f->exponent_bits + m)) - 1)
         r = __builtin_nan("");
     else
-        r = __builtin_ldexp((double)(e == 0 ? mantissa : mantissa | 1ull << m), (e == 0 ? 1 : e) - bias - m);
+        r = __builtin_ldexp((double)(e == 0 ? mantissa : mantissa | 1ull << m),
+                            (e == 0 ? 1 : e) - bias - m);
     return bits >> (f->exponent_bits + m) & 1 ? -r : r;
 }
 
@@ -150,7 +155,7 @@ double op_flushed(const struct op *o, const struct op_type *t, double x)
     return o->ftz && t->kind == 'f' && t->bits == 32 && is_small ? __builtin_copysign(0, x) : x;
 }
 
-/* --- functions ----------------------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 double op_exp2(double x)
 {
@@ -193,7 +198,8 @@ double op_sin(double x, bool is_cos)
     if (x - x != 0)
         return __builtin_nan("");
     const __float128 two_pi = 6.28318530717958647692528676655900577Q;
-    __float128 r = x - two_pi * (__float128)(long long)(x / 6.283185307179586), term = is_cos ? 1 : r, sum = term;
+    __float128 r = x - two_pi * (__float128)(long long)(x / 6.283185307179586),
+               term = is_cos ? 1 : r, sum = term;
     for (int i = is_cos ? 1 : 2; i < 60; i += 2) {
         term *= -r * r / ((__float128)i * (i + 1));
         sum += term;

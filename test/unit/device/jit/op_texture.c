@@ -1,13 +1,16 @@
-/* Textures and surfaces alone: what a kernel asks for must reach whoever answers, and the answer the right lanes.
+/* Textures and surfaces alone: what a kernel asks for must reach whoever answers, and the answer
+ * the right lanes.
  *
- * The answers are made up from all that was asked, so that nothing can be mixed up without being seen; what a fetch means is
- * tested elsewhere (driver_texture_test, workloads/cuda/textures*.cu). */
+ * The answers are made up from all that was asked, so that nothing can be mixed up without being
+ * seen; what a fetch means is tested elsewhere (driver_texture_test,
+ * workloads/cuda/textures*.cu). */
 #include "device/abi.h"
 #include "test/unit/device/jit/op.h"
 
 #include <string.h>
 
-static uint32_t mixed(uint64_t handle, uint32_t kind, const uint32_t *coords, uint32_t n, uint32_t which)
+static uint32_t mixed(uint64_t handle, uint32_t kind, const uint32_t *coords, uint32_t n,
+                      uint32_t which)
 {
     uint64_t z = handle * 0x9E3779B97F4A7C15ull + kind;
     for (uint32_t i = 0; i < n; i++)
@@ -21,8 +24,8 @@ static uint32_t n_coords(uint32_t kind)
     return n[kind & TL_DEV_TEX_GEOMETRY];
 }
 
-void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
-                      uint32_t result[4])
+void op_texture_fetch(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
+                      const uint32_t *coords, uint32_t result[4])
 {
     (void)f;
     bool has_gradient = (kind & TL_DEV_TEX_GRAD) != 0, has_level = (kind & TL_DEV_TEX_LEVEL) != 0;
@@ -47,7 +50,7 @@ void op_texture_surface(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, 
         data[i] = mixed(handle, kind + 100 * outside + 1000 * bytes, given, n_coords(kind), i);
 }
 
-/* --- references ---------------------------------------------------------------------------------------------------- */
+/* --- references ------------------------------------------------------------------------------- */
 
 static uint32_t kind_of(const struct op *o)
 {
@@ -95,18 +98,21 @@ static void query(const struct op *o, const uint64_t *in, uint64_t *out)
 static void load(const struct op *o, const uint64_t *in, uint64_t *out)
 {
     uint32_t coords[4] = {0}, bytes = o->types[0].bits / 8 * (op_has(o, "v2") ? 2 : 1), words[4];
-    uint32_t outside = op_has(o, "clamp") ? TL_DEV_SURF_CLAMP : op_has(o, "zero") ? TL_DEV_SURF_ZERO : TL_DEV_SURF_TRAP;
+    uint32_t outside = op_has(o, "clamp")  ? TL_DEV_SURF_CLAMP
+                       : op_has(o, "zero") ? TL_DEV_SURF_ZERO
+                                           : TL_DEV_SURF_TRAP;
     for (uint32_t i = 1; i < o->n_sources; i++)
         coords[i - 1] = (uint32_t)in[i];
     for (uint32_t i = 0; i < 4; i++)
-        words[i] = mixed(in[0], kind_of(o) + 100 * outside + 1000 * bytes, coords, n_coords(kind_of(o)), i);
+        words[i] = mixed(in[0], kind_of(o) + 100 * outside + 1000 * bytes, coords,
+                         n_coords(kind_of(o)), i);
     for (uint32_t i = 0; i < o->n_results; i++)
         memcpy(&out[i], (uint8_t *)words + i * (o->types[0].bits / 8), o->types[0].bits / 8);
 }
 
-#define FETCH(form, sources, coords, more)                                                                             \
-    {                                                                                                                  \
-        form, "b32,b32=b64," sources, fetch, 0, 0, form " {$0, _, _, $1}, [$2, {" coords "}]" more                     \
+#define FETCH(form, sources, coords, more)                                                         \
+    {                                                                                              \
+        form, "b32,b32=b64," sources, fetch, 0, 0, form " {$0, _, _, $1}, [$2, {" coords "}]" more \
     }
 
 const struct op_row op_texture_rows[] = {
@@ -130,8 +136,10 @@ const struct op_row op_texture_rows[] = {
     {"txq.height.b32", "b32=b64", query, 0, 0, "txq.height.b32 $0, [$1]"},
     {"suq.width.b32", "b32=b64", query, 0, 0, "suq.width.b32 $0, [$1]"},
     {"suld.b.1d.b32.clamp", "b32=b64,s32", load, 0, 0, "suld.b.1d.b32.clamp {$0}, [$1, {$2}]"},
-    {"suld.b.2d.b16.trap", "b16=b64,s32,s32", load, 0, 0, "suld.b.2d.b16.trap {$0}, [$1, {$2, $3}]"},
-    {"suld.b.2d.v2.b64.zero", "b64,b64=b64,s32,s32", load, 0, 0, "suld.b.2d.v2.b64.zero {$0, $1}, [$2, {$3, $4}]"},
+    {"suld.b.2d.b16.trap", "b16=b64,s32,s32", load, 0, 0,
+     "suld.b.2d.b16.trap {$0}, [$1, {$2, $3}]"},
+    {"suld.b.2d.v2.b64.zero", "b64,b64=b64,s32,s32", load, 0, 0,
+     "suld.b.2d.v2.b64.zero {$0, $1}, [$2, {$3, $4}]"},
     {"suld.b.a2d.v2.b32.zero", "b32,b32=b64,s32,s32,s32", load, 0, 0,
      "suld.b.a2d.v2.b32.zero {$0, $1}, [$2, {$3, $4, $5, $5}]"},
     {NULL, NULL, NULL, 0, 0, NULL},

@@ -1,7 +1,9 @@
-/* What lanes do to each other: warp-wide operations and atomics, a whole warp at a time against references that see it all.
+/* What lanes do to each other: warp-wide operations and atomics, a whole warp at a time against
+ * references that see it all.
  *
- * Of op k, lane i has a in[(k * 4 + 0) * OP_LANES + i], b and c behind; results are at out[(k * 3 + 0) * OP_LANES + i] and
- * (k * 3 + 1); an atomic's memory is at (k * 3 + 2), eight cells for 32 lanes, so that lanes meet. */
+ * Of op k, lane i has a in[(k * 4 + 0) * OP_LANES + i], b and c behind; results are at out[(k * 3 +
+ * 0) * OP_LANES + i] and (k * 3 + 1); an atomic's memory is at (k * 3 + 2), eight cells for 32
+ * lanes, so that lanes meet. */
 #include "test/unit/device/jit/op.h"
 
 #include <stdio.h>
@@ -17,9 +19,12 @@ struct warp {
 };
 
 struct warp_row {
-    const char
-        *text; /* $a, $b, $c of 32 bits, $A of 64, $p predicate, $m members, $0 result of 32 bits, $1 predicate */
-    void (*reference)(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2]);
+    const char *
+        /* $a, $b, $c of 32 bits, $A of 64, $p predicate, $m members, $0 result of 32 bits, $1
+         * predicate */
+        text;
+    void (*reference)(const struct warp_row *r, const struct warp *w, uint32_t lane,
+                      uint64_t out[2]);
     char kind;
     int b, c; /* of shuffles with immediates; -1: registers */
 };
@@ -35,7 +40,8 @@ static void shuffle(const struct warp_row *r, const struct warp *w, uint32_t lan
 {
     uint32_t b = (r->b < 0 ? (uint32_t)w->b[lane] : (uint32_t)r->b) & 31,
              c = r->c < 0 ? (uint32_t)w->c[lane] : (uint32_t)r->c;
-    uint32_t segment = c >> 8 & 31, most = (lane & segment) | (c & 31 & ~segment), least = lane & segment;
+    uint32_t segment = c >> 8 & 31, most = (lane & segment) | (c & 31 & ~segment),
+             least = lane & segment;
     int j = r->kind == 'u'   ? (int)lane - (int)b
             : r->kind == 'd' ? (int)(lane + b)
             : r->kind == 'b' ? (int)(lane ^ b)
@@ -115,10 +121,12 @@ static void redux(const struct warp_row *r, const struct warp *w, uint32_t lane,
 }
 
 /* kind: 'm' smallest, 'M' largest; the text tells the rest. */
-static void redux_float(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2])
+static void redux_float(const struct warp_row *r, const struct warp *w, uint32_t lane,
+                        uint64_t out[2])
 {
     static const struct op_type f32 = {"f32", 'f', 32, 1, 32};
-    bool keeps_nan = strstr(r->text, ".NaN") != NULL, is_abs = strstr(r->text, ".abs") != NULL, is_min = r->kind == 'm';
+    bool keeps_nan = strstr(r->text, ".NaN") != NULL, is_abs = strstr(r->text, ".abs") != NULL,
+         is_min = r->kind == 'm';
     uint32_t best = 0x7fffffff;
     bool has_nan = false;
     (void)lane;
@@ -139,7 +147,8 @@ static void redux_float(const struct warp_row *r, const struct warp *w, uint32_t
     out[1] = NOTHING;
 }
 
-static void transpose(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2])
+static void transpose(const struct warp_row *r, const struct warp *w, uint32_t lane,
+                      uint64_t out[2])
 {
     (void)r;
     out[0] = 0;
@@ -158,17 +167,17 @@ static void lanes(const struct warp_row *r, const struct warp *w, uint32_t lane,
     out[1] = r->kind == 'e' ? lane == lowest(w->members) : NOTHING;
 }
 
-#define SHUFFLE(mode, kind)                                                                                            \
-    {                                                                                                                  \
-        "shfl.sync." mode ".b32 $0|$1, $a, $b, $c, $m", shuffle, kind, -1, -1                                          \
+#define SHUFFLE(mode, kind)                                                                        \
+    {                                                                                              \
+        "shfl.sync." mode ".b32 $0|$1, $a, $b, $c, $m", shuffle, kind, -1, -1                      \
     }
-#define SHUFFLE_BY(mode, kind, b, c)                                                                                   \
-    {                                                                                                                  \
-        "shfl.sync." mode ".b32 $0|$1, $a, " #b ", " #c ", $m", shuffle, kind, b, c                                    \
+#define SHUFFLE_BY(mode, kind, b, c)                                                               \
+    {                                                                                              \
+        "shfl.sync." mode ".b32 $0|$1, $a, " #b ", " #c ", $m", shuffle, kind, b, c                \
     }
-#define REDUX(op, kind)                                                                                                \
-    {                                                                                                                  \
-        "redux.sync." op " $0, $a, $m", redux, kind, 0, 0                                                              \
+#define REDUX(op, kind)                                                                            \
+    {                                                                                              \
+        "redux.sync." op " $0, $a, $m", redux, kind, 0, 0                                          \
     }
 
 static const struct warp_row warp_rows[] = {
@@ -212,7 +221,7 @@ static const struct warp_row warp_rows[] = {
     {"elect.sync $0|$1, $m", lanes, 'e', 0, 0},
 };
 
-/* --- atomics ------------------------------------------------------------------------------------------------------- */
+/* --- atomics ---------------------------------------------------------------------------------- */
 
 struct atomic_row {
     const char *op, *type;
@@ -220,28 +229,33 @@ struct atomic_row {
 };
 
 static const struct atomic_row atomic_rows[] = {
-    {"add", "u32", '+'},         {"add", "s32", '+'},          {"add", "u64", '+'},       {"min", "u32", 'u'},
-    {"min", "s32", 's'},         {"max", "u32", 'U'},          {"max", "s32", 'S'},       {"min", "u64", 'u'},
-    {"max", "u64", 'U'},         {"min", "s64", 's'},          {"max", "s64", 'S'},       {"and", "b32", '&'},
-    {"or", "b32", '|'},          {"xor", "b32", '^'},          {"and", "b64", '&'},       {"or", "b64", '|'},
-    {"xor", "b64", '^'},         {"exch", "b32", '='},         {"exch", "b64", '='},      {"cas", "b32", '?'},
-    {"cas", "b64", '?'},         {"cas", "b16", '?'},          {"inc", "u32", 'i'},       {"dec", "u32", 'd'},
-    {"add", "f32", 'f'},         {"add", "f64", 'f'},          {"add.noftz", "f16", 'f'}, {"add.noftz", "bf16", 'f'},
-    {"add.noftz", "f16x2", 'f'}, {"add.noftz", "bf16x2", 'f'},
+    {"add", "u32", '+'},        {"add", "s32", '+'},         {"add", "u64", '+'},
+    {"min", "u32", 'u'},        {"min", "s32", 's'},         {"max", "u32", 'U'},
+    {"max", "s32", 'S'},        {"min", "u64", 'u'},         {"max", "u64", 'U'},
+    {"min", "s64", 's'},        {"max", "s64", 'S'},         {"and", "b32", '&'},
+    {"or", "b32", '|'},         {"xor", "b32", '^'},         {"and", "b64", '&'},
+    {"or", "b64", '|'},         {"xor", "b64", '^'},         {"exch", "b32", '='},
+    {"exch", "b64", '='},       {"cas", "b32", '?'},         {"cas", "b64", '?'},
+    {"cas", "b16", '?'},        {"inc", "u32", 'i'},         {"dec", "u32", 'd'},
+    {"add", "f32", 'f'},        {"add", "f64", 'f'},         {"add.noftz", "f16", 'f'},
+    {"add.noftz", "bf16", 'f'}, {"add.noftz", "f16x2", 'f'}, {"add.noftz", "bf16x2", 'f'},
 };
 
 static uint64_t float_sum(const struct op_type *t, uint64_t a, uint64_t b)
 {
     uint64_t r = 0, mask = t->bits == 64 ? UINT64_MAX : (1ull << t->bits) - 1;
     for (uint32_t p = 0; p < t->packed; p++) {
-        double x = op_float(t, a >> (p * t->bits) & mask), y = op_float(t, b >> (p * t->bits) & mask);
-        double s = t->bits == 64 ? op_double('+', x, y, 0, ROUND_NEAREST, NULL) : op_odd('+', x, y, 0);
+        double x = op_float(t, a >> (p * t->bits) & mask),
+               y = op_float(t, b >> (p * t->bits) & mask);
+        double s = t->bits == 64 ? op_double('+', x, y, 0, ROUND_NEAREST, NULL)
+                                 : op_odd('+', x, y, 0);
         r |= op_bits(t, s, ROUND_NEAREST) << (p * t->bits);
     }
     return r;
 }
 
-static uint64_t atomic_step(const struct atomic_row *r, const struct op_type *t, uint64_t old, uint64_t x, uint64_t y)
+static uint64_t atomic_step(const struct atomic_row *r, const struct op_type *t, uint64_t old,
+                            uint64_t x, uint64_t y)
 {
     uint32_t up = 64 - t->reg_bits;
     int64_t so = (int64_t)(old << up) >> up, sx = (int64_t)(x << up) >> up;
@@ -275,9 +289,12 @@ static uint64_t atomic_step(const struct atomic_row *r, const struct op_type *t,
     }
 }
 
-/* --- kernels ------------------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
-enum { N_WARP = sizeof warp_rows / sizeof warp_rows[0], N_ATOMIC = sizeof atomic_rows / sizeof atomic_rows[0] };
+enum {
+    N_WARP = sizeof warp_rows / sizeof warp_rows[0],
+    N_ATOMIC = sizeof atomic_rows / sizeof atomic_rows[0]
+};
 
 uint32_t op_warp_rows(void)
 {
@@ -294,14 +311,18 @@ static void kernel_head(struct tl_buf *b)
     b->n = 0;
     tl_buf_printf(
         b,
-        ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 p_in, .param .u64 p_out)\n{\n"
+        ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 p_in, "
+        ".param .u64 p_out)\n{\n"
         "  .shared .align 16 .b8 sh[%u];\n  .reg .b64 %%in, %%out, %%at, %%A, %%cell, %%sh;\n"
-        "  .reg .b32 %%i, %%t, %%a, %%b, %%c, %%d, %%w;\n  .reg .pred %%p, %%q, %%g;\n  .reg .b16 %%hx, %%hy, %%hd; "
+        "  .reg .b32 %%i, %%t, %%a, %%b, %%c, %%d, %%w;\n  .reg .pred %%p, %%q, %%g;\n  .reg .b16 "
+        "%%hx, %%hy, %%hd; "
         ".reg .b32 %%rx, %%ry, %%rd; .reg .b64 %%lx, %%ly, %%ld;\n"
         "  ld.param.u64 %%in, [p_in];\n  ld.param.u64 %%out, [p_out];\n  mov.u32 %%i, %%tid.x;\n"
-        "  and.b32 %%t, %%i, %u;\n  mul.wide.u32 %%cell, %%t, 8;\n  mul.wide.u32 %%at, %%i, 8;\n  add.s64 %%in, %%in, "
+        "  and.b32 %%t, %%i, %u;\n  mul.wide.u32 %%cell, %%t, 8;\n  mul.wide.u32 %%at, %%i, 8;\n  "
+        "add.s64 %%in, %%in, "
         "%%at;\n"
-        "  mov.u32 %%t, %u;\n  shr.u32 %%t, %%t, %%i;\n  and.b32 %%t, %%t, 1;\n  setp.ne.s32 %%g, %%t, 0;\n",
+        "  mov.u32 %%t, %u;\n  shr.u32 %%t, %%t, %%i;\n  and.b32 %%t, %%t, 1;\n  setp.ne.s32 %%g, "
+        "%%t, 0;\n",
         CELLS * 8, CELLS - 1, some_lanes);
 }
 
@@ -328,14 +349,17 @@ static void warp_kernel(struct tl_buf *b, bool is_guarded)
     tl_buf_puts(b, "  add.s64 %out, %out, %at;\n");
     for (uint32_t k = 0; k < N_WARP; k++) {
         tl_buf_printf(b,
-                      "  ld.global.b64 %%A, [%%in+%u];\n  cvt.u32.u64 %%a, %%A;\n  ld.global.b32 %%b, [%%in+%u];\n  "
+                      "  ld.global.b64 %%A, [%%in+%u];\n  cvt.u32.u64 %%a, %%A;\n  ld.global.b32 "
+                      "%%b, [%%in+%u];\n  "
                       "ld.global.b32 %%c, [%%in+%u];\n",
                       offset_of(4 * k), offset_of(4 * k + 1), offset_of(4 * k + 2));
-        tl_buf_puts(b, "  and.b32 %t, %a, 1;\n  setp.ne.s32 %p, %t, 0;\n  mov.b32 %d, 77;\n  setp.eq.s32 %q, 1, 1;\n");
+        tl_buf_puts(b, "  and.b32 %t, %a, 1;\n  setp.ne.s32 %p, %t, 0;\n  mov.b32 %d, 77;\n  "
+                       "setp.eq.s32 %q, 1, 1;\n");
         add_warp_text(b, warp_rows[k].text, is_guarded);
-        tl_buf_printf(
-            b, "  st.global.b32 [%%out+%u], %%d;\n  selp.b32 %%w, 1, 0, %%q;\n  st.global.b32 [%%out+%u], %%w;\n",
-            offset_of(3 * k), offset_of(3 * k + 1));
+        tl_buf_printf(b,
+                      "  st.global.b32 [%%out+%u], %%d;\n  selp.b32 %%w, 1, 0, %%q;\n  "
+                      "st.global.b32 [%%out+%u], %%w;\n",
+                      offset_of(3 * k), offset_of(3 * k + 1));
     }
     tl_buf_puts(b, "  ret;\n}\n");
 }
@@ -365,19 +389,26 @@ static void atomic_kernel(struct tl_buf *b, bool is_guarded, uint32_t space, boo
             tl_buf_printf(b, "  ld.global.b%u %%%c%c, [%%in+%u];\n", t.reg_bits, reg, 'x' + (int)j,
                           offset_of(4 * k + j));
         if (space != 0)
-            tl_buf_printf(b, "  ld.global.b64 %%A, [%%cell+%u];\n  st%s.b64 [%%sh], %%A;\n  bar.warp.sync -1;\n",
-                          offset_of(3 * k + 2), shared);
-        tl_buf_printf(b, "  mov.b%u %%%cd, 77;\n  %s%s%s.%s.%s ", t.reg_bits, reg, is_guarded ? "@%g " : "",
-                      is_red ? "red" : "atom", space == 0 ? ".global" : shared, r->op, r->type);
+            tl_buf_printf(
+                b,
+                "  ld.global.b64 %%A, [%%cell+%u];\n  st%s.b64 [%%sh], %%A;\n  bar.warp.sync -1;\n",
+                offset_of(3 * k + 2), shared);
+        tl_buf_printf(b, "  mov.b%u %%%cd, 77;\n  %s%s%s.%s.%s ", t.reg_bits, reg,
+                      is_guarded ? "@%g " : "", is_red ? "red" : "atom",
+                      space == 0 ? ".global" : shared, r->op, r->type);
         if (!is_red)
             tl_buf_printf(b, "%%%cd, ", reg);
-        tl_buf_printf(b, "[%s+%u], %%%cx", space == 0 ? "%cell" : "%sh", space == 0 ? offset_of(3 * k + 2) : 0, reg);
+        tl_buf_printf(b, "[%s+%u], %%%cx", space == 0 ? "%cell" : "%sh",
+                      space == 0 ? offset_of(3 * k + 2) : 0, reg);
         if (r->kind == '?')
             tl_buf_printf(b, ", %%%cy", reg);
-        tl_buf_printf(b, ";\n  st.global.b%u [%%out+%u], %%%cd;\n", t.reg_bits, offset_of(3 * k), reg);
+        tl_buf_printf(b, ";\n  st.global.b%u [%%out+%u], %%%cd;\n", t.reg_bits, offset_of(3 * k),
+                      reg);
         if (space != 0)
-            tl_buf_printf(b, "  bar.warp.sync -1;\n  ld%s.b64 %%A, [%%sh];\n  st.global.b64 [%%cell+%u], %%A;\n",
-                          shared, offset_of(3 * k + 2));
+            tl_buf_printf(
+                b,
+                "  bar.warp.sync -1;\n  ld%s.b64 %%A, [%%sh];\n  st.global.b64 [%%cell+%u], %%A;\n",
+                shared, offset_of(3 * k + 2));
     }
     tl_buf_puts(b, "  ret;\n}\n");
 }
@@ -389,10 +420,14 @@ void op_warp_kernel(struct tl_buf *b, enum op_warp_part part, bool is_guarded)
     else if (part == OP_ATOMIC_VECTOR || part == OP_RED_VECTOR)
         op_vector_kernel(b, part == OP_RED_VECTOR, is_guarded);
     else
-        atomic_kernel(b, is_guarded, part == OP_ATOMIC_SHARED ? 1 : part == OP_ATOMIC_GENERIC ? 2 : 0, part == OP_RED);
+        atomic_kernel(b, is_guarded,
+                      part == OP_ATOMIC_SHARED    ? 1
+                      : part == OP_ATOMIC_GENERIC ? 2
+                                                  : 0,
+                      part == OP_RED);
 }
 
-/* --- inputs and results -------------------------------------------------------------------------------------------- */
+/* --- inputs and results ----------------------------------------------------------------------- */
 
 void op_warp_inputs(enum op_warp_part part, uint64_t *in, uint64_t *out, uint64_t seed)
 {
@@ -406,7 +441,8 @@ void op_warp_inputs(enum op_warp_part part, uint64_t *in, uint64_t *out, uint64_
         z ^= z << 13;
         z ^= z >> 7;
         z ^= z << 17;
-        in[i] = seed % 3 == 0 ? z : seed % 3 == 1 ? z >> 20 & 3 : 5; /* any, equal ones among them, all equal */
+        /* any, equal ones among them, all equal */
+        in[i] = seed % 3 == 0 ? z : seed % 3 == 1 ? z >> 20 & 3 : 5;
     }
     memset(out, 0, (size_t)n * 3 * OP_LANES * sizeof *out);
     for (uint32_t k = 0; k < n && part != OP_WARP; k++) {
@@ -415,7 +451,8 @@ void op_warp_inputs(enum op_warp_part part, uint64_t *in, uint64_t *out, uint64_
     }
 }
 
-static void check_warp(const uint64_t *in, const uint64_t *out, bool is_guarded, struct tl_buf *wrong)
+static void check_warp(const uint64_t *in, const uint64_t *out, bool is_guarded,
+                       struct tl_buf *wrong)
 {
     for (uint32_t k = 0; k < N_WARP; k++) {
         const uint64_t *a = in + (size_t)k * 4 * OP_LANES;
@@ -427,9 +464,9 @@ static void check_warp(const uint64_t *in, const uint64_t *out, bool is_guarded,
             for (uint32_t j = 0; j < 2; j++) {
                 uint64_t got = out[(k * 3 + j) * OP_LANES + i];
                 if (want[j] != NOTHING && got != want[j])
-                    tl_buf_printf(wrong, "\n%s%s: lane %u gives 0x%llx in result %u, not 0x%llx", warp_rows[k].text,
-                                  is_guarded ? " (guarded)" : "", i, (unsigned long long)got, j,
-                                  (unsigned long long)want[j]);
+                    tl_buf_printf(wrong, "\n%s%s: lane %u gives 0x%llx in result %u, not 0x%llx",
+                                  warp_rows[k].text, is_guarded ? " (guarded)" : "", i,
+                                  (unsigned long long)got, j, (unsigned long long)want[j]);
             }
         }
     }
@@ -443,7 +480,8 @@ static bool same(const struct op_type *t, uint64_t a, uint64_t b)
     return op_result_is(&o, 0, a, b);
 }
 
-static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarded, bool is_red, struct tl_buf *wrong)
+static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarded, bool is_red,
+                         struct tl_buf *wrong)
 {
     for (uint32_t k = 0; k < N_ATOMIC; k++) {
         const struct atomic_row *r = &atomic_rows[k];
@@ -459,16 +497,18 @@ static void check_atomic(const uint64_t *in, const uint64_t *out, bool is_guarde
             bool is_active = !is_guarded || (some_lanes >> i & 1);
             old = is_active ? *cell & mask : 77;
             if (is_active)
-                *cell = (*cell & ~mask) | (atomic_step(r, &t, old, x[i] & mask, y[i] & mask) & mask);
+                *cell = (*cell & ~mask) |
+                        (atomic_step(r, &t, old, x[i] & mask, y[i] & mask) & mask);
             if (!same(&t, out[k * 3 * OP_LANES + i], is_red ? 77 : old))
-                tl_buf_printf(wrong, "\natom.%s.%s: lane %u sees 0x%llx, not 0x%llx", r->op, r->type, i,
-                              (unsigned long long)out[k * 3 * OP_LANES + i], (unsigned long long)old);
+                tl_buf_printf(wrong, "\natom.%s.%s: lane %u sees 0x%llx, not 0x%llx", r->op,
+                              r->type, i, (unsigned long long)out[k * 3 * OP_LANES + i],
+                              (unsigned long long)old);
         }
         for (uint32_t i = 0; i < CELLS; i++) {
             uint64_t got = out[(k * 3 + 2) * OP_LANES + i];
             if (!same(&t, got & mask, cells[i] & mask) || (got & ~mask) != (cells[i] & ~mask))
-                tl_buf_printf(wrong, "\natom.%s.%s: cell %u becomes 0x%llx, not 0x%llx", r->op, r->type, i,
-                              (unsigned long long)got, (unsigned long long)cells[i]);
+                tl_buf_printf(wrong, "\natom.%s.%s: cell %u becomes 0x%llx, not 0x%llx", r->op,
+                              r->type, i, (unsigned long long)got, (unsigned long long)cells[i]);
         }
     }
 }

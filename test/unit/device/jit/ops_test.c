@@ -1,5 +1,6 @@
-/* Each instruction form alone, on the software device, against a C reference: over edge values crossed and random ones, with
- * operands that vary or are the same in all lanes, under guards and in partial warps, with and without AVX-512. */
+/* Each instruction form alone, on the software device, against a C reference: over edge values
+ * crossed and random ones, with operands that vary or are the same in all lanes, under guards and
+ * in partial warps, with and without AVX-512. */
 #include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static uint64_t *in, *out, *expected; /* as op_kernel says */
 static struct tl_buf text, wrong;
 static uint32_t n_forms;
 
-/* --- compile and run ----------------------------------------------------------------------------------------------- */
+/* --- compile and run -------------------------------------------------------------------------- */
 
 static int compile(struct tl_exec_object **object, uint32_t block, struct tl_error *err)
 {
@@ -41,7 +42,8 @@ static int compile(struct tl_exec_object **object, uint32_t block, struct tl_err
     tl_jit_object_finish(&compiled);
     if (rc < 0)
         return rc;
-    snprintf(path, sizeof path, "%s/op-XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    snprintf(path, sizeof path, "%s/op-XXXXXX",
+             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     int fd = mkstemp(path);
     TEST_ASSERT_TRUE(fd >= 0);
     TEST_ASSERT_EQUAL((ssize_t)n, write(fd, linked, n));
@@ -92,7 +94,7 @@ static bool run(uint32_t block, uint32_t grid, struct tl_error *err)
     return ok;
 }
 
-/* --- lane by lane -------------------------------------------------------------------------------------------------- */
+/* --- lane by lane ----------------------------------------------------------------------------- */
 
 struct shape {
     const char *name;
@@ -107,10 +109,11 @@ static const struct shape shapes[OP_MODES] = {
     [OP_BRANCHED] = {"branched", 80, OP_VECTORS / 80, OP_VECTORS / 80 * 80},
 };
 
-static void complain(const struct op *o, enum op_mode mode, uint32_t k, uint32_t i, uint32_t result, uint64_t got,
-                     uint64_t want)
+static void complain(const struct op *o, enum op_mode mode, uint32_t k, uint32_t i, uint32_t result,
+                     uint64_t got, uint64_t want)
 {
-    tl_buf_printf(&wrong, "\n%s (%s%s): ", o->row->form, shapes[mode].name, features != NULL ? ", no AVX-512" : "");
+    tl_buf_printf(&wrong, "\n%s (%s%s): ", o->row->form, shapes[mode].name,
+                  features != NULL ? ", no AVX-512" : "");
     for (uint32_t j = 0; j < o->n_sources; j++)
         tl_buf_printf(&wrong, "%s0x%llx", j == 0 ? "" : ", ",
                       (unsigned long long)in[((size_t)k * OP_SOURCES + j) * OP_VECTORS + i]);
@@ -139,7 +142,8 @@ static void check_op(const struct op *o, uint32_t k, enum op_mode mode)
 static void prepare(const struct op *ops, uint32_t n)
 {
     for (uint32_t k = 0; k < n; k++) {
-        uint64_t *from = in + (size_t)k * OP_SOURCES * OP_VECTORS, *to = expected + (size_t)k * OP_RESULTS * OP_VECTORS;
+        uint64_t *from = in + (size_t)k * OP_SOURCES * OP_VECTORS,
+                 *to = expected + (size_t)k * OP_RESULTS * OP_VECTORS;
         op_inputs(&ops[k], from, k);
         for (uint32_t i = 0; i < OP_VECTORS; i++) {
             uint64_t sources[OP_SOURCES], results[OP_RESULTS] = {0};
@@ -194,8 +198,10 @@ static void check_rows(const struct op_row *rows)
         if (n == 0)
             continue;
         prepare(ops, n);
-        /* Masks are set by guards and by branches in turn: what they do to a result is the same code. */
-        enum op_mode modes[] = {OP_VARYING, OP_UNIFORM, batch++ % 2 == 0 ? OP_GUARDED : OP_BRANCHED};
+        /* Masks are set by guards and by branches in turn: what they do to a result is the same
+         * code. */
+        enum op_mode modes[] = {OP_VARYING, OP_UNIFORM,
+                                batch++ % 2 == 0 ? OP_GUARDED : OP_BRANCHED};
         size_t before = wrong.n;
         for (uint32_t i = 0; i < (features == NULL ? 3 : 2) && wrong.n == before; i++)
             run_ops(ops, n, modes[i]);
@@ -299,28 +305,32 @@ static void *must_alloc(size_t n)
     return p;
 }
 
-/* A loop that keeps so many values per thread that no CPU has registers for them: their frame is larger than what a stack
- * has for kernels that need none, and than the guard below it. */
+/* A loop that keeps so many values per thread that no CPU has registers for them: their frame is
+ * larger than what a stack has for kernels that need none, and than the guard below it. */
 static void values_that_find_no_register_find_room_on_the_stack(void)
 {
     enum { VALUES = 2400, ROUNDS = 3 };
     struct tl_error err = {0};
     uint32_t value[VALUES], sum = 0;
     text.n = 0;
-    tl_buf_printf(&text,
-                  ".version 8.0\n.target sm_80\n.address_size 64\n"
-                  ".visible .entry op(.param .u64 a, .param .u64 b)\n{\n.reg .pred %%p;\n.reg .b32 %%r<%d>, %%t, %%n;\n"
-                  ".reg .b64 %%a<3>;\nmov.u32 %%t, %%tid.x;\nmov.u32 %%n, 0;\nmul.lo.u32 %%r0, %%t, %%t;\n",
-                  VALUES);
+    tl_buf_printf(
+        &text,
+        ".version 8.0\n.target sm_80\n.address_size 64\n"
+        ".visible .entry op(.param .u64 a, .param .u64 b)\n{\n.reg .pred %%p;\n.reg .b32 %%r<%d>, "
+        "%%t, %%n;\n"
+        ".reg .b64 %%a<3>;\nmov.u32 %%t, %%tid.x;\nmov.u32 %%n, 0;\nmul.lo.u32 %%r0, %%t, %%t;\n",
+        VALUES);
     for (uint32_t i = 1; i < VALUES; i++)
         tl_buf_printf(&text, "mad.lo.u32 %%r%u, %%r%u, 5, %u;\n", i, i - 1, i);
     tl_buf_puts(&text, "again:\n");
     for (uint32_t i = 0; i < VALUES; i++)
         tl_buf_printf(&text, "xor.b32 %%r%u, %%r%u, %%r%u;\n", i, i, (i + 7) % VALUES);
-    tl_buf_printf(&text, "add.u32 %%n, %%n, 1;\nsetp.lt.u32 %%p, %%n, %u;\n@%%p bra again;\n", (uint32_t)ROUNDS);
+    tl_buf_printf(&text, "add.u32 %%n, %%n, 1;\nsetp.lt.u32 %%p, %%n, %u;\n@%%p bra again;\n",
+                  (uint32_t)ROUNDS);
     for (uint32_t i = 1; i < VALUES; i++)
         tl_buf_printf(&text, "mad.lo.u32 %%r0, %%r0, 3, %%r%u;\n", i);
-    tl_buf_puts(&text, "ld.param.u64 %a1, [b];\nmad.wide.u32 %a2, %t, 4, %a1;\nst.global.u32 [%a2], %r0;\nret;\n}\n");
+    tl_buf_puts(&text, "ld.param.u64 %a1, [b];\nmad.wide.u32 %a2, %t, 4, %a1;\nst.global.u32 "
+                       "[%a2], %r0;\nret;\n}\n");
     struct tl_exec_object *object = NULL;
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, compile(&object, 32, &err), err.text);
     uint32_t stack = tl_exec_object_info(object)->stack_bytes;
@@ -346,7 +356,8 @@ int main(void)
     struct tl_error err;
     char name[64];
     snprintf(name, sizeof name, "tally-test-ops-%d", (int)getpid());
-    struct tl_exec_config config = {.name = name, .tex = op_texture_fetch, .surf = op_texture_surface};
+    struct tl_exec_config config = {
+        .name = name, .tex = op_texture_fetch, .surf = op_texture_surface};
     UNITY_BEGIN();
     if (tl_jit_init(&err) < 0 || tl_exec_device_open(&device, &config, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
@@ -366,7 +377,8 @@ int main(void)
     features = without_avx512;
     UnityDefaultTestRun(integers_and_bits, "integers_and_bits_without_avx512", __LINE__);
     UnityDefaultTestRun(floating_point, "floating_point_without_avx512", __LINE__);
-    UnityDefaultTestRun(directed_rounding_of_f64, "directed_rounding_of_f64_without_avx512", __LINE__);
+    UnityDefaultTestRun(directed_rounding_of_f64, "directed_rounding_of_f64_without_avx512",
+                        __LINE__);
     UnityDefaultTestRun(conversions, "conversions_without_avx512", __LINE__);
     UnityDefaultTestRun(warps_and_atomics, "warps_and_atomics_without_avx512", __LINE__);
     UnityDefaultTestRun(matrices, "matrices_without_avx512", __LINE__);

@@ -1,5 +1,6 @@
-/* The proof of the rewriter: every case of test/cases, and every variant that it is allowed, run on equal inputs
- * on the software device, in pieces and with preemption at random blocks, and must leave the same memory behind. */
+/* The proof of the rewriter: every case of test/cases, and every variant that it is allowed, run on
+ * equal inputs on the software device, in pieces and with preemption at random blocks, and must
+ * leave the same memory behind. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -34,7 +35,7 @@ static uint32_t roll(uint32_t n)
     return (uint32_t)(dice >> 33) % n;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* What kernels work on: arguments and the module's variables, at addresses that stay. */
 struct memory {
@@ -83,7 +84,8 @@ static uint64_t element(const struct ptx_case_arg *a, uint32_t i, uint64_t *stat
 
 static uint32_t arg_bytes(const struct ptx_case_arg *a)
 {
-    return a->kind == PTX_ARG_NUMBER ? a->element_bytes : a->count * (a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes);
+    return a->kind == PTX_ARG_NUMBER ? a->element_bytes
+                                     : a->count * (a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes);
 }
 
 static void fill(const struct ptx_case_arg *a, void *to)
@@ -103,7 +105,8 @@ static const struct tl_ptx_decl *variable_decl(struct ptx_text *t, const char *n
     if (colons != NULL) {
         char function[256];
         snprintf(function, sizeof function, "%.*s", (int)(colons - name), name);
-        return tl_ptx_inner_variable(ptx_func(t, function), (uint32_t)strtoul(colons + 2, NULL, 10));
+        return tl_ptx_inner_variable(ptx_func(t, function),
+                                     (uint32_t)strtoul(colons + 2, NULL, 10));
     }
     const struct tl_ptx_decl *d = ptx_var(t, name);
     while (d != NULL && !tl_str_is(d->name, name))
@@ -120,7 +123,8 @@ static uint64_t variable_address(struct memory *m, struct ptx_text *t, const cha
     TEST_ASSERT_TRUE(m->n_variables < MAX_VARIABLES);
     const struct tl_ptx_decl *d = variable_decl(t, name);
     TEST_ASSERT_NOT_NULL(d);
-    size_t n = (size_t)tl_ptx_type_bytes(d->type) * (tl_ptx_decl_count(d) == 0 ? 1 : tl_ptx_decl_count(d));
+    size_t n = (size_t)tl_ptx_type_bytes(d->type) *
+               (tl_ptx_decl_count(d) == 0 ? 1 : tl_ptx_decl_count(d));
     uint32_t i = m->n_variables++;
     snprintf(m->variables[i].name, sizeof m->variables[i].name, "%s", name);
     m->variables[i].n = n;
@@ -129,7 +133,8 @@ static uint64_t variable_address(struct memory *m, struct ptx_text *t, const cha
     return (uintptr_t)m->variables[i].bytes;
 }
 
-/* What an initialiser names: a variable, which is made if no kernel has asked for it, or a function. */
+/* What an initialiser names: a variable, which is made if no kernel has asked for it, or a
+ * function. */
 struct names {
     struct memory *memory;
     struct ptx_text *text;
@@ -159,8 +164,8 @@ static void reset(struct memory *m, struct ptx_text *t, const struct ptx_case_ke
         struct tl_error err = {0};
         struct names names = {m, t};
         memset(m->variables[i].bytes, 0, m->variables[i].n);
-        if (tl_ptx_initialise(variable_decl(t, m->variables[i].name), address_of, &names, m->variables[i].bytes,
-                              m->variables[i].n, &err) < 0)
+        if (tl_ptx_initialise(variable_decl(t, m->variables[i].name), address_of, &names,
+                              m->variables[i].bytes, m->variables[i].n, &err) < 0)
             TEST_FAIL_MESSAGE(err.text);
     }
 }
@@ -178,7 +183,7 @@ static void snapshot(const struct memory *m, const struct ptx_case_kernel *k, st
     TEST_ASSERT_FALSE(out->failed);
 }
 
-/* --- kernels ------------------------------------------------------------------------------------------------------ */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 /* A compiled kernel with its parameters. */
 struct program {
@@ -189,9 +194,11 @@ struct program {
     char path[64];
 };
 
-static bool compile(struct program *p, const char *text, size_t n, const uint32_t block[3], struct tl_error *err)
+static bool compile(struct program *p, const char *text, size_t n, const uint32_t block[3],
+                    struct tl_error *err)
 {
-    struct tl_jit_options options = {.block = {block[0], block[1], block[2]}, .features = getenv("TALLY_JIT_FEATURES")};
+    struct tl_jit_options options = {.block = {block[0], block[1], block[2]},
+                                     .features = getenv("TALLY_JIT_FEATURES")};
     if (options.features != NULL)
         options.cpu = "x86-64-v3";
     struct tl_jit_object object;
@@ -200,11 +207,13 @@ static bool compile(struct program *p, const char *text, size_t n, const uint32_
     memset(p, 0, sizeof *p);
     if (tl_jit_compile(text, n, "case", &options, &object, err) < 0)
         return false;
-    int rc = tl_jit_link(object.bytes, object.n, "case", object.stack_bytes, &linked, &linked_n, err);
+    int rc = tl_jit_link(object.bytes, object.n, "case", object.stack_bytes, &linked, &linked_n,
+                         err);
     tl_jit_object_finish(&object);
     if (rc < 0)
         return false;
-    snprintf(p->path, sizeof p->path, "%s/kernel-XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    snprintf(p->path, sizeof p->path, "%s/kernel-XXXXXX",
+             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     int fd = mkstemp(p->path);
     TEST_ASSERT_TRUE(fd >= 0);
     TEST_ASSERT_EQUAL((ssize_t)linked_n, write(fd, linked, linked_n));
@@ -215,7 +224,8 @@ static bool compile(struct program *p, const char *text, size_t n, const uint32_
     return rc == 0;
 }
 
-static void bind_variables(struct program *p, struct memory *m, struct ptx_text *t, const char *table)
+static void bind_variables(struct program *p, struct memory *m, struct ptx_text *t,
+                           const char *table)
 {
     for (uint32_t i = 0; i < tl_exec_object_info(p->object)->n_variables; i++) {
         const char *name = tl_exec_object_variable(p->object, i);
@@ -267,8 +277,10 @@ static void put_params(struct program *p, struct memory *m, struct ptx_text *t, 
 {
     uint64_t offset = 0;
     uint32_t i = 0;
-    for (const struct tl_ptx_decl *d = ptx_func(t, kernel)->params; d != NULL && i < k->n_args; d = d->next, i++) {
-        uint64_t size = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec, align = d->align != 0 ? d->align : size;
+    for (const struct tl_ptx_decl *d = ptx_func(t, kernel)->params; d != NULL && i < k->n_args;
+         d = d->next, i++) {
+        uint64_t size = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec,
+                 align = d->align != 0 ? d->align : size;
         offset = (offset + align - 1) / align * align;
         const struct ptx_case_arg *a = &k->args[i];
         if (a->kind == PTX_ARG_BUFFER) {
@@ -283,7 +295,7 @@ static void put_params(struct program *p, struct memory *m, struct ptx_text *t, 
     }
 }
 
-/* --- variants ----------------------------------------------------------------------------------------------------- */
+/* --- variants --------------------------------------------------------------------------------- */
 
 /* A counter and a stop word that another thread plays with. */
 struct control {
@@ -312,8 +324,8 @@ static void put_arg(struct program *p, const struct tl_ptx_arg *a, uint64_t valu
     memcpy(p->params + a->offset, &value, a->size);
 }
 
-static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m, struct ptx_text *t,
-                      struct control *c, const uint32_t grid[3], uint32_t first)
+static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m,
+                      struct ptx_text *t, struct control *c, const uint32_t grid[3], uint32_t first)
 {
     struct tl_ptx_magic x = tl_ptx_magic_of(grid[0]), y = tl_ptx_magic_of(grid[1]);
     for (uint32_t i = 0; i < r->n_args; i++) {
@@ -364,8 +376,9 @@ static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struc
     }
 }
 
-static bool run_slices(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m, struct ptx_text *t,
-                       const struct ptx_case_run *run, uint32_t shared, struct tl_error *err)
+static bool run_slices(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m,
+                       struct ptx_text *t, const struct ptx_case_run *run, uint32_t shared,
+                       struct tl_error *err)
 {
     struct control c = {0};
     uint32_t total = run->grid[0] * run->grid[1] * run->grid[2];
@@ -380,8 +393,9 @@ static bool run_slices(struct program *p, const struct tl_ptx_rewritten *r, stru
 }
 
 /* Launches until every block has been taken, while a second thread says stop and go. */
-static bool run_counted(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m, struct ptx_text *t,
-                        const struct ptx_case_run *run, uint32_t shared, bool is_ticket, struct tl_error *err)
+static bool run_counted(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m,
+                        struct ptx_text *t, const struct ptx_case_run *run, uint32_t shared,
+                        bool is_ticket, struct tl_error *err)
 {
     struct control c = {.batch = 1u << roll(4)};
     pthread_t thread;
@@ -402,20 +416,23 @@ static bool run_counted(struct program *p, const struct tl_ptx_rewritten *r, str
 
 static bool conditions_hold(uint32_t conditions, const struct ptx_case_run *run)
 {
-    if ((conditions & TL_PTX_IF_WARPS_ARE_ROWS) && run->block[1] * run->block[2] != 1 && run->block[0] % 32 != 0)
+    if ((conditions & TL_PTX_IF_WARPS_ARE_ROWS) && run->block[1] * run->block[2] != 1 &&
+        run->block[0] % 32 != 0)
         return false;
     return !(conditions & TL_PTX_IF_GRID_IS_LINE) || run->grid[1] * run->grid[2] == 1;
 }
 
-static void complain(const char *kernel, const struct ptx_case_run *run, const char *what, const char *detail)
+static void complain(const char *kernel, const struct ptx_case_run *run, const char *what,
+                     const char *detail)
 {
-    tl_buf_printf(&wrong, "%s of %s, grid %u,%u,%u block %u,%u,%u: %s\n", what, kernel, run->grid[0], run->grid[1],
-                  run->grid[2], run->block[0], run->block[1], run->block[2], detail);
+    tl_buf_printf(&wrong, "%s of %s, grid %u,%u,%u block %u,%u,%u: %s\n", what, kernel,
+                  run->grid[0], run->grid[1], run->grid[2], run->block[0], run->block[1],
+                  run->block[2], detail);
 }
 
 static void check_variant(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k,
-                          const struct ptx_case_run *run, struct memory *m, const struct tl_buf *expected,
-                          enum tl_ptx_variant v)
+                          const struct ptx_case_run *run, struct memory *m,
+                          const struct tl_buf *expected, enum tl_ptx_variant v)
 {
     struct tl_error err = {0};
     struct tl_ptx_rewritten r;
@@ -444,7 +461,8 @@ static void check_variant(struct ptx_text *t, const char *kernel, const struct p
         if (!ok)
             complain(kernel, run, tl_ptx_variant_name(v), err.text);
         else if (got.n != expected->n || (got.n > 0 && memcmp(got.p, expected->p, got.n) != 0))
-            complain(kernel, run, tl_ptx_variant_name(v), "leaves other memory behind than the original");
+            complain(kernel, run, tl_ptx_variant_name(v),
+                     "leaves other memory behind than the original");
         tl_exec_object_unref(p.object);
     }
     tl_buf_finish(&got);
@@ -489,7 +507,7 @@ static void check_run(struct ptx_text *t, const char *kernel, const struct ptx_c
     free(text);
 }
 
-/* --- cases -------------------------------------------------------------------------------------------------------- */
+/* --- cases ------------------------------------------------------------------------------------ */
 
 static char *compiled_cuda(const char *path, size_t *n)
 {
@@ -497,11 +515,13 @@ static char *compiled_cuda(const char *path, size_t *n)
     char out[64], command[8192];
     if (nvcc == NULL)
         return NULL;
-    snprintf(out, sizeof out, "%s/case-XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    snprintf(out, sizeof out, "%s/case-XXXXXX",
+             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     int fd = mkstemp(out);
     TEST_ASSERT_TRUE(fd >= 0);
     close(fd);
-    snprintf(command, sizeof command, "'%s' -ptx -arch=sm_90 -o '%s' '%s' 2>/dev/null", nvcc, out, path);
+    snprintf(command, sizeof command, "'%s' -ptx -arch=sm_90 -o '%s' '%s' 2>/dev/null", nvcc, out,
+             path);
     char *text = system(command) == 0 ? ptx_read_file(out, n) : NULL;
     unlink(out);
     return text;
@@ -570,7 +590,8 @@ int main(void)
     char name[64];
     snprintf(name, sizeof name, "tally-test-variants-%d", (int)getpid());
     UNITY_BEGIN();
-    if (tl_jit_init(&err) < 0 || tl_exec_device_open(&device, &(struct tl_exec_config){.name = name}, &err) < 0) {
+    if (tl_jit_init(&err) < 0 ||
+        tl_exec_device_open(&device, &(struct tl_exec_config){.name = name}, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

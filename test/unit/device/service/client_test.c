@@ -1,4 +1,5 @@
-/* The driver's side of the compiler service, against the real service with a stand-in for the translator. */
+/* The driver's side of the compiler service, against the real service with a stand-in for the
+ * translator. */
 #include "device/abi.h"
 #include "device/service/client.h"
 #include "device/service/wire.h"
@@ -30,7 +31,8 @@ static atomic_int n_signals;
 static const char *ptx_of(const char *kernel)
 {
     static _Thread_local char text[300];
-    snprintf(text, sizeof text, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n",
+    snprintf(text, sizeof text,
+             ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n",
              kernel);
     return text;
 }
@@ -170,7 +172,7 @@ static int count_descriptors(void)
     return n;
 }
 
-/* --- plain use -------------------------------------------------------------------------------------------------- */
+/* --- plain use -------------------------------------------------------------------------------- */
 
 static void a_kernel_is_compiled_loaded_and_run(void)
 {
@@ -198,7 +200,8 @@ static void block_size_and_features_make_another_object(void)
     const uint32_t other[3] = {32, 1, 1};
     assert_got("plain");
     strcpy(first, path);
-    TEST_ASSERT_EQUAL_INT(0, tl_jit_client_get(ptx, strlen(ptx), "plain", other, second, sizeof second, &err));
+    TEST_ASSERT_EQUAL_INT(
+        0, tl_jit_client_get(ptx, strlen(ptx), "plain", other, second, sizeof second, &err));
     TEST_ASSERT_TRUE(strcmp(first, second) != 0);
     setenv("TALLY_JIT_FEATURES", "+avx2", 1);
     assert_got("plain");
@@ -210,10 +213,11 @@ static void one_kernel_of_many_is_taken_out(void)
 {
     const char *ptx = ".version 7.0\n.target sm_75\n.address_size 64\n"
                       ".visible .entry one() { ret; }\n.visible .entry two() { ret; }\n";
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_jit_client_get(ptx, strlen(ptx), "two", block, path, sizeof path, &err),
-                                  err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_jit_client_get(ptx, strlen(ptx), "two", block, path, sizeof path, &err), err.text);
     assert_runs();
-    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_jit_client_get("nonsense", 8, "x", block, path, sizeof path, &err));
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          tl_jit_client_get("nonsense", 8, "x", block, path, sizeof path, &err));
 }
 
 static void errors_come_back_with_code_and_text(void)
@@ -262,17 +266,23 @@ static void a_name_of_thousands_of_letters_hides_no_reason(void)
 {
     static char name[20001], text[21000];
     memset(name, 'x', sizeof name - 1);
-    snprintf(text, sizeof text, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n", name);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err),
-                                  err.text);
+    snprintf(text, sizeof text,
+             ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n",
+             name);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err), err.text);
     assert_runs();
     for (size_t i = 0; i < strlen("calls"); i++)
         name[i] = "calls"[i];
-    snprintf(text, sizeof text, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n", name);
-    TEST_ASSERT_EQUAL_INT(-ENOTSUP, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err));
+    snprintf(text, sizeof text,
+             ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry %s() { ret; }\n",
+             name);
+    TEST_ASSERT_EQUAL_INT(
+        -ENOTSUP, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "memcpy"), err.text);
     setenv("TALLY_JIT", "/nowhere", 1);
-    TEST_ASSERT_EQUAL_INT(-ENOENT, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err));
+    TEST_ASSERT_EQUAL_INT(
+        -ENOENT, tl_jit_client_get(text, strlen(text), name, block, path, sizeof path, &err));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(err.text, "/nowhere"), err.text);
 }
 
@@ -282,15 +292,18 @@ static void a_megabyte_of_ptx_goes_through(void)
     char *ptx = malloc(n);
     memset(ptx, '\n', n);
     memcpy(ptx, ptx_of("large"), strlen(ptx_of("large")));
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_jit_client_get(ptx, n, "large", block, path, sizeof path, &err), err.text);
-    TEST_ASSERT_EQUAL_INT(-E2BIG, tl_jit_client_get(ptx, (64u << 20) + 1, "large", block, path, sizeof path, &err));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_jit_client_get(ptx, n, "large", block, path, sizeof path, &err), err.text);
+    TEST_ASSERT_EQUAL_INT(
+        -E2BIG, tl_jit_client_get(ptx, (64u << 20) + 1, "large", block, path, sizeof path, &err));
     free(ptx);
 }
 
 static void a_path_that_does_not_fit_is_told(void)
 {
     const char *ptx = ptx_of("plain");
-    TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, tl_jit_client_get(ptx, strlen(ptx), "plain", block, path, 20, &err));
+    TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG,
+                          tl_jit_client_get(ptx, strlen(ptx), "plain", block, path, 20, &err));
 }
 
 static void a_deep_runtime_folder_works(void)
@@ -307,7 +320,7 @@ static void a_deep_runtime_folder_works(void)
     TEST_ASSERT_TRUE(service_pid() > 0);
 }
 
-/* --- many at once ----------------------------------------------------------------------------------------------- */
+/* --- many at once ----------------------------------------------------------------------------- */
 
 struct asker {
     char kernel[32];
@@ -377,7 +390,7 @@ static void eight_processes_start_one_service(void)
     TEST_ASSERT_EQUAL_INT(4, number_before("compiled"));
 }
 
-/* --- what dies -------------------------------------------------------------------------------------------------- */
+/* --- what dies -------------------------------------------------------------------------------- */
 
 static void a_kernel_that_kills_the_compiler_gets_an_error(void)
 {
@@ -510,7 +523,7 @@ static void an_idle_service_ends(void)
     assert_got("two");
 }
 
-/* --- the cache -------------------------------------------------------------------------------------------------- */
+/* --- the cache -------------------------------------------------------------------------------- */
 
 static void damaged_entries_are_compiled_again(void)
 {
@@ -547,7 +560,7 @@ static void without_a_cache_it_works_and_says_so_once(void)
     TEST_ASSERT_EQUAL_INT(2, number_before("compiled"));
 }
 
-/* --- manners ---------------------------------------------------------------------------------------------------- */
+/* --- manners ---------------------------------------------------------------------------------- */
 
 static void nothing_is_left_in_the_job(void)
 {
@@ -568,7 +581,8 @@ static void nothing_is_left_in_the_job(void)
     sigprocmask(SIG_SETMASK, NULL, &after);
     for (int i = 1; i < NSIG; i++)
         TEST_ASSERT_EQUAL_INT(sigismember(&before, i), sigismember(&after, i));
-    /* Its handlers are as they were, whoever keeps a list of them in the job's memory: a sanitizer does. */
+    /* Its handlers are as they were, whoever keeps a list of them in the job's memory: a sanitizer
+     * does. */
     raise(SIGUSR1);
     TEST_ASSERT_EQUAL_INT(1, n_signals);
     sigaction(SIGUSR1, &old_user, NULL);
@@ -646,7 +660,8 @@ static void a_missing_or_wrong_service_is_told(void)
 /* Messages that no client of ours sends; the service answers or hangs up, and goes on. */
 static void nonsense_does_not_hurt_the_service(void)
 {
-    char id[TL_JIT_COMPILER_ID_BYTES], where[TL_JIT_CACHE_PATH], name[64], message[TL_JIT_MESSAGE_BYTES];
+    char id[TL_JIT_COMPILER_ID_BYTES], where[TL_JIT_CACHE_PATH], name[64],
+        message[TL_JIT_MESSAGE_BYTES];
     struct sockaddr_un address;
     assert_got("one");
     pid_t pid = service_pid();
@@ -659,7 +674,9 @@ static void nonsense_does_not_hurt_the_service(void)
     for (int i = 0; i < 300; i++) {
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), got_fd = -1;
         TEST_ASSERT_EQUAL_INT(0, connect(fd, (struct sockaddr *)&address, sizeof address));
-        struct tl_jit_ask a = {.magic = TL_JIT_WIRE_MAGIC, .version = TL_JIT_WIRE_VERSION, .kind = 1 + (uint32_t)i % 2};
+        struct tl_jit_ask a = {.magic = TL_JIT_WIRE_MAGIC,
+                               .version = TL_JIT_WIRE_VERSION,
+                               .kind = 1 + (uint32_t)i % 2};
         uint32_t *words = (uint32_t *)&a;
         size_t n = i % 3 == 0 ? (size_t)rand_r(&seed) % 200 : sizeof a + 4;
         a.kernel_bytes = a.cpu_bytes = a.features_bytes = a.cache_bytes = 1;
@@ -685,13 +702,14 @@ static void nonsense_does_not_hurt_the_service(void)
     assert_runs();
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static double elapsed_ms(const struct timespec *begin)
 {
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    return (double)(end.tv_sec - begin->tv_sec) * 1e3 + (double)(end.tv_nsec - begin->tv_nsec) / 1e6;
+    return (double)(end.tv_sec - begin->tv_sec) * 1e3 +
+           (double)(end.tv_nsec - begin->tv_nsec) / 1e6;
 }
 
 static int ascending(const void *a, const void *b)
@@ -700,7 +718,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prints what it costs; the bound of 2 ms for a warm kernel is asked of the median, since the machine may be busy. */
+/* Prints what it costs; the bound of 2 ms for a warm kernel is asked of the median, since the
+ * machine may be busy. */
 static void a_warm_kernel_takes_no_time(void)
 {
     struct timespec begin;
@@ -720,12 +739,14 @@ static void a_warm_kernel_takes_no_time(void)
     memcpy(ptx, ptx_of("large"), strlen(ptx_of("large")));
     for (int i = 0; i < 101; i++) {
         clock_gettime(CLOCK_MONOTONIC, &begin);
-        TEST_ASSERT_EQUAL_INT(0, tl_jit_client_get(ptx, n, "large", block, path, sizeof path, &err));
+        TEST_ASSERT_EQUAL_INT(0,
+                              tl_jit_client_get(ptx, n, "large", block, path, sizeof path, &err));
         warm[i] = elapsed_ms(&begin);
     }
     qsort(warm + 1, 100, sizeof warm[0], ascending);
     qsort(cold, 21, sizeof cold[0], ascending);
-    printf("first with start of the service %.1f ms, new kernel %.2f ms, warm kernel of 100 kB PTX %.3f ms (medians)\n",
+    printf("first with start of the service %.1f ms, new kernel %.2f ms, warm kernel of 100 kB PTX "
+           "%.3f ms (medians)\n",
            first, cold[10], warm[50]);
     free(ptx);
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__

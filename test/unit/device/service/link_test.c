@@ -1,4 +1,5 @@
-/* The mini-linker, fed with what a C compiler emits: its output is loaded and called, and looked at with readelf. */
+/* The mini-linker, fed with what a C compiler emits: its output is loaded and called, and looked at
+ * with readelf. */
 #include "device/service/link.h"
 
 #include <dlfcn.h>
@@ -10,8 +11,8 @@
 #include <unistd.h>
 #include <unity.h>
 
-#define ENTRIES                                                                                                        \
-    "#define EXPORT __attribute__((visibility(\"default\")))\n"                                                        \
+#define ENTRIES                                                                                    \
+    "#define EXPORT __attribute__((visibility(\"default\")))\n"                                    \
     "EXPORT const int tally_info[4] = {7, 8, 9, 10};\n"
 
 static char folder[256], so_path[300], object_path[300];
@@ -150,12 +151,15 @@ static void constants_are_found(void)
 
 static void switch_tables_lead_home(void)
 {
-    compile("", "extern volatile int sink __attribute__((visibility(\"hidden\")));\n"
-                "EXPORT int tally_warp(int x) { int r = 1; switch (x) {\n"
-                "case 0: r = x * 77; asm volatile(\"\"); break; case 1: asm volatile(\"nop\"); return 31;\n"
-                "case 2: asm volatile(\"nop;nop\"); return 5; case 3: asm volatile(\"nop;nop;nop\"); return 4;\n"
-                "case 4: asm volatile(\"nop;nop;nop;nop\"); return 3; case 5: asm(\"\"); return 2;\n"
-                "case 6: asm volatile(\"nop;nop;nop;nop;nop\"); return 99; } return r; }\n");
+    compile(
+        "",
+        "extern volatile int sink __attribute__((visibility(\"hidden\")));\n"
+        "EXPORT int tally_warp(int x) { int r = 1; switch (x) {\n"
+        "case 0: r = x * 77; asm volatile(\"\"); break; case 1: asm volatile(\"nop\"); return 31;\n"
+        "case 2: asm volatile(\"nop;nop\"); return 5; case 3: asm volatile(\"nop;nop;nop\"); "
+        "return 4;\n"
+        "case 4: asm volatile(\"nop;nop;nop;nop\"); return 3; case 5: asm(\"\"); return 2;\n"
+        "case 6: asm volatile(\"nop;nop;nop;nop;nop\"); return 99; } return r; }\n");
     int_fn f = load_function("tally_warp");
     static const int expected[] = {0, 31, 5, 4, 3, 2, 99, 1};
     for (int i = 0; i < 8; i++)
@@ -167,7 +171,8 @@ static void static_functions_in_sections_of_their_own_are_called(void)
     compile(
         "-ffunction-sections -fdata-sections",
         "__attribute__((noinline)) static int twice(int x) { asm volatile(\"\"); return 2 * x; }\n"
-        "__attribute__((noinline, visibility(\"hidden\"))) int thrice(int x) { asm volatile(\"\"); return 3 * x; }\n"
+        "__attribute__((noinline, visibility(\"hidden\"))) int thrice(int x) { asm volatile(\"\"); "
+        "return 3 * x; }\n"
         "EXPORT int tally_warp(int x) { return twice(x) + thrice(x); }\n");
     TEST_ASSERT_EQUAL_INT(50, load_function("tally_warp")(10));
 }
@@ -175,7 +180,8 @@ static void static_functions_in_sections_of_their_own_are_called(void)
 static void vector_constants_are_aligned(void)
 {
     compile("-mavx", "typedef float v8 __attribute__((vector_size(32)));\n"
-                     "EXPORT void tally_warp(float *p) { *(v8 *)p = *(v8 *)p * (v8){1, 2, 3, 4, 5, 6, 7, 8}; }\n");
+                     "EXPORT void tally_warp(float *p) { *(v8 *)p = *(v8 *)p * (v8){1, 2, 3, 4, 5, "
+                     "6, 7, 8}; }\n");
     if (!__builtin_cpu_supports("avx"))
         TEST_IGNORE_MESSAGE("the CPU has no AVX");
     void *p = load("tally_warp");
@@ -189,11 +195,13 @@ static void vector_constants_are_aligned(void)
 
 static void loads_from_the_offset_table_are_relaxed(void)
 {
-    /* Symbols of default visibility go through the table in -fPIC code: address, call and tail call. */
-    compile("-fno-plt -fno-inline", "const int open_table[3] = {5, 6, 7};\n"
-                                    "EXPORT int helper(int x) { asm volatile(\"\"); return x - 1; }\n"
-                                    "EXPORT int tally_blocks(int x) { return helper(x) + open_table[x]; }\n"
-                                    "EXPORT int tally_warp(int x) { return helper(x + 100); }\n");
+    /* Symbols of default visibility go through the table in -fPIC code: address, call and tail
+     * call. */
+    compile("-fno-plt -fno-inline",
+            "const int open_table[3] = {5, 6, 7};\n"
+            "EXPORT int helper(int x) { asm volatile(\"\"); return x - 1; }\n"
+            "EXPORT int tally_blocks(int x) { return helper(x) + open_table[x]; }\n"
+            "EXPORT int tally_warp(int x) { return helper(x + 100); }\n");
     TEST_ASSERT_EQUAL_INT(8, load_function("tally_blocks")(2));
     TEST_ASSERT_EQUAL_INT(109, load_function("tally_warp")(10));
 }
@@ -201,7 +209,8 @@ static void loads_from_the_offset_table_are_relaxed(void)
 static void the_result_is_clean(void)
 {
     compile("-g", "static const char text[] = \"x\";\n"
-                  "EXPORT int tally_warp(int x) { return text[x]; }\nEXPORT int tally_blocks(int x) { return x; }\n");
+                  "EXPORT int tally_warp(int x) { return text[x]; }\nEXPORT int tally_blocks(int "
+                  "x) { return x; }\n");
     load("tally_warp");
     const char *all = said("readelf --wide -a");
     TEST_ASSERT_NULL_MESSAGE(strstr(all, "Warning"), all);
@@ -218,11 +227,13 @@ static void the_result_is_clean(void)
 
 static void the_parts_of_a_kernel_carry_its_name(void)
 {
-    compile("", "__attribute__((noinline)) static int kernel(int x) { asm volatile(\"\"); return x; }\n"
-                "__attribute__((noinline)) static int part(int x) asm(\"kernel.1\");\n"
-                "static int part(int x) { asm volatile(\"\"); return x + 1; }\n"
-                "__attribute__((noinline)) static int kernels(int x) { asm volatile(\"\"); return x + 2; }\n"
-                "EXPORT int tally_warp(int x) { return kernel(x) + part(x) + kernels(x); }\n");
+    compile("",
+            "__attribute__((noinline)) static int kernel(int x) { asm volatile(\"\"); return x; }\n"
+            "__attribute__((noinline)) static int part(int x) asm(\"kernel.1\");\n"
+            "static int part(int x) { asm volatile(\"\"); return x + 1; }\n"
+            "__attribute__((noinline)) static int kernels(int x) { asm volatile(\"\"); return x + "
+            "2; }\n"
+            "EXPORT int tally_warp(int x) { return kernel(x) + part(x) + kernels(x); }\n");
     TEST_ASSERT_EQUAL_INT(33, load_function("tally_warp")(10));
     const char *symbols = said("readelf --wide -s");
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(symbols, " _Z4vaddPf\n"), symbols);
@@ -258,7 +269,8 @@ static void an_undefined_function_is_named(void)
 
 static void a_math_call_is_named(void)
 {
-    compile("-fno-plt", "float expf(float);\nEXPORT float tally_warp(float x) { return 1 + expf(x); }\n");
+    compile("-fno-plt",
+            "float expf(float);\nEXPORT float tally_warp(float x) { return 1 + expf(x); }\n");
     assert_refused(-ENOTSUP, "expf");
 }
 
@@ -277,7 +289,8 @@ static void a_table_of_addresses_is_refused(void)
 
 static void an_absolute_relocation_is_named(void)
 {
-    compile("", "EXPORT long tally_warp(void) { long r; asm(\"movabs $tally_info, %0\" : \"=r\"(r)); return r; }\n");
+    compile("", "EXPORT long tally_warp(void) { long r; asm(\"movabs $tally_info, %0\" : "
+                "\"=r\"(r)); return r; }\n");
     assert_refused(-ENOTSUP, "R_X86_64_64");
 }
 
@@ -289,7 +302,8 @@ static void thread_local_data_is_refused(void)
 
 static void a_comparison_with_the_offset_table_is_refused(void)
 {
-    compile("", "EXPORT int tally_warp(void *p) { int r; asm(\"cmp tally_info@GOTPCREL(%%rip), %1; sete %b0\" "
+    compile("", "EXPORT int tally_warp(void *p) { int r; asm(\"cmp tally_info@GOTPCREL(%%rip), %1; "
+                "sete %b0\" "
                 ": \"=r\"(r) : \"r\"(p)); return r; }\n");
     assert_refused(-ENOTSUP, "GOTPCREL");
 }
@@ -328,7 +342,8 @@ static void other_files_are_refused(void)
 
 static void a_cut_object_is_refused_or_whole(void)
 {
-    compile("", "static const int t[] = {1, 2, 3};\nEXPORT int tally_warp(int x) { return t[x]; }\n");
+    compile("",
+            "static const int t[] = {1, 2, 3};\nEXPORT int tally_warp(int x) { return t[x]; }\n");
     size_t full = object_n;
     for (object_n = 0; object_n < full; object_n++) {
         /* In memory of its own size, so that AddressSanitizer sees a read past its end. */
@@ -344,7 +359,8 @@ static void a_cut_object_is_refused_or_whole(void)
 /* Any change of any byte ends in an object or in an error, never in a stray access. */
 static void a_changed_object_is_survived(void)
 {
-    compile("-O1", "static const int t[] = {1, 2, 3};\n__attribute__((noinline)) int f(int x) { return t[x]; }\n"
+    compile("-O1", "static const int t[] = {1, 2, 3};\n__attribute__((noinline)) int f(int x) { "
+                   "return t[x]; }\n"
                    "EXPORT int tally_warp(int x) { return f(x) + 1; }\n");
     static const unsigned char values[] = {0, 1, 0x7f, 0x80, 0xff};
     int linked = 0;

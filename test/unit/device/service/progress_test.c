@@ -1,5 +1,5 @@
-/* The line that tells how far compiling is.  What waits for the compiler is played by a pipe; standard error is a pipe or a
- * terminal of the test's own. */
+/* The line that tells how far compiling is.  What waits for the compiler is played by a pipe;
+ * standard error is a pipe or a terminal of the test's own. */
 #include "device/service/progress.h"
 
 #include <fcntl.h>
@@ -121,14 +121,15 @@ static void in_child(void (*test)(void))
     TEST_ASSERT_EQUAL_INT(0, status);
 }
 
-/* Unity's assertions jump into the parent's frame, so the child says by its exit status what is wrong. */
-#define CHECK(is_right)                                                                                                \
-    do {                                                                                                               \
-        if (!(is_right)) {                                                                                             \
-            printf("line %d: %s\n", __LINE__, #is_right);                                                              \
-            fflush(stdout);                                                                                            \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
+/* Unity's assertions jump into the parent's frame, so the child says by its exit status what is
+ * wrong. */
+#define CHECK(is_right)                                                                            \
+    do {                                                                                           \
+        if (!(is_right)) {                                                                         \
+            printf("line %d: %s\n", __LINE__, #is_right);                                          \
+            fflush(stdout);                                                                        \
+            _exit(1);                                                                              \
+        }                                                                                          \
     } while (0)
 
 static void plain_lines(void)

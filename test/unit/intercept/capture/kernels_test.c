@@ -1,12 +1,13 @@
-/* Kernels by their handles, with a driver that is played here: those that came past the hooks, as cuFFT's do, which takes them from a
- * table of all functions of a module, are learnt by asking the driver. */
+/* Kernels by their handles, with a driver that is played here: those that came past the hooks, as
+ * cuFFT's do, which takes them from a table of all functions of a module, are learnt by asking the
+ * driver. */
 #include "intercept/capture/capture.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <unity.h>
 
-/* --- the driver ---------------------------------------------------------------------------------------------------- */
+/* --- the driver ------------------------------------------------------------------------------- */
 
 void *tl_real[TL_NAMES];
 
@@ -36,7 +37,7 @@ static CUresult get_module(CUmodule *module, CUfunction function)
     return real.module != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* --- images, which are only counted -------------------------------------------------------------------------------- */
+/* --- images, which are only counted ----------------------------------------------------------- */
 
 static struct tl_captured_image image, other_image;
 static int refs;
@@ -87,7 +88,7 @@ void tearDown(void)
     TEST_ASSERT_EQUAL_INT(0, refs);
 }
 
-/* --- tests --------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void a_handle_that_came_past_the_hooks_is_learnt_once(void)
 {

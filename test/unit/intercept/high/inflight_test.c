@@ -1,5 +1,5 @@
-/* The in-flight word of the highest level, on the software device: it tells of work exactly while there is some, whichever way it
- * was launched and waited for. */
+/* The in-flight word of the highest level, on the software device: it tells of work exactly while
+ * there is some, whichever way it was launched and waited for. */
 #include "test/unit/intercept/help.h"
 
 #include <dirent.h>
@@ -7,12 +7,13 @@
 #include <stdatomic.h>
 
 /* Runs until the word in mapped memory is set; then adds one to a counter. */
-static const char gate_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                               ".visible .entry gate(.param .u64 word, .param .u64 counter)\n{\n"
-                               "    .reg .pred %p<2>;\n    .reg .b32 %r<4>;\n    .reg .b64 %rd<4>;\n"
-                               "    ld.param.u64 %rd1, [word];\n    ld.param.u64 %rd2, [counter];\n"
-                               "again:\n    ld.volatile.global.u32 %r1, [%rd1];\n    setp.eq.u32 %p1, %r1, 0;\n"
-                               "    @%p1 bra again;\n    atom.global.add.u32 %r2, [%rd2], 1;\n    ret;\n}\n";
+static const char gate_ptx[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry gate(.param .u64 word, .param .u64 counter)\n{\n"
+    "    .reg .pred %p<2>;\n    .reg .b32 %r<4>;\n    .reg .b64 %rd<4>;\n"
+    "    ld.param.u64 %rd1, [word];\n    ld.param.u64 %rd2, [counter];\n"
+    "again:\n    ld.volatile.global.u32 %r1, [%rd1];\n    setp.eq.u32 %p1, %r1, 0;\n"
+    "    @%p1 bra again;\n    atom.global.add.u32 %r2, [%rd2], 1;\n    ret;\n}\n";
 
 static CUcontext ctx;
 static CUfunction gate;
@@ -131,7 +132,8 @@ static void a_synchronous_copy_is_a_wait(void)
     TEST_ASSERT_EQUAL_UINT32(1, counter);
 }
 
-/* How often the watcher has gone to sleep so far, which it does after each look; 0 if there is none yet. */
+/* How often the watcher has gone to sleep so far, which it does after each look; 0 if there is none
+ * yet. */
 static unsigned long sleeps_of_watcher(void)
 {
     unsigned long sleeps = 0;
@@ -154,7 +156,8 @@ static unsigned long sleeps_of_watcher(void)
     return sleeps;
 }
 
-/* Whether the watcher looks several times more before long.  Something must be in flight, or it sleeps until it is woken. */
+/* Whether the watcher looks several times more before long.  Something must be in flight, or it
+ * sleeps until it is woken. */
 static bool watcher_looks(void)
 {
     enum { LOOKS = 5 };
@@ -193,7 +196,8 @@ static void work_outlives_the_handle_of_its_stream(void)
 static void a_refused_launch_is_no_work(void)
 {
     void *params[] = {NULL, NULL};
-    TEST_ASSERT_TRUE(CALL(cuLaunchKernel)(gate, 0, 0, 0, 1, 1, 1, 0, NULL, params, NULL) != CUDA_SUCCESS);
+    TEST_ASSERT_TRUE(CALL(cuLaunchKernel)(gate, 0, 0, 0, 1, 1, 1, 0, NULL, params, NULL) !=
+                     CUDA_SUCCESS);
     TEST_ASSERT_EQUAL_UINT32(0, in_flight());
 }
 
@@ -221,7 +225,8 @@ static void captured_launches_are_no_work_but_graphs_are(void)
     OK(CALL(cuStreamDestroy_v2)(s));
 }
 
-/* The watcher must not ask about a stream in capture, also of one that joined by an event, while other work is in flight. */
+/* The watcher must not ask about a stream in capture, also of one that joined by an event, while
+ * other work is in flight. */
 static void a_capture_goes_on_beside_work(void)
 {
     CUstream busy, s, t;
@@ -267,10 +272,12 @@ static void *launch_and_wait(void *is_per_thread)
     if (is_per_thread == NULL)
         failures += CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
     for (int i = 0; i < ROUNDS; i++) {
-        __typeof__(cuLaunchKernel) *f = is_per_thread != NULL ? CALL(cuLaunchKernel_ptsz) : CALL(cuLaunchKernel);
+        __typeof__(cuLaunchKernel) *f = is_per_thread != NULL ? CALL(cuLaunchKernel_ptsz)
+                                                              : CALL(cuLaunchKernel);
         failures += f(gate, 1, 1, 1, 1, 1, 1, 0, s, params, NULL) != CUDA_SUCCESS;
         if (i % 3 == 0)
-            failures += (is_per_thread != NULL ? CALL(cuStreamSynchronize_ptsz) : CALL(cuStreamSynchronize))(s) != 0;
+            failures += (is_per_thread != NULL ? CALL(cuStreamSynchronize_ptsz)
+                                               : CALL(cuStreamSynchronize))(s) != 0;
     }
     if (s != NULL)
         failures += CALL(cuStreamDestroy_v2)(s) != CUDA_SUCCESS;
@@ -377,8 +384,10 @@ int main(void)
     atexit(remove_device);
     open_shim("lib/tally/device/libcuda.so.1");
     UNITY_BEGIN();
-    if (CALL(cuInit)(0) != CUDA_SUCCESS || CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
-        CALL(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS || CALL(cuModuleLoadData)(&module, gate_ptx) != CUDA_SUCCESS ||
+    if (CALL(cuInit)(0) != CUDA_SUCCESS ||
+        CALL(cuDevicePrimaryCtxRetain)(&ctx, 0) != CUDA_SUCCESS ||
+        CALL(cuCtxSetCurrent)(ctx) != CUDA_SUCCESS ||
+        CALL(cuModuleLoadData)(&module, gate_ptx) != CUDA_SUCCESS ||
         CALL(cuModuleGetFunction)(&gate, module, "gate") != CUDA_SUCCESS ||
         CALL(cuMemHostAlloc)((void **)&words, 64, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
         CALL(cuMemHostGetDevicePointer_v2)(&device_words, words, 0) != CUDA_SUCCESS) {

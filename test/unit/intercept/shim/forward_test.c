@@ -1,4 +1,5 @@
-/* Forwarding and lookups, in front of a driver whose answers are known exactly (test/standin/driver.c). */
+/* Forwarding and lookups, in front of a driver whose answers are known exactly
+ * (test/standin/driver.c). */
 #include "test/unit/intercept/help.h"
 
 #include <pthread.h>
@@ -39,9 +40,11 @@ static void the_first_form_of_the_lookup_answers_the_same(void)
 
 static void the_per_thread_flag_leads_to_the_twin(void)
 {
-    TEST_ASSERT_EQUAL_PTR(symbol_of(shim, "cuMemcpyDtoHAsync_v2"), address_of("cuMemcpyDtoHAsync", 13000, 0));
-    TEST_ASSERT_EQUAL_PTR(symbol_of(shim, "cuMemcpyDtoHAsync_v2_ptsz"),
-                          address_of("cuMemcpyDtoHAsync", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+    TEST_ASSERT_EQUAL_PTR(symbol_of(shim, "cuMemcpyDtoHAsync_v2"),
+                          address_of("cuMemcpyDtoHAsync", 13000, 0));
+    TEST_ASSERT_EQUAL_PTR(
+        symbol_of(shim, "cuMemcpyDtoHAsync_v2_ptsz"),
+        address_of("cuMemcpyDtoHAsync", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
 }
 
 static void what_is_looked_up_is_intercepted(void)
@@ -108,10 +111,13 @@ static void a_child_of_a_fork_begins_anew(void)
     pid_t child = fork();
     if (child == 0) {
         bool is_right = in_flight() == 0;
-        is_right = is_right && CALL(cuLaunchKernel)((CUfunction)0x1234, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) == 0;
+        is_right = is_right && CALL(cuLaunchKernel)((CUfunction)0x1234, 1, 1, 1, 1, 1, 1, 0, stream,
+                                                    NULL, NULL) == 0;
         is_right = is_right && CALL(cuInit)(0) == CUDA_SUCCESS && in_flight() == 0;
-        is_right = is_right && CALL(cuLaunchKernel)((CUfunction)0x1234, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) == 0;
-        is_right = is_right && in_flight() == 1 && CALL(cuStreamSynchronize)(stream) == 0 && in_flight() == 0;
+        is_right = is_right && CALL(cuLaunchKernel)((CUfunction)0x1234, 1, 1, 1, 1, 1, 1, 0, stream,
+                                                    NULL, NULL) == 0;
+        is_right = is_right && in_flight() == 1 && CALL(cuStreamSynchronize)(stream) == 0 &&
+                   in_flight() == 0;
         _exit(is_right ? 0 : 1);
     }
     int status = -1;

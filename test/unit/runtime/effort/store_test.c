@@ -40,7 +40,11 @@ static struct tl_eff_rewritten sample(void)
     static struct tl_ptx_arg args[] = {
         {.kind = TL_PTX_ARG_COUNTER, .index = 2, .offset = 16, .size = 8},
         {.kind = TL_PTX_ARG_STOP_WORD, .index = 3, .offset = 24, .size = 8, .which = 2},
-        {.kind = TL_PTX_ARG_VARIABLE, .index = 4, .offset = 32, .size = 8, .variable = "table_of_things"},
+        {.kind = TL_PTX_ARG_VARIABLE,
+         .index = 4,
+         .offset = 32,
+         .size = 8,
+         .variable = "table_of_things"},
     };
     static char *table[] = {"one", "two"};
     return (struct tl_eff_rewritten){.text = ".version 9.0\n.target sm_90\n",
@@ -134,7 +138,8 @@ static void every_part_of_an_origin_makes_another_key(void)
     TEST_ASSERT_EQUAL_STRING(keys[0], again);
 }
 
-/* A hash of 64 bits that multiplies and folds, word by word, of which anybody can make two alike. */
+/* A hash of 64 bits that multiplies and folds, word by word, of which anybody can make two
+ * alike. */
 static uint64_t weak_hash(const char *text)
 {
     uint64_t h = 0xcbf29ce484222325ull, w;
@@ -151,14 +156,16 @@ static uint64_t weak_hash(const char *text)
 
 static void texts_that_a_weak_hash_takes_for_one_have_their_own_keys(void)
 {
-    static const char one[] = "//  one\n// aaaa\n.version 8.0\n", two[] = "//GPORb8^)#L\xaf!}\n.version 8.0\n";
+    static const char one[] = "//  one\n// aaaa\n.version 8.0\n",
+                      two[] = "//GPORb8^)#L\xaf!}\n.version 8.0\n";
     uint8_t digest[2][TL_JIT_DIGEST_BYTES];
     char keys[2][TL_EFF_KEY_BYTES];
     TEST_ASSERT_EQUAL_UINT64(weak_hash(one), weak_hash(two));
     digest_of(one, digest[0]);
     digest_of(two, digest[1]);
     for (int i = 0; i < 2; i++)
-        tl_eff_store_key(keys[i], &(struct tl_eff_origin){.text = digest[i], .kernel = "k", .dims = 1});
+        tl_eff_store_key(keys[i],
+                         &(struct tl_eff_origin){.text = digest[i], .kernel = "k", .dims = 1});
     TEST_ASSERT_NOT_EQUAL_INT(0, strcmp(keys[0], keys[1]));
 }
 
@@ -169,8 +176,11 @@ static struct tl_eff_variant variant = {.kernel = &kernel, .kind = TL_PTX_PERSIS
 
 static struct tl_eff_launch launch_of(uint32_t blocks)
 {
-    return (struct tl_eff_launch){
-        .kernel = &kernel, .grid = {blocks, 1, 1}, .block = {128, 1, 1}, .blocks = blocks, .variant = &variant};
+    return (struct tl_eff_launch){.kernel = &kernel,
+                                  .grid = {blocks, 1, 1},
+                                  .block = {128, 1, 1},
+                                  .blocks = blocks,
+                                  .variant = &variant};
 }
 
 static void single_long_measurements_do_not_count_for_much(void)
@@ -181,7 +191,8 @@ static void single_long_measurements_do_not_count_for_much(void)
     TEST_ASSERT_EQUAL_PTR(p, tl_eff_profile(&kernel, &l));
     for (int i = 0; i < 20; i++)
         tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 100000, 64, 2);
-    tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 50000000, 64, 2); /* the machine was busy with something else */
+    /* the machine was busy with something else */
+    tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 50000000, 64, 2);
     TEST_ASSERT_UINT64_WITHIN(10000, 100000, tl_eff_predicted_ns(p));
     for (int i = 0; i < 20; i++)
         tl_eff_profile_ran(p, &l, TL_RUNG_WHOLE, 50000, 64, 2);
@@ -214,7 +225,8 @@ static void sizes_are_told_from_addresses_and_floats(void)
     TEST_ASSERT_NOT_EQUAL_UINT64(sizes_of(here, 64, 0.5f), sizes_of(here, 256, 0.5f));
     int n = 3;
     char flag = 1;
-    TEST_ASSERT_NOT_EQUAL_UINT64(tl_eff_sizes(0, &n, sizeof n), tl_eff_sizes(0, &flag, sizeof flag));
+    TEST_ASSERT_NOT_EQUAL_UINT64(tl_eff_sizes(0, &n, sizeof n),
+                                 tl_eff_sizes(0, &flag, sizeof flag));
 }
 
 static void launches_of_other_sizes_have_other_times(void)
@@ -258,7 +270,8 @@ static void a_variant_that_costs_too_much_is_given_up(void)
     TEST_ASSERT_TRUE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
     TEST_ASSERT_FALSE(p->rungs[TL_RUNG_TICKET].is_slow);
     TEST_ASSERT_EQUAL(1, n_notes);
-    TEST_ASSERT_UINT64_WITHIN(1, 6400000, tl_eff_predicted_ns(p)); /* pieces say nothing about the original */
+    /* pieces say nothing about the original */
+    TEST_ASSERT_UINT64_WITHIN(1, 6400000, tl_eff_predicted_ns(p));
 }
 
 static void a_variant_that_was_slow_while_the_machine_was_busy_is_not_given_up(void)

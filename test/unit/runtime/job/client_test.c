@@ -27,7 +27,7 @@ void tearDown(void)
     daemon_test_end();
 }
 
-/* --- alone --------------------------------------------------------------------------------------------------------- */
+/* --- alone ------------------------------------------------------------------------------------ */
 
 static void without_tallyd_a_job_is_alone_and_is_told_why(void)
 {
@@ -110,7 +110,7 @@ static void waiting_ends_with_the_time(void)
     tl_client_destroy(c);
 }
 
-/* --- tallyd comes and goes ----------------------------------------------------------------------------------------- */
+/* --- tallyd comes and goes -------------------------------------------------------------------- */
 
 static void tallyd_that_starts_later_is_joined(void)
 {
@@ -141,7 +141,8 @@ static void a_killed_tallyd_leaves_its_clients_alone_and_running(void)
 static void words_outlive_tallyd_and_are_the_same_with_the_next(void)
 {
     pid_t d = daemon_start(NULL);
-    struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL), *low = daemon_client(TL_LEVEL_LOW, NULL);
+    struct tl_client *high = daemon_client(TL_LEVEL_HIGH, NULL),
+                     *low = daemon_client(TL_LEVEL_LOW, NULL);
     const _Atomic uint64_t *before[TL_SHARE_WORDS], *after[TL_SHARE_WORDS];
     TEST_ASSERT_TRUE(daemon_await_words(low, 1));
     tl_client_words(low, before);
@@ -179,20 +180,23 @@ static void a_dead_high_job_holds_nobody_back_even_without_tallyd(void)
     tl_client_destroy(low);
 }
 
-/* --- a tallyd of another version ----------------------------------------------------------------------------------- */
+/* --- a tallyd of another version -------------------------------------------------------------- */
 
-/* Listens in the place of tallyd; a child answers whoever comes with a message of another version, or with a refusal. */
+/* Listens in the place of tallyd; a child answers whoever comes with a message of another version,
+ * or with a refusal. */
 static pid_t start_other_version(bool refuses)
 {
     int listener = daemon_listen();
     pid_t pid = fork();
     while (pid == 0) {
-        struct tl_wire_answer answer = {.code = -EPROTONOSUPPORT, .text = "it is of another version"};
+        struct tl_wire_answer answer = {.code = -EPROTONOSUPPORT,
+                                        .text = "it is of another version"};
         char hello[TL_WIRE_BYTES];
         int fd = accept(listener, NULL, NULL);
         if (fd < 0 || recv(fd, hello, sizeof hello, 0) <= 0)
             _exit(1);
-        answer.head = (struct tl_wire_head){TL_WIRE_MAGIC, TL_WIRE_VERSION + !refuses, TL_WIRE_REFUSED, sizeof answer};
+        answer.head = (struct tl_wire_head){TL_WIRE_MAGIC, TL_WIRE_VERSION + !refuses,
+                                            TL_WIRE_REFUSED, sizeof answer};
         (void)send(fd, &answer, sizeof answer, MSG_NOSIGNAL);
         close(fd);
     }
@@ -219,7 +223,7 @@ static void a_tallyd_of_another_version_leaves_an_open_job_alone_and_stops_a_clo
     }
 }
 
-/* --- forks --------------------------------------------------------------------------------------------------------- */
+/* --- forks ------------------------------------------------------------------------------------ */
 
 static void a_forked_child_does_not_touch_its_parents_page(void)
 {
@@ -237,7 +241,8 @@ static void a_forked_child_does_not_touch_its_parents_page(void)
         tl_client_page(c)->word = 7;
         tl_client_request(c, 1);
         bool is_good = !tl_client_is_joined(c) && tl_client_page(c)->pid == (uint32_t)getpid();
-        is_good &= tl_settings_read(&s, NULL) == 0 && tl_client_create(&own, &s, NULL) == 0 && tl_client_is_joined(own);
+        is_good &= tl_settings_read(&s, NULL) == 0 && tl_client_create(&own, &s, NULL) == 0 &&
+                   tl_client_is_joined(own);
         tl_client_destroy(own);
         tl_client_destroy(c);
         _exit(is_good ? 0 : 1);
@@ -250,8 +255,9 @@ static void a_forked_child_does_not_touch_its_parents_page(void)
     tl_client_destroy(c);
 }
 
-/* The numbers that a job may take for itself: each becomes the reading end of a pipe with a byte in it, or the writing end of
- * another one, of which poll has nothing to say; from one moment to the next, or after all were closed. */
+/* The numbers that a job may take for itself: each becomes the reading end of a pipe with a byte in
+ * it, or the writing end of another one, of which poll has nothing to say; from one moment to the
+ * next, or after all were closed. */
 enum { FIRST_TAKEN = 3, LAST_TAKEN = 899 };
 enum loud { ALL_WERE_CLOSED, ALL_ARE_LOUD, SOCKETS_ARE_LOUD };
 struct taken {
@@ -300,12 +306,14 @@ static int close_all_and_look(_Atomic uint32_t *has_closed, enum loud which)
     return is_good && are_untouched(&t) ? 0 : 1;
 }
 
-/* Daemons and shells close what they did not open, and take the numbers for themselves.  The client's thread, asleep in poll, learns of
- * it when tallyd has news for it: of somebody above, who comes when all descriptors are others. */
+/* Daemons and shells close what they did not open, and take the numbers for themselves.  The
+ * client's thread, asleep in poll, learns of it when tallyd has news for it: of somebody above, who
+ * comes when all descriptors are others. */
 static void a_job_that_closes_all_descriptors_keeps_what_it_opens_next(void)
 {
     daemon_start(NULL);
-    _Atomic uint32_t *has_closed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic uint32_t *has_closed = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     TEST_ASSERT_TRUE(has_closed != MAP_FAILED);
     for (int which = ALL_WERE_CLOSED; which <= SOCKETS_ARE_LOUD; which++) {
         int status;
@@ -322,7 +330,7 @@ static void a_job_that_closes_all_descriptors_keeps_what_it_opens_next(void)
     munmap((void *)has_closed, 4096);
 }
 
-/* --- the job's signals --------------------------------------------------------------------------------------------- */
+/* --- the job's signals ------------------------------------------------------------------------ */
 
 /* The blocked signals of the thread of that name, as the kernel tells them; 0 if there is none. */
 static uint64_t blocked_signals(const char *name)
@@ -349,7 +357,8 @@ static uint64_t blocked_signals(const char *name)
 
 static void signals_of_the_job_are_not_handled_by_our_thread(void)
 {
-    static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM, SIGPROF, SIGWINCH};
+    static const int signals[] = {SIGHUP,  SIGINT,  SIGTERM, SIGUSR1, SIGUSR2,
+                                  SIGCHLD, SIGALRM, SIGPROF, SIGWINCH};
     struct tl_client *c = daemon_client(0, NULL);
     uint64_t blocked = blocked_signals("tally-client");
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)

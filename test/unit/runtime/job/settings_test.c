@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unity.h>
 
-static const char *const names[] = {"TALLY_PRIORITY",  "TALLY_SLO",    "TALLY_TURNAROUND", "TALLY_WEIGHT",
-                                    "TALLY_MIN_SHARE", "TALLY_TOTAL",  "TALLY_POLICY",     "TALLY_REPORT",
-                                    "TALLY_DRIVER",    "TALLY_SOCKET", "TALLY_JOB",        "TALLY_FAIL",
-                                    "TALLY_OFF",       "TALLY_FORCE",  "TALLY_LOG"};
+static const char *const names[] = {
+    "TALLY_PRIORITY", "TALLY_SLO",    "TALLY_TURNAROUND", "TALLY_WEIGHT", "TALLY_MIN_SHARE",
+    "TALLY_TOTAL",    "TALLY_POLICY", "TALLY_REPORT",     "TALLY_DRIVER", "TALLY_SOCKET",
+    "TALLY_JOB",      "TALLY_FAIL",   "TALLY_OFF",        "TALLY_FORCE",  "TALLY_LOG"};
 
 void setUp(void)
 {
@@ -64,7 +64,8 @@ static void levels_are_words_or_numbers(void)
 
 static void an_slo_is_a_percentile_and_a_time(void)
 {
-    static const char *const bad[] = {"", "p99", "99:8ms", "p99:0", "p0:1ms", "p101:1ms", "p100.5:1ms", "p99:x"};
+    static const char *const bad[] = {"",       "p99",      "99:8ms",     "p99:0",
+                                      "p0:1ms", "p101:1ms", "p100.5:1ms", "p99:x"};
     uint32_t percentile;
     uint64_t ns;
     TEST_ASSERT_EQUAL_INT(0, tl_settings_slo("p99:8ms", &percentile, &ns));
@@ -177,7 +178,8 @@ static void a_path_that_is_too_long_for_a_socket_is_told_with_the_remedy(void)
     TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, &err));
     TEST_ASSERT_EQUAL_STRING(path + 1, s.socket);
     unsetenv("TALLY_SOCKET");
-    path[TL_SOCKET_PATH_BYTES - strlen("/tally/tallyd.sock")] = 0; /* together one too many: not there, then */
+    /* together one too many: not there, then */
+    path[TL_SOCKET_PATH_BYTES - strlen("/tally/tallyd.sock")] = 0;
     setenv("XDG_RUNTIME_DIR", path, 1);
     TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, &err));
     TEST_ASSERT_EQUAL_INT(0, strncmp(s.socket, "/tmp/tally-", strlen("/tmp/tally-")));

@@ -1,5 +1,5 @@
-/* The recorder, by reading back what it wrote: values against exact ones, many threads, death at any instruction, a full disk,
- * forks. */
+/* The recorder, by reading back what it wrote: values against exact ones, many threads, death at
+ * any instruction, a full disk, forks. */
 #include "runtime/record/format.h"
 #include "runtime/report/report.h"
 
@@ -43,8 +43,11 @@ void tearDown(void)
     rmdir(folder);
 }
 
-static const struct tl_record_job some_job = {
-    .name = "job", .command = "./job --fast", .device = "test device", .policy = "tally", .level = TL_LEVEL_HIGH};
+static const struct tl_record_job some_job = {.name = "job",
+                                              .command = "./job --fast",
+                                              .device = "test device",
+                                              .policy = "tally",
+                                              .level = TL_LEVEL_HIGH};
 
 static struct tl_record *open_record(void)
 {
@@ -74,7 +77,8 @@ static struct tl_report_job read_back_of(pid_t pid, const char **problem)
     close(fd);
     struct tl_report_job job;
     struct tl_error err = {0};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_report_read(&job, problem, &arena, bytes, (size_t)st.st_size, &err), err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_report_read(&job, problem, &arena, bytes, (size_t)st.st_size, &err), err.text);
     free(bytes);
     return job;
 }
@@ -295,7 +299,8 @@ static void the_ring_keeps_the_last_spans(void)
 static void the_slowest_requests_are_kept_with_their_culprits(void)
 {
     struct tl_record *r = open_record();
-    struct tl_record_kernel *fast = tl_record_kernel(r, "fast"), *slow = tl_record_kernel(r, "slow");
+    struct tl_record_kernel *fast = tl_record_kernel(r, "fast"),
+                            *slow = tl_record_kernel(r, "slow");
     uint64_t at = tl_record_now();
     for (uint64_t i = 0; i < 1000; i++) {
         uint64_t latency = 1000 + (i * 7919 % 1000) * 10; /* every multiple once, in no order */
@@ -426,7 +431,8 @@ static void a_record_is_whole_wherever_its_writer_was_killed(void)
         TEST_ASSERT_TRUE(launches <= begun); /* those of the last 20 ms may be missing */
         TEST_ASSERT_TRUE(j.marked.count + 1 >= done && j.marked.count <= begun);
         for (uint32_t i = 0; i < j.n_spans; i++)
-            TEST_ASSERT_TRUE(j.spans[i].kind == TL_SPAN_REQUEST || j.spans[i].end_ns - j.spans[i].begin_ns == 10);
+            TEST_ASSERT_TRUE(j.spans[i].kind == TL_SPAN_REQUEST ||
+                             j.spans[i].end_ns - j.spans[i].begin_ns == 10);
     }
     munmap(w, 4096);
 }
@@ -570,7 +576,8 @@ static void a_full_disk_stops_the_record_and_not_the_job(void)
         char users[64], groups[64];
         snprintf(users, sizeof users, "0 %u 1", geteuid());
         snprintf(groups, sizeof groups, "0 %u 1", getegid());
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 || !write_file("/proc/self/setgroups", "deny") ||
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
+            !write_file("/proc/self/setgroups", "deny") ||
             !write_file("/proc/self/uid_map", users) || !write_file("/proc/self/gid_map", groups) ||
             mount("tally", folder, "tmpfs", 0, "size=1500k") < 0)
             _exit(NO_NAMESPACE);

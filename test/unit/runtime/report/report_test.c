@@ -1,5 +1,5 @@
-/* The reader of records: damage, other versions, folders, sums over processes, comparisons, names; and the forms, as far as a
- * program can judge them. */
+/* The reader of records: damage, other versions, folders, sums over processes, comparisons, names;
+ * and the forms, as far as a program can judge them. */
 #include "runtime/record/format.h"
 #include "runtime/report/report.h"
 
@@ -59,8 +59,12 @@ static void write_record(const char *where, const char *name, int level, int n, 
 {
     struct tl_record *r = NULL;
     struct tl_error err = {0};
-    struct tl_record_job job = {
-        .name = name, .command = "./", .device = "test", .policy = "p", .level = level, .ops = &some_ops};
+    struct tl_record_job job = {.name = name,
+                                .command = "./",
+                                .device = "test",
+                                .policy = "p",
+                                .level = level,
+                                .ops = &some_ops};
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_record_open(&r, where, &job, &err), err.text);
     struct tl_record_kernel *k = tl_record_kernel(r, "_Z4vaddPKfS0_Pfi");
     uint64_t at = tl_record_now();
@@ -207,7 +211,8 @@ static void random_damage_never_does_harm(void)
     free(bytes);
 }
 
-/* A file that points all its histograms at the same place would otherwise grow without bound when it is read. */
+/* A file that points all its histograms at the same place would otherwise grow without bound when
+ * it is read. */
 static void overlapping_pieces_are_found(void)
 {
     size_t n;
@@ -245,7 +250,8 @@ static void a_list_without_an_end_is_found(void)
 static void terminals_get_no_orders_from_a_file(void)
 {
     struct tl_record *r = NULL;
-    struct tl_record_job job = {.name = "a\033[2Jb", .command = "x\xc2\x9bz", .device = "", .policy = ""};
+    struct tl_record_job job = {
+        .name = "a\033[2Jb", .command = "x\xc2\x9bz", .device = "", .policy = ""};
     TEST_ASSERT_EQUAL_INT(0, tl_record_open(&r, path_of("t"), &job, NULL));
     tl_record_launched(tl_record_kernel(r, "k\r\nl"), TL_RUNG_WHOLE, 1);
     tl_record_note(r, "n\x7f");
@@ -322,8 +328,10 @@ static void folders_of_folders_are_runs_with_the_reference_first(void)
     TEST_ASSERT_EQUAL_STRING("alone", report.runs[0].label);
     TEST_ASSERT_EQUAL_STRING("mps", report.runs[1].label);
     TEST_ASSERT_EQUAL_STRING("tally", report.runs[2].label);
-    TEST_ASSERT_DOUBLE_WITHIN(0.03, 3.0, tl_report_compare(&report, &report.runs[1], "server").p99_ratio);
-    TEST_ASSERT_DOUBLE_WITHIN(0.02, 1.1, tl_report_compare(&report, &report.runs[2], "server").p99_ratio);
+    TEST_ASSERT_DOUBLE_WITHIN(0.03, 3.0,
+                              tl_report_compare(&report, &report.runs[1], "server").p99_ratio);
+    TEST_ASSERT_DOUBLE_WITHIN(0.02, 1.1,
+                              tl_report_compare(&report, &report.runs[2], "server").p99_ratio);
     TEST_ASSERT_TRUE(tl_report_is_urgent(&report, "server"));
 }
 
@@ -379,7 +387,8 @@ static void a_filter_hides_kernels_but_not_their_time(void)
 static void a_late_request_names_what_ran_beside_it(void)
 {
     struct tl_record *high = NULL, *low = NULL;
-    struct tl_record_job server = {.name = "server", .level = 100}, trainer = {.name = "trainer", .level = -100};
+    struct tl_record_job server = {.name = "server", .level = 100},
+                         trainer = {.name = "trainer", .level = -100};
     TEST_ASSERT_EQUAL_INT(0, tl_record_open(&high, folder, &server, NULL));
     TEST_ASSERT_EQUAL_INT(0, tl_record_open(&low, folder, &trainer, NULL));
     struct tl_record_kernel *a = tl_record_kernel(low, "a"), *b = tl_record_kernel(low, "b");
@@ -430,7 +439,8 @@ static void times_of_sampled_launches_are_scaled_up(void)
     struct tl_record *r = NULL;
     struct tl_record_job job = {.name = "job", .level = 100};
     TEST_ASSERT_EQUAL_INT(0, tl_record_open(&r, folder, &job, NULL));
-    struct tl_record_kernel *often = tl_record_kernel(r, "often"), *always = tl_record_kernel(r, "always");
+    struct tl_record_kernel *often = tl_record_kernel(r, "often"),
+                            *always = tl_record_kernel(r, "always");
     for (int i = 0; i < 1000; i++) {
         tl_record_launched(often, TL_RUNG_WHOLE, 1);
         tl_record_launched(always, TL_RUNG_WHOLE, 1);
@@ -458,8 +468,8 @@ static void opaque_runs_are_marked_in_every_form(void)
     tl_record_close(r);
     add(folder);
     settle(NULL);
-    static void (*const forms[])(const struct tl_report *, struct tl_buf *) = {tl_report_text, tl_report_json,
-                                                                               tl_report_trace};
+    static void (*const forms[])(const struct tl_report *, struct tl_buf *) = {
+        tl_report_text, tl_report_json, tl_report_trace};
     static const char *const marks[] = {"OPAQUE KERNELS", "\"opaque\": true", "OPAQUE"};
     struct tl_buf out = {0};
     for (int i = 0; i < 3; i++) {
@@ -483,18 +493,23 @@ static void names_are_demangled_as_cxxfilt_does(void)
     } names[] = {
         {"_Z4vaddPKfS0_Pfi", "vadd(float const*, float const*, float*, int)", "vadd"},
         {"_Z1fv", "f()", "f"},
-        {"_Z6reduceIfLi256EEvPKT_PS0_m", "void reduce<float, 256>(float const*, float*, unsigned long)",
-         "reduce<float, 256>"},
-        {"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_",
-         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> "
+        {"_Z6reduceIfLi256EEvPKT_PS0_m",
+         "void reduce<float, 256>(float const*, float*, unsigned long)", "reduce<float, 256>"},
+        {"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_"
+         "addIfEESt5arrayIPcLm3EEEEviT0_T1_",
+         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+         "std::array<char*, 3ul> "
          ">(int, "
          "at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
-         "at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"},
-        {"_ZN12_GLOBAL__N_13fooEPFviE", "(anonymous namespace)::foo(void (*)(int))", "(anonymous namespace)::foo"},
+         "at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+         "std::array<char*, 3ul> >"},
+        {"_ZN12_GLOBAL__N_13fooEPFviE", "(anonymous namespace)::foo(void (*)(int))",
+         "(anonymous namespace)::foo"},
         {"_Z3barRA16_f", "bar(float (&) [16])", "bar"},
         {"_Z6launchIZ4mainEUlvE_EvT_", "void launch<main::{lambda()#1}>(main::{lambda()#1})",
          "launch<main::{lambda()#1}>"},
-        {"_Z4packIJifdEEvDpT_", "void pack<int, float, double>(int, float, double)", "pack<int, float, double>"},
+        {"_Z4packIJifdEEvDpT_", "void pack<int, float, double>(int, float, double)",
+         "pack<int, float, double>"},
         {"_Z4packIJEEvDpRKT_", "void pack<>()", "pack<>"},
         {"_Z1gIXgtstT_Li4EEEvv", NULL, NULL},
         {"_ZNK3Foo3barEv", "Foo::bar() const", "Foo::bar"},
@@ -504,7 +519,8 @@ static void names_are_demangled_as_cxxfilt_does(void)
         {"_Z1fPVKi", "f(int const volatile*)", "f"},
         {"_Z1fM1AFivE", "f(int (A::*)())", "f"},
         {"_Z1fDv4_f", "f(float __vector(4))", "f"},
-        {"_Z6kernelIfEvT_.constprop.0", "void kernel<float>(float) [clone .constprop.0]", "kernel<float>"},
+        {"_Z6kernelIfEvT_.constprop.0", "void kernel<float>(float) [clone .constprop.0]",
+         "kernel<float>"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *plain = tl_demangle(&report.arena, names[i].mangled);

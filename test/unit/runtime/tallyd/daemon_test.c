@@ -36,12 +36,13 @@ static int set(pid_t pid, uint32_t what, const struct tl_sched_client *c)
     return packet.m.answer.code;
 }
 
-/* --- levels -------------------------------------------------------------------------------------------------------- */
+/* --- levels ----------------------------------------------------------------------------------- */
 
 static void a_low_job_sees_the_word_of_a_high_one_and_not_the_other_way_round(void)
 {
     daemon_start(NULL);
-    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL), *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL),
+                     *high = daemon_client(TL_LEVEL_HIGH, NULL);
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     TEST_ASSERT_TRUE(daemon_await_words(low, 1));
     TEST_ASSERT_EQUAL_UINT32(0, tl_client_words(high, words));
@@ -60,7 +61,8 @@ static void a_low_job_sees_the_word_of_a_high_one_and_not_the_other_way_round(vo
 static void equals_do_not_see_each_other(void)
 {
     daemon_start(NULL);
-    struct tl_client *a = daemon_client(5, NULL), *b = daemon_client(5, NULL), *c = daemon_client(4, NULL);
+    struct tl_client *a = daemon_client(5, NULL), *b = daemon_client(5, NULL),
+                     *c = daemon_client(4, NULL);
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     TEST_ASSERT_TRUE(daemon_await_words(c, 2));
     TEST_ASSERT_EQUAL_UINT32(0, tl_client_words(a, words));
@@ -117,7 +119,8 @@ static int join_by_hand(int level, struct tl_wire_packet *answer)
     return fd;
 }
 
-/* Those below hold a pidfd of who is above, the same open file that tallyd has; to close its own ends nothing. */
+/* Those below hold a pidfd of who is above, the same open file that tallyd has; to close its own
+ * ends nothing. */
 static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
 {
     pid_t d = daemon_start(NULL);
@@ -131,9 +134,11 @@ static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
     while (packet.m.head.kind != TL_WIRE_WORDS || packet.n_fds == 0);
     TEST_ASSERT_EQUAL_UINT32(2, packet.n_fds);
     tl_client_destroy(high);
-    const uint32_t expected = 3 + 2; /* the listener, time, signals; socket and process of who is left */
+    /* the listener, time, signals; socket and process of who is left */
+    const uint32_t expected = 3 + 2;
     uint32_t watched = 0;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; usleep(1000)) {
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
+         usleep(1000)) {
         watched = count_watched(d);
         if (watched == expected)
             break;
@@ -154,7 +159,8 @@ static void *sleep_while_preempted(void *of)
     pthread_setname_np(pthread_self(), "sleeper");
     atomic_store(&s->has_begun, 1);
     while (tl_client_is_preempted(s->client))
-        tl_client_wait_rung(s->client, tl_client_changes(s->client), &s->bell, 0, 100 * DAEMON_PATIENCE_NS);
+        tl_client_wait_rung(s->client, tl_client_changes(s->client), &s->bell, 0,
+                            100 * DAEMON_PATIENCE_NS);
     atomic_store(&s->has_waited, 1);
     return NULL;
 }
@@ -163,7 +169,8 @@ static void *sleep_while_preempted(void *of)
 static void who_sleeps_until_a_word_is_idle_is_told(void)
 {
     daemon_start(NULL);
-    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL), *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL),
+                     *high = daemon_client(TL_LEVEL_HIGH, NULL);
     struct tl_client_page *page = tl_client_page(high);
     struct sleeper s = {.client = low};
     pthread_t thread;
@@ -182,12 +189,13 @@ static void who_sleeps_until_a_word_is_idle_is_told(void)
     tl_client_destroy(low);
 }
 
-/* What the kernel does to the word when the client's thread dies, done by hand: its process is still there, as one is whose memory
- * takes long to unmap. */
+/* What the kernel does to the word when the client's thread dies, done by hand: its process is
+ * still there, as one is whose memory takes long to unmap. */
 static void a_word_is_forgotten_when_its_page_tells_of_the_death(void)
 {
     daemon_start(NULL);
-    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL), *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL),
+                     *high = daemon_client(TL_LEVEL_HIGH, NULL);
     struct tl_client_page *page = tl_client_page(high);
     TEST_ASSERT_TRUE(daemon_await_words(low, 1));
     TEST_ASSERT_TRUE((atomic_load(&page->alive) & FUTEX_TID_MASK) != 0);
@@ -200,7 +208,8 @@ static void a_word_is_forgotten_when_its_page_tells_of_the_death(void)
     tl_client_destroy(low);
 }
 
-/* A kernel polls four words; of seven clients above, three are seen directly and four through tallyd's page. */
+/* A kernel polls four words; of seven clients above, three are seen directly and four through
+ * tallyd's page. */
 static void more_levels_above_than_words_are_merged(void)
 {
     daemon_start(NULL);
@@ -265,11 +274,13 @@ static void no_job_can_write_to_a_word_above_it(void)
     for (int i = 0; i < 2; i++) {
         char path[32];
         snprintf(path, sizeof path, "/proc/self/fd/%d", pages[i]);
-        TEST_ASSERT_TRUE(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, pages[i], 0) == MAP_FAILED);
+        TEST_ASSERT_TRUE(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, pages[i], 0) ==
+                         MAP_FAILED);
         TEST_ASSERT_TRUE(write(pages[i], "x", 1) < 0);
         TEST_ASSERT_TRUE(ftruncate(pages[i], 0) < 0);
         int again = open(path, O_RDWR); /* the same file, opened anew */
-        TEST_ASSERT_TRUE(again < 0 || mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) == MAP_FAILED);
+        TEST_ASSERT_TRUE(again < 0 || mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again,
+                                           0) == MAP_FAILED);
         TEST_ASSERT_TRUE(again < 0 || write(again, "x", 1) < 0);
         if (again >= 0)
             close(again);
@@ -280,7 +291,7 @@ static void no_job_can_write_to_a_word_above_it(void)
     tl_client_destroy(high);
 }
 
-/* --- grants and control ---------------------------------------------------------------------------------------------- */
+/* --- grants and control ----------------------------------------------------------------------- */
 
 static void a_job_is_paused_and_resumed_and_waits_meanwhile(void)
 {
@@ -289,18 +300,22 @@ static void a_job_is_paused_and_resumed_and_waits_meanwhile(void)
     struct tl_client *c = daemon_client(0, NULL);
     struct tl_grant g;
     uint32_t seen = tl_client_changes(c);
-    TEST_ASSERT_EQUAL_INT(0, set(getpid(), TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = true}));
+    TEST_ASSERT_EQUAL_INT(
+        0, set(getpid(), TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = true}));
     tl_client_wait(c, seen, DAEMON_PATIENCE_NS);
     tl_client_grant(c, &g);
     TEST_ASSERT_FALSE(g.may_run);
     seen = tl_client_changes(c);
-    TEST_ASSERT_EQUAL_INT(0, set(getpid(), TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = false}));
+    TEST_ASSERT_EQUAL_INT(
+        0, set(getpid(), TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = false}));
     tl_client_wait(c, seen, DAEMON_PATIENCE_NS);
     tl_client_grant(c, &g);
     TEST_ASSERT_TRUE(g.may_run);
-    TEST_ASSERT_EQUAL_INT(-ESRCH, set(1, TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = true}));
+    TEST_ASSERT_EQUAL_INT(-ESRCH,
+                          set(1, TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = true}));
     TEST_ASSERT_EQUAL_INT(-EINVAL, set(getpid(), 64, &(struct tl_sched_client){0}));
-    TEST_ASSERT_EQUAL_INT(-EINVAL, set(getpid(), TL_SET_LEVEL, &(struct tl_sched_client){.level = 1000}));
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          set(getpid(), TL_SET_LEVEL, &(struct tl_sched_client){.level = 1000}));
     daemon_child_kill(&other);
     tl_client_destroy(c);
 }
@@ -404,7 +419,8 @@ static void a_stopped_tallyd_is_noticed(void)
     tl_client_backlog(c[1], true);
     struct tl_grant g;
     bool is_held_back = false;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; !is_held_back && daemon_test_now() < end;) {
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
+         !is_held_back && daemon_test_now() < end;) {
         kill(d, SIGSTOP);
         tl_client_grant(c[0], &g);
         is_held_back = !g.may_run;
@@ -420,7 +436,7 @@ static void a_stopped_tallyd_is_noticed(void)
     tl_client_destroy(c[1]);
 }
 
-/* --- rules --------------------------------------------------------------------------------------------------------- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 static void write_rules(const char *text)
 {
@@ -435,7 +451,8 @@ static void a_level_above_the_rules_is_lowered_and_told(void)
 {
     char text[256];
     struct tl_error remark = {0};
-    snprintf(text, sizeof text, "# remark\nuid 4000000000 high\n\nuid %u 10 # me\neverybody low\n", (unsigned)getuid());
+    snprintf(text, sizeof text, "# remark\nuid 4000000000 high\n\nuid %u 10 # me\neverybody low\n",
+             (unsigned)getuid());
     write_rules(text);
     daemon_start(NULL);
     struct tl_client *c = daemon_client(TL_LEVEL_HIGH, &remark);
@@ -468,8 +485,9 @@ static void groups_and_cgroups_have_rules(void)
 
 static void rules_that_make_no_sense_keep_tallyd_from_starting(void)
 {
-    static const char *const bad[] = {"uid x high\n",   "uid 5\n",      "everybody\n",           "everybody 500\n",
-                                      "cgroup x low\n", "nobody 5 6\n", "everybody low extra\n", "user \001 high\n"};
+    static const char *const bad[] = {"uid x high\n",          "uid 5\n",         "everybody\n",
+                                      "everybody 500\n",       "cgroup x low\n",  "nobody 5 6\n",
+                                      "everybody low extra\n", "user \001 high\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct tl_error remark = {0};
         write_rules(bad[i]);
@@ -481,7 +499,7 @@ static void rules_that_make_no_sense_keep_tallyd_from_starting(void)
     }
 }
 
-/* --- start and end --------------------------------------------------------------------------------------------------- */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static void the_first_client_starts_tallyd_and_it_ends_after_the_last(void)
 {
@@ -498,7 +516,8 @@ static void the_first_client_starts_tallyd_and_it_ends_after_the_last(void)
     tl_client_destroy(a);
     tl_client_destroy(b);
     bool is_gone = false;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; !is_gone && daemon_test_now() < end; usleep(10000))
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; !is_gone && daemon_test_now() < end;
+         usleep(10000))
         is_gone = stat(getenv("TALLY_SOCKET"), &st) < 0;
     TEST_ASSERT_TRUE(is_gone);
 }
@@ -523,7 +542,8 @@ static void of_many_that_are_started_at_once_one_stays(void)
         }
     }
     close(hold[0]);
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; usleep(10000)) {
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
+         usleep(10000)) {
         int fd = tl_wire_connect(getenv("TALLY_SOCKET"), NULL);
         if (fd < 0)
             continue;
@@ -539,7 +559,8 @@ static void of_many_that_are_started_at_once_one_stays(void)
         TEST_ASSERT_EQUAL_INT(0, status);
     }
     struct stat st;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; usleep(10000))
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
+         usleep(10000))
         if (stat(getenv("TALLY_SOCKET"), &st) < 0)
             break;
 }
@@ -555,7 +576,8 @@ static void be_started_by(const char *program, const char *mark)
     setenv("TALLY_DAEMON", program, 1);
 }
 
-/* The next that the client does where it would have to start one is to ask again whether one listens: the test does. */
+/* The next that the client does where it would have to start one is to ask again whether one
+ * listens: the test does. */
 static void told_to_end_it_says_goodbye_and_nobody_starts_it_again(void)
 {
     char program[160], mark[160];
@@ -569,7 +591,8 @@ static void told_to_end_it_says_goodbye_and_nobody_starts_it_again(void)
     TEST_ASSERT_TRUE(daemon_await_joined(c, false));
     TEST_ASSERT_TRUE(access(getenv("TALLY_SOCKET"), F_OK) < 0);
     int listener = daemon_listen();
-    TEST_ASSERT_EQUAL_INT(1, poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, DAEMON_PATIENCE_NS / 1000000));
+    TEST_ASSERT_EQUAL_INT(1, poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1,
+                                  DAEMON_PATIENCE_NS / 1000000));
     TEST_ASSERT_TRUE(access(mark, F_OK) < 0);
     tl_client_destroy(c);
     close(listener);

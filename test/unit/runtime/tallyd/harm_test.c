@@ -110,10 +110,12 @@ static void send_nonsense(int fd)
                                      sizeof(struct tl_wire_list),  sizeof(struct tl_wire_answer),
                                      sizeof(struct tl_wire_words), sizeof(struct tl_wire_status)};
     char bytes[2 * TL_WIRE_BYTES];
-    uint32_t n = next_random() % 4 == 0 ? 1 + next_random() % sizeof bytes : sizes[next_random() % 8];
+    uint32_t n = next_random() % 4 == 0 ? 1 + next_random() % sizeof bytes
+                                        : sizes[next_random() % 8];
     for (uint32_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(next_random() % 3 == 0 ? 0 : next_random());
-    struct tl_wire_head head = {TL_WIRE_MAGIC, TL_WIRE_VERSION, next_random() % (TL_WIRE_KINDS + 2), n};
+    struct tl_wire_head head = {TL_WIRE_MAGIC, TL_WIRE_VERSION, next_random() % (TL_WIRE_KINDS + 2),
+                                n};
     if (next_random() % 8 != 0)
         memcpy(bytes, &head, sizeof head);
     int fds[16], n_fds = (int)(next_random() % 3 == 0 ? next_random() % 16 : next_random() % 2);
@@ -129,7 +131,8 @@ static void send_nonsense(int fd)
         memset(&control, 0, sizeof control);
         m.msg_control = &control;
         m.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
-        control.header = (struct cmsghdr){CMSG_LEN((size_t)n_fds * sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+        control.header = (struct cmsghdr){CMSG_LEN((size_t)n_fds * sizeof(int)), SOL_SOCKET,
+                                          SCM_RIGHTS};
         memcpy(CMSG_DATA(&control.header), fds, (size_t)n_fds * sizeof(int));
     }
     (void)sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -138,7 +141,8 @@ static void send_nonsense(int fd)
 static void nonsense_harms_nobody(void)
 {
     pid_t d = daemon_start(NULL);
-    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL), *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL),
+                     *high = daemon_client(TL_LEVEL_HIGH, NULL);
     TEST_ASSERT_TRUE(daemon_await_words(low, 1));
     (void)daemon_count_clients();
     uint32_t before = count_descriptors(d);
@@ -152,7 +156,8 @@ static void nonsense_harms_nobody(void)
     atomic_fetch_add(&tl_client_page(high)->issued, 1);
     TEST_ASSERT_TRUE(tl_client_is_preempted(low));
     uint32_t after = 0;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; usleep(10000)) {
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
+         usleep(10000)) {
         after = count_descriptors(d);
         if (after <= before + 2) /* the last question may not be closed yet */
             break;
@@ -172,7 +177,8 @@ static void a_page_full_of_nonsense_harms_nobody(void)
         _Atomic uint64_t *at = (_Atomic uint64_t *)(void *)tl_client_page(
             bad); /* its own thread writes there as well */
         for (size_t j = 0; j < sizeof(struct tl_client_page) / sizeof *at; j++)
-            atomic_store_explicit(&at[j], (uint64_t)next_random() << 32 | next_random(), memory_order_relaxed);
+            atomic_store_explicit(&at[j], (uint64_t)next_random() << 32 | next_random(),
+                                  memory_order_relaxed);
         tl_client_backlog(bad, true);
         tl_client_backlog(good, true);
         TEST_ASSERT_EQUAL_UINT32(2, daemon_count_clients()); /* it has looked, and lives */
@@ -188,7 +194,8 @@ static void who_floods_is_cut_off(void)
     daemon_start(NULL);
     struct tl_wire_bare kick;
     int fd = daemon_connect(), rc = 0;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; rc != -EPIPE && daemon_test_now() < end;)
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
+         rc != -EPIPE && daemon_test_now() < end;)
         rc = tl_wire_send(fd, TL_WIRE_KICK, &kick, sizeof kick, NULL, 0);
     TEST_ASSERT_EQUAL_INT(-EPIPE, rc);
     close(fd);

@@ -56,9 +56,10 @@ static const char *program(void)
 /* In /tmp, because the paths of sockets must be short. */
 void daemon_test_begin(void)
 {
-    static const char *const names[] = {"TALLY_PRIORITY", "TALLY_SLO", "TALLY_POLICY", "TALLY_RULES",
-                                        "TALLY_FAIL",     "TALLY_JOB", "TALLY_WEIGHT", "TALLY_MIN_SHARE",
-                                        "TALLY_OFF",      "TALLY_LOG", "TALLY_FORCE",  "TALLY_TURNAROUND"};
+    static const char *const names[] = {"TALLY_PRIORITY", "TALLY_SLO",       "TALLY_POLICY",
+                                        "TALLY_RULES",    "TALLY_FAIL",      "TALLY_JOB",
+                                        "TALLY_WEIGHT",   "TALLY_MIN_SHARE", "TALLY_OFF",
+                                        "TALLY_LOG",      "TALLY_FORCE",     "TALLY_TURNAROUND"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
     strcpy(folder, "/tmp/tally-test-XXXXXX");
@@ -99,7 +100,7 @@ void daemon_test_end(void)
     (void)rmdir(folder);
 }
 
-/* --- tallyd -------------------------------------------------------------------------------------------------------- */
+/* --- tallyd ----------------------------------------------------------------------------------- */
 
 pid_t daemon_start(const char *const *arguments)
 {
@@ -115,7 +116,8 @@ pid_t daemon_start(const char *const *arguments)
         _exit(127);
     }
     remember(pid);
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; pause_briefly()) {
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
+         pause_briefly()) {
         int fd = tl_wire_connect_patiently(getenv("TALLY_SOCKET"), NULL);
         if (fd >= 0) {
             close(fd);
@@ -147,7 +149,7 @@ int daemon_end(pid_t pid)
     return status;
 }
 
-/* --- clients ------------------------------------------------------------------------------------------------------- */
+/* --- clients ---------------------------------------------------------------------------------- */
 
 struct tl_client *daemon_client(int level, struct tl_error *remark)
 {
@@ -211,7 +213,7 @@ void daemon_child_kill(struct daemon_child *c)
     close(c->from);
 }
 
-/* --- a peer that speaks the protocol by hand ------------------------------------------------------------------------ */
+/* --- a peer that speaks the protocol by hand -------------------------------------------------- */
 
 int daemon_connect(void)
 {
@@ -233,7 +235,8 @@ int daemon_listen(void)
 int daemon_receive(int fd, struct tl_wire_packet *packet)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(1, poll(&p, 1, (int)(DAEMON_PATIENCE_NS / 1000000)), "tallyd says nothing");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(1, poll(&p, 1, (int)(DAEMON_PATIENCE_NS / 1000000)),
+                                  "tallyd says nothing");
     return tl_wire_receive(fd, packet, NULL);
 }
 
@@ -263,15 +266,17 @@ uint32_t daemon_count_clients(void)
 struct tl_wire_hello daemon_hello(int level)
 {
     struct tl_sched_client c = {.level = level};
-    return (struct tl_wire_hello){.share_version = TL_SHARE_VERSION, .client = tl_wire_pack(&c), .job = "raw"};
+    return (struct tl_wire_hello){
+        .share_version = TL_SHARE_VERSION, .client = tl_wire_pack(&c), .job = "raw"};
 }
 
-/* --- waiting ------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
-#define AWAIT(condition)                                                                                               \
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; pause_briefly())              \
-        if (condition)                                                                                                 \
-            return true;                                                                                               \
+#define AWAIT(condition)                                                                           \
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;           \
+         pause_briefly())                                                                          \
+        if (condition)                                                                             \
+            return true;                                                                           \
     return false
 
 bool daemon_await_preempted(struct tl_client *c, bool is_wanted)
@@ -294,7 +299,8 @@ static enum doing doing_of(const char *thread)
     char wanted[32];
     DIR *tasks = opendir("/proc/self/task");
     snprintf(wanted, sizeof wanted, "(%s) ", thread);
-    for (const struct dirent *e = tasks != NULL ? readdir(tasks) : NULL; e != NULL; e = readdir(tasks)) {
+    for (const struct dirent *e = tasks != NULL ? readdir(tasks) : NULL; e != NULL;
+         e = readdir(tasks)) {
         char path[300], line[256] = "";
         snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
         FILE *f = fopen(path, "r");
@@ -317,7 +323,8 @@ bool daemon_await_asleep(const char *thread)
 
 bool daemon_await_deaf(struct tl_client *c)
 {
-    AWAIT(doing_of("tally-client") == GONE || (!tl_client_is_joined(c) && doing_of("tally-client") == ASLEEP));
+    AWAIT(doing_of("tally-client") == GONE ||
+          (!tl_client_is_joined(c) && doing_of("tally-client") == ASLEEP));
 }
 
 bool daemon_await_set(const _Atomic uint32_t *flag)

@@ -9,7 +9,8 @@
 #include "runtime/job/client.h"
 #include "runtime/job/wire.h"
 
-/* How long something may take before a test gives up on it; nothing here waits that long when all is well. */
+/* How long something may take before a test gives up on it; nothing here waits that long when all
+ * is well. */
 #define DAEMON_PATIENCE_NS UINT64_C(20000000000)
 
 /* Sets TALLY_* and a folder of its own for the test; every test begins with it. */
@@ -22,7 +23,8 @@ void daemon_test_end(void);
 /* Path of a file in the test's folder; valid until the next call. */
 const char *daemon_test_path(const char *name);
 
-/* Starts tallyd with these further arguments (ended by NULL; or NULL) and waits until it listens. */
+/* Starts tallyd with these further arguments (ended by NULL; or NULL) and waits until it
+ * listens. */
 pid_t daemon_start(const char *const *arguments);
 /* kill -9, or an orderly end; waits for it. */
 void daemon_kill(pid_t pid);
@@ -61,7 +63,8 @@ bool daemon_await_may_run(struct tl_client *c, bool is_wanted);
 
 /* Until the thread of that name in this process sleeps in the kernel. */
 bool daemon_await_asleep(const char *thread);
-/* Until the thread of the only client in this process has ended, or has lost tallyd and has nothing to do. */
+/* Until the thread of the only client in this process has ended, or has lost tallyd and has nothing
+ * to do. */
 bool daemon_await_deaf(struct tl_client *c);
 
 uint64_t daemon_test_now(void);

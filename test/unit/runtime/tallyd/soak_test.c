@@ -1,8 +1,10 @@
-/* kill -9 of high jobs, low jobs and tallyd, at random: nobody who survives may stay stuck, and nothing may be left behind.
+/* kill -9 of high jobs, low jobs and tallyd, at random: nobody who survives may stay stuck, and
+ * nothing may be left behind.
  *
- * High jobs hold their words busy when they are told to, low jobs watch them, all in processes of their own; tallyd is started by
- * whichever client misses it first.  What the processes see goes into a page that all share, with times, so that recovery is
- * measured where it happens.  TALLY_TEST_KILLS=1000 makes a soak of it (make soak-runtime). */
+ * High jobs hold their words busy when they are told to, low jobs watch them, all in processes of
+ * their own; tallyd is started by whichever client misses it first.  What the processes see goes
+ * into a page that all share, with times, so that recovery is measured where it happens.
+ * TALLY_TEST_KILLS=1000 makes a soak of it (make soak-runtime). */
 #include "test/unit/runtime/tallyd/help.h"
 
 #include <dirent.h>
@@ -30,7 +32,8 @@ struct job {
     _Atomic uint64_t looks;    /* low: grows while it lives */
     _Atomic uint64_t progress; /* low: grows while it may run and nobody above is busy */
     _Atomic uint64_t freed_ns; /* low: when it last saw that it is no longer preempted ... */
-    _Atomic uint64_t held_ns;  /* ... and when it saw for the last time that it is: what lies between may be sleep */
+    /* ... and when it saw for the last time that it is: what lies between may be sleep */
+    _Atomic uint64_t held_ns;
 };
 
 static struct job *jobs; /* shared with the children */
@@ -40,13 +43,16 @@ static void sleep_us(long us)
     nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-/* --- jobs ---------------------------------------------------------------------------------------------------------- */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
-/* Memory that takes the kernel a while to give back, as a real job's does: who is waiting must not wait for that. */
+/* Memory that takes the kernel a while to give back, as a real job's does: who is waiting must not
+ * wait for that. */
 static void hold_memory(void)
 {
     size_t bytes = getenv("TALLY_TEST_KILLS") != NULL ? (size_t)256 << 20 : 0;
-    void *p = bytes > 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    void *p = bytes > 0
+                  ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                  : MAP_FAILED;
     if (p == MAP_FAILED)
         return;
     (void)madvise(p, bytes, MADV_NOHUGEPAGE);
@@ -57,7 +63,8 @@ static void run_high(struct tl_client *c, struct job *j)
 {
     struct tl_client_page *page = tl_client_page(c);
     for (;; sleep_us(200)) {
-        bool is_busy = tl_word_is_busy(atomic_load(&page->word)) != 0, should = atomic_load(&j->is_held_busy) != 0;
+        bool is_busy = tl_word_is_busy(atomic_load(&page->word)) != 0,
+             should = atomic_load(&j->is_held_busy) != 0;
         if (should && !is_busy)
             atomic_fetch_add(&page->issued, 1);
         else if (!should && is_busy)
@@ -115,7 +122,7 @@ static void kill_job(int i)
     jobs[i].pid = 0;
 }
 
-/* --- waiting ------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 typedef bool condition_fn(void);
 
@@ -145,7 +152,8 @@ static bool no_low_preempted(void)
 
 static void await(condition_fn *is_so, const char *what)
 {
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end; sleep_us(100))
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
+         sleep_us(100))
         if (is_so())
             return;
     TEST_FAIL_MESSAGE(what);
@@ -166,7 +174,7 @@ static void await_progress(void)
     }
 }
 
-/* --- tallyd, which nobody here started ------------------------------------------------------------------------------- */
+/* --- tallyd, which nobody here started -------------------------------------------------------- */
 
 /* Its process, from the other end of a connection; -1 if there is none. */
 static pid_t find_daemon(void)
@@ -208,14 +216,15 @@ static uint32_t count_pages(pid_t pid)
     return n;
 }
 
-/* --- figures ------------------------------------------------------------------------------------------------------- */
+/* --- figures ---------------------------------------------------------------------------------- */
 
 struct figures {
     const char *name;
     uint64_t ns[MOST_KILLS];
     uint32_t n;
 };
-static struct figures freed = {.name = "low jobs saw that they are free after the death of a high one"},
+static struct figures freed = {.name =
+                                   "low jobs saw that they are free after the death of a high one"},
                       held = {.name = "  and saw before that they are not"},
                       freed_alone = {.name = "the same, with tallyd dead"},
                       held_alone = {.name = "  and saw before that they are not"},
@@ -238,12 +247,13 @@ static void print(struct figures *f)
     if (f->n == 0)
         return;
     qsort(f->ns, f->n, sizeof f->ns[0], by_size);
-    uint64_t median = f->ns[f->n / 2], p99 = f->ns[(uint64_t)f->n * 99 / 100], longest = f->ns[f->n - 1];
-    printf("%s: %u times, median %.3f ms, p99 %.3f ms, longest %.3f ms\n", f->name, f->n, (double)median / 1e6,
-           (double)p99 / 1e6, (double)longest / 1e6);
+    uint64_t median = f->ns[f->n / 2], p99 = f->ns[(uint64_t)f->n * 99 / 100],
+             longest = f->ns[f->n - 1];
+    printf("%s: %u times, median %.3f ms, p99 %.3f ms, longest %.3f ms\n", f->name, f->n,
+           (double)median / 1e6, (double)p99 / 1e6, (double)longest / 1e6);
 }
 
-/* --- rounds -------------------------------------------------------------------------------------------------------- */
+/* --- rounds ----------------------------------------------------------------------------------- */
 
 /* The latest time that the low jobs tell, as time since then. */
 static uint64_t latest(uint64_t since, bool is_free)
@@ -282,7 +292,8 @@ static void kill_daemon(void)
     (void)kill(daemon, SIGKILL);
     await_progress();
     bool is_other = false;
-    for (uint64_t end = begin + DAEMON_PATIENCE_NS; !is_other && daemon_test_now() < end; sleep_us(200)) {
+    for (uint64_t end = begin + DAEMON_PATIENCE_NS; !is_other && daemon_test_now() < end;
+         sleep_us(200)) {
         pid_t now = find_daemon();
         is_other = now > 0 && now != daemon;
     }
@@ -325,11 +336,13 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         await_progress();
     }
     uint32_t clients = 0; /* those of the dead may be noticed a moment later */
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end && clients != JOBS;
-         sleep_us(1000))
-        clients = find_daemon() > 0 ? daemon_count_clients() : 0; /* it may have been the last to be killed */
+    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
+         daemon_test_now() < end && clients != JOBS; sleep_us(1000))
+        /* it may have been the last to be killed */
+        clients = find_daemon() > 0 ? daemon_count_clients() : 0;
     TEST_ASSERT_EQUAL_UINT32(JOBS, clients);
-    /* A low job has its own page, a grant (perhaps an old one, too) and the words above; tallyd two pages per client. */
+    /* A low job has its own page, a grant (perhaps an old one, too) and the words above; tallyd two
+     * pages per client. */
     for (int i = HIGH; i < JOBS; i++) {
         TEST_ASSERT_TRUE(count_pages(jobs[i].pid) <= 3 + HIGH + 1);
         TEST_ASSERT_TRUE(count_descriptors(jobs[i].pid) < 40);
@@ -341,12 +354,12 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         kill_job(i);
     struct stat st;
     bool is_gone = false;
-    for (uint64_t end = daemon_test_now() + 3 * DAEMON_PATIENCE_NS; !is_gone && daemon_test_now() < end;
-         sleep_us(10000))
+    for (uint64_t end = daemon_test_now() + 3 * DAEMON_PATIENCE_NS;
+         !is_gone && daemon_test_now() < end; sleep_us(10000))
         is_gone = stat(getenv("TALLY_SOCKET"), &st) < 0;
     char message[96];
-    snprintf(message, sizeof message, "tallyd does not end: it was %d, is %d, with %u clients", (int)daemon,
-             (int)find_daemon(), is_gone ? 0 : daemon_count_clients());
+    snprintf(message, sizeof message, "tallyd does not end: it was %d, is %d, with %u clients",
+             (int)daemon, (int)find_daemon(), is_gone ? 0 : daemon_count_clients());
     TEST_ASSERT_TRUE_MESSAGE(is_gone, message);
     print(&freed);
     print(&held);
@@ -370,7 +383,8 @@ void tearDown(void)
 
 int main(void)
 {
-    jobs = mmap(NULL, JOBS * sizeof *jobs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    jobs = mmap(NULL, JOBS * sizeof *jobs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                0);
     if (jobs == MAP_FAILED)
         return 1;
     UNITY_BEGIN();
