@@ -289,7 +289,7 @@ const char *tl_ptx_reason_code(enum tl_ptx_reason r)
 const char *tl_ptx_reason_text(enum tl_ptx_reason r)
 {
     static const char *const texts[] = {
-#define TEXT(id, code, text) text,
+#define TEXT(id, code, text) (text),
         TL_PTX_REASONS(TEXT)
 #undef TEXT
     };

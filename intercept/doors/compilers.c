@@ -27,8 +27,7 @@ enum {
     X(12_1)                                                                                        \
     X(12_2)                                                                                        \
     X(12_3)                                                                                        \
-    X(12_4) X(12_5) X(12_6) X(12_7) X(12_8) X(12_9) X(13_0) X(13_1) X(13_2) X(13_3) X(13_4)        \
-        X(13_5)
+    X(12_4) X(12_5) X(12_6) X(12_7) X(12_8) X(12_9) X(13_0) X(13_1) X(13_2) X(13_3) X(13_4) X(13_5)
 
 /* Another function of the library that `function` is in. */
 static void *neighbour(void *function, const char *name)
