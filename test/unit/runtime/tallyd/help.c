@@ -290,6 +290,11 @@ bool daemon_await_words(struct tl_client *c, uint32_t n)
     AWAIT(tl_client_words(c, words) == n);
 }
 
+bool daemon_await_clients(uint32_t n)
+{
+    AWAIT(daemon_count_clients() == n);
+}
+
 /* What a thread of this process is doing, by its name. */
 enum doing { GONE, ASLEEP, AWAKE };
 

@@ -57,6 +57,7 @@ struct tl_wire_hello daemon_hello(int level);
 /* Waits until it is so; false if that takes too long. */
 bool daemon_await_preempted(struct tl_client *c, bool is_wanted);
 bool daemon_await_words(struct tl_client *c, uint32_t n);
+bool daemon_await_clients(uint32_t n); /* until tallyd knows so many */
 bool daemon_await_joined(struct tl_client *c, bool is_wanted);
 bool daemon_await_set(const _Atomic uint32_t *flag); /* to another value than 0 */
 bool daemon_await_may_run(struct tl_client *c, bool is_wanted);
