@@ -7,8 +7,8 @@
  * Work is a graph of operations.  An operation knows how many predecessors are unfinished and who
  * comes after it; streams, events, legacy-stream rules and CUDA graphs only differ in which
  * predecessors they give it.  See device/driver/op.c. */
-#ifndef TALLY_DEVICE_DRIVER_H
-#define TALLY_DEVICE_DRIVER_H
+#ifndef TALLY_DEVICE_DRIVER_DRIVER_H
+#define TALLY_DEVICE_DRIVER_DRIVER_H
 
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL 1 /* every version of a function under its own name */

@@ -9,8 +9,8 @@
  *
  * Everything here is thread-safe unless it says otherwise.  Nothing prints (but device printf),
  * exits or aborts. */
-#ifndef TALLY_DEVICE_EXEC_H
-#define TALLY_DEVICE_EXEC_H
+#ifndef TALLY_DEVICE_EXEC_EXEC_H
+#define TALLY_DEVICE_EXEC_EXEC_H
 
 #include "device/abi.h"
 #include "tally/base.h"

@@ -1,7 +1,7 @@
 /* PTX to machine code: what the compiler service calls.  Everything LLVM stays behind this
  * header. */
-#ifndef TALLY_DEVICE_JIT_H
-#define TALLY_DEVICE_JIT_H
+#ifndef TALLY_DEVICE_JIT_JIT_H
+#define TALLY_DEVICE_JIT_JIT_H
 
 #include "tally/base.h"
 

@@ -3,8 +3,8 @@
  * Looks into the cache first; only what is not there is asked of the service, which is started if
  * none answers. Thread-safe, libc only; leaves no descriptor, child or signal to the job that it
  * runs in. */
-#ifndef TALLY_DEVICE_JIT_CLIENT_H
-#define TALLY_DEVICE_JIT_CLIENT_H
+#ifndef TALLY_DEVICE_SERVICE_CLIENT_H
+#define TALLY_DEVICE_SERVICE_CLIENT_H
 
 #include "tally/base.h"
 

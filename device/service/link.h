@@ -5,8 +5,8 @@
  * position-independent code (small code model) that refers to nothing outside itself; the output
  * has code and constants in one read-execute segment, every relocation resolved, and no dynamic
  * ones. */
-#ifndef TALLY_DEVICE_JIT_LINK_H
-#define TALLY_DEVICE_JIT_LINK_H
+#ifndef TALLY_DEVICE_SERVICE_LINK_H
+#define TALLY_DEVICE_SERVICE_LINK_H
 
 #include "tally/base.h"
 

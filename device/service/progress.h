@@ -9,8 +9,8 @@
  * waited for a second, which warm caches never take, and nothing with TALLY_LOG=error,
  * TALLY_LOG=off or TALLY_PROGRESS=no.  Of several threads one writes, and of several processes on
  * one terminal the one that waited first.  libc only; thread-safe. */
-#ifndef TALLY_DEVICE_JIT_PROGRESS_H
-#define TALLY_DEVICE_JIT_PROGRESS_H
+#ifndef TALLY_DEVICE_SERVICE_PROGRESS_H
+#define TALLY_DEVICE_SERVICE_PROGRESS_H
 
 #include "include/tally/store.h"
 

@@ -2,8 +2,8 @@
  *
  * Kept by the service for all processes while it runs, and by each process for itself.  A refusal
  * belongs to a key, which covers the compiler's build: a new compiler is asked anew.  libc only. */
-#ifndef TALLY_DEVICE_JIT_REFUSALS_H
-#define TALLY_DEVICE_JIT_REFUSALS_H
+#ifndef TALLY_DEVICE_SERVICE_REFUSALS_H
+#define TALLY_DEVICE_SERVICE_REFUSALS_H
 
 #include "include/tally/store.h"
 

@@ -5,8 +5,8 @@
  * change or cut under the reader. The service answers twice: that it has taken the request, and how
  * it ended.  The socket's name carries the compiler's identification, so that a new build never
  * meets an old service.  libc only. */
-#ifndef TALLY_DEVICE_JIT_WIRE_H
-#define TALLY_DEVICE_JIT_WIRE_H
+#ifndef TALLY_DEVICE_SERVICE_WIRE_H
+#define TALLY_DEVICE_SERVICE_WIRE_H
 
 #include "include/tally/store.h"
 #include "tally/base.h"

@@ -1,6 +1,6 @@
 /* The compiler service itself: takes requests, hands them to workers, keeps what they make. */
-#ifndef TALLY_DEVICE_JIT_SERVER_H
-#define TALLY_DEVICE_JIT_SERVER_H
+#ifndef TALLY_DEVICE_TALLY_JIT_SERVER_H
+#define TALLY_DEVICE_TALLY_JIT_SERVER_H
 
 #include "tally/base.h"
 

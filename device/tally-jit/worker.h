@@ -1,6 +1,6 @@
 /* Compiling one kernel, and the process that does it for the service. */
-#ifndef TALLY_DEVICE_JIT_WORKER_H
-#define TALLY_DEVICE_JIT_WORKER_H
+#ifndef TALLY_DEVICE_TALLY_JIT_WORKER_H
+#define TALLY_DEVICE_TALLY_JIT_WORKER_H
 
 #include "device/jit/jit.h"
 #include "tally/base.h"

@@ -3,8 +3,8 @@
  *
  * Chosen over SHA-256 because plain C does it about three times as fast, and a warm kernel is
  * mostly hashing. */
-#ifndef TALLY_DEVICE_JIT_DIGEST_H
-#define TALLY_DEVICE_JIT_DIGEST_H
+#ifndef TALLY_DIGEST_H
+#define TALLY_DIGEST_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * opened only where a job may have to give way): two tables of functions.  The two are separate
  * files, but share more than what stands here (settings, client and record are read by both), so
  * they work together only if they come from one build, which is compared before anything else. */
-#ifndef TALLY_SHIM_H
-#define TALLY_SHIM_H
+#ifndef TALLY_EFFORT_H
+#define TALLY_EFFORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

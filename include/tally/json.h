@@ -1,6 +1,6 @@
 /* A small JSON reader for the files that users hand to the tool: a tree in an arena. */
-#ifndef TALLY_CLI_JSON_H
-#define TALLY_CLI_JSON_H
+#ifndef TALLY_JSON_H
+#define TALLY_JSON_H
 
 #include "tally/base.h"
 

@@ -5,8 +5,8 @@
  * depends on. Entries are written under another name and renamed, so a reader sees whole ones; the
  * trailer tells entries that a crash or a full disk cut, and files of others.  Nothing is ever
  * changed in place.  libc only. */
-#ifndef TALLY_DEVICE_JIT_CACHE_H
-#define TALLY_DEVICE_JIT_CACHE_H
+#ifndef TALLY_STORE_H
+#define TALLY_STORE_H
 
 #include "include/tally/digest.h"
 #include "tally/base.h"

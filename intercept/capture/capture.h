@@ -1,7 +1,7 @@
 /* What the job gave to the driver: images, and the kernels in them by the handles that it launches.
  * Kept for every job, because a job that is never asked to give way now may be later. */
-#ifndef TALLY_CAPTURE_H
-#define TALLY_CAPTURE_H
+#ifndef TALLY_INTERCEPT_CAPTURE_CAPTURE_H
+#define TALLY_INTERCEPT_CAPTURE_CAPTURE_H
 
 #include "intercept/shim/internal.h"
 

@@ -1,8 +1,8 @@
 /* From a handle to what is known of it.  Finding takes no lock and allocates nothing, because every
  * launch does it; changes are rare and take one.  Entries of the map are never given back, only
  * their values change: drivers use addresses again. */
-#ifndef TALLY_CAPTURE_MAP_H
-#define TALLY_CAPTURE_MAP_H
+#ifndef TALLY_INTERCEPT_CAPTURE_MAP_H
+#define TALLY_INTERCEPT_CAPTURE_MAP_H
 
 #include <pthread.h>
 #include <stdatomic.h>

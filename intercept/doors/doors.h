@@ -1,8 +1,8 @@
 /* PTX that compilers leave beside their machine code, found again by the digest of that code: in
  * memory for this process, and in the cache folder (ptx/DIGEST.ptx) for programs that keep compiled
  * kernels on disk.  Used by the interception library and by the ptxas stand-in; libc only. */
-#ifndef TALLY_DOORS_H
-#define TALLY_DOORS_H
+#ifndef TALLY_INTERCEPT_DOORS_DOORS_H
+#define TALLY_INTERCEPT_DOORS_DOORS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
  * leave early; `submitted` grows behind it, so that a wait never vouches for work that another
  * thread is only about to submit.  Work that is recorded into a graph is no work; launching the
  * graph is. */
-#ifndef TALLY_HIGH_H
-#define TALLY_HIGH_H
+#ifndef TALLY_INTERCEPT_HIGH_HIGH_H
+#define TALLY_INTERCEPT_HIGH_HIGH_H
 
 #include "intercept/capture/capture.h"
 

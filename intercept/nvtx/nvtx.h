@@ -1,8 +1,8 @@
 /* Of NVTX, version 3, what an injection library has to do with: NVIDIA's public headers
  * (nvtx3/nvToolsExt.h, nvtxDetail/nvtxTypes.h) are not on every machine, and these few numbers and
  * structures are fixed for all programs that were ever built with them. */
-#ifndef TALLY_NVTX_H
-#define TALLY_NVTX_H
+#ifndef TALLY_INTERCEPT_NVTX_NVTX_H
+#define TALLY_INTERCEPT_NVTX_NVTX_H
 
 #include <stddef.h>
 #include <stdint.h>

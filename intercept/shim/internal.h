@@ -11,8 +11,8 @@
  *
  * Everything here lives in other people's processes: nothing exits, aborts, or waits for a lock on
  * the way of a launch. */
-#ifndef TALLY_SHIM_INTERNAL_H
-#define TALLY_SHIM_INTERNAL_H
+#ifndef TALLY_INTERCEPT_SHIM_INTERNAL_H
+#define TALLY_INTERCEPT_SHIM_INTERNAL_H
 
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL 1 /* every version of a function under its own name */

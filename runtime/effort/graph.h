@@ -1,7 +1,7 @@
 /* Graphs as this part keeps them: the steps of an executable, in an order in which they may be done
  * one after the other. */
-#ifndef TALLY_EFFORT_GRAPH_H
-#define TALLY_EFFORT_GRAPH_H
+#ifndef TALLY_RUNTIME_EFFORT_GRAPH_H
+#define TALLY_RUNTIME_EFFORT_GRAPH_H
 
 #include "runtime/effort/internal.h"
 

@@ -3,8 +3,8 @@
  * notices the death of those above even without tallyd. Nothing here ever blocks or ends the job:
  * if tallyd cannot be reached, the client says so once and all questions have the answer of a job
  * that is alone. */
-#ifndef TALLY_CLIENT_H
-#define TALLY_CLIENT_H
+#ifndef TALLY_RUNTIME_JOB_CLIENT_H
+#define TALLY_RUNTIME_JOB_CLIENT_H
 
 #include "runtime/job/settings.h"
 #include "runtime/job/share.h"

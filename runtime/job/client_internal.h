@@ -7,8 +7,8 @@
  *     runtime/job/client_start.c   starts tallyd
  *
  * The thread owns everything that is not atomic; the job's threads only read what is. */
-#ifndef TALLY_CLIENT_INTERNAL_H
-#define TALLY_CLIENT_INTERNAL_H
+#ifndef TALLY_RUNTIME_JOB_CLIENT_INTERNAL_H
+#define TALLY_RUNTIME_JOB_CLIENT_INTERNAL_H
 
 #include <linux/futex.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* What the user asked for, from TALLY_* variables (tally-run turns its options into them). */
-#ifndef TALLY_SETTINGS_H
-#define TALLY_SETTINGS_H
+#ifndef TALLY_RUNTIME_JOB_SETTINGS_H
+#define TALLY_RUNTIME_JOB_SETTINGS_H
 
 #include "tally/base.h"
 #include "tally/sched.h"

@@ -8,8 +8,8 @@
  *
  * All fields are naturally aligned and written with single stores.  A reader trusts nothing: it
  * reads a value once, checks it, and uses the copy. */
-#ifndef TALLY_SHARE_H
-#define TALLY_SHARE_H
+#ifndef TALLY_RUNTIME_JOB_SHARE_H
+#define TALLY_RUNTIME_JOB_SHARE_H
 
 #include <stdatomic.h>
 #include <stdint.h>

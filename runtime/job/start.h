@@ -1,7 +1,7 @@
 /* Starting tallyd, from a job (runtime/job/client_listen.c) or from tally-run.  Like an agent: it
  * belongs to nobody who started it. */
-#ifndef TALLY_START_H
-#define TALLY_START_H
+#ifndef TALLY_RUNTIME_JOB_START_H
+#define TALLY_RUNTIME_JOB_START_H
 
 #include <stddef.h>
 

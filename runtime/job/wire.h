@@ -16,8 +16,8 @@
  *
  * A message begins with a head that no version will change.  Everything that comes in is checked
  * before it is used: kind, length, number of descriptors, and that texts end. */
-#ifndef TALLY_WIRE_H
-#define TALLY_WIRE_H
+#ifndef TALLY_RUNTIME_JOB_WIRE_H
+#define TALLY_RUNTIME_JOB_WIRE_H
 
 #include <sys/types.h>
 

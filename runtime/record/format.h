@@ -8,8 +8,8 @@
  * Offsets are counted from the beginning of the file; 0 means "none".  Everything is written in an
  * order in which a reader that comes at any moment, also after the writer was killed, finds either
  * nothing or something whole. */
-#ifndef TALLY_RECORD_FORMAT_H
-#define TALLY_RECORD_FORMAT_H
+#ifndef TALLY_RUNTIME_RECORD_FORMAT_H
+#define TALLY_RUNTIME_RECORD_FORMAT_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  *     runtime/record/note.c     remarks
  *     runtime/record/op.c       which operation of a framework launched a kernel
  */
-#ifndef TALLY_RECORD_INTERNAL_H
-#define TALLY_RECORD_INTERNAL_H
+#ifndef TALLY_RUNTIME_RECORD_INTERNAL_H
+#define TALLY_RUNTIME_RECORD_INTERNAL_H
 
 #include "runtime/record/format.h"
 

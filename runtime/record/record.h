@@ -6,8 +6,8 @@
  * tl_record_launched writes to private memory only, because a store into a mapped file may have to
  * wait for the disk.  The other calls carry its counts into the file every TL_RECORD_PUBLISH_NS; an
  * owner that makes none of them for long calls tl_record_sync. */
-#ifndef TALLY_RECORD_H
-#define TALLY_RECORD_H
+#ifndef TALLY_RUNTIME_RECORD_RECORD_H
+#define TALLY_RUNTIME_RECORD_RECORD_H
 
 #include <stdatomic.h>
 

@@ -5,8 +5,8 @@
  *
  * A type is a pair of texts, because declarators wrap around names: `void (*` and `)(int)`.  Depth,
  * substitutions and memory are bounded, since names come from files. */
-#ifndef TALLY_REPORT_DEMANGLE_H
-#define TALLY_REPORT_DEMANGLE_H
+#ifndef TALLY_RUNTIME_REPORT_DEMANGLE_H
+#define TALLY_RUNTIME_REPORT_DEMANGLE_H
 
 #include <ctype.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What the files of the HTML page share.  The page is complete in itself: style and plots are in
  * it, and it runs no script. */
-#ifndef TALLY_REPORT_HTML_H
-#define TALLY_REPORT_HTML_H
+#ifndef TALLY_RUNTIME_REPORT_HTML_H
+#define TALLY_RUNTIME_REPORT_HTML_H
 
 #include "runtime/report/report.h"
 

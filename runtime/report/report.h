@@ -12,8 +12,8 @@
  *     (runtime/report/plot.c, runtime/report/timeline.c, runtime/report/style.c are parts of the page)
  *
  * Everything belongs to the arena of the report. */
-#ifndef TALLY_REPORT_H
-#define TALLY_REPORT_H
+#ifndef TALLY_RUNTIME_REPORT_REPORT_H
+#define TALLY_RUNTIME_REPORT_REPORT_H
 
 #include <regex.h>
 

@@ -4,8 +4,8 @@
  *     runtime/tally-run/device.c  which driver the job gets
  *     runtime/tally-run/env.c     editing of variables that belong to others as well
  *     runtime/tally-run/python.c  what packages of Python forget */
-#ifndef TALLY_RUN_H
-#define TALLY_RUN_H
+#ifndef TALLY_RUNTIME_TALLY_RUN_RUN_H
+#define TALLY_RUNTIME_TALLY_RUN_RUN_H
 
 #include "tally/base.h"
 

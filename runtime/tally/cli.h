@@ -1,7 +1,7 @@
 /* The `tally` command: what its subcommands share.  Unlike the libraries, they may print and give
  * up. */
-#ifndef TALLY_CLI_H
-#define TALLY_CLI_H
+#ifndef TALLY_RUNTIME_TALLY_CLI_H
+#define TALLY_RUNTIME_TALLY_CLI_H
 
 #include "tally/base.h"
 

@@ -1,6 +1,6 @@
 /* What `tally ps`, `tally set` and `tally policy` share: asking tallyd. */
-#ifndef TALLY_CLI_DAEMON_H
-#define TALLY_CLI_DAEMON_H
+#ifndef TALLY_RUNTIME_TALLY_DAEMON_H
+#define TALLY_RUNTIME_TALLY_DAEMON_H
 
 #include "runtime/job/wire.h"
 #include "runtime/tally/cli.h"

@@ -13,8 +13,8 @@
  * perhaps PTX.  So kernels are counted by container and name, and what is known of a container is
  * kept until all of it has been read; then it is reported, added up and forgotten.  Memory is
  * bounded by the largest container, not by the file. */
-#ifndef TALLY_CLI_INSPECT_H
-#define TALLY_CLI_INSPECT_H
+#ifndef TALLY_RUNTIME_TALLY_INSPECT_H
+#define TALLY_RUNTIME_TALLY_INSPECT_H
 
 #include "runtime/tally/cli.h"
 #include "tally/image.h"

@@ -11,8 +11,8 @@
  *     runtime/tallyd/log.c      the log
  *
  * A peer is a connection.  It becomes a client when it says hello; tools never do. */
-#ifndef TALLY_DAEMON_H
-#define TALLY_DAEMON_H
+#ifndef TALLY_RUNTIME_TALLYD_TALLYD_H
+#define TALLY_RUNTIME_TALLYD_TALLYD_H
 
 #include <sys/types.h>
 
