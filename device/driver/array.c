@@ -1,6 +1,11 @@
 /* Arrays: plain rows in device memory, whatever hardware would make of them; mipmapped arrays are a
  * list of arrays. */
 #include "device/driver/array.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

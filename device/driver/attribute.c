@@ -1,6 +1,8 @@
 /* Device attributes: one table.  Those that depend on the device or on settings are computed;
  * unknown ones are zero, which every client seen so far takes for "no". */
-#include "device/driver/driver.h"
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/state.h"
 
 #include <string.h>
 

@@ -5,7 +5,9 @@
  * know.  So the answer may depend on who asks: "13.0,libcudart.so=12.0" tells 12.0 to what runs in
  * a file whose name begins with libcudart.so, and 13.0 to all others.  Images are chosen by the
  * first number. */
-#include "device/driver/driver.h"
+#include "device/driver/device.h"
+#include "device/driver/log.h"
+#include "device/driver/state.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,6 +1,14 @@
 /* Stream capture: what would have been submitted becomes nodes of a graph.  A stream is in a
  * capture because it began there or because it waited for an event recorded in one. */
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
 #include "device/driver/graph.h"
+#include "device/driver/graph_memory.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,13 @@
 /* Contexts: the primary one of each device, created ones, and each thread's stack of them. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
 #include "device/driver/exec.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/module.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,11 @@
 /* Copies and fills, all of which become rows of bytes from one place to another, in a stream. */
-#include "device/driver/driver.h"
+#include "device/driver/array.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/op.h"
+#include "device/driver/stream.h"
+#include "device/driver/work.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Errors by name.  The functions are switches without a default, so that the compiler tells when
  * the headers know an error that is not in the list. */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
 
 #define ERRORS(X)                                                                                  \
     X(CUDA_SUCCESS, "no error")                                                                    \

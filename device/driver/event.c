@@ -1,5 +1,12 @@
 /* Events: an operation that was recorded, and the time at which it was done. */
-#include "device/driver/driver.h"
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
+#include "device/driver/work.h"
 
 #include <fcntl.h>
 #include <stdio.h>

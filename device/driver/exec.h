@@ -1,9 +1,14 @@
-/* How the driver reaches what runs kernels and keeps the device's ledger (device/exec/exec.h); see
- * device/driver/launch.c. */
+/* How the driver reaches what runs kernels and keeps the device's ledger (device/driver/exec.c,
+ * device/exec/exec.h). */
 #ifndef TALLY_DEVICE_DRIVER_EXEC_H
 #define TALLY_DEVICE_DRIVER_EXEC_H
 
-#include "device/driver/driver.h"
+#include "device/driver/device.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Joins the shared device and fills in its memory size and number of SMs.  0 or -errno.  Lock
  * held. */
@@ -21,5 +26,7 @@ void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_pages(bool (*f)(const void *address));
 void tl_drv_exec_flush(struct tl_drv_device *device); /* what kernels printed; lock not held */
 int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes);
+/* Starts a kernel; tl_drv_op_finished follows sooner or later, from any thread. */
+void tl_drv_exec_start(struct tl_drv_op *op);
 
 #endif

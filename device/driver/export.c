@@ -1,7 +1,13 @@
 /* Tables of functions that NVIDIA's own libraries ask for by GUID.  What is here was learnt by
  * watching calls and from the published sources of ZLUDA and Lupine; every slot is filled, because
  * clients look at no size before they call. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/integrity.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

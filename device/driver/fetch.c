@@ -1,6 +1,8 @@
 /* What fetching from a texture means (CUDA programming guide, "Texture fetching"): the addressing
  * mode maps a coordinate into the range, the filter mixes neighbours with weights of eight bits,
  * levels of detail are chosen or mixed in the same way. */
+#include "device/driver/array.h"
+#include "device/driver/handle.h"
 #include "device/driver/texture.h"
 
 #include "device/abi.h"

@@ -1,6 +1,11 @@
 /* What functions and kernels tell about themselves, and occupancy.  Numbers come from the PTX where
  * it has them; registers are a guess, and plausible ones matter: cuBLAS chooses by them. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/module.h"
+#include "device/driver/state.h"
 
 #include "tally/device.h"
 

@@ -1,5 +1,12 @@
 /* Graphs: making them, copying them, adding nodes. */
 #include "device/driver/graph.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/graph_memory.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/state.h"
+#include "device/driver/work.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,9 +2,15 @@
 #ifndef TALLY_DEVICE_DRIVER_GRAPH_H
 #define TALLY_DEVICE_DRIVER_GRAPH_H
 
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+#include "device/driver/work.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct CUgraphNode_st {
     uint32_t magic;
@@ -89,25 +95,7 @@ CUresult tl_drv_work_of_params(CUgraphNodeParams *p,
                                /* a conditional's bodies are told in it */
                                struct tl_drv_work *work);
 
-/* --- device/driver/graph_memory.c --- */
-/* Another node that allocates the same, in a copy; and one fewer. */
-void tl_drv_graph_memory_ref(const struct tl_drv_work *work);
-void tl_drv_graph_memory_unref(const struct tl_drv_work *work);
-/* The graph's own node goes. */
-void tl_drv_graph_memory_disown(const struct tl_drv_work *work, const struct CUgraph_st *g);
-/* Whether the graph may get such a node; and it has got it. */
-CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl_drv_work *work);
-void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *work);
-/* Takes memory from the device for all nodes that allocate. */
-CUresult tl_drv_graph_memory_upload(const struct CUgraph_st *g);
-/* Before a launch: that nothing is allocated twice (unless what is live will be freed first) nor
- * freed that is not live, and that there is memory. */
-CUresult tl_drv_graph_memory_check(const struct CUgraph_st *g, bool frees_first);
-/* What its nodes allocate and nobody has freed: how many, and as many as there is room for. */
-size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *addresses, size_t room);
-/* The launch will take place. */
-void tl_drv_graph_memory_launched(const struct CUgraph_st *g);
-bool tl_drv_graph_has_memory(const struct CUgraph_st *g); /* device/driver/graph.c */
+bool tl_drv_graph_has_memory(const struct CUgraph_st *g);
 
 /* --- device/driver/graph_conditional.c --- */
 /* lock not held */

@@ -10,6 +10,10 @@
  *     gate ──► body ─────────────────────► end         if, switch
  *     gate ──► body ──► gate ──► ... ────► end         while */
 #include "device/driver/graph.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 

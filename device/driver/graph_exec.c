@@ -1,6 +1,15 @@
 /* Executable graphs: a sorted copy of a graph, whose launch puts one operation per node between two
  * of a stream. */
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
 #include "device/driver/graph.h"
+#include "device/driver/graph_memory.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,15 @@
  * until the free has been reached.
  *
  * All with the driver's lock held unless said otherwise. */
+#include "device/driver/graph_memory.h"
+#include "device/driver/device.h"
 #include "device/driver/exec.h"
 #include "device/driver/graph.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/state.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* User objects: counted, destroyed at zero.  A graph holds references, and so does every copy of
  * it. */
 #include "device/driver/graph.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
 
 #include <stdlib.h>
 

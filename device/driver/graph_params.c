@@ -1,5 +1,10 @@
 /* Reading and replacing what nodes of a graph do. */
 #include "device/driver/graph.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/module.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,9 @@
 /* Nodes and edges of graphs: what there is, and changing edges. */
 #include "device/driver/graph.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/module.h"
+#include "device/driver/work.h"
 
 #include <stdio.h>
 #include <string.h>

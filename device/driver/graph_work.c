@@ -1,5 +1,9 @@
 /* What a node does, from parameters in the form of the API. */
 #include "device/driver/graph.h"
+#include "device/driver/handle.h"
+#include "device/driver/launch.h"
+#include "device/driver/lock.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 

@@ -4,8 +4,14 @@
  * in struct CUctx_st), only the streams are its own, and what is launched in them holds at most as
  * many SM slots at a time as the green context has (struct tl_exec_partition).  Which slots those
  * are may change from block to block: an SM here has nothing of its own. */
-#include "device/driver/driver.h"
-#include "device/driver/exec.h"
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include "device/exec/exec.h"
 

@@ -1,5 +1,9 @@
 /* Host memory that the device may use: allocated here, or the program's own and registered. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 

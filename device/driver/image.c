@@ -1,7 +1,11 @@
 /* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX
  * says of its kernels. Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/module.h"
 #include "device/driver/opaque.h"
+#include "device/driver/state.h"
 
 #include "ptx_rewrite/ast.h"
 #include "ptx_rewrite/index.h"
@@ -76,7 +80,7 @@ CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out)
         return rc == -EINVAL ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_OUT_OF_MEMORY;
     }
     image->refs = 1;
-    pthread_mutex_init(&image->managed_lock, NULL);
+    tl_mutex_init(&image->managed_lock);
     image->text = text;
     *out = image;
     return CUDA_SUCCESS;
@@ -203,7 +207,7 @@ void tl_drv_image_unref(struct tl_drv_image *image)
     tl_drv_opaque_destroy(image->opaque);
     tl_drv_globals_destroy(image->managed);
     free(image->managed);
-    pthread_mutex_destroy(&image->managed_lock);
+    tl_mutex_destroy(&image->managed_lock);
     tl_ptx_index_destroy(image->index);
     free(image->text);
     free(image);

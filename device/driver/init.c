@@ -1,7 +1,12 @@
 /* The driver's state, its devices and what comes before any context: cuInit, device queries,
  * logging. */
-#include "device/driver/driver.h"
+#include "device/driver/device.h"
 #include "device/driver/exec.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/memory.h"
+#include "device/driver/state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-struct tl_drv_state_all tl_drv = {.lock = PTHREAD_MUTEX_INITIALIZER, .next_id = 1};
+struct tl_mutex tl_drv_mutex = TL_MUTEX_INITIALIZER;
+struct tl_drv_state_all tl_drv = {.next_id = 1};
 
 /* --- logging ---------------------------------------------------------------------------------- */
 

@@ -5,7 +5,8 @@
  * The answer is an HMAC (RFC 2104) with MD2 (RFC 1319, block of 16 bytes) and a fixed key over
  * things that both sides know: versions, process, thread, addresses of the tables handed out, the
  * time, the devices. */
-#include "device/driver/driver.h"
+#include "device/driver/integrity.h"
+#include "device/driver/state.h"
 
 #include <string.h>
 #include <unistd.h>

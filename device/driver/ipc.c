@@ -1,5 +1,10 @@
 /* Device memory that processes share by handles. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

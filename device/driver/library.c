@@ -1,6 +1,13 @@
 /* Libraries: images that belong to no context.  A kernel of a library stands for a function in
  * whichever context is current, so a module is made per context when it is first needed. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/module.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
+
+#include "tally/ptx.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,14 @@
 /* cuLink: several PTX texts become one.  What one module declares as external and another defines,
  * meets by name; of weak definitions the first counts.  What comes out is PTX again, which
  * cuModuleLoadData takes. */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/module.h"
+#include "device/driver/state.h"
 
 #include "tally/image.h"
+
+#include "tally/ptx.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

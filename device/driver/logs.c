@@ -2,7 +2,8 @@
  *
  * Everything that tl_drv_log says comes through here, also while TALLY_LOG keeps it off standard
  * error.  A ring of the latest messages is kept; an iterator is the number of the next one. */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

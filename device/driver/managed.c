@@ -1,6 +1,14 @@
 /* Advice and prefetching of managed memory.  Advice is taken where it says whose pages stay
  * (device/driver/pages.c). */
-#include "device/driver/driver.h"
+#include "device/driver/capture.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/op.h"
+#include "device/driver/pages.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 #include <string.h>

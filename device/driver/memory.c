@@ -3,8 +3,15 @@
  * Device memory is ordinary memory of this process, reserved at once and backed when touched, with
  * an inaccessible page before and behind each allocation.  Its capacity is that of the shared
  * device's ledger. */
-#include "device/driver/driver.h"
+#include "device/driver/memory.h"
+#include "device/driver/context.h"
 #include "device/driver/exec.h"
+#include "device/driver/graph_memory.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/pages.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

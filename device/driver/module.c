@@ -1,6 +1,14 @@
 /* Modules: an image in a context, with its variables in device memory and its functions. */
+#include "device/driver/module.h"
 #include "device/abi.h"
-#include "device/driver/driver.h"
+#include "device/driver/code.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/memory.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include "ptx_rewrite/initialiser.h"
 
@@ -134,7 +142,7 @@ void tl_drv_globals_destroy(struct tl_drv_globals *g)
 CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out)
 {
     CUresult r = CUDA_SUCCESS;
-    pthread_mutex_lock(&image->managed_lock);
+    tl_mutex_lock(&image->managed_lock);
     if (image->managed == NULL) {
         struct tl_drv_globals *g = calloc(1, sizeof *g);
         struct CUmod_st alone = {.image = image, .managed = g};
@@ -150,7 +158,7 @@ CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_gl
         }
     }
     *out = image->managed;
-    pthread_mutex_unlock(&image->managed_lock);
+    tl_mutex_unlock(&image->managed_lock);
     return r;
 }
 
@@ -319,7 +327,7 @@ void tl_drv_module_destroy(struct CUmod_st *m)
         m->functions = f->next;
         tl_drv_code_free(f->code);
         free(f->settings);
-        pthread_mutex_destroy(&f->code_lock);
+        tl_mutex_destroy(&f->code_lock);
         f->magic = TL_DRV_DEAD;
         free(f);
     }
@@ -347,14 +355,14 @@ CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struc
             f->module = module;
             f->info = info;
             f->carveout = -1;
-            pthread_mutex_init(&f->code_lock, NULL);
+            tl_mutex_init(&f->code_lock);
             f->next = module->functions;
             module->functions = f;
         }
     }
     tl_drv_unlock();
     if (is_new && f != NULL)
-        tl_drv_launch_expect(f);
+        tl_drv_code_expect(f);
     *out = f;
     return f != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -8,8 +8,16 @@
  *
  * When a context has failed, its operations are no longer run, only finished, so that whoever waits
  * comes free. */
-#include "device/driver/driver.h"
+#include "device/driver/op.h"
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
 #include "device/driver/exec.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/pages.h"
+#include "device/driver/state.h"
+#include "device/driver/work.h"
 #include "device/exec/exec.h"
 
 #include <errno.h>
@@ -386,7 +394,7 @@ static void run_ready(struct tl_drv_op *list)
         list = op->next;
         op->next = NULL;
         if (op->work.kind == TL_DRV_LAUNCH && !op->was_dropped) {
-            tl_drv_launch_start(op);
+            tl_drv_exec_start(op);
             continue;
         }
         if (!op->was_dropped || op->work.kind == TL_DRV_CALLBACK || op->work.kind == TL_DRV_FREE)
@@ -413,7 +421,7 @@ static void *pool_thread(void *unused)
         struct tl_drv_op *op = pool.first;
         if (op == NULL) {
             pool.idle++;
-            pthread_cond_wait(&pool.work, &tl_drv.lock);
+            tl_mutex_wait(&tl_drv_mutex, &pool.work);
             pool.idle--;
             continue;
         }

@@ -13,7 +13,13 @@
  * clock that the device reports. TALLY_DEVICE_OPAQUE=time:50 says instead that every block takes 50
  * us. */
 #include "device/driver/opaque.h"
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/module.h"
+#include "device/driver/state.h"
 
 #include "device/exec/exec.h"
 

@@ -2,7 +2,7 @@
 #ifndef TALLY_DEVICE_DRIVER_OPAQUE_H
 #define TALLY_DEVICE_DRIVER_OPAQUE_H
 
-#include "device/driver/driver.h"
+#include "device/driver/module.h"
 
 struct tl_drv_opaque;
 struct tl_exec_object;

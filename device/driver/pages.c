@@ -19,8 +19,11 @@
  * Chunks that fit are on the device from the beginning, so a program that stays within the device
  * never faults.  Of the host's accesses, those by system calls (a read into a chunk that is in host
  * memory) fail with EFAULT: signals do not reach them. */
-#include "device/driver/driver.h"
+#include "device/driver/pages.h"
+#include "device/driver/device.h"
 #include "device/driver/exec.h"
+#include "device/driver/handle.h"
+#include "device/driver/memory.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,8 @@
 /* Launching as it was before CUDA 4: a function's block size and parameters are set one by one,
  * then it is launched. What was set stays set for the next launch. */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/module.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 /* What a pointer is. */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/state.h"
 
 #include <string.h>
 

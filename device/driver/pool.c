@@ -1,8 +1,17 @@
 /* Stream-ordered memory.  An address is given out at once; what the stream does with it comes later
  * anyway.  A free is an operation: when the stream reaches it, the block goes back to its pool,
  * which keeps it for the next taker. */
-#include "device/driver/driver.h"
-#include "device/driver/exec.h"
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/graph_memory.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,9 @@
 /* cuGetProcAddress: the function of that name, of the newest version that is not newer than asked
  * for.  A wrong version would be a wrong signature, so the table comes from NVIDIA's headers
  * (scripts/gen-driver-table). */
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/log.h"
+#include "device/driver/state.h"
 
 #include <stdlib.h>
 #include <string.h>

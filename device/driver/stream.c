@@ -1,7 +1,15 @@
 /* Streams: creation, the three default ones, waiting, attributes, and the small things that can
  * stand in them. */
-#include "device/driver/driver.h"
+#include "device/driver/stream.h"
+#include "device/driver/capture.h"
+#include "device/driver/context.h"
 #include "device/driver/exec.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,11 @@
  * In a module such a reference is a variable of eight bytes.  Binding makes an object of what was
  * set so far and puts its handle there, where kernels find it.  Whatever is set later makes another
  * object; kernels under way keep theirs until they are done. */
-#include "device/driver/texture.h"
+#include "device/driver/array.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/module.h"
+#include "device/driver/stream.h"
 
 #include "ptx_rewrite/ast.h"
 

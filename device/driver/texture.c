@@ -1,5 +1,9 @@
 /* Textures and surfaces as objects; what fetching from them means is in device/driver/fetch.c. */
 #include "device/driver/texture.h"
+#include "device/driver/array.h"
+#include "device/driver/context.h"
+#include "device/driver/handle.h"
+#include "device/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,11 @@
 #ifndef TALLY_DEVICE_DRIVER_TEXTURE_H
 #define TALLY_DEVICE_DRIVER_TEXTURE_H
 
-#include "device/driver/array.h"
+#include "device/driver/handle.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { TL_DRV_MAX_LEVELS = 16 };
 
@@ -24,5 +28,12 @@ struct tl_drv_texture {
     uint32_t n_levels;
     struct tl_drv_level levels[TL_DRV_MAX_LEVELS];
 };
+
+/* --- device/driver/fetch.c: as parts of kernels, so without locks --- */
+void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
+                uint32_t result[4]);
+/* False if the kernel must end: outside, and it asked for that. */
+bool tl_drv_surf(uint64_t handle, uint32_t kind, uint32_t is_store, const int32_t coords[4],
+                 uint32_t bytes, uint32_t outside, uint32_t data[4]);
 
 #endif

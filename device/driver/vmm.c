@@ -1,7 +1,14 @@
 /* Virtual memory management: reserved addresses, memory in files, and the one mapped over the
  * other. */
-#include "device/driver/driver.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
 #include "device/driver/exec.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/memory.h"
+#include "device/driver/state.h"
+#include "device/driver/stream.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

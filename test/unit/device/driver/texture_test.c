@@ -2,7 +2,8 @@
  * formulas.  Linked with the driver's own objects, because fetches come from kernels, not through
  * the API. */
 #include "device/abi.h"
-#include "device/driver/driver.h"
+#include "device/driver/handle.h"
+#include "device/driver/texture.h"
 #include "unity.h"
 
 #include <stdio.h>

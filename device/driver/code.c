@@ -1,0 +1,126 @@
+/* The code of kernels: their PTX, cut out of the image, goes to the compiler service and comes back
+ * as an object per block size, whose variables are those of the module.  This file alone knows where
+ * code comes from (device/service/client.h). */
+#include "device/driver/code.h"
+#include "device/driver/handle.h"
+#include "device/driver/log.h"
+#include "device/driver/module.h"
+#include "device/driver/opaque.h"
+
+#include "device/exec/exec.h"
+#include "device/service/client.h"
+
+#include "tally/ptx.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tl_drv_code_free(struct tl_drv_code *code)
+{
+    while (code != NULL) {
+        struct tl_drv_code *next = code->next;
+        tl_exec_object_unref(code->object);
+        free(code->variables);
+        free(code);
+        code = next;
+    }
+}
+
+static int compile(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_code *code,
+                   struct tl_error *err)
+{
+    char path[PATH_MAX];
+    char *text;
+    size_t n;
+    int rc = tl_ptx_extract(f->module->image->index, tl_str_of(f->info->name), &text, &n, err);
+    if (rc < 0)
+        return rc;
+    for (int tries = 0; tries < 3; tries++) {
+        rc = tl_jit_client_get(text, n, f->info->name, block, path, sizeof path, err);
+        if (rc == 0)
+            rc = tl_exec_object_open(&code->object, path, err);
+        if (rc != -ENOENT)
+            break; /* else the cache dropped it just then */
+    }
+    free(text);
+    return rc;
+}
+
+void tl_drv_code_expect(const struct CUfunc_st *f)
+{
+    char *text;
+    size_t n;
+    if (f->info->required[0] == 0 || f->module->image->opaque != NULL ||
+        tl_ptx_extract(f->module->image->index, tl_str_of(f->info->name), &text, &n, NULL) < 0)
+        return;
+    tl_jit_client_prefetch(text, n, f->info->name, f->info->required);
+    free(text);
+}
+
+static int resolve(struct CUfunc_st *f, struct tl_drv_code *code, struct tl_error *err)
+{
+    uint32_t n = tl_exec_object_info(code->object)->n_variables;
+    code->variables = calloc(n + 1, sizeof(uint64_t));
+    if (code->variables == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        int rc = tl_drv_module_variable(f->module, tl_exec_object_variable(code->object, i),
+                                        &code->variables[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Caller holds the function's code_lock. */
+static CUresult make_code(struct CUfunc_st *f, const uint32_t block[3], struct tl_drv_code **out)
+{
+    struct tl_error err = {0};
+    struct tl_drv_code *code = calloc(1, sizeof *code);
+    if (code == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(code->block, block, sizeof code->block);
+    int rc;
+    if (f->module->image->opaque != NULL) {
+        rc = tl_drv_opaque_code(f, block, &code->object, &code->variables, &err);
+    } else {
+        rc = compile(f, block, code, &err);
+        if (rc == 0)
+            rc = resolve(f, code, &err);
+    }
+    if (rc < 0) {
+        tl_drv_log("kernel %s cannot be run: %s", f->info->name, err.text);
+        tl_drv_code_free(code);
+        return rc == -ENOMEM    ? CUDA_ERROR_OUT_OF_MEMORY
+               : rc == -ENOTSUP ? CUDA_ERROR_NOT_SUPPORTED
+               : rc == -EINVAL  ? CUDA_ERROR_INVALID_PTX
+                                : CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+    }
+    code->next = f->code;
+    f->code = code;
+    *out = code;
+    return CUDA_SUCCESS;
+}
+
+CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
+{
+    struct CUfunc_st *f = launch->function;
+    CUresult r = CUDA_SUCCESS;
+    tl_mutex_lock(&f->code_lock);
+    struct tl_drv_code *code = f->code;
+    while (code != NULL && memcmp(code->block, launch->block, sizeof code->block) != 0)
+        code = code->next;
+    if (code == NULL)
+        r = make_code(f, launch->block, &code);
+    launch->code = code;
+    tl_mutex_unlock(&f->code_lock);
+    if (r == CUDA_SUCCESS && tl_exec_object_info(code->object)->param_bytes > launch->param_bytes) {
+        tl_drv_log("kernel %s: its code wants %u bytes of parameters, the PTX says %u",
+                   f->info->name, tl_exec_object_info(code->object)->param_bytes,
+                   launch->param_bytes);
+        r = CUDA_ERROR_INVALID_PTX;
+    }
+    return r;
+}

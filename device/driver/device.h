@@ -1,0 +1,38 @@
+/* A device as this process sees it. */
+#ifndef TALLY_DEVICE_DRIVER_DEVICE_H
+#define TALLY_DEVICE_DRIVER_DEVICE_H
+
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+
+#include <stdint.h>
+
+enum { TL_DRV_MAX_DEVICES = 8 };
+
+/* Set by cuInit and constant afterwards, but for what the lock guards. */
+struct tl_drv_device {
+    int ordinal;
+    int number; /* among all, also those that CUDA_VISIBLE_DEVICES hides */
+    char name[64];
+    CUuuid uuid;
+    int pci_bus;
+    uint64_t memory_bytes;
+    uint64_t used_bytes;
+    struct CUctx_st *primary;
+    struct CUgreenCtx_st *greens; /* on the primary context */
+    unsigned primary_flags;
+    struct CUmemPoolHandle_st *default_pool, *pool;
+    /* what nodes of graphs allocate; nobody has its handle */
+    struct CUmemPoolHandle_st *graph_pool;
+    int sms;
+};
+
+CUresult tl_drv_device(CUdevice ordinal, struct tl_drv_device **out);
+int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute attribute);
+
+/* Reads TALLY_DEVICE_CC, once. */
+void tl_drv_capability_read(void);
+/* What to tell the code at that address. */
+void tl_drv_capability_for(const void *caller, int *major, int *minor);
+
+#endif

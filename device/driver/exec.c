@@ -1,0 +1,191 @@
+/* The door to what runs kernels (device/exec/exec.h): the devices that all processes share, their
+ * ledger of memory, and kernels on their way to the SMs and back.
+ *
+ * Who else knows device/exec/exec.h: device/driver/op.c, whose waiters leave the SMs' CPUs,
+ * device/driver/code.c, which opens objects, device/driver/green.c for parts of the device, and
+ * device/driver/opaque.c for machine code. */
+#include "device/driver/exec.h"
+#include "device/driver/code.h"
+#include "device/driver/context.h"
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/log.h"
+#include "device/driver/memory.h"
+#include "device/driver/op.h"
+#include "device/driver/state.h"
+#include "device/driver/texture.h"
+
+#include "device/exec/exec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* set by cuInit, constant afterwards */
+static struct tl_exec_device *exec_devices[TL_DRV_MAX_DEVICES];
+
+static void tex(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_float,
+                const uint32_t *coords, uint32_t result[4])
+{
+    (void)f;
+    tl_drv_tex(handle, kind, is_float, coords, result);
+}
+
+static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store,
+                 const int32_t coords[4], uint32_t bytes, uint32_t clamp, uint32_t data[4])
+{
+    if (!tl_drv_surf(handle, kind, is_store, coords, bytes, clamp, data))
+        f->calls->fault(f, 0, TL_DEV_FAULT_ADDRESS, handle);
+}
+
+int tl_drv_exec_open(struct tl_drv_device *device)
+{
+    struct tl_error err = {0};
+    uint64_t left;
+    struct tl_exec_config config = {.ordinal = (uint32_t)device->number,
+                                    .tex = tex,
+                                    .surf = surf,
+                                    .has_own_cpus = tl_drv.n_physical == 1};
+    if (getenv("TALLY_DEVICE_MEM") == NULL)
+        config.memory_bytes = (uint64_t)8 << 30;
+    int rc = tl_exec_device_open(&exec_devices[device->ordinal], &config, &err);
+    if (rc < 0) {
+        tl_drv_log("no device: %s", err.text);
+        return rc;
+    }
+    device->sms = (int)tl_exec_device_slots(exec_devices[device->ordinal]);
+    tl_exec_memory_info(exec_devices[device->ordinal], &left, &device->memory_bytes);
+    return 0;
+}
+
+int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes)
+{
+    return tl_exec_memory_take(exec_devices[device->ordinal], bytes);
+}
+
+void tl_drv_exec_give(struct tl_drv_device *device, uint64_t bytes)
+{
+    tl_exec_memory_give(exec_devices[device->ordinal], bytes);
+}
+
+void tl_drv_exec_info(struct tl_drv_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    tl_exec_memory_info(exec_devices[device->ordinal], free_bytes, total_bytes);
+}
+
+int tl_drv_exec_demand(struct tl_drv_device *device, uint64_t bytes, uint32_t below)
+{
+    return tl_exec_memory_demand(exec_devices[device->ordinal], bytes, below);
+}
+
+void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes)
+{
+    tl_exec_memory_mark(exec_devices[device->ordinal], rank, bytes);
+}
+
+void tl_drv_exec_serve(struct tl_drv_device *device,
+                       void (*give)(void *device, uint32_t rank, uint64_t bytes))
+{
+    tl_exec_memory_serve(exec_devices[device->ordinal], give, device);
+}
+
+void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes)
+{
+    tl_exec_bus(exec_devices[device->ordinal], bytes);
+}
+
+void tl_drv_exec_pages(bool (*f)(const void *address))
+{
+    tl_exec_pages(f);
+}
+
+void tl_drv_exec_flush(struct tl_drv_device *device)
+{
+    tl_exec_printf_flush(exec_devices[device->ordinal]);
+}
+
+int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes)
+{
+    return tl_exec_heap_limit(exec_devices[device->ordinal], bytes);
+}
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+static CUresult result_of(const struct tl_exec_fault *fault)
+{
+    switch (fault->what) {
+    case TL_DEV_FAULT_NONE:
+        return CUDA_SUCCESS;
+    case TL_DEV_FAULT_ASSERT:
+        return CUDA_ERROR_ASSERT;
+    case TL_DEV_FAULT_MISALIGNED:
+        return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case TL_DEV_FAULT_ADDRESS:
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case TL_DEV_FAULT_STACK:
+        return CUDA_ERROR_HARDWARE_STACK_ERROR;
+    case TL_DEV_FAULT_TIMEOUT:
+        return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case TL_DEV_FAULT_BARRIER:
+        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    default:
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
+}
+
+/* Which allocation a bad address lies next to: mostly that tells the mistake. */
+static void explain(uintptr_t address)
+{
+    const struct tl_drv_alloc *before = NULL;
+    tl_drv_lock();
+    for (size_t i = 0; i < tl_drv.n_allocs && tl_drv.allocs[i]->base <= address; i++)
+        before = tl_drv.allocs[i];
+    if (before != NULL && address - before->base < before->bytes)
+        tl_drv_log("0x%zx is inside an allocation of %zu bytes, at %zu", (size_t)address,
+                   before->bytes, (size_t)(address - before->base));
+    else if (before != NULL)
+        tl_drv_log("0x%zx is %zu bytes behind the end of an allocation of %zu bytes",
+                   (size_t)address, (size_t)(address - before->base - before->bytes),
+                   before->bytes);
+    tl_drv_unlock();
+}
+
+static void done(struct tl_exec_launch *l)
+{
+    struct tl_drv_op *op = l->user;
+    CUresult r = result_of(&l->fault);
+    if (r != CUDA_SUCCESS) {
+        tl_drv_log("%s", l->fault.text);
+        if (l->fault.what == TL_DEV_FAULT_ADDRESS)
+            explain((uintptr_t)l->fault.detail);
+    }
+    tl_drv_op_finished(op, r);
+}
+
+void tl_drv_exec_start(struct tl_drv_op *op)
+{
+    const struct tl_drv_launch *w = &op->work.launch;
+    if (op->exec == NULL)
+        op->exec = malloc(sizeof *op->exec);
+    if (op->exec == NULL) {
+        tl_drv_op_finished(op, CUDA_ERROR_OUT_OF_MEMORY);
+        return;
+    }
+    struct tl_exec_launch *l = op->exec;
+    memset(l, 0, sizeof *l);
+    l->object = w->code->object;
+    memcpy(l->grid, w->grid, sizeof l->grid);
+    l->dynamic_shared_bytes = w->shared_bytes;
+    l->params = w->params;
+    l->variables = w->code->variables;
+    /* CUDA's higher priorities are lower numbers */
+    l->priority = -w->priority - tl_drv.below_normal;
+    l->partition = tl_drv_green_partition(op->ctx);
+    l->done = done;
+    l->user = op;
+    int rc = tl_exec_submit(exec_devices[op->ctx->device->ordinal], l);
+    if (rc < 0)
+        tl_drv_op_finished(op, rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+                                             : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+}

@@ -1,0 +1,42 @@
+/* Memory that nodes of graphs allocate and free (device/driver/graph_memory.c). */
+#ifndef TALLY_DEVICE_DRIVER_GRAPH_MEMORY_H
+#define TALLY_DEVICE_DRIVER_GRAPH_MEMORY_H
+
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+#include "device/driver/memory.h"
+#include "device/driver/work.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct CUgraph_st;
+/* Memory, and the work of the node that allocates it. */
+CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_st *ctx,
+                                    const struct CUgraph_st *owner, size_t bytes,
+                                    struct tl_drv_work *work);
+/* cuMemFree and cuMemFreeAsync: false if it is not live. */
+bool tl_drv_graph_memory_free(struct tl_drv_alloc *a);
+/* The device has come to the free. */
+void tl_drv_graph_memory_reached(struct tl_drv_alloc *a);
+
+/* Another node that allocates the same, in a copy; and one fewer. */
+void tl_drv_graph_memory_ref(const struct tl_drv_work *work);
+void tl_drv_graph_memory_unref(const struct tl_drv_work *work);
+/* The graph's own node goes. */
+void tl_drv_graph_memory_disown(const struct tl_drv_work *work, const struct CUgraph_st *g);
+/* Whether the graph may get such a node; and it has got it. */
+CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl_drv_work *work);
+void tl_drv_graph_memory_added(struct CUgraph_st *g, const struct tl_drv_work *work);
+/* Takes memory from the device for all nodes that allocate. */
+CUresult tl_drv_graph_memory_upload(const struct CUgraph_st *g);
+/* Before a launch: that nothing is allocated twice (unless what is live will be freed first) nor
+ * freed that is not live, and that there is memory. */
+CUresult tl_drv_graph_memory_check(const struct CUgraph_st *g, bool frees_first);
+/* What its nodes allocate and nobody has freed: how many, and as many as there is room for. */
+size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *addresses, size_t room);
+/* The launch will take place. */
+void tl_drv_graph_memory_launched(const struct CUgraph_st *g);
+
+#endif

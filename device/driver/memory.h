@@ -1,0 +1,94 @@
+/* Memory: allocations and pools (device/driver/memory.c, device/driver/pool.c). */
+#ifndef TALLY_DEVICE_DRIVER_MEMORY_H
+#define TALLY_DEVICE_DRIVER_MEMORY_H
+
+#include "device/driver/device.h"
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TL_DRV_PAGE = 4096 };
+
+enum tl_drv_memory {
+    TL_DRV_DEVICE_MEMORY,
+    TL_DRV_HOST_MEMORY,
+    TL_DRV_REGISTERED,
+    TL_DRV_MANAGED,
+    TL_DRV_VIRTUAL, /* reserved or mapped by the VMM calls */
+};
+
+struct tl_drv_alloc {
+    uintptr_t base;
+    size_t bytes;  /* asked for */
+    size_t mapped; /* from base on, without guard pages */
+    enum tl_drv_memory kind;
+    bool is_internal; /* arrays, module variables: not to be freed by cuMemFree */
+    bool is_charged;  /* counted in the ledger */
+    bool is_imported; /* opened through IPC */
+    unsigned flags;
+    uint64_t id;
+    struct CUctx_st *ctx;
+    struct tl_drv_device *device;
+    struct CUmemPoolHandle_st *pool;
+    /* allocated by a graph's node (device/driver/graph_memory.c); else NULL */
+    struct tl_drv_graph_memory *graph;
+    int fd;                     /* memfd behind it after cuIpcGetMemHandle, or -1 */
+    struct tl_drv_pages *pages; /* managed memory: where its pages are; else NULL */
+    bool sync_memops;
+};
+
+struct tl_drv_cached { /* a block that a pool keeps for reuse */
+    struct tl_drv_cached *next;
+    struct tl_drv_alloc *alloc;
+};
+
+struct CUmemPoolHandle_st {
+    uint32_t magic;
+    struct CUmemPoolHandle_st *older; /* in the list of all */
+    struct tl_drv_device *device;
+    struct tl_drv_cached *cached;
+    uint64_t threshold, reserved, reserved_high, used, used_high;
+    int reuse[3];
+    uint64_t id;       /* tells this process's pools apart for others */
+    bool is_shareable; /* others may open it */
+    bool is_imported;  /* another process's: gives nothing out */
+    bool is_default;
+    bool is_destroyed;
+};
+
+/* All with the lock held unless said otherwise. */
+struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address);
+CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
+                             enum tl_drv_memory kind, struct tl_drv_alloc **out);
+void tl_drv_alloc_destroy(struct tl_drv_alloc *a);
+/* whether something allocated lies there */
+bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes);
+CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a);
+void tl_drv_alloc_remove(struct tl_drv_alloc *a);
+/* Whether all these bytes are allocated and may be read or written. */
+bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written);
+bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes);
+/* For the current context.  Lock not held. */
+CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out);
+/* Frees device memory at the address; pools take theirs back. */
+CUresult tl_drv_memory_free(CUdeviceptr address);
+/* Whether these bytes may be read or written later, without the caller's knowledge: pinned, managed
+ * or device memory. */
+bool tl_drv_is_pinned(const void *p);
+
+struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device); /* lock held */
+bool tl_drv_pool_take_back(struct tl_drv_alloc *a);                          /* lock held */
+/* it is about to go; lock held */
+void tl_drv_pool_forget(struct tl_drv_alloc *a);
+uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep); /* lock held */
+/* A block that the pool has kept, of nearly that size, in use again; NULL if there is none.  Lock
+ * held. */
+struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx,
+                                       size_t bytes);
+/* A block is in use, a new one of the pool or one that it had kept.  Lock held. */
+void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, bool is_new);
+
+#endif

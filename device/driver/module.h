@@ -1,0 +1,128 @@
+/* Code: images of PTX, modules and libraries made of them, their kernels and variables
+ * (device/driver/image.c, device/driver/module.c, device/driver/library.c). */
+#ifndef TALLY_DEVICE_DRIVER_MODULE_H
+#define TALLY_DEVICE_DRIVER_MODULE_H
+
+#include "tally/base.h"
+
+#include "device/driver/handle.h"
+#include "device/driver/lock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One PTX module's text and what was found in it: immutable but for the kernels, which are looked
+ * at when asked for. Shared by the modules made of it in several contexts. */
+struct tl_drv_image {
+    uint32_t refs;
+    char *text;
+    struct tl_ptx_index *index;
+    struct tl_drv_kernel_info **infos; /* by item number, filled under the lock */
+    struct tl_mutex managed_lock;      /* guards `managed` */
+    /* __managed__ variables: the same for all contexts; NULL until asked for */
+    struct tl_drv_globals *managed;
+    /* the text only stands for a cubin: see device/driver/opaque.c; else NULL */
+    struct tl_drv_opaque *opaque;
+    uint32_t n_items;
+};
+
+/* What the PTX says of one kernel. */
+struct tl_drv_kernel_info {
+    char *name;
+    uint32_t n_params, param_bytes;
+    uint32_t *param_offsets, *param_sizes;
+    uint32_t shared_bytes, local_bytes, const_bytes, registers;
+    uint32_t max_threads; /* from .maxntid or .reqntid, else 1024 */
+    uint32_t required[3]; /* .reqntid, or 0 */
+    uint32_t required_cluster[3];
+    uint32_t ptx_version, target;
+};
+
+struct tl_drv_global {
+    struct tl_str name;
+    CUdeviceptr address;
+    size_t bytes;
+    bool is_managed, is_constant;
+};
+
+/* Variables that lie in one allocation. */
+struct tl_drv_globals {
+    struct tl_drv_global *list;
+    uint32_t n;
+    CUdeviceptr block; /* 0 if there are none */
+};
+
+struct CUmod_st {
+    uint32_t magic;
+    struct CUctx_st *ctx;
+    struct CUmod_st *next;
+    struct CUlib_st *library; /* NULL for cuModuleLoad */
+    struct tl_drv_image *image;
+    struct tl_drv_globals own;
+    const struct tl_drv_globals *managed; /* the image's */
+    /* variables inside of functions, as kernels have asked for them */
+    struct tl_drv_inner *inner;
+    struct CUfunc_st *functions;
+};
+
+struct CUfunc_st {
+    uint32_t magic;
+    struct CUmod_st *module;
+    struct CUfunc_st *next;
+    struct CUkern_st *kernel;
+    struct tl_drv_kernel_info *info;
+    int max_dynamic_shared, carveout, cluster_non_portable;
+    CUfunc_cache cache_config;
+    struct tl_drv_settings *settings; /* of device/driver/param.c, or NULL */
+    struct tl_mutex code_lock;        /* held while compiling; guards `code` */
+    struct tl_drv_code *code;         /* one per block size */
+};
+
+struct CUkern_st {
+    uint32_t magic;
+    struct CUlib_st *library;
+    struct CUkern_st *next;
+    char *name;
+};
+
+struct CUlib_st {
+    uint32_t magic;
+    struct tl_drv_image *image;
+    struct CUkern_st *kernels;
+    struct CUmod_st **by_context; /* a module for each context that has needed one */
+    size_t n_by_context;
+};
+
+CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out); /* lock not held */
+/* A file as cuModuleLoad takes it, terminated, the caller's to free; NULL if that fails. */
+CUresult tl_drv_image_read(const char *path, char **out);
+CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out); /* takes the text */
+void tl_drv_image_unref(struct tl_drv_image *image);                            /* lock held */
+CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
+                            /* not held */
+                            struct tl_drv_kernel_info **out);
+/* not held */
+CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image,
+                              struct CUmod_st **out);
+/* not held */
+void tl_drv_module_destroy(struct CUmod_st *module);
+/* not held */
+CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);
+const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name);
+/* The address of a variable that a compiled kernel asks for: one of the module's, or one that
+ * stands inside of a function ("function::n", ptx_rewrite/initialiser.h).  0, -ENOENT, -EINVAL,
+ * -ENOMEM.  Lock not held. */
+int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address,
+                           struct tl_error *err);
+/* References to textures that the module has (device/driver/texref.c); lock held. */
+void tl_drv_texref_forget(const struct CUmod_st *m);
+/* The image's __managed__ variables, which need no context.  Lock not held. */
+CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out);
+void tl_drv_globals_destroy(struct tl_drv_globals *g); /* lock held; NULL is fine */
+/* A CUfunction or a CUkernel, for the current context. */
+CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out);
+CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
+                               struct CUmod_st **out);
+
+#endif
