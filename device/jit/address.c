@@ -2,8 +2,11 @@
  *
  * Windows of shared and local memory become pointers of the host here; lanes that are known when
  * compiling stay bases and offsets. */
+#include "device/jit/address.h"
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 struct tl_val tl_local_base(struct tl_emit *e)
 {

@@ -4,7 +4,9 @@
  * follow from, and goes to one place per function if it is wrong.  What the analysis knows to be
  * aligned is not tested. */
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 /* The end of a launch, out of the way; made once per function. */
 static LLVMBasicBlockRef fault_block(struct tl_emit *e)

@@ -11,7 +11,10 @@
  * code, so only loops have it. */
 #include <string.h>
 
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 enum { MAX_STRETCH = 16 }; /* lanes in one store */
 

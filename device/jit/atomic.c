@@ -1,7 +1,10 @@
 /* Atomics: lane after lane, in lane order.  Blocks run on one thread, so those on shared memory are
  * plain. */
 #include "device/abi.h"
+#include "device/jit/address.h"
+#include "device/jit/emit.h"
 #include "device/jit/round.h"
+#include "device/jit/value.h"
 
 enum { MAX_VECTOR = 8 };
 

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "device/jit/avx512.h"
+#include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 enum { BITS = 512, MAX_PARTS = TL_LANES / (BITS / 64), CURRENT_ROUNDING = 4 };
 

@@ -1,5 +1,6 @@
 /* Masks and searches within a word: bmsk, szext, fns. */
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 static struct tl_val c32(struct tl_emit *e, uint32_t value)
 {

@@ -5,7 +5,9 @@
  * group of copies, which is always complete.  A cluster is one block, so all shared memory is the
  * block's own.  Copies that a tensor map describes are not here. */
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 static LLVMValueRef u64(struct tl_emit *e, uint64_t value)
 {

@@ -1,6 +1,8 @@
 /* Barriers, fences, calls and what else leaves the warp. */
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 static LLVMValueRef u32(struct tl_emit *e, uint32_t value)
 {

@@ -15,6 +15,8 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "tally/lock.h"
 
 enum {
     /* bytes of a call that are not in what LLVM calls the frame: return address, saved registers */
@@ -130,7 +132,7 @@ struct machine {
 };
 
 /* The one that was used last, while nobody has it. */
-static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_mutex idle_lock = TL_MUTEX_INITIALIZER;
 static struct machine *idle;
 
 static void destroy_machine(struct machine *m)
@@ -146,10 +148,10 @@ static void destroy_machine(struct machine *m)
 
 static struct machine *swap_idle(struct machine *m)
 {
-    pthread_mutex_lock(&idle_lock);
+    tl_mutex_lock(&idle_lock);
     struct machine *was = idle;
     idle = m;
-    pthread_mutex_unlock(&idle_lock);
+    tl_mutex_unlock(&idle_lock);
     return was;
 }
 

@@ -1,5 +1,6 @@
 /* Comparison and selection, of integers and floats. */
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 static bool is_float(struct tl_type t)
 {

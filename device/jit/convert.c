@@ -1,6 +1,10 @@
 /* cvt, cvta and their kin. */
 #include "device/abi.h"
+#include "device/jit/address.h"
+#include "device/jit/emit.h"
+#include "device/jit/function.h"
 #include "device/jit/round.h"
+#include "device/jit/value.h"
 
 static bool is_float(struct tl_type t)
 {

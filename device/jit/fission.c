@@ -15,6 +15,8 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 #include "ptx_rewrite/verdict.h"
 
 enum {

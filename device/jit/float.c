@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "device/jit/avx512.h"
+#include "device/jit/emit.h"
+#include "device/jit/function.h"
 #include "device/jit/round.h"
+#include "device/jit/value.h"
 
 static struct tl_val bits_like(struct tl_emit *e, struct tl_val like, uint32_t bits, uint64_t value)
 {

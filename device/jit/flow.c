@@ -12,6 +12,8 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 static LLVMBasicBlockRef new_block(struct tl_emit *e, const char *name)
 {

@@ -3,7 +3,10 @@
  *
  * Each register is one gather or scatter of a warp, or several where neighbours in a register are
  * no neighbours in memory. */
+#include "device/jit/address.h"
+#include "device/jit/emit.h"
 #include "device/jit/matrix.h"
+#include "device/jit/value.h"
 
 /* --- ldmatrix and stmatrix -------------------------------------------------------------------- */
 

@@ -5,7 +5,10 @@
  * the rest is written here in other ways. */
 #include <string.h>
 
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 static LLVMValueRef masked(struct tl_emit *e, const char *name, LLVMTypeRef type,
                            LLVMValueRef *args)

@@ -1,5 +1,7 @@
 /* Integers, logic and moves. */
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 static struct tl_val c(struct tl_emit *e, struct tl_type t, uint64_t value)
 {

@@ -9,6 +9,8 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 #include "ptx_rewrite/initialiser.h"
 
 enum {

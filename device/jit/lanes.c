@@ -12,7 +12,10 @@
 #include <string.h>
 
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 static struct tl_lanes uniform_lanes(void)
 {

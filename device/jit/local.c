@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
 #include "ptx_rewrite/verdict.h"
 
 struct scan {

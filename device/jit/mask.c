@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 static bool is_mask(struct tl_emit *e, LLVMTypeRef t)
 {

@@ -8,7 +8,10 @@
 
 #include <string.h>
 
+#include "device/jit/emit.h"
+#include "device/jit/function.h"
 #include "device/jit/round.h"
+#include "device/jit/value.h"
 
 enum { MAX_ELEMENTS = 8 }; /* of C in a lane */
 

@@ -9,7 +9,9 @@
  * object as it was before; who waits compares phases.  A wait that is not over lets other warps
  * run, and then looks once more: the loop around it is the program's. */
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 enum { PENDING_AT = 20, BYTES_AT = 40, PHASE_AT = 61 };
 static const uint64_t count_mask = 0xfffff, bytes_mask = 0x1fffff;

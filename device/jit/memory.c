@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 enum { MAX_COVER = 256 }; /* elements loaded at once to pick lanes from */
 

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 /* instructions of a large kernel; memory of a vector of 64-bit lanes */
 enum { LARGE = 1000, SLOT_BYTES = 256 };

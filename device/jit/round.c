@@ -1,5 +1,7 @@
 /* Rounding that no instruction does.  See round.h. */
 #include "device/jit/round.h"
+#include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 #include <string.h>
 

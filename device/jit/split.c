@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
 
 enum { MAX_BITS = 1 << 26 }; /* of all sets together: kernels beyond are left as they are */
 

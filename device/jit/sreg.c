@@ -4,6 +4,7 @@
  * from their warp. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 /* The linear number of each lane's thread in the block, or of the one lane that is asked for. */
 static struct tl_val linear_thread(struct tl_emit *e)

@@ -8,7 +8,10 @@
 #include <errno.h>
 
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 
 enum { STACK_BYTES = 4096, STACK_HEAD = 16 }; /* four times what CUDA gives a thread by default */
 

@@ -1,6 +1,8 @@
 /* Loads and stores that other threads may race with (.volatile, .relaxed, .acquire, .release,
  * .mmio): lane by lane, each piece at once. */
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 /* How many elements of a racing vector access go in one piece.  Hardware moves up to 16 bytes at
  * once, and programs (flag and value of a look-back scan, for one) live on never seeing half of

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
 #include "ptx_rewrite/verdict.h"
 
 enum {

@@ -4,6 +4,7 @@
  * turn calls out, with its handle and coordinates, and the results become vectors again. */
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/value.h"
 
 enum { MAX_WORDS = 4, COORD_WORDS = 10 };
 

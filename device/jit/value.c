@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "device/abi.h"
+#include "device/jit/address.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
+#include "device/jit/value.h"
 #include "ptx_rewrite/index.h"
 
 /* --- types ------------------------------------------------------------------------------------ */

@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "device/abi.h"
+#include "device/jit/emit.h"
 #include "device/jit/matrix.h"
 #include "device/jit/round.h"
+#include "device/jit/value.h"
 
 static LLVMValueRef u32(struct tl_emit *e, uint32_t value)
 {
