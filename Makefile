@@ -19,6 +19,7 @@ UNITY_DIR ?= $(DEPS)/unity
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 FUZZ_JOBS ?= 2
+CLANG ?= clang
 CLANG_FORMAT ?= clang-format
 CLANG_TIDY ?= clang-tidy
 SETUP ?= yes
@@ -37,7 +38,7 @@ endif
 # there.  No rule needs to depend on it.
 ifeq ($(SETUP),yes)
 # What reads or removes files only; but for these, whatever is asked for needs the tools.
-WITHOUT_SETUP := clean help format uninstall fresh dist
+WITHOUT_SETUP := clean help format lint-includes uninstall fresh dist
 ifneq ($(filter-out $(WITHOUT_SETUP),$(or $(MAKECMDGOALS),all)),)
 include $(DEPS)/setup.mk
 # It runs again if something that it provides has gone since; but once per make, whatever comes of it.
@@ -264,6 +265,8 @@ LINT_HDRS := $(filter-out build/% workloads/%,$(wildcard */*.h */*/*.h test/unit
 LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run scripts/* scripts/package/* test/run test/*/*.sh 2>/dev/null)
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
+# Who says what it does with locks (include/tally/lock.h): what names them, and the driver's files, whose headers do.
+LOCK_STAMPS := $(patsubst %,$(B)/lint/%.locks,$(sort $(wildcard device/driver/*.c) $(shell grep -lF tally/lock.h $(filter-out test/%,$(LINT_SRCS)))))
 
 $(B)/lint/%.format: % .clang-format
 	@mkdir -p $(@D)
@@ -299,14 +302,25 @@ $(B)/lint/%.shell: %
 	$(Q)shellcheck -x $<
 	@touch $@
 
+$(B)/lint/%.locks: % $(LINT_HDRS) | $(LINT_GENERATED)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(OUR_CFLAGS) -Wno-everything -Wthread-safety -Werror -fsyntax-only -I$(B)/gen $(CUDA_FLAGS) $(if $(filter device/jit/%,$<),$(LLVM_CFLAGS)) $<
+	@touch $@
+
 lint: $(call setup_for,lint)
 	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc)) -k lint-files
 	@echo "lint: nothing to complain about"
 
-lint-files: $(LINT_STAMPS) lint-rooms
+lint-files: $(LINT_STAMPS) lint-locks lint-rooms
 # Includes and symbols against scripts/rooms.txt; the objects must be there for that.
 lint-rooms: all
 	@scripts/check-rooms $(B)
+
+# Locks as the code says that they are held, and as they are.
+lint-locks: $(LOCK_STAMPS)
+# Advice, not part of lint: includes that are of no use.
+lint-includes:
+	@scripts/check-includes
 
 format:
 	$(CLANG_FORMAT) -i $(LINT_SRCS) $(LINT_HDRS)
@@ -339,7 +353,8 @@ help:
 	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"
 	@echo "make bench-salus bench-memory bench-gpulet  what those policies do for live jobs: build/bench/*.json"
 	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
-	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone, who uses whom"
+	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone, locks, who uses whom"
+	@echo "make lint-includes  advice: which includes are of no use"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
 	@echo "make san-quick  a part of them: what reads what strangers send"
@@ -360,4 +375,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files lint-rooms format fresh clean help FORCE
+.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files lint-includes lint-locks lint-rooms format fresh clean help FORCE

@@ -153,13 +153,12 @@ static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, s
         r = c->graph != NULL ? set_tail(s, deps, n, false) : CUDA_ERROR_OUT_OF_MEMORY;
         if (r == CUDA_SUCCESS)
             s->capture = c;
+        else if (graph == NULL)
+            tl_drv_graph_destroy(c->graph);
     }
     tl_drv_unlock();
-    if (r != CUDA_SUCCESS) {
-        if (graph == NULL)
-            tl_drv_graph_destroy(c->graph);
+    if (r != CUDA_SUCCESS)
         free(c);
-    }
     return r;
 }
 
@@ -185,7 +184,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 }
 
 /* Whether everything that other streams captured leads into what the origin captured. */
-static bool is_joined(const struct tl_drv_capture *c)
+static bool is_joined(const struct tl_drv_capture *c) TL_DRV_LOCKED
 {
     for (const struct CUstream_st *s = c->origin->ctx->streams; s != NULL; s = s->next) {
         if (s->capture != c || s == c->origin)

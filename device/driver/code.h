@@ -19,7 +19,7 @@ struct tl_drv_code {
 };
 
 /* The code for a launch's function and block size, compiled if need be; launch->code. */
-CUresult tl_drv_code_prepare(struct tl_drv_launch *launch);
+CUresult tl_drv_code_prepare(struct tl_drv_launch *launch) TL_DRV_UNLOCKED;
 /* A function was asked for by name: if its PTX says with which block size it will be launched, it
  * is compiled meanwhile. */
 void tl_drv_code_expect(const struct CUfunc_st *f);

@@ -93,9 +93,10 @@ static void set_defaults(struct CUctx_st *ctx)
     ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 }
 
-/* Lock held.  Context structures are never freed: a handle that was destroyed is still recognised
+/* Context structures are never freed: a handle that was destroyed is still recognised
  * as such. */
-static struct CUctx_st *create(struct tl_drv_device *device, unsigned flags, bool is_primary)
+static struct CUctx_st *create(struct tl_drv_device *device, unsigned flags,
+                               bool is_primary) TL_DRV_LOCKED
 {
     struct CUctx_st *ctx = calloc(1, sizeof *ctx);
     if (ctx == NULL)
@@ -140,7 +141,7 @@ struct CUctx_st *tl_drv_context_create_green(struct CUctx_st *home, struct CUgre
 }
 
 /* Frees what a context holds.  Its structure stays; a primary one can be used again. */
-static void clear(struct CUctx_st *ctx)
+static void clear(struct CUctx_st *ctx) TL_DRV_UNLOCKED
 {
     tl_drv_context_wait(ctx);
     for (;;) {
@@ -155,9 +156,13 @@ static void clear(struct CUctx_st *ctx)
             local->destroy(ctx, local->key, local->value);
         free(local);
     }
-    while (ctx->modules != NULL)
-        tl_drv_module_destroy(ctx->modules);
     tl_drv_lock();
+    while (ctx->modules != NULL) {
+        struct CUmod_st *module = ctx->modules;
+        tl_drv_unlock();
+        tl_drv_module_destroy(module); /* takes itself off the list */
+        tl_drv_lock();
+    }
     for (size_t i = tl_drv.n_allocs; i > 0; i--)
         if (i <= tl_drv.n_allocs && tl_drv.allocs[i - 1]->ctx == ctx) {
             struct tl_drv_alloc *a = tl_drv.allocs[i - 1];

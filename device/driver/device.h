@@ -17,9 +17,9 @@ struct tl_drv_device {
     CUuuid uuid;
     int pci_bus;
     uint64_t memory_bytes;
-    uint64_t used_bytes;
-    struct CUctx_st *primary;
-    struct CUgreenCtx_st *greens; /* on the primary context */
+    uint64_t used_bytes TL_DRV_GUARDED;
+    struct CUctx_st *primary TL_DRV_GUARDED;
+    struct CUgreenCtx_st *greens TL_DRV_GUARDED; /* on the primary context */
     unsigned primary_flags;
     struct CUmemPoolHandle_st *default_pool, *pool;
     /* what nodes of graphs allocate; nobody has its handle */

@@ -117,8 +117,8 @@ CUresult cuEventDestroy(CUevent hEvent)
     return cuEventDestroy_v2(hEvent);
 }
 
-/* The operation that is the event's record from now on, or NULL; lock held. */
-static struct tl_drv_op *new_record(struct CUevent_st *e, struct CUctx_st *ctx)
+/* The operation that is the event's record from now on, or NULL. */
+static struct tl_drv_op *new_record(struct CUevent_st *e, struct CUctx_st *ctx) TL_DRV_LOCKED
 {
     struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
     if (e->shared != NULL)

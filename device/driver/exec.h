@@ -10,9 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Joins the shared device and fills in its memory size and number of SMs.  0 or -errno.  Lock
- * held. */
-int tl_drv_exec_open(struct tl_drv_device *device);
+/* Joins the shared device and fills in its memory size and number of SMs.  0 or -errno. */
+int tl_drv_exec_open(struct tl_drv_device *device) TL_DRV_LOCKED;
 /* The ledger that all processes share.  0 or -ENOMEM. */
 int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_give(struct tl_drv_device *device, uint64_t bytes);
@@ -24,7 +23,7 @@ void tl_drv_exec_serve(struct tl_drv_device *device,
                        void (*give)(void *device, uint32_t rank, uint64_t bytes));
 void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_pages(bool (*f)(const void *address));
-void tl_drv_exec_flush(struct tl_drv_device *device); /* what kernels printed; lock not held */
+void tl_drv_exec_flush(struct tl_drv_device *device) TL_DRV_UNLOCKED; /* what kernels printed */
 int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes);
 /* Starts a kernel; tl_drv_op_finished follows sooner or later, from any thread. */
 void tl_drv_exec_start(struct tl_drv_op *op);

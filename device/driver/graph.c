@@ -30,10 +30,14 @@ void tl_drv_node_work_finish(struct tl_drv_work *work)
         tl_drv_graph_destroy(work->child);
     else if (work->kind == TL_DRV_ALLOC)
         tl_drv_graph_memory_unref(work);
+    else if (work->kind == TL_DRV_CONDITIONAL) {
+        tl_drv_conditional_unref(work->conditional.what);
+        work->conditional.what = NULL;
+    }
     tl_drv_work_finish(work);
 }
 
-static void node_free(struct CUgraphNode_st *n)
+static void node_free(struct CUgraphNode_st *n) TL_DRV_LOCKED
 {
     if (n->work.kind == TL_DRV_ALLOC)
         tl_drv_graph_memory_disown(&n->work, n->graph);
@@ -88,7 +92,7 @@ bool tl_drv_graph_has_memory(const struct CUgraph_st *g)
 
 /* Takes the work (in any case). */
 static CUresult append(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
-                       struct tl_drv_work *work, struct CUgraphNode_st **out)
+                       struct tl_drv_work *work, struct CUgraphNode_st **out) TL_DRV_LOCKED
 {
     CUresult r = CUDA_SUCCESS;
     struct CUgraphNode_st *n = calloc(1, sizeof *n);

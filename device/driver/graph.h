@@ -75,32 +75,35 @@ static inline bool tl_drv_is_node(CUgraphNode n)
 }
 
 struct CUgraph_st *tl_drv_graph_create(void);
-void tl_drv_graph_destroy(struct CUgraph_st *g);
-struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g);
+void tl_drv_graph_destroy(struct CUgraph_st *g) TL_DRV_LOCKED;
+struct CUgraph_st *tl_drv_graph_clone(struct CUgraph_st *g) TL_DRV_LOCKED;
 /* Takes the work (in any case). */
 CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n_deps,
-                          struct tl_drv_work *work, struct CUgraphNode_st **out);
-CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
+                          struct tl_drv_work *work, struct CUgraphNode_st **out) TL_DRV_LOCKED;
+CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on) TL_DRV_LOCKED;
 /* A copy of what a node does, with buffers of its own. */
-CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from);
-void tl_drv_node_work_finish(struct tl_drv_work *work); /* child graphs as well */
-/* Makes work of parameters in the API's form.  Lock not held. */
+CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from) TL_DRV_LOCKED;
+void tl_drv_node_work_finish(struct tl_drv_work *work) TL_DRV_LOCKED; /* child graphs as well */
+/* Makes work of parameters in the API's form. */
 CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
-CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work);
-CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p, struct tl_drv_work *work);
-CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work);
+CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p,
+                               struct tl_drv_work *work) TL_DRV_UNLOCKED;
+CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p,
+                             struct tl_drv_work *work) TL_DRV_UNLOCKED;
+CUresult tl_drv_work_of_copy(const CUDA_MEMCPY3D *p, struct tl_drv_work *work) TL_DRV_UNLOCKED;
 CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *ops,
-                               struct tl_drv_work *work);
+                               struct tl_drv_work *work) TL_DRV_UNLOCKED;
 CUresult tl_drv_work_of_params(CUgraphNodeParams *p,
                                /* a conditional's bodies are told in it */
-                               struct tl_drv_work *work);
+                               struct tl_drv_work *work) TL_DRV_UNLOCKED;
 
-bool tl_drv_graph_has_memory(const struct CUgraph_st *g);
+bool tl_drv_graph_has_memory(const struct CUgraph_st *g) TL_DRV_LOCKED;
 
 /* --- device/driver/graph_conditional.c --- */
-/* lock not held */
-CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p, struct tl_drv_work *work);
-struct tl_drv_conditional *tl_drv_conditional_clone(const struct tl_drv_conditional *from);
+CUresult tl_drv_work_of_conditional(CUDA_CONDITIONAL_NODE_PARAMS *p,
+                                    struct tl_drv_work *work) TL_DRV_UNLOCKED;
+struct tl_drv_conditional *
+tl_drv_conditional_clone(const struct tl_drv_conditional *from) TL_DRV_LOCKED;
 /* The body that the word asks for now; NULL if none. */
 struct CUgraph_st *tl_drv_conditional_body(const struct tl_drv_conditional *c);
 /* What gives the word its value when the graph is launched; false if nothing does. */
@@ -108,9 +111,10 @@ bool tl_drv_handle_default(const struct tl_drv_conditional *c, struct tl_drv_wor
 void tl_drv_graph_drop_handles(struct CUgraph_st *g);
 /* User objects.  Those without references are destroyed by the last function, which is to be called
  * without the lock. */
-CUresult tl_drv_graph_copy_objects(struct CUgraph_st *to, const struct CUgraph_st *from);
-void tl_drv_graph_drop_objects(struct CUgraph_st *g);
-void tl_drv_objects_bury(void);
+CUresult tl_drv_graph_copy_objects(struct CUgraph_st *to,
+                                   const struct CUgraph_st *from) TL_DRV_LOCKED;
+void tl_drv_graph_drop_objects(struct CUgraph_st *g) TL_DRV_LOCKED;
+void tl_drv_objects_bury(void) TL_DRV_UNLOCKED;
 bool tl_drv_graph_has_idle_handles(const struct CUgraph_st *g); /* that no node uses */
 
 /* Graphs inside of a node: the child, or a conditional's bodies; NULL if there are no more. */

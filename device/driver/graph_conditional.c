@@ -29,16 +29,17 @@ struct tl_drv_handle {
 
 /* The last reference may go where the driver's lock is held, or where it is not: these have one of
  * their own. */
-static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tl_drv_handle *free_handles, *all_handles;
+static struct tl_mutex handles_lock = TL_MUTEX_INITIALIZER;
+static struct tl_drv_handle *free_handles TL_GUARDED_BY(handles_lock);
+static struct tl_drv_handle *all_handles TL_GUARDED_BY(handles_lock);
 
 static struct tl_drv_handle *find_handle(CUgraphConditionalHandle handle)
 {
-    pthread_mutex_lock(&handles_lock);
+    tl_mutex_lock(&handles_lock);
     struct tl_drv_handle *h = all_handles;
     while (h != NULL && ((uintptr_t)&h->value != handle || atomic_load(&h->refs) == 0))
         h = h->next_of_all;
-    pthread_mutex_unlock(&handles_lock);
+    tl_mutex_unlock(&handles_lock);
     return h;
 }
 
@@ -46,10 +47,10 @@ static void drop_handle(struct tl_drv_handle *h)
 {
     if (atomic_fetch_sub(&h->refs, 1) > 1)
         return;
-    pthread_mutex_lock(&handles_lock);
+    tl_mutex_lock(&handles_lock);
     h->next_free = free_handles;
     free_handles = h;
-    pthread_mutex_unlock(&handles_lock);
+    tl_mutex_unlock(&handles_lock);
 }
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph,
@@ -60,7 +61,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, C
     if (pHandle_out == NULL || !tl_drv_is_graph(hGraph) ||
         (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&handles_lock);
+    tl_mutex_lock(&handles_lock);
     struct tl_drv_handle *h = free_handles;
     if (h != NULL) {
         free_handles = h->next_free;
@@ -71,7 +72,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, C
             all_handles = h;
         }
     }
-    pthread_mutex_unlock(&handles_lock);
+    tl_mutex_unlock(&handles_lock);
     tl_drv_lock();
     if (h != NULL) {
         atomic_store(&h->value, defaultLaunchValue);

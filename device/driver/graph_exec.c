@@ -182,7 +182,7 @@ struct batch {
     int priority;
 };
 
-static struct tl_drv_op *new_op(struct batch *b, const struct tl_drv_work *work)
+static struct tl_drv_op *new_op(struct batch *b, const struct tl_drv_work *work) TL_DRV_LOCKED
 {
     if (b->n == b->cap) {
         size_t cap = b->cap > 0 ? b->cap * 2 : 64;
@@ -203,7 +203,7 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
 
 /* A gate behind `before`; `end` waits for it. */
 static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *what,
-                                  struct tl_drv_op *before, struct tl_drv_op *end)
+                                  struct tl_drv_op *before, struct tl_drv_op *end) TL_DRV_LOCKED
 {
     struct tl_drv_work work = {.kind = TL_DRV_CONDITIONAL,
                                .conditional = {.what = what, .end = end, .priority = b->priority}};
@@ -217,7 +217,7 @@ static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *wh
 }
 
 static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node,
-                                 struct tl_drv_op *before)
+                                 struct tl_drv_op *before) TL_DRV_LOCKED
 {
     struct tl_drv_work work = {.kind = TL_DRV_EMPTY};
     bool is_work = !node->is_disabled && node->work.kind != TL_DRV_RECORD &&
@@ -259,7 +259,7 @@ static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node,
 
 /* Operations for sorted nodes, all behind `before`; returns one that comes behind all of them. */
 static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *order, size_t n,
-                                struct tl_drv_op *before)
+                                struct tl_drv_op *before) TL_DRV_LOCKED
 {
     for (size_t i = 0; i < n; i++) {
         order[i]->op = node_op(b, order[i], before);
@@ -277,7 +277,7 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
 
 /* Nobody starts them any more: they wait for one that is started, and their own references keep
  * them. */
-static void release(struct batch *b, size_t first)
+static void release(struct batch *b, size_t first) TL_DRV_LOCKED
 {
     for (size_t i = 0; i < b->n; i++) {
         b->ops[i]->refs--;
@@ -317,7 +317,7 @@ void tl_drv_gate_open(struct tl_drv_op *gate)
 /* Operations that give the words of conditional nodes their values, all behind `before`.  False: no
  * memory. */
 static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
-                         struct tl_drv_op *behind)
+                         struct tl_drv_op *behind) TL_DRV_LOCKED
 {
     for (const struct CUgraphNode_st *n = g->first; n != NULL; n = n->next) {
         struct tl_drv_work work;
@@ -340,7 +340,7 @@ static bool set_defaults(struct batch *b, const struct CUgraph_st *g, struct tl_
 /* Operations that free what the graph allocated before and nobody has freed, all behind `before`.
  * False: no memory. */
 static bool free_first(struct batch *b, const struct CUgraph_st *g, struct tl_drv_op *before,
-                       struct tl_drv_op *behind)
+                       struct tl_drv_op *behind) TL_DRV_LOCKED
 {
     size_t n = tl_drv_graph_memory_live(g, NULL, 0);
     CUdeviceptr *addresses = calloc(n + 1, sizeof *addresses);
@@ -365,7 +365,8 @@ static bool frees_first(CUgraphExec e)
     return (e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
 }
 
-static struct tl_drv_op *expand_launch(struct batch *b, CUgraphExec e, struct tl_drv_op *begin)
+static struct tl_drv_op *expand_launch(struct batch *b, CUgraphExec e,
+                                       struct tl_drv_op *begin) TL_DRV_LOCKED
 {
     struct tl_drv_op *ready = begin;
     bool frees = e->has_memory && frees_first(e);

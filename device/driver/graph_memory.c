@@ -5,9 +5,7 @@
  * with its nodes gone and itself freed, for the next node that wants as much.  It has two lives.
  * By the calls: a launch of its graph makes it live, and a free node, cuMemFree or cuMemFreeAsync
  * ends that; what is live cannot be allocated again.  On the device: it is held from the launch
- * until the free has been reached.
- *
- * All with the driver's lock held unless said otherwise. */
+ * until the free has been reached. */
 #include "device/driver/graph_memory.h"
 #include "device/driver/device.h"
 #include "device/driver/exec.h"
@@ -34,14 +32,14 @@ struct tl_drv_graph_memory {
     bool is_freed_inside, is_freed_outside;
 };
 
-static struct tl_drv_alloc *find_alloc(CUdeviceptr address)
+static struct tl_drv_alloc *find_alloc(CUdeviceptr address) TL_DRV_LOCKED
 {
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
     return a != NULL && a->base == address && a->graph != NULL ? a : NULL;
 }
 
 /* What a node allocates; NULL if its context has taken it along. */
-static struct tl_drv_alloc *of_node(const struct tl_drv_work *work)
+static struct tl_drv_alloc *of_node(const struct tl_drv_work *work) TL_DRV_LOCKED
 {
     struct tl_drv_alloc *a = find_alloc(work->memory.address);
     return a != NULL && a->id == work->memory.id ? a : NULL;
@@ -72,7 +70,7 @@ CUresult tl_drv_graph_memory_create(struct tl_drv_device *device, struct CUctx_s
     return CUDA_SUCCESS;
 }
 
-static bool back(struct tl_drv_alloc *a)
+static bool back(struct tl_drv_alloc *a) TL_DRV_LOCKED
 {
     if (a->is_charged)
         return true;
@@ -83,7 +81,7 @@ static bool back(struct tl_drv_alloc *a)
     return true;
 }
 
-static void unback(struct tl_drv_alloc *a)
+static void unback(struct tl_drv_alloc *a) TL_DRV_LOCKED
 {
     (void)madvise(tl_drv_pointer(a->base), a->mapped, MADV_DONTNEED);
     tl_drv_exec_give(a->device, a->mapped);
@@ -97,7 +95,7 @@ static bool is_idle(const struct tl_drv_alloc *a)
 }
 
 /* If nothing refers to it any more. */
-static void reclaim(struct tl_drv_alloc *a)
+static void reclaim(struct tl_drv_alloc *a) TL_DRV_LOCKED
 {
     if (a->graph->nodes > 0 || !is_idle(a))
         return;
@@ -198,7 +196,7 @@ static CUresult visit(const struct CUgraph_st *g, enum tl_drv_kind kind, visit_f
     return r;
 }
 
-static CUresult back_node(const struct tl_drv_work *work, void *data)
+static CUresult back_node(const struct tl_drv_work *work, void *data) TL_DRV_LOCKED
 {
     struct tl_drv_alloc *a = of_node(work);
     (void)data;
@@ -215,7 +213,7 @@ struct check {
     bool frees_first;
 };
 
-static CUresult check_alloc(const struct tl_drv_work *work, void *data)
+static CUresult check_alloc(const struct tl_drv_work *work, void *data) TL_DRV_LOCKED
 {
     const struct check *c = data;
     struct tl_drv_alloc *a = of_node(work);
@@ -226,7 +224,7 @@ static CUresult check_alloc(const struct tl_drv_work *work, void *data)
 }
 
 /* What a node frees is live, or will be by the same launch. */
-static CUresult check_free(const struct tl_drv_work *work, void *data)
+static CUresult check_free(const struct tl_drv_work *work, void *data) TL_DRV_LOCKED
 {
     const struct check *c = data;
     const struct tl_drv_alloc *a = find_alloc(work->memory.address);
@@ -247,7 +245,7 @@ struct free_list {
     size_t n, room;
 };
 
-static CUresult list_live(const struct tl_drv_work *work, void *data)
+static CUresult list_live(const struct tl_drv_work *work, void *data) TL_DRV_LOCKED
 {
     struct free_list *l = data;
     if (find_alloc(work->memory.address)->graph->is_live && l->n++ < l->room)
@@ -262,7 +260,7 @@ size_t tl_drv_graph_memory_live(const struct CUgraph_st *g, CUdeviceptr *address
     return l.n;
 }
 
-static CUresult allocate(const struct tl_drv_work *work, void *data)
+static CUresult allocate(const struct tl_drv_work *work, void *data) TL_DRV_LOCKED
 {
     struct tl_drv_graph_memory *m = find_alloc(work->memory.address)->graph;
     (void)data;
@@ -271,7 +269,7 @@ static CUresult allocate(const struct tl_drv_work *work, void *data)
     return CUDA_SUCCESS;
 }
 
-static CUresult free_it(const struct tl_drv_work *work, void *data)
+static CUresult free_it(const struct tl_drv_work *work, void *data) TL_DRV_LOCKED
 {
     (void)data;
     find_alloc(work->memory.address)->graph->is_live = false;

@@ -20,10 +20,9 @@ struct tl_drv_held {
     unsigned count;
 };
 
-static struct CUuserObject_st *dead; /* without references; guarded by the driver's lock */
+static struct CUuserObject_st *dead TL_DRV_GUARDED; /* without references */
 
-/* Lock held. */
-static void drop(struct CUuserObject_st *o, unsigned count)
+static void drop(struct CUuserObject_st *o, unsigned count) TL_DRV_LOCKED
 {
     if (o->refs == 0)
         return;
@@ -49,7 +48,6 @@ void tl_drv_objects_bury(void)
     }
 }
 
-/* Lock held. */
 static CUresult hold(struct CUgraph_st *g, struct CUuserObject_st *o, unsigned count)
 {
     struct tl_drv_held *h = g->objects;

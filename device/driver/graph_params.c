@@ -15,15 +15,16 @@ static bool is_kind(CUgraphNode n, enum tl_drv_kind kind)
 }
 
 /* Puts new work into a node; `r` is what making it came to. */
-static CUresult replace(CUgraphNode n, CUresult r, struct tl_drv_work *work)
+static CUresult replace(CUgraphNode n, CUresult r, struct tl_drv_work *work) TL_DRV_UNLOCKED
 {
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     if (!is_kind(n, work->kind)) {
         tl_drv_node_work_finish(work);
+        tl_drv_unlock();
         return CUDA_ERROR_INVALID_VALUE;
     }
-    tl_drv_lock();
     tl_drv_node_work_finish(&n->work);
     n->work = *work;
     free((void *)n->param_pointers);

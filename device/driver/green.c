@@ -32,7 +32,7 @@ struct CUdevResourceDesc_st {
     struct CUdevResourceDesc_st *next; /* all there are: CUDA has no call that frees one */
 };
 
-static struct CUdevResourceDesc_st *descriptors; /* guarded by the driver's lock */
+static struct CUdevResourceDesc_st *descriptors TL_DRV_GUARDED;
 
 /* What a resource holds besides its public part, in its padding. */
 struct sms {

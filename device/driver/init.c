@@ -53,7 +53,7 @@ void tl_drv_log(const char *format, ...)
 
 CUresult tl_drv_unimplemented(const char *name)
 {
-    static const char *told[512]; /* guarded by the driver's lock */
+    static const char *told[512] TL_DRV_GUARDED;
     static size_t n_told;
     bool is_new = true;
     tl_drv_lock();
@@ -93,7 +93,7 @@ static void forked(void)
 }
 
 /* `i` counts what the program sees, `number` all that there is. */
-static CUresult open_device(int i, int number)
+static CUresult open_device(int i, int number) TL_DRV_LOCKED
 {
     struct tl_drv_device *d = &tl_drv.devices[i];
     d->ordinal = i;

@@ -8,6 +8,6 @@
 
 /* Fills in function, parameters and code of a launch whose shape is set. */
 CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *launch, void **kernelParams,
-                            void **extra);
+                            void **extra) TL_DRV_UNLOCKED;
 
 #endif

@@ -32,11 +32,11 @@ CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
                                struct CUmod_st **out)
 {
     /* so that no context gets two of one library */
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    static struct tl_mutex making = TL_MUTEX_INITIALIZER;
     CUresult r = CUDA_SUCCESS;
     struct CUmod_st *m = NULL;
     ctx = ctx->home;
-    pthread_mutex_lock(&making);
+    tl_mutex_lock(&making);
     tl_drv_lock();
     for (size_t i = 0; i < library->n_by_context && m == NULL; i++)
         if (library->by_context[i]->ctx == ctx)
@@ -60,7 +60,7 @@ CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
             tl_drv_unlock();
         }
     }
-    pthread_mutex_unlock(&making);
+    tl_mutex_unlock(&making);
     *out = m;
     return r;
 }
@@ -156,15 +156,16 @@ CUresult cuLibraryUnload(CUlibrary library)
     CUresult r = check(library);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     while (library->n_by_context > 0) {
         struct CUmod_st *m = library->by_context[0];
+        tl_drv_unlock();
         tl_drv_context_wait(m->ctx);
         tl_drv_module_destroy(m); /* takes itself off the list */
+        tl_drv_lock();
     }
-    tl_drv_lock();
     library->magic = TL_DRV_DEAD;
     tl_drv_image_unref(library->image);
-    tl_drv_unlock();
     while (library->kernels != NULL) {
         struct CUkern_st *k = library->kernels;
         library->kernels = k->next;
@@ -173,6 +174,7 @@ CUresult cuLibraryUnload(CUlibrary library)
         free(k);
     }
     free((void *)library->by_context);
+    tl_drv_unlock();
     free(library);
     return CUDA_SUCCESS;
 }

@@ -19,22 +19,23 @@ struct CUlogsCallbackEntry_st {
 
 /* A lock of its own: messages come from where the driver's lock is held and from where it is not.
  * Who is called back may ask for messages, and say that it wants no more. */
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static char kept[N_KEPT][MESSAGE_BYTES];
-static unsigned n_told; /* messages so far; number i is in kept[i % N_KEPT] */
-static struct CUlogsCallbackEntry_st *callbacks;
+static struct tl_mutex lock = TL_RECURSIVE_MUTEX_INITIALIZER;
+static char kept[N_KEPT][MESSAGE_BYTES] TL_GUARDED_BY(lock);
+/* messages so far; number i is in kept[i % N_KEPT] */
+static unsigned n_told TL_GUARDED_BY(lock);
+static struct CUlogsCallbackEntry_st *callbacks TL_GUARDED_BY(lock);
 
 void tl_drv_logs_add(const char *message)
 {
     char copy[MESSAGE_BYTES];
     snprintf(copy, sizeof copy, "%s", message);
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     memcpy(kept[n_told++ % N_KEPT], copy, sizeof copy);
     for (struct CUlogsCallbackEntry_st *c = callbacks, *next; c != NULL; c = next) {
         next = c->next;
         c->function(c->data, CU_LOG_LEVEL_ERROR, copy, strlen(copy));
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData,
@@ -45,10 +46,10 @@ CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData,
     struct CUlogsCallbackEntry_st *c = malloc(sizeof *c);
     if (c == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     *c = (struct CUlogsCallbackEntry_st){callbacks, callbackFunc, userData};
     callbacks = c;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     if (callback_out != NULL)
         *callback_out = c;
     return CUDA_SUCCESS;
@@ -56,7 +57,7 @@ CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData,
 
 CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct CUlogsCallbackEntry_st **at = &callbacks, *found = NULL;
     while (*at != NULL && *at != callback)
         at = &(*at)->next;
@@ -64,7 +65,7 @@ CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
         found = *at;
         *at = found->next;
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     free(found);
     return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -73,9 +74,9 @@ CUresult cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {
     if (iterator_out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     *iterator_out = n_told;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
@@ -84,7 +85,7 @@ CUresult cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 static char *gather(CUlogIterator *iterator, size_t room, size_t *bytes)
 {
     static const char truncated[] = "(earlier messages are left out)\n";
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     unsigned end = n_told, first = iterator != NULL && *iterator <= end ? *iterator : 0,
              oldest = end - first;
     unsigned begin = oldest > N_KEPT ? end - N_KEPT : first;
@@ -114,7 +115,7 @@ static char *gather(CUlogIterator *iterator, size_t room, size_t *bytes)
     }
     if (text != NULL && iterator != NULL && (from < end || first == end))
         *iterator = end;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     if (text != NULL && from == end && first < end) { /* not even the last one fits */
         free(text);
         return NULL;

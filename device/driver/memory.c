@@ -28,7 +28,7 @@ enum {
 /* --- the table -------------------------------------------------------------------------------- */
 
 /* Index of the first allocation that begins behind `address`. */
-static size_t behind(uintptr_t address)
+static size_t behind(uintptr_t address) TL_DRV_LOCKED
 {
     size_t low = 0, high = tl_drv.n_allocs;
     while (low < high) {
@@ -109,7 +109,7 @@ void tl_drv_alloc_remove(struct tl_drv_alloc *a)
 
 /* Address space for `mapped` bytes with a guard page on both sides, large ones aligned for huge
  * pages. */
-static void *map_guarded(size_t mapped)
+static void *map_guarded(size_t mapped) TL_DRV_LOCKED
 {
     if (tl_drv.n_allocs >= MAX_GUARDED && mapped < HUGE) {
         uint8_t *plain = mmap(NULL, mapped + 2 * TL_DRV_PAGE, PROT_READ | PROT_WRITE,

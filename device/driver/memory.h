@@ -20,6 +20,7 @@ enum tl_drv_memory {
     TL_DRV_VIRTUAL, /* reserved or mapped by the VMM calls */
 };
 
+/* Guarded by the driver's lock: an allocation may go whenever that is not held. */
 struct tl_drv_alloc {
     uintptr_t base;
     size_t bytes;  /* asked for */
@@ -40,17 +41,20 @@ struct tl_drv_alloc {
     bool sync_memops;
 };
 
-struct tl_drv_cached { /* a block that a pool keeps for reuse */
+/* A block that a pool keeps for reuse; guarded by the driver's lock. */
+struct tl_drv_cached {
     struct tl_drv_cached *next;
     struct tl_drv_alloc *alloc;
 };
 
+/* Guarded by the driver's lock, but for what never changes. */
 struct CUmemPoolHandle_st {
     uint32_t magic;
     struct CUmemPoolHandle_st *older; /* in the list of all */
     struct tl_drv_device *device;
-    struct tl_drv_cached *cached;
-    uint64_t threshold, reserved, reserved_high, used, used_high;
+    struct tl_drv_cached *cached TL_DRV_GUARDED;
+    uint64_t threshold TL_DRV_GUARDED, reserved TL_DRV_GUARDED, reserved_high TL_DRV_GUARDED;
+    uint64_t used TL_DRV_GUARDED, used_high TL_DRV_GUARDED;
     int reuse[3];
     uint64_t id;       /* tells this process's pools apart for others */
     bool is_shareable; /* others may open it */
@@ -59,36 +63,36 @@ struct CUmemPoolHandle_st {
     bool is_destroyed;
 };
 
-/* All with the lock held unless said otherwise. */
-struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address);
+struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address) TL_DRV_LOCKED;
 CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
-                             enum tl_drv_memory kind, struct tl_drv_alloc **out);
-void tl_drv_alloc_destroy(struct tl_drv_alloc *a);
+                             enum tl_drv_memory kind, struct tl_drv_alloc **out) TL_DRV_LOCKED;
+void tl_drv_alloc_destroy(struct tl_drv_alloc *a) TL_DRV_LOCKED;
 /* whether something allocated lies there */
-bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes);
-CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a);
-void tl_drv_alloc_remove(struct tl_drv_alloc *a);
+bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes) TL_DRV_LOCKED;
+CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a) TL_DRV_LOCKED;
+void tl_drv_alloc_remove(struct tl_drv_alloc *a) TL_DRV_LOCKED;
 /* Whether all these bytes are allocated and may be read or written. */
-bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written);
-bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes);
-/* For the current context.  Lock not held. */
-CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out);
+bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written) TL_DRV_LOCKED;
+bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes) TL_DRV_LOCKED;
+/* For the current context. */
+CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags,
+                            uintptr_t *out) TL_DRV_UNLOCKED;
 /* Frees device memory at the address; pools take theirs back. */
-CUresult tl_drv_memory_free(CUdeviceptr address);
+CUresult tl_drv_memory_free(CUdeviceptr address) TL_DRV_LOCKED;
 /* Whether these bytes may be read or written later, without the caller's knowledge: pinned, managed
  * or device memory. */
-bool tl_drv_is_pinned(const void *p);
+bool tl_drv_is_pinned(const void *p) TL_DRV_LOCKED;
 
-struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device); /* lock held */
-bool tl_drv_pool_take_back(struct tl_drv_alloc *a);                          /* lock held */
-/* it is about to go; lock held */
-void tl_drv_pool_forget(struct tl_drv_alloc *a);
-uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep); /* lock held */
-/* A block that the pool has kept, of nearly that size, in use again; NULL if there is none.  Lock
- * held. */
+struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device) TL_DRV_LOCKED;
+bool tl_drv_pool_take_back(struct tl_drv_alloc *a) TL_DRV_LOCKED;
+/* it is about to go */
+void tl_drv_pool_forget(struct tl_drv_alloc *a) TL_DRV_LOCKED;
+uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep) TL_DRV_LOCKED;
+/* A block that the pool has kept, of nearly that size, in use again; NULL if there is none. */
 struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx,
-                                       size_t bytes);
-/* A block is in use, a new one of the pool or one that it had kept.  Lock held. */
-void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, bool is_new);
+                                       size_t bytes) TL_DRV_LOCKED;
+/* A block is in use, a new one of the pool or one that it had kept. */
+void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a,
+                       bool is_new) TL_DRV_LOCKED;
 
 #endif

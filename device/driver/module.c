@@ -184,7 +184,8 @@ struct tl_drv_inner {
     CUdeviceptr address;
 };
 
-static int make_inner(struct CUmod_st *m, struct tl_drv_inner *v, struct tl_error *err)
+static int make_inner(struct CUmod_st *m, struct tl_drv_inner *v,
+                      struct tl_error *err) TL_DRV_LOCKED
 {
     struct tl_arena arena;
     struct tl_ptx_unit unit;
@@ -218,7 +219,7 @@ static int make_inner(struct CUmod_st *m, struct tl_drv_inner *v, struct tl_erro
     return rc;
 }
 
-static void free_inner(struct tl_drv_inner *v)
+static void free_inner(struct tl_drv_inner *v) TL_DRV_LOCKED
 {
     if (v->address != 0)
         tl_drv_alloc_destroy(tl_drv_alloc_find((uintptr_t)v->address));
@@ -321,10 +322,13 @@ void tl_drv_module_destroy(struct CUmod_st *m)
     tl_drv_texref_forget(m);
     tl_drv_image_unref(m->image);
     m->magic = TL_DRV_DEAD;
+    struct CUfunc_st *functions = m->functions;
+    m->functions = NULL;
     tl_drv_unlock();
-    while (m->functions != NULL) {
-        struct CUfunc_st *f = m->functions;
-        m->functions = f->next;
+    /* Not under the lock: the objects of compiled code are closed with it. */
+    while (functions != NULL) {
+        struct CUfunc_st *f = functions;
+        functions = f->next;
         tl_drv_code_free(f->code);
         free(f->settings);
         tl_mutex_destroy(&f->code_lock);

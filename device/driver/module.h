@@ -15,11 +15,11 @@
 /* One PTX module's text and what was found in it: immutable but for the kernels, which are looked
  * at when asked for. Shared by the modules made of it in several contexts. */
 struct tl_drv_image {
-    uint32_t refs;
+    uint32_t refs TL_DRV_GUARDED;
     char *text;
     struct tl_ptx_index *index;
-    struct tl_drv_kernel_info **infos; /* by item number, filled under the lock */
-    struct tl_mutex managed_lock;      /* guards `managed` */
+    struct tl_drv_kernel_info **infos TL_DRV_GUARDED; /* by item number */
+    struct tl_mutex managed_lock;                     /* guards `managed` */
     /* __managed__ variables: the same for all contexts; NULL until asked for */
     struct tl_drv_globals *managed;
     /* the text only stands for a cubin: see device/driver/opaque.c; else NULL */
@@ -27,7 +27,7 @@ struct tl_drv_image {
     uint32_t n_items;
 };
 
-/* What the PTX says of one kernel. */
+/* What the PTX says of one kernel.  Immutable. */
 struct tl_drv_kernel_info {
     char *name;
     uint32_t n_params, param_bytes;
@@ -39,6 +39,7 @@ struct tl_drv_kernel_info {
     uint32_t ptx_version, target;
 };
 
+/* A variable.  Immutable. */
 struct tl_drv_global {
     struct tl_str name;
     CUdeviceptr address;
@@ -46,13 +47,14 @@ struct tl_drv_global {
     bool is_managed, is_constant;
 };
 
-/* Variables that lie in one allocation. */
+/* Variables that lie in one allocation.  Immutable. */
 struct tl_drv_globals {
     struct tl_drv_global *list;
     uint32_t n;
     CUdeviceptr block; /* 0 if there are none */
 };
 
+/* Lists are guarded by the driver's lock; all else never changes. */
 struct CUmod_st {
     uint32_t magic;
     struct CUctx_st *ctx;
@@ -62,10 +64,11 @@ struct CUmod_st {
     struct tl_drv_globals own;
     const struct tl_drv_globals *managed; /* the image's */
     /* variables inside of functions, as kernels have asked for them */
-    struct tl_drv_inner *inner;
-    struct CUfunc_st *functions;
+    struct tl_drv_inner *inner TL_DRV_GUARDED;
+    struct CUfunc_st *functions TL_DRV_GUARDED;
 };
 
+/* Settings of the program are guarded by the driver's lock, code by its own. */
 struct CUfunc_st {
     uint32_t magic;
     struct CUmod_st *module;
@@ -79,6 +82,7 @@ struct CUfunc_st {
     struct tl_drv_code *code;         /* one per block size */
 };
 
+/* Immutable. */
 struct CUkern_st {
     uint32_t magic;
     struct CUlib_st *library;
@@ -86,43 +90,42 @@ struct CUkern_st {
     char *name;
 };
 
+/* Lists are guarded by the driver's lock. */
 struct CUlib_st {
     uint32_t magic;
     struct tl_drv_image *image;
-    struct CUkern_st *kernels;
+    struct CUkern_st *kernels TL_DRV_GUARDED;
     struct CUmod_st **by_context; /* a module for each context that has needed one */
     size_t n_by_context;
 };
 
-CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out); /* lock not held */
+CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out) TL_DRV_UNLOCKED;
 /* A file as cuModuleLoad takes it, terminated, the caller's to free; NULL if that fails. */
 CUresult tl_drv_image_read(const char *path, char **out);
 CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out); /* takes the text */
-void tl_drv_image_unref(struct tl_drv_image *image);                            /* lock held */
+void tl_drv_image_unref(struct tl_drv_image *image) TL_DRV_LOCKED;
 CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
-                            /* not held */
-                            struct tl_drv_kernel_info **out);
-/* not held */
+                            struct tl_drv_kernel_info **out) TL_DRV_UNLOCKED;
 CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image,
-                              struct CUmod_st **out);
-/* not held */
-void tl_drv_module_destroy(struct CUmod_st *module);
-/* not held */
-CUresult tl_drv_module_function(struct CUmod_st *module, const char *name, struct CUfunc_st **out);
+                              struct CUmod_st **out) TL_DRV_UNLOCKED;
+void tl_drv_module_destroy(struct CUmod_st *module) TL_DRV_UNLOCKED;
+CUresult tl_drv_module_function(struct CUmod_st *module, const char *name,
+                                struct CUfunc_st **out) TL_DRV_UNLOCKED;
 const struct tl_drv_global *tl_drv_module_global(struct CUmod_st *module, struct tl_str name);
 /* The address of a variable that a compiled kernel asks for: one of the module's, or one that
  * stands inside of a function ("function::n", ptx_rewrite/initialiser.h).  0, -ENOENT, -EINVAL,
- * -ENOMEM.  Lock not held. */
+ * -ENOMEM. */
 int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address,
-                           struct tl_error *err);
-/* References to textures that the module has (device/driver/texref.c); lock held. */
-void tl_drv_texref_forget(const struct CUmod_st *m);
-/* The image's __managed__ variables, which need no context.  Lock not held. */
-CUresult tl_drv_image_managed(struct tl_drv_image *image, const struct tl_drv_globals **out);
-void tl_drv_globals_destroy(struct tl_drv_globals *g); /* lock held; NULL is fine */
+                           struct tl_error *err) TL_DRV_UNLOCKED;
+/* References to textures that the module has (device/driver/texref.c). */
+void tl_drv_texref_forget(const struct CUmod_st *m) TL_DRV_LOCKED;
+/* The image's __managed__ variables, which need no context. */
+CUresult tl_drv_image_managed(struct tl_drv_image *image,
+                              const struct tl_drv_globals **out) TL_DRV_UNLOCKED;
+void tl_drv_globals_destroy(struct tl_drv_globals *g) TL_DRV_LOCKED; /* NULL is fine */
 /* A CUfunction or a CUkernel, for the current context. */
-CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out);
+CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out) TL_DRV_UNLOCKED;
 CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
-                               struct CUmod_st **out);
+                               struct CUmod_st **out) TL_DRV_UNLOCKED;
 
 #endif

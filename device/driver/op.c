@@ -39,14 +39,13 @@ enum {
     CREDIT = 32, /* waits without spinning after spinning in vain, see wait_for */
 };
 
-/* Guarded by the driver's lock. */
 static struct {
     struct tl_drv_op *first, **last; /* ready, for the pool */
     pthread_cond_t work;
     /* n_ready: in the list; who was woken for one is idle until it has the lock */
     unsigned threads, idle, n_ready;
     struct tl_drv_op *free_ops;
-} pool = {.last = &pool.first, .work = PTHREAD_COND_INITIALIZER};
+} pool TL_DRV_GUARDED = {.last = &pool.first, .work = PTHREAD_COND_INITIALIZER};
 
 /* --- life of an operation --------------------------------------------------------------------- */
 
@@ -129,10 +128,6 @@ void tl_drv_work_finish(struct tl_drv_work *work)
 {
     free(work->staging);
     work->staging = NULL;
-    if (work->kind == TL_DRV_CONDITIONAL) {
-        tl_drv_conditional_unref(work->conditional.what);
-        work->conditional.what = NULL;
-    }
     if (work->kind == TL_DRV_LAUNCH) {
         free(work->launch.params);
         work->launch.params = NULL;
@@ -169,7 +164,7 @@ static void learn(atomic_int *credit, bool was_right)
 
 /* Until the state is at least `least`.  Without the lock, which whoever wakes us is about to let go
  * of. */
-static void wait_for(struct tl_drv_op *op, uint32_t least)
+static void wait_for(struct tl_drv_op *op, uint32_t least) TL_DRV_UNLOCKED
 {
     static atomic_int credit = 1;
     uint32_t now = atomic_load_explicit(&op->state, memory_order_acquire);
@@ -196,9 +191,8 @@ void tl_drv_op_wait(struct tl_drv_op *op)
     wait_for(op, TL_DRV_DONE);
 }
 
-/* Whether somebody has to be woken: those who wait for the end, or the caller who is to run it.
- * Lock held. */
-static bool set_state(struct tl_drv_op *op, uint32_t state)
+/* Whether somebody has to be woken: those who wait for the end, or the caller who is to run it. */
+static bool set_state(struct tl_drv_op *op, uint32_t state) TL_DRV_LOCKED
 {
     atomic_store_explicit(&op->state, state, memory_order_seq_cst);
     return (state == TL_DRV_DONE || op->caller_runs) &&
@@ -348,8 +342,8 @@ static bool is_quick(const struct tl_drv_op *op)
     }
 }
 
-/* Runs what is neither kernel nor dropped.  Lock not held. */
-static void run(struct tl_drv_op *op)
+/* Runs what is neither kernel nor dropped. */
+static void run(struct tl_drv_op *op) TL_DRV_UNLOCKED
 {
     struct tl_drv_work *w = &op->work;
     switch (w->kind) {
@@ -383,11 +377,11 @@ static void run(struct tl_drv_op *op)
     }
 }
 
-static void finish(struct tl_drv_op *op, struct tl_drv_op **ready);
+static void finish(struct tl_drv_op *op, struct tl_drv_op **ready) TL_DRV_UNLOCKED;
 
 /* Runs everything in the list and whatever becomes ready through that, but for what goes
  * elsewhere. */
-static void run_ready(struct tl_drv_op *list)
+static void run_ready(struct tl_drv_op *list) TL_DRV_UNLOCKED
 {
     while (list != NULL) {
         struct tl_drv_op *op = list;
@@ -437,8 +431,7 @@ static void *pool_thread(void *unused)
     return NULL;
 }
 
-/* Lock held. */
-static void give_to_pool(struct tl_drv_op *op)
+static void give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
 {
     op->next = NULL;
     *pool.last = op;
@@ -462,9 +455,9 @@ static void give_to_pool(struct tl_drv_op *op)
     }
 }
 
-/* It has no unfinished predecessor any more.  Lock held; what the calling thread shall run is put
- * into `mine`. */
-static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine)
+/* It has no unfinished predecessor any more.  What the calling thread shall run is put into
+ * `mine`. */
+static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine) TL_DRV_LOCKED
 {
     op->was_dropped = tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
     if (set_state(op, TL_DRV_READY))
@@ -487,6 +480,11 @@ static void finish(struct tl_drv_op *op, struct tl_drv_op **ready)
 {
     tl_drv_work_finish(&op->work);
     tl_drv_lock();
+    /* With the lock: the last reference to a gate's bodies takes graphs with it. */
+    if (op->work.kind == TL_DRV_CONDITIONAL) {
+        tl_drv_conditional_unref(op->work.conditional.what);
+        op->work.conditional.what = NULL;
+    }
     op->done_ns = tl_drv_now_ns();
     bool wake = set_state(op, TL_DRV_DONE);
     for (uint32_t i = 0; i < op->n_after; i++)
@@ -522,7 +520,7 @@ void tl_drv_op_start_unlock(struct tl_drv_op *op)
 /* How a copy treats memory that the driver cannot hold on to: pageable host memory is read before
  * the call returns and written before it returns (CUDA driver API, "API synchronization
  * behavior"). */
-static CUresult mind_pageable(struct tl_drv_work *work, bool *wait)
+static CUresult mind_pageable(struct tl_drv_work *work, bool *wait) TL_DRV_LOCKED
 {
     if (work->kind != TL_DRV_COPY || *wait)
         return CUDA_SUCCESS;

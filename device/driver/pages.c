@@ -62,15 +62,18 @@ struct tl_drv_pages {
     struct chunk chunks[];
 };
 
+/* Nobody touches the program's memory while holding it. */
+static struct tl_mutex pages_lock = TL_MUTEX_INITIALIZER;
+#define LOCKED TL_REQUIRES(pages_lock)
+
+/* Allocations and their chunks are guarded as well, but for what is set when they are made. */
 static struct {
-    /* guards everything here; nobody touches the program's memory while holding it */
-    pthread_mutex_t lock;
     struct tl_drv_pages *first;
     struct chunk oldest, newest; /* ends of the list of accessible chunks */
     uint32_t n_accessible, n_chunks;
-    _Atomic uint32_t n_allocations; /* a look without the lock */
     bool has_thread[TL_DRV_MAX_DEVICES];
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} all TL_GUARDED_BY(pages_lock);
+static _Atomic uint32_t n_allocations; /* a look without the lock */
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
@@ -85,7 +88,7 @@ static size_t bytes_of(const struct chunk *c)
     return left < c->pages->chunk_bytes ? left : c->pages->chunk_bytes;
 }
 
-static struct tl_drv_pages *find_pages(const void *address)
+static struct tl_drv_pages *find_pages(const void *address) LOCKED
 {
     struct tl_drv_pages *p = all.first;
     while (p != NULL && (size_t)((const uint8_t *)address - p->base) >= p->bytes)
@@ -98,7 +101,7 @@ static struct chunk *chunk_at(struct tl_drv_pages *p, const void *address)
     return &p->chunks[(size_t)((const uint8_t *)address - p->base) / p->chunk_bytes];
 }
 
-static void put_last(struct chunk *c)
+static void put_last(struct chunk *c) LOCKED
 {
     if (all.newest.older == NULL) {
         all.oldest.newer = &all.newest;
@@ -110,7 +113,7 @@ static void put_last(struct chunk *c)
     all.n_accessible++;
 }
 
-static void take_out(struct chunk *c)
+static void take_out(struct chunk *c) LOCKED
 {
     c->older->newer = c->newer;
     c->newer->older = c->older;
@@ -154,7 +157,7 @@ static bool move_pages(uint8_t *from, uint8_t *to, size_t n)
 
 /* To host memory.  Returns how much went over the bus.  A chunk that the kernel does not move stays
  * for good. */
-static size_t move_out(struct chunk *c)
+static size_t move_out(struct chunk *c) LOCKED
 {
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
@@ -179,7 +182,7 @@ static size_t move_out(struct chunk *c)
 }
 
 /* To where it can be used; the ledger has been asked if that is the device. */
-static size_t move_in(struct chunk *c, enum place place)
+static size_t move_in(struct chunk *c, enum place place) LOCKED
 {
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
@@ -203,7 +206,8 @@ static size_t move_in(struct chunk *c, enum place place)
 
 /* The chunk that came first and may go, of this rank or below; NULL if there is none, or too few
  * are left. */
-static struct chunk *victim(const struct tl_drv_device *device, uint32_t rank, bool spares_few)
+static struct chunk *victim(const struct tl_drv_device *device, uint32_t rank,
+                            bool spares_few) LOCKED
 {
     uint32_t n = all.n_accessible;
     if (all.oldest.newer == NULL)
@@ -217,7 +221,7 @@ static struct chunk *victim(const struct tl_drv_device *device, uint32_t rank, b
 
 /* Room for `bytes` in the ledger by moving own chunks.  Adds to `moved` what went over the bus. */
 static bool make_room(struct tl_drv_device *device, uint64_t bytes, uint32_t rank, bool spares_few,
-                      uint64_t *moved)
+                      uint64_t *moved) LOCKED
 {
     while (tl_drv_exec_take(device, bytes) != 0) {
         struct chunk *c = victim(device, rank, spares_few);
@@ -229,7 +233,7 @@ static bool make_room(struct tl_drv_device *device, uint64_t bytes, uint32_t ran
 }
 
 /* Those that are used over the bus are kept few. */
-static void limit_remote(uint64_t *moved)
+static void limit_remote(uint64_t *moved) LOCKED
 {
     uint32_t n = 0;
     for (struct chunk *c = all.newest.older; c != &all.oldest;) {
@@ -240,8 +244,8 @@ static void limit_remote(uint64_t *moved)
     }
 }
 
-/* Makes it accessible.  Lock held, given up meanwhile. */
-static void bring(struct chunk *c, uint64_t *moved)
+/* Makes it accessible.  The lock is given up meanwhile. */
+static void bring(struct chunk *c, uint64_t *moved) LOCKED
 {
     struct tl_drv_pages *p = c->pages;
     if (c->place != IN_HOST_MEMORY)
@@ -252,9 +256,9 @@ static void bring(struct chunk *c, uint64_t *moved)
         /* of equals a page is asked for only when the own ones are few */
         uint32_t below = c->rank + 1;
         c->holds++;
-        pthread_mutex_unlock(&all.lock);
+        tl_mutex_unlock(&pages_lock);
         has_room = tl_drv_exec_demand(p->device, n, below) == 0;
-        pthread_mutex_lock(&all.lock);
+        tl_mutex_lock(&pages_lock);
         c->holds--;
         if (c->place != IN_HOST_MEMORY) { /* somebody else was faster */
             if (has_room)
@@ -273,12 +277,12 @@ static void bring(struct chunk *c, uint64_t *moved)
 static bool on_touch(const void *address)
 {
     uint64_t moved = 0;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     struct tl_drv_pages *p = find_pages(address);
     struct tl_drv_device *device = p != NULL ? p->device : NULL;
     if (p != NULL)
         bring(chunk_at(p, address), &moved);
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
     if (device != NULL)
         tl_drv_exec_bus(device, moved);
     return device != NULL;
@@ -286,7 +290,7 @@ static bool on_touch(const void *address)
 
 bool tl_drv_pages_are_there(void)
 {
-    return atomic_load_explicit(&all.n_allocations, memory_order_acquire) != 0;
+    return atomic_load_explicit(&n_allocations, memory_order_acquire) != 0;
 }
 
 size_t tl_drv_pages_hold(const void *address, size_t n, struct tl_drv_hold *hold)
@@ -294,13 +298,13 @@ size_t tl_drv_pages_hold(const void *address, size_t n, struct tl_drv_hold *hold
     const uint8_t *at = address;
     uint64_t moved = 0;
     hold->chunk = NULL;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     struct tl_drv_pages *p = find_pages(at);
     if (p == NULL) {
         for (p = all.first; p != NULL; p = p->next)
             if (p->base > at && (size_t)(p->base - at) < n)
                 n = (size_t)(p->base - at);
-        pthread_mutex_unlock(&all.lock);
+        tl_mutex_unlock(&pages_lock);
         return n;
     }
     struct chunk *c = chunk_at(p, at);
@@ -308,7 +312,7 @@ size_t tl_drv_pages_hold(const void *address, size_t n, struct tl_drv_hold *hold
     size_t left = bytes_of(c) - ((size_t)(at - p->base) - offset_of(c));
     c->holds++;
     bring(c, &moved);
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
     hold->chunk = c;
     tl_drv_exec_bus(device, moved);
     return n < left ? n : left;
@@ -319,9 +323,9 @@ void tl_drv_pages_release(const struct tl_drv_hold *hold)
     struct chunk *c = hold->chunk;
     if (c == NULL)
         return;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     c->holds--;
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
 }
 
 void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device)
@@ -329,10 +333,10 @@ void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device)
     uint8_t *at = tl_drv_pointer((uintptr_t)address);
     while (n > 0) {
         uint64_t moved = 0;
-        pthread_mutex_lock(&all.lock);
+        tl_mutex_lock(&pages_lock);
         struct tl_drv_pages *p = find_pages(at);
         if (p == NULL) {
-            pthread_mutex_unlock(&all.lock);
+            tl_mutex_unlock(&pages_lock);
             return;
         }
         struct chunk *c = chunk_at(p, at);
@@ -352,7 +356,7 @@ void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device)
                 moved = bytes_of(c);
             }
         }
-        pthread_mutex_unlock(&all.lock);
+        tl_mutex_unlock(&pages_lock);
         tl_drv_exec_bus(device, moved);
         if (!has_room || left >= n)
             return;
@@ -364,7 +368,7 @@ void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device)
 void tl_drv_pages_rank(CUdeviceptr address, size_t n, uint32_t rank)
 {
     uint8_t *at = tl_drv_pointer((uintptr_t)address);
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     struct tl_drv_pages *p = find_pages(at);
     for (uint32_t i = 0; p != NULL && i < p->n_chunks; i++) {
         struct chunk *c = &p->chunks[i];
@@ -377,14 +381,14 @@ void tl_drv_pages_rank(CUdeviceptr address, size_t n, uint32_t rank)
         }
         c->rank = rank;
     }
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
 }
 
 uint64_t tl_drv_pages_on_device(CUdeviceptr address, size_t n, uint32_t *rank)
 {
     uint8_t *at = tl_drv_pointer((uintptr_t)address);
     uint64_t sum = 0;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     struct tl_drv_pages *p = find_pages(at);
     for (uint32_t i = 0; p != NULL && i < p->n_chunks; i++) {
         const struct chunk *c = &p->chunks[i];
@@ -394,7 +398,7 @@ uint64_t tl_drv_pages_on_device(CUdeviceptr address, size_t n, uint32_t *rank)
         *rank = c->rank;
         sum += c->place == ON_DEVICE ? bytes_of(c) : 0;
     }
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
     return sum;
 }
 
@@ -403,9 +407,9 @@ bool tl_drv_pages_make_room(struct tl_drv_device *device, uint64_t bytes)
     uint64_t moved = 0;
     if (!tl_drv_pages_are_there())
         return false;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     bool has_room = make_room(device, bytes, TL_DRV_FIRM, false, &moved);
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
     tl_drv_exec_bus(device, moved);
     return has_room;
 }
@@ -416,7 +420,7 @@ static void give_back(void *of, uint32_t rank, uint64_t bytes)
 {
     struct tl_drv_device *device = of;
     uint64_t moved = 0, given = 0;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     while (given < bytes) {
         struct chunk *c = victim(device, rank, false);
         if (c == NULL)
@@ -424,7 +428,7 @@ static void give_back(void *of, uint32_t rank, uint64_t bytes)
         given += bytes_of(c);
         moved += move_out(c);
     }
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
     tl_drv_exec_bus(device, moved);
 }
 
@@ -435,8 +439,7 @@ static void *serve(void *device)
     return NULL;
 }
 
-/* Lock held. */
-static void start_thread(struct tl_drv_device *device)
+static void start_thread(struct tl_drv_device *device) LOCKED
 {
     sigset_t every, before;
     pthread_t thread;
@@ -473,10 +476,10 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
     size_t chunk = LEAST_CHUNK;
     if (bytes > host_memory_left())
         return NULL;
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     /* some for those to come */
     size_t most = all.n_chunks + 64 < MOST_CHUNKS ? (MOST_CHUNKS - all.n_chunks) / 4 : 16;
-    pthread_mutex_unlock(&all.lock);
+    tl_mutex_unlock(&pages_lock);
     while (bytes / chunk >= most)
         chunk *= 2;
     uint32_t n = (uint32_t)((bytes + chunk - 1) / chunk);
@@ -496,7 +499,7 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
                                .bytes = bytes,
                                .chunk_bytes = chunk,
                                .n_chunks = n};
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     start_thread(device);
     struct tl_drv_pages **at = &all.first;
     while (*at != NULL && (*at)->base < p->base)
@@ -512,8 +515,8 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
         if (has_room)
             move_in(c, ON_DEVICE);
     }
-    bool is_first = atomic_fetch_add_explicit(&all.n_allocations, 1, memory_order_release) == 0;
-    pthread_mutex_unlock(&all.lock);
+    bool is_first = atomic_fetch_add_explicit(&n_allocations, 1, memory_order_release) == 0;
+    tl_mutex_unlock(&pages_lock);
     if (is_first || !has_room)
         tl_drv_exec_pages(on_touch);
     return p;
@@ -521,7 +524,7 @@ struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *bas
 
 void tl_drv_pages_destroy(struct tl_drv_pages *p)
 {
-    pthread_mutex_lock(&all.lock);
+    tl_mutex_lock(&pages_lock);
     for (uint32_t i = 0; i < p->n_chunks; i++) {
         struct chunk *c = &p->chunks[i];
         if (c->place == ON_DEVICE)
@@ -534,8 +537,8 @@ void tl_drv_pages_destroy(struct tl_drv_pages *p)
         at = &(*at)->next;
     *at = p->next;
     all.n_chunks -= p->n_chunks;
-    atomic_fetch_sub_explicit(&all.n_allocations, 1, memory_order_release);
-    pthread_mutex_unlock(&all.lock);
+    atomic_fetch_sub_explicit(&n_allocations, 1, memory_order_release);
+    tl_mutex_unlock(&pages_lock);
     munmap(p->host, p->bytes);
     free(p);
 }

@@ -16,8 +16,8 @@ struct tl_drv_settings { /* guarded by the driver's lock */
     uint8_t params[MOST_PARAMETERS];
 };
 
-/* The function and what was set for it, with the lock held. */
-static CUresult enter(CUfunction handle, struct CUfunc_st **f)
+/* The function, with settings, which last as long as it does. */
+static CUresult enter(CUfunction handle, struct CUfunc_st **f) TL_DRV_UNLOCKED
 {
     CUresult r = tl_drv_function(handle, f);
     if (r != CUDA_SUCCESS)
@@ -25,10 +25,10 @@ static CUresult enter(CUfunction handle, struct CUfunc_st **f)
     tl_drv_lock();
     if ((*f)->settings == NULL)
         (*f)->settings = calloc(1, sizeof *(*f)->settings);
-    if ((*f)->settings != NULL)
-        return CUDA_SUCCESS;
+    if ((*f)->settings == NULL)
+        r = CUDA_ERROR_OUT_OF_MEMORY;
     tl_drv_unlock();
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return r;
 }
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
@@ -39,6 +39,7 @@ CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
     CUresult r = enter(hfunc, &f);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     f->settings->block[0] = (uint32_t)x;
     f->settings->block[1] = (uint32_t)y;
     f->settings->block[2] = (uint32_t)z;
@@ -52,6 +53,7 @@ CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
     CUresult r = enter(hfunc, &f);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     f->settings->shared_bytes = bytes;
     tl_drv_unlock();
     return CUDA_SUCCESS;
@@ -65,6 +67,7 @@ CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
     CUresult r = enter(hfunc, &f);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     f->settings->param_bytes = numbytes;
     tl_drv_unlock();
     return CUDA_SUCCESS;
@@ -79,6 +82,7 @@ CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numby
     CUresult r = enter(hfunc, &f);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     memcpy(f->settings->params + offset, ptr, numbytes);
     tl_drv_unlock();
     return CUDA_SUCCESS;
@@ -111,6 +115,7 @@ static CUresult launch(CUfunction handle, int width, int height, CUstream stream
     CUresult r = enter(handle, &f);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_drv_lock();
     struct tl_drv_settings s = *f->settings;
     tl_drv_unlock();
     size_t bytes = s.param_bytes;

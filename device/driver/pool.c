@@ -116,7 +116,7 @@ struct tl_drv_alloc *tl_drv_pool_reuse(struct CUmemPoolHandle_st *pool, struct C
 }
 
 static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size_t bytes,
-                     CUdeviceptr *out)
+                     CUdeviceptr *out) TL_DRV_LOCKED
 {
     struct tl_drv_alloc *a = tl_drv_pool_reuse(pool, ctx, bytes);
     if (a == NULL) {

@@ -13,6 +13,7 @@
 
 enum { TL_DRV_VERSION = 13000 };
 
+/* A function of the API.  Immutable. */
 struct tl_drv_proc {
     const char *name, *symbol;
     void *pointer; /* NULL if not implemented */
@@ -30,13 +31,13 @@ struct tl_drv_state_all {
     /* 16 if this process is a client of low priority to MPS: all its streams rank behind normal
      * ones */
     int below_normal;
-    struct tl_drv_alloc **allocs; /* sorted by base */
-    size_t n_allocs, cap_allocs;
+    struct tl_drv_alloc **allocs TL_DRV_GUARDED; /* sorted by base */
+    size_t n_allocs TL_DRV_GUARDED, cap_allocs TL_DRV_GUARDED;
     /* All that there ever were: they are never freed, so that a handle that was destroyed is
      * recognised as such. */
-    struct CUctx_st *contexts;
-    struct CUmemPoolHandle_st *pools;
-    uint64_t next_id;
+    struct CUctx_st *contexts TL_DRV_GUARDED;
+    struct CUmemPoolHandle_st *pools TL_DRV_GUARDED;
+    uint64_t next_id TL_DRV_GUARDED;
 };
 
 extern struct tl_drv_state_all tl_drv;

@@ -42,7 +42,7 @@ struct own_stream {
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
-static void unlink_stream(struct CUstream_st *s)
+static void unlink_stream(struct CUstream_st *s) TL_DRV_LOCKED
 {
     for (struct CUstream_st **at = &s->ctx->streams; *at != NULL; at = &(*at)->next) {
         if (*at == s) {
@@ -54,7 +54,7 @@ static void unlink_stream(struct CUstream_st *s)
 
 /* Operations that are under way keep what they need themselves; the legacy stream still has to wait
  * for them. */
-static void retire(struct CUstream_st *s)
+static void retire(struct CUstream_st *s) TL_DRV_LOCKED
 {
     if (!tl_drv_op_is_done(s->tail) && (s->flags & CU_STREAM_NON_BLOCKING) == 0) {
         struct tl_drv_op *op = tl_drv_op_create(s->ctx,
@@ -181,7 +181,7 @@ CUresult tl_drv_stream_wait(struct CUstream_st *s)
     return after_wait(ctx);
 }
 
-static bool has_capture(const struct CUctx_st *ctx)
+static bool has_capture(const struct CUctx_st *ctx) TL_DRV_LOCKED
 {
     for (const struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
         if (tl_drv_is_capturing(s))
@@ -189,7 +189,7 @@ static bool has_capture(const struct CUctx_st *ctx)
     return false;
 }
 
-static void come_after(struct tl_drv_op *op, const struct CUctx_st *ctx)
+static void come_after(struct tl_drv_op *op, const struct CUctx_st *ctx) TL_DRV_LOCKED
 {
     for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
         tl_drv_op_after(op, s->tail);

@@ -13,27 +13,30 @@
 struct tl_drv_capture;
 struct tl_drv_op;
 
+/* Guarded by the driver's lock, but for what never changes. */
 struct CUstream_st {
     uint32_t magic;
     unsigned flags;
     struct CUctx_st *ctx;
-    struct CUstream_st *next; /* in the context's list */
+    struct CUstream_st *next TL_DRV_GUARDED; /* in the context's list */
     int priority;
     uint64_t id;
     bool is_legacy, is_per_thread;
-    struct tl_drv_op *tail; /* last operation, a reference; NULL if there never was one */
+    struct tl_drv_op *tail
+        TL_DRV_GUARDED; /* last operation, a reference; NULL if there never was one */
     struct tl_drv_capture *capture;
     struct CUgraphNode_st **capture_tail; /* what the next captured node depends on */
     size_t n_capture_tail;
     CUstreamAttrValue attributes[8];
 };
 
+/* Guarded by the driver's lock, but for what never changes. */
 struct CUevent_st {
     uint32_t magic;
     unsigned flags;
     struct CUctx_st *ctx;
-    struct tl_drv_op *op;               /* last record, a reference */
-    struct tl_drv_shared_event *shared; /* between processes: what counts then, NULL otherwise */
+    struct tl_drv_op *op TL_DRV_GUARDED; /* last record, a reference */
+    struct tl_drv_shared_event *shared;  /* between processes: what counts then, NULL otherwise */
     int shared_fd;
     struct tl_drv_capture *capture; /* recorded in this capture, behind these nodes */
     uint64_t capture_id;
@@ -41,21 +44,22 @@ struct CUevent_st {
     size_t n_nodes;
 };
 
-/* An event's record as processes share it: it is done when as many were completed as issued. */
+/* An event's record as processes share it: it is done when as many were completed as issued.
+ * Nobody's lock: both count up only. */
 struct tl_drv_shared_event {
     _Atomic uint64_t issued, completed;
 };
 
 /* The stream behind a handle (0, 1 and 2 included), with its context checked. */
 CUresult tl_drv_stream(CUstream handle, struct CUstream_st **out);
-/* lock held */
-struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags, int priority);
-/* Waits for everything submitted to a context so far.  Lock not held. */
-CUresult tl_drv_context_wait(struct CUctx_st *ctx);
-CUresult tl_drv_stream_wait(struct CUstream_st *s);
+struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags,
+                                         int priority) TL_DRV_LOCKED;
+/* Waits for everything submitted to a context so far. */
+CUresult tl_drv_context_wait(struct CUctx_st *ctx) TL_DRV_UNLOCKED;
+CUresult tl_drv_stream_wait(struct CUstream_st *s) TL_DRV_UNLOCKED;
 
 /* Everything that stands in the context's streams now; the event's new record. */
-CUresult tl_drv_event_record_context(struct CUevent_st *e, struct CUctx_st *ctx);
-CUresult tl_drv_event_wait(struct CUstream_st *s, struct CUevent_st *e);
+CUresult tl_drv_event_record_context(struct CUevent_st *e, struct CUctx_st *ctx) TL_DRV_UNLOCKED;
+CUresult tl_drv_event_wait(struct CUstream_st *s, struct CUevent_st *e) TL_DRV_UNLOCKED;
 
 #endif

@@ -27,7 +27,7 @@ struct CUtexref_st {
     uint64_t object;
 };
 
-static struct CUtexref_st *references; /* of all modules; guarded by the driver's lock */
+static struct CUtexref_st *references TL_DRV_GUARDED; /* of all modules */
 
 static bool is_reference(const struct CUtexref_st *r, bool is_surface)
 {

@@ -59,6 +59,7 @@ enum tl_drv_kind {
     TL_DRV_CONDITIONAL, /* in graphs; launched, it is the gate before a body */
 };
 
+/* Belongs to who made it, then to the operation or node that it is put into: no lock of its own. */
 struct tl_drv_work {
     enum tl_drv_kind kind;
     union {
@@ -92,12 +93,12 @@ struct tl_drv_work {
     void *staging; /* a copy of pageable source bytes, freed with the work */
 };
 
-/* Frees what belongs to it. */
+/* Frees the buffers that belong to it; what else a node's has: tl_drv_node_work_finish. */
 void tl_drv_work_finish(struct tl_drv_work *work);
 void tl_drv_copy_run(const struct tl_drv_copy *c);
 
-/* Both refuse what is not allocated.  Lock not held. */
-CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c);
-CUresult tl_drv_fill_check(const struct tl_drv_fill *f);
+/* Both refuse what is not allocated. */
+CUresult tl_drv_plan_3d(const CUDA_MEMCPY3D *p, struct tl_drv_copy *c) TL_DRV_UNLOCKED;
+CUresult tl_drv_fill_check(const struct tl_drv_fill *f) TL_DRV_UNLOCKED;
 
 #endif

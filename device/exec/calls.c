@@ -4,6 +4,7 @@
  * Pointers come from kernels and may be wrong: they are followed only with the engine's in_kernel
  * set, so that a signal becomes the kernel's fault, and never while a lock is held. */
 #include "device/exec/internal.h"
+#include "tally/lock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,21 +60,21 @@ void tl__out_init(struct tl__out *o, bool is_error)
 {
     memset(o, 0, sizeof *o);
     o->is_error = is_error;
-    pthread_mutex_init(&o->lock, NULL);
+    tl_mutex_init(&o->lock);
 }
 
 void tl__out_finish(struct tl__out *o)
 {
     tl_buf_finish(&o->text);
-    pthread_mutex_destroy(&o->lock);
+    tl_mutex_destroy(&o->lock);
 }
 
 void tl__out_flush(struct tl__out *o)
 {
-    pthread_mutex_lock(&o->lock);
+    tl_mutex_lock(&o->lock);
     struct tl_buf text = o->text;
     o->text = (struct tl_buf){0};
-    pthread_mutex_unlock(&o->lock);
+    tl_mutex_unlock(&o->lock);
     if (text.n > 0) {
         FILE *file = o->is_error ? stderr : stdout;
         fwrite(text.p, 1, text.n, file);
@@ -84,10 +85,10 @@ void tl__out_flush(struct tl__out *o)
 
 static void out_add(struct tl__out *o, const char *text, size_t n)
 {
-    pthread_mutex_lock(&o->lock);
+    tl_mutex_lock(&o->lock);
     tl_buf_add(&o->text, text, n);
     bool is_full = o->text.n >= OUT_LIMIT;
-    pthread_mutex_unlock(&o->lock);
+    tl_mutex_unlock(&o->lock);
     if (is_full)
         tl__out_flush(o);
 }

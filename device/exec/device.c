@@ -1,6 +1,7 @@
 /* A process's end of the shared device: settings, the thread that lives for it and watches over
  * launches, fork. */
 #include "device/exec/device.h"
+#include "tally/lock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -118,9 +119,8 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
 
 /* --- the thread that lives for the process ---------------------------------------------------- */
 
-/* Ends launches that run for too long; tells them again until they are gone.  Called with the lock
- * held. */
-static bool watch(struct tl_exec_device *d)
+/* Ends launches that run for too long; tells them again until they are gone. */
+static bool watch(struct tl_exec_device *d) TL_REQUIRES(d->lock)
 {
     bool has_runs = false;
     uint64_t now = tl__now_ns();
@@ -133,10 +133,10 @@ static bool watch(struct tl_exec_device *d)
     return has_runs;
 }
 
-static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns)
+static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns) TL_REQUIRES(d->lock)
 {
     struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
-    pthread_cond_timedwait(&d->changed, &d->lock, &until);
+    tl_mutex_wait_until(&d->lock, &d->changed, &until);
 }
 
 static void *monitor_main(void *argument)
@@ -146,7 +146,7 @@ static void *monitor_main(void *argument)
     /* Nobody has to make way when it is told something. */
     (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
     int rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     d->monitor_result = rc;
     d->monitor_is_up = true;
     pthread_cond_broadcast(&d->changed);
@@ -161,17 +161,17 @@ static void *monitor_main(void *argument)
         } else if (has_runs) {
             wait_for_change(d, tl__now_ns() + TICK_NS);
         } else {
-            pthread_cond_wait(&d->changed, &d->lock);
+            tl_mutex_wait(&d->lock, &d->changed);
         }
     }
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     if (rc == 0)
         tl__sm_close(d->sm);
     return NULL;
 }
 
-/* Joins the shared device.  The lock is held. */
-static int attach(struct tl_exec_device *d, struct tl_error *err)
+/* Joins the shared device. */
+static int attach(struct tl_exec_device *d, struct tl_error *err) TL_REQUIRES(d->lock)
 {
     sigset_t all, old;
     d->monitor_is_up = false;
@@ -183,7 +183,7 @@ static int attach(struct tl_exec_device *d, struct tl_error *err)
     if (rc < 0)
         return tl_error_set(err, rc, "cannot start the device's thread");
     while (!d->monitor_is_up)
-        pthread_cond_wait(&d->changed, &d->lock);
+        tl_mutex_wait(&d->lock, &d->changed);
     if (d->monitor_result < 0) {
         pthread_join(d->monitor, NULL);
         if (err != NULL)
@@ -207,28 +207,29 @@ int tl__device_attach(struct tl_exec_device *d)
 /* --- fork ------------------------------------------------------------------------------------- */
 
 /* All devices of the process, for fork. */
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tl_exec_device *devices;
+static struct tl_mutex devices_lock = TL_MUTEX_INITIALIZER;
+static struct tl_exec_device *devices TL_GUARDED_BY(devices_lock);
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void before_fork(void)
+/* All locks are held while the process forks, so that the child finds everything in order. */
+TL_UNCHECKED static void before_fork(void)
 {
-    pthread_mutex_lock(&devices_lock);
+    tl_mutex_lock(&devices_lock);
     for (struct tl_exec_device *d = devices; d != NULL; d = d->next)
-        pthread_mutex_lock(&d->lock);
+        tl_mutex_lock(&d->lock);
 }
 
-static void after_fork_parent(void)
+TL_UNCHECKED static void after_fork_parent(void)
 {
     for (struct tl_exec_device *d = devices; d != NULL; d = d->next)
-        pthread_mutex_unlock(&d->lock);
-    pthread_mutex_unlock(&devices_lock);
+        tl_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&devices_lock);
 }
 
 static void init_locks(struct tl_exec_device *d)
 {
     pthread_condattr_t attr;
-    pthread_mutex_init(&d->lock, NULL);
+    tl_mutex_init(&d->lock);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&d->changed, &attr);
@@ -237,7 +238,7 @@ static void init_locks(struct tl_exec_device *d)
 
 /* The child has none of the parent's threads, launches or slots: it begins anew with its next
  * launch.  What the parent's threads held in memory is left alone. */
-static void after_fork_child(void)
+TL_UNCHECKED static void after_fork_child(void)
 {
     tl__fault_forget();
     for (struct tl_exec_device *d = devices; d != NULL; d = d->next) {
@@ -252,7 +253,7 @@ static void after_fork_child(void)
         d->look_ns = 0;
         tl__workers_forget(d);
     }
-    pthread_mutex_init(&devices_lock, NULL);
+    tl_mutex_init(&devices_lock);
 }
 
 static void register_fork(void)
@@ -289,23 +290,23 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
         tl_error_set(err, rc, "cannot install signal handlers");
         goto fail;
     }
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     rc = attach(d, err);
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     if (rc < 0)
         goto fail;
     pthread_once(&fork_once, register_fork);
-    pthread_mutex_lock(&devices_lock);
+    tl_mutex_lock(&devices_lock);
     d->next = devices;
     devices = d;
-    pthread_mutex_unlock(&devices_lock);
+    tl_mutex_unlock(&devices_lock);
     *out = d;
     return 0;
 fail:
     tl__out_finish(&d->out);
     tl__out_finish(&d->errors);
     pthread_cond_destroy(&d->changed);
-    pthread_mutex_destroy(&d->lock);
+    tl_mutex_destroy(&d->lock);
     free(d);
     return rc;
 }
@@ -314,20 +315,20 @@ void tl_exec_device_close(struct tl_exec_device *d)
 {
     if (d == NULL)
         return;
-    pthread_mutex_lock(&devices_lock);
+    tl_mutex_lock(&devices_lock);
     for (struct tl_exec_device **p = &devices; *p != NULL; p = &(*p)->next) {
         if (*p == d) {
             *p = d->next;
             break;
         }
     }
-    pthread_mutex_unlock(&devices_lock);
+    tl_mutex_unlock(&devices_lock);
     tl__workers_stop(d);
     if (d->is_attached) {
-        pthread_mutex_lock(&d->lock);
+        tl_mutex_lock(&d->lock);
         d->is_closing = true;
         pthread_cond_broadcast(&d->changed);
-        pthread_mutex_unlock(&d->lock);
+        tl_mutex_unlock(&d->lock);
         pthread_join(d->monitor, NULL);
     }
     tl_exec_printf_flush(d);
@@ -335,7 +336,7 @@ void tl_exec_device_close(struct tl_exec_device *d)
     tl__out_finish(&d->errors);
     tl__heap_destroy(d->heap);
     pthread_cond_destroy(&d->changed);
-    pthread_mutex_destroy(&d->lock);
+    tl_mutex_destroy(&d->lock);
     free(d);
 }
 
@@ -354,9 +355,9 @@ enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d)
 /* The shared device, which a forked child joins anew; NULL if it cannot. */
 static struct tl__sm *sm_of(struct tl_exec_device *d)
 {
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     struct tl__sm *s = tl__device_attach(d) == 0 ? d->sm : NULL;
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     return s;
 }
 
@@ -442,12 +443,12 @@ int tl_exec_heap_limit(struct tl_exec_device *d, uint64_t bytes)
     int rc = 0;
     if (bytes == 0 || bytes > (uint64_t)1 << 36)
         return -EINVAL;
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     if (d->heap != NULL)
         rc = -EBUSY;
     else
         d->heap_bytes = bytes;
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     return rc;
 }
 
@@ -463,10 +464,10 @@ struct tl__out *tl__device_out(struct tl_exec_device *d, bool is_error)
 
 struct tl__heap *tl__device_heap(struct tl_exec_device *d)
 {
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     if (d->heap == NULL)
         d->heap = tl__heap_create(d->heap_bytes);
     struct tl__heap *heap = d->heap;
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     return heap;
 }

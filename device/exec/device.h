@@ -4,6 +4,7 @@
 #define TALLY_DEVICE_EXEC_DEVICE_H
 
 #include "device/exec/internal.h"
+#include "tally/lock.h"
 
 struct tl__worker;
 
@@ -19,15 +20,14 @@ struct tl_exec_device {
     uint32_t n_cores;
     bool has_own_cpus;
 
-    pthread_mutex_t lock; /* guards what follows, but for atomics */
+    struct tl_mutex lock; /* guards what follows, but for atomics */
     pthread_cond_t changed;
     struct tl__sm *sm; /* written while attaching only */
     pthread_t monitor;
     bool monitor_is_up, is_attached, is_closing;
-    uint64_t
-        /* when the monitor wakes a worker for launches that were left to who has the slots; 0:
-         * there are none */
-        look_ns;
+    /* when the monitor wakes a worker for launches that were left to who has the slots; 0: there
+     * are none */
+    uint64_t look_ns;
     int monitor_result;
     struct tl_error error;
     struct tl__heap *heap;
@@ -48,15 +48,15 @@ struct tl_exec_device {
     atomic_bool must_stop; /* workers end */
 };
 
-int tl__device_attach(struct tl_exec_device *d); /* with the lock held; 0 if it is already */
+/* 0 if it is already */
+int tl__device_attach(struct tl_exec_device *d) TL_REQUIRES(d->lock);
 
 void tl__workers_init(struct tl_exec_device *d);
 void tl__workers_stop(struct tl_exec_device *d);
-void tl__workers_nudge(
-    /* one worker looks whether it gets a slot, if there is something to run */
-    struct tl_exec_device *d);
+/* One worker looks whether it gets a slot, if there is something to run. */
+void tl__workers_nudge(struct tl_exec_device *d);
 void tl__workers_forget(struct tl_exec_device *d); /* in a forked child */
-/* With the lock held: ends a run with TL_DEV_FAULT_TIMEOUT.  Can be repeated. */
-void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run);
+/* Ends a run with TL_DEV_FAULT_TIMEOUT.  Can be repeated. */
+void tl__run_cancel(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock);
 
 #endif

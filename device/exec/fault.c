@@ -11,6 +11,7 @@
  * neither sigsetjmp nor a system call is paid per block.  In TSan builds asynchronous signals come
  * late and this is not tested. */
 #include "device/exec/internal.h"
+#include "tally/lock.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,10 +33,10 @@ static atomic_int watchdog_signal;
 /* Where a handler returns to if the kernel has called it. */
 static void *_Atomic kernel_return;
 static bool (*_Atomic pages)(const void *address);
-static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by it: workers that run kernels; where we stand before a handler that came after us. */
-static uint32_t n_inside;
-static uint32_t displacing; /* bit per signal */
+static struct tl_mutex install_lock = TL_MUTEX_INITIALIZER;
+/* Workers that run kernels; where we stand before a handler that came after us, a bit per signal. */
+static uint32_t n_inside TL_GUARDED_BY(install_lock);
+static uint32_t displacing TL_GUARDED_BY(install_lock);
 
 /* initial-exec: reading them in a handler must not allocate, not even on a thread that we have
  * never seen. */
@@ -173,7 +174,7 @@ __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t
     errno = saved;
 }
 
-static int install(int number)
+static int install(int number) TL_REQUIRES(install_lock)
 {
     int i = index_of(number);
     struct sigaction there, ours;
@@ -218,8 +219,7 @@ static int signal_of(int i)
                              : atomic_load_explicit(&watchdog_signal, memory_order_relaxed);
 }
 
-/* With the lock held. */
-static int install_all(void)
+static int install_all(void) TL_REQUIRES(install_lock)
 {
     int rc = 0;
     if (atomic_load_explicit(&watchdog_signal, memory_order_relaxed) == 0)
@@ -231,9 +231,9 @@ static int install_all(void)
 
 int tl__fault_install(void)
 {
-    pthread_mutex_lock(&install_lock);
+    tl_mutex_lock(&install_lock);
     int rc = install_all();
-    pthread_mutex_unlock(&install_lock);
+    tl_mutex_unlock(&install_lock);
     return rc;
 }
 
@@ -245,17 +245,17 @@ static bool is_ours(const struct sigaction *a)
 void tl__fault_enter(void)
 {
     struct sigaction there;
-    pthread_mutex_lock(&install_lock);
+    tl_mutex_lock(&install_lock);
     n_inside++;
     /* A look at one of them is enough: who minds these signals minds SIGSEGV. */
     if (sigaction(SIGSEGV, NULL, &there) == 0 && !is_ours(&there))
         install_all();
-    pthread_mutex_unlock(&install_lock);
+    tl_mutex_unlock(&install_lock);
 }
 
 void tl__fault_leave(void)
 {
-    pthread_mutex_lock(&install_lock);
+    tl_mutex_lock(&install_lock);
     if (--n_inside == 0 && displacing != 0) {
         for (int i = 0; i < N_SIGNALS; i++) {
             unsigned which = atomic_load_explicit(&current_before[i], memory_order_relaxed);
@@ -269,12 +269,13 @@ void tl__fault_leave(void)
         }
         displacing = 0;
     }
-    pthread_mutex_unlock(&install_lock);
+    tl_mutex_unlock(&install_lock);
 }
 
-void tl__fault_forget(void)
+/* There is no other thread. */
+TL_UNCHECKED void tl__fault_forget(void)
 {
-    pthread_mutex_init(&install_lock, NULL);
+    tl_mutex_init(&install_lock);
     n_inside = 0;
 }
 

@@ -4,6 +4,7 @@
  * kernel that runs over the end of what it got spoils its own data only, and `free` of a wrong
  * pointer is told from a right one. */
 #include "device/exec/internal.h"
+#include "tally/lock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 enum { INSIDE, FREE = 0x40, TAKEN = 0x80 };
 
 struct tl__heap {
-    pthread_mutex_t lock; /* guards everything below */
+    struct tl_mutex lock; /* guards everything below */
     uint8_t *base;
     uint64_t bytes;
     uint32_t n_orders;     /* order n: pieces of 2^n granules */
@@ -63,7 +64,7 @@ struct tl__heap *tl__heap_create(uint64_t bytes)
     struct tl__heap *h = calloc(1, sizeof *h);
     if (h == NULL)
         return NULL;
-    pthread_mutex_init(&h->lock, NULL);
+    tl_mutex_init(&h->lock);
     h->bytes = (uint64_t)1 << shift;
     h->n_orders = shift - MIN_SHIFT + 1;
     h->state_bytes = (size_t)(h->bytes >> MIN_SHIFT);
@@ -91,7 +92,7 @@ void tl__heap_destroy(struct tl__heap *h)
         munmap(h->state, h->state_bytes);
     if (h->next != NULL)
         munmap(h->next, h->link_bytes);
-    pthread_mutex_destroy(&h->lock);
+    tl_mutex_destroy(&h->lock);
     free(h);
 }
 
@@ -103,7 +104,7 @@ void *tl__heap_alloc(struct tl__heap *h, uint64_t bytes)
     while (((uint64_t)1 << (order + MIN_SHIFT)) < bytes)
         order++;
     void *p = NULL;
-    pthread_mutex_lock(&h->lock);
+    tl_mutex_lock(&h->lock);
     uint32_t from = order;
     while (from < h->n_orders && h->first[from] == NOTHING)
         from++;
@@ -117,7 +118,7 @@ void *tl__heap_alloc(struct tl__heap *h, uint64_t bytes)
         h->state[at] = (uint8_t)(TAKEN | order);
         p = h->base + ((uint64_t)at << MIN_SHIFT);
     }
-    pthread_mutex_unlock(&h->lock);
+    tl_mutex_unlock(&h->lock);
     return p;
 }
 
@@ -130,7 +131,7 @@ int tl__heap_free(struct tl__heap *h, void *p)
         return -EINVAL;
     uint32_t at = (uint32_t)(offset >> MIN_SHIFT);
     int rc = -EINVAL;
-    pthread_mutex_lock(&h->lock);
+    tl_mutex_lock(&h->lock);
     if ((h->state[at] & TAKEN) != 0) {
         uint32_t order = h->state[at] & 0x3f;
         h->state[at] = INSIDE;
@@ -144,6 +145,6 @@ int tl__heap_free(struct tl__heap *h, void *p)
         push(h, at, order);
         rc = 0;
     }
-    pthread_mutex_unlock(&h->lock);
+    tl_mutex_unlock(&h->lock);
     return rc;
 }

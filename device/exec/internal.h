@@ -8,6 +8,7 @@
 #define TALLY_DEVICE_EXEC_INTERNAL_H
 
 #include "device/exec/exec.h"
+#include "tally/lock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -264,7 +265,7 @@ extern const struct tl_dev_calls tl__exec_calls;
 /* --- printf, malloc --------------------------------------------------------------------------- */
 
 struct tl__out {
-    pthread_mutex_t lock;
+    struct tl_mutex lock;
     struct tl_buf text;
     bool is_error; /* for stderr: failed assertions */
 };

@@ -12,6 +12,7 @@
  * below the program's own threads: they get what the slots give them, and the CPU scheduler has no
  * reason to prefer one over the other. */
 #include "device/exec/device.h"
+#include "tally/lock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -38,9 +39,9 @@ struct tl__worker {
     struct tl__engine engine;
 };
 
-/* --- the list of runs with unclaimed blocks, with the lock held ------------------------------- */
+/* --- the list of runs with unclaimed blocks ----------------------------------------------- */
 
-static void publish_head(struct tl_exec_device *d)
+static void publish_head(struct tl_exec_device *d) TL_REQUIRES(d->lock)
 {
     struct tl_exec_run *first = d->pending;
     uint64_t head = first != NULL ? first->key : TL_EXEC_NO_KEY;
@@ -71,7 +72,7 @@ static void take_out(struct tl_exec_run **list, const struct tl_exec_run *run)
         *list = run->next_pending;
 }
 
-static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run)
+static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
     insert(&d->pending, run);
     run->is_pending = true;
@@ -86,7 +87,7 @@ static void set_urgency(struct tl_exec_partition *p)
                           memory_order_relaxed);
 }
 
-static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
+static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
     if (run->is_held) {
         take_out(&run->partition->held, run);
@@ -101,11 +102,11 @@ static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run)
     publish_head(d);
 }
 
-/* --- partitions, with the lock held ----------------------------------------------------------- */
+/* --- partitions ------------------------------------------------------------------------------- */
 
 /* Launches of a partition that has all the workers it may have are out of sight, for other
  * processes as well. */
-static void hold(struct tl_exec_device *d, struct tl_exec_run *run)
+static void hold(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
     remove_pending(d, run);
     insert(&run->partition->held, run);
@@ -113,13 +114,14 @@ static void hold(struct tl_exec_device *d, struct tl_exec_run *run)
     set_urgency(run->partition);
 }
 
-static void unhold(struct tl_exec_device *d, struct tl_exec_run *run)
+static void unhold(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
     remove_pending(d, run);
     add_pending(d, run);
 }
 
 static void enter_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
+    TL_REQUIRES(d->lock)
 {
     if (p == NULL || ++p->active < p->n_slots)
         return;
@@ -132,6 +134,7 @@ static void enter_partition(struct tl_exec_device *d, struct tl_exec_partition *
 
 /* True if there is work for another worker now. */
 static bool leave_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
+    TL_REQUIRES(d->lock)
 {
     if (p == NULL || --p->active >= p->n_slots || p->held == NULL)
         return false;
@@ -147,13 +150,13 @@ static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_byt
     struct tl_exec_run *run = NULL;
     uint32_t room = SPARE_PARAMS;
     if (param_bytes <= SPARE_PARAMS) {
-        pthread_mutex_lock(&d->lock);
+        tl_mutex_lock(&d->lock);
         run = d->spare;
         if (run != NULL) {
             d->spare = run->next_run;
             d->n_spare--;
         }
-        pthread_mutex_unlock(&d->lock);
+        tl_mutex_unlock(&d->lock);
     } else {
         room = (param_bytes + 63) & ~63U;
     }
@@ -166,8 +169,7 @@ static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_byt
     return run;
 }
 
-/* With the lock held. */
-static void give_run(struct tl_exec_device *d, struct tl_exec_run *run)
+static void give_run(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
     if (run->param_room == SPARE_PARAMS && d->n_spare < SPARE_RUNS) {
         run->next_run = d->spare;
@@ -268,16 +270,16 @@ static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
 static void env_drained(struct tl__engine *e, struct tl_exec_run *run)
 {
     struct tl_exec_device *d = e->env->device;
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     remove_pending(d, run);
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
 }
 
 /* The first run with blocks to claim; this worker is inside it now. */
 static struct tl_exec_run *enter_run(struct tl__worker *w)
 {
     struct tl_exec_device *d = w->device;
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     struct tl_exec_run *run = d->pending;
     if (run != NULL) {
         run->active++;
@@ -286,7 +288,7 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
         if (atomic_load_explicit(&run->begin_ns, memory_order_relaxed) == 0)
             atomic_store_explicit(&run->begin_ns, tl__now_ns(), memory_order_relaxed);
     }
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     return run;
 }
 
@@ -295,7 +297,7 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
     struct tl_exec_device *d = w->device;
     struct tl_exec_launch *finished = NULL;
     struct tl_exec_object *object = NULL;
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     w->run = NULL;
     if (rc < 0)
         set_fault(run, &w->engine.fault);
@@ -316,7 +318,7 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
             run->next_run->prev_run = run->prev_run;
         give_run(d, run);
     }
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
     if (has_more)
         call_worker(d);
     if (finished != NULL) {
@@ -352,7 +354,7 @@ static void end_cancelled(struct tl__worker *w)
 {
     struct tl_exec_device *d = w->device;
     for (;;) {
-        pthread_mutex_lock(&d->lock);
+        tl_mutex_lock(&d->lock);
         struct tl_exec_run *run = d->pending;
         while (run != NULL && !atomic_load_explicit(&run->cancelled, memory_order_relaxed))
             run = run->next_pending;
@@ -362,7 +364,7 @@ static void end_cancelled(struct tl__worker *w)
             run->active++;
             enter_partition(d, run->partition);
         }
-        pthread_mutex_unlock(&d->lock);
+        tl_mutex_unlock(&d->lock);
         if (run == NULL)
             break;
         leave_run(w, run, 0);
@@ -401,8 +403,8 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-/* With the lock held: as many workers as the launch can use.  It is enough to have one. */
-static int ensure_workers(struct tl_exec_device *d, uint64_t wanted)
+/* As many workers as the launch can use.  It is enough to have one. */
+static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES(d->lock)
 {
     while (d->n_workers < d->env.n_slots && d->n_workers < wanted) {
         struct tl__worker *w = calloc(1, sizeof *w);
@@ -495,13 +497,13 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
         memcpy(run->params, l->params, info->param_bytes);
     memset(&l->fault, 0, sizeof l->fault);
 
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     int rc = tl__device_attach(d);
     if (rc == 0)
         rc = ensure_workers(d, total);
     if (rc < 0) {
         give_run(d, run);
-        pthread_mutex_unlock(&d->lock);
+        tl_mutex_unlock(&d->lock);
         tl_exec_object_unref(l->object);
         return -ENOMEM;
     }
@@ -522,7 +524,7 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
         d->look_ns = tl__now_ns() + LEFT_NS;
     if (d->watchdog_ns != 0 || is_left)
         pthread_cond_broadcast(&d->changed);
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
 
     if (chance == TL__SM_FREE && atomic_load_explicit(&d->n_spinning, memory_order_seq_cst) == 0)
         tl__sm_wake(d->sm, 1);
@@ -531,8 +533,8 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
 
 void tl_exec_cancel(struct tl_exec_device *d, struct tl_exec_launch *l)
 {
-    pthread_mutex_lock(&d->lock);
+    tl_mutex_lock(&d->lock);
     if (l->run != NULL)
         tl__run_cancel(d, l->run);
-    pthread_mutex_unlock(&d->lock);
+    tl_mutex_unlock(&d->lock);
 }

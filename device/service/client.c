@@ -3,6 +3,7 @@
 #include "device/service/progress.h"
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
+#include "tally/lock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,16 +37,16 @@ struct request {
 /* --- where the service is --------------------------------------------------------------------- */
 
 /* The build id of the program last asked about; reading it costs more than stat does. */
-static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_mutex id_lock = TL_MUTEX_INITIALIZER;
 static struct {
     char program[1024];
     struct stat st;
     char id[TL_JIT_COMPILER_ID_BYTES];
-} known; /* guarded by id_lock */
+} known TL_GUARDED_BY(id_lock);
 
 static int identify(struct request *r, const struct stat *st)
 {
-    pthread_mutex_lock(&id_lock);
+    tl_mutex_lock(&id_lock);
     bool is_known = strcmp(known.program, r->program) == 0 && known.st.st_dev == st->st_dev &&
                     known.st.st_ino == st->st_ino && known.st.st_size == st->st_size &&
                     memcmp(&known.st.st_mtim, &st->st_mtim, sizeof st->st_mtim) == 0;
@@ -59,7 +60,7 @@ static int identify(struct request *r, const struct stat *st)
     } else {
         known.program[0] = '\0';
     }
-    pthread_mutex_unlock(&id_lock);
+    tl_mutex_unlock(&id_lock);
     return rc;
 }
 
@@ -296,13 +297,13 @@ static char *make_ask(const struct request *r, size_t *n)
 
 /* Objects that are in no cache, by key; the descriptors stay open, because the loader knows objects
  * by their paths. */
-static pthread_mutex_t loose_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_mutex loose_lock = TL_MUTEX_INITIALIZER;
 static struct loose {
     struct loose *next;
     struct tl_jit_key key;
     int fd;
-} * loose_objects;    /* guarded by loose_lock */
-static bool was_told; /* guarded by loose_lock: why there is no cache */
+} * loose_objects TL_GUARDED_BY(loose_lock);
+static bool was_told TL_GUARDED_BY(loose_lock); /* why there is no cache */
 
 static int loose_path(int fd, char *path, size_t path_n)
 {
@@ -313,11 +314,11 @@ static int loose_path(int fd, char *path, size_t path_n)
 static int find_loose(const struct tl_jit_key *key, char *path, size_t path_n)
 {
     int rc = -ENOENT;
-    pthread_mutex_lock(&loose_lock);
+    tl_mutex_lock(&loose_lock);
     for (struct loose *l = loose_objects; l != NULL && rc == -ENOENT; l = l->next)
         if (memcmp(&l->key, key, sizeof *key) == 0)
             rc = loose_path(l->fd, path, path_n);
-    pthread_mutex_unlock(&loose_lock);
+    tl_mutex_unlock(&loose_lock);
     return rc;
 }
 
@@ -334,34 +335,34 @@ static int keep_loose(const struct request *r, int fd, const char *why, char *pa
         close(fd);
         return 0;
     }
-    pthread_mutex_lock(&loose_lock);
+    tl_mutex_lock(&loose_lock);
     *new = (struct loose){.next = loose_objects, .key = r->key, .fd = fd};
     loose_objects = new;
     if (!was_told)
         tl_error_set(r->err, 0, "compiled kernels are not kept: %s", why);
     was_told = true;
-    pthread_mutex_unlock(&loose_lock);
+    tl_mutex_unlock(&loose_lock);
     return loose_path(fd, path, path_n);
 }
 
-static pthread_mutex_t refusals_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tl_jit_refusals refusals; /* guarded by refusals_lock */
+static struct tl_mutex refusals_lock = TL_MUTEX_INITIALIZER;
+static struct tl_jit_refusals refusals TL_GUARDED_BY(refusals_lock);
 
 /* 0 if nothing is known against the kernel. */
 static int recall_refusal(const struct request *r)
 {
-    pthread_mutex_lock(&refusals_lock);
+    tl_mutex_lock(&refusals_lock);
     const struct tl_jit_refusal *known_bad = tl_jit_refusals_find(&refusals, &r->key);
     int rc = known_bad != NULL ? tl_error_set(r->err, known_bad->code, "%s", known_bad->text) : 0;
-    pthread_mutex_unlock(&refusals_lock);
+    tl_mutex_unlock(&refusals_lock);
     return rc;
 }
 
 static int remember_refusal(const struct request *r, int code, const char *text)
 {
-    pthread_mutex_lock(&refusals_lock);
+    tl_mutex_lock(&refusals_lock);
     tl_jit_refusals_add(&refusals, &r->key, code, text);
-    pthread_mutex_unlock(&refusals_lock);
+    tl_mutex_unlock(&refusals_lock);
     return tl_error_set(r->err, code, "%s", text);
 }
 

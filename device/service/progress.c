@@ -1,5 +1,6 @@
 /* The line that tells how far compiling is; see the header. */
 #include "device/service/progress.h"
+#include "tally/lock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -30,7 +31,7 @@ struct wanted {
     unsigned n_waiting; /* 0: it is only expected */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER;
 static struct {
     struct wanted open[N_OPEN];
     unsigned n_open, n_done;
@@ -42,7 +43,7 @@ static struct {
     bool is_line_there;         /* on a terminal */
     /* the socket whose name keeps other processes from telling, or -1 */
     int sign;
-} now = {.sign = -1}; /* guarded by lock */
+} now TL_GUARDED_BY(lock) = {.sign = -1};
 
 static int64_t clock_ms(void)
 {
@@ -60,9 +61,9 @@ static bool is_wanted(void)
            (strcmp(log, "error") != 0 && strcmp(log, "off") != 0 && strcmp(log, "0") != 0);
 }
 
-/* --- counting (with the lock) --- */
+/* --- counting --- */
 
-static struct wanted *find_wanted(const struct tl_jit_key *key)
+static struct wanted *find_wanted(const struct tl_jit_key *key) TL_REQUIRES(lock)
 {
     for (unsigned i = 0; i < now.n_open; i++)
         if (memcmp(&now.open[i].key, key, sizeof *key) == 0)
@@ -70,7 +71,7 @@ static struct wanted *find_wanted(const struct tl_jit_key *key)
     return NULL;
 }
 
-static struct wanted *find_or_add(const struct tl_jit_key *key)
+static struct wanted *find_or_add(const struct tl_jit_key *key) TL_REQUIRES(lock)
 {
     struct wanted *w = find_wanted(key);
     if (w == NULL && now.n_open < N_OPEN) {
@@ -80,14 +81,14 @@ static struct wanted *find_or_add(const struct tl_jit_key *key)
     return w;
 }
 
-static void settle(struct wanted *w)
+static void settle(struct wanted *w) TL_REQUIRES(lock)
 {
     *w = now.open[--now.n_open];
     now.n_done++;
 }
 
 /* What was compiled in the background is in the cache, without anybody having been told. */
-static void settle_expected(void)
+static void settle_expected(void) TL_REQUIRES(lock)
 {
     char folder[TL_JIT_CACHE_PATH];
     struct tl_jit_cache cache;
@@ -141,7 +142,7 @@ static void write_text(const char *text, size_t n)
 }
 
 /* How long until there is something to tell; 0: now. */
-static int64_t due_in(int64_t t, bool is_terminal)
+static int64_t due_in(int64_t t, bool is_terminal) TL_REQUIRES(lock)
 {
     int64_t first = FIRST_MS - now.waited_ms - (t - now.since_ms);
     int64_t next = now.told_ms == 0 ? 0 : now.told_ms + (is_terminal ? TERMINAL_MS : PLAIN_MS) - t;
@@ -153,7 +154,7 @@ static void tell(bool is_terminal)
 {
     char line[100];
     int n = 0;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     if (!now.is_telling && now.n_waiting > 0 && due_in(clock_ms(), is_terminal) == 0) {
         if (now.sign < 0)
             now.sign = put_up_sign();
@@ -167,28 +168,28 @@ static void tell(bool is_terminal)
             now.is_telling = true;
         }
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     if (n == 0)
         return;
     write_text(line, (size_t)n);
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     now.is_telling = false;
     now.is_line_there = is_terminal;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 /* --- what the client calls --- */
 
 void tl_jit_progress_expect(const struct tl_jit_key *key)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     find_or_add(key);
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 void tl_jit_progress_begin(const struct tl_jit_key *key)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct wanted *w = find_or_add(key);
     if (w != NULL)
         w->n_waiting++;
@@ -197,14 +198,14 @@ void tl_jit_progress_begin(const struct tl_jit_key *key)
         if (now.since_ms - now.ended_ms > PAUSE_MS)
             now.waited_ms = 0;
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 void tl_jit_progress_end(const struct tl_jit_key *key)
 {
     bool is_line_there = false;
     int sign = -1;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct wanted *w = find_wanted(key);
     if (w == NULL)
         now.n_done++;
@@ -218,7 +219,7 @@ void tl_jit_progress_end(const struct tl_jit_key *key)
         sign = now.sign;
         now.sign = -1;
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     if (is_line_there)
         write_text("\r\033[K", 4);
     if (sign >= 0)
@@ -232,9 +233,9 @@ void tl_jit_progress_wait(int fd)
     if (!is_wanted())
         return; /* the caller waits by reading */
     for (;;) {
-        pthread_mutex_lock(&lock);
+        tl_mutex_lock(&lock);
         int64_t due = due_in(clock_ms(), is_terminal);
-        pthread_mutex_unlock(&lock);
+        tl_mutex_unlock(&lock);
         int n = poll(&p, 1, due > 0 ? (int)due : is_terminal ? TERMINAL_MS : PLAIN_MS);
         if (n > 0 || (n < 0 && errno != EINTR))
             return;
