@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* A digest of everything that the two files are made of: sources, headers, flags
- * (runtime/effort.mk). */
+ * (BUILD_ID in the Makefile). */
 extern const char tl_build_id[];
 
 struct tl_settings;

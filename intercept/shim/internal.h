@@ -5,9 +5,9 @@
  *     intercept/shim/procaddress.c  cuGetProcAddress and dlsym: other ways to a driver function, which lead to the same entries
  *     intercept/shim/ops.c          which operation of its framework each thread is in
  *     intercept/shim/job.c          what begins with cuInit: settings, record, tallyd, the best-effort part; fork and exit
- *     capture_*.c         images and kernels that the job gave to the driver
- *     high_*.c            the path of jobs that never give way: in-flight word, timings, requests
- *     doors_*.c           PTX that compilers leave beside their machine code
+ *     intercept/capture             images and kernels that the job gave to the driver
+ *     intercept/high                the path of jobs that never give way: in-flight word, timings, requests
+ *     intercept/doors               PTX that compilers leave beside their machine code
  *
  * Everything here lives in other people's processes: nothing exits, aborts, or waits for a lock on
  * the way of a launch. */
@@ -66,7 +66,7 @@ extern const struct tl_hook tl_procaddress_hooks[];
 void *tl_dlsym_find(void);
 void *tl_libc_dlsym_of(void *handle, const char *name);
 
-/* --- capture_*.c, intercept/doors/link.c ------------------------------------------------------ */
+/* --- intercept/capture, intercept/doors/link.c ------------------------------------------------ */
 extern const struct tl_hook tl_capture_hooks[], tl_memory_hooks[], tl_doors_hooks[];
 void tl_memory_forked(void);
 /* See struct tl_shim. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/check-rooms: the tree as it is has no edge that scripts/rooms.txt forbids, and each kind of edge that is planted in a copy
 # of it is found: an include, a private header, a symbol without an include, a cycle in the table, a right that nobody uses; and so
-# is a name that two files define.
+# is a name that two files define.  docs/rooms.svg shows the tree as it is.
 set -euo pipefail
 . test/integration/needs.inc
 
@@ -47,12 +47,17 @@ new_tree
 check || fail "the tree as it is:"
 check --dot || fail "the picture of it:"
 grep -q '"intercept" -> "runtime/job"' "$scratch/said" || fail "an arrow is missing in the picture:"
-! grep -q 'color=red' "$scratch/said" || fail "there is a red arrow in the picture of a clean tree"
+! grep -q '#cc0000' "$scratch/said" || fail "there is a red arrow in the picture of a clean tree"
+# The picture in the documents has these arrows, and no others.
+sed -n 's/^ *"\([^"]*\)" -> "\([^"]*\)".*/\1->\2/p' "$scratch/said" | sort >"$scratch/arrows"
+sed -n 's/^<title>\(.*\)&#45;&gt;\(.*\)<\/title>$/\1->\2/p' docs/rooms.svg | sed 's/&#45;/-/g' | sort >"$scratch/drawn"
+diff "$scratch/arrows" "$scratch/drawn" >"$scratch/said" ||
+    fail "docs/rooms.svg is not of this tree (scripts/check-rooms --dot | dot -Tsvg >docs/rooms.svg):"
 
 echo '#include "runtime/record/record.h"' >"$tree/sched/planted.c"
 finds "an include" 'sched/planted.c:1: sched must not use runtime/record \(runtime/record/record.h\)'
 ! check --dot || fail "a picture with a red arrow is no success"
-grep -q '"sched" -> "runtime/record".*color=red' "$scratch/said" || fail "the planted arrow is not red:"
+grep -q '"sched" -> "runtime/record".*#cc0000' "$scratch/said" || fail "the planted arrow is not red:"
 
 new_tree
 echo '#include "runtime/job/client_internal.h"' >"$tree/runtime/tallyd/planted.h"
