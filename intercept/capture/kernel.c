@@ -10,9 +10,11 @@
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "include/tally/check.h"
+#include "include/tally/lock.h"
 
 struct owner {
     void *handle;
@@ -24,7 +26,7 @@ struct owner {
 };
 
 static struct tl_map owners = TL_MAP_EMPTY, kernels = TL_MAP_EMPTY;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER; /* of owners, and of their lists */
 
 static void forget_record(void *data, uintptr_t key, void *value)
 {
@@ -34,8 +36,7 @@ static void forget_record(void *data, uintptr_t key, void *value)
 
 void tl_capture_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    lock = unlocked;
+    tl_mutex_init(&lock);
     tl_map_forked(&owners);
     tl_map_forked(&kernels);
     tl_map_each(&kernels, forget_record, NULL);
@@ -48,6 +49,7 @@ static struct owner *owner_of(const void *handle)
 
 /* --- owners --- */
 
+static struct owner *add_owner(void *handle, struct tl_captured_image *image) TL_REQUIRES(lock);
 static struct owner *add_owner(void *handle, struct tl_captured_image *image)
 {
     struct owner *o = calloc(1, sizeof *o);
@@ -63,18 +65,18 @@ static struct owner *add_owner(void *handle, struct tl_captured_image *image)
 
 void tl_capture_loaded(void *handle, bool is_library, struct tl_captured_image *image)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct owner *o = add_owner(handle, image);
     if (o != NULL) {
         o->library = is_library ? handle : NULL;
         o->is_module = !is_library;
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 void tl_capture_module_of(void *module, void *library)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct owner *l = owner_of(library), *o = owner_of(module);
     if (l != NULL && (o == NULL || o->library != library)) {
         o = add_owner(module, tl_capture_ref(l->image));
@@ -85,11 +87,14 @@ void tl_capture_module_of(void *module, void *library)
             l->modules = o;
         }
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
+/* Ends an owner, with its kernels and, of a library, its modules. */
+static void forget(struct owner *o) TL_REQUIRES(lock);
 static void forget(struct owner *o)
 {
+    TL_CHECK(o->modules == NULL || o->library == o->handle);
     while (o->kernels != NULL) {
         struct tl_kernel *k = o->kernels;
         o->kernels = k->next;
@@ -110,20 +115,23 @@ static void forget(struct owner *o)
 
 void tl_capture_unloaded(void *handle)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct owner *o = owner_of(handle);
     if (o != NULL &&
         (o->library == NULL || o->library == handle)) /* a library's module goes with the library */
         forget(o);
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 /* --- kernels --- */
 
 /* Kernels that no module known here has.  They stay, also when a hook sees their handle later: a
  * launch may be looking at one. */
-static struct tl_kernel *strays;
+static struct tl_kernel *strays TL_GUARDED_BY(lock);
 
+/* `o` is NULL for strays.  NULL if there is no memory. */
+static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
+    TL_REQUIRES(lock);
 static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
 {
     size_t n = strlen(name) + 1;
@@ -149,6 +157,7 @@ static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const c
 }
 
 /* A handle that is given out again, as GetFunction does every time, stays as it is. */
+static bool is_known(const void *handle, const struct owner *o, const char *name) TL_REQUIRES(lock);
 static bool is_known(const void *handle, const struct owner *o, const char *name)
 {
     const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
@@ -158,21 +167,21 @@ static bool is_known(const void *handle, const struct owner *o, const char *name
 
 void tl_capture_function(const void *function, void *owner, const char *name)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct owner *o = owner_of(owner);
     if (o != NULL && !is_known(function, o, name))
         add_kernel(function, o, name);
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 void tl_capture_function_of(const void *function, const void *kernel)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)kernel);
     struct owner *o = k != NULL ? owner_of(k->seen.library) : NULL;
     if (o != NULL && function != kernel && !is_known(function, o, k->name))
         add_kernel(function, o, k->name);
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
 }
 
 /* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as
@@ -186,11 +195,11 @@ static struct tl_kernel *learn(const void *handle)
         name = "(unknown)";
     else if (TL_REAL(cuFuncGetModule)(&module, function) != CUDA_SUCCESS)
         module = NULL;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
     if (k == NULL)
         k = add_kernel(handle, module != NULL ? owner_of(module) : NULL, name);
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return k;
 }
 

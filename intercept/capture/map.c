@@ -4,12 +4,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "include/tally/check.h"
+#include "include/tally/lock.h"
+
 enum { FIRST_ENTRIES = 256 };
 
-/* The entry of a key, or the free one where it belongs.  Lock held. */
+/* The entry of a key, or the free one where it belongs; of a table that with_room gave, so there is
+ * one. */
 static struct tl_map_entry *place(struct tl_map_table *t, uintptr_t key)
 {
     size_t i = tl_map_hash(key) & t->mask;
+    TL_CHECK(t->n <= t->mask); /* or the search would have no end */
     for (;; i = (i + 1) & t->mask) {
         uintptr_t k = atomic_load_explicit(&t->entries[i].key, memory_order_relaxed);
         if (k == key || k == 0)
@@ -36,7 +41,8 @@ static size_t count(const struct tl_map_table *t)
     return n;
 }
 
-/* A table with room for one more, at most half full.  Lock held. */
+/* A table with room for one more, at most half full. */
+static struct tl_map_table *with_room(struct tl_map *m) TL_REQUIRES(m->lock);
 static struct tl_map_table *with_room(struct tl_map *m)
 {
     struct tl_map_table *old = atomic_load_explicit(&m->table, memory_order_relaxed);
@@ -67,13 +73,13 @@ int tl_map_put(struct tl_map *m, uintptr_t key, void *value)
     int rc = key != 0 ? 0 : -EINVAL;
     if (rc < 0 || (value == NULL && tl_map_find(m, key) == NULL))
         return rc;
-    pthread_mutex_lock(&m->lock);
+    tl_mutex_lock(&m->lock);
     struct tl_map_table *t = with_room(m);
     if (t != NULL)
         enter(t, key, value);
     else
         rc = -ENOMEM;
-    pthread_mutex_unlock(&m->lock);
+    tl_mutex_unlock(&m->lock);
     return rc;
 }
 
@@ -81,7 +87,7 @@ void *tl_map_keep(struct tl_map *m, uintptr_t key, void *value)
 {
     if (key == 0)
         return NULL;
-    pthread_mutex_lock(&m->lock);
+    tl_mutex_lock(&m->lock);
     struct tl_map_table *t = with_room(m);
     void *there = t != NULL ? atomic_load_explicit(&place(t, key)->value, memory_order_relaxed)
                             : NULL;
@@ -89,7 +95,7 @@ void *tl_map_keep(struct tl_map *m, uintptr_t key, void *value)
         enter(t, key, value);
         there = value;
     }
-    pthread_mutex_unlock(&m->lock);
+    tl_mutex_unlock(&m->lock);
     return there;
 }
 
@@ -108,6 +114,5 @@ void tl_map_each(struct tl_map *m, void (*visit)(void *data, uintptr_t key, void
 
 void tl_map_forked(struct tl_map *m)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    m->lock = unlocked;
+    tl_mutex_init(&m->lock);
 }

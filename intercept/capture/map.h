@@ -4,11 +4,12 @@
 #ifndef TALLY_INTERCEPT_CAPTURE_MAP_H
 #define TALLY_INTERCEPT_CAPTURE_MAP_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "include/tally/lock.h"
 
 struct tl_map_entry {
     _Atomic uintptr_t key; /* 0: free, and the end of a search */
@@ -23,17 +24,17 @@ struct tl_map_table {
 
 struct tl_map {
     struct tl_map_table *_Atomic table;
-    pthread_mutex_t lock; /* of changes */
+    struct tl_mutex lock; /* of changes */
     /* the owner also finds under a lock of its own, so that old tables are freed */
     bool is_guarded;
 };
 #define TL_MAP_EMPTY                                                                               \
     {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+        .lock = TL_MUTEX_INITIALIZER                                                               \
     }
 #define TL_MAP_GUARDED                                                                             \
     {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .is_guarded = true                                      \
+        .lock = TL_MUTEX_INITIALIZER, .is_guarded = true                                           \
     }
 
 static inline size_t tl_map_hash(uintptr_t key)

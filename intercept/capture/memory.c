@@ -1,20 +1,21 @@
 /* How much device memory the job holds, for tallyd (page.memory_bytes).  Sizes are kept by address;
  * memory that comes another way (arrays, graphs, other processes) is not counted. */
+#include "include/tally/lock.h"
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 #include "intercept/shim/internal.h"
 #include "sched/pattern.h"
 
 static struct tl_map sizes = TL_MAP_GUARDED;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t held;            /* under the lock, as the next */
-static struct tl_memory_use use; /* what of it persists */
-static uint64_t seen_iterations;
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER;
+static uint64_t held TL_GUARDED_BY(lock);
+static struct tl_memory_use use TL_GUARDED_BY(lock); /* what of it persists */
+static uint64_t seen_iterations TL_GUARDED_BY(lock);
 
-void tl_memory_forked(void)
+/* The child has one thread: there is nobody to lock out. */
+TL_UNCHECKED void tl_memory_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    lock = unlocked;
+    tl_mutex_init(&lock);
     tl_map_forked(&sizes);
     tl_pages_forked();
     held = 0; /* what the parent has is not the child's */
@@ -22,7 +23,8 @@ void tl_memory_forked(void)
     seen_iterations = 0;
 }
 
-/* Lock held. */
+/* What tallyd sees. */
+static void publish(void) TL_REQUIRES(lock);
 static void publish(void)
 {
     if (tl_job.client == NULL)
@@ -36,7 +38,8 @@ static void publish(void)
 }
 
 /* An iteration has ended since the last allocation or release: what is alive now outlives
- * iterations.  Lock held. */
+ * iterations. */
+static void notice_iteration(void) TL_REQUIRES(lock);
 static void notice_iteration(void)
 {
     uint64_t now = tl_job.client != NULL ? atomic_load(&tl_client_page(tl_job.client)->iterations)
@@ -50,7 +53,7 @@ static CUresult got(CUresult r, uintptr_t key, size_t bytes)
 {
     if (r != CUDA_SUCCESS || bytes == 0)
         return r;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     void *old = tl_map_find(&sizes, key); /* of memory that went without a word, with its context */
     notice_iteration();
     /* NOLINT(performance-no-int-to-ptr): a number */
@@ -60,21 +63,21 @@ static CUresult got(CUresult r, uintptr_t key, size_t bytes)
         tl_memory_allocated(&use, bytes);
     }
     publish();
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return r;
 }
 
 /* Before memory is freed, since another thread may get it at once: what it was. */
 static size_t take(uintptr_t key)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     size_t bytes = (size_t)tl_map_find(&sizes, key);
     tl_map_put(&sizes, key, NULL);
     notice_iteration();
     held -= held >= bytes ? bytes : held;
     tl_memory_freed(&use, bytes);
     publish();
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return bytes;
 }
 
@@ -132,10 +135,10 @@ static CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     if (r != CUDA_SUCCESS)
         return r;
     if (tl_pages_are_wanted(&is_high) && !is_high) {
-        pthread_mutex_lock(&lock);
+        tl_mutex_lock(&lock);
         spare = spare < all / 4 ? spare : all / 4;
         left = all - spare > held ? all - spare - held : 0;
-        pthread_mutex_unlock(&lock);
+        tl_mutex_unlock(&lock);
     }
     if (free_bytes != NULL)
         *free_bytes = left;

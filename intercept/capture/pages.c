@@ -15,6 +15,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "include/tally/check.h"
+#include "include/tally/lock.h"
+
 enum { LOOK_MS = 100 };
 #define PIECE ((size_t)64 << 10) /* ranges are cut at multiples of it */
 
@@ -24,19 +27,19 @@ struct range {
     CUcontext context;
 };
 
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER;
 static struct {
-    pthread_mutex_t lock;
     struct range *list; /* in the order of their coming */
     size_t n, cap;
     bool has_thread;
     CUcontext context; /* of the stream */
     CUstream stream;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} state TL_GUARDED_BY(lock);
 
-void tl_pages_forked(void)
+/* The child has one thread: there is nobody to lock out. */
+TL_UNCHECKED void tl_pages_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    state.lock = unlocked;
+    tl_mutex_init(&lock);
     state.n = 0; /* the memory is the parent's */
     state.has_thread = false;
     state.stream = NULL;
@@ -54,7 +57,8 @@ bool tl_pages_are_wanted(bool *is_high)
 
 /* --- following the grant ---------------------------------------------------------------------- */
 
-/* A stream of our own in the range's context; false if there is none.  Lock held. */
+/* A stream of our own in the range's context; false if there is none. */
+static bool use_stream(CUcontext context) TL_REQUIRES(lock);
 static bool use_stream(CUcontext context)
 {
     if (TL_REAL(cuCtxSetCurrent)(context) != CUDA_SUCCESS)
@@ -66,10 +70,13 @@ static bool use_stream(CUcontext context)
     return TL_REAL(cuStreamCreate)(&state.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
 }
 
-/* Lock held. */
+/* Sends pages of a range to where they belong, so that the first `wanted` bytes are on the
+ * device. */
+static void move(struct range *r, size_t wanted) TL_REQUIRES(lock);
 static void move(struct range *r, size_t wanted)
 {
     CUdevice device;
+    TL_CHECK(wanted <= r->bytes && r->on_device <= r->bytes);
     if (wanted == r->on_device || !use_stream(r->context) ||
         TL_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
         return;
@@ -84,7 +91,7 @@ static void follow(void)
 {
     struct tl_grant grant;
     tl_client_grant(tl_job.client, &grant);
-    pthread_mutex_lock(&state.lock);
+    tl_mutex_lock(&lock);
     /* A policy without a limit leaves all of it to the device. */
     size_t left = grant.is_paged && grant.memory_bytes != 0 ? grant.memory_bytes : SIZE_MAX;
     for (size_t i = 0; i < state.n; i++) {
@@ -93,7 +100,7 @@ static void follow(void)
         move(r, wanted);
         left -= wanted;
     }
-    pthread_mutex_unlock(&state.lock);
+    tl_mutex_unlock(&lock);
 }
 
 static void *follower(void *unused)
@@ -108,7 +115,7 @@ static void *follower(void *unused)
     return NULL;
 }
 
-/* Lock held. */
+static void start_follower(void) TL_REQUIRES(lock);
 static void start_follower(void)
 {
     sigset_t all, before;
@@ -130,7 +137,7 @@ static void remember(CUdeviceptr at, size_t bytes)
 {
     CUcontext context = NULL;
     TL_REAL(cuCtxGetCurrent)(&context);
-    pthread_mutex_lock(&state.lock);
+    tl_mutex_lock(&lock);
     if (state.n == state.cap) {
         size_t cap = state.cap > 0 ? 2 * state.cap : 64;
         struct range *list = realloc(state.list, cap * sizeof *list);
@@ -142,7 +149,7 @@ static void remember(CUdeviceptr at, size_t bytes)
     if (state.n < state.cap) /* else it stays where the driver puts it */
         state.list[state.n++] = (struct range){at, bytes, bytes, context};
     start_follower();
-    pthread_mutex_unlock(&state.lock);
+    tl_mutex_unlock(&lock);
 }
 
 CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high)
@@ -163,7 +170,7 @@ CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high)
 bool tl_pages_forget(CUdeviceptr at)
 {
     bool is_ours = false;
-    pthread_mutex_lock(&state.lock);
+    tl_mutex_lock(&lock);
     for (size_t i = 0; i < state.n && !is_ours; i++)
         if (state.list[i].at == at) {
             is_ours = true;
@@ -171,6 +178,6 @@ bool tl_pages_forget(CUdeviceptr at)
             for (size_t k = i; k < state.n; k++)
                 state.list[k] = state.list[k + 1];
         }
-    pthread_mutex_unlock(&state.lock);
+    tl_mutex_unlock(&lock);
     return is_ours;
 }

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "include/tally/digest.h"
+#include "include/tally/lock.h"
 #include "include/tally/store.h"
 
 enum {
@@ -29,16 +29,15 @@ struct text {
     size_t n;
 };
 
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER;
 static struct {
-    pthread_mutex_t lock;
     struct text texts[MAX_IN_MEMORY];
     size_t next;
-} store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} store TL_GUARDED_BY(lock);
 
 void tl_doors_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    store.lock = unlocked;
+    tl_mutex_init(&lock);
 }
 
 static void digest_of(const void *bytes, size_t n, uint8_t digest[TL_JIT_DIGEST_BYTES])
@@ -78,19 +77,19 @@ static void keep_in_memory(const uint8_t *digest, const char *ptx, size_t n)
     char *copy = copy_of(ptx, n);
     if (copy == NULL)
         return;
-    pthread_mutex_lock(&store.lock);
+    tl_mutex_lock(&lock);
     struct text *t = &store.texts[store.next++ % MAX_IN_MEMORY];
     free(t->ptx);
     memcpy(t->digest, digest, sizeof t->digest);
     t->ptx = copy;
     t->n = n;
-    pthread_mutex_unlock(&store.lock);
+    tl_mutex_unlock(&lock);
 }
 
 static char *find_in_memory(const uint8_t *digest, size_t *n)
 {
     char *copy = NULL;
-    pthread_mutex_lock(&store.lock);
+    tl_mutex_lock(&lock);
     for (size_t i = 0; i < MAX_IN_MEMORY && copy == NULL; i++) {
         const struct text *t = &store.texts[i];
         if (t->ptx != NULL && memcmp(t->digest, digest, sizeof t->digest) == 0) {
@@ -98,7 +97,7 @@ static char *find_in_memory(const uint8_t *digest, size_t *n)
             *n = t->n;
         }
     }
-    pthread_mutex_unlock(&store.lock);
+    tl_mutex_unlock(&lock);
     return copy;
 }
 

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include "include/tally/lock.h"
+
 /* --- the thread's current context --- */
 
 /* The default streams of a thread are those of its current context. */
@@ -33,6 +35,7 @@ SWITCH(cuCtxCreate_v4, (CUcontext * ctx, CUctxCreateParams *params, unsigned fla
 /* --- contexts that go --- */
 
 /* With the context, its work is over. */
+static void context_gone(CUcontext ctx) TL_REQUIRES(tl_watch_mutex);
 static void context_gone(CUcontext ctx)
 {
     for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {
@@ -91,6 +94,7 @@ static CUcontext primary_of(CUdevice dev)
     return ctx;
 }
 
+static void primary_left(CUcontext before, CUdevice dev) TL_REQUIRES(tl_watch_mutex);
 static void primary_left(CUcontext before, CUdevice dev)
 {
     unsigned flags;
@@ -145,6 +149,8 @@ STREAM_DESTROY(cuStreamDestroy_v2)
 /* --- captures --- */
 
 static void capture_began(CUstream stream, bool is_per_thread, CUresult r)
+    TL_REQUIRES(tl_watch_mutex);
+static void capture_began(CUstream stream, bool is_per_thread, CUresult r)
 {
     struct tl_stream *s = r == CUDA_SUCCESS ? tl_stream_find(stream, is_per_thread) : NULL;
     if (s != NULL && !s->is_origin) {
@@ -154,6 +160,7 @@ static void capture_began(CUstream stream, bool is_per_thread, CUresult r)
 }
 
 /* Also a capture that fails may be over: the stream says. */
+static void capture_ended(CUstream stream, bool is_per_thread) TL_REQUIRES(tl_watch_mutex);
 static void capture_ended(CUstream stream, bool is_per_thread)
 {
     struct tl_stream *s = tl_stream_find(stream, is_per_thread);

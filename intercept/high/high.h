@@ -13,7 +13,12 @@
 #ifndef TALLY_INTERCEPT_HIGH_HIGH_H
 #define TALLY_INTERCEPT_HIGH_HIGH_H
 
+#include "include/tally/lock.h"
 #include "intercept/capture/capture.h"
+
+/* Guards what the watcher asks the driver against streams and contexts that go and captures that
+ * begin.  Recursive. */
+extern struct tl_mutex tl_watch_mutex;
 
 enum tl_stream_kind {
     TL_STREAM_ORDINARY,
@@ -34,8 +39,8 @@ struct tl_stream {
     enum tl_stream_kind kind;
     uint32_t number; /* in the timeline */
     CUcontext ctx;
-    CUstream handle; /* as the watcher names it */
-    bool is_origin;  /* of a stream capture; under tl_watch_lock */
+    CUstream handle;                              /* as the watcher names it */
+    bool is_origin TL_GUARDED_BY(tl_watch_mutex); /* of a stream capture */
     struct tl_stream *next;
 };
 
@@ -133,16 +138,14 @@ void tl_launch_forked(void);
 void tl_wait_forked(void);
 
 /* --- intercept/high/watch.c --- */
-/* Guards what the watcher asks the driver against streams and contexts that go and captures that
- * begin.  Recursive. */
-void tl_watch_lock(void);
-void tl_watch_unlock(void);
+void tl_watch_lock(void) TL_ACQUIRE(tl_watch_mutex);
+void tl_watch_unlock(void) TL_RELEASE(tl_watch_mutex);
 void tl_watch_start(void);
 void tl_watch_wake(void); /* work after a long idle time */
 void tl_watch_forked(void);
 void tl_watch_stop(void);
-/* Work of a stream that goes: an event in its place.  Under the lock. */
-void tl_watch_orphan(struct tl_stream *s, CUstream stream);
+/* Work of a stream that goes: an event in its place. */
+void tl_watch_orphan(struct tl_stream *s, CUstream stream) TL_REQUIRES(tl_watch_mutex);
 
 /* --- intercept/high/sample.c --- */
 /* A launch between two events. */
@@ -152,8 +155,9 @@ struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_
                                   struct tl_record_kernel *k);
 void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread,
                    bool was_launched);
-bool tl_sample_collect(void); /* reads what is done; whether some are not.  Under tl_watch_lock. */
-void tl_sample_context_gone(CUcontext ctx);
+/* Reads what is done; whether some are not. */
+bool tl_sample_collect(void) TL_REQUIRES(tl_watch_mutex);
+void tl_sample_context_gone(CUcontext ctx) TL_REQUIRES(tl_watch_mutex);
 void tl_sample_forked(void);
 
 /* --- intercept/high/request.c --- */

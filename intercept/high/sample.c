@@ -11,6 +11,9 @@
 
 #include <stdlib.h>
 
+#include "include/tally/check.h"
+#include "include/tally/lock.h"
+
 enum {
     SAMPLES = 128,    /* at a time */
     COST_SHARE = 400, /* one part in so many of the job's time */
@@ -39,16 +42,15 @@ struct tl_sample {
 
 static struct tl_sample samples[SAMPLES];
 static _Atomic uint64_t started_ns, spent_ns, cost_ns = FIRST_COST_NS;
-static _Atomic uint64_t typical_ns; /* how long launches run; written under tl_watch_lock */
+static _Atomic uint64_t typical_ns; /* how long launches run; written by read_sample only */
 
-/* Under tl_watch_lock. */
 static struct {
     CUcontext ctx;
     CUstream stream;
     CUevent event;
     /* when the event was, 0 if unknown; when that could not be found out */
     uint64_t host_ns, failed_ns;
-} base;
+} base TL_GUARDED_BY(tl_watch_mutex);
 
 /* --- choosing --- */
 
@@ -150,6 +152,7 @@ struct tl_sample *tl_sample_begin(struct tl_stream *s, CUstream stream, bool is_
 void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread, bool was_launched)
 {
     uint64_t now = tl_record_now();
+    TL_CHECK(atomic_load(&sample->state) == TAKEN);
     bool is_whole = was_launched && record(sample->end, stream, is_per_thread);
     uint64_t cost = sample->cost_ns + (tl_record_now() - now);
     if (cost > LARGEST_COST_NS)
@@ -161,7 +164,7 @@ void tl_sample_end(struct tl_sample *sample, CUstream stream, bool is_per_thread
     atomic_store(&sample->state, is_whole ? PENDING : FREE);
 }
 
-/* --- reading; under tl_watch_lock --- */
+/* --- reading --- */
 
 static bool elapsed(CUevent from, CUevent to, int64_t *ns)
 {
@@ -174,6 +177,7 @@ static bool elapsed(CUevent from, CUevent to, int64_t *ns)
 }
 
 /* Finds out what a base event's time is on the host's clock. */
+static void rebase(CUcontext ctx, uint64_t now) TL_REQUIRES(tl_watch_mutex);
 static void rebase(CUcontext ctx, uint64_t now)
 {
     if (base.ctx != ctx) {
@@ -202,8 +206,11 @@ static void rebase(CUcontext ctx, uint64_t now)
         base.failed_ns = now;
 }
 
+/* A sample that is done, to the record: how long it ran, and, if the base tells, when it began. */
+static void read_sample(struct tl_sample *sample) TL_REQUIRES(tl_watch_mutex);
 static void read_sample(struct tl_sample *sample)
 {
+    TL_CHECK(atomic_load(&sample->state) == PENDING && sample->k != NULL);
     uint64_t now = tl_record_now();
     int64_t ran, began;
     if (!elapsed(sample->begin, sample->end, &ran) || ran < 0)
@@ -271,7 +278,8 @@ void tl_sample_context_gone(CUcontext ctx)
     }
 }
 
-void tl_sample_forked(void)
+/* The child has one thread: there is nobody to lock out. */
+TL_UNCHECKED void tl_sample_forked(void)
 {
     for (size_t i = 0; i < SAMPLES; i++)
         samples[i] = (struct tl_sample){0};

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "include/tally/lock.h"
+
 TL_THREAD struct tl_high_thread tl_high_thread;
 struct tl_client_page *tl_high_page;
 _Atomic uint32_t tl_high_captures;
@@ -158,8 +160,9 @@ void tl_high_start(void)
     tl_driver_hook(tl_high_context_hooks);
 }
 
-/* The parent's streams mean nothing here: nothing is in flight. */
-void tl_high_forked(void)
+/* The parent's streams mean nothing here: nothing is in flight.  The child has one thread: there is
+ * nobody to lock out. */
+TL_UNCHECKED void tl_high_forked(void)
 {
     tl_map_forked(&streams);
     for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "include/tally/lock.h"
+
 /* Of a job that does not wait for its work in time, the watcher looks often: after an eighth of
  * what the burst has lasted. */
 #define SHORTEST_NS 100000u
@@ -41,28 +43,42 @@ struct marker {
     uint32_t upto;
 };
 
+struct tl_mutex tl_watch_mutex = TL_RECURSIVE_MUTEX_INITIALIZER;
 static struct {
-    pthread_mutex_t lock; /* of what follows, and of what the driver is asked */
     struct marker *markers;
     bool is_stopped;
     bool has_no_context_event; /* the driver has no cuCtxRecordEvent, or only its name */
-    uint32_t alone;            /* counts down from when the watcher was needed */
-    _Atomic bool is_started;
-    _Atomic uint32_t is_asleep; /* a futex */
-} watch = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+} watch TL_GUARDED_BY(tl_watch_mutex);
+static _Atomic bool is_started;
+static _Atomic uint32_t is_asleep; /* a futex */
 
-void tl_watch_lock(void)
+TL_UNCHECKED void tl_watch_lock(void)
 {
-    pthread_mutex_lock(&watch.lock);
+    tl_mutex_lock(&tl_watch_mutex);
 }
 
-void tl_watch_unlock(void)
+TL_UNCHECKED void tl_watch_unlock(void)
 {
-    pthread_mutex_unlock(&watch.lock);
+    tl_mutex_unlock(&tl_watch_mutex);
 }
 
-/* --- markers; lock held --- */
+/* At the end of the process.  False if the watcher waits for an answer of the driver that does not
+ * come in time. */
+static bool lock_in_time(void) TL_LOCK_CHECK(try_acquire_capability(true, tl_watch_mutex));
+TL_UNCHECKED static bool lock_in_time(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += STOP_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_mutex_clocklock(&tl_watch_mutex.m, CLOCK_MONOTONIC, &until) == 0;
+}
 
+/* --- markers --- */
+
+/* An event behind what the stream has now.  False if there is none to be had. */
+static bool add_marker(struct tl_stream *s, CUstream stream) TL_REQUIRES(tl_watch_mutex);
 static bool add_marker(struct tl_stream *s, CUstream stream)
 {
     struct marker *m = malloc(sizeof *m);
@@ -96,6 +112,7 @@ void tl_watch_orphan(struct tl_stream *s, CUstream stream)
         TL_REAL(cuCtxPopCurrent_v2)(&popped);
 }
 
+static bool has_marker(const struct tl_stream *s) TL_REQUIRES(tl_watch_mutex);
 static bool has_marker(const struct tl_stream *s)
 {
     const struct marker *m = watch.markers;
@@ -105,6 +122,7 @@ static bool has_marker(const struct tl_stream *s)
 }
 
 /* Whether some are left. */
+static bool look_at_markers(void) TL_REQUIRES(tl_watch_mutex);
 static bool look_at_markers(void)
 {
     struct marker **at = &watch.markers;
@@ -133,7 +151,8 @@ static bool is_capture_error(CUresult r)
            r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* Whether a stream is still busy.  Lock held. */
+/* Whether a stream is still busy. */
+static bool is_still_busy(struct tl_stream *s) TL_REQUIRES(tl_watch_mutex);
 static bool is_still_busy(struct tl_stream *s)
 {
     uint32_t upto = tl_stream_submitted(s);
@@ -163,6 +182,8 @@ struct look {
     struct tl_stream *per_thread; /* one that only a wait for its context can tell about */
 };
 
+/* One look at all streams that nobody waits for, and at the markers. */
+static struct look look(void) TL_REQUIRES(tl_watch_mutex);
 static struct look look(void)
 {
     struct look found = {0};
@@ -183,7 +204,8 @@ static struct look look(void)
     return found;
 }
 
-/* Waits for a whole context.  Lock not held: this may take as long as the job's work. */
+/* Waits for a whole context, without the lock: this may take as long as the job's work. */
+static void wait_for_context(CUcontext ctx) TL_EXCLUDES(tl_watch_mutex);
 static void wait_for_context(CUcontext ctx)
 {
     struct {
@@ -214,11 +236,11 @@ static void nap(uint64_t ns)
 
 static void sleep_until_woken(void)
 {
-    atomic_store(&watch.is_asleep, 1);
+    atomic_store(&is_asleep, 1);
     /* A burst that began before it could see that is noticed here. */
     if (!tl_word_is_busy(atomic_load(&tl_high_page->word)))
-        syscall(SYS_futex, &watch.is_asleep, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-    atomic_store(&watch.is_asleep, 0);
+        syscall(SYS_futex, &is_asleep, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+    atomic_store(&is_asleep, 0);
 }
 
 /* Whether `tally set` took the highest level away from the job. */
@@ -247,6 +269,8 @@ static uint64_t pause_behind(const struct look *found, uint64_t now)
     return part < SHORTEST_NS ? SHORTEST_NS : part > LONGEST_NS ? LONGEST_NS : part;
 }
 
+/* The thread: looks, naps, and hands the job over to the best-effort part when its level is taken
+ * away. */
 static void *work(void *unused)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -301,7 +325,7 @@ void tl_watch_start(void)
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
-    if (atomic_exchange(&watch.is_started, true))
+    if (atomic_exchange(&is_started, true))
         return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -320,33 +344,29 @@ void tl_watch_start(void)
 
 void tl_watch_wake(void)
 {
-    if (!atomic_load_explicit(&watch.is_started, memory_order_relaxed))
+    if (!atomic_load_explicit(&is_started, memory_order_relaxed))
         tl_watch_start();
-    else if (atomic_load(&watch.is_asleep) != 0 && atomic_exchange(&watch.is_asleep, 0) != 0)
-        syscall(SYS_futex, &watch.is_asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    else if (atomic_load(&is_asleep) != 0 && atomic_exchange(&is_asleep, 0) != 0)
+        syscall(SYS_futex, &is_asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 void tl_watch_stop(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += STOP_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (pthread_mutex_clocklock(&watch.lock, CLOCK_MONOTONIC, &until) != 0)
+    if (!lock_in_time())
         return;
-    if (atomic_load(&watch.is_started) && !watch.is_stopped)
+    if (atomic_load(&is_started) && !watch.is_stopped)
         look(); /* what is done by now need not look as if it were not */
     watch.is_stopped = true;
-    pthread_mutex_unlock(&watch.lock);
+    tl_watch_unlock();
 }
 
-void tl_watch_forked(void)
+/* The child has one thread: there is nobody to lock out. */
+TL_UNCHECKED void tl_watch_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-    watch.lock = unlocked;
+    struct tl_mutex unlocked = TL_RECURSIVE_MUTEX_INITIALIZER;
+    tl_watch_mutex = unlocked;
     watch.markers = NULL; /* the parent's */
     watch.is_stopped = false;
-    atomic_store(&watch.is_started, false);
-    atomic_store(&watch.is_asleep, 0);
+    atomic_store(&is_started, false);
+    atomic_store(&is_asleep, 0);
 }

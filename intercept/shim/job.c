@@ -18,14 +18,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "include/tally/check.h"
+#include "include/tally/lock.h"
+
 enum { PATIENCE_S = 5 };
 
 struct tl_job tl_job;
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER; /* of beginning, and of becoming lower */
 static struct {
-    pthread_mutex_t lock;
-    bool is_running; /* under the lock */
+    bool is_running;
     bool has_handlers;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    /* the best-effort part was tried once, in vain: what is wrong with the files stays wrong */
+    bool has_no_effort;
+} state TL_GUARDED_BY(lock);
 
 /* --- the best-effort part --- */
 
@@ -42,11 +47,9 @@ static void *find_below(const char *name)
     return real != NULL && h->name != NULL ? h->function : real;
 }
 
-/* It was tried once, in vain: what is wrong with the files stays wrong.  Under the lock. */
-static bool has_no_effort;
-
 /* Says why the job goes on without that part, or with TALLY_FAIL=closed, why it does not go on. */
-static void no_effort(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void no_effort(const char *format, ...) __attribute__((format(printf, 1, 2)))
+TL_REQUIRES(lock);
 static void no_effort(const char *format, ...)
 {
     char why[3 * PATH_MAX];
@@ -55,16 +58,18 @@ static void no_effort(const char *format, ...)
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
     tl_log(tl_job.settings.is_closed ? 0 : 1, "kernels of this job cannot be preempted: %s", why);
-    has_no_effort = true;
+    state.has_no_effort = true;
 }
 
 /* The best-effort part, opened and begun; false if it cannot be had, which is logged the first
  * time. */
+static bool open_effort(void) TL_REQUIRES(lock);
 static bool open_effort(void)
 {
+    TL_CHECK(tl_job.effort == NULL);
     char path[PATH_MAX];
     const char *asked = getenv("TALLY_EFFORT");
-    if (has_no_effort)
+    if (state.has_no_effort)
         return false;
     int n = asked != NULL && *asked != '\0'
                 ? snprintf(path, sizeof path, "%s", asked)
@@ -138,10 +143,10 @@ static void describe_device(struct tl_client_page *page)
         atomic_store_explicit(&page->device_sms, (uint32_t)sms, memory_order_relaxed);
 }
 
-static void forked(void)
+/* In the child, which has one thread: there is nobody to lock out. */
+TL_UNCHECKED static void forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    state.lock = unlocked;
+    tl_mutex_init(&lock);
     tl_capture_forked();
     tl_memory_forked();
     tl_doors_forked();
@@ -173,9 +178,12 @@ static void give_up(void)
     tl_job.client = NULL;
 }
 
-/* Under the lock.  False if the job must not run: TALLY_FAIL=closed, and it would be unmanaged. */
+/* Everything that a job begins with.  False if it must not run: TALLY_FAIL=closed, and it would be
+ * unmanaged. */
+static bool begin(void) TL_REQUIRES(lock);
 static bool begin(void)
 {
+    TL_CHECK(!state.is_running && tl_job.client == NULL && tl_job.record == NULL);
     struct tl_error err;
     if (tl_settings_read(&tl_job.settings, &err) < 0)
         tl_log(0, "%s", err.text);
@@ -225,35 +233,38 @@ static bool begin(void)
 
 bool tl_job_lower(void)
 {
-    pthread_mutex_lock(&state.lock);
+    tl_mutex_lock(&lock);
     if (state.is_running && tl_job.effort == NULL)
         (void)open_effort(); /* a job that runs goes on in any case */
     bool is_lower = tl_job.effort != NULL;
     tl_log(2, "level %d now%s", tl_client_level(tl_job.client), is_lower ? ", preemptible" : "");
     if (!is_lower)
         tl_high_start();
-    pthread_mutex_unlock(&state.lock);
+    tl_mutex_unlock(&lock);
     return is_lower;
+}
+
+/* Beginning a job opens libraries.  If another thread does that and this one is in the middle of a
+ * dlopen, each waits for the other: this one gives in, and its first work may go by unseen. */
+static bool lock_in_time(void) TL_LOCK_CHECK(try_acquire_capability(true, lock));
+TL_UNCHECKED static bool lock_in_time(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PATIENCE_S;
+    return pthread_mutex_clocklock(&lock.m, CLOCK_MONOTONIC, &until) == 0;
 }
 
 static CUresult hook_cuInit(unsigned flags)
 {
     CUresult r = TL_REAL(cuInit)(flags);
-    struct timespec until;
-    if (r != CUDA_SUCCESS)
-        return r;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PATIENCE_S;
-    /* Beginning a job opens libraries.  If another thread does that and this one is in the middle
-     * of a dlopen, each waits for the other: this one gives in, and its first work may go by
-     * unseen. */
-    if (pthread_mutex_clocklock(&state.lock, CLOCK_MONOTONIC, &until) != 0)
+    if (r != CUDA_SUCCESS || !lock_in_time())
         return r;
     if (!state.is_running)
         state.is_running = begin();
     if (!state.is_running)
         r = CUDA_ERROR_SYSTEM_NOT_READY;
-    pthread_mutex_unlock(&state.lock);
+    tl_mutex_unlock(&lock);
     return r;
 }
 

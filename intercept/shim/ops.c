@@ -5,9 +5,10 @@
  * read at each launch. */
 #include "intercept/shim/internal.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "include/tally/lock.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED uint32_t tally_op_named(const char *name);
@@ -20,7 +21,7 @@ struct tl_ops tl_ops = {.n = 1};
  * instruction then. */
 static __thread uint32_t current __attribute__((tls_model("initial-exec")));
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER; /* of adding */
 /* numbers, by hash of the name; at most half full */
 static _Atomic uint32_t slots[SLOTS];
 
@@ -52,7 +53,7 @@ uint32_t tally_op_named(const char *name)
     uint32_t number = find_op(name, hash, &place);
     if (number != 0 || atomic_load_explicit(&tl_ops.n, memory_order_relaxed) == TL_OPS)
         return number;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     number = find_op(name, hash, &place);
     uint32_t next = atomic_load_explicit(&tl_ops.n, memory_order_relaxed);
     char *copy = number == 0 && next < TL_OPS ? strdup(name) : NULL;
@@ -62,7 +63,7 @@ uint32_t tally_op_named(const char *name)
         atomic_store_explicit(&tl_ops.n, number + 1, memory_order_release);
         atomic_store_explicit(place, number, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return number;
 }
 
@@ -74,6 +75,5 @@ uint32_t *tally_op_place(void)
 
 void tl_ops_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    lock = unlocked;
+    tl_mutex_init(&lock);
 }
