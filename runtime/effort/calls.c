@@ -3,7 +3,11 @@
  *     LATER  the call is kept and made by the executor when its turn comes: all its arguments are values
  *     TURN   the caller waits for its turn and makes it then: an argument points to something that we do not copy
  *     LOOK   only the stream's handle is translated */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
 
 enum mode { LATER, TURN, LOOK };
 

@@ -5,9 +5,18 @@
  * The kernel is launched in a stream of it, between two events that tie it to its place in the
  * job's own stream.  Where the driver has no green contexts, or does not take the kernel there, it
  * runs on all SMs as it would have. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/cap.h"
 
-static bool is_primary(CUcontext handle, CUdevice device)
+#include <assert.h>
+
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+#include "runtime/effort/supply.h"
+
+TL_EFF_UNLOCKED static bool is_primary(CUcontext handle, CUdevice device)
 {
     CUcontext primary = NULL;
     if (tl_eff_real.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
@@ -26,7 +35,7 @@ static bool has_green_contexts(void)
            tl_eff_real.cuDevicePrimaryCtxRelease_v2 != NULL;
 }
 
-static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t sms)
+TL_EFF_UNLOCKED static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t sms)
 {
     CUdevice device;
     CUdevResource all, part;
@@ -48,8 +57,9 @@ static CUresult make(struct tl_eff_context *c, struct tl_eff_cap *cap, uint32_t 
     return r;
 }
 
-static struct tl_eff_cap *find_cap(struct tl_eff_context *c, uint32_t sms)
+TL_EFF_UNLOCKED static struct tl_eff_cap *find_cap(struct tl_eff_context *c, uint32_t sms)
 {
+    assert(sms > 0 && c->n_caps <= TL_EFF_CAPS);
     for (uint32_t i = 0; i < c->n_caps; i++) {
         if (c->caps[i].sms == sms)
             return &c->caps[i];
@@ -67,6 +77,7 @@ static struct tl_eff_cap *find_cap(struct tl_eff_context *c, uint32_t sms)
 
 void tl_eff_cap_leave(struct tl_eff_stream *s)
 {
+    tl_eff_assert_locked();
     struct tl_eff_context *c = s->context;
     for (uint32_t i = 0; i < c->n_caps && s->capped != NULL; i++) {
         struct tl_eff_cap *cap = &c->caps[i];
@@ -77,7 +88,7 @@ void tl_eff_cap_leave(struct tl_eff_stream *s)
 }
 
 /* The stream beside `s` in that part, or NULL. */
-static CUstream stream_in(struct tl_eff_stream *s, struct tl_eff_cap *cap)
+TL_EFF_UNLOCKED static CUstream stream_in(struct tl_eff_stream *s, struct tl_eff_cap *cap)
 {
     if (s->capped != NULL && s->capped_in == cap->green)
         return s->capped;
@@ -93,7 +104,7 @@ static CUstream stream_in(struct tl_eff_stream *s, struct tl_eff_cap *cap)
 }
 
 /* Behind `from`, `to` goes on. */
-static CUresult tie(struct tl_eff_context *c, CUstream from, CUstream to)
+TL_EFF_UNLOCKED static CUresult tie(struct tl_eff_context *c, CUstream from, CUstream to)
 {
     CUevent e = tl_eff_take_event(c);
     CUresult r = e != NULL ? tl_eff_real.cuEventRecord(e, from) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -125,7 +136,7 @@ void tl_eff_caps_free(CUcontext handle)
         CUstream beside = NULL;
         CUgreenCtx green = NULL;
         tl_eff_lock();
-        for (struct tl_eff_context *c = tl_eff.contexts; c != NULL; c = c->next) {
+        for (struct tl_eff_context *c = tl_eff_streams.contexts; c != NULL; c = c->next) {
             if (c->handle != handle)
                 continue;
             for (struct tl_eff_stream *s = c->streams; s != NULL && beside == NULL; s = s->next) {

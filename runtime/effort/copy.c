@@ -5,10 +5,14 @@
  * now, and everything else waits for its turn in the calling thread.  Pinned memory is the job's to
  * leave alone until the copy is done, so such copies are queued as they are. Synchronous copies
  * stand in the legacy stream: they wait for their turn there. */
-#include "runtime/effort/internal.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
 
 enum { SNAPSHOT_BYTES = 64 << 10 };
 

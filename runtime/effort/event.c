@@ -4,9 +4,17 @@
  * record is queued we answer for it: not ready; whoever waits for it is put behind it.  A wait that
  * is queued means the record that was the last when it was asked for: a new record of the event is
  * put behind such waits, else they would find the new one. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/event.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "runtime/effort/flight.h"
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/stream.h"
 
 struct tl_eff_event {
     struct tl_eff_event *next; /* in its hash slot */
@@ -18,22 +26,33 @@ struct tl_eff_event {
     uint32_t n_waits, cap_waits;
 };
 
-static struct tl_eff_event **slot_of(CUevent handle)
+enum { SLOTS = 1024 };
+static struct tl_eff_event *events[SLOTS] TL_EFF_GUARDED; /* by handle */
+
+void tl_eff_events_start(void)
 {
-    return &tl_eff.events[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_EVENT_SLOTS];
+    tl_eff_lock();
+    memset(events, 0, sizeof events);
+    tl_eff_unlock();
 }
 
-/* Lock held.  NULL if nothing of the event is queued. */
-static struct tl_eff_event *find_event(CUevent handle)
+TL_EFF_LOCKED static struct tl_eff_event **slot_of(CUevent handle)
 {
+    return &events[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % SLOTS];
+}
+
+/* NULL if nothing of the event is queued. */
+TL_EFF_LOCKED static struct tl_eff_event *find_event(CUevent handle)
+{
+    tl_eff_assert_locked();
     struct tl_eff_event *e = *slot_of(handle);
     while (e != NULL && (e->handle != handle || e->is_destroyed))
         e = e->next;
     return e;
 }
 
-/* Lock held.  NULL without memory. */
-static struct tl_eff_event *find_or_make(CUevent handle)
+/* NULL without memory. */
+TL_EFF_LOCKED static struct tl_eff_event *find_or_make(CUevent handle)
 {
     struct tl_eff_event *e = find_event(handle);
     if (e != NULL)
@@ -49,8 +68,11 @@ static struct tl_eff_event *find_or_make(CUevent handle)
 
 void tl_eff_event_unref(struct tl_eff_event *e)
 {
+    tl_eff_assert_locked();
+    assert(e->refs > 0);
     if (--e->refs > 0)
         return;
+    assert(e->record == NULL && e->n_waits == 0); /* each of these has a reference */
     for (struct tl_eff_event **at = slot_of(e->handle); *at != NULL; at = &(*at)->next) {
         if (*at == e) {
             *at = e->next;
@@ -68,6 +90,8 @@ void tl_eff_event_unref(struct tl_eff_event *e)
 
 void tl_eff_event_submitted(struct tl_eff_event *e, struct tl_eff_item *item)
 {
+    tl_eff_assert_locked();
+    assert(item->event == e && item->is_submitted);
     if (e->record == item) {
         e->record = NULL;
         tl_eff_item_unref(item);
@@ -83,15 +107,15 @@ void tl_eff_event_submitted(struct tl_eff_event *e, struct tl_eff_item *item)
 
 /* --- recording and waiting -------------------------------------------------------------------- */
 
-static CUresult record_now(CUevent event, struct tl_eff_stream *s, unsigned flags)
+TL_EFF_UNLOCKED static CUresult record_now(CUevent event, struct tl_eff_stream *s, unsigned flags)
 {
     return flags != 0 && tl_eff_real.cuEventRecordWithFlags != NULL
                ? tl_eff_real.cuEventRecordWithFlags(event, s->handle, flags)
                : tl_eff_real.cuEventRecord(event, s->handle);
 }
 
-/* Lock held.  The item for a call about an event, which it refers to; NULL without memory. */
-static struct tl_eff_item *item_about(CUevent handle, struct tl_eff_event **event)
+/* The item for a call about an event, which it refers to; NULL without memory. */
+TL_EFF_LOCKED static struct tl_eff_item *item_about(CUevent handle, struct tl_eff_event **event)
 {
     struct tl_eff_item *item = tl_eff_item_create(TL_EFF_CALL);
     struct tl_eff_event *e = item != NULL ? find_or_make(handle) : NULL;
@@ -141,8 +165,8 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* Lock held.  Notes that a queued wait means the event's present record; false without memory. */
-static bool note_wait(struct tl_eff_event *e, struct tl_eff_item *item)
+/* Notes that a queued wait means the event's present record; false without memory. */
+TL_EFF_LOCKED static bool note_wait(struct tl_eff_event *e, struct tl_eff_item *item)
 {
     if (e->n_waits == e->cap_waits) {
         uint32_t cap = e->cap_waits != 0 ? 2 * e->cap_waits : 4;
@@ -158,7 +182,7 @@ static bool note_wait(struct tl_eff_event *e, struct tl_eff_item *item)
 }
 
 /* A stream that waits for an event of a capture joins that capture. */
-static CUresult wait_now(struct tl_eff_stream *s, CUevent event, unsigned flags)
+TL_EFF_UNLOCKED static CUresult wait_now(struct tl_eff_stream *s, CUevent event, unsigned flags)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     tl_eff_lock();
@@ -263,7 +287,7 @@ static CUresult hook_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsi
 }
 
 /* Whether its last record is still queued. */
-static bool is_pending(CUevent event)
+TL_EFF_UNLOCKED static bool is_pending(CUevent event)
 {
     tl_eff_lock();
     struct tl_eff_event *e = find_event(event);

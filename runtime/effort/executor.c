@@ -1,10 +1,9 @@
 /* The thread that gives queued work to the driver: an event loop over the heads of all queues,
  * which never waits for one of them.  It sleeps until its bell rings: something was queued, a piece
  * came back, a turn is over. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/executor.h"
 
-#include <errno.h>
-#include <limits.h>
+#include <assert.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,29 +11,42 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/effort/flight.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/pieces.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+
 enum {
     ASK_NS = 2000000,        /* after so long without news, the driver is asked */
     MARK_AFTER_NS = 1000000, /* unwatched kernels get a mark if nobody waits for them */
 };
 
+static _Atomic uint32_t bell; /* a futex: rung when the executor has something to look at */
+static _Atomic uint32_t is_asleep;
+static bool has_thread TL_EFF_GUARDED;
+
 void tl_eff_ring(void)
 {
-    atomic_fetch_add_explicit(&tl_eff.bell, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&tl_eff.is_asleep, memory_order_seq_cst) != 0)
-        syscall(SYS_futex, &tl_eff.bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    atomic_fetch_add_explicit(&bell, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&is_asleep, memory_order_seq_cst) != 0)
+        syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Lock not held. */
-static void sleep_until_rung(uint32_t seen, uint32_t changes, uint64_t ns)
+TL_EFF_UNLOCKED static void sleep_until_rung(uint32_t seen, uint32_t changes, uint64_t ns)
 {
-    atomic_store_explicit(&tl_eff.is_asleep, 1, memory_order_seq_cst);
-    tl_client_wait_rung(tl_eff.client, changes, &tl_eff.bell, seen, ns);
-    atomic_store_explicit(&tl_eff.is_asleep, 0, memory_order_seq_cst);
+    atomic_store_explicit(&is_asleep, 1, memory_order_seq_cst);
+    tl_client_wait_rung(tl_eff.client, changes, &bell, seen, ns);
+    atomic_store_explicit(&is_asleep, 0, memory_order_seq_cst);
 }
 
-/* Lock held, given up meanwhile. */
-static void make_call(struct tl_eff_stream *s, struct tl_eff_item *item)
+/* The lock is given up meanwhile. */
+TL_EFF_LOCKED static void make_call(struct tl_eff_stream *s, struct tl_eff_item *item)
 {
+    assert(item == s->first && item->kind == TL_EFF_CALL && !item->is_under_way);
     item->is_under_way = true;
     tl_eff_unlock();
     tl_eff_make_current(s->context);
@@ -54,12 +66,12 @@ static bool may_lead(const struct tl_eff_item *item)
 /* Kernels behind the first one, launched in a chain.  They leave by themselves, so one may always
  * stand there, or the device would be idle until the end of the first one is known; more of them
  * only while they are short, for each takes a moment to leave. */
-static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
+TL_EFF_LOCKED static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
 {
     uint64_t behind_ns = 0;
     struct tl_eff_item *item = s->first;
     bool did = false;
-    if (tl_eff.n_words >= TL_SHARE_WORDS)
+    if (tl_eff_gate.n_words >= TL_SHARE_WORDS)
         return false;
     for (uint32_t i = 0; i < TL_EFF_MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled;
          i++) {
@@ -80,9 +92,10 @@ static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
     return did;
 }
 
-/* Lock held, given up meanwhile.  True if something was done. */
-static bool advance(struct tl_eff_stream *s, uint64_t now)
+/* The lock is given up meanwhile.  True if something was done. */
+TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
 {
+    tl_eff_assert_locked();
     bool did = false;
     s->is_held = false;
     while (s->first != NULL && s->first->n_waits == 0 && !s->first->is_under_way) {
@@ -95,7 +108,7 @@ static bool advance(struct tl_eff_stream *s, uint64_t now)
                 return did;
             }
             item->is_under_way = true;
-            pthread_cond_broadcast(&tl_eff.submitted);
+            pthread_cond_broadcast(&tl_eff_queues.submitted);
             return true;
         } else if (!tl_eff_kernel_advance(s, item, now)) {
             break;
@@ -105,29 +118,30 @@ static bool advance(struct tl_eff_stream *s, uint64_t now)
     return advance_chain(s, now) || did;
 }
 
-/* A stream with nothing left to do leaves the list.  Lock held. */
-static void leave(struct tl_eff_stream **at)
+/* A stream with nothing left to do leaves the list. */
+TL_EFF_LOCKED static void leave(struct tl_eff_stream **at)
 {
     struct tl_eff_stream *s = *at;
+    assert(s->is_busy && s->first == NULL && s->n_items == 0 && s->n_flying == 0);
     *at = s->next_busy;
     if (*at == NULL)
-        tl_eff.busy_end = at;
+        tl_eff_queues.busy_end = at;
     s->is_busy = false;
     if (s->is_destroyed && !s->is_legacy && s->context->handle != NULL)
         tl_eff_stream_free(s);
 }
 
 /* How long it may sleep. */
-static uint64_t next_look(bool is_held, uint64_t now)
+TL_EFF_LOCKED static uint64_t next_look(bool is_held, uint64_t now)
 {
     uint64_t ns = UINT64_MAX;
-    if (tl_eff.n_flying > 0)
+    if (tl_eff_flight.n_pieces > 0)
         ns = ASK_NS;
     if (is_held) {
         uint64_t gate = tl_eff_gate_wait_ns(now);
         ns = gate < ns ? gate : ns;
     }
-    if (tl_eff.n_unmarked > 0 && ns > MARK_AFTER_NS)
+    if (tl_eff_flight.n_unmarked > 0 && ns > MARK_AFTER_NS)
         ns = MARK_AFTER_NS;
     return ns;
 }
@@ -144,12 +158,12 @@ static void *executor(void *unused)
     uint64_t news_ns = tl_eff_now();
     tl_eff_lock();
     for (;;) {
-        uint32_t seen = atomic_load(&tl_eff.bell);
+        uint32_t seen = atomic_load(&bell);
         uint64_t now = tl_eff_now();
         tl_eff_gate_is_open(now); /* brings the grant up to date */
         tl_eff_kick();
         bool did = tl_eff_collect(now - news_ns >= ASK_NS), is_held = false;
-        for (struct tl_eff_stream **at = &tl_eff.busy; *at != NULL;) {
+        for (struct tl_eff_stream **at = &tl_eff_queues.busy; *at != NULL;) {
             struct tl_eff_stream *s = *at;
             did |= advance(s, now);
             if (s->n_unmarked > 0 && now - s->unmarked_since >= MARK_AFTER_NS)
@@ -166,7 +180,7 @@ static void *executor(void *unused)
             continue;
         }
         uint64_t ns = next_look(is_held, now);
-        uint32_t changes = tl_eff.grant_changes;
+        uint32_t changes = tl_eff_gate.grant_changes;
         tl_eff_unlock();
         sleep_until_rung(seen, changes, ns);
         tl_eff_lock();
@@ -176,7 +190,8 @@ static void *executor(void *unused)
 
 int tl_eff_executor_start(void)
 {
-    if (tl_eff.has_thread)
+    tl_eff_assert_locked();
+    if (has_thread)
         return 0;
     sigset_t all, before;
     pthread_t thread;
@@ -187,6 +202,14 @@ int tl_eff_executor_start(void)
     if (rc != 0)
         return -rc;
     pthread_detach(thread);
-    tl_eff.has_thread = true;
+    has_thread = true;
     return 0;
+}
+
+void tl_eff_executor_forget(void)
+{
+    tl_eff_lock();
+    has_thread = false;
+    atomic_store(&is_asleep, 0);
+    tl_eff_unlock();
 }

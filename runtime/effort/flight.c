@@ -3,17 +3,47 @@
  * Behind each launch that is watched stand an event and a host function.  The host function wakes
  * the executor at once.  But host functions may have to wait for one of the job's that waits
  * itself, and they do not run in a context that has failed; so after a while the event is asked. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/flight.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+#include "runtime/effort/executor.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/pieces.h"
+#include "runtime/effort/plan.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+#include "runtime/effort/supply.h"
+#include "runtime/effort/variant.h"
+
+struct tl_eff_flight tl_eff_flight;
+
+void tl_eff_flight_start(void)
+{
+    tl_eff_lock();
+    tl_eff_flight = (struct tl_eff_flight){.end = &tl_eff_flight.pieces};
+    tl_eff_unlock();
+}
+
 /* --- accounting ------------------------------------------------------------------------------- */
+
+/* So much predicted time is over, or stands elsewhere now.  Predictions change while work is under
+ * way, so the sum is only nearly right. */
+TL_EFF_LOCKED static void take_off_ns(uint64_t ns)
+{
+    tl_eff_flight.ns -= ns < tl_eff_flight.ns ? ns : tl_eff_flight.ns;
+}
 
 void tl_eff_tell_word(void)
 {
+    tl_eff_assert_locked();
     struct tl_client_page *p = tl_eff.page;
-    bool is_busy = tl_eff.n_flying + tl_eff.n_unmarked > 0;
+    bool is_busy = tl_eff_flight.n_pieces + tl_eff_flight.n_unmarked > 0;
     uint32_t issued = atomic_load_explicit(&p->issued, memory_order_relaxed);
     uint32_t completed = atomic_load_explicit(&p->completed, memory_order_relaxed);
     if (is_busy && issued == completed) {
@@ -24,27 +54,26 @@ void tl_eff_tell_word(void)
         /* levels between the highest and the lowest have some below */
         tl_client_tell_idle(tl_eff.client);
     }
-    atomic_store_explicit(&p->in_flight, tl_eff.n_flying + tl_eff.n_unmarked, memory_order_relaxed);
-    bool has_backlog = is_busy || tl_eff.n_items > 0;
-    if (has_backlog != tl_eff.has_backlog)
+    atomic_store_explicit(&p->in_flight, tl_eff_flight.n_pieces + tl_eff_flight.n_unmarked,
+                          memory_order_relaxed);
+    bool has_backlog = is_busy || tl_eff_queues.n_items > 0;
+    if (has_backlog != tl_eff_flight.has_backlog)
         tl_client_backlog(tl_eff.client, has_backlog);
-    tl_eff.has_backlog = has_backlog;
+    tl_eff_flight.has_backlog = has_backlog;
 }
 
 void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t now)
 {
+    tl_eff_assert_locked();
+    assert(tl_eff_flight.n_unmarked >= s->n_unmarked);
     if (s->n_unmarked++ == 0)
         s->unmarked_since = now;
     s->unmarked_ns += predicted_ns;
-    tl_eff.n_unmarked++;
-    tl_eff.flying_ns += predicted_ns;
-    if (!s->is_busy) { /* the executor sees to it that a mark comes if nobody waits */
-        s->is_busy = true;
-        s->next_busy = NULL;
-        *tl_eff.busy_end = s;
-        tl_eff.busy_end = &s->next_busy;
+    tl_eff_flight.n_unmarked++;
+    tl_eff_flight.ns += predicted_ns;
+    if (tl_eff_make_busy(s)) { /* the executor sees to it that a mark comes if nobody waits */
         tl_eff_executor_start();
-        if (tl_eff.n_unmarked == 1)
+        if (tl_eff_flight.n_unmarked == 1)
             tl_eff_ring();
     }
     tl_eff_tell_word();
@@ -52,6 +81,8 @@ void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t no
 
 void tl_eff_unmark(struct tl_eff_stream *s, uint32_t n, uint64_t ns)
 {
+    tl_eff_assert_locked();
+    assert(tl_eff_flight.n_unmarked >= s->n_unmarked);
     if (n > s->n_unmarked)
         n = s->n_unmarked;
     if (n == 0)
@@ -60,8 +91,8 @@ void tl_eff_unmark(struct tl_eff_stream *s, uint32_t n, uint64_t ns)
         ns = s->unmarked_ns;
     s->n_unmarked -= n;
     s->unmarked_ns -= ns;
-    tl_eff.n_unmarked -= n;
-    tl_eff.flying_ns -= ns < tl_eff.flying_ns ? ns : tl_eff.flying_ns;
+    tl_eff_flight.n_unmarked -= n;
+    take_off_ns(ns);
     atomic_fetch_add_explicit(&tl_eff.page->device_ns, ns, memory_order_relaxed);
     tl_eff_tell_word();
 }
@@ -78,7 +109,7 @@ static void tell(void *data)
 
 /* Host functions stand in streams of their own, behind the event: in the job's stream they would
  * hold up what comes next. */
-static CUstream side_of(const struct tl_eff_stream *s)
+TL_EFF_UNLOCKED static CUstream side_of(const struct tl_eff_stream *s)
 {
     CUstream *side = &s->context->sides[s->number % TL_EFF_SIDES];
     if (*side == NULL && tl_eff_real.cuStreamCreate(side, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
@@ -86,7 +117,18 @@ static CUstream side_of(const struct tl_eff_stream *s)
     return *side;
 }
 
-/* Puts event and host function behind what was launched.  Executor only; lock not held. */
+void tl_eff_stamp(struct tl_eff_piece *p)
+{
+    struct tl_eff_context *c = p->stream->context;
+    assert(p->begin == NULL);
+    p->begin = tl_eff_take_event(c);
+    if (p->begin != NULL &&
+        tl_eff_real.cuEventRecord(p->begin, p->stream->handle) != CUDA_SUCCESS) {
+        tl_eff_give_event(c, p->begin);
+        p->begin = NULL;
+    }
+}
+
 CUresult tl_eff_watch(struct tl_eff_piece *p)
 {
     CUstream side = side_of(p->stream);
@@ -101,16 +143,26 @@ CUresult tl_eff_watch(struct tl_eff_piece *p)
     return r;
 }
 
-/* Lock held. */
 void tl_eff_add_flying(struct tl_eff_piece *p)
 {
+    tl_eff_assert_locked();
+    assert(!p->is_over && *tl_eff_flight.end == NULL);
     p->next = NULL;
-    *tl_eff.flying_end = p;
-    tl_eff.flying_end = &p->next;
-    tl_eff.n_flying++;
-    tl_eff.flying_ns += p->predicted_ns;
+    *tl_eff_flight.end = p;
+    tl_eff_flight.end = &p->next;
+    tl_eff_flight.n_pieces++;
+    tl_eff_flight.ns += p->predicted_ns;
     p->stream->n_flying++;
     tl_eff_tell_word();
+}
+
+bool tl_eff_is_on_device(const struct tl_eff_kernel *k)
+{
+    tl_eff_assert_locked();
+    const struct tl_eff_piece *p = tl_eff_flight.pieces;
+    while (p != NULL && (p->is_over || p->kernel != k))
+        p = p->next;
+    return p != NULL;
 }
 
 struct tl_eff_piece *tl_eff_make_piece(struct tl_eff_stream *s)
@@ -136,8 +188,8 @@ void tl_eff_mark(struct tl_eff_stream *s)
     p->predicted_ns = s->unmarked_ns;
     s->n_unmarked = 0;
     s->unmarked_ns = 0;
-    tl_eff.n_unmarked -= p->n_kernels;
-    tl_eff.flying_ns -= p->predicted_ns < tl_eff.flying_ns ? p->predicted_ns : tl_eff.flying_ns;
+    tl_eff_flight.n_unmarked -= p->n_kernels;
+    take_off_ns(p->predicted_ns);
     tl_eff_add_flying(p);
     s->is_being_marked = true;
     tl_eff_unlock();
@@ -147,18 +199,20 @@ void tl_eff_mark(struct tl_eff_stream *s)
     tl_eff_lock();
     s->is_being_marked = false;
     if (s->n_unmarkable > 0)
-        pthread_cond_broadcast(&tl_eff.submitted);
+        pthread_cond_broadcast(&tl_eff_queues.submitted);
 }
 
 void tl_eff_marks_off(struct tl_eff_stream *s)
 {
     s->n_unmarkable++;
     while (s->is_being_marked)
-        pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
+        tl_eff_wait_for(&tl_eff_queues.submitted);
 }
 
 void tl_eff_marks_on(struct tl_eff_stream *s)
 {
+    tl_eff_assert_locked();
+    assert(s->n_unmarkable > 0);
     s->n_unmarkable--;
 }
 
@@ -179,13 +233,8 @@ CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_lau
     tl_eff_unlock();
     tl_eff_make_current(c);
     tl_eff_prepare(c);
-    if (p != NULL) {
-        p->begin = tl_eff_take_event(c);
-        if (p->begin != NULL && tl_eff_real.cuEventRecord(p->begin, s->handle) != CUDA_SUCCESS) {
-            tl_eff_give_event(c, p->begin);
-            p->begin = NULL;
-        }
-    }
+    if (p != NULL)
+        tl_eff_stamp(p);
     CUresult r = tl_eff_launch_whole(l, s->handle);
     if (p != NULL && (r != CUDA_SUCCESS || tl_eff_watch(p) != CUDA_SUCCESS))
         p->is_lost = true;
@@ -195,82 +244,20 @@ CUresult tl_eff_launch_measured(struct tl_eff_stream *s, const struct tl_eff_lau
 
 /* --- coming back ------------------------------------------------------------------------------ */
 
-/* A kernel left the device before its last block, with `p` as the last piece, because somebody
- * above had work.  Lock held. */
-static void was_preempted(const struct tl_eff_launch *l, const struct tl_eff_piece *p, uint64_t end)
-{
-    atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
-    uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
-    if (since != 0 && end > since) {
-        tl_record_preempted(l->kernel->record, end - since, tl_eff_block_ns(l->profile, l->rung));
-        tl_eff_profile_preempted(l->profile, end - since);
-    }
-}
+/* How a launch went, as found out when it is over; the counter is looked at once. */
+struct outcome {
+    uint64_t now;
+    uint64_t ns;  /* on the device, or an estimate */
+    uint64_t end; /* when it left the device, by CLOCK_MONOTONIC; 0 if not known */
+    bool is_last; /* nothing else of its kernel is on the device */
+    uint32_t
+        taken; /* numbers that the kernel's blocks have taken, if it counts and this is the last */
+};
 
-/* All launches of a counting kernel are over: the counter tells how far it came.  Lock held. */
-static void look_at_counter(struct tl_eff_stream *s, struct tl_eff_item *item,
-                            const struct tl_eff_piece *p, uint64_t end, uint64_t now)
+/* The time on the device, or an estimate.  The lock is given up meanwhile. */
+TL_EFF_LOCKED static uint64_t time_of(const struct tl_eff_piece *p)
 {
-    struct tl_eff_launch *l = &item->launch;
-    uint32_t taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32),
-             was = l->done;
-    l->done = taken < l->launched ? taken : l->launched; /* workers go beyond the end by one each */
-    if (l->done < l->launched) {
-        s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
-        tl_eff.busy_ns = now;
-        /* One that took no number was turned away before it began, and held nobody up. */
-        if (item == s->first && l->done > was)
-            was_preempted(l, p, end);
-    }
-    l->launched = l->done;
-    if (p->begin != NULL)
-        tl_eff_profile_ran(l->profile, l, l->rung, l->since_ns, l->done - was, s->context->n_sms);
-    l->since_ns = 0;
-}
-
-/* A piece of a kernel is over.  Lock held. */
-static void piece_is_over(struct tl_eff_piece *p, uint64_t ns, uint64_t end, uint64_t now)
-{
-    struct tl_eff_item *item = p->item;
-    struct tl_eff_launch *l = &item->launch;
-    l->n_flying--;
-    l->since_ns += ns;
-    l->device_ns += ns;
-    if (item->is_submitted)
-        return;
-    if (p->is_lost && p->refusal != CUDA_SUCCESS && l->done == 0 && l->n_flying == 0) {
-        /* The driver cannot run this form after all: the original it can. */
-        tl_eff_note("%s: the driver refused a launch of its %s variant (error %d)", l->kernel->name,
-                    tl_ptx_variant_name(l->variant->kind), p->refusal);
-        l->variant->state = TL_EFF_REFUSED;
-        l->variant = NULL;
-        l->rung = TL_RUNG_WHOLE;
-        l->launched = 0;
-    } else if (p->is_lost) { /* the context failed: nothing more can be done for this kernel */
-        if (p->refusal != CUDA_SUCCESS && p->stream->context->error == CUDA_SUCCESS)
-            p->stream->context->error = p->refusal;
-        l->launched = l->done = l->blocks;
-    } else if (l->rung != TL_RUNG_SLICE) {
-        if (l->n_flying == 0 && l->done < l->blocks)
-            look_at_counter(p->stream, item, p, end, now);
-    } else {
-        l->done += p->blocks;
-        if (p->begin != NULL)
-            tl_eff_profile_ran(l->profile, l, l->rung, ns, p->blocks, p->stream->context->n_sms);
-        if (l->n_flying == 0 && l->launched < l->blocks &&
-            tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 &&
-            !tl_eff_gate_is_open(now))
-            was_preempted(l, p, end); /* the gate keeps back the next slice */
-    }
-    if (l->variant != NULL && l->n_flying == 0 && l->done < l->blocks && l->profile != NULL &&
-        l->profile->rungs[l->rung].is_slow)
-        l->is_chosen = false; /* the rest on another rung, if there is one */
-}
-
-/* Lock held, given up meanwhile.  The time on the device, or an estimate. */
-static uint64_t time_of(struct tl_eff_piece *p)
-{
-    struct tl_eff_stream *s = p->stream;
+    const struct tl_eff_stream *s = p->stream;
     float ms = 0;
     if (p->begin != NULL && !p->is_lost) {
         tl_eff_unlock();
@@ -284,84 +271,216 @@ static uint64_t time_of(struct tl_eff_piece *p)
     return p->item == NULL ? p->predicted_ns : end > begin ? end - begin : 0;
 }
 
-/* Whether this is the end of the last piece of a kernel that has more blocks, because somebody
- * above had work.  Lock held. */
-static bool was_stopped_early(const struct tl_eff_piece *p)
+/* Whether the kernel counts its blocks, so that its counter tells how far it came. */
+static bool counts(const struct tl_eff_launch *l)
 {
-    const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
-    if (l == NULL || p->is_lost || l->n_flying != 1)
+    return l->rung < TL_RUNG_SLICE && l->control != NULL;
+}
+
+/* Whether this is the end of the last piece of a kernel that has more blocks, because somebody
+ * above had work. */
+TL_EFF_LOCKED static bool was_stopped_early(const struct tl_eff_piece *p, const struct outcome *o)
+{
+    if (!o->is_last || p->is_lost)
         return false;
+    const struct tl_eff_launch *l = &p->item->launch;
     if (l->rung == TL_RUNG_SLICE)
         return l->launched < l->blocks &&
                tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0;
-    return l->control != NULL &&
-           (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32) <
-               l->launched;
+    return counts(l) && o->taken < l->launched;
 }
 
-/* When the piece left the device, 0 if not known: as its host function was told, or if it was
- * stopped, as exactly as can be.  Lock held, given up meanwhile. */
-static uint64_t end_of(struct tl_eff_piece *p)
+/* Finds out how the launch went.  The lock is given up meanwhile; nobody but the executor, which is
+ * here, launches anything of the kernel or looks at what comes back. */
+TL_EFF_LOCKED static struct outcome find_out(const struct tl_eff_piece *p)
 {
-    uint64_t told = atomic_load_explicit(&p->told_ns, memory_order_relaxed), exact = 0;
-    if (was_stopped_early(p)) {
+    const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
+    struct outcome o = {.now = tl_eff_now(), .is_last = l != NULL && l->n_flying == 1};
+    if (o.is_last && counts(l))
+        o.taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32);
+    o.ns = time_of(p);
+    /* as its host function was told, or if it was stopped, as exactly as can be */
+    o.end = atomic_load_explicit(&p->told_ns, memory_order_relaxed);
+    if (was_stopped_early(p, &o)) {
         tl_eff_unlock();
         tl_eff_make_current(p->stream->context);
-        exact = tl_eff_time_of_event(p->stream->context, p->end);
+        uint64_t exact = tl_eff_time_of_event(p->stream->context, p->end);
         tl_eff_lock();
+        o.end = exact != 0 ? exact : o.end;
     }
-    return exact != 0 ? exact : told;
+    return o;
 }
 
-/* Lock held, given up meanwhile. */
-static void come_back(struct tl_eff_piece *p)
+/* A kernel left the device before its last block, with `p` as the last piece, because somebody
+ * above had work. */
+TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const struct tl_eff_piece *p,
+                                        uint64_t end)
+{
+    atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
+    uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
+    if (since != 0 && end > since) {
+        tl_record_preempted(l->kernel->record, end - since, tl_eff_block_ns(l->profile, l->rung));
+        tl_eff_profile_preempted(l->profile, end - since);
+    }
+}
+
+/* All launches of a counting kernel are over: the counter told how far it came. */
+TL_EFF_LOCKED static void counted(const struct tl_eff_piece *p, const struct outcome *o)
 {
     struct tl_eff_stream *s = p->stream;
-    uint64_t now = tl_eff_now(), ns = time_of(p);
-    uint64_t end = end_of(p);
-    p->is_over = true;
-    tl_eff.n_flying--;
-    s->n_flying--;
-    tl_eff.flying_ns -= p->predicted_ns < tl_eff.flying_ns ? p->predicted_ns : tl_eff.flying_ns;
-    atomic_fetch_add_explicit(&tl_eff.page->device_ns, ns, memory_order_relaxed);
-    if (p->kernel != NULL)
-        tl_record_spanned(tl_eff.record, TL_SPAN_RUN, p->kernel->record, s->number,
-                          (end != 0 ? end : now) - ns, end != 0 ? end : now);
-    if (p->item != NULL) {
-        piece_is_over(p, ns, end, now);
-    } else if (p->profile != NULL && p->kernel != NULL && !p->is_lost) {
-        tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks,
-                           s->context->n_sms);
-        tl_record_ran(p->kernel->record, tl_eff_stood_ready(&p->shape, p->launched_ns), ns);
-        if (tl_eff.n_words > 0 && ns > tl_eff_turnaround_ns()) {
-            tl_record_uncontrolled(p->kernel->record, ns);
-            atomic_fetch_add_explicit(&tl_eff.page->uncontrolled_ns, ns, memory_order_relaxed);
-        }
+    struct tl_eff_launch *l = &p->item->launch;
+    uint32_t was = l->done;
+    assert(l->n_flying == 0 && l->done <= l->launched && l->launched <= l->blocks);
+    /* workers go beyond the end by one each */
+    l->done = o->taken < l->launched ? o->taken : l->launched;
+    assert(l->done >= was);
+    if (l->done < l->launched) {
+        s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
+        tl_eff_gate.busy_ns = o->now;
+        /* One that took no number was turned away before it began, and held nobody up. */
+        if (p->item == s->first && l->done > was)
+            was_preempted(l, p, o->end);
     }
-    if (p->item == NULL && tl_eff.caution > 0)
-        tl_eff.caution--;
-    s->last_done_ns = end != 0 ? end : now;
-    if (s->n_flying == 0)
-        s->is_stalled = false;
-    /* Kernels at the head whose last block is done. */
+    l->launched = l->done;
+    if (p->begin != NULL)
+        tl_eff_profile_ran(l->profile, l, l->rung, l->since_ns, l->done - was, s->context->n_sms);
+    l->since_ns = 0;
+}
+
+/* A slice is done, all of it. */
+TL_EFF_LOCKED static void sliced(const struct tl_eff_piece *p, const struct outcome *o)
+{
+    struct tl_eff_launch *l = &p->item->launch;
+    l->done += p->blocks;
+    assert(l->done <= l->launched && l->launched <= l->blocks);
+    if (p->begin != NULL)
+        tl_eff_profile_ran(l->profile, l, l->rung, o->ns, p->blocks, p->stream->context->n_sms);
+    if (o->is_last && l->launched < l->blocks &&
+        tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 &&
+        !tl_eff_gate_is_open(o->now))
+        was_preempted(l, p, o->end); /* the gate keeps back the next slice */
+}
+
+/* The driver cannot run this form after all: the original it can. */
+TL_EFF_LOCKED static void refused(const struct tl_eff_piece *p)
+{
+    struct tl_eff_launch *l = &p->item->launch;
+    tl_eff_note("%s: the driver refused a launch of its %s variant (error %d)", l->kernel->name,
+                tl_ptx_variant_name(l->variant->kind), p->refusal);
+    l->variant->state = TL_EFF_REFUSED;
+    l->variant = NULL;
+    l->rung = TL_RUNG_WHOLE;
+    l->launched = 0;
+}
+
+/* The context failed: nothing more can be done for this kernel. */
+TL_EFF_LOCKED static void failed(const struct tl_eff_piece *p)
+{
+    struct tl_eff_launch *l = &p->item->launch;
+    if (p->refusal != CUDA_SUCCESS && p->stream->context->error == CUDA_SUCCESS)
+        p->stream->context->error = p->refusal;
+    l->launched = l->done = l->blocks;
+}
+
+/* A piece of a kernel is over. */
+TL_EFF_LOCKED static void piece_is_over(const struct tl_eff_piece *p, const struct outcome *o)
+{
+    struct tl_eff_launch *l = &p->item->launch;
+    assert(l->n_flying > 0 && o->is_last == (l->n_flying == 1));
+    l->n_flying--;
+    l->since_ns += o->ns;
+    l->device_ns += o->ns;
+    if (p->item->is_submitted)
+        return;
+    if (p->is_lost && p->refusal != CUDA_SUCCESS && l->done == 0 && o->is_last)
+        refused(p);
+    else if (p->is_lost)
+        failed(p);
+    else if (l->done < l->blocks && l->rung == TL_RUNG_SLICE)
+        sliced(p, o);
+    else if (l->done < l->blocks && o->is_last)
+        counted(p, o);
+    if (l->variant != NULL && o->is_last && l->done < l->blocks && l->profile != NULL &&
+        l->profile->rungs[l->rung].is_slow)
+        l->is_chosen = false; /* the rest on another rung, if there is one */
+}
+
+/* A whole kernel that was measured is over. */
+TL_EFF_LOCKED static void whole_is_over(const struct tl_eff_piece *p, uint64_t ns)
+{
+    tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks,
+                       p->stream->context->n_sms);
+    tl_record_ran(p->kernel->record, tl_eff_stood_ready(&p->shape, p->launched_ns), ns);
+    if (tl_eff_gate.n_words > 0 && ns > tl_eff_turnaround_ns()) {
+        tl_record_uncontrolled(p->kernel->record, ns);
+        atomic_fetch_add_explicit(&tl_eff.page->uncontrolled_ns, ns, memory_order_relaxed);
+    }
+}
+
+/* It is not on the device any more. */
+TL_EFF_LOCKED static void take_off(struct tl_eff_piece *p, const struct outcome *o)
+{
+    struct tl_eff_stream *s = p->stream;
+    uint64_t end = o->end != 0 ? o->end : o->now;
+    assert(!p->is_over && s->n_flying > 0 && tl_eff_flight.n_pieces >= s->n_flying);
+    p->is_over = true;
+    tl_eff_flight.n_pieces--;
+    s->n_flying--;
+    take_off_ns(p->predicted_ns);
+    atomic_fetch_add_explicit(&tl_eff.page->device_ns, o->ns, memory_order_relaxed);
+    if (p->kernel != NULL)
+        tl_record_spanned(tl_eff.record, TL_SPAN_RUN, p->kernel->record, s->number, end - o->ns,
+                          end);
+}
+
+/* Kernels at the head whose last block is done. */
+TL_EFF_LOCKED static void finish_heads(struct tl_eff_stream *s)
+{
     while (s->first != NULL && s->first->kind == TL_EFF_KERNEL &&
            s->first->launch.rung < TL_RUNG_WHOLE && s->first->launch.is_chosen &&
            s->first->launch.n_flying == 0 && s->first->launch.done >= s->first->launch.blocks)
         tl_eff_finish_kernel(s, s->first, CUDA_SUCCESS);
-    tl_eff_give_event(s->context, p->begin);
-    tl_eff_give_event(s->context, p->end);
+}
+
+/* What it had of its context and its kernel; the piece itself may still be needed by its host
+ * function. */
+TL_EFF_LOCKED static void give_back(struct tl_eff_piece *p)
+{
+    struct tl_eff_context *c = p->stream->context;
+    tl_eff_give_event(c, p->begin);
+    tl_eff_give_event(c, p->end);
     p->begin = p->end = NULL;
-    tl_eff_give_control(s->context, p->in_front);
+    tl_eff_give_control(c, p->in_front);
     p->in_front = NULL;
     tl_eff_item_unref(p->item);
     p->item = NULL;
+}
+
+/* The launch is over.  The lock is given up meanwhile. */
+TL_EFF_LOCKED static void come_back(struct tl_eff_piece *p)
+{
+    struct tl_eff_stream *s = p->stream;
+    struct outcome o = find_out(p);
+    take_off(p, &o);
+    if (p->item != NULL)
+        piece_is_over(p, &o);
+    else if (p->profile != NULL && p->kernel != NULL && !p->is_lost)
+        whole_is_over(p, o.ns);
+    if (p->item == NULL)
+        tl_eff_gate_trust();
+    s->last_done_ns = o.end != 0 ? o.end : o.now;
+    if (s->n_flying == 0)
+        s->is_stalled = false;
+    finish_heads(s);
+    give_back(p);
     tl_eff_tell_word();
 }
 
 bool tl_eff_collect(bool ask)
 {
     bool did = false;
-    for (struct tl_eff_piece **at = &tl_eff.flying; *at != NULL;) {
+    tl_eff_assert_locked();
+    for (struct tl_eff_piece **at = &tl_eff_flight.pieces; *at != NULL;) {
         struct tl_eff_piece *p = *at;
         bool told = atomic_load_explicit(&p->told, memory_order_acquire) != 0;
         if (!p->is_over) {
@@ -381,7 +500,7 @@ bool tl_eff_collect(bool ask)
         if (p->is_over && (told || p->is_lost)) { /* its host function will not need it any more */
             *at = p->next;
             if (p->next == NULL)
-                tl_eff.flying_end = at;
+                tl_eff_flight.end = at;
             if (told)
                 free(p);
             continue;
@@ -393,18 +512,18 @@ bool tl_eff_collect(bool ask)
 
 void tl_eff_kick(void)
 {
-    bool is_asked = !tl_eff.grant.may_run, has_pieces = false;
-    for (struct tl_eff_piece *p = tl_eff.flying; p != NULL; p = p->next) {
+    bool is_asked = !tl_eff_gate.grant.may_run, has_pieces = false;
+    for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
         if (p->is_over || p->item == NULL || p->item->launch.rung == TL_RUNG_SLICE)
             continue;
         has_pieces = true;
-        is_asked |= p->words_epoch != tl_eff.words_epoch;
+        is_asked |= p->words_epoch != tl_eff_gate.words_epoch;
     }
     bool kicks = has_pieces && is_asked;
-    for (struct tl_eff_context *c = tl_eff.contexts; kicks != tl_eff.is_kicking && c != NULL;
-         c = c->next) {
+    for (struct tl_eff_context *c = tl_eff_streams.contexts;
+         kicks != tl_eff_gate.is_kicking && c != NULL; c = c->next) {
         if (c->kick_word != NULL)
             atomic_store_explicit(c->kick_word, kicks ? 1 : 0, memory_order_release);
     }
-    tl_eff.is_kicking = kicks;
+    tl_eff_gate.is_kicking = kicks;
 }

@@ -1,10 +1,17 @@
 /* Whether this job may put kernels on the device at this moment: the grant, the words of the levels
  * above, run-ahead, rate. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/gate.h"
+
+#include <assert.h>
+
+#include "runtime/effort/flight.h"
+#include "runtime/effort/plan.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
 
 enum {
     MAX_PAGES = 64,
-    MAX_ROUND_TRIP_NS = 12000,
     /* after a stop, run-ahead begins at a 16th: the level above may only have taken breath */
     MOST_CAUTION = 4,
 };
@@ -21,45 +28,61 @@ static struct {
 static uint32_t n_pages;
 static const _Atomic uint64_t never[TL_SHARE_PAGE / 8] __attribute__((aligned(TL_SHARE_PAGE)));
 
-/* Lock held. */
-static void refresh(void)
+struct tl_eff_gate tl_eff_gate;
+static _Atomic uint64_t round_trip_ns; /* any thread's */
+
+void tl_eff_gate_start(void)
 {
+    tl_eff_lock();
+    tl_eff_gate = (struct tl_eff_gate){0};
+    atomic_store_explicit(&round_trip_ns, 0, memory_order_relaxed);
+    tl_eff_unlock();
+}
+
+void tl_eff_gate_round_trip(uint64_t ns)
+{
+    atomic_store_explicit(&round_trip_ns, ns, memory_order_relaxed);
+}
+
+TL_EFF_LOCKED static void refresh(void)
+{
+    tl_eff_assert_locked();
     uint32_t changes = tl_client_changes(tl_eff.client);
-    if (tl_eff.has_grant && changes == tl_eff.grant_changes)
+    if (tl_eff_gate.has_grant && changes == tl_eff_gate.grant_changes)
         return;
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
-    tl_eff.grant_changes = changes;
-    tl_client_grant(tl_eff.client, &tl_eff.grant);
-    tl_eff.n_words = tl_client_words(tl_eff.client, words);
+    tl_eff_gate.grant_changes = changes;
+    tl_client_grant(tl_eff.client, &tl_eff_gate.grant);
+    tl_eff_gate.n_words = tl_client_words(tl_eff.client, words);
     bool differ = false;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        differ |= tl_eff.words[i] != words[i];
-        tl_eff.words[i] = words[i];
+        differ |= tl_eff_gate.words[i] != words[i];
+        tl_eff_gate.words[i] = words[i];
     }
-    tl_eff.words_epoch += differ;
-    tl_eff.has_grant = true;
+    tl_eff_gate.words_epoch += differ;
+    tl_eff_gate.has_grant = true;
+    assert(tl_eff_gate.n_words <= TL_SHARE_WORDS);
 }
 
 bool tl_eff_is_alone(void)
 {
     refresh();
-    return tl_eff.n_words == 0;
+    return tl_eff_gate.n_words == 0;
 }
 
-static bool is_in_hysteresis(uint64_t now)
+TL_EFF_LOCKED static bool is_in_hysteresis(uint64_t now)
 {
-    return tl_eff.busy_ns != 0 && now < tl_eff.busy_ns + tl_eff.grant.hysteresis_ns;
+    return tl_eff_gate.busy_ns != 0 && now < tl_eff_gate.busy_ns + tl_eff_gate.grant.hysteresis_ns;
 }
 
 /* Whether a higher level had work since this was asked last, however short. */
-static bool have_words_moved(void)
+TL_EFF_LOCKED static bool have_words_moved(void)
 {
-    static uint64_t seen[TL_SHARE_WORDS]; /* guarded by the lock */
     bool have = false;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        uint64_t word = atomic_load_explicit(tl_eff.words[i], memory_order_relaxed);
-        have |= word != seen[i];
-        seen[i] = word;
+        uint64_t word = atomic_load_explicit(tl_eff_gate.words[i], memory_order_relaxed);
+        have |= word != tl_eff_gate.words_seen[i];
+        tl_eff_gate.words_seen[i] = word;
     }
     return have;
 }
@@ -69,18 +92,18 @@ bool tl_eff_gate_is_open(uint64_t now)
     if (atomic_load_explicit(&tl_eff.is_over, memory_order_relaxed))
         return true;
     refresh();
-    if (!tl_eff.grant.may_run || tl_eff.is_kicking)
-        return false;
-    if (!tl_eff.grant.yields)
+    if (!tl_eff_gate.grant.may_run || tl_eff_gate.is_kicking)
+        return false; /* what is on the device is told to leave */
+    if (!tl_eff_gate.grant.yields)
         return true;
     bool is_preempted = tl_client_is_preempted(tl_eff.client), have_moved = have_words_moved();
     /* A burst that is found over has only just ended, as far as can be known: the time begins
      * there, not at the last look. */
-    if (is_preempted || tl_eff.was_preempted || (have_moved && is_in_hysteresis(now)))
-        tl_eff.busy_ns = now;
-    tl_eff.was_preempted = is_preempted;
+    if (is_preempted || tl_eff_gate.was_preempted || (have_moved && is_in_hysteresis(now)))
+        tl_eff_gate.busy_ns = now;
+    tl_eff_gate.was_preempted = is_preempted;
     if (is_preempted)
-        tl_eff.caution = MOST_CAUTION;
+        tl_eff_gate.caution = MOST_CAUTION;
     return !is_preempted && !is_in_hysteresis(now);
 }
 
@@ -89,58 +112,66 @@ uint64_t tl_eff_gate_wait_ns(uint64_t now)
     /* A grant that changes wakes the executor, and so does the end of a long burst; short ones end
      * unheard. */
     enum { HELD_NS = 500000, RATE_NS = 200000 };
-    if (!tl_eff.grant.may_run || tl_client_is_preempted(tl_eff.client))
+    if (!tl_eff_gate.grant.may_run || tl_client_is_preempted(tl_eff.client))
         return HELD_NS;
-    return is_in_hysteresis(now) ? tl_eff.busy_ns + tl_eff.grant.hysteresis_ns - now : RATE_NS;
+    return is_in_hysteresis(now) ? tl_eff_gate.busy_ns + tl_eff_gate.grant.hysteresis_ns - now
+                                 : RATE_NS;
 }
 
-/* The budgets of a policy are made for a GPU.  Where news take longer to come, keeping them would
- * only leave the device idle; a turnaround that the user asked for stands. */
-static uint64_t at_least(uint64_t granted_ns, uint64_t round_trips)
+TL_EFF_LOCKED static struct tl_eff_budget budget(void)
 {
-    uint64_t one = atomic_load_explicit(&tl_eff.round_trip_ns, memory_order_relaxed);
-    uint64_t ns = round_trips *
-                  /* it was measured on a busy machine */
-                  (one < MAX_ROUND_TRIP_NS ? one : MAX_ROUND_TRIP_NS);
-    return tl_eff.settings->turnaround_ns != 0 || granted_ns > ns ? granted_ns : ns;
+    assert(tl_eff_gate.caution <= MOST_CAUTION);
+    return (struct tl_eff_budget){
+        .turnaround_ns = tl_eff_gate.grant.turnaround_ns,
+        .run_ahead_ns = tl_eff_gate.grant.run_ahead_ns,
+        .round_trip_ns = atomic_load_explicit(&round_trip_ns, memory_order_relaxed),
+        .is_asked_for = tl_eff.settings->turnaround_ns != 0,
+        .caution = tl_eff_gate.caution,
+        .is_alone = tl_eff_gate.n_words == 0};
 }
 
 uint64_t tl_eff_turnaround_ns(void)
 {
-    return at_least(tl_eff.grant.turnaround_ns, 8);
+    struct tl_eff_budget b = budget();
+    return tl_eff_plan_turnaround(&b);
 }
 
 uint64_t tl_eff_run_ahead_ns(void)
 {
-    uint64_t limit = at_least(tl_eff.grant.run_ahead_ns, 24), turnaround = tl_eff_turnaround_ns();
-    if (limit < turnaround) /* so long a single kernel may be that runs whole */
-        limit = turnaround;
-    limit >>= tl_eff.caution;
-    return tl_eff.n_words == 0 && limit < TL_EFF_ALONE_NS ? TL_EFF_ALONE_NS : limit;
+    struct tl_eff_budget b = budget();
+    return tl_eff_plan_run_ahead(&b);
+}
+
+void tl_eff_gate_trust(void)
+{
+    tl_eff_assert_locked();
+    if (tl_eff_gate.caution > 0)
+        tl_eff_gate.caution--;
 }
 
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns)
 {
     /* What stands in other streams may wait for this one: a stream with nothing on the device
      * always may. */
-    if (tl_eff.flying_ns == 0 || s->n_flying + s->n_unmarked == 0)
+    if (tl_eff_flight.ns == 0 || s->n_flying + s->n_unmarked == 0)
         return true;
-    return tl_eff.flying_ns + predicted_ns <= tl_eff_run_ahead_ns();
+    return tl_eff_flight.ns + predicted_ns <= tl_eff_run_ahead_ns();
 }
 
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
 {
-    uint64_t rate = tl_eff.grant.blocks_per_s;
+    uint64_t rate = tl_eff_gate.grant.blocks_per_s;
     if (rate == 0)
         return true;
     double most = (double)rate * RATE_BURST_S;
-    tl_eff.rate_tokens += (double)(now - tl_eff.rate_ns) * 1e-9 * (double)rate;
-    tl_eff.rate_ns = now;
-    if (tl_eff.rate_tokens > most)
-        tl_eff.rate_tokens = most;
-    if (tl_eff.rate_tokens <= 0)
+    tl_eff_gate.rate_tokens += (double)(now - tl_eff_gate.rate_ns) * 1e-9 * (double)rate;
+    tl_eff_gate.rate_ns = now;
+    if (tl_eff_gate.rate_tokens > most)
+        tl_eff_gate.rate_tokens = most;
+    if (tl_eff_gate.rate_tokens <= 0)
         return false;
-    tl_eff.rate_tokens -= blocks; /* may go below zero: what is too much now is waited for later */
+    tl_eff_gate.rate_tokens -=
+        blocks; /* may go below zero: what is too much now is waited for later */
     return true;
 }
 
@@ -148,9 +179,10 @@ bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
 
 /* A page that was not in the last set may be another one by now, at the same address: then the
  * driver has to be told.  What was launched with the old set has left the device before. */
-static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
+TL_EFF_UNLOCKED static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
 {
     void *p = (void *)page; /* NOLINT(performance-no-int-to-ptr) */
+    assert(page % TL_SHARE_PAGE == 0);
     for (uint32_t i = 0; i < n_pages; i++) {
         if (pages[i].page != page)
             continue;

@@ -7,30 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/effort/event.h"
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/stream.h"
+
 enum { MAX_DEPTH = 16 };
 
-void tl_eff_plan_finish(struct tl_eff_plan *plan)
+void tl_eff_steps_finish(struct tl_eff_steps *list)
 {
-    for (uint32_t i = 0; i < plan->n; i++) {
-        if (plan->steps[i].kind == TL_EFF_STEP_KERNEL)
-            free(plan->steps[i].kernel.params);
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->steps[i].kind == TL_EFF_STEP_KERNEL)
+            free(list->steps[i].kernel.params);
     }
-    free(plan->steps);
-    *plan = (struct tl_eff_plan){0};
+    free(list->steps);
+    *list = (struct tl_eff_steps){0};
 }
 
-static struct tl_eff_step *add_step(struct tl_eff_plan *plan, CUgraphNode node,
+static struct tl_eff_step *add_step(struct tl_eff_steps *list, CUgraphNode node,
                                     enum tl_eff_step_kind kind)
 {
-    if (plan->n == plan->cap) {
-        uint32_t cap = plan->cap != 0 ? 2 * plan->cap : 16;
-        struct tl_eff_step *more = realloc(plan->steps, cap * sizeof *more);
+    if (list->n == list->cap) {
+        uint32_t cap = list->cap != 0 ? 2 * list->cap : 16;
+        struct tl_eff_step *more = realloc(list->steps, cap * sizeof *more);
         if (more == NULL)
             return NULL;
-        plan->steps = more;
-        plan->cap = cap;
+        list->steps = more;
+        list->cap = cap;
     }
-    struct tl_eff_step *step = &plan->steps[plan->n++];
+    struct tl_eff_step *step = &list->steps[list->n++];
     *step = (struct tl_eff_step){.node = node, .kind = kind};
     return step;
 }
@@ -91,9 +97,9 @@ static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
            CUDA_SUCCESS;
 }
 
-static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth);
+static int read_graph(struct tl_eff_steps *list, CUgraph graph, int depth);
 
-static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
+static int read_node(struct tl_eff_steps *list, CUgraphNode node, int depth)
 {
     CUgraphNodeType type;
     CUgraph child;
@@ -104,10 +110,10 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return 0;
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        step = add_step(plan, node, TL_EFF_STEP_KERNEL);
+        step = add_step(list, node, TL_EFF_STEP_KERNEL);
         return step != NULL ? read_kernel(step) : -ENOMEM;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        step = add_step(plan, node, TL_EFF_STEP_COPY);
+        step = add_step(list, node, TL_EFF_STEP_COPY);
         if (step == NULL ||
             tl_eff_real.cuGraphMemcpyNodeGetParams(node, &step->copy) != CUDA_SUCCESS)
             return -ENOTSUP;
@@ -119,25 +125,25 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
                    ? -ENOTSUP
                    : 0;
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        step = add_step(plan, node, TL_EFF_STEP_FILL);
+        step = add_step(list, node, TL_EFF_STEP_FILL);
         return step != NULL &&
                        tl_eff_real.cuGraphMemsetNodeGetParams(node, &step->fill) == CUDA_SUCCESS
                    ? 0
                    : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_HOST:
-        step = add_step(plan, node, TL_EFF_STEP_HOST);
+        step = add_step(list, node, TL_EFF_STEP_HOST);
         return step != NULL &&
                        tl_eff_real.cuGraphHostNodeGetParams(node, &step->host) == CUDA_SUCCESS
                    ? 0
                    : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        step = add_step(plan, node, TL_EFF_STEP_RECORD);
+        step = add_step(list, node, TL_EFF_STEP_RECORD);
         return step != NULL && tl_eff_real.cuGraphEventRecordNodeGetEvent(node, &step->event) ==
                                    CUDA_SUCCESS
                    ? 0
                    : -ENOTSUP;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        step = add_step(plan, node, TL_EFF_STEP_WAIT);
+        step = add_step(list, node, TL_EFF_STEP_WAIT);
         return step != NULL &&
                        tl_eff_real.cuGraphEventWaitNodeGetEvent(node, &step->event) == CUDA_SUCCESS
                    ? 0
@@ -145,7 +151,7 @@ static int read_node(struct tl_eff_plan *plan, CUgraphNode node, int depth)
     case CU_GRAPH_NODE_TYPE_GRAPH:
         if (tl_eff_real.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
             return -ENOTSUP;
-        return read_graph(plan, child, depth + 1);
+        return read_graph(list, child, depth + 1);
     default:
         return -ENOTSUP; /* memory, conditions, semaphores of others */
     }
@@ -180,7 +186,7 @@ static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, siz
     return ready;
 }
 
-static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth)
+static int read_graph(struct tl_eff_steps *list, CUgraph graph, int depth)
 {
     size_t n = 0, left;
     if (depth > MAX_DEPTH || tl_eff_real.cuGraphGetNodes == NULL ||
@@ -201,7 +207,7 @@ static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth)
             rc = is_ready(nodes, is_read, n, i);
             if (rc <= 0)
                 continue;
-            rc = read_node(plan, nodes[i], depth);
+            rc = read_node(list, nodes[i], depth);
             is_read[i] = true;
             left--;
         }
@@ -213,12 +219,12 @@ static int read_graph(struct tl_eff_plan *plan, CUgraph graph, int depth)
     return rc;
 }
 
-int tl_eff_plan_read(struct tl_eff_plan *plan, CUgraph graph)
+int tl_eff_steps_read(struct tl_eff_steps *list, CUgraph graph)
 {
-    *plan = (struct tl_eff_plan){0};
-    int rc = read_graph(plan, graph, 0);
+    *list = (struct tl_eff_steps){0};
+    int rc = read_graph(list, graph, 0);
     if (rc < 0)
-        tl_eff_plan_finish(plan);
+        tl_eff_steps_finish(list);
     return rc;
 }
 
@@ -268,12 +274,12 @@ static CUresult launch_step(const struct tl_eff_step *step, struct tl_eff_stream
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult tl_eff_plan_launch(const struct tl_eff_plan *plan, struct tl_eff_stream *s)
+CUresult tl_eff_steps_launch(const struct tl_eff_steps *list, struct tl_eff_stream *s)
 {
     CUresult r = CUDA_SUCCESS;
-    for (uint32_t i = 0; i < plan->n && r == CUDA_SUCCESS; i++) {
-        if (!plan->steps[i].is_disabled)
-            r = launch_step(&plan->steps[i], s);
+    for (uint32_t i = 0; i < list->n && r == CUDA_SUCCESS; i++) {
+        if (!list->steps[i].is_disabled)
+            r = launch_step(&list->steps[i], s);
     }
     return r;
 }

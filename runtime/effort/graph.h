@@ -3,7 +3,14 @@
 #ifndef TALLY_RUNTIME_EFFORT_GRAPH_H
 #define TALLY_RUNTIME_EFFORT_GRAPH_H
 
-#include "runtime/effort/internal.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/effort/cuda_api.h"
+#include "runtime/effort/lock.h"
+
+struct tl_eff_stream;
 
 enum tl_eff_step_kind {
     TL_EFF_STEP_KERNEL,
@@ -32,18 +39,20 @@ struct tl_eff_step {
     };
 };
 
-struct tl_eff_plan {
+struct tl_eff_steps {
     struct tl_eff_step *steps;
     uint32_t n, cap;
 };
 
 /* --- runtime/effort/graph.c --- */
 /* Reads a graph.  0, or -ENOTSUP if it has something that only the driver can do, -ENOMEM. */
-int tl_eff_plan_read(struct tl_eff_plan *plan, CUgraph graph);
-void tl_eff_plan_finish(struct tl_eff_plan *plan);
+int tl_eff_steps_read(struct tl_eff_steps *list, CUgraph graph) TL_EFF_UNLOCKED;
+void tl_eff_steps_finish(struct tl_eff_steps *list);
 /* Other parameters for one kernel; 0 or as above. */
-int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARAMS_v2 *p);
+int tl_eff_step_set_kernel(struct tl_eff_step *step,
+                           const CUDA_KERNEL_NODE_PARAMS_v2 *p) TL_EFF_UNLOCKED;
 /* Puts all steps into the stream. */
-CUresult tl_eff_plan_launch(const struct tl_eff_plan *plan, struct tl_eff_stream *s);
+CUresult tl_eff_steps_launch(const struct tl_eff_steps *list,
+                             struct tl_eff_stream *s) TL_EFF_UNLOCKED;
 
 #endif

@@ -6,11 +6,21 @@
 
 #include <stdlib.h>
 
+#include "runtime/effort/event.h"
+#include "runtime/effort/flight.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+
 struct graph {
     struct graph *next;
     CUgraphExec exec;
     bool is_whole;
-    struct tl_eff_plan plan;
+    struct tl_eff_steps steps;
     /* recorded behind each launch, since launches of one executable never overlap */
     CUevent last;
     uint32_t last_stream; /* its number and one */
@@ -42,7 +52,7 @@ static CUresult instantiate(const struct tl_eff_call *call)
     /* NOLINT(performance-no-int-to-ptr) */
     g->exec = *(CUgraphExec *)call->args[0];
     /* NOLINT(performance-no-int-to-ptr) */
-    g->is_whole = tl_eff_plan_read(&g->plan, (CUgraph)call->args[1]) < 0;
+    g->is_whole = tl_eff_steps_read(&g->steps, (CUgraph)call->args[1]) < 0;
     if (g->is_whole)
         tl_eff_note("a graph is launched whole: it has nodes that cannot be replayed");
     pthread_mutex_lock(&lock);
@@ -87,7 +97,7 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
     if (g != NULL) {
         if (g->last != NULL)
             tl_eff_event_destroy(g->last);
-        tl_eff_plan_finish(&g->plan);
+        tl_eff_steps_finish(&g->steps);
         free(g);
     }
     return tl_eff_real.cuGraphExecDestroy(exec);
@@ -111,8 +121,8 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
     }
     CUresult r = tl_eff_invoke(call);
     bool was_found = false;
-    for (uint32_t i = 0; r == CUDA_SUCCESS && g != NULL && !g->is_whole && i < g->plan.n; i++) {
-        struct tl_eff_step *step = &g->plan.steps[i];
+    for (uint32_t i = 0; r == CUDA_SUCCESS && g != NULL && !g->is_whole && i < g->steps.n; i++) {
+        struct tl_eff_step *step = &g->steps.steps[i];
         /* NOLINT */
         if (step->node == (CUgraphNode)call->args[1] && step->kind == kind && apply != NULL) {
             was_found = true;
@@ -274,7 +284,7 @@ static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, u
  * from now on. */
 static CUresult update(const struct tl_eff_call *call)
 {
-    struct tl_eff_plan plan;
+    struct tl_eff_steps steps;
     pthread_mutex_lock(&lock);
     /* NOLINT(performance-no-int-to-ptr) */
     struct graph *g = find_graph((CUgraphExec)call->args[0]);
@@ -286,11 +296,11 @@ static CUresult update(const struct tl_eff_call *call)
     CUresult r = tl_eff_invoke(call);
     if (r == CUDA_SUCCESS && g != NULL && !g->is_whole) {
         bool had_disabled = false;
-        for (uint32_t i = 0; i < g->plan.n; i++)
-            had_disabled |= g->plan.steps[i].is_disabled;
-        if (!had_disabled && tl_eff_plan_read(&plan, (CUgraph)call->args[1]) == 0) { /* NOLINT */
-            tl_eff_plan_finish(&g->plan);
-            g->plan = plan;
+        for (uint32_t i = 0; i < g->steps.n; i++)
+            had_disabled |= g->steps.steps[i].is_disabled;
+        if (!had_disabled && tl_eff_steps_read(&steps, (CUgraph)call->args[1]) == 0) { /* NOLINT */
+            tl_eff_steps_finish(&g->steps);
+            g->steps = steps;
         } else {
             g->is_whole = true;
         }
@@ -335,7 +345,7 @@ static CUresult replay(struct graph *g, struct tl_eff_stream *s)
     if (r == CUDA_SUCCESS && g->last_stream != 0 && g->last_stream != s->number + 1)
         r = tl_eff_wait(s, g->last, 0);
     if (r == CUDA_SUCCESS)
-        r = tl_eff_plan_launch(&g->plan, s);
+        r = tl_eff_steps_launch(&g->steps, s);
     if (r == CUDA_SUCCESS)
         r = tl_eff_record(g->last, s, 0);
     g->last_stream = s->number + 1;

@@ -4,17 +4,43 @@
  * that he gets the driver's own answer: the first launch with each block size, anything beyond the
  * limits that the driver tells, anything that we do not know.  All others are copied and queued, or
  * given to the driver at once if nothing stands in the way. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/kernel.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/effort/executor.h"
+#include "runtime/effort/flight.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/plan.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+#include "runtime/effort/variant.h"
+
 /* --- kernels by handle ------------------------------------------------------------------------ */
 
-static struct tl_eff_kernel **slot_of(CUfunction handle)
+enum { SLOTS = 1024 };
+
+static struct tl_eff_kernel *kernels[SLOTS] TL_EFF_GUARDED; /* by handle */
+/* Forgotten, but perhaps still on the device. */
+static struct tl_eff_kernel *dead TL_EFF_GUARDED;
+
+void tl_eff_kernels_start(void)
 {
-    return &tl_eff
-                .kernels[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_KERNEL_SLOTS];
+    tl_eff_lock();
+    memset(kernels, 0, sizeof kernels);
+    tl_eff_unlock();
+}
+
+TL_EFF_LOCKED static struct tl_eff_kernel **slot_of(CUfunction handle)
+{
+    return &kernels[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % SLOTS];
 }
 
 static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offset, size_t *size)
@@ -72,8 +98,10 @@ static void learn(struct tl_eff_kernel *k)
     k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
 }
 
-static struct tl_eff_kernel *find_kernel(CUfunction handle, const struct tl_eff_context *context)
+TL_EFF_LOCKED static struct tl_eff_kernel *find_kernel(CUfunction handle,
+                                                       const struct tl_eff_context *context)
 {
+    tl_eff_assert_locked();
     struct tl_eff_kernel *k = *slot_of(handle);
     while (k != NULL && (k->handle != handle || k->context != context))
         k = k->next;
@@ -132,22 +160,11 @@ struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *co
     return k;
 }
 
-/* Forgotten, but perhaps still on the device.  Under the lock. */
-static struct tl_eff_kernel *dead;
-
-static bool is_on_device(const struct tl_eff_kernel *k)
-{
-    const struct tl_eff_piece *p = tl_eff.flying;
-    while (p != NULL && (p->is_over || p->kernel != k))
-        p = p->next;
-    return p != NULL;
-}
-
-static void bury_dead(void)
+TL_EFF_LOCKED static void bury_dead(void)
 {
     for (struct tl_eff_kernel **at = &dead; *at != NULL;) {
         struct tl_eff_kernel *k = *at;
-        if (is_on_device(k)) {
+        if (tl_eff_is_on_device(k)) {
             at = &k->next;
             continue;
         }
@@ -160,8 +177,9 @@ void tl_eff_kernels_forget(const void *module, const void *library, struct tl_ef
 {
     /* nobody else sees these, also while the lock is given up */
     struct tl_eff_kernel *going = NULL;
-    for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
-        for (struct tl_eff_kernel **at = &tl_eff.kernels[i]; *at != NULL;) {
+    tl_eff_assert_locked();
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        for (struct tl_eff_kernel **at = &kernels[i]; *at != NULL;) {
             struct tl_eff_kernel *k = *at;
             if ((module == NULL || k->module != module) &&
                 (library == NULL || k->library != library) &&
@@ -183,6 +201,15 @@ void tl_eff_kernels_forget(const void *module, const void *library, struct tl_ef
         dead = k;
     }
     bury_dead();
+}
+
+void tl_eff_kernels_keep(void)
+{
+    tl_eff_assert_locked();
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        for (const struct tl_eff_kernel *k = kernels[i]; k != NULL; k = k->next)
+            tl_eff_profile_keep(k);
+    }
 }
 
 /* --- one launch ------------------------------------------------------------------------------- */
@@ -215,8 +242,7 @@ static bool is_within_limits(struct tl_eff_kernel *k, const struct tl_eff_launch
     return threads <= (uint64_t)k->max_threads && l->shared_bytes <= (uint32_t)k->max_dynamic;
 }
 
-/* Lock held. */
-static bool is_tried(const struct tl_eff_kernel *k, const uint32_t block[3])
+TL_EFF_LOCKED static bool is_tried(const struct tl_eff_kernel *k, const uint32_t block[3])
 {
     for (uint32_t i = 0; i < k->n_shapes; i++) {
         if (memcmp(k->shapes[i], block, sizeof k->shapes[i]) == 0)
@@ -225,9 +251,10 @@ static bool is_tried(const struct tl_eff_kernel *k, const uint32_t block[3])
     return false;
 }
 
-static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
+TL_EFF_UNLOCKED static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
 {
     tl_eff_lock();
+    assert(k->n_shapes <= TL_EFF_MAX_BLOCKSHAPES);
     if (!is_tried(k, block))
         memcpy(k->shapes[k->n_shapes < TL_EFF_MAX_BLOCKSHAPES ? k->n_shapes++ : 0], block,
                sizeof k->shapes[0]);
@@ -322,22 +349,24 @@ CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream)
     return launch_with(l, stream, NULL, n > 0 ? extra : NULL);
 }
 
-/* Lock held.  Whether this launch may go to the driver at once, whole, from the calling thread. */
-static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l, uint64_t now)
+/* Whether this launch may go to the driver at once, whole, from the calling thread. */
+TL_EFF_LOCKED static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l,
+                                       uint64_t now)
 {
     if (tl_eff.settings->force >= 0 || !tl_eff_passes(s) || !tl_eff_gate_is_open(now))
         return false;
     uint64_t ns = tl_eff_predicted_ns(l->profile);
     bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
-    if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff.grant.blocks_per_s != 0)
+    if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff_gate.grant.blocks_per_s != 0)
         return false; /* the executor measures it */
-    bool is_short = ns <= tl_eff_turnaround_ns() || (tl_eff_is_alone() && ns <= TL_EFF_ALONE_NS);
-    return is_short && tl_eff_has_room(s, ns);
+    return tl_eff_plan_goes_whole(ns, tl_eff_turnaround_ns(), tl_eff_is_alone()) &&
+           tl_eff_has_room(s, ns);
 }
 
 /* The caller's own launch, when its turn has come. */
-static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k,
-                        const struct tl_eff_call *call, const struct tl_eff_launch *l)
+TL_EFF_UNLOCKED static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k,
+                                        const struct tl_eff_call *call,
+                                        const struct tl_eff_launch *l)
 {
     struct tl_eff_turn turn;
     tl_eff_turn_begin(&turn, s, true);
@@ -362,8 +391,9 @@ static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_kernel *k,
 
 /* `direct` is the job's own call with the stream's place still open; `at` is that place (-1: it
  * stands in the configuration, and was set there by the caller). */
-static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l, CUfunction f,
-                       void **params, void **extra, struct tl_eff_call *direct)
+TL_EFF_UNLOCKED static CUresult launch(struct tl_eff_stream *s, struct tl_eff_launch *l,
+                                       CUfunction f, void **params, void **extra,
+                                       struct tl_eff_call *direct)
 {
     struct tl_eff_kernel *k = tl_eff_kernel(f, s->context);
     uint64_t now = tl_eff_now();

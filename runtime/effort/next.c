@@ -2,8 +2,13 @@
  * that look at what fits together, and where its iterations end, for policies that switch between
  * them.  A job that marks iterations (tally/mark.h) is believed; for others they are found in the
  * order of its own launches. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/pieces.h"
 
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
 #include "sched/pattern.h"
 
 static struct tl_pattern pattern; /* the executor's own */

@@ -4,8 +4,9 @@
  * What was learnt is written when the job ends and read when the next begins: a small file of rows,
  * by a fingerprint of the kernel and the shape of the launch.  It is a first guess only; each job
  * measures again. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/profile.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +14,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/plan.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/store.h"
+#include "runtime/effort/variant.h"
+
 enum {
     FIRST_SAMPLES = 4,
-    SAMPLE_EVERY = 32,   /* launches, */
-    MANY_SAMPLES = 32,   /* and once there are so many, */
-    SAMPLE_SELDOM = 256, /* so: each is a detour by the executor, which short kernels feel */
     UNKNOWN_NS = 200000,
     MAX_ROWS = 8192,
-    VERY_SLOW = 8,
-    SLOW_NS = 20000,
-    TRIALS = 3,       /* small pieces by which a variant is judged if it does well, */
-    MOST_TRIALS = 12, /* and if it does not */
-    RETRY_AFTER = 128,
     MOST_SIZES = 8, /* told apart per kernel and shape: some parameter may be a counter */
     SIZE_BITS = 24, /* the bits of a float, and the lower half of most addresses, have more */
 };
@@ -37,9 +37,9 @@ struct row {
 
 static struct row *rows; /* as found on disk, sorted by key; constant after the start */
 static uint32_t n_rows;
-/* Of kernels that were unloaded.  Guarded by the lock of everything. */
-static struct row *kept;
-static uint32_t n_kept, cap_kept;
+/* Of kernels that were unloaded, and at the end of all others. */
+static struct row *kept TL_EFF_GUARDED;
+static uint32_t n_kept TL_EFF_GUARDED, cap_kept TL_EFF_GUARDED;
 
 /* --- the file --------------------------------------------------------------------------------- */
 
@@ -90,8 +90,9 @@ static struct row row_of(const struct tl_eff_profile *p)
 
 /* The place of a row among those that are kept: of the same key, or a new one; NULL if there is no
  * room. */
-static struct row *place_for(uint64_t key)
+TL_EFF_LOCKED static struct row *place_for(uint64_t key)
 {
+    assert(n_kept <= cap_kept);
     for (uint32_t i = 0; kept != NULL && i < n_kept; i++) {
         if (kept[i].key == key)
             return &kept[i];
@@ -109,6 +110,7 @@ static struct row *place_for(uint64_t key)
 
 void tl_eff_profile_keep(const struct tl_eff_kernel *k)
 {
+    tl_eff_assert_locked();
     for (const struct tl_eff_profile *p = k->profiles; p != NULL; p = p->next) {
         struct row *place = p->n_samples > 0 ? place_for(p->key) : NULL;
         if (place != NULL)
@@ -117,13 +119,9 @@ void tl_eff_profile_keep(const struct tl_eff_kernel *k)
 }
 
 /* All that this job learnt, and what it found, as far as there is room. */
-static uint32_t gather(struct row *all)
+TL_EFF_LOCKED static uint32_t gather(struct row *all)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < TL_EFF_KERNEL_SLOTS; i++) {
-        for (const struct tl_eff_kernel *k = tl_eff.kernels[i]; k != NULL; k = k->next)
-            tl_eff_profile_keep(k);
-    }
     if (n_kept > 1)
         qsort(kept, n_kept, sizeof *kept, by_key);
     for (uint32_t i = 0; i < n_kept && n < MAX_ROWS; i++) {
@@ -144,7 +142,7 @@ void tl_eff_profile_save(void)
     uint64_t magic = MAGIC;
     struct row *all = malloc(MAX_ROWS * sizeof *all);
     uint32_t n = 0;
-    if (all != NULL && pthread_mutex_trylock(&tl_eff.lock) == 0) {
+    if (all != NULL && tl_eff_trylock()) {
         n = gather(all);
         tl_eff_unlock();
     }
@@ -189,6 +187,7 @@ uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n)
 
 struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_eff_launch *l)
 {
+    tl_eff_assert_locked();
     uint64_t sizes = l->sizes;
     uint32_t n_alike = 0;
     struct tl_eff_profile *p = k->profiles, *rest = NULL;
@@ -238,10 +237,7 @@ uint64_t tl_eff_predicted_ns(const struct tl_eff_profile *p)
 
 bool tl_eff_wants_sample(const struct tl_eff_profile *p)
 {
-    if (p == NULL)
-        return false;
-    uint32_t every = p->n_samples < MANY_SAMPLES ? SAMPLE_EVERY : SAMPLE_SELDOM;
-    return p->n_samples < FIRST_SAMPLES || p->n_launches % every == 0;
+    return p != NULL && tl_eff_plan_wants_sample(p->n_samples, p->n_launches);
 }
 
 /* The first ones may have compiled something or found cold caches, so the least counts.  Later,
@@ -259,36 +255,54 @@ static uint64_t blend(uint64_t old, uint64_t new, uint32_t n)
     return old + (up < most ? up : most);
 }
 
-/* Other work on the machine makes single measurements too long, never too short; and a few blocks
- * may not spread over the device as many do.  So the least of many counts, and with slices more is
- * put up with: behind them there is no control. */
-static bool seems_slow(const struct tl_eff_profile *p, enum tl_rung rung, uint64_t slack)
-{
-    uint64_t most = rung == TL_RUNG_SLICE ? p->block_ns * 9 / 4 : p->block_ns * 3 / 2;
-    return p->block_ns != 0 && p->rungs[rung].block_ns > most + slack;
-}
-
-bool tl_eff_is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung)
-{
-    uint32_t n = p->rungs[rung].n_samples;
-    return n < TRIALS || (n < MOST_TRIALS && seems_slow(p, rung, 0));
-}
-
 /* A machine that was busy while the rung was on trial may have made it look slow, so it is tried
  * again, less and less often. */
-bool tl_eff_is_slow(struct tl_eff_profile *p, enum tl_rung rung)
+static bool may_retry(const struct tl_eff_profile *p, enum tl_rung rung)
 {
-    if (p->rungs[rung].is_slow && p->n_launches >= p->rungs[rung].retry_at) {
-        p->rungs[rung].is_slow = false;
-        p->rungs[rung].n_samples = 0;
-        p->rungs[rung].block_ns = 0;
+    return p->rungs[rung].is_slow && p->n_launches >= p->rungs[rung].retry_at;
+}
+
+void tl_eff_profile_retry(struct tl_eff_profile *p, enum tl_rung rung)
+{
+    tl_eff_assert_locked();
+    if (p == NULL || !may_retry(p, rung))
+        return;
+    p->rungs[rung].is_slow = false;
+    p->rungs[rung].n_samples = 0;
+    p->rungs[rung].block_ns = 0;
+}
+
+void tl_eff_profile_facts(const struct tl_eff_profile *p, struct tl_eff_facts *f)
+{
+    tl_eff_assert_locked();
+    f->has_profile = p != NULL;
+    if (p == NULL)
+        return;
+    f->whole_ns = p->whole_ns;
+    f->block_ns = p->block_ns;
+    for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++) {
+        f->rungs[r].is_slow = p->rungs[r].is_slow && !may_retry(p, r);
+        f->rungs[r].block_ns = p->rungs[r].block_ns;
+        f->rungs[r].n_samples = p->rungs[r].n_samples;
     }
-    return p->rungs[rung].is_slow;
+}
+
+/* The rung is slow from now on. */
+static void call_slow(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung)
+{
+    if (l->variant != NULL)
+        tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is "
+                    "used",
+                    l->kernel->name, (unsigned long long)p->rungs[rung].block_ns / 1000,
+                    tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->block_ns / 1000);
+    p->rungs[rung].is_slow = true;
+    p->rungs[rung].retry_at = p->n_launches + tl_eff_plan_retry_after(p->rungs[rung].n_slow++);
 }
 
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung,
                         uint64_t ns, uint32_t blocks, int n_sms)
 {
+    tl_eff_assert_locked();
     if (p == NULL || ns == 0 || blocks == 0)
         return;
     uint32_t wide = (uint32_t)(n_sms > 0 ? n_sms : 1);
@@ -303,22 +317,10 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     p->rungs[rung].recent_ns[p->rungs[rung].n_recent++ % TL_EFF_RECENT] = wave_ns;
     if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].block_ns)
         p->rungs[rung].block_ns = wave_ns;
-    uint32_t n = ++p->rungs[rung].n_samples;
-    uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
-    if (p->rungs[rung].is_slow || !seems_slow(p, rung, slack))
-        return;
-    if (n >= MOST_TRIALS ||
-        (n >= TRIALS && p->rungs[rung].block_ns > VERY_SLOW * p->block_ns + slack)) {
-        if (l->variant != NULL)
-            tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another "
-                        "rung is used",
-                        l->kernel->name, (unsigned long long)p->rungs[rung].block_ns / 1000,
-                        tl_ptx_variant_name(l->variant->kind),
-                        (unsigned long long)p->block_ns / 1000);
-        uint32_t times = p->rungs[rung].n_slow++;
-        p->rungs[rung].is_slow = true;
-        p->rungs[rung].retry_at = p->n_launches + (RETRY_AFTER << (times < 8 ? times : 8));
-    }
+    struct tl_eff_rung_facts r = {.block_ns = p->rungs[rung].block_ns,
+                                  .n_samples = ++p->rungs[rung].n_samples};
+    if (!p->rungs[rung].is_slow && tl_eff_plan_is_too_slow(rung, &r, p->block_ns, waves))
+        call_slow(p, l, rung);
 }
 
 static int by_size(const void *a, const void *b)

@@ -5,12 +5,33 @@
  * queues of its context, and theirs for its own; an event makes the wait follow the record.
  * Because these are orders of submission only, and each is also an order that the driver keeps,
  * items never wait for anything that they would not wait for without us. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/queue.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+#include "runtime/effort/event.h"
+#include "runtime/effort/executor.h"
+#include "runtime/effort/flight.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+
 enum { MAX_QUEUED = 1024 }; /* per stream, as the driver has its own bound */
+
+struct tl_eff_queues tl_eff_queues;
+
+void tl_eff_queues_start(void)
+{
+    pthread_condattr_t attr;
+    tl_eff_lock();
+    tl_eff_queues = (struct tl_eff_queues){.busy_end = &tl_eff_queues.busy};
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&tl_eff_queues.submitted, &attr);
+    pthread_condattr_destroy(&attr);
+    tl_eff_unlock();
+}
 
 /* --- items ------------------------------------------------------------------------------------ */
 
@@ -26,8 +47,11 @@ struct tl_eff_item *tl_eff_item_create(enum tl_eff_kind kind)
 
 void tl_eff_item_unref(struct tl_eff_item *item)
 {
+    tl_eff_assert_locked();
+    assert(item == NULL || item->refs > 0);
     if (item == NULL || --item->refs > 0)
         return;
+    assert(item->n_after == 0); /* whoever waits for it has a reference to what it waits for */
     if (item->event != NULL)
         tl_eff_event_unref(item->event);
     free(item->owned);
@@ -37,8 +61,10 @@ void tl_eff_item_unref(struct tl_eff_item *item)
 
 void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other)
 {
+    tl_eff_assert_locked();
     if (other == NULL || other == item || other->is_submitted)
         return;
+    assert(!item->is_submitted && !item->is_under_way);
     if (other->n_after == other->cap_after) {
         uint32_t cap = other->cap_after != 0 ? other->cap_after * 2 : 4;
         struct tl_eff_item **list = realloc(other->after, cap * sizeof *list);
@@ -56,7 +82,7 @@ void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other)
 
 /* --- queues ----------------------------------------------------------------------------------- */
 
-static bool blocking_queues_are_empty(const struct tl_eff_context *c)
+TL_EFF_LOCKED static bool blocking_queues_are_empty(const struct tl_eff_context *c)
 {
     for (const struct tl_eff_stream *s = c->streams; s != NULL; s = s->next) {
         if (s->is_blocking && s->first != NULL)
@@ -67,7 +93,8 @@ static bool blocking_queues_are_empty(const struct tl_eff_context *c)
 
 bool tl_eff_passes(const struct tl_eff_stream *s)
 {
-    if (s->is_capturing || tl_eff.n_items == 0)
+    tl_eff_assert_locked();
+    if (s->is_capturing || tl_eff_queues.n_items == 0)
         return true;
     if (s->first != NULL)
         return false;
@@ -76,8 +103,23 @@ bool tl_eff_passes(const struct tl_eff_stream *s)
     return !s->is_blocking || s->context->legacy->first == NULL;
 }
 
+bool tl_eff_make_busy(struct tl_eff_stream *s)
+{
+    tl_eff_assert_locked();
+    if (s->is_busy)
+        return false;
+    s->is_busy = true;
+    s->next_busy = NULL;
+    *tl_eff_queues.busy_end = s;
+    tl_eff_queues.busy_end = &s->next_busy;
+    return true;
+}
+
 void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item)
 {
+    tl_eff_assert_locked();
+    assert(item->stream == NULL && item->next == NULL && !item->is_submitted);
+    assert((s->first == NULL) == (s->n_items == 0));
     item->stream = s;
     if (s->is_legacy) {
         for (struct tl_eff_stream *o = s->context->streams; o != NULL; o = o->next) {
@@ -93,30 +135,27 @@ void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item)
         s->first = item;
     s->last = item;
     s->n_items++;
-    tl_eff.n_items++;
-    if (!s->is_busy) {
-        s->is_busy = true;
-        s->next_busy = NULL;
-        *tl_eff.busy_end = s;
-        tl_eff.busy_end = &s->next_busy;
-    }
+    tl_eff_queues.n_items++;
+    tl_eff_make_busy(s);
     tl_eff_tell_word();
     if (tl_eff_executor_start() < 0)
         tl_eff_log(0, "no thread for queued work: it waits");
-    if (s->n_items <=
-        TL_EFF_MAX_CHAIN) /* else it is not its turn for long, and what comes back rings as well */
+    /* else it is not its turn for long, and what comes back rings as well */
+    if (s->n_items <= TL_EFF_MAX_CHAIN)
         tl_eff_ring();
 }
 
 void tl_eff_submitted(struct tl_eff_item *item, CUresult result)
 {
     struct tl_eff_stream *s = item->stream;
-    assert(s->first == item);
+    tl_eff_assert_locked();
+    assert(s->first == item && item->n_waits == 0 && !item->is_submitted);
+    assert(s->n_items > 0 && tl_eff_queues.n_items >= s->n_items);
     s->first = item->next;
     if (s->first == NULL)
         s->last = NULL;
     s->n_items--;
-    tl_eff.n_items--;
+    tl_eff_queues.n_items--;
     item->is_submitted = true;
     item->result = result;
     if (result != CUDA_SUCCESS && item->kind != TL_EFF_TURN && s->context->error == CUDA_SUCCESS)
@@ -124,12 +163,13 @@ void tl_eff_submitted(struct tl_eff_item *item, CUresult result)
     if (item->event != NULL)
         tl_eff_event_submitted(item->event, item);
     for (uint32_t i = 0; i < item->n_after; i++) {
+        assert(item->after[i]->n_waits > 0);
         item->after[i]->n_waits--;
         tl_eff_item_unref(item->after[i]);
     }
     item->n_after = 0;
-    if (item->is_awaited || (tl_eff.n_room_waiters > 0 && s->n_items < MAX_QUEUED * 3 / 4))
-        pthread_cond_broadcast(&tl_eff.submitted);
+    if (item->is_awaited || (tl_eff_queues.n_room_waiters > 0 && s->n_items < MAX_QUEUED * 3 / 4))
+        pthread_cond_broadcast(&tl_eff_queues.submitted);
     tl_eff_item_unref(item);
 }
 
@@ -140,26 +180,26 @@ void tl_eff_wait_submitted(struct tl_eff_item *item)
     item->refs++;
     item->is_awaited = true;
     while (!item->is_submitted && !atomic_load(&tl_eff.is_over))
-        pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
+        tl_eff_wait_for(&tl_eff_queues.submitted);
     tl_eff_item_unref(item);
 }
 
 void tl_eff_make_room(struct tl_eff_stream *s)
 {
-    tl_eff.n_room_waiters++;
+    tl_eff_queues.n_room_waiters++;
     while (s->n_items >= MAX_QUEUED && !atomic_load(&tl_eff.is_over))
-        pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
-    tl_eff.n_room_waiters--;
+        tl_eff_wait_for(&tl_eff_queues.submitted);
+    tl_eff_queues.n_room_waiters--;
 }
 
 /* Waits for the ends of all queues as they are now: of one context or (NULL) of all, of blocking
  * streams or of all. */
-static void drain(const struct tl_eff_context *only, bool only_blocking)
+TL_EFF_LOCKED static void drain(const struct tl_eff_context *only, bool only_blocking)
 {
     enum { AT_A_TIME = 64 };
     struct tl_eff_item *ends[AT_A_TIME];
     uint32_t n = 0;
-    for (struct tl_eff_context *c = tl_eff.contexts; c != NULL; c = c->next) {
+    for (struct tl_eff_context *c = tl_eff_streams.contexts; c != NULL; c = c->next) {
         for (struct tl_eff_stream *s = c->streams; s != NULL && (only == NULL || only == c);
              s = s->next) {
             if (s->last != NULL && n < AT_A_TIME && (s->is_blocking || !only_blocking)) {
@@ -186,13 +226,13 @@ void tl_eff_drain_stream(struct tl_eff_stream *s)
 
 void tl_eff_drain_context(struct tl_eff_context *c)
 {
-    if (tl_eff.n_items > 0)
+    if (tl_eff_queues.n_items > 0)
         drain(c, false);
 }
 
 void tl_eff_drain_all(void)
 {
-    if (tl_eff.n_items > 0)
+    if (tl_eff_queues.n_items > 0)
         drain(NULL, false);
 }
 
@@ -242,7 +282,7 @@ CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s, bool 
     item->refs++; /* ours, beside the queue's */
     tl_eff_enqueue(s, item);
     while (!item->is_under_way && !atomic_load(&tl_eff.is_over))
-        pthread_cond_wait(&tl_eff.submitted, &tl_eff.lock);
+        tl_eff_wait_for(&tl_eff_queues.submitted);
     t->item = item;
     tl_eff_unlock();
     return CUDA_SUCCESS;

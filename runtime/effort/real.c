@@ -1,5 +1,5 @@
 /* The real driver, as the shim hands it out by name. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/real.h"
 
 #include <errno.h>
 

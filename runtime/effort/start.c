@@ -1,9 +1,20 @@
 /* Beginning and end of the best-effort part. */
-#include "runtime/effort/internal.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "runtime/effort/event.h"
+#include "runtime/effort/executor.h"
+#include "runtime/effort/flight.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
+#include "runtime/effort/variant.h"
 
 struct tl_eff_state tl_eff;
 static struct tl_hook *hooks;
@@ -26,13 +37,23 @@ static void forked(void)
     tl_eff_gate_forget();
 }
 
+/* Never waits: who holds the lock may be a thread that has gone. */
+static void keep_what_was_learnt(void)
+{
+    if (!tl_eff_trylock())
+        return;
+    tl_eff_kernels_keep();
+    tl_eff_unlock();
+    tl_eff_profile_save();
+}
+
 /* What is queued is lost, as with CUDA; whoever waits for it comes free. */
 static void stop(void)
 {
-    tl_eff_profile_save();
+    keep_what_was_learnt();
     atomic_store(&tl_eff.is_over, true);
-    if (pthread_mutex_trylock(&tl_eff.lock) == 0) {
-        pthread_cond_broadcast(&tl_eff.submitted);
+    if (tl_eff_trylock()) {
+        pthread_cond_broadcast(&tl_eff_queues.submitted);
         tl_eff_unlock();
     }
 }
@@ -66,19 +87,19 @@ static const struct tl_hook *start(const struct tl_shim *shim)
         shim->log(1, "%s", err.text);
         return NULL;
     }
-    pthread_condattr_t attr;
     tl_eff = (struct tl_eff_state){.shim = shim,
                                    .settings = shim->settings,
                                    .client = shim->client,
                                    .record = shim->record,
                                    .page = tl_client_page(shim->client)};
-    tl_eff.busy_end = &tl_eff.busy;
-    tl_eff.flying_end = &tl_eff.flying;
-    pthread_mutex_init(&tl_eff.lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&tl_eff.submitted, &attr);
-    pthread_condattr_destroy(&attr);
+    tl_eff_lock_start();
+    tl_eff_queues_start();
+    tl_eff_streams_start();
+    tl_eff_events_start();
+    tl_eff_kernels_start();
+    tl_eff_flight_start();
+    tl_eff_gate_start();
+    tl_eff_executor_forget();
     if (hooks == NULL && !gather_hooks(shim)) {
         shim->log(1, "no memory for the list of functions to replace");
         return NULL;

@@ -3,7 +3,7 @@
  * job's success depends on.
  *
  * An entry is a line of numbers and strings, each string with its length in front. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

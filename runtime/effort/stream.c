@@ -3,9 +3,16 @@
  * A thread's default stream belongs to that thread in the real driver: the executor could not
  * submit to it.  So each thread that uses one gets an ordinary blocking stream of its own per
  * context, which has the same rules. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/stream.h"
 
+#include <assert.h>
 #include <stdlib.h>
+
+#include "runtime/effort/cap.h"
+#include "runtime/effort/gate.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
 
 /* A thread's own streams.  Given back when the thread ends. */
 struct own_stream {
@@ -15,13 +22,22 @@ struct own_stream {
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
+struct tl_eff_streams tl_eff_streams;
+
+void tl_eff_streams_start(void)
+{
+    tl_eff_lock();
+    tl_eff_streams = (struct tl_eff_streams){0};
+    tl_eff_unlock();
+}
+
 static uint32_t slot_of(CUstream handle)
 {
     return (uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_STREAM_SLOTS;
 }
 
-/* Lock held. */
-static struct tl_eff_stream *create(struct tl_eff_context *c, CUstream handle, bool is_blocking)
+TL_EFF_LOCKED static struct tl_eff_stream *create(struct tl_eff_context *c, CUstream handle,
+                                                  bool is_blocking)
 {
     struct tl_eff_stream *s = calloc(1, sizeof *s);
     if (s == NULL)
@@ -30,19 +46,20 @@ static struct tl_eff_stream *create(struct tl_eff_context *c, CUstream handle, b
     s->handle = handle;
     s->is_legacy = handle == NULL;
     s->is_blocking = is_blocking;
-    s->number = tl_eff.n_streams++;
+    s->number = tl_eff_streams.n++;
     s->next = c->streams;
     c->streams = s;
     if (handle != NULL) {
-        s->next_in_hash = tl_eff.streams[slot_of(handle)];
-        tl_eff.streams[slot_of(handle)] = s;
+        s->next_in_hash = tl_eff_streams.by_handle[slot_of(handle)];
+        tl_eff_streams.by_handle[slot_of(handle)] = s;
     }
     return s;
 }
 
 struct tl_eff_context *tl_eff_context(CUcontext handle)
 {
-    struct tl_eff_context *c = tl_eff.contexts;
+    tl_eff_assert_locked();
+    struct tl_eff_context *c = tl_eff_streams.contexts;
     while (c != NULL && c->handle != handle)
         c = c->next;
     if (c != NULL)
@@ -56,8 +73,8 @@ struct tl_eff_context *tl_eff_context(CUcontext handle)
         free(c);
         return NULL;
     }
-    c->next = tl_eff.contexts;
-    tl_eff.contexts = c;
+    c->next = tl_eff_streams.contexts;
+    tl_eff_streams.contexts = c;
     return c;
 }
 
@@ -104,7 +121,7 @@ static void make_key(void)
     pthread_key_create(&own_key, end_thread);
 }
 
-static CUresult per_thread(struct tl_eff_stream **out)
+TL_EFF_UNLOCKED static CUresult per_thread(struct tl_eff_stream **out)
 {
     pthread_once(&own_once, make_key);
     struct tl_eff_context *c = tl_eff_current();
@@ -152,7 +169,7 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
         return CUDA_SUCCESS;
     }
     tl_eff_lock();
-    struct tl_eff_stream *s = tl_eff.streams[slot_of(handle)];
+    struct tl_eff_stream *s = tl_eff_streams.by_handle[slot_of(handle)];
     while (s != NULL && s->handle != handle)
         s = s->next_in_hash;
     tl_eff_unlock();
@@ -166,7 +183,7 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
             return r;
         tl_eff_lock();
         struct tl_eff_context *c = tl_eff_context(context);
-        for (s = tl_eff.streams[slot_of(handle)]; s != NULL && s->handle != handle;)
+        for (s = tl_eff_streams.by_handle[slot_of(handle)]; s != NULL && s->handle != handle;)
             s = s->next_in_hash;
         if (s == NULL && c != NULL)
             s = create(c, handle, (flags & CU_STREAM_NON_BLOCKING) == 0);
@@ -180,8 +197,10 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
 
 void tl_eff_stream_forget(struct tl_eff_stream *s)
 {
+    tl_eff_assert_locked();
+    assert(!s->is_legacy);
     s->is_destroyed = true;
-    for (struct tl_eff_stream **at = &tl_eff.streams[slot_of(s->handle)]; *at != NULL;
+    for (struct tl_eff_stream **at = &tl_eff_streams.by_handle[slot_of(s->handle)]; *at != NULL;
          at = &(*at)->next_in_hash) {
         if (*at == s) {
             *at = s->next_in_hash;
@@ -192,6 +211,8 @@ void tl_eff_stream_forget(struct tl_eff_stream *s)
 
 void tl_eff_stream_free(struct tl_eff_stream *s)
 {
+    tl_eff_assert_locked();
+    assert(s->first == NULL && s->n_flying == 0 && s->n_unmarked == 0 && !s->is_busy);
     tl_eff_cap_leave(s);
     for (struct tl_eff_stream **at = &s->context->streams; *at != NULL; at = &(*at)->next) {
         if (*at == s) {
@@ -204,7 +225,7 @@ void tl_eff_stream_free(struct tl_eff_stream *s)
 
 void tl_eff_context_free(struct tl_eff_context *c)
 {
-    for (struct tl_eff_context **at = &tl_eff.contexts; *at != NULL; at = &(*at)->next) {
+    for (struct tl_eff_context **at = &tl_eff_streams.contexts; *at != NULL; at = &(*at)->next) {
         if (*at == c) {
             *at = c->next;
             break;

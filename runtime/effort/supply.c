@@ -1,10 +1,16 @@
 /* What launches in pieces need of a context: counters that host and device share, events, and how
  * long news of an end take. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/supply.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "runtime/effort/gate.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
 
 enum {
     CONTROLS = 512,
@@ -31,7 +37,7 @@ static void stamp_now(void *data)
 
 /* How long it takes at best until the executor knows of an end on this driver: from the call to the
  * host function, and half as long again for waking up.  0 if it cannot be told. */
-static uint64_t measure_round_trip(struct tl_eff_context *c)
+TL_EFF_UNLOCKED static uint64_t measure_round_trip(struct tl_eff_context *c)
 {
     enum { TRIES = 5, PATIENCE_NS = 2000000 };
     uint64_t best = UINT64_MAX;
@@ -56,7 +62,7 @@ static uint64_t measure_round_trip(struct tl_eff_context *c)
 /* An event and the time at which it was done, as exactly as can be seen from outside: it was done
  * between the call that records it and the end of a wait for it, and of several tries the one
  * counts that leaves the least room. */
-static void set_clock(struct tl_eff_context *c)
+TL_EFF_UNLOCKED static void set_clock(struct tl_eff_context *c)
 {
     enum { TRIES = 5 };
     uint64_t least = UINT64_MAX;
@@ -110,7 +116,6 @@ static bool is_software(CUdevice device)
            strcmp(name, "Tally Software Device") == 0;
 }
 
-/* Executor only, lock not held, context current. */
 bool tl_eff_prepare(struct tl_eff_context *c)
 {
     if (c->is_prepared)
@@ -153,11 +158,12 @@ bool tl_eff_prepare(struct tl_eff_context *c)
         slab->free = k;
     }
     c->slab = slab;
+    uint64_t round_trip_ns = 0;
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
-        atomic_store_explicit(&tl_eff.round_trip_ns, measure_round_trip(c), memory_order_relaxed);
+        tl_eff_gate_round_trip(round_trip_ns = measure_round_trip(c));
     if (c->sides[0] != NULL)
         set_clock(c);
-    tl_eff_log(3, "news of an end take %llu us", (unsigned long long)tl_eff.round_trip_ns / 1000);
+    tl_eff_log(3, "news of an end take %llu us", (unsigned long long)round_trip_ns / 1000);
     c->is_unfit = false;
     return true;
 }
@@ -192,8 +198,10 @@ void tl_eff_give_event(struct tl_eff_context *c, CUevent e)
 
 struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c)
 {
+    tl_eff_assert_locked();
     struct tl_eff_control *k = c->slab->free;
     if (k != NULL) {
+        assert(k->refs == 0);
         c->slab->free = k->next;
         k->refs = 1;
     }
@@ -202,6 +210,8 @@ struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c)
 
 void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k)
 {
+    tl_eff_assert_locked();
+    assert(k == NULL || k->refs > 0);
     if (k == NULL || --k->refs > 0)
         return;
     k->next = c->slab->free;

@@ -1,6 +1,13 @@
 /* Waiting, capture, and the ends of streams, memory, modules and contexts: what must find nothing
  * of it queued any more. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/cap.h"
+#include "runtime/effort/flight.h"
+#include "runtime/effort/hooks.h"
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/queue.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/stream.h"
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
@@ -149,7 +156,7 @@ void tl_eff_unloading(const void *module, const void *library)
 static void forget_context(CUcontext handle)
 {
     tl_eff_lock();
-    struct tl_eff_context *c = tl_eff.contexts;
+    struct tl_eff_context *c = tl_eff_streams.contexts;
     while (c != NULL && c->handle != handle)
         c = c->next;
     if (c != NULL) {

@@ -6,8 +6,9 @@
  * They are built by one thread in the background; until one is ready the kernel runs as it is.  The
  * launch of no blocks makes a driver that compiles late do it here and not where it would be waited
  * for. */
-#include "runtime/effort/internal.h"
+#include "runtime/effort/variant.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "runtime/effort/executor.h"
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/store.h"
+#include "runtime/effort/stream.h"
 #include "tally/image.h"
 
 /* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
@@ -33,12 +41,11 @@ struct texts {
 
 /* held while building; guards texts */
 static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock of everything: */
-static struct tl_eff_variant *queue, **queue_end = &queue;
-static bool has_builder;
+static struct tl_eff_variant *queue TL_EFF_GUARDED, **queue_end TL_EFF_GUARDED = &queue;
+static bool has_builder TL_EFF_GUARDED;
 static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
-static struct tl_eff_variant *in_work; /* what the builder is at */
+static struct tl_eff_variant *in_work TL_EFF_GUARDED; /* what the builder is at */
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
@@ -286,7 +293,7 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
 
 /* A launch in which no block does anything.  A slice has no such launch.  -EIO if the driver cannot
  * run it. */
-static int warm_up(struct tl_eff_variant *v)
+TL_EFF_UNLOCKED static int warm_up(struct tl_eff_variant *v)
 {
     struct tl_eff_context *c = v->kernel->context;
     CUstream stream;
@@ -321,7 +328,7 @@ static int warm_up(struct tl_eff_variant *v)
     return r == CUDA_SUCCESS ? 0 : -EIO;
 }
 
-static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
+TL_EFF_UNLOCKED static int set_shared(struct tl_eff_variant *v, uint32_t dynamic)
 {
     int bytes = (int)(v->uses_slot ? TL_PTX_SHARED_BYTES(dynamic) : dynamic);
     if (bytes <= v->max_dynamic)
@@ -383,8 +390,8 @@ static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
     tl_eff_rewritten_finish(&limited);
 }
 
-/* Everything but the state.  Lock not held. */
-static int build(struct tl_eff_variant *v, struct tl_error *err)
+/* Everything but the state. */
+TL_EFF_UNLOCKED static int build(struct tl_eff_variant *v, struct tl_error *err)
 {
     struct tl_eff_rewritten r = {0};
     int rc = rewrite(v, 0, &r, err);
@@ -421,9 +428,11 @@ out:
     return rc;
 }
 
-/* Lock held, given up meanwhile. */
-static void build_one(struct tl_eff_variant *v)
+/* The lock is given up meanwhile. */
+TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v)
 {
+    tl_eff_assert_locked();
+    assert(v->state == TL_EFF_BUILDING);
     struct tl_error err = {0};
     struct tl_eff_kernel *k = v->kernel;
     uint64_t begin = tl_eff_now();
@@ -453,7 +462,7 @@ static void *builder(void *unused)
     tl_eff_lock();
     for (;;) {
         while (queue == NULL)
-            pthread_cond_wait(&queued, &tl_eff.lock);
+            tl_eff_wait_for(&queued);
         struct tl_eff_variant *v = queue;
         queue = v->next;
         if (queue == NULL)
@@ -466,8 +475,7 @@ static void *builder(void *unused)
     return NULL;
 }
 
-/* Lock held. */
-static bool give_to_builder(struct tl_eff_variant *v)
+TL_EFF_LOCKED static bool give_to_builder(struct tl_eff_variant *v)
 {
     if (!has_builder) {
         sigset_t all, before;
@@ -500,6 +508,7 @@ static bool conditions_hold(const struct tl_eff_variant *v, const struct tl_eff_
 struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind,
                                       bool now, bool *may_come)
 {
+    tl_eff_assert_locked();
     struct tl_eff_kernel *k = l->kernel;
     uint32_t dims = l->grid[2] > 1 ? 3 : l->grid[1] > 1 ? 2 : 1;
     struct tl_eff_variant *v = k->variants[kind][dims - 1];
@@ -523,7 +532,7 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
             v->state = TL_EFF_REFUSED;
     }
     while (now && v->state == TL_EFF_BUILDING)
-        pthread_cond_wait(&built, &tl_eff.lock);
+        tl_eff_wait_for(&built);
     *may_come = v->state == TL_EFF_BUILDING;
     if (v->state != TL_EFF_READY || !conditions_hold(v, l))
         return NULL;
@@ -535,6 +544,7 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
 
 void tl_eff_variants_free(struct tl_eff_kernel *k)
 {
+    tl_eff_assert_locked();
     for (uint32_t i = 0; i < TL_PTX_VARIANTS * 3; i++) {
         struct tl_eff_variant *v = k->variants[i / 3][i % 3];
         if (v == NULL)
@@ -550,7 +560,8 @@ void tl_eff_variants_free(struct tl_eff_kernel *k)
         while (*queue_end != NULL)
             queue_end = &(*queue_end)->next;
         while (v->state == TL_EFF_BUILDING)
-            pthread_cond_wait(&built, &tl_eff.lock);
+            tl_eff_wait_for(&built);
+        assert(v->state != TL_EFF_BUILDING && v != in_work && k->variants[i / 3][i % 3] == v);
         k->variants[i / 3][i % 3] = NULL;
         CUmodule module = v->module;
         free(v->args);
@@ -564,7 +575,8 @@ void tl_eff_variants_free(struct tl_eff_kernel *k)
     }
 }
 
-void tl_eff_variants_forked(void)
+/* The child of a fork has one thread, and the lock may be held by one that it has not. */
+TL_EFF_UNANALYSED void tl_eff_variants_forked(void)
 {
     pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;

@@ -5,7 +5,13 @@
 #include <unistd.h>
 #include <unity.h>
 
-#include "runtime/effort/internal.h"
+#include "runtime/effort/kernel.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/plan.h"
+#include "runtime/effort/profile.h"
+#include "runtime/effort/state.h"
+#include "runtime/effort/store.h"
+#include "runtime/effort/variant.h"
 
 /* What the rest of the best-effort part would bring. */
 struct tl_eff_state tl_eff;
@@ -29,10 +35,33 @@ void setUp(void)
         setenv("TALLY_CACHE", folder, 1);
     }
     n_notes = 0;
+    tl_eff_lock(); /* as everybody does who looks at profiles */
 }
 
 void tearDown(void)
 {
+    tl_eff_unlock();
+}
+
+static void save(void)
+{
+    tl_eff_unlock();
+    tl_eff_profile_save();
+    tl_eff_lock();
+}
+
+static bool is_slow(const struct tl_eff_profile *p, enum tl_rung rung)
+{
+    struct tl_eff_facts f = {0};
+    tl_eff_profile_facts(p, &f);
+    return f.rungs[rung].is_slow;
+}
+
+static bool is_on_trial(const struct tl_eff_profile *p, enum tl_rung rung)
+{
+    struct tl_eff_facts f = {.rung = rung, .force = -1};
+    tl_eff_profile_facts(p, &f);
+    return tl_eff_plan_is_trial(&f);
 }
 
 static struct tl_eff_rewritten sample(void)
@@ -264,7 +293,7 @@ static void a_variant_that_costs_too_much_is_given_up(void)
     tl_eff_profile_ran(p, &l, TL_RUNG_TICKET, 8 * 110000 / 2, 8, 2);
     for (int i = 0; i < 12; i++) {
         TEST_ASSERT_FALSE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
-        TEST_ASSERT_TRUE(tl_eff_is_on_trial(p, TL_RUNG_PERSISTENT));
+        TEST_ASSERT_TRUE(is_on_trial(p, TL_RUNG_PERSISTENT));
         tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 300000 / 2, 8, 2);
     }
     TEST_ASSERT_TRUE(p->rungs[TL_RUNG_PERSISTENT].is_slow);
@@ -283,8 +312,8 @@ static void a_variant_that_was_slow_while_the_machine_was_busy_is_not_given_up(v
     for (int i = 0; i < 11; i++)
         tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 300000 / 2, 8, 2);
     tl_eff_profile_ran(p, &l, TL_RUNG_PERSISTENT, 8 * 105000 / 2, 8, 2);
-    TEST_ASSERT_FALSE(tl_eff_is_slow(p, TL_RUNG_PERSISTENT));
-    TEST_ASSERT_FALSE(tl_eff_is_on_trial(p, TL_RUNG_PERSISTENT));
+    TEST_ASSERT_FALSE(is_slow(p, TL_RUNG_PERSISTENT));
+    TEST_ASSERT_FALSE(is_on_trial(p, TL_RUNG_PERSISTENT));
 }
 
 static void a_variant_that_was_given_up_is_tried_again_less_and_less_often(void)
@@ -298,10 +327,11 @@ static void a_variant_that_was_given_up_is_tried_again_less_and_less_often(void)
         for (int i = 0; i < 12; i++)
             tl_eff_profile_ran(p, &l, TL_RUNG_TICKET, 8 * 300000 / 2, 8, 2);
         uint32_t from = p->n_launches;
-        TEST_ASSERT_TRUE(tl_eff_is_slow(p, TL_RUNG_TICKET));
-        while (tl_eff_is_slow(p, TL_RUNG_TICKET))
+        TEST_ASSERT_TRUE(is_slow(p, TL_RUNG_TICKET));
+        while (is_slow(p, TL_RUNG_TICKET))
             p->n_launches++;
-        TEST_ASSERT_TRUE(tl_eff_is_on_trial(p, TL_RUNG_TICKET));
+        tl_eff_profile_retry(p, TL_RUNG_TICKET);
+        TEST_ASSERT_TRUE(is_on_trial(p, TL_RUNG_TICKET));
         waited[round] = p->n_launches - from;
     }
     TEST_ASSERT_TRUE(waited[1] > waited[0]);
@@ -320,10 +350,8 @@ static void forget(void)
 static void what_was_learnt_outlives_the_job(void)
 {
     struct tl_eff_launch l = launch_of(128);
-    tl_eff.kernels[7] = &kernel;
-    pthread_mutex_init(&tl_eff.lock, NULL);
-    tl_eff_profile_save();
-    tl_eff.kernels[7] = NULL;
+    tl_eff_profile_keep(&kernel);
+    save();
     forget();
     tl_eff_profile_load();
     struct tl_eff_profile *p = tl_eff_profile(&kernel, &l);
@@ -346,7 +374,7 @@ static void a_kernel_that_is_unloaded_again_and_again_takes_no_room_from_others(
     tl_eff_profile_ran(tl_eff_profile(&kernel, &seldom), &seldom, TL_RUNG_WHOLE, 300000, 1001, 2);
     tl_eff_profile_keep(&kernel);
     forget();
-    tl_eff_profile_save();
+    save();
     tl_eff_profile_load();
     TEST_ASSERT_EQUAL_UINT64(500000, tl_eff_profile(&kernel, &often)->whole_ns);
     TEST_ASSERT_EQUAL_UINT64(300000, tl_eff_profile(&kernel, &seldom)->whole_ns);

@@ -1,0 +1,75 @@
+/* Kernels by handle: what the driver tells of them, and what was made of them. */
+#ifndef TALLY_EFFORT_KERNEL_H
+#define TALLY_EFFORT_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/tally/effort.h"
+#include "runtime/effort/cuda_api.h"
+#include "runtime/effort/lock.h"
+#include "tally/ptx.h"
+
+struct tl_eff_context;
+struct tl_eff_item;
+struct tl_eff_launch;
+struct tl_eff_profile;
+struct tl_eff_stream;
+struct tl_eff_variant;
+struct tl_record_kernel;
+
+enum { TL_EFF_MAX_BLOCKSHAPES = 8, TL_EFF_EXTRA_BYTES = 256 };
+
+struct tl_eff_param {
+    uint32_t offset, size;
+};
+
+/* What was learnt of it when it was first seen never changes; shapes, profiles and variants are
+ * under the lock. */
+struct tl_eff_kernel {
+    struct tl_eff_kernel *next; /* in its hash slot */
+    CUfunction handle;          /* a CUkernel if `is_library` */
+    struct tl_eff_context *context;
+    const struct tl_captured_kernel *captured; /* NULL if the shim never saw it */
+    void *module, *library;                    /* copies, for when it is unloaded */
+    char *name;
+    bool is_library;
+    bool is_unknown; /* its parameters cannot be found out: it is launched by its caller */
+    uint32_t n_params, param_bytes;
+    struct tl_eff_param *params;
+    int max_threads, max_dynamic;
+    /* block sizes that were launched without an error */
+    uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
+    uint32_t n_shapes;
+    struct tl_record_kernel *record;
+    struct tl_eff_profile *profiles;
+    struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */
+    /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
+    uint64_t fingerprint;
+};
+
+/* Forgets all. */
+void tl_eff_kernels_start(void) TL_EFF_UNLOCKED;
+
+/* The kernel behind a handle in the current context, or NULL. */
+struct tl_eff_kernel *tl_eff_kernel(CUfunction handle,
+                                    struct tl_eff_context *context) TL_EFF_UNLOCKED;
+/* Forgets kernels and frees their variants.  Those that are still on the device are freed by a
+ * later call.  The lock is given up meanwhile. */
+void tl_eff_kernels_forget(const void *module, const void *library,
+                           struct tl_eff_context *context) TL_EFF_LOCKED;
+/* What was learnt about all of them goes to tl_eff_profile_keep. */
+void tl_eff_kernels_keep(void) TL_EFF_LOCKED;
+
+/* Starts the launch, whole, at once.  Context current. */
+CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream) TL_EFF_UNLOCKED;
+/* Copies what the launch needs.  NULL without memory or if the kernel's parameters are not
+ * known. */
+struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params,
+                                       void **extra);
+/* A launch whose parameters are in one buffer: a graph's node. */
+CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
+                              void *params, size_t n, bool is_cooperative) TL_EFF_UNLOCKED;
+
+#endif

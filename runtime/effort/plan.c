@@ -1,0 +1,295 @@
+/* Decisions about a kernel, as a pure function of facts; plan.h has the contracts. */
+#include "runtime/effort/plan.h"
+
+#include <assert.h>
+
+enum {
+    /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
+    TICKET_DRAIN_NS = 800,
+    FINE_BLOCK_NS = 2000, /* shorter blocks are taken several at a time, */
+    BATCH_NS = 8000,      /* for about as long as it takes to leave the device anyway, */
+    MOST_BATCH = 64,
+    BATCHES = 8, /* but each worker several times, so that all are done at about the same time */
+    TRIAL_WAVES = 4,
+    TRIAL_NS = 400000,
+    TRIALS = 3,       /* small pieces by which a variant is judged if it does well, */
+    MOST_TRIALS = 12, /* and if it does not */
+    VERY_SLOW = 8,
+    SLOW_NS = 20000,
+    RETRY_AFTER = 128,
+    FIRST_SAMPLES = 4,
+    SAMPLE_EVERY = 32,         /* launches, */
+    MANY_SAMPLES = 32,         /* and once there are so many, */
+    SAMPLE_SELDOM = 256,       /* so: each is a detour by the executor, which short kernels feel */
+    MAX_ROUND_TRIP_NS = 12000, /* more was measured on a busy machine */
+};
+
+static uint32_t least(uint64_t a, uint32_t b)
+{
+    return a < b ? (uint32_t)a : b;
+}
+
+/* --- the rung --------------------------------------------------------------------------------- */
+
+/* A policy that divides the SMs: then every kernel that can runs in a form that keeps to its part,
+ * however short it is. */
+static bool keeps_part(const struct tl_eff_facts *f)
+{
+    return f->finest == TL_RUNG_CAP && f->sm_permille > 0 && f->sm_permille < 1000;
+}
+
+static bool is_known(const struct tl_eff_facts *f)
+{
+    return f->has_profile && f->whole_ns != 0;
+}
+
+/* Whether the rung comes into question, if there is a variant for it. */
+static bool is_offered(const struct tl_eff_facts *f, enum tl_rung rung)
+{
+    bool is_short = is_known(f) && f->whole_ns <= f->turnaround_ns && !keeps_part(f);
+    if (rung < f->finest && !keeps_part(f))
+        return false;
+    if (is_short && !f->is_chained && f->done == 0)
+        return false;
+    if (f->has_profile && f->rungs[rung].is_slow && !keeps_part(f))
+        return false;
+    /* its time decides whether a variant is worth building */
+    return is_known(f) || f->rungs[rung].was_asked_for;
+}
+
+static struct tl_eff_choice forced(const struct tl_eff_facts *f)
+{
+    struct tl_eff_choice c = {TL_RUNG_WHOLE, false};
+    if (f->force < TL_RUNG_WHOLE) {
+        enum tl_eff_form form = f->rungs[f->force].form;
+        if (form == TL_EFF_FORM_UNASKED || form == TL_EFF_FORM_READY)
+            c = (struct tl_eff_choice){(enum tl_rung)f->force, form == TL_EFF_FORM_UNASKED};
+    }
+    return c;
+}
+
+/* The finest that there is.  While one is being built the next best is not worth building. */
+static struct tl_eff_choice finest(const struct tl_eff_facts *f)
+{
+    for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++) {
+        enum tl_eff_form form = f->rungs[r].form;
+        if (!is_offered(f, r) || form == TL_EFF_FORM_NONE)
+            continue;
+        if (form == TL_EFF_FORM_COMING)
+            break;
+        return (struct tl_eff_choice){r, form == TL_EFF_FORM_UNASKED};
+    }
+    return (struct tl_eff_choice){TL_RUNG_WHOLE, false};
+}
+
+struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f)
+{
+    assert(f->done == 0 || f->rung < TL_RUNG_WHOLE);
+    struct tl_eff_choice c = f->force >= 0 ? forced(f) : finest(f);
+    if (c.asks)
+        return c;
+    if (f->done > 0) { /* what was begun in pieces ends in pieces */
+        c.rung = c.rung < TL_RUNG_WHOLE ? c.rung : f->rung;
+        return c;
+    }
+    bool is_harmless = f->is_alone && (!is_known(f) || f->whole_ns <= TL_EFF_ALONE_NS) &&
+                       !keeps_part(f);
+    if (f->force < 0 && is_harmless && !f->is_chained)
+        c.rung = TL_RUNG_WHOLE;
+    return c;
+}
+
+/* --- parts of the SMs ------------------------------------------------------------------------- */
+
+uint32_t tl_eff_plan_sms(const struct tl_eff_facts *f)
+{
+    uint32_t sms = f->sms > 0 ? f->sms : 1;
+    if (f->sm_permille == 0 || f->sm_permille >= 1000)
+        return sms;
+    sms = (uint32_t)((uint64_t)sms * f->sm_permille / 1000);
+    return sms > 0 ? sms : 1;
+}
+
+/* The granted part, or if the policy leaves that to us, half of them for as long as a higher level
+ * could be kept waiting for the end of a long one. */
+uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f)
+{
+    bool is_forced = f->force == TL_RUNG_CAP;
+    bool is_long = is_known(f) && f->whole_ns > f->turnaround_ns;
+    if (f->sms < 2 || f->is_capless || (f->force >= 0 && !is_forced))
+        return 0;
+    uint32_t granted = tl_eff_plan_sms(f);
+    if (granted < f->sms)
+        return granted;
+    return is_forced || (is_long && !f->is_alone) ? f->sms / 2 : 0;
+}
+
+/* --- pieces ----------------------------------------------------------------------------------- */
+
+/* How many blocks a persistent worker takes from the counter at a time: to take and to ask costs as
+ * much as to run a fine block, and such blocks are over so soon that some of them are no longer
+ * than one of others. */
+static uint32_t batch_of(const struct tl_eff_facts *f)
+{
+    uint64_t ns = !f->has_profile    ? 0
+                  : f->block_ns != 0 ? f->block_ns
+                                     : f->rungs[TL_RUNG_PERSISTENT].block_ns;
+    uint32_t n = 1, waves = (f->blocks - f->done) / tl_eff_plan_sms(f);
+    if (ns == 0 || ns >= FINE_BLOCK_NS)
+        return 1;
+    while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= waves)
+        n *= 2;
+    while (n > 1 && f->done % n != 0) /* a worker takes on where a multiple begins */
+        n /= 2;
+    return n;
+}
+
+/* How many blocks keep to the budget: of slices, as many as run in half of it (two are in flight);
+ * of tickets, as many as leave in that time.  One wave at least. */
+static uint32_t within_budget(const struct tl_eff_facts *f)
+{
+    uint32_t sms = tl_eff_plan_sms(f), left = f->blocks - f->launched;
+    uint64_t budget = f->turnaround_ns / 2, waves = budget / TICKET_DRAIN_NS;
+    if (f->rung == TL_RUNG_SLICE) {
+        uint64_t block_ns = f->has_profile ? f->rungs[TL_RUNG_SLICE].block_ns : 0;
+        waves = block_ns != 0 ? budget / block_ns : 1;
+    }
+    if (waves < 1)
+        waves = 1;
+    return waves > left / sms ? left : (uint32_t)waves * sms; /* no product overflows */
+}
+
+bool tl_eff_plan_is_trial(const struct tl_eff_facts *f)
+{
+    assert(f->rung < TL_RUNG_WHOLE);
+    return f->force < 0 && f->has_profile &&
+           tl_eff_plan_is_on_trial(f->rung, &f->rungs[f->rung], f->block_ns);
+}
+
+/* Long enough for the launch itself not to count, as far as the original tells. */
+static uint32_t trial_blocks(const struct tl_eff_facts *f)
+{
+    uint64_t waves = f->block_ns != 0 ? TRIAL_NS / f->block_ns : 0;
+    waves = waves > TRIAL_WAVES ? waves : TRIAL_WAVES;
+    return least(waves * (f->sms > 0 ? f->sms : 1), f->blocks - f->launched);
+}
+
+struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
+{
+    assert(f->rung < TL_RUNG_WHOLE && f->done <= f->launched && f->launched < f->blocks);
+    bool is_trial = tl_eff_plan_is_trial(f);
+    struct tl_eff_size size = {.batch = 1};
+    if (f->rung == TL_RUNG_PERSISTENT) {
+        assert(f->launched == f->done); /* one at a time */
+        uint32_t left = f->blocks - f->done;
+        size.batch = batch_of(f);
+        size.blocks = is_trial ? least(((uint64_t)trial_blocks(f) + size.batch - 1) / size.batch *
+                                           size.batch,
+                                       left)
+                               : left;
+    } else if (is_trial) {
+        size.blocks = trial_blocks(f);
+    } else {
+        size.blocks = f->is_chained ? f->blocks - f->launched : within_budget(f);
+    }
+    assert(size.blocks > 0 && size.blocks <= f->blocks - f->launched);
+    return size;
+}
+
+uint32_t tl_eff_plan_at_once(const struct tl_eff_facts *f)
+{
+    return f->rung == TL_RUNG_PERSISTENT || f->is_chained || tl_eff_plan_is_trial(f) ? 1 : 2;
+}
+
+bool tl_eff_plan_may_follow(const struct tl_eff_facts *f)
+{
+    if (f->rung == TL_RUNG_TICKET)
+        return within_budget(f) >= f->blocks;
+    return f->rung == TL_RUNG_PERSISTENT;
+}
+
+/* Workers that share an SM in turns are as good as one there; more of them would take longer to
+ * leave, and spread over SMs that were not granted. */
+uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t occupancy, uint32_t blocks)
+{
+    assert(occupancy > 0 && blocks > 0);
+    uint64_t n = (uint64_t)tl_eff_plan_sms(f) * (f->runs_block_by_block ? 1 : occupancy);
+    return least(least(n, f->blocks), blocks);
+}
+
+/* Each worker takes one batch too many when it finds the end, but for the one whose batch is cut off
+ * there. */
+uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size size,
+                              uint32_t workers)
+{
+    return f->done + (size.blocks / size.batch + workers) * size.batch;
+}
+
+/* --- whole kernels, budgets ------------------------------------------------------------------- */
+
+bool tl_eff_plan_goes_whole(uint64_t whole_ns, uint64_t turnaround_ns, bool is_alone)
+{
+    return whole_ns <= turnaround_ns || (is_alone && whole_ns <= TL_EFF_ALONE_NS);
+}
+
+/* The budgets of a policy are made for a GPU.  Where news take longer to come, keeping them would
+ * only leave the device idle; a turnaround that the user asked for stands. */
+static uint64_t at_least(const struct tl_eff_budget *b, uint64_t granted_ns, uint64_t round_trips)
+{
+    uint64_t ns = round_trips * least(b->round_trip_ns, MAX_ROUND_TRIP_NS);
+    return b->is_asked_for || granted_ns > ns ? granted_ns : ns;
+}
+
+uint64_t tl_eff_plan_turnaround(const struct tl_eff_budget *b)
+{
+    return at_least(b, b->turnaround_ns, 8);
+}
+
+uint64_t tl_eff_plan_run_ahead(const struct tl_eff_budget *b)
+{
+    uint64_t limit = at_least(b, b->run_ahead_ns, 24), turnaround = tl_eff_plan_turnaround(b);
+    if (limit < turnaround) /* so long a single kernel may be that runs whole */
+        limit = turnaround;
+    limit >>= b->caution;
+    return b->is_alone && limit < TL_EFF_ALONE_NS ? TL_EFF_ALONE_NS : limit;
+}
+
+/* --- measuring -------------------------------------------------------------------------------- */
+
+bool tl_eff_plan_wants_sample(uint32_t n_samples, uint32_t n_launches)
+{
+    uint32_t every = n_samples < MANY_SAMPLES ? SAMPLE_EVERY : SAMPLE_SELDOM;
+    return n_samples < FIRST_SAMPLES || n_launches % every == 0;
+}
+
+/* Other work on the machine makes single measurements too long, never too short; and a few blocks
+ * may not spread over the device as many do.  So the least of many counts, and with slices more is
+ * put up with: behind them there is no control. */
+static bool seems_slow(enum tl_rung rung, uint64_t rung_ns, uint64_t block_ns, uint64_t slack)
+{
+    uint64_t most = rung == TL_RUNG_SLICE ? block_ns * 9 / 4 : block_ns * 3 / 2;
+    return block_ns != 0 && rung_ns > most + slack;
+}
+
+bool tl_eff_plan_is_on_trial(enum tl_rung rung, const struct tl_eff_rung_facts *r,
+                             uint64_t block_ns)
+{
+    return r->n_samples < TRIALS ||
+           (r->n_samples < MOST_TRIALS && seems_slow(rung, r->block_ns, block_ns, 0));
+}
+
+bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r,
+                             uint64_t block_ns, uint64_t waves)
+{
+    assert(waves > 0);
+    uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
+    if (!seems_slow(rung, r->block_ns, block_ns, slack))
+        return false;
+    return r->n_samples >= MOST_TRIALS ||
+           (r->n_samples >= TRIALS && r->block_ns > VERY_SLOW * block_ns + slack);
+}
+
+uint32_t tl_eff_plan_retry_after(uint32_t times)
+{
+    return RETRY_AFTER << (times < 8 ? times : 8);
+}

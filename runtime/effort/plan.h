@@ -1,0 +1,114 @@
+/* Decisions about a kernel: on which rung it runs, in pieces of what size, on how many SMs, and what
+ * is tried and measured.  Pure: each answer follows from the facts that are given and from nothing
+ * else; no clock, no lock, no driver.  So any thread may ask. */
+#ifndef TALLY_EFFORT_PLAN_H
+#define TALLY_EFFORT_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tally/sched.h"
+
+/* With nobody above, so much work may be with the driver, and a kernel of up to that runs whole: if
+ * somebody comes, that is how long he waits, once. */
+enum { TL_EFF_ALONE_NS = 20000000 };
+
+/* The variant that a rung needs. */
+enum tl_eff_form {
+    TL_EFF_FORM_UNASKED, /* whether there is one has to be asked for */
+    TL_EFF_FORM_COMING,  /* it is being built */
+    TL_EFF_FORM_READY,
+    TL_EFF_FORM_NONE, /* it was refused, or does not suit this launch */
+};
+
+struct tl_eff_rung_facts {
+    enum tl_eff_form form;
+    bool was_asked_for; /* by an earlier launch of the kernel */
+    bool is_slow;       /* it was found so, and is not to be tried again yet */
+    uint64_t block_ns;  /* least time of a wave seen on it; 0 if not known */
+    uint32_t n_samples;
+};
+
+struct tl_eff_facts {
+    /* The device, and what the job may do on it. */
+    uint32_t sms; /* 0 if not known */
+    /* an SM has one block at a time, whatever its occupancy */
+    bool runs_block_by_block;
+    bool is_capless;        /* there are no parts of the SMs */
+    int force;              /* a rung that the user asked for, or -1 */
+    enum tl_rung finest;    /* that the grant allows */
+    uint32_t sm_permille;   /* the part of the SMs that is granted; 0, 1000: all */
+    uint64_t turnaround_ns; /* budget for leaving the device */
+    bool is_alone;          /* nobody is above */
+    /* What was measured of the kernel, in this shape. */
+    bool has_profile;  /* else nothing was, and nothing can be kept */
+    uint64_t whole_ns; /* what the original takes; 0 if not known */
+    uint64_t block_ns; /* one wave of it; 0 if not known */
+    struct tl_eff_rung_facts rungs[TL_RUNG_WHOLE];
+    /* The launch: how far it has come, on which rung. */
+    enum tl_rung rung;
+    uint32_t blocks, done, launched;
+    bool is_chained; /* the kernel in front of it has not ended, as far as known */
+};
+
+/* The rung to take.  With `asks`, it must first be found out whether there is a variant for that
+ * rung; with this fact added, the question is put again. */
+struct tl_eff_choice {
+    enum tl_rung rung;
+    bool asks;
+};
+struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f);
+
+/* The SMs that are granted, 1 at least. */
+uint32_t tl_eff_plan_sms(const struct tl_eff_facts *f);
+/* The SMs that a kernel which cannot be stopped is kept to; 0: all. */
+uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f);
+
+/* --- pieces: `rung` is one of those that have a variant --- */
+struct tl_eff_size {
+    uint32_t blocks; /* of the kernel, from `launched` on */
+    uint32_t batch;  /* a power of two: how many of them a persistent worker takes at a time */
+};
+/* The next piece, if any blocks are left. */
+struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f);
+/* Whether it is tried on a few blocks before it gets all of them. */
+bool tl_eff_plan_is_trial(const struct tl_eff_facts *f);
+/* How many pieces may be on the device at once. */
+uint32_t tl_eff_plan_at_once(const struct tl_eff_facts *f);
+/* Whether it may be launched before the end of the one in front is known: it stops by itself then,
+ * and fast enough. */
+bool tl_eff_plan_may_follow(const struct tl_eff_facts *f);
+/* How many persistent workers are launched for a piece; `occupancy` of them fit on an SM. */
+uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t occupancy, uint32_t blocks);
+/* What the counter says when such a piece is done. */
+uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size size,
+                              uint32_t workers);
+
+/* --- whole kernels --- */
+/* Whether one of known length may go to the driver as it is, at once. */
+bool tl_eff_plan_goes_whole(uint64_t whole_ns, uint64_t turnaround_ns, bool is_alone);
+
+/* --- budgets --- */
+struct tl_eff_budget {
+    uint64_t turnaround_ns, run_ahead_ns; /* as granted */
+    uint64_t round_trip_ns;               /* until an end is known, at best; 0 if not measured */
+    bool is_asked_for;                    /* by the user: then the turnaround stands as it is */
+    uint32_t caution;                     /* halvings of the run-ahead */
+    bool is_alone;
+};
+uint64_t tl_eff_plan_turnaround(const struct tl_eff_budget *b);
+uint64_t tl_eff_plan_run_ahead(const struct tl_eff_budget *b);
+
+/* --- measuring --- */
+/* Whether a launch is to be measured, after so many. */
+bool tl_eff_plan_wants_sample(uint32_t n_samples, uint32_t n_launches);
+/* Whether a rung is still judged by small pieces; `block_ns` is the original's. */
+bool tl_eff_plan_is_on_trial(enum tl_rung rung, const struct tl_eff_rung_facts *r,
+                             uint64_t block_ns);
+/* Whether a rung has been tried often enough to be called slow, by a sample of so many waves. */
+bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r,
+                             uint64_t block_ns, uint64_t waves);
+/* After how many launches a rung that was found slow so many times before gets another chance. */
+uint32_t tl_eff_plan_retry_after(uint32_t times);
+
+#endif

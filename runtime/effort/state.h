@@ -1,0 +1,64 @@
+/* What every file of this part may need: whom it works for, the time, remarks.
+ *
+ * The files, each with a header of its name for what it offers to the others:
+ *
+ *     start.c     begins and ends; the table of hooks
+ *     lock.c      the one lock, and how it is checked who holds it
+ *     real.c      the real driver's functions
+ *     stream.c    contexts and streams
+ *     queue.c     ordered queues of what was asked for, and who may go next
+ *     calls.c     hooks of calls that only have to keep their place in a stream
+ *     copy.c      hooks of copies: what pageable memory demands
+ *     event.c     events whose record is still queued
+ *     sync.c      waiting, capture, the ends of streams, memory and contexts
+ *     graph*.c    graphs, replayed node by node
+ *     kernel.c    kernels: parameters, limits, launches as the job makes them
+ *     variant.c   the rewritten forms of a kernel, built in the background
+ *     store.c     what outlives the process: rewritten text
+ *     profile.c   how long kernels take
+ *     plan.c      what follows from that: rung, size, part of the SMs; pure
+ *     next.c      what the job tells of the kernel that comes next
+ *     pieces.c    a kernel's way to the device, as planned
+ *     cap.c       kernels that cannot be stopped, on a part of the SMs
+ *     flight.c    what is on the device, and the news of its end
+ *     supply.c    counters and events of a context
+ *     gate.c      whether this job may launch at this moment
+ *     executor.c  the thread that submits what is queued
+ *
+ * Items are submitted to the real driver in an order that keeps every promise of CUDA; the real
+ * driver does the rest.  An item counts as submitted when what comes behind it may be given to the
+ * driver: for a kernel that runs in pieces that is when its last block is done. */
+#ifndef TALLY_EFFORT_STATE_H
+#define TALLY_EFFORT_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "include/tally/effort.h"
+#include "runtime/job/client.h"
+#include "runtime/job/settings.h"
+#include "runtime/record/record.h"
+
+/* Constant from the start on, but for the last; no lock. */
+struct tl_eff_state {
+    const struct tl_shim *shim;
+    const struct tl_settings *settings;
+    struct tl_client *client;
+    struct tl_record *record;
+    struct tl_client_page *page;
+    _Atomic bool is_over; /* the process ends: nothing is held back any more */
+};
+extern struct tl_eff_state tl_eff;
+
+static inline uint64_t tl_eff_now(void)
+{
+    return tl_record_now();
+}
+
+/* One line for the user's log. */
+#define tl_eff_log(level, ...) tl_eff.shim->log(level, __VA_ARGS__)
+/* A remark in the record, once per text. */
+void tl_eff_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

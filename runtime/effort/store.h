@@ -1,0 +1,42 @@
+/* Rewritten kernels as they are kept on disk.  The builder's own: no lock. */
+#ifndef TALLY_EFFORT_STORE_H
+#define TALLY_EFFORT_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/tally/digest.h"
+#include "tally/ptx.h"
+
+/* Everything that decides what a rewritten kernel looks like. */
+struct tl_eff_origin {
+    const uint8_t *text; /* digest of the PTX, TL_JIT_DIGEST_BYTES */
+    const char *kernel;
+    enum tl_ptx_variant kind;
+    uint32_t dims, max_registers;
+    int driver;        /* version of the driver that is to load it */
+    uint32_t rewriter; /* TL_PTX_REWRITER_VERSION */
+};
+enum { TL_EFF_KEY_BYTES = 2 * TL_JIT_DIGEST_BYTES + 1 };
+/* Its name on disk: a digest of all of that, so that no two different ones meet. */
+void tl_eff_store_key(char key[TL_EFF_KEY_BYTES], const struct tl_eff_origin *o);
+
+/* A rewritten kernel as it is kept on disk. */
+struct tl_eff_rewritten {
+    char *text, *entry, *table_name;
+    struct tl_ptx_arg *args; /* `variable` and nothing else is a string of its own */
+    uint32_t n_args, original_params, original_bytes, param_bytes, conditions;
+    char **table;
+    uint32_t n_table;
+    bool uses_slot;
+};
+int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out); /* 0, -ENOENT, -ENOMEM */
+/* a full disk is no error */
+void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r);
+int tl_eff_rewritten_copy(struct tl_eff_rewritten *to, const struct tl_ptx_rewritten *from);
+void tl_eff_rewritten_finish(struct tl_eff_rewritten *r);
+/* The folder for such things, made if need be: 0 or -errno. */
+int tl_eff_store_folder(char *path, size_t n);
+
+#endif

@@ -1,0 +1,122 @@
+/* Contexts and streams as the job knows them, and the real ones behind. */
+#ifndef TALLY_EFFORT_STREAM_H
+#define TALLY_EFFORT_STREAM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/effort/cuda_api.h"
+#include "runtime/effort/lock.h"
+
+struct tl_eff_item;
+struct tl_eff_control_slab;
+
+/* A part of the SMs.  The executor's own, but for the spare streams: the lock. */
+struct tl_eff_cap {
+    uint32_t sms;
+    CUgreenCtx green;
+    CUstream spare[16]; /* of streams that the job has destroyed */
+    uint32_t n_spare;
+};
+
+enum {
+    TL_EFF_SIDES = 8,
+    TL_EFF_CAPS = 8, /* sizes of parts */
+    TL_EFF_STREAM_SLOTS = 256,
+};
+
+/* Under the lock, but for what it says otherwise. */
+struct tl_eff_context {
+    struct tl_eff_context *next;
+    CUcontext handle;
+    struct tl_eff_stream *streams; /* all, the legacy one included */
+    struct tl_eff_stream *legacy;
+    CUresult error; /* of something that was queued; told at the next wait */
+    /* What pieces need, made when the first is launched; the executor's own. */
+    bool is_prepared, is_unfit;
+    bool has_host_atomics;
+    int n_sms;
+    /* an SM has one block at a time, whatever its occupancy: the software device */
+    bool runs_block_by_block;
+    /* where host functions stand that tell of ends, beside the streams */
+    CUstream sides[TL_EFF_SIDES];
+    CUevent *events;
+    uint32_t n_events, cap_events;
+    struct tl_eff_control_slab *slab;
+    /* tells what was launched to leave: the grant was withdrawn, or there are other words */
+    _Atomic uint64_t *kick_word;
+    CUdeviceptr kick_device;
+    CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
+    CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
+    uint64_t clock_ns;
+    struct tl_eff_cap caps[TL_EFF_CAPS];
+    uint32_t n_caps;
+    bool is_capless; /* there are no such parts, or they were refused */
+};
+
+/* Under the lock, but for handle, number and what kind it is, which never change, and for
+ * `is_capturing`, which only its own calls change. */
+struct tl_eff_stream {
+    struct tl_eff_stream *next;         /* in the context's list */
+    struct tl_eff_stream *next_in_hash; /* by handle */
+    struct tl_eff_stream *next_busy;    /* in the executor's list */
+    struct tl_eff_context *context;
+    CUstream handle; /* the real one; NULL for the legacy stream */
+    uint32_t number; /* for the timeline */
+    bool is_legacy, is_blocking;
+    bool is_capturing;
+    bool is_busy;      /* in the executor's list */
+    bool is_destroyed; /* by the job; it goes when nothing is queued any more */
+    bool is_held;      /* its head has to wait for the gate or the rate */
+    struct tl_eff_item *first, *last;
+    uint32_t n_items;
+    /* Pieces on the device, oldest first, and what may not go on before they are over. */
+    uint32_t n_flying;
+    /* a piece came back before its work was done: what was launched behind it has to come back
+     * first */
+    bool is_stalled;
+    /* Whole kernels that were given to the driver and whose end nobody watches for yet. */
+    uint32_t n_unmarked;
+    uint64_t unmarked_ns;    /* predicted */
+    uint64_t unmarked_since; /* when the first of them was launched */
+    uint64_t last_done_ns;   /* end of the last piece seen */
+    /* A mark put behind them while the job begins to capture the stream would become part of its
+     * graph. */
+    bool is_being_marked;
+    uint32_t n_unmarkable; /* callers who may be about to capture it */
+    /* Its kernels on a part of the SMs stand in a stream of that part, one for each, or streams
+     * would wait for one another. */
+    CUstream capped;
+    CUgreenCtx capped_in;
+};
+
+struct tl_eff_streams {
+    struct tl_eff_context *contexts;
+    /* legacy ones are found by context */
+    struct tl_eff_stream *by_handle[TL_EFF_STREAM_SLOTS];
+    uint32_t n; /* numbers given so far */
+};
+extern struct tl_eff_streams tl_eff_streams TL_EFF_GUARDED;
+
+/* Forgets all. */
+void tl_eff_streams_start(void) TL_EFF_UNLOCKED;
+void tl_eff_streams_forked(void);
+
+/* The stream behind a handle: 0, 1 and 2 included; `is_per_thread` is how the caller means 0.  An
+ * error is what the driver would have said to such a handle. */
+CUresult tl_eff_stream(CUstream handle, bool is_per_thread,
+                       struct tl_eff_stream **out) TL_EFF_UNLOCKED;
+/* Made if new, NULL without memory. */
+struct tl_eff_context *tl_eff_context(CUcontext handle) TL_EFF_LOCKED;
+/* The current context's, or NULL if there is none. */
+struct tl_eff_context *tl_eff_current(void) TL_EFF_UNLOCKED;
+/* Of the calling thread of ours. */
+void tl_eff_make_current(struct tl_eff_context *c) TL_EFF_UNLOCKED;
+/* Its handle means nothing any more. */
+void tl_eff_stream_forget(struct tl_eff_stream *s) TL_EFF_LOCKED;
+/* Nothing is queued in it. */
+void tl_eff_stream_free(struct tl_eff_stream *s) TL_EFF_LOCKED;
+void tl_eff_context_free(struct tl_eff_context *c) TL_EFF_LOCKED;
+
+#endif

@@ -1,0 +1,60 @@
+/* The rewritten forms of a kernel. */
+#ifndef TALLY_EFFORT_VARIANT_H
+#define TALLY_EFFORT_VARIANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/effort/cuda_api.h"
+#include "runtime/effort/lock.h"
+#include "runtime/job/share.h"
+#include "tally/ptx.h"
+
+struct tl_captured_image;
+struct tl_eff_kernel;
+struct tl_eff_launch;
+
+enum tl_eff_variant_state { TL_EFF_BUILDING, TL_EFF_READY, TL_EFF_REFUSED };
+
+/* The state is under the lock.  The rest is the builder's until it is ready and constant from then
+ * on, but for what is asked of the driver later: the last two, the executor's own. */
+struct tl_eff_variant {
+    struct tl_eff_kernel *kernel;
+    struct tl_eff_variant *next; /* in the builder's queue */
+    enum tl_ptx_variant kind;
+    uint32_t dims;
+    enum tl_eff_variant_state state;
+    uint32_t block[3]; /* of the launch that asked for it */
+    uint32_t shared_bytes;
+    CUmodule module;
+    CUfunction function;
+    uint32_t conditions, param_bytes;
+    bool uses_slot;
+    struct tl_ptx_arg *args; /* names are not kept */
+    uint64_t *variables;     /* values of the arguments that are VARIABLE */
+    uint32_t n_args;
+    int max_dynamic; /* as set so far */
+    int occupancy;   /* blocks per SM, 0 if not asked yet */
+};
+
+/* The variant if it is ready and its conditions hold for this launch.  Otherwise asks for it (with
+ * `now`, builds it at once) and returns NULL; `*may_come` says whether it is worth asking again.
+ * The lock is given up meanwhile. */
+struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind,
+                                      bool now, bool *may_come) TL_EFF_LOCKED;
+/* The lock is given up to unload. */
+void tl_eff_variants_free(struct tl_eff_kernel *k) TL_EFF_LOCKED;
+void tl_eff_variants_forked(void) TL_EFF_UNLOCKED;
+/* Frees what was unpacked of an image; none of its kernels is known any more.  See struct
+ * tl_effort. */
+void tl_eff_texts_forget(struct tl_captured_image *image);
+
+/* The extra arguments behind the original ones. */
+struct tl_eff_extra {
+    uint32_t grid[3], first, blocks, batch_mask;
+    CUdeviceptr counter, words[TL_SHARE_WORDS];
+};
+void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
+                         const struct tl_eff_extra *x);
+
+#endif
