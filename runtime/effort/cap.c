@@ -11,6 +11,7 @@
 
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"

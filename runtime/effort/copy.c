@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/effort/hooks.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"

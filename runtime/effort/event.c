@@ -12,6 +12,7 @@
 
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/stream.h"

@@ -8,11 +8,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/effort/flight.h"
 #include "runtime/effort/gate.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "runtime/effort/flight.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"

@@ -9,6 +9,8 @@
 
 #include "runtime/effort/event.h"
 #include "runtime/effort/kernel.h"
+#include "runtime/effort/launch.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/stream.h"

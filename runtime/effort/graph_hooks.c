@@ -8,8 +8,8 @@
 
 #include "runtime/effort/event.h"
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/hooks.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"

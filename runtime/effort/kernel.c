@@ -15,6 +15,7 @@
 #include "runtime/effort/gate.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/launch.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"

@@ -4,7 +4,6 @@
  * order of its own launches. */
 #include "runtime/effort/pieces.h"
 
-#include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/state.h"

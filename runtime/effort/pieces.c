@@ -12,14 +12,12 @@
 #include "runtime/effort/pieces.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "runtime/effort/cap.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/gate.h"
 #include "runtime/effort/kernel.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"

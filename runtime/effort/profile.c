@@ -16,6 +16,7 @@
 
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"

@@ -14,6 +14,8 @@
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/gate.h"
+#include "runtime/effort/lock.h"
+#include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 

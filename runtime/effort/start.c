@@ -9,6 +9,7 @@
 #include "runtime/effort/gate.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/kernel.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"

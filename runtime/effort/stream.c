@@ -10,6 +10,7 @@
 
 #include "runtime/effort/cap.h"
 #include "runtime/effort/gate.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "runtime/effort/gate.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"

@@ -4,6 +4,7 @@
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/kernel.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"

@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -19,6 +18,7 @@
 #include "runtime/effort/executor.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
+#include "runtime/effort/lock.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"

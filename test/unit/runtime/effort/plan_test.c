@@ -1,8 +1,6 @@
 /* Decisions about kernels: invariants over many random facts, and tables of single decisions. */
 #include "runtime/effort/plan.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <unity.h>
 
 #define US UINT64_C(1000)
