@@ -93,6 +93,8 @@ static void learn(struct tl_eff_kernel *k)
     for (uint32_t i = 0; !k->is_unknown && i < sizeof told / sizeof *told; i++) {
         int value = 0;
         tl_eff_real.cuFuncGetAttribute(&value, told[i], f);
+        if (told[i] == CU_FUNC_ATTRIBUTE_PTX_VERSION)
+            k->ptx_version = value;
         k->fingerprint = (k->fingerprint ^ (uint32_t)value) * 0x9E3779B97F4A7C15ull;
         k->fingerprint ^= k->fingerprint >> 31;
     }

@@ -39,6 +39,7 @@ struct tl_eff_kernel {
     uint32_t n_params, param_bytes;
     struct tl_eff_param *params;
     int max_threads, max_dynamic;
+    int ptx_version; /* of the code that the driver runs; 0: it does not say */
     /* block sizes that were launched without an error */
     uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
     uint32_t n_shapes;

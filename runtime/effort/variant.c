@@ -23,7 +23,10 @@
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"
 #include "runtime/effort/stream.h"
+#include "runtime/effort/twin.h"
 #include "tally/image.h"
+
+enum { MAX_TWINS = 32 }; /* texts of one image that have the same kernel: one per architecture */
 
 /* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
 struct text {
@@ -131,20 +134,36 @@ void tl_eff_texts_forget(struct tl_captured_image *image)
     image->user = NULL;
 }
 
-/* The first text that has the kernel. */
-static struct text *text_with(struct texts *t, const char *name, struct tl_error *err)
+/* Whether a text has the kernel; it is looked into when it is asked for the first time. */
+static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
 {
-    for (uint32_t i = 0; i < t->n; i++) {
-        struct text *x = &t->list[i];
-        if (x->index == NULL && !x->has_failed)
-            x->has_failed = tl_ptx_index_create(&x->index, x->bytes, x->n, name, err) < 0;
-        if (x->index == NULL)
-            continue;
-        const struct tl_ptx_item *item = tl_ptx_index_find(x->index, tl_str_of(name));
-        if (item != NULL && item->kind == TL_PTX_ITEM_ENTRY && item->body != 0)
-            return x;
-    }
-    return NULL;
+    if (x->index == NULL && !x->has_failed)
+        x->has_failed = tl_ptx_index_create(&x->index, x->bytes, x->n, name, err) < 0;
+    const struct tl_ptx_item *item = x->index != NULL ? tl_ptx_index_find(x->index, tl_str_of(name))
+                                                      : NULL;
+    return item != NULL && item->kind == TL_PTX_ITEM_ENTRY && item->body != 0;
+}
+
+/* The text that the kernel's code was made of: 0, -ENOENT (no text has it), or why none is taken
+ * for its twin (runtime/effort/twin.h). */
+static int text_with(struct texts *t, const struct tl_eff_kernel *k, struct text **out,
+                     struct tl_error *err)
+{
+    struct tl_eff_twin twins[MAX_TWINS];
+    struct text *texts[MAX_TWINS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n && n < MAX_TWINS; i++)
+        if (has_kernel(&t->list[i], k->name, err)) {
+            texts[n] = &t->list[i];
+            twins[n++] = (struct tl_eff_twin){tl_ptx_index_target(t->list[i].index),
+                                              t->list[i].digest};
+        }
+    if (n == 0)
+        return tl_error_set(err, -ENOENT, "no PTX of it");
+    int rc = tl_eff_twin_of(twins, n, k->ptx_version, err);
+    if (rc >= 0)
+        *out = texts[rc];
+    return rc < 0 ? rc : 0;
 }
 
 /* --- building --------------------------------------------------------------------------------- */
@@ -156,10 +175,10 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
     if (k->captured == NULL || k->captured->image == NULL)
         return tl_error_set(err, -ENOENT, "its image was not seen");
     struct texts *t = texts_of(k->captured->image, err);
-    struct text *x = t != NULL ? text_with(t, k->name, err) : NULL;
-    if (x == NULL)
-        return tl_error_set(err, -ENOENT, "no PTX of it");
-    int version = 0;
+    struct text *x = NULL;
+    int version = 0, rc = t != NULL ? text_with(t, k, &x, err) : -ENOMEM;
+    if (rc < 0)
+        return rc;
     char key[TL_EFF_KEY_BYTES];
     tl_eff_real.cuDriverGetVersion(&version);
     tl_eff_store_key(key, &(struct tl_eff_origin){.text = x->digest,
@@ -175,7 +194,7 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
     struct tl_ptx_verdict verdict;
     struct tl_ptx_options options = {
         .variant = v->kind, .grid_dims = v->dims, .max_registers = max_registers};
-    int rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
+    rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
     if (rc == -EPERM)
         return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
                             tl_ptx_reason_text(verdict.reason));
