@@ -12,6 +12,7 @@
 
 #include "tally/ptx.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -114,6 +115,7 @@ CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
         code = code->next;
     if (code == NULL)
         r = make_code(f, launch->block, &code);
+    assert(r != CUDA_SUCCESS || (code != NULL && code->object != NULL));
     launch->code = code;
     tl_mutex_unlock(&f->code_lock);
     if (r == CUDA_SUCCESS && tl_exec_object_info(code->object)->param_bytes > launch->param_bytes) {

@@ -32,13 +32,14 @@ void tl_drv_node_work_finish(struct tl_drv_work *work)
         tl_drv_graph_memory_unref(work);
     else if (work->kind == TL_DRV_CONDITIONAL) {
         tl_drv_conditional_unref(work->conditional.what);
-        work->conditional.what = NULL;
+        work->conditional.what = NULL; /* may be gone, in any case not this node's any more */
     }
     tl_drv_work_finish(work);
 }
 
 static void node_free(struct CUgraphNode_st *n) TL_DRV_LOCKED
 {
+    assert(n->magic == TL_DRV_NODE);
     if (n->work.kind == TL_DRV_ALLOC)
         tl_drv_graph_memory_disown(&n->work, n->graph);
     tl_drv_node_work_finish(&n->work);
@@ -53,6 +54,8 @@ void tl_drv_graph_destroy(struct CUgraph_st *g)
 {
     if (g == NULL)
         return;
+    assert(g->magic == TL_DRV_GRAPH);
+    assert(g->exec == NULL || g->exec->source == g);
     while (g->first != NULL) {
         struct CUgraphNode_st *n = g->first;
         g->first = n->next;
@@ -109,6 +112,7 @@ static CUresult append(struct CUgraph_st *g, struct CUgraphNode_st *const *deps,
         node_free(n);
         return r;
     }
+    assert(*g->last == NULL); /* where the list ends */
     *g->last = n;
     g->last = &n->next;
     g->n++;

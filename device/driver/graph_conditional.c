@@ -15,6 +15,7 @@
 #include "device/driver/op.h"
 #include "device/driver/work.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Never given back to the system: a kernel that is still running may write to it. */
@@ -45,7 +46,9 @@ static struct tl_drv_handle *find_handle(CUgraphConditionalHandle handle)
 
 static void drop_handle(struct tl_drv_handle *h)
 {
-    if (atomic_fetch_sub(&h->refs, 1) > 1)
+    unsigned refs = atomic_fetch_sub(&h->refs, 1);
+    assert(refs > 0);
+    if (refs > 1)
         return;
     tl_mutex_lock(&handles_lock);
     h->next_free = free_handles;
@@ -125,7 +128,11 @@ static struct tl_drv_conditional *create(struct tl_drv_handle *h, CUgraphConditi
 
 void tl_drv_conditional_unref(struct tl_drv_conditional *c)
 {
-    if (c == NULL || atomic_fetch_sub(&c->refs, 1) > 1)
+    if (c == NULL)
+        return;
+    unsigned refs = atomic_fetch_sub(&c->refs, 1);
+    assert(refs > 0);
+    if (refs > 1)
         return;
     for (unsigned i = 0; i < c->n; i++)
         tl_drv_graph_destroy(c->bodies[i]);

@@ -11,6 +11,7 @@
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ static CUresult sort(struct CUgraph_st *g, struct CUgraphNode_st ***out)
             for (size_t i = 0; i < node->n_deps && is_free; i++)
                 is_free = node->deps[i]->seen != 0;
             if (is_free) {
+                assert(n < g->n);
                 node->seen = 1;
                 order[n++] = node;
             }
@@ -153,6 +155,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
         tl_drv_op_wait(hGraphExec->last);
     tl_drv_lock();
     tl_drv_graph_destroy(hGraphExec->graph);
+    assert(hGraphExec->source == NULL || hGraphExec->source->exec == hGraphExec);
     if (hGraphExec->source != NULL)
         hGraphExec->source->exec = NULL;
     tl_drv_op_unref(hGraphExec->last);
@@ -279,7 +282,9 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
  * them. */
 static void release(struct batch *b, size_t first) TL_DRV_LOCKED
 {
+    assert(first <= b->n);
     for (size_t i = 0; i < b->n; i++) {
+        assert(b->ops[i]->refs > 1 && b->ops[i]->waits > 0); /* its own is left */
         b->ops[i]->refs--;
         if (i >= first)
             b->ops[i]->waits--;

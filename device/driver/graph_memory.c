@@ -16,6 +16,7 @@
 #include "device/driver/state.h"
 #include "device/driver/work.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -77,21 +78,23 @@ static bool back(struct tl_drv_alloc *a) TL_DRV_LOCKED
     if (!tl_drv_memory_charge(a->device, a->mapped))
         return false;
     a->is_charged = true;
+    assert(a->pool == NULL);
     tl_drv_pool_count(a->device->graph_pool, a, true);
     return true;
-}
-
-static void unback(struct tl_drv_alloc *a) TL_DRV_LOCKED
-{
-    (void)madvise(tl_drv_pointer(a->base), a->mapped, MADV_DONTNEED);
-    tl_drv_exec_give(a->device, a->mapped);
-    a->is_charged = false;
-    tl_drv_pool_forget(a);
 }
 
 static bool is_idle(const struct tl_drv_alloc *a)
 {
     return !a->graph->is_live && a->graph->held == 0;
+}
+
+static void unback(struct tl_drv_alloc *a) TL_DRV_LOCKED
+{
+    assert(a->is_charged && is_idle(a));
+    (void)madvise(tl_drv_pointer(a->base), a->mapped, MADV_DONTNEED);
+    tl_drv_exec_give(a->device, a->mapped);
+    a->is_charged = false;
+    tl_drv_pool_forget(a);
 }
 
 /* If nothing refers to it any more. */
@@ -117,6 +120,7 @@ void tl_drv_graph_memory_unref(const struct tl_drv_work *work)
     struct tl_drv_alloc *a = of_node(work);
     if (a == NULL)
         return;
+    assert(a->graph->nodes > 0);
     a->graph->nodes--;
     reclaim(a);
 }

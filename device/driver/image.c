@@ -13,6 +13,7 @@
 #include "ptx_rewrite/program.h"
 #include "tally/image.h"
 
+#include <assert.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -200,6 +201,7 @@ static void info_free(struct tl_drv_kernel_info *info)
 
 void tl_drv_image_unref(struct tl_drv_image *image)
 {
+    assert(image == NULL || image->refs > 0);
     if (image == NULL || --image->refs > 0)
         return;
     for (uint32_t i = 0; i < image->n_items; i++)

@@ -13,6 +13,7 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,6 +88,7 @@ CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a)
         tl_drv.cap_allocs = cap;
     }
     size_t i = behind(a->base);
+    assert(i == 0 || tl_drv.allocs[i - 1]->base < a->base);
     memmove(&tl_drv.allocs[i + 1], &tl_drv.allocs[i],
             (tl_drv.n_allocs - i) * sizeof(struct tl_drv_alloc *));
     tl_drv.allocs[i] = a;
@@ -175,6 +177,7 @@ CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx,
                                .ctx = ctx,
                                .device = device,
                                .fd = -1};
+    assert(((uintptr_t)p & (TL_DRV_PAGE - 1)) == 0);
     if (p != NULL && tl_drv_alloc_insert(a) == CUDA_SUCCESS) {
         *out = a;
         return CUDA_SUCCESS;

@@ -11,6 +11,7 @@
 #include "device/driver/state.h"
 #include "device/driver/work.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,18 +45,19 @@ static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
 static void unlink_stream(struct CUstream_st *s) TL_DRV_LOCKED
 {
-    for (struct CUstream_st **at = &s->ctx->streams; *at != NULL; at = &(*at)->next) {
-        if (*at == s) {
-            *at = s->next;
-            break;
-        }
+    struct CUstream_st **at = &s->ctx->streams;
+    while (*at != s) {
+        assert(*at != NULL); /* all streams are in their context's list */
+        at = &(*at)->next;
     }
+    *at = s->next;
 }
 
 /* Operations that are under way keep what they need themselves; the legacy stream still has to wait
  * for them. */
 static void retire(struct CUstream_st *s) TL_DRV_LOCKED
 {
+    assert(s->magic == TL_DRV_STREAM && !s->is_legacy);
     if (!tl_drv_op_is_done(s->tail) && (s->flags & CU_STREAM_NON_BLOCKING) == 0) {
         struct tl_drv_op *op = tl_drv_op_create(s->ctx,
                                                 &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
@@ -64,6 +66,7 @@ static void retire(struct CUstream_st *s) TL_DRV_LOCKED
             tl_drv_op_after(op, s->ctx->legacy->tail);
             tl_drv_op_unref(s->ctx->legacy->tail);
             s->ctx->legacy->tail = op;
+            assert(op->waits > 1);
             op->waits--; /* it has a predecessor, so it does not run before that */
         }
     }

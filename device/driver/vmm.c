@@ -10,6 +10,7 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,7 @@ static struct physical *find_physical(uint64_t handle)
 
 static void unref(struct physical *p)
 {
+    assert(p->refs > 0);
     if (--p->refs > 0)
         return;
     for (struct physical **at = &memories; *at != NULL; at = &(*at)->next) {

@@ -6,6 +6,7 @@
 #include "device/exec/internal.h"
 #include "tally/lock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ static void *reserve(size_t bytes)
 
 static void push(struct tl__heap *h, uint32_t at, uint32_t order)
 {
+    assert(order < h->n_orders && (at & ((1U << order) - 1)) == 0);
     h->state[at] = (uint8_t)(FREE | order);
     h->prev[at] = NOTHING;
     h->next[at] = h->first[order];
@@ -47,6 +49,7 @@ static void push(struct tl__heap *h, uint32_t at, uint32_t order)
 
 static void unlink_piece(struct tl__heap *h, uint32_t at, uint32_t order)
 {
+    assert(h->state[at] == (FREE | order));
     if (h->prev[at] != NOTHING)
         h->next[h->prev[at]] = h->next[at];
     else

@@ -14,6 +14,7 @@
 #include "device/exec/device.h"
 #include "tally/lock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -66,14 +67,16 @@ static void insert(struct tl_exec_run **list, struct tl_exec_run *run)
 
 static void take_out(struct tl_exec_run **list, const struct tl_exec_run *run)
 {
-    while (*list != NULL && *list != run)
+    while (*list != run) {
+        assert(*list != NULL); /* is_pending and is_held say in which list it is */
         list = &(*list)->next_pending;
-    if (*list != NULL)
-        *list = run->next_pending;
+    }
+    *list = run->next_pending;
 }
 
 static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
+    assert(!run->is_pending && !run->is_held);
     insert(&d->pending, run);
     run->is_pending = true;
     /* before `work`, for sleepers */
@@ -108,6 +111,7 @@ static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run) TL
  * processes as well. */
 static void hold(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
+    assert(run->partition != NULL);
     remove_pending(d, run);
     insert(&run->partition->held, run);
     run->is_held = true;
@@ -136,6 +140,7 @@ static void enter_partition(struct tl_exec_device *d, struct tl_exec_partition *
 static bool leave_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
     TL_REQUIRES(d->lock)
 {
+    assert(p == NULL || p->active > 0);
     if (p == NULL || --p->active >= p->n_slots || p->held == NULL)
         return false;
     while (p->held != NULL)
@@ -153,6 +158,7 @@ static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_byt
         tl_mutex_lock(&d->lock);
         run = d->spare;
         if (run != NULL) {
+            assert(d->n_spare > 0 && run->param_room == SPARE_PARAMS);
             d->spare = run->next_run;
             d->n_spare--;
         }
@@ -281,7 +287,9 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
     struct tl_exec_device *d = w->device;
     tl_mutex_lock(&d->lock);
     struct tl_exec_run *run = d->pending;
+    assert(w->run == NULL);
     if (run != NULL) {
+        assert(run->is_pending);
         run->active++;
         enter_partition(d, run->partition);
         w->run = run;
@@ -304,6 +312,7 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
     if (atomic_load_explicit(&run->stop, memory_order_relaxed))
         remove_pending(d, run);
     bool has_more = leave_partition(d, run->partition);
+    assert(run->active > 0 && !(run->is_pending && run->is_held));
     if (--run->active == 0 && !run->is_pending && !run->is_held) {
         finished = run->launch;
         object = run->object;
@@ -334,6 +343,7 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
 {
     struct tl_exec_device *d = w->device;
     struct tl_exec_run *run;
+    assert(slot < d->env.n_slots);
     w->engine.slot = slot;
     while ((run = enter_run(w)) != NULL) {
         /* One wakes the next: nobody waits while all are woken. */

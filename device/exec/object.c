@@ -5,6 +5,7 @@
  * numbers are checked before anything is sized by them. */
 #include "device/exec/internal.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -125,8 +126,12 @@ struct tl_exec_object *tl_exec_object_ref(struct tl_exec_object *o)
 
 void tl_exec_object_unref(struct tl_exec_object *o)
 {
+    if (o == NULL)
+        return;
     /* Acquire and release: what others did with the object comes before its end. */
-    if (o == NULL || atomic_fetch_sub_explicit(&o->references, 1, memory_order_acq_rel) != 1)
+    unsigned had = atomic_fetch_sub_explicit(&o->references, 1, memory_order_acq_rel);
+    assert(had > 0);
+    if (had > 1)
         return;
     if (o->handle != NULL)
         dlclose(o->handle);

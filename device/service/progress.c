@@ -2,6 +2,7 @@
 #include "device/service/progress.h"
 #include "tally/lock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -83,6 +84,7 @@ static struct wanted *find_or_add(const struct tl_jit_key *key) TL_REQUIRES(lock
 
 static void settle(struct wanted *w) TL_REQUIRES(lock)
 {
+    assert(now.n_open > 0 && w < now.open + now.n_open);
     *w = now.open[--now.n_open];
     now.n_done++;
 }
@@ -211,6 +213,7 @@ void tl_jit_progress_end(const struct tl_jit_key *key)
         now.n_done++;
     else if (--w->n_waiting == 0)
         settle(w);
+    assert(now.n_waiting > 0);
     if (--now.n_waiting == 0) {
         now.ended_ms = clock_ms();
         now.waited_ms += now.ended_ms - now.since_ms;
