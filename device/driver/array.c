@@ -42,6 +42,9 @@ static bool is_array(CUarray a)
     return a != NULL && a->magic == TL_DRV_ARRAY;
 }
 
+/* An array in memory of the current context; rows are a multiple of 64 bytes long.  A level of a
+ * mipmapped array is freed with that.  CUDA_ERROR_INVALID_VALUE for a shape or format that no
+ * array has. */
 static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, bool is_level)
 {
     struct CUctx_st *ctx;

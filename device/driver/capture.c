@@ -208,6 +208,8 @@ static bool is_joined(const struct tl_drv_capture *c) TL_DRV_LOCKED
     return true;
 }
 
+/* Ends the capture that began in this stream, for all streams that have joined it.  If something
+ * went wrong on the way, or a stream does not lead back, there is no graph. */
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     struct CUstream_st *s;

@@ -358,6 +358,8 @@ static void side_of(const CUmemcpy3DOperand *o, size_t element, struct side *s)
     }
 }
 
+/* One copy of a batch, as a 3-D copy: sizes are in elements if an array takes part, else in
+ * bytes. */
 static CUresult copy_of_batch(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
 {
     const CUmemcpy3DOperand *both[2] = {&op->src, &op->dst};

@@ -311,6 +311,8 @@ static float level_of(const struct tl_drv_texture *o, const uint32_t *gradient, 
     return longest > 0 ? log2f(longest) : -126; /* closer than any level is the first one */
 }
 
+/* What a texture instruction of a kernel reads.  Layers and faces come first among the
+ * coordinates; a level, or what one follows from, behind them. */
 void tl_drv_tex(uint64_t handle, uint32_t kind, uint32_t is_float, const uint32_t *coords,
                 uint32_t result[4])
 {

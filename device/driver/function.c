@@ -20,6 +20,8 @@ enum {
     RESERVED_SHARED = 1024,
 };
 
+/* What a function is asked for: from its PTX, or as it was set.  CUDA_ERROR_INVALID_VALUE for what
+ * nobody has heard of. */
 static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib, int *pi)
 {
     const struct tl_drv_kernel_info *k = f->info;

@@ -135,6 +135,8 @@ CUresult tl_drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *de
     return r;
 }
 
+/* With buffers, child graphs and references of its own.  On failure nothing is kept, and `to` is
+ * not to be finished. */
 CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from)
 {
     *to = *from;

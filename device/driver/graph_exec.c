@@ -63,6 +63,8 @@ static bool has_conditions(const struct CUgraph_st *g)
     return false;
 }
 
+/* An executable of a graph: a copy in an order that can be run.  A graph with nodes of memory has
+ * at most one at a time. */
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
 {
     CUresult r = tl_drv_check_init();
@@ -219,6 +221,9 @@ static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *wh
     return gate;
 }
 
+/* The operations of one node, behind those of its predecessors, or behind `before` if it has
+ * none.  Returns the one that comes last, NULL if there is no memory; what was made until then is
+ * in the batch. */
 static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node,
                                  struct tl_drv_op *before) TL_DRV_LOCKED
 {
@@ -386,6 +391,9 @@ static struct tl_drv_op *expand_launch(struct batch *b, CUgraphExec e,
     return expand(b, e->order, e->graph->n, ready);
 }
 
+/* All operations of the graph are made at once, between one that begins, which stands in the
+ * stream, and one that ends, which is the stream's new tail.  A captured stream gets the graph as
+ * a child node. */
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     struct CUstream_st *s;

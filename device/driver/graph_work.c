@@ -95,6 +95,7 @@ CUresult tl_drv_work_of_memops(unsigned count, const CUstreamBatchMemOpParams *o
     return CUDA_SUCCESS;
 }
 
+/* What a node of any type does.  CUDA_ERROR_NOT_SUPPORTED for types that this device has not. */
 CUresult tl_drv_work_of_params(CUgraphNodeParams *p, struct tl_drv_work *work)
 {
     *work = (struct tl_drv_work){.kind = TL_DRV_EMPTY};

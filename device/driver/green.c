@@ -186,6 +186,8 @@ static CUresult check(CUgreenCtx g)
     return tl_drv_context_check(g->ctx);
 }
 
+/* A green context retains the primary one, whose memory and modules it has; streams and SMs are
+ * its own. */
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
                           unsigned int flags)
 {

@@ -327,6 +327,8 @@ static void add_stmts(const struct tl_ptx_stmt *s, struct sizes *sizes)
     }
 }
 
+/* Parses one kernel with what it reaches, and adds up what it takes of each kind of memory.
+ * Registers are guessed. 0 or -errno with why. */
 static int read_kernel(struct tl_drv_image *image, struct tl_str name,
                        struct tl_drv_kernel_info *info, struct tl_error *err)
 {
@@ -373,6 +375,8 @@ static uint32_t version_number(struct tl_str v)
     return n;
 }
 
+/* Looked at when first asked for; of two threads that do so at once, the first one's result is
+ * kept. */
 CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
                             struct tl_drv_kernel_info **out)
 {

@@ -28,6 +28,7 @@ static CUresult check_kernel(CUkernel k)
     return k != NULL && k->magic == TL_DRV_KERNEL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* The library's module in a context, made when first asked for; never two of them. */
 CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
                                struct CUmod_st **out)
 {
@@ -65,6 +66,7 @@ CUresult tl_drv_library_module(struct CUlib_st *library, struct CUctx_st *ctx,
     return r;
 }
 
+/* CUkernel handles stand for the function of the current context; see cuLibraryGetKernel. */
 CUresult tl_drv_function(CUfunction handle, struct CUfunc_st **out)
 {
     struct CUctx_st *ctx;

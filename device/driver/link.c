@@ -122,6 +122,8 @@ static bool is_superfluous(const struct CUlinkState_st *s, size_t input,
     return false;
 }
 
+/* Puts what was added into one module of PTX, for the newest version and target among them,
+ * without declarations of what another one defines and without second weak definitions. */
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     struct tl_buf out = {0};

@@ -152,6 +152,8 @@ bool tl_drv_memory_charge(struct tl_drv_device *device, uint64_t bytes)
            tl_drv_exec_demand(device, bytes, TL_DRV_FIRM + 1) == 0;
 }
 
+/* Charges the ledger first, unless it is host memory, so that what was mapped is always paid for;
+ * takes everything back if one step fails. */
 CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
                              enum tl_drv_memory kind, struct tl_drv_alloc **out)
 {

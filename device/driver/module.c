@@ -298,6 +298,8 @@ CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image,
     return CUDA_SUCCESS;
 }
 
+/* Takes it off its context's and its library's lists under the lock, and frees functions and
+ * their code without it.  The caller has waited for its kernels. */
 void tl_drv_module_destroy(struct CUmod_st *m)
 {
     tl_drv_lock();

@@ -563,6 +563,8 @@ static CUresult mind_pageable(struct tl_drv_work *work, bool *wait) TL_DRV_LOCKE
     return CUDA_SUCCESS;
 }
 
+/* The one way into a stream.  What is captured goes into the graph; what has to be waited for is
+ * waited for here, and copied by this thread. */
 CUresult tl_drv_submit(struct CUstream_st *s, struct tl_drv_work *work, bool wait)
 {
     CUresult r = CUDA_SUCCESS;

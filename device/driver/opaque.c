@@ -287,6 +287,8 @@ static void say_once(double block_us)
             model);
 }
 
+/* Finds the kernels and variables of a cubin and writes PTX that has them, kernels empty, with
+ * the same names and parameters. */
 CUresult tl_drv_opaque_load(const void *bytes, size_t n, uint32_t arch, struct tl_drv_image **out)
 {
     struct tl_error err = {0};

@@ -335,6 +335,8 @@ void tl_drv_pages_release(const struct tl_drv_hold *hold)
     tl_mutex_unlock(&pages_lock);
 }
 
+/* Chunk by chunk: moved under the lock, and the time on the bus waited for without it.  What is
+ * held stays; to the device it goes on as long as there is room. */
 void tl_drv_pages_move(CUdeviceptr address, size_t n, bool to_device)
 {
     uint8_t *at = tl_drv_pointer((uintptr_t)address);
@@ -478,6 +480,8 @@ static uint64_t host_memory_left(void)
     return left;
 }
 
+/* As much as fits is on the device from the beginning, the rest comes when it is touched.  Chunks
+ * are as small as the number of mappings that a process may have allows. */
 struct tl_drv_pages *tl_drv_pages_create(struct tl_drv_device *device, void *base, size_t bytes)
 {
     size_t chunk = LEAST_CHUNK;

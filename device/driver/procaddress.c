@@ -13,6 +13,8 @@ static int by_name(const void *name, const void *row)
     return strcmp(name, ((const struct tl_drv_proc *)row)->name);
 }
 
+/* The newest version of a function that is not newer than asked for; for each thread's own
+ * default stream, if that is asked for. */
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *symbolStatus)
 {

@@ -148,6 +148,8 @@ static CUresult after_wait(struct CUctx_st *ctx)
     return tl_drv_context_error(ctx);
 }
 
+/* Waits for its last operation; the legacy stream also for all blocking ones.  The error of the
+ * context afterwards. */
 CUresult tl_drv_stream_wait(struct CUstream_st *s)
 {
     struct CUctx_st *ctx = s->ctx;
@@ -537,6 +539,7 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t v
                                                .is_wide = true});
 }
 
+/* One by one, in order: nothing of a batch is seen before what stands before it. */
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {

@@ -195,6 +195,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return p != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Maps physical memory into a reservation, without access until cuMemSetAccess; each mapping is
+ * an allocation and a reference. */
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {

@@ -391,6 +391,8 @@ static void note_exits(struct tl__engine *e, struct tl__unit *u, uint32_t warp)
     }
 }
 
+/* A barrier in all its forms: parts of a warp, counts, reductions, arrivals that do not wait.
+ * Returns what the reduction gives, 0 without one.  What the kernel got wrong is a fault. */
 static __attribute__((noinline)) uint32_t any_barrier(struct tl__unit *u, uint32_t warp,
                                                       uint32_t kind, uint32_t id, uint32_t count,
                                                       uint32_t arriving, uint32_t votes)
@@ -563,6 +565,8 @@ static int give_larger_stack(struct tl__engine *e, struct tl__fiber *f, size_t s
     return 0;
 }
 
+/* Gives a unit as many fibers as the kernel needs, with stacks that are large enough.  Made ones
+ * are kept; what they ran before is forgotten if it was of the other kind. 0 or -ENOMEM. */
 static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, size_t stack_bytes,
                           bool is_range, bool has_lanes)
 {
@@ -736,6 +740,8 @@ static int add_while_spinning(struct tl__engine *e)
     return rc;
 }
 
+/* Main's loop: runs whatever fiber is ready until no unit has anything left, and begins more
+ * blocks when all of them spin. */
 int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run)
 {
     struct tl__unit *u;

@@ -72,6 +72,8 @@ static int read_mode(const char *given, enum tl_exec_mode *mode, struct tl_error
                         "TALLY_DEVICE_MODE=%s: mps, mps-priority or timeslice is needed", text);
 }
 
+/* What the caller leaves open comes from the environment, and what that leaves open from the
+ * machine. 0, -EINVAL. */
 static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *c,
                          struct tl_error *err)
 {
@@ -263,6 +265,8 @@ static void register_fork(void)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
+/* Joins the shared device, which tells how large it is; workers are started by launches.  After a
+ * fork the child joins anew with its next launch. 0 or -errno with why. */
 int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config *config,
                         struct tl_error *err)
 {

@@ -284,6 +284,8 @@ int tl__fault_signal(void)
     return atomic_load_explicit(&watchdog_signal, memory_order_relaxed);
 }
 
+/* Gives the thread a stack for its handlers, and takes it away again with NULL.  The watchdog's
+ * signal is let through while it is attached. 0, -ENOMEM, -errno. */
 int tl__fault_attach(struct tl__engine *e)
 {
     stack_t stack;

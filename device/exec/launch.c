@@ -300,6 +300,8 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
     return run;
 }
 
+/* The worker is done with it; the last one ends it: `done` is called without the lock, and the
+ * run is gone then. rc < 0: the engine's fault is the run's. */
 static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
 {
     struct tl_exec_device *d = w->device;
@@ -479,6 +481,8 @@ void tl__workers_forget(struct tl_exec_device *d)
 
 /* --- submitting ------------------------------------------------------------------------------- */
 
+/* Copies what the launch has, so that the caller's parameters may go, and puts the run among
+ * those that wait.  A worker is woken only if there is a slot for it. */
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
 {
     const struct tl_dev_info *info = l->object->info;

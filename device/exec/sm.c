@@ -587,6 +587,8 @@ static void agree(struct tl__sm *s, const struct tl__sm_config *config)
     s->capacity_bytes = atomic_load(&m->capacity_bytes);
 }
 
+/* Opens or makes the segment, takes an entry in it, and agrees with those who are there on slots,
+ * mode and memory: who came first has said. */
 int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct tl_error *err)
 {
     char path[sizeof((struct tl__sm *)0)->path];

@@ -55,6 +55,8 @@ static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_op
     return a;
 }
 
+/* Names, registers with or without known lanes, and constants; shared memory begins at the
+ * frame's window, local memory at each thread's own place. */
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o,
                                 enum tl_ptx_mod space)
 {

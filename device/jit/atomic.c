@@ -18,6 +18,8 @@ struct atomic {
     bool is_half; /* arithmetic of f16 or bfloat, one or two: no machine has that */
 };
 
+/* Which operation the form's modifiers ask for, and how it is done.  False if there is no such for
+ * that type. */
 static bool choose(struct tl_emit *e, struct atomic *a)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
@@ -209,6 +211,8 @@ bool tl_atomic_at(struct tl_emit *e, bool is_shared, LLVMValueRef address, LLVMV
     return true;
 }
 
+/* atom and red: the lanes do it one after the other, because nothing is known about their
+ * addresses. */
 bool tl_emit_atomic(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

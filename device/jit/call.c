@@ -20,6 +20,7 @@ static LLVMValueRef scalar32(struct tl_emit *e, const struct tl_ptx_operand *o)
 
 /* --- barriers --------------------------------------------------------------------------------- */
 
+/* bar and barrier of a block, as a call out of the kernel, with or without a reduction. */
 static void emit_block_barrier(struct tl_emit *e)
 {
     bool is_red = tl_has(e, TL_MOD_red);

@@ -29,6 +29,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char *host_cpu, *host_features;
 static bool verifies; /* what was translated, before LLVM sees it: all tests do */
 
+/* LLVM's options are the process's; they are set once, before anything is compiled. */
 static void init_once(void)
 {
     LLVMInitializeX86TargetInfo();
@@ -215,6 +216,7 @@ static void give_back(struct machine *m)
 
 /* --- code ------------------------------------------------------------------------------------- */
 
+/* Optimises, lowers masks and makes code with a machine that is kept for the next kernel. */
 int tl_generate(struct tl_emit *e, struct tl_jit_object *out)
 {
     const struct tl_jit_options *o = e->options;

@@ -255,6 +255,8 @@ static struct tl_val fused(struct tl_emit *e, struct tl_type t, struct tl_val a,
 
 /* --- min and max ------------------------------------------------------------------------------ */
 
+/* PTX's min and max: a NaN loses unless .NaN is there, and -0 is less than +0; .xorsign compares
+ * magnitudes. */
 struct tl_val tl_minmax(struct tl_emit *e, struct tl_type t, bool is_min, struct tl_val a,
                         struct tl_val b)
 {
@@ -564,6 +566,8 @@ static struct tl_val part_of(struct tl_emit *e, struct tl_val whole, struct tl_t
     return tl_to_float(e, bits, single);
 }
 
+/* What is done element by element, for packed types on each half.  False if the form has too few
+ * operands or is none of these. */
 static bool emit_general(struct tl_emit *e, struct tl_type t)
 {
     uint32_t n = source_count(e), width = t.bits * t.packed;
@@ -666,6 +670,7 @@ static void emit_testp(struct tl_emit *e, struct tl_type t)
     tl_write(e, tl_opd(e, 0), r, false);
 }
 
+/* All that computes with floats and is no conversion; see emit.h for what is returned. */
 bool tl_emit_float(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

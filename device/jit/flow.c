@@ -456,6 +456,8 @@ static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_
     line->nesting--;
 }
 
+/* Lays out blocks where lanes may have parted: in topological order, loops (strongly connected
+ * parts) as loops around a line of their own. */
 static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *blocks, uint32_t n)
 {
     uint32_t total = e->f->cfg.n_blocks + 1;
@@ -650,6 +652,7 @@ static void keep_note_read(void *data, struct tl_ptx_sym *reg)
     k->f->regs[reg->id].keeps_lanes |= !is_fresh;
 }
 
+/* Fills f->is_in_loop and keeps_lanes of registers. 0 or -ENOMEM. */
 int tl_mark_loops(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;
@@ -730,6 +733,8 @@ static void type_registers(struct tl_emit *e, struct tl_fn *f)
     }
 }
 
+/* Everything of a function from its first alloca to its return.  Registers must have been
+ * analysed. 0 or -errno. */
 int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
 {
     const struct tl_ptx_cfg *cfg = &f->cfg;

@@ -31,6 +31,8 @@ static struct tl_val upper_half(struct tl_emit *e, struct tl_val v)
     return tl_op(e, LLVMShl, v, tl_const(e, 32, 16));
 }
 
+/* ldmatrix and stmatrix of 8 x 8 words of 16 bits: lanes 8 m to 8 m + 7 have the addresses of the
+ * rows of matrix m. */
 static void emit_matrices(struct tl_emit *e, bool is_store)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

@@ -627,6 +627,8 @@ static void emit_unary(struct tl_emit *e, struct tl_type t, enum tl_ptx_op op)
     tl_write(e, tl_opd(e, 0), r, t.kind == TL_T_SIGNED);
 }
 
+/* A table of what each opcode is for integers and plain bits; false for other types, which other
+ * families take. */
 bool tl_emit_integer(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

@@ -447,6 +447,7 @@ static LLVMValueRef emit_warp(struct tl_emit *e, LLVMValueRef full, LLVMValueRef
     return fn;
 }
 
+/* Two loops, over block numbers and over warps; the frame's ctaid is set for each block. */
 void tl_emit_blocks(struct tl_emit *e, LLVMValueRef warp_fn, uint32_t n_warps)
 {
     LLVMTypeRef args[3] = {e->ptr, e->i32, e->i32}, warp_args[2] = {e->ptr, e->i32};
@@ -598,6 +599,8 @@ static struct tl_str only_entry(const struct tl_ptx_index *ix)
     return (struct tl_str){0};
 }
 
+/* The whole way: parse, analyse, translate, make code.  All that it needs meanwhile is in one
+ * arena and one LLVM context. */
 int tl_jit_compile(const char *text, size_t n, const char *name,
                    const struct tl_jit_options *options, struct tl_jit_object *out,
                    struct tl_error *err)

@@ -103,6 +103,8 @@ static bool is_uniform(const struct tl_fn *f, const struct tl_ptx_operand *o)
              o->sym->sreg == TL_SREG_ntid));
 }
 
+/* What is known of an operand's lanes where it is read: constants and names are the same for all,
+ * registers as analysed.  False: nothing is known. */
 bool tl_lanes_of_operand(struct tl_emit *e, const struct tl_fn *f, const struct tl_ptx_operand *o,
                          struct tl_lanes *out)
 {
@@ -322,6 +324,8 @@ static bool is_integer(struct tl_type t)
            t.kind != TL_T_BFLOAT;
 }
 
+/* What an instruction's result has, if its operands have what is known so far.  False: nothing is
+ * known. */
 static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx_stmt *s,
                          struct tl_lanes *out)
 {
@@ -706,6 +710,8 @@ static LLVMValueRef offset_table(struct tl_emit *e, const struct tl_lanes *l)
     return table;
 }
 
+/* See function.h: where a base wraps for the active lanes only, another one is found at run time,
+ * or the launch ends. */
 struct tl_val tl_widen_index(struct tl_emit *e, const struct tl_ptx_operand *o, struct tl_val v,
                              bool is_signed)
 {

@@ -210,6 +210,8 @@ static LLVMValueRef every(struct tl_emit *e, LLVMValueRef all, uint32_t per, uin
                                            LLVMConstVector(index, per), "");
 }
 
+/* Loads where lanes are known, a stretch or a broadcast per group.  False if that is not possible;
+ * then nothing was emitted. */
 static bool load_groups(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
                         struct tl_val *out)
 {
@@ -348,6 +350,7 @@ static LLVMValueRef any_active(struct tl_emit *e)
     return LLVMBuildICmp(e->b, LLVMIntNE, tl_active_bits(e), LLVMConstInt(e->i32, 0, false), "");
 }
 
+/* ld of any width, strong or weak, with the cheapest access that the addresses allow. */
 static void emit_load(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
@@ -412,6 +415,8 @@ static LLVMValueRef interleave(struct tl_emit *e, LLVMValueRef a, LLVMValueRef b
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(index, 2 * n), "");
 }
 
+/* Stores v elements per active lane where they belong: one address, a stretch, stretches per
+ * group, or a scatter. */
 static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32_t bits, uint32_t v,
                            struct tl_val *in)
 {
@@ -465,6 +470,7 @@ static void store_elements(struct tl_emit *e, const struct tl_address *a, uint32
     }
 }
 
+/* st of any width, strong or weak; see emit_load. */
 static void emit_store(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
@@ -536,6 +542,7 @@ static void store_copied(struct tl_emit *e, const struct tl_address *to, uint32_
     tl_if_end(e, &any);
 }
 
+/* cp.async is done at once, so that its groups are done when they are waited for. */
 static void emit_copy(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

@@ -68,6 +68,8 @@ static struct tl_val frame_u32(struct tl_emit *e, uint32_t offset)
     return (struct tl_val){tl_field(e, offset, e->i32), false};
 }
 
+/* A table of the special registers: constants of the compilation, fields of the frame, or
+ * computed from lane and warp. */
 struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     uint32_t axis = o->component >= 'x' && o->component <= 'z' ? (uint32_t)(o->component - 'x') : 0;

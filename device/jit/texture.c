@@ -222,6 +222,7 @@ static LLVMValueRef element_at(struct tl_emit *e, LLVMValueRef words, uint32_t i
     return LLVMBuildGEP2(e->b, e->i8, words, &offset, 1, "");
 }
 
+/* suld and sust: each active lane calls out with its coordinates, and data goes through memory. */
 static void emit_surface(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

@@ -547,6 +547,8 @@ static struct tl_val read_name(struct tl_emit *e, const struct tl_ptx_operand *o
     return (struct tl_val){v, false};
 }
 
+/* Constants, registers (as the instruction that is being translated sees them), special
+ * registers, names as addresses. */
 struct tl_val tl_read(struct tl_emit *e, const struct tl_ptx_operand *o, uint32_t bits)
 {
     struct tl_val v = tl_const(e, bits, 0);

@@ -193,6 +193,8 @@ static struct tl_val permute(struct tl_emit *e, struct tl_val v, struct tl_val f
         LLVMBuildCall2(e->b, LLVMIntrinsicGetType(e->ctx, id, over, 2), fn, args, 4, ""), true};
 }
 
+/* shfl: lanes are picked when compiling if the operands are constants, else by a permutation at
+ * run time. */
 static void emit_shuffle(struct tl_emit *e)
 {
     const struct tl_ptx_operand *to = tl_opd(e, 0), *b = tl_opd(e, 2), *c = tl_opd(e, 3);
@@ -302,6 +304,7 @@ static void emit_movmatrix(struct tl_emit *e)
              tl_op(e, LLVMOr, part[0], tl_op(e, LLVMShl, part[1], tl_const(e, 32, 16))), false);
 }
 
+/* redux.sync over the active lanes; lanes that do not take part count as what changes nothing. */
 static void emit_redux(struct tl_emit *e)
 {
     struct tl_type t = tl_type_of(e->inst->inst.form, -1);

@@ -406,6 +406,8 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
     }
 }
 
+/* Asks until there is an answer: a service that went away is started again, but not after it has
+ * died of this very kernel twice. 0 and the object's path, or -errno with why. */
 static int ask_service(struct request *r, char *path, size_t path_n)
 {
     size_t n = 0;

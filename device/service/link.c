@@ -403,6 +403,8 @@ static bool relax(uint8_t *place, int *shift)
     return false;
 }
 
+/* Puts an address into the code.  Only what LLVM makes of our modules is known; all else is
+ * refused. 0 or -errno with why. */
 static int relocate_one(struct link *k, uint32_t section, const Elf64_Rela *r)
 {
     uint32_t type = (uint32_t)ELF64_R_TYPE(r->r_info);
@@ -518,6 +520,7 @@ static void put_headers(struct link *k)
     memcpy(k->p + dynamic, entries, sizeof entries);
 }
 
+/* For debuggers and readelf; the loader needs none of it. */
 static void put_section_headers(struct link *k)
 {
     static const struct {

@@ -215,6 +215,7 @@ static int get(const char *ptx, size_t n, const struct command *c, struct tl_err
     return rc;
 }
 
+/* tally-jit compile: PTX from a file to an object, or to where a cache has it.  The exit status. */
 static int compile(struct command *c)
 {
     struct tl_error err = {0};
@@ -294,6 +295,7 @@ static const struct argp_option get_table[] = {
     {0},
 };
 
+/* argp's parser of the options of `compile`. */
 static error_t parse_compile(int key, char *arg, struct argp_state *state)
 {
     struct command *c = state->input;

@@ -461,6 +461,8 @@ static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask 
     drop_client(s, i);
 }
 
+/* What a client sent, with the descriptor that came along: answered from the cache, put into the
+ * queue, or refused.  The descriptor is taken in any case. */
 static void take_request(struct server *s, uint32_t i, size_t n, int fd)
 {
     struct tl_error err = {0};
@@ -566,6 +568,8 @@ static void check_clocks(struct server *s)
         s->is_stopping = true;
 }
 
+/* Waits for clients and workers, a second at most, and hands out what waits; ends when told to
+ * and nothing is under way. */
 static void loop(struct server *s)
 {
     static struct pollfd polled[1 + WORKERS + CLIENTS];

@@ -194,6 +194,8 @@ static int answer_object(int socket, const char *kernel, const void *object, siz
     return rc;
 }
 
+/* Compiles what was asked for and answers with a descriptor of the object, or with why not. 0, or
+ * -errno if the socket is gone. */
 static int serve(int socket, const char *message, size_t n, int ptx_fd, const char *compiler_id)
 {
     struct tl_error err = {0};
