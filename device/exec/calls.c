@@ -178,6 +178,30 @@ static const char *parse(struct tl__engine *e, struct arguments *a, const char *
     return *p == '\0' ? NULL : p + 1;
 }
 
+/* Adds a string of the kernel's, which may be anywhere: it is read piece by piece, so that a bad
+ * address is the kernel's fault. */
+static void put_string(struct tl__engine *e, struct tl_buf *out, const char *s,
+                       const struct directive *d)
+{
+    char piece[256];
+    size_t width = d->width < 0 ? 0 : (size_t)d->width;
+    size_t most = d->precision >= 0 ? (size_t)d->precision : STRING_LIMIT;
+    size_t left = s == NULL ? 0 : kernel_strlen(e, s, most);
+    size_t pad = width > left ? width - left : 0;
+    bool is_left = strchr(d->flags, '-') != NULL;
+    if (!is_left)
+        tl_buf_printf(out, "%*s", (int)pad, "");
+    while (left > 0) {
+        size_t part = left < sizeof piece ? left : sizeof piece;
+        read_kernel(e, piece, s, part);
+        tl_buf_add(out, piece, part);
+        s += part;
+        left -= part;
+    }
+    if (is_left)
+        tl_buf_printf(out, "%*s", (int)pad, "");
+}
+
 /* Adds one formatted argument.  The formats are composed here of checked pieces, hence the
  * pragma. */
 #pragma GCC diagnostic push
@@ -231,27 +255,9 @@ static void put(struct tl__engine *e, struct tl_buf *out, struct arguments *a,
     case 'p':
         n = PUT("", take_pointer(e, a));
         break;
-    case 's': {
-        const char *s = take_pointer(e, a);
-        char piece[256];
-        size_t left = s == NULL ? 0
-                                : kernel_strlen(
-                                      e, s, has_precision ? (size_t)d->precision : STRING_LIMIT);
-        size_t pad = (size_t)w > left ? (size_t)w - left : 0;
-        bool is_left = strchr(d->flags, '-') != NULL;
-        if (!is_left)
-            tl_buf_printf(out, "%*s", (int)pad, "");
-        for (; left > 0;) {
-            size_t part = left < sizeof piece ? left : sizeof piece;
-            read_kernel(e, piece, s, part);
-            tl_buf_add(out, piece, part);
-            s += part;
-            left -= part;
-        }
-        if (is_left)
-            tl_buf_printf(out, "%*s", (int)pad, "");
+    case 's':
+        put_string(e, out, take_pointer(e, a), d);
         return;
-    }
     case '%':
         tl_buf_putc(out, '%');
         return;

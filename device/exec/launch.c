@@ -481,6 +481,28 @@ void tl__workers_forget(struct tl_exec_device *d)
 
 /* --- submitting ------------------------------------------------------------------------------- */
 
+/* What the launch says, in a run of its own; NULL if there is no memory. */
+static struct tl_exec_run *make_run(struct tl_exec_device *d, struct tl_exec_launch *l,
+                                    uint64_t total)
+{
+    uint32_t param_bytes = l->object->info->param_bytes;
+    struct tl_exec_run *run = take_run(d, param_bytes);
+    if (run == NULL)
+        return NULL;
+    run->device = d;
+    run->launch = l;
+    run->object = tl_exec_object_ref(l->object);
+    run->partition = l->partition;
+    run->variables = l->variables;
+    memcpy(run->grid, l->grid, sizeof run->grid);
+    run->dynamic_shared_bytes = l->dynamic_shared_bytes;
+    run->total = total;
+    atomic_store_explicit(&run->chunk, 1, memory_order_relaxed);
+    if (param_bytes > 0 && l->params != NULL)
+        memcpy(run->params, l->params, param_bytes);
+    return run;
+}
+
 /* Copies what the launch has, so that the caller's parameters may go, and puts the run among
  * those that wait.  A worker is woken only if there is a slot for it. */
 int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
@@ -494,21 +516,9 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     if ((uint64_t)info->shared_bytes + l->dynamic_shared_bytes > TL_EXEC_MAX_SHARED ||
         l->done == NULL)
         return -EINVAL;
-    struct tl_exec_run *run = take_run(d, info->param_bytes);
+    struct tl_exec_run *run = make_run(d, l, total);
     if (run == NULL)
         return -ENOMEM;
-    run->device = d;
-    run->launch = l;
-    run->object = tl_exec_object_ref(l->object);
-    run->partition = l->partition;
-    run->variables = l->variables;
-    memcpy(run->grid, l->grid, sizeof run->grid);
-    run->dynamic_shared_bytes = l->dynamic_shared_bytes;
-    run->total = total;
-    memset(run->workspace, 0, sizeof run->workspace);
-    atomic_store_explicit(&run->chunk, 1, memory_order_relaxed);
-    if (info->param_bytes > 0 && l->params != NULL)
-        memcpy(run->params, l->params, info->param_bytes);
     memset(&l->fault, 0, sizeof l->fault);
 
     tl_mutex_lock(&d->lock);

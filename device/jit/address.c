@@ -55,6 +55,19 @@ static struct tl_address in_call_param(struct tl_emit *e, const struct tl_ptx_op
     return a;
 }
 
+/* The power of two that an address in shared memory is known to be a multiple of; 0: none is. */
+static uint64_t shared_align(struct tl_emit *e, const struct tl_ptx_operand *o,
+                             const struct tl_ptx_operand *base, const struct tl_reg *r)
+{
+    bool is_name = base->kind == TL_OPD_SYM && r == NULL;
+    uint64_t align = r == NULL           ? (is_name ? tl_align_of_name(e, base) : 0)
+                     : r->lanes.is_known ? r->lanes.base_align
+                                         : r->align;
+    while (align > 1 && (align > 1024 || (o->has_offset && (uint64_t)o->offset % align != 0)))
+        align /= 2;
+    return align;
+}
+
 /* Names, registers with or without known lanes, and constants; shared memory begins at the
  * frame's window, local memory at each thread's own place. */
 struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *o,
@@ -83,15 +96,8 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     if (space == TL_MOD_shared)
         window = LLVMBuildPtrToInt(e->b, tl_field(e, offsetof(struct tl_dev_frame, shared), e->ptr),
                                    e->i64, "");
-    if (window != NULL) {
-        bool is_name = base->kind == TL_OPD_SYM && !is_reg;
-        a.align = r == NULL           ? (is_name ? tl_align_of_name(e, base) : 0)
-                  : r->lanes.is_known ? r->lanes.base_align
-                                      : r->align;
-        while (a.align > 1 &&
-               (a.align > 1024 || (o->has_offset && (uint64_t)o->offset % a.align != 0)))
-            a.align /= 2;
-    }
+    if (window != NULL)
+        a.align = shared_align(e, o, base, r);
     if (r == NULL || !r->lanes.is_known) {
         /* Windows are small: a register may hold a little less than zero, with an offset that leads
          * back in. */

@@ -211,6 +211,37 @@ bool tl_atomic_at(struct tl_emit *e, bool is_shared, LLVMValueRef address, LLVMV
     return true;
 }
 
+/* Does it for one active lane after the other, at that lane's address `p` with its values `x` and
+ * `y` (of a compare-and-swap).  `results` is where each element's old values are then, a vector in
+ * memory, of atom only. */
+static void operate_by_lane(struct tl_emit *e, struct atomic *a, struct tl_val p, struct tl_val *x,
+                            struct tl_val y, LLVMValueRef *results)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    bool returns = f->op == TL_OP_atom, is_shared = tl_ptx_form_space(f) == TL_MOD_shared;
+    LLVMTypeRef word = tl_int(e, a->bits);
+    struct tl_spilled pointers = tl_spill(e, p), values[MAX_VECTOR], others = tl_spill(e, y);
+    for (uint32_t k = 0; k < a->n; k++) {
+        results[k] = a->bits > 64 ? tl_alloca(e, tl_vec(word), "old") : tl_scratch(e);
+        values[k] = tl_spill(e, x[k]);
+    }
+    struct tl_lane_loop l;
+    tl_lanes_begin(e, &l);
+    LLVMValueRef at = tl_spilled_lane(e, &pointers, l.lane),
+                 other = tl_spilled_lane(e, &others, l.lane);
+    for (uint32_t k = 0; k < a->n; k++) {
+        uint64_t bytes = (uint64_t)k * a->bits / 8;
+        LLVMValueRef here = LLVMBuildAdd(e->b, at, LLVMConstInt(e->i64, bytes, false), "");
+        LLVMValueRef value = LLVMBuildBitCast(e->b, tl_spilled_lane(e, &values[k], l.lane),
+                                              a->is_cas ? word : a->element, "");
+        LLVMValueRef old = operate(e, a, is_shared, LLVMBuildIntToPtr(e->b, here, e->ptr, ""),
+                                   value, other);
+        if (returns)
+            LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, word, results[k], &l.lane, 1, ""));
+    }
+    tl_lanes_end(e, &l);
+}
+
 /* atom and red: the lanes do it one after the other, because nothing is known about their
  * addresses. */
 bool tl_emit_atomic(struct tl_emit *e)
@@ -252,26 +283,7 @@ bool tl_emit_atomic(struct tl_emit *e)
         tl_call_frame(e, offsetof(struct tl_dev_calls, yield), e->voidt, args, 2);
     }
     LLVMValueRef results[MAX_VECTOR];
-    struct tl_spilled pointers = tl_spill(e, p), values[MAX_VECTOR], others = tl_spill(e, y);
-    for (uint32_t k = 0; k < a.n; k++) {
-        results[k] = a.bits > 64 ? tl_alloca(e, tl_vec(word), "old") : tl_scratch(e);
-        values[k] = tl_spill(e, x[k]);
-    }
-    struct tl_lane_loop l;
-    tl_lanes_begin(e, &l);
-    LLVMValueRef at = tl_spilled_lane(e, &pointers, l.lane),
-                 other = tl_spilled_lane(e, &others, l.lane);
-    for (uint32_t k = 0; k < a.n; k++) {
-        LLVMValueRef here = LLVMBuildAdd(e->b, at,
-                                         LLVMConstInt(e->i64, (uint64_t)k * a.bits / 8, false), "");
-        LLVMValueRef value = LLVMBuildBitCast(e->b, tl_spilled_lane(e, &values[k], l.lane),
-                                              a.is_cas ? word : a.element, "");
-        LLVMValueRef old = operate(e, &a, is_shared, LLVMBuildIntToPtr(e->b, here, e->ptr, ""),
-                                   value, other);
-        if (returns)
-            LLVMBuildStore(e->b, old, LLVMBuildGEP2(e->b, word, results[k], &l.lane, 1, ""));
-    }
-    tl_lanes_end(e, &l);
+    operate_by_lane(e, &a, p, x, y, results);
     for (uint32_t k = 0; k < a.n && returns && tl_opd(e, 0)->kind != TL_OPD_SINK; k++) {
         LLVMValueRef all = LLVMBuildLoad2(e->b, tl_vec(word), results[k], "");
         LLVMSetAlignment(all, a.bits / 8);
