@@ -8,7 +8,6 @@
 #include "device/driver/stream.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { MAX_LEVELS = 16 };
 

@@ -4,8 +4,6 @@
 #include "device/driver/handle.h"
 #include "device/driver/state.h"
 
-#include <string.h>
-
 #define ATTRIBUTES(X)                                                                              \
     X(MAX_THREADS_PER_BLOCK, 1024)                                                                 \
     X(MAX_BLOCK_DIM_X, 1024)                                                                       \

@@ -1,6 +1,6 @@
 /* The code of kernels: their PTX, cut out of the image, goes to the compiler service and comes back
- * as an object per block size, whose variables are those of the module.  This file alone knows where
- * code comes from (device/service/client.h). */
+ * as an object per block size, whose variables are those of the module.  This file alone knows
+ * where code comes from (device/service/client.h). */
 #include "device/driver/code.h"
 #include "device/driver/handle.h"
 #include "device/driver/log.h"

@@ -7,8 +7,6 @@
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
 
-#include <string.h>
-
 /* What is known of an address before the copy: memory of the device, memory of the program, or that
  * the table of allocations has to tell, and then what it does not know is the program's. */
 enum owner { OF_DEVICE, OF_PROGRAM, OF_EITHER };

@@ -9,8 +9,6 @@
 
 #include "tally/device.h"
 
-#include <string.h>
-
 enum {
     SM_THREADS = 2048,
     SM_BLOCKS = 32,

@@ -18,7 +18,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 struct tl_drv_graph_memory {

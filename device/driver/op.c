@@ -21,7 +21,6 @@
 #include "device/exec/exec.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -508,7 +507,9 @@ static void finish(struct tl_drv_op *op, struct tl_drv_op **ready)
     op->n_after = 0;
     tl_drv_op_unref(op);
     tl_drv_unlock();
-    if (wake) /* it may be gone, but its memory is only ever used for others of its kind: at worst they look once more */
+    /* It may be gone, but its memory is only ever used for others of its kind: at worst they look
+     * once more. */
+    if (wake)
         futex_wake(&op->state);
 }
 

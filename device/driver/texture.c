@@ -6,7 +6,6 @@
 #include "device/driver/stream.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static struct tl_drv_texture *object_of(uint64_t handle)
 {

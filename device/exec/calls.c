@@ -6,7 +6,6 @@
 #include "device/exec/internal.h"
 #include "tally/lock.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

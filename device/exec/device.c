@@ -4,7 +4,6 @@
 #include "tally/lock.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

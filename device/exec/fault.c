@@ -34,7 +34,8 @@ static atomic_int watchdog_signal;
 static void *_Atomic kernel_return;
 static bool (*_Atomic pages)(const void *address);
 static struct tl_mutex install_lock = TL_MUTEX_INITIALIZER;
-/* Workers that run kernels; where we stand before a handler that came after us, a bit per signal. */
+/* Workers that run kernels; where we stand before a handler that came after us, a bit per
+ * signal. */
 static uint32_t n_inside TL_GUARDED_BY(install_lock);
 static uint32_t displacing TL_GUARDED_BY(install_lock);
 

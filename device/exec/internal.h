@@ -1,4 +1,4 @@
-/* What the files of exec_*.c share: fibers, the engine that runs blocks on one worker, the shared
+/* What the files of device/exec share: fibers, the engine that runs blocks on one worker, the shared
  * device, the signals.
  *
  * Threads: an engine, its fibers and its units belong to one worker thread; only its signal handler
@@ -10,7 +10,6 @@
 #include "device/exec/exec.h"
 #include "tally/lock.h"
 
-#include <pthread.h>
 #include <signal.h>
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,6 +1,7 @@
 /* The memory ledger of the shared device: how many bytes each process has taken, what of that it
  * can give back, and the bus over which pages move.  Each process writes its own entry; what it
  * owes others is asked for there. */
+#include "device/exec/internal.h"
 #include "device/exec/sm.h"
 
 #include <errno.h>

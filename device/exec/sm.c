@@ -30,6 +30,7 @@
  * finished; but if it does not take a free slot for 250 ms when it is first, the others go on
  * without it until it does something. */
 #include "device/exec/sm.h"
+#include "device/exec/internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef TALLY_DEVICE_EXEC_SM_H
 #define TALLY_DEVICE_EXEC_SM_H
 
-#include "device/exec/internal.h"
+#include "device/exec/exec.h"
 
 #include <linux/futex.h>
 #include <sys/types.h>

@@ -112,8 +112,8 @@ struct tl_address tl_address_of(struct tl_emit *e, const struct tl_ptx_operand *
     }
     for (uint32_t g = 0; r != NULL && r->lanes.is_known && g < r->n_slots; g++) {
         LLVMValueRef v = tl_get(e, r, g);
-        if (r->bits <
-            64) /* windows are small: a base may be just below zero, with offsets that lead back in */
+        /* windows are small: a base may be just below zero, with offsets that lead back in */
+        if (r->bits < 64)
             v = LLVMBuildSExt(e->b, v, e->i64, "");
         if (window != NULL)
             v = LLVMBuildAdd(e->b, v, window, "");

@@ -9,7 +9,6 @@
  *
  * Where lanes do not even have neighbours, each gets a store of its own; that is some 30 times the
  * code, so only loops have it. */
-#include <string.h>
 
 #include "device/jit/address.h"
 #include "device/jit/emit.h"

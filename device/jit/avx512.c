@@ -2,7 +2,6 @@
  *
  * Such instructions are reached through LLVM's intrinsics for them, 512 bits at a time. */
 #include <stdio.h>
-#include <string.h>
 
 #include "device/jit/avx512.h"
 #include "device/jit/emit.h"

@@ -8,7 +8,8 @@
  * that an instruction is written once (value.h).  The current mask says which lanes take part: NULL
  * means all 32.
  *
- * A translation belongs to the thread that does it: nothing here is shared, so there are no locks. */
+ * A translation belongs to the thread that does it: nothing here is shared, and there are no
+ * locks. */
 #ifndef TALLY_DEVICE_JIT_EMIT_H
 #define TALLY_DEVICE_JIT_EMIT_H
 

@@ -5,7 +5,6 @@
  * more than there is ends the launch.
  *
  *     local memory of a thread  [ variables | taken, 16 bytes | stack ... ] */
-#include <errno.h>
 
 #include "device/abi.h"
 #include "device/jit/address.h"

@@ -8,7 +8,6 @@
  *     for k: load a, b; s0 += a0 b0; s1 += a1 b0; ...        load all a, b; for groups of sums: for k: s0 += a0 b0; ...
  *
  * Each sum is added up in the order that the program says, so its bits are the same. */
-#include <string.h>
 
 #include "device/jit/emit.h"
 #include "device/jit/function.h"
