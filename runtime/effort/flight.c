@@ -510,20 +510,31 @@ bool tl_eff_collect(bool ask)
     return did;
 }
 
+/* A launch may stand behind something that waits for what we have not launched yet.  It cannot leave
+ * before that, so while old launches are told to leave, new ones must be able to run: those with the
+ * next set of words have a word of their own.  Only with the set after that, which has the word of
+ * the first again, everything waits until the first have left. */
 void tl_eff_kick(void)
 {
-    bool is_asked = !tl_eff_gate.grant.may_run, has_pieces = false;
+    bool kicks[TL_EFF_KICKS] = {false}, is_kicking = false;
+    tl_eff_assert_locked();
     for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
         if (p->is_over || p->item == NULL || p->item->launch.rung == TL_RUNG_SLICE)
             continue;
-        has_pieces = true;
-        is_asked |= p->words_epoch != tl_eff_gate.words_epoch;
+        uint32_t age = tl_eff_gate.words_epoch - p->words_epoch;
+        if (tl_eff_gate.grant.may_run && age == 0)
+            continue;
+        kicks[p->words_epoch % TL_EFF_KICKS] = true;
+        is_kicking |= !tl_eff_gate.grant.may_run || age >= TL_EFF_KICKS;
     }
-    bool kicks = has_pieces && is_asked;
-    for (struct tl_eff_context *c = tl_eff_streams.contexts;
-         kicks != tl_eff_gate.is_kicking && c != NULL; c = c->next) {
-        if (c->kick_word != NULL)
-            atomic_store_explicit(c->kick_word, kicks ? 1 : 0, memory_order_release);
+    tl_eff_gate.is_kicking = is_kicking;
+    for (uint32_t i = 0; i < TL_EFF_KICKS; i++) {
+        if (kicks[i] == tl_eff_gate.is_kicked[i])
+            continue;
+        tl_eff_gate.is_kicked[i] = kicks[i];
+        for (struct tl_eff_context *c = tl_eff_streams.contexts; c != NULL; c = c->next) {
+            if (c->kick_words[i] != NULL)
+                atomic_store_explicit(c->kick_words[i], kicks[i] ? 1 : 0, memory_order_release);
+        }
     }
-    tl_eff_gate.is_kicking = kicks;
 }

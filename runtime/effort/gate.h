@@ -8,10 +8,9 @@
 
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/stream.h"
 #include "runtime/job/share.h"
 #include "tally/sched.h"
-
-struct tl_eff_stream;
 
 struct tl_eff_gate {
     struct tl_grant grant;
@@ -25,8 +24,9 @@ struct tl_eff_gate {
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     uint64_t words_seen[TL_SHARE_WORDS]; /* what they said when they were last looked at */
     uint32_t words_epoch;                /* grows when they are others */
-    /* what is on the device was told to leave by us; nothing is launched meanwhile */
+    /* what is on the device was told to leave by us, and what is launched now would be, too */
     bool is_kicking;
+    bool is_kicked[TL_EFF_KICKS]; /* by set of words: see struct tl_eff_context */
     double rate_tokens;
     uint64_t rate_ns;
 };

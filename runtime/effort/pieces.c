@@ -118,8 +118,9 @@ TL_EFF_UNLOCKED static CUresult set_words(const struct tl_eff_piece *p, struct t
     CUresult r = tl_eff_gate_words(x->words, &n, p->words_epoch) ? CUDA_SUCCESS
                                                                  : CUDA_ERROR_NOT_SUPPORTED;
     if (n < TL_SHARE_WORDS)
-        x->words[TL_SHARE_WORDS - 1] = p->in_front != NULL ? p->in_front->device
-                                                           : p->stream->context->kick_device;
+        x->words[TL_SHARE_WORDS - 1] =
+            p->in_front != NULL ? p->in_front->device
+                                : p->stream->context->kick_device[p->words_epoch % TL_EFF_KICKS];
     return r;
 }
 

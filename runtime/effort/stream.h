@@ -24,6 +24,7 @@ enum {
     TL_EFF_SIDES = 8,
     TL_EFF_CAPS = 8, /* sizes of parts */
     TL_EFF_STREAM_SLOTS = 256,
+    TL_EFF_KICKS = 2,
 };
 
 /* Under the lock, but for what it says otherwise. */
@@ -44,9 +45,10 @@ struct tl_eff_context {
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
-    /* tells what was launched to leave: the grant was withdrawn, or there are other words */
-    _Atomic uint64_t *kick_word;
-    CUdeviceptr kick_device;
+    /* Tell what was launched to leave: the grant was withdrawn, or there are other words.  Launches
+     * with one set of words have another than those with the next. */
+    _Atomic uint64_t *kick_words[TL_EFF_KICKS];
+    CUdeviceptr kick_device[TL_EFF_KICKS];
     CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
     CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
     uint64_t clock_ns;

@@ -130,7 +130,7 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     if (slab == NULL || tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
         tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                          device) != CUDA_SUCCESS ||
-        tl_eff_real.cuMemHostAlloc(&host, (CONTROLS + 1) * CONTROL_BYTES,
+        tl_eff_real.cuMemHostAlloc(&host, (CONTROLS + TL_EFF_KICKS) * CONTROL_BYTES,
                                    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
             CUDA_SUCCESS ||
         tl_eff_real.cuMemHostGetDevicePointer_v2(&slab->device, host, 0) != CUDA_SUCCESS) {
@@ -143,9 +143,12 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     c->has_host_atomics = atomics != 0;
     c->runs_block_by_block = is_software(device);
     slab->host = host;
-    memset(host, 0, (CONTROLS + 1) * CONTROL_BYTES);
-    c->kick_word = (_Atomic uint64_t *)(void *)(slab->host + CONTROLS * CONTROL_BYTES);
-    c->kick_device = slab->device + CONTROLS * CONTROL_BYTES;
+    memset(host, 0, (CONTROLS + TL_EFF_KICKS) * CONTROL_BYTES);
+    for (uint32_t i = 0; i < TL_EFF_KICKS; i++) {
+        uint32_t at = (CONTROLS + i) * CONTROL_BYTES;
+        c->kick_words[i] = (_Atomic uint64_t *)(void *)(slab->host + at);
+        c->kick_device[i] = slab->device + at;
+    }
     if (!c->has_host_atomics &&
         tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
