@@ -266,7 +266,7 @@ LINT_SCRIPTS := scripts/completion.bash $(shell grep -lE '^\#!.*sh$$' .ci/run sc
 LINT_STAMPS := $(LINT_SRCS:%=$(B)/lint/%.format) $(LINT_HDRS:%=$(B)/lint/%.format) $(LINT_SRCS:%=$(B)/lint/%.tidy) \
     $(LINT_HDRS:%=$(B)/lint/%.alone) $(LINT_SCRIPTS:%=$(B)/lint/%.shell)
 # Who says what it does with locks (include/tally/lock.h): what names them, and the driver's files, whose headers do.
-LOCK_STAMPS := $(patsubst %,$(B)/lint/%.locks,$(sort $(wildcard device/driver/*.c) $(shell grep -lF tally/lock.h $(filter-out test/%,$(LINT_SRCS)))))
+LOCK_STAMPS := $(patsubst %,$(B)/lint/%.locks,$(sort $(wildcard device/driver/*.c runtime/effort/*.c) $(shell grep -lF tally/lock.h $(filter-out test/%,$(LINT_SRCS)))))
 
 $(B)/lint/%.format: % .clang-format
 	@mkdir -p $(@D)
@@ -283,15 +283,12 @@ $(B)/lint/errors.h: Makefile
 TIDY_EFFORT := -Xclang -analyzer-config -Xclang max-nodes=20000
 # Not for tests: it does not know that a failed assertion ends a test, and worries about what would follow.
 TIDY_CHECKS = $(if $(filter test/%,$<),--checks='-clang-analyzer-*')
-# Who holds which lock, where headers say so (runtime/effort/lock.h).  Not for tests: theirs is taken in one function and given up in
-# another.
-TIDY_LOCKS = $(if $(filter test/%,$<),,-Wthread-safety)
 # What is generated for a file to include must be there; without CUDA's headers it cannot be.
 LINT_GENERATED := $(VERSION_HEADER) $(if $(CUDA_INCLUDE),$(SHIM_TABLES))
 $(B)/lint/%.c.tidy: %.c .clang-tidy $(LINT_HDRS) | $(B)/lint/errors.h $(LINT_GENERATED)
 	$(say) TIDY $<
 	@mkdir -p $(@D)
-	$(Q)$(CLANG_TIDY) --quiet $(TIDY_CHECKS) --warnings-as-errors='*' $< -- $(OUR_CFLAGS) $(TIDY_EFFORT) $(TIDY_LOCKS) -Wno-missing-prototypes \
+	$(Q)$(CLANG_TIDY) --quiet $(TIDY_CHECKS) --warnings-as-errors='*' $< -- $(OUR_CFLAGS) $(TIDY_EFFORT) -Wno-missing-prototypes \
 	    $(if $(filter base/error.c,$<),,-include $(B)/lint/errors.h) -I$(B)/gen -isystem $(UNITY_DIR) $(CUDA_FLAGS) $(UNITY_FLAGS) $(if $(filter device/% test/%,$<),$(LLVM_CFLAGS)) 2>&1 | { grep -vE '^[0-9]+ warnings? (generated|treated)' || :; } >$@.log; \
 	    if [ -s $@.log ]; then cat $@.log; exit 1; fi
 	@touch $@

@@ -26,12 +26,11 @@ struct graph {
     uint32_t last_stream; /* its number and one */
 };
 
-static struct graph *graphs;
-static pthread_mutex_t lock =
-    /* guards the list and the plans; taken before the lock of everything */
-    PTHREAD_MUTEX_INITIALIZER;
+/* guards the list and the steps; taken before the lock of everything */
+static struct tl_mutex lock = TL_MUTEX_INITIALIZER;
+static struct graph *graphs TL_GUARDED_BY(lock);
 
-static struct graph *find_graph(CUgraphExec exec)
+TL_REQUIRES(lock) static struct graph *find_graph(CUgraphExec exec)
 {
     struct graph *g = graphs;
     while (g != NULL && g->exec != exec)
@@ -55,10 +54,10 @@ static CUresult instantiate(const struct tl_eff_call *call)
     g->is_whole = tl_eff_steps_read(&g->steps, (CUgraph)call->args[1]) < 0;
     if (g->is_whole)
         tl_eff_note("a graph is launched whole: it has nodes that cannot be replayed");
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     g->next = graphs;
     graphs = g;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return r;
 }
 
@@ -81,14 +80,14 @@ INSTANTIATE_HOOK(cuGraphInstantiateWithParams_ptsz, (word exec, word graph, word
 
 static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct graph **at = &graphs;
     while (*at != NULL && (*at)->exec != exec)
         at = &(*at)->next;
     struct graph *g = *at;
     if (g != NULL)
         *at = g->next;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     if (g == NULL || g->is_whole) {
         tl_eff_lock();
         tl_eff_drain_all(); /* a launch of it may be queued */
@@ -111,7 +110,7 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
                        int (*apply)(struct tl_eff_step *step, const void *params),
                        const void *params)
 {
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     /* NOLINT(performance-no-int-to-ptr) */
     struct graph *g = find_graph((CUgraphExec)call->args[0]);
     if (g != NULL && g->is_whole) {
@@ -131,7 +130,7 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
     }
     if (r == CUDA_SUCCESS && g != NULL && !was_found)
         g->is_whole = true;
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return r;
 }
 
@@ -285,7 +284,7 @@ static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, u
 static CUresult update(const struct tl_eff_call *call)
 {
     struct tl_eff_steps steps;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     /* NOLINT(performance-no-int-to-ptr) */
     struct graph *g = find_graph((CUgraphExec)call->args[0]);
     if (g != NULL && g->is_whole) {
@@ -305,7 +304,7 @@ static CUresult update(const struct tl_eff_call *call)
             g->is_whole = true;
         }
     }
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return r;
 }
 
@@ -337,7 +336,7 @@ static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
     return r;
 }
 
-static CUresult replay(struct graph *g, struct tl_eff_stream *s)
+TL_REQUIRES(lock) static CUresult replay(struct graph *g, struct tl_eff_stream *s)
 {
     CUresult r = CUDA_SUCCESS;
     if (g->last == NULL)
@@ -358,12 +357,12 @@ static CUresult launch(CUgraphExec exec, CUstream stream, bool is_per_thread)
     CUresult r = tl_eff_stream(stream, is_per_thread, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    pthread_mutex_lock(&lock);
+    tl_mutex_lock(&lock);
     struct graph *g = find_graph(exec);
     bool is_replayed = g != NULL && !g->is_whole && !s->is_capturing;
     if (is_replayed)
         r = replay(g, s);
-    pthread_mutex_unlock(&lock);
+    tl_mutex_unlock(&lock);
     return is_replayed ? r : launch_whole(exec, s);
 }
 

@@ -8,9 +8,9 @@
  *     TL_EFF_LOCKED    a function whose caller holds the lock
  *     TL_EFF_UNLOCKED  one whose caller must not: it takes the lock, or calls the real driver
  *
- * `make lint` has clang check every path against these.  Builds with a sanitizer, and those with
- * -DTL_EFF_CHECKED, also note who has the lock, and tl_eff_assert_locked() aborts if it is somebody
- * else; in other builds it is nothing. */
+ * `make lint-locks` has clang check every path against these (tally/lock.h).  Builds with a
+ * sanitizer, and those with -DTL_EFF_CHECKED, also note who has the lock, and
+ * tl_eff_assert_locked() aborts if it is somebody else; in other builds it is nothing. */
 #ifndef TALLY_EFFORT_LOCK_H
 #define TALLY_EFFORT_LOCK_H
 
@@ -20,33 +20,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tally/lock.h"
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TL_EFF_CHECKED 1
 #endif
 
-#ifdef __clang__
-#define TL_EFF_ANALYSED(x) __attribute__((x))
-#else
-#define TL_EFF_ANALYSED(x)
-#endif
-#define TL_EFF_GUARDED TL_EFF_ANALYSED(guarded_by(tl_eff_mutex))
-#define TL_EFF_LOCKED TL_EFF_ANALYSED(requires_capability(tl_eff_mutex))
-#define TL_EFF_UNLOCKED TL_EFF_ANALYSED(locks_excluded(tl_eff_mutex))
-/* Where clang cannot follow; the reason stands beside each use. */
-#define TL_EFF_UNANALYSED TL_EFF_ANALYSED(no_thread_safety_analysis)
+#define TL_EFF_GUARDED TL_GUARDED_BY(tl_eff_mutex)
+#define TL_EFF_LOCKED TL_REQUIRES(tl_eff_mutex)
+#define TL_EFF_UNLOCKED TL_EXCLUDES(tl_eff_mutex)
 
-struct TL_EFF_ANALYSED(capability("mutex")) tl_eff_mutex {
-    pthread_mutex_t mutex;
+extern struct tl_mutex tl_eff_mutex;
 #ifdef TL_EFF_CHECKED
-    _Atomic uintptr_t owner; /* pthread_self of who has it, 0: nobody */
+extern _Atomic uintptr_t tl_eff_owner; /* pthread_self of who has it, 0: nobody */
 #endif
-};
-extern struct tl_eff_mutex tl_eff_mutex;
 
 static inline void tl_eff_note_owner(bool has_it)
 {
 #ifdef TL_EFF_CHECKED
-    atomic_store_explicit(&tl_eff_mutex.owner, has_it ? (uintptr_t)pthread_self() : 0,
+    atomic_store_explicit(&tl_eff_owner, has_it ? (uintptr_t)pthread_self() : 0,
                           memory_order_relaxed);
 #else
     (void)has_it;
@@ -57,8 +49,7 @@ static inline void tl_eff_note_owner(bool has_it)
 static inline void tl_eff_assert_locked(void)
 {
 #ifdef TL_EFF_CHECKED
-    assert(atomic_load_explicit(&tl_eff_mutex.owner, memory_order_relaxed) ==
-           (uintptr_t)pthread_self());
+    assert(atomic_load_explicit(&tl_eff_owner, memory_order_relaxed) == (uintptr_t)pthread_self());
 #endif
 }
 
@@ -66,35 +57,34 @@ static inline void tl_eff_assert_locked(void)
 static inline void tl_eff_assert_unlocked(void)
 {
 #ifdef TL_EFF_CHECKED
-    assert(atomic_load_explicit(&tl_eff_mutex.owner, memory_order_relaxed) !=
-           (uintptr_t)pthread_self());
+    assert(atomic_load_explicit(&tl_eff_owner, memory_order_relaxed) != (uintptr_t)pthread_self());
 #endif
 }
 
-TL_EFF_ANALYSED(acquire_capability(tl_eff_mutex))
-TL_EFF_UNANALYSED static inline void tl_eff_lock(void)
+TL_ACQUIRE(tl_eff_mutex)
+TL_UNCHECKED static inline void tl_eff_lock(void)
 {
     tl_eff_assert_unlocked();
-    pthread_mutex_lock(&tl_eff_mutex.mutex);
+    pthread_mutex_lock(&tl_eff_mutex.m);
     tl_eff_note_owner(true);
 }
 
 /* False if somebody else has it. */
-TL_EFF_ANALYSED(try_acquire_capability(true, tl_eff_mutex))
-TL_EFF_UNANALYSED static inline bool tl_eff_trylock(void)
+TL_LOCK_CHECK(try_acquire_capability(true, tl_eff_mutex))
+TL_UNCHECKED static inline bool tl_eff_trylock(void)
 {
-    if (pthread_mutex_trylock(&tl_eff_mutex.mutex) != 0)
+    if (pthread_mutex_trylock(&tl_eff_mutex.m) != 0)
         return false;
     tl_eff_note_owner(true);
     return true;
 }
 
-TL_EFF_ANALYSED(release_capability(tl_eff_mutex))
-TL_EFF_UNANALYSED static inline void tl_eff_unlock(void)
+TL_RELEASE(tl_eff_mutex)
+TL_UNCHECKED static inline void tl_eff_unlock(void)
 {
     tl_eff_assert_locked();
     tl_eff_note_owner(false);
-    pthread_mutex_unlock(&tl_eff_mutex.mutex);
+    pthread_mutex_unlock(&tl_eff_mutex.m);
 }
 
 /* Gives the lock up until the condition is signalled. */
@@ -102,7 +92,7 @@ TL_EFF_LOCKED static inline void tl_eff_wait_for(pthread_cond_t *cond)
 {
     tl_eff_assert_locked();
     tl_eff_note_owner(false);
-    pthread_cond_wait(cond, &tl_eff_mutex.mutex);
+    tl_mutex_wait(&tl_eff_mutex, cond);
     tl_eff_note_owner(true);
 }
 

@@ -43,7 +43,7 @@ struct texts {
 };
 
 /* held while building; guards texts */
-static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tl_mutex build_lock = TL_MUTEX_INITIALIZER;
 static struct tl_eff_variant *queue TL_EFF_GUARDED, **queue_end TL_EFF_GUARDED = &queue;
 static bool has_builder TL_EFF_GUARDED;
 static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
@@ -93,6 +93,7 @@ static int visit_image(void *data, const struct tl_image *image)
     return 0;
 }
 
+TL_REQUIRES(build_lock)
 static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *err)
 {
     if (image->user != NULL)
@@ -135,6 +136,7 @@ void tl_eff_texts_forget(struct tl_captured_image *image)
 }
 
 /* Whether a text has the kernel; it is looked into when it is asked for the first time. */
+TL_REQUIRES(build_lock)
 static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
 {
     if (x->index == NULL && !x->has_failed)
@@ -146,6 +148,7 @@ static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
 
 /* The text that the kernel's code was made of: 0, -ENOENT (no text has it), or why none is taken
  * for its twin (runtime/effort/twin.h). */
+TL_REQUIRES(build_lock)
 static int text_with(struct texts *t, const struct tl_eff_kernel *k, struct text **out,
                      struct tl_error *err)
 {
@@ -168,6 +171,7 @@ static int text_with(struct texts *t, const struct tl_eff_kernel *k, struct text
 
 /* --- building --------------------------------------------------------------------------------- */
 
+TL_REQUIRES(build_lock)
 static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_eff_rewritten *out,
                    struct tl_error *err)
 {
@@ -382,7 +386,7 @@ static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *
 
 /* If the variant takes many more registers than the original, fewer of its blocks fit; one with a
  * limit may be better. */
-static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
+TL_REQUIRES(build_lock) static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
 {
     CUfunction original = v->kernel->handle, function;
     CUmodule module;
@@ -410,7 +414,8 @@ static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
 }
 
 /* Everything but the state. */
-TL_EFF_UNLOCKED static int build(struct tl_eff_variant *v, struct tl_error *err)
+TL_EFF_UNLOCKED TL_REQUIRES(build_lock) static int build(struct tl_eff_variant *v,
+                                                         struct tl_error *err)
 {
     struct tl_eff_rewritten r = {0};
     int rc = rewrite(v, 0, &r, err);
@@ -456,10 +461,10 @@ TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v)
     struct tl_eff_kernel *k = v->kernel;
     uint64_t begin = tl_eff_now();
     tl_eff_unlock();
-    pthread_mutex_lock(&build_lock);
+    tl_mutex_lock(&build_lock);
     tl_eff_make_current(k->context);
     int rc = build(v, &err);
-    pthread_mutex_unlock(&build_lock);
+    tl_mutex_unlock(&build_lock);
     tl_record_spanned(tl_eff.record, TL_SPAN_COMPILE, k->record, 0, begin, tl_eff_now());
     if (rc < 0) {
         tl_eff_note("%s has no %s variant: %s", k->name, tl_ptx_variant_name(v->kind), err.text);
@@ -595,11 +600,10 @@ void tl_eff_variants_free(struct tl_eff_kernel *k)
 }
 
 /* The child of a fork has one thread, and the lock may be held by one that it has not. */
-TL_EFF_UNANALYSED void tl_eff_variants_forked(void)
+TL_UNCHECKED void tl_eff_variants_forked(void)
 {
-    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
-    build_lock = unlocked;
+    tl_mutex_init(&build_lock);
     queued = built = fresh;
     queue = in_work = NULL;
     queue_end = &queue;
