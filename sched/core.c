@@ -1,6 +1,7 @@
 /* The clients of a scheduler and the way of events and grants between its owner and its policy. */
 #include "sched/policy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static struct tl_sched_entry *find_entry(const struct tl_sched *s, uint32_t id)
 static void insert(struct tl_sched *s, struct tl_sched_entry *e)
 {
     uint32_t at = s->n;
+    assert(s->n < s->cap);
     while (at > 0 && s->clients[at - 1]->c.level < e->c.level)
         at--;
     memmove(s->clients + at + 1, s->clients + at, (s->n - at) * sizeof(struct tl_sched_entry *));
@@ -60,8 +62,9 @@ static void insert(struct tl_sched *s, struct tl_sched_entry *e)
 static void take_out(struct tl_sched *s, const struct tl_sched_entry *e)
 {
     uint32_t at = 0;
-    while (s->clients[at] != e)
+    while (at < s->n && s->clients[at] != e)
         at++;
+    assert(at < s->n);
     s->n--;
     memmove(s->clients + at, s->clients + at + 1, (s->n - at) * sizeof(struct tl_sched_entry *));
 }
@@ -139,11 +142,25 @@ void tl_sched_destroy(struct tl_sched *s)
     free(s);
 }
 
+/* What every policy must keep to, whatever it thinks. */
+static void assert_sound(const struct tl_sched *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct tl_sched_entry *e = s->clients[i];
+        assert(i == 0 || s->clients[i - 1]->c.level >= e->c.level);
+        assert(e->c.weight > 0 && e->c.min_permille <= 1000);
+        assert(e->want.finest < TL_RUNGS && e->want.sm_permille <= 1000);
+        (void)e;
+    }
+}
+
+/* Asks the policy and puts its grants in force; when it wants to be asked again. */
 static uint64_t publish(struct tl_sched *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
         s->clients[i]->want = tl__grant_open();
     uint64_t next = s->policy->decide(s);
+    assert_sound(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct tl_sched_entry *e = s->clients[i];
         if (e->c.is_paused)

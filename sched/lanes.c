@@ -2,6 +2,7 @@
  * memory and shrink between iterations. */
 #include "sched/lanes.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,7 @@ int tl__lanes_add(struct tl_lanes *l, uint32_t id, uint64_t persistent, uint64_t
     *j = (struct tl_lane_job){.id = id, .persistent = (uint64_t)p};
     j->ephemeral = (uint64_t)size - j->persistent;
     place_pending(l);
+    assert(tl__lanes_are_safe(l));
     return 0;
 }
 
@@ -170,6 +172,7 @@ static void shrink_lane(struct tl_lanes *l, uint32_t number)
     if (at == l->n_lanes)
         return;
     uint64_t need = tl__lanes_need(l, number);
+    assert(need <= l->lanes[at].bytes);
     l->free += l->lanes[at].bytes - need;
     l->lanes[at].bytes = need;
     bool has_jobs = false;
@@ -196,6 +199,7 @@ void tl__lanes_remove(struct tl_lanes *l, uint32_t id)
             shrink_lane(l, gone.lane);
     }
     place_pending(l);
+    assert(tl__lanes_are_safe(l));
 }
 
 bool tl__lanes_settle(struct tl_lanes *l, uint32_t id)
@@ -204,5 +208,7 @@ bool tl__lanes_settle(struct tl_lanes *l, uint32_t id)
     if (j == NULL || !j->is_placed)
         return false;
     shrink_lane(l, j->lane);
-    return place_pending(l);
+    bool was_placed = place_pending(l);
+    assert(tl__lanes_are_safe(l));
+    return was_placed;
 }

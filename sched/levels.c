@@ -6,6 +6,8 @@
  * hysteresis. */
 #include "sched/levels.h"
 
+#include <assert.h>
+
 enum { OWED_LIMIT_QUANTA = 8 };
 
 static struct tl_levels_client *own(const struct tl_sched_entry *e)
@@ -124,6 +126,7 @@ static uint64_t give_turn(const struct tl_sched *s, const struct tl_levels *v, u
      * without asking. */
     for (uint32_t k = i; k < end; k++)
         s->clients[k]->want.may_run = holder == NULL || s->clients[k] == holder;
+    assert((holder == NULL) == (ready == 0)); /* while somebody has work, somebody has the turn */
     if (holder == NULL)
         return TL_NEVER;
     if (ready < 2) /* nobody to hand over to */

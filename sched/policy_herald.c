@@ -114,6 +114,7 @@ static bool may_start(const struct tl_sched *s, const struct sums *r,
            r->bandwidth + e->next.bandwidth_permille <= 1000;
 }
 
+/* Who runs now, by what fits together; see the head of the file. */
 static uint64_t decide(struct tl_sched *s)
 {
     const struct state *st = s->state;

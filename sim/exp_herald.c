@@ -104,6 +104,7 @@ static void he3(struct sim_report *r)
               "P99 %.1f ms against %.1f ms", herald.p99_ms, spatial.p99_ms);
 }
 
+/* Memory: with grants, peaks never add up to more than the device has. */
 static void he4(struct sim_report *r)
 {
     /* Eight jobs of 3 GB and operations of up to 2 GB on 32 GB: uncontrolled peaks overlap.  Driven

@@ -100,6 +100,7 @@ static void sa3(struct sim_report *r)
               makespan[0], makespan[1]);
 }
 
+/* How many applications fit on one device, in lanes and as processes under MPS. */
 static void sa4(struct sim_report *r)
 {
     /* 14 networks three times.  Weights are those of the networks; scratch at batch 1 is assumed to
@@ -172,6 +173,7 @@ static void sa5(struct sim_report *r)
         "bounded by one iteration of the running job (545 ms here); checkpoints take 10 to 100 s";
 }
 
+/* Random jobs: lanes stay safe, and hold all that fixed partitions hold. */
 static void sa6(struct sim_report *r)
 {
     struct sim_random random = sim_random(6);

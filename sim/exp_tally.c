@@ -89,6 +89,7 @@ static struct alone alone(struct sim_report *r, const char *name, double load, d
     return a;
 }
 
+/* A server and a trainer under one system, and each against itself alone. */
 static struct pair run_pair(struct sim_report *r, int high, int low, enum system system,
                             double load, double turnaround_us)
 {

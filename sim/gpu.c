@@ -298,6 +298,7 @@ static void launch(struct gpu *g, struct client *c)
     }
 }
 
+/* A kernel has run to its end: counts it, and says when its client has the next one. */
 static void end_kernel(struct gpu *g, struct client *c)
 {
     g->run->kernel_events++;
@@ -574,6 +575,7 @@ static void step(struct gpu *g)
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
+/* Makes the scheduler and the clients of a run.  0, or a negative errno value with a message. */
 static int set_up(struct gpu *g, const struct sim_job *jobs, const struct tl_sched_client *clients,
                   uint32_t n, struct tl_error *err)
 {

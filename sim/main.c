@@ -122,6 +122,7 @@ static bool parse_trace(int key, const char *arg, struct options *o)
     }
 }
 
+/* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;

@@ -65,6 +65,8 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
     tl_json_end_object(json);
 }
 
+/* Jobs as they were recorded, run again on a modelled device; the prediction beside what was
+ * measured, as JSON. */
 static int simulate(const struct sim_trace_options *o, const struct tl_report_run *recorded,
                     struct tl_buf *out, struct tl_error *err)
 {

@@ -17,6 +17,8 @@
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
 
+#include "include/tally/check.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -95,6 +97,7 @@ static void fail(struct tl_client *c, const struct tl_error *why)
 /* tallyd is gone.  What others wrote stays true: their words are in pages of their own. */
 static void lose(struct tl_client *c)
 {
+    TL_CHECK(c->state == TL_CLIENT_JOINED);
     struct tl_share_grant last;
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_relaxed);
     if (page != NULL && tl_share_read(page, &last)) { /* as `tally set` left it */
@@ -112,6 +115,7 @@ static void lose(struct tl_client *c)
 static void start_daemon(struct tl_client *c)
 {
     struct tl_error err;
+    TL_CHECK(c->state == TL_CLIENT_ALONE && c->ready < 0);
     c->start_ns = tl__client_now();
     c->failed_starts++; /* until it has been joined */
     c->ready = tl_start_in_background(c->daemon, c->environment, &err);
@@ -166,6 +170,7 @@ static bool may_start_now(const struct tl_client *c)
 static void attempt(struct tl_client *c)
 {
     struct tl_error err;
+    TL_CHECK(c->state == TL_CLIENT_ALONE && c->socket < 0 && c->ready < 0);
     int fd = tl_wire_connect(c->settings.socket, &err);
     if (fd >= 0)
         say_hello(c, fd);
@@ -182,6 +187,7 @@ static void attempt(struct tl_client *c)
 static void hear_start(struct tl_client *c)
 {
     struct tl_error err;
+    TL_CHECK(c->state == TL_CLIENT_STARTING);
     char said[512];
     ssize_t n = read(c->ready, said, sizeof said - 1);
     if (n > 0 && said[0] == '+') {
@@ -216,6 +222,7 @@ static void hear_welcome(struct tl_client *c, struct tl_wire_packet *packet)
     settle(c, &remark);
 }
 
+/* One message of tallyd, or the end of the connection, which means something else in each state. */
 static void hear(struct tl_client *c)
 {
     struct tl_wire_packet packet;
@@ -312,6 +319,8 @@ static void on_time(struct tl_client *c)
     }
 }
 
+/* The thread: waits for tallyd, for the deaths of those above, and for time; see the head of the
+ * file. */
 void *tl__client_listen(void *client)
 {
     struct tl_client *c = client;

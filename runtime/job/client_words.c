@@ -1,6 +1,8 @@
 /* The places where the words of higher levels are mapped; see runtime/job/client_internal.h. */
 #include "runtime/job/client_internal.h"
 
+#include "include/tally/check.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -35,6 +37,7 @@ int tl__words_init(struct tl_client_words *w)
 static void clear_place(struct tl_client_words *w, uint32_t place)
 {
     struct tl_client_place *p = &w->places[place];
+    TL_CHECK(place > 0 && place < TL_CLIENT_PLACES); /* 0 is nobody's, and stays zeroes */
     (void)mmap(page_of(w, place), TL_SHARE_PAGE, PROT_READ,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (p->pidfd >= 0)
@@ -64,6 +67,9 @@ void tl__words_abandon(struct tl_client_words *w)
 /* Shows the job the words of these places. */
 static void publish(struct tl_client_words *w, const uint32_t *places, uint32_t n)
 {
+    TL_CHECK(n <= TL_SHARE_WORDS);
+    for (uint32_t i = 0; i < n; i++)
+        TL_CHECK(places[i] > 0 && places[i] < TL_CLIENT_PLACES && w->places[places[i]].is_used);
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
         w->in_force[i] = i < n ? places[i] : 0;
         atomic_store_explicit(&w->words[i], (const _Atomic uint64_t *)page_of(w, w->in_force[i]),

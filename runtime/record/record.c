@@ -5,6 +5,8 @@
  * that a full disk is an error code here and not a SIGBUS in the job. */
 #include "runtime/record/internal.h"
 
+#include "include/tally/check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -46,6 +48,8 @@ static int reserve(int fd, uint64_t from, uint64_t to)
     return -rc;
 }
 
+/* Asks for more space behind what is ready; one thread at a time, the others go on without.  If
+ * there is none, that is noted in the record, once. */
 static void grow(struct tl_record *r)
 {
     if (atomic_exchange(&r->is_growing, 1) != 0)
@@ -99,6 +103,7 @@ uint32_t tl__record_take(struct tl_record *r, uint32_t bytes)
         if (!atomic_compare_exchange_weak_explicit(used, &at, at + bytes, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
+        TL_CHECK(at % 8 == 0 && at + bytes <= TL_RECORD_MAX_BYTES);
         if (at + bytes + TL_RECORD_GROW_BYTES / 2 > ready)
             grow(r); /* before anybody has to go without */
         return (uint32_t)at;
@@ -150,6 +155,7 @@ static struct tl_record_kernel *make_kernel(struct tl_record *r, const char *nam
 static void show_kernel(struct tl_record *r, const struct tl_record_kernel *k)
 {
     uint32_t at = (uint32_t)((char *)part_of(k) - (char *)r->file);
+    TL_CHECK(k->row < TL_RECORD_KERNELS && at >= sizeof(struct tl_record_file));
     atomic_store_explicit(&r->file->kernels[k->row], at, memory_order_release);
 }
 

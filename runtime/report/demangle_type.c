@@ -338,6 +338,7 @@ static struct piece parse_qualified(struct demangler *d)
     return (struct piece){join(d, t.left, text, ""), t.right, t.is_wrapping, NULL};
 }
 
+/* A type of the language itself, by its letters; NULL if it is none. */
 static const char *builtin(struct demangler *d)
 {
     static const struct {

@@ -261,6 +261,7 @@ static void put_job_tiles(struct tl_buf *out, const struct tl_report_job *j)
     tl_buf_puts(out, "</dl>");
 }
 
+/* What is worth knowing of a job at first sight: who it is, a plot of its requests, its numbers. */
 static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint32_t colour)
 {
     tl_buf_printf(
@@ -461,6 +462,7 @@ static void put_rungs(struct tl_buf *out, const uint64_t launches[TL_RUNGS])
         tl_buf_putc(out, '-');
 }
 
+/* The kernels that took most of the device, as bars. */
 static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, uint32_t colour)
 {
     if (j->n_kernels == 0)
@@ -566,6 +568,7 @@ static void put_ops(struct tl_buf *out, const struct tl_report_kernel *k)
     tl_buf_finish(&text);
 }
 
+/* Every kernel in one table, which is folded at first. */
 static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
 {
     static const double percents[] = {50, 90, 99, 99.9, 100};

@@ -201,6 +201,7 @@ static void put_versus(struct tl_json *j, const struct tl_report *r,
     tl_json_end_object(j);
 }
 
+/* One job; docs/report.md names the members. */
 static void put_job(struct tl_json *j, const struct tl_report *r, const struct tl_report_run *run,
                     const struct tl_report_job *job)
 {

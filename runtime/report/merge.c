@@ -153,6 +153,7 @@ static void add_slots(struct tl_report_job *job)
     job->n_slots = n + 1;
 }
 
+/* Slow requests, notes, activity and spans of all processes in one list each.  0 or -ENOMEM. */
 static int merge_lists(struct tl_report_job *job, const struct tl_report_job *processes, uint32_t n,
                        struct tl_arena *arena)
 {

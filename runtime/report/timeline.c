@@ -68,6 +68,7 @@ static void put_area(struct tl_buf *out, const char *class, const double *low, c
     tl_buf_puts(out, "' />");
 }
 
+/* A job over the whole run: how much it ran, how much it waited, how slow its requests were. */
 static void put_overview_lane(struct tl_buf *out, const struct tl_report_run *run,
                               const struct tl_report_job *j, uint32_t colour)
 {

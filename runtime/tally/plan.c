@@ -33,6 +33,7 @@ static const struct argp_option option_table[] = {
     {0},
 };
 
+/* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct plan_options *o = state->input;
@@ -227,6 +228,7 @@ static void print_text(const struct tl_gpulet_plan *plan, const struct tl_gpulet
     }
 }
 
+/* The plan for programs; without one, which model does not fit. */
 static void print_json(const struct tl_gpulet_plan *plan, const struct tl_gpulet_model *models,
                        bool has_plan, const struct plan_options *o)
 {
@@ -267,6 +269,7 @@ static void print_json(const struct tl_gpulet_plan *plan, const struct tl_gpulet
     tl_buf_finish(&out);
 }
 
+/* Plans and prints; returns the exit status. */
 static int make_plan(const struct tl_gpulet_model *models, uint32_t n, const struct plan_options *o)
 {
     struct tl_gpulet_plan plan;
@@ -302,6 +305,7 @@ static int make_plan(const struct tl_gpulet_model *models, uint32_t n, const str
     return rc == 0 ? CLI_OK : CLI_FAILED;
 }
 
+/* `tally plan`: see tally-plan(1). */
 int cli_plan(int argc, char **argv)
 {
     static const struct argp argp = {option_table,

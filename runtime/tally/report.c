@@ -46,6 +46,7 @@ static int order_of(const char *name)
     return -1;
 }
 
+/* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -128,6 +129,7 @@ static enum cli_status write_forms(struct tl_report *report, const struct option
     return is_good && report->n_problems == 0 ? CLI_OK : CLI_FAILED;
 }
 
+/* `tally report`: see tally-report(1). */
 int cli_report(int argc, char **argv)
 {
     struct options o = {0};

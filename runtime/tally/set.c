@@ -28,6 +28,7 @@ static const char *value_of(const char *text, const char *name)
     return strncmp(text, name, n) == 0 && text[n] == '=' ? text + n + 1 : NULL;
 }
 
+/* One thing to set, `name=value` or a word, into the message; false if it is none. */
 static bool read_what(struct tl_wire_set *s, const char *text)
 {
     const char *value;
@@ -98,6 +99,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* `tally set`: see tally-set(1). */
 int cli_set(int argc, char **argv)
 {
     static const struct argp argp = {

@@ -88,6 +88,7 @@ static void merge(struct tl_sched_client *c, const struct tl_sched_client *with,
         c->min_permille = with->min_permille;
 }
 
+/* SET: changes one client, if the peer may do that to it, and answers. */
 static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_set *m)
 {
     struct tl_sched_client with;

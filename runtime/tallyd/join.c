@@ -1,6 +1,7 @@
 /* Clients come, change and go; policies are swapped under them. */
 #include "runtime/tallyd/tallyd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 static void insert(struct daemon *d, struct daemon_peer *p)
 {
     uint32_t at = d->n_clients;
+    assert(p->id != 0 && !p->is_gone && d->n_clients < DAEMON_MAX_PEERS);
     while (at > 0 && d->clients[at - 1]->c.level < p->c.level)
         at--;
     memmove(d->clients + at + 1, d->clients + at,
@@ -25,8 +27,9 @@ static void insert(struct daemon *d, struct daemon_peer *p)
 static void take_out(struct daemon *d, const struct daemon_peer *p)
 {
     uint32_t at = 0;
-    while (d->clients[at] != p)
+    while (at < d->n_clients && d->clients[at] != p)
         at++;
+    assert(at < d->n_clients);
     d->n_clients--;
     memmove(d->clients + at, d->clients + at + 1,
             (d->n_clients - at) * sizeof(struct daemon_peer *));
@@ -121,9 +124,11 @@ static void begin_seen(struct daemon_peer *p, uint64_t now)
     };
 }
 
+/* Makes a client of a peer; what was made of it so far is the caller's to forget if this fails. */
 static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *grant_fd,
                  struct tl_error *err)
 {
+    assert(p->page == NULL && p->grant == NULL && p->page_reader < 0);
     int rc = take_page(p, page_fd);
     if (rc < 0)
         return tl_error_set(err, rc, "its page cannot be used (%s)", strerror(-rc));
@@ -142,6 +147,8 @@ static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *gran
     return 0;
 }
 
+/* HELLO: checks what it asks for, lets it in at the level that it may have, and tells everybody
+ * concerned; or refuses and drops it. */
 void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet)
 {
     const struct tl_wire_hello *hello = &packet->m.hello;
@@ -202,6 +209,7 @@ static void equalise(struct daemon_peer *p)
 void daemon_leave(struct daemon *d, struct daemon_peer *p)
 {
     uint64_t now = daemon_now();
+    assert(p->id != 0 && p->page != NULL && p->grant != NULL);
     equalise(p);
     take_out(d, p);
     tl_sched_leave(d->sched, p->id, now);

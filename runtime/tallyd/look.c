@@ -6,6 +6,7 @@
  * that matters.  Pages are written by others and may hold anything; each value is read once. */
 #include "runtime/tallyd/tallyd.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,6 +92,7 @@ static void measure_share(struct daemon_peer *p, uint64_t device_ns, uint64_t no
     seen->share_device_ns = device_ns;
 }
 
+/* Reads one client's page and tells the policy what has changed since the last look. */
 static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
 {
     struct daemon_seen *seen = &p->seen;
@@ -129,8 +131,9 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
 static void publish(struct daemon *d, struct daemon_peer *p, uint64_t now)
 {
     const struct tl_grant *grant = tl_sched_grant(d->sched, p->id);
+    assert(grant != NULL); /* who is a client here is one of the policy */
     uint64_t version = tl_sched_version(d->sched, p->id);
-    if (grant != NULL && (p->published != version || atomic_load(&p->grant->changed) == 0)) {
+    if (p->published != version || atomic_load(&p->grant->changed) == 0) {
         struct tl_share_grant g = {.grant = *grant, .client = p->c};
         memcpy(g.policy, d->policy, sizeof g.policy);
         tl_share_publish(p->grant, &g);

@@ -1,6 +1,7 @@
 /* tallyd's events: new peers, their messages and deaths, signals, time. */
 #include "runtime/tallyd/tallyd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -64,6 +65,7 @@ void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why)
                p->id != 0 ? p->job : "a tool", why);
     if (p->id != 0)
         daemon_leave(d, p);
+    assert(p->id == 0);
     forget(d, p->socket);
     forget(d, p->pidfd);
 }
@@ -77,6 +79,7 @@ static void bury(struct daemon *d)
             at = &p->next;
             continue;
         }
+        assert(p->id == 0 && d->n_peers > 0); /* it has left before */
         *at = p->next;
         d->n_peers--;
         free(p);
@@ -167,6 +170,7 @@ static int identify(struct daemon_peer *p)
     return p->pidfd < 0 ? -errno : 0;
 }
 
+/* A new connection becomes a peer, or is closed; one too many is told so. */
 static void accept_one(struct daemon *d, int fd)
 {
     struct daemon_peer *p = calloc(1, sizeof *p);

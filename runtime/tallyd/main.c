@@ -41,6 +41,7 @@ static const struct argp_option option_table[] = {
     {0},
 };
 
+/* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     static const char *const levels[] = {"error", "warn", "info", "debug"};

@@ -3,6 +3,7 @@
  * stands for all others: it is busy while one of them is. */
 #include "runtime/tallyd/tallyd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +12,17 @@
 static bool is_busy(const struct daemon_peer *p)
 {
     return tl_word_is_busy(atomic_load_explicit(&p->page->word, memory_order_relaxed)) != 0;
+}
+
+/* What the rest of this file goes by: highest level first, each with its pages. */
+static void assert_order(const struct daemon *d)
+{
+    for (uint32_t i = 0; i < d->n_clients; i++) {
+        const struct daemon_peer *p = d->clients[i];
+        assert(p->id != 0 && p->page != NULL && p->grant != NULL && p->page_reader >= 0);
+        assert(i == 0 || d->clients[i - 1]->c.level >= p->c.level);
+        (void)p;
+    }
 }
 
 /* How many clients stand above: they are the first ones of the order. */
@@ -79,6 +91,7 @@ bool daemon_words_merge(struct daemon *d)
  * it does. */
 void daemon_words_send(struct daemon *d, struct daemon_peer *p)
 {
+    assert(p->id != 0);
     uint32_t above = count_above(d, p), direct = count_direct(above);
     struct tl_wire_words words = {.n = direct, .is_merged = above > direct};
     int fds[TL_WIRE_FDS];
@@ -96,6 +109,7 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
     }
     if (words.is_merged != 0)
         fds[n_fds++] = p->merged_reader;
+    assert(n_fds <= TL_WIRE_FDS && (words.is_merged == 0 || p->merged_reader >= 0));
     words.n += words.is_merged;
     int rc = tl_wire_send(p->socket, TL_WIRE_WORDS, &words, sizeof words, fds, n_fds);
     if (rc < 0 && rc != -EAGAIN) {
@@ -140,6 +154,7 @@ static void count_below(struct daemon *d)
 
 void daemon_words_update(struct daemon *d)
 {
+    assert_order(d);
     count_below(d);
     for (uint32_t i = 0; i < d->n_clients; i++)
         if (!is_up_to_date(d, d->clients[i]))
