@@ -4,6 +4,7 @@
  * A child, the rival, takes and leaves the only slot as it is told; this process launches.  What is
  * compared are states and counts, never times: a test that waits for something waits for as long as
  * it takes. */
+#include "device/exec/internal.h"
 #include "device/exec/sm.h"
 
 #include <dirent.h>
