@@ -1,5 +1,5 @@
 /* BLAKE2b-256 after RFC 7693, section 3. */
-#include "include/tally/digest.h"
+#include "tally/digest.h"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ static inline void mix(uint64_t v[16], int a, int b, int c, int d, uint64_t x, u
     v[b] = rotate_right(v[b] ^ v[c], 63);
 }
 
-static void compress(struct tl_jit_digest *d, const uint8_t block[128], int is_last)
+static void compress(struct tl_digest *d, const uint8_t block[128], int is_last)
 {
     uint64_t v[16], m[16];
     memcpy(m, block, sizeof m); /* little-endian, as the host is */
@@ -63,15 +63,15 @@ static void compress(struct tl_jit_digest *d, const uint8_t block[128], int is_l
         d->h[i] ^= v[i] ^ v[i + 8];
 }
 
-void tl_jit_digest_init(struct tl_jit_digest *d)
+void tl_digest_init(struct tl_digest *d)
 {
     memset(d, 0, sizeof *d);
     memcpy(d->h, iv, sizeof iv);
     /* the parameter block: no key, fanout 1, depth 1 */
-    d->h[0] ^= 0x01010000 ^ TL_JIT_DIGEST_BYTES;
+    d->h[0] ^= 0x01010000 ^ TL_DIGEST_BYTES;
 }
 
-void tl_jit_digest_add(struct tl_jit_digest *d, const void *bytes, size_t n)
+void tl_digest_add(struct tl_digest *d, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
     while (n > 0) {
@@ -97,10 +97,35 @@ void tl_jit_digest_add(struct tl_jit_digest *d, const void *bytes, size_t n)
     }
 }
 
-void tl_jit_digest_end(struct tl_jit_digest *d, uint8_t out[TL_JIT_DIGEST_BYTES])
+void tl_digest_end(struct tl_digest *d, uint8_t out[TL_DIGEST_BYTES])
 {
     memset(d->block + d->n, 0, sizeof d->block - d->n);
     d->bytes += d->n;
     compress(d, d->block, 1);
-    memcpy(out, d->h, TL_JIT_DIGEST_BYTES);
+    memcpy(out, d->h, TL_DIGEST_BYTES);
+}
+
+void tl_digest_part(struct tl_digest *d, const void *bytes, size_t n)
+{
+    uint64_t length = n;
+    tl_digest_add(d, &length, sizeof length);
+    tl_digest_add(d, bytes, n);
+}
+
+void tl_digest_of(const void *bytes, size_t n, uint8_t out[TL_DIGEST_BYTES])
+{
+    struct tl_digest d;
+    tl_digest_init(&d);
+    tl_digest_add(&d, bytes, n);
+    tl_digest_end(&d, out);
+}
+
+void tl_digest_hex(const uint8_t digest[TL_DIGEST_BYTES], char out[TL_DIGEST_HEX])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < TL_DIGEST_BYTES; i++) {
+        out[2 * i] = digits[digest[i] >> 4];
+        out[2 * i + 1] = digits[digest[i] & 15];
+    }
+    out[2 * TL_DIGEST_BYTES] = '\0';
 }

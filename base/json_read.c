@@ -1,5 +1,5 @@
 /* A small JSON reader. */
-#include "include/tally/json.h"
+#include "tally/json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,14 +50,13 @@ static int read_text(struct reader *r, struct tl_str *out)
     return 0;
 }
 
-static int read_word(struct reader *r, struct cli_json *j)
+static int read_word(struct reader *r, struct tl_json_value *j)
 {
     static const struct {
         const char *word;
-        enum cli_json_kind kind;
+        enum tl_json_kind kind;
         double number;
-    } words[] = {
-        {"true", CLI_JSON_BOOL, 1}, {"false", CLI_JSON_BOOL, 0}, {"null", CLI_JSON_NULL, 0}};
+    } words[] = {{"true", TL_JSON_BOOL, 1}, {"false", TL_JSON_BOOL, 0}, {"null", TL_JSON_NULL, 0}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t n = strlen(words[i].word);
         if ((size_t)(r->end - r->p) >= n && memcmp(r->p, words[i].word, n) == 0) {
@@ -77,21 +76,21 @@ static int read_word(struct reader *r, struct cli_json *j)
     if (end == copy)
         return refuse(r, "a value is missing here");
     r->p += end - copy;
-    j->kind = CLI_JSON_NUMBER;
+    j->kind = TL_JSON_NUMBER;
     return 0;
 }
 
-static int read_value(struct reader *r, struct cli_json **out, int depth);
+static int read_value(struct reader *r, struct tl_json_value **out, int depth);
 
 /* The items behind an opening bracket, up to `close`. */
-static int read_items(struct reader *r, struct cli_json *j, char close, int depth)
+static int read_items(struct reader *r, struct tl_json_value *j, char close, int depth)
 {
-    struct cli_json **at = &j->first;
+    struct tl_json_value **at = &j->first;
     if (skip(r, close))
         return 0;
     do {
         struct tl_str key = {0};
-        if (j->kind == CLI_JSON_OBJECT) {
+        if (j->kind == TL_JSON_OBJECT) {
             int rc = read_text(r, &key);
             if (rc < 0)
                 return rc;
@@ -109,9 +108,9 @@ static int read_items(struct reader *r, struct cli_json *j, char close, int dept
                                                    : "a ']' or ',' is missing here");
 }
 
-static int read_value(struct reader *r, struct cli_json **out, int depth)
+static int read_value(struct reader *r, struct tl_json_value **out, int depth)
 {
-    struct cli_json *j = tl_arena_zalloc(r->arena, sizeof *j);
+    struct tl_json_value *j = tl_arena_zalloc(r->arena, sizeof *j);
     if (j == NULL)
         return tl_error_set(r->err, -ENOMEM, "out of memory");
     *out = j;
@@ -120,22 +119,22 @@ static int read_value(struct reader *r, struct cli_json **out, int depth)
     switch (peek(r)) {
     case '{':
         r->p++;
-        j->kind = CLI_JSON_OBJECT;
+        j->kind = TL_JSON_OBJECT;
         return read_items(r, j, '}', depth);
     case '[':
         r->p++;
-        j->kind = CLI_JSON_ARRAY;
+        j->kind = TL_JSON_ARRAY;
         return read_items(r, j, ']', depth);
     case '"':
-        j->kind = CLI_JSON_TEXT;
+        j->kind = TL_JSON_TEXT;
         return read_text(r, &j->text);
     default:
         return read_word(r, j);
     }
 }
 
-int cli_json_read(struct cli_json **out, struct tl_arena *arena, struct tl_str text,
-                  struct tl_error *err)
+int tl_json_read(struct tl_json_value **out, struct tl_arena *arena, struct tl_str text,
+                 struct tl_error *err)
 {
     struct reader r = {
         .arena = arena, .begin = text.p, .p = text.p, .end = text.p + text.n, .err = err};
@@ -145,19 +144,19 @@ int cli_json_read(struct cli_json **out, struct tl_arena *arena, struct tl_str t
     return rc;
 }
 
-const struct cli_json *cli_json_get(const struct cli_json *j, const char *key)
+const struct tl_json_value *tl_json_get(const struct tl_json_value *j, const char *key)
 {
-    if (j == NULL || j->kind != CLI_JSON_OBJECT)
+    if (j == NULL || j->kind != TL_JSON_OBJECT)
         return NULL;
-    for (const struct cli_json *m = j->first; m != NULL; m = m->next)
+    for (const struct tl_json_value *m = j->first; m != NULL; m = m->next)
         if (tl_str_is(m->key, key))
             return m;
     return NULL;
 }
 
-double cli_json_number(const struct cli_json *j, const char *key, double otherwise)
+double tl_json_number(const struct tl_json_value *j, const char *key, double otherwise)
 {
-    const struct cli_json *m = cli_json_get(j, key);
-    return m != NULL && (m->kind == CLI_JSON_NUMBER || m->kind == CLI_JSON_BOOL) ? m->number
-                                                                                 : otherwise;
+    const struct tl_json_value *m = tl_json_get(j, key);
+    return m != NULL && (m->kind == TL_JSON_NUMBER || m->kind == TL_JSON_BOOL) ? m->number
+                                                                               : otherwise;
 }

@@ -1,11 +1,9 @@
-/* Compiled kernels on disk; see the header. */
-#include "include/tally/store.h"
+/* The disk store; see the header. */
+#include "tally/store.h"
 
-#include <cpuid.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Grows with the layout of entries and of what the key is made from. */
-#define CACHE_VERSION 1u
+/* Grows with the layout of entries. */
+#define STORE_VERSION 1u
 #define OBJECT_LIMIT (1u << 30)
 /* Marking an entry as used is a write to the disk; once in this time is enough for choosing what to
  * remove. */
@@ -28,133 +26,58 @@ struct trailer {
     char magic[8];
     uint32_t version, reserved;
     uint64_t object_bytes;
-    struct tl_jit_key key;
-    uint8_t digest[TL_JIT_DIGEST_BYTES]; /* of the object and of the fields before */
+    struct tl_store_key key;
+    uint8_t digest[TL_DIGEST_BYTES]; /* of the object and of the fields before */
 };
 static const char magic[8] = "TLYKRNL";
 _Static_assert(sizeof(struct trailer) == 88, "an on-disk format");
 
-enum { NAME_HEX = 2 * TL_JIT_DIGEST_BYTES, NAME_BYTES = NAME_HEX + sizeof ".so" };
-
-/* --- keys ------------------------------------------------------------------------------------- */
-
-static uint32_t cpu_words[64];
-static uint32_t n_cpu_words;
-static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
-
-static void add_cpu_leaf(uint32_t leaf, uint32_t sub, uint32_t mask_b)
-{
-    uint32_t a = 0, b = 0, c = 0, d = 0;
-    (void)__get_cpuid_count(leaf, sub, &a, &b, &c, &d);
-    cpu_words[n_cpu_words++] = a;
-    cpu_words[n_cpu_words++] = b & mask_b;
-    cpu_words[n_cpu_words++] = c;
-    cpu_words[n_cpu_words++] = d;
-}
-
-/* Asked once, since under a hypervisor each CPUID costs microseconds.  Words that differ from core
- * to core are masked. */
-static void read_cpu(void)
-{
-    static const struct {
-        uint32_t leaf, sub, mask_b;
-    } leaves[] = {
-        {0, 0, ~0u},          /* vendor */
-        {1, 0, 0},            /* family, model, features; b has the core's number */
-        {7, 0, ~0u},          /* features */
-        {7, 1, ~0u},          /* features */
-        {0xd, 1, 0},          /* forms of xsave; b depends on what is switched on now */
-        {0x19, 0, ~0u},       /* key locker */
-        {0x24, 0, ~0u},       /* AVX10 */
-        {0x80000001, 0, ~0u}, /* features */
-        {0x80000008, 0, ~0u}, /* features in b */
-    };
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++)
-        add_cpu_leaf(leaves[i].leaf, leaves[i].sub, leaves[i].mask_b);
-    uint32_t a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
-    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE) != 0)
-        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    cpu_words[n_cpu_words++] = low; /* which registers the kernel saves */
-    cpu_words[n_cpu_words++] = high;
-}
-
-/* Each part with its length, so that no two sources give the same bytes. */
-static void add_part(struct tl_jit_digest *d, const void *bytes, size_t n)
-{
-    uint64_t length = n;
-    tl_jit_digest_add(d, &length, sizeof length);
-    tl_jit_digest_add(d, bytes, n);
-}
-
-static void add_text(struct tl_jit_digest *d, const char *text)
-{
-    add_part(d, text != NULL ? text : "", text != NULL ? strlen(text) : 0);
-}
-
-struct tl_jit_key tl_jit_key_of(const struct tl_jit_source *s)
-{
-    struct tl_jit_digest d;
-    struct tl_jit_key key;
-    uint32_t version = CACHE_VERSION;
-    pthread_once(&cpu_once, read_cpu);
-    tl_jit_digest_init(&d);
-    add_part(&d, &version, sizeof version);
-    add_text(&d, s->compiler);
-    add_text(&d, s->cpu);
-    add_text(&d, s->features);
-    if (s->cpu == NULL || s->features == NULL)
-        add_part(&d, cpu_words, n_cpu_words * sizeof cpu_words[0]);
-    add_part(&d, s->block, sizeof s->block);
-    add_text(&d, s->kernel);
-    add_part(&d, s->ptx, s->ptx_n);
-    tl_jit_digest_end(&d, key.bytes);
-    return key;
-}
+enum { NAME_HEX = 2 * TL_DIGEST_BYTES, NAME_BYTES = NAME_HEX + sizeof ".so" };
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
-int tl_jit_cache_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
+int tl_store_folder(char path[TL_STORE_PATH], struct tl_error *err)
 {
     const char *cache = getenv("TALLY_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
     int n;
     if (cache != NULL && cache[0] == '/') {
-        n = snprintf(path, TL_JIT_CACHE_PATH, "%s", cache);
+        n = snprintf(path, TL_STORE_PATH, "%s", cache);
     } else if (cache != NULL &&
                cache[0] != '\0') { /* absolute, since the service works in another folder */
-        if (getcwd(path, TL_JIT_CACHE_PATH) == NULL)
+        if (getcwd(path, TL_STORE_PATH) == NULL)
             return tl_error_errno(err, "TALLY_CACHE=%s", cache);
         n = (int)strlen(path);
-        n += snprintf(path + n, TL_JIT_CACHE_PATH - (size_t)n, "/%s", cache);
+        n += snprintf(path + n, TL_STORE_PATH - (size_t)n, "/%s", cache);
     } else if (xdg != NULL && xdg[0] == '/') {
-        n = snprintf(path, TL_JIT_CACHE_PATH, "%s/tally", xdg);
+        n = snprintf(path, TL_STORE_PATH, "%s/tally", xdg);
     } else if (home != NULL && home[0] == '/') {
-        n = snprintf(path, TL_JIT_CACHE_PATH, "%s/.cache/tally", home);
+        n = snprintf(path, TL_STORE_PATH, "%s/.cache/tally", home);
     } else {
         return tl_error_set(
             err, -ENOENT,
             "no folder for compiled kernels: set TALLY_CACHE, XDG_CACHE_HOME or HOME");
     }
-    if (n >= TL_JIT_CACHE_PATH)
+    if (n >= TL_STORE_PATH)
         return tl_error_set(err, -ENAMETOOLONG,
                             "the folder for compiled kernels has too long a name: %.100s...", path);
     return 0;
 }
 
-uint32_t tl_jit_cache_limit_mb(void)
+uint32_t tl_store_limit_mb(void)
 {
     const char *text = getenv("TALLY_CACHE_MB");
     char *end = NULL;
     unsigned long mb = text != NULL ? strtoul(text, &end, 10) : 0;
     if (text == NULL || end == text || *end != '\0' || mb == 0 || mb > UINT32_MAX)
-        return TL_JIT_CACHE_DEFAULT_MB;
+        return TL_STORE_DEFAULT_MB;
     return (uint32_t)mb;
 }
 
 /* Like mkdir -p; what is there already is not looked at. */
 static int make_folder(const char *path)
 {
-    char part[TL_JIT_CACHE_PATH];
+    char part[TL_STORE_PATH];
     size_t n = strlen(path);
     memcpy(part, path, n + 1);
     for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -166,8 +89,7 @@ static int make_folder(const char *path)
     return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-int tl_jit_cache_open(struct tl_jit_cache *c, const char *path, uint32_t limit_mb,
-                      struct tl_error *err)
+int tl_store_open(struct tl_store *c, const char *path, uint32_t limit_mb, struct tl_error *err)
 {
     struct stat st;
     memset(c, 0, sizeof *c);
@@ -201,24 +123,20 @@ int tl_jit_cache_open(struct tl_jit_cache *c, const char *path, uint32_t limit_m
     return 0;
 }
 
-void tl_jit_cache_close(struct tl_jit_cache *c)
+void tl_store_close(struct tl_store *c)
 {
     if (c->dir >= 0)
         close(c->dir);
     c->dir = -1;
 }
 
-static void name_of(const struct tl_jit_key *key, char name[NAME_BYTES])
+static void name_of(const struct tl_store_key *key, char name[NAME_BYTES])
 {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < TL_JIT_DIGEST_BYTES; i++) {
-        name[2 * i] = digits[key->bytes[i] >> 4];
-        name[2 * i + 1] = digits[key->bytes[i] & 15];
-    }
+    tl_digest_hex(key->bytes, name);
     strcpy(name + NAME_HEX, ".so");
 }
 
-static int path_of(const struct tl_jit_cache *c, const char *name, char *path, size_t path_n)
+static int path_of(const struct tl_store *c, const char *name, char *path, size_t path_n)
 {
     int n = snprintf(path, path_n, "%s/%s", c->path, name);
     return n < 0 || (size_t)n >= path_n ? -ENAMETOOLONG : 0;
@@ -242,46 +160,45 @@ static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
     return true;
 }
 
-static void digest_trailer(struct tl_jit_digest *d, const struct trailer *t)
+static void digest_trailer(struct tl_digest *d, const struct trailer *t)
 {
-    tl_jit_digest_add(d, t, offsetof(struct trailer, digest));
+    tl_digest_add(d, t, offsetof(struct trailer, digest));
 }
 
 /* Read, not mapped: if somebody cuts the file meanwhile, this is an error and not a signal in a
  * job's process. */
-static bool is_whole(int fd, const struct stat *st, const struct tl_jit_key *key)
+static bool is_whole(int fd, const struct stat *st, const struct tl_store_key *key)
 {
     struct trailer t;
-    struct tl_jit_digest d;
-    uint8_t found[TL_JIT_DIGEST_BYTES], piece[32768];
+    struct tl_digest d;
+    uint8_t found[TL_DIGEST_BYTES], piece[32768];
     if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_size < (off_t)sizeof t ||
         st->st_size > (off_t)(OBJECT_LIMIT + sizeof t))
         return false;
     uint64_t n = (uint64_t)st->st_size - sizeof t;
     if (!read_all(fd, &t, sizeof t, n) || memcmp(t.magic, magic, sizeof magic) != 0 ||
-        t.version != CACHE_VERSION || t.object_bytes != n || memcmp(&t.key, key, sizeof *key) != 0)
+        t.version != STORE_VERSION || t.object_bytes != n || memcmp(&t.key, key, sizeof *key) != 0)
         return false;
-    tl_jit_digest_init(&d);
+    tl_digest_init(&d);
     for (uint64_t at = 0; at < n; at += sizeof piece) {
         size_t part = n - at < sizeof piece ? (size_t)(n - at) : sizeof piece;
         if (!read_all(fd, piece, part, at))
             return false;
-        tl_jit_digest_add(&d, piece, part);
+        tl_digest_add(&d, piece, part);
     }
     digest_trailer(&d, &t);
-    tl_jit_digest_end(&d, found);
+    tl_digest_end(&d, found);
     return memcmp(found, t.digest, sizeof found) == 0;
 }
 
-bool tl_jit_cache_has(const struct tl_jit_cache *c, const struct tl_jit_key *key)
+bool tl_store_has(const struct tl_store *c, const struct tl_store_key *key)
 {
     char name[NAME_BYTES];
     name_of(key, name);
     return faccessat(c->dir, name, R_OK, 0) == 0;
 }
 
-int tl_jit_cache_find(struct tl_jit_cache *c, const struct tl_jit_key *key, char *path,
-                      size_t path_n)
+int tl_store_find(struct tl_store *c, const struct tl_store_key *key, char *path, size_t path_n)
 {
     char name[NAME_BYTES];
     struct stat st;
@@ -350,7 +267,7 @@ static void add_entry(struct entries *e, const char *name, const struct stat *st
 }
 
 /* Also removes what killed writers left.  Names that are not ours are not touched. */
-static void list_entries(const struct tl_jit_cache *c, struct entries *e)
+static void list_entries(const struct tl_store *c, struct entries *e)
 {
     /* a place of its own in the folder */
     int dir = openat(c->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -375,7 +292,7 @@ static void list_entries(const struct tl_jit_cache *c, struct entries *e)
     closedir(d);
 }
 
-static void trim(struct tl_jit_cache *c, const char *keep)
+static void trim(struct tl_store *c, const char *keep)
 {
     struct entries e = {0};
     int lock = openat(c->dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -416,21 +333,21 @@ static int write_all(int fd, const void *bytes, size_t n)
     return 0;
 }
 
-static int write_entry(int fd, const struct tl_jit_key *key, const void *object, size_t n)
+static int write_entry(int fd, const struct tl_store_key *key, const void *object, size_t n)
 {
-    struct trailer t = {.version = CACHE_VERSION, .object_bytes = n, .key = *key};
-    struct tl_jit_digest d;
+    struct trailer t = {.version = STORE_VERSION, .object_bytes = n, .key = *key};
+    struct tl_digest d;
     memcpy(t.magic, magic, sizeof magic);
-    tl_jit_digest_init(&d);
-    tl_jit_digest_add(&d, object, n);
+    tl_digest_init(&d);
+    tl_digest_add(&d, object, n);
     digest_trailer(&d, &t);
-    tl_jit_digest_end(&d, t.digest);
+    tl_digest_end(&d, t.digest);
     int rc = write_all(fd, object, n);
     return rc < 0 ? rc : write_all(fd, &t, sizeof t);
 }
 
-int tl_jit_cache_store(struct tl_jit_cache *c, const struct tl_jit_key *key, const void *object,
-                       size_t n, char *path, size_t path_n, struct tl_error *err)
+int tl_store_put(struct tl_store *c, const struct tl_store_key *key, const void *object, size_t n,
+                 char *path, size_t path_n, struct tl_error *err)
 {
     static atomic_uint number; /* relaxed: only has to differ */
     char name[NAME_BYTES], temporary[64];

@@ -1,7 +1,7 @@
 /* Scenarios: a list of jobs, each with the record of a run of it alone, and how they meet. */
 #include "sim/scenario.h"
-#include "include/tally/json.h"
 #include "sim/trace_job.h"
+#include "tally/json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,30 +17,30 @@ struct scenario {
     struct sim_run run;
 };
 
-static const char *text_of(struct scenario *s, const struct cli_json *j, const char *key)
+static const char *text_of(struct scenario *s, const struct tl_json_value *j, const char *key)
 {
-    const struct cli_json *v = cli_json_get(j, key);
-    return v != NULL && v->kind == CLI_JSON_TEXT ? tl_arena_copy(&s->arena, v->text) : NULL;
+    const struct tl_json_value *v = tl_json_get(j, key);
+    return v != NULL && v->kind == TL_JSON_TEXT ? tl_arena_copy(&s->arena, v->text) : NULL;
 }
 
-static uint64_t megabytes(const struct cli_json *j, const char *key)
+static uint64_t megabytes(const struct tl_json_value *j, const char *key)
 {
-    return (uint64_t)(cli_json_number(j, key, 0) * 0x1p20);
+    return (uint64_t)(tl_json_number(j, key, 0) * 0x1p20);
 }
 
 /* Arrival times, ascending. */
-static int read_times(struct scenario *s, struct sim_job *j, const struct cli_json *list,
+static int read_times(struct scenario *s, struct sim_job *j, const struct tl_json_value *list,
                       struct tl_error *err)
 {
     uint32_t n = 0;
-    for (const struct cli_json *v = list->first; v != NULL; v = v->next)
+    for (const struct tl_json_value *v = list->first; v != NULL; v = v->next)
         n++;
     double *times = tl_arena_alloc(&s->arena, (n + 1) * sizeof *times);
     if (times == NULL)
         return tl_error_set(err, -ENOMEM, "out of memory for %u arrivals", n);
     j->n_times = 0;
-    for (const struct cli_json *v = list->first; v != NULL; v = v->next) {
-        if (v->kind != CLI_JSON_NUMBER || !(v->number >= 0) ||
+    for (const struct tl_json_value *v = list->first; v != NULL; v = v->next) {
+        if (v->kind != TL_JSON_NUMBER || !(v->number >= 0) ||
             (j->n_times > 0 && v->number * 1e9 < times[j->n_times - 1]))
             return tl_error_set(err, -EINVAL,
                                 "arrivals_s of '%s': times must be numbers that do not fall",
@@ -54,7 +54,7 @@ static int read_times(struct scenario *s, struct sim_job *j, const struct cli_js
 
 /* The job of the record; one file has one. */
 static int read_record(struct scenario *s, struct sim_job *j, const char *path,
-                       const struct cli_json *from, struct tl_error *err)
+                       const struct tl_json_value *from, struct tl_error *err)
 {
     struct tl_report report;
     tl_report_init(&report);
@@ -75,7 +75,7 @@ static int read_record(struct scenario *s, struct sim_job *j, const char *path,
     return rc;
 }
 
-static int add_job(struct scenario *s, const struct cli_json *from, struct tl_error *err)
+static int add_job(struct scenario *s, const struct tl_json_value *from, struct tl_error *err)
 {
     if (s->n == SIM_CLIENTS)
         return tl_error_set(err, -EINVAL, "a GPU takes at most %d jobs", SIM_CLIENTS);
@@ -90,24 +90,24 @@ static int add_job(struct scenario *s, const struct cli_json *from, struct tl_er
     if (rc < 0)
         return rc;
     s->n++;
-    c->level = (int)cli_json_number(from, "level", c->level);
-    c->slo_ns = (uint64_t)(1e6 * cli_json_number(from, "slo_ms", 0));
-    c->total_ns = (uint64_t)(1e9 * cli_json_number(from, "total_s", 0));
-    c->turnaround_ns = (uint64_t)(1e3 * cli_json_number(from, "turnaround_us", 0));
-    j->start_ns = 1e9 * cli_json_number(from, "start_s", 0);
-    j->warm_rounds = (uint64_t)cli_json_number(from, "warm_rounds", 0);
-    j->rounds = (uint64_t)cli_json_number(from, "rounds", 0);
-    if (cli_json_number(from, "kernels_per_round", 0) >= 1) {
-        j->n_round = (uint32_t)cli_json_number(from, "kernels_per_round", 0);
+    c->level = (int)tl_json_number(from, "level", c->level);
+    c->slo_ns = (uint64_t)(1e6 * tl_json_number(from, "slo_ms", 0));
+    c->total_ns = (uint64_t)(1e9 * tl_json_number(from, "total_s", 0));
+    c->turnaround_ns = (uint64_t)(1e3 * tl_json_number(from, "turnaround_us", 0));
+    j->start_ns = 1e9 * tl_json_number(from, "start_s", 0);
+    j->warm_rounds = (uint64_t)tl_json_number(from, "warm_rounds", 0);
+    j->rounds = (uint64_t)tl_json_number(from, "rounds", 0);
+    if (tl_json_number(from, "kernels_per_round", 0) >= 1) {
+        j->n_round = (uint32_t)tl_json_number(from, "kernels_per_round", 0);
         j->arrivals = SIM_ALWAYS;
     }
     j->persistent_bytes = megabytes(from, "memory_mb");
     j->touched_bytes = (double)megabytes(from, "touched_mb");
-    const struct cli_json *times = cli_json_get(from, "arrivals_s");
+    const struct tl_json_value *times = tl_json_get(from, "arrivals_s");
     return times != NULL ? read_times(s, j, times, err) : 0;
 }
 
-static int set_up(struct scenario *s, const struct cli_json *j, struct tl_error *err)
+static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_error *err)
 {
     const char *name = text_of(s, j, "device"), *policy = text_of(s, j, "policy");
     const struct sim_device *d = sim_device(name != NULL ? name : "software");
@@ -118,26 +118,26 @@ static int set_up(struct scenario *s, const struct cli_json *j, struct tl_error 
     if (policy == NULL)
         return tl_error_set(err, -EINVAL, "\"policy\" is missing");
     s->device = *d;
-    s->device.n_sms = (uint32_t)cli_json_number(j, "sms", d->n_sms);
+    s->device.n_sms = (uint32_t)tl_json_number(j, "sms", d->n_sms);
     s->device.n_sms = s->device.n_sms > 0 ? s->device.n_sms : 1;
     uint64_t memory = megabytes(j, "memory_mb");
     s->device.memory_bytes = memory > 0 ? memory : d->memory_bytes;
-    s->device.pcie = cli_json_number(j, "bus_bytes_per_s", d->pcie);
-    s->device.fault_ns = cli_json_number(j, "fault_ns", d->fault_ns);
+    s->device.pcie = tl_json_number(j, "bus_bytes_per_s", d->pcie);
+    s->device.fault_ns = tl_json_number(j, "fault_ns", d->fault_ns);
     s->options = (struct sim_gpu_options){
         .device = &s->device,
         .policy = policy,
         .parameters = text_of(s, j, "parameters"),
         .dispatch = text_of(s, j, "dispatch"),
-        .duration_ns = 1e9 * cli_json_number(j, "seconds", 60),
-        .seed = (uint64_t)cli_json_number(j, "seed", 1),
+        .duration_ns = 1e9 * tl_json_number(j, "seconds", 60),
+        .seed = (uint64_t)tl_json_number(j, "seed", 1),
         .has_limited_memory = true,
     };
-    const struct cli_json *jobs = cli_json_get(j, "jobs");
+    const struct tl_json_value *jobs = tl_json_get(j, "jobs");
     int rc = jobs != NULL && jobs->first != NULL
                  ? 0
                  : tl_error_set(err, -EINVAL, "\"jobs\" is missing");
-    for (const struct cli_json *job = rc == 0 ? jobs->first : NULL; rc == 0 && job != NULL;
+    for (const struct tl_json_value *job = rc == 0 ? jobs->first : NULL; rc == 0 && job != NULL;
          job = job->next)
         rc = add_job(s, job, err);
     for (uint32_t i = 1; rc == 0 && i < s->n; i++)
@@ -183,11 +183,11 @@ static void write_jobs(struct scenario *s, struct tl_buf *out)
 int sim_scenario_run(struct tl_str text, struct tl_buf *out, struct tl_error *err)
 {
     struct scenario *s = calloc(1, sizeof *s);
-    struct cli_json *j;
+    struct tl_json_value *j;
     if (s == NULL)
         return tl_error_set(err, -ENOMEM, "out of memory for a scenario");
     tl_arena_init(&s->arena, (size_t)64 << 20);
-    int rc = cli_json_read(&j, &s->arena, text, err);
+    int rc = tl_json_read(&j, &s->arena, text, err);
     if (rc == 0)
         rc = set_up(s, j, err);
     if (rc == 0)

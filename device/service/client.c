@@ -1,5 +1,6 @@
 /* The driver's side of the compiler service; see the header. */
 #include "device/service/client.h"
+#include "device/service/key.h"
 #include "device/service/progress.h"
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
@@ -27,7 +28,7 @@ struct request {
     struct tl_jit_source source;
     enum tl_jit_kind kind;
     const char *cache; /* its folder, empty if there is none */
-    struct tl_jit_key key;
+    struct tl_store_key key;
     char program[1024]; /* of the service */
     char id[TL_JIT_COMPILER_ID_BYTES];
     struct tl_error *err;
@@ -194,7 +195,7 @@ static int start_service(struct request *r, int64_t until_ms)
 
 static int try_connect(const struct request *r, struct tl_error *err)
 {
-    char path[TL_JIT_CACHE_PATH], name[64];
+    char path[TL_STORE_PATH], name[64];
     struct sockaddr_un address;
     int folder = tl_jit_runtime_folder(path, err);
     if (folder < 0)
@@ -274,7 +275,7 @@ static char *make_ask(const struct request *r, size_t *n)
                            .version = TL_JIT_WIRE_VERSION,
                            .kind = (uint32_t)r->kind,
                            .block = {r->source.block[0], r->source.block[1], r->source.block[2]},
-                           .cache_mb = tl_jit_cache_limit_mb(),
+                           .cache_mb = tl_store_limit_mb(),
                            .ptx_bytes = r->source.ptx_n,
                            .key = r->key,
                            .kernel_bytes = lengths[0],
@@ -299,7 +300,7 @@ static char *make_ask(const struct request *r, size_t *n)
 static struct tl_mutex loose_lock = TL_MUTEX_INITIALIZER;
 static struct loose {
     struct loose *next;
-    struct tl_jit_key key;
+    struct tl_store_key key;
     int fd;
 } * loose_objects TL_GUARDED_BY(loose_lock);
 static bool was_told TL_GUARDED_BY(loose_lock); /* why there is no cache */
@@ -310,7 +311,7 @@ static int loose_path(int fd, char *path, size_t path_n)
     return n < 0 || (size_t)n >= path_n ? -ENAMETOOLONG : 0;
 }
 
-static int find_loose(const struct tl_jit_key *key, char *path, size_t path_n)
+static int find_loose(const struct tl_store_key *key, char *path, size_t path_n)
 {
     int rc = -ENOENT;
     tl_mutex_lock(&loose_lock);
@@ -453,10 +454,10 @@ static int ask_service(struct request *r, char *path, size_t path_n)
 /* Fills in who compiles and under which key.  `why` tells why there is no cache, if r->cache stays
  * empty; `folder` is the caller's memory for its path.  0 if the object is there already, 1 if it
  * has to be compiled, a negative errno value. */
-static int look_up(struct request *r, char folder[TL_JIT_CACHE_PATH], char *path, size_t path_n,
+static int look_up(struct request *r, char folder[TL_STORE_PATH], char *path, size_t path_n,
                    struct tl_error *why)
 {
-    struct tl_jit_cache cache;
+    struct tl_store cache;
     if (r->source.ptx_n > TL_JIT_PTX_BYTES)
         return tl_error_set(r->err, -E2BIG, "kernel %.300s: %zu bytes of PTX are more than %u",
                             r->source.kernel, r->source.ptx_n, TL_JIT_PTX_BYTES);
@@ -465,12 +466,12 @@ static int look_up(struct request *r, char folder[TL_JIT_CACHE_PATH], char *path
         return rc;
     r->source.compiler = r->id;
     r->key = tl_jit_key_of(&r->source);
-    rc = tl_jit_cache_folder(folder, why);
+    rc = tl_store_folder(folder, why);
     if (rc == 0)
-        rc = tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), why);
+        rc = tl_store_open(&cache, folder, tl_store_limit_mb(), why);
     if (rc == 0) {
-        rc = tl_jit_cache_find(&cache, &r->key, path, path_n);
-        tl_jit_cache_close(&cache);
+        rc = tl_store_find(&cache, &r->key, path, path_n);
+        tl_store_close(&cache);
         r->cache = folder;
     }
     if (rc < 0 && find_loose(&r->key, path, path_n) == 0)
@@ -500,7 +501,7 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
                       char *path, size_t path_n, struct tl_error *err)
 {
     struct tl_error own, why = {0}; /* why there is no cache */
-    char folder[TL_JIT_CACHE_PATH];
+    char folder[TL_STORE_PATH];
     struct request r = make_request(TL_JIT_COMPILE, ptx, n, kernel, block,
                                     err != NULL ? err : &own);
     int rc = look_up(&r, folder, path, path_n, &why);
@@ -522,7 +523,7 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
 void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const uint32_t block[3])
 {
     struct tl_error err, why;
-    char folder[TL_JIT_CACHE_PATH], path[TL_JIT_CACHE_PATH + 100];
+    char folder[TL_STORE_PATH], path[TL_STORE_PATH + 100];
     struct request r = make_request(TL_JIT_PREFETCH, ptx, n, kernel, block, &err);
     size_t message_n = 0;
     if (look_up(&r, folder, path, sizeof path, &why) <= 0 || r.cache[0] == '\0')

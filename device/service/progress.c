@@ -28,7 +28,7 @@ enum {
 
 /* A kernel that was asked for and is not there yet. */
 struct wanted {
-    struct tl_jit_key key;
+    struct tl_store_key key;
     unsigned n_waiting; /* 0: it is only expected */
 };
 
@@ -64,7 +64,7 @@ static bool is_wanted(void)
 
 /* --- counting --- */
 
-static struct wanted *find_wanted(const struct tl_jit_key *key) TL_REQUIRES(lock)
+static struct wanted *find_wanted(const struct tl_store_key *key) TL_REQUIRES(lock)
 {
     for (unsigned i = 0; i < now.n_open; i++)
         if (memcmp(&now.open[i].key, key, sizeof *key) == 0)
@@ -72,7 +72,7 @@ static struct wanted *find_wanted(const struct tl_jit_key *key) TL_REQUIRES(lock
     return NULL;
 }
 
-static struct wanted *find_or_add(const struct tl_jit_key *key) TL_REQUIRES(lock)
+static struct wanted *find_or_add(const struct tl_store_key *key) TL_REQUIRES(lock)
 {
     struct wanted *w = find_wanted(key);
     if (w == NULL && now.n_open < N_OPEN) {
@@ -92,15 +92,15 @@ static void settle(struct wanted *w) TL_REQUIRES(lock)
 /* What was compiled in the background is in the cache, without anybody having been told. */
 static void settle_expected(void) TL_REQUIRES(lock)
 {
-    char folder[TL_JIT_CACHE_PATH];
-    struct tl_jit_cache cache;
-    if (tl_jit_cache_folder(folder, NULL) < 0 ||
-        tl_jit_cache_open(&cache, folder, tl_jit_cache_limit_mb(), NULL) < 0)
+    char folder[TL_STORE_PATH];
+    struct tl_store cache;
+    if (tl_store_folder(folder, NULL) < 0 ||
+        tl_store_open(&cache, folder, tl_store_limit_mb(), NULL) < 0)
         return;
     for (unsigned i = now.n_open; i > 0; i--)
-        if (now.open[i - 1].n_waiting == 0 && tl_jit_cache_has(&cache, &now.open[i - 1].key))
+        if (now.open[i - 1].n_waiting == 0 && tl_store_has(&cache, &now.open[i - 1].key))
             settle(&now.open[i - 1]);
-    tl_jit_cache_close(&cache);
+    tl_store_close(&cache);
 }
 
 /* --- telling --- */
@@ -182,14 +182,14 @@ static void tell(bool is_terminal)
 
 /* --- what the client calls --- */
 
-void tl_jit_progress_expect(const struct tl_jit_key *key)
+void tl_jit_progress_expect(const struct tl_store_key *key)
 {
     tl_mutex_lock(&lock);
     find_or_add(key);
     tl_mutex_unlock(&lock);
 }
 
-void tl_jit_progress_begin(const struct tl_jit_key *key)
+void tl_jit_progress_begin(const struct tl_store_key *key)
 {
     tl_mutex_lock(&lock);
     struct wanted *w = find_or_add(key);
@@ -203,7 +203,7 @@ void tl_jit_progress_begin(const struct tl_jit_key *key)
     tl_mutex_unlock(&lock);
 }
 
-void tl_jit_progress_end(const struct tl_jit_key *key)
+void tl_jit_progress_end(const struct tl_store_key *key)
 {
     bool is_line_there = false;
     int sign = -1;

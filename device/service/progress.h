@@ -12,13 +12,13 @@
 #ifndef TALLY_DEVICE_SERVICE_PROGRESS_H
 #define TALLY_DEVICE_SERVICE_PROGRESS_H
 
-#include "include/tally/store.h"
+#include "tally/store.h"
 
 /* The kernel is compiled in the background from now on: it counts as asked for. */
-void tl_jit_progress_expect(const struct tl_jit_key *key);
+void tl_jit_progress_expect(const struct tl_store_key *key);
 /* Somebody waits for it from now on, until tl_jit_progress_end. */
-void tl_jit_progress_begin(const struct tl_jit_key *key);
-void tl_jit_progress_end(const struct tl_jit_key *key);
+void tl_jit_progress_begin(const struct tl_store_key *key);
+void tl_jit_progress_end(const struct tl_store_key *key);
 /* Between the two: returns when the descriptor has something to read or is broken, and tells
  * meanwhile. */
 void tl_jit_progress_wait(int fd);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const struct tl_jit_refusal *tl_jit_refusals_find(const struct tl_jit_refusals *r,
-                                                  const struct tl_jit_key *key)
+                                                  const struct tl_store_key *key)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         if (memcmp(&r->entries[i].key, key, sizeof *key) == 0)
@@ -15,7 +15,7 @@ const struct tl_jit_refusal *tl_jit_refusals_find(const struct tl_jit_refusals *
     return NULL;
 }
 
-void tl_jit_refusals_add(struct tl_jit_refusals *r, const struct tl_jit_key *key, int code,
+void tl_jit_refusals_add(struct tl_jit_refusals *r, const struct tl_store_key *key, int code,
                          const char *text)
 {
     char *copy = code != -ENOMEM && tl_jit_refusals_find(r, key) == NULL ? strdup(text) : NULL;

@@ -5,12 +5,12 @@
 #ifndef TALLY_DEVICE_SERVICE_REFUSALS_H
 #define TALLY_DEVICE_SERVICE_REFUSALS_H
 
-#include "include/tally/store.h"
+#include "tally/store.h"
 
 enum { TL_JIT_REFUSALS = 256 }; /* then the oldest is forgotten */
 
 struct tl_jit_refusal {
-    struct tl_jit_key key;
+    struct tl_store_key key;
     int code;
     char *text;
 };
@@ -23,9 +23,9 @@ struct tl_jit_refusals {
 
 /* What was answered, or NULL; valid until something is added. */
 const struct tl_jit_refusal *tl_jit_refusals_find(const struct tl_jit_refusals *r,
-                                                  const struct tl_jit_key *key);
+                                                  const struct tl_store_key *key);
 /* Remembers an answer, unless it was about this moment and not about the kernel: -ENOMEM. */
-void tl_jit_refusals_add(struct tl_jit_refusals *r, const struct tl_jit_key *key, int code,
+void tl_jit_refusals_add(struct tl_jit_refusals *r, const struct tl_store_key *key, int code,
                          const char *text);
 void tl_jit_refusals_finish(struct tl_jit_refusals *r);
 

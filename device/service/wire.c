@@ -232,26 +232,26 @@ static int open_private(const char *path, struct tl_error *err)
     return fd;
 }
 
-int tl_jit_runtime_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err)
+int tl_jit_runtime_folder(char path[TL_STORE_PATH], struct tl_error *err)
 {
     const char *xdg = getenv("XDG_RUNTIME_DIR");
     if (xdg != NULL && xdg[0] == '/') {
-        int n = snprintf(path, TL_JIT_CACHE_PATH, "%s/tally", xdg);
-        int fd = n < TL_JIT_CACHE_PATH ? open_private(path, err) : -ENAMETOOLONG;
+        int n = snprintf(path, TL_STORE_PATH, "%s/tally", xdg);
+        int fd = n < TL_STORE_PATH ? open_private(path, err) : -ENAMETOOLONG;
         if (fd >= 0)
             return fd; /* else a stale variable, as after su */
     }
-    snprintf(path, TL_JIT_CACHE_PATH, "/tmp/tally-%lu", (unsigned long)geteuid());
+    snprintf(path, TL_STORE_PATH, "/tmp/tally-%lu", (unsigned long)geteuid());
     int fd = open_private(path, err);
     if (fd >= 0)
         return fd;
     /* Somebody has taken that name.  The cache is ours, if there is one. */
-    struct tl_jit_cache cache;
-    if (tl_jit_cache_folder(path, NULL) < 0 || tl_jit_cache_open(&cache, path, 1, NULL) < 0)
+    struct tl_store cache;
+    if (tl_store_folder(path, NULL) < 0 || tl_store_open(&cache, path, 1, NULL) < 0)
         return fd;
-    tl_jit_cache_close(&cache);
-    int n = snprintf(path, TL_JIT_CACHE_PATH, "%s/run", cache.path);
-    return n < TL_JIT_CACHE_PATH ? open_private(path, err) : fd;
+    tl_store_close(&cache);
+    int n = snprintf(path, TL_STORE_PATH, "%s/run", cache.path);
+    return n < TL_STORE_PATH ? open_private(path, err) : fd;
 }
 
 void tl_jit_service_name(const char *id, const char *suffix, char name[64])

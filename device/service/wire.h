@@ -8,8 +8,8 @@
 #ifndef TALLY_DEVICE_SERVICE_WIRE_H
 #define TALLY_DEVICE_SERVICE_WIRE_H
 
-#include "include/tally/store.h"
 #include "tally/base.h"
+#include "tally/store.h"
 
 #define TL_JIT_WIRE_MAGIC 0x544a4c54u /* "TLJT" */
 #define TL_JIT_WIRE_VERSION 1u
@@ -40,7 +40,7 @@ struct tl_jit_ask {
     uint32_t block[3];
     uint32_t cache_mb;
     uint64_t ptx_bytes;
-    struct tl_jit_key key;
+    struct tl_store_key key;
     uint32_t kernel_bytes, cpu_bytes, features_bytes, cache_bytes;
 };
 _Static_assert(sizeof(struct tl_jit_ask) == 88, "a wire format");
@@ -88,7 +88,7 @@ void tl_jit_memory_unmap(const void *bytes, uint64_t n);
 /* The folder for sockets, made if need be: XDG_RUNTIME_DIR/tally, else /tmp/tally-UID, else `run`
  * in the cache.  Its descriptor (the caller's to close), or -EPERM if it is not ours alone, or
  * another negative errno value. */
-int tl_jit_runtime_folder(char path[TL_JIT_CACHE_PATH], struct tl_error *err);
+int tl_jit_runtime_folder(char path[TL_STORE_PATH], struct tl_error *err);
 
 /* What identifies a compiler program: its GNU build id, which covers the version of LLVM that it
  * was made for.  Any change of the translator changes the build id.  0, -ENOEXEC (no such program),

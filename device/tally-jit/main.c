@@ -103,7 +103,7 @@ static int ask(enum tl_jit_kind kind)
     static char message[TL_JIT_MESSAGE_BYTES];
     struct tl_error err = {0};
     struct sockaddr_un address;
-    char id[TL_JIT_COMPILER_ID_BYTES], path[TL_JIT_CACHE_PATH], name[64];
+    char id[TL_JIT_COMPILER_ID_BYTES], path[TL_STORE_PATH], name[64];
     if (tl_jit_compiler_id("/proc/self/exe", id, &err) < 0)
         return complain(&err);
     int folder = tl_jit_runtime_folder(path, &err);
@@ -202,7 +202,7 @@ struct command {
 /* As the driver does it, with this program as the service. */
 static int get(const char *ptx, size_t n, const struct command *c, struct tl_error *err)
 {
-    char path[TL_JIT_CACHE_PATH + 100];
+    char path[TL_STORE_PATH + 100];
     char *self = realpath("/proc/self/exe", NULL);
     if (self != NULL)
         (void)setenv("TALLY_JIT", self, 1);

@@ -64,14 +64,14 @@ struct worker {
 struct server {
     const struct tl_jit_server_options *options;
     char id[TL_JIT_COMPILER_ID_BYTES];
-    char folder_path[TL_JIT_CACHE_PATH];
+    char folder_path[TL_STORE_PATH];
     int folder, lock, listener;
     struct client clients[CLIENTS];
     uint32_t n_clients;
     struct worker workers[WORKERS];
     struct job *jobs; /* oldest first */
     /* what is known of folders used lately; their descriptors are closed */
-    struct tl_jit_cache caches[CACHES];
+    struct tl_store caches[CACHES];
     uint32_t next_cache;
     struct tl_jit_refusals refusals;
     uint32_t n_compiled, n_found, n_failed, n_deaths;
@@ -160,11 +160,11 @@ static bool has_client(const struct server *s, const struct job *job)
     return false;
 }
 
-static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl_jit_cache *c,
+static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl_store *c,
                       struct tl_error *err)
 {
     int rc = path[0] == '\0' ? tl_error_set(err, -ENOENT, "there is no cache folder")
-                             : tl_jit_cache_open(c, path, mb, err);
+                             : tl_store_open(c, path, mb, err);
     for (uint32_t i = 0; rc == 0 && i < CACHES; i++) {
         if (strcmp(s->caches[i].path, path) == 0) {
             c->was_checked = s->caches[i].was_checked;
@@ -174,9 +174,9 @@ static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl
     return rc;
 }
 
-static void close_cache(struct server *s, struct tl_jit_cache *c)
+static void close_cache(struct server *s, struct tl_store *c)
 {
-    tl_jit_cache_close(c);
+    tl_store_close(c);
     for (uint32_t i = 0; i < CACHES; i++) {
         if (strcmp(s->caches[i].path, c->path) == 0) {
             s->caches[i] = *c;
@@ -190,8 +190,8 @@ static void close_cache(struct server *s, struct tl_jit_cache *c)
 static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
 {
     struct tl_error err = {0};
-    struct tl_jit_cache cache;
-    char path[TL_JIT_CACHE_PATH + 100];
+    struct tl_store cache;
+    char path[TL_STORE_PATH + 100];
     const void *object;
     int rc = tl_jit_memory_map(fd, n, &object);
     if (rc < 0) {
@@ -201,7 +201,7 @@ static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
     }
     rc = open_cache(s, job->text.cache, job->ask.cache_mb, &cache, &err);
     if (rc == 0) {
-        rc = tl_jit_cache_store(&cache, &job->ask.key, object, n, path, sizeof path, &err);
+        rc = tl_store_put(&cache, &job->ask.key, object, n, path, sizeof path, &err);
         close_cache(s, &cache);
     }
     tl_jit_memory_unmap(object, n);
@@ -397,10 +397,10 @@ static void answer_status(struct server *s, uint32_t i)
 static bool is_cached(struct server *s, const struct tl_jit_ask *a,
                       const struct tl_jit_ask_text *text, char *path, size_t n)
 {
-    struct tl_jit_cache cache;
+    struct tl_store cache;
     if (open_cache(s, text->cache, a->cache_mb, &cache, NULL) < 0)
         return false;
-    bool was_found = tl_jit_cache_find(&cache, &a->key, path, n) == 0;
+    bool was_found = tl_store_find(&cache, &a->key, path, n) == 0;
     close_cache(s, &cache);
     return was_found;
 }
@@ -444,7 +444,7 @@ static struct job *find_job(struct server *s, const struct tl_jit_ask *a,
 static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask *a,
                           const struct tl_jit_ask_text *text, size_t n, int fd)
 {
-    char path[TL_JIT_CACHE_PATH + 100];
+    char path[TL_STORE_PATH + 100];
     uint32_t n_ahead = 0;
     struct job *job;
     for (job = s->jobs; job != NULL; job = job->next)
@@ -468,7 +468,7 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     struct tl_error err = {0};
     struct tl_jit_ask a = {0};
     struct tl_jit_ask_text text;
-    char path[TL_JIT_CACHE_PATH + 100];
+    char path[TL_STORE_PATH + 100];
     int rc = tl_jit_ask_check(s->message, n, &text, &err);
     if (rc == 0) {
         memcpy(&a, s->message, sizeof a);

@@ -3,6 +3,7 @@
  * LLVM ends the process on what it does not like, and PTX may come from anywhere; so this runs in
  * processes that hold nothing but a socket to the service, and whose end costs one retry. */
 #include "device/tally-jit/worker.h"
+#include "device/service/key.h"
 #include "device/service/link.h"
 #include "device/service/wire.h"
 #include "device/tally-jit/sandbox.h"
@@ -223,7 +224,7 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
                                    .cpu = options.cpu,
                                    .features = options.features,
                                    .compiler = compiler_id};
-    struct tl_jit_key key = tl_jit_key_of(&source);
+    struct tl_store_key key = tl_jit_key_of(&source);
     if (memcmp(&key, &a.key, sizeof key) != 0) {
         rc = tl_error_set(
             &err, -EPROTO,

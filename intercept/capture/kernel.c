@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "include/tally/check.h"
-#include "include/tally/lock.h"
+#include "tally/check.h"
+#include "tally/lock.h"
 
 struct owner {
     void *handle;

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "include/tally/check.h"
-#include "include/tally/lock.h"
+#include "tally/check.h"
+#include "tally/lock.h"
 
 enum { FIRST_ENTRIES = 256 };
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 
 struct tl_map_entry {
     _Atomic uintptr_t key; /* 0: free, and the end of a search */

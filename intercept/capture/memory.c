@@ -1,6 +1,6 @@
 /* How much device memory the job holds, for tallyd (page.memory_bytes).  Sizes are kept by address;
  * memory that comes another way (arrays, graphs, other processes) is not counted. */
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 #include "intercept/shim/internal.h"

@@ -15,8 +15,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "include/tally/check.h"
-#include "include/tally/lock.h"
+#include "tally/check.h"
+#include "tally/lock.h"
 
 enum { LOOK_MS = 100 };
 #define PIECE ((size_t)64 << 10) /* ranges are cut at multiples of it */

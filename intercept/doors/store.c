@@ -11,20 +11,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "include/tally/digest.h"
-#include "include/tally/lock.h"
-#include "include/tally/store.h"
+#include "tally/digest.h"
+#include "tally/lock.h"
+#include "tally/store.h"
 
 enum {
     MAX_IN_MEMORY = 64, /* the last ones; the rest is on disk */
     MAX_BYTES = 256 << 20,
     MAX_FILES = 4096, /* on disk, about */
     PRUNE_EVERY = 16, /* texts, on the average */
-    PATH_BYTES = TL_JIT_CACHE_PATH + 2 * TL_JIT_DIGEST_BYTES + 32,
+    PATH_BYTES = TL_STORE_PATH + TL_DIGEST_HEX + 31,
 };
 
 struct text {
-    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    uint8_t digest[TL_DIGEST_BYTES];
     char *ptx;
     size_t n;
 };
@@ -40,22 +40,14 @@ void tl_doors_forked(void)
     tl_mutex_init(&lock);
 }
 
-static void digest_of(const void *bytes, size_t n, uint8_t digest[TL_JIT_DIGEST_BYTES])
-{
-    struct tl_jit_digest d;
-    tl_jit_digest_init(&d);
-    tl_jit_digest_add(&d, bytes, n);
-    tl_jit_digest_end(&d, digest);
-}
-
 /* The path of a text, or of its folder if `digest` is NULL.  False if there is no cache folder. */
 static bool path_of(char path[PATH_BYTES], const uint8_t *digest)
 {
-    char folder[TL_JIT_CACHE_PATH], hex[2 * TL_JIT_DIGEST_BYTES + 1] = "";
-    if (tl_jit_cache_folder(folder, NULL) < 0)
+    char folder[TL_STORE_PATH], hex[TL_DIGEST_HEX] = "";
+    if (tl_store_folder(folder, NULL) < 0)
         return false;
-    for (size_t i = 0; digest != NULL && i < TL_JIT_DIGEST_BYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    if (digest != NULL)
+        tl_digest_hex(digest, hex);
     snprintf(path, PATH_BYTES, digest != NULL ? "%s/ptx/%s.ptx" : "%s/ptx", folder, hex);
     return true;
 }
@@ -204,19 +196,19 @@ static char *find_on_disk(const uint8_t *digest, size_t *n)
 
 void tl_doors_keep(const void *cubin, size_t n, const char *ptx, size_t ptx_n)
 {
-    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    uint8_t digest[TL_DIGEST_BYTES];
     ptx_n = strnlen(ptx, ptx_n);
     if (ptx_n == 0 || ptx_n > MAX_BYTES)
         return;
-    digest_of(cubin, n, digest);
+    tl_digest_of(cubin, n, digest);
     keep_in_memory(digest, ptx, ptx_n);
     keep_on_disk(digest, ptx, ptx_n);
 }
 
 char *tl_doors_find(const void *cubin, size_t n, size_t *ptx_n)
 {
-    uint8_t digest[TL_JIT_DIGEST_BYTES];
-    digest_of(cubin, n, digest);
+    uint8_t digest[TL_DIGEST_BYTES];
+    tl_digest_of(cubin, n, digest);
     char *text = find_in_memory(digest, ptx_n);
     return text != NULL ? text : find_on_disk(digest, ptx_n);
 }

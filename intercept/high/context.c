@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 
 /* --- the thread's current context --- */
 

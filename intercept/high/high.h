@@ -13,7 +13,7 @@
 #ifndef TALLY_INTERCEPT_HIGH_HIGH_H
 #define TALLY_INTERCEPT_HIGH_HIGH_H
 
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 #include "intercept/capture/capture.h"
 
 /* Guards what the watcher asks the driver against streams and contexts that go and captures that

@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-#include "include/tally/check.h"
-#include "include/tally/lock.h"
+#include "tally/check.h"
+#include "tally/lock.h"
 
 enum {
     SAMPLES = 128,    /* at a time */

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 
 TL_THREAD struct tl_high_thread tl_high_thread;
 struct tl_client_page *tl_high_page;

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 
 /* Of a job that does not wait for its work in time, the watcher looks often: after an eighth of
  * what the burst has lasted. */

@@ -20,10 +20,10 @@
 #include <cuda.h>
 #include <stdatomic.h>
 
-#include "include/tally/effort.h"
 #include "runtime/job/client.h"
 #include "runtime/job/settings.h"
 #include "runtime/record/record.h"
+#include "tally/effort.h"
 
 enum tl_name {
 #define TL_DRIVER_NAME(name) TL_NAME_##name,

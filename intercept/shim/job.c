@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "include/tally/check.h"
-#include "include/tally/lock.h"
+#include "tally/check.h"
+#include "tally/lock.h"
 
 enum { PATIENCE_S = 5 };
 

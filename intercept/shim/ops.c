@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "include/tally/lock.h"
+#include "tally/lock.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED uint32_t tally_op_named(const char *name);

@@ -2,7 +2,7 @@
 #ifndef TALLY_EFFORT_HOOKS_H
 #define TALLY_EFFORT_HOOKS_H
 
-#include "include/tally/effort.h"
+#include "tally/effort.h"
 #include "runtime/effort/lock.h"
 
 /* Per file, each ended by a NULL name. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "include/tally/effort.h"
+#include "tally/effort.h"
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
 #include "tally/ptx.h"

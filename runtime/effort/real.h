@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "include/tally/effort.h"
+#include "tally/effort.h"
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
 #include "tally/base.h"

@@ -35,7 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "include/tally/effort.h"
+#include "tally/effort.h"
 #include "runtime/job/client.h"
 #include "runtime/job/settings.h"
 #include "runtime/record/record.h"

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "include/tally/store.h"
+#include "tally/store.h"
 
 enum { FORMAT = 1, LIMIT_MB = 256, MAX_COUNT = 1 << 16 };
 
@@ -188,65 +188,57 @@ static void read_rewritten(struct reader *in, const char *key, struct tl_eff_rew
 
 int tl_eff_store_folder(char *path, size_t n)
 {
-    char root[TL_JIT_CACHE_PATH];
-    int rc = tl_jit_cache_folder(root, NULL);
+    char root[TL_STORE_PATH];
+    int rc = tl_store_folder(root, NULL);
     if (rc < 0)
         return rc;
     return (size_t)snprintf(path, n, "%s/effort", root) < n ? 0 : -ENAMETOOLONG;
 }
 
 /* The cache, opened at the first question; the builder's own.  NULL if there is none. */
-static struct tl_jit_cache *cache(void)
+static struct tl_store *cache(void)
 {
-    static struct tl_jit_cache c;
+    static struct tl_store c;
     static bool was_tried, is_there;
-    char path[TL_JIT_CACHE_PATH];
+    char path[TL_STORE_PATH];
     if (!was_tried) {
         was_tried = true;
         is_there = tl_eff_store_folder(path, sizeof path) == 0 &&
-                   tl_jit_cache_open(&c, path, LIMIT_MB, NULL) == 0;
+                   tl_store_open(&c, path, LIMIT_MB, NULL) == 0;
     }
     return is_there ? &c : NULL;
 }
 
-static struct tl_jit_key key_of(const char *key)
+static struct tl_store_key key_of(const char *key)
 {
-    struct tl_jit_digest d;
-    struct tl_jit_key k;
-    tl_jit_digest_init(&d);
-    tl_jit_digest_add(&d, key, strlen(key));
-    tl_jit_digest_end(&d, k.bytes);
+    struct tl_store_key k;
+    tl_digest_of(key, strlen(key), k.bytes);
     return k;
 }
 
 void tl_eff_store_key(char key[TL_EFF_KEY_BYTES], const struct tl_eff_origin *o)
 {
-    static const char hex[] = "0123456789abcdef";
-    struct tl_jit_digest d;
-    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    struct tl_digest d;
+    uint8_t digest[TL_DIGEST_BYTES];
     const uint64_t numbers[] = {o->kind, o->dims, o->max_registers, (uint64_t)o->driver,
                                 o->rewriter};
-    tl_jit_digest_init(&d);
-    tl_jit_digest_add(&d, o->text, TL_JIT_DIGEST_BYTES);
-    tl_jit_digest_add(&d, numbers, sizeof numbers);
+    tl_digest_init(&d);
+    tl_digest_add(&d, o->text, TL_DIGEST_BYTES);
+    tl_digest_add(&d, numbers, sizeof numbers);
     /* the one part whose length varies is the last */
-    tl_jit_digest_add(&d, o->kernel, strlen(o->kernel));
-    tl_jit_digest_end(&d, digest);
-    for (size_t i = 0; i < sizeof digest; i++) {
-        key[2 * i] = hex[digest[i] >> 4];
-        key[2 * i + 1] = hex[digest[i] & 15];
-    }
-    key[2 * sizeof digest] = 0;
+    tl_digest_add(&d, o->kernel, strlen(o->kernel));
+    tl_digest_end(&d, digest);
+    tl_digest_hex(digest, key);
 }
 
 int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out)
 {
-    struct tl_jit_cache *c = cache();
-    struct tl_jit_key k = key_of(key);
-    char path[TL_JIT_CACHE_PATH];
+    struct tl_store *c = cache();
+    struct tl_store_key k = key_of(key);
+    char path[TL_STORE_PATH];
     struct stat st;
     *out = (struct tl_eff_rewritten){0};
-    if (c == NULL || tl_jit_cache_find(c, &k, path, sizeof path) < 0)
+    if (c == NULL || tl_store_find(c, &k, path, sizeof path) < 0)
         return -ENOENT;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -270,14 +262,14 @@ int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out)
 
 void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r)
 {
-    struct tl_jit_cache *c = cache();
-    struct tl_jit_key k = key_of(key);
+    struct tl_store *c = cache();
+    struct tl_store_key k = key_of(key);
     struct tl_buf b = {0};
-    char path[TL_JIT_CACHE_PATH];
+    char path[TL_STORE_PATH];
     if (c == NULL)
         return;
     write_rewritten(&b, key, r);
     if (!b.failed)
-        (void)tl_jit_cache_store(c, &k, b.p, b.n, path, sizeof path, NULL);
+        (void)tl_store_put(c, &k, b.p, b.n, path, sizeof path, NULL);
     tl_buf_finish(&b);
 }

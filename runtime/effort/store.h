@@ -6,19 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "include/tally/digest.h"
+#include "tally/digest.h"
 #include "tally/ptx.h"
 
 /* Everything that decides what a rewritten kernel looks like. */
 struct tl_eff_origin {
-    const uint8_t *text; /* digest of the PTX, TL_JIT_DIGEST_BYTES */
+    const uint8_t *text; /* digest of the PTX, TL_DIGEST_BYTES */
     const char *kernel;
     enum tl_ptx_variant kind;
     uint32_t dims, max_registers;
     int driver;        /* version of the driver that is to load it */
     uint32_t rewriter; /* TL_PTX_REWRITER_VERSION */
 };
-enum { TL_EFF_KEY_BYTES = 2 * TL_JIT_DIGEST_BYTES + 1 };
+enum { TL_EFF_KEY_BYTES = TL_DIGEST_HEX };
 /* Its name on disk: a digest of all of that, so that no two different ones meet. */
 void tl_eff_store_key(char key[TL_EFF_KEY_BYTES], const struct tl_eff_origin *o);
 

@@ -33,7 +33,7 @@ struct text {
     char *bytes;
     size_t n;
     uint32_t arch;
-    uint8_t digest[TL_JIT_DIGEST_BYTES];
+    uint8_t digest[TL_DIGEST_BYTES];
     bool is_borrowed, has_failed;
     struct tl_ptx_index *index; /* made when it is looked at */
 };
@@ -68,11 +68,11 @@ static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool
     uint32_t at = t->n++;
     for (; at > 0 && t->list[at - 1].arch < arch; at--)
         t->list[at] = t->list[at - 1];
-    struct tl_jit_digest d;
+    struct tl_digest d;
     t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
-    tl_jit_digest_init(&d);
-    tl_jit_digest_add(&d, bytes, n);
-    tl_jit_digest_end(&d, t->list[at].digest);
+    tl_digest_init(&d);
+    tl_digest_add(&d, bytes, n);
+    tl_digest_end(&d, t->list[at].digest);
 }
 
 /* What the device may load of an image: its architecture's number is `device`. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "include/tally/store.h"
+#include "tally/store.h"
 
 int run_set(const struct run *r, const char *name, const char *value)
 {
@@ -117,8 +117,8 @@ int run_set_compilers(const struct run *r)
 
 int run_set_caches(const struct run *r)
 {
-    char folder[TL_JIT_CACHE_PATH], path[TL_JIT_CACHE_PATH + 8];
-    if (getenv("CUPY_CACHE_DIR") != NULL || tl_jit_cache_folder(folder, NULL) < 0)
+    char folder[TL_STORE_PATH], path[TL_STORE_PATH + 8];
+    if (getenv("CUPY_CACHE_DIR") != NULL || tl_store_folder(folder, NULL) < 0)
         return 0;
     snprintf(path, sizeof path, "%s/cupy", folder);
     return run_set(r, "CUPY_CACHE_DIR", path);

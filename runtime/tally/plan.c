@@ -1,8 +1,8 @@
 /* `tally plan MODELS.json`: which part of which GPU serves which model, so that all latency bounds
  * hold (sched/gpulet.h). */
-#include "include/tally/json.h"
 #include "runtime/tally/cli.h"
 #include "sched/gpulet.h"
+#include "tally/json.h"
 #include "tally/options.h"
 
 #include <errno.h>
@@ -95,14 +95,14 @@ static char *read_file(const char *path, size_t *n)
 
 /* A table over the profiled batches from the measured ones: linear between them, in proportion
  * outside. */
-static bool read_batches(const struct cli_json *j, double out[TL_GPULET_BATCHES])
+static bool read_batches(const struct tl_json_value *j, double out[TL_GPULET_BATCHES])
 {
     double batches[32], values[32];
     uint32_t n = 0;
-    for (const struct cli_json *m = j->first; j->kind == CLI_JSON_OBJECT && m != NULL && n < 32;
+    for (const struct tl_json_value *m = j->first; j->kind == TL_JSON_OBJECT && m != NULL && n < 32;
          m = m->next) {
         double batch = strtod(m->key.p, NULL);
-        if (m->kind != CLI_JSON_NUMBER || batch < 1 || m->number <= 0)
+        if (m->kind != TL_JSON_NUMBER || batch < 1 || m->number <= 0)
             return false;
         uint32_t at = n++;
         for (; at > 0 && batches[at - 1] > batch; at--) {
@@ -131,13 +131,13 @@ static bool read_batches(const struct cli_json *j, double out[TL_GPULET_BATCHES]
 
 /* Sizes that were not measured are taken from the next larger one that was, longer in proportion;
  * the largest must be there. */
-static bool read_latencies(const struct cli_json *j, struct tl_gpulet_model *m)
+static bool read_latencies(const struct tl_json_value *j, struct tl_gpulet_model *m)
 {
     bool is_known[TL_GPULET_SIZES] = {false};
     for (int i = 0; i < TL_GPULET_SIZES; i++) {
         char key[16];
         snprintf(key, sizeof key, "%u", tl_gpulet_sizes[i]);
-        const struct cli_json *row = cli_json_get(j, key);
+        const struct tl_json_value *row = tl_json_get(j, key);
         if (row != NULL && !read_batches(row, m->profile_ms[i]))
             return false;
         is_known[i] = row != NULL;
@@ -151,11 +151,13 @@ static bool read_latencies(const struct cli_json *j, struct tl_gpulet_model *m)
     return true;
 }
 
-static int read_model(const struct cli_json *j, struct tl_gpulet_model *m, struct plan_options *o)
+static int read_model(const struct tl_json_value *j, struct tl_gpulet_model *m,
+                      struct plan_options *o)
 {
-    const struct cli_json *name = cli_json_get(j, "name"), *latency = cli_json_get(j, "latency_ms");
+    const struct tl_json_value *name = tl_json_get(j, "name"),
+                               *latency = tl_json_get(j, "latency_ms");
     char text[sizeof m->name];
-    if (name == NULL || name->kind != CLI_JSON_TEXT || name->text.n >= sizeof text) {
+    if (name == NULL || name->kind != TL_JSON_TEXT || name->text.n >= sizeof text) {
         cli_complain("%s: a model needs a \"name\" of at most %zu letters", o->file,
                      sizeof text - 1);
         return CLI_FAILED;
@@ -165,9 +167,9 @@ static int read_model(const struct cli_json *j, struct tl_gpulet_model *m, struc
     if (!is_builtin)
         memset(m, 0, sizeof *m);
     memcpy(m->name, text, sizeof text);
-    m->rate = cli_json_number(j, "rate", 0);
-    m->slo_ms = cli_json_number(j, "slo_ms", m->slo_ms);
-    m->memory_mb = cli_json_number(j, "memory_mb", m->memory_mb);
+    m->rate = tl_json_number(j, "rate", 0);
+    m->slo_ms = tl_json_number(j, "slo_ms", m->slo_ms);
+    m->memory_mb = tl_json_number(j, "memory_mb", m->memory_mb);
     if (m->rate <= 0 || m->slo_ms <= 0) {
         cli_complain("%s: model '%s' needs a \"rate\" and a \"slo_ms\" above 0", o->file, text);
         return CLI_FAILED;
@@ -334,20 +336,21 @@ int cli_plan(int argc, char **argv)
         return CLI_FAILED;
     struct tl_arena arena;
     tl_arena_init(&arena, 64 << 20);
-    struct cli_json *root = NULL;
+    struct tl_json_value *root = NULL;
     struct tl_error err;
     static struct tl_gpulet_model models[TL_GPULET_MODELS];
     uint32_t n = 0;
     int status = CLI_FAILED;
-    if (cli_json_read(&root, &arena, (struct tl_str){text, (uint32_t)n_bytes}, &err) < 0) {
+    if (tl_json_read(&root, &arena, (struct tl_str){text, (uint32_t)n_bytes}, &err) < 0) {
         cli_complain("%s: %s", o.file, err.text);
         goto out;
     }
     if (o.planner.gpus == 0)
-        o.planner.gpus = (uint32_t)cli_json_number(root, "gpus", 1);
-    o.planner.gpu_memory_mb = cli_json_number(root, "gpu_memory_mb", 0);
-    const struct cli_json *list = cli_json_get(root, "models");
-    for (const struct cli_json *m = list != NULL ? list->first : NULL; m != NULL; m = m->next) {
+        o.planner.gpus = (uint32_t)tl_json_number(root, "gpus", 1);
+    o.planner.gpu_memory_mb = tl_json_number(root, "gpu_memory_mb", 0);
+    const struct tl_json_value *list = tl_json_get(root, "models");
+    for (const struct tl_json_value *m = list != NULL ? list->first : NULL; m != NULL;
+         m = m->next) {
         if (n == TL_GPULET_MODELS) {
             cli_complain("%s: more than %d models", o.file, TL_GPULET_MODELS);
             goto out;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "include/tally/effort.h"
+#include "tally/effort.h"
 
 static const struct tl_shim *shim;
 

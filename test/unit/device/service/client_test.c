@@ -660,7 +660,7 @@ static void a_missing_or_wrong_service_is_told(void)
 /* Messages that no client of ours sends; the service answers or hangs up, and goes on. */
 static void nonsense_does_not_hurt_the_service(void)
 {
-    char id[TL_JIT_COMPILER_ID_BYTES], where[TL_JIT_CACHE_PATH], name[64],
+    char id[TL_JIT_COMPILER_ID_BYTES], where[TL_STORE_PATH], name[64],
         message[TL_JIT_MESSAGE_BYTES];
     struct sockaddr_un address;
     assert_got("one");

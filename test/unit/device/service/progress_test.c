@@ -17,9 +17,9 @@ static int service[2]; /* readable once the compiler has answered */
 static int heard;      /* where standard error goes */
 static int kept;       /* the real standard error */
 
-static struct tl_jit_key key_of(unsigned number)
+static struct tl_store_key key_of(unsigned number)
 {
-    struct tl_jit_key key = {{0}};
+    struct tl_store_key key = {{0}};
     memcpy(key.bytes, &number, sizeof number);
     return key;
 }
@@ -89,7 +89,7 @@ static bool is_silent(void)
 
 static void *wait_for_one(void *argument)
 {
-    struct tl_jit_key key = key_of(*(unsigned *)argument);
+    struct tl_store_key key = key_of(*(unsigned *)argument);
     tl_jit_progress_begin(&key);
     tl_jit_progress_wait(service[0]);
     tl_jit_progress_end(&key);
@@ -135,7 +135,7 @@ static void in_child(void (*test)(void))
 static void plain_lines(void)
 {
     unsigned number = 1;
-    struct tl_jit_key expected = key_of(7);
+    struct tl_store_key expected = key_of(7);
     hear_pipe();
     tl_jit_progress_expect(&expected);
     tl_jit_progress_expect(&expected);
@@ -201,15 +201,15 @@ static void a_kernel_that_two_threads_want_counts_once(void)
 static void compiled_in_background(void)
 {
     unsigned number = 1;
-    struct tl_jit_key expected = key_of(7);
-    struct tl_jit_cache cache;
-    char path[TL_JIT_CACHE_PATH + 100];
-    CHECK(tl_jit_cache_open(&cache, getenv("TALLY_CACHE"), 100, NULL) == 0);
+    struct tl_store_key expected = key_of(7);
+    struct tl_store cache;
+    char path[TL_STORE_PATH + 100];
+    CHECK(tl_store_open(&cache, getenv("TALLY_CACHE"), 100, NULL) == 0);
     hear_terminal();
     tl_jit_progress_expect(&expected);
     pthread_t thread = start_waiting(&number);
     CHECK(strcmp(next_until("\033[K"), "\rtally: compiling kernels 0/2\033[K") == 0);
-    CHECK(tl_jit_cache_store(&cache, &expected, "code", 4, path, sizeof path, NULL) == 0);
+    CHECK(tl_store_put(&cache, &expected, "code", 4, path, sizeof path, NULL) == 0);
     const char *text = next_until("\033[K");
     while (strcmp(text, "\rtally: compiling kernels 1/2\033[K") != 0) {
         CHECK(strcmp(text, "\rtally: compiling kernels 0/2\033[K") == 0);
@@ -227,7 +227,7 @@ static void what_was_compiled_ahead_counts_when_it_is_there(void)
 
 static void quiet_modes(void)
 {
-    struct tl_jit_key key = key_of(1);
+    struct tl_store_key key = key_of(1);
     hear_pipe();
     tl_jit_progress_begin(&key);
     /* Nobody ever answers: that it returns tells that it does not stay to tell. */
@@ -257,7 +257,7 @@ static void two_processes(void)
         _exit(0);
     }
     CHECK(strcmp(next_until("\033[K"), "\rtally: compiling kernels 0/1\033[K") == 0);
-    struct tl_jit_key others[2] = {key_of(2), key_of(3)};
+    struct tl_store_key others[2] = {key_of(2), key_of(3)};
     tl_jit_progress_expect(&others[0]);
     tl_jit_progress_expect(&others[1]);
     pthread_t thread = start_waiting(&number);

@@ -126,17 +126,17 @@ static void an_argument_outside_the_parameters_is_refused(void)
 
 /* --- keys --- */
 
-static void digest_of(const char *text, uint8_t digest[TL_JIT_DIGEST_BYTES])
+static void digest_of(const char *text, uint8_t digest[TL_DIGEST_BYTES])
 {
-    struct tl_jit_digest d;
-    tl_jit_digest_init(&d);
-    tl_jit_digest_add(&d, text, strlen(text));
-    tl_jit_digest_end(&d, digest);
+    struct tl_digest d;
+    tl_digest_init(&d);
+    tl_digest_add(&d, text, strlen(text));
+    tl_digest_end(&d, digest);
 }
 
 static void every_part_of_an_origin_makes_another_key(void)
 {
-    uint8_t text[TL_JIT_DIGEST_BYTES], other[TL_JIT_DIGEST_BYTES];
+    uint8_t text[TL_DIGEST_BYTES], other[TL_DIGEST_BYTES];
     char keys[8][TL_EFF_KEY_BYTES], again[TL_EFF_KEY_BYTES];
     const struct tl_eff_origin o = {.text = text,
                                     .kernel = "k",
@@ -187,7 +187,7 @@ static void texts_that_a_weak_hash_takes_for_one_have_their_own_keys(void)
 {
     static const char one[] = "//  one\n// aaaa\n.version 8.0\n",
                       two[] = "//GPORb8^)#L\xaf!}\n.version 8.0\n";
-    uint8_t digest[2][TL_JIT_DIGEST_BYTES];
+    uint8_t digest[2][TL_DIGEST_BYTES];
     char keys[2][TL_EFF_KEY_BYTES];
     TEST_ASSERT_EQUAL_UINT64(weak_hash(one), weak_hash(two));
     digest_of(one, digest[0]);
