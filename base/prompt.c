@@ -1,9 +1,10 @@
 /* A thread that has little to do, but at once; see the header. */
+#include "tally/thread.h"
+
 #include <sched.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "tally/base.h"
 
 /* As the kernel has it; headers of its own clash with libc's. */
 struct attributes {

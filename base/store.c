@@ -1,5 +1,8 @@
 /* The disk store; see the header. */
 #include "tally/store.h"
+#include "tally/array.h"
+#include "tally/clock.h"
+#include "tally/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -144,22 +147,6 @@ static int path_of(const struct tl_store *c, const char *name, char *path, size_
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static bool read_all(int fd, void *bytes, size_t n, uint64_t at)
-{
-    char *p = bytes;
-    while (n > 0) {
-        ssize_t got = pread(fd, p, n, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        p += got;
-        at += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return true;
-}
-
 static void digest_trailer(struct tl_digest *d, const struct trailer *t)
 {
     tl_digest_add(d, t, offsetof(struct trailer, digest));
@@ -176,13 +163,13 @@ static bool is_whole(int fd, const struct stat *st, const struct tl_store_key *k
         st->st_size > (off_t)(OBJECT_LIMIT + sizeof t))
         return false;
     uint64_t n = (uint64_t)st->st_size - sizeof t;
-    if (!read_all(fd, &t, sizeof t, n) || memcmp(t.magic, magic, sizeof magic) != 0 ||
+    if (tl_file_read_at(fd, &t, sizeof t, n) < 0 || memcmp(t.magic, magic, sizeof magic) != 0 ||
         t.version != STORE_VERSION || t.object_bytes != n || memcmp(&t.key, key, sizeof *key) != 0)
         return false;
     tl_digest_init(&d);
     for (uint64_t at = 0; at < n; at += sizeof piece) {
         size_t part = n - at < sizeof piece ? (size_t)(n - at) : sizeof piece;
-        if (!read_all(fd, piece, part, at))
+        if (tl_file_read_at(fd, piece, part, at) < 0)
             return false;
         tl_digest_add(&d, piece, part);
     }
@@ -251,14 +238,8 @@ struct entries {
 
 static void add_entry(struct entries *e, const char *name, const struct stat *st)
 {
-    if (e->n == e->cap) {
-        size_t cap = e->cap == 0 ? 256 : 2 * e->cap;
-        struct entry *list = realloc(e->list, cap * sizeof *list);
-        if (list == NULL)
-            return;
-        e->list = list;
-        e->cap = cap;
-    }
+    if (!TL_ARRAY_FIT(e->list, e->cap, e->n + 1))
+        return;
     struct entry *new = &e->list[e->n++];
     memcpy(new->name, name, sizeof new->name);
     new->bytes = (uint64_t)st->st_size;
@@ -318,21 +299,6 @@ static void trim(struct tl_store *c, const char *keep)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static int write_all(int fd, const void *bytes, size_t n)
-{
-    const char *p = bytes;
-    while (n > 0) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? -errno : -EIO;
-        p += put;
-        n -= (size_t)put;
-    }
-    return 0;
-}
-
 static int write_entry(int fd, const struct tl_store_key *key, const void *object, size_t n)
 {
     struct trailer t = {.version = STORE_VERSION, .object_bytes = n, .key = *key};
@@ -342,8 +308,8 @@ static int write_entry(int fd, const struct tl_store_key *key, const void *objec
     tl_digest_add(&d, object, n);
     digest_trailer(&d, &t);
     tl_digest_end(&d, t.digest);
-    int rc = write_all(fd, object, n);
-    return rc < 0 ? rc : write_all(fd, &t, sizeof t);
+    int rc = tl_file_write_fd(fd, object, n);
+    return rc < 0 ? rc : tl_file_write_fd(fd, &t, sizeof t);
 }
 
 int tl_store_put(struct tl_store *c, const struct tl_store_key *key, const void *object, size_t n,
@@ -359,10 +325,8 @@ int tl_store_put(struct tl_store *c, const struct tl_store_key *key, const void 
     if (rc < 0)
         return tl_error_set(err, rc, "cache folder %s: its name is too long", c->path);
     /* No pid alone: processes of several containers may share the folder. */
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     snprintf(temporary, sizeof temporary, ".new-%ld-%lx-%u", (long)getpid(),
-             (unsigned long)now.tv_nsec,
+             (unsigned long)(tl_clock_of(CLOCK_REALTIME) % TL_SECOND_NS),
              atomic_fetch_add_explicit(&number, 1, memory_order_relaxed));
     int fd = openat(c->dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)

@@ -1,6 +1,7 @@
 /* The fast pass: what stands at module scope, and where.  Bodies and debug sections are skipped by
  * counting braces. */
 #include "ptx_rewrite/index.h"
+#include "tally/array.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,14 +24,8 @@ static int fail(struct pass *p, uint32_t at, const char *what)
 static int add_item(struct pass *p, struct tl_ptx_item item)
 {
     struct tl_ptx_index *ix = p->ix;
-    if (ix->n_items == ix->cap_items) {
-        uint32_t cap = ix->cap_items == 0 ? 64 : ix->cap_items * 2;
-        struct tl_ptx_item *items = realloc(ix->items, cap * sizeof *items);
-        if (items == NULL)
-            return tl_error_set(p->err, -ENOMEM, "%s: out of memory", ix->name);
-        ix->items = items;
-        ix->cap_items = cap;
-    }
+    if (!TL_ARRAY_FIT(ix->items, ix->cap_items, ix->n_items + 1))
+        return tl_error_set(p->err, -ENOMEM, "%s: out of memory", ix->name);
     ix->items[ix->n_items++] = item;
     return 0;
 }

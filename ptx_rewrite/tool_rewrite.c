@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tally/file.h"
 #include "tally/options.h"
 #include "tally/ptx.h"
 
@@ -108,24 +109,9 @@ struct module {
 
 static int read_all(const char *path, char **text, size_t *n, struct tl_error *err)
 {
-    struct tl_buf b = {0};
-    char chunk[1 << 16];
-    ssize_t got = 0;
-    int fd = strcmp(path, "-") == 0 ? dup(0) : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return tl_error_errno(err, "cannot open %s", path);
-    while ((got = read(fd, chunk, sizeof chunk)) > 0 || (got < 0 && errno == EINTR)) {
-        if (got > 0)
-            tl_buf_add(&b, chunk, (size_t)got);
-    }
-    int rc = got < 0 ? tl_error_errno(err, "cannot read %s", path) : 0;
-    close(fd);
-    *n = b.n;
-    *text = rc == 0 ? tl_buf_take(&b) : NULL;
-    if (rc == 0 && *text == NULL)
-        rc = tl_error_set(err, -ENOMEM, "%s: out of memory", path);
-    tl_buf_finish(&b);
-    return rc;
+    int rc = strcmp(path, "-") == 0 ? tl_file_read_fd(STDIN_FILENO, SIZE_MAX, text, n)
+                                    : tl_file_read(path, SIZE_MAX, text, n);
+    return rc < 0 ? tl_error_set(err, rc, "cannot read %s: %s", path, strerror(-rc)) : 0;
 }
 
 static int open_module(struct module *m, const char *path, struct tl_error *err)

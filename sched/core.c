@@ -1,5 +1,6 @@
 /* The clients of a scheduler and the way of events and grants between its owner and its policy. */
 #include "sched/policy.h"
+#include "tally/array.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -178,14 +179,8 @@ int tl_sched_join(struct tl_sched *s, uint32_t id, const struct tl_sched_client 
     advance(s, now);
     if (find_entry(s, id) != NULL)
         return -EEXIST;
-    if (s->n == s->cap) {
-        uint32_t cap = s->cap > 0 ? 2 * s->cap : 8;
-        struct tl_sched_entry **grown = realloc(s->clients, cap * sizeof *grown);
-        if (grown == NULL)
-            return -ENOMEM;
-        s->clients = grown;
-        s->cap = cap;
-    }
+    if (!TL_ARRAY_FIT(s->clients, s->cap, s->n + 1))
+        return -ENOMEM;
     /* The policy's part lies behind the core's, in one piece. */
     struct tl_sched_entry *e = calloc(1, sizeof *e + s->policy->client_bytes);
     if (e == NULL)

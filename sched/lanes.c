@@ -1,6 +1,7 @@
 /* Salus's lanes: best fit, a pending queue without head-of-line blocking, lanes that grow into free
  * memory and shrink between iterations. */
 #include "sched/lanes.h"
+#include "tally/array.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -66,14 +67,8 @@ static bool open_lane(struct tl_lanes *l, struct tl_lane_job *j)
     uint64_t bytes = j->persistent + j->ephemeral;
     if (bytes > l->free)
         return false;
-    if (l->n_lanes == l->lanes_cap) {
-        uint32_t cap = l->lanes_cap > 0 ? 2 * l->lanes_cap : 8;
-        struct tl_lane *grown = realloc(l->lanes, cap * sizeof *grown);
-        if (grown == NULL)
-            return false; /* it stays pending */
-        l->lanes = grown;
-        l->lanes_cap = cap;
-    }
+    if (!TL_ARRAY_FIT(l->lanes, l->lanes_cap, l->n_lanes + 1))
+        return false; /* it stays pending */
     l->lanes[l->n_lanes++] = (struct tl_lane){.number = l->numbers, .bytes = bytes};
     l->free -= bytes;
     j->lane = l->numbers++;
@@ -142,14 +137,8 @@ static bool place_pending(struct tl_lanes *l)
 
 int tl__lanes_add(struct tl_lanes *l, uint32_t id, uint64_t persistent, uint64_t ephemeral)
 {
-    if (l->n_jobs == l->jobs_cap) {
-        uint32_t cap = l->jobs_cap > 0 ? 2 * l->jobs_cap : 16;
-        struct tl_lane_job *grown = realloc(l->jobs, cap * sizeof *grown);
-        if (grown == NULL)
-            return -ENOMEM;
-        l->jobs = grown;
-        l->jobs_cap = cap;
-    }
+    if (!TL_ARRAY_FIT(l->jobs, l->jobs_cap, l->n_jobs + 1))
+        return -ENOMEM;
     double p = 1.1 * (double)persistent, size = 1.05 * (p + (double)ephemeral);
     if (size > (double)l->capacity)
         size = (double)l->capacity;

@@ -4,6 +4,8 @@
 #include "sim/report.h"
 #include "sim/scenario.h"
 #include "sim/trace.h"
+#include "tally/clock.h"
+#include "tally/file.h"
 #include "tally/options.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum format { TEXT, JSON, MARKDOWN };
 enum { MOST = 64 };
@@ -265,21 +268,19 @@ static int what_if(struct options *o)
 
 static int run_scenario(const char *path)
 {
-    struct tl_buf text = {0}, out = {0};
+    struct tl_buf out = {0};
     struct tl_error err = {0};
-    bool is_input = strcmp(path, "-") == 0;
-    FILE *f = is_input ? stdin : fopen(path, "r");
-    char piece[4096];
-    for (size_t n; f != NULL && (n = fread(piece, 1, sizeof piece, f)) > 0;)
-        tl_buf_add(&text, piece, n);
-    int rc = f == NULL ? tl_error_errno(&err, "cannot read %s", path) : text.failed ? -ENOMEM : 0;
-    if (f != NULL && !is_input)
-        fclose(f);
-    if (rc == 0)
-        rc = sim_scenario_run((struct tl_str){text.p, (uint32_t)text.n}, &out, &err);
+    char *text;
+    size_t n;
+    int rc = strcmp(path, "-") == 0 ? tl_file_read_fd(STDIN_FILENO, UINT32_MAX, &text, &n)
+                                    : tl_file_read(path, UINT32_MAX, &text, &n);
+    if (rc < 0)
+        tl_error_set(&err, rc, "cannot read %s: %s", path, strerror(-rc));
+    else
+        rc = sim_scenario_run((struct tl_str){text, (uint32_t)n}, &out, &err);
     if (rc == 0 && out.p != NULL)
         fputs(out.p, stdout);
-    tl_buf_finish(&text);
+    free(text);
     tl_buf_finish(&out);
     if (rc < 0)
         complain(err.text, "");
@@ -289,9 +290,7 @@ static int run_scenario(const char *path)
 /* One pair under tally, as long as takes a second or so. */
 static double cpu_s(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return (double)tl_clock_of(CLOCK_PROCESS_CPUTIME_ID) / 1e9;
 }
 
 /* A hundred jobs that come in the course of a day, on eight GPUs under tgs. */

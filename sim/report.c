@@ -1,5 +1,6 @@
 /* Collects what experiments report, and writes it as text, JSON and Markdown. */
 #include "sim/report.h"
+#include "tally/array.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,16 +18,10 @@ void sim_report_finish(struct sim_report *r)
 /* One more at the end of a list, zeroed; NULL and `failed` if out of memory. */
 static void *grow(struct sim_report *r, void **list, size_t *n, size_t *cap, size_t bytes)
 {
-    if (*n == *cap) {
-        size_t more = *cap > 0 ? 2 * *cap : 32;
-        void *grown = realloc(*list, more * bytes);
-        if (grown == NULL) {
-            r->failed = true;
-            tl_error_set(&r->error, -ENOMEM, "out of memory for a report");
-            return NULL;
-        }
-        *list = grown;
-        *cap = more;
+    if (!tl__array_fit(list, bytes, cap, *n + 1)) {
+        r->failed = true;
+        tl_error_set(&r->error, -ENOMEM, "out of memory for a report");
+        return NULL;
     }
     void *at = (char *)*list + (*n)++ * bytes;
     memset(at, 0, bytes);

@@ -1,5 +1,6 @@
 /* The report as one HTML page with SVG plots, and nothing from outside. */
 #include "sim/report.h"
+#include "tally/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,24 +8,6 @@
 enum { WIDTH = 460, HEIGHT = 240, LEFT = 52, RIGHT = 10, TOP = 10, BOTTOM = 40, COLORS = 6 };
 static const char *const colors[COLORS] = {"#1f6feb", "#d1480f", "#2a8f3c",
                                            "#8250df", "#9a6700", "#57606a"};
-
-static void escape(struct tl_buf *out, const char *text)
-{
-    for (; *text != 0; text++)
-        switch (*text) {
-        case '<':
-            tl_buf_puts(out, "&lt;");
-            break;
-        case '&':
-            tl_buf_puts(out, "&amp;");
-            break;
-        case '"':
-            tl_buf_puts(out, "&quot;");
-            break;
-        default:
-            tl_buf_putc(out, *text);
-        }
-}
 
 struct range {
     double x0, x1, y1;
@@ -53,11 +36,11 @@ static void draw_axes(const struct range *r, const struct sim_series *s, struct 
                       HEIGHT - BOTTOM + 14, x);
     }
     tl_buf_printf(out, "<text x='%d' y='%d' text-anchor='middle'>", (LEFT + WIDTH) / 2, HEIGHT - 8);
-    escape(out, s->x_name);
+    tl_text_html(out, s->x_name);
     tl_buf_printf(out,
                   "</text><text x='%d' y='%d' transform='rotate(-90 10 %d)' text-anchor='middle'>",
                   10, HEIGHT / 2 - 20, HEIGHT / 2 - 20);
-    escape(out, s->y_name);
+    tl_text_html(out, s->y_name);
     tl_buf_puts(out, "</text>");
 }
 
@@ -99,7 +82,7 @@ void sim_plot_svg(const struct sim_report *r, const char *id, const char *plot, 
             tl_buf_printf(out, "<circle cx='%.1f' cy='%.1f' r='2.5' fill='%s'/>",
                           to_x(&range, s->x[k]), to_y(&range, s->y[k]), color);
         tl_buf_printf(out, "<text x='%d' y='%d' fill='%s'>", LEFT + 8, TOP + 10 + 12 * n, color);
-        escape(out, s->name);
+        tl_text_html(out, s->name);
         tl_buf_puts(out, "</text>");
         n++;
     }
@@ -118,7 +101,7 @@ static void write_plots(const struct sim_report *r, const char *id, struct tl_bu
         tl_buf_puts(out, "<figure>");
         sim_plot_svg(r, id, s->plot, out);
         tl_buf_puts(out, "<figcaption>");
-        escape(out, s->plot);
+        tl_text_html(out, s->plot);
         tl_buf_puts(out, "</figcaption></figure>");
     }
 }
@@ -126,14 +109,14 @@ static void write_plots(const struct sim_report *r, const char *id, struct tl_bu
 static void write_line(const struct sim_line *l, struct tl_buf *out)
 {
     tl_buf_puts(out, "<tr><td>");
-    escape(out, l->what);
+    tl_text_html(out, l->what);
     if (l->note != NULL) {
         tl_buf_puts(out, "<br><small>");
-        escape(out, l->note);
+        tl_text_html(out, l->note);
         tl_buf_puts(out, "</small>");
     }
     tl_buf_printf(out, "</td><td>%s</td><td>%s</td><td>", l->published, l->tag);
-    escape(out, l->ours);
+    tl_text_html(out, l->ours);
     tl_buf_printf(out, "</td><td>%s</td><td class='%s'>%s</td></tr>\n",
                   l->kind == SIM_TARGET ? l->tolerance : "shape", l->holds ? "yes" : "no",
                   !l->holds      ? "no"
@@ -164,7 +147,7 @@ void sim_report_html(const struct sim_report *r, struct tl_buf *out)
                 continue;
             if (!has_lines) {
                 tl_buf_printf(out, "<h2 id='%s'>%s: ", (*e)->id, (*e)->id);
-                escape(out, (*e)->title);
+                tl_text_html(out, (*e)->title);
                 tl_buf_puts(
                     out, "</h2><table><tr><th>what<th>published<th>tag<th>ours<th>asked<th>holds</"
                          "tr>\n");

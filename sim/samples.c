@@ -1,5 +1,6 @@
 /* Measurements. */
 #include "sim/samples.h"
+#include "tally/array.h"
 
 #include <stdlib.h>
 
@@ -11,14 +12,8 @@ void sim_samples_finish(struct sim_samples *s)
 
 void sim_samples_add(struct sim_samples *s, double value)
 {
-    if (s->n == s->cap) {
-        size_t cap = s->cap > 0 ? 2 * s->cap : 256;
-        double *grown = realloc(s->v, cap * sizeof *grown);
-        if (grown == NULL)
-            return;
-        s->v = grown;
-        s->cap = cap;
-    }
+    if (!TL_ARRAY_FIT(s->v, s->cap, s->n + 1))
+        return;
     s->v[s->n++] = value;
     s->is_sorted = false;
 }

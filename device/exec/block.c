@@ -10,6 +10,7 @@
  * if there is one.  What was begun is never put aside, so all blocks that were begun run; that is
  * all that a GPU promises for resident blocks. */
 #include "device/exec/internal.h"
+#include "tally/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -206,7 +207,7 @@ static void destroy_unit(struct tl__unit *u)
 static uint32_t chunk_size(struct tl__engine *e, struct tl_exec_run *run, uint64_t left)
 {
     uint32_t chunk = atomic_load_explicit(&run->chunk, memory_order_relaxed); /* a hint only */
-    uint64_t now = tl__now_ns();
+    uint64_t now = tl_clock_ns();
     if (e->claimed != 0 && e->claimed >= chunk) {
         uint64_t took = now - e->claimed_ns;
         uint64_t fitting = took == 0 ? (uint64_t)chunk * 4 : (uint64_t)e->claimed * CHUNK_NS / took;

@@ -5,6 +5,7 @@
  * set, so that a signal becomes the kernel's fault, and never while a lock is held. */
 #include "device/exec/internal.h"
 #include "tally/lock.h"
+#include "tally/clock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -365,9 +366,7 @@ static void call_free(struct tl_dev_frame *f, void *p)
 
 static uint64_t call_globaltimer(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+    return tl_clock_of(CLOCK_REALTIME);
 }
 
 static uint64_t call_rebase(struct tl_dev_frame *f, uint32_t warp, uint32_t base, uint32_t lanes,

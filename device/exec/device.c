@@ -2,6 +2,8 @@
  * launches, fork. */
 #include "device/exec/device.h"
 #include "tally/lock.h"
+#include "tally/clock.h"
+#include "tally/thread.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -124,7 +126,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
 static bool watch(struct tl_exec_device *d) TL_REQUIRES(d->lock)
 {
     bool has_runs = false;
-    uint64_t now = tl__now_ns();
+    uint64_t now = tl_clock_ns();
     for (struct tl_exec_run *run = d->runs; run != NULL; run = run->next_run) {
         uint64_t begin = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
         has_runs = true;
@@ -143,7 +145,6 @@ static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns) TL_REQU
 static void *monitor_main(void *argument)
 {
     struct tl_exec_device *d = argument;
-    pthread_setname_np(pthread_self(), "tally-device");
     /* Nobody has to make way when it is told something. */
     (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
     int rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
@@ -153,14 +154,14 @@ static void *monitor_main(void *argument)
     pthread_cond_broadcast(&d->changed);
     while (rc == 0 && !d->is_closing) {
         bool has_runs = d->watchdog_ns != 0 && watch(d);
-        if (d->look_ns != 0 && tl__now_ns() >= d->look_ns) {
+        if (d->look_ns != 0 && tl_clock_ns() >= d->look_ns) {
             d->look_ns = 0;
             tl__workers_nudge(d); /* that one goes on looking by itself */
         } else if (d->look_ns != 0) {
             tl_exec_stay_aside();
             wait_for_change(d, d->look_ns);
         } else if (has_runs) {
-            wait_for_change(d, tl__now_ns() + TICK_NS);
+            wait_for_change(d, tl_clock_ns() + TICK_NS);
         } else {
             tl_mutex_wait(&d->lock, &d->changed);
         }
@@ -174,13 +175,10 @@ static void *monitor_main(void *argument)
 /* Joins the shared device. */
 static int attach(struct tl_exec_device *d, struct tl_error *err) TL_REQUIRES(d->lock)
 {
-    sigset_t all, old;
+    static const struct tl_thread_kind kind = {.name = "tally-device"};
     d->monitor_is_up = false;
     d->is_closing = false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = -pthread_create(&d->monitor, NULL, monitor_main, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = tl_thread_start(&d->monitor, &kind, monitor_main, d);
     if (rc < 0)
         return tl_error_set(err, rc, "cannot start the device's thread");
     while (!d->monitor_is_up)
@@ -420,7 +418,7 @@ void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes)
         return;
     uint64_t until = tl__sm_bus(s, (uint64_t)((double)bytes * 1e9 / (double)d->bus_bytes));
     /* A sleep takes its time to end, so the last bit is waited for. */
-    for (uint64_t now = tl__now_ns(); now < until; now = tl__now_ns()) {
+    for (uint64_t now = tl_clock_ns(); now < until; now = tl_clock_ns()) {
         if (until - now > SPIN_NS)
             nanosleep(&(struct timespec){.tv_sec = (time_t)((until - now - SPIN_NS) / 1000000000),
                                          .tv_nsec = (long)((until - now - SPIN_NS) % 1000000000)},

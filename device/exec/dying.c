@@ -5,6 +5,7 @@
  * takes tens of milliseconds, the second takes seconds.  Whatever it takes, nothing of the program
  * is run any more, so who waits for what such a process holds need not wait for its end. */
 #include "device/exec/internal.h"
+#include "tally/file.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,14 +24,8 @@ bool tl__is_dying(uint32_t pid, uint32_t tid)
     enum { FLAGS = 9, PENDING = 31 };
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%u/task/%u/stat", pid, tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (tl_file_head(path, text, sizeof text) <= 0)
         return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
     /* The second field is the thread's name in brackets, with whatever it likes in it, brackets and
      * blanks included. */
     char *p = strrchr(text, ')');

@@ -36,8 +36,6 @@
 #define TL_EXEC_NO_KEY UINT64_MAX
 #define TL_EXEC_MAX_SHARED (1U << 20) /* static and dynamic together; a GPU has less */
 
-uint64_t tl__now_ns(void); /* CLOCK_MONOTONIC */
-
 /* Was this thread killed, or does it end, so that nothing of its program will be run any more?
  * False if there is no such thread (any more). */
 bool tl__is_dying(uint32_t pid, uint32_t tid);

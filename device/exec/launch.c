@@ -13,6 +13,8 @@
  * reason to prefer one over the other. */
 #include "device/exec/device.h"
 #include "tally/lock.h"
+#include "tally/clock.h"
+#include "tally/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -242,7 +244,7 @@ static void wait_for_work(struct tl_exec_device *d)
 {
     uint32_t most = d->n_cores / 2 > 0 ? d->n_cores / 2 : 1;
     if (atomic_fetch_add_explicit(&d->n_spinning, 1, memory_order_seq_cst) < most) {
-        uint64_t until = tl__now_ns() + SPIN_NS;
+        uint64_t until = tl_clock_ns() + SPIN_NS;
         do {
             for (int i = 0; i < 64; i++) {
                 if (has_work(d)) {
@@ -251,7 +253,7 @@ static void wait_for_work(struct tl_exec_device *d)
                 }
                 __builtin_ia32_pause();
             }
-        } while (tl__now_ns() < until && !tl__sm_others_wait(d->sm));
+        } while (tl_clock_ns() < until && !tl__sm_others_wait(d->sm));
     }
     atomic_fetch_sub_explicit(&d->n_spinning, 1, memory_order_seq_cst);
     uint32_t seen = tl__sm_begin_wait(d->sm);
@@ -294,7 +296,7 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
         enter_partition(d, run->partition);
         w->run = run;
         if (atomic_load_explicit(&run->begin_ns, memory_order_relaxed) == 0)
-            atomic_store_explicit(&run->begin_ns, tl__now_ns(), memory_order_relaxed);
+            atomic_store_explicit(&run->begin_ns, tl_clock_ns(), memory_order_relaxed);
     }
     tl_mutex_unlock(&d->lock);
     return run;
@@ -319,7 +321,7 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
         finished = run->launch;
         object = run->object;
         finished->begin_ns = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
-        finished->end_ns = tl__now_ns();
+        finished->end_ns = tl_clock_ns();
         finished->run = NULL;
         if (run->prev_run != NULL)
             run->prev_run->next_run = run->next_run;
@@ -387,9 +389,6 @@ static void *worker_main(void *argument)
 {
     struct tl__worker *w = argument;
     struct tl_exec_device *d = w->device;
-    char name[16];
-    snprintf(name, sizeof name, "tally-sm%u", w->number);
-    pthread_setname_np(pthread_self(), name);
     tl__place_worker();
     /* lowering oneself is always allowed; lower already is fine */
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
@@ -424,16 +423,10 @@ static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES
             break;
         w->device = d;
         w->number = d->n_workers;
-        sigset_t all, old;
-        pthread_attr_t attr;
-        pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, STACK_BYTES);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        int rc = pthread_create(&w->thread, &attr, worker_main, w);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        pthread_attr_destroy(&attr);
-        if (rc != 0) {
+        char name[16];
+        snprintf(name, sizeof name, "tally-sm%u", w->number % 1000000);
+        struct tl_thread_kind kind = {.name = name, .stack_bytes = STACK_BYTES};
+        if (tl_thread_start(&w->thread, &kind, worker_main, w) < 0) {
             free(w);
             break;
         }
@@ -545,7 +538,7 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     enum tl__sm_chance chance = tl__sm_chance(d->sm);
     bool is_left = chance == TL__SM_TAKEN && d->look_ns == 0;
     if (is_left)
-        d->look_ns = tl__now_ns() + LEFT_NS;
+        d->look_ns = tl_clock_ns() + LEFT_NS;
     if (d->watchdog_ns != 0 || is_left)
         pthread_cond_broadcast(&d->changed);
     tl_mutex_unlock(&d->lock);

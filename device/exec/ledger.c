@@ -3,6 +3,7 @@
  * owes others is asked for there. */
 #include "device/exec/internal.h"
 #include "device/exec/sm.h"
+#include "tally/clock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -121,7 +122,7 @@ uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank)
 
 uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
 {
-    uint64_t now = tl__now_ns(), begin, end,
+    uint64_t now = tl_clock_ns(), begin, end,
              before = atomic_load_explicit(&s->m->bus_free_ns, memory_order_relaxed);
     do {
         /* A time far ahead is nobody's transfer: the segment was scribbled on. */

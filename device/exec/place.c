@@ -7,6 +7,7 @@
  * driver's own threads for good, and those of the interception library, which have names of ours;
  * those of the program without losing the affinity that they have. */
 #include "device/exec/internal.h"
+#include "tally/clock.h"
 
 #include <sched.h>
 #include <string.h>
@@ -81,7 +82,7 @@ void tl_exec_step_aside(void)
     int cpu = is_on() ? sched_getcpu() : -1;
     if (cpu < 0 || !CPU_ISSET(cpu, &place.sms))
         return;
-    uint64_t now = tl__now_ns();
+    uint64_t now = tl_clock_ns();
     if (now - stepped_ns < OFTEN_NS || !elsewhere(&own, &others))
         return;
     stepped_ns = now;

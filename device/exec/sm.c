@@ -31,6 +31,7 @@
  * without it until it does something. */
 #include "device/exec/sm.h"
 #include "device/exec/internal.h"
+#include "tally/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -54,13 +55,6 @@
 #define STALE_NS 250000000
 #define AGE (((uint64_t)1 << 55) - 1) /* of a key: the order of arrival, below the priority */
 
-uint64_t tl__now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
-}
-
 /* --- who lives -------------------------------------------------------------------------------- */
 
 /* The living process that a slot's word names, or NULL. */
@@ -83,7 +77,7 @@ bool tl__sm_bury(struct tl__sm *s, uint32_t index)
 {
     struct sm_proc *p = &s->m->procs[index];
     uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
-    uint64_t now = tl__now_ns(),
+    uint64_t now = tl_clock_ns(),
              looked = atomic_load_explicit(&s->looked_ns[index], memory_order_relaxed);
     if (p == s->mine || !tl__sm_is_alive(p) || now - looked < LOOK_NS ||
         !atomic_compare_exchange_strong(&s->looked_ns[index], &looked, now))
@@ -191,7 +185,7 @@ static uint32_t next_in_turn(const struct tl__sm *s, uint32_t index)
  * waits. */
 static bool is_my_turn(struct tl__sm *s)
 {
-    uint64_t now_us = tl__now_ns() / 1000;
+    uint64_t now_us = tl_clock_ns() / 1000;
     uint64_t turn = atomic_load_explicit(&s->m->turn, memory_order_acquire);
     uint64_t entry = turn >> 48, since = turn & 0xffffffffffffULL;
     uint64_t held_us = now_us > since ? now_us - since : 0;
@@ -270,7 +264,7 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
     if (key == TL_EXEC_NO_KEY)
         return -EAGAIN;
     bool is_allowed = may_dispatch(s, key);
-    uint64_t now = is_allowed ? 0 : tl__now_ns();
+    uint64_t now = is_allowed ? 0 : tl_clock_ns();
     uint64_t me = (uint64_t)(s->index + 1) << 48 | (uint64_t)(s->generation & 0xffff) << 32 |
                   (uint32_t)gettid();
     for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -299,7 +293,7 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot)
     assert(slot < s->n_slots);
     struct sm_slot *sl = &s->m->slots[slot];
     uint64_t owner = atomic_load_explicit(&sl->owner, memory_order_relaxed);
-    atomic_store_explicit(&sl->freed_ns, tl__now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&sl->freed_ns, tl_clock_ns(), memory_order_relaxed);
     if (owner >> 48 == s->index + 1)
         atomic_compare_exchange_strong(&sl->owner, &owner, 0);
     notify(s, 1);
@@ -320,7 +314,7 @@ int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
     int slot = tl__sm_try_acquire(s, preferred);
     if (slot < 0) {
         uint64_t never = 0;
-        atomic_compare_exchange_strong(&s->waits_since_ns, &never, tl__now_ns());
+        atomic_compare_exchange_strong(&s->waits_since_ns, &never, tl_clock_ns());
         if (!tl__sm_wait(s, seen, &(struct timespec){0, WAIT_NS}))
             bury_rivals(s);
     }

@@ -5,6 +5,7 @@
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
 #include "tally/lock.h"
+#include "tally/clock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -139,18 +140,11 @@ static char **make_environment(void)
     return list;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static int wait_readable(int fd, int64_t until_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     for (;;) {
-        int64_t left = until_ms - now_ms();
+        int64_t left = until_ms - tl_clock_ms();
         int n = poll(&p, 1, left > 0 ? (int)left : 0);
         if (n > 0)
             return 0;
@@ -228,14 +222,14 @@ static int try_connect(const struct request *r, struct tl_error *err)
 static int reach_service(struct request *r)
 {
     struct tl_error why;
-    int64_t begin_ms = now_ms(), started_ms = 0;
+    int64_t begin_ms = tl_clock_ms(), started_ms = 0;
     for (int failures = 0;;) {
         int fd = try_connect(r, &why);
         if (fd >= 0)
             return fd;
         if (fd != -ENOENT && fd != -ECONNREFUSED && fd != -EAGAIN)
             return tl_error_set(r->err, fd, "kernel %.300s: %s", r->source.kernel, why.text);
-        int64_t now = now_ms();
+        int64_t now = tl_clock_ms();
         if (now - begin_ms > START_MS)
             return tl_error_set(r->err, -ETIMEDOUT,
                                 "kernel %.300s: the compiler service %s does not answer",
@@ -530,7 +524,7 @@ void tl_jit_client_prefetch(const char *ptx, size_t n, const char *kernel, const
         return;
     int service = try_connect(&r, &err);
     if (service == -ENOENT || service == -ECONNREFUSED) {
-        if (start_service(&r, now_ms() + START_MS) <= 0)
+        if (start_service(&r, tl_clock_ms() + START_MS) <= 0)
             return;
         service = try_connect(&r, &err);
     }

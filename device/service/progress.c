@@ -1,6 +1,7 @@
 /* The line that tells how far compiling is; see the header. */
 #include "device/service/progress.h"
 #include "tally/lock.h"
+#include "tally/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -45,13 +46,6 @@ static struct {
     /* the socket whose name keeps other processes from telling, or -1 */
     int sign;
 } now TL_GUARDED_BY(lock) = {.sign = -1};
-
-static int64_t clock_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static bool is_wanted(void)
 {
@@ -157,11 +151,11 @@ static void tell(bool is_terminal)
     char line[100];
     int n = 0;
     tl_mutex_lock(&lock);
-    if (!now.is_telling && now.n_waiting > 0 && due_in(clock_ms(), is_terminal) == 0) {
+    if (!now.is_telling && now.n_waiting > 0 && due_in(tl_clock_ms(), is_terminal) == 0) {
         if (now.sign < 0)
             now.sign = put_up_sign();
         /* also if another process tells: it is asked for again then, not at once */
-        now.told_ms = clock_ms();
+        now.told_ms = tl_clock_ms();
         if (now.sign >= 0) {
             settle_expected();
             n = snprintf(line, sizeof line, "%stally: compiling kernels %u/%u%s",
@@ -196,7 +190,7 @@ void tl_jit_progress_begin(const struct tl_store_key *key)
     if (w != NULL)
         w->n_waiting++;
     if (now.n_waiting++ == 0) {
-        now.since_ms = clock_ms();
+        now.since_ms = tl_clock_ms();
         if (now.since_ms - now.ended_ms > PAUSE_MS)
             now.waited_ms = 0;
     }
@@ -215,7 +209,7 @@ void tl_jit_progress_end(const struct tl_store_key *key)
         settle(w);
     assert(now.n_waiting > 0);
     if (--now.n_waiting == 0) {
-        now.ended_ms = clock_ms();
+        now.ended_ms = tl_clock_ms();
         now.waited_ms += now.ended_ms - now.since_ms;
         is_line_there = now.is_line_there;
         now.is_line_there = false;
@@ -237,7 +231,7 @@ void tl_jit_progress_wait(int fd)
         return; /* the caller waits by reading */
     for (;;) {
         tl_mutex_lock(&lock);
-        int64_t due = due_in(clock_ms(), is_terminal);
+        int64_t due = due_in(tl_clock_ms(), is_terminal);
         tl_mutex_unlock(&lock);
         int n = poll(&p, 1, due > 0 ? (int)due : is_terminal ? TERMINAL_MS : PLAIN_MS);
         if (n > 0 || (n < 0 && errno != EINTR))

@@ -3,6 +3,7 @@
 #include "device/service/wire.h"
 #include "device/tally-jit/server.h"
 #include "device/tally-jit/worker.h"
+#include "tally/file.h"
 #include "tally/options.h"
 #include "tally/ptx.h"
 
@@ -140,22 +141,10 @@ static int ask(enum tl_jit_kind kind)
 
 static char *read_file(const char *path, size_t *n, struct tl_error *err)
 {
-    struct tl_buf b = {0};
-    char piece[65536];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = -1;
-    while (fd >= 0 && (got = read(fd, piece, sizeof piece)) > 0)
-        tl_buf_add(&b, piece, (size_t)got);
-    if (got < 0)
-        tl_error_errno(err, "%s", path);
-    if (fd >= 0)
-        close(fd);
-    *n = b.n;
-    char *text = got < 0 ? NULL : tl_buf_take(&b);
-    if (text == NULL)
-        tl_buf_finish(&b);
-    if (got == 0 && text == NULL)
-        tl_error_set(err, -ENOMEM, "%s: empty, or out of memory", path);
+    char *text;
+    int rc = tl_file_read(path, SIZE_MAX, &text, n);
+    if (rc < 0)
+        tl_error_set(err, rc, "%s: %s", path, strerror(-rc));
     return text;
 }
 

@@ -7,6 +7,7 @@
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
 #include "device/tally-jit/worker.h"
+#include "tally/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,13 +88,6 @@ static void on_signal(int number)
 {
     (void)number;
     was_signalled = 1;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static void note(const struct server *s, const char *format, ...)
@@ -357,7 +351,7 @@ static void assign_jobs_of(struct server *s, bool is_ahead)
         w->job = job;
         w->n_jobs++;
         w->is_overdue = false;
-        w->until_ms = now_ms() + (int64_t)tl_jit_limit_seconds() * 1000 * STUCK_FACTOR;
+        w->until_ms = tl_clock_ms() + (int64_t)tl_jit_limit_seconds() * 1000 * STUCK_FACTOR;
         job->is_running = true;
         if (tl_jit_send(w->fd, job->message, job->message_n, job->ptx) < 0)
             bury_worker(s, w); /* may end the job; `next` stays */
@@ -543,14 +537,14 @@ static void accept_client(struct server *s)
         close(fd);
         return;
     }
-    s->clients[s->n_clients++] = (struct client){.fd = fd, .since_ms = now_ms()};
+    s->clients[s->n_clients++] = (struct client){.fd = fd, .since_ms = tl_clock_ms()};
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
 static void check_clocks(struct server *s)
 {
-    int64_t now = now_ms();
+    int64_t now = tl_clock_ms();
     if (s->n_clients > 0 || s->jobs != NULL)
         s->active_ms = now;
     for (uint32_t i = s->n_clients; i-- > 0;)
@@ -694,7 +688,7 @@ static int serve(struct server *s, struct tl_error *err)
     handle_signals(s);
     tell_ready(s, 'R');
     note(s, "listening in %s, %u workers", s->folder_path, s->options->workers);
-    s->active_ms = now_ms();
+    s->active_ms = tl_clock_ms();
     loop(s);
     /* The name goes first; who has connected already finds the socket closed and starts the next
      * service. */

@@ -97,10 +97,6 @@ char *tl_buf_take(struct tl_buf *b);
  * else's.  0 or -errno. */
 int tl_start_detached(const char *program, char *const *arguments, char *const *environment,
                       int out);
-/* The calling thread, one of ours, does little but should do it soon after it is woken: it asks for
- * short turns, which kernels since 6.12 grant earlier.  It gets no more of the processor than
- * others.  Where that is unknown nothing changes. */
-void tl_thread_be_prompt(void);
 /* Closes every descriptor from this one on; only system calls, so that a child that shares memory
  * may use it. */
 void tl_close_from(int first);

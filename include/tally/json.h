@@ -1,4 +1,5 @@
-/* A small JSON reader for the files that users hand to the tool: a tree in an arena. */
+/* A small JSON reader for the files that users hand to the tools: a tree in an arena.  The writer
+ * is in base.h. */
 #ifndef TALLY_JSON_H
 #define TALLY_JSON_H
 

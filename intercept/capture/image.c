@@ -1,6 +1,7 @@
 /* Images: how long is what a bare pointer leads to, and may it be referred to or must it be
  * copied? */
 #include "intercept/capture/capture.h"
+#include "tally/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,28 +152,16 @@ struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved)
 struct tl_captured_image *tl_capture_file(const char *path)
 {
     struct stat st;
+    char *copy;
+    size_t n;
     struct kept *k = keep(path != NULL ? path : "");
-    int fd = k != NULL && path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
+    /* What is no file is left to the driver: reading from a pipe would take from it. */
+    if (k == NULL || path == NULL || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return k != NULL ? &k->image : NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
-        size_t size = (size_t)st.st_size, n = 0;
-        char *copy = malloc(size + 1);
-        while (copy != NULL && n < size) {
-            ssize_t got = read(fd, copy + n, size - n);
-            if (got < 0 && errno == EINTR)
-                continue;
-            if (got <= 0)
-                break;
-            n += (size_t)got;
-        }
-        if (copy != NULL && n == size) {
-            own(&k->image, copy, n);
-        } else {
-            free(copy);
-        }
-    }
-    close(fd);
+    if (tl_file_read(path, SIZE_MAX, &copy, &n) == 0 && n > 0)
+        own(&k->image, copy, n);
+    else
+        free(copy);
     ask_doors(&k->image);
     return &k->image;
 }

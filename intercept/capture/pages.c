@@ -10,6 +10,8 @@
  *     ranges, oldest first    |#########|######....|..........|     # on the device: memory_bytes altogether
  */
 #include "intercept/capture/capture.h"
+#include "tally/array.h"
+#include "tally/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -106,7 +108,6 @@ static void follow(void)
 static void *follower(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "tally-memory");
     for (;;) {
         uint32_t seen = tl_client_changes(tl_job.client);
         follow();
@@ -118,17 +119,10 @@ static void *follower(void *unused)
 static void start_follower(void) TL_REQUIRES(lock);
 static void start_follower(void)
 {
-    sigset_t all, before;
-    pthread_t thread;
-    if (state.has_thread)
-        return;
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV); /* moving may fault pages in */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    state.has_thread = pthread_create(&thread, NULL, follower, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (state.has_thread)
-        pthread_detach(thread);
+    /* moving may fault pages in */
+    static const struct tl_thread_kind kind = {.name = "tally-memory", .takes_faults = true};
+    if (!state.has_thread)
+        state.has_thread = tl_thread_start(NULL, &kind, follower, NULL) == 0;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -138,15 +132,8 @@ static void remember(CUdeviceptr at, size_t bytes)
     CUcontext context = NULL;
     TL_REAL(cuCtxGetCurrent)(&context);
     tl_mutex_lock(&lock);
-    if (state.n == state.cap) {
-        size_t cap = state.cap > 0 ? 2 * state.cap : 64;
-        struct range *list = realloc(state.list, cap * sizeof *list);
-        if (list != NULL) {
-            state.list = list;
-            state.cap = cap;
-        }
-    }
-    if (state.n < state.cap) /* else it stays where the driver puts it */
+    /* without room for it, it stays where the driver puts it */
+    if (TL_ARRAY_FIT(state.list, state.cap, state.n + 1))
         state.list[state.n++] = (struct range){at, bytes, bytes, context};
     start_follower();
     tl_mutex_unlock(&lock);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "intercept/doors/doors.h"
+#include "tally/file.h"
 
 static const char help[] = "usage: ptxas [OPTIONS] FILE -o OUTPUT\n"
                            "\n"
@@ -128,20 +129,8 @@ static struct task read_arguments(int argc, char **argv)
 
 static char *read_file(const char *path, size_t *n)
 {
-    struct stat st;
-    char *bytes = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        (bytes = malloc((size_t)st.st_size + 1)) != NULL) {
-        size_t done = 0;
-        for (ssize_t got = 1; got > 0 && done<(size_t)st.st_size; done += got> 0 ? (size_t)got : 0)
-            got = read(fd, bytes + done, (size_t)st.st_size - done);
-        bytes[done] = '\0';
-        *n = done;
-    }
-    close(fd);
+    char *bytes;
+    (void)tl_file_read(path, SIZE_MAX, &bytes, n);
     return bytes;
 }
 

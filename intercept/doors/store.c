@@ -1,5 +1,6 @@
 /* Where the PTX behind machine code is kept; see the header. */
 #include "intercept/doors/doors.h"
+#include "tally/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -156,16 +157,8 @@ static void keep_on_disk(const uint8_t *digest, const char *ptx, size_t n)
     int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return;
-    size_t done = 0;
-    while (done < n) {
-        ssize_t wrote = write(fd, ptx + done, n - done);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            break;
-        done += (size_t)wrote;
-    }
-    if (close(fd) != 0 || done < n || rename(other, path) != 0)
+    int rc = tl_file_write_fd(fd, ptx, n);
+    if (close(fd) != 0 || rc < 0 || rename(other, path) != 0)
         unlink(other);
 }
 
@@ -177,19 +170,8 @@ static char *find_on_disk(const uint8_t *digest, size_t *n)
     int fd = path_of(path, digest) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size > 0 &&
-        st.st_size <= MAX_BYTES)
-        text = malloc((size_t)st.st_size + 1);
-    if (text != NULL) {
-        ssize_t got = read(fd, text, (size_t)st.st_size);
-        if (got == st.st_size) {
-            text[got] = '\0';
-            *n = (size_t)got;
-        } else {
-            free(text);
-            text = NULL;
-        }
-    }
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size > 0)
+        (void)tl_file_read_fd(fd, MAX_BYTES, &text, n);
     close(fd);
     return text;
 }

@@ -10,6 +10,8 @@
  * whole context takes the place of the question, and where the driver has no such event, a wait for
  * the context. */
 #include "intercept/high/high.h"
+#include "tally/clock.h"
+#include "tally/thread.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -67,11 +69,7 @@ TL_UNCHECKED void tl_watch_unlock(void)
 static bool lock_in_time(void) TL_LOCK_CHECK(try_acquire_capability(true, tl_watch_mutex));
 TL_UNCHECKED static bool lock_in_time(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += STOP_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = tl_clock_timespec(tl_clock_ns() + STOP_NS);
     return pthread_mutex_clocklock(&tl_watch_mutex.m, CLOCK_MONOTONIC, &until) == 0;
 }
 
@@ -322,24 +320,12 @@ static void *work(void *unused)
 
 void tl_watch_start(void)
 {
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
+    static const struct tl_thread_kind kind = {.name = "tally-watch", .stack_bytes = STACK_BYTES};
     if (atomic_exchange(&is_started, true))
         return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    int rc = pthread_create(&thread, &attributes, work, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
+    if (tl_thread_start(NULL, &kind, work, NULL) < 0)
         tl_log(1, "no thread to watch the device with: lower levels see this job busy until it "
                   "waits for its work");
-    else
-        pthread_setname_np(thread, "tally-watch");
 }
 
 void tl_watch_wake(void)

@@ -7,6 +7,8 @@
  * handlers may still launch. */
 #include "intercept/doors/doors.h"
 #include "intercept/high/high.h"
+#include "tally/clock.h"
+#include "tally/file.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -108,13 +110,9 @@ static void open_record(void)
 {
     struct tl_error err;
     char command[256] = "";
-    FILE *f = fopen("/proc/self/cmdline", "re");
-    if (f != NULL) {
-        size_t n = fread(command, 1, sizeof command - 1, f);
-        fclose(f);
-        for (size_t i = 0; i + 1 < n; i++)
-            command[i] = command[i] != '\0' ? command[i] : ' ';
-    }
+    int n = tl_file_head("/proc/self/cmdline", command, sizeof command);
+    for (int i = 0; i + 1 < n; i++)
+        command[i] = command[i] != '\0' ? command[i] : ' ';
     struct tl_record_job job = {.name = tl_job.settings.job,
                                 .command = command,
                                 .device = tl_driver_path(),
@@ -249,9 +247,7 @@ bool tl_job_lower(void)
 static bool lock_in_time(void) TL_LOCK_CHECK(try_acquire_capability(true, lock));
 TL_UNCHECKED static bool lock_in_time(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PATIENCE_S;
+    struct timespec until = tl_clock_timespec(tl_clock_ns() + PATIENCE_S * TL_SECOND_NS);
     return pthread_mutex_clocklock(&lock.m, CLOCK_MONOTONIC, &until) == 0;
 }
 

@@ -2,6 +2,7 @@
  * which never waits for one of them.  It sleeps until its bell rings: something was queued, a piece
  * came back, a turn is over. */
 #include "runtime/effort/executor.h"
+#include "tally/thread.h"
 
 #include <assert.h>
 #include <linux/futex.h>
@@ -149,7 +150,6 @@ TL_EFF_LOCKED static uint64_t next_look(bool is_held, uint64_t now)
 static void *executor(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "tally-effort");
     prctl(PR_SET_TIMERSLACK, 1000);
     tl_thread_be_prompt();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -193,17 +193,10 @@ int tl_eff_executor_start(void)
     tl_eff_assert_locked();
     if (has_thread)
         return 0;
-    sigset_t all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the job's signals are for its own threads */
-    int rc = pthread_create(&thread, NULL, executor, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return -rc;
-    pthread_detach(thread);
-    has_thread = true;
-    return 0;
+    int rc = tl_thread_start(NULL, &(struct tl_thread_kind){.name = "tally-effort"}, executor,
+                             NULL);
+    has_thread = rc == 0;
+    return rc;
 }
 
 void tl_eff_executor_forget(void)

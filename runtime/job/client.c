@@ -2,6 +2,8 @@
  * headers. */
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
+#include "tally/clock.h"
+#include "tally/thread.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,13 +25,6 @@ enum { TURNAROUND_NS = 31600, HYSTERESIS_NS = 100000, RUN_AHEAD_NS = 200000 };
 #define HANGS_NS UINT64_C(2000000000)
 /* How long a job waits for its first answer from tallyd. */
 enum { SETTLE_OPEN_MS = 3000, SETTLE_CLOSED_MS = 10000 };
-
-uint64_t tl__client_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -65,33 +60,22 @@ static int make_page(struct tl_client *c)
     return 0;
 }
 
-/* Small, but with room for what libraries of the job keep per thread; all signals are the job's. */
+/* Small, but with room for what libraries of the job keep per thread. */
 static int start_thread(struct tl_client *c)
 {
-    enum { STACK = 256 << 10 };
-    pthread_attr_t attr;
-    sigset_t all, old;
-    int rc = pthread_attr_init(&attr);
-    if (rc != 0)
-        return -rc;
-    (void)pthread_attr_setstacksize(&attr, STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&c->thread, &attr, tl__client_listen, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
+    static const struct tl_thread_kind kind = {.name = "tally-client", .stack_bytes = 256 << 10};
+    int rc = tl_thread_start(&c->thread, &kind, tl__client_listen, c);
     c->has_thread = rc == 0;
-    return -rc;
+    return rc;
 }
 
 /* Waits for the first attempt to end. */
 static void wait_settled(struct tl_client *c)
 {
-    uint64_t until = tl__client_now() +
+    uint64_t until = tl_clock_ns() +
                      (uint64_t)(c->settings.is_closed ? SETTLE_CLOSED_MS : SETTLE_OPEN_MS) *
                          1000000;
-    struct timespec t = {.tv_sec = (time_t)(until / 1000000000),
-                         .tv_nsec = (long)(until % 1000000000)};
+    struct timespec t = tl_clock_timespec(until);
     pthread_mutex_lock(&c->lock);
     while (!c->is_settled && pthread_cond_timedwait(&c->settled, &c->lock, &t) == 0)
         ;
@@ -281,7 +265,7 @@ void tl_client_grant(struct tl_client *c, struct tl_grant *out)
     if (page == NULL || !tl_share_read(page, &g))
         return;
     uint64_t alive = atomic_load_explicit(&page->alive_ns, memory_order_relaxed);
-    if (g.grant.may_run || g.client.is_paused || tl__client_now() < alive + HANGS_NS)
+    if (g.grant.may_run || g.client.is_paused || tl_clock_ns() < alive + HANGS_NS)
         *out = g.grant;
 }
 
@@ -351,7 +335,7 @@ static void wait_for_both(const struct tl_client *c, const struct tl_grant_page 
     if (wait_for_any(places, page != NULL ? 2 : 1, until_ns))
         return;
     /* An old kernel waits for one place only: for the grant, looking at the other now and then. */
-    uint64_t now = tl__client_now(), left = until_ns > now ? until_ns - now : 0;
+    uint64_t now = tl_clock_ns(), left = until_ns > now ? until_ns - now : 0;
     struct timespec slice = {.tv_nsec = left < 1000000 ? (long)left : 1000000};
     if (page != NULL)
         (void)syscall(SYS_futex, &page->changed, FUTEX_WAIT, granted, &slice, NULL, 0);
@@ -361,7 +345,7 @@ static void wait_for_both(const struct tl_client *c, const struct tl_grant_page 
 
 void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns)
 {
-    uint64_t begin = tl__client_now();
+    uint64_t begin = tl_clock_ns();
     uint64_t until = timeout_ns < UINT64_MAX / 2 - begin ? begin + timeout_ns : UINT64_MAX / 2;
     do {
         const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
@@ -371,7 +355,7 @@ void tl_client_wait(struct tl_client *c, uint32_t seen, uint64_t timeout_ns)
         if (own + granted != seen)
             return;
         wait_for_both(c, page, own, granted, until);
-    } while (tl__client_now() < until);
+    } while (tl_clock_ns() < until);
 }
 
 void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint32_t *bell,
@@ -397,7 +381,7 @@ void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint3
             places[n++] = place_of(&((const struct tl_client_page *)(const void *)word)->completed,
                                    (uint32_t)(value >> 32), false);
     }
-    uint64_t begin = tl__client_now();
+    uint64_t begin = tl_clock_ns();
     uint64_t until = timeout_ns < UINT64_MAX / 2 - begin ? begin + timeout_ns : UINT64_MAX / 2;
     if (wait_for_any(places, n, until))
         return;

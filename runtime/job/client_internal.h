@@ -124,7 +124,6 @@ struct tl_client {
     pthread_mutex_t request_lock; /* one writer of the ring at a time */
 };
 
-uint64_t tl__client_now(void);
 /* Wakes all who wait for a change. */
 void tl__client_changed(struct tl_client *c);
 /* Puts a grant page in force, or none; takes over the descriptor. */

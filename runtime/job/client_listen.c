@@ -16,6 +16,8 @@
  * it for one. */
 #include "runtime/job/client_internal.h"
 #include "runtime/job/start.h"
+#include "tally/clock.h"
+#include "tally/thread.h"
 
 #include "include/tally/check.h"
 
@@ -76,7 +78,7 @@ static void retreat(struct tl_client *c, uint64_t retry_ms)
         close(c->ready);
     c->ready = -1;
     c->state = TL_CLIENT_ALONE;
-    c->retry_ns = tl__client_now() + retry_ms * MS;
+    c->retry_ns = tl_clock_ns() + retry_ms * MS;
 }
 
 static uint64_t next_distance(struct tl_client *c)
@@ -116,7 +118,7 @@ static void start_daemon(struct tl_client *c)
 {
     struct tl_error err;
     TL_CHECK(c->state == TL_CLIENT_ALONE && c->ready < 0);
-    c->start_ns = tl__client_now();
+    c->start_ns = tl_clock_ns();
     c->failed_starts++; /* until it has been joined */
     c->ready = tl_start_in_background(c->daemon, c->environment, &err);
     if (c->ready < 0) {
@@ -148,7 +150,7 @@ static void say_hello(struct tl_client *c, int fd)
     c->socket = fd;
     pthread_mutex_unlock(&c->socket_lock);
     c->state = TL_CLIENT_JOINING;
-    c->deadline_ns = tl__client_now() + ANSWER_MS * MS;
+    c->deadline_ns = tl_clock_ns() + ANSWER_MS * MS;
     int rc = tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &c->page_fd, 1);
     if (rc < 0) {
         tl_error_set(&err, rc, "tallyd on %s takes no message (%s)", c->settings.socket,
@@ -164,7 +166,7 @@ static bool may_start_now(const struct tl_client *c)
                                ? 0
                                : (uint64_t)RESTART_MS
                                      << (c->failed_starts < 5 ? c->failed_starts : 5);
-    return c->may_start && tl__client_now() - c->start_ns >= distance_ms * MS;
+    return c->may_start && tl_clock_ns() - c->start_ns >= distance_ms * MS;
 }
 
 static void attempt(struct tl_client *c)
@@ -253,10 +255,10 @@ static void hear(struct tl_client *c)
     case TL_WIRE_REFUSED:
         tl_error_set(&err, packet.m.answer.code, "tallyd refused: %s", packet.m.answer.text);
         fail(c, &err);
-        c->retry_ns = tl__client_now() + REFUSED_MS * MS;
+        c->retry_ns = tl_clock_ns() + REFUSED_MS * MS;
         break;
     case TL_WIRE_WORDS:
-        tl__words_take(&c->words, &packet, tl__client_now());
+        tl__words_take(&c->words, &packet, tl_clock_ns());
         tl__client_changed(c);
         break;
     case TL_WIRE_GOODBYE:
@@ -299,7 +301,7 @@ static void hear_poke(struct tl_client *c)
 
 static int timeout_ms(struct tl_client *c)
 {
-    uint64_t now = tl__client_now(), at = tl__words_expire(&c->words, now);
+    uint64_t now = tl_clock_ns(), at = tl__words_expire(&c->words, now);
     uint64_t own = c->state == TL_CLIENT_ALONE ? c->retry_ns : c->deadline_ns;
     if (c->state != TL_CLIENT_JOINED && own < at)
         at = own;
@@ -309,7 +311,7 @@ static int timeout_ms(struct tl_client *c)
 static void on_time(struct tl_client *c)
 {
     struct tl_error err;
-    uint64_t now = tl__client_now();
+    uint64_t now = tl_clock_ns();
     if (c->state == TL_CLIENT_ALONE && now >= c->retry_ns)
         attempt(c);
     if ((c->state == TL_CLIENT_STARTING || c->state == TL_CLIENT_JOINING) &&
@@ -324,7 +326,6 @@ static void on_time(struct tl_client *c)
 void *tl__client_listen(void *client)
 {
     struct tl_client *c = client;
-    (void)pthread_setname_np(pthread_self(), "tally-client");
     tl_thread_be_prompt();
     tl__alive_begin(c);
     attempt(c);

@@ -1,5 +1,6 @@
 /* Starts tallyd; see the header. */
 #include "runtime/job/start.h"
+#include "tally/thread.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -175,8 +176,6 @@ static void *run_starter(void *argument)
 int tl_start_in_background(const char *program, char *const *environment, struct tl_error *err)
 {
     int ready[2], rc;
-    pthread_t thread;
-    pthread_attr_t attr;
     struct starter *s = make_starter(program, environment);
     if (s == NULL)
         return tl_error_set(err, -ENOMEM, "out of memory to start %s", program);
@@ -185,15 +184,12 @@ int tl_start_in_background(const char *program, char *const *environment, struct
         return tl_error_errno(err, "starting %s: a pipe", program);
     }
     s->ready = ready[1];
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
-    rc = pthread_create(&thread, &attr, run_starter, s);
-    pthread_attr_destroy(&attr);
+    rc = tl_thread_start(NULL, &(struct tl_thread_kind){.stack_bytes = THREAD_STACK}, run_starter,
+                         s);
     if (rc == 0)
         return ready[0];
     close(ready[0]);
     close(ready[1]);
     free_starter(s);
-    return tl_error_set(err, -rc, "starting %s: no thread (%s)", program, strerror(rc));
+    return tl_error_set(err, rc, "starting %s: no thread (%s)", program, strerror(-rc));
 }

@@ -4,6 +4,8 @@
  * to be.  What lies behind its end is never touched: space is first asked for with fallocate, so
  * that a full disk is an error code here and not a SIGBUS in the job. */
 #include "runtime/record/internal.h"
+#include "tally/clock.h"
+#include "tally/file.h"
 
 #include "include/tally/check.h"
 
@@ -19,16 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 uint64_t tl_record_now(void)
 {
-    return clock_ns(CLOCK_MONOTONIC);
+    return tl_clock_ns();
 }
 
 /* --- growing --- */
@@ -310,13 +305,8 @@ static void put_text(char *out, size_t size, const char *text)
 static void read_boot(uint8_t boot[16])
 {
     char text[64] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    int digits = 0;
-    for (ssize_t i = 0; i < n && digits < 32; i++) {
+    int n = tl_file_head("/proc/sys/kernel/random/boot_id", text, sizeof text), digits = 0;
+    for (int i = 0; i < n && digits < 32; i++) {
         char c = text[i];
         int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
         if (value < 0)
@@ -337,7 +327,7 @@ static void fill_head(struct tl_record_head *h, const struct tl_record_job *job)
     h->level = job->level;
     h->is_opaque = job->is_opaque;
     h->begin_ns = tl_record_now();
-    h->begin_wall_ns = clock_ns(CLOCK_REALTIME);
+    h->begin_wall_ns = tl_clock_of(CLOCK_REALTIME);
     read_boot(h->boot);
     put_text(h->name, sizeof h->name, job->name);
     put_text(h->command, sizeof h->command, job->command);

@@ -1,5 +1,6 @@
 /* Files and folders: each folder with .tally files in it is a run. */
 #include "runtime/report/report.h"
+#include "tally/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +48,7 @@ static int add_problem(struct tl_report *r, const char *path, const char *text)
 
 /* --- files --- */
 
-/* The first bytes of a file, as many as a record can have.  The caller frees them. */
+/* All of a file.  The caller frees it. */
 static int read_bytes(const char *path, char **bytes, size_t *n, struct tl_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -59,28 +60,15 @@ static int read_bytes(const char *path, char **bytes, size_t *n, struct tl_error
     *n = 0;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         rc = tl_error_set(err, -EINVAL, "is no regular file");
-        goto out;
+    } else {
+        rc = tl_file_read_fd(fd, MAX_FILE_BYTES, bytes, n);
+        if (rc == -EFBIG)
+            tl_error_set(err, rc, "is larger than a record can be");
+        else if (rc == -ENOMEM)
+            tl_error_set(err, rc, "is too large for the memory at hand");
+        else if (rc < 0)
+            tl_error_set(err, rc, "cannot be read: %s", strerror(-rc));
     }
-    size_t size = st.st_size < MAX_FILE_BYTES ? (size_t)st.st_size : MAX_FILE_BYTES;
-    *bytes = malloc(size > 0 ? size : 1);
-    if (*bytes == NULL) {
-        rc = tl_error_set(err, -ENOMEM, "is too large for the memory at hand");
-        goto out;
-    }
-    while (*n < size) {
-        ssize_t got = read(fd, *bytes + *n, size - *n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            rc = tl_error_errno(err, "cannot be read");
-            free(*bytes);
-            goto out;
-        }
-        if (got == 0)
-            break; /* it has become shorter */
-        *n += (size_t)got;
-    }
-out:
     close(fd);
     return rc;
 }

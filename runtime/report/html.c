@@ -10,31 +10,6 @@ enum { TOP_KERNELS = 10, TABLE_KERNELS = 300, TABLE_OPS = 5, SLOW_SHOWN = 12, MA
 
 /* --- small things --- */
 
-void tl__html_text(struct tl_buf *out, const char *text)
-{
-    for (const char *p = text; *p != 0; p++) {
-        switch (*p) {
-        case '<':
-            tl_buf_puts(out, "&lt;");
-            break;
-        case '>':
-            tl_buf_puts(out, "&gt;");
-            break;
-        case '&':
-            tl_buf_puts(out, "&amp;");
-            break;
-        case '"':
-            tl_buf_puts(out, "&quot;");
-            break;
-        case '\'':
-            tl_buf_puts(out, "&#39;");
-            break;
-        default:
-            tl_buf_putc(out, *p);
-        }
-    }
-}
-
 struct tl_text tl__html_time(double ns)
 {
     struct tl_text plain = tl_text_time(ns), t;
@@ -84,7 +59,7 @@ static void put_head(struct tl_buf *out, const struct tl_report *r)
     else
         tl_buf_printf(out, "%u job%s &middot; ", jobs, jobs == 1 ? "" : "s");
     if (jobs > 0 && r->runs[0].jobs[0].device[0] != 0) {
-        tl__html_text(out, r->runs[0].jobs[0].device);
+        tl_text_html(out, r->runs[0].jobs[0].device);
         tl_buf_puts(out, " &middot; ");
     }
     tl_buf_printf(out, "%s</p></header><main>", date);
@@ -104,7 +79,7 @@ static void put_banners(struct tl_buf *out, const struct tl_report *r)
                 "<div class='banner warning'><b>Not everything could be read</b><ul class=notes>");
     for (uint32_t i = 0; i < r->n_problems; i++) {
         tl_buf_puts(out, "<li>");
-        tl__html_text(out, r->problems[i]);
+        tl_text_html(out, r->problems[i]);
         tl_buf_puts(out, "</li>");
     }
     tl_buf_puts(out, "</ul></div>");
@@ -150,7 +125,7 @@ static void put_comparison_table(struct tl_buf *out, const struct tl_report *r, 
     for (const char **name = names; *name != NULL; name++) {
         bool with_requests = tl_report_is_urgent(r, *name);
         tl_buf_printf(out, "<th colspan=%d style='text-align:center'>", with_requests ? 4 : 2);
-        tl__html_text(out, *name);
+        tl_text_html(out, *name);
         tl_buf_puts(out, with_requests ? ", requests" : ", best effort");
     }
     tl_buf_puts(out, "<tr>");
@@ -160,7 +135,7 @@ static void put_comparison_table(struct tl_buf *out, const struct tl_report *r, 
     tl_buf_puts(out, "</thead><tbody>");
     for (uint32_t i = 0; i < r->n_runs; i++) {
         tl_buf_printf(out, "<tr><td class=l><span class='dot k%u'></span> <b>", i % HTML_COLOURS);
-        tl__html_text(out, r->runs[i].label);
+        tl_text_html(out, r->runs[i].label);
         tl_buf_puts(out,
                     r->runs[i].is_opaque ? "</b> <span class='pill bad'>opaque</span>" : "</b>");
         for (const char **name = names; *name != NULL; name++) {
@@ -184,7 +159,7 @@ static void put_mode_curves(struct tl_buf *out, const struct tl_report *r, const
             curves[n++] = (struct tl_curve){r->runs[i].label, tl_report_requests(j), i};
     }
     tl_buf_puts(out, "<div class=card><h3>Requests of ");
-    tl__html_text(out, job);
+    tl_text_html(out, job);
     tl_buf_puts(out, "</h3><p class='soft small'>Share of requests that took at most so long; the "
                      "tail is stretched.</p>");
     tl__plot_cdf(out, curves, n);
@@ -198,9 +173,9 @@ static void put_trade(struct tl_buf *out, const struct tl_report *r, const char 
     if (tl__plot_trade(&plot, r, urgent, patient)) {
         tl_buf_puts(out,
                     "<div class=card><h3>What each run trades</h3><p class='soft small'>P99 of ");
-        tl__html_text(out, urgent);
+        tl_text_html(out, urgent);
         tl_buf_puts(out, " against the first run, over the speed of ");
-        tl__html_text(out, patient);
+        tl_text_html(out, patient);
         tl_buf_puts(out, ". Best is low and to the right.</p>");
         if (!plot.failed)
             tl_buf_add(out, plot.p, plot.n);
@@ -267,11 +242,11 @@ static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint
     tl_buf_printf(
         out, "<div class='card k%u'><div class=jobhead><span class=dot></span><span class=name>",
         colour % HTML_COLOURS);
-    tl__html_text(out, j->name);
+    tl_text_html(out, j->name);
     tl_buf_printf(out, "</span><span class=pill>priority %s</span>", tl_text_level(j->level).s);
     if (j->policy[0] != 0) {
         tl_buf_puts(out, "<span class=pill>policy ");
-        tl__html_text(out, j->policy);
+        tl_text_html(out, j->policy);
         tl_buf_puts(out, "</span>");
     }
     if (j->n_processes > 1)
@@ -289,9 +264,9 @@ static void put_job_card(struct tl_buf *out, const struct tl_report_job *j, uint
     if (j->is_opaque)
         tl_buf_puts(out, "<span class='pill bad'>opaque kernels</span>");
     tl_buf_puts(out, "</div><code class=cmd title='");
-    tl__html_text(out, j->command);
+    tl_text_html(out, j->command);
     tl_buf_puts(out, "'>");
-    tl__html_text(out, j->command);
+    tl_text_html(out, j->command);
     tl_buf_puts(out, "</code>");
     put_job_tiles(out, j);
     tl_buf_puts(out, "</div>");
@@ -331,7 +306,7 @@ static void put_preemption_cards(struct tl_buf *out, const struct tl_report_run 
         if (j->preempted.count == 0)
             continue;
         tl_buf_puts(out, "<div class=card><h3>Preemption of ");
-        tl__html_text(out, j->name);
+        tl_text_html(out, j->name);
         tl_buf_printf(out,
                       "</h3><p class='soft small'>From the order to leave until the device was "
                       "free; %s times.</p>",
@@ -386,9 +361,9 @@ static void put_outside_rows(struct tl_buf *out, const struct tl_report_job *j)
         qsort(list, n, sizeof *list, by_uncontrolled);
     for (uint32_t i = 0; i < n && i < ROWS; i++) {
         tl_buf_puts(out, "<div class=krow><code tabindex=0 title='");
-        tl__html_text(out, list[i]->full);
+        tl_text_html(out, list[i]->full);
         tl_buf_puts(out, "'>");
-        tl__html_text(out, list[i]->brief);
+        tl_text_html(out, list[i]->brief);
         tl_buf_printf(
             out,
             "</code><span class='num small' style='grid-column:auto'>%s, %s times</span></div>",
@@ -411,7 +386,7 @@ static void put_outside_card(struct tl_buf *out, const struct tl_report_run *run
             continue;
         double outside = (double)j->uncontrolled_ns / (double)j->device_ns;
         tl_buf_puts(out, "<div class=krow><b>");
-        tl__html_text(out, j->name);
+        tl_text_html(out, j->name);
         tl_buf_printf(out, "</b><span class=num>%s of %s</span>", tl_text_percent(outside).s,
                       tl__html_time((double)j->device_ns).s);
         put_bar(out, 1, outside, colours[i]);
@@ -468,7 +443,7 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
     if (j->n_kernels == 0)
         return;
     tl_buf_puts(out, "<div class=card><h3>Kernels of ");
-    tl__html_text(out, j->name);
+    tl_text_html(out, j->name);
     tl_buf_puts(
         out,
         "</h3><p class='soft small'>Share of the job's device time; red is outside control.</p>");
@@ -481,9 +456,9 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
         if (k->is_hidden)
             break;
         tl_buf_puts(out, "<div class=krow><code tabindex=0 title='");
-        tl__html_text(out, k->full);
+        tl_text_html(out, k->full);
         tl_buf_puts(out, "'>");
-        tl__html_text(out, k->brief);
+        tl_text_html(out, k->brief);
         tl_buf_printf(out, "</code><b class=num>%s</b>",
                       j->device_ns > 0
                           ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s
@@ -514,7 +489,7 @@ static void put_slow(struct tl_buf *out, const struct tl_report_run *run,
     if (j->n_slow == 0)
         return;
     tl_buf_puts(out, "<div class=card><h3>Slowest requests of ");
-    tl__html_text(out, j->name);
+    tl_text_html(out, j->name);
     tl_buf_puts(out, "</h3><div class=scroll><table><thead><tr><th class=l>at<th>latency<th "
                      "class=l>culprit<th>took"
                      "<th>of that waiting<th class=l>beside it</thead><tbody>");
@@ -525,7 +500,7 @@ static void put_slow(struct tl_buf *out, const struct tl_report_run *run,
         tl_buf_printf(out,
                       "<tr><td class=l>%s<td class=best>%s<td class='l kern'><code tabindex=0>",
                       tl__html_time(at).s, tl__html_time((double)s->latency_ns).s);
-        tl__html_text(out, is_known ? j->kernels[s->culprit].brief : "not seen");
+        tl_text_html(out, is_known ? j->kernels[s->culprit].brief : "not seen");
         tl_buf_printf(out, "</code><td>%s",
                       is_known ? tl__html_time((double)s->culprit_ns).s : "-");
         tl_buf_printf(out, "<td>%s<td class='l kern'>",
@@ -535,9 +510,9 @@ static void put_slow(struct tl_buf *out, const struct tl_report_run *run,
             continue;
         }
         tl_buf_printf(out, "%s <code>", tl__html_time((double)s->rival_ns).s);
-        tl__html_text(out, s->rival->kernels[s->rival_kernel].brief);
+        tl_text_html(out, s->rival->kernels[s->rival_kernel].brief);
         tl_buf_puts(out, "</code> of ");
-        tl__html_text(out, s->rival->name);
+        tl_text_html(out, s->rival->name);
     }
     tl_buf_puts(out, "</table></div></div>");
 }
@@ -564,7 +539,7 @@ static void put_ops(struct tl_buf *out, const struct tl_report_kernel *k)
     tl_report_ops_text(k, TABLE_OPS, &text);
     tl_buf_puts(out, "<td class=l>");
     if (!text.failed && text.p != NULL)
-        tl__html_text(out, text.p);
+        tl_text_html(out, text.p);
     tl_buf_finish(&text);
 }
 
@@ -575,7 +550,7 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
     if (j->n_kernels == 0)
         return;
     tl_buf_puts(out, "<details class=card><summary>All kernels of ");
-    tl__html_text(out, j->name);
+    tl_text_html(out, j->name);
     tl_buf_puts(out, "</summary><div class=scroll><table><thead><tr><th "
                      "class=l>kernel<th>share<th>launches<th>blocks"
                      "<th class=l>rung<th>P50<th>P90<th>P99<th>P99.9<th>max<th>wait P99<th>total "
@@ -591,9 +566,9 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
             break;
         shown++;
         tl_buf_puts(out, "<tr><td class='l kern'><code tabindex=0 title='");
-        tl__html_text(out, k->full);
+        tl_text_html(out, k->full);
         tl_buf_puts(out, "'>");
-        tl__html_text(out, k->brief);
+        tl_text_html(out, k->brief);
         tl_buf_printf(out, "</code><td>%s",
                       j->device_ns > 0
                           ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s
@@ -632,9 +607,9 @@ static void put_notes(struct tl_buf *out, const struct tl_report_run *run)
         const struct tl_report_job *j = &run->jobs[i];
         for (uint32_t k = 0; k < j->n_notes; k++) {
             tl_buf_puts(out, "<li><b>");
-            tl__html_text(out, j->name);
+            tl_text_html(out, j->name);
             tl_buf_puts(out, "</b>: ");
-            tl__html_text(out, j->notes[k].text);
+            tl_text_html(out, j->notes[k].text);
             if (j->notes[k].times > 1)
                 tl_buf_printf(out, " <span class=soft>(%s times)</span>",
                               tl_text_count((double)j->notes[k].times).s);
@@ -703,7 +678,7 @@ void tl_report_html(struct tl_report *r, struct tl_buf *out)
         if (r->n_runs > 1) {
             tl_buf_puts(out, i + 1 == r->n_runs ? "<details class=runs open><summary>Run "
                                                 : "<details class=runs><summary>Run ");
-            tl__html_text(out, run->label);
+            tl_text_html(out, run->label);
             tl_buf_puts(out, "</summary>");
         }
         put_run(out, run, names);

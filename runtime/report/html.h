@@ -7,8 +7,6 @@
 
 enum { HTML_COLOURS = 8 };
 
-/* Text with what HTML would obey escaped. */
-void tl__html_text(struct tl_buf *out, const char *text);
 /* A time, with a real micro sign. */
 struct tl_text tl__html_time(double ns);
 

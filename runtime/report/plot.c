@@ -82,7 +82,7 @@ static void put_ticks(struct tl_buf *out, const struct axis *a)
 static void begin_svg(struct tl_buf *out, const char *label)
 {
     tl_buf_printf(out, "<svg class=plot viewBox='0 0 %d %d' role=img aria-label='", WIDTH, HEIGHT);
-    tl__html_text(out, label);
+    tl_text_html(out, label);
     tl_buf_puts(out, "'>");
 }
 
@@ -135,7 +135,7 @@ static void put_curve(struct tl_buf *out, const struct tl_curve *c, const struct
         last_y = y;
     }
     tl_buf_puts(out, "'><title>");
-    tl__html_text(out, c->label);
+    tl_text_html(out, c->label);
     tl_buf_printf(out, ": P50 %s", tl__html_time((double)tl_histogram_percentile(h, 50)).s);
     tl_buf_printf(out, ", P99 %s", tl__html_time((double)tl_histogram_percentile(h, 99)).s);
     tl_buf_printf(out, ", max %s</title></path>", tl__html_time((double)h->max).s);
@@ -169,7 +169,7 @@ void tl__plot_cdf(struct tl_buf *out, const struct tl_curve *curves, uint32_t n)
             continue;
         tl_buf_printf(out, "<li><span class='dot k%u'></span><span>",
                       curves[i].colour % HTML_COLOURS);
-        tl__html_text(out, curves[i].label);
+        tl_text_html(out, curves[i].label);
         tl_buf_printf(out, " <span class=soft>P99 %s</span></span></li>",
                       tl__html_time((double)tl_histogram_percentile(curves[i].values, 99)).s);
     }
@@ -302,7 +302,7 @@ static void put_label(struct tl_buf *out, struct point *points, uint32_t n, uint
     p->label_y = places[best].y;
     p->label_width = width;
     tl_buf_printf(out, "<text class=strong x=%.1f y=%.1f>", places[best].x, places[best].y);
-    tl__html_text(out, p->label);
+    tl_text_html(out, p->label);
     tl_buf_puts(out, "</text>");
 }
 

@@ -19,6 +19,7 @@
 
 #include "runtime/record/record.h"
 #include "tally/base.h"
+#include "tally/text.h"
 
 /* --- values --- */
 
@@ -196,14 +197,7 @@ char *tl_demangle(struct tl_arena *arena, const char *name);
 /* Fills full and brief from name.  0 or -ENOMEM. */
 int tl_report_name(struct tl_report_kernel *k, struct tl_arena *arena);
 
-struct tl_text {
-    char s[48];
-};
-struct tl_text tl_text_time(double ns);      /* "12.3 us" */
-struct tl_text tl_text_count(double n);      /* "1,234" or "12.3 M" */
-struct tl_text tl_text_bytes(double n);      /* "3.6 MB" */
-struct tl_text tl_text_percent(double part); /* of 1: "3.1 %" */
-struct tl_text tl_text_level(int level);     /* "high", "low", "5" */
+struct tl_text tl_text_level(int level); /* "high", "low", "5" */
 const char *tl_copy_name(enum tl_record_copy c);
 const char *tl_span_name(enum tl_record_span s);
 

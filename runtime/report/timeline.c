@@ -21,7 +21,7 @@ static void begin_lane(struct tl_buf *out, const struct tl_report_job *j, uint32
 {
     tl_buf_printf(out, "<div class='lane k%u'><div class=what><span class=dot></span><b>",
                   colour % HTML_COLOURS);
-    tl__html_text(out, j->name);
+    tl_text_html(out, j->name);
     tl_buf_puts(out, "</b><span class='soft num'>");
 }
 

@@ -4,6 +4,7 @@
 #define TALLY_RUNTIME_TALLY_CLI_H
 
 #include "tally/base.h"
+#include "tally/text.h"
 
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
@@ -20,15 +21,6 @@ int cli_policy(int argc, char **argv);
 void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The pointer, or the end of the program if it is NULL: for memory only. */
 void *cli_must(void *memory);
-
-/* --- numbers for people --- */
-
-struct cli_text {
-    char s[32];
-};
-struct cli_text cli_count(uint64_t n);                      /* 13,495 */
-struct cli_text cli_bytes(uint64_t n);                      /* 3.6 MB */
-struct cli_text cli_percent(uint64_t part, uint64_t whole); /* 97.1 %; of nothing it is "-" */
 
 /* --- a progress line on standard error, if that is a terminal --- */
 

@@ -136,7 +136,7 @@ static void read_ptx(struct reader *r, struct inspect_image *image, const char *
             continue;
         judge(c, add_entry(c, image, item->name), index);
         cli_progress_show(&r->in->progress, "%s: %s, judging kernel %u of PTX image %u.%u", r->path,
-                          cli_percent(image->image.offset, r->file_bytes).s, image->n_entries,
+                          tl_text_share(image->image.offset, r->file_bytes).s, image->n_entries,
                           image->image.container_index, image->image.index);
     }
     tl_ptx_index_destroy(index);
@@ -192,7 +192,7 @@ static int see_image(void *data, const struct tl_image *found)
     struct inspect_image *image = add_image(&r->current, found);
     image->is_for_gpu = inspect_is_for_gpu(found, options->gpu);
     cli_progress_show(&r->in->progress, "%s: %s", r->path,
-                      cli_percent(found->offset, r->file_bytes).s);
+                      tl_text_share(found->offset, r->file_bytes).s);
     if (!is_worth_unpacking(image, options))
         return 0;
     if (tl_image_unpack(found, &bytes, &n, &err) < 0) {

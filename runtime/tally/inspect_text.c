@@ -9,10 +9,11 @@
 static void put_size(struct tl_buf *out, const struct tl_image *image)
 {
     if (image->packing == TL_IMAGE_PLAIN)
-        tl_buf_printf(out, "  %-8s %21s", "plain", cli_bytes(image->full_bytes).s);
+        tl_buf_printf(out, "  %-8s %21s", "plain", tl_text_bytes((double)image->full_bytes).s);
     else
         tl_buf_printf(out, "  %-8s %9s of %8s", tl_image_packing_name(image->packing),
-                      cli_bytes(image->stored_bytes).s, cli_bytes(image->full_bytes).s);
+                      tl_text_bytes((double)image->stored_bytes).s,
+                      tl_text_bytes((double)image->full_bytes).s);
 }
 
 /* How many kernels of a PTX image have each variant. */
@@ -25,7 +26,7 @@ static void put_variants(struct tl_buf *out, const struct inspect_image *image)
             possible += verdicts != NULL && verdicts[v].reason == TL_PTX_REASON_OK;
         }
         tl_buf_printf(out, "%s%s %s", v == 0 ? ": " : ", ",
-                      tl_ptx_variant_name((enum tl_ptx_variant)v), cli_count(possible).s);
+                      tl_ptx_variant_name((enum tl_ptx_variant)v), tl_text_digits(possible).s);
     }
 }
 
@@ -43,7 +44,7 @@ static void put_image(struct tl_buf *out, const struct inspect_image *image)
     if (!image->is_for_gpu)
         tl_buf_puts(out, "  not for this GPU");
     else if (i->kind == TL_IMAGE_PTX || i->kind == TL_IMAGE_CUBIN)
-        tl_buf_printf(out, "  %s kernel%s", cli_count(image->n_entries).s,
+        tl_buf_printf(out, "  %s kernel%s", tl_text_digits(image->n_entries).s,
                       image->n_entries == 1 ? "" : "s");
     if (i->kind == TL_IMAGE_PTX && image->n_entries > 0)
         put_variants(out, image);
@@ -99,18 +100,19 @@ static void put_kind_totals(struct tl_buf *out, enum tl_image_kind k,
     if (t->images == 0)
         return;
     tl_buf_printf(out, "  %-6s %8s images %10s of %9s", tl_image_kind_name(k),
-                  cli_count(t->images).s, cli_bytes(t->stored_bytes).s, cli_bytes(t->full_bytes).s);
+                  tl_text_digits(t->images).s, tl_text_bytes((double)t->stored_bytes).s,
+                  tl_text_bytes((double)t->full_bytes).s);
     if (k == TL_IMAGE_PTX || k == TL_IMAGE_CUBIN)
-        tl_buf_printf(out, " %9s kernels", cli_count(t->kernels).s);
+        tl_buf_printf(out, " %9s kernels", tl_text_digits(t->kernels).s);
     tl_buf_puts(out, "  for");
     for (uint32_t i = 0; i < t->archs.n; i++) {
         uint32_t code = t->archs.codes[i];
         tl_buf_printf(out, " %u%s", code / 10, code % 10 == 1 ? "a" : code % 10 == 2 ? "f" : "");
     }
     if (t->not_for_gpu > 0)
-        tl_buf_printf(out, "; %s not for this GPU", cli_count(t->not_for_gpu).s);
+        tl_buf_printf(out, "; %s not for this GPU", tl_text_digits(t->not_for_gpu).s);
     if (t->relocatable > 0)
-        tl_buf_printf(out, "; %s relocatable", cli_count(t->relocatable).s);
+        tl_buf_printf(out, "; %s relocatable", tl_text_digits(t->relocatable).s);
     tl_buf_putc(out, '\n');
 }
 
@@ -127,7 +129,7 @@ static void put_reasons(struct tl_buf *out, const uint64_t counts[TL_PTX_REASON_
         if (most < 0)
             return;
         tl_buf_printf(out, "%s%s %s", separator, tl_ptx_reason_code((enum tl_ptx_reason)most),
-                      cli_count(counts[most]).s);
+                      tl_text_digits(counts[most]).s);
         is_done[most] = true;
         separator = ", ";
     }
@@ -135,19 +137,19 @@ static void put_reasons(struct tl_buf *out, const uint64_t counts[TL_PTX_REASON_
 
 static void put_kernel_totals(struct tl_buf *out, const struct inspect_totals *t)
 {
-    tl_buf_printf(out, "Kernels, by container and name: %s\n", cli_count(t->kernels).s);
-    tl_buf_printf(out, "  with PTX     %9s %8s\n", cli_count(t->with_ptx).s,
-                  cli_percent(t->with_ptx, t->kernels).s);
+    tl_buf_printf(out, "Kernels, by container and name: %s\n", tl_text_digits(t->kernels).s);
+    tl_buf_printf(out, "  with PTX     %9s %8s\n", tl_text_digits(t->with_ptx).s,
+                  tl_text_share(t->with_ptx, t->kernels).s);
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         tl_buf_printf(out, "    %-10s %9s %8s of those",
-                      tl_ptx_variant_name((enum tl_ptx_variant)v), cli_count(t->variants[v]).s,
-                      cli_percent(t->variants[v], t->with_ptx).s);
+                      tl_ptx_variant_name((enum tl_ptx_variant)v), tl_text_digits(t->variants[v]).s,
+                      tl_text_share(t->variants[v], t->with_ptx).s);
         put_reasons(out, t->reasons[v]);
         tl_buf_putc(out, '\n');
     }
     uint64_t sass_only = t->kernels - t->with_ptx;
-    tl_buf_printf(out, "  machine code %9s %8s\n", cli_count(sass_only).s,
-                  cli_percent(sass_only, t->kernels).s);
+    tl_buf_printf(out, "  machine code %9s %8s\n", tl_text_digits(sass_only).s,
+                  tl_text_share(sass_only, t->kernels).s);
 }
 
 /* Kernels that have no variant for one reason, and what to do about them. */
@@ -155,13 +157,13 @@ static void put_rest(struct tl_buf *out, uint64_t n, const char *code, const cha
                      const char *advice)
 {
     if (n > 0)
-        tl_buf_printf(out, "  %s %s: %s\n      -> %s\n", cli_count(n).s, code, text, advice);
+        tl_buf_printf(out, "  %s %s: %s\n      -> %s\n", tl_text_digits(n).s, code, text, advice);
 }
 
 static void put_advice(struct tl_buf *out, const struct inspect_totals *t, uint32_t gpu)
 {
-    tl_buf_printf(out, "Preemptible: %s of %s kernels (%s)", cli_count(t->preemptible).s,
-                  cli_count(t->kernels).s, cli_percent(t->preemptible, t->kernels).s);
+    tl_buf_printf(out, "Preemptible: %s of %s kernels (%s)", tl_text_digits(t->preemptible).s,
+                  tl_text_digits(t->kernels).s, tl_text_share(t->preemptible, t->kernels).s);
     if (gpu != 0)
         tl_buf_printf(out, " on sm_%u\n", gpu);
     else
@@ -190,7 +192,7 @@ static void begin(struct inspect_report *r)
 
 static void begin_file(struct inspect_report *r, const char *path, uint64_t bytes)
 {
-    tl_buf_printf(&r->out, "%s (%s)\n", path, cli_bytes(bytes).s);
+    tl_buf_printf(&r->out, "%s (%s)\n", path, tl_text_bytes((double)bytes).s);
 }
 
 static void container(struct inspect_report *r, const struct inspect_container *c)
@@ -216,10 +218,11 @@ static void end_file(struct inspect_report *r, const struct inspect_totals *t)
         tl_buf_puts(&r->out, "  holds no GPU code\n");
         return;
     }
-    tl_buf_printf(
-        &r->out, "  = %s PTX and %s cubin images; %s kernels, %s with PTX, %s preemptible\n",
-        cli_count(t->kinds[TL_IMAGE_PTX].images).s, cli_count(t->kinds[TL_IMAGE_CUBIN].images).s,
-        cli_count(t->kernels).s, cli_count(t->with_ptx).s, cli_count(t->preemptible).s);
+    tl_buf_printf(&r->out,
+                  "  = %s PTX and %s cubin images; %s kernels, %s with PTX, %s preemptible\n",
+                  tl_text_digits(t->kinds[TL_IMAGE_PTX].images).s,
+                  tl_text_digits(t->kinds[TL_IMAGE_CUBIN].images).s, tl_text_digits(t->kernels).s,
+                  tl_text_digits(t->with_ptx).s, tl_text_digits(t->preemptible).s);
 }
 
 static void end(struct inspect_report *r, const struct inspect_totals *t)
@@ -228,13 +231,13 @@ static void end(struct inspect_report *r, const struct inspect_totals *t)
         return;
     tl_buf_printf(&r->out,
                   "\nImages of %s file%s: %s containers, %s of them found by scanning only\n",
-                  cli_count(t->files).s, t->files == 1 ? "" : "s", cli_count(t->containers).s,
-                  cli_count(t->scanned_containers).s);
+                  tl_text_digits(t->files).s, t->files == 1 ? "" : "s",
+                  tl_text_digits(t->containers).s, tl_text_digits(t->scanned_containers).s);
     for (int k = 0; k < TL_IMAGE_KINDS; k++)
         put_kind_totals(&r->out, (enum tl_image_kind)k, &t->kinds[k]);
     if (t->problems > 0)
         tl_buf_printf(&r->out, "  %s problems, marked above in capitals\n",
-                      cli_count(t->problems).s);
+                      tl_text_digits(t->problems).s);
     put_kernel_totals(&r->out, t);
     put_advice(&r->out, t, r->options->gpu);
 }

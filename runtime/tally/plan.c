@@ -2,6 +2,7 @@
  * hold (sched/gpulet.h). */
 #include "runtime/tally/cli.h"
 #include "sched/gpulet.h"
+#include "tally/file.h"
 #include "tally/json.h"
 #include "tally/options.h"
 
@@ -74,23 +75,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static char *read_file(const char *path, size_t *n)
 {
-    FILE *f = fopen(path, "rb");
-    struct tl_buf b = {0};
-    char piece[4096];
-    size_t got = 0;
-    while (f != NULL && (got = fread(piece, 1, sizeof piece, f)) > 0)
-        tl_buf_add(&b, piece, got);
-    bool is_read = f != NULL && ferror(f) == 0;
-    if (f != NULL)
-        fclose(f);
-    if (!is_read) {
-        cli_complain("cannot read %s: %s", path, strerror(errno));
-        tl_buf_finish(&b);
-        return NULL;
-    }
-    *n = b.n;
-    tl_buf_putc(&b, 0);
-    return cli_must(tl_buf_take(&b));
+    char *text;
+    int rc = tl_file_read(path, UINT32_MAX, &text, n);
+    if (rc < 0)
+        cli_complain("cannot read %s: %s", path, strerror(-rc));
+    return text;
 }
 
 /* A table over the profiled batches from the measured ones: linear between them, in proportion

@@ -1,5 +1,6 @@
 /* `tally ps`: who shares the device, and how. */
 #include "runtime/tally/daemon.h"
+#include "tally/array.h"
 #include "tally/options.h"
 
 #include <errno.h>
@@ -63,10 +64,8 @@ static int ask_all(int fd, struct list *list)
             return rc;
         if (packet.m.head.kind != TL_WIRE_CLIENT)
             break;
-        if (list->n == list->cap) {
-            list->cap = list->cap > 0 ? 2 * list->cap : 16;
-            list->items = cli_must(realloc(list->items, list->cap * sizeof *list->items));
-        }
+        if (!TL_ARRAY_FIT(list->items, list->cap, list->n + 1))
+            cli_must(NULL);
         list->items[list->n++] = packet.m.status;
         question.after = packet.m.status.id;
     }
@@ -104,8 +103,8 @@ static void print_text(struct tl_buf *out, const struct list *list)
         tl_buf_printf(out,
                       "%8d %5d %-7s %-10s %7s %9" PRIu32 " %10" PRIu64 " %8" PRIu64 " %10s  %s\n",
                       s->pid, s->client.level, state_of(s), rung_of(s),
-                      cli_percent(s->share_permille, 1000).s, s->in_flight, s->launches,
-                      s->preemptions, cli_bytes(s->memory_bytes).s, s->job);
+                      tl_text_share(s->share_permille, 1000).s, s->in_flight, s->launches,
+                      s->preemptions, tl_text_bytes((double)s->memory_bytes).s, s->job);
     }
 }
 

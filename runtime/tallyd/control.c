@@ -1,5 +1,6 @@
 /* Answers `tally ps`, `tally set` and `tally policy`. */
 #include "runtime/tallyd/tallyd.h"
+#include "tally/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ static void list(struct daemon *d, struct daemon_peer *p, uint32_t after)
     const struct daemon_peer *next = NULL;
     struct tl_wire_status status;
     if (after == 0)
-        (void)daemon_look(d, daemon_now()); /* it may have slept */
+        (void)daemon_look(d, tl_clock_ns()); /* it may have slept */
     for (uint32_t i = 0; i < d->n_clients; i++)
         if (d->clients[i]->id > after && (next == NULL || d->clients[i]->id < next->id))
             next = d->clients[i];
@@ -133,7 +134,7 @@ static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_se
         answer(d, p, -ESRCH, text);
         return;
     }
-    (void)daemon_look(d, daemon_now()); /* published before the answer */
+    (void)daemon_look(d, tl_clock_ns()); /* published before the answer */
     answer(d, p, 0, text);
 }
 
@@ -148,7 +149,7 @@ static void policy(struct daemon *d, struct daemon_peer *p, const struct tl_wire
     else if (m->policy[0] != 0)
         rc = daemon_set_policy(d, m->policy, m->parameters, &err);
     if (rc == 0 && m->policy[0] != 0)
-        (void)daemon_look(d, daemon_now());
+        (void)daemon_look(d, tl_clock_ns());
     answer(d, p, rc, rc < 0 ? err.text : d->parameters);
 }
 

@@ -1,5 +1,6 @@
 /* Clients come, change and go; policies are swapped under them. */
 #include "runtime/tallyd/tallyd.h"
+#include "tally/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -136,7 +137,7 @@ static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *gran
     if (*grant_fd < 0)
         return tl_error_set(err, *grant_fd, "no shared memory for its grants (%s)",
                             strerror(-*grant_fd));
-    uint64_t now = daemon_now();
+    uint64_t now = tl_clock_ns();
     rc = tl_sched_join(d->sched, d->last_id + 1, &p->c, now);
     if (rc < 0)
         return tl_error_set(err, rc, "out of memory");
@@ -208,7 +209,7 @@ static void equalise(struct daemon_peer *p)
 
 void daemon_leave(struct daemon *d, struct daemon_peer *p)
 {
-    uint64_t now = daemon_now();
+    uint64_t now = tl_clock_ns();
     assert(p->id != 0 && p->page != NULL && p->grant != NULL);
     equalise(p);
     take_out(d, p);
@@ -225,7 +226,7 @@ void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sche
     take_out(d, p);
     p->c = *c;
     insert(d, p);
-    (void)tl_sched_change(d->sched, p->id, c, daemon_now());
+    (void)tl_sched_change(d->sched, p->id, c, tl_clock_ns());
     p->published = UINT64_MAX; /* also what the grant does not tell */
     daemon_words_update(d);
 }
@@ -239,7 +240,7 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
         .memory_bytes = d->device_memory_bytes,
         .n_sms = d->device_sms,
     };
-    uint64_t now = daemon_now();
+    uint64_t now = tl_clock_ns();
     int rc = tl_sched_create(&sched, policy, &options, err);
     for (uint32_t i = 0; rc == 0 && i < d->n_clients; i++) {
         rc = tl_sched_join(sched, d->clients[i]->id, &d->clients[i]->c, now);

@@ -1,6 +1,7 @@
 /* tallyd's log: lines with the time since the machine started, in a file of bounded size or on
  * standard error. */
 #include "runtime/tallyd/tallyd.h"
+#include "tally/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +48,7 @@ void daemon_log(enum daemon_log_level level, const char *format, ...)
     char line[1024];
     if ((int)level > log_level || log_fd < 0)
         return;
-    uint64_t ms = daemon_now() / 1000000;
+    uint64_t ms = tl_clock_ns() / 1000000;
     int n = snprintf(line, sizeof line, "%llu.%03u tallyd: ", (unsigned long long)(ms / 1000),
                      (unsigned)(ms % 1000));
     va_list args;

@@ -1,5 +1,6 @@
 /* tallyd's events: new peers, their messages and deaths, signals, time. */
 #include "runtime/tallyd/tallyd.h"
+#include "tally/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,13 +26,6 @@
 #endif
 
 #define SECOND UINT64_C(1000000000)
-
-uint64_t daemon_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
-}
 
 static int watch(struct daemon *d, int fd, struct daemon_source *s)
 {
@@ -116,7 +110,7 @@ static void hear(struct daemon *d, struct daemon_peer *p)
         daemon_drop(d, p, rc == 0 ? "left" : err.text);
         return;
     }
-    if (is_flood(p, daemon_now())) {
+    if (is_flood(p, tl_clock_ns())) {
         tl_wire_close(&packet);
         daemon_log(LOG_WARNINGS, "process %d sends too many messages", (int)p->who.pid);
         daemon_drop(d, p, "cut off");
@@ -182,7 +176,7 @@ static void accept_one(struct daemon *d, int fd)
     p->pidfd = p->page_reader = p->merged_reader = -1;
     p->on_socket = (struct daemon_source){on_socket, p};
     p->on_death = (struct daemon_source){on_death, p};
-    p->heard_ns = daemon_now();
+    p->heard_ns = tl_clock_ns();
     p->allowance_ns = UINT64_MAX / 2;
     int rc = identify(p);
     if (rc == 0)
@@ -307,7 +301,7 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     d->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    d->since_client_ns = daemon_now();
+    d->since_client_ns = tl_clock_ns();
     if (d->epoll < 0 || d->timer < 0 || d->signals < 0 ||
         watch(d, d->place.listener, &d->on_listener) < 0 || watch(d, d->timer, &d->on_timer) < 0 ||
         watch(d, d->signals, &d->on_signal) < 0)
@@ -320,14 +314,14 @@ void daemon_loop_run(struct daemon *d)
     enum { EVENTS = 32 };
     struct epoll_event events[EVENTS];
     while (!d->is_ending) {
-        uint64_t now = daemon_now();
+        uint64_t now = tl_clock_ns();
         set_timer(d, next_time(d, daemon_look(d, now), now));
         int n = epoll_wait(d->epoll, events, EVENTS, -1);
         for (int i = 0; i < n; i++) {
             struct daemon_source *s = events[i].data.ptr;
             s->on_ready(d, s, events[i].events);
         }
-        now = daemon_now();
+        now = tl_clock_ns();
         dismiss_silent(d, now);
         bury(d);
         if (d->n_clients == 0 && d->idle_ns != UINT64_MAX && now >= d->since_client_ns + d->idle_ns)

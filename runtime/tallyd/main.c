@@ -2,6 +2,7 @@
 #include "runtime/job/settings.h"
 #include "runtime/tallyd/tallyd.h"
 #include "tally/options.h"
+#include "tally/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -139,8 +139,6 @@ struct daemon {
     bool is_ending;
 };
 
-uint64_t daemon_now(void);
-
 /* --- loop (runtime/tallyd/loop.c) ------------------------------------------------------------- */
 
 /* 0, or a negative errno value with a message. */

@@ -1,4 +1,5 @@
 /* What several steps need: messages, memory, time, files, and the choice of kernels. */
+#include "tally/clock.h"
 #include "test/corpus/corpus.h"
 
 #include <errno.h>
@@ -35,9 +36,7 @@ void *corpus_one_more(void *array, uint32_t n, uint32_t *max, size_t size)
 
 double corpus_cpu_seconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return (double)tl_clock_of(CLOCK_PROCESS_CPUTIME_ID) / 1e9;
 }
 
 int corpus_write(const char *path, const char *bytes, size_t n, struct tl_error *err)

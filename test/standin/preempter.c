@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "runtime/job/client.h"
+#include "tally/clock.h"
 
 static uint64_t state;
 
@@ -23,13 +24,6 @@ static uint32_t roll(uint32_t n)
     state ^= state >> 7;
     state ^= state << 17;
     return (uint32_t)(state >> 33) % n;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void pause_up_to(uint32_t most_us)
@@ -58,12 +52,12 @@ int main(int argc, char **argv)
     puts("ready");
     fflush(stdout);
     struct tl_client_page *page = tl_client_page(client);
-    uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+    uint64_t end = tl_clock_ns() + (uint64_t)(seconds * 1e9);
     prctl(PR_SET_TIMERSLACK, 1);
-    while (now_ns() < end) {
+    while (tl_clock_ns() < end) {
         uint32_t issued = atomic_load(&page->issued) + 1;
         /* preemptions whose beginning is not known are not in a report */
-        atomic_store(&page->burst_ns, now_ns());
+        atomic_store(&page->burst_ns, tl_clock_ns());
         atomic_store(&page->issued, issued);
         pause_up_to(busy_us);
         atomic_store(&page->completed, issued);

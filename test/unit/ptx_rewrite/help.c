@@ -1,4 +1,5 @@
 #include "test/unit/ptx_rewrite/help.h"
+#include "tally/file.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -174,19 +175,7 @@ char *ptx_essence(const char *text, size_t n)
 
 char *ptx_read_file(const char *path, size_t *n)
 {
-    FILE *f = fopen(path, "rb");
-    if (f == NULL)
-        return NULL;
-    struct tl_buf all = {0};
-    char part[65536];
-    size_t got;
-    while ((got = fread(part, 1, sizeof part, f)) > 0)
-        tl_buf_add(&all, part, got);
-    bool failed = ferror(f) != 0;
-    fclose(f);
-    tl_buf_puts(&all, ""); /* terminated even if empty */
-    *n = all.n;
-    char *text = failed ? NULL : tl_buf_take(&all);
-    tl_buf_finish(&all);
+    char *text;
+    (void)tl_file_read(path, SIZE_MAX, &text, n);
     return text;
 }

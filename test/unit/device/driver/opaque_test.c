@@ -1,5 +1,6 @@
 /* Cubins on the software driver: refused, or with TALLY_DEVICE_OPAQUE=time accepted as kernels that
  * only last a while. */
+#include "tally/clock.h"
 #include "tally/device.h"
 #include "test/unit/device/driver/help.h"
 #include "test/unit/image/build.h"
@@ -26,9 +27,7 @@ void tearDown(void)
 
 static uint64_t now_us(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+    return tl_clock_ns() / 1000;
 }
 
 static void machine_code_is_refused_unless_asked_for(void)

@@ -2,6 +2,7 @@
  *
  * What is compared are counts and orders, never times; how long it took is told.  TALLY_TEST_KILLS
  * sets how many processes are killed (100). */
+#include "tally/clock.h"
 #include "test/unit/device/exec/help.h"
 
 #include <errno.h>
@@ -64,12 +65,12 @@ static void the_dead_leave_nothing_behind(void)
             ;
         /* Arrived after the victim, so it is the victim's death that lets us in. */
         tl__sm_set_head(s, tl__sm_arrive(s, 0));
-        uint64_t delayed = delayed_ns(), begin = tl__now_ns();
+        uint64_t delayed = delayed_ns(), begin = tl_clock_ns();
         kill_child(0);
         uint32_t a = acquire(s), b = acquire(s);
         while (tl__sm_memory_take(s, 1000) < 0)
             sched_yield();
-        uint64_t took = tl__now_ns() - begin;
+        uint64_t took = tl_clock_ns() - begin;
         /* On a busy machine the survivor waits for a processor as well, which is nobody's fault
          * here. */
         uint64_t waited = delayed_ns() - delayed, own = took > waited ? took - waited : 0;

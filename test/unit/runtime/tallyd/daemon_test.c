@@ -1,4 +1,5 @@
 /* A real tallyd: levels, grants, control, rules, deaths, start and end. */
+#include "tally/clock.h"
 #include "test/unit/runtime/tallyd/help.h"
 
 #include "runtime/job/wire.h"
@@ -137,8 +138,7 @@ static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
     /* the listener, time, signals; socket and process of who is left */
     const uint32_t expected = 3 + 2;
     uint32_t watched = 0;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
-         usleep(1000)) {
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; usleep(1000)) {
         watched = count_watched(d);
         if (watched == expected)
             break;
@@ -391,7 +391,7 @@ static void equals_take_turns(void)
     bool ran[2] = {false, false}, waited[2] = {false, false};
     tl_client_backlog(c[0], true);
     tl_client_backlog(c[1], true);
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;) {
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end;) {
         struct tl_grant g[2];
         uint32_t seen = tl_client_changes(c[0]);
         for (int i = 0; i < 2; i++) {
@@ -419,8 +419,7 @@ static void a_stopped_tallyd_is_noticed(void)
     tl_client_backlog(c[1], true);
     struct tl_grant g;
     bool is_held_back = false;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
-         !is_held_back && daemon_test_now() < end;) {
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; !is_held_back && tl_clock_ns() < end;) {
         kill(d, SIGSTOP);
         tl_client_grant(c[0], &g);
         is_held_back = !g.may_run;
@@ -516,7 +515,7 @@ static void the_first_client_starts_tallyd_and_it_ends_after_the_last(void)
     tl_client_destroy(a);
     tl_client_destroy(b);
     bool is_gone = false;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; !is_gone && daemon_test_now() < end;
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; !is_gone && tl_clock_ns() < end;
          usleep(10000))
         is_gone = stat(getenv("TALLY_SOCKET"), &st) < 0;
     TEST_ASSERT_TRUE(is_gone);
@@ -542,8 +541,7 @@ static void of_many_that_are_started_at_once_one_stays(void)
         }
     }
     close(hold[0]);
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
-         usleep(10000)) {
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; usleep(10000)) {
         int fd = tl_wire_connect(getenv("TALLY_SOCKET"), NULL);
         if (fd < 0)
             continue;
@@ -559,8 +557,7 @@ static void of_many_that_are_started_at_once_one_stays(void)
         TEST_ASSERT_EQUAL_INT(0, status);
     }
     struct stat st;
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
-         usleep(10000))
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; usleep(10000))
         if (stat(getenv("TALLY_SOCKET"), &st) < 0)
             break;
 }

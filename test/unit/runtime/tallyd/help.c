@@ -1,5 +1,6 @@
 /* Starting and killing tallyd and its clients; see the header. */
 #include "test/unit/runtime/tallyd/help.h"
+#include "tally/clock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,13 +24,6 @@ enum { MAX_STARTED = 64 };
 static char folder[64];
 static pid_t started[MAX_STARTED];
 static int n_started;
-
-uint64_t daemon_test_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void pause_briefly(void)
 {
@@ -116,8 +110,7 @@ pid_t daemon_start(const char *const *arguments)
         _exit(127);
     }
     remember(pid);
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
-         pause_briefly()) {
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; pause_briefly()) {
         int fd = tl_wire_connect_patiently(getenv("TALLY_SOCKET"), NULL);
         if (fd >= 0) {
             close(fd);
@@ -273,8 +266,7 @@ struct tl_wire_hello daemon_hello(int level)
 /* --- waiting ---------------------------------------------------------------------------------- */
 
 #define AWAIT(condition)                                                                           \
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;           \
-         pause_briefly())                                                                          \
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; pause_briefly())  \
         if (condition)                                                                             \
             return true;                                                                           \
     return false

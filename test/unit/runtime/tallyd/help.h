@@ -68,6 +68,4 @@ bool daemon_await_asleep(const char *thread);
  * to do. */
 bool daemon_await_deaf(struct tl_client *c);
 
-uint64_t daemon_test_now(void);
-
 #endif

@@ -5,6 +5,7 @@
  * their own; tallyd is started by whichever client misses it first.  What the processes see goes
  * into a page that all share, with times, so that recovery is measured where it happens.
  * TALLY_TEST_KILLS=1000 makes a soak of it (make soak-runtime). */
+#include "tally/clock.h"
 #include "test/unit/runtime/tallyd/help.h"
 
 #include <dirent.h>
@@ -80,12 +81,12 @@ static void run_low(struct tl_client *c, struct job *j)
     tl_client_backlog(c, true);
     for (;; sleep_us(100)) {
         struct tl_grant g;
-        uint64_t now = daemon_test_now();
+        uint64_t now = tl_clock_ns();
         bool is_preempted = tl_client_is_preempted(c);
         if (is_preempted)
             atomic_store(&j->held_ns, now);
         else if (atomic_load(&j->is_preempted) != 0)
-            atomic_store(&j->freed_ns, daemon_test_now());
+            atomic_store(&j->freed_ns, tl_clock_ns());
         atomic_store(&j->is_preempted, is_preempted);
         atomic_store(&j->is_joined, tl_client_is_joined(c));
         tl_client_grant(c, &g);
@@ -152,8 +153,7 @@ static bool no_low_preempted(void)
 
 static void await(condition_fn *is_so, const char *what)
 {
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS; daemon_test_now() < end;
-         sleep_us(100))
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; sleep_us(100))
         if (is_so())
             return;
     TEST_FAIL_MESSAGE(what);
@@ -166,9 +166,9 @@ static void await_progress(void)
     for (int i = HIGH; i < JOBS; i++)
         before[i] = atomic_load(&jobs[i].progress);
     for (int i = HIGH; i < JOBS; i++) {
-        uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
+        uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS;
         while (jobs[i].pid != 0 && atomic_load(&jobs[i].progress) == before[i]) {
-            TEST_ASSERT_TRUE_MESSAGE(daemon_test_now() < end, "a survivor is stuck");
+            TEST_ASSERT_TRUE_MESSAGE(tl_clock_ns() < end, "a survivor is stuck");
             sleep_us(200);
         }
     }
@@ -275,7 +275,7 @@ static void kill_busy_high(int victim, bool with_daemon)
     await(all_low_preempted, "a low job does not see a busy high one");
     if (daemon > 0)
         (void)kill(daemon, SIGKILL);
-    uint64_t begin = daemon_test_now();
+    uint64_t begin = tl_clock_ns();
     kill_job(victim);
     await(no_low_preempted, "a dead high job holds a low one back");
     add(with_daemon ? &freed_alone : &freed, latest(begin, true));
@@ -288,18 +288,18 @@ static void kill_daemon(void)
 {
     pid_t daemon = find_daemon();
     TEST_ASSERT_TRUE(daemon > 0);
-    uint64_t begin = daemon_test_now();
+    uint64_t begin = tl_clock_ns();
     (void)kill(daemon, SIGKILL);
     await_progress();
     bool is_other = false;
-    for (uint64_t end = begin + DAEMON_PATIENCE_NS; !is_other && daemon_test_now() < end;
+    for (uint64_t end = begin + DAEMON_PATIENCE_NS; !is_other && tl_clock_ns() < end;
          sleep_us(200)) {
         pid_t now = find_daemon();
         is_other = now > 0 && now != daemon;
     }
     TEST_ASSERT_TRUE_MESSAGE(is_other, "nobody starts tallyd again");
     await(all_joined, "a job does not come back to tallyd");
-    add(&returned, daemon_test_now() - begin);
+    add(&returned, tl_clock_ns() - begin);
 }
 
 static void nobody_stays_stuck_whoever_is_killed(void)
@@ -336,8 +336,8 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         await_progress();
     }
     uint32_t clients = 0; /* those of the dead may be noticed a moment later */
-    for (uint64_t end = daemon_test_now() + DAEMON_PATIENCE_NS;
-         daemon_test_now() < end && clients != JOBS; sleep_us(1000))
+    for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end && clients != JOBS;
+         sleep_us(1000))
         /* it may have been the last to be killed */
         clients = find_daemon() > 0 ? daemon_count_clients() : 0;
     TEST_ASSERT_EQUAL_UINT32(JOBS, clients);
@@ -354,8 +354,8 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         kill_job(i);
     struct stat st;
     bool is_gone = false;
-    for (uint64_t end = daemon_test_now() + 3 * DAEMON_PATIENCE_NS;
-         !is_gone && daemon_test_now() < end; sleep_us(10000))
+    for (uint64_t end = tl_clock_ns() + 3 * DAEMON_PATIENCE_NS; !is_gone && tl_clock_ns() < end;
+         sleep_us(10000))
         is_gone = stat(getenv("TALLY_SOCKET"), &st) < 0;
     char message[96];
     snprintf(message, sizeof message, "tallyd does not end: it was %d, is %d, with %u clients",
