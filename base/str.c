@@ -1,4 +1,4 @@
-/* String slices and the hash that name tables use. */
+/* String slices. */
 #include "tally/base.h"
 
 #include <string.h>
@@ -27,13 +27,4 @@ bool tl_str_starts(struct tl_str a, const char *prefix)
 {
     size_t n = strlen(prefix);
     return a.n >= n && memcmp(a.p, prefix, n) == 0;
-}
-
-uint32_t tl_hash(const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 16777619u;
-    return h;
 }

@@ -22,6 +22,8 @@
 #ifndef TALLY_DEVICE_ABI_H
 #define TALLY_DEVICE_ABI_H
 
+#include "tally/hash.h"
+
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -128,10 +130,7 @@ struct tl_dev_frame {
  * that are there. */
 static inline uint64_t tl_dev_function_address(const char *name, size_t n)
 {
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
-    return (uint64_t)0xf0 << 56 | (hash & 0xffffffffffff) << 4;
+    return (uint64_t)0xf0 << 56 | (tl_hash_64(name, n) & 0xffffffffffff) << 4;
 }
 
 /* Sizes and names.  Strings are offsets into `text`, whose end is where the object's symbol

@@ -2,6 +2,7 @@
  * counting braces. */
 #include "ptx_rewrite/index.h"
 #include "tally/array.h"
+#include "tally/hash.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Scopes and interned names: see names.h for the scheme. */
 #include "ptx_rewrite/names.h"
+#include "tally/hash.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -30,8 +30,6 @@ struct tl_str tl_str_of(const char *text); /* NULL gives the empty slice */
 bool tl_str_eq(struct tl_str a, struct tl_str b);
 bool tl_str_is(struct tl_str a, const char *text);
 bool tl_str_starts(struct tl_str a, const char *prefix);
-/* FNV-1a; not for hostile keys with many collisions that matter */
-uint32_t tl_hash(const void *bytes, size_t n);
 
 /* --- errors ----------------------------------------------------------------------------------- */
 

@@ -4,6 +4,8 @@
 #ifndef TALLY_INTERCEPT_CAPTURE_MAP_H
 #define TALLY_INTERCEPT_CAPTURE_MAP_H
 
+#include "tally/hash.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,7 +41,7 @@ struct tl_map {
 
 static inline size_t tl_map_hash(uintptr_t key)
 {
-    return (size_t)((key ^ key >> 32) * 0x9e3779b97f4a7c15u >> 24);
+    return (size_t)(tl_hash_number(key) >> 24);
 }
 
 /* The value, or NULL.  Lock-free. */

@@ -2,6 +2,7 @@
  * that sums them up. */
 #include "intercept/capture/map.h"
 #include "intercept/high/high.h"
+#include "tally/hash.h"
 
 #include <stdlib.h>
 
@@ -22,7 +23,7 @@ static uintptr_t key_of(CUcontext ctx, bool is_per_thread)
     /* No handle is odd.  A thread is told by the address of something of its own; after it, another
      * may go on with its counters, which is as good. */
     uintptr_t key = (uintptr_t)ctx * 2 + 1;
-    return is_per_thread ? key + ((uintptr_t)&tl_high_thread << 1) * 0x9e3779b97f4a7c15u : key;
+    return is_per_thread ? key + (tl_hash_number((uintptr_t)&tl_high_thread) << 1) : key;
 }
 
 static struct tl_stream *make(uintptr_t key)

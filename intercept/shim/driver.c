@@ -3,6 +3,7 @@
  * It is opened by its path.  Under the name libcuda.so.1 the dynamic linker knows this library, and
  * would give it back. */
 #include "intercept/shim/internal.h"
+#include "tally/hash.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -89,7 +90,7 @@ bool tl_driver_has(enum tl_name i)
 
 static size_t address_bucket(const void *address)
 {
-    return (size_t)(((uintptr_t)address >> 4) * 0x9e3779b97f4a7c15u >> 52);
+    return (size_t)(tl_hash_number((uintptr_t)address) >> 52);
 }
 
 static void remember_address(enum tl_name i)

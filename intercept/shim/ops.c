@@ -4,6 +4,7 @@
  * Told by libtally-nvtx.so (intercept/nvtx/nvtx.c), which finds the exported functions at run time;
  * read at each launch. */
 #include "intercept/shim/internal.h"
+#include "tally/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

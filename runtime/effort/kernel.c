@@ -5,6 +5,7 @@
  * limits that the driver tells, anything that we do not know.  All others are copied and queued, or
  * given to the driver at once if nothing stands in the way. */
 #include "runtime/effort/kernel.h"
+#include "tally/hash.h"
 
 #include <assert.h>
 #include <stdlib.h>

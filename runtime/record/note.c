@@ -1,5 +1,6 @@
 /* Remarks for the reader, each kept once and counted. */
 #include "runtime/record/internal.h"
+#include "tally/hash.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * Counted in private memory, as launches are, and carried into the file with them.  Pairs beyond
  * RECORD_PAIRS are not counted. */
 #include "runtime/record/internal.h"
+#include "tally/hash.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@
 static struct tl_record_pair *pair_of(struct tl_record *r, uint64_t key)
 {
     struct tl_record_pair *made = NULL;
-    uint32_t probe = (uint32_t)((key * 0x9e3779b97f4a7c15ull) >> 40);
+    uint32_t probe = (uint32_t)(tl_hash_number(key) >> 40);
     for (uint32_t tries = 0; tries < 64; tries++, probe++) {
         _Atomic uint32_t *slot = &r->pair_table[probe % RECORD_PAIR_SLOTS];
         uint32_t number = atomic_load_explicit(slot, memory_order_acquire);

@@ -6,6 +6,7 @@
 #include "runtime/record/internal.h"
 #include "tally/clock.h"
 #include "tally/file.h"
+#include "tally/hash.h"
 
 #include "include/tally/check.h"
 

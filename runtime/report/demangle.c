@@ -92,16 +92,7 @@ const char *tl__demangle_unqualified(struct demangler *d, const char *owner)
 static const char *parse_nested(struct demangler *d, bool *has_args, const char **method_qualifiers)
 {
     const char *text = "";
-    *method_qualifiers = "";
-    for (;; d->p++) {
-        const char *word = peek(d) == 'r'   ? " __restrict__"
-                           : peek(d) == 'V' ? " volatile"
-                           : peek(d) == 'K' ? " const"
-                                            : NULL;
-        if (word == NULL)
-            break;
-        *method_qualifiers = join(d, word, *method_qualifiers, "");
-    }
+    *method_qualifiers = tl__demangle_qualifiers(d);
     if (eat(d, "R"))
         *method_qualifiers = join(d, *method_qualifiers, " &", "");
     else if (eat(d, "O"))

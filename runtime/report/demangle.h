@@ -56,6 +56,8 @@ struct spelling {
 const char *tl__demangle_encoding(struct demangler *d, bool with_return);
 /* has_args: it ends in template arguments, so that a function's return type follows. */
 const char *tl__demangle_name(struct demangler *d, bool *has_args, const char **method_qualifiers);
+/* Qualifiers of a type or a method, as they are written behind it; empty if there are none. */
+const char *tl__demangle_qualifiers(struct demangler *d);
 /* One part of a name; `owner` is what stands before it, for constructors. */
 const char *tl__demangle_unqualified(struct demangler *d, const char *owner);
 struct piece tl__demangle_type(struct demangler *d);

@@ -320,7 +320,7 @@ static struct piece parse_member_pointer(struct demangler *d)
     return (struct piece){join(d, to.left, " ", sign), to.right, false, NULL};
 }
 
-static struct piece parse_qualified(struct demangler *d)
+const char *tl__demangle_qualifiers(struct demangler *d)
 {
     const char *text = "";
     for (;; d->p++) {
@@ -329,9 +329,14 @@ static struct piece parse_qualified(struct demangler *d)
                            : peek(d) == 'K' ? " const"
                                             : NULL;
         if (word == NULL)
-            break;
+            return text;
         text = join(d, word, text, "");
     }
+}
+
+static struct piece parse_qualified(struct demangler *d)
+{
+    const char *text = tl__demangle_qualifiers(d);
     struct piece t = tl__demangle_type(d);
     if (t.is_wrapping && t.right[0] == '(')
         return (struct piece){t.left, join(d, t.right, text, ""), true, NULL};

@@ -112,6 +112,19 @@ static int visible(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
+/* Adds a run to the report, if it has any job.  0 or -ENOMEM. */
+static int keep_run(struct tl_report *r, const struct tl_report_run *run)
+{
+    if (run->n_jobs == 0)
+        return 0;
+    struct tl_report_run *runs = one_more(r, r->runs, r->n_runs, sizeof *runs);
+    if (runs == NULL)
+        return -ENOMEM;
+    r->runs = runs;
+    r->runs[r->n_runs++] = *run;
+    return 0;
+}
+
 /* A run, if the folder has records.  0, or -errno. */
 static int add_run(struct tl_report *r, const char *label, const char *path,
                    struct dirent **entries, int n)
@@ -130,14 +143,7 @@ static int add_run(struct tl_report *r, const char *label, const char *path,
         if (file == NULL || add_file(r, &run, file) < 0)
             return -ENOMEM;
     }
-    if (run.n_jobs == 0)
-        return 0;
-    struct tl_report_run *runs = one_more(r, r->runs, r->n_runs, sizeof *runs);
-    if (runs == NULL)
-        return -ENOMEM;
-    r->runs = runs;
-    r->runs[r->n_runs++] = run;
-    return 0;
+    return keep_run(r, &run);
 }
 
 /* Baselines come first, what is to be judged last. */
@@ -191,14 +197,7 @@ static int add_one_file(struct tl_report *r, const char *label, const char *path
                                 .path = tl_arena_copy(&r->arena, tl_str_of(path))};
     if (run.label == NULL || run.path == NULL || add_file(r, &run, path) < 0)
         return -ENOMEM;
-    if (run.n_jobs == 0)
-        return 0;
-    struct tl_report_run *runs = one_more(r, r->runs, r->n_runs, sizeof *runs);
-    if (runs == NULL)
-        return -ENOMEM;
-    r->runs = runs;
-    r->runs[r->n_runs++] = run;
-    return 0;
+    return keep_run(r, &run);
 }
 
 int tl_report_add(struct tl_report *r, const char *path, struct tl_error *err)

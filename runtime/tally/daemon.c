@@ -9,8 +9,23 @@
 
 enum { ANSWER_MS = 5000 };
 
-int cli_daemon_open(const char *socket)
+error_t cli_daemon_option(struct cli_daemon_options *o, int key, char *arg)
 {
+    switch (key) {
+    case 'j':
+        o->as_json = true;
+        return 0;
+    case 's':
+        o->socket = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cli_daemon_open(const struct cli_daemon_options *o)
+{
+    const char *socket = o->socket;
     struct tl_settings s;
     struct tl_error err;
     if (tl_settings_read(&s, &err) < 0)

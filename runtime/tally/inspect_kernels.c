@@ -1,5 +1,6 @@
 /* The kernels of a container, by name: a table in the container's arena. */
 #include "runtime/tally/inspect.h"
+#include "tally/hash.h"
 
 enum { FIRST_SLOTS = 64 };
 

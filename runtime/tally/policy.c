@@ -8,15 +8,14 @@
 #include <unistd.h>
 
 struct options {
-    bool as_json, only_list;
-    const char *socket;
+    struct cli_daemon_options daemon;
+    bool only_list;
     struct tl_wire_policy question;
 };
 
 static const struct argp_option option_table[] = {
     {"list", 'l', NULL, 0, "List the policies that there are", 0},
-    {"json", 'j', NULL, 0, "Print JSON", 0},
-    {"socket", 's', "PATH", 0, "Ask the tallyd that listens there", 0},
+    CLI_DAEMON_OPTIONS,
     {0},
 };
 
@@ -41,19 +40,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'j':
-        o->as_json = true;
-        return 0;
     case 'l':
         o->only_list = true;
-        return 0;
-    case 's':
-        o->socket = arg;
         return 0;
     case ARGP_KEY_ARG:
         return take_argument(o, arg, state);
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_daemon_option(&o->daemon, key, arg);
     }
 }
 
@@ -114,8 +107,8 @@ int cli_policy(int argc, char **argv)
     argp_err_exit_status = CLI_USAGE;
     tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
     if (o.only_list)
-        return list(o.as_json);
-    int fd = cli_daemon_open(o.socket);
+        return list(o.daemon.as_json);
+    int fd = cli_daemon_open(&o.daemon);
     if (fd < 0)
         return CLI_FAILED;
     int rc = cli_daemon_ask(fd, TL_WIRE_POLICY, &o.question, sizeof o.question, &packet);
@@ -126,5 +119,5 @@ int cli_policy(int argc, char **argv)
         cli_complain("%s", packet.m.answer.text);
         return CLI_FAILED;
     }
-    return tell(&packet.m.answer, o.as_json);
+    return tell(&packet.m.answer, o.daemon.as_json);
 }

@@ -10,13 +10,11 @@
 #include <unistd.h>
 
 struct options {
-    bool as_json;
-    const char *socket;
+    struct cli_daemon_options daemon;
 };
 
 static const struct argp_option option_table[] = {
-    {"json", 'j', NULL, 0, "Print JSON", 0},
-    {"socket", 's', "PATH", 0, "Ask the tallyd that listens there", 0},
+    CLI_DAEMON_OPTIONS,
     {0},
 };
 
@@ -24,17 +22,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'j':
-        o->as_json = true;
-        return 0;
-    case 's':
-        o->socket = arg;
-        return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "nothing is expected here: '%s'", arg);
         return EINVAL;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_daemon_option(&o->daemon, key, arg);
     }
 }
 
@@ -173,13 +165,13 @@ int cli_ps(int argc, char **argv)
     struct tl_buf out = {0};
     argp_err_exit_status = CLI_USAGE;
     tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
-    int fd = cli_daemon_open(o.socket);
+    int fd = cli_daemon_open(&o.daemon);
     if (fd < 0)
         return CLI_FAILED;
     int rc = ask_all(fd, &list);
     close(fd);
     if (rc == 0) {
-        if (o.as_json)
+        if (o.daemon.as_json)
             print_json(&out, &list);
         else
             print_text(&out, &list);

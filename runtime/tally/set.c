@@ -9,15 +9,13 @@
 #include <unistd.h>
 
 struct options {
-    bool as_json;
-    const char *socket;
+    struct cli_daemon_options daemon;
     struct tl_wire_set set;
     uint32_t n_args;
 };
 
 static const struct argp_option option_table[] = {
-    {"json", 'j', NULL, 0, "Print JSON", 0},
-    {"socket", 's', "PATH", 0, "Ask the tallyd that listens there", 0},
+    CLI_DAEMON_OPTIONS,
     {0},
 };
 
@@ -72,12 +70,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     char *end;
     switch (key) {
-    case 'j':
-        o->as_json = true;
-        return 0;
-    case 's':
-        o->socket = arg;
-        return 0;
     case ARGP_KEY_ARG:
         if (o->n_args++ == 0) {
             o->set.pid = (int32_t)strtol(arg, &end, 10);
@@ -95,7 +87,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "name a process and what to set");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_daemon_option(&o->daemon, key, arg);
     }
 }
 
@@ -117,7 +109,7 @@ int cli_set(int argc, char **argv)
     struct tl_wire_packet packet;
     argp_err_exit_status = CLI_USAGE;
     tl_options_parse(NULL, &argp, argc, argv, 0, NULL, &o);
-    int fd = cli_daemon_open(o.socket);
+    int fd = cli_daemon_open(&o.daemon);
     if (fd < 0)
         return CLI_FAILED;
     int rc = cli_daemon_ask(fd, TL_WIRE_SET, &o.set, sizeof o.set, &packet);
@@ -127,7 +119,7 @@ int cli_set(int argc, char **argv)
     const struct tl_wire_answer *a = &packet.m.answer;
     if (a->text[0] != 0)
         cli_complain("%s", a->text);
-    if (o.as_json) {
+    if (o.daemon.as_json) {
         struct tl_buf out = {0};
         struct tl_json j;
         tl_json_init(&j, &out);

@@ -1,5 +1,6 @@
 /* Index, full parse and printing of every image: whether they succeed, how fast, and in how much
  * memory. */
+#include "tally/hash.h"
 #include "test/corpus/corpus.h"
 
 #include <stdlib.h>

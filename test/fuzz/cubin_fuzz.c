@@ -1,6 +1,7 @@
 /* Any bytes as a cubin.  libelf has no sanitizer inside, so the input stands before a page that
  * cannot be read, and cannot be written itself: reading over the end or writing into the input is a
  * crash there too. */
+#include "tally/hash.h"
 #include "tally/image.h"
 
 #include <stdlib.h>

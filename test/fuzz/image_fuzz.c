@@ -3,6 +3,7 @@
  *
  * libFuzzer's input ends where its allocation ends, so the address sanitizer sees the first byte
  * read too many. */
+#include "tally/hash.h"
 #include "tally/image.h"
 
 #include <stdlib.h>

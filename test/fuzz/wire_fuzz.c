@@ -57,15 +57,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
     for (size_t i = 0; i < n_fds; i++)
         fds[i] = pair[0];
-    if (n_fds > 0) {
-        memset(&control, 0, sizeof control);
-        m.msg_control = &control;
-        m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
-                                          .cmsg_level = SOL_SOCKET,
-                                          .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
-    }
+    /* More of them than the sender of ours would attach. */
+    memset(&control, 0, sizeof control);
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+    memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
+    m.msg_control = n_fds > 0 ? &control : NULL;
+    m.msg_controllen = n_fds > 0 ? CMSG_SPACE(n_fds * sizeof(int)) : 0;
     if (sendmsg(pair[0], &m, MSG_NOSIGNAL) >= 0 && tl_wire_receive(pair[1], &packet, &err) == 1) {
         read_accepted(&packet);
         tl_wire_close(&packet);

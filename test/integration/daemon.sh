@@ -21,21 +21,12 @@ finish() {
     rm -rf "$scratch" "/dev/shm/$TALLY_DEVICE_NAME".*
 }
 trap finish EXIT
-checks=0
 fail() {
     echo "FAIL: $*"
     cat "$scratch/log" 2>/dev/null || :
     exit 1
 }
-expect() { # WHAT GOT WANTED
-    checks=$((checks + 1))
-    [ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"
-}
-has() { # WHAT TEXT PART
-    checks=$((checks + 1))
-    case $2 in *"$3"*) ;; *) fail "$1: no '$3' in: $2" ;; esac
-}
-status_of() { "$@" >"$scratch/out" 2>"$scratch/err" && echo 0 || echo $?; }
+. test/integration/commands.inc
 await() { # WHAT COMMAND...
     local what=$1
     shift

@@ -1,5 +1,6 @@
 /* The ground that everything stands on: slices, errors, arena, growing text, JSON. */
 #include "tally/base.h"
+#include "tally/hash.h"
 
 #include <errno.h>
 #include <locale.h>

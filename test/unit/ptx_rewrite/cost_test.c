@@ -3,22 +3,7 @@
 #include <string.h>
 #include <unity.h>
 
-#include "test/unit/ptx_rewrite/help.h"
-
-static struct ptx_text t;
-static struct tl_ptx_rewritten r;
-
-void setUp(void)
-{
-    t = (struct ptx_text){0};
-    r = (struct tl_ptx_rewritten){0};
-}
-
-void tearDown(void)
-{
-    tl_ptx_rewritten_finish(&r);
-    ptx_close(&t);
-}
+#include "test/unit/ptx_rewrite/rewritten.h"
 
 static uint32_t limit_of(uint32_t registers, uint32_t local, uint32_t variant_registers,
                          uint32_t variant_local)
@@ -65,12 +50,13 @@ static const char *limited(const char *directives, uint32_t limit)
     char text[300];
     snprintf(text, sizeof text,
              ".version 8.3\n.target sm_90\n.address_size 64\n.entry k() %s { ret; }\n", directives);
-    ptx_open(&t, text);
+    ptx_open(&ptx_given, text);
     const struct tl_ptx_options options = {
         .variant = TL_PTX_TICKET, .grid_dims = 1, .max_registers = limit};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err),
-                                  t.err.text);
-    return r.text;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_ptx_rewrite(ptx_given.ix, TL_STR("k"), &options, &ptx_made, NULL, &ptx_given.err),
+        ptx_given.err.text);
+    return ptx_made.text;
 }
 
 static void the_limit_stands_in_the_text(void)

@@ -4,22 +4,7 @@
 #include <string.h>
 #include <unity.h>
 
-#include "test/unit/ptx_rewrite/help.h"
-
-static struct ptx_text t;
-static struct tl_ptx_rewritten r;
-
-void setUp(void)
-{
-    t = (struct ptx_text){0};
-    r = (struct tl_ptx_rewritten){0};
-}
-
-void tearDown(void)
-{
-    tl_ptx_rewritten_finish(&r);
-    ptx_close(&t);
-}
+#include "test/unit/ptx_rewrite/rewritten.h"
 
 /* The text of a variant of a kernel with these statements in a scope of their own. */
 static const char *with_scope(enum tl_ptx_variant variant, const char *statements)
@@ -27,11 +12,7 @@ static const char *with_scope(enum tl_ptx_variant variant, const char *statement
     char body[2000];
     snprintf(body, sizeof body,
              "ld.param.u64 %%rd1, [p];\nsetp.eq.u64 %%p1, %%rd1, 8;\n{\n%s}\nret;\n", statements);
-    ptx_open_body(&t, body);
-    const struct tl_ptx_options options = {.variant = variant, .grid_dims = 1};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err),
-                                  t.err.text);
-    return r.text;
+    return ptx_rewrite_body(variant, body);
 }
 
 static void expect(const char *text, const char *what, bool is_there)

@@ -4,22 +4,7 @@
 #include <string.h>
 #include <unity.h>
 
-#include "test/unit/ptx_rewrite/help.h"
-
-static struct ptx_text t;
-static struct tl_ptx_rewritten r;
-
-void setUp(void)
-{
-    t = (struct ptx_text){0};
-    r = (struct tl_ptx_rewritten){0};
-}
-
-void tearDown(void)
-{
-    tl_ptx_rewritten_finish(&r);
-    ptx_close(&t);
-}
+#include "test/unit/ptx_rewrite/rewritten.h"
 
 /* The persistent variant of a kernel whose threads return where %r2 is 32 or more, before a
  * barrier. */
@@ -31,18 +16,14 @@ static const char *returning_by(const char *definition_of_r2)
              "32;\n@%%p1 ret;\n"
              "bar.sync 0;\nst.global.u32 [%%rd1], %%r1;\nret;\n",
              definition_of_r2);
-    ptx_open_body(&t, body);
-    const struct tl_ptx_options options = {.variant = TL_PTX_PERSISTENT, .grid_dims = 1};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_ptx_rewrite(t.ix, TL_STR("k"), &options, &r, NULL, &t.err),
-                                  t.err.text);
-    return r.text;
+    return ptx_rewrite_body(TL_PTX_PERSISTENT, body);
 }
 
 static void blocks_that_return_as_wholes_need_no_votes(void)
 {
     const char *text = returning_by("mov.u32 %r2, %ctaid.x;");
     TEST_ASSERT_NULL_MESSAGE(strstr(text, ".red.or.pred"), text);
-    TEST_ASSERT_EQUAL_UINT32(0, r.conditions);
+    TEST_ASSERT_EQUAL_UINT32(0, ptx_made.conditions);
 }
 
 static void warps_that_return_as_wholes_vote_aligned_if_they_are_rows(void)
@@ -50,7 +31,7 @@ static void warps_that_return_as_wholes_vote_aligned_if_they_are_rows(void)
     const char *text = returning_by("and.b32 %r2, %r1, 992;");
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\tbar.red.or.pred"), text);
     TEST_ASSERT_NULL_MESSAGE(strstr(text, "barrier.red"), text);
-    TEST_ASSERT_EQUAL_UINT32(TL_PTX_IF_WARPS_ARE_ROWS, r.conditions);
+    TEST_ASSERT_EQUAL_UINT32(TL_PTX_IF_WARPS_ARE_ROWS, ptx_made.conditions);
 }
 
 static void warps_that_are_torn_vote_thread_by_thread(void)
@@ -58,7 +39,7 @@ static void warps_that_are_torn_vote_thread_by_thread(void)
     const char *text = returning_by("mul.lo.u32 %r2, %r1, 3;");
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\tbarrier.red.or.pred"), text);
     TEST_ASSERT_NULL_MESSAGE(strstr(text, "\tbar.red"), text);
-    TEST_ASSERT_EQUAL_UINT32(0, r.conditions);
+    TEST_ASSERT_EQUAL_UINT32(0, ptx_made.conditions);
 }
 
 int main(void)

@@ -2,7 +2,6 @@
  * crossed and random ones, with operands that vary or are the same in all lanes, under guards and
  * in partial warps, with and without AVX-512. */
 #include <errno.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "device/exec/exec.h"
 #include "device/jit/jit.h"
 #include "device/service/link.h"
+#include "test/unit/device/jit/launch.h"
 #include "test/unit/device/jit/op.h"
 
 enum { OPS_PER_KERNEL = 40, MOST_COMPLAINTS = 2 };
@@ -54,34 +54,11 @@ static int compile(struct tl_exec_object **object, uint32_t block, struct tl_err
     return rc;
 }
 
-struct waiter {
-    sem_t done;
-    struct tl_exec_fault fault;
-};
-
-static void launch_done(struct tl_exec_launch *l)
-{
-    struct waiter *w = l->user;
-    w->fault = l->fault;
-    sem_post(&w->done);
-}
-
 static bool launch(struct tl_exec_object *object, uint32_t grid, struct tl_error *err)
 {
-    struct waiter w = {0};
     uint64_t params[2] = {(uintptr_t)in, (uintptr_t)out};
-    struct tl_exec_launch l = {
-        .object = object, .grid = {grid, 1, 1}, .params = params, .done = launch_done, .user = &w};
-    sem_init(&w.done, 0, 0);
-    if (tl_exec_submit(device, &l) < 0) {
-        tl_error_set(err, -EINVAL, "submit refused the launch");
-        return false;
-    }
-    while (sem_wait(&w.done) < 0)
-        continue;
-    if (w.fault.what != TL_DEV_FAULT_NONE)
-        tl_error_set(err, -EIO, "%s", w.fault.text);
-    return w.fault.what == TL_DEV_FAULT_NONE;
+    struct tl_exec_launch l = {.object = object, .grid = {grid, 1, 1}, .params = params};
+    return jit_launch(device, &l, err);
 }
 
 static bool run(uint32_t block, uint32_t grid, struct tl_error *err)

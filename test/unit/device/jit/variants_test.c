@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "device/jit/jit.h"
 #include "device/service/link.h"
 #include "ptx_rewrite/initialiser.h"
+#include "test/unit/device/jit/launch.h"
 #include "test/unit/ptx_rewrite/case.h"
 #include "test/unit/ptx_rewrite/help.h"
 
@@ -236,39 +236,15 @@ static void bind_variables(struct program *p, struct memory *m, struct ptx_text 
     }
 }
 
-struct waiter {
-    sem_t done;
-    struct tl_exec_fault fault;
-};
-
-static void launch_done(struct tl_exec_launch *l)
-{
-    struct waiter *w = l->user;
-    w->fault = l->fault;
-    sem_post(&w->done);
-}
-
 static bool launch(struct program *p, const uint32_t grid[3], uint32_t shared, struct tl_error *err)
 {
-    struct waiter w = {0};
     struct tl_exec_launch l = {.object = p->object,
                                .grid = {grid[0], grid[1], grid[2]},
                                .dynamic_shared_bytes = shared,
                                .params = p->params,
-                               .variables = p->variables,
-                               .done = launch_done,
-                               .user = &w};
-    sem_init(&w.done, 0, 0);
+                               .variables = p->variables};
     n_launches++;
-    if (tl_exec_submit(device, &l) < 0) {
-        tl_error_set(err, -EINVAL, "submit refused the launch");
-        return false;
-    }
-    while (sem_wait(&w.done) < 0)
-        continue;
-    if (w.fault.what != TL_DEV_FAULT_NONE)
-        tl_error_set(err, -EIO, "%s", w.fault.text);
-    return w.fault.what == TL_DEV_FAULT_NONE;
+    return jit_launch(device, &l, err);
 }
 
 /* The original's parameters at their offsets. */
