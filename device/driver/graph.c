@@ -7,6 +7,7 @@
 #include "device/driver/lock.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
+#include "tally/kernel_params.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -342,7 +343,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_KERNEL_NODE_PARAMS_v2 p = tl_drv_kernel_params_of_v1(nodeParams);
+    CUDA_KERNEL_NODE_PARAMS_v2 p = tl_kernel_params_of_v1(nodeParams);
     return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
 }
 

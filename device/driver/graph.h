@@ -84,8 +84,6 @@ CUresult tl_drv_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *
 /* A copy of what a node does, with buffers of its own. */
 CUresult tl_drv_work_copy(struct tl_drv_work *to, const struct tl_drv_work *from) TL_DRV_LOCKED;
 void tl_drv_node_work_finish(struct tl_drv_work *work) TL_DRV_LOCKED; /* child graphs as well */
-/* Makes work of parameters in the API's form. */
-CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
 CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p,
                                struct tl_drv_work *work) TL_DRV_UNLOCKED;
 CUresult tl_drv_work_of_fill(const CUDA_MEMSET_NODE_PARAMS *p,

@@ -10,6 +10,8 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
+#include "tally/array.h"
+#include "tally/kernel_params.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -188,14 +190,8 @@ struct batch {
 
 static struct tl_drv_op *new_op(struct batch *b, const struct tl_drv_work *work) TL_DRV_LOCKED
 {
-    if (b->n == b->cap) {
-        size_t cap = b->cap > 0 ? b->cap * 2 : 64;
-        struct tl_drv_op **ops = realloc((void *)b->ops, cap * sizeof(struct tl_drv_op *));
-        if (ops == NULL)
-            return NULL;
-        b->ops = ops;
-        b->cap = cap;
-    }
+    if (!TL_ARRAY_FIT(b->ops, b->cap, b->n + 1))
+        return NULL;
     struct tl_drv_op *op = tl_drv_op_create(b->ctx, work);
     if (op != NULL)
         b->ops[b->n++] = op;
@@ -512,7 +508,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 {
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_KERNEL_NODE_PARAMS_v2 q = tl_drv_kernel_params_of_v1(p);
+    CUDA_KERNEL_NODE_PARAMS_v2 q = tl_kernel_params_of_v1(p);
     return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &q);
 }
 

@@ -5,6 +5,7 @@
 #include "device/driver/memory.h"
 #include "device/driver/module.h"
 #include "device/driver/work.h"
+#include "tally/kernel_params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PA
 {
     if (nodeParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_KERNEL_NODE_PARAMS_v2 p = tl_drv_kernel_params_of_v1(nodeParams);
+    CUDA_KERNEL_NODE_PARAMS_v2 p = tl_kernel_params_of_v1(nodeParams);
     return cuGraphKernelNodeSetParams_v2(hNode, &p);
 }
 

@@ -9,20 +9,6 @@
 
 enum { MAX_MEMOPS = 256 }; /* of a node, as CUDA has it for a call */
 
-CUDA_KERNEL_NODE_PARAMS_v2 tl_drv_kernel_params_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    return (CUDA_KERNEL_NODE_PARAMS_v2){.func = p->func,
-                                        .gridDimX = p->gridDimX,
-                                        .gridDimY = p->gridDimY,
-                                        .gridDimZ = p->gridDimZ,
-                                        .blockDimX = p->blockDimX,
-                                        .blockDimY = p->blockDimY,
-                                        .blockDimZ = p->blockDimZ,
-                                        .sharedMemBytes = p->sharedMemBytes,
-                                        .kernelParams = p->kernelParams,
-                                        .extra = p->extra};
-}
-
 CUresult tl_drv_work_of_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct tl_drv_work *work)
 {
     CUfunction f = p->func != NULL ? p->func : (CUfunction)(void *)p->kern;

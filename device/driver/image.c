@@ -6,6 +6,7 @@
 #include "device/driver/module.h"
 #include "device/driver/opaque.h"
 #include "device/driver/state.h"
+#include "tally/file.h"
 
 #include "ptx_rewrite/ast.h"
 #include "ptx_rewrite/index.h"
@@ -159,33 +160,12 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
 
 CUresult tl_drv_image_read(const char *path, char **out)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *out = NULL;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    }
-    size_t n = 0, want = st.st_size > 0 ? (size_t)st.st_size : 0;
-    char *bytes = calloc(1, want + 1);
-    while (bytes != NULL && n < want) {
-        ssize_t got = read(fd, bytes + n, want - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        n += (size_t)got;
-    }
-    close(fd);
-    if (bytes == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (n != want) {
-        free(bytes);
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    *out = bytes;
-    return CUDA_SUCCESS;
+    size_t n;
+    int rc = tl_file_read(path, SIZE_MAX, out, &n);
+    return rc == 0                       ? CUDA_SUCCESS
+           : rc == -ENOMEM               ? CUDA_ERROR_OUT_OF_MEMORY
+           : rc == -EIO || rc == -EISDIR ? CUDA_ERROR_INVALID_IMAGE
+                                         : CUDA_ERROR_FILE_NOT_FOUND;
 }
 
 static void info_free(struct tl_drv_kernel_info *info)

@@ -67,13 +67,6 @@ CUresult tl_drv_unimplemented(const char *name)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-uint64_t tl_drv_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* --- cuInit ----------------------------------------------------------------------------------- */
 
 static long number_from(const char *variable, long least, long most, long otherwise)

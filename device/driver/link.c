@@ -5,11 +5,13 @@
 #include "device/driver/lock.h"
 #include "device/driver/module.h"
 #include "device/driver/state.h"
+#include "tally/file.h"
 
 #include "tally/image.h"
 
 #include "tally/ptx.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,21 +84,15 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
                           unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    struct stat st;
+    char *bytes;
+    size_t n;
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    }
-    char *bytes = calloc(1, (size_t)st.st_size + 1);
-    ssize_t n = bytes != NULL ? read(fd, bytes, (size_t)st.st_size) : -1;
-    close(fd);
-    CUresult r = n == st.st_size ? cuLinkAddData_v2(state, type, bytes, (size_t)n, path, numOptions,
-                                                    options, optionValues)
-                                 : CUDA_ERROR_INVALID_VALUE;
+    int rc = tl_file_read(path, SIZE_MAX, &bytes, &n);
+    if (rc < 0)
+        return rc == -ENOMEM || rc == -EIO || rc == -EISDIR ? CUDA_ERROR_INVALID_VALUE
+                                                            : CUDA_ERROR_FILE_NOT_FOUND;
+    CUresult r = cuLinkAddData_v2(state, type, bytes, n, path, numOptions, options, optionValues);
     free(bytes);
     return r;
 }

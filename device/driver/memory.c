@@ -12,6 +12,7 @@
 #include "device/driver/pages.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
+#include "tally/array.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -79,14 +80,8 @@ bool tl_drv_memory_covers(uintptr_t address, size_t bytes, bool is_written)
 
 CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a)
 {
-    if (tl_drv.n_allocs == tl_drv.cap_allocs) {
-        size_t cap = tl_drv.cap_allocs > 0 ? tl_drv.cap_allocs * 2 : 256;
-        struct tl_drv_alloc **list = realloc(tl_drv.allocs, cap * sizeof(struct tl_drv_alloc *));
-        if (list == NULL)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        tl_drv.allocs = list;
-        tl_drv.cap_allocs = cap;
-    }
+    if (!TL_ARRAY_FIT(tl_drv.allocs, tl_drv.cap_allocs, tl_drv.n_allocs + 1))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     size_t i = behind(a->base);
     assert(i == 0 || tl_drv.allocs[i - 1]->base < a->base);
     memmove(&tl_drv.allocs[i + 1], &tl_drv.allocs[i],

@@ -19,6 +19,8 @@
 #include "device/driver/state.h"
 #include "device/driver/work.h"
 #include "device/exec/exec.h"
+#include "tally/clock.h"
+#include "tally/thread.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -417,7 +419,6 @@ static void run_ready(struct tl_drv_op *list) TL_DRV_UNLOCKED
 static void *pool_thread(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "tally-driver");
     tl_exec_stay_aside();
     tl_drv_lock();
     for (;;) {
@@ -451,18 +452,8 @@ static void give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
     if (++pool.n_ready <= pool.idle) {
         pthread_cond_signal(&pool.work);
     } else if (pool.threads < MAX_THREADS) {
-        sigset_t all, before;
-        pthread_t thread;
-        sigfillset(&all);
-        sigdelset(&all, SIGSEGV);
-        pthread_sigmask(SIG_SETMASK, &all,
-                        /* the program's signals are for its own threads, but for page faults */
-                        &before);
-        if (pthread_create(&thread, NULL, pool_thread, NULL) == 0) {
-            pthread_detach(thread);
-            pool.threads++;
-        }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        static const struct tl_thread_kind kind = {.name = "tally-driver", .takes_faults = true};
+        pool.threads += tl_thread_start(NULL, &kind, pool_thread, NULL) == 0;
     }
 }
 
@@ -497,7 +488,7 @@ static void finish(struct tl_drv_op *op, struct tl_drv_op **ready)
         tl_drv_conditional_unref(op->work.conditional.what);
         op->work.conditional.what = NULL;
     }
-    op->done_ns = tl_drv_now_ns();
+    op->done_ns = tl_clock_ns();
     bool wake = set_state(op, TL_DRV_DONE);
     for (uint32_t i = 0; i < op->n_after; i++) {
         assert(op->after[i]->waits > 0);

@@ -20,6 +20,7 @@
 #include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/state.h"
+#include "tally/clock.h"
 
 #include "device/exec/exec.h"
 
@@ -372,9 +373,9 @@ uint32_t tl_drv_opaque_registers(const struct tl_drv_opaque *o, const char *name
 static void occupy(struct tl_dev_frame *f, uint32_t first, uint32_t count)
 {
     enum { SLEEPY_NS = 200000 };
-    uint64_t end = tl_drv_now_ns() + f->variables[0] * count;
+    uint64_t end = tl_clock_ns() + f->variables[0] * count;
     (void)first;
-    for (uint64_t now = tl_drv_now_ns(); now < end; now = tl_drv_now_ns()) {
+    for (uint64_t now = tl_clock_ns(); now < end; now = tl_clock_ns()) {
         if (end - now > SLEEPY_NS) {
             uint64_t until = end - SLEEPY_NS / 2;
             struct timespec t = {(time_t)(until / 1000000000), (long)(until % 1000000000)};

@@ -24,6 +24,7 @@
 #include "device/driver/exec.h"
 #include "device/driver/handle.h"
 #include "device/driver/memory.h"
+#include "tally/thread.h"
 
 #include <assert.h>
 #include <signal.h>
@@ -443,24 +444,15 @@ static void give_back(void *of, uint32_t rank, uint64_t bytes)
 
 static void *serve(void *device)
 {
-    pthread_setname_np(pthread_self(), "tally-pages");
     tl_drv_exec_serve(device, give_back);
     return NULL;
 }
 
 static void start_thread(struct tl_drv_device *device) LOCKED
 {
-    sigset_t every, before;
-    pthread_t thread;
-    if (all.has_thread[device->ordinal])
-        return;
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    if (pthread_create(&thread, NULL, serve, device) == 0) {
-        pthread_detach(thread);
-        all.has_thread[device->ordinal] = true;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    static const struct tl_thread_kind kind = {.name = "tally-pages"};
+    if (!all.has_thread[device->ordinal])
+        all.has_thread[device->ordinal] = tl_thread_start(NULL, &kind, serve, device) == 0;
 }
 
 /* --- making and ending ------------------------------------------------------------------------ */

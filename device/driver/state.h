@@ -45,6 +45,5 @@ extern const struct tl_drv_proc tl_drv_procs[]; /* generated */
 extern const size_t tl_drv_n_procs;
 
 CUresult tl_drv_check_init(void) TL_DRV_UNLOCKED;
-uint64_t tl_drv_now_ns(void);
 
 #endif

@@ -131,17 +131,13 @@ static CUresult call_legacy(struct tl_eff_call *c)
     return r == CUDA_SUCCESS ? tl_eff_defer(s, c, -1, NULL) : tl_eff_invoke(c);
 }
 
-/* The real function works on the real per-thread stream, which nothing else uses: it is kept in
- * order by waiting. */
-static CUresult call_per_thread(const struct tl_eff_call *c)
+CUresult tl_eff_in_own_turn(const struct tl_eff_call *c, struct tl_eff_stream **own)
 {
-    struct tl_eff_stream *s;
     struct tl_eff_turn turn;
-    if (c->function == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult r = tl_eff_stream(NULL, true, &s);
+    CUresult r = tl_eff_stream(NULL, true, own);
     if (r != CUDA_SUCCESS)
         return r;
+    struct tl_eff_stream *s = *own;
     tl_eff_turn_begin(&turn, s, false);
     r = tl_eff_real.cuStreamSynchronize(s->handle);
     if (r == CUDA_SUCCESS)
@@ -150,6 +146,12 @@ static CUresult call_per_thread(const struct tl_eff_call *c)
         r = tl_eff_real.cuStreamSynchronize(CU_STREAM_PER_THREAD);
     tl_eff_turn_end(&turn, r);
     return r;
+}
+
+static CUresult call_per_thread(const struct tl_eff_call *c)
+{
+    struct tl_eff_stream *s;
+    return c->function != NULL ? tl_eff_in_own_turn(c, &s) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 typedef uintptr_t word;

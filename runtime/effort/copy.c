@@ -203,23 +203,11 @@ static CUresult in_legacy_turn(const struct tl_eff_call *c)
     return tl_eff_result(s->context, in_turn(s, c));
 }
 
-/* As in runtime/effort/calls.c: the real per-thread stream is used by nothing else, so waiting
- * keeps the order. */
 static CUresult in_own_turn(const struct tl_eff_call *c)
 {
-    struct tl_eff_stream *s;
-    struct tl_eff_turn turn;
-    CUresult r = tl_eff_stream(NULL, true, &s);
-    if (r != CUDA_SUCCESS)
-        return r;
-    tl_eff_turn_begin(&turn, s, false);
-    r = tl_eff_real.cuStreamSynchronize(s->handle);
-    if (r == CUDA_SUCCESS)
-        r = tl_eff_invoke(c);
-    if (r == CUDA_SUCCESS)
-        r = tl_eff_real.cuStreamSynchronize(CU_STREAM_PER_THREAD);
-    tl_eff_turn_end(&turn, r);
-    return tl_eff_result(s->context, r);
+    struct tl_eff_stream *s = NULL;
+    CUresult r = tl_eff_in_own_turn(c, &s);
+    return s != NULL ? tl_eff_result(s->context, r) : r;
 }
 
 /* X(name, number of arguments, kind of copy, bytes or 0) */

@@ -5,6 +5,8 @@
  * is queued means the record that was the last when it was asked for: a new record of the event is
  * put behind such waits, else they would find the new one. */
 #include "runtime/effort/event.h"
+#include "tally/array.h"
+#include "tally/hash.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -39,7 +41,7 @@ void tl_eff_events_start(void)
 
 TL_EFF_LOCKED static struct tl_eff_event **slot_of(CUevent handle)
 {
-    return &events[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % SLOTS];
+    return &events[(tl_hash_number((uintptr_t)handle) >> 32) % SLOTS];
 }
 
 /* NULL if nothing of the event is queued. */
@@ -169,14 +171,8 @@ CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
 /* Notes that a queued wait means the event's present record; false without memory. */
 TL_EFF_LOCKED static bool note_wait(struct tl_eff_event *e, struct tl_eff_item *item)
 {
-    if (e->n_waits == e->cap_waits) {
-        uint32_t cap = e->cap_waits != 0 ? 2 * e->cap_waits : 4;
-        struct tl_eff_item **list = realloc(e->waits, cap * sizeof *list);
-        if (list == NULL)
-            return false;
-        e->waits = list;
-        e->cap_waits = cap;
-    }
+    if (!TL_ARRAY_FIT(e->waits, e->cap_waits, e->n_waits + 1))
+        return false;
     e->waits[e->n_waits++] = item;
     item->refs++;
     return true;

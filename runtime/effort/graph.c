@@ -2,6 +2,7 @@
  * launched, so that its kernels are preemptible like any others.  Branches of a graph come one
  * after the other: CUDA never promises that they run at once. */
 #include "runtime/effort/graph.h"
+#include "tally/array.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,14 +31,8 @@ void tl_eff_steps_finish(struct tl_eff_steps *list)
 static struct tl_eff_step *add_step(struct tl_eff_steps *list, CUgraphNode node,
                                     enum tl_eff_step_kind kind)
 {
-    if (list->n == list->cap) {
-        uint32_t cap = list->cap != 0 ? 2 * list->cap : 16;
-        struct tl_eff_step *more = realloc(list->steps, cap * sizeof *more);
-        if (more == NULL)
-            return NULL;
-        list->steps = more;
-        list->cap = cap;
-    }
+    if (!TL_ARRAY_FIT(list->steps, list->cap, list->n + 1))
+        return NULL;
     struct tl_eff_step *step = &list->steps[list->n++];
     *step = (struct tl_eff_step){.node = node, .kind = kind};
     return step;

@@ -3,6 +3,7 @@
  * What cannot be followed (a node that only the driver can run, a change to a node that we do not
  * know) makes the executable one that is launched whole, from then on. */
 #include "runtime/effort/graph.h"
+#include "tally/kernel_params.h"
 
 #include <stdlib.h>
 
@@ -188,16 +189,7 @@ static CUresult hook_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNod
 {
     CUDA_KERNEL_NODE_PARAMS_v2 q = {0};
     if (p != NULL)
-        q = (CUDA_KERNEL_NODE_PARAMS_v2){.func = p->func,
-                                         .gridDimX = p->gridDimX,
-                                         .gridDimY = p->gridDimY,
-                                         .gridDimZ = p->gridDimZ,
-                                         .blockDimX = p->blockDimX,
-                                         .blockDimY = p->blockDimY,
-                                         .blockDimZ = p->blockDimZ,
-                                         .sharedMemBytes = p->sharedMemBytes,
-                                         .kernelParams = p->kernelParams,
-                                         .extra = p->extra};
+        q = tl_kernel_params_of_v1(p);
     return change(&(struct tl_eff_call){REAL(cuGraphExecKernelNodeSetParams),
                                         3,
                                         {(word)exec, (word)node, (word)p}},

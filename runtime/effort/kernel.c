@@ -5,6 +5,7 @@
  * limits that the driver tells, anything that we do not know.  All others are copied and queued, or
  * given to the driver at once if nothing stands in the way. */
 #include "runtime/effort/kernel.h"
+#include "tally/array.h"
 #include "tally/hash.h"
 
 #include <assert.h>
@@ -42,7 +43,7 @@ void tl_eff_kernels_start(void)
 
 TL_EFF_LOCKED static struct tl_eff_kernel **slot_of(CUfunction handle)
 {
-    return &kernels[(uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % SLOTS];
+    return &kernels[(tl_hash_number((uintptr_t)handle) >> 32) % SLOTS];
 }
 
 static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offset, size_t *size)
@@ -62,13 +63,8 @@ static void learn(struct tl_eff_kernel *k)
     size_t offset, size, cap = 0;
     CUresult r;
     while ((r = param_info(k, k->n_params, &offset, &size)) == CUDA_SUCCESS) {
-        if (k->n_params == cap) {
-            cap = cap != 0 ? 2 * cap : 8;
-            struct tl_eff_param *more = realloc(k->params, cap * sizeof *more);
-            if (more == NULL)
-                break;
-            k->params = more;
-        }
+        if (!TL_ARRAY_FIT(k->params, cap, k->n_params + 1))
+            break;
         k->params[k->n_params++] = (struct tl_eff_param){(uint32_t)offset, (uint32_t)size};
         if (offset + size > k->param_bytes)
             k->param_bytes = (uint32_t)(offset + size);
@@ -96,8 +92,7 @@ static void learn(struct tl_eff_kernel *k)
         tl_eff_real.cuFuncGetAttribute(&value, told[i], f);
         if (told[i] == CU_FUNC_ATTRIBUTE_PTX_VERSION)
             k->ptx_version = value;
-        k->fingerprint = (k->fingerprint ^ (uint32_t)value) * 0x9E3779B97F4A7C15ull;
-        k->fingerprint ^= k->fingerprint >> 31;
+        k->fingerprint = tl_hash_mix(k->fingerprint, (uint32_t)value);
     }
     k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
 }

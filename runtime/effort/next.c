@@ -3,6 +3,7 @@
  * them.  A job that marks iterations (tally/mark.h) is believed; for others they are found in the
  * order of its own launches. */
 #include "runtime/effort/pieces.h"
+#include "tally/hash.h"
 
 #include "runtime/effort/launch.h"
 #include "runtime/effort/profile.h"
@@ -17,7 +18,7 @@ static uint32_t key_of(const struct tl_eff_launch *l)
 {
     uint64_t h = (uintptr_t)l->kernel;
     for (int i = 0; i < 3; i++)
-        h = (h ^ l->grid[i]) * 0x9e3779b97f4a7c15u;
+        h = tl_hash_mix(h, l->grid[i]);
     return (uint32_t)(h >> 32) | 1;
 }
 

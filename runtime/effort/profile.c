@@ -5,6 +5,9 @@
  * by a fingerprint of the kernel and the shape of the launch.  It is a first guess only; each job
  * measures again. */
 #include "runtime/effort/profile.h"
+#include "tally/array.h"
+#include "tally/file.h"
+#include "tally/hash.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -60,23 +63,25 @@ static bool path_of(char *path, size_t n, const char *suffix)
 void tl_eff_profile_load(void)
 {
     char path[1100];
-    struct stat st;
+    char *bytes = NULL;
+    size_t n = 0;
     uint64_t magic = 0;
     free(rows);
     rows = NULL;
     n_rows = 0;
-    int fd = path_of(path, sizeof path, "") ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return;
-    if (fstat(fd, &st) == 0 && st.st_size > 8 &&
-        st.st_size <= 8 + (off_t)(MAX_ROWS * sizeof *rows) && read(fd, &magic, 8) == 8 &&
-        magic == MAGIC) {
-        size_t n = ((size_t)st.st_size - 8) / sizeof *rows;
-        rows = malloc(n * sizeof *rows);
-        if (rows != NULL && read(fd, rows, n * sizeof *rows) == (ssize_t)(n * sizeof *rows))
+    if (path_of(path, sizeof path, ""))
+        (void)tl_file_read(path, sizeof magic + MAX_ROWS * sizeof *rows, &bytes, &n);
+    if (n > sizeof magic)
+        memcpy(&magic, bytes, sizeof magic);
+    if (magic == MAGIC) {
+        n = (n - sizeof magic) / sizeof *rows;
+        rows = malloc(n * sizeof *rows + 1);
+        if (rows != NULL) {
+            memcpy(rows, bytes + sizeof magic, n * sizeof *rows);
             n_rows = (uint32_t)n;
+        }
     }
-    close(fd);
+    free(bytes);
     if (rows != NULL && n_rows > 1)
         qsort(rows, n_rows, sizeof *rows, by_key);
 }
@@ -98,14 +103,8 @@ TL_EFF_LOCKED static struct row *place_for(uint64_t key)
         if (kept[i].key == key)
             return &kept[i];
     }
-    if (n_kept == cap_kept) {
-        uint32_t cap = cap_kept != 0 ? 2 * cap_kept : 64;
-        struct row *more = cap <= MAX_ROWS ? realloc(kept, cap * sizeof *more) : NULL;
-        if (more == NULL)
-            return NULL;
-        kept = more;
-        cap_kept = cap;
-    }
+    if (n_kept >= MAX_ROWS || !TL_ARRAY_FIT(kept, cap_kept, n_kept + 1))
+        return NULL;
     return &kept[n_kept++];
 }
 
@@ -163,12 +162,6 @@ void tl_eff_profile_save(void)
 
 /* --- one kernel and shape --------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * 0x9E3779B97F4A7C15ull;
-    return h ^ h >> 29;
-}
-
 /* A product of matrices takes as long as its inner side says, which is in no grid.  So launches are
  * also told apart by those of their parameters that can be sizes: small integers.  Addresses and
  * floats are none, and differ without meaning anything. */
@@ -181,7 +174,7 @@ uint64_t tl_eff_sizes(uint64_t h, const void *param, uint32_t n)
         if (half[1] != 0 && half[0] >> SIZE_BITS != 0)
             continue; /* an address, or a float and something */
         for (uint32_t i = 0; i < 2; i++)
-            h = mix(h, half[i] >> SIZE_BITS == 0 ? half[i] : 0);
+            h = tl_hash_mix(h, half[i] >> SIZE_BITS == 0 ? half[i] : 0);
     }
     return h;
 }
@@ -212,9 +205,9 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
     memcpy(p->block, l->block, sizeof p->block);
     p->shared_bytes = l->shared_bytes;
     p->sizes = sizes;
-    p->key = mix(mix(k->fingerprint, p->shared_bytes), sizes);
+    p->key = tl_hash_mix(tl_hash_mix(k->fingerprint, p->shared_bytes), sizes);
     for (uint32_t i = 0; i < 3; i++)
-        p->key = mix(p->key, (uint64_t)p->grid[i] << 32 | p->block[i]);
+        p->key = tl_hash_mix(p->key, (uint64_t)p->grid[i] << 32 | p->block[i]);
     const struct row *found = n_rows > 0 ? bsearch(&(struct row){.key = p->key}, rows, n_rows,
                                                    sizeof *rows, by_key)
                                          : NULL;

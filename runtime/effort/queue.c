@@ -6,6 +6,7 @@
  * Because these are orders of submission only, and each is also an order that the driver keeps,
  * items never wait for anything that they would not wait for without us. */
 #include "runtime/effort/queue.h"
+#include "tally/array.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -67,15 +68,10 @@ void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other)
     if (other == NULL || other == item || other->is_submitted)
         return;
     assert(!item->is_submitted && !item->is_under_way);
-    if (other->n_after == other->cap_after) {
-        uint32_t cap = other->cap_after != 0 ? other->cap_after * 2 : 4;
-        struct tl_eff_item **list = realloc(other->after, cap * sizeof *list);
-        if (list == NULL) { /* without a place to note the order, it is kept by waiting here */
-            tl_eff_wait_submitted(other);
-            return;
-        }
-        other->after = list;
-        other->cap_after = cap;
+    if (!TL_ARRAY_FIT(other->after, other->cap_after, other->n_after + 1)) {
+        /* without a place to note the order, it is kept by waiting here */
+        tl_eff_wait_submitted(other);
+        return;
     }
     other->after[other->n_after++] = item;
     item->refs++;

@@ -97,6 +97,10 @@ struct tl_eff_turn {
 CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s,
                            bool is_gated) TL_EFF_UNLOCKED;
 void tl_eff_turn_end(struct tl_eff_turn *t, CUresult result) TL_EFF_UNLOCKED;
+/* A call that works on the real per-thread stream, which nothing else uses: it is kept in order by
+ * waiting.  `own` is the stream whose turn it was; unchanged if there is none. */
+CUresult tl_eff_in_own_turn(const struct tl_eff_call *c,
+                            struct tl_eff_stream **own) TL_EFF_UNLOCKED;
 /* The stored error of something that was queued, once; or `result`. */
 CUresult tl_eff_result(struct tl_eff_context *c, CUresult result) TL_EFF_UNLOCKED;
 

@@ -4,6 +4,7 @@
  *
  * An entry is a line of numbers and strings, each string with its length in front. */
 #include "runtime/effort/store.h"
+#include "tally/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -236,22 +237,13 @@ int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out)
     struct tl_store *c = cache();
     struct tl_store_key k = key_of(key);
     char path[TL_STORE_PATH];
-    struct stat st;
+    char *bytes;
+    size_t n;
     *out = (struct tl_eff_rewritten){0};
-    if (c == NULL || tl_store_find(c, &k, path, sizeof path) < 0)
+    if (c == NULL || tl_store_find(c, &k, path, sizeof path) < 0 ||
+        tl_file_read(path, SIZE_MAX, &bytes, &n) < 0)
         return -ENOENT;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -ENOENT;
-    size_t n = fstat(fd, &st) == 0 ? (size_t)st.st_size : 0;
-    char *bytes = malloc(n + 1);
-    struct reader in = {bytes, n, bytes == NULL || n == 0};
-    for (size_t at = 0; !in.is_bad && at < n;) {
-        ssize_t got = read(fd, bytes + at, n - at);
-        in.is_bad = got <= 0;
-        at += got > 0 ? (size_t)got : 0;
-    }
-    close(fd);
+    struct reader in = {bytes, n, n == 0};
     if (!in.is_bad)
         read_rewritten(&in, key, out);
     free(bytes);

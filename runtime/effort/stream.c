@@ -4,6 +4,7 @@
  * submit to it.  So each thread that uses one gets an ordinary blocking stream of its own per
  * context, which has the same rules. */
 #include "runtime/effort/stream.h"
+#include "tally/hash.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ void tl_eff_streams_start(void)
 
 static uint32_t slot_of(CUstream handle)
 {
-    return (uint32_t)(((uintptr_t)handle >> 4) * 0x9E3779B1u) % TL_EFF_STREAM_SLOTS;
+    return (uint32_t)(tl_hash_number((uintptr_t)handle) >> 32) % TL_EFF_STREAM_SLOTS;
 }
 
 TL_EFF_LOCKED static struct tl_eff_stream *create(struct tl_eff_context *c, CUstream handle,

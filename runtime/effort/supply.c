@@ -1,6 +1,7 @@
 /* What launches in pieces need of a context: counters that host and device share, events, and how
  * long news of an end take. */
 #include "runtime/effort/supply.h"
+#include "tally/array.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -187,15 +188,9 @@ void tl_eff_give_event(struct tl_eff_context *c, CUevent e)
 {
     if (e == NULL)
         return;
-    if (c->n_events == c->cap_events) {
-        uint32_t cap = c->cap_events != 0 ? 2 * c->cap_events : 16;
-        CUevent *more = realloc(c->events, cap * sizeof(CUevent));
-        if (more == NULL) {
-            tl_eff_real.cuEventDestroy_v2(e);
-            return;
-        }
-        c->events = more;
-        c->cap_events = cap;
+    if (!TL_ARRAY_FIT(c->events, c->cap_events, c->n_events + 1)) {
+        tl_eff_real.cuEventDestroy_v2(e);
+        return;
     }
     c->events[c->n_events++] = e;
 }

@@ -7,6 +7,8 @@
  * launch of no blocks makes a driver that compiles late do it here and not where it would be waited
  * for. */
 #include "runtime/effort/variant.h"
+#include "tally/array.h"
+#include "tally/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -54,25 +56,16 @@ static struct tl_eff_variant *in_work TL_EFF_GUARDED; /* what the builder is at 
 
 static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
 {
-    if (t->n == t->cap) {
-        uint32_t cap = t->cap != 0 ? 2 * t->cap : 4;
-        struct text *more = realloc(t->list, cap * sizeof *more);
-        if (more == NULL) {
-            if (!is_borrowed)
-                free(bytes);
-            return;
-        }
-        t->list = more;
-        t->cap = cap;
+    if (!TL_ARRAY_FIT(t->list, t->cap, t->n + 1)) {
+        if (!is_borrowed)
+            free(bytes);
+        return;
     }
     uint32_t at = t->n++;
     for (; at > 0 && t->list[at - 1].arch < arch; at--)
         t->list[at] = t->list[at - 1];
-    struct tl_digest d;
     t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
-    tl_digest_init(&d);
-    tl_digest_add(&d, bytes, n);
-    tl_digest_end(&d, t->list[at].digest);
+    tl_digest_of(bytes, n, t->list[at].digest);
 }
 
 /* What the device may load of an image: its architecture's number is `device`. */
@@ -478,7 +471,6 @@ TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v)
 static void *builder(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "tally-builder");
     setpriority(PRIO_PROCESS, 0, 5); /* of this thread only: Linux */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (tl_eff_real.cuThreadExchangeStreamCaptureMode != NULL)
@@ -501,17 +493,11 @@ static void *builder(void *unused)
 
 TL_EFF_LOCKED static bool give_to_builder(struct tl_eff_variant *v)
 {
-    if (!has_builder) {
-        sigset_t all, before;
-        pthread_t thread;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); /* the job's signals are for its own threads */
-        has_builder = pthread_create(&thread, NULL, builder, NULL) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (!has_builder)
-            return false;
-        pthread_detach(thread);
-    }
+    static const struct tl_thread_kind kind = {.name = "tally-builder"};
+    if (!has_builder)
+        has_builder = tl_thread_start(NULL, &kind, builder, NULL) == 0;
+    if (!has_builder)
+        return false;
     v->next = NULL;
     *queue_end = v;
     queue_end = &v->next;
