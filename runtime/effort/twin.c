@@ -30,7 +30,7 @@ int tl_eff_twin_of(const struct tl_eff_twin *list, uint32_t n, int ptx_version,
     for (uint32_t i = 0; i < n; i++) {
         if (number_of(list[i].target) != ptx_version)
             continue;
-        if (found >= 0 && memcmp(list[found].digest, list[i].digest, TL_JIT_DIGEST_BYTES) != 0)
+        if (found >= 0 && memcmp(list[found].digest, list[i].digest, TL_DIGEST_BYTES) != 0)
             return tl_error_set(
                 err, -EMLINK, "PTX for %.*s and for %.*s might both be that of the code that runs",
                 (int)list[found].target.n, list[found].target.p, (int)list[i].target.n,

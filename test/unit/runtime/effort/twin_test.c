@@ -7,7 +7,7 @@
 
 #include "tally/digest.h"
 
-static uint8_t digests[8][TL_JIT_DIGEST_BYTES];
+static uint8_t digests[8][TL_DIGEST_BYTES];
 
 void setUp(void)
 {
