@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct tl_mutex tl_drv_mutex = TL_MUTEX_INITIALIZER;

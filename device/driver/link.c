@@ -12,11 +12,8 @@
 #include "tally/ptx.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_INPUTS = 256 };
 

@@ -27,7 +27,6 @@
 #include "tally/thread.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

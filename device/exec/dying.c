@@ -7,11 +7,9 @@
 #include "device/exec/internal.h"
 #include "tally/file.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Bits of a task's flags, the ninth field of its `stat` (proc_pid_stat(5)): they are the kernel's
  * PF_EXITING and PF_SIGNALED, which have been what they are since Linux 2.6. */
