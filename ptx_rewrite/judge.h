@@ -3,6 +3,7 @@
 #define TALLY_PTX_JUDGE_H
 
 #include "ptx_rewrite/cfg.h"
+#include "ptx_rewrite/roots.h"
 #include "ptx_rewrite/verdict.h"
 
 struct tl_ptx_judgement {
@@ -35,13 +36,15 @@ int tl_ptx_judge_inst(void *data, struct tl_ptx_stmt *s);
 struct tl_ptx_summary {
     struct tl_ptx_summary *next;
     const struct tl_ptx_program_func *func;
-    bool polls, has_barrier, has_warp_sync;
+    bool polls; /* reads what other blocks may write */
+    bool has_barrier, has_warp_sync;
     bool is_called, calls, in_circle; /* scratch for finding circles of calls */
 };
 
 /* Sums up all functions, callees into callers, until nothing changes (circles of calls included).
  * 0 or -ENOMEM. */
-int tl_ptx_sum_up(struct tl_ptx_judgement *j, struct tl_ptx_summary **out);
+int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
+                  struct tl_ptx_summary **out);
 /* Of the function that an instruction calls, or NULL. */
 struct tl_ptx_summary *tl_ptx_callee_summary(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
                                              const struct tl_ptx_stmt *s);

@@ -32,7 +32,6 @@ static int sum_inst(void *data, struct tl_ptx_stmt *s)
 {
     struct sum_visit *v = data;
     bool all_lanes;
-    v->one->polls |= tl_ptx_polls(s);
     v->one->has_barrier |= tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE;
     v->one->has_warp_sync |= tl_ptx_is_warp_sync(s, &all_lanes) || tl_ptx_barrier_of(s).has_count;
     const struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, v->all, s);
@@ -44,7 +43,20 @@ static int sum_inst(void *data, struct tl_ptx_stmt *s)
     return 0;
 }
 
-int tl_ptx_sum_up(struct tl_ptx_judgement *j, struct tl_ptx_summary **out)
+/* Of what a function does itself. */
+static bool sees_others(const struct tl_ptx_roots *r, const struct tl_ptx_func *func)
+{
+    for (uint32_t c = 0; c < r->n_cfgs; c++) {
+        for (uint32_t i = 0; r->cfgs[c].func == func && i < r->cfgs[c].n_insts; i++) {
+            if (tl_ptx_sees_others(r, &r->cfgs[c], r->cfgs[c].insts[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
+                  struct tl_ptx_summary **out)
 {
     struct tl_ptx_summary *all = NULL;
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
@@ -52,6 +64,7 @@ int tl_ptx_sum_up(struct tl_ptx_judgement *j, struct tl_ptx_summary **out)
         if (s == NULL)
             return -ENOMEM;
         s->func = f;
+        s->polls = sees_others(roots, f->func);
         s->next = all;
         all = s;
     }

@@ -319,15 +319,17 @@ static void step(struct tl_semaphore *t, const struct tl_ptx_stmt *s)
     t->number[s->inst.operands[0].sym->id] = number;
 }
 
-/* Follows the thread that has just read `own`, from there to where it leaves the loop. */
-static bool leaves_if_equal(struct tl_semaphore *t)
+/* Follows the thread that has just read the word, from there to where it leaves the loop, with what
+ * is known of its registers. */
+static bool leaves(struct tl_semaphore *t)
 {
     const struct tl_ptx_cfg *cfg = t->cfg;
     uint32_t block = cfg->block_of[t->poll], i = t->poll + 1;
-    start_with_word(t);
     for (uint32_t steps = 0; steps <= cfg->n_insts; steps++) {
-        if (block == cfg->n_blocks || !tl_ptx_set_has(t->loop, block))
+        if (block == cfg->n_blocks || !tl_ptx_set_has(t->loop, block)) {
+            t->left_to = block;
             return true;
+        }
         const struct tl_ptx_block *k = &cfg->blocks[block];
         bool is_taken = true;
         for (; i < k->end && cfg->insts[i]->inst.form->op != TL_OP_bra; i++) {
@@ -344,6 +346,32 @@ static bool leaves_if_equal(struct tl_semaphore *t)
         i = block < cfg->n_blocks ? cfg->blocks[block].first : 0;
     }
     return false;
+}
+
+static bool leaves_if_equal(struct tl_semaphore *t)
+{
+    start_with_word(t);
+    return leaves(t);
+}
+
+bool tl_semaphore_leaves_with(struct tl_semaphore *t, const struct tl_ptx_set *loop, uint32_t read,
+                              int64_t number, uint32_t *to)
+{
+    const struct tl_ptx_operand *result = &t->cfg->insts[read]->inst.operands[0];
+    t->loop = loop;
+    t->poll = read;
+    t->has_own = false;
+    t->x_orders = false;
+    if (t->cfg->insts[read]->n_operands == 0 || result->kind != TL_OPD_SYM ||
+        result->sym->kind != TL_SYM_REG)
+        return false;
+    memset(t->state, UNKNOWN, t->cfg->func->n_regs);
+    t->state[result->sym->id] = NUMBER;
+    t->number[result->sym->id] = number;
+    if (!leaves(t))
+        return false;
+    *to = t->left_to;
+    return true;
 }
 
 /* --- what is stored --------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@ struct tl_semaphore {
     struct tl_affine polled, own; /* the address, and what the word is compared with */
     /* the instruction that takes the ticket which `own` is, or TL_CFG_NONE */
     uint32_t ticket;
-    uint32_t steps; /* of a search through computations */
+    uint32_t left_to; /* where the thread that is followed leaves the loop */
+    uint32_t steps;   /* of a search through computations */
     /* which parts of %ctaid an address is made of: bits of enum tl_semaphore_part */
     unsigned parts;
 };
@@ -35,5 +36,10 @@ int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_
  * of the number). */
 bool tl_semaphore_waits_for_turn(struct tl_semaphore *t, const struct tl_ptx_set *loop,
                                  uint32_t poll, bool x_orders);
+
+/* Whether a thread of `loop` that gets that number from the instruction `read` leaves the loop before
+ * it can read again; `*to` is the block (or the virtual exit) to which it goes. */
+bool tl_semaphore_leaves_with(struct tl_semaphore *t, const struct tl_ptx_set *loop, uint32_t read,
+                              int64_t number, uint32_t *to);
 
 #endif

@@ -223,9 +223,8 @@ static void json_kernel(struct tl_json *j, struct tl_str kernel,
             tl_json_key_uint(j, "line", d->place.line);
             tl_json_key_uint(j, "column", d->place.column);
         }
-        if (d->note[0] != 0) {
-            tl_json_key_str(j, "note", d->note);
-        }
+        if (d->note[0] != 0)
+            tl_json_key_str(j, d->reason == TL_PTX_REASON_OK ? "argument" : "note", d->note);
         tl_json_end_object(j);
     }
     tl_json_end_object(j);

@@ -183,6 +183,61 @@ static bool calls_polling(void *data, const struct tl_ptx_stmt *call)
     return s != NULL && s->polls;
 }
 
+/* Adds "line 12: ..." for each argument to a note, as far as there is room for it and for how many
+ * more there are. */
+static void tell_arguments_of(struct tl_ptx_verdict *d, const struct tl_ptx_index *ix,
+                              const struct tl_ptx_waits *w)
+{
+    uint32_t told = 0;
+    for (; told < w->n_arguments && told < TL_PTX_MAX_ARGUMENTS; told++) {
+        const struct tl_ptx_argument *a = &w->arguments[told];
+        char one[160];
+        size_t n = strlen(d->note);
+        int length = snprintf(one, sizeof one, "%sline %u: %s", n > 0 ? "; " : "",
+                              tl_ptx_place_of(ix->text, ix->n, a->place->at).line,
+                              tl_ptx_end_text(a->end));
+        if (n + (size_t)length + sizeof "; 4294967295 more" > sizeof d->note)
+            break;
+        memcpy(d->note + n, one, (size_t)length + 1);
+    }
+    size_t n = strlen(d->note);
+    if (told < w->n_arguments && n + sizeof "; 4294967295 more" <= sizeof d->note)
+        snprintf(d->note + n, sizeof d->note - n, "; %u more", w->n_arguments - told);
+}
+
+/* What was shown of loops that ask memory whether to go on. */
+static void tell_arguments(struct tl_ptx_judgement *j, const struct tl_ptx_waits *w)
+{
+    for (int v = 0; w->n_arguments > 0 && v < TL_PTX_VARIANTS; v++) {
+        struct tl_ptx_verdict *d = &j->f->verdicts[v];
+        if (d->reason != TL_PTX_REASON_OK)
+            continue;
+        if (w->only_in_line)
+            d->conditions |= TL_PTX_IF_GRID_IS_LINE;
+        tell_arguments_of(d, j->p->unit.ix, w);
+    }
+}
+
+static int judge_waits(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs, uint32_t n,
+                       struct tl_ptx_summary **all)
+{
+    struct tl_ptx_roots roots;
+    if (tl_ptx_roots_init(&roots, j->p, cfgs, n) < 0 || tl_ptx_sum_up(j, &roots, all) < 0)
+        return -ENOMEM;
+    tl_ptx_judge_circles(j, *all);
+    for (uint32_t i = 0; i < n; i++) {
+        struct tl_ptx_waits w;
+        if (tl_ptx_find_waits(&w, j->p->arena, &cfgs[i], &roots, calls_polling,
+                              &(struct polling){j, *all}) < 0)
+            return -ENOMEM;
+        if (w.reason != TL_PTX_REASON_OK)
+            tl_ptx_refuse_inst(j, TL_JUDGE_ALL, w.reason, w.place);
+        else
+            tell_arguments(j, &w);
+    }
+    return 0;
+}
+
 static int judge_flow(struct tl_ptx_judgement *j)
 {
     struct tl_ptx_summary *all;
@@ -190,9 +245,8 @@ static int judge_flow(struct tl_ptx_judgement *j)
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next)
         n_bodies += f->func->has_body;
     struct tl_ptx_cfg *cfgs = tl_arena_alloc(j->p->arena, ((size_t)n_bodies + 1) * sizeof *cfgs);
-    if (cfgs == NULL || tl_ptx_sum_up(j, &all) < 0)
+    if (cfgs == NULL)
         return -ENOMEM;
-    tl_ptx_judge_circles(j, all);
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
         if (!f->func->has_body)
             continue;
@@ -206,22 +260,10 @@ static int judge_flow(struct tl_ptx_judgement *j)
         }
         if (cfg->unknown_branch != NULL)
             tl_ptx_refuse_inst(j, TL_JUDGE_ALL, TL_PTX_REASON_INDIRECT_BRANCH, cfg->unknown_branch);
-        struct tl_ptx_waits w;
-        if (tl_ptx_find_waits(&w, j->p->arena, cfg, calls_polling, &(struct polling){j, all}) < 0)
-            return -ENOMEM;
-        if (w.reason != TL_PTX_REASON_OK)
-            tl_ptx_refuse_inst(j, TL_JUDGE_ALL, w.reason, w.place);
-        for (int v = 0; w.waits_for_earlier && v < TL_PTX_VARIANTS; v++) {
-            if (j->f->verdicts[v].reason != TL_PTX_REASON_OK)
-                continue;
-            snprintf(j->f->verdicts[v].note, sizeof j->f->verdicts[v].note,
-                     "waits for earlier blocks only");
-            if (w.only_in_line)
-                j->f->verdicts[v].conditions |= TL_PTX_IF_GRID_IS_LINE;
-        }
     }
-    if (j->f->verdicts[TL_PTX_PERSISTENT].reason != TL_PTX_REASON_OK)
-        return 0;
+    int rc = judge_waits(j, cfgs, n, &all);
+    if (rc < 0 || j->f->verdicts[TL_PTX_PERSISTENT].reason != TL_PTX_REASON_OK)
+        return rc;
     return tl_ptx_judge_rounds(j, all, cfgs);
 }
 

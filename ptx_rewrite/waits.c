@@ -1,13 +1,15 @@
 /* Waiting for other blocks.
  *
  * A wait is a loop that some thread leaves, or not, because of what it reads from memory that other
- * blocks write while it runs.  So, for every natural loop: start from the polling reads in it
- * (volatile, relaxed, acquire, atomic ... loads from global memory), follow their values through
- * registers, shared and local memory and through branches, and see whether an exit depends on them.
- * Many such loops are harmless, and each harmless kind must be recognised by its reason:
+ * blocks write while it runs.  So, for every loop: start from all readings in it that may see what
+ * other blocks write, follow their values through registers, shared and local memory, votes,
+ * barriers and branches, and see whether an exit depends on them.  Readings are of any form: loads
+ * (plain ones too, unless the kernel writes nothing into that array: roots.c), atomics, textures and
+ * surfaces, asynchronous copies, calls of functions that read so.
  *
- *   - an optimistic update retries a compare-and-swap until it compared with what it swapped: nobody is waited for;
- *   - a work counter (`atom.add` of a non-zero constant) only ever moves on;
+ * Every such reading must have an argument why nobody is kept in the loop by blocks that have not
+ * started.  Those of ends.c speak of the loop alone.  Two more need the order in which blocks start:
+ *
  *   - a wait for an earlier block: the address that is polled lies below the one at which this block publishes, and
  *     addresses grow with the block number or with a ticket that blocks take as they start.  Blocks start in ascending
  *     order in every variant, so the one waited for is running or done;
@@ -20,59 +22,89 @@
 #include <string.h>
 
 #include "ptx_rewrite/flags.h"
-#include "ptx_rewrite/semaphore.h"
 
 struct search {
     struct tl_ptx_waits *w;
     const struct tl_ptx_cfg *cfg;
     struct tl_affines affines;
     struct tl_semaphore semaphore;
+    const struct tl_ptx_roots *roots;
     bool (*is_remote)(void *data, const struct tl_ptx_stmt *call);
     void *data;
     struct tl_ptx_set loop, region;
     uint32_t head; /* of the current loop */
     uint32_t *stack;
     bool *depends;       /* per register: on a polling read of the current loop */
+    bool *suspect;       /* per register: the same, on any of them; `depends` may be on one */
     bool *varies;        /* per register: written in the current loop */
+    bool *grows;         /* scratch for tl_ptx_why_it_ends */
+    uint32_t only;       /* the reading to start from, or TL_CFG_NONE for all */
     bool reads_ctaid_yz; /* then %ctaid.x alone does not order the blocks */
     bool memory_depends; /* shared or local memory, or a call's parameters, hold such a value */
-    bool global_depends; /* a plain store puts one into global memory */
+    bool has_effects;    /* a round can differ from the one before, whatever memory gives */
+    bool votes_depend;   /* what threads tell each other at barriers does */
     bool carry_depends;  /* the carry flag does, which no operand names */
     bool reads_dependent;
     bool changed;
 };
 
-/* --- polling reads ---------------------------------------------------------------------------- */
+/* --- readings that may see others ------------------------------------------------------------- */
 
-bool tl_ptx_polls(const struct tl_ptx_stmt *s)
+/* What a load or copy reads from; for copies the second address. */
+static const struct tl_ptx_operand *source_address(const struct tl_ptx_stmt *s)
+{
+    bool is_copy = s->inst.form->op == TL_OP_cp;
+    for (uint32_t i = 0; i < s->n_operands; i++) {
+        if (s->inst.operands[i].kind == TL_OPD_ADDR && (!is_copy || i > 0))
+            return &s->inst.operands[i];
+    }
+    return NULL;
+}
+
+/* Whether a copy brings something from global memory. */
+static bool copies_in(const struct tl_ptx_form *f)
+{
+    for (uint32_t i = 0; i < f->n_mods; i++) {
+        if (f->mods[i].id == TL_MOD_shared)
+            return true;
+        if (f->mods[i].id == TL_MOD_global)
+            return false; /* named first: it is where the copy goes */
+    }
+    return false;
+}
+
+bool tl_ptx_sees_others(const struct tl_ptx_roots *r, const struct tl_ptx_cfg *cfg,
+                        const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_form *f = s->inst.form;
+    tl_ptx_root_set set;
     switch (f->op) {
+    case TL_OP_wmma:
+        if (!tl_ptx_form_has(f, TL_MOD_load))
+            return false;
+        /* fall through */
     case TL_OP_ld:
-        return tl_flag_may_be_global(f) && tl_flag_is_fresh(f) && !tl_ptx_form_has(f, TL_MOD_nc);
+    case TL_OP_ldu:
+        if (!tl_flag_may_be_global(f) || tl_ptx_form_has(f, TL_MOD_nc))
+            return false; /* .nc promises that nobody writes there */
+        set = tl_ptx_roots_of(r, cfg, source_address(s));
+        return (set != TL_ROOT_OWN && tl_flag_is_fresh(f)) || tl_ptx_roots_meet(set, r->written);
     case TL_OP_atom:
-        return tl_flag_may_be_global(f);
+        return tl_flag_may_be_global(f) &&
+               tl_ptx_roots_of(r, cfg, tl_flag_address(s)) != TL_ROOT_OWN;
     case TL_OP_multimem:
         return tl_ptx_form_has(f, TL_MOD_ld_reduce);
+    case TL_OP_tex:
+    case TL_OP_tld4:
+    case TL_OP_suld:
+        return true; /* what a handle stands for is not known */
+    case TL_OP_cp:
+        return copies_in(f) &&
+               (tl_ptx_form_has_text(f, "tensor") ||
+                tl_ptx_roots_meet(tl_ptx_roots_of(r, cfg, source_address(s)), r->written));
     default:
         return false;
     }
-}
-
-/* Generic addresses that are known to mean the block's own memory. */
-static bool is_own_memory(struct search *x, const struct tl_ptx_operand *address)
-{
-    struct tl_affine e;
-    if (!tl_affine_of_address(&x->affines, address, &e))
-        return false;
-    for (uint32_t i = 0; i < e.n; i++) {
-        if (e.terms[i].leaf.kind != TL_LEAF_VAR)
-            continue;
-        const struct tl_ptx_decl *decl = e.terms[i].leaf.what;
-        if (tl_str_is(decl->space, "local") || tl_str_starts(decl->space, "shared"))
-            return true;
-    }
-    return false;
 }
 
 /* The only, unguarded instruction that writes a register, or NULL. */
@@ -82,46 +114,34 @@ static const struct tl_ptx_stmt *only_def(struct search *x, const struct tl_ptx_
     return def != TL_CFG_NONE ? x->cfg->insts[def] : NULL;
 }
 
-static void note_varying(void *data, struct tl_ptx_sym *reg)
+static void note_varying_read(void *data, struct tl_ptx_sym *reg)
 {
     struct search *x = data;
     x->reads_dependent |= x->varies[reg->id];
 }
 
-/* A plain load in a loop that changes nothing and always asks the same address can only be meant as
- * a wait. */
-static bool is_plain_poll(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
+/* In a loop that does nothing else, or that gives others time, a load or copy from always the same
+ * place can only be meant as a wait, even if it is not this kernel that writes there. */
+static bool asks_again(struct search *x, const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_form *f = s->inst.form;
-    if (f->op != TL_OP_ld || !tl_flag_may_be_global(f) || has_effects ||
-        tl_ptx_form_has(f, TL_MOD_nc))
+    bool is_load = f->op == TL_OP_ld && tl_flag_may_be_global(f) && !tl_ptx_form_has(f, TL_MOD_nc);
+    if ((!is_load && !(f->op == TL_OP_cp && copies_in(f))) || (is_load && x->has_effects) ||
+        tl_ptx_roots_of(x->roots, x->cfg, source_address(s)) == TL_ROOT_OWN)
         return false;
     x->reads_dependent = false;
-    tl_ptx_inst_reads(s, note_varying, x);
+    tl_ptx_inst_reads(s, note_varying_read, x);
     return !x->reads_dependent;
 }
 
-/* An asynchronous copy from always the same place reads it anew in every round. */
-static bool is_polling_copy(struct search *x, const struct tl_ptx_stmt *s)
+static bool is_source(struct search *x, uint32_t inst)
 {
-    if (s->inst.form->op != TL_OP_cp || s->n_operands < 2)
+    const struct tl_ptx_stmt *s = x->cfg->insts[inst];
+    if (x->only != TL_CFG_NONE && x->only != inst)
         return false;
-    x->reads_dependent = false;
-    tl_ptx_inst_reads(s, note_varying, x);
-    return !x->reads_dependent;
-}
-
-static bool is_source(struct search *x, const struct tl_ptx_stmt *s, bool has_effects)
-{
     if (s->inst.form->op == TL_OP_call)
-        return x->is_remote != NULL && x->is_remote(x->data, s);
-    if (is_polling_copy(x, s))
-        return true;
-    if (!tl_ptx_polls(s) && !is_plain_poll(x, s, has_effects))
-        return false;
-    const struct tl_ptx_operand *address = tl_flag_address(s);
-    return tl_ptx_form_space(s->inst.form) == TL_MOD_global || address == NULL ||
-           !is_own_memory(x, address);
+        return x->is_remote(x->data, s);
+    return tl_ptx_sees_others(x->roots, x->cfg, s) || asks_again(x, s);
 }
 
 /* --- what depends on them --------------------------------------------------------------------- */
@@ -156,33 +176,58 @@ static void note_once(struct search *x, bool *fact, bool holds)
     }
 }
 
-/* Whether a load asks the very place to which the loop stores such a value: a block may tell its
- * threads through global memory what one of them has seen. */
-static bool reads_back(struct search *x, const struct tl_ptx_stmt *load)
+/* Whether an instruction puts something where other threads of the block can find it. */
+static bool tells_block(const struct tl_ptx_stmt *s)
 {
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    const struct tl_ptx_operand *from = tl_flag_address(load), *to;
-    struct tl_affine a, b;
-    for (uint32_t k = 0; from != NULL && k < cfg->n_blocks; k++) {
-        for (uint32_t i = cfg->blocks[k].first;
-             tl_ptx_set_has(&x->loop, k) && i < cfg->blocks[k].end; i++) {
-            const struct tl_ptx_stmt *s = cfg->insts[i];
-            if (s->inst.form->op != TL_OP_st || !tl_flag_may_be_global(s->inst.form) ||
-                (to = tl_flag_address(s)) == NULL || !reads_dependent(x, s))
-                continue;
-            if (from->elems[0].kind == TL_OPD_SYM && to->elems[0].kind == TL_OPD_SYM &&
-                from->elems[0].sym == to->elems[0].sym)
-                return true;
-            if (tl_affine_of_address(&x->affines, from, &a) &&
-                tl_affine_of_address(&x->affines, to, &b) && !a.is_upper && !b.is_upper &&
-                tl_affine_add(&a, &b, -1) && a.n == 0)
-                return true;
-        }
+    const struct tl_ptx_form *f = s->inst.form;
+    enum tl_ptx_mod space = tl_ptx_form_space(f);
+    switch (f->op) {
+    case TL_OP_st:
+    case TL_OP_atom:
+    case TL_OP_red:
+        return space != TL_MOD_global;
+    case TL_OP_mbarrier:
+    case TL_OP_stmatrix:
+    case TL_OP_cp:
+    case TL_OP_call:
+        return true;
+    default:
+        return false;
     }
-    return false;
 }
 
-static void follow_values(struct search *x, bool has_effects)
+/* Whether an instruction may read what the block, or the thread itself, has put into memory. */
+static bool hears_block(const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    enum tl_ptx_mod space = tl_ptx_form_space(f);
+    switch (f->op) {
+    case TL_OP_ld:
+    case TL_OP_atom:
+        return space != TL_MOD_global && space != TL_MOD_const;
+    case TL_OP_ldmatrix:
+        return true;
+    case TL_OP_wmma:
+        return tl_ptx_form_has(f, TL_MOD_load);
+    default:
+        return false;
+    }
+}
+
+/* What threads get at a barrier, from each other: also from those that come to it elsewhere. */
+static bool is_block_vote(const struct tl_ptx_stmt *s)
+{
+    enum tl_ptx_op op = s->inst.form->op;
+    return ((op == TL_OP_bar || op == TL_OP_barrier) && tl_ptx_form_has(s->inst.form, TL_MOD_red));
+}
+
+static bool is_barrier_question(const struct tl_ptx_stmt *s)
+{
+    return s->inst.form->op == TL_OP_mbarrier && (tl_ptx_form_has(s->inst.form, TL_MOD_test_wait) ||
+                                                  tl_ptx_form_has(s->inst.form, TL_MOD_try_wait));
+}
+
+static void follow_values(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
@@ -191,23 +236,17 @@ static void follow_values(struct search *x, bool has_effects)
         for (uint32_t i = cfg->blocks[b].first; i < cfg->blocks[b].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
             enum tl_ptx_op op = s->inst.form->op;
-            enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
-            bool dependent = reads_dependent(x, s), is_start = is_source(x, s, has_effects);
+            bool dependent = reads_dependent(x, s), is_start = is_source(x, i);
             dependent |= x->carry_depends &&
                          (op == TL_OP_addc || op == TL_OP_subc || op == TL_OP_madc);
-            bool stores = op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red;
-            bool passes_on = (op == TL_OP_call && (dependent || is_start)) ||
-                             (op == TL_OP_cp && is_start);
+            bool passes_on = (op == TL_OP_call || op == TL_OP_cp) && is_start;
             note_once(x, &x->carry_depends, dependent && tl_ptx_form_has(s->inst.form, TL_MOD_cc));
-            note_once(x, &x->memory_depends,
-                      (stores && space != TL_MOD_global && dependent) || passes_on);
-            note_once(x, &x->global_depends,
-                      op == TL_OP_st && tl_flag_may_be_global(s->inst.form) && dependent);
-            bool from_memory =
-                op == TL_OP_ld &&
-                ((x->memory_depends && space != TL_MOD_global && space != TL_MOD_const) ||
-                 (x->global_depends && tl_flag_may_be_global(s->inst.form) && reads_back(x, s)));
-            if (dependent || from_memory || is_start)
+            note_once(x, &x->memory_depends, (tells_block(s) && dependent) || passes_on);
+            note_once(x, &x->votes_depend,
+                      dependent && (is_block_vote(s) || op == TL_OP_mbarrier || op == TL_OP_call));
+            dependent |= (x->memory_depends && hears_block(s)) ||
+                         (x->votes_depend && (is_block_vote(s) || is_barrier_question(s)));
+            if (dependent || is_start)
                 tl_ptx_inst_writes(s, make_dependent, x);
         }
     }
@@ -226,7 +265,24 @@ static void make_dependent_if_chosen(void *data, struct tl_ptx_sym *reg)
         make_dependent(data, reg);
 }
 
-/* Which of several definitions is seen depends on the branches above them. */
+/* What lanes tell each other, or who is there to be asked, depends on who comes there. */
+static bool is_warp_question(const struct tl_ptx_stmt *s)
+{
+    switch (s->inst.form->op) {
+    case TL_OP_activemask:
+    case TL_OP_elect:
+    case TL_OP_match:
+    case TL_OP_redux:
+    case TL_OP_shfl:
+    case TL_OP_vote:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Which of several definitions is seen depends on the branches above them; so does what a thread has
+ * told others there. */
 static void follow_branches(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -238,90 +294,19 @@ static void follow_branches(struct search *x)
         for (uint32_t r = 0; r < cfg->n_blocks; r++) {
             if (!tl_ptx_set_has(&x->region, r) || !tl_ptx_set_has(&x->loop, r))
                 continue;
-            for (uint32_t i = cfg->blocks[r].first; i < cfg->blocks[r].end; i++)
-                tl_ptx_inst_writes(cfg->insts[i], make_dependent_if_chosen, x);
+            for (uint32_t i = cfg->blocks[r].first; i < cfg->blocks[r].end; i++) {
+                const struct tl_ptx_stmt *s = cfg->insts[i];
+                bool is_vote = is_block_vote(s) || s->inst.form->op == TL_OP_mbarrier;
+                note_once(x, &x->memory_depends, tells_block(s));
+                note_once(x, &x->votes_depend, is_vote || s->inst.form->op == TL_OP_call);
+                tl_ptx_inst_writes(
+                    s, is_warp_question(s) ? make_dependent : make_dependent_if_chosen, x);
+            }
         }
     }
 }
 
-/* --- harmless kinds --------------------------------------------------------------------------- */
-
-struct write_check {
-    const struct tl_ptx_sym *reg;
-    bool found;
-};
-
-static void check_write(void *data, struct tl_ptx_sym *reg)
-{
-    struct write_check *c = data;
-    c->found |= reg == c->reg;
-}
-
-static bool writes_reg(const struct tl_ptx_stmt *s, const struct tl_ptx_sym *reg)
-{
-    struct write_check c = {reg, false};
-    tl_ptx_inst_writes(s, check_write, &c);
-    return c.found;
-}
-
-/* Whether the branch at the end of the swap's block asks `result == compared` of that swap; then
- * `*success` is the block to which it goes if so. */
-static bool tests_swap(struct search *x, uint32_t swap, uint32_t *success)
-{
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    const struct tl_ptx_block *k = &cfg->blocks[cfg->block_of[swap]];
-    const struct tl_ptx_stmt *cas = cfg->insts[swap], *last = cfg->insts[k->end - 1];
-    const struct tl_ptx_operand *result = &cas->inst.operands[0],
-                                *compared = &cas->inst.operands[2];
-    if (k->n_succs != 2 || last->inst.form->op != TL_OP_bra || last->inst.guard == NULL ||
-        result->kind != TL_OPD_SYM)
-        return false;
-    uint32_t i = swap + 1;
-    while (i < k->end && cfg->insts[i]->inst.form->op != TL_OP_setp &&
-           !writes_reg(cfg->insts[i], compared->sym) && !writes_reg(cfg->insts[i], result->sym))
-        i++;
-    const struct tl_ptx_stmt *test = cfg->insts[i];
-    if (i >= k->end || test->inst.form->op != TL_OP_setp || test->n_operands != 3 ||
-        !writes_reg(test, last->inst.guard))
-        return false;
-    for (uint32_t later = i + 1; later + 1 < k->end; later++) {
-        if (writes_reg(cfg->insts[later], last->inst.guard))
-            return false;
-    }
-    const struct tl_ptx_operand *o = test->inst.operands;
-    bool is_eq = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
-    if ((!is_eq && !tl_ptx_form_has(test->inst.form, TL_MOD_ne)) || o[1].kind != TL_OPD_SYM ||
-        o[2].kind != TL_OPD_SYM ||
-        !((o[1].sym == result->sym && o[2].sym == compared->sym) ||
-          (o[2].sym == result->sym && o[1].sym == compared->sym)))
-        return false;
-    *success =
-        k->succs[is_eq != (last->guard_not != 0) ? 0 : 1]; /* the branch target comes first */
-    return true;
-}
-
-/* An optimistic update: every further round comes after a swap that failed although it compared
- * with what was last seen, so somebody else's succeeded. */
-static bool is_optimistic_update(struct search *x, uint32_t swap)
-{
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    const struct tl_ptx_stmt *cas = cfg->insts[swap];
-    uint32_t block = cfg->block_of[swap], success;
-    if (cas->inst.form->op != TL_OP_atom || !tl_ptx_form_has(cas->inst.form, TL_MOD_cas) ||
-        cas->n_operands < 4 || cas->inst.guard != NULL ||
-        cas->inst.operands[2].kind != TL_OPD_SYM || cas->inst.operands[2].sym->kind != TL_SYM_REG ||
-        !x->depends[cas->inst.operands[2].sym->id])
-        return false;
-    if (!tests_swap(x, swap, &success) || tl_ptx_set_has(&x->loop, success))
-        return false;
-    uint32_t head = x->head;
-    for (uint32_t e = 0; e < cfg->blocks[head].n_preds; e++) {
-        uint32_t tail = cfg->blocks[head].preds[e];
-        if (tl_ptx_set_has(&x->loop, tail) && !tl_ptx_cfg_dominates(cfg, block, tail))
-            return false;
-    }
-    return true;
-}
+/* --- earlier blocks --------------------------------------------------------------------------- */
 
 /* The thing that orders blocks in an address: %ctaid.x or a ticket.  NULL if there is none or more
  * than one. */
@@ -405,6 +390,24 @@ static bool is_below_under_conditions(struct search *x, const struct tl_affine *
     return false;
 }
 
+/* Whether something else than the stores and atomics of this function may write where a poll reads. */
+static bool has_foreign_writers(struct search *x, uint32_t poll)
+{
+    const struct tl_ptx_roots *r = x->roots;
+    tl_ptx_root_set read = tl_ptx_roots_of(r, x->cfg, tl_flag_address(x->cfg->insts[poll]));
+    for (uint32_t c = 0; c < r->n_cfgs; c++) {
+        for (uint32_t i = 0; i < r->cfgs[c].n_insts; i++) {
+            const struct tl_ptx_stmt *s = r->cfgs[c].insts[i];
+            enum tl_ptx_op op = s->inst.form->op;
+            bool is_own = &r->cfgs[c] == x->cfg &&
+                          (op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red);
+            if (!is_own && tl_ptx_roots_meet(read, tl_ptx_roots_written(r, &r->cfgs[c], s)))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* A wait for an earlier block; see the top of this file. */
 static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
 {
@@ -412,7 +415,7 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
     const struct tl_ptx_operand *address = tl_flag_address(poll);
     struct tl_affine polled;
     if (poll->inst.form->op != TL_OP_ld || address == NULL ||
-        !tl_affine_of_address(&x->affines, address, &polled))
+        !tl_affine_of_address(&x->affines, address, &polled) || has_foreign_writers(x, poll_inst))
         return false;
     tl_affine_loosen(&x->affines, &polled);
     const struct tl_leaf *order = block_leaf(x, &polled);
@@ -430,10 +433,9 @@ static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
         if (!tl_affine_of_address(&x->affines, tl_flag_address(s), &published))
             return false;
         if (!tl_flag_shares_base(&polled, &published)) {
-            /* Another array: kernels do not alias their flags with their data.  But flags of
-             * unknown origin may be ours. */
-            if ((op != TL_OP_st || tl_flag_is_fresh(s->inst.form)) &&
-                !tl_flag_has_known_base(&published))
+            /* Another array, if it has another root. */
+            if (tl_ptx_roots_meet(tl_ptx_roots_of(x->roots, x->cfg, address),
+                                  tl_ptx_roots_written(x->roots, x->cfg, s)))
                 return false;
             continue;
         }
@@ -489,11 +491,10 @@ static void note_written(void *data, struct tl_ptx_sym *reg)
     ((struct search *)data)->depends[reg->id] = true;
 }
 
-/* Notes the registers written in the loop; returns whether a round can differ from the one before
- * in anything but what memory gives: because the loop writes memory, calls, or carries a register
- * from round to round.  A loop with a fence or a sleep in it is suspected anyway: it expects memory
- * to change. */
-static bool note_effects(struct search *x)
+/* Notes the registers written in the loop, and whether a round can differ from the one before in
+ * anything but what memory gives: because the loop writes memory, calls, or carries a register from
+ * round to round.  A loop with a fence or a sleep in it expects memory to change. */
+static void note_effects(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
     bool has_effects = false, is_patient = false;
@@ -517,7 +518,7 @@ static bool note_effects(struct search *x)
             tl_ptx_inst_writes(cfg->insts[i], note_written, x);
         }
     }
-    return !is_patient && (has_effects || x->reads_dependent);
+    x->has_effects = !is_patient && (has_effects || x->reads_dependent);
 }
 
 static bool exits_depend(struct search *x)
@@ -543,29 +544,81 @@ static bool exits_depend(struct search *x)
     return false;
 }
 
+/* Follows what one reading of the loop gave, or all; whether an exit depends on it. */
+static bool decides_about_exits(struct search *x, uint32_t inst)
+{
+    x->only = inst;
+    memset(x->depends, 0, x->cfg->func->n_regs);
+    x->memory_depends = x->votes_depend = x->carry_depends = false;
+    do {
+        x->changed = false;
+        follow_values(x);
+        follow_branches(x);
+    } while (x->changed);
+    return exits_depend(x);
+}
+
+static void note_argument(struct tl_ptx_waits *w, enum tl_ptx_end end, const struct tl_ptx_stmt *s)
+{
+    w->waits_for_earlier |= end == TL_PTX_END_EARLIER || end == TL_PTX_END_TURN;
+    for (uint32_t i = 0; i < w->n_arguments && i < TL_PTX_MAX_ARGUMENTS; i++) {
+        if (w->arguments[i].place == s)
+            return; /* an inner loop is part of the outer one */
+    }
+    if (w->n_arguments < TL_PTX_MAX_ARGUMENTS)
+        w->arguments[w->n_arguments] = (struct tl_ptx_argument){end, s};
+    w->n_arguments++;
+}
+
+static enum tl_ptx_end argument_of(struct search *x, uint32_t inst)
+{
+    struct tl_ptx_ends ends = {.cfg = x->cfg,
+                               .affines = &x->affines,
+                               .semaphore = &x->semaphore,
+                               .roots = x->roots,
+                               .loop = &x->loop,
+                               .head = x->head,
+                               .varies = x->varies,
+                               .suspect = x->suspect,
+                               .depends = x->depends,
+                               .grows = x->grows,
+                               .region = &x->region,
+                               .stack = x->stack};
+    enum tl_ptx_end end = tl_ptx_why_it_ends(&ends, inst);
+    if (end != TL_PTX_END_NONE)
+        return end;
+    if (!x->cfg->func->is_entry)
+        return TL_PTX_END_NONE; /* its callers may write what it waits for */
+    if (waits_for_earlier(x, inst))
+        return TL_PTX_END_EARLIER;
+    if (!has_foreign_writers(x, inst) &&
+        tl_semaphore_waits_for_turn(&x->semaphore, &x->loop, inst, !x->reads_ctaid_yz))
+        return TL_PTX_END_TURN;
+    return TL_PTX_END_NONE;
+}
+
 static void judge_loop(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
-    bool has_effects = note_effects(x);
-    memset(x->depends, 0, cfg->func->n_regs);
-    x->memory_depends = x->global_depends = x->carry_depends = false;
-    do {
-        x->changed = false;
-        follow_values(x, has_effects);
-        follow_branches(x);
-    } while (x->changed);
-    if (!exits_depend(x))
+    if (x->w->reason == TL_PTX_REASON_GRID_BARRIER)
         return;
+    note_effects(x);
+    if (!decides_about_exits(x, TL_CFG_NONE))
+        return;
+    memcpy(x->suspect, x->depends, cfg->func->n_regs);
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
         for (uint32_t i = cfg->blocks[b].first;
              tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
             const struct tl_ptx_stmt *s = cfg->insts[i];
-            if (!is_source(x, s, has_effects) || tl_flag_is_counter(s) ||
-                is_optimistic_update(x, i))
+            x->only = TL_CFG_NONE;
+            /* One refusal is enough, unless another has a better name. */
+            bool is_refused = x->w->reason != TL_PTX_REASON_OK;
+            if (!is_source(x, i) || (is_refused && !is_grid_barrier(x, s)) ||
+                !decides_about_exits(x, i))
                 continue;
-            if (waits_for_earlier(x, i) ||
-                tl_semaphore_waits_for_turn(&x->semaphore, &x->loop, i, !x->reads_ctaid_yz)) {
-                x->w->waits_for_earlier = true;
+            enum tl_ptx_end end = argument_of(x, i);
+            if (end != TL_PTX_END_NONE) {
+                note_argument(x->w, end, s);
                 continue;
             }
             if (x->w->reason != TL_PTX_REASON_GRID_BARRIER) {
@@ -614,15 +667,19 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
 }
 
 int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
+                      const struct tl_ptx_roots *roots,
                       bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data)
 {
-    struct search x = {.w = w, .cfg = cfg, .is_remote = is_remote, .data = data};
+    struct search x = {.w = w, .cfg = cfg, .roots = roots, .is_remote = is_remote, .data = data};
     size_t n_regs = (size_t)cfg->func->n_regs + 1;
     x.depends = tl_arena_alloc(arena, n_regs);
+    x.suspect = tl_arena_alloc(arena, n_regs);
     x.varies = tl_arena_alloc(arena, n_regs);
+    x.grows = tl_arena_alloc(arena, n_regs);
     x.stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *x.stack);
-    if (x.depends == NULL || x.varies == NULL || x.stack == NULL ||
-        tl_ptx_set_init(&x.loop, arena, cfg) < 0 || tl_ptx_set_init(&x.region, arena, cfg) < 0)
+    if (x.depends == NULL || x.suspect == NULL || x.varies == NULL || x.grows == NULL ||
+        x.stack == NULL || tl_ptx_set_init(&x.loop, arena, cfg) < 0 ||
+        tl_ptx_set_init(&x.region, arena, cfg) < 0)
         return -ENOMEM;
     int rc = search_loops(&x, arena, false);
     if (rc < 0 || w->reason == TL_PTX_REASON_OK)

@@ -1,23 +1,36 @@
-/* Does a function wait for other blocks, and if so, only for earlier ones? */
+/* Does a function wait for other blocks, and if it seems to, why is nobody kept waiting? */
 #ifndef TALLY_PTX_WAITS_H
 #define TALLY_PTX_WAITS_H
 
-#include "ptx_rewrite/cfg.h"
+#include "ptx_rewrite/ends.h"
+#include "ptx_rewrite/roots.h"
+
+/* A reading that a loop depends on, and why that keeps nobody in the loop. */
+struct tl_ptx_argument {
+    enum tl_ptx_end end;
+    const struct tl_ptx_stmt *place;
+};
+
+enum { TL_PTX_MAX_ARGUMENTS = 8 };
 
 struct tl_ptx_waits {
     enum tl_ptx_reason reason;       /* OK, BLOCK_WAIT or GRID_BARRIER */
-    const struct tl_ptx_stmt *place; /* the polling instruction that is not proven harmless */
-    bool waits_for_earlier;          /* OK, and it does wait: for lower blocks or tickets only */
-    bool only_in_line;               /* and only if the grid is {n, 1, 1} */
+    const struct tl_ptx_stmt *place; /* the reading that has no argument */
+    /* the first of them; n_arguments counts all */
+    struct tl_ptx_argument arguments[TL_PTX_MAX_ARGUMENTS];
+    uint32_t n_arguments;
+    bool waits_for_earlier; /* OK, and it does wait: for lower blocks or tickets only */
+    bool only_in_line;      /* and only if the grid is {n, 1, 1} */
 };
 
-/* Requires a built cfg.  `remote_calls` tells of each called function whether it polls memory (may
- * be NULL: none does). 0 or -ENOMEM. */
+/* Requires a built cfg, one of those that `roots` was made of.  `is_remote` tells of a call whether
+ * the function called may see what other blocks write.  0 or -ENOMEM. */
 int tl_ptx_find_waits(struct tl_ptx_waits *w, struct tl_arena *arena, const struct tl_ptx_cfg *cfg,
+                      const struct tl_ptx_roots *roots,
                       bool (*is_remote)(void *data, const struct tl_ptx_stmt *call), void *data);
 
-/* Whether an instruction reads memory in a way that can see what other blocks write while it
- * runs. */
-bool tl_ptx_polls(const struct tl_ptx_stmt *s);
+/* Whether an instruction may read what other blocks write while it runs. */
+bool tl_ptx_sees_others(const struct tl_ptx_roots *r, const struct tl_ptx_cfg *cfg,
+                        const struct tl_ptx_stmt *s);
 
 #endif

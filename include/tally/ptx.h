@@ -17,7 +17,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 5
+#define TL_PTX_REWRITER_VERSION 6
 
 /* --- index ------------------------------------------------------------------------------------ */
 
@@ -140,7 +140,7 @@ struct tl_ptx_verdict {
     struct tl_ptx_place place; /* what caused the refusal; line 0 if no single place did */
     uint32_t offset;           /* the same as an offset into the text */
     /* the instruction or name found there, or what was proven; may be empty */
-    char note[120];
+    char note[200];
 };
 
 /* The verdicts of one kernel for all variants, indexed by enum tl_ptx_variant.  0, -ENOENT (no such

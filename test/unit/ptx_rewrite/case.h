@@ -6,7 +6,7 @@
 
 #include "tally/ptx.h"
 
-enum { PTX_CASE_KERNELS = 8, PTX_CASE_RUNS = 8, PTX_CASE_ARGS = 16 };
+enum { PTX_CASE_KERNELS = 32, PTX_CASE_RUNS = 8, PTX_CASE_ARGS = 16 };
 
 enum ptx_case_arg_kind {
     PTX_ARG_BUFFER, /* device memory of `count` elements */
