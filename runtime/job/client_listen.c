@@ -19,7 +19,7 @@
 #include "tally/clock.h"
 #include "tally/thread.h"
 
-#include "include/tally/check.h"
+#include "tally/check.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* The places where the words of higher levels are mapped; see runtime/job/client_internal.h. */
 #include "runtime/job/client_internal.h"
 
-#include "include/tally/check.h"
+#include "tally/check.h"
 
 #include <errno.h>
 #include <sys/mman.h>

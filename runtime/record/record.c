@@ -8,7 +8,7 @@
 #include "tally/file.h"
 #include "tally/hash.h"
 
-#include "include/tally/check.h"
+#include "tally/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 uint64_t tl_record_now(void)
