@@ -8,10 +8,10 @@ BENCH_NATIVE_CC := $(if $(shell command -v clang),clang,$(CC))
 $(BENCH_DIR)/device_side.o: test/bench/device_side.c test/bench/device_side.h
 	@mkdir -p $(@D)
 	$(Q)$(BENCH_CFLAGS) -c -o $@ $<
-$(BENCH_DIR)/device-cuda: test/bench/device_cuda.cu test/bench/device_side.h $(BENCH_DIR)/device_side.o
+$(BENCH_DIR)/device-cuda: test/bench/device_cuda.cu test/bench/device_loops.inc test/bench/device_side.h $(BENCH_DIR)/device_side.o
 	$(say) NVCC $<
 	$(Q)$(NVCC) -O3 -std=c++17 -gencode arch=compute_90,code=compute_90 -I. -o $@ $< $(BENCH_DIR)/device_side.o
-$(BENCH_DIR)/device_cuda.ptx: test/bench/device_cuda.cu test/bench/device_side.h
+$(BENCH_DIR)/device_cuda.ptx: test/bench/device_cuda.cu test/bench/device_loops.inc test/bench/device_side.h
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -O3 -std=c++17 -arch=compute_90 -ptx -I. -o $@ $<
 $(BENCH_DIR)/device-opencl: test/bench/device_opencl.c test/bench/device_side.h $(BENCH_DIR)/device_side.o

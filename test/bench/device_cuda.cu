@@ -5,6 +5,9 @@
 #include <cstring>
 #include <cuda_runtime.h>
 
+#define FUNCTION static __device__ __forceinline__
+#include "test/bench/device_loops.inc"
+
 __global__ void empty(float *)
 {
 }
@@ -117,31 +120,15 @@ __global__ void histogram(const unsigned *a, unsigned *out, int n)
 
 __global__ void mandelbrot(int *out, int w, int rounds)
 {
-    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, n = 0;
-    float cx = -2.0f + 3.0f * x / w, cy = -1.5f + 3.0f * y / w, zx = 0, zy = 0;
-    while (n < rounds) {
-        float xx = zx * zx, yy = zy * zy;
-        if (xx + yy > 4.0f)
-            break;
-        zy = 2.0f * zx * zy + cy;
-        zx = xx - yy + cx;
-        n++;
-    }
-    out[y * w + x] = n;
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    float cx = -2.0f + 3.0f * x / w, cy = -1.5f + 3.0f * y / w;
+    out[y * w + x] = mandelbrot_rounds(cx, cy, rounds);
 }
 
 __global__ void collatz(int *out)
 {
-    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, v = i + 1;
-    int n = 0;
-    while (v != 1) {
-        if (v & 1)
-            v = 3 * v + 1;
-        else
-            v >>= 1;
-        n++;
-    }
-    out[i] = n;
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = collatz_steps(i + 1);
 }
 
 __global__ void transpose(const float *a, float *out, int n)

@@ -1,5 +1,7 @@
 /* The kernels in OpenCL C, for PoCL: the same work in the same blocks as in device_cuda.cu.  TILE and PER_BLOCK are given when
  * this is compiled. */
+#define FUNCTION static inline
+#include "device_loops.inc"
 
 __kernel void empty(__global float *a)
 {
@@ -115,31 +117,15 @@ __kernel void histogram(__global const uint *a, __global uint *out, int n)
 
 __kernel void mandelbrot(__global int *out, int w, int rounds)
 {
-    int x = get_global_id(0), y = get_global_id(1), n = 0;
-    float cx = -2.0f + 3.0f * x / w, cy = -1.5f + 3.0f * y / w, zx = 0, zy = 0;
-    while (n < rounds) {
-        float xx = zx * zx, yy = zy * zy;
-        if (xx + yy > 4.0f)
-            break;
-        zy = 2.0f * zx * zy + cy;
-        zx = xx - yy + cx;
-        n++;
-    }
-    out[y * w + x] = n;
+    int x = get_global_id(0), y = get_global_id(1);
+    float cx = -2.0f + 3.0f * x / w, cy = -1.5f + 3.0f * y / w;
+    out[y * w + x] = mandelbrot_rounds(cx, cy, rounds);
 }
 
 __kernel void collatz(__global int *out)
 {
-    uint i = get_global_id(0), v = i + 1;
-    int n = 0;
-    while (v != 1) {
-        if (v & 1)
-            v = 3 * v + 1;
-        else
-            v >>= 1;
-        n++;
-    }
-    out[i] = n;
+    uint i = get_global_id(0);
+    out[i] = collatz_steps(i + 1);
 }
 
 __kernel void transpose(__global const float *a, __global float *out, int n)

@@ -50,12 +50,16 @@ static char *read_source(void)
 
 static cl_program build(void)
 {
-    char options[64], *text = read_source();
+    char options[1200], *text = read_source();
     const char *source = text;
     cl_int error = CL_INVALID_VALUE;
-    cl_program p = text != NULL ? clCreateProgramWithSource(context, 1, &source, NULL, &error) : NULL;
+    cl_program p = text != NULL ? clCreateProgramWithSource(context, 1, &source, NULL, &error)
+                                : NULL;
     free(text);
-    snprintf(options, sizeof options, "-DTILE=%d -DPER_BLOCK=%d", MATRIX_TILE, REDUCE_PER_BLOCK);
+    const char *slash = strrchr(source_path, '/'); /* what it includes lies beside it */
+    snprintf(options, sizeof options, "-DTILE=%d -DPER_BLOCK=%d -I%.*s", MATRIX_TILE,
+             REDUCE_PER_BLOCK, slash != NULL ? (int)(slash - source_path) : 1,
+             slash != NULL ? source_path : ".");
     if (failed(error, "clCreateProgramWithSource") ||
         failed(clBuildProgram(p, 1, &device, options, NULL, NULL), "build"))
         return NULL;
@@ -84,8 +88,9 @@ static int prepare(cl_program p, enum bench_kernel k, const char *name, const si
 /* Grid and block, then arguments, as in device_cuda.cu. */
 static int prepare_all(cl_program p)
 {
-    static const int stream_n = STREAM_N, matrix_n = MATRIX_N, softmax_n = SOFTMAX_N, image_n = IMAGE_N,
-                     histogram_n = HISTOGRAM_N, mandel_n = MANDEL_N, rounds = MANDEL_ROUNDS;
+    static const int stream_n = STREAM_N, matrix_n = MATRIX_N, softmax_n = SOFTMAX_N,
+                     image_n = IMAGE_N, histogram_n = HISTOGRAM_N, mandel_n = MANDEL_N,
+                     rounds = MANDEL_ROUNDS;
     static const float factor = 1.5f;
     const size_t m = MATRIX_N / MATRIX_TILE, t = MATRIX_TILE;
     struct {
@@ -94,27 +99,30 @@ static int prepare_all(cl_program p)
         size_t shape[4];
         struct argument args[MAX_ARGS];
     } list[] = {
-#define KERNEL(name, x, y, bx, by, ...)                                                                                \
-    {                                                                                                                  \
-        BENCH_##name, #name, {x, y, bx, by},                                                                           \
-        {                                                                                                              \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
+#define KERNEL(name, x, y, bx, by, ...)                                                            \
+    {                                                                                              \
+        BENCH_##name, #name, {x, y, bx, by},                                                       \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     }
-#define ARG(x)                                                                                                         \
-    {                                                                                                                  \
-        &(x), sizeof(x)                                                                                                \
+#define ARG(x)                                                                                     \
+    {                                                                                              \
+        &(x), sizeof(x)                                                                            \
     }
         KERNEL(empty, 1, 1, 256, 1, ARG(out_c)),
         KERNEL(vadd, STREAM_N / 256, 1, 256, 1, ARG(in_a), ARG(in_b), ARG(out_c), ARG(stream_n)),
         KERNEL(saxpy, STREAM_N / 256, 1, 256, 1, ARG(in_a), ARG(out_c), ARG(factor), ARG(stream_n)),
         KERNEL(naive_matmul, m, m, t, t, ARG(in_a), ARG(in_b), ARG(out_c), ARG(matrix_n)),
         KERNEL(tiled_matmul, m, m, t, t, ARG(in_a), ARG(in_b), ARG(out_c), ARG(matrix_n)),
-        KERNEL(reduction, REDUCE_N / REDUCE_PER_BLOCK, 1, REDUCE_PER_BLOCK / 2, 1, ARG(in_a), ARG(out_c)),
+        KERNEL(reduction, REDUCE_N / REDUCE_PER_BLOCK, 1, REDUCE_PER_BLOCK / 2, 1, ARG(in_a),
+               ARG(out_c)),
         KERNEL(softmax, SOFTMAX_ROWS, 1, 256, 1, ARG(in_a), ARG(out_c), ARG(softmax_n)),
-        KERNEL(stencil, IMAGE_N / 32, IMAGE_N / 8, 32, 8, ARG(in_a), ARG(out_c), ARG(image_n), ARG(image_n)),
+        KERNEL(stencil, IMAGE_N / 32, IMAGE_N / 8, 32, 8, ARG(in_a), ARG(out_c), ARG(image_n),
+               ARG(image_n)),
         KERNEL(histogram, HISTOGRAM_BLOCKS, 1, 256, 1, ARG(in_a), ARG(out_c), ARG(histogram_n)),
-        KERNEL(mandelbrot, MANDEL_N / 16, MANDEL_N / 16, 16, 16, ARG(out_c), ARG(mandel_n), ARG(rounds)),
+        KERNEL(mandelbrot, MANDEL_N / 16, MANDEL_N / 16, 16, 16, ARG(out_c), ARG(mandel_n),
+               ARG(rounds)),
         KERNEL(collatz, COLLATZ_N / 256, 1, 256, 1, ARG(out_c)),
         KERNEL(transpose, IMAGE_N / 32, IMAGE_N / 32, 32, 8, ARG(in_a), ARG(out_c), ARG(image_n)),
 #undef ARG
@@ -131,7 +139,8 @@ static int cl_run(enum bench_kernel k, int n)
 {
     const struct kernel *to = &kernels[k];
     for (int i = 0; i < n; i++) {
-        if (failed(clEnqueueNDRangeKernel(queue, to->kernel, 2, NULL, to->global, to->local, 0, NULL, NULL),
+        if (failed(clEnqueueNDRangeKernel(queue, to->kernel, 2, NULL, to->global, to->local, 0,
+                                          NULL, NULL),
                    "launch") ||
             failed(clFinish(queue), "clFinish"))
             return 1;
@@ -141,19 +150,24 @@ static int cl_run(enum bench_kernel k, int n)
 
 static void cl_set_result(const float *c)
 {
-    failed(clEnqueueWriteBuffer(queue, out_c, CL_TRUE, 0, sizeof(float) * BUFFER_N, c, 0, NULL, NULL), "write");
+    failed(
+        clEnqueueWriteBuffer(queue, out_c, CL_TRUE, 0, sizeof(float) * BUFFER_N, c, 0, NULL, NULL),
+        "write");
 }
 
 static void cl_get_result(float *c)
 {
-    failed(clEnqueueReadBuffer(queue, out_c, CL_TRUE, 0, sizeof(float) * BUFFER_N, c, 0, NULL, NULL), "read");
+    failed(
+        clEnqueueReadBuffer(queue, out_c, CL_TRUE, 0, sizeof(float) * BUFFER_N, c, 0, NULL, NULL),
+        "read");
 }
 
 static cl_mem buffer_of(const float *from)
 {
     cl_int error;
     float *host = (float *)(uintptr_t)from; /* it is only read: COPY_HOST_PTR */
-    cl_mem m = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(float) * BUFFER_N, host, &error);
+    cl_mem m = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(float) * BUFFER_N, host,
+                              &error);
     return failed(error, "clCreateBuffer") ? NULL : m;
 }
 
@@ -179,9 +193,11 @@ static int cl_setup(const float *a, const float *b, const float *c)
 
 int main(int argc, char **argv)
 {
-    static const struct bench_side side = {cl_setup, cl_set_result, cl_get_result, cl_run, NULL, NULL};
+    static const struct bench_side side = {cl_setup, cl_set_result, cl_get_result,
+                                           cl_run,   NULL,          NULL};
     if (argc != 2 || strcmp(argv[1], "--help") == 0) {
-        fprintf(stderr, "usage: bench-opencl KERNELS.cl, told what to do by scripts/bench-device\n");
+        fprintf(stderr,
+                "usage: bench-opencl KERNELS.cl, told what to do by scripts/bench-device\n");
         return 2;
     }
     source_path = argv[1];
