@@ -1,6 +1,5 @@
 /* ptx-rewrite: the PTX library on the command line.  See docs/man/ptx-rewrite.1.scd. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,12 +4,11 @@
  * Pointers come from kernels and may be wrong: they are followed only with the engine's in_kernel
  * set, so that a signal becomes the kernel's fault, and never while a lock is held. */
 #include "device/exec/internal.h"
-#include "tally/lock.h"
 #include "tally/clock.h"
+#include "tally/lock.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define OUT_LIMIT ((size_t)1 << 20) /* CUDA's default buffer for printf */
 #define FORMAT_LIMIT 4096

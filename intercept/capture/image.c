@@ -3,13 +3,10 @@
 #include "intercept/capture/capture.h"
 #include "tally/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "image/internal.h"
 #include "intercept/doors/doors.h"

@@ -13,10 +13,6 @@
 #include "tally/array.h"
 #include "tally/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-
 #include "tally/check.h"
 #include "tally/lock.h"
 

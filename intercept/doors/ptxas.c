@@ -7,7 +7,6 @@
  * The real one is TALLY_PTXAS, else the first ptxas of PATH, CUDA_HOME/bin and /usr/local/cuda/bin
  * that is not this one. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>

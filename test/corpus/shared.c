@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 void corpus_say(const struct corpus *c, const char *format, ...)
 {

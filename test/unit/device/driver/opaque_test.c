@@ -5,8 +5,6 @@
 #include "test/unit/device/driver/help.h"
 #include "test/unit/image/build.h"
 
-#include <time.h>
-
 enum { BLOCK_US = 3000, BLOCKS = 8, SMS = 2 };
 
 static struct tl_buf cubin;

@@ -1,7 +1,6 @@
 /* Each instruction form alone, on the software device, against a C reference: over edge values
  * crossed and random ones, with operands that vary or are the same in all lanes, under guards and
  * in partial warps, with and without AVX-512. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  * equal inputs on the software device, in pieces and with preemption at random blocks, and must
  * leave the same memory behind. */
 #include <dirent.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
