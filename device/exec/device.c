@@ -1,8 +1,8 @@
 /* A process's end of the shared device: settings, the thread that lives for it and watches over
  * launches, fork. */
 #include "device/exec/device.h"
-#include "tally/lock.h"
 #include "tally/clock.h"
+#include "tally/lock.h"
 #include "tally/thread.h"
 
 #include <errno.h>

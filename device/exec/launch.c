@@ -12,8 +12,8 @@
  * below the program's own threads: they get what the slots give them, and the CPU scheduler has no
  * reason to prefer one over the other. */
 #include "device/exec/device.h"
-#include "tally/lock.h"
 #include "tally/clock.h"
+#include "tally/lock.h"
 #include "tally/thread.h"
 
 #include <assert.h>

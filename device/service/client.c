@@ -4,8 +4,8 @@
 #include "device/service/progress.h"
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
-#include "tally/lock.h"
 #include "tally/clock.h"
+#include "tally/lock.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The line that tells how far compiling is; see the header. */
 #include "device/service/progress.h"
-#include "tally/lock.h"
 #include "tally/clock.h"
+#include "tally/lock.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* How much device memory the job holds, for tallyd (page.memory_bytes).  Sizes are kept by address;
  * memory that comes another way (arrays, graphs, other processes) is not counted. */
-#include "tally/lock.h"
 #include "intercept/capture/capture.h"
 #include "intercept/capture/map.h"
 #include "intercept/shim/internal.h"
 #include "sched/pattern.h"
+#include "tally/lock.h"
 
 static struct tl_map sizes = TL_MAP_GUARDED;
 static struct tl_mutex lock = TL_MUTEX_INITIALIZER;

@@ -13,8 +13,8 @@
 #ifndef TALLY_INTERCEPT_HIGH_HIGH_H
 #define TALLY_INTERCEPT_HIGH_HIGH_H
 
-#include "tally/lock.h"
 #include "intercept/capture/capture.h"
+#include "tally/lock.h"
 
 /* Guards what the watcher asks the driver against streams and contexts that go and captures that
  * begin.  Recursive. */

@@ -2,8 +2,8 @@
 #ifndef TALLY_EFFORT_HOOKS_H
 #define TALLY_EFFORT_HOOKS_H
 
-#include "tally/effort.h"
 #include "runtime/effort/lock.h"
+#include "tally/effort.h"
 
 /* Per file, each ended by a NULL name. */
 extern const struct tl_hook tl_eff_call_hooks[], tl_eff_copy_hooks[], tl_eff_event_hooks[],

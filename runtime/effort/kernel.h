@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tally/effort.h"
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
+#include "tally/effort.h"
 #include "tally/ptx.h"
 
 struct tl_eff_context;

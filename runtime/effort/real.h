@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-#include "tally/effort.h"
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
 #include "tally/base.h"
+#include "tally/effort.h"
 
 /* Functions that are called with their own types.  The second list may be missing in older
  * drivers. */

@@ -35,10 +35,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tally/effort.h"
 #include "runtime/job/client.h"
 #include "runtime/job/settings.h"
 #include "runtime/record/record.h"
+#include "tally/effort.h"
 
 /* Constant from the start on, but for the last; no lock. */
 struct tl_eff_state {
