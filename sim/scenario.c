@@ -107,6 +107,7 @@ static int add_job(struct scenario *s, const struct tl_json_value *from, struct 
     return times != NULL ? read_times(s, j, times, err) : 0;
 }
 
+/* Device, policy and jobs of a scenario.  0, or a negative errno value with a message. */
 static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_error *err)
 {
     const char *name = text_of(s, j, "device"), *policy = text_of(s, j, "policy");
