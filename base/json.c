@@ -1,8 +1,8 @@
 /* Streaming JSON, indented by two spaces.  Nothing is kept but the depth and one bit per level, so
  * that a trace of any length costs no memory beyond its text. */
 #include "tally/base.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,14 +42,14 @@ static void open_level(struct tl_json *j, char bracket)
 {
     begin_item(j);
     tl_buf_putc(j->out, bracket);
-    assert(j->depth < MAX_DEPTH);
+    TL_CHECK(j->depth < MAX_DEPTH);
     j->depth++;
     j->has_items &= ~(UINT64_C(1) << j->depth);
 }
 
 static void close_level(struct tl_json *j, char bracket)
 {
-    assert(j->depth > 0 && !j->after_key);
+    TL_CHECK(j->depth > 0 && !j->after_key);
     bool was_empty = !(j->has_items & (UINT64_C(1) << j->depth));
     j->depth--;
     if (!was_empty)
@@ -160,7 +160,7 @@ static void add_string(struct tl_buf *out, const char *text, size_t n)
 void tl_json_key(struct tl_json *j, const char *key)
 {
     struct tl_str s = tl_str_of(key);
-    assert(j->depth > 0 && !j->after_key);
+    TL_CHECK(j->depth > 0 && !j->after_key);
     begin_item(j);
     add_string(j->out, s.p, s.n);
     tl_buf_puts(j->out, ": ");

@@ -17,8 +17,8 @@
  *
  * Places within an entry count from its first byte and must be in its header. */
 #include "image/internal.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <errno.h>
 
 enum {
@@ -131,7 +131,7 @@ int tl__fatbin_check(const void *container, size_t limit, size_t *size, struct t
     *size = 0;
     if (limit < CONTAINER_HEADER)
         return tl_error_set(err, -EINVAL, "a fatbin's header is cut off");
-    assert(tl__has_magic(p, limit, TL__MAGIC_FATBIN));
+    TL_CHECK(tl__has_magic(p, limit, TL__MAGIC_FATBIN));
     uint16_t version = tl__u16(p + 4);
     uint16_t header = tl__u16(p + 6);
     uint64_t entries = tl__u64(p + 8);
@@ -162,7 +162,7 @@ int tl__fatbin_visit(const void *container, const struct tl_image *where, tl_ima
     struct tl_image image = *where;
     for (size_t n; at < end; at += n, image.index++) {
         int rc = read_entry(p + at, end - at, &n, &image, NULL);
-        assert(rc == 0);
+        TL_CHECK(rc == 0);
         image.offset = where->container_offset + (size_t)((const uint8_t *)image.bytes - p);
         rc = visit(data, &image);
         if (rc != 0)

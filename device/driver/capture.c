@@ -9,8 +9,8 @@
 #include "device/driver/op.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *no
         if (is_new)
             tail[total++] = nodes[i];
     }
-    assert(total <= old + n);
+    TL_CHECK(total <= old + n);
     free((void *)s->capture_tail);
     s->capture_tail = tail;
     s->n_capture_tail = total;
@@ -57,7 +57,7 @@ static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *no
 CUresult tl_drv_capture_add(struct CUstream_st *s, struct tl_drv_work *work)
 {
     struct CUgraphNode_st *node;
-    assert(s->capture != NULL && s->capture->graph->magic == TL_DRV_GRAPH);
+    TL_CHECK(s->capture != NULL && s->capture->graph->magic == TL_DRV_GRAPH);
     if (s->capture->is_invalid) {
         tl_drv_node_work_finish(work);
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -90,7 +90,7 @@ void tl_drv_capture_forget_event(struct CUevent_st *e)
 
 void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e)
 {
-    assert(s->capture != NULL);
+    TL_CHECK(s->capture != NULL);
     tl_drv_capture_forget_event(e);
     e->nodes = malloc((s->n_capture_tail + 1) * sizeof(struct CUgraphNode_st *));
     if (e->nodes == NULL)
@@ -225,7 +225,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     } else if (c->origin != s) {
         r = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     } else {
-        assert(!s->is_legacy);
+        TL_CHECK(!s->is_legacy);
         if (c->is_invalid)
             r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         else if (!is_joined(c))

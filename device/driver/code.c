@@ -6,13 +6,13 @@
 #include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/opaque.h"
+#include "tally/check.h"
 
 #include "device/exec/exec.h"
 #include "device/service/client.h"
 
 #include "tally/ptx.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -115,7 +115,7 @@ CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
         code = code->next;
     if (code == NULL)
         r = make_code(f, launch->block, &code);
-    assert(r != CUDA_SUCCESS || (code != NULL && code->object != NULL));
+    TL_CHECK(r != CUDA_SUCCESS || (code != NULL && code->object != NULL));
     launch->code = code;
     tl_mutex_unlock(&f->code_lock);
     if (r == CUDA_SUCCESS && tl_exec_object_info(code->object)->param_bytes > launch->param_bytes) {

@@ -15,10 +15,10 @@
 #include "device/driver/op.h"
 #include "device/driver/state.h"
 #include "device/driver/texture.h"
+#include "tally/check.h"
 
 #include "device/exec/exec.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +167,7 @@ static void done(struct tl_exec_launch *l)
 void tl_drv_exec_start(struct tl_drv_op *op)
 {
     const struct tl_drv_launch *w = &op->work.launch;
-    assert(op->work.kind == TL_DRV_LAUNCH && w->code != NULL);
+    TL_CHECK(op->work.kind == TL_DRV_LAUNCH && w->code != NULL);
     if (op->exec == NULL)
         op->exec = malloc(sizeof *op->exec);
     if (op->exec == NULL) {

@@ -7,9 +7,9 @@
 #include "device/driver/lock.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
+#include "tally/check.h"
 #include "tally/kernel_params.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ void tl_drv_node_work_finish(struct tl_drv_work *work)
 
 static void node_free(struct CUgraphNode_st *n) TL_DRV_LOCKED
 {
-    assert(n->magic == TL_DRV_NODE);
+    TL_CHECK(n->magic == TL_DRV_NODE);
     if (n->work.kind == TL_DRV_ALLOC)
         tl_drv_graph_memory_disown(&n->work, n->graph);
     tl_drv_node_work_finish(&n->work);
@@ -55,8 +55,8 @@ void tl_drv_graph_destroy(struct CUgraph_st *g)
 {
     if (g == NULL)
         return;
-    assert(g->magic == TL_DRV_GRAPH);
-    assert(g->exec == NULL || g->exec->source == g);
+    TL_CHECK(g->magic == TL_DRV_GRAPH);
+    TL_CHECK(g->exec == NULL || g->exec->source == g);
     while (g->first != NULL) {
         struct CUgraphNode_st *n = g->first;
         g->first = n->next;
@@ -113,7 +113,7 @@ static CUresult append(struct CUgraph_st *g, struct CUgraphNode_st *const *deps,
         node_free(n);
         return r;
     }
-    assert(*g->last == NULL); /* where the list ends */
+    TL_CHECK(*g->last == NULL); /* where the list ends */
     *g->last = n;
     g->last = &n->next;
     g->n++;
@@ -478,7 +478,7 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
     }
     struct CUgraphNode_st **at = &g->first;
     while (*at != hNode) {
-        assert(*at != NULL); /* it is a node of its graph */
+        TL_CHECK(*at != NULL); /* it is a node of its graph */
         at = &(*at)->next;
     }
     *at = hNode->next;

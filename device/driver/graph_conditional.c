@@ -14,8 +14,8 @@
 #include "device/driver/lock.h"
 #include "device/driver/op.h"
 #include "device/driver/work.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* Never given back to the system: a kernel that is still running may write to it. */
@@ -47,7 +47,7 @@ static struct tl_drv_handle *find_handle(CUgraphConditionalHandle handle)
 static void drop_handle(struct tl_drv_handle *h)
 {
     unsigned refs = atomic_fetch_sub(&h->refs, 1);
-    assert(refs > 0);
+    TL_CHECK(refs > 0);
     if (refs > 1)
         return;
     tl_mutex_lock(&handles_lock);
@@ -131,7 +131,7 @@ void tl_drv_conditional_unref(struct tl_drv_conditional *c)
     if (c == NULL)
         return;
     unsigned refs = atomic_fetch_sub(&c->refs, 1);
-    assert(refs > 0);
+    TL_CHECK(refs > 0);
     if (refs > 1)
         return;
     for (unsigned i = 0; i < c->n; i++)

@@ -11,9 +11,9 @@
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
 #include "tally/array.h"
+#include "tally/check.h"
 #include "tally/kernel_params.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 static bool is_exec(CUgraphExec e)
@@ -37,7 +37,7 @@ static CUresult sort(struct CUgraph_st *g, struct CUgraphNode_st ***out)
             for (size_t i = 0; i < node->n_deps && is_free; i++)
                 is_free = node->deps[i]->seen != 0;
             if (is_free) {
-                assert(n < g->n);
+                TL_CHECK(n < g->n);
                 node->seen = 1;
                 order[n++] = node;
             }
@@ -158,7 +158,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
         tl_drv_op_wait(hGraphExec->last);
     tl_drv_lock();
     tl_drv_graph_destroy(hGraphExec->graph);
-    assert(hGraphExec->source == NULL || hGraphExec->source->exec == hGraphExec);
+    TL_CHECK(hGraphExec->source == NULL || hGraphExec->source->exec == hGraphExec);
     if (hGraphExec->source != NULL)
         hGraphExec->source->exec = NULL;
     tl_drv_op_unref(hGraphExec->last);
@@ -282,9 +282,9 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
  * them. */
 static void release(struct batch *b, size_t first) TL_DRV_LOCKED
 {
-    assert(first <= b->n);
+    TL_CHECK(first <= b->n);
     for (size_t i = 0; i < b->n; i++) {
-        assert(b->ops[i]->refs > 1 && b->ops[i]->waits > 0); /* its own is left */
+        TL_CHECK(b->ops[i]->refs > 1 && b->ops[i]->waits > 0); /* its own is left */
         b->ops[i]->refs--;
         if (i >= first)
             b->ops[i]->waits--;

@@ -15,8 +15,8 @@
 #include "device/driver/memory.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -77,7 +77,7 @@ static bool back(struct tl_drv_alloc *a) TL_DRV_LOCKED
     if (!tl_drv_memory_charge(a->device, a->mapped))
         return false;
     a->is_charged = true;
-    assert(a->pool == NULL);
+    TL_CHECK(a->pool == NULL);
     tl_drv_pool_count(a->device->graph_pool, a, true);
     return true;
 }
@@ -89,7 +89,7 @@ static bool is_idle(const struct tl_drv_alloc *a)
 
 static void unback(struct tl_drv_alloc *a) TL_DRV_LOCKED
 {
-    assert(a->is_charged && is_idle(a));
+    TL_CHECK(a->is_charged && is_idle(a));
     (void)madvise(tl_drv_pointer(a->base), a->mapped, MADV_DONTNEED);
     tl_drv_exec_give(a->device, a->mapped);
     a->is_charged = false;
@@ -119,7 +119,7 @@ void tl_drv_graph_memory_unref(const struct tl_drv_work *work)
     struct tl_drv_alloc *a = of_node(work);
     if (a == NULL)
         return;
-    assert(a->graph->nodes > 0);
+    TL_CHECK(a->graph->nodes > 0);
     a->graph->nodes--;
     reclaim(a);
 }

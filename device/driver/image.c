@@ -6,6 +6,7 @@
 #include "device/driver/module.h"
 #include "device/driver/opaque.h"
 #include "device/driver/state.h"
+#include "tally/check.h"
 #include "tally/file.h"
 
 #include "ptx_rewrite/ast.h"
@@ -14,7 +15,6 @@
 #include "ptx_rewrite/program.h"
 #include "tally/image.h"
 
-#include <assert.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -178,7 +178,7 @@ static void info_free(struct tl_drv_kernel_info *info)
 
 void tl_drv_image_unref(struct tl_drv_image *image)
 {
-    assert(image == NULL || image->refs > 0);
+    TL_CHECK(image == NULL || image->refs > 0);
     if (image == NULL || --image->refs > 0)
         return;
     for (uint32_t i = 0; i < image->n_items; i++)

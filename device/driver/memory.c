@@ -13,8 +13,8 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 #include "tally/array.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -83,7 +83,7 @@ CUresult tl_drv_alloc_insert(struct tl_drv_alloc *a)
     if (!TL_ARRAY_FIT(tl_drv.allocs, tl_drv.cap_allocs, tl_drv.n_allocs + 1))
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t i = behind(a->base);
-    assert(i == 0 || tl_drv.allocs[i - 1]->base < a->base);
+    TL_CHECK(i == 0 || tl_drv.allocs[i - 1]->base < a->base);
     memmove(&tl_drv.allocs[i + 1], &tl_drv.allocs[i],
             (tl_drv.n_allocs - i) * sizeof(struct tl_drv_alloc *));
     tl_drv.allocs[i] = a;
@@ -174,7 +174,7 @@ CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx,
                                .ctx = ctx,
                                .device = device,
                                .fd = -1};
-    assert(((uintptr_t)p & (TL_DRV_PAGE - 1)) == 0);
+    TL_CHECK(((uintptr_t)p & (TL_DRV_PAGE - 1)) == 0);
     if (p != NULL && tl_drv_alloc_insert(a) == CUDA_SUCCESS) {
         *out = a;
         return CUDA_SUCCESS;

@@ -19,10 +19,10 @@
 #include "device/driver/state.h"
 #include "device/driver/work.h"
 #include "device/exec/exec.h"
+#include "tally/check.h"
 #include "tally/clock.h"
 #include "tally/thread.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -59,7 +59,7 @@ struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_wor
         op = calloc(1, sizeof *op);
     if (op == NULL)
         return NULL;
-    assert(op->refs == 0 && op->n_after == 0);
+    TL_CHECK(op->refs == 0 && op->n_after == 0);
     if (op->after == NULL) {
         op->after = op->inline_after;
         op->cap_after = TL_DRV_INLINE_SUCCESSORS;
@@ -80,11 +80,11 @@ struct tl_drv_op *tl_drv_op_create(struct CUctx_st *ctx, const struct tl_drv_wor
 
 void tl_drv_op_unref(struct tl_drv_op *op)
 {
-    assert(op == NULL || op->refs > 0);
+    TL_CHECK(op == NULL || op->refs > 0);
     if (op == NULL || --op->refs > 0)
         return;
     /* its own reference lasts until it is done, and what followed it was told by then */
-    assert(tl_drv_op_is_done(op) && op->n_after == 0);
+    TL_CHECK(tl_drv_op_is_done(op) && op->n_after == 0);
     op->next = pool.free_ops;
     pool.free_ops = op;
 }
@@ -111,14 +111,14 @@ void tl_drv_op_after(struct tl_drv_op *op, struct tl_drv_op *predecessor)
         predecessor->cap_after = cap;
     }
     /* else it might have run already */
-    assert(op->waits > 0 && atomic_load(&op->state) == TL_DRV_PENDING);
+    TL_CHECK(op->waits > 0 && atomic_load(&op->state) == TL_DRV_PENDING);
     predecessor->after[predecessor->n_after++] = op;
     op->waits++;
 }
 
 void tl_drv_op_order(struct tl_drv_op *op, struct CUstream_st *s)
 {
-    assert(s->magic == TL_DRV_STREAM && s->tail != op && s->ctx->legacy != NULL);
+    TL_CHECK(s->magic == TL_DRV_STREAM && s->tail != op && s->ctx->legacy != NULL);
     tl_drv_op_after(op, s->tail);
     if (s->is_legacy) {
         for (struct CUstream_st *other = s->ctx->streams; other != NULL; other = other->next)
@@ -202,7 +202,7 @@ void tl_drv_op_wait(struct tl_drv_op *op)
 /* Whether somebody has to be woken: those who wait for the end, or the caller who is to run it. */
 static bool set_state(struct tl_drv_op *op, uint32_t state) TL_DRV_LOCKED
 {
-    assert(atomic_load(&op->state) < state); /* they only go on */
+    TL_CHECK(atomic_load(&op->state) < state); /* they only go on */
     atomic_store_explicit(&op->state, state, memory_order_seq_cst);
     return (state == TL_DRV_DONE || op->caller_runs) &&
            atomic_load_explicit(&op->has_waiters, memory_order_seq_cst);
@@ -396,7 +396,7 @@ static void run_ready(struct tl_drv_op *list) TL_DRV_UNLOCKED
         struct tl_drv_op *op = list;
         list = op->next;
         op->next = NULL;
-        assert(atomic_load(&op->state) == TL_DRV_READY);
+        TL_CHECK(atomic_load(&op->state) == TL_DRV_READY);
         if (op->work.kind == TL_DRV_LAUNCH && !op->was_dropped) {
             tl_drv_exec_start(op);
             continue;
@@ -425,11 +425,11 @@ static void *pool_thread(void *unused)
         if (op == NULL) {
             pool.idle++;
             tl_mutex_wait(&tl_drv_mutex, &pool.work);
-            assert(pool.idle > 0);
+            TL_CHECK(pool.idle > 0);
             pool.idle--;
             continue;
         }
-        assert(pool.n_ready > 0 && pool.threads > 0);
+        TL_CHECK(pool.n_ready > 0 && pool.threads > 0);
         pool.first = op->next;
         pool.n_ready--;
         if (pool.first == NULL)
@@ -460,7 +460,7 @@ static void give_to_pool(struct tl_drv_op *op) TL_DRV_LOCKED
  * `mine`. */
 static void became_ready(struct tl_drv_op *op, struct tl_drv_op **mine) TL_DRV_LOCKED
 {
-    assert(op->waits == 0);
+    TL_CHECK(op->waits == 0);
     op->was_dropped = tl_drv_context_error(op->ctx) != CUDA_SUCCESS;
     if (set_state(op, TL_DRV_READY))
         futex_wake(&op->state);
@@ -490,7 +490,7 @@ static void finish(struct tl_drv_op *op, struct tl_drv_op **ready)
     op->done_ns = tl_clock_ns();
     bool wake = set_state(op, TL_DRV_DONE);
     for (uint32_t i = 0; i < op->n_after; i++) {
-        assert(op->after[i]->waits > 0);
+        TL_CHECK(op->after[i]->waits > 0);
         if (--op->after[i]->waits == 0)
             became_ready(op->after[i], ready);
     }
@@ -515,7 +515,7 @@ void tl_drv_op_finished(struct tl_drv_op *op, CUresult result)
 void tl_drv_op_start_unlock(struct tl_drv_op *op)
 {
     struct tl_drv_op *ready = NULL;
-    assert(op->waits > 0);
+    TL_CHECK(op->waits > 0);
     if (--op->waits == 0)
         became_ready(op, &ready);
     tl_drv_unlock();
@@ -579,7 +579,7 @@ CUresult tl_drv_submit(struct CUstream_st *s, struct tl_drv_work *work, bool wai
     }
     bool runs_here = wait && (work->kind == TL_DRV_COPY || work->kind == TL_DRV_FILL);
     op->caller_runs = runs_here;
-    assert(op->refs == 2);
+    TL_CHECK(op->refs == 2);
     if (!wait)
         op->refs--; /* its own keeps it until it is done */
     tl_drv_op_order(op, s);

@@ -24,9 +24,9 @@
 #include "device/driver/exec.h"
 #include "device/driver/handle.h"
 #include "device/driver/memory.h"
+#include "tally/check.h"
 #include "tally/thread.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +108,7 @@ static void put_last(struct chunk *c) LOCKED
         all.oldest.newer = &all.newest;
         all.newest.older = &all.oldest;
     }
-    assert(c->place != IN_HOST_MEMORY);
+    TL_CHECK(c->place != IN_HOST_MEMORY);
     c->older = all.newest.older;
     c->newer = &all.newest;
     c->older->newer = c->newer->older = c;
@@ -117,7 +117,7 @@ static void put_last(struct chunk *c) LOCKED
 
 static void take_out(struct chunk *c) LOCKED
 {
-    assert(all.n_accessible > 0 && c->older->newer == c && c->newer->older == c);
+    TL_CHECK(all.n_accessible > 0 && c->older->newer == c && c->newer->older == c);
     c->older->newer = c->newer;
     c->newer->older = c->older;
     all.n_accessible--;
@@ -164,7 +164,7 @@ static size_t move_out(struct chunk *c) LOCKED
 {
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
-    assert(c->place != IN_HOST_MEMORY && c->holds == 0);
+    TL_CHECK(c->place != IN_HOST_MEMORY && c->holds == 0);
     if (mprotect(p->base + at, n, PROT_NONE) != 0) {
         c->holds++;
         return 0;
@@ -190,7 +190,7 @@ static size_t move_in(struct chunk *c, enum place place) LOCKED
 {
     const struct tl_drv_pages *p = c->pages;
     size_t at = offset_of(c), n = bytes_of(c), moved = 0;
-    assert(c->place == IN_HOST_MEMORY && place != IN_HOST_MEMORY);
+    TL_CHECK(c->place == IN_HOST_MEMORY && place != IN_HOST_MEMORY);
     if (c->has_host_pages) {
         /* too many mappings: its bytes go another way */
         if (!move_pages(p->host + at, p->base + at, n)) {
@@ -264,7 +264,7 @@ static void bring(struct chunk *c, uint64_t *moved) LOCKED
         tl_mutex_unlock(&pages_lock);
         has_room = tl_drv_exec_demand(p->device, n, below) == 0;
         tl_mutex_lock(&pages_lock);
-        assert(c->holds > 0);
+        TL_CHECK(c->holds > 0);
         c->holds--;
         if (c->place != IN_HOST_MEMORY) { /* somebody else was faster */
             if (has_room)
@@ -330,7 +330,7 @@ void tl_drv_pages_release(const struct tl_drv_hold *hold)
     if (c == NULL)
         return;
     tl_mutex_lock(&pages_lock);
-    assert(c->holds > 0);
+    TL_CHECK(c->holds > 0);
     c->holds--;
     tl_mutex_unlock(&pages_lock);
 }

@@ -12,8 +12,8 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ uint64_t tl_drv_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
     uint64_t freed = 0;
     while (pool->cached != NULL && pool->reserved > keep) {
         struct tl_drv_cached *c = pool->cached;
-        assert(c->alloc->pool == pool && pool->reserved >= pool->used + c->alloc->mapped);
+        TL_CHECK(c->alloc->pool == pool && pool->reserved >= pool->used + c->alloc->mapped);
         pool->cached = c->next;
         pool->reserved -= c->alloc->mapped;
         freed += c->alloc->mapped;
@@ -57,7 +57,7 @@ void tl_drv_pool_forget(struct tl_drv_alloc *a)
 {
     if (a->pool == NULL)
         return;
-    assert(a->pool->used >= a->mapped && a->pool->reserved >= a->pool->used);
+    TL_CHECK(a->pool->used >= a->mapped && a->pool->reserved >= a->pool->used);
     a->pool->used -= a->mapped;
     a->pool->reserved -= a->mapped;
     a->pool = NULL;
@@ -68,7 +68,7 @@ bool tl_drv_pool_take_back(struct tl_drv_alloc *a)
     struct CUmemPoolHandle_st *pool = a->pool;
     if (pool == NULL)
         return false;
-    assert(pool->used >= a->mapped && pool->reserved >= pool->used);
+    TL_CHECK(pool->used >= a->mapped && pool->reserved >= pool->used);
     pool->used -= a->mapped;
     struct tl_drv_cached *c = pool->is_destroyed || pool->is_imported ? NULL : malloc(sizeof *c);
     if (c == NULL) {
@@ -92,7 +92,7 @@ void tl_drv_pool_count(struct CUmemPoolHandle_st *pool, struct tl_drv_alloc *a, 
     pool->used += a->mapped;
     if (is_new)
         pool->reserved += a->mapped;
-    assert(pool->used <= pool->reserved);
+    TL_CHECK(pool->used <= pool->reserved);
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
     if (pool->reserved > pool->reserved_high)

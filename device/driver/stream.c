@@ -10,8 +10,8 @@
 #include "device/driver/op.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void unlink_stream(struct CUstream_st *s) TL_DRV_LOCKED
 {
     struct CUstream_st **at = &s->ctx->streams;
     while (*at != s) {
-        assert(*at != NULL); /* all streams are in their context's list */
+        TL_CHECK(*at != NULL); /* all streams are in their context's list */
         at = &(*at)->next;
     }
     *at = s->next;
@@ -57,7 +57,7 @@ static void unlink_stream(struct CUstream_st *s) TL_DRV_LOCKED
  * for them. */
 static void retire(struct CUstream_st *s) TL_DRV_LOCKED
 {
-    assert(s->magic == TL_DRV_STREAM && !s->is_legacy);
+    TL_CHECK(s->magic == TL_DRV_STREAM && !s->is_legacy);
     if (!tl_drv_op_is_done(s->tail) && (s->flags & CU_STREAM_NON_BLOCKING) == 0) {
         struct tl_drv_op *op = tl_drv_op_create(s->ctx,
                                                 &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
@@ -66,7 +66,7 @@ static void retire(struct CUstream_st *s) TL_DRV_LOCKED
             tl_drv_op_after(op, s->ctx->legacy->tail);
             tl_drv_op_unref(s->ctx->legacy->tail);
             s->ctx->legacy->tail = op;
-            assert(op->waits > 1);
+            TL_CHECK(op->waits > 1);
             op->waits--; /* it has a predecessor, so it does not run before that */
         }
     }

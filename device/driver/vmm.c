@@ -9,8 +9,8 @@
 #include "device/driver/memory.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -59,7 +59,7 @@ static struct physical *find_physical(uint64_t handle)
 
 static void unref(struct physical *p)
 {
-    assert(p->refs > 0);
+    TL_CHECK(p->refs > 0);
     if (--p->refs > 0)
         return;
     for (struct physical **at = &memories; *at != NULL; at = &(*at)->next) {

@@ -10,9 +10,9 @@
  * if there is one.  What was begun is never put aside, so all blocks that were begun run; that is
  * all that a GPU promises for resident blocks. */
 #include "device/exec/internal.h"
+#include "tally/check.h"
 #include "tally/clock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -268,7 +268,7 @@ static bool claim(struct tl__engine *e, struct tl__unit *u)
 static void begin_block(struct tl__engine *e, struct tl__unit *u)
 {
     const struct tl_exec_run *run = e->run;
-    assert(u->count > 0 && u->first < run->total);
+    TL_CHECK(u->count > 0 && u->first < run->total);
     uint32_t n = u->first++;
     u->count--;
     uint32_t row = n / run->grid[0];
@@ -503,7 +503,7 @@ static void warp_main(struct tl__fiber *self)
         e->idle_yields = 0;
         u->frame.exited[self->warp] |= self->lanes;
         note_exits(e, u, self->warp);
-        assert(u->live_fibers > 0 && u->live_fibers <= u->n_fibers);
+        TL_CHECK(u->live_fibers > 0 && u->live_fibers <= u->n_fibers);
         if (--u->live_fibers > 0) {
             run_next(e);
         } else if (claim(e, u)) {
@@ -571,7 +571,7 @@ static int give_larger_stack(struct tl__engine *e, struct tl__fiber *f, size_t s
 static int prepare_fibers(struct tl__engine *e, struct tl__unit *u, uint32_t n, size_t stack_bytes,
                           bool is_range, bool has_lanes)
 {
-    assert(n > 0 && n <= TL_EXEC_MAX_FIBERS);
+    TL_CHECK(n > 0 && n <= TL_EXEC_MAX_FIBERS);
     for (uint32_t i = 0; i < n && i < u->n_made; i++) {
         int rc = tl__fiber_stack_bytes(u->fibers[i]) < stack_bytes
                      ? give_larger_stack(e, u->fibers[i], stack_bytes)
@@ -650,7 +650,7 @@ static int add_unit(struct tl__engine *e, struct tl__unit **out)
         u->live_fibers = 1;
     else
         begin_block(e, u);
-    assert(u->n_fibers > 0 && u->n_fibers <= u->n_made && u->live_fibers <= u->n_fibers);
+    TL_CHECK(u->n_fibers > 0 && u->n_fibers <= u->n_made && u->live_fibers <= u->n_fibers);
     for (uint32_t w = 0; w < u->n_fibers; w++)
         push_ready(e, u->fibers[w]);
     u->next = e->units;
@@ -672,10 +672,10 @@ static bool collect_units(struct tl__engine *e)
         *p = u->next;
         u->next = e->free_units;
         e->free_units = u;
-        assert(e->n_units > 0);
+        TL_CHECK(e->n_units > 0);
         e->n_units--;
     }
-    assert((e->units == NULL) == (e->n_units == 0));
+    TL_CHECK((e->units == NULL) == (e->n_units == 0));
     return e->units != NULL;
 }
 
@@ -746,7 +746,7 @@ static int add_while_spinning(struct tl__engine *e)
 int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run)
 {
     struct tl__unit *u;
-    assert(e->run == NULL && e->units == NULL && e->first == NULL && e->current == NULL);
+    TL_CHECK(e->run == NULL && e->units == NULL && e->first == NULL && e->current == NULL);
     e->must_die = 0; /* before `run`: a signal that comes for it from here on counts */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     e->run = run;
@@ -793,7 +793,7 @@ int tl__engine_init(struct tl__engine *e, struct tl__exec_env *env)
 
 void tl__engine_finish(struct tl__engine *e)
 {
-    assert(e->run == NULL && e->units == NULL);
+    TL_CHECK(e->run == NULL && e->units == NULL);
     while (e->free_units != NULL) {
         struct tl__unit *u = e->free_units;
         e->free_units = u->next;

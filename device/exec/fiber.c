@@ -5,8 +5,8 @@
  *
  * Sanitizers are told of every switch when the build has them; the cost is theirs. */
 #include "device/exec/internal.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,7 +71,7 @@ static void begin(struct tl__fiber *f)
 
 void tl__fiber_reset(struct tl__fiber *f)
 {
-    assert(f->map != NULL); /* a thread's own stack cannot begin again */
+    TL_CHECK(f->map != NULL); /* a thread's own stack cannot begin again */
     uint8_t *top = f->map + f->map_bytes - f->stagger_bytes;
 #if TL_EXEC_ASAN
     /* Frames that were left for good never took back what they poisoned. */

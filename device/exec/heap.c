@@ -4,9 +4,9 @@
  * kernel that runs over the end of what it got spoils its own data only, and `free` of a wrong
  * pointer is told from a right one. */
 #include "device/exec/internal.h"
+#include "tally/check.h"
 #include "tally/lock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void *reserve(size_t bytes)
 
 static void push(struct tl__heap *h, uint32_t at, uint32_t order)
 {
-    assert(order < h->n_orders && (at & ((1U << order) - 1)) == 0);
+    TL_CHECK(order < h->n_orders && (at & ((1U << order) - 1)) == 0);
     h->state[at] = (uint8_t)(FREE | order);
     h->prev[at] = NOTHING;
     h->next[at] = h->first[order];
@@ -49,7 +49,7 @@ static void push(struct tl__heap *h, uint32_t at, uint32_t order)
 
 static void unlink_piece(struct tl__heap *h, uint32_t at, uint32_t order)
 {
-    assert(h->state[at] == (FREE | order));
+    TL_CHECK(h->state[at] == (FREE | order));
     if (h->prev[at] != NOTHING)
         h->next[h->prev[at]] = h->next[at];
     else

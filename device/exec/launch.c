@@ -12,11 +12,11 @@
  * below the program's own threads: they get what the slots give them, and the CPU scheduler has no
  * reason to prefer one over the other. */
 #include "device/exec/device.h"
+#include "tally/check.h"
 #include "tally/clock.h"
 #include "tally/lock.h"
 #include "tally/thread.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ static void insert(struct tl_exec_run **list, struct tl_exec_run *run)
 static void take_out(struct tl_exec_run **list, const struct tl_exec_run *run)
 {
     while (*list != run) {
-        assert(*list != NULL); /* is_pending and is_held say in which list it is */
+        TL_CHECK(*list != NULL); /* is_pending and is_held say in which list it is */
         list = &(*list)->next_pending;
     }
     *list = run->next_pending;
@@ -78,7 +78,7 @@ static void take_out(struct tl_exec_run **list, const struct tl_exec_run *run)
 
 static void add_pending(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
-    assert(!run->is_pending && !run->is_held);
+    TL_CHECK(!run->is_pending && !run->is_held);
     insert(&d->pending, run);
     run->is_pending = true;
     /* before `work`, for sleepers */
@@ -113,7 +113,7 @@ static void remove_pending(struct tl_exec_device *d, struct tl_exec_run *run) TL
  * processes as well. */
 static void hold(struct tl_exec_device *d, struct tl_exec_run *run) TL_REQUIRES(d->lock)
 {
-    assert(run->partition != NULL);
+    TL_CHECK(run->partition != NULL);
     remove_pending(d, run);
     insert(&run->partition->held, run);
     run->is_held = true;
@@ -142,7 +142,7 @@ static void enter_partition(struct tl_exec_device *d, struct tl_exec_partition *
 static bool leave_partition(struct tl_exec_device *d, struct tl_exec_partition *p)
     TL_REQUIRES(d->lock)
 {
-    assert(p == NULL || p->active > 0);
+    TL_CHECK(p == NULL || p->active > 0);
     if (p == NULL || --p->active >= p->n_slots || p->held == NULL)
         return false;
     while (p->held != NULL)
@@ -160,7 +160,7 @@ static struct tl_exec_run *take_run(struct tl_exec_device *d, uint32_t param_byt
         tl_mutex_lock(&d->lock);
         run = d->spare;
         if (run != NULL) {
-            assert(d->n_spare > 0 && run->param_room == SPARE_PARAMS);
+            TL_CHECK(d->n_spare > 0 && run->param_room == SPARE_PARAMS);
             d->spare = run->next_run;
             d->n_spare--;
         }
@@ -289,9 +289,9 @@ static struct tl_exec_run *enter_run(struct tl__worker *w)
     struct tl_exec_device *d = w->device;
     tl_mutex_lock(&d->lock);
     struct tl_exec_run *run = d->pending;
-    assert(w->run == NULL);
+    TL_CHECK(w->run == NULL);
     if (run != NULL) {
-        assert(run->is_pending);
+        TL_CHECK(run->is_pending);
         run->active++;
         enter_partition(d, run->partition);
         w->run = run;
@@ -316,7 +316,7 @@ static void leave_run(struct tl__worker *w, struct tl_exec_run *run, int rc)
     if (atomic_load_explicit(&run->stop, memory_order_relaxed))
         remove_pending(d, run);
     bool has_more = leave_partition(d, run->partition);
-    assert(run->active > 0 && !(run->is_pending && run->is_held));
+    TL_CHECK(run->active > 0 && !(run->is_pending && run->is_held));
     if (--run->active == 0 && !run->is_pending && !run->is_held) {
         finished = run->launch;
         object = run->object;
@@ -347,7 +347,7 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
 {
     struct tl_exec_device *d = w->device;
     struct tl_exec_run *run;
-    assert(slot < d->env.n_slots);
+    TL_CHECK(slot < d->env.n_slots);
     w->engine.slot = slot;
     while ((run = enter_run(w)) != NULL) {
         /* One wakes the next: nobody waits while all are woken. */

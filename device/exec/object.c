@@ -4,8 +4,8 @@
  * An object comes out of a cache on disk that other programs could have written into, so its
  * numbers are checked before anything is sized by them. */
 #include "device/exec/internal.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -130,7 +130,7 @@ void tl_exec_object_unref(struct tl_exec_object *o)
         return;
     /* Acquire and release: what others did with the object comes before its end. */
     unsigned had = atomic_fetch_sub_explicit(&o->references, 1, memory_order_acq_rel);
-    assert(had > 0);
+    TL_CHECK(had > 0);
     if (had > 1)
         return;
     if (o->handle != NULL)

@@ -31,9 +31,9 @@
  * without it until it does something. */
 #include "device/exec/sm.h"
 #include "device/exec/internal.h"
+#include "tally/check.h"
 #include "tally/clock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -123,7 +123,7 @@ bool tl__sm_wait(struct tl__sm *s, uint32_t seen, const struct timespec *limit)
 void tl__sm_end_wait(struct tl__sm *s)
 {
     uint32_t n = atomic_fetch_sub_explicit(&s->n_waiting, 1, memory_order_seq_cst);
-    assert(n > 0);
+    TL_CHECK(n > 0);
     (void)n;
     atomic_fetch_sub_explicit(&s->mine->waiting, 1, memory_order_seq_cst);
 }
@@ -290,7 +290,7 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
 
 void tl__sm_release(struct tl__sm *s, uint32_t slot)
 {
-    assert(slot < s->n_slots);
+    TL_CHECK(slot < s->n_slots);
     struct sm_slot *sl = &s->m->slots[slot];
     uint64_t owner = atomic_load_explicit(&sl->owner, memory_order_relaxed);
     atomic_store_explicit(&sl->freed_ns, tl_clock_ns(), memory_order_relaxed);

@@ -1,9 +1,9 @@
 /* The line that tells how far compiling is; see the header. */
 #include "device/service/progress.h"
+#include "tally/check.h"
 #include "tally/clock.h"
 #include "tally/lock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -78,7 +78,7 @@ static struct wanted *find_or_add(const struct tl_store_key *key) TL_REQUIRES(lo
 
 static void settle(struct wanted *w) TL_REQUIRES(lock)
 {
-    assert(now.n_open > 0 && w < now.open + now.n_open);
+    TL_CHECK(now.n_open > 0 && w < now.open + now.n_open);
     *w = now.open[--now.n_open];
     now.n_done++;
 }
@@ -207,7 +207,7 @@ void tl_jit_progress_end(const struct tl_store_key *key)
         now.n_done++;
     else if (--w->n_waiting == 0)
         settle(w);
-    assert(now.n_waiting > 0);
+    TL_CHECK(now.n_waiting > 0);
     if (--now.n_waiting == 0) {
         now.ended_ms = tl_clock_ms();
         now.waited_ms += now.ended_ms - now.since_ms;

@@ -6,8 +6,7 @@
  * job's own stream.  Where the driver has no green contexts, or does not take the kernel there, it
  * runs on all SMs as it would have. */
 #include "runtime/effort/cap.h"
-
-#include <assert.h>
+#include "tally/check.h"
 
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
@@ -60,7 +59,7 @@ TL_EFF_UNLOCKED static CUresult make(struct tl_eff_context *c, struct tl_eff_cap
 
 TL_EFF_UNLOCKED static struct tl_eff_cap *find_cap(struct tl_eff_context *c, uint32_t sms)
 {
-    assert(sms > 0 && c->n_caps <= TL_EFF_CAPS);
+    TL_CHECK(sms > 0 && c->n_caps <= TL_EFF_CAPS);
     for (uint32_t i = 0; i < c->n_caps; i++) {
         if (c->caps[i].sms == sms)
             return &c->caps[i];

@@ -6,9 +6,9 @@
  * put behind such waits, else they would find the new one. */
 #include "runtime/effort/event.h"
 #include "tally/array.h"
+#include "tally/check.h"
 #include "tally/hash.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,10 +72,10 @@ TL_EFF_LOCKED static struct tl_eff_event *find_or_make(CUevent handle)
 void tl_eff_event_unref(struct tl_eff_event *e)
 {
     tl_eff_assert_locked();
-    assert(e->refs > 0);
+    TL_CHECK(e->refs > 0);
     if (--e->refs > 0)
         return;
-    assert(e->record == NULL && e->n_waits == 0); /* each of these has a reference */
+    TL_CHECK(e->record == NULL && e->n_waits == 0); /* each of these has a reference */
     for (struct tl_eff_event **at = slot_of(e->handle); *at != NULL; at = &(*at)->next) {
         if (*at == e) {
             *at = e->next;
@@ -94,7 +94,7 @@ void tl_eff_event_unref(struct tl_eff_event *e)
 void tl_eff_event_submitted(struct tl_eff_event *e, struct tl_eff_item *item)
 {
     tl_eff_assert_locked();
-    assert(item->event == e && item->is_submitted);
+    TL_CHECK(item->event == e && item->is_submitted);
     if (e->record == item) {
         e->record = NULL;
         tl_eff_item_unref(item);

@@ -2,9 +2,9 @@
  * which never waits for one of them.  It sleeps until its bell rings: something was queued, a piece
  * came back, a turn is over. */
 #include "runtime/effort/executor.h"
+#include "tally/check.h"
 #include "tally/thread.h"
 
-#include <assert.h>
 #include <linux/futex.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -46,7 +46,7 @@ TL_EFF_UNLOCKED static void sleep_until_rung(uint32_t seen, uint32_t changes, ui
 /* The lock is given up meanwhile. */
 TL_EFF_LOCKED static void make_call(struct tl_eff_stream *s, struct tl_eff_item *item)
 {
-    assert(item == s->first && item->kind == TL_EFF_CALL && !item->is_under_way);
+    TL_CHECK(item == s->first && item->kind == TL_EFF_CALL && !item->is_under_way);
     item->is_under_way = true;
     tl_eff_unlock();
     tl_eff_make_current(s->context);
@@ -122,7 +122,7 @@ TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
 TL_EFF_LOCKED static void leave(struct tl_eff_stream **at)
 {
     struct tl_eff_stream *s = *at;
-    assert(s->is_busy && s->first == NULL && s->n_items == 0 && s->n_flying == 0);
+    TL_CHECK(s->is_busy && s->first == NULL && s->n_items == 0 && s->n_flying == 0);
     *at = s->next_busy;
     if (*at == NULL)
         tl_eff_queues.busy_end = at;

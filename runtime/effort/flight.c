@@ -4,8 +4,8 @@
  * the executor at once.  But host functions may have to wait for one of the job's that waits
  * itself, and they do not run in a context that has failed; so after a while the event is asked. */
 #include "runtime/effort/flight.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "runtime/effort/executor.h"
@@ -65,7 +65,7 @@ void tl_eff_tell_word(void)
 void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t now)
 {
     tl_eff_assert_locked();
-    assert(tl_eff_flight.n_unmarked >= s->n_unmarked);
+    TL_CHECK(tl_eff_flight.n_unmarked >= s->n_unmarked);
     if (s->n_unmarked++ == 0)
         s->unmarked_since = now;
     s->unmarked_ns += predicted_ns;
@@ -82,7 +82,7 @@ void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t no
 void tl_eff_unmark(struct tl_eff_stream *s, uint32_t n, uint64_t ns)
 {
     tl_eff_assert_locked();
-    assert(tl_eff_flight.n_unmarked >= s->n_unmarked);
+    TL_CHECK(tl_eff_flight.n_unmarked >= s->n_unmarked);
     if (n > s->n_unmarked)
         n = s->n_unmarked;
     if (n == 0)
@@ -120,7 +120,7 @@ TL_EFF_UNLOCKED static CUstream side_of(const struct tl_eff_stream *s)
 void tl_eff_stamp(struct tl_eff_piece *p)
 {
     struct tl_eff_context *c = p->stream->context;
-    assert(p->begin == NULL);
+    TL_CHECK(p->begin == NULL);
     p->begin = tl_eff_take_event(c);
     if (p->begin != NULL &&
         tl_eff_real.cuEventRecord(p->begin, p->stream->handle) != CUDA_SUCCESS) {
@@ -146,7 +146,7 @@ CUresult tl_eff_watch(struct tl_eff_piece *p)
 void tl_eff_add_flying(struct tl_eff_piece *p)
 {
     tl_eff_assert_locked();
-    assert(!p->is_over && *tl_eff_flight.end == NULL);
+    TL_CHECK(!p->is_over && *tl_eff_flight.end == NULL);
     p->next = NULL;
     *tl_eff_flight.end = p;
     tl_eff_flight.end = &p->next;
@@ -212,7 +212,7 @@ void tl_eff_marks_off(struct tl_eff_stream *s)
 void tl_eff_marks_on(struct tl_eff_stream *s)
 {
     tl_eff_assert_locked();
-    assert(s->n_unmarkable > 0);
+    TL_CHECK(s->n_unmarkable > 0);
     s->n_unmarkable--;
 }
 
@@ -330,10 +330,10 @@ TL_EFF_LOCKED static void counted(const struct tl_eff_piece *p, const struct out
     struct tl_eff_stream *s = p->stream;
     struct tl_eff_launch *l = &p->item->launch;
     uint32_t was = l->done;
-    assert(l->n_flying == 0 && l->done <= l->launched && l->launched <= l->blocks);
+    TL_CHECK(l->n_flying == 0 && l->done <= l->launched && l->launched <= l->blocks);
     /* workers go beyond the end by one each */
     l->done = o->taken < l->launched ? o->taken : l->launched;
-    assert(l->done >= was);
+    TL_CHECK(l->done >= was);
     if (l->done < l->launched) {
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
         tl_eff_gate.busy_ns = o->now;
@@ -352,7 +352,7 @@ TL_EFF_LOCKED static void sliced(const struct tl_eff_piece *p, const struct outc
 {
     struct tl_eff_launch *l = &p->item->launch;
     l->done += p->blocks;
-    assert(l->done <= l->launched && l->launched <= l->blocks);
+    TL_CHECK(l->done <= l->launched && l->launched <= l->blocks);
     if (p->begin != NULL)
         tl_eff_profile_ran(l->profile, l, l->rung, o->ns, p->blocks, p->stream->context->n_sms);
     if (o->is_last && l->launched < l->blocks &&
@@ -386,7 +386,7 @@ TL_EFF_LOCKED static void failed(const struct tl_eff_piece *p)
 TL_EFF_LOCKED static void piece_is_over(const struct tl_eff_piece *p, const struct outcome *o)
 {
     struct tl_eff_launch *l = &p->item->launch;
-    assert(l->n_flying > 0 && o->is_last == (l->n_flying == 1));
+    TL_CHECK(l->n_flying > 0 && o->is_last == (l->n_flying == 1));
     l->n_flying--;
     l->since_ns += o->ns;
     l->device_ns += o->ns;
@@ -422,7 +422,7 @@ TL_EFF_LOCKED static void take_off(struct tl_eff_piece *p, const struct outcome 
 {
     struct tl_eff_stream *s = p->stream;
     uint64_t end = o->end != 0 ? o->end : o->now;
-    assert(!p->is_over && s->n_flying > 0 && tl_eff_flight.n_pieces >= s->n_flying);
+    TL_CHECK(!p->is_over && s->n_flying > 0 && tl_eff_flight.n_pieces >= s->n_flying);
     p->is_over = true;
     tl_eff_flight.n_pieces--;
     s->n_flying--;

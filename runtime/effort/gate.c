@@ -1,8 +1,7 @@
 /* Whether this job may put kernels on the device at this moment: the grant, the words of the levels
  * above, run-ahead, rate. */
 #include "runtime/effort/gate.h"
-
-#include <assert.h>
+#include "tally/check.h"
 
 #include "runtime/effort/flight.h"
 #include "runtime/effort/lock.h"
@@ -62,7 +61,7 @@ TL_EFF_LOCKED static void refresh(void)
     }
     tl_eff_gate.words_epoch += differ;
     tl_eff_gate.has_grant = true;
-    assert(tl_eff_gate.n_words <= TL_SHARE_WORDS);
+    TL_CHECK(tl_eff_gate.n_words <= TL_SHARE_WORDS);
 }
 
 bool tl_eff_is_alone(void)
@@ -121,7 +120,7 @@ uint64_t tl_eff_gate_wait_ns(uint64_t now)
 
 TL_EFF_LOCKED static struct tl_eff_budget budget(void)
 {
-    assert(tl_eff_gate.caution <= MOST_CAUTION);
+    TL_CHECK(tl_eff_gate.caution <= MOST_CAUTION);
     return (struct tl_eff_budget){
         .turnaround_ns = tl_eff_gate.grant.turnaround_ns,
         .run_ahead_ns = tl_eff_gate.grant.run_ahead_ns,
@@ -183,7 +182,7 @@ bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
 TL_EFF_UNLOCKED static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr *device)
 {
     void *p = (void *)page; /* NOLINT(performance-no-int-to-ptr) */
-    assert(page % TL_SHARE_PAGE == 0);
+    TL_CHECK(page % TL_SHARE_PAGE == 0);
     for (uint32_t i = 0; i < n_pages; i++) {
         if (pages[i].page != page)
             continue;

@@ -6,9 +6,9 @@
  * given to the driver at once if nothing stands in the way. */
 #include "runtime/effort/kernel.h"
 #include "tally/array.h"
+#include "tally/check.h"
 #include "tally/hash.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,7 +253,7 @@ TL_EFF_LOCKED static bool is_tried(const struct tl_eff_kernel *k, const uint32_t
 TL_EFF_UNLOCKED static void note_tried(struct tl_eff_kernel *k, const uint32_t block[3])
 {
     tl_eff_lock();
-    assert(k->n_shapes <= TL_EFF_MAX_BLOCKSHAPES);
+    TL_CHECK(k->n_shapes <= TL_EFF_MAX_BLOCKSHAPES);
     if (!is_tried(k, block))
         memcpy(k->shapes[k->n_shapes < TL_EFF_MAX_BLOCKSHAPES ? k->n_shapes++ : 0], block,
                sizeof k->shapes[0]);

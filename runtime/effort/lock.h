@@ -14,12 +14,12 @@
 #ifndef TALLY_EFFORT_LOCK_H
 #define TALLY_EFFORT_LOCK_H
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tally/check.h"
 #include "tally/lock.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -49,7 +49,8 @@ static inline void tl_eff_note_owner(bool has_it)
 static inline void tl_eff_assert_locked(void)
 {
 #ifdef TL_EFF_CHECKED
-    assert(atomic_load_explicit(&tl_eff_owner, memory_order_relaxed) == (uintptr_t)pthread_self());
+    TL_CHECK(atomic_load_explicit(&tl_eff_owner, memory_order_relaxed) ==
+             (uintptr_t)pthread_self());
 #endif
 }
 
@@ -57,7 +58,8 @@ static inline void tl_eff_assert_locked(void)
 static inline void tl_eff_assert_unlocked(void)
 {
 #ifdef TL_EFF_CHECKED
-    assert(atomic_load_explicit(&tl_eff_owner, memory_order_relaxed) != (uintptr_t)pthread_self());
+    TL_CHECK(atomic_load_explicit(&tl_eff_owner, memory_order_relaxed) !=
+             (uintptr_t)pthread_self());
 #endif
 }
 

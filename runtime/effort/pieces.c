@@ -10,8 +10,7 @@
  * front: {expected, counter}, equal only if all went through. That hides the time between two
  * kernels. */
 #include "runtime/effort/pieces.h"
-
-#include <assert.h>
+#include "tally/check.h"
 
 #include "runtime/effort/cap.h"
 #include "runtime/effort/flight.h"
@@ -209,7 +208,7 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
     struct tl_eff_facts f = facts_of(c, l, is_chained);
     struct tl_eff_variant *found[TL_RUNG_WHOLE] = {NULL};
     struct tl_eff_choice choice;
-    assert(l->n_flying == 0 && l->launched == l->done);
+    TL_CHECK(l->n_flying == 0 && l->launched == l->done);
     for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++)
         f.rungs[r].was_asked_for = l->kernel->variants[kind_of[r]][0] != NULL;
     while ((choice = tl_eff_plan_rung(&f)).asks) {
@@ -227,7 +226,7 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
         l->variant = NULL;
     else if (found[l->rung] != NULL) /* else it goes on as it was begun */
         l->variant = found[l->rung];
-    assert((l->rung < TL_RUNG_WHOLE) == (l->variant != NULL));
+    TL_CHECK((l->rung < TL_RUNG_WHOLE) == (l->variant != NULL));
 }
 
 /* Chooses the rung and brings what it needs: a fit context, a counter.  Without that the kernel runs
@@ -271,8 +270,8 @@ void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUr
 {
     struct tl_eff_launch *l = &item->launch;
     tl_eff_assert_locked();
-    assert(l->n_flying == 0 &&
-           (result != CUDA_SUCCESS || l->rung >= TL_RUNG_WHOLE || l->done >= l->blocks));
+    TL_CHECK(l->n_flying == 0 &&
+             (result != CUDA_SUCCESS || l->rung >= TL_RUNG_WHOLE || l->done >= l->blocks));
     tl_eff_give_control(s->context, l->control);
     l->control = NULL;
     if (result == CUDA_SUCCESS && l->rung < TL_RUNG_WHOLE)
@@ -298,7 +297,7 @@ TL_EFF_LOCKED static void launch_whole(struct tl_eff_stream *s, struct tl_eff_it
     bool is_measured = tl_eff_wants_sample(l->profile) && f.force != TL_RUNG_CAP;
     uint32_t sms = is_measured ? 0 : tl_eff_plan_cap(&f);
     CUresult r;
-    assert(l->done == 0 && l->n_flying == 0);
+    TL_CHECK(l->done == 0 && l->n_flying == 0);
     if (l->profile != NULL)
         l->profile->n_launches++;
     l->began_ns = now;
@@ -389,7 +388,7 @@ TL_EFF_LOCKED static bool advance_pieces(struct tl_eff_stream *s, struct tl_eff_
     struct tl_eff_facts f = facts_of(s->context, l, before != NULL);
     if (l->n_flying >= tl_eff_plan_at_once(&f) || (before != NULL && !tl_eff_plan_may_follow(&f)))
         return false;
-    assert(before == NULL || before->launch.control != NULL);
+    TL_CHECK(before == NULL || before->launch.control != NULL);
     if (!begin(s, l, now))
         return false;
     note_wait(s, l, now);
@@ -401,7 +400,7 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
 {
     struct tl_eff_launch *l = &item->launch;
     tl_eff_assert_locked();
-    assert(item->stream == s && item->kind == TL_EFF_KERNEL && !item->is_submitted);
+    TL_CHECK(item->stream == s && item->kind == TL_EFF_KERNEL && !item->is_submitted);
     if (l->head_ns == 0)
         tl_eff_comes_next(s->context, l, now);
     if (s->is_stalled)

@@ -1,7 +1,6 @@
 /* Decisions about a kernel, as a pure function of facts; plan.h has the contracts. */
 #include "runtime/effort/plan.h"
-
-#include <assert.h>
+#include "tally/check.h"
 
 enum {
     /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
@@ -84,7 +83,7 @@ static struct tl_eff_choice finest(const struct tl_eff_facts *f)
 
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f)
 {
-    assert(f->done == 0 || f->rung < TL_RUNG_WHOLE);
+    TL_CHECK(f->done == 0 || f->rung < TL_RUNG_WHOLE);
     struct tl_eff_choice c = f->force >= 0 ? forced(f) : finest(f);
     if (c.asks)
         return c;
@@ -161,7 +160,7 @@ static uint32_t within_budget(const struct tl_eff_facts *f)
 
 bool tl_eff_plan_is_trial(const struct tl_eff_facts *f)
 {
-    assert(f->rung < TL_RUNG_WHOLE);
+    TL_CHECK(f->rung < TL_RUNG_WHOLE);
     return f->force < 0 && f->has_profile &&
            tl_eff_plan_is_on_trial(f->rung, &f->rungs[f->rung], f->block_ns);
 }
@@ -176,11 +175,11 @@ static uint32_t trial_blocks(const struct tl_eff_facts *f)
 
 struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
 {
-    assert(f->rung < TL_RUNG_WHOLE && f->done <= f->launched && f->launched < f->blocks);
+    TL_CHECK(f->rung < TL_RUNG_WHOLE && f->done <= f->launched && f->launched < f->blocks);
     bool is_trial = tl_eff_plan_is_trial(f);
     struct tl_eff_size size = {.batch = 1};
     if (f->rung == TL_RUNG_PERSISTENT) {
-        assert(f->launched == f->done); /* one at a time */
+        TL_CHECK(f->launched == f->done); /* one at a time */
         uint32_t left = f->blocks - f->done;
         size.batch = batch_of(f);
         size.blocks = is_trial ? least(((uint64_t)trial_blocks(f) + size.batch - 1) / size.batch *
@@ -192,7 +191,7 @@ struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
     } else {
         size.blocks = f->is_chained ? f->blocks - f->launched : within_budget(f);
     }
-    assert(size.blocks > 0 && size.blocks <= f->blocks - f->launched);
+    TL_CHECK(size.blocks > 0 && size.blocks <= f->blocks - f->launched);
     return size;
 }
 
@@ -212,7 +211,7 @@ bool tl_eff_plan_may_follow(const struct tl_eff_facts *f)
  * leave, and spread over SMs that were not granted. */
 uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t occupancy, uint32_t blocks)
 {
-    assert(occupancy > 0 && blocks > 0);
+    TL_CHECK(occupancy > 0 && blocks > 0);
     uint64_t n = (uint64_t)tl_eff_plan_sms(f) * (f->runs_block_by_block ? 1 : occupancy);
     return least(least(n, f->blocks), blocks);
 }
@@ -281,7 +280,7 @@ bool tl_eff_plan_is_on_trial(enum tl_rung rung, const struct tl_eff_rung_facts *
 bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r,
                              uint64_t block_ns, uint64_t waves)
 {
-    assert(waves > 0);
+    TL_CHECK(waves > 0);
     uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
     if (!seems_slow(rung, r->block_ns, block_ns, slack))
         return false;

@@ -6,10 +6,10 @@
  * measures again. */
 #include "runtime/effort/profile.h"
 #include "tally/array.h"
+#include "tally/check.h"
 #include "tally/file.h"
 #include "tally/hash.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static struct row row_of(const struct tl_eff_profile *p)
  * room. */
 TL_EFF_LOCKED static struct row *place_for(uint64_t key)
 {
-    assert(n_kept <= cap_kept);
+    TL_CHECK(n_kept <= cap_kept);
     for (uint32_t i = 0; kept != NULL && i < n_kept; i++) {
         if (kept[i].key == key)
             return &kept[i];

@@ -7,8 +7,8 @@
  * items never wait for anything that they would not wait for without us. */
 #include "runtime/effort/queue.h"
 #include "tally/array.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "runtime/effort/event.h"
@@ -51,10 +51,10 @@ struct tl_eff_item *tl_eff_item_create(enum tl_eff_kind kind)
 void tl_eff_item_unref(struct tl_eff_item *item)
 {
     tl_eff_assert_locked();
-    assert(item == NULL || item->refs > 0);
+    TL_CHECK(item == NULL || item->refs > 0);
     if (item == NULL || --item->refs > 0)
         return;
-    assert(item->n_after == 0); /* whoever waits for it has a reference to what it waits for */
+    TL_CHECK(item->n_after == 0); /* whoever waits for it has a reference to what it waits for */
     if (item->event != NULL)
         tl_eff_event_unref(item->event);
     free(item->owned);
@@ -67,7 +67,7 @@ void tl_eff_after(struct tl_eff_item *item, struct tl_eff_item *other)
     tl_eff_assert_locked();
     if (other == NULL || other == item || other->is_submitted)
         return;
-    assert(!item->is_submitted && !item->is_under_way);
+    TL_CHECK(!item->is_submitted && !item->is_under_way);
     if (!TL_ARRAY_FIT(other->after, other->cap_after, other->n_after + 1)) {
         /* without a place to note the order, it is kept by waiting here */
         tl_eff_wait_submitted(other);
@@ -116,8 +116,8 @@ bool tl_eff_make_busy(struct tl_eff_stream *s)
 void tl_eff_enqueue(struct tl_eff_stream *s, struct tl_eff_item *item)
 {
     tl_eff_assert_locked();
-    assert(item->stream == NULL && item->next == NULL && !item->is_submitted);
-    assert((s->first == NULL) == (s->n_items == 0));
+    TL_CHECK(item->stream == NULL && item->next == NULL && !item->is_submitted);
+    TL_CHECK((s->first == NULL) == (s->n_items == 0));
     item->stream = s;
     if (s->is_legacy) {
         for (struct tl_eff_stream *o = s->context->streams; o != NULL; o = o->next) {
@@ -147,8 +147,8 @@ void tl_eff_submitted(struct tl_eff_item *item, CUresult result)
 {
     struct tl_eff_stream *s = item->stream;
     tl_eff_assert_locked();
-    assert(s->first == item && item->n_waits == 0 && !item->is_submitted);
-    assert(s->n_items > 0 && tl_eff_queues.n_items >= s->n_items);
+    TL_CHECK(s->first == item && item->n_waits == 0 && !item->is_submitted);
+    TL_CHECK(s->n_items > 0 && tl_eff_queues.n_items >= s->n_items);
     s->first = item->next;
     if (s->first == NULL)
         s->last = NULL;
@@ -161,7 +161,7 @@ void tl_eff_submitted(struct tl_eff_item *item, CUresult result)
     if (item->event != NULL)
         tl_eff_event_submitted(item->event, item);
     for (uint32_t i = 0; i < item->n_after; i++) {
-        assert(item->after[i]->n_waits > 0);
+        TL_CHECK(item->after[i]->n_waits > 0);
         item->after[i]->n_waits--;
         tl_eff_item_unref(item->after[i]);
     }

@@ -4,9 +4,9 @@
  * submit to it.  So each thread that uses one gets an ordinary blocking stream of its own per
  * context, which has the same rules. */
 #include "runtime/effort/stream.h"
+#include "tally/check.h"
 #include "tally/hash.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "runtime/effort/cap.h"
@@ -200,7 +200,7 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
 void tl_eff_stream_forget(struct tl_eff_stream *s)
 {
     tl_eff_assert_locked();
-    assert(!s->is_legacy);
+    TL_CHECK(!s->is_legacy);
     s->is_destroyed = true;
     for (struct tl_eff_stream **at = &tl_eff_streams.by_handle[slot_of(s->handle)]; *at != NULL;
          at = &(*at)->next_in_hash) {
@@ -214,7 +214,7 @@ void tl_eff_stream_forget(struct tl_eff_stream *s)
 void tl_eff_stream_free(struct tl_eff_stream *s)
 {
     tl_eff_assert_locked();
-    assert(s->first == NULL && s->n_flying == 0 && s->n_unmarked == 0 && !s->is_busy);
+    TL_CHECK(s->first == NULL && s->n_flying == 0 && s->n_unmarked == 0 && !s->is_busy);
     tl_eff_cap_leave(s);
     for (struct tl_eff_stream **at = &s->context->streams; *at != NULL; at = &(*at)->next) {
         if (*at == s) {

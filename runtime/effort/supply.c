@@ -2,8 +2,8 @@
  * long news of an end take. */
 #include "runtime/effort/supply.h"
 #include "tally/array.h"
+#include "tally/check.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -200,7 +200,7 @@ struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c)
     tl_eff_assert_locked();
     struct tl_eff_control *k = c->slab->free;
     if (k != NULL) {
-        assert(k->refs == 0);
+        TL_CHECK(k->refs == 0);
         c->slab->free = k->next;
         k->refs = 1;
     }
@@ -210,7 +210,7 @@ struct tl_eff_control *tl_eff_take_control(struct tl_eff_context *c)
 void tl_eff_give_control(struct tl_eff_context *c, struct tl_eff_control *k)
 {
     tl_eff_assert_locked();
-    assert(k == NULL || k->refs > 0);
+    TL_CHECK(k == NULL || k->refs > 0);
     if (k == NULL || --k->refs > 0)
         return;
     k->next = c->slab->free;

@@ -8,9 +8,9 @@
  * for. */
 #include "runtime/effort/variant.h"
 #include "tally/array.h"
+#include "tally/check.h"
 #include "tally/thread.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -448,7 +448,7 @@ out:
 TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v)
 {
     tl_eff_assert_locked();
-    assert(v->state == TL_EFF_BUILDING);
+    TL_CHECK(v->state == TL_EFF_BUILDING);
     struct tl_error err = {0};
     struct tl_eff_kernel *k = v->kernel;
     uint64_t begin = tl_eff_now();
@@ -570,7 +570,7 @@ void tl_eff_variants_free(struct tl_eff_kernel *k)
             queue_end = &(*queue_end)->next;
         while (v->state == TL_EFF_BUILDING)
             tl_eff_wait_for(&built);
-        assert(v->state != TL_EFF_BUILDING && v != in_work && k->variants[i / 3][i % 3] == v);
+        TL_CHECK(v->state != TL_EFF_BUILDING && v != in_work && k->variants[i / 3][i % 3] == v);
         k->variants[i / 3][i % 3] = NULL;
         CUmodule module = v->module;
         free(v->args);
