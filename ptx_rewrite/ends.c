@@ -844,8 +844,8 @@ static bool must_release(struct tl_ptx_ends *x, uint32_t inst, uint32_t from, in
             continue;
         if (last != NULL && last->inst.form->op == TL_OP_trap && last->inst.guard == NULL)
             continue; /* ends the grid */
-        int way = k->n_succs == 2 && last->inst.form->op == TL_OP_bra ? known_way(x, last, inst)
-                                                                      : -1;
+        bool is_branch = last != NULL && k->n_succs == 2 && last->inst.form->op == TL_OP_bra;
+        int way = is_branch ? known_way(x, last, inst) : -1;
         for (uint32_t e = 0; e < k->n_succs; e++) {
             uint32_t to = k->succs[e];
             if (way >= 0 && (uint32_t)way != e)
