@@ -1,5 +1,6 @@
 """What the CUDA headers know about the driver's exported functions: for scripts/gen-driver-table and gen-shim-table."""
 import os
+import shlex
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ PROFILER = "CUresult cuProfilerStart(void);\nCUresult cuProfilerStop(void);\n"
 
 
 def preprocessed(include, text, *defines):
-    command = [os.environ.get("CC", "cc").split()[0], "-E", "-P", "-xc", "-isystem", include, *defines, "-"]
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-E", "-P", "-xc", "-isystem", include, *defines, "-"]
     out = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     return re.sub(r"\s+", " ", out)
 
