@@ -2,6 +2,7 @@
 import os
 import shlex
 import re
+import shlex
 import subprocess
 import sys
 

@@ -154,5 +154,6 @@ if "$TALLY_BUILD/bin/tally" plan "$TMPDIR/models.json" 2>"$TMPDIR/err"; then fai
 # shellcheck disable=SC2016
 sed -n '/^```c$/,/^```$/p' docs/policies.md | sed '1d;$d' >"$TMPDIR/policy_batch.c"
 [ "$(wc -l <"$TMPDIR/policy_batch.c")" -le 50 ] || fail "the example has become long"
-"${CC:-cc}" -std=c11 -Wall -Wextra -Werror -Iinclude -I. -c -o "$TMPDIR/policy_batch.o" "$TMPDIR/policy_batch.c"
+# shellcheck disable=SC2086 # CC may have arguments
+${CC:-cc} -std=c11 -Wall -Wextra -Werror -Iinclude -I. -c -o "$TMPDIR/policy_batch.o" "$TMPDIR/policy_batch.c"
 echo "all as expected"
