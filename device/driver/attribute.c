@@ -97,7 +97,7 @@
     X(DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 1)                                                      \
     X(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1)                                                      \
     X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1)                                              \
-    X(MAX_BLOCKS_PER_MULTIPROCESSOR, 32)                                                           \
+    X(MAX_BLOCKS_PER_MULTIPROCESSOR, d->sm_blocks)                                                 \
     X(RESERVED_SHARED_MEMORY_PER_BLOCK, 1024)                                                      \
     X(READ_ONLY_HOST_REGISTER_SUPPORTED, 1)                                                        \
     X(MEMORY_POOLS_SUPPORTED, 1)                                                                   \

@@ -25,6 +25,7 @@ struct tl_drv_device {
     /* what nodes of graphs allocate; nobody has its handle */
     struct CUmemPoolHandle_st *graph_pool;
     int sms;
+    int sm_blocks; /* that an SM has side by side at most */
 };
 
 CUresult tl_drv_device(CUdevice ordinal, struct tl_drv_device **out);

@@ -40,6 +40,8 @@ static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_
         f->calls->fault(f, 0, TL_DEV_FAULT_ADDRESS, handle);
 }
 
+enum { SM_BLOCKS = 32 }; /* as GPUs have, unless TALLY_DEVICE_BLOCKS_PER_SM says fewer */
+
 int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
@@ -56,6 +58,8 @@ int tl_drv_exec_open(struct tl_drv_device *device)
         return rc;
     }
     device->sms = (int)tl_exec_device_slots(exec_devices[device->ordinal]);
+    uint32_t resident = tl_exec_device_blocks_per_sm(exec_devices[device->ordinal]);
+    device->sm_blocks = resident != 0 && resident < SM_BLOCKS ? (int)resident : SM_BLOCKS;
     tl_exec_memory_info(exec_devices[device->ordinal], &left, &device->memory_bytes);
     return 0;
 }

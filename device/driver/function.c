@@ -11,7 +11,6 @@
 
 enum {
     SM_THREADS = 2048,
-    SM_BLOCKS = 32,
     SM_REGISTERS = 65536,
     SM_SHARED = 233472,    /* 228 KiB */
     BLOCK_SHARED = 232448, /* 227 KiB, opted in to */
@@ -260,7 +259,8 @@ static int blocks_per_sm(const struct CUfunc_st *f, int block_size, size_t dynam
         return 0;
     if ((int)(SM_SHARED / shared) < n)
         n = (int)(SM_SHARED / shared);
-    return n > SM_BLOCKS ? SM_BLOCKS : n;
+    int most = f->module->ctx->device->sm_blocks;
+    return n > most ? most : n;
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,

@@ -248,7 +248,8 @@ static bool claim(struct tl__engine *e, struct tl__unit *u)
     uint64_t next = atomic_load_explicit(&run->next_block, memory_order_relaxed);
     if (next >= run->total || (!e->is_greedy && e->env->must_stop(e, run)))
         return false;
-    bool is_single = e->is_greedy || run->object->info->uses_grid_sync != 0 ||
+    bool is_single = e->is_greedy || e->env->claims_singly ||
+                     run->object->info->uses_grid_sync != 0 ||
                      atomic_load_explicit(&run->spins, memory_order_relaxed);
     uint32_t want = is_single ? 1 : chunk_size(e, run, run->total - next);
     /* Relaxed: what a block reads was published by the submission, which the worker has

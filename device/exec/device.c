@@ -78,7 +78,7 @@ static int read_mode(const char *given, enum tl_exec_mode *mode, struct tl_error
 static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *c,
                          struct tl_error *err)
 {
-    uint64_t slots, memory, quantum, watchdog, bus;
+    uint64_t slots, memory, quantum, watchdog, bus, resident;
     int rc = read_number("TALLY_DEVICE_SMS", 256, false, &slots, err);
     if (rc == 0)
         rc = read_number("TALLY_DEVICE_MEM", (uint64_t)1 << 46, true, &memory, err);
@@ -88,6 +88,8 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
         rc = read_number("TALLY_DEVICE_WATCHDOG", 1000000, false, &watchdog, err);
     if (rc == 0)
         rc = read_number("TALLY_DEVICE_BUS", (uint64_t)1 << 46, true, &bus, err);
+    if (rc == 0)
+        rc = read_number("TALLY_DEVICE_BLOCKS_PER_SM", 4096, false, &resident, err);
     if (rc == 0)
         rc = read_mode(c->mode, &d->sm_config.mode, err);
     if (rc < 0)
@@ -104,6 +106,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
                                                  : 2000;
     d->watchdog_ns = (c->watchdog_s != 0 ? c->watchdog_s : watchdog) * 1000000000U;
     d->bus_bytes = c->bus_bytes != 0 ? c->bus_bytes : bus != 0 ? bus : DEFAULT_BUS;
+    d->blocks_per_sm = c->blocks_per_sm != 0 ? c->blocks_per_sm : (uint32_t)resident;
     d->heap_bytes = c->heap_bytes != 0 ? c->heap_bytes : DEFAULT_HEAP;
     const char *name = c->name != NULL ? c->name : getenv("TALLY_DEVICE_NAME");
     int n;
@@ -191,6 +194,9 @@ static int attach(struct tl_exec_device *d, struct tl_error *err) TL_REQUIRES(d-
     }
     d->env.n_slots = tl__sm_slots(d->sm);
     d->env.max_units = d->env.n_slots * 32 < 64 ? 64 : d->env.n_slots * 32;
+    d->env.claims_singly = d->blocks_per_sm != 0;
+    if (d->blocks_per_sm != 0)
+        d->env.max_units = d->blocks_per_sm;
     d->n_cores = usable_cores();
     if (d->has_own_cpus)
         tl__place_sms(d->env.n_slots);
@@ -346,6 +352,11 @@ void tl_exec_device_close(struct tl_exec_device *d)
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d)
 {
     return d->env.n_slots;
+}
+
+uint32_t tl_exec_device_blocks_per_sm(const struct tl_exec_device *d)
+{
+    return d->blocks_per_sm;
 }
 
 enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d)

@@ -13,7 +13,8 @@ struct tl_exec_device {
     char name[208];
     struct tl__sm_config sm_config;
     uint64_t watchdog_ns;
-    uint64_t bus_bytes; /* per second */
+    uint64_t bus_bytes;     /* per second */
+    uint32_t blocks_per_sm; /* 0: as many as there is room for */
     struct tl_dev_calls calls;
     struct tl__exec_env env;
     struct tl__out out, errors; /* have their own locks */

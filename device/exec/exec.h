@@ -61,6 +61,9 @@ struct tl_exec_config {
     /* TALLY_DEVICE_WATCHDOG, none: a launch lasts at most so long from its first block on */
     uint32_t watchdog_s;
     uint64_t heap_bytes; /* of malloc in kernels, 8 MiB */
+    /* blocks that are begun and not ended on an SM at most: TALLY_DEVICE_BLOCKS_PER_SM, as many as
+     * there is room for */
+    uint32_t blocks_per_sm;
     /* its SMs keep to some CPUs if there are more than SMs: for the only device of a machine */
     bool has_own_cpus;
     /* per second, between host and device: TALLY_DEVICE_BUS (suffixes K, M, G), 12 GiB */
@@ -86,6 +89,8 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
 void tl_exec_device_close(struct tl_exec_device *d);
 
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d);
+/* The most blocks that an SM has side by side, if that was asked for; 0: it was not. */
+uint32_t tl_exec_device_blocks_per_sm(const struct tl_exec_device *d);
 enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d);
 
 /* The calling thread leaves the CPUs of SMs, if it is on one: once, its affinity stays what it is

@@ -221,6 +221,9 @@ struct tl__exec_env {
     const struct tl_dev_calls *calls;
     uint32_t n_slots;
     uint32_t max_units; /* blocks resident on one worker at most */
+    /* A block that was claimed and not begun would be lost to the other workers, who might have room
+     * for it when this one has none. */
+    bool claims_singly;
     /* Should the engine stop claiming for now?  Called between chunks. */
     bool (*must_stop)(struct tl__engine *e, struct tl_exec_run *run);
     /* The last block has just been claimed. */

@@ -258,6 +258,54 @@ static void a_whole_grid_can_meet(void)
     tl_exec_object_unref(o);
 }
 
+/* How many blocks are inside, and the most that ever were. */
+static _Atomic uint32_t inside, most_inside;
+static void meet_and_count(struct tl_dev_frame *f, uint32_t warp)
+{
+    uint32_t n = atomic_fetch_add(&inside, 1) + 1, most = atomic_load(&most_inside);
+    while (n > most && !atomic_compare_exchange_weak(&most_inside, &most, n))
+        ;
+    while (atomic_load(&inside) < *(const uint32_t *)f->params)
+        f->calls->yield(f, warp);
+}
+
+/* 2 SMs with room for 3 blocks each: six blocks can meet, a seventh is not begun. */
+static void an_sm_has_no_more_blocks_than_asked_for(void)
+{
+    union kernel k;
+    static struct tl_exec_launch l[2];
+    memset(l, 0, sizeof l);
+    config.blocks_per_sm = 3;
+    open_device();
+    TEST_ASSERT_EQUAL_UINT32(3, tl_exec_device_blocks_per_sm(device));
+    struct tl_exec_object *o = object(&k, 32, meet_and_count, NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t params[4] = {6 + i};
+        atomic_store(&inside, 0);
+        atomic_store(&most_inside, 0);
+        l[i] = (struct tl_exec_launch){
+            .object = o, .grid = {6 + i, 1, 1}, .params = params, .done = on_done};
+        TEST_ASSERT_EQUAL_INT(0, tl_exec_submit(device, &l[i]));
+        if (i == 0)
+            wait_done(1);
+        while (atomic_load(&most_inside) < 6)
+            sched_yield();
+        if (i == 1) { /* all six wait, and nothing else can happen */
+#if TL_EXEC_TSAN
+            atomic_store(&inside, 7); /* signals come late under TSan */
+#endif
+            tl_exec_cancel(device, &l[i]);
+            wait_done(2);
+        }
+        TEST_ASSERT_EQUAL_UINT32(6, atomic_load(&most_inside));
+    }
+    TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, l[0].fault.what, l[0].fault.text);
+#if !TL_EXEC_TSAN
+    TEST_ASSERT_EQUAL_UINT32(TL_DEV_FAULT_TIMEOUT, l[1].fault.what);
+#endif
+    tl_exec_object_unref(o);
+}
+
 static void cancelling_ends_a_launch(void)
 {
     union kernel k;
@@ -598,7 +646,9 @@ static void settings_come_from_the_environment(void)
     setenv("TALLY_DEVICE_SMS", "7", 1);
     setenv("TALLY_DEVICE_MEM", "3G", 1);
     setenv("TALLY_DEVICE_MODE", "timeslice", 1);
+    setenv("TALLY_DEVICE_BLOCKS_PER_SM", "5", 1);
     open_device();
+    TEST_ASSERT_EQUAL_UINT32(5, tl_exec_device_blocks_per_sm(device));
     TEST_ASSERT_EQUAL_UINT32(7, tl_exec_device_slots(device));
     TEST_ASSERT_EQUAL_INT(TL_EXEC_TIMESLICE, tl_exec_device_mode(device));
     tl_exec_memory_info(device, &left, &all);
@@ -607,9 +657,11 @@ static void settings_come_from_the_environment(void)
     TEST_ASSERT_EQUAL_INT(-ENOMEM, tl_exec_memory_take(device, (uint64_t)2 << 30));
     tl_exec_memory_give(device, (uint64_t)2 << 30);
     static const char *const wrong[][2] = {
-        {"TALLY_DEVICE_SMS", "0"},   {"TALLY_DEVICE_SMS", "-3"}, {"TALLY_DEVICE_SMS", "257"},
-        {"TALLY_DEVICE_MEM", "12Q"}, {"TALLY_DEVICE_MEM", ""},   {"TALLY_DEVICE_MODE", "fifo"}};
-    for (uint32_t i = 0; i < 6; i++) {
+        {"TALLY_DEVICE_SMS", "0"},          {"TALLY_DEVICE_SMS", "-3"},
+        {"TALLY_DEVICE_SMS", "257"},        {"TALLY_DEVICE_MEM", "12Q"},
+        {"TALLY_DEVICE_MEM", ""},           {"TALLY_DEVICE_MODE", "fifo"},
+        {"TALLY_DEVICE_BLOCKS_PER_SM", "0"}};
+    for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct tl_exec_device *d = NULL;
         char old[32];
         snprintf(old, sizeof old, "%s", getenv(wrong[i][0]));
@@ -628,6 +680,7 @@ static void settings_come_from_the_environment(void)
     unsetenv("TALLY_DEVICE_SMS");
     unsetenv("TALLY_DEVICE_MEM");
     unsetenv("TALLY_DEVICE_MODE");
+    unsetenv("TALLY_DEVICE_BLOCKS_PER_SM");
 }
 
 int main(void)
@@ -639,6 +692,7 @@ int main(void)
     RUN_TEST(urgent_launches_overtake);
     RUN_TEST(launches_use_slots_that_others_leave);
     RUN_TEST(a_whole_grid_can_meet);
+    RUN_TEST(an_sm_has_no_more_blocks_than_asked_for);
     RUN_TEST(cancelling_ends_a_launch);
     RUN_TEST(a_launch_that_waits_can_be_cancelled);
     RUN_TEST(printf_is_printed_at_synchronisation);
