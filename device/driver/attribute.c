@@ -1,7 +1,8 @@
-/* Device attributes: one table.  Those that depend on the device or on settings are computed;
- * unknown ones are zero, which every client seen so far takes for "no". */
+/* Device attributes: one table.  Those that depend on the device, on its profile or on settings are
+ * computed; unknown ones are zero, which every client seen so far takes for "no". */
 #include "device/driver/device.h"
 #include "device/driver/handle.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 
 #define ATTRIBUTES(X)                                                                              \
@@ -17,7 +18,7 @@
     X(WARP_SIZE, 32)                                                                               \
     X(MAX_PITCH, 0x7fffffff)                                                                       \
     X(MAX_REGISTERS_PER_BLOCK, 65536)                                                              \
-    X(CLOCK_RATE, 1500000)                                                                         \
+    X(CLOCK_RATE, p->clock_khz)                                                                    \
     X(TEXTURE_ALIGNMENT, 512)                                                                      \
     X(GPU_OVERLAP, 1)                                                                              \
     X(MULTIPROCESSOR_COUNT, d->sms)                                                                \
@@ -32,13 +33,14 @@
     X(MAXIMUM_TEXTURE2D_LAYERED_HEIGHT, 32768)                                                     \
     X(MAXIMUM_TEXTURE2D_LAYERED_LAYERS, 2048)                                                      \
     X(SURFACE_ALIGNMENT, 512)                                                                      \
+    X(ECC_ENABLED, p->has_ecc)                                                                     \
     X(CONCURRENT_KERNELS, 1)                                                                       \
     X(PCI_BUS_ID, d->pci_bus)                                                                      \
-    X(MEMORY_CLOCK_RATE, 1600000)                                                                  \
-    X(GLOBAL_MEMORY_BUS_WIDTH, 128)                                                                \
-    X(L2_CACHE_SIZE, 32 << 20)                                                                     \
-    X(MAX_THREADS_PER_MULTIPROCESSOR, 2048)                                                        \
-    X(ASYNC_ENGINE_COUNT, 2)                                                                       \
+    X(MEMORY_CLOCK_RATE, p->memory_khz)                                                            \
+    X(GLOBAL_MEMORY_BUS_WIDTH, p->bus_bits)                                                        \
+    X(L2_CACHE_SIZE, p->l2_bytes)                                                                  \
+    X(MAX_THREADS_PER_MULTIPROCESSOR, p->sm_threads)                                               \
+    X(ASYNC_ENGINE_COUNT, p->copy_engines)                                                         \
     X(UNIFIED_ADDRESSING, 1)                                                                       \
     X(MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 32768)                                                      \
     X(MAXIMUM_TEXTURE1D_LAYERED_LAYERS, 2048)                                                      \
@@ -78,40 +80,41 @@
     X(STREAM_PRIORITIES_SUPPORTED, 1)                                                              \
     X(GLOBAL_L1_CACHE_SUPPORTED, 1)                                                                \
     X(LOCAL_L1_CACHE_SUPPORTED, 1)                                                                 \
-    X(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472)                                                \
+    X(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, p->sm_shared)                                          \
     X(MAX_REGISTERS_PER_MULTIPROCESSOR, 65536)                                                     \
     X(MANAGED_MEMORY, 1)                                                                           \
     X(MULTI_GPU_BOARD_GROUP_ID, d->ordinal)                                                        \
-    X(HOST_NATIVE_ATOMIC_SUPPORTED, 1)                                                             \
-    X(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2)                                                    \
+    X(HOST_NATIVE_ATOMIC_SUPPORTED, p->host_atomics)                                               \
+    X(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, p->float_to_double)                                   \
     X(CONCURRENT_MANAGED_ACCESS, 1)                                                                \
-    X(COMPUTE_PREEMPTION_SUPPORTED, 0)                                                             \
+    X(COMPUTE_PREEMPTION_SUPPORTED, p->has_preemption)                                             \
     X(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1)                                                  \
     X(CAN_USE_STREAM_MEM_OPS_V1, 1)                                                                \
     X(CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1)                                                         \
     X(CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1)                                                         \
     X(COOPERATIVE_LAUNCH, 1)                                                                       \
-    X(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448)                                                   \
+    X(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, p->block_shared)                                          \
     X(CAN_FLUSH_REMOTE_WRITES, 1)                                                                  \
     X(HOST_REGISTER_SUPPORTED, 1)                                                                  \
-    X(DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 1)                                                      \
+    X(DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, p->managed_from_host)                                   \
     X(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1)                                                      \
     X(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1)                                              \
     X(MAX_BLOCKS_PER_MULTIPROCESSOR, d->sm_blocks)                                                 \
     X(RESERVED_SHARED_MEMORY_PER_BLOCK, 1024)                                                      \
-    X(READ_ONLY_HOST_REGISTER_SUPPORTED, 1)                                                        \
+    X(READ_ONLY_HOST_REGISTER_SUPPORTED, p->read_only_registration)                                \
     X(MEMORY_POOLS_SUPPORTED, 1)                                                                   \
     X(MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                    \
     X(CLUSTER_LAUNCH, 0)                                                                           \
     X(CAN_USE_64_BIT_STREAM_MEM_OPS, 1)                                                            \
     X(CAN_USE_STREAM_WAIT_VALUE_NOR, 1)                                                            \
     X(IPC_EVENT_SUPPORTED, 1)                                                                      \
-    X(MEM_SYNC_DOMAIN_COUNT, 1)                                                                    \
+    X(MEM_SYNC_DOMAIN_COUNT, p->sync_domains)                                                      \
     X(NUMA_ID, -1)                                                                                 \
     X(HOST_NUMA_ID, -1)
 
 int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute attribute)
 {
+    const struct tl_drv_profile *p = tl_drv_profile();
     switch ((int)attribute) {
 #define CASE(name, value)                                                                          \
     case CU_DEVICE_ATTRIBUTE_##name:                                                               \
@@ -129,7 +132,7 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     CUresult r = tl_drv_device(dev, &d);
     if (r != CUDA_SUCCESS)
         return r;
-    if (pi == NULL || (int)attrib <= 0 || (int)attrib > 4096)
+    if (pi == NULL || (int)attrib <= 0 || (int)attrib > tl_drv_profile()->last_attribute)
         return CUDA_ERROR_INVALID_VALUE;
     *pi = tl_drv_device_attribute(d, attrib);
     int major, minor;
@@ -157,13 +160,13 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
                         .SIMDWidth = 32,
                         .memPitch = 0x7fffffff,
                         .regsPerBlock = 65536,
-                        .clockRate = 1500000,
+                        .clockRate = tl_drv_profile()->clock_khz,
                         .textureAlign = 512};
     return CUDA_SUCCESS;
 }
 
 /* Host and devices are one memory and one set of instructions, so whatever is atomic for one is so
- * for all. */
+ * for all; but a profile may say otherwise. */
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities,
                                            const CUatomicOperation *operations, unsigned int count,
                                            CUdevice dev)
@@ -175,9 +178,11 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities,
     if (capabilities == NULL || operations == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++)
-        capabilities[i] = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED |
-                          CU_ATOMIC_CAPABILITY_REDUCTION | CU_ATOMIC_CAPABILITY_SCALAR_32 |
-                          CU_ATOMIC_CAPABILITY_SCALAR_64;
+        capabilities[i] = tl_drv_profile()->host_atomics == 0
+                              ? 0
+                              : CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED |
+                                    CU_ATOMIC_CAPABILITY_REDUCTION |
+                                    CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
     return CUDA_SUCCESS;
 }
 

@@ -1,4 +1,5 @@
-/* The compute capability that the device reports: TALLY_DEVICE_CC, 13.0 if that is not set.
+/* The compute capability that the device reports: TALLY_DEVICE_CC, the profile's if that is not
+ * set.
  *
  * No single number suits everybody.  NVIDIA's libraries take their forward-compatible PTX only on a
  * device that they do not know, while compilers such as Triton's refuse a target that they do not
@@ -7,6 +8,7 @@
  * first number. */
 #include "device/driver/device.h"
 #include "device/driver/log.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 
 #include <dlfcn.h>
@@ -65,8 +67,8 @@ static void read_part(const char *text, size_t n)
 void tl_drv_capability_read(void)
 {
     const char *text = getenv("TALLY_DEVICE_CC");
-    tl_drv.cc_major = 13;
-    tl_drv.cc_minor = 0;
+    tl_drv.cc_major = tl_drv_profile()->cc_major;
+    tl_drv.cc_minor = tl_drv_profile()->cc_minor;
     n_rules = 0;
     while (text != NULL && *text != 0) {
         size_t n = strcspn(text, ",");

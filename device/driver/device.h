@@ -24,7 +24,8 @@ struct tl_drv_device {
     struct CUmemPoolHandle_st *default_pool, *pool;
     /* what nodes of graphs allocate; nobody has its handle */
     struct CUmemPoolHandle_st *graph_pool;
-    int sms;
+    int sms;       /* that it reports */
+    int slots;     /* blocks that run at a time, of all processes */
     int sm_blocks; /* that an SM has side by side at most */
 };
 

@@ -13,6 +13,7 @@
 #include "device/driver/log.h"
 #include "device/driver/memory.h"
 #include "device/driver/op.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 #include "device/driver/texture.h"
 #include "tally/check.h"
@@ -40,8 +41,6 @@ static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_
         f->calls->fault(f, 0, TL_DEV_FAULT_ADDRESS, handle);
 }
 
-enum { SM_BLOCKS = 32 }; /* as GPUs have, unless TALLY_DEVICE_BLOCKS_PER_SM says fewer */
-
 int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
@@ -49,6 +48,7 @@ int tl_drv_exec_open(struct tl_drv_device *device)
     struct tl_exec_config config = {.ordinal = (uint32_t)device->number,
                                     .tex = tex,
                                     .surf = surf,
+                                    .n_told = (uint32_t)tl_drv_profile()->sms,
                                     .has_own_cpus = tl_drv.n_physical == 1};
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
@@ -57,9 +57,12 @@ int tl_drv_exec_open(struct tl_drv_device *device)
         tl_drv_log("no device: %s", err.text);
         return rc;
     }
-    device->sms = (int)tl_exec_device_slots(exec_devices[device->ordinal]);
-    uint32_t resident = tl_exec_device_blocks_per_sm(exec_devices[device->ordinal]);
-    device->sm_blocks = resident != 0 && resident < SM_BLOCKS ? (int)resident : SM_BLOCKS;
+    device->slots = (int)tl_exec_device_slots(exec_devices[device->ordinal]);
+    device->sms = tl_drv_profile()->sms > 0 ? tl_drv_profile()->sms : device->slots;
+    int resident = (int)tl_exec_device_blocks_per_sm(exec_devices[device->ordinal]);
+    device->sm_blocks = tl_drv_profile()->sm_blocks;
+    if (resident != 0 && resident < device->sm_blocks)
+        device->sm_blocks = resident;
     tl_exec_memory_info(exec_devices[device->ordinal], &left, &device->memory_bytes);
     return 0;
 }

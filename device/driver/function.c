@@ -5,17 +5,13 @@
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/module.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 
 #include "tally/device.h"
 
-enum {
-    SM_THREADS = 2048,
-    SM_REGISTERS = 65536,
-    SM_SHARED = 233472,    /* 228 KiB */
-    BLOCK_SHARED = 232448, /* 227 KiB, opted in to */
-    RESERVED_SHARED = 1024,
-};
+/* The same on all architectures that there are profiles of. */
+enum { SM_REGISTERS = 65536, RESERVED_SHARED = 1024 };
 
 /* What a function is asked for: from its PTX, or as it was set.  CUDA_ERROR_INVALID_VALUE for what
  * nobody has heard of. */
@@ -87,7 +83,8 @@ static CUresult set_attribute(struct CUfunc_st *f, CUfunction_attribute attrib, 
 {
     switch (attrib) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        if (value < 0 || (uint32_t)value + f->info->shared_bytes > BLOCK_SHARED)
+        if (value < 0 ||
+            (uint32_t)value + f->info->shared_bytes > (uint32_t)tl_drv_profile()->block_shared)
             return CUDA_ERROR_INVALID_VALUE;
         f->max_dynamic_shared = value;
         return CUDA_SUCCESS;
@@ -247,18 +244,19 @@ CUresult cuFuncLoad(CUfunction function)
 
 static int blocks_per_sm(const struct CUfunc_st *f, int block_size, size_t dynamic)
 {
+    const struct tl_drv_profile *p = tl_drv_profile();
     if (block_size <= 0 || block_size > (int)f->info->max_threads)
         return 0;
     int warps = (block_size + 31) / 32;
-    int n = SM_THREADS / (warps * 32);
+    int n = p->sm_threads / (warps * 32);
     int registers = (int)((f->info->registers + 7) / 8 * 8) * 32 * warps;
     size_t shared = (f->info->shared_bytes + dynamic + RESERVED_SHARED + 127) / 128 * 128;
     if (registers > 0 && SM_REGISTERS / registers < n)
         n = SM_REGISTERS / registers;
-    if (shared > BLOCK_SHARED + RESERVED_SHARED)
+    if (shared > (size_t)p->block_shared + RESERVED_SHARED)
         return 0;
-    if ((int)(SM_SHARED / shared) < n)
-        n = (int)(SM_SHARED / shared);
+    if ((size_t)p->sm_shared / shared < (size_t)n)
+        n = (int)((size_t)p->sm_shared / shared);
     int most = f->module->ctx->device->sm_blocks;
     return n > most ? most : n;
 }
@@ -336,10 +334,11 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
         return r;
     if (dynamicSmemSize == NULL || numBlocks <= 0 || blockSize <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t each = SM_SHARED / (size_t)numBlocks / 128 * 128;
+    const struct tl_drv_profile *p = tl_drv_profile();
+    size_t each = (size_t)p->sm_shared / (size_t)numBlocks / 128 * 128;
     size_t fixed = f->info->shared_bytes + RESERVED_SHARED;
     size_t left = each > fixed ? each - fixed : 0;
-    *dynamicSmemSize = left > BLOCK_SHARED ? BLOCK_SHARED : left;
+    *dynamicSmemSize = left > (size_t)p->block_shared ? (size_t)p->block_shared : left;
     return CUDA_SUCCESS;
 }
 

@@ -176,6 +176,14 @@ int tl_drv_context_sms(const struct CUctx_st *ctx)
     return ctx->green != NULL ? (int)ctx->green->count : ctx->device->sms;
 }
 
+/* Its share of what runs, where fewer blocks run at a time than the device reports SMs. */
+static uint32_t slots_of(const struct tl_drv_device *d, uint32_t sms)
+{
+    uint32_t n = (uint32_t)(((uint64_t)sms * (uint32_t)d->slots + (uint32_t)d->sms / 2) /
+                            (uint32_t)d->sms);
+    return n > 0 ? n : 1;
+}
+
 static CUresult check(CUgreenCtx g)
 {
     CUresult r = tl_drv_check_init();
@@ -208,7 +216,8 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
         g->ctx = tl_drv_context_create_green(home, g);
         g->magic = TL_DRV_GREEN;
         g->first = desc->first;
-        g->count = g->partition.n_slots = desc->count;
+        g->count = desc->count;
+        g->partition.n_slots = slots_of(d, desc->count);
     }
     bool is_made = g != NULL && g->ctx != NULL;
     if (is_made) {

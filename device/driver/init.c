@@ -6,6 +6,7 @@
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
 #include "device/driver/memory.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 
 #include <stdarg.h>
@@ -91,7 +92,9 @@ static CUresult open_device(int i, int number) TL_DRV_LOCKED
     d->ordinal = i;
     d->number = number;
     d->pci_bus = number + 1;
-    snprintf(d->name, sizeof d->name, "Tally Software Device");
+    const struct tl_drv_profile *p = tl_drv_profile();
+    snprintf(d->name, sizeof d->name,
+             p->is_strict ? "Tally Software Device (%s)" : "Tally Software Device", p->name);
     memcpy(d->uuid.bytes, "tally software ", 15);
     d->uuid.bytes[15] = (char)number;
     if (tl_drv_exec_open(d) != 0)
@@ -137,7 +140,7 @@ CUresult cuInit(unsigned int Flags)
         int numbers[TL_DRV_MAX_DEVICES] = {0};
         tl_drv.n_physical = (int)number_from("TALLY_DEVICES", 1, TL_DRV_MAX_DEVICES, 1);
         tl_drv.n_devices = visible_devices(tl_drv.n_physical, numbers);
-        if (tl_drv.n_devices == 0)
+        if (tl_drv.n_devices == 0 || !tl_drv_profile_is_known())
             r = CUDA_ERROR_NO_DEVICE;
         for (int i = 0; i < tl_drv.n_devices && r == CUDA_SUCCESS; i++)
             r = open_device(i, numbers[i]);
@@ -174,7 +177,7 @@ CUresult cuDriverGetVersion(int *driverVersion)
 {
     if (driverVersion == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = TL_DRV_VERSION;
+    *driverVersion = tl_drv_driver_version();
     return CUDA_SUCCESS;
 }
 

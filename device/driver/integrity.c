@@ -6,6 +6,7 @@
  * things that both sides know: versions, process, thread, addresses of the tables handed out, the
  * time, the devices. */
 #include "device/driver/integrity.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 
 #include <string.h>
@@ -129,8 +130,14 @@ void tl_drv_integrity(uint32_t version, uint64_t seconds, const void *cudart_tab
         uint32_t driver, version, pid, thread;
         const void *cudart_table, *table, *function;
         uint64_t seconds;
-    } head = {TL_DRV_VERSION, version, (uint32_t)getpid(), (uint32_t)pthread_self(),
-              cudart_table,   table,   function,           seconds};
+    } head = {(uint32_t)tl_drv_driver_version(),
+              version,
+              (uint32_t)getpid(),
+              (uint32_t)pthread_self(),
+              cudart_table,
+              table,
+              function,
+              seconds};
     struct md2 m;
     uint8_t inner[MD2_BLOCK];
     md2_init(&m);

@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TL_DRV_VERSION = 13000 };
-
 /* A function of the API.  Immutable. */
 struct tl_drv_proc {
     const char *name, *symbol;

@@ -104,6 +104,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     d->sm_config.quantum_us = c->quantum_us != 0 ? c->quantum_us
                               : quantum != 0     ? (uint32_t)quantum
                                                  : 2000;
+    d->env.n_told = c->n_told;
     d->watchdog_ns = (c->watchdog_s != 0 ? c->watchdog_s : watchdog) * 1000000000U;
     d->bus_bytes = c->bus_bytes != 0 ? c->bus_bytes : bus != 0 ? bus : DEFAULT_BUS;
     d->blocks_per_sm = c->blocks_per_sm != 0 ? c->blocks_per_sm : (uint32_t)resident;
@@ -193,10 +194,13 @@ static int attach(struct tl_exec_device *d, struct tl_error *err) TL_REQUIRES(d-
         return d->monitor_result;
     }
     d->env.n_slots = tl__sm_slots(d->sm);
-    d->env.max_units = d->env.n_slots * 32 < 64 ? 64 : d->env.n_slots * 32;
+    d->env.n_told = d->env.n_told > d->env.n_slots ? d->env.n_told : d->env.n_slots;
+    d->env.max_units = d->env.n_told * 32 < 64 ? 64 : d->env.n_told * 32;
     d->env.claims_singly = d->blocks_per_sm != 0;
+    /* A slot stands for as many SMs as there are more than slots. */
     if (d->blocks_per_sm != 0)
-        d->env.max_units = d->blocks_per_sm;
+        d->env.max_units = d->blocks_per_sm *
+                           ((d->env.n_told + d->env.n_slots - 1) / d->env.n_slots);
     d->n_cores = usable_cores();
     if (d->has_own_cpus)
         tl__place_sms(d->env.n_slots);

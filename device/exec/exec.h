@@ -54,6 +54,9 @@ struct tl_exec_config {
     const char *name; /* of the shared segment: TALLY_DEVICE_NAME, "tally-<uid>-<ordinal>" */
     uint32_t ordinal; /* which device; only for the default name */
     uint32_t n_slots; /* SMs: TALLY_DEVICE_SMS, the number of usable cores */
+    /* that kernels are told of, and whose blocks may be resident together, where these are more:
+     * the slots, if zero */
+    uint32_t n_told;
     const char *mode; /* TALLY_DEVICE_MODE=mps|mps-priority|timeslice; mps */
     /* TALLY_DEVICE_MEM (suffixes K, M, G), three quarters of the machine's memory */
     uint64_t memory_bytes;

@@ -220,6 +220,7 @@ struct tl__engine {
 struct tl__exec_env {
     const struct tl_dev_calls *calls;
     uint32_t n_slots;
+    uint32_t n_told;    /* SMs, as kernels are told: at least as many */
     uint32_t max_units; /* blocks resident on one worker at most */
     /* A block that was claimed and not begun would be lost to the other workers, who might have room
      * for it when this one has none. */

@@ -252,7 +252,7 @@ int tl__unit_add(struct tl__engine *e, struct tl__unit **out)
     memcpy(f->grid, run->grid, sizeof f->grid);
     f->dynamic_shared_bytes = run->dynamic_shared_bytes;
     f->smid = e->slot;
-    f->nsmid = e->env->n_slots;
+    f->nsmid = e->env->n_told;
     f->gridid = run->gridid;
     f->workspace = (uintptr_t)run->workspace;
     f->process = u;

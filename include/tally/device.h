@@ -9,4 +9,14 @@
  * 0 if it computes what its PTX says. */
 #define TL_DEVICE_ATTRIBUTE_OPAQUE 0x54414c59
 
+/* What TALLY_DEVICE_PROFILE may name: the device as it is, and GPUs with drivers as strict as
+ * NVIDIA's (docs/device.md). */
+#define TL_DEVICE_PROFILES(X)                                                                      \
+    X("soft")                                                                                      \
+    X("a100-r535")                                                                                 \
+    X("rtx4090-r550")                                                                              \
+    X("h100-r550")                                                                                 \
+    X("h100-r580")                                                                                 \
+    X("b200-r580")
+
 #endif

@@ -1,4 +1,5 @@
 /* Which driver a job gets: NVIDIA's where there is a GPU, else the software CUDA device. */
+#include "tally/device.h"
 #include "runtime/tally-run/run.h"
 
 #include <errno.h>
@@ -85,17 +86,44 @@ static int use_nvidia(const struct run *r, const char *path)
     return rc == 0 ? run_put_first(r, "LD_LIBRARY_PATH", r->lib, ':', is_our_folder) : rc;
 }
 
-static int use_soft(const struct run *r, const char *path)
+/* The profile that is asked for, "soft" if none is; -EINVAL with those that there are. */
+static int read_profile(const char **out, struct tl_error *err)
 {
+    static const char *const known[] = {
+#define PROFILE_NAME(name) name,
+        TL_DEVICE_PROFILES(PROFILE_NAME)
+#undef PROFILE_NAME
+    };
+    const char *asked = getenv("TALLY_DEVICE_PROFILE");
+    char all[256] = "";
+    size_t n = 0;
+    *out = known[0];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (asked == NULL || *asked == 0 || strcmp(asked, known[i]) == 0) {
+            *out = known[i];
+            return 0;
+        }
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i > 0 ? ", " : "", known[i]);
+    }
+    return tl_error_set(err, -EINVAL, "--profile=%s: the software device has %s", asked, all);
+}
+
+static int use_soft(const struct run *r, const char *path, struct tl_error *err)
+{
+    const char *profile;
+    int rc = read_profile(&profile, err);
+    if (rc < 0)
+        return rc;
     if (!r->is_quiet && !__builtin_cpu_supports("avx2"))
         run_say("this CPU has no AVX2: kernels on the software device take several times as long "
                 "as on one that has");
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
-    int rc = run_set(r, "TALLY_DRIVER", path);
+    rc = run_set(r, "TALLY_DRIVER", path);
     /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that
-     * they know, and ask through libcudart.so and the driver module of cuda-python. */
-    if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL)
+     * they know, and ask through libcudart.so and the driver module of cuda-python.  A GPU has the
+     * one that it has. */
+    if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL && strcmp(profile, "soft") == 0)
         rc = run_set(r, "TALLY_DEVICE_CC",
                      "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
@@ -136,5 +164,5 @@ int run_choose_device(const struct run *r, enum run_device wanted, bool was_aske
         return tl_error_errno(err, "the software CUDA device %s", soft);
     if (wanted == RUN_AUTO && !r->is_quiet)
         run_say("device: the software CUDA device, as there is no NVIDIA GPU here");
-    return use_soft(r, soft);
+    return use_soft(r, soft, err);
 }

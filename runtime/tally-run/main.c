@@ -26,7 +26,20 @@ struct options {
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-enum { SLO = 256, TURNAROUND, POLICY, REPORT, DEVICE, FAIL, JOB, WEIGHT, MIN_SHARE, FORCE, TOTAL };
+enum {
+    SLO = 256,
+    TURNAROUND,
+    POLICY,
+    REPORT,
+    DEVICE,
+    FAIL,
+    JOB,
+    WEIGHT,
+    MIN_SHARE,
+    FORCE,
+    TOTAL,
+    PROFILE
+};
 
 static const struct argp_option option_table[] = {
     {"priority", 'p', "high|low|N", 0, "Its level; N is from -100 to 100 (TALLY_PRIORITY)", 0},
@@ -45,6 +58,9 @@ static const struct argp_option option_table[] = {
     {"job", JOB, "NAME", 0, "Its name in reports and lists (TALLY_JOB)", 0},
     {"device", DEVICE, "auto|gpu|soft", 0,
      "An NVIDIA GPU or the software device; auto if not said (TALLY_DEVICE)", 0},
+    {"profile", PROFILE, "NAME", 0,
+     "GPU and driver that the software device answers as, e.g. h100-r580 (TALLY_DEVICE_PROFILE)",
+     0},
     {"fail", FAIL, "open|closed", 0,
      "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
     {"force", FORCE, "persistent|ticket|slice|whole|cap", 0,
@@ -57,11 +73,19 @@ static const struct argp_option option_table[] = {
 static const struct variable {
     int key;
     const char *name;
-} variables[] = {
-    {'p', "TALLY_PRIORITY"},  {SLO, "TALLY_SLO"},       {TURNAROUND, "TALLY_TURNAROUND"},
-    {WEIGHT, "TALLY_WEIGHT"}, {POLICY, "TALLY_POLICY"}, {MIN_SHARE, "TALLY_MIN_SHARE"},
-    {TOTAL, "TALLY_TOTAL"},   {JOB, "TALLY_JOB"},       {FAIL, "TALLY_FAIL"},
-    {FORCE, "TALLY_FORCE"},   {REPORT, "TALLY_REPORT"}, {0, NULL}};
+} variables[] = {{'p', "TALLY_PRIORITY"},
+                 {SLO, "TALLY_SLO"},
+                 {TURNAROUND, "TALLY_TURNAROUND"},
+                 {WEIGHT, "TALLY_WEIGHT"},
+                 {POLICY, "TALLY_POLICY"},
+                 {MIN_SHARE, "TALLY_MIN_SHARE"},
+                 {TOTAL, "TALLY_TOTAL"},
+                 {JOB, "TALLY_JOB"},
+                 {FAIL, "TALLY_FAIL"},
+                 {FORCE, "TALLY_FORCE"},
+                 {REPORT, "TALLY_REPORT"},
+                 {PROFILE, "TALLY_DEVICE_PROFILE"},
+                 {0, NULL}};
 
 static bool read_device(const char *text, enum run_device *device)
 {

@@ -38,6 +38,7 @@ void setUp(void)
 {
     env = (struct tl__exec_env){.calls = &tl__exec_calls,
                                 .n_slots = 1,
+                                .n_told = 1,
                                 .max_units = 64,
                                 .must_stop = must_stop,
                                 .drained = drained};
