@@ -1,0 +1,50 @@
+/* What can be told of one loop: which instructions every round passes, which values stay, which grow
+ * by the same in every round, and what its exits compare. */
+#ifndef TALLY_PTX_LOOP_H
+#define TALLY_PTX_LOOP_H
+
+#include "ptx_rewrite/ends.h"
+
+enum { TL_LOOP_HOPS = 12 }; /* registers that are followed through copies and sums at most */
+
+/* --- instructions and blocks ------------------------------------------------------------------ */
+
+bool tl_loop_has(const struct tl_ptx_ends *x, uint32_t inst);
+/* Whether every round passes a block. */
+bool tl_loop_passes(const struct tl_ptx_ends *x, uint32_t block);
+/* The only instruction of the loop that writes a register, if it has no guard; else TL_CFG_NONE. */
+uint32_t tl_loop_def(const struct tl_ptx_ends *x, const struct tl_ptx_sym *reg);
+
+/* --- operands --------------------------------------------------------------------------------- */
+
+bool tl_loop_is_reg(const struct tl_ptx_operand *o);
+bool tl_loop_is_float(const struct tl_ptx_form *f);
+/* A number as an instruction of that form sees it, with its sign. */
+int64_t tl_loop_signed(const struct tl_ptx_form *f, uint64_t bits);
+/* The register that an instruction gives its (first) result to, or NULL. */
+const struct tl_ptx_sym *tl_loop_result(const struct tl_ptx_stmt *s);
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+/* Whether an operand means the same in every round: it is not written in the loop, or computed there
+ * from such things alone.  `hops` is 0 for callers. */
+bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
+/* By how much what an operand holds grows from round to round, if that is a counter, or a counter and
+ * something that stays; else 0.  `hops` is 0 for callers. */
+int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
+
+/* --- exits ------------------------------------------------------------------------------------ */
+
+/* A branch out of the loop that compares: `stays` is the relation of `left` to `right` while the loop
+ * goes on. */
+struct tl_exit_test {
+    enum tl_ptx_mod stays;
+    const struct tl_ptx_operand *left, *right;
+};
+
+/* Whether a block ends with such a branch. */
+bool tl_loop_exit_test(const struct tl_ptx_ends *x, uint32_t block, struct tl_exit_test *out);
+/* The same relation with its sides exchanged. */
+enum tl_ptx_mod tl_exit_turned(enum tl_ptx_mod relation);
+
+#endif
