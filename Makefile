@@ -347,7 +347,7 @@ help:
 	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
-	@echo "make bench-isolation  the same for six pairs, repeated: build/bench/isolation.json"
+	@echo "make bench-isolation  the same for seven pairs, repeated: build/bench/isolation.json"
 	@echo "make bench-frameworks  TensorFlow and torch.compile beside each other under priority: build/bench/frameworks.json"
 	@echo "make bench-start  TensorFlow's start under tally-run against its start without a GPU: build/bench/start.json"
 	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"

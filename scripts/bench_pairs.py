@@ -11,12 +11,14 @@
 import glob
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import resource
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,9 +27,11 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, os.environ.get("TALLY_BUILD", "build"))
-PAIRS = ["mlp+short", "mlp+long", "transformer+mixed", "transformer+memory", "convnet+long", "convnet+mixed"]
+# The last one has the shape of published pairs: requests of hundreds of kernels of 10 to 20 us, blocks of 0.1 to 1 ms beside them.
+PAIRS = ["mlp+short", "mlp+long", "transformer+mixed", "transformer+memory", "convnet+long", "convnet+mixed", "decoder+coarse"]
 MODES = ["mps", "mps-priority", "timeslice", "kernel", "tgs", "slo", "tally"]
 MANAGED = {"kernel": "kernel", "tgs": "tgs", "slo": "slo", "tally": "tally"}  # modes under tally-run, and their policy
+WAITS_MAGIC = 0x5374696157796C54
 DEVICE_MODES = ("mps-priority", "timeslice")  # modes of the device; all others run on mps
 
 
@@ -74,6 +78,33 @@ class Job:
             self.process.wait()
 
 
+def lost_spans(path):
+    """When a process had blocks to run and no SM because others had them, as the device wrote it down (device/exec/waits.h)."""
+    with open(path, "rb") as f:
+        magic, n, dropped, _ = struct.unpack("<4Q", f.read(32))
+        if magic != WAITS_MAGIC or dropped:
+            raise Failed(f"{path}: {f'{dropped} waits did not fit' if dropped else 'not a file of waits'}")
+        values = struct.unpack(f"<{2 * n}Q", f.read(16 * n))
+    return list(zip(values[::2], values[1::2]))
+
+
+def attributed(requests, spans):
+    """What requests lost to others on the device, and the P99 that they would have had without: (arrival, begin, end) of each in ns, served
+    one after the other.  A request that ends sooner lets the next one begin sooner, if that has arrived."""
+    with_ms, without_ms, lost_ns, free, i = [], [], [], 0, 0
+    spans = sorted(spans)
+    for arrival, begin, end in requests:
+        while i < len(spans) and spans[i][1] <= begin:
+            i += 1
+        lost = sum(min(e, end) - max(b, begin) for b, e in itertools.takewhile(lambda span: span[0] < end, spans[i:]))
+        free = max(arrival, free) + end - begin - lost
+        with_ms.append((end - arrival) / 1e6)
+        without_ms.append((free - arrival) / 1e6)
+        lost_ns.append(lost)
+    p99, without = percentile(with_ms, 99), percentile(without_ms, 99)
+    return {"p99_ms": p99, "p99_without_ms": without, "overhead": p99 / without - 1, "lost_ms": sum(lost_ns) / 1e6 / max(1, len(lost_ns))}
+
+
 class Bench:
     patience = 120  # seconds until a job is under way
 
@@ -97,7 +128,7 @@ class Bench:
             del env[name]
         env.update(TALLY_DEVICE_NAME=f"tally-bench-{os.getpid()}-{self.counter}", TALLY_DEVICE_SMS=str(self.o.sms),
                    TALLY_DEVICE_MODE=mode if mode in DEVICE_MODES else "mps",
-                   TALLY_SOCKET=os.path.join(self.folder, f"{self.counter}.sock"), TALLY_DAEMON_IDLE="2s")
+                   TALLY_SOCKET=os.path.join(self.folder, f"{self.counter}.sock"), TALLY_DAEMON_IDLE="2s", TALLY_DEVICE_WAITS=self.folder)
         if not self.is_managed(mode):
             path = os.path.join(BUILD, "lib/tally/device")
             env["LD_LIBRARY_PATH"] = ":".join(filter(None, [path, env.get("LD_LIBRARY_PATH")]))
@@ -126,17 +157,21 @@ class Bench:
         return Job(command, env)
 
     def serve(self, model, rate, seed, mode, env, label, seconds=None, slo_ms=None):
-        self.latencies = os.path.join(self.folder, "latencies")
-        arguments = [f"--seconds={seconds or self.o.seconds}", f"--seed={seed}", f"--latencies={self.latencies}",
+        self.requests = os.path.join(self.folder, "requests")
+        arguments = [f"--seconds={seconds or self.o.seconds}", f"--seed={seed}", f"--requests={self.requests}",
                      f"--rate={rate}" if rate else "--load=0.2"]
         more = [f"--slo=p99:{slo_ms:.3f}ms"] if mode == "slo" and slo_ms else []
         return self.start([*self.server(model), *arguments], mode, "high", env, label, more)
 
     def served(self, job, seconds):
-        """What the server says, and every latency."""
+        """What the server says, every latency, and what the device says that its requests lost to others."""
         result = job.result(seconds)
-        with open(self.latencies, encoding="ascii") as f:
-            result["latencies_ms"] = [float(line) for line in f]
+        with open(self.requests, encoding="ascii") as f:
+            requests = [tuple(map(int, line.split())) for line in f]
+        result["latencies_ms"] = [(end - arrival) / 1e6 for arrival, _, end in requests]
+        paths = glob.glob(os.path.join(self.folder, f"*.{job.process.pid}.waits"))
+        if paths and requests:
+            result["attributed"] = attributed(requests, [span for path in paths for span in lost_spans(path)])
         return result
 
     def train(self, kind, mode, env, label, seconds=3600, turnaround=None):

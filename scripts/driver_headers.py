@@ -1,6 +1,5 @@
 """What the CUDA headers know about the driver's exported functions: for scripts/gen-driver-table and gen-shim-table."""
 import os
-import shlex
 import re
 import shlex
 import subprocess

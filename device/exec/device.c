@@ -1,6 +1,7 @@
 /* A process's end of the shared device: settings, the thread that lives for it and watches over
  * launches, fork. */
 #include "device/exec/device.h"
+#include "device/exec/waits.h"
 #include "tally/clock.h"
 #include "tally/lock.h"
 #include "tally/thread.h"
@@ -146,12 +147,29 @@ static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns) TL_REQU
     tl_mutex_wait_until(&d->lock, &d->changed, &until);
 }
 
+/* Joins the shared device, and writes down what is lost to others there if somebody wants that. */
+static int join(struct tl_exec_device *d)
+{
+    const char *folder = getenv("TALLY_DEVICE_WAITS");
+    struct tl__waits *waits = NULL;
+    int rc = folder != NULL && *folder != '\0'
+                 ? tl__waits_create(&waits, folder, d->name, &d->error)
+                 : 0;
+    if (rc == 0)
+        rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
+    if (rc == 0)
+        tl__sm_keep_waits(d->sm, waits);
+    else
+        tl__waits_destroy(waits);
+    return rc;
+}
+
 static void *monitor_main(void *argument)
 {
     struct tl_exec_device *d = argument;
     /* Nobody has to make way when it is told something. */
     (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
-    int rc = tl__sm_open(&d->sm, &d->sm_config, &d->error);
+    int rc = join(d);
     tl_mutex_lock(&d->lock);
     d->monitor_result = rc;
     d->monitor_is_up = true;

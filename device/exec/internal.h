@@ -327,6 +327,9 @@ void tl__sm_close(struct tl__sm *s);
 void tl__sm_abandon(struct tl__sm *s);
 int tl__sm_unlink(const char *name); /* tests: removes the segment */
 
+struct tl__waits;
+/* From now on what is lost to others is written there; before any worker starts.  Takes it over. */
+void tl__sm_keep_waits(struct tl__sm *s, struct tl__waits *waits);
 uint32_t tl__sm_slots(const struct tl__sm *s);
 enum tl_exec_mode tl__sm_mode(const struct tl__sm *s);
 /* A new grid's key: its place in the order of arrival, within its priority if the mode says so. */

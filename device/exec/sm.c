@@ -220,6 +220,30 @@ static bool others_hold_slots(const struct tl__sm *s)
     return false;
 }
 
+/* --- what is lost to others ------------------------------------------------------------------- */
+
+static bool somebody_is_first(const struct tl__sm *s, uint64_t key);
+
+/* If this process has blocks to run and no SM, because others have them all or come first, then from
+ * now on it loses time to them. */
+static void note_wait(struct tl__sm *s)
+{
+    uint64_t key;
+    if (s->waits == NULL || atomic_load_explicit(&s->n_held, memory_order_relaxed) > 0 ||
+        (key = head_of(s->mine)) == TL_EXEC_NO_KEY)
+        return;
+    bool is_kept_out = s->mode != TL_EXEC_TIMESLICE && somebody_is_first(s, key);
+    if (!is_kept_out) {
+        uint32_t i = 0;
+        while (i < s->n_slots && owner_of(s, atomic_load_explicit(&s->m->slots[i].owner,
+                                                                  memory_order_acquire)) != NULL)
+            i++;
+        is_kept_out = i == s->n_slots;
+    }
+    if (is_kept_out)
+        tl__waits_begin(s->waits);
+}
+
 /* --- slots ------------------------------------------------------------------------------------ */
 
 /* A living process other than this one whose first grid comes before `key`. */
@@ -282,6 +306,8 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
         /* seq_cst, with `notify`. */
         if (atomic_compare_exchange_strong(&slot->owner, &owner, me)) {
             atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
+            atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
+            tl__waits_end(s->waits);
             return (int)n;
         }
     }
@@ -296,6 +322,8 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot)
     atomic_store_explicit(&sl->freed_ns, tl_clock_ns(), memory_order_relaxed);
     if (owner >> 48 == s->index + 1)
         atomic_compare_exchange_strong(&sl->owner, &owner, 0);
+    atomic_fetch_sub_explicit(&s->n_held, 1, memory_order_relaxed);
+    note_wait(s); /* who leaves with blocks to run was told to */
     notify(s, 1);
 }
 
@@ -315,6 +343,7 @@ int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred)
     if (slot < 0) {
         uint64_t never = 0;
         atomic_compare_exchange_strong(&s->waits_since_ns, &never, tl_clock_ns());
+        note_wait(s);
         if (!tl__sm_wait(s, seen, &(struct timespec){0, WAIT_NS}))
             bury_rivals(s);
     }
@@ -399,6 +428,10 @@ void tl__sm_set_head(struct tl__sm *s, uint64_t key)
     if (key != TL_EXEC_NO_KEY && s->mode != TL_EXEC_MPS_PRIORITY)
         key &= AGE;
     uint64_t old = atomic_exchange_explicit(&s->mine->head, key, memory_order_seq_cst);
+    if (key == TL_EXEC_NO_KEY)
+        tl__waits_forget(s->waits);
+    else if (old == TL_EXEC_NO_KEY)
+        note_wait(s);
     if (key > old)
         notify(s, INT_MAX);
 }
@@ -651,8 +684,14 @@ void tl__sm_abandon(struct tl__sm *s)
 {
     if (s == NULL)
         return;
+    tl__waits_destroy(s->waits);
     munmap(s->m, sizeof *s->m);
     free(s);
+}
+
+void tl__sm_keep_waits(struct tl__sm *s, struct tl__waits *waits)
+{
+    s->waits = waits;
 }
 
 int tl__sm_unlink(const char *name)

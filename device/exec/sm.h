@@ -4,6 +4,7 @@
 #define TALLY_DEVICE_EXEC_SM_H
 
 #include "device/exec/exec.h"
+#include "device/exec/waits.h"
 
 #include <linux/futex.h>
 #include <sys/types.h>
@@ -72,6 +73,8 @@ struct tl__sm {
     _Atomic uint64_t ignored[MAX_PROCS];
     _Atomic uint64_t waits_since_ns;       /* 0: no worker waits in vain */
     _Atomic uint32_t n_waiting;            /* what mine->waiting should be */
+    _Atomic uint32_t n_held;               /* slots that this process has */
+    struct tl__waits *waits;               /* NULL: nobody asked for them */
     _Atomic uint64_t looked_ns[MAX_PROCS]; /* when it was asked whether that process was killed */
 };
 

@@ -147,6 +147,35 @@ struct convnet : model {
     }
 };
 
+/* Layers over a few rows, as when a language model makes one token after the other: each kernel is as short as those of published
+ * inference jobs, and there are hundreds of them in a request. */
+struct decoder : model {
+    enum { ROWS = 8, WEIGHTS = 4 };
+    int wide, layers;
+    float *w[WEIGHTS], *norm, *x[2];
+    explicit decoder(double scale) : wide(128), layers(std::max(1, (int)(64 * scale)))
+    {
+        n_in = n_out = (size_t)ROWS * wide;
+        in = device_floats(n_in);
+        out = device_floats(n_out);
+        for (float *&v : w)
+            v = weights((size_t)wide * wide, wide);
+        norm = device_floats(n_in);
+        for (float *&v : x)
+            v = device_floats(n_in);
+    }
+    void forward(cudaStream_t s) override
+    {
+        const float *from = in;
+        for (int i = 0; i < layers; i++) {
+            float *to = i == layers - 1 ? out : x[i % 2];
+            normalise_rows<<<ROWS, 128, 0, s>>>(norm, from, nullptr, wide);
+            dense(to, norm, w[i % WEIGHTS], nullptr, ROWS, wide, wide, GELU, s);
+            from = to;
+        }
+    }
+};
+
 static inline std::unique_ptr<model> make_model(const char *name, double scale)
 {
     if (strcmp(name, "mlp") == 0)
@@ -155,7 +184,9 @@ static inline std::unique_ptr<model> make_model(const char *name, double scale)
         return std::make_unique<transformer>(scale);
     if (strcmp(name, "convnet") == 0)
         return std::make_unique<convnet>(scale);
-    fprintf(stderr, "--model=%s: there are mlp, transformer and convnet\n", name);
+    if (strcmp(name, "decoder") == 0)
+        return std::make_unique<decoder>(scale);
+    fprintf(stderr, "--model=%s: there are mlp, transformer, convnet and decoder\n", name);
     exit(2);
 }
 

@@ -5,13 +5,15 @@
 #include "models.cuh"
 
 static const char help[] =
-    "usage: serve [--model=mlp|transformer|convnet] [--rate=REQUESTS_PER_SECOND | --load=0.5] [--seconds=10]\n"
+    "usage: serve [--model=mlp|transformer|convnet|decoder] [--rate=REQUESTS_PER_SECOND | --load=0.5] [--seconds=10]\n"
     "             [--arrivals=poisson|even|FILE] [--seed=1] [--scale=1] [--warmup=20] [--latencies=FILE]\n"
+    "             [--requests=FILE]\n"
     "\n"
     "  --load      rate as a part of what the warm-up shows to be possible; with --rate it is not used\n"
     "  --arrivals  a FILE has one arrival time in seconds per line, ascending\n"
     "  --scale     multiplies the work of a request\n"
-    "  --latencies write the latency of each request, in milliseconds, one per line\n";
+    "  --latencies write the latency of each request, in milliseconds, one per line\n"
+    "  --requests  write when each arrived, was begun and ended, in nanoseconds of CLOCK_MONOTONIC, a line each\n";
 
 /* One request: input up, the model, result down, wait. */
 struct server {
@@ -61,11 +63,25 @@ static std::vector<double> arrivals_of(const char *how, double rate, double seco
     return times;
 }
 
+/* A file of `n` lines; none if there is no path. */
+template <class Line> static bool write_lines(const char *path, size_t n, Line line)
+{
+    if (path == nullptr)
+        return true;
+    FILE *f = fopen(path, "w");
+    for (size_t i = 0; f != nullptr && i < n; i++)
+        line(f, i);
+    if (f != nullptr && fclose(f) == 0)
+        return true;
+    perror(path);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     options o(argc, argv, help);
     const char *name = o.text_of("model", "mlp"), *how = o.text_of("arrivals", "poisson");
-    const char *latencies = o.text_of("latencies", nullptr);
+    const char *latencies = o.text_of("latencies", nullptr), *requests = o.text_of("requests", nullptr);
     double rate = o.number("rate", 0), load = o.number("load", 0.5), seconds = o.number("seconds", 10);
     int warmup = (int)o.number("warmup", 20);
     uint64_t seed = (uint64_t)o.number("seed", 1);
@@ -87,7 +103,7 @@ int main(int argc, char **argv)
         rate = load / alone;
     fprintf(stderr, "serve: %s, %.3f ms a request, %.1f requests/s\n", name, alone * 1e3, rate);
 
-    std::vector<double> arrival = arrivals_of(how, rate, seconds, seed), latency, served;
+    std::vector<double> arrival = arrivals_of(how, rate, seconds, seed), latency, served, begun;
     size_t wrong = 0;
     double start = now_s() + 0.01;
     for (double a : arrival) {
@@ -97,18 +113,15 @@ int main(int argc, char **argv)
         double end = now_s();
         latency.push_back(end - start - a);
         served.push_back(end - begin);
+        begun.push_back(begin);
         wrong += s.answer() != answer;
     }
     double elapsed = now_s() - start, busy = 0;
-    if (latencies != nullptr) {
-        FILE *f = fopen(latencies, "w");
-        for (size_t i = 0; f != nullptr && i < latency.size(); i++)
-            fprintf(f, "%.6f\n", latency[i] * 1e3);
-        if (f == nullptr || fclose(f) != 0) {
-            perror(latencies);
-            return 1;
-        }
-    }
+    if (!write_lines(latencies, latency.size(), [&](FILE *f, size_t i) { fprintf(f, "%.6f\n", latency[i] * 1e3); }) ||
+        !write_lines(requests, arrival.size(), [&](FILE *f, size_t i) {
+            fprintf(f, "%.0f %.0f %.0f\n", (start + arrival[i]) * 1e9, begun[i] * 1e9, (begun[i] + served[i]) * 1e9);
+        }))
+        return 1;
     for (double b : served)
         busy += b;
     std::sort(latency.begin(), latency.end());

@@ -5,9 +5,10 @@
 #include "models.cuh"
 
 static const char help[] =
-    "usage: train [--kind=short|long|memory|mixed] [--seconds=10 | --steps=N] [--scale=1]\n"
+    "usage: train [--kind=short|long|coarse|memory|mixed] [--seconds=10 | --steps=N] [--scale=1]\n"
     "\n"
     "  short    many small kernels                  long    few kernels with many blocks\n"
+    "  coarse   kernels with long blocks\n"
     "  memory   optimizer steps over large arrays   mixed   some of each\n"
     "Ends after its time or steps, or on SIGTERM.  The rate is counted from the start, or from SIGUSR1 on.\n";
 
@@ -123,11 +124,13 @@ static trainer make_trainer(const char *kind, double scale)
         return trainer(64, (int)(128 * r), (int)(128 * r), 32, 0);
     if (strcmp(kind, "long") == 0)
         return trainer((int)(2048 * scale), 256, 256, 64, 0);
+    if (strcmp(kind, "coarse") == 0)
+        return trainer((int)(4096 * scale), 4096, 64, 64, 0);
     if (strcmp(kind, "memory") == 0)
         return trainer(64, 64, 64, 32, (size_t)(8e6 * scale));
     if (strcmp(kind, "mixed") == 0)
         return trainer((int)(512 * scale), 256, 256, 64, (size_t)(1e6 * scale));
-    fprintf(stderr, "--kind=%s: there are short, long, memory and mixed\n", kind);
+    fprintf(stderr, "--kind=%s: there are short, long, coarse, memory and mixed\n", kind);
     exit(2);
 }
 

@@ -1,0 +1,38 @@
+/* What this process lost to others: when it had blocks to run and no SM, because others had them.
+ * Benchmarks ask for it; the device itself decides nothing by it. */
+#ifndef TALLY_DEVICE_EXEC_WAITS_H
+#define TALLY_DEVICE_EXEC_WAITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tally/base.h"
+
+/* A file of this layout, in the machine's own byte order: a head, then `n` spans in the order of
+ * their ends.  What does not fit any more is counted and not kept. */
+#define TL__WAITS_MAGIC 0x5374696157796c54ULL /* "TlyWaitS" */
+enum { TL__WAITS_MAX = 1 << 20 };
+struct tl__waits_file {
+    uint64_t magic;
+    _Atomic uint64_t n, n_dropped;
+    uint64_t unused;
+    struct {
+        uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
+    } spans[];
+};
+
+struct tl__waits;
+
+/* Begins a file FOLDER/NAME.PID.waits; `name` is the device's.  0, or a negative errno value. */
+int tl__waits_create(struct tl__waits **out, const char *folder, const char *name,
+                     struct tl_error *err);
+/* NULL is fine, here and below. */
+void tl__waits_destroy(struct tl__waits *w);
+/* From now on something stands ready and others have all SMs.  What has begun goes on. */
+void tl__waits_begin(struct tl__waits *w);
+/* An SM was had: what has begun is over and kept. */
+void tl__waits_end(struct tl__waits *w);
+/* Nothing stands ready any more: what has begun is forgotten. */
+void tl__waits_forget(struct tl__waits *w);
+
+#endif
