@@ -31,6 +31,8 @@ struct tl_eff_launch {
     uint64_t sizes;     /* what its parameters say about how much work it is: tl_eff_sizes */
     /* The executor's: */
     struct tl_eff_profile *profile;
+    /* blocks that an SM has side by side at most when it runs as it is; 0: not asked yet */
+    uint32_t resident;
     bool is_chosen;
     enum tl_rung rung;
     struct tl_eff_variant *variant;

@@ -21,6 +21,7 @@
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
+#include "runtime/effort/room.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 #include "runtime/effort/supply.h"
@@ -34,6 +35,7 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
 {
     struct tl_eff_facts f = {.is_alone = tl_eff_is_alone(), /* brings the grant up to date */
                              .sms = c->n_sms > 0 ? (uint32_t)c->n_sms : 0,
+                             .resident = l->resident,
                              .runs_block_by_block = c->runs_block_by_block,
                              .is_capless = c->is_capless,
                              .force = tl_eff.settings->force,
@@ -229,11 +231,26 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
     TL_CHECK((l->rung < TL_RUNG_WHOLE) == (l->variant != NULL));
 }
 
+/* What has to be known of device and kernel before anything is chosen; asked once per launch.  The
+ * lock is given up meanwhile. */
+TL_EFF_LOCKED static void ask_room(struct tl_eff_context *c, struct tl_eff_launch *l)
+{
+    if (l->resident != 0)
+        return;
+    tl_eff_unlock();
+    tl_eff_make_current(c);
+    tl_eff_prepare(c);
+    uint32_t resident = tl_eff_room(l);
+    tl_eff_lock();
+    l->resident = resident;
+}
+
 /* Chooses the rung and brings what it needs: a fit context, a counter.  Without that the kernel runs
  * whole, or if it was begun in pieces, waits; then the answer is false.  The lock is given up
  * meanwhile. */
 TL_EFF_LOCKED static bool settle(struct tl_eff_stream *s, struct tl_eff_launch *l, bool is_chained)
 {
+    ask_room(s->context, l);
     choose(s->context, l, is_chained);
     if (l->variant == NULL)
         return true;
@@ -287,6 +304,20 @@ TL_EFF_LOCKED static void count_launch(const struct tl_eff_launch *l)
     atomic_store_explicit(&tl_eff.page->rung, l->rung, memory_order_relaxed);
 }
 
+/* Somebody above would have to wait for the end of it, and the reader wants to know why it was not
+ * cut. */
+TL_EFF_LOCKED static void note_fit(const struct tl_eff_facts *f, struct tl_eff_kernel *k)
+{
+    if (k->was_said_to_fit || f->is_alone || f->whole_ns <= f->turnaround_ns ||
+        !tl_eff_plan_fits_at_once(f))
+        return;
+    k->was_said_to_fit = true;
+    tl_eff_note(
+        "%s runs whole where its grid fits on the device at once (%u blocks, %u SMs with up "
+        "to %u each)",
+        k->name, f->blocks, f->sms, f->resident);
+}
+
 /* Launches the kernel as it is, on the SMs that it may have.  The lock is given up meanwhile. */
 TL_EFF_LOCKED static void launch_whole(struct tl_eff_stream *s, struct tl_eff_item *item,
                                        uint64_t now)
@@ -298,6 +329,7 @@ TL_EFF_LOCKED static void launch_whole(struct tl_eff_stream *s, struct tl_eff_it
     uint32_t sms = is_measured ? 0 : tl_eff_plan_cap(&f);
     CUresult r;
     TL_CHECK(l->done == 0 && l->n_flying == 0);
+    note_fit(&f, l->kernel);
     if (l->profile != NULL)
         l->profile->n_launches++;
     l->began_ns = now;

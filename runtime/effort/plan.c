@@ -28,6 +28,18 @@ static uint32_t least(uint64_t a, uint32_t b)
     return a < b ? (uint32_t)a : b;
 }
 
+/* --- what fits at once ------------------------------------------------------------------------ */
+
+bool tl_eff_plan_fits(const struct tl_eff_facts *f, uint32_t sms)
+{
+    return sms == 0 || f->resident == 0 || f->blocks <= (uint64_t)sms * f->resident;
+}
+
+bool tl_eff_plan_fits_at_once(const struct tl_eff_facts *f)
+{
+    return tl_eff_plan_fits(f, f->sms);
+}
+
 /* --- the rung --------------------------------------------------------------------------------- */
 
 /* A policy that divides the SMs: then every kernel that can runs in a form that keeps to its part,
@@ -84,6 +96,8 @@ static struct tl_eff_choice finest(const struct tl_eff_facts *f)
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f)
 {
     TL_CHECK(f->done == 0 || f->rung < TL_RUNG_WHOLE);
+    if (f->done == 0 && tl_eff_plan_fits_at_once(f)) /* also if a rung is forced */
+        return (struct tl_eff_choice){TL_RUNG_WHOLE, false};
     struct tl_eff_choice c = f->force >= 0 ? forced(f) : finest(f);
     if (c.asks)
         return c;
@@ -117,10 +131,10 @@ uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f)
     bool is_long = is_known(f) && f->whole_ns > f->turnaround_ns;
     if (f->sms < 2 || f->is_capless || (f->force >= 0 && !is_forced))
         return 0;
-    uint32_t granted = tl_eff_plan_sms(f);
-    if (granted < f->sms)
-        return granted;
-    return is_forced || (is_long && !f->is_alone) ? f->sms / 2 : 0;
+    uint32_t sms = tl_eff_plan_sms(f);
+    if (sms == f->sms)
+        sms = is_forced || (is_long && !f->is_alone) ? f->sms / 2 : 0;
+    return sms != 0 && tl_eff_plan_fits_at_once(f) && !tl_eff_plan_fits(f, sms) ? 0 : sms;
 }
 
 /* --- pieces ----------------------------------------------------------------------------------- */

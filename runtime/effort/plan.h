@@ -32,6 +32,9 @@ struct tl_eff_rung_facts {
 struct tl_eff_facts {
     /* The device, and what the job may do on it. */
     uint32_t sms; /* 0 if not known */
+    /* blocks of the original, as it is launched, that an SM has side by side at most; 0 if not
+     * known */
+    uint32_t resident;
     /* an SM has one block at a time, whatever its occupancy */
     bool runs_block_by_block;
     bool is_capless;        /* there are no parts of the SMs */
@@ -58,10 +61,17 @@ struct tl_eff_choice {
     bool asks;
 };
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f);
+/* Whether so many SMs can hold all blocks of the original at once, as far as is known: then these may
+ * wait for each other, whatever the verdict says. */
+bool tl_eff_plan_fits(const struct tl_eff_facts *f, uint32_t sms);
+/* Whether the device can: then the kernel is never cut, because to hold back any of its blocks may
+ * leave the others waiting forever. */
+bool tl_eff_plan_fits_at_once(const struct tl_eff_facts *f);
 
 /* The SMs that are granted, 1 at least. */
 uint32_t tl_eff_plan_sms(const struct tl_eff_facts *f);
-/* The SMs that a kernel which cannot be stopped is kept to; 0: all. */
+/* The SMs that a kernel which cannot be stopped is kept to; 0: all.  One that fits on the device at
+ * once is not kept to a part on which it would not. */
 uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f);
 
 /* --- pieces: `rung` is one of those that have a variant --- */

@@ -18,6 +18,7 @@
  *     profile.c   how long kernels take
  *     plan.c      what follows from that: rung, size, part of the SMs; pure
  *     next.c      what the job tells of the kernel that comes next
+ *     room.c      how many blocks of a kernel an SM has side by side
  *     pieces.c    a kernel's way to the device, as planned
  *     cap.c       kernels that cannot be stopped, on a part of the SMs
  *     flight.c    what is on the device, and the news of its end

@@ -16,7 +16,7 @@ for name in $programs; do
 done
 # On the lowest rung kernels really ran on a part of the SMs, and nothing was refused.
 if [[ " $rungs " == *" cap "* && -z "${PROGRAMS:-}" ]]; then
-    LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally:$toolkit/lib TALLY_PRIORITY=low TALLY_FORCE=cap TALLY_DEVICE_SMS=4 \
+    LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally:$toolkit/lib TALLY_PRIORITY=low TALLY_FORCE=cap TALLY_DEVICE_SMS=4 TALLY_DEVICE_BLOCKS_PER_SM=1 \
         TALLY_DEVICE_NAME=$TALLY_DEVICE_NAME-4 TALLY_REPORT=$scratch/report "$build/workloads/order/events" >/dev/null
     if "$build/bin/tally" report --json "$scratch/report" | tr -d ' \n' | grep -q '"launches_by_rung":{[^}]*"cap":[1-9]' &&
         ! "$build/bin/tally" report "$scratch/report" | grep 'on all SMs'; then

@@ -37,6 +37,7 @@ static uint64_t any_size(uint32_t bits)
 static struct tl_eff_facts any_facts(void)
 {
     struct tl_eff_facts f = {.sms = (uint32_t)any_size(9),
+                             .resident = (uint32_t)any_size(6),
                              .runs_block_by_block = any(2) == 0,
                              .is_capless = any(4) == 0,
                              .force = any(3) == 0 ? (int)any(TL_RUNGS) : -1,
@@ -115,7 +116,8 @@ static void a_forced_rung_is_obeyed_or_the_kernel_runs_whole(void)
         f.done = f.launched = 0;
         f.force = (int)any(TL_RUNGS);
         struct tl_eff_choice c = decide(&f, (enum tl_eff_form)(1 + any(3)));
-        bool is_there = f.force < TL_RUNG_WHOLE && f.rungs[f.force].form == TL_EFF_FORM_READY;
+        bool is_there = f.force < TL_RUNG_WHOLE && f.rungs[f.force].form == TL_EFF_FORM_READY &&
+                        !tl_eff_plan_fits_at_once(&f);
         TEST_ASSERT_EQUAL(is_there ? f.force : (int)TL_RUNG_WHOLE, (int)c.rung);
     }
 }
@@ -177,6 +179,58 @@ static void with_nobody_above_only_long_kernels_are_cut(void)
         if (c.rung < TL_RUNG_WHOLE && !divides_sms(&f))
             TEST_ASSERT_TRUE(f.whole_ns > TL_EFF_ALONE_NS);
     }
+}
+
+/* Whatever is forced, granted, measured or built: a grid that the device could hold at once is given
+ * to it at once, and not even asked about.  All others are cut as if there were no such rule. */
+static void what_fits_at_once_is_never_cut(void)
+{
+    uint32_t n_fit = 0, n_cut = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_facts f = any_facts(), small = f;
+        f.done = f.launched = 0;
+        if (any(2) == 0 && f.sms > 0 && f.resident > 0) /* near the edge */
+            f.blocks = f.sms * f.resident + (uint32_t)any(2);
+        bool fits = f.sms == 0 || f.resident == 0 || f.blocks <= f.sms * f.resident;
+        TEST_ASSERT_EQUAL(fits, tl_eff_plan_fits_at_once(&f));
+        struct tl_eff_choice c = tl_eff_plan_rung(&f);
+        if (fits) {
+            TEST_ASSERT_EQUAL(TL_RUNG_WHOLE, c.rung);
+            TEST_ASSERT_FALSE(c.asks);
+            n_fit++;
+            continue;
+        }
+        c = decide(&f, TL_EFF_FORM_READY);
+        n_cut += c.rung < TL_RUNG_WHOLE;
+        small = f;
+        small.resident = 1; /* the least that a device can have */
+        if (!tl_eff_plan_fits_at_once(&small))
+            TEST_ASSERT_EQUAL(decide(&small, TL_EFF_FORM_READY).rung, c.rung);
+    }
+    TEST_ASSERT_TRUE(n_fit > ROUNDS / 100 && n_cut > ROUNDS / 100);
+}
+
+/* A part of the SMs is a cut, too: who needs all blocks side by side would wait there forever. */
+static void what_fits_at_once_is_not_kept_to_a_part_that_is_too_small(void)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_facts f = any_facts(), large = f;
+        if (any(2) == 0)
+            f.blocks = 1 + (uint32_t)any(2 * (uint64_t)f.sms * f.resident + 1);
+        f.done = f.launched = 0;
+        uint32_t cap = tl_eff_plan_cap(&f);
+        large.done = large.launched = 0;
+        large.blocks = INT32_MAX;
+        large.resident = 1;
+        uint32_t otherwise = tl_eff_plan_cap(&large);
+        TEST_ASSERT_TRUE(cap == 0 || cap == otherwise);
+        if (cap != 0)
+            TEST_ASSERT_TRUE(!tl_eff_plan_fits_at_once(&f) || f.blocks <= cap * f.resident ||
+                             f.resident == 0);
+        n += cap == 0 && otherwise != 0;
+    }
+    TEST_ASSERT_TRUE(n > ROUNDS / 1000);
 }
 
 /* --- sizes: invariants ------------------------------------------------------------------------ */
@@ -367,6 +421,7 @@ static void a_trial_ends_and_only_what_was_tried_often_is_called_slow(void)
 static struct tl_eff_facts plain(void)
 {
     struct tl_eff_facts f = {.sms = 100,
+                             .resident = 1,
                              .force = -1,
                              .finest = TL_RUNG_PERSISTENT,
                              .turnaround_ns = 100 * US,
@@ -394,6 +449,7 @@ static void rungs_are_chosen_as_the_table_says(void)
         uint64_t whole_ns;
         uint32_t done;
         enum tl_rung was, expected;
+        uint32_t resident; /* of 1000 blocks on 100 SMs; 0: one */
     } rows[] = {
         {"the finest",                        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P},
         {"the next if it is refused",         {NO, YES, YES},   0, P, 0, -1, false, false, 10 * MS, 0, W, T},
@@ -420,6 +476,11 @@ static void rungs_are_chosen_as_the_table_says(void)
         {"forced onto a part",                {YES, YES, YES},  0, P, 0, TL_RUNG_CAP, false, false, 10 * MS, 0, W, W},
         {"kept to a part however short",      {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, true, false, 100 * US, 0, W, P},
         {"kept to a part however slow",       {YES, YES, YES},  1, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, P},
+        {"the last that fits at once",        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, W, 10},
+        {"the first that does not",           {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 9},
+        {"forced, but it fits at once",       {YES, YES, YES},  0, P, 0, T, false, false, 10 * MS, 0, W, W, 10},
+        {"kept to a part, but it fits",       {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, W, 10},
+        {"begun in pieces, as if it fitted",  {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 8, T, P, 10},
         {"all SMs granted as a part",         {YES, YES, YES},  0, TL_RUNG_CAP, 1000, -1, false, false, 10 * MS, 0, W, W},
     };
     /* clang-format on */
@@ -433,6 +494,7 @@ static void rungs_are_chosen_as_the_table_says(void)
         f.whole_ns = rows[i].whole_ns;
         f.done = f.launched = rows[i].done;
         f.rung = rows[i].was;
+        f.resident = rows[i].resident != 0 ? rows[i].resident : 1;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++) {
             f.rungs[r].form = (enum tl_eff_form)rows[i].forms[r];
             f.rungs[r].is_slow = (rows[i].slow >> r & 1) != 0;
@@ -618,6 +680,8 @@ int main(void)
     RUN_TEST(a_kernel_shorter_than_the_budget_is_not_cut);
     RUN_TEST(a_longer_budget_never_cuts_a_kernel_that_a_shorter_one_leaves_whole);
     RUN_TEST(with_nobody_above_only_long_kernels_are_cut);
+    RUN_TEST(what_fits_at_once_is_never_cut);
+    RUN_TEST(what_fits_at_once_is_not_kept_to_a_part_that_is_too_small);
     RUN_TEST(a_piece_has_blocks_and_no_more_than_are_left);
     RUN_TEST(pieces_of_known_length_keep_to_the_budget);
     RUN_TEST(a_longer_budget_never_makes_smaller_pieces);
