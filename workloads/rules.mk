@@ -52,13 +52,13 @@ $(B)/workloads/cuda/mandelbrot.o: WORKLOAD_FLAGS := -fmad=false
 $(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: WORKLOAD_LIBS = -L$(B)/lib/tally/device -lnvrtc -lcuda
 $(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: | $(B)/lib/tally/device/libcuda.so
 
-# Programs whose result depends on the order of what they ask for.
+# Programs whose result depends on the order of what they ask for; for every profile of the device.
 ORDER_PROGRAMS := $(if $(NVCC),$(patsubst workloads/order/%.cu,$(B)/workloads/order/%,$(wildcard workloads/order/*.cu)))
 workloads: $(ORDER_PROGRAMS)
 $(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h
 	$(say) NVCC $<
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) -O2 -std=c++17 -gencode arch=compute_90,code=compute_90 -Wno-deprecated-declarations $(ORDER_FLAGS) \
+	$(Q)$(NVCC) -O2 -std=c++17 -gencode arch=compute_80,code=compute_80 -Wno-deprecated-declarations $(ORDER_FLAGS) \
 	    -o $@ $< $(ORDER_LIBS)
 $(B)/workloads/order/per_thread: ORDER_FLAGS := --default-stream per-thread
 $(B)/workloads/order/memory_words: ORDER_LIBS = -L$(B)/lib/tally/device -lcuda

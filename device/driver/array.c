@@ -132,7 +132,7 @@ CUresult cuArrayDestroy(CUarray hArray)
         return r;
     if (!is_array(hArray) || hArray->is_level)
         return CUDA_ERROR_INVALID_HANDLE;
-    tl_drv_context_wait(ctx);
+    tl_drv_context_drain(ctx);
     destroy(hArray);
     return CUDA_SUCCESS;
 }
@@ -187,7 +187,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
         return r;
     if (hMipmappedArray == NULL || hMipmappedArray->magic != TL_DRV_MIPMAP)
         return CUDA_ERROR_INVALID_HANDLE;
-    tl_drv_context_wait(ctx);
+    tl_drv_context_drain(ctx);
     while (hMipmappedArray->n > 0)
         destroy(hMipmappedArray->levels[--hMipmappedArray->n]);
     hMipmappedArray->magic = TL_DRV_DEAD;

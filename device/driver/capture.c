@@ -7,12 +7,14 @@
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/op.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 #include "tally/check.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct tl_drv_capture {
     struct CUgraph_st *graph;
@@ -21,8 +23,11 @@ struct tl_drv_capture {
     bool is_invalid;
     bool is_given; /* cuStreamBeginCaptureToGraph: the graph is the caller's */
     CUstreamCaptureMode mode;
+    pid_t thread;                /* that began it */
+    struct tl_drv_capture *next; /* of all that there are */
 };
 
+static struct tl_drv_capture *captures TL_DRV_GUARDED;
 static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool tl_drv_is_capturing(const struct CUstream_st *s)
@@ -88,6 +93,14 @@ void tl_drv_capture_forget_event(struct CUevent_st *e)
     e->capture = NULL;
 }
 
+struct tl_drv_capture *tl_drv_capture_of(const struct CUevent_st *e)
+{
+    struct tl_drv_capture *c = captures;
+    while (c != NULL && (e->capture == NULL || c->id != e->capture_id))
+        c = c->next;
+    return c;
+}
+
 void tl_drv_capture_record(struct CUstream_st *s, struct CUevent_st *e)
 {
     TL_CHECK(s->capture != NULL);
@@ -111,10 +124,7 @@ CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
     /* An event of a capture that has ended is no longer one of a capture. */
-    bool is_alive = false;
-    for (struct CUstream_st *o = e->ctx->streams; o != NULL && !is_alive; o = o->next)
-        is_alive = o->capture != NULL && o->capture->id == e->capture_id;
-    if (!is_alive) {
+    if (tl_drv_capture_of(e) == NULL) {
         tl_drv_capture_forget_event(e);
         return CUDA_SUCCESS;
     }
@@ -127,6 +137,69 @@ CUresult tl_drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
     bool joins = s->capture == NULL;
     s->capture = e->capture;
     return set_tail(s, e->nodes, e->n_nodes, !joins);
+}
+
+/* --- what is refused meanwhile ---------------------------------------------------------------- */
+
+void tl_drv_capture_spoil(struct tl_drv_capture *c)
+{
+    if (c != NULL && tl_drv_profile()->is_strict)
+        c->is_invalid = true;
+}
+
+void tl_drv_capture_spoil_context(struct CUctx_st *ctx)
+{
+    for (struct CUstream_st *s = ctx->streams; s != NULL; s = s->next)
+        tl_drv_capture_spoil(s->capture);
+}
+
+CUresult tl_drv_capture_permit(void)
+{
+    CUresult r = CUDA_SUCCESS;
+    pid_t self = gettid();
+    if (!tl_drv_profile()->is_strict || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_SUCCESS;
+    tl_drv_lock();
+    for (struct tl_drv_capture *c = captures; c != NULL; c = c->next) {
+        bool is_own = c->thread == self && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        bool is_everybodys = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                             thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        if (is_own || is_everybodys) {
+            c->is_invalid = true;
+            r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    tl_drv_unlock();
+    return r;
+}
+
+/* Whether the legacy stream would have to wait for work that is only captured. */
+static bool is_in_the_way(const struct CUstream_st *legacy, const struct CUstream_st *s)
+{
+    return s != legacy && s->capture != NULL && (s->flags & CU_STREAM_NON_BLOCKING) == 0;
+}
+
+CUresult tl_drv_capture_legacy(struct CUstream_st *s)
+{
+    CUresult r = CUDA_SUCCESS;
+    if (!s->is_legacy || !tl_drv_profile()->is_strict)
+        return CUDA_SUCCESS;
+    for (struct CUstream_st *o = s->ctx->streams; o != NULL; o = o->next) {
+        if (is_in_the_way(s, o)) {
+            o->capture->is_invalid = true;
+            r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
+    }
+    return r;
+}
+
+/* Asking whether the legacy stream is captured is refused as well, but spoils nothing. */
+static bool is_unusable(const struct CUstream_st *s) TL_DRV_LOCKED
+{
+    bool is = false;
+    for (const struct CUstream_st *o = s->ctx->streams; s->is_legacy && o != NULL; o = o->next)
+        is |= is_in_the_way(s, o);
+    return is && tl_drv_profile()->is_strict;
 }
 
 /* --- beginning and ending --------------------------------------------------------------------- */
@@ -153,12 +226,16 @@ static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, s
                                      .id = tl_drv.next_id++,
                                      .origin = s,
                                      .is_given = graph != NULL,
-                                     .mode = mode};
+                                     .mode = mode,
+                                     .thread = gettid()};
         r = c->graph != NULL ? set_tail(s, deps, n, false) : CUDA_ERROR_OUT_OF_MEMORY;
-        if (r == CUDA_SUCCESS)
+        if (r == CUDA_SUCCESS) {
             s->capture = c;
-        else if (graph == NULL)
+            c->next = captures;
+            captures = c;
+        } else if (graph == NULL) {
             tl_drv_graph_destroy(c->graph);
+        }
     }
     tl_drv_unlock();
     if (r != CUDA_SUCCESS)
@@ -224,6 +301,9 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         r = CUDA_ERROR_ILLEGAL_STATE;
     } else if (c->origin != s) {
         r = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    } else if (c->thread != gettid() && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+               tl_drv_profile()->is_strict) {
+        r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     } else {
         TL_CHECK(!s->is_legacy);
         if (c->is_invalid)
@@ -239,6 +319,12 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         *phGraph = r == CUDA_SUCCESS ? c->graph : NULL;
         if (r != CUDA_SUCCESS && !c->is_given)
             tl_drv_graph_destroy(c->graph);
+        for (struct tl_drv_capture **at = &captures; *at != NULL; at = &(*at)->next) {
+            if (*at == c) {
+                *at = c->next;
+                break;
+            }
+        }
         free(c);
     }
     tl_drv_unlock();
@@ -260,6 +346,10 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *capt
     if (captureStatus_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
+    if (is_unusable(s)) {
+        tl_drv_unlock();
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
     const struct tl_drv_capture *c = s->capture;
     *captureStatus_out = c == NULL       ? CU_STREAM_CAPTURE_STATUS_NONE
                          : c->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED

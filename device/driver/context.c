@@ -143,7 +143,7 @@ struct CUctx_st *tl_drv_context_create_green(struct CUctx_st *home, struct CUgre
 /* Frees what a context holds.  Its structure stays; a primary one can be used again. */
 static void clear(struct CUctx_st *ctx) TL_DRV_UNLOCKED
 {
-    tl_drv_context_wait(ctx);
+    tl_drv_context_drain(ctx);
     for (;;) {
         tl_drv_lock();
         struct tl_drv_local *local = ctx->locals;

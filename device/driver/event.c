@@ -103,7 +103,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
     hEvent->magic = TL_DRV_DEAD;
     tl_drv_unlock();
     if (hEvent->shared != NULL) {
-        tl_drv_context_wait(hEvent->ctx); /* operations under way still write and read it */
+        tl_drv_context_drain(hEvent->ctx); /* operations under way still write and read it */
         munmap(hEvent->shared, sizeof *hEvent->shared);
     }
     if (hEvent->shared_fd >= 0)
@@ -146,6 +146,11 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     if (s->ctx->home != hEvent->ctx->home || (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_HANDLE;
     tl_drv_lock();
+    r = tl_drv_capture_legacy(s);
+    if (r != CUDA_SUCCESS) {
+        tl_drv_unlock();
+        return r;
+    }
     if (tl_drv_is_capturing(s)) {
         if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
             r = tl_drv_capture_add(s,
@@ -193,6 +198,7 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     bool is_refused = false;
     for (const struct CUstream_st *s = hCtx->streams; s != NULL; s = s->next)
         is_refused |= tl_drv_is_capturing(s);
+    tl_drv_capture_spoil_context(hCtx);
     tl_drv_unlock();
     return is_refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
                       : tl_drv_event_record_context(hEvent, hCtx);
@@ -206,10 +212,13 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 CUresult cuEventQuery(CUevent hEvent)
 {
     CUresult r = check(hEvent);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_capture_permit();
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
     bool is_captured = hEvent->capture != NULL;
+    tl_drv_capture_spoil(tl_drv_capture_of(hEvent));
     bool is_done = tl_drv_op_is_done(hEvent->op) &&
                    (hEvent->shared == NULL || shared_is_done(hEvent->shared));
     tl_drv_unlock();
@@ -221,11 +230,14 @@ CUresult cuEventQuery(CUevent hEvent)
 CUresult cuEventSynchronize(CUevent hEvent)
 {
     CUresult r = check(hEvent);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_capture_permit();
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
     struct tl_drv_op *op = hEvent->op;
     if (hEvent->capture != NULL) {
+        tl_drv_capture_spoil(tl_drv_capture_of(hEvent));
         tl_drv_unlock();
         return CUDA_ERROR_CAPTURED_EVENT;
     }
@@ -313,6 +325,11 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     if ((Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
+    r = tl_drv_capture_legacy(s);
+    if (r != CUDA_SUCCESS) {
+        tl_drv_unlock();
+        return r;
+    }
     if (tl_drv_is_capturing(s) || hEvent->capture != NULL) {
         if ((Flags & CU_EVENT_WAIT_EXTERNAL) != 0 && tl_drv_is_capturing(s))
             r = tl_drv_capture_add(s, &(struct tl_drv_work){.kind = TL_DRV_WAIT, .event = hEvent});

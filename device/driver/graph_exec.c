@@ -398,7 +398,8 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
-    if (hGraphExec->has_memory)
+    r = tl_drv_capture_legacy(s);
+    if (r == CUDA_SUCCESS && hGraphExec->has_memory)
         r = tl_drv_is_capturing(s)
                 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED /* it would be a second one */
                 : tl_drv_graph_memory_check(hGraphExec->graph, frees_first(hGraphExec));

@@ -241,7 +241,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
         return r;
     if (hCtx == NULL || hCtx->magic != TL_DRV_GREEN || !hCtx->ctx->is_alive)
         return CUDA_ERROR_INVALID_CONTEXT;
-    tl_drv_context_wait(hCtx->ctx);
+    tl_drv_context_drain(hCtx->ctx);
     hCtx->ctx->is_alive = false;
     return cuDevicePrimaryCtxRelease_v2(hCtx->ctx->device->ordinal);
 }

@@ -56,7 +56,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         return r;
     if (pHandle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_context_wait(ctx);
+    tl_drv_context_drain(ctx);
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
     if (a == NULL || a->kind != TL_DRV_DEVICE_MEMORY || a->is_imported || a->pool != NULL ||
@@ -143,7 +143,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     CUresult r = tl_drv_enter(&ctx);
     if (r != CUDA_SUCCESS)
         return r;
-    tl_drv_context_wait(ctx);
+    tl_drv_context_drain(ctx);
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
     if (a == NULL || a->base != dptr || !a->is_imported || a->pool != NULL)
@@ -235,7 +235,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
         return r;
     if (shareData_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    tl_drv_context_wait(ctx);
+    tl_drv_context_drain(ctx);
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)ptr);
     if (a == NULL || a->base != ptr || a->pool == NULL || !a->pool->is_shareable) {

@@ -162,7 +162,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     while (library->n_by_context > 0) {
         struct CUmod_st *m = library->by_context[0];
         tl_drv_unlock();
-        tl_drv_context_wait(m->ctx);
+        tl_drv_context_drain(m->ctx);
         tl_drv_module_destroy(m); /* takes itself off the list */
         tl_drv_lock();
     }

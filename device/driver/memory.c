@@ -4,6 +4,7 @@
  * an inaccessible page before and behind each allocation.  Its capacity is that of the shared
  * device's ledger. */
 #include "device/driver/memory.h"
+#include "device/driver/capture.h"
 #include "device/driver/context.h"
 #include "device/driver/exec.h"
 #include "device/driver/graph_memory.h"
@@ -213,11 +214,24 @@ bool tl_drv_is_pinned(const void *p)
 
 /* --- device memory ---------------------------------------------------------------------------- */
 
+/* Allocating is no work of a stream, so a capture may forbid it; and two commands of different
+ * streams may not overlap if memory is allocated between them (programming guide, "Implicit
+ * Synchronization"). */
+static CUresult may_allocate(struct CUctx_st **ctx) TL_DRV_UNLOCKED
+{
+    CUresult r = tl_drv_enter(ctx);
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_capture_permit();
+    if (r == CUDA_SUCCESS)
+        tl_drv_context_may_drain((*ctx)->home);
+    return r;
+}
+
 CUresult tl_drv_memory_take(size_t bytes, enum tl_drv_memory kind, unsigned flags, uintptr_t *out)
 {
     struct CUctx_st *ctx;
     struct tl_drv_alloc *a;
-    CUresult r = tl_drv_enter(&ctx);
+    CUresult r = may_allocate(&ctx);
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
@@ -261,7 +275,7 @@ static CUresult take_managed(size_t bytes, unsigned flags, uintptr_t *out)
 {
     struct CUctx_st *ctx;
     struct tl_drv_alloc *a;
-    CUresult r = tl_drv_enter(&ctx);
+    CUresult r = may_allocate(&ctx);
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
@@ -313,6 +327,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return r;
     if (dptr == 0)
         return CUDA_SUCCESS;
+    r = tl_drv_capture_permit();
+    if (r != CUDA_SUCCESS)
+        return r;
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
     struct CUctx_st *owner = a != NULL ? a->ctx : NULL;
@@ -323,7 +340,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return r;
     /* Freeing waits for what may still use the memory, as on hardware. */
     if (owner != NULL)
-        tl_drv_context_wait(owner);
+        tl_drv_context_drain(owner);
     tl_drv_lock();
     r = tl_drv_memory_free(dptr);
     tl_drv_unlock();

@@ -281,6 +281,8 @@ CUresult tl_drv_module_create(struct CUctx_st *ctx, struct tl_drv_image *image,
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->magic = TL_DRV_MODULE;
     m->ctx = ctx = ctx->home;
+    /* Loading "might require context synchronization" (programming guide, "Lazy Loading"). */
+    tl_drv_context_may_drain(ctx);
     m->image = image;
     tl_drv_lock();
     image->refs++;
@@ -449,7 +451,7 @@ CUresult cuModuleUnload(CUmodule hmod)
         return r;
     if (hmod->library != NULL)
         return CUDA_ERROR_NOT_PERMITTED;
-    tl_drv_context_wait(hmod->ctx);
+    tl_drv_context_drain(hmod->ctx);
     tl_drv_module_destroy(hmod);
     return CUDA_SUCCESS;
 }

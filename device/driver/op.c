@@ -558,11 +558,18 @@ static CUresult mind_pageable(struct tl_drv_work *work, bool *wait) TL_DRV_LOCKE
  * waited for here, and copied by this thread. */
 CUresult tl_drv_submit(struct CUstream_st *s, struct tl_drv_work *work, bool wait)
 {
-    CUresult r = CUDA_SUCCESS;
+    CUresult r = wait ? tl_drv_capture_permit() : CUDA_SUCCESS;
     tl_drv_lock();
+    CUresult implicit = tl_drv_capture_legacy(s);
+    if (implicit != CUDA_SUCCESS || r != CUDA_SUCCESS) {
+        tl_drv_unlock();
+        tl_drv_work_finish(work);
+        return implicit != CUDA_SUCCESS ? implicit : r;
+    }
     if (tl_drv_is_capturing(s)) {
         if (wait) {
             r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            tl_drv_capture_spoil(s->capture);
             tl_drv_work_finish(work);
         } else {
             r = tl_drv_capture_add(s, work);

@@ -8,6 +8,7 @@
 #include "device/driver/lock.h"
 #include "device/driver/memory.h"
 #include "device/driver/op.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
 #include "tally/check.h"
@@ -203,24 +204,31 @@ static void come_after(struct tl_drv_op *op, const struct CUctx_st *ctx) TL_DRV_
 /* Of a primary context, its green contexts are parts. */
 CUresult tl_drv_context_wait(struct CUctx_st *ctx)
 {
-    struct tl_drv_op *join;
     struct CUctx_st *part;
     tl_drv_lock();
     bool is_refused = has_capture(ctx);
+    tl_drv_capture_spoil_context(ctx);
     struct CUgreenCtx_st *green = ctx->is_primary ? ctx->device->greens : NULL;
-    while (!is_refused && (part = tl_drv_green_next(&green)) != NULL)
-        is_refused = has_capture(part);
-    if (is_refused) {
-        tl_drv_unlock();
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    while ((part = tl_drv_green_next(&green)) != NULL) {
+        is_refused |= has_capture(part);
+        tl_drv_capture_spoil_context(part);
     }
+    tl_drv_unlock();
+    return is_refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : tl_drv_context_drain(ctx);
+}
+
+CUresult tl_drv_context_drain(struct CUctx_st *ctx)
+{
+    struct tl_drv_op *join;
+    struct CUctx_st *part;
+    tl_drv_lock();
     join = tl_drv_op_create(ctx, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
     if (join == NULL) {
         tl_drv_unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     come_after(join, ctx);
-    green = ctx->is_primary ? ctx->device->greens : NULL;
+    struct CUgreenCtx_st *green = ctx->is_primary ? ctx->device->greens : NULL;
     while ((part = tl_drv_green_next(&green)) != NULL)
         come_after(join, part);
     tl_drv_op_start_unlock(join);
@@ -229,6 +237,12 @@ CUresult tl_drv_context_wait(struct CUctx_st *ctx)
     tl_drv_op_unref(join);
     tl_drv_unlock();
     return after_wait(ctx);
+}
+
+void tl_drv_context_may_drain(struct CUctx_st *ctx)
+{
+    if (tl_drv_profile()->is_strict)
+        tl_drv_context_drain(ctx);
 }
 
 /* --- the calls -------------------------------------------------------------------------------- */
@@ -271,15 +285,27 @@ CUresult cuStreamDestroy(CUstream hStream)
     return cuStreamDestroy_v2(hStream);
 }
 
+/* Whether the stream can be waited for or asked: not while it is captured. */
+static CUresult may_ask(struct CUstream_st *s) TL_DRV_UNLOCKED
+{
+    tl_drv_lock();
+    CUresult r = tl_drv_capture_legacy(s);
+    if (r == CUDA_SUCCESS && tl_drv_is_capturing(s)) {
+        tl_drv_capture_spoil(s->capture);
+        r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    tl_drv_unlock();
+    return r;
+}
+
 CUresult cuStreamSynchronize(CUstream hStream)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(hStream, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (tl_drv_is_capturing(s))
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    return tl_drv_stream_wait(s);
+    r = may_ask(s);
+    return r == CUDA_SUCCESS ? tl_drv_stream_wait(s) : r;
 }
 
 CUresult cuStreamQuery(CUstream hStream)
@@ -288,8 +314,9 @@ CUresult cuStreamQuery(CUstream hStream)
     CUresult r = tl_drv_stream(hStream, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (tl_drv_is_capturing(s))
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    r = may_ask(s);
+    if (r != CUDA_SUCCESS)
+        return r;
     tl_drv_lock();
     bool is_done = tl_drv_op_is_done(s->tail);
     if (s->is_legacy)

@@ -54,8 +54,14 @@ struct tl_drv_shared_event {
 CUresult tl_drv_stream(CUstream handle, struct CUstream_st **out);
 struct CUstream_st *tl_drv_stream_create(struct CUctx_st *ctx, unsigned flags,
                                          int priority) TL_DRV_LOCKED;
-/* Waits for everything submitted to a context so far. */
+/* Waits for everything submitted to a context so far; refused while one of its streams is
+ * captured. */
 CUresult tl_drv_context_wait(struct CUctx_st *ctx) TL_DRV_UNLOCKED;
+/* The same for the driver's own sake: what is captured is no work, and has no say. */
+CUresult tl_drv_context_drain(struct CUctx_st *ctx) TL_DRV_UNLOCKED;
+/* For what the documentation says may wait for the context: allocations, loads of modules.  A
+ * strict profile does. */
+void tl_drv_context_may_drain(struct CUctx_st *ctx) TL_DRV_UNLOCKED;
 CUresult tl_drv_stream_wait(struct CUstream_st *s) TL_DRV_UNLOCKED;
 
 /* Everything that stands in the context's streams now; the event's new record. */

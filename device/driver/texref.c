@@ -61,7 +61,7 @@ static CUresult bind(struct CUtexref_st *r)
     if (old != 0)
         result = cuTexObjectDestroy(old); /* waits for the context */
     else if (r->module != NULL)
-        tl_drv_context_wait(r->module->ctx);
+        tl_drv_context_drain(r->module->ctx);
     r->object = object;
     if (r->variable != NULL)
         *r->variable = object;

@@ -115,7 +115,7 @@ CUresult cuTexObjectDestroy(CUtexObject texObject)
     CUresult r = tl_drv_enter(&ctx);
     if (r != CUDA_SUCCESS || texObject == 0)
         return r;
-    tl_drv_context_wait(ctx); /* kernels under way may still fetch from it */
+    tl_drv_context_drain(ctx); /* kernels under way may still fetch from it */
     free(object_of(texObject));
     return CUDA_SUCCESS;
 }

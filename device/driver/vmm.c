@@ -249,7 +249,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     CUcontext ctx = tl_drv_current();
     if (ctx != NULL)
-        tl_drv_context_wait(ctx);
+        tl_drv_context_drain(ctx);
     tl_drv_lock();
     for (struct mapping **at = &mappings; *at != NULL;) {
         struct mapping *m = *at;

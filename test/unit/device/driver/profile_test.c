@@ -4,7 +4,9 @@
  * itself again with TALLY_DEVICE_PROFILE set, and the child's part is named by its argument. */
 #include "test/unit/device/driver/help.h"
 
-#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -157,6 +159,311 @@ static void a_driver_has_the_functions_of_its_version_and_no_others(void)
     must("soft", "functions");
 }
 
+/* --- registration: cuMemHostRegister in cuda.h --- */
+
+static CUcontext make_context(void)
+{
+    CUcontext ctx;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuInit)(0));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxCreate_v2)(&ctx, 0, 0));
+    return ctx;
+}
+
+static CUresult registered(void *p, size_t n, unsigned flags)
+{
+    return CALL(cuMemHostRegister_v2)(p, n, flags);
+}
+
+static void part_registration(void)
+{
+    CUcontext ctx = make_context();
+    char *rw = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *ro = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr device;
+    void *host;
+    bool is_soft = strcmp(getenv("TALLY_DEVICE_PROFILE"), "soft") == 0;
+    TEST_ASSERT_TRUE(rw != MAP_FAILED && ro != MAP_FAILED);
+    /* Only readable memory needs the flag, and the flag needs attribute 113. */
+    TEST_ASSERT_EQUAL_INT(is_soft ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED,
+                          registered(ro, 4096, CU_MEMHOSTREGISTER_READ_ONLY));
+    if (!is_soft) {
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, registered(ro, 4096, 0));
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_SUPPORTED,
+                              registered(rw, 4096, CU_MEMHOSTREGISTER_READ_ONLY));
+        /* Half of it is only readable, or is not there. */
+        TEST_ASSERT_EQUAL_INT(0, mprotect(rw + 8192, 4096, PROT_READ));
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, registered(rw, 16384, 0));
+        TEST_ASSERT_EQUAL_INT(0, munmap(rw + 8192, 4096));
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, registered(rw, 16384, 0));
+    }
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, registered(rw, 4096, 0x80));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, registered(rw, 0, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, registered(NULL, 4096, 0));
+    /* Neither address nor size need be a page's. */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, registered(rw + 100, 5000, CU_MEMHOSTREGISTER_DEVICEMAP));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, registered(rw + 100, 5000, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, registered(rw, 200, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, registered(rw + 5000, 500, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemHostGetDevicePointer_v2)(&device, rw + 100, 0));
+    TEST_ASSERT_EQUAL_UINT64((uintptr_t)rw + 100, device); /* as attribute 91 promises */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, CALL(cuMemHostUnregister)(rw));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemHostUnregister)(rw + 100));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+                          CALL(cuMemHostUnregister)(rw + 100));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemHostAlloc)(&host, 4096, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, registered(host, 4096, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+static void memory_that_is_only_readable_cannot_be_registered_over_pcie(void)
+{
+    must("soft", "registration");
+    must("a100-r535", "registration");
+    must("h100-r580", "registration");
+}
+
+/* --- captures: cuThreadExchangeStreamCaptureMode and cuStreamIsCapturing in cuda.h; programming
+ * guide, "Prohibited and Unhandled Operations" --- */
+
+static CUstream captured(unsigned flags, CUstreamCaptureMode mode)
+{
+    CUstream s;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamCreate)(&s, flags));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamBeginCapture_v2)(s, mode));
+    return s;
+}
+
+/* Ends it, and looks whether it had been made invalid. */
+static void ends(CUstream s, bool is_valid)
+{
+    CUgraph graph = NULL;
+    CUstreamCaptureStatus status;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamIsCapturing)(s, &status));
+    TEST_ASSERT_EQUAL_INT(
+        is_valid ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_INVALIDATED, status);
+    TEST_ASSERT_EQUAL_INT(is_valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                          CALL(cuStreamEndCapture)(s, &graph));
+    TEST_ASSERT_TRUE(is_valid == (graph != NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamDestroy_v2)(s));
+}
+
+/* What another thread gets for an allocation in each mode while this one captures. */
+struct elsewhere {
+    CUcontext ctx;
+    CUstreamCaptureMode mode;
+    CUresult allocated, ended;
+    CUstream stream;
+};
+
+static void *allocate_elsewhere(void *data)
+{
+    struct elsewhere *e = data;
+    CUstreamCaptureMode mode = e->mode;
+    CUdeviceptr p;
+    CUgraph graph;
+    CALL(cuCtxSetCurrent)(e->ctx);
+    CALL(cuThreadExchangeStreamCaptureMode)(&mode);
+    e->allocated = CALL(cuMemAlloc_v2)(&p, 64);
+    e->ended = CALL(cuStreamEndCapture)(e->stream, &graph);
+    return NULL;
+}
+
+static CUresult elsewhere(CUcontext ctx, CUstream s, CUstreamCaptureMode mode)
+{
+    struct elsewhere e = {.ctx = ctx, .mode = mode, .stream = s};
+    pthread_t thread;
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, allocate_elsewhere, &e));
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, e.ended);
+    return e.allocated;
+}
+
+static void part_captures(void)
+{
+    const CUstreamCaptureMode GLOBAL = CU_STREAM_CAPTURE_MODE_GLOBAL,
+                              LOCAL = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                              RELAXED = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const CUresult unsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                   implicit = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    CUcontext ctx = make_context();
+    CUdeviceptr p, q;
+    CUevent event, inside;
+    CUstreamCaptureStatus status;
+    char bytes[64] = "";
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&p, 64));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventCreate)(&event, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventCreate)(&inside, 0));
+
+    /* The legacy stream cannot be used while a blocking stream is captured. */
+    CUstream s = captured(CU_STREAM_DEFAULT, RELAXED);
+    TEST_ASSERT_EQUAL_INT(implicit, CALL(cuStreamIsCapturing)(NULL, &status));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemsetD8Async)(p, 1, 64, s));
+    ends(s, true); /* to ask spoils nothing */
+    s = captured(CU_STREAM_DEFAULT, RELAXED);
+    TEST_ASSERT_EQUAL_INT(implicit, CALL(cuMemsetD8Async)(p, 1, 64, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                          CALL(cuMemsetD8Async)(p, 1, 64, s));
+    ends(s, false);
+    s = captured(CU_STREAM_DEFAULT, RELAXED);
+    TEST_ASSERT_EQUAL_INT(implicit, CALL(cuMemcpyHtoD_v2)(p, bytes, 64));
+    ends(s, false);
+    s = captured(CU_STREAM_DEFAULT, RELAXED);
+    TEST_ASSERT_EQUAL_INT(implicit, CALL(cuEventRecord)(event, NULL));
+    ends(s, false);
+    s = captured(CU_STREAM_DEFAULT, RELAXED);
+    TEST_ASSERT_EQUAL_INT(implicit, CALL(cuStreamSynchronize)(NULL));
+    ends(s, false);
+    /* A stream that does not wait for it leaves it alone. */
+    s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemcpyHtoD_v2)(p, bytes, 64));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventRecord)(event, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventSynchronize)(event));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&q, 64));
+    ends(s, true);
+
+    /* What is no work of a stream is refused by mode. */
+    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+    TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuMemAlloc_v2)(&q, 64));
+    ends(s, false);
+    s = captured(CU_STREAM_NON_BLOCKING, LOCAL);
+    TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuMemFree_v2)(p));
+    ends(s, false);
+    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+    TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuMemcpyHtoD_v2)(p, bytes, 64));
+    ends(s, false);
+    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+    TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuEventQuery)(event));
+    ends(s, false);
+    CUstreamCaptureMode mode = RELAXED;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuThreadExchangeStreamCaptureMode)(&mode));
+    TEST_ASSERT_EQUAL_INT(GLOBAL, mode);
+    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&q, 64));
+    ends(s, true);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuThreadExchangeStreamCaptureMode)(&mode));
+
+    /* Other threads: their own mode counts, and only global captures are everybody's. */
+    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, elsewhere(ctx, s, LOCAL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, elsewhere(ctx, s, RELAXED));
+    TEST_ASSERT_EQUAL_INT(unsupported, elsewhere(ctx, s, GLOBAL));
+    ends(s, false);
+    s = captured(CU_STREAM_NON_BLOCKING, LOCAL);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, elsewhere(ctx, s, GLOBAL));
+    ends(s, true);
+
+    /* Waiting for what only will be, whatever the mode. */
+    s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
+    TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuStreamSynchronize)(s));
+    ends(s, false);
+    s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
+    TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuCtxSynchronize)());
+    ends(s, false);
+    s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventRecord)(inside, s));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_CAPTURED_EVENT, CALL(cuEventQuery)(inside));
+    ends(s, false);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+static void captures_are_spoilt_by_what_the_documentation_forbids(void)
+{
+    must("a100-r535", "captures");
+    must("h100-r580", "captures");
+}
+
+/* --- what waits for the context: programming guide, "Lazy Loading" and "Implicit Synchronization"
+ * --- */
+
+struct waiter {
+    CUcontext ctx;
+    int which, hold;
+    CUdeviceptr memory;
+    atomic_bool was_let_go, was_over; /* the host function; before it */
+    _Atomic pid_t thread;
+    atomic_bool is_over;
+};
+
+static void CUDA_CB hold_up(void *data)
+{
+    struct waiter *w = data;
+    char c;
+    if (read(w->hold, &c, 1) < 0)
+        abort();
+    w->was_let_go = true;
+}
+
+static void *call_that_waits(void *data)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                              ".visible .entry k()\n{\n ret;\n}\n";
+    struct waiter *w = data;
+    CUmodule module;
+    CUdeviceptr p;
+    CALL(cuCtxSetCurrent)(w->ctx);
+    w->thread = gettid();
+    if (w->which == 0)
+        CALL(cuModuleLoadData)(&module, ptx);
+    else if (w->which == 1)
+        CALL(cuMemFree_v2)(w->memory);
+    else
+        CALL(cuMemAlloc_v2)(&p, 64);
+    w->was_over = !w->was_let_go;
+    w->is_over = true;
+    return NULL;
+}
+
+/* Whether the thread sleeps, which a call does that waits for what does not come. */
+static bool sleeps(pid_t thread)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+    FILE *f = thread != 0 ? fopen(path, "r") : NULL;
+    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    if (f != NULL)
+        fclose(f);
+    const char *state = strrchr(text, ')');
+    return state != NULL && state[1] == ' ' && state[2] == 'S';
+}
+
+/* A host function holds a stream up until the call is over or sleeps.  On the device as it is, only
+ * freeing waits. */
+static void part_waiting(void)
+{
+    CUcontext ctx = make_context();
+    CUstream s;
+    bool is_soft = strcmp(getenv("TALLY_DEVICE_PROFILE"), "soft") == 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
+    for (int which = 0; which < 3; which++) {
+        int ends_of[2];
+        pthread_t thread;
+        struct waiter w = {.ctx = ctx, .which = which};
+        bool waits = !is_soft || which == 1;
+        TEST_ASSERT_EQUAL_INT(0, pipe(ends_of));
+        w.hold = ends_of[0];
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&w.memory, 64));
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuLaunchHostFunc)(s, hold_up, &w));
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, call_that_waits, &w));
+        while (!w.is_over && !(waits && sleeps(w.thread)))
+            sched_yield();
+        TEST_ASSERT_EQUAL_INT(1, write(ends_of[1], "", 1));
+        pthread_join(thread, NULL);
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamSynchronize)(s));
+        TEST_ASSERT_EQUAL_INT(!waits, w.was_over);
+        close(ends_of[0]);
+        close(ends_of[1]);
+    }
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+static void loads_and_allocations_wait_for_the_context(void)
+{
+    must("soft", "waiting");
+    must("a100-r535", "waiting");
+    must("h100-r580", "waiting");
+}
+
 /* --- names --- */
 
 static void part_init(void)
@@ -178,7 +485,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"numbers", part_numbers}, {"functions", part_functions}, {"init", part_init}};
+    } parts[] = {{"numbers", part_numbers},   {"functions", part_functions},
+                 {"init", part_init},         {"registration", part_registration},
+                 {"captures", part_captures}, {"waiting", part_waiting}};
     self = argv[0];
     UNITY_BEGIN();
     if (argc > 1) {
@@ -190,6 +499,9 @@ int main(int argc, char **argv)
     }
     RUN_TEST(each_profile_has_the_numbers_of_its_gpu);
     RUN_TEST(a_driver_has_the_functions_of_its_version_and_no_others);
+    RUN_TEST(memory_that_is_only_readable_cannot_be_registered_over_pcie);
+    RUN_TEST(captures_are_spoilt_by_what_the_documentation_forbids);
+    RUN_TEST(loads_and_allocations_wait_for_the_context);
     RUN_TEST(a_name_that_is_not_known_is_refused_with_those_that_are);
     return UNITY_END();
 }
