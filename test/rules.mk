@@ -1,7 +1,7 @@
 # Tests: test/unit mirrors the tree, and each ROOM/NAME_test.c there is a program $(B)/test/ROOM/NAME_test, linked with Unity, with
 # libraries, and with what it needs of the helpers, which are the other files there.  test/fuzz/NAME_fuzz.c are libFuzzer targets.
 # test/corpus/*.c is one program, test/standin/*.c stand in for parts that tests do not want.
-LINK_ORDER := tally_exec tally_jit tally_service tally_image tally_ptx tally_report tally_record tally_sched tally_job tally_base
+LINK_ORDER := tally_exec tally_jit tally_service tally_cubin tally_image tally_ptx tally_report tally_record tally_sched tally_job tally_base
 OUR_LIBS := $(call libs,$(LINK_ORDER))
 FUZZ_SRCS := $(wildcard test/fuzz/*_fuzz.c)
 CORPUS_SRCS := $(wildcard test/corpus/*.c)
@@ -21,6 +21,7 @@ $(B)/lib/libtest_help.a: $(call objs,$(TEST_HELPER_SRCS))
 # Rooms whose tests need less than everything are linked with less, so that they are built soon, and for TSan.
 libs_of_base := tally_base
 libs_of_device_exec := tally_exec tally_base
+libs_of_cubin := tally_cubin tally_image tally_base
 libs_of_image := tally_image tally_base
 libs_of_ptx_rewrite := tally_ptx tally_base
 libs_of_runtime_effort := tally_effort $(LINK_ORDER)

@@ -17,6 +17,7 @@
 #define TALLY_RUNTIME_TALLY_INSPECT_H
 
 #include "runtime/tally/cli.h"
+#include "tally/cubin.h"
 #include "tally/image.h"
 #include "tally/ptx.h"
 
@@ -37,6 +38,9 @@ struct inspect_kernel {
     bool is_judged; /* by some PTX; the reasons hold only then */
     /* if several images have PTX, a refusal by any of them counts */
     enum tl_ptx_reason reasons[TL_PTX_VARIANTS];
+    /* the same for machine code and the gate; the reason holds if has_sass */
+    enum tl_cubin_reason gate;
+    bool wants_twin;
 };
 
 /* A kernel of an image. */
@@ -44,7 +48,10 @@ struct inspect_entry {
     struct inspect_kernel *kernel;
     const struct tl_ptx_verdict *verdicts; /* PTX: one per variant; NULL if judging failed */
     struct tl_cubin_kernel sass;           /* cubin; without the name */
-    const char *problem;                   /* why judging failed, or NULL */
+    enum tl_cubin_reason gate;             /* cubin: whether it can be gated */
+    bool wants_twin;
+    const char *gate_note; /* what was against it; may be empty */
+    const char *problem;   /* why judging failed, or NULL */
 };
 
 struct inspect_image {
@@ -104,6 +111,10 @@ struct inspect_totals {
     uint64_t variants[TL_PTX_VARIANTS]; /* in this one */
     uint64_t reasons[TL_PTX_VARIANTS][TL_PTX_REASON_COUNT];
     uint64_t hopeless[TL_PTX_REASON_COUNT]; /* in no variant, by what is against slicing */
+    uint64_t with_sass;
+    uint64_t gateable, twins; /* of those; twins are those that share a module with variables */
+    uint64_t stoppable;       /* gateable, or preemptible by their PTX */
+    uint64_t gate_reasons[TL_CUBIN_REASON_COUNT];
 };
 
 void inspect_totals_add_container(struct inspect_totals *t, const struct inspect_container *c);

@@ -34,6 +34,14 @@ static void put_kernel(struct tl_json *j, enum tl_image_kind kind, const struct 
         tl_json_key_uint(j, "parameters", e->sass.n_params);
         tl_json_key_uint(j, "parameter_bytes", e->sass.param_bytes);
         tl_json_key_uint(j, "shared_bytes", e->sass.shared_bytes);
+        tl_json_key(j, "gate");
+        tl_json_object(j);
+        tl_json_key_str(j, "reason", tl_cubin_reason_code(e->gate));
+        if (e->gate == TL_CUBIN_REASON_OK)
+            tl_json_key_bool(j, "twin", e->wants_twin);
+        else if (e->gate_note[0] != 0)
+            tl_json_key_str(j, "note", e->gate_note);
+        tl_json_end_object(j);
     } else if (e->problem != NULL) {
         tl_json_key_str(j, "problem", e->problem);
     } else {
@@ -110,6 +118,22 @@ static void put_variant_totals(struct tl_json *j, enum tl_ptx_variant v,
     tl_json_end_object(j);
 }
 
+static void put_gate_totals(struct tl_json *j, const struct inspect_totals *t)
+{
+    tl_json_key(j, "gate");
+    tl_json_object(j);
+    tl_json_key_uint(j, "with_machine_code", t->with_sass);
+    tl_json_key_uint(j, "kernels", t->gateable);
+    tl_json_key_uint(j, "twins", t->twins);
+    tl_json_key(j, "refused");
+    tl_json_object(j);
+    for (int r = 0; r < TL_CUBIN_REASON_COUNT; r++)
+        if (r != TL_CUBIN_REASON_OK && t->gate_reasons[r] > 0)
+            tl_json_key_uint(j, tl_cubin_reason_code((enum tl_cubin_reason)r), t->gate_reasons[r]);
+    tl_json_end_object(j);
+    tl_json_end_object(j);
+}
+
 static void put_totals(struct tl_json *j, const struct inspect_totals *t)
 {
     tl_json_key(j, "totals");
@@ -132,6 +156,8 @@ static void put_totals(struct tl_json *j, const struct inspect_totals *t)
     for (int v = 0; v < TL_PTX_VARIANTS; v++)
         put_variant_totals(j, (enum tl_ptx_variant)v, t);
     tl_json_end_object(j);
+    put_gate_totals(j, t);
+    tl_json_key_uint(j, "preemptible_or_gateable", t->stoppable);
     tl_json_end_object(j);
 }
 

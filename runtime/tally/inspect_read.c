@@ -158,6 +158,42 @@ static int see_cubin_kernel(void *data, const struct tl_cubin_kernel *kernel)
     return 0;
 }
 
+/* Takes an image's word on the gate into what is known of the kernel. */
+static void merge_gate(struct inspect_entry *e)
+{
+    struct inspect_kernel *k = e->kernel;
+    if (k->gate == TL_CUBIN_REASON_OK)
+        k->gate = e->gate;
+    k->wants_twin |= e->wants_twin;
+}
+
+/* Which of the image's kernels can be gated.  Both readers list kernels in the order of symbols. */
+static void judge_gates(struct inspect_container *c, struct inspect_image *image, const void *bytes,
+                        size_t n)
+{
+    struct tl_cubin *cubin;
+    struct tl_error err;
+    if (tl_cubin_open(&cubin, bytes, n, &err) < 0)
+        cubin = NULL;
+    for (uint32_t i = 0; i < image->n_entries; i++) {
+        struct inspect_entry *e = &image->entries[i];
+        const struct tl_cubin_entry *found = NULL;
+        if (cubin != NULL && i < tl_cubin_count(cubin))
+            found = tl_cubin_entry(cubin, i);
+        if (found != NULL && tl_str_eq(found->name, e->kernel->name)) {
+            e->gate = found->reason;
+            e->wants_twin = found->wants_twin;
+            e->gate_note = cli_must(tl_arena_printf(&c->arena, "%s", found->note));
+        } else {
+            e->gate = TL_CUBIN_REASON_BROKEN;
+            e->gate_note = cubin == NULL ? cli_must(tl_arena_printf(&c->arena, "%s", err.text))
+                                         : "";
+        }
+        merge_gate(e);
+    }
+    tl_cubin_close(cubin);
+}
+
 static void read_cubin(struct reader *r, struct inspect_image *image, const void *bytes, size_t n)
 {
     struct inspect_container *c = &r->current;
@@ -165,6 +201,8 @@ static void read_cubin(struct reader *r, struct inspect_image *image, const void
     image->is_relocatable = tl_cubin_is_relocatable(bytes, n);
     if (tl_cubin_walk(bytes, n, see_cubin_kernel, &(struct cubin_target){c, image}, &err) < 0)
         image->problem = cli_must(tl_arena_printf(&c->arena, "%s", err.text));
+    else
+        judge_gates(c, image, bytes, n);
 }
 
 /* --- images --- */

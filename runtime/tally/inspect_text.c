@@ -30,6 +30,15 @@ static void put_variants(struct tl_buf *out, const struct inspect_image *image)
     }
 }
 
+/* How many kernels of a cubin can be gated. */
+static void put_gates(struct tl_buf *out, const struct inspect_image *image)
+{
+    uint32_t possible = 0;
+    for (uint32_t i = 0; i < image->n_entries; i++)
+        possible += image->entries[i].gate == TL_CUBIN_REASON_OK;
+    tl_buf_printf(out, ": gate %s", tl_text_digits(possible).s);
+}
+
 static void put_image(struct tl_buf *out, const struct inspect_image *image)
 {
     const struct tl_image *i = &image->image;
@@ -48,6 +57,8 @@ static void put_image(struct tl_buf *out, const struct inspect_image *image)
                       image->n_entries == 1 ? "" : "s");
     if (i->kind == TL_IMAGE_PTX && image->n_entries > 0)
         put_variants(out, image);
+    else if (i->kind == TL_IMAGE_CUBIN && image->n_entries > 0)
+        put_gates(out, image);
     if (i->kind == TL_IMAGE_PTX)
         tl_buf_printf(out, "; ISA %u.%u", i->version_major, i->version_minor);
     if (image->is_relocatable)
@@ -77,6 +88,15 @@ static void put_verdict(struct tl_buf *out, enum tl_ptx_variant variant,
         tl_buf_printf(out, " (%s)", verdict->note);
 }
 
+static void put_gate(struct tl_buf *out, const struct inspect_entry *e)
+{
+    tl_buf_printf(out, "; gate %s", tl_cubin_reason_code(e->gate));
+    if (e->gate == TL_CUBIN_REASON_OK && e->wants_twin)
+        tl_buf_puts(out, " as a twin");
+    else if (e->gate != TL_CUBIN_REASON_OK && e->gate_note[0] != 0)
+        tl_buf_printf(out, " (%s)", e->gate_note);
+}
+
 static void put_kernel(struct tl_buf *out, enum tl_image_kind kind, const struct inspect_entry *e)
 {
     tl_buf_printf(out, "           " TL_STR_FMT, TL_STR_ARG(e->kernel->name));
@@ -85,10 +105,12 @@ static void put_kernel(struct tl_buf *out, enum tl_image_kind kind, const struct
     else if (kind == TL_IMAGE_PTX)
         for (int v = 0; v < TL_PTX_VARIANTS; v++)
             put_verdict(out, (enum tl_ptx_variant)v, &e->verdicts[v]);
-    else
+    else {
         tl_buf_printf(out, "  %u registers, %u parameters in %u bytes, %u bytes shared; %s",
                       e->sass.registers, e->sass.n_params, e->sass.param_bytes,
                       e->sass.shared_bytes, e->kernel->has_ptx ? "has PTX" : "machine code only");
+        put_gate(out, e);
+    }
     tl_buf_putc(out, '\n');
 }
 
@@ -135,6 +157,34 @@ static void put_reasons(struct tl_buf *out, const uint64_t counts[TL_PTX_REASON_
     }
 }
 
+/* What can be gated, and what is against the others, most frequent first. */
+static void put_gate_totals(struct tl_buf *out, const struct inspect_totals *t)
+{
+    bool is_done[TL_CUBIN_REASON_COUNT] = {[TL_CUBIN_REASON_OK] = true};
+    const char *separator = "  not: ";
+    if (t->with_sass == 0)
+        return;
+    tl_buf_printf(out, "  gateable     %9s %8s of %s that have machine code",
+                  tl_text_digits(t->gateable).s, tl_text_share(t->gateable, t->with_sass).s,
+                  tl_text_digits(t->with_sass).s);
+    if (t->twins > 0)
+        tl_buf_printf(out, ", %s as twins", tl_text_digits(t->twins).s);
+    for (;;) {
+        int most = -1;
+        for (int r = 0; r < TL_CUBIN_REASON_COUNT; r++)
+            if (!is_done[r] && t->gate_reasons[r] > 0 &&
+                (most < 0 || t->gate_reasons[r] > t->gate_reasons[most]))
+                most = r;
+        if (most < 0)
+            break;
+        tl_buf_printf(out, "%s%s %s", separator, tl_cubin_reason_code((enum tl_cubin_reason)most),
+                      tl_text_digits(t->gate_reasons[most]).s);
+        is_done[most] = true;
+        separator = ", ";
+    }
+    tl_buf_putc(out, '\n');
+}
+
 static void put_kernel_totals(struct tl_buf *out, const struct inspect_totals *t)
 {
     tl_buf_printf(out, "Kernels, by container and name: %s\n", tl_text_digits(t->kernels).s);
@@ -150,6 +200,7 @@ static void put_kernel_totals(struct tl_buf *out, const struct inspect_totals *t
     uint64_t sass_only = t->kernels - t->with_ptx;
     tl_buf_printf(out, "  machine code %9s %8s\n", tl_text_digits(sass_only).s,
                   tl_text_share(sass_only, t->kernels).s);
+    put_gate_totals(out, t);
 }
 
 /* Kernels that have no variant for one reason, and what to do about them. */
@@ -168,6 +219,10 @@ static void put_advice(struct tl_buf *out, const struct inspect_totals *t, uint3
         tl_buf_printf(out, " on sm_%u\n", gpu);
     else
         tl_buf_puts(out, ", on GPUs that can load their images; --gpu=sm_90 counts for one\n");
+    if (t->stoppable > t->preemptible)
+        tl_buf_printf(out, "With the gate: %s of %s kernels (%s), where it is qualified\n",
+                      tl_text_digits(t->stoppable).s, tl_text_digits(t->kernels).s,
+                      tl_text_share(t->stoppable, t->kernels).s);
     if (t->preemptible == t->kernels)
         return;
     tl_buf_puts(out, "The rest:\n");

@@ -43,10 +43,18 @@ static void add_image(struct inspect_totals *t, const struct inspect_image *imag
 static void add_kernel(struct inspect_totals *t, const struct inspect_kernel *k)
 {
     bool is_preemptible = false;
+    bool is_gateable = k->has_sass && k->gate == TL_CUBIN_REASON_OK;
     t->kernels++;
     t->with_ptx += k->has_ptx;
-    if (!k->is_judged)
+    t->with_sass += k->has_sass;
+    t->gateable += is_gateable;
+    t->twins += is_gateable && k->wants_twin;
+    if (k->has_sass)
+        t->gate_reasons[k->gate]++;
+    if (!k->is_judged) {
+        t->stoppable += is_gateable;
         return;
+    }
     t->judged++;
     for (int v = 0; v < TL_PTX_VARIANTS; v++) {
         bool is_possible = k->reasons[v] == TL_PTX_REASON_OK;
@@ -55,6 +63,7 @@ static void add_kernel(struct inspect_totals *t, const struct inspect_kernel *k)
         is_preemptible |= is_possible;
     }
     t->preemptible += is_preemptible;
+    t->stoppable += is_preemptible || is_gateable;
     if (!is_preemptible)
         t->hopeless[k->reasons[TL_PTX_SLICE]]++;
 }
@@ -99,6 +108,12 @@ void inspect_totals_add(struct inspect_totals *t, const struct inspect_totals *m
     }
     for (int r = 0; r < TL_PTX_REASON_COUNT; r++)
         t->hopeless[r] += more->hopeless[r];
+    t->with_sass += more->with_sass;
+    t->gateable += more->gateable;
+    t->twins += more->twins;
+    t->stoppable += more->stoppable;
+    for (int r = 0; r < TL_CUBIN_REASON_COUNT; r++)
+        t->gate_reasons[r] += more->gate_reasons[r];
 }
 
 /* --- advice --- */

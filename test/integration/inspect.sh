@@ -32,7 +32,7 @@ expect 0 '^           k  slice ok; ticket ok; persistent ok' -- inspect --kernel
 expect 0 'scale  10 registers, 2 parameters in 12 bytes, 1040 bytes shared; machine code only' \
     '^Preemptible: 0 of 2 kernels' '2 machine-code: there is no PTX' '-> they run whole' \
     -- inspect -v $seeds/cubin/kernels
-expect 0 'sm_90 .* 1 kernel; relocatable' -- inspect $seeds/cubin/relocatable
+expect 0 'sm_90 .* 1 kernel: gate 0; relocatable' 'gateable +0 .* not: not-linked 1' -- inspect $seeds/cubin/relocatable
 expect 0 'ptx +sm_90 .* 1 kernel: ' 'ptx +sm_120f .* not for this GPU' '1 of 1 kernels \(100\.0 %\) on sm_90' \
     -- inspect --gpu=sm_90 $seeds/image/scanned
 
