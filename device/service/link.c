@@ -365,8 +365,8 @@ static int symbol_address(struct link *k, const Elf64_Sym *s, uint64_t *address)
     if (s->st_shndx == SHN_UNDEF || s->st_shndx == SHN_COMMON)
         return tl_error_set(k->err, -ENOTSUP,
                             "kernel %.300s: the compiled code refers to %s, which is not in it, "
-                            "and there is nothing outside: "
-                            "the translator must lower it itself",
+                            "and there is nothing outside; a CPU with AVX2, FMA and F16C has "
+                            "instructions for all that kernels compute",
                             k->kernel, symbol_name(k, s));
     if (s->st_shndx >= k->n_sections || k->at[s->st_shndx] == 0 ||
         s->st_value > k->sections[s->st_shndx].sh_size)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/platform/x86.h>
 #include <unistd.h>
 
 /* --- looking for NVIDIA's --------------------------------------------------------------------- */
@@ -86,6 +87,16 @@ static int use_nvidia(const struct run *r, const char *path)
     return rc == 0 ? run_put_first(r, "LD_LIBRARY_PATH", r->lib, ':', is_our_folder) : rc;
 }
 
+/* What this CPU lacks of what kernels are compiled to, as libc sees it; NULL if nothing.
+ * (GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2 hides it.) */
+static const char *missing_extension(void)
+{
+    return !CPU_FEATURE_ACTIVE(AVX2)   ? "AVX2"
+           : !CPU_FEATURE_ACTIVE(FMA)  ? "FMA"
+           : !CPU_FEATURE_ACTIVE(F16C) ? "F16C"
+                                       : NULL;
+}
+
 /* The profile that is asked for, "soft" if none is; -EINVAL with those that there are. */
 static int read_profile(const char **out, struct tl_error *err)
 {
@@ -114,9 +125,13 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
     int rc = read_profile(&profile, err);
     if (rc < 0)
         return rc;
-    if (!r->is_quiet && !__builtin_cpu_supports("avx2"))
-        run_say("this CPU has no AVX2: kernels on the software device take several times as long "
-                "as on one that has");
+    const char *missing = missing_extension();
+    if (missing != NULL && !r->is_quiet)
+        run_say(
+            "this CPU has no %s: on the software device kernels that multiply and add fractions "
+            "cannot run, others take several times as long; a virtual machine may hide what "
+            "the CPU has (qemu: -cpu host)",
+            missing);
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
     rc = run_set(r, "TALLY_DRIVER", path);
