@@ -103,25 +103,22 @@ static void put_leader_test(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n");
 }
 
-/* Jumps to $give, with the number -1, if a stop word has unequal halves.  Two loads at a time do
- * not wait for each other; all four would, too, but they take more registers than many a small
- * kernel has. */
+/* Jumps to $give, with the number -1, if a stop word has unequal halves.  A word may lie across a bus,
+ * so none waits for another, and one whose address is zero is not read: zero has equal halves. */
 static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
 {
-    _Static_assert(TL_PTX_STOP_WORDS % 2 == 0, "read in pairs");
-    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i += 2) {
-        for (uint32_t k = 0; k < 2; k++)
-            tl_rw_put(rw, out, "\tld.param.u64 %%$w%u, [%s];\n", k,
-                      tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i + k));
-        tl_rw_put(
-            rw, out,
-            "\tld.volatile.global.u64 %%$w0, [%%$w0];\n\tld.volatile.global.u64 %%$w1, [%%$w1];\n");
-        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w0;\n\txor.b32 %%$q2, %%$q0, %%$q1;\n");
-        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w1;\n\txor.b32 %%$q0, %%$q0, %%$q1;\n");
-        tl_rw_put(
-            rw, out,
-            "\tor.b32 %%$q0, %%$q0, %%$q2;\n\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $give;\n");
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
+        tl_rw_put(rw, out,
+                  "\tld.param.u64 %%$w%u, [%s];\n\tsetp.ne.u64 %%$p0, %%$w%u, 0;\n\t@%%$p0 "
+                  "ld.volatile.global.u64 %%$w%u, [%%$w%u];\n",
+                  i, tl_rw_arg(rw, TL_PTX_ARG_STOP_WORD, i), i, i, i);
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++) {
+        tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w%u;\n\txor.b32 %%$q0, %%$q0, %%$q1;\n",
+                  i);
+        tl_rw_put(rw, out,
+                  i == 0 ? "\tmov.u32 %%$q2, %%$q0;\n" : "\tor.b32 %%$q2, %%$q2, %%$q0;\n");
     }
+    tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q2, 0;\n\t@%%$p0 bra $give;\n");
 }
 
 /* Thread 0: asks, takes a number, and puts it and the block index into the slot. */
@@ -182,7 +179,8 @@ void tl_rw_prologue(struct tl_rewriter *rw, struct tl_buf *out)
         return;
     tl_rw_put(rw, out,
               "\t.reg .pred %%$p<4>;\n\t.reg .b32 %%$q<9>;\n\t.reg .b32 %%$slot;\n\t.reg .b64 "
-              "%%$w<2>;\n");
+              "%%$w<%u>;\n",
+              TL_PTX_STOP_WORDS);
     const char *slot = tl_rw_text(rw, "%%$slot");
     if (rw->variant == TL_PTX_SLICE) {
         tl_rw_slot_address(rw, out, slot);

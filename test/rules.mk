@@ -96,12 +96,15 @@ $(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER):
 # A client that preempts at random.
 $(B)/test/preempter: $(B)/obj/test/standin/preempter.o $(call libs,tally_job tally_base)
 	$(link_it)
+# A client that polls what those above it tell its kernels.
+$(B)/test/poller: $(B)/obj/test/standin/poller.o $(call libs,tally_job tally_base)
+	$(link_it)
 # Writes records of an invented server and trainer, for the tests of the report and for looking at its page.
 $(B)/test/record-sample: $(B)/obj/test/standin/records.o $(call libs,tally_record tally_base)
 	$(link_it)
 $(B)/test/record-sample $(B)/record_fuzz: EXTRA_LIBS = -lm
-ALL_SRCS += test/standin/preempter.c test/standin/records.c
-tests: $(B)/test/preempter $(B)/test/record-sample
+ALL_SRCS += test/standin/preempter.c test/standin/poller.c test/standin/records.c
+tests: $(B)/test/preempter $(B)/test/poller $(B)/test/record-sample
 # A program that uses NVTX; where NVIDIA's headers of it are.
 NVTX_USER := $(if $(CUDA_INCLUDE),$(if $(wildcard $(CUDA_INCLUDE)/nvtx3/nvToolsExt.h),$(B)/test/nvtx-user))
 tests: $(NVTX_USER)
@@ -120,7 +123,7 @@ $(B)/bench/stalls $(B)/bench/blocks: $(B)/bench/%: test/bench/%.c test/bench/sm.
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) -o $@ $< $(OUR_LDFLAGS)
-bench-isolation: $(B)/bench/launch $(B)/bench/stalls $(B)/bench/blocks $(STANDIN_DRIVER)
-bench-launch: all $(B)/bench/launch $(STANDIN_DRIVER) $(B)/workloads/jobs/train
+bench-isolation: $(B)/bench/launch $(B)/test/poller $(B)/bench/stalls $(B)/bench/blocks $(STANDIN_DRIVER)
+bench-launch: all $(B)/bench/launch $(B)/test/poller $(STANDIN_DRIVER) $(B)/workloads/jobs/train
 	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)
 .PHONY: bench-launch

@@ -17,7 +17,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 6
+#define TL_PTX_REWRITER_VERSION 7
 
 /* --- index ------------------------------------------------------------------------------------ */
 
@@ -164,7 +164,7 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel,
     X(COUNTER, "counter") /* u64: address of the u32 counter of blocks started */                         \
     X(STOP_WORD,                                                                                          \
       "stop-word") /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a u64 {issued, completed};    \
-                                   stop while the halves differ */ \
+                                   stop while the halves differ; 0: not asked */ \
     X(BATCH_MASK,                                                                                         \
       "batch-mask") /* persistent: how many blocks a worker takes at a time, a power of two, less one */  \
     X(VARIABLE, "variable") /* u64: address of the original module's variable `name` */

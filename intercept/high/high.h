@@ -118,6 +118,8 @@ static inline struct tl_stream *tl_high_begin(CUstream stream, bool is_per_threa
     uint32_t issued = atomic_fetch_add(&tl_high_page->issued, 1);
     if (issued == atomic_load(&tl_high_page->completed))
         tl_high_burst();
+    else if (__builtin_expect(!tl_share_is_told(tl_high_page), 0))
+        tl_client_began(tl_job.client);
     return s;
 }
 

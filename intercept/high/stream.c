@@ -115,6 +115,7 @@ bool tl_stream_is_capturing(CUstream stream, bool is_per_thread)
 
 void tl_high_burst(void)
 {
+    tl_client_began(tl_job.client);
     tl_request_burst();
     tl_watch_wake();
 }
@@ -124,8 +125,10 @@ static void leave(uint32_t n)
 {
     struct tl_client_page *page = tl_high_page;
     uint32_t completed = atomic_fetch_add(&page->completed, n) + n;
-    if (completed == atomic_load(&page->issued))
-        tl_request_idle();
+    if (completed != atomic_load(&page->issued))
+        return;
+    tl_client_ended(tl_job.client, completed);
+    tl_request_idle();
 }
 
 void tl_high_refused(void)

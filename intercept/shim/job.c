@@ -298,6 +298,7 @@ __attribute__((destructor)) static void end(void)
         struct tl_client_page *page = tl_client_page(tl_job.client);
         uint32_t issued = atomic_load(&page->issued),
                  completed = atomic_exchange(&page->completed, issued);
+        tl_client_ended(tl_job.client, issued);
         tl_log(3, "end: %u pieces of work issued, %u in flight", issued, issued - completed);
     }
 }

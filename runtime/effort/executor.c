@@ -22,6 +22,7 @@
 
 enum {
     ASK_NS = 2000000,        /* after so long without news, the driver is asked */
+    LOOK_NS = 200000,        /* between looks at words of which kernels are not told */
     MARK_AFTER_NS = 1000000, /* unwatched kernels get a mark if nobody waits for them */
 };
 
@@ -136,7 +137,7 @@ TL_EFF_LOCKED static uint64_t next_look(bool is_held, uint64_t now)
 {
     uint64_t ns = UINT64_MAX;
     if (tl_eff_flight.n_pieces > 0)
-        ns = ASK_NS;
+        ns = tl_eff_gate_must_look() ? LOOK_NS : ASK_NS;
     if (is_held) {
         uint64_t gate = tl_eff_gate_wait_ns(now);
         ns = gate < ns ? gate : ns;

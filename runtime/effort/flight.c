@@ -48,9 +48,9 @@ void tl_eff_tell_word(void)
     uint32_t completed = atomic_load_explicit(&p->completed, memory_order_relaxed);
     if (is_busy && issued == completed) {
         atomic_store_explicit(&p->burst_ns, tl_eff_now(), memory_order_relaxed);
-        atomic_store_explicit(&p->issued, issued + 1, memory_order_release);
+        tl_client_issue(tl_eff.client, 1);
     } else if (!is_busy && issued != completed) {
-        atomic_store_explicit(&p->completed, issued, memory_order_release);
+        tl_client_complete(tl_eff.client, issued - completed);
         /* levels between the highest and the lowest have some below */
         tl_client_tell_idle(tl_eff.client);
     }
@@ -518,14 +518,15 @@ void tl_eff_kick(void)
 {
     bool kicks[TL_EFF_KICKS] = {false}, is_kicking = false;
     tl_eff_assert_locked();
+    bool must_leave = !tl_eff_gate.grant.may_run || tl_eff_gate_must_tell();
     for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
         if (p->is_over || p->item == NULL || p->item->launch.rung == TL_RUNG_SLICE)
             continue;
         uint32_t age = tl_eff_gate.words_epoch - p->words_epoch;
-        if (tl_eff_gate.grant.may_run && age == 0)
+        if (!must_leave && age == 0)
             continue;
         kicks[p->words_epoch % TL_EFF_KICKS] = true;
-        is_kicking |= !tl_eff_gate.grant.may_run || age >= TL_EFF_KICKS;
+        is_kicking |= must_leave || age >= TL_EFF_KICKS;
     }
     tl_eff_gate.is_kicking = is_kicking;
     for (uint32_t i = 0; i < TL_EFF_KICKS; i++) {

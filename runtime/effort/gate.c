@@ -17,7 +17,7 @@ enum {
 };
 #define RATE_BURST_S 0.01
 
-/* Pages with words, registered with the driver once.  The executor's own, but for being forgotten
+/* Pages with copies of words, registered with the driver once.  The executor's own, but for being forgotten
  * while it is idle. */
 static struct {
     uintptr_t page;
@@ -26,7 +26,6 @@ static struct {
     bool has_failed;
 } pages[MAX_PAGES];
 static uint32_t n_pages;
-static const _Atomic uint64_t never[TL_SHARE_PAGE / 8] __attribute__((aligned(TL_SHARE_PAGE)));
 
 struct tl_eff_gate tl_eff_gate;
 static _Atomic uint64_t round_trip_ns; /* any thread's */
@@ -51,13 +50,16 @@ TL_EFF_LOCKED static void refresh(void)
     if (tl_eff_gate.has_grant && changes == tl_eff_gate.grant_changes)
         return;
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
+    struct tl_copy_page *polled[TL_SHARE_WORDS];
     tl_eff_gate.grant_changes = changes;
     tl_client_grant(tl_eff.client, &tl_eff_gate.grant);
+    tl_client_polled(tl_eff.client, polled);
     tl_eff_gate.n_words = tl_client_words(tl_eff.client, words);
     bool differ = false;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        differ |= tl_eff_gate.words[i] != words[i];
+        differ |= tl_eff_gate.words[i] != words[i] || tl_eff_gate.polled[i] != polled[i];
         tl_eff_gate.words[i] = words[i];
+        tl_eff_gate.polled[i] = polled[i];
     }
     tl_eff_gate.words_epoch += differ;
     tl_eff_gate.has_grant = true;
@@ -105,6 +107,16 @@ bool tl_eff_gate_is_open(uint64_t now)
     if (is_preempted)
         tl_eff_gate.caution = MOST_CAUTION;
     return !is_preempted && !is_in_hysteresis(now);
+}
+
+bool tl_eff_gate_must_look(void)
+{
+    return tl_eff_gate.grant.yields && !tl_client_is_kept(tl_eff.client);
+}
+
+bool tl_eff_gate_must_tell(void)
+{
+    return tl_eff_gate_must_look() && tl_client_is_preempted(tl_eff.client);
 }
 
 uint64_t tl_eff_gate_wait_ns(uint64_t now)
@@ -198,10 +210,7 @@ TL_EFF_UNLOCKED static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr
     if (n_pages == MAX_PAGES)
         return false;
     unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    CUresult r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE,
-                                                  flags | CU_MEMHOSTREGISTER_READ_ONLY);
-    if (r != CUDA_SUCCESS)
-        r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags);
+    CUresult r = tl_eff_real.cuMemHostRegister_v2(p, TL_SHARE_PAGE, flags);
     if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
         r = tl_eff_real.cuMemHostGetDevicePointer_v2(device, p, 0);
     if (r != CUDA_SUCCESS)
@@ -222,15 +231,12 @@ void tl_eff_gate_forget(void)
 
 bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t epoch)
 {
-    const _Atomic uint64_t *above[TL_SHARE_WORDS];
-    *n = tl_client_words(tl_eff.client, above);
+    struct tl_copy_page *polled[TL_SHARE_WORDS];
+    *n = tl_client_polled(tl_eff.client, polled);
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        uintptr_t address = (uintptr_t)(i < *n ? above[i] : never),
-                  page = address & ~(uintptr_t)(TL_SHARE_PAGE - 1);
-        CUdeviceptr device;
-        if (!map_page(page, epoch, &device))
+        words[i] = 0;
+        if (i < *n && polled[i] != NULL && !map_page((uintptr_t)polled[i], epoch, &words[i]))
             return false;
-        words[i] = device + (address - page);
     }
     return true;
 }

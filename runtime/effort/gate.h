@@ -22,6 +22,7 @@ struct tl_eff_gate {
     uint32_t caution;
     uint32_t n_words;
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
+    const struct tl_copy_page *polled[TL_SHARE_WORDS]; /* by kernels */
     uint64_t words_seen[TL_SHARE_WORDS]; /* what they said when they were last looked at */
     uint32_t words_epoch;                /* grows when they are others */
     /* what is on the device was told to leave by us, and what is launched now would be, too */
@@ -51,8 +52,12 @@ bool tl_eff_take_rate(uint32_t blocks, uint64_t now) TL_EFF_LOCKED;
 void tl_eff_gate_trust(void) TL_EFF_LOCKED;
 /* How long it takes at best until an end is known; 0 if not measured.  Any thread. */
 void tl_eff_gate_round_trip(uint64_t ns);
-/* Device addresses of the words above, and how many are in use; false if they cannot be mapped.
- * Executor only. */
+/* Somebody above has work, and kernels are not told of it: a copy of its word is not kept true.  Then
+ * the executor looks often, and tells them itself. */
+bool tl_eff_gate_must_tell(void) TL_EFF_LOCKED;
+bool tl_eff_gate_must_look(void) TL_EFF_LOCKED;
+/* Device addresses of what kernels poll for the words above (0: nothing), and how many words are in
+ * use; false if they cannot be mapped.  Executor only. */
 bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n,
                        uint32_t epoch) TL_EFF_UNLOCKED;
 /* A context has gone, and perhaps what was registered in it. */

@@ -123,7 +123,8 @@ static struct tl_client *create_alone(const struct tl_settings *settings)
     c->page_fd = c->stop = c->poke[0] = c->poke[1] = c->ready = c->socket = -1;
     init_locks(c);
     c->grants = private_pages(2);
-    if (tl__words_init(&c->words) < 0 || c->grants == NULL || make_page(c) < 0) {
+    if (tl__words_init(&c->words) < 0 || tl__below_init(&c->below) < 0 || c->grants == NULL ||
+        make_page(c) < 0) {
         tl_client_destroy(c);
         return NULL;
     }
@@ -186,6 +187,7 @@ void tl_client_destroy(struct tl_client *c)
     close_if(&c->poke[1]);
     close_if(&c->page_fd);
     tl__words_finish(&c->words);
+    tl__below_finish(&c->below);
     if (c->grants != NULL)
         munmap(c->grants, (size_t)2 * TL_SHARE_PAGE);
     if (c->page != NULL)
@@ -212,6 +214,7 @@ void tl_client_abandon(struct tl_client *c)
     close_if(&c->page_fd);
     atomic_store(&c->grant, NULL);
     tl__words_abandon(&c->words);
+    tl__below_abandon(&c->below);
     (void)mmap(c->grants, (size_t)2 * TL_SHARE_PAGE, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     (void)mmap(c->page, TL_SHARE_PAGE, PROT_READ | PROT_WRITE,
@@ -286,7 +289,7 @@ void tl__client_set_grant(struct tl_client *c, int fd)
     struct tl_grant_page *old = atomic_load_explicit(&c->grant, memory_order_relaxed), *page = NULL;
     if (fd >= 0) {
         void *place = c->grants + (size_t)c->grant_turn * TL_SHARE_PAGE;
-        if (tl_share_check(fd) == 0 && tl_share_map_at(place, fd) == 0)
+        if (tl_share_check(fd) == 0 && tl_share_map_at(place, fd, false) == 0)
             page = place;
         close(fd);
         c->grant_turn ^= 1;
@@ -413,6 +416,25 @@ uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns)
     return first;
 }
 
+uint32_t tl_client_polled(struct tl_client *c, struct tl_copy_page *polled[TL_SHARE_WORDS])
+{
+    uint32_t n = atomic_load_explicit(&c->words.n, memory_order_acquire);
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        polled[i] = atomic_load_explicit(&c->words.polled[i], memory_order_acquire);
+    return n;
+}
+
+bool tl_client_is_kept(struct tl_client *c)
+{
+    struct tl_copy_page *polled[TL_SHARE_WORDS];
+    uint32_t n = tl_client_polled(c, polled);
+    for (uint32_t i = 0; i < n; i++)
+        if (polled[i] == NULL ||
+            atomic_load_explicit(&polled[i]->is_kept, memory_order_acquire) == 0)
+            return false;
+    return true;
+}
+
 uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_SHARE_WORDS])
 {
     uint32_t n = atomic_load_explicit(&c->words.n, memory_order_acquire);
@@ -435,6 +457,34 @@ bool tl_client_is_preempted(struct tl_client *c)
         return true;
     }
     return false;
+}
+
+/* --- its own word ----------------------------------------------------------------------------- */
+
+void tl_client_began(struct tl_client *c)
+{
+    tl__below_began(&c->below, c->page);
+}
+
+void tl_client_ended(struct tl_client *c, uint32_t completed)
+{
+    tl__below_ended(&c->below, c->page, completed);
+}
+
+void tl_client_issue(struct tl_client *c, uint32_t n)
+{
+    /* Sequentially consistent, as is the addition to `completed`: whichever of a begin and an end
+     * comes second sees the other. */
+    uint32_t issued = atomic_fetch_add(&c->page->issued, n);
+    if (issued == atomic_load(&c->page->completed) || !tl_share_is_told(c->page))
+        tl_client_began(c);
+}
+
+void tl_client_complete(struct tl_client *c, uint32_t n)
+{
+    uint32_t completed = atomic_fetch_add(&c->page->completed, n) + n;
+    if (completed == atomic_load(&c->page->issued))
+        tl_client_ended(c, completed);
 }
 
 /* --- what it tells ---------------------------------------------------------------------------- */

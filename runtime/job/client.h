@@ -27,6 +27,16 @@ bool tl_client_is_joined(const struct tl_client *c);
 /* Its own page, valid and writable for ever, joined or not.  Never NULL. */
 struct tl_client_page *tl_client_page(struct tl_client *c);
 
+/* Pieces of work are on their way to the device, and are done: counts them in its own word, and tells
+ * the kernels of those below where that begins or ends a burst.  Any thread. */
+void tl_client_issue(struct tl_client *c, uint32_t n);
+void tl_client_complete(struct tl_client *c, uint32_t n);
+/* The same for who counts in the page itself: `issued` was equal to `completed` before a piece was
+ * added, or tl_share_is_told says no; `completed` is equal to `issued` now, to that number.  Both change by sequentially consistent additions, and the first
+ * call comes before its piece can be done. */
+void tl_client_began(struct tl_client *c);
+void tl_client_ended(struct tl_client *c, uint32_t completed);
+
 /* The level in force: what it asked for, unless the rules lowered it or the user changed it with
  * `tally set`. */
 int tl_client_level(const struct tl_client *c);
@@ -51,6 +61,12 @@ uint64_t tl_client_preempted_since(struct tl_client *c, uint64_t after_ns);
  * client (a word that is not in use points to one that is never busy).  Returns how many are in
  * use. */
 uint32_t tl_client_words(struct tl_client *c, const _Atomic uint64_t *words[TL_SHARE_WORDS]);
+/* What kernels poll in their place: pages of this client's own, writable and page-aligned, in which
+ * those above keep copies; NULL where there is none.  Addresses stay valid as those of words do.
+ * Returns how many words are in use. */
+uint32_t tl_client_polled(struct tl_client *c, struct tl_copy_page *polled[TL_SHARE_WORDS]);
+/* Whether all of them are kept true.  While one is not, the job has to look at the words itself. */
+bool tl_client_is_kept(struct tl_client *c);
 /* Whether one of them is busy at this moment: a few loads.  The words of the dead do not count. */
 bool tl_client_is_preempted(struct tl_client *c);
 

@@ -1,7 +1,8 @@
 /* The client's files among themselves.
  *
  *     client.c         the questions that a job asks, answered from memory
- *     runtime/job/client_words.c   the places where the words of those above are mapped
+ *     runtime/job/client_words.c   the places where the words of those above are mapped, and their copies
+ *     runtime/job/client_below.c   the copies of this client's own word in those below
  *     runtime/job/client_listen.c  the thread: joins, hears tallyd, notices deaths
  *     runtime/job/client_alive.c   how others see that this job has died, and this one that others have
  *     runtime/job/client_start.c   starts tallyd
@@ -21,14 +22,26 @@
 
 /* Words are mapped one page each into a row of places.  A place keeps its address for ever: if its
  * owner dies, zeroes are mapped there, which are never busy, and it is given to another only after
- * all others were.  So a kernel that was launched with an old address reads something harmless. */
+ * all others were.  So a thread that still has an old address reads something harmless.  The same
+ * holds for the copies, which kernels read: a second row, of pages that may be written. */
 enum { TL_CLIENT_PLACES = 128 };
+
+/* A page that this client made for one above it, or a merged one of tallyd's. */
+struct tl_client_copy {
+    bool is_used, is_offered; /* to the tallyd that it is joined to */
+    int fd;                   /* to offer it; -1 if merged */
+    ino_t ino;                /* of it: the job may have closed it, and the number be its own now */
+    uint32_t tries;           /* offers in vain, one after another */
+    uint64_t look_ns;         /* when to see whether it is kept */
+};
 
 struct tl_client_place {
     bool is_used, is_merged;
     dev_t dev; /* of the page, to know it when it comes again */
     ino_t ino;
-    int pidfd; /* of who writes it; -1 if merged */
+    int pidfd;      /* of who writes it; -1 if merged */
+    uint32_t above; /* who that is, as tallyd calls it */
+    uint32_t copy;  /* 0: there is none */
     /* A word from a tallyd that is gone counts until the next one knows its owner, or so long after
      * joining that one; 0 is for ever. */
     bool is_old;
@@ -40,8 +53,13 @@ struct tl_client_words {
     struct tl_client_place places[TL_CLIENT_PLACES];
     uint32_t next;                     /* place to look at first for a new word */
     uint32_t in_force[TL_SHARE_WORDS]; /* places */
+    char *copy_row;
+    struct tl_client_copy copies[TL_CLIENT_PLACES];
+    uint32_t last_copy;
     /* What the job reads; the rest points to zeroes. */
     const _Atomic uint64_t *_Atomic words[TL_SHARE_WORDS];
+    /* What its kernels read, by the same numbers; NULL if there is none. */
+    struct tl_copy_page *_Atomic polled[TL_SHARE_WORDS];
     _Atomic uint32_t n;
 };
 
@@ -59,8 +77,45 @@ bool tl__words_drop_dead(struct tl_client_words *w);
 void tl__words_grow_old(struct tl_client_words *w);
 /* Forgets words whose time is over.  Returns when to ask again, or UINT64_MAX. */
 uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now);
+/* Offers copies that nobody keeps, through that socket to tallyd.  A copy that was offered in vain is
+ * replaced.  Returns when to ask again, or UINT64_MAX; `has_changed` if there is another copy now. */
+uint64_t tl__words_offer(struct tl_client_words *w, int socket, uint64_t now, bool *has_changed);
 /* In the child of a fork: zeroes everywhere, descriptors closed. */
 void tl__words_abandon(struct tl_client_words *w);
+
+/* --- copies in those below -------------------------------------------------------------------- */
+
+struct tl_client_slot {
+    uint32_t place; /* 0: it is free */
+    dev_t dev;      /* of the page, to know it when it comes again */
+    ino_t ino;
+    bool is_wanted, is_old;
+    uint64_t until_ns; /* of one from a tallyd that is gone; 0: not yet */
+};
+
+struct tl_client_below {
+    /* Bursts, by the threads of the job. */
+    _Atomic uint32_t began, ended;
+    _Atomic uint32_t shown;                               /* a bit for each of these that is kept */
+    struct tl_copy_page *_Atomic copies[TL_SHARE_COPIES]; /* a copy stays where it is */
+    /* The thread's own. */
+    char *row; /* places, as those of words */
+    struct tl_client_slot slots[TL_SHARE_COPIES];
+    uint32_t last; /* place that was given out last */
+};
+
+/* 0 or -ENOMEM. */
+int tl__below_init(struct tl_client_below *b);
+void tl__below_finish(struct tl_client_below *b);
+/* A burst has begun, and one has ended with `completed`, as counted in that page.  Any thread. */
+void tl__below_began(struct tl_client_below *b, struct tl_client_page *page);
+void tl__below_ended(struct tl_client_below *b, struct tl_client_page *page, uint32_t completed);
+/* Takes the set that tallyd sent; the descriptors stay the caller's. */
+void tl__below_take(struct tl_client_below *b, struct tl_wire_packet *packet, uint64_t now);
+/* As those of words. */
+void tl__below_grow_old(struct tl_client_below *b);
+uint64_t tl__below_expire(struct tl_client_below *b, uint64_t now);
+void tl__below_abandon(struct tl_client_below *b);
 
 /* --- the client ------------------------------------------------------------------------------- */
 
@@ -87,6 +142,7 @@ struct tl_client {
     char **environment; /* for it; copied where the job's own thread cannot change it meanwhile */
 
     struct tl_client_words words;
+    struct tl_client_below below;
     /* The grant page of the tallyd that it is joined to, or NULL.  Two places take turns, so that
      * somebody who still reads the old one when a new tallyd came reads memory of ours. */
     struct tl_grant_page *_Atomic grant;

@@ -109,6 +109,7 @@ static void lose(struct tl_client *c)
     c->failures = 0;
     retreat(c, 0);
     tl__words_grow_old(&c->words);
+    tl__below_grow_old(&c->below);
     tl__client_set_grant(c, -1);
 }
 
@@ -261,6 +262,9 @@ static void hear(struct tl_client *c)
         tl__words_take(&c->words, &packet, tl_clock_ns());
         tl__client_changed(c);
         break;
+    case TL_WIRE_BELOW:
+        tl__below_take(&c->below, &packet, tl_clock_ns());
+        break;
     case TL_WIRE_GOODBYE:
         c->may_start = false;
         break;
@@ -299,9 +303,28 @@ static void hear_poke(struct tl_client *c)
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Copies that nobody keeps are offered while there is a tallyd. */
+static uint64_t offer(struct tl_client *c, uint64_t now)
+{
+    bool has_changed = false;
+    struct stat st;
+    if (c->state != TL_CLIENT_JOINED || fstat(c->socket, &st) < 0 || st.st_ino != c->socket_ino)
+        return UINT64_MAX;
+    uint64_t next = tl__words_offer(&c->words, c->socket, now, &has_changed);
+    if (has_changed)
+        tl__client_changed(c);
+    return next;
+}
+
 static int timeout_ms(struct tl_client *c)
 {
     uint64_t now = tl_clock_ns(), at = tl__words_expire(&c->words, now);
+    at = sooner(at, sooner(tl__below_expire(&c->below, now), offer(c, now)));
     uint64_t own = c->state == TL_CLIENT_ALONE ? c->retry_ns : c->deadline_ns;
     if (c->state != TL_CLIENT_JOINED && own < at)
         at = own;

@@ -24,7 +24,7 @@ enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
 /* --- making and mapping pages ----------------------------------------------------------------- */
 
-int tl_share_create(const char *name, void **page)
+int tl_share_make(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
     if (fd < 0 &&
@@ -38,12 +38,21 @@ int tl_share_create(const char *name, void **page)
     rc = -posix_fallocate(fd, 0, TL_SHARE_PAGE);
     if (rc == 0 && fcntl(fd, F_ADD_SEALS, SIZE_SEALS) < 0)
         rc = -errno;
-    if (rc == 0) {
-        *page = tl_share_map(fd, true);
-        rc = *page != NULL ? fd : -errno;
-    }
     if (rc < 0)
         close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+int tl_share_create(const char *name, void **page)
+{
+    int fd = tl_share_make(name), rc = fd;
+    if (fd < 0)
+        return fd;
+    *page = tl_share_map(fd, true);
+    if (*page == NULL) {
+        rc = -errno;
+        close(fd);
+    }
     return rc;
 }
 
@@ -82,10 +91,13 @@ void *tl_share_map(int fd, bool is_writable)
     return page == MAP_FAILED ? NULL : page;
 }
 
-int tl_share_map_at(void *at, int fd)
+int tl_share_map_at(void *at, int fd, bool is_writable)
 {
-    return mmap(at, TL_SHARE_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ? -errno
-                                                                                           : 0;
+    int access = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    return mmap(at, TL_SHARE_PAGE, access, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
+                   MAP_FAILED
+               ? -errno
+               : 0;
 }
 
 void tl_share_tell_idle(struct tl_client_page *page)

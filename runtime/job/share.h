@@ -1,10 +1,16 @@
 /* The pages through which permission crosses process borders.  Each is a memfd, sealed, and its
- * descriptors are capabilities: a client may write its own page and read its grant and the words
- * above it, nothing else.
+ * descriptors are capabilities: a client may write its own page and its copies in the clients below,
+ * and read its grant and the words above it, nothing else.
  *
- *     client page   made and written by one client, read by tallyd and (its first word) by every lower level's kernels; the
- *                   client hands it to each tallyd that it joins, so what others have mapped outlives every tallyd
+ *     client page   made and written by one client, read by tallyd and every lower level's executor; the client hands
+ *                   it to each tallyd that it joins, so what others have mapped outlives every tallyd
+ *     copy page     made by a lower client for one client above it, which writes there; polled by the lower one's kernels
  *     grant page    made and written by tallyd, read by one client
+ *
+ * Why there are copies: kernels can only poll memory that the driver has registered, and on x86 hosts
+ * drivers register no page that the CPU may only read.  So a lower client has a page of its own for
+ * each client above it, which both may write and nobody else: what it scribbles there fools itself,
+ * and a client in the middle has no access to what a higher one says to a lower one.
  *
  * All fields are naturally aligned and written with single stores.  A reader trusts nothing: it
  * reads a value once, checks it, and uses the copy. */
@@ -12,14 +18,16 @@
 #define TALLY_RUNTIME_JOB_SHARE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tally/sched.h"
 
 enum {
-    TL_SHARE_VERSION = 2,
+    TL_SHARE_VERSION = 3,
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
+    TL_SHARE_COPIES = 16, /* copies that a client keeps in those below it */
 };
 #define TL_CLIENT_MAGIC 0x31746e65696c6374ull /* "tclient1" */
 #define TL_GRANT_MAGIC 0x31746e6172677474ull  /* "ttgrant1" */
@@ -46,6 +54,8 @@ struct tl_client_page {
     _Atomic uint32_t alive;
     /* CLOCK_MONOTONIC when the word last became busy; 0 if its writer does not tell */
     _Atomic uint64_t burst_ns;
+    _Atomic uint32_t is_kept; /* 1 in a merged page, which is polled as a copy is */
+    _Atomic uint32_t is_told; /* those below have been told of the burst; its writer's own */
     /* What tallyd samples: they only grow.  tl_usage's fields in their sense. */
     _Alignas(64) _Atomic uint64_t device_ns;
     _Atomic uint64_t blocks, launches, waited_ns, preemptions, iterations;
@@ -69,6 +79,20 @@ struct tl_client_page {
     /* Of memory_bytes: what outlives an iteration, and what an iteration has beyond that; zero
      * until one has ended. */
     _Atomic uint64_t persistent_bytes, ephemeral_bytes;
+};
+
+/* What the kernels of one client poll for one client above it. */
+struct tl_copy_page {
+    /* The number of the burst that began last and of the one that ended last, as the higher client
+     * counts them.  They differ while its word is busy. */
+    union {
+        _Atomic uint64_t word;
+        struct {
+            _Atomic uint32_t began, ended;
+        };
+    };
+    uint64_t unused[4];
+    _Atomic uint32_t is_kept; /* 1 while the higher client keeps it true */
 };
 
 struct tl_grant_page {
@@ -96,6 +120,8 @@ _Static_assert(sizeof(struct tl_client_page) <= TL_SHARE_PAGE, "one page");
 _Static_assert(sizeof(struct tl_grant) == 56 && sizeof(struct tl_sched_client) == 56,
                "what the pages hold has changed: raise TL_SHARE_VERSION");
 _Static_assert(sizeof(struct tl_grant_page) <= TL_SHARE_PAGE, "one page");
+_Static_assert(offsetof(struct tl_copy_page, is_kept) == offsetof(struct tl_client_page, is_kept),
+               "a merged page is both");
 
 /* --- making and mapping pages ----------------------------------------------------------------- */
 
@@ -103,6 +129,8 @@ _Static_assert(sizeof(struct tl_grant_page) <= TL_SHARE_PAGE, "one page");
  * writable mapping.  Returns the descriptor, or -errno (no memory, no memfd, no descriptor
  * left). */
 int tl_share_create(const char *name, void **page);
+/* The same without a mapping. */
+int tl_share_make(const char *name);
 /* Whether the descriptor is a page that cannot be taken away from under those who map it.  0,
  * -EINVAL or -errno. */
 int tl_share_check(int fd);
@@ -113,7 +141,13 @@ void tl_share_seal(int fd);
 int tl_share_reader(int fd);
 /* NULL if it cannot be mapped; the second puts it in the place of what is mapped at `at`. */
 void *tl_share_map(int fd, bool is_writable);
-int tl_share_map_at(void *at, int fd);
+int tl_share_map_at(void *at, int fd, bool is_writable);
+
+/* Whether those below have been told of the burst that is on, as its writer asks. */
+static inline bool tl_share_is_told(struct tl_client_page *page)
+{
+    return atomic_load_explicit(&page->is_told, memory_order_relaxed) != 0;
+}
 
 /* Wakes those of lower levels who sleep until this page's word is idle.  A system call; they look
  * now and then by themselves. */

@@ -5,6 +5,8 @@
  *      HELLO {wishes} + own page        ──────►
  *                                       ◄──────  WELCOME {level, remark} + grant page, or REFUSED {why}
  *                                       ◄──────  WORDS + (page, pidfd) of those above; again whenever they change
+ *      COPY {above} + page, for each    ──────►
+ *                                       ◄──────  BELOW + pages to keep as copies; again whenever they change
  *      KICK, when there is work and tallyd sleeps ►
  *                                       ◄──────  GOODBYE: tallyd was told to end, nobody is to start it again
  *
@@ -26,20 +28,22 @@
 
 enum {
     TL_WIRE_MAGIC = 0x594c4154, /* "TALY" */
-    TL_WIRE_VERSION = 1,
+    TL_WIRE_VERSION = 2,
     TL_WIRE_BYTES = 1024, /* at most, of a message */
-    TL_WIRE_FDS = 8,      /* at most, with a message */
+    TL_WIRE_FDS = 16,     /* at most, with a message */
 };
 
 enum tl_wire_kind {
     TL_WIRE_HELLO = 1,
     TL_WIRE_KICK,
+    TL_WIRE_COPY,
     TL_WIRE_LIST,
     TL_WIRE_SET,
     TL_WIRE_POLICY,
     TL_WIRE_WELCOME,
     TL_WIRE_REFUSED,
     TL_WIRE_WORDS,
+    TL_WIRE_BELOW,
     TL_WIRE_GOODBYE,
     TL_WIRE_CLIENT,
     TL_WIRE_ANSWER,
@@ -92,6 +96,19 @@ struct tl_wire_answer {
 struct tl_wire_words {
     struct tl_wire_head head;
     uint32_t n, is_merged; /* 1: the last of them is */
+    uint32_t above[4];     /* who writes each: what COPY names */
+};
+
+/* COPY: a page for the kernels of who sends it, which the client `above` is to keep. */
+struct tl_wire_copy {
+    struct tl_wire_head head;
+    uint32_t above, reserved;
+};
+
+/* BELOW: all `n` copies that a client is to keep. */
+struct tl_wire_below {
+    struct tl_wire_head head;
+    uint32_t n, reserved;
 };
 
 enum {
@@ -140,6 +157,8 @@ union tl_wire_message {
     struct tl_wire_hello hello;
     struct tl_wire_answer answer;
     struct tl_wire_words words;
+    struct tl_wire_copy copy;
+    struct tl_wire_below below;
     struct tl_wire_list list;
     struct tl_wire_set set;
     struct tl_wire_policy policy;

@@ -93,6 +93,7 @@ static void forget_pages(struct daemon_peer *p)
     p->grant = NULL;
     p->page_reader = -1;
     daemon_words_finish(p);
+    daemon_copies_finish(p);
 }
 
 /* A wish for a policy is granted to the first who comes; later it needs `tally policy`. */

@@ -120,6 +120,9 @@ static void hear(struct daemon *d, struct daemon_peer *p)
     case TL_WIRE_HELLO:
         daemon_join(d, p, &packet);
         break;
+    case TL_WIRE_COPY:
+        daemon_copy_offered(d, p, &packet);
+        break;
     case TL_WIRE_KICK:
         break; /* what wakes the loop also makes it look */
     default:
@@ -135,6 +138,8 @@ static void on_socket(struct daemon *d, struct daemon_source *s, uint32_t events
         return;
     if ((events & EPOLLOUT) != 0 && p->owes_words)
         daemon_words_send(d, p);
+    if ((events & EPOLLOUT) != 0 && p->owes_copies)
+        daemon_copies_send(d, p);
     if (!p->is_gone && (events & ~(uint32_t)EPOLLOUT) != 0)
         hear(d, p);
 }
@@ -173,7 +178,9 @@ static void accept_one(struct daemon *d, int fd)
         return;
     }
     p->socket = fd;
-    p->pidfd = p->page_reader = p->merged_reader = -1;
+    p->pidfd = p->page_reader = p->merged_fd = -1;
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        p->copies[i].fd = -1;
     p->on_socket = (struct daemon_source){on_socket, p};
     p->on_death = (struct daemon_source){on_death, p};
     p->heard_ns = tl_clock_ns();

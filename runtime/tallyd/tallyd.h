@@ -5,6 +5,7 @@
  *     runtime/tallyd/loop.c     events, peers, time
  *     runtime/tallyd/join.c     hello and goodbye of clients
  *     runtime/tallyd/words.c    who sees whose word
+ *     runtime/tallyd/copies.c   who keeps copies of its word, and where
  *     runtime/tallyd/look.c     reads the clients' pages, runs the policy, publishes grants
  *     runtime/tallyd/control.c  answers tally ps, set and policy
  *     runtime/tallyd/rules.c    which level who may have
@@ -113,7 +114,15 @@ struct daemon_peer {
     uint32_t sent[TL_SHARE_WORDS], n_sent; /* ids whose words it has; */
     bool has_sent, has_sent_merged, owes_words;
     struct tl_client_page *merged; /* tallyd's own page for it, or NULL */
-    int merged_reader;
+    int merged_fd;
+    /* Pages that it made for those whose words it has, by the same numbers. */
+    struct daemon_copy {
+        int fd; /* -1: none yet */
+        uint64_t serial;
+    } copies[TL_SHARE_WORDS];
+    uint64_t kept[TL_SHARE_COPIES]; /* serials of the copies that it was told to keep */
+    uint32_t n_kept;
+    bool owes_copies;
 };
 
 struct daemon {
@@ -134,6 +143,7 @@ struct daemon {
     /* highest level first, then in the order of joining */
     struct daemon_peer *clients[DAEMON_MAX_PEERS];
     uint32_t n_clients, last_id;
+    uint64_t last_copy;       /* serial */
     uint64_t since_client_ns; /* when the last client left */
     uint64_t worked_ns;       /* when a client was last seen with work */
     bool is_ending;
@@ -169,6 +179,17 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p);
 /* Brings merged words up to date.  True if there are any. */
 bool daemon_words_merge(struct daemon *d);
 void daemon_words_finish(struct daemon_peer *p);
+
+/* --- copies (runtime/tallyd/copies.c) --------------------------------------------------------- */
+
+/* COPY: a page that a client made for one above it. */
+void daemon_copy_offered(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet);
+/* The words of `p` are these now: copies for others are forgotten. */
+void daemon_copies_follow(struct daemon_peer *p, const uint32_t *above, uint32_t n);
+void daemon_copies_finish(struct daemon_peer *p);
+/* Tells each client the copies that it is to keep, if they are others than it knows. */
+void daemon_copies_update(struct daemon *d);
+void daemon_copies_send(struct daemon *d, struct daemon_peer *p);
 
 /* --- looking (runtime/tallyd/look.c) ---------------------------------------------------------- */
 

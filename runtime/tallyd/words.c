@@ -50,10 +50,9 @@ static int make_merged(struct daemon_peer *p)
     p->merged = page;
     p->merged->magic = TL_CLIENT_MAGIC;
     p->merged->version = TL_SHARE_VERSION;
-    tl_share_seal(fd);
-    p->merged_reader = tl_share_reader(fd);
-    close(fd);
-    return p->merged_reader < 0 ? p->merged_reader : 0;
+    atomic_store(&p->merged->is_kept, 1);
+    p->merged_fd = fd; /* its kernels poll it, so it may write there, and fool itself */
+    return 0;
 }
 
 void daemon_words_finish(struct daemon_peer *p)
@@ -62,10 +61,10 @@ void daemon_words_finish(struct daemon_peer *p)
         atomic_store_explicit(&p->merged->word, 0, memory_order_relaxed);
         munmap(p->merged, TL_SHARE_PAGE);
     }
-    if (p->merged_reader >= 0)
-        close(p->merged_reader);
+    if (p->merged_fd >= 0)
+        close(p->merged_fd);
     p->merged = NULL;
-    p->merged_reader = -1;
+    p->merged_fd = -1;
 }
 
 bool daemon_words_merge(struct daemon *d)
@@ -104,12 +103,13 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
                    (int)p->who.pid, p->job, direct, above);
     }
     for (uint32_t i = 0; i < direct; i++) {
+        words.above[i] = d->clients[i]->id;
         fds[n_fds++] = d->clients[i]->page_reader;
         fds[n_fds++] = d->clients[i]->pidfd;
     }
     if (words.is_merged != 0)
-        fds[n_fds++] = p->merged_reader;
-    assert(n_fds <= TL_WIRE_FDS && (words.is_merged == 0 || p->merged_reader >= 0));
+        fds[n_fds++] = p->merged_fd;
+    assert(n_fds <= TL_WIRE_FDS && (words.is_merged == 0 || p->merged_fd >= 0));
     words.n += words.is_merged;
     int rc = tl_wire_send(p->socket, TL_WIRE_WORDS, &words, sizeof words, fds, n_fds);
     if (rc < 0 && rc != -EAGAIN) {
@@ -119,10 +119,11 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
     }
     if (p->owes_words != (rc == -EAGAIN)) {
         p->owes_words = rc == -EAGAIN;
-        daemon_watch_writable(d, p, p->owes_words);
+        daemon_watch_writable(d, p, p->owes_words || p->owes_copies);
     }
+    daemon_copies_follow(p, words.above, direct);
     for (uint32_t i = 0; i < direct; i++)
-        p->sent[i] = d->clients[i]->id;
+        p->sent[i] = words.above[i];
     p->n_sent = direct;
     p->has_sent_merged = words.is_merged != 0;
     p->has_sent = true;
@@ -159,5 +160,6 @@ void daemon_words_update(struct daemon *d)
     for (uint32_t i = 0; i < d->n_clients; i++)
         if (!is_up_to_date(d, d->clients[i]))
             daemon_words_send(d, d->clients[i]);
+    daemon_copies_update(d);
     (void)daemon_words_merge(d);
 }

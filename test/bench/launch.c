@@ -1,10 +1,11 @@
 /* What the interception library adds to a launch: the same driver, which does nothing, called
  * directly and through it, in turn, in one process.
  *
- *     launch SHIM DRIVER [SECONDS]
+ *     launch SHIM DRIVER [SECONDS [BURST]]
  *
- * A batch is 1000 launches and a wait that is not timed, as a server's request would be.  Prints
- * one JSON object: nanoseconds per launch, median of the batches and their quartiles, for both
+ * A batch is 1000 launches, with a wait that is not timed behind each BURST (1000) of them, as a
+ * server's request would be: each launch behind a wait begins a burst.  Once both ways are open it
+ * waits for the end of its standard input.  Prints one JSON object: nanoseconds per launch, median of the batches and their quartiles, for both
  * ways, and the median of the differences of neighbours.  Time is the thread's own processor time,
  * so that other processes on the machine do not count. */
 #define __CUDA_API_VERSION_INTERNAL 1
@@ -66,14 +67,18 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static double batch(struct way *w)
+static double batch(struct way *w, int burst)
 {
-    uint64_t begin = now_ns();
-    for (int i = 0; i < LAUNCHES; i++)
-        w->launch(w->function, 16, 1, 1, 128, 1, 1, 0, w->stream, NULL, NULL);
-    uint64_t end = now_ns();
-    w->wait(w->stream);
-    return (double)(end - begin) / LAUNCHES;
+    uint64_t ns = 0;
+    for (int left = LAUNCHES; left > 0; left -= burst) {
+        int n = left < burst ? left : burst;
+        uint64_t begin = now_ns();
+        for (int i = 0; i < n; i++)
+            w->launch(w->function, 16, 1, 1, 128, 1, 1, 0, w->stream, NULL, NULL);
+        ns += now_ns() - begin;
+        w->wait(w->stream);
+    }
+    return (double)ns / LAUNCHES;
 }
 
 static int by_size(const void *a, const void *b)
@@ -92,25 +97,28 @@ static void print(const char *name, double *ns, int n, const char *end)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: launch SHIM DRIVER [SECONDS]\n");
+        fprintf(stderr, "usage: launch SHIM DRIVER [SECONDS [BURST]]\n");
         return 2;
     }
     double seconds = argc > 3 ? atof(argv[3]) : 2;
+    int burst = argc > 4 && atoi(argv[4]) > 0 ? atoi(argv[4]) : LAUNCHES;
     open_way(&through, argv[1]);
     open_way(&direct, argv[2]);
+    while (getchar() != EOF)
+        ;
     time_t until = time(NULL) + (time_t)seconds;
     int n = 0;
     for (int i = 0; i < 20; i++) { /* warm */
-        batch(&direct);
-        batch(&through);
+        batch(&direct, burst);
+        batch(&through, burst);
     }
     while (n < MAX_BATCHES && (n < 100 || time(NULL) <= until)) {
         /* Each goes first in turn. */
         if (n % 2 == 0)
-            direct.ns[n] = batch(&direct);
-        through.ns[n] = batch(&through);
+            direct.ns[n] = batch(&direct, burst);
+        through.ns[n] = batch(&through, burst);
         if (n % 2 != 0)
-            direct.ns[n] = batch(&direct);
+            direct.ns[n] = batch(&direct, burst);
         added[n] = through.ns[n] - direct.ns[n];
         n++;
     }

@@ -55,12 +55,11 @@ int main(int argc, char **argv)
     uint64_t end = tl_clock_ns() + (uint64_t)(seconds * 1e9);
     prctl(PR_SET_TIMERSLACK, 1);
     while (tl_clock_ns() < end) {
-        uint32_t issued = atomic_load(&page->issued) + 1;
         /* preemptions whose beginning is not known are not in a report */
         atomic_store(&page->burst_ns, tl_clock_ns());
-        atomic_store(&page->issued, issued);
+        tl_client_issue(client, 1);
         pause_up_to(busy_us);
-        atomic_store(&page->completed, issued);
+        tl_client_complete(client, 1);
         tl_client_tell_idle(client);
         pause_up_to(gap_us);
         struct pollfd in = {.fd = 0, .events = POLLIN};

@@ -220,10 +220,12 @@ static void more_levels_above_than_words_are_merged(void)
     tl_client_backlog(low, true); /* tallyd keeps the merged word for those who have work */
     TEST_ASSERT_TRUE(daemon_await_preempted(low, false));
     for (int i = 0; i < 7; i++) {
-        atomic_fetch_add(&tl_client_page(above[i])->issued, 1);
+        tl_client_issue(above[i], 1);
         TEST_ASSERT_TRUE(daemon_await_preempted(low, true));
-        atomic_fetch_add(&tl_client_page(above[i])->completed, 1);
+        TEST_ASSERT_TRUE(daemon_await_told(low, true));
+        tl_client_complete(above[i], 1);
         TEST_ASSERT_TRUE(daemon_await_preempted(low, false));
+        TEST_ASSERT_TRUE(daemon_await_told(low, false));
     }
     for (int i = 6; i >= 3; i--)
         tl_client_destroy(above[i]);

@@ -159,14 +159,13 @@ static void serve_child(int level, int from, int to)
 {
     struct tl_client *c = daemon_client(level, NULL);
     char byte = daemon_await_joined(c, true) ? '+' : '-'; /* a loaded machine may take its time */
-    struct tl_client_page *page = tl_client_page(c);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (write(to, &byte, 1) == 1 && read(from, &byte, 1) == 1) {
-        uint32_t issued = atomic_load(&page->issued);
+        struct tl_client_page *page = tl_client_page(c);
         if (byte == 'b')
-            atomic_store(&page->issued, issued + 1);
+            tl_client_issue(c, 1);
         else
-            atomic_store(&page->completed, issued);
+            tl_client_complete(c, atomic_load(&page->issued) - atomic_load(&page->completed));
         tl_client_backlog(c, byte == 'b');
     }
     _exit(0);
@@ -280,6 +279,26 @@ bool daemon_await_words(struct tl_client *c, uint32_t n)
 {
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     AWAIT(tl_client_words(c, words) == n);
+}
+
+bool daemon_is_told(struct tl_client *c)
+{
+    struct tl_copy_page *polled[TL_SHARE_WORDS];
+    bool is_told = false;
+    tl_client_polled(c, polled);
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        is_told |= polled[i] != NULL && tl_word_is_busy(atomic_load(&polled[i]->word));
+    return is_told;
+}
+
+bool daemon_await_kept(struct tl_client *c)
+{
+    AWAIT(tl_client_is_kept(c));
+}
+
+bool daemon_await_told(struct tl_client *c, bool is_wanted)
+{
+    AWAIT(daemon_is_told(c) == is_wanted);
 }
 
 bool daemon_await_clients(uint32_t n)

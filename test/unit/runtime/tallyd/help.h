@@ -57,6 +57,10 @@ struct tl_wire_hello daemon_hello(int level);
 /* Waits until it is so; false if that takes too long. */
 bool daemon_await_preempted(struct tl_client *c, bool is_wanted);
 bool daemon_await_words(struct tl_client *c, uint32_t n);
+bool daemon_await_kept(struct tl_client *c); /* until all that its kernels poll is kept true */
+bool daemon_await_told(struct tl_client *c, bool is_wanted);
+/* Whether kernels of it would be told to leave. */
+bool daemon_is_told(struct tl_client *c);
 bool daemon_await_clients(uint32_t n); /* until tallyd knows so many */
 bool daemon_await_joined(struct tl_client *c, bool is_wanted);
 bool daemon_await_set(const _Atomic uint32_t *flag); /* to another value than 0 */

@@ -30,6 +30,7 @@ struct job {
     pid_t pid;
     _Atomic uint32_t is_held_busy; /* high: told to be so */
     _Atomic uint32_t is_joined, is_preempted;
+    _Atomic uint32_t is_told;  /* low: its kernels would be told to leave */
     _Atomic uint64_t looks;    /* low: grows while it lives */
     _Atomic uint64_t progress; /* low: grows while it may run and nobody above is busy */
     _Atomic uint64_t freed_ns; /* low: when it last saw that it is no longer preempted ... */
@@ -67,9 +68,9 @@ static void run_high(struct tl_client *c, struct job *j)
         bool is_busy = tl_word_is_busy(atomic_load(&page->word)) != 0,
              should = atomic_load(&j->is_held_busy) != 0;
         if (should && !is_busy)
-            atomic_fetch_add(&page->issued, 1);
+            tl_client_issue(c, 1);
         else if (!should && is_busy)
-            atomic_store(&page->completed, atomic_load(&page->issued));
+            tl_client_complete(c, 1);
         tl_client_backlog(c, should);
         atomic_store(&j->is_joined, tl_client_is_joined(c));
         atomic_fetch_add(&j->looks, 1);
@@ -88,6 +89,7 @@ static void run_low(struct tl_client *c, struct job *j)
         else if (atomic_load(&j->is_preempted) != 0)
             atomic_store(&j->freed_ns, tl_clock_ns());
         atomic_store(&j->is_preempted, is_preempted);
+        atomic_store(&j->is_told, daemon_is_told(c));
         atomic_store(&j->is_joined, tl_client_is_joined(c));
         tl_client_grant(c, &g);
         if (!is_preempted && g.may_run)
@@ -138,7 +140,8 @@ static bool all_joined(void)
 static bool all_low_preempted(void)
 {
     for (int i = HIGH; i < JOBS; i++)
-        if (jobs[i].pid != 0 && atomic_load(&jobs[i].is_preempted) == 0)
+        if (jobs[i].pid != 0 &&
+            (atomic_load(&jobs[i].is_preempted) == 0 || atomic_load(&jobs[i].is_told) == 0))
             return false;
     return true;
 }
@@ -146,7 +149,8 @@ static bool all_low_preempted(void)
 static bool no_low_preempted(void)
 {
     for (int i = HIGH; i < JOBS; i++)
-        if (jobs[i].pid != 0 && atomic_load(&jobs[i].is_preempted) != 0)
+        if (jobs[i].pid != 0 &&
+            (atomic_load(&jobs[i].is_preempted) != 0 || atomic_load(&jobs[i].is_told) != 0))
             return false;
     return true;
 }
@@ -341,15 +345,15 @@ static void nobody_stays_stuck_whoever_is_killed(void)
         /* it may have been the last to be killed */
         clients = find_daemon() > 0 ? daemon_count_clients() : 0;
     TEST_ASSERT_EQUAL_UINT32(JOBS, clients);
-    /* A low job has its own page, a grant (perhaps an old one, too) and the words above; tallyd two
-     * pages per client. */
+    /* A low job has its own page, a grant (perhaps an old one, too), the words above and a copy of
+     * each; tallyd two pages per client, and a descriptor of each copy. */
     for (int i = HIGH; i < JOBS; i++) {
-        TEST_ASSERT_TRUE(count_pages(jobs[i].pid) <= 3 + HIGH + 1);
+        TEST_ASSERT_TRUE(count_pages(jobs[i].pid) <= 3 + 2 * (HIGH + 1));
         TEST_ASSERT_TRUE(count_descriptors(jobs[i].pid) < 40);
     }
     pid_t daemon = find_daemon();
     TEST_ASSERT_TRUE(count_pages(daemon) <= 2 * JOBS);
-    TEST_ASSERT_TRUE(count_descriptors(daemon) < 20 + 4 * JOBS);
+    TEST_ASSERT_TRUE(count_descriptors(daemon) < 20 + 4 * JOBS + HIGH * LOW);
     for (int i = 0; i < JOBS; i++)
         kill_job(i);
     struct stat st;
