@@ -23,7 +23,7 @@
 enum {
     ASK_NS = 2000000,        /* after so long without news, the driver is asked */
     LOOK_NS = 200000,        /* between looks at words of which kernels are not told */
-    MARK_AFTER_NS = 1000000, /* unwatched kernels get a mark if nobody waits for them */
+    MARK_AFTER_NS = 1000000, /* unwatched kernels are looked after if nobody waits for them */
 };
 
 static _Atomic uint32_t bell; /* a futex: rung when the executor has something to look at */
@@ -166,8 +166,12 @@ static void *executor(void *unused)
         for (struct tl_eff_stream **at = &tl_eff_queues.busy; *at != NULL;) {
             struct tl_eff_stream *s = *at;
             did |= advance(s, now);
-            if (s->n_unmarked > 0 && now - s->unmarked_since >= MARK_AFTER_NS)
-                tl_eff_mark(s);
+            if (s->n_unmarked > 0 && now - s->unmarked_since >= MARK_AFTER_NS) {
+                if (s->first != NULL)
+                    tl_eff_mark(s);
+                else
+                    tl_eff_look(s);
+            }
             is_held |= s->is_held;
             if (s->first == NULL && s->n_flying == 0 && s->n_unmarked == 0)
                 leave(at);

@@ -71,7 +71,7 @@ void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t no
     s->unmarked_ns += predicted_ns;
     tl_eff_flight.n_unmarked++;
     tl_eff_flight.ns += predicted_ns;
-    if (tl_eff_make_busy(s)) { /* the executor sees to it that a mark comes if nobody waits */
+    if (tl_eff_make_busy(s)) { /* the executor sees to it that it is looked after if nobody waits */
         tl_eff_executor_start();
         if (tl_eff_flight.n_unmarked == 1)
             tl_eff_ring();
@@ -79,16 +79,25 @@ void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t no
     tl_eff_tell_word();
 }
 
-void tl_eff_unmark(struct tl_eff_stream *s, uint32_t n, uint64_t ns)
+struct tl_eff_unwatched tl_eff_unwatched(const struct tl_eff_stream *s)
+{
+    tl_eff_assert_locked();
+    return (struct tl_eff_unwatched){s->n_unmarked, s->n_marked, s->unmarked_ns};
+}
+
+void tl_eff_unmark(struct tl_eff_stream *s, const struct tl_eff_unwatched *then)
 {
     tl_eff_assert_locked();
     TL_CHECK(tl_eff_flight.n_unmarked >= s->n_unmarked);
-    if (n > s->n_unmarked)
-        n = s->n_unmarked;
-    if (n == 0)
+    uint32_t gone = s->n_marked - then->n_marked; /* meanwhile, by somebody else */
+    if (gone >= then->n)
         return;
-    if (ns > s->unmarked_ns)
+    uint32_t n = then->n - gone;
+    uint64_t ns = then->ns / then->n * n;
+    TL_CHECK(n <= s->n_unmarked);
+    if (ns > s->unmarked_ns || n == s->n_unmarked)
         ns = s->unmarked_ns;
+    s->n_marked += n;
     s->n_unmarked -= n;
     s->unmarked_ns -= ns;
     tl_eff_flight.n_unmarked -= n;
@@ -177,6 +186,22 @@ struct tl_eff_piece *tl_eff_make_piece(struct tl_eff_stream *s)
 
 /* --- whole kernels ---------------------------------------------------------------------------- */
 
+/* Around calls to the driver about a stream that the job must not begin to capture meanwhile. */
+TL_RELEASE(tl_eff_mutex) static void begin_marking(struct tl_eff_stream *s)
+{
+    s->is_being_marked = true;
+    tl_eff_unlock();
+    tl_eff_make_current(s->context);
+}
+
+TL_ACQUIRE(tl_eff_mutex) static void end_marking(struct tl_eff_stream *s)
+{
+    tl_eff_lock();
+    s->is_being_marked = false;
+    if (s->n_unmarkable > 0)
+        pthread_cond_broadcast(&tl_eff_queues.submitted);
+}
+
 void tl_eff_mark(struct tl_eff_stream *s)
 {
     struct tl_eff_piece *p = tl_eff_make_piece(s);
@@ -186,20 +211,28 @@ void tl_eff_mark(struct tl_eff_stream *s)
     }
     p->n_kernels = s->n_unmarked;
     p->predicted_ns = s->unmarked_ns;
+    s->n_marked += s->n_unmarked;
     s->n_unmarked = 0;
     s->unmarked_ns = 0;
     tl_eff_flight.n_unmarked -= p->n_kernels;
     take_off_ns(p->predicted_ns);
     tl_eff_add_flying(p);
-    s->is_being_marked = true;
-    tl_eff_unlock();
-    tl_eff_make_current(s->context);
+    begin_marking(s);
     if (tl_eff_watch(p) != CUDA_SUCCESS)
         p->is_lost = true;
-    tl_eff_lock();
-    s->is_being_marked = false;
-    if (s->n_unmarkable > 0)
-        pthread_cond_broadcast(&tl_eff_queues.submitted);
+    end_marking(s);
+}
+
+void tl_eff_look(struct tl_eff_stream *s)
+{
+    if (s->n_unmarked == 0 || s->is_capturing || s->n_unmarkable > 0)
+        return;
+    struct tl_eff_unwatched then = tl_eff_unwatched(s);
+    begin_marking(s);
+    CUresult r = tl_eff_real.cuStreamQuery(s->handle);
+    end_marking(s);
+    if (r != CUDA_ERROR_NOT_READY) /* or the context has failed: nothing runs there any more */
+        tl_eff_unmark(s, &then);
 }
 
 void tl_eff_marks_off(struct tl_eff_stream *s)

@@ -66,10 +66,20 @@ bool tl_eff_collect(bool ask) TL_EFF_LOCKED;
 bool tl_eff_is_on_device(const struct tl_eff_kernel *k) TL_EFF_LOCKED;
 /* A whole kernel was launched: it is accounted for. */
 void tl_eff_unmarked(struct tl_eff_stream *s, uint64_t predicted_ns, uint64_t now) TL_EFF_LOCKED;
-/* Everything in the stream up to `n` unmarked kernels is known to be over. */
-void tl_eff_unmark(struct tl_eff_stream *s, uint32_t n, uint64_t ns) TL_EFF_LOCKED;
-/* Puts a mark behind what was launched.  The lock is given up meanwhile. */
+/* What of a stream is with the driver unwatched, as it stood before somebody waited for it. */
+struct tl_eff_unwatched {
+    uint32_t n, n_marked;
+    uint64_t ns; /* predicted */
+};
+struct tl_eff_unwatched tl_eff_unwatched(const struct tl_eff_stream *s) TL_EFF_LOCKED;
+/* Everything that was unwatched then is known to be over. */
+void tl_eff_unmark(struct tl_eff_stream *s, const struct tl_eff_unwatched *then) TL_EFF_LOCKED;
+/* Puts a mark behind what was launched.  The lock is given up meanwhile.  Only while something of the
+ * job is queued in the stream: whoever finds it idle otherwise would be told that it is not. */
 void tl_eff_mark(struct tl_eff_stream *s) TL_EFF_LOCKED;
+/* Asks whether what is unwatched is over, and puts nothing into the stream.  The lock is given up
+ * meanwhile. */
+void tl_eff_look(struct tl_eff_stream *s) TL_EFF_LOCKED;
 /* Between these two no mark is put into the stream. */
 void tl_eff_marks_off(struct tl_eff_stream *s) TL_EFF_LOCKED;
 void tl_eff_marks_on(struct tl_eff_stream *s) TL_EFF_LOCKED;

@@ -82,6 +82,7 @@ struct tl_eff_stream {
     uint32_t n_unmarked;
     uint64_t unmarked_ns;    /* predicted */
     uint64_t unmarked_since; /* when the first of them was launched */
+    uint32_t n_marked;       /* that were such and are over or watched, since the stream began */
     uint64_t last_done_ns;   /* end of the last piece seen */
     /* A mark put behind them while the job begins to capture the stream would become part of its
      * graph. */

@@ -12,12 +12,6 @@
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* What of a stream is with the driver unwatched, before it is waited for. */
-struct unmarked {
-    uint32_t n;
-    uint64_t ns;
-};
-
 static CUresult stream_synchronize(CUstream stream, bool is_per_thread)
 {
     struct tl_eff_stream *s;
@@ -27,12 +21,12 @@ static CUresult stream_synchronize(CUstream stream, bool is_per_thread)
     tl_eff_lock();
     if (!s->is_capturing)
         tl_eff_drain_stream(s);
-    struct unmarked u = {s->n_unmarked, s->unmarked_ns};
+    struct tl_eff_unwatched before = tl_eff_unwatched(s);
     tl_eff_unlock();
     r = tl_eff_real.cuStreamSynchronize(s->handle);
-    if (r == CUDA_SUCCESS && u.n > 0) {
+    if (r == CUDA_SUCCESS && before.n > 0) {
         tl_eff_lock();
-        tl_eff_unmark(s, u.n, u.ns);
+        tl_eff_unmark(s, &before);
         tl_eff_unlock();
     }
     return tl_eff_result(s->context, r);
@@ -75,8 +69,9 @@ static void unmark_all(struct tl_eff_context *c)
 {
     tl_eff_lock();
     for (struct tl_eff_stream *s = c->streams; s != NULL; s = s->next) {
+        struct tl_eff_unwatched all = tl_eff_unwatched(s);
         if (s->first == NULL)
-            tl_eff_unmark(s, s->n_unmarked, s->unmarked_ns);
+            tl_eff_unmark(s, &all);
     }
     tl_eff_unlock();
 }

@@ -40,6 +40,15 @@ int main()
     check.all(x, want_x, "copy in the legacy stream");
     MUST(cudaStreamSynchronize(free_one));
     check.all(w, want_w, "non-blocking stream");
+    /* Long enough that whoever watches over the stream looks at it while it is behind what it waits for. */
+    int busy = 0;
+    for (int round = 0; round < 100; round++) {
+        order_step<<<order_blocks, order_threads, 0, a>>>(x, order_n, 1, 2000);
+        order_step<<<order_blocks, order_threads>>>(v, order_n, 1, 2000);
+        MUST(cudaStreamSynchronize(0));
+        busy += cudaStreamQuery(a) != cudaSuccess;
+    }
+    check.is(busy == 0, "a is idle whenever the legacy stream is");
     MUST(cudaStreamDestroy(a));
     MUST(cudaStreamDestroy(b));
     MUST(cudaStreamDestroy(free_one));
