@@ -103,6 +103,18 @@ if command -v scdoc >/dev/null; then
     done
 fi
 
+# Each header is enough for itself, and what it declares is in an archive that is installed with it.
+if command -v cc >/dev/null; then
+    for header in "$there"/include/tally/*.h; do
+        echo "#include <tally/$(basename "$header")>" | cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -fsyntax-only \
+            -I"$there/include" -x c - 2>"$TMPDIR/errors" || complain "$header alone: $(cat "$TMPDIR/errors")"
+    done
+    defined=$(nm -g --defined-only "$there"/lib/*.a 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u)
+    while IFS= read -r name; do
+        grep -qx "$name" <<<"$defined" || complain "$name is declared in a header and in no archive"
+    done < <(sed -nE 's/^[a-z].*[ *](tl_[a-z0-9_]+)\(.*\);$/\1/p' "$there"/include/tally/*.h | sort -u)
+fi
+
 # A program that uses the libraries, as pkg-config tells.
 if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
     cat >"$TMPDIR/user.c" <<'C'
