@@ -466,12 +466,18 @@ int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel,
         }
         if (verdict != NULL)
             *verdict = *v;
+        bool waits = v->reason == TL_PTX_REASON_BLOCK_WAIT ||
+                     v->reason == TL_PTX_REASON_GRID_BARRIER;
+        if (waits && options->trusts_waits)
+            v->reason = TL_PTX_REASON_OK;
         if (v->reason != TL_PTX_REASON_OK)
             rc = tl_error_set(err, -EPERM,
                               "%s: kernel '" TL_STR_FMT "' has no %s variant: it %s (line %u: %s)",
                               ix->name, TL_STR_ARG(kernel), tl_ptx_variant_name(rw.variant),
                               tl_ptx_reason_text(v->reason), v->place.line, v->note);
         out->conditions = v->conditions;
+        if (waits || v->note[0] != '\0') /* an argument for each loop that depends on others */
+            out->conditions |= TL_PTX_IF_TAKEN_SINGLY;
     }
     if (rc == 0 && rewrite_program(&rw, options, out) < 0)
         rc = no_memory(ix, kernel, err);

@@ -132,6 +132,10 @@ enum tl_ptx_condition {
     /* The grid must be {n, 1, 1}: then the order in which blocks wait for each other is the order
      * of their numbers. */
     TL_PTX_IF_GRID_IS_LINE = 1u << 1,
+    /* The batch must be one block: it has loops that depend on what other blocks write.  Nobody is
+     * kept waiting there, as was shown; but if that is wrong, a block that was taken and not begun is
+     * out of everybody's reach.  Of rewritten kernels only, verdicts do not have it. */
+    TL_PTX_IF_TAKEN_SINGLY = 1u << 2,
 };
 
 struct tl_ptx_verdict {
@@ -201,6 +205,9 @@ struct tl_ptx_options {
     /* 0, or the most registers per thread that the compiler may give the variant, as
      * tl_ptx_register_limit says.  Kernels that come with a `.maxnreg` of their own keep that. */
     uint32_t max_registers;
+    /* For tests of what catches a wrong verdict: kernels whose blocks may wait for others are
+     * rewritten all the same.  What comes out may hang. */
+    bool trusts_waits;
 };
 
 /* Extra bytes of dynamic shared memory that a ticket or persistent launch must ask for: the

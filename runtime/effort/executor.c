@@ -17,6 +17,7 @@
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
+#include "runtime/effort/rescue.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 
@@ -61,7 +62,7 @@ static bool may_lead(const struct tl_eff_item *item)
 {
     const struct tl_eff_launch *l = &item->launch;
     return item->kind == TL_EFF_KERNEL && l->is_chosen && l->control != NULL && l->n_flying > 0 &&
-           l->launched >= l->blocks;
+           l->launched >= l->blocks && l->rescue.n_tries == 0;
 }
 
 /* Kernels behind the first one, launched in a chain.  They leave by themselves, so one may always
@@ -163,6 +164,7 @@ static void *executor(void *unused)
         tl_eff_gate_is_open(now); /* brings the grant up to date */
         tl_eff_kick();
         bool did = tl_eff_collect(now - news_ns >= ASK_NS), is_held = false;
+        did |= tl_eff_rescue_look(now);
         for (struct tl_eff_stream **at = &tl_eff_queues.busy; *at != NULL;) {
             struct tl_eff_stream *s = *at;
             did |= advance(s, now);

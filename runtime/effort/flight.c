@@ -131,8 +131,7 @@ void tl_eff_stamp(struct tl_eff_piece *p)
     struct tl_eff_context *c = p->stream->context;
     TL_CHECK(p->begin == NULL);
     p->begin = tl_eff_take_event(c);
-    if (p->begin != NULL &&
-        tl_eff_real.cuEventRecord(p->begin, p->stream->handle) != CUDA_SUCCESS) {
+    if (p->begin != NULL && tl_eff_real.cuEventRecord(p->begin, p->on) != CUDA_SUCCESS) {
         tl_eff_give_event(c, p->begin);
         p->begin = NULL;
     }
@@ -142,9 +141,8 @@ CUresult tl_eff_watch(struct tl_eff_piece *p)
 {
     CUstream side = side_of(p->stream);
     p->end = tl_eff_take_event(p->stream->context);
-    CUresult r = p->end != NULL && side != NULL
-                     ? tl_eff_real.cuEventRecord(p->end, p->stream->handle)
-                     : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = p->end != NULL && side != NULL ? tl_eff_real.cuEventRecord(p->end, p->on)
+                                                : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
         r = tl_eff_real.cuStreamWaitEvent(side, p->end, 0);
     if (r == CUDA_SUCCESS)
@@ -179,6 +177,7 @@ struct tl_eff_piece *tl_eff_make_piece(struct tl_eff_stream *s)
     struct tl_eff_piece *p = calloc(1, sizeof *p);
     if (p != NULL) {
         p->stream = s;
+        p->on = s->handle;
         p->launched_ns = tl_eff_now();
     }
     return p;
@@ -317,6 +316,8 @@ TL_EFF_LOCKED static bool was_stopped_early(const struct tl_eff_piece *p, const 
     if (!o->is_last || p->is_lost)
         return false;
     const struct tl_eff_launch *l = &p->item->launch;
+    if (l->rescue.n_tries > 0)
+        return false;
     if (l->rung == TL_RUNG_SLICE)
         return l->launched < l->blocks &&
                tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0;
@@ -357,6 +358,19 @@ TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const str
     }
 }
 
+/* All launches of a kernel are over that counts and stood still once.  What was launched beside them
+ * never stops, so all blocks are done, unless nothing could be launched. */
+TL_EFF_LOCKED static void counted_rescued(struct tl_eff_launch *l, const struct outcome *o)
+{
+    uint32_t end = l->rescue.rest != NULL ? l->rescue.end : l->launched;
+    l->done = o->taken < end ? o->taken : end;
+    if (l->rescue.rest != NULL && l->done == end)
+        l->done = l->launched;
+    l->launched = l->done;
+    l->since_ns = 0;
+    l->rescue = (struct tl_eff_rescue){.rest = l->rescue.rest, .has_begun = true};
+}
+
 /* All launches of a counting kernel are over: the counter told how far it came. */
 TL_EFF_LOCKED static void counted(const struct tl_eff_piece *p, const struct outcome *o)
 {
@@ -386,7 +400,7 @@ TL_EFF_LOCKED static void sliced(const struct tl_eff_piece *p, const struct outc
     struct tl_eff_launch *l = &p->item->launch;
     l->done += p->blocks;
     TL_CHECK(l->done <= l->launched && l->launched <= l->blocks);
-    if (p->begin != NULL)
+    if (p->begin != NULL && l->rescue.n_tries == 0)
         tl_eff_profile_ran(l->profile, l, l->rung, o->ns, p->blocks, p->stream->context->n_sms);
     if (o->is_last && l->launched < l->blocks &&
         tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 &&
@@ -425,12 +439,16 @@ TL_EFF_LOCKED static void piece_is_over(const struct tl_eff_piece *p, const stru
     l->device_ns += o->ns;
     if (p->item->is_submitted)
         return;
-    if (p->is_lost && p->refusal != CUDA_SUCCESS && l->done == 0 && o->is_last)
+    tl_eff_rescue_over(p, o->now);
+    bool was_refused = p->is_lost && p->refusal != CUDA_SUCCESS;
+    if (was_refused && !p->is_rescue && l->done == 0 && o->is_last)
         refused(p);
-    else if (p->is_lost)
+    else if (p->is_lost && !(was_refused && p->is_rescue))
         failed(p);
-    else if (l->done < l->blocks && l->rung == TL_RUNG_SLICE)
+    else if (l->done < l->blocks && l->rung == TL_RUNG_SLICE && !was_refused)
         sliced(p, o);
+    else if (l->done < l->blocks && o->is_last && counts(l) && l->rescue.n_tries > 0)
+        counted_rescued(l, o);
     else if (l->done < l->blocks && o->is_last)
         counted(p, o);
     if (l->variant != NULL && o->is_last && l->done < l->blocks && l->profile != NULL &&
@@ -553,7 +571,7 @@ void tl_eff_kick(void)
     tl_eff_assert_locked();
     bool must_leave = !tl_eff_gate.grant.may_run || tl_eff_gate_must_tell();
     for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
-        if (p->is_over || p->item == NULL || p->item->launch.rung == TL_RUNG_SLICE)
+        if (p->is_over || p->is_rescue || p->item == NULL || p->item->launch.rung == TL_RUNG_SLICE)
             continue;
         uint32_t age = tl_eff_gate.words_epoch - p->words_epoch;
         if (!must_leave && age == 0)

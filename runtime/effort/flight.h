@@ -22,6 +22,7 @@ struct tl_eff_stream;
 struct tl_eff_piece {
     struct tl_eff_piece *next;
     struct tl_eff_stream *stream;
+    CUstream on; /* where it was launched: that stream's handle, or one beside it */
     /* the kernel that it is a piece of; NULL for a mark behind whole kernels */
     struct tl_eff_item *item;
     struct tl_eff_kernel *kernel; /* of a single whole one that is measured, or NULL */
@@ -30,6 +31,7 @@ struct tl_eff_piece {
     CUevent begin, end;
     _Atomic uint32_t told; /* its host function has run */
     _Atomic uint64_t told_ns;
+    bool is_rescue;   /* launched beside others of its kernel that stood still; it never stops */
     bool is_over;     /* seen by the executor */
     bool is_lost;     /* it was refused, or the context failed: its host function will not run */
     CUresult refusal; /* of the launch itself */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "runtime/effort/cuda_api.h"
+#include "runtime/effort/rescue.h"
 #include "tally/sched.h"
 
 struct tl_eff_kernel;
@@ -44,6 +45,8 @@ struct tl_eff_launch {
     uint64_t began_ns, ready_ns;
     uint64_t device_ns; /* of all its pieces */
     uint64_t since_ns;  /* device time of pieces since the counter was looked at */
+    uint32_t batch;     /* blocks that its persistent workers take at a time; else 1 */
+    struct tl_eff_rescue rescue;
 };
 
 #endif

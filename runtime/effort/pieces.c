@@ -42,6 +42,9 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
                              .finest = tl_eff_gate.grant.finest,
                              .sm_permille = tl_eff_gate.grant.sm_permille,
                              .turnaround_ns = tl_eff_turnaround_ns(),
+                             .strikes = tl_eff_rescue_strikes(l->kernel->fingerprint),
+                             .takes_singly = l->variant != NULL &&
+                                             (l->variant->conditions & TL_PTX_IF_TAKEN_SINGLY) != 0,
                              .rung = l->rung,
                              .blocks = l->blocks,
                              .done = l->done,
@@ -74,7 +77,11 @@ TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
     *d = (struct departure){.facts = facts_of(s->context, l, before != NULL)};
     d->size = tl_eff_plan_size(&d->facts);
     d->is_first = l->n_flying == 0;
-    d->is_measured = tl_eff_plan_is_trial(&d->facts) || tl_eff_wants_sample(l->profile);
+    /* where the counter does not tell that it has begun, the event in front of it does */
+    bool is_blind = l->rung == TL_RUNG_SLICE || !s->context->has_host_atomics;
+    d->is_measured = tl_eff_plan_is_trial(&d->facts) || tl_eff_wants_sample(l->profile) ||
+                     (is_blind && !l->rescue.has_begun);
+    l->batch = d->size.batch;
     d->extra = (struct tl_eff_extra){.grid = {l->grid[0], l->grid[1], l->grid[2]},
                                      .first = l->launched,
                                      .blocks = l->blocks,
@@ -290,7 +297,8 @@ void tl_eff_finish_kernel(struct tl_eff_stream *s, struct tl_eff_item *item, CUr
     TL_CHECK(l->n_flying == 0 &&
              (result != CUDA_SUCCESS || l->rung >= TL_RUNG_WHOLE || l->done >= l->blocks));
     tl_eff_give_control(s->context, l->control);
-    l->control = NULL;
+    tl_eff_give_control(s->context, l->rescue.rest);
+    l->control = l->rescue.rest = NULL;
     if (result == CUDA_SUCCESS && l->rung < TL_RUNG_WHOLE)
         tl_record_ran(l->kernel->record, tl_eff_stood_ready(l, l->began_ns), l->device_ns);
     tl_eff_submitted(item, result);

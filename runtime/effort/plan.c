@@ -21,6 +21,9 @@ enum {
     MANY_SAMPLES = 32,         /* and once there are so many, */
     SAMPLE_SELDOM = 256,       /* so: each is a detour by the executor, which short kernels feel */
     MAX_ROUND_TRIP_NS = 12000, /* more was measured on a busy machine */
+    PATIENCE_BLOCKS = 64,
+    PATIENCE_NS = 50000000,          /* at least; a machine may be busy for so long */
+    UNKNOWN_PATIENCE_NS = 500000000, /* where the time of a block is not known */
 };
 
 static uint32_t least(uint64_t a, uint32_t b)
@@ -38,6 +41,11 @@ bool tl_eff_plan_fits(const struct tl_eff_facts *f, uint32_t sms)
 bool tl_eff_plan_fits_at_once(const struct tl_eff_facts *f)
 {
     return tl_eff_plan_fits(f, f->sms);
+}
+
+bool tl_eff_plan_waits(const struct tl_eff_facts *f)
+{
+    return f->strikes >= TL_EFF_STRIKES;
 }
 
 /* --- the rung --------------------------------------------------------------------------------- */
@@ -96,7 +104,7 @@ static struct tl_eff_choice finest(const struct tl_eff_facts *f)
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f)
 {
     TL_CHECK(f->done == 0 || f->rung < TL_RUNG_WHOLE);
-    if (f->done == 0 && tl_eff_plan_fits_at_once(f)) /* also if a rung is forced */
+    if (f->done == 0 && (tl_eff_plan_fits_at_once(f) || tl_eff_plan_waits(f))) /* also if forced */
         return (struct tl_eff_choice){TL_RUNG_WHOLE, false};
     struct tl_eff_choice c = f->force >= 0 ? forced(f) : finest(f);
     if (c.asks)
@@ -134,7 +142,8 @@ uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f)
     uint32_t sms = tl_eff_plan_sms(f);
     if (sms == f->sms)
         sms = is_forced || (is_long && !f->is_alone) ? f->sms / 2 : 0;
-    return sms != 0 && tl_eff_plan_fits_at_once(f) && !tl_eff_plan_fits(f, sms) ? 0 : sms;
+    bool may_hang = tl_eff_plan_waits(f) || tl_eff_plan_fits_at_once(f);
+    return sms != 0 && may_hang && !tl_eff_plan_fits(f, sms) ? 0 : sms;
 }
 
 /* --- pieces ----------------------------------------------------------------------------------- */
@@ -148,7 +157,7 @@ static uint32_t batch_of(const struct tl_eff_facts *f)
                   : f->block_ns != 0 ? f->block_ns
                                      : f->rungs[TL_RUNG_PERSISTENT].block_ns;
     uint32_t n = 1, waves = (f->blocks - f->done) / tl_eff_plan_sms(f);
-    if (ns == 0 || ns >= FINE_BLOCK_NS)
+    if (ns == 0 || ns >= FINE_BLOCK_NS || f->takes_singly)
         return 1;
     while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= waves)
         n *= 2;
@@ -236,6 +245,30 @@ uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size s
                               uint32_t workers)
 {
     return f->done + (size.blocks / size.batch + workers) * size.batch;
+}
+
+/* --- a kernel in pieces that does not move ---------------------------------------------------- */
+
+/* 64 times as long as it should take until something moves, 50 ms at least; twice that for each time
+ * before.  Everything is bounded, so that nothing overflows. */
+uint64_t tl_eff_plan_patience(const struct tl_eff_wait *w)
+{
+    const uint64_t most = (uint64_t)1 << 50;
+    uint64_t ns = w->block_ns != 0 ? w->block_ns : UNKNOWN_PATIENCE_NS / PATIENCE_BLOCKS;
+    uint32_t factors[] = {w->side_by_side > 0 ? w->side_by_side : 1,
+                          w->in_turn > 0 ? w->in_turn : 1, PATIENCE_BLOCKS};
+    for (uint32_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        ns = ns < most / factors[i] ? ns * factors[i] : most;
+    ns = ns > PATIENCE_NS ? ns : PATIENCE_NS;
+    return ns << (w->strikes < 8 ? w->strikes : 8);
+}
+
+/* What was begun beside it may have been what it waited for if it came back soon after: within the
+ * time that it had stood still before.  A block that only took long ends at any time, so that may be
+ * chance, once. */
+bool tl_eff_plan_was_needed(const struct tl_eff_rescued *r)
+{
+    return r->has_taken && r->took_ns <= r->held_ns;
 }
 
 /* --- whole kernels, budgets ------------------------------------------------------------------- */

@@ -42,6 +42,8 @@ struct tl_eff_facts {
     enum tl_rung finest;    /* that the grant allows */
     uint32_t sm_permille;   /* the part of the SMs that is granted; 0, 1000: all */
     uint64_t turnaround_ns; /* budget for leaving the device */
+    uint32_t strikes;       /* how often its blocks were found to wait for each other */
+    bool takes_singly;      /* a worker must not take several blocks at a time */
     bool is_alone;          /* nobody is above */
     /* What was measured of the kernel, in this shape. */
     bool has_profile;  /* else nothing was, and nothing can be kept */
@@ -67,6 +69,10 @@ bool tl_eff_plan_fits(const struct tl_eff_facts *f, uint32_t sms);
 /* Whether the device can: then the kernel is never cut, because to hold back any of its blocks may
  * leave the others waiting forever. */
 bool tl_eff_plan_fits_at_once(const struct tl_eff_facts *f);
+/* Whether its blocks were found to wait for blocks that were held back so often that it is never cut
+ * again. */
+enum { TL_EFF_STRIKES = 2 };
+bool tl_eff_plan_waits(const struct tl_eff_facts *f);
 
 /* The SMs that are granted, 1 at least. */
 uint32_t tl_eff_plan_sms(const struct tl_eff_facts *f);
@@ -93,6 +99,24 @@ uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t occupancy, u
 /* What the counter says when such a piece is done. */
 uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size size,
                               uint32_t workers);
+
+/* --- a kernel in pieces that does not move --- */
+struct tl_eff_wait {
+    uint64_t block_ns;     /* what one block takes if an SM has no other; 0 if not known */
+    uint32_t side_by_side; /* blocks that share an SM: each takes so much longer */
+    uint32_t in_turn;      /* blocks one after the other until something can be seen to move */
+    uint32_t strikes;
+};
+/* For how long nothing may move before its remaining blocks are launched beside it. */
+uint64_t tl_eff_plan_patience(const struct tl_eff_wait *w);
+/* How it went when they were. */
+struct tl_eff_rescued {
+    uint64_t held_ns; /* for how long nothing had moved before */
+    uint64_t took_ns; /* from then on, until what had stood still came back */
+    bool has_taken;   /* blocks beside it were begun before that */
+};
+/* Whether that was what it waited for, as far as can be told. */
+bool tl_eff_plan_was_needed(const struct tl_eff_rescued *r);
 
 /* --- whole kernels --- */
 /* Whether one of known length may go to the driver as it is, at once. */

@@ -13,6 +13,7 @@
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
+#include "runtime/effort/rescue.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 #include "runtime/effort/variant.h"
@@ -92,7 +93,13 @@ static const struct tl_hook *start(const struct tl_shim *shim)
                                    .settings = shim->settings,
                                    .client = shim->client,
                                    .record = shim->record,
-                                   .page = tl_client_page(shim->client)};
+                                   .page = tl_client_page(shim->client),
+                                   .trusts_waits = getenv("TALLY_TEST_TRUST_WAITS") != NULL};
+    if (tl_eff.trusts_waits) {
+        tl_eff_note("TALLY_TEST_TRUST_WAITS is set: kernels are cut whose blocks may wait for each "
+                    "other");
+        shim->log(1, "TALLY_TEST_TRUST_WAITS is set: this is a test, and this job may hang");
+    }
     tl_eff_lock_start();
     tl_eff_queues_start();
     tl_eff_streams_start();
@@ -106,6 +113,7 @@ static const struct tl_hook *start(const struct tl_shim *shim)
         return NULL;
     }
     tl_eff_profile_load();
+    tl_eff_rescue_load();
     return hooks;
 }
 

@@ -20,6 +20,7 @@
  *     next.c      what the job tells of the kernel that comes next
  *     room.c      how many blocks of a kernel an SM has side by side
  *     pieces.c    a kernel's way to the device, as planned
+ *     rescue.c    a kernel in pieces that stands still: its remaining blocks, at once
  *     cap.c       kernels that cannot be stopped, on a part of the SMs
  *     flight.c    what is on the device, and the news of its end
  *     supply.c    counters and events of a context
@@ -48,6 +49,9 @@ struct tl_eff_state {
     struct tl_client *client;
     struct tl_record *record;
     struct tl_client_page *page;
+    /* for tests of what catches a wrong verdict (TALLY_TEST_TRUST_WAITS): kernels whose blocks may
+     * wait for each other are cut all the same, and nothing that is made of them is kept */
+    bool trusts_waits;
     _Atomic bool is_over; /* the process ends: nothing is held back any more */
 };
 extern struct tl_eff_state tl_eff;

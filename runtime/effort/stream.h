@@ -25,6 +25,7 @@ enum {
     TL_EFF_CAPS = 8, /* sizes of parts */
     TL_EFF_STREAM_SLOTS = 256,
     TL_EFF_KICKS = 2,
+    TL_EFF_BESIDE = 4, /* streams for what is launched beside a kernel that stands still */
 };
 
 /* Under the lock, but for what it says otherwise. */
@@ -42,6 +43,9 @@ struct tl_eff_context {
     bool runs_block_by_block;
     /* where host functions stand that tell of ends, beside the streams */
     CUstream sides[TL_EFF_SIDES];
+    CUstream clock_side; /* nothing else stands in it, so that waiting there takes a moment only */
+    CUstream beside[TL_EFF_BESIDE];
+    uint32_t n_beside; /* uses of them so far */
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
@@ -49,6 +53,8 @@ struct tl_eff_context {
      * with one set of words have another than those with the next. */
     _Atomic uint64_t *kick_words[TL_EFF_KICKS];
     CUdeviceptr kick_device[TL_EFF_KICKS];
+    CUdeviceptr never_device;    /* a word that never says stop */
+    const uint32_t *unreachable; /* in host memory: what no counter says */
     CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
     CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
     uint64_t clock_ns;

@@ -17,6 +17,10 @@
 enum {
     CONTROLS = 512,
     CONTROL_BYTES = 64, /* a cache line each */
+    /* behind the counters: our own stop words, one that never says stop, and a number */
+    NEVER = CONTROLS + TL_EFF_KICKS,
+    UNREACHABLE,
+    PLACES,
 };
 
 /* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device
@@ -71,7 +75,7 @@ TL_EFF_UNLOCKED static void set_clock(struct tl_eff_context *c)
     for (int i = 0; i < TRIES; i++) {
         CUevent e = tl_eff_take_event(c);
         uint64_t begin = tl_eff_now();
-        if (e == NULL || tl_eff_real.cuEventRecord(e, c->sides[0]) != CUDA_SUCCESS ||
+        if (e == NULL || tl_eff_real.cuEventRecord(e, c->clock_side) != CUDA_SUCCESS ||
             tl_eff_real.cuEventSynchronize(e) != CUDA_SUCCESS) {
             tl_eff_give_event(c, e);
             return;
@@ -97,7 +101,7 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
         return 0;
     uint64_t ns = c->clock_ns + (uint64_t)((double)ms * 1e6);
     CUevent next = ms > REFRESH_MS ? tl_eff_take_event(c) : NULL;
-    if (next != NULL && tl_eff_real.cuEventRecord(next, c->sides[0]) == CUDA_SUCCESS &&
+    if (next != NULL && tl_eff_real.cuEventRecord(next, c->clock_side) == CUDA_SUCCESS &&
         tl_eff_real.cuEventSynchronize(next) == CUDA_SUCCESS &&
         tl_eff_real.cuEventElapsedTime(&ms, c->clock, next) == CUDA_SUCCESS) {
         CUevent old = c->clock;
@@ -131,7 +135,7 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     if (slab == NULL || tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
         tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                          device) != CUDA_SUCCESS ||
-        tl_eff_real.cuMemHostAlloc(&host, (CONTROLS + TL_EFF_KICKS) * CONTROL_BYTES,
+        tl_eff_real.cuMemHostAlloc(&host, PLACES * CONTROL_BYTES,
                                    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
             CUDA_SUCCESS ||
         tl_eff_real.cuMemHostGetDevicePointer_v2(&slab->device, host, 0) != CUDA_SUCCESS) {
@@ -144,12 +148,15 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     c->has_host_atomics = atomics != 0;
     c->runs_block_by_block = is_software(device);
     slab->host = host;
-    memset(host, 0, (CONTROLS + TL_EFF_KICKS) * CONTROL_BYTES);
+    memset(host, 0, PLACES * CONTROL_BYTES);
     for (uint32_t i = 0; i < TL_EFF_KICKS; i++) {
         uint32_t at = (CONTROLS + i) * CONTROL_BYTES;
         c->kick_words[i] = (_Atomic uint64_t *)(void *)(slab->host + at);
         c->kick_device[i] = slab->device + at;
     }
+    c->never_device = slab->device + NEVER * CONTROL_BYTES;
+    memset(slab->host + UNREACHABLE * CONTROL_BYTES, 0xff, CONTROL_BYTES);
+    c->unreachable = (const uint32_t *)(const void *)(slab->host + UNREACHABLE * CONTROL_BYTES);
     if (!c->has_host_atomics &&
         tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
@@ -166,7 +173,7 @@ bool tl_eff_prepare(struct tl_eff_context *c)
     uint64_t round_trip_ns = 0;
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         tl_eff_gate_round_trip(round_trip_ns = measure_round_trip(c));
-    if (c->sides[0] != NULL)
+    if (tl_eff_real.cuStreamCreate(&c->clock_side, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         set_clock(c);
     tl_eff_log(3, "news of an end take %llu us", (unsigned long long)round_trip_ns / 1000);
     c->is_unfit = false;

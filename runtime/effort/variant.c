@@ -184,12 +184,14 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
                                                   .max_registers = max_registers,
                                                   .driver = version,
                                                   .rewriter = TL_PTX_REWRITER_VERSION});
-    if (tl_eff_store_get(key, out) == 0)
+    if (!tl_eff.trusts_waits && tl_eff_store_get(key, out) == 0)
         return 0;
     struct tl_ptx_rewritten r = {0};
     struct tl_ptx_verdict verdict;
-    struct tl_ptx_options options = {
-        .variant = v->kind, .grid_dims = v->dims, .max_registers = max_registers};
+    struct tl_ptx_options options = {.variant = v->kind,
+                                     .grid_dims = v->dims,
+                                     .max_registers = max_registers,
+                                     .trusts_waits = tl_eff.trusts_waits};
     rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
     if (rc == -EPERM)
         return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
@@ -198,7 +200,7 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
         return rc;
     rc = tl_eff_rewritten_copy(out, &r);
     tl_ptx_rewritten_finish(&r);
-    if (rc == 0)
+    if (rc == 0 && !tl_eff.trusts_waits)
         tl_eff_store_put(key, out);
     return rc;
 }

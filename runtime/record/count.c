@@ -84,6 +84,14 @@ void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns)
     add(&part->uncontrolled_ns, ns);
 }
 
+void tl_record_rescued(struct tl_record_kernel *k)
+{
+    if (k == NULL)
+        return;
+    struct tl_record_kernel_part *part = atomic_load_explicit(&k->part, memory_order_relaxed);
+    add(&part->rescues, 1);
+}
+
 void tl_record_copied(struct tl_record *r, enum tl_record_copy kind, uint64_t bytes)
 {
     if (r == NULL || (unsigned)kind >= TL_COPIES)

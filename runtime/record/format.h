@@ -20,7 +20,7 @@
 #define TL_RECORD_MAGIC 0x315952594c4c4154ull /* "TALLYRY1", and a check of the byte order */
 
 enum {
-    TL_RECORD_VERSION = 2,
+    TL_RECORD_VERSION = 3,
     /* rows of the table; number 0 stands for all that do not fit */
     TL_RECORD_KERNELS = 4096,
     TL_RECORD_NOTES = 128,            /* texts */
@@ -83,6 +83,7 @@ static inline uint64_t tl_histogram_low(uint32_t group, uint32_t step, uint64_t 
 struct tl_record_kernel_part {
     _Atomic uint64_t launches[TL_RUNGS], blocks[TL_RUNGS];
     _Atomic uint64_t uncontrolled, uncontrolled_ns;
+    _Atomic uint64_t rescues;
     struct tl_record_histogram queued, ran, total, preempted; /* in nanoseconds */
     /* the same as `preempted`, in thousandths of the time of a block */
     struct tl_record_histogram preempted_blocks;
@@ -171,7 +172,7 @@ struct tl_record_file {
 };
 
 _Static_assert(sizeof(struct tl_record_histogram) == 168, "part of the format");
-_Static_assert(sizeof(struct tl_record_kernel_part) == 960, "part of the format");
+_Static_assert(sizeof(struct tl_record_kernel_part) == 968, "part of the format");
 _Static_assert(sizeof(struct tl_record_op_part) == 16 && sizeof(struct tl_record_op_name) == 8,
                "part of the format");
 _Static_assert(sizeof(struct tl_record_head) == 1520, "part of the format");

@@ -73,6 +73,9 @@ void tl_record_preempted(struct tl_record_kernel *k, uint64_t latency_ns, uint64
  * call). */
 void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns);
 
+/* In pieces it stood still, and its remaining blocks had to be launched beside it. */
+void tl_record_rescued(struct tl_record_kernel *k);
+
 enum tl_record_copy {
     TL_COPY_TO_DEVICE,
     TL_COPY_FROM_DEVICE,

@@ -569,7 +569,11 @@ static void put_kernel_table(struct tl_buf *out, const struct tl_report_job *j)
         tl_text_html(out, k->full);
         tl_buf_puts(out, "'>");
         tl_text_html(out, k->brief);
-        tl_buf_printf(out, "</code><td>%s",
+        tl_buf_puts(out, "</code>");
+        if (k->rescues > 0)
+            tl_buf_printf(out, " <b>stood still in pieces, %s times</b>",
+                          tl_text_count((double)k->rescues).s);
+        tl_buf_printf(out, "<td>%s",
                       j->device_ns > 0
                           ? tl_text_percent((double)k->device_ns / (double)j->device_ns).s
                           : "-");

@@ -97,6 +97,7 @@ static void put_kernel(struct tl_json *j, const struct tl_report_job *job,
     put_ratios(j, "preemption_over_block", &k->preempted_blocks);
     tl_json_key_uint(j, "outside_control", k->uncontrolled);
     tl_json_key_uint(j, "outside_control_ns", k->uncontrolled_ns);
+    tl_json_key_uint(j, "rescues", k->rescues);
     tl_json_key_uint(j, "culprit_of", k->culprit_of);
     tl_json_key(j, "ops");
     tl_json_array(j);
@@ -236,6 +237,7 @@ static void put_job(struct tl_json *j, const struct tl_report *r, const struct t
     tl_json_key_uint(j, "device_ns", job->device_ns);
     tl_json_key_uint(j, "waited_ns", job->waited_ns);
     tl_json_key_uint(j, "outside_control_ns", job->uncontrolled_ns);
+    tl_json_key_uint(j, "rescues", job->rescues);
     put_copies(j, job);
     const struct tl_report_histogram *requests = tl_report_requests(job);
     tl_json_key_str(j, "requests_are",

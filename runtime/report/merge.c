@@ -44,6 +44,7 @@ static int add_kernel(struct tl_report_kernel *to, const struct tl_report_kernel
     to->all_blocks += k->all_blocks;
     to->uncontrolled += k->uncontrolled;
     to->uncontrolled_ns += k->uncontrolled_ns;
+    to->rescues += k->rescues;
     if (tl_report_ops_add(to, k, arena) < 0 ||
         tl_histogram_add(&to->queued, &k->queued, arena) < 0 ||
         tl_histogram_add(&to->ran, &k->ran, arena) < 0 ||
@@ -240,6 +241,7 @@ static int add_sums(struct tl_report_job *job, struct tl_arena *arena)
         job->all_launches += k->all_launches;
         job->all_blocks += k->all_blocks;
         job->uncontrolled_ns += k->uncontrolled_ns;
+        job->rescues += k->rescues;
         if (tl_histogram_add(&job->queued, &k->queued, arena) < 0 ||
             tl_histogram_add(&job->ran, &k->ran, arena) < 0 ||
             tl_histogram_add(&job->total, &k->total, arena) < 0 ||

@@ -189,6 +189,7 @@ static void read_kernels(struct reader *in, struct tl_report_job *out,
         }
         k->uncontrolled = load(&part->uncontrolled);
         k->uncontrolled_ns = load(&part->uncontrolled_ns);
+        k->rescues = load(&part->rescues);
         read_ops(in, k, load32(&part->ops));
         k->queued = read_histogram(in, &part->queued);
         k->ran = read_histogram(in, &part->ran);

@@ -57,6 +57,7 @@ struct tl_report_kernel {
     uint64_t launches[TL_RUNGS], blocks[TL_RUNGS];
     uint64_t all_launches, all_blocks;
     uint64_t uncontrolled, uncontrolled_ns;
+    uint64_t rescues;         /* times that it stood still in pieces */
     struct tl_report_op *ops; /* of a job: those that launched it most often first */
     uint32_t n_ops;
     struct tl_report_histogram queued, ran, total, preempted;
@@ -133,6 +134,7 @@ struct tl_report_job {
     uint64_t forgotten_spans;
     /* Sums over kernels, of a job only. */
     uint64_t launches[TL_RUNGS], all_launches, all_blocks, uncontrolled_ns, device_ns, waited_ns;
+    uint64_t rescues;
     bool is_sampled; /* not all launches were measured: device_ns and waited_ns are estimates */
     struct tl_report_histogram queued, ran, total, preempted;
     struct tl_report_histogram preempted_blocks; /* in thousandths of the time of a block */

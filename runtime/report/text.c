@@ -147,6 +147,9 @@ static void put_kernel(struct tl_buf *out, const struct tl_report_job *j,
     put_time(out, k->preempted.count > 0, tl_histogram_percentile(&k->preempted, 99));
     put_time(out, k->uncontrolled > 0, k->uncontrolled_ns);
     tl_buf_printf(out, "  %s\n", k->brief);
+    if (k->rescues > 0)
+        tl_buf_printf(out, "  %7s %9s  STOOD STILL in pieces, %s times: see the notes\n", "", "",
+                      tl_text_count((double)k->rescues).s);
     if (k->n_ops > 0) {
         tl_buf_printf(out, "  %7s %9s  launched by: ", "", "");
         tl_report_ops_text(k, MOST_OPS, out);

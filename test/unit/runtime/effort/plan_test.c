@@ -44,6 +44,8 @@ static struct tl_eff_facts any_facts(void)
                              .finest = (enum tl_rung)any(TL_RUNGS),
                              .sm_permille = any(2) == 0 ? 0 : (uint32_t)any(1001),
                              .turnaround_ns = any_size(35),
+                             .strikes = any(4) == 0 ? (uint32_t)any(4) : 0,
+                             .takes_singly = any(4) == 0,
                              .is_alone = any(2) == 0,
                              .has_profile = any(8) != 0,
                              .rung = (enum tl_rung)any(TL_RUNG_WHOLE),
@@ -117,7 +119,7 @@ static void a_forced_rung_is_obeyed_or_the_kernel_runs_whole(void)
         f.force = (int)any(TL_RUNGS);
         struct tl_eff_choice c = decide(&f, (enum tl_eff_form)(1 + any(3)));
         bool is_there = f.force < TL_RUNG_WHOLE && f.rungs[f.force].form == TL_EFF_FORM_READY &&
-                        !tl_eff_plan_fits_at_once(&f);
+                        !tl_eff_plan_fits_at_once(&f) && f.strikes < 2;
         TEST_ASSERT_EQUAL(is_there ? f.force : (int)TL_RUNG_WHOLE, (int)c.rung);
     }
 }
@@ -191,6 +193,7 @@ static void what_fits_at_once_is_never_cut(void)
         f.done = f.launched = 0;
         if (any(2) == 0 && f.sms > 0 && f.resident > 0) /* near the edge */
             f.blocks = f.sms * f.resident + (uint32_t)any(2);
+        f.strikes %= 2;
         bool fits = f.sms == 0 || f.resident == 0 || f.blocks <= f.sms * f.resident;
         TEST_ASSERT_EQUAL(fits, tl_eff_plan_fits_at_once(&f));
         struct tl_eff_choice c = tl_eff_plan_rung(&f);
@@ -210,6 +213,94 @@ static void what_fits_at_once_is_never_cut(void)
     TEST_ASSERT_TRUE(n_fit > ROUNDS / 100 && n_cut > ROUNDS / 100);
 }
 
+/* Nor is what was found to wait, twice; once is not enough. */
+static void what_was_found_to_wait_twice_is_never_cut(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_facts f = any_facts();
+        f.done = f.launched = 0;
+        f.strikes = 2 + (uint32_t)any(3);
+        struct tl_eff_choice c = tl_eff_plan_rung(&f);
+        TEST_ASSERT_EQUAL(TL_RUNG_WHOLE, c.rung);
+        TEST_ASSERT_FALSE(c.asks);
+        if (f.sms > 0 && f.resident > 0 && tl_eff_plan_cap(&f) != 0)
+            TEST_ASSERT_TRUE(f.blocks <= tl_eff_plan_cap(&f) * f.resident);
+        struct tl_eff_facts once = any_facts(), never = once;
+        once.strikes = 1;
+        never.strikes = 0;
+        TEST_ASSERT_EQUAL(decide(&never, TL_EFF_FORM_READY).rung,
+                          decide(&once, TL_EFF_FORM_READY).rung);
+    }
+}
+
+/* 64 times what it should take, 50 ms at least, twice as long each time. */
+static void patience_is_many_times_what_it_should_take(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_wait w = {.block_ns = any_size(40),
+                                .side_by_side = (uint32_t)any_size(6),
+                                .in_turn = (uint32_t)any_size(31),
+                                .strikes = (uint32_t)any(3)};
+        uint64_t ns = tl_eff_plan_patience(&w);
+        TEST_ASSERT_TRUE(ns >= 50 * MS);
+        TEST_ASSERT_TRUE(ns < UINT64_C(1) << 60);
+        struct tl_eff_wait more = w;
+        more.strikes++;
+        TEST_ASSERT_EQUAL_UINT64(2 * ns, tl_eff_plan_patience(&more));
+        more = w;
+        more.in_turn += (uint32_t)any_size(20);
+        more.side_by_side += (uint32_t)any(8);
+        TEST_ASSERT_TRUE(tl_eff_plan_patience(&more) >= ns);
+        if (w.block_ns != 0) {
+            more = w;
+            more.block_ns += any_size(30);
+            TEST_ASSERT_TRUE(tl_eff_plan_patience(&more) >= ns);
+        }
+    }
+    /* clang-format off */
+    static const struct {
+        struct tl_eff_wait w;
+        uint64_t expected;
+    } rows[] = {
+        {{10 * US, 1, 1, 0}, 50 * MS},
+        {{1 * MS, 1, 1, 0}, 64 * MS},
+        {{1 * MS, 1, 1, 1}, 128 * MS},
+        {{1 * MS, 8, 1, 0}, 512 * MS},
+        {{10 * US, 1, 1000, 0}, 640 * MS},
+        {{1 * MS, 0, 0, 0}, 64 * MS},
+        {{0, 1, 1, 0}, 500 * MS},
+    };
+    /* clang-format on */
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        TEST_ASSERT_EQUAL_UINT64(rows[i].expected, tl_eff_plan_patience(&rows[i].w));
+}
+
+/* A block that only takes long ends at any time.  Of those that end after the first patience and
+ * look as if they had waited, none does so again: by then patience is twice as long. */
+static void a_block_that_only_takes_long_never_looks_twice_as_if_it_waited(void)
+{
+    uint32_t n_once = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_wait w = {.block_ns = 1 + any_size(25), .side_by_side = 1, .in_turn = 1};
+        uint64_t takes = any(8 * tl_eff_plan_patience(&w)); /* the same each time */
+        uint32_t strikes = 0;
+        for (int times = 0; times < 6; times++) {
+            w.strikes = strikes;
+            uint64_t held = tl_eff_plan_patience(&w);
+            if (takes <= held)
+                continue; /* it ends before anybody looks */
+            struct tl_eff_rescued r = {.held_ns = held, .took_ns = takes - held, .has_taken = true};
+            strikes += tl_eff_plan_was_needed(&r);
+        }
+        n_once += strikes == 1;
+        /* up to twice the first patience: once; up to four times: not at all; more: never */
+        TEST_ASSERT_TRUE(strikes <= 1);
+    }
+    TEST_ASSERT_TRUE(n_once > 0);
+    struct tl_eff_rescued r = {.held_ns = 50 * MS, .took_ns = 1 * MS};
+    TEST_ASSERT_FALSE_MESSAGE(tl_eff_plan_was_needed(&r), "nothing was begun beside it");
+}
+
 /* A part of the SMs is a cut, too: who needs all blocks side by side would wait there forever. */
 static void what_fits_at_once_is_not_kept_to_a_part_that_is_too_small(void)
 {
@@ -223,6 +314,7 @@ static void what_fits_at_once_is_not_kept_to_a_part_that_is_too_small(void)
         large.done = large.launched = 0;
         large.blocks = INT32_MAX;
         large.resident = 1;
+        large.strikes = 0;
         uint32_t otherwise = tl_eff_plan_cap(&large);
         TEST_ASSERT_TRUE(cap == 0 || cap == otherwise);
         if (cap != 0)
@@ -284,6 +376,7 @@ static void a_batch_is_no_longer_than_it_takes_to_leave(void)
         uint32_t batch = tl_eff_plan_size(&f).batch;
         if (batch == 1)
             continue;
+        TEST_ASSERT_FALSE(f.takes_singly);
         uint64_t ns = f.block_ns != 0 ? f.block_ns : f.rungs[TL_RUNG_PERSISTENT].block_ns;
         TEST_ASSERT_TRUE(ns != 0 && batch * ns <= 8 * US);
         /* and each worker takes several */
@@ -451,37 +544,37 @@ static void rungs_are_chosen_as_the_table_says(void)
         enum tl_rung was, expected;
         uint32_t resident; /* of 1000 blocks on 100 SMs; 0: one */
     } rows[] = {
-        {"the finest",                        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P},
-        {"the next if it is refused",         {NO, YES, YES},   0, P, 0, -1, false, false, 10 * MS, 0, W, T},
-        {"the last if two are refused",       {NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, S},
-        {"whole if all are",                  {NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 0, W, W},
-        {"whole while one is being built",    {SOON, YES, YES}, 0, P, 0, -1, false, false, 10 * MS, 0, W, W},
-        {"the next if it is slow",            {YES, YES, YES},  1, P, 0, -1, false, false, 10 * MS, 0, W, T},
-        {"whole if all are slow",             {YES, YES, YES},  7, P, 0, -1, false, false, 10 * MS, 0, W, W},
-        {"slices if no finer is granted",     {YES, YES, YES},  0, S, 0, -1, false, false, 10 * MS, 0, W, S},
-        {"whole if no rung is granted",       {YES, YES, YES},  0, W, 0, -1, false, false, 10 * MS, 0, W, W},
-        {"whole if short",                    {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US, 0, W, W},
-        {"cut if a little longer",            {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US + 1, 0, W, P},
-        {"short, but behind another",         {YES, YES, YES},  0, P, 0, -1, false, true, 100 * US, 0, W, P},
-        {"short, but begun in pieces",        {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US, 8, T, P},
-        {"whole with nobody above",           {YES, YES, YES},  0, P, 0, -1, true, false, 20 * MS, 0, W, W},
-        {"cut with nobody above if long",     {YES, YES, YES},  0, P, 0, -1, true, false, 20 * MS + 1, 0, W, P},
-        {"behind another with nobody above",  {YES, YES, YES},  0, P, 0, -1, true, true, 20 * MS, 0, W, P},
-        {"on as it began if all are slow",    {YES, YES, YES},  7, P, 0, -1, false, false, 10 * MS, 8, T, T},
-        {"on as it began if none is left",    {NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 8, S, S},
-        {"on a finer one if that has come",   {YES, YES, YES},  2, P, 0, -1, false, false, 10 * MS, 8, T, P},
-        {"forced",                            {YES, YES, YES},  7, W, 0, T, true, false, 100 * US, 0, W, T},
-        {"forced in vain",                    {YES, NO, YES},   0, P, 0, T, false, false, 10 * MS, 0, W, W},
-        {"forced whole",                      {YES, YES, YES},  0, P, 0, W, false, false, 10 * MS, 0, W, W},
-        {"forced onto a part",                {YES, YES, YES},  0, P, 0, TL_RUNG_CAP, false, false, 10 * MS, 0, W, W},
-        {"kept to a part however short",      {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, true, false, 100 * US, 0, W, P},
-        {"kept to a part however slow",       {YES, YES, YES},  1, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, P},
+        {"the finest",                        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 0},
+        {"the next if it is refused",         {NO, YES, YES},   0, P, 0, -1, false, false, 10 * MS, 0, W, T, 0},
+        {"the last if two are refused",       {NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, S, 0},
+        {"whole if all are",                  {NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0},
+        {"whole while one is being built",    {SOON, YES, YES}, 0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0},
+        {"the next if it is slow",            {YES, YES, YES},  1, P, 0, -1, false, false, 10 * MS, 0, W, T, 0},
+        {"whole if all are slow",             {YES, YES, YES},  7, P, 0, -1, false, false, 10 * MS, 0, W, W, 0},
+        {"slices if no finer is granted",     {YES, YES, YES},  0, S, 0, -1, false, false, 10 * MS, 0, W, S, 0},
+        {"whole if no rung is granted",       {YES, YES, YES},  0, W, 0, -1, false, false, 10 * MS, 0, W, W, 0},
+        {"whole if short",                    {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US, 0, W, W, 0},
+        {"cut if a little longer",            {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US + 1, 0, W, P, 0},
+        {"short, but behind another",         {YES, YES, YES},  0, P, 0, -1, false, true, 100 * US, 0, W, P, 0},
+        {"short, but begun in pieces",        {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US, 8, T, P, 0},
+        {"whole with nobody above",           {YES, YES, YES},  0, P, 0, -1, true, false, 20 * MS, 0, W, W, 0},
+        {"cut with nobody above if long",     {YES, YES, YES},  0, P, 0, -1, true, false, 20 * MS + 1, 0, W, P, 0},
+        {"behind another with nobody above",  {YES, YES, YES},  0, P, 0, -1, true, true, 20 * MS, 0, W, P, 0},
+        {"on as it began if all are slow",    {YES, YES, YES},  7, P, 0, -1, false, false, 10 * MS, 8, T, T, 0},
+        {"on as it began if none is left",    {NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 8, S, S, 0},
+        {"on a finer one if that has come",   {YES, YES, YES},  2, P, 0, -1, false, false, 10 * MS, 8, T, P, 0},
+        {"forced",                            {YES, YES, YES},  7, W, 0, T, true, false, 100 * US, 0, W, T, 0},
+        {"forced in vain",                    {YES, NO, YES},   0, P, 0, T, false, false, 10 * MS, 0, W, W, 0},
+        {"forced whole",                      {YES, YES, YES},  0, P, 0, W, false, false, 10 * MS, 0, W, W, 0},
+        {"forced onto a part",                {YES, YES, YES},  0, P, 0, TL_RUNG_CAP, false, false, 10 * MS, 0, W, W, 0},
+        {"kept to a part however short",      {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, true, false, 100 * US, 0, W, P, 0},
+        {"kept to a part however slow",       {YES, YES, YES},  1, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, P, 0},
         {"the last that fits at once",        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, W, 10},
         {"the first that does not",           {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 9},
         {"forced, but it fits at once",       {YES, YES, YES},  0, P, 0, T, false, false, 10 * MS, 0, W, W, 10},
         {"kept to a part, but it fits",       {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, W, 10},
         {"begun in pieces, as if it fitted",  {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 8, T, P, 10},
-        {"all SMs granted as a part",         {YES, YES, YES},  0, TL_RUNG_CAP, 1000, -1, false, false, 10 * MS, 0, W, W},
+        {"all SMs granted as a part",         {YES, YES, YES},  0, TL_RUNG_CAP, 1000, -1, false, false, 10 * MS, 0, W, W, 0},
     };
     /* clang-format on */
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -681,6 +774,9 @@ int main(void)
     RUN_TEST(a_longer_budget_never_cuts_a_kernel_that_a_shorter_one_leaves_whole);
     RUN_TEST(with_nobody_above_only_long_kernels_are_cut);
     RUN_TEST(what_fits_at_once_is_never_cut);
+    RUN_TEST(what_was_found_to_wait_twice_is_never_cut);
+    RUN_TEST(patience_is_many_times_what_it_should_take);
+    RUN_TEST(a_block_that_only_takes_long_never_looks_twice_as_if_it_waited);
     RUN_TEST(what_fits_at_once_is_not_kept_to_a_part_that_is_too_small);
     RUN_TEST(a_piece_has_blocks_and_no_more_than_are_left);
     RUN_TEST(pieces_of_known_length_keep_to_the_budget);

@@ -217,6 +217,8 @@ static void everything_told_is_read_back(void)
     tl_record_ran(k, 10, 20);
     tl_record_preempted(k, 33, 22);
     tl_record_uncontrolled(k, 44);
+    tl_record_rescued(k);
+    tl_record_rescued(k);
     tl_record_copied(r, TL_COPY_FROM_DEVICE, 4096);
     tl_record_note(r, "twice");
     tl_record_note(r, "once");
@@ -237,6 +239,7 @@ static void everything_told_is_read_back(void)
     TEST_ASSERT_EQUAL_UINT64(30, tl_histogram_percentile(&read->total, 50));
     TEST_ASSERT_EQUAL_UINT64(33, read->preempted.max);
     TEST_ASSERT_EQUAL_UINT64(44, read->uncontrolled_ns);
+    TEST_ASSERT_EQUAL_UINT64(2, read->rescues);
     TEST_ASSERT_EQUAL_UINT64(4096, j.copies[TL_COPY_FROM_DEVICE].bytes);
     TEST_ASSERT_EQUAL_UINT32(2, j.n_notes);
     TEST_ASSERT_EQUAL_STRING("twice", j.notes[0].text);
@@ -249,6 +252,7 @@ static void nothing_is_written_without_a_record(void)
     tl_record_ran(NULL, 1, 1);
     tl_record_preempted(NULL, 1, 1);
     tl_record_uncontrolled(NULL, 1);
+    tl_record_rescued(NULL);
     tl_record_copied(NULL, TL_COPY_SET, 1);
     tl_record_spanned(NULL, TL_SPAN_RUN, NULL, 0, 1, 2);
     tl_record_request(NULL, 1, 2, true);
