@@ -1,5 +1,6 @@
 /* Which driver a job gets: NVIDIA's where there is a GPU, else the software CUDA device. */
 #include "tally/device.h"
+#include "runtime/job/mps.h"
 #include "runtime/tally-run/run.h"
 
 #include <errno.h>
@@ -11,11 +12,16 @@
 
 /* --- looking for NVIDIA's --------------------------------------------------------------------- */
 
-static bool has_gpu(void)
+/* The file by which a GPU of NVIDIA's shows, or NULL. */
+static const char *gpu_file(void)
 {
-    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
-           access("/dev/dxg", F_OK) == 0 /* WSL */ ||
-           access("/dev/nvhost-ctrl-gpu", F_OK) == 0 /* Jetson */;
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg" /* WSL */,
+                                        "/dev/nvhost-ctrl-gpu" /* Jetson */};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (access(files[i], F_OK) == 0)
+            return files[i];
+    }
+    return NULL;
 }
 
 /* Whether the folder holds a driver that is not of ours. */
@@ -52,19 +58,33 @@ static bool find_nvidia(const struct run *r, char *path)
     return was_found;
 }
 
-/* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process
- * service. */
+/* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process service,
+ * and one that serves somebody else is of no use. */
 static void look_for_mps(const struct run *r)
 {
-    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
-    char control[RUN_PATH];
-    snprintf(control, sizeof control, "%s/control",
-             folder != NULL && folder[0] != 0 ? folder : "/tmp/nvidia-mps");
-    if (access(control, F_OK) == 0)
-        run_tell(r, "NVIDIA's MPS is running (%s)", control);
-    else if (!r->is_quiet)
-        run_say("NVIDIA's MPS is not running: jobs take turns on the GPU instead of sharing it "
-                "(nvidia-cuda-mps-control -d starts it)");
+    struct tl_mps m;
+    tl_mps_look(&m);
+    if (m.state == TL_MPS_NONE) {
+        if (!r->is_quiet)
+            run_say("NVIDIA's MPS is not running: jobs take turns on the GPU instead of sharing it "
+                    "(`tally mps start` begins it)");
+    } else if (!tl_mps_serves(&m, getuid())) {
+        run_say(
+            "NVIDIA's MPS (%s) was started by user %u and serves no other: this job takes turns "
+            "on the GPU with its clients",
+            m.control, (unsigned)m.owner);
+    } else if (m.state == TL_MPS_UNSEEN) {
+        run_tell(r,
+                 "the socket of NVIDIA's MPS is there (%s), and nobody listens in this network "
+                 "namespace: it is left over, or runs outside of this container",
+                 m.control);
+    } else {
+        run_tell(r, "NVIDIA's MPS is running (%s)%s%s%s%s", m.control,
+                 m.thread_percentage != NULL ? ", percent of the threads: " : "",
+                 m.thread_percentage != NULL ? m.thread_percentage : "",
+                 m.memory_limit != NULL ? ", memory: " : "",
+                 m.memory_limit != NULL ? m.memory_limit : "");
+    }
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
@@ -163,13 +183,21 @@ int run_choose_device(const struct run *r, enum run_device wanted, bool was_aske
         return 0;
     }
     snprintf(soft, sizeof soft, "%s/device/libcuda.so.1", r->lib);
-    bool has_nvidia = wanted != RUN_SOFT && (wanted == RUN_GPU || has_gpu()) &&
+    const char *gpu = gpu_file();
+    bool has_nvidia = wanted != RUN_SOFT && (wanted == RUN_GPU || gpu != NULL) &&
                       find_nvidia(r, nvidia);
     if (wanted == RUN_GPU && !has_nvidia)
         return tl_error_set(err, -ENODEV,
                             "--device=gpu: no NVIDIA driver (libcuda.so.1) is installed here; "
                             "TALLY_DRIVER names one in "
                             "another place, --device=soft uses the software device");
+    if (wanted == RUN_AUTO && gpu != NULL && !has_nvidia)
+        return tl_error_set(
+            err, -ENODEV,
+            "there is a GPU (%s) and no driver for it (libcuda.so.1; in a container "
+            "it comes with --gpus or the like); TALLY_DRIVER names one in another "
+            "place, --device=soft runs the job on the CPU",
+            gpu);
     if (has_nvidia) {
         if (wanted == RUN_AUTO && !r->is_quiet)
             run_say("device: NVIDIA GPU, driver %s", nvidia);

@@ -19,6 +19,7 @@ static const struct command {
     {"set", "tally set", cli_set, "change a running job: priority, SLO, pause"},
     {"plan", "tally plan", cli_plan,
      "plan which parts of GPUs serve which models within their SLOs"},
+    {"mps", "tally mps", cli_mps, "NVIDIA's multi-process service: does it run, start it, stop it"},
     {"policy", "tally policy", cli_policy, "show or change how the device is shared"},
 };
 

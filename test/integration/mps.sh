@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# `tally mps` and what tally-run says of MPS and of GPUs without a driver, with a stand-in for NVIDIA's program: a daemon that listens, and
+# answers as its manual page says.
+set -euo pipefail
+scratch=$(mktemp -d)
+trap 'kill $(cat "$scratch"/*.pid 2>/dev/null) 2>/dev/null || true; rm -rf "$scratch"' EXIT
+# shellcheck source=test/integration/expect.inc
+. "$(dirname "$0")/expect.inc"
+export CUDA_MPS_PIPE_DIRECTORY=$scratch/pipes FAKE=$scratch
+mkdir -p "$scratch/pipes" "$scratch/bin" "$scratch/dev"
+
+expect 1 "MPS does not run" -- mps
+no_program=$(PATH=/nonexistent "$tally" mps start 2>&1) || true
+[[ $no_program == *"comes with NVIDIA's driver"* ]] || fail "without NVIDIA's program: $no_program"
+
+cat >"$scratch/bin/nvidia-cuda-mps-control" <<'END'
+#!/usr/bin/env bash
+if [ "${1:-}" = -d ]; then
+    [ -z "${FAKE_FAILS:-}" ] || exit 3
+    python3 -c '
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1] + "/pipes/control"); s.listen()
+if os.fork(): sys.exit(0)
+open(sys.argv[1] + "/daemon.pid", "w").write(str(os.getpid()))
+os.dup2(os.open("/dev/null", os.O_RDWR), 1); os.dup2(1, 2)
+time.sleep(600)' "$FAKE"
+    exit
+fi
+read -r word rest
+[ -z "${FAKE_SLEEPS:-}" ] || exec sleep 600
+case $word in
+get_server_list) printf '%s\n' ${FAKE_SERVERS:-} ;;
+get_client_list) printf '%s\n' ${FAKE_CLIENTS:-} ;;
+quit) kill "$(cat "$FAKE/daemon.pid")" && rm -f "$FAKE/pipes/control" "$FAKE/daemon.pid" ;;
+*) echo "unknown command $word"; exit 1 ;;
+esac
+END
+chmod +x "$scratch/bin/nvidia-cuda-mps-control"
+export PATH=$scratch/bin:$PATH
+
+FAKE_FAILS=1 expect 1 "status 3" -- mps start
+expect 0 "MPS runs" "fatal fault" -- mps start
+expect 0 "runs already" -- mps start
+FAKE_SERVERS="17 18" FAKE_CLIENTS="1 2 3" expect 0 "2 servers, 6 clients" "serves" "100%" -- mps status
+FAKE_SERVERS=17 FAKE_CLIENTS=5 expect 0 '"state": "runs"' '"serves_you": true' '"servers": 1' '"clients": 1' -- mps --json
+FAKE_SERVERS=17 FAKE_CLIENTS=5 expect 1 "1 job uses it" -- mps stop
+expect 0 "MPS runs" -- mps
+expect 0 -- mps stop
+expect 1 "MPS does not run" -- mps
+expect 2 "status, start or stop" -- mps restart
+
+# A socket that a dead daemon left is not taken for one.
+expect 0 "MPS runs" -- mps start
+kill -9 "$(cat "$scratch/daemon.pid")"
+while kill -0 "$(cat "$scratch/daemon.pid")" 2>/dev/null; do :; done
+rm "$scratch/daemon.pid"
+expect 1 "left over" -- mps
+
+# A machine with a GPU and no driver for it: nothing falls back to the CPU unasked.
+with_gpu() { # STATUS PATTERN OPTION...
+    local status=$1 pattern=$2 actual=0
+    shift 2
+    # shellcheck disable=SC2016
+    unshare -rm sh -c 'mount -t tmpfs none "$0" && touch "$0/nvidiactl" "$0/null" && mount --bind /dev/null "$0/null" &&
+        mount --rbind "$0" /dev && exec "$@"' "$scratch/dev" "${TALLY_BUILD:-build}/bin/tally-run" "$@" true >"$scratch/out" 2>&1 || actual=$?
+    [ "$actual" -eq "$status" ] || fail "tally-run $*: exit status $actual, not $status"
+    grep -qE -- "$pattern" "$scratch/out" || fail "tally-run $*: nothing like '$pattern' in"
+}
+if unshare -rm true 2>/dev/null; then
+    with_gpu 125 'there is a GPU \(/dev/nvidiactl\) and no driver for it'
+    with_gpu 0 'TALLY_DRIVER=.*/device/libcuda.so.1' -v --device=soft
+else
+    echo "no name spaces for users here: a GPU without a driver was not tried"
+fi
+[ "$failures" -eq 0 ]
