@@ -285,7 +285,7 @@ void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, ui
     }
     if (makes_sense) {
         keep_old(w, places, &n, now);
-        publish(w, places, n);
+        /* first: who is told that they are gone finds the old addresses idle, too */
         for (uint32_t i = 1; i < TL_CLIENT_PLACES; i++) {
             bool is_in_force = false;
             for (uint32_t j = 0; j < n; j++)
@@ -293,6 +293,7 @@ void tl__words_take(struct tl_client_words *w, struct tl_wire_packet *packet, ui
             if (w->places[i].is_used && !is_in_force)
                 clear_place(w, i);
         }
+        publish(w, places, n);
     }
     tl_wire_close(packet);
 }
