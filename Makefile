@@ -257,6 +257,12 @@ fuzz-build: $(FUZZ_FILES)
 corpus: tests
 	@TALLY_BUILD=$(B) scripts/corpus
 
+# What make test does with some random kernels, with many; SEED=n tries, and shows, that one alone.
+SEEDS ?= 10000
+verdict-campaign: $(B)/test/ptx_rewrite/random_waits_test
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) $<
+.PHONY: verdict-campaign
+
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.
 # test/bench/device_opencl.c needs OpenCL's headers, which only the benchmark asks for; test/standin/nvtx.c needs NVTX's.
 LINT_SRCS := $(filter-out $(if $(wildcard /usr/include/CL/cl.h),,test/bench/device_opencl.c) $(if $(NVTX_USER),,test/standin/nvtx.c) build/%, \
@@ -364,6 +370,7 @@ help:
 	@echo "make soak-runtime  kill 1000 times high jobs, low jobs and tallyd, and measure recovery"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
+	@echo "make verdict-campaign  SEEDS=$(SEEDS) random kernels whose blocks meet: what verdicts allow must end when cut"
 	@echo "make bench-launch  what a launch and a whole job cost more under Tally (build/bench/launch.json)"
 	@echo "make fresh      make demo and make test in clean roots: Debian 12 and 13, as root and as a user (takes root)"
 	@echo "make dist deb wheel  a source archive, Debian packages, a Python wheel: build/dist; make packages-test tries them"

@@ -348,9 +348,7 @@ struct tl_affine tl_affine_of_reg(struct tl_affines *a, struct tl_ptx_sym *reg)
     return e;
 }
 
-/* A special register, or a register that starts as one (or as a constant) and is only ever added
- * to. */
-static bool is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf)
+bool tl_affine_is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf)
 {
     if (leaf->kind == TL_LEAF_SREG)
         return true;
@@ -376,11 +374,47 @@ static bool is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf
 void tl_affine_loosen(struct tl_affines *all, struct tl_affine *a)
 {
     for (uint32_t i = 0; i < a->n;) {
-        if (a->terms[i].factor < 0 && is_never_negative(all, &a->terms[i].leaf)) {
+        if (a->terms[i].factor < 0 && tl_affine_is_never_negative(all, &a->terms[i].leaf)) {
             a->terms[i] = a->terms[--a->n];
             a->is_upper = true;
         } else {
             i++;
         }
     }
+}
+
+/* --- branches ------------------------------------------------------------------------------ */
+
+/* Whether only one edge leads to a block from outside of the loops that it heads. */
+static bool is_entered_once(const struct tl_ptx_cfg *cfg, uint32_t block)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < cfg->blocks[block].n_preds; e++)
+        n += !tl_ptx_cfg_dominates(cfg, block, cfg->blocks[block].preds[e]);
+    return n == 1;
+}
+
+int tl_affine_known_way(const struct tl_affines *a, const struct tl_ptx_stmt *branch, uint32_t inst)
+{
+    const struct tl_ptx_cfg *cfg = a->cfg;
+    uint32_t def = branch->inst.guard != NULL ? tl_affine_only_def(a, branch->inst.guard)
+                                              : TL_CFG_NONE;
+    /* Computed once, where the kernel begins. */
+    if (def == TL_CFG_NONE || cfg->block_of[def] != 0 || cfg->blocks[0].n_preds != 0)
+        return -1;
+    for (uint32_t b = cfg->block_of[inst], up; b != 0 && (up = cfg->blocks[b].idom) != TL_CFG_NONE;
+         b = up) {
+        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, up);
+        if (last == NULL || last->inst.form->op != TL_OP_bra || cfg->blocks[up].n_succs != 2 ||
+            last->inst.guard != branch->inst.guard ||
+            cfg->blocks[up].succs[0] == cfg->blocks[up].succs[1])
+            continue;
+        for (int e = 0; e < 2; e++) {
+            uint32_t way = cfg->blocks[up].succs[e];
+            if (way != cfg->n_blocks && is_entered_once(cfg, way) &&
+                tl_ptx_cfg_dominates(cfg, way, cfg->block_of[inst]))
+                return last->guard_not == branch->guard_not ? e : 1 - e;
+        }
+    }
+    return -1;
 }

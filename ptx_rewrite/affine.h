@@ -70,10 +70,19 @@ int64_t tl_affine_factor(const struct tl_affine *a, const struct tl_leaf *leaf);
 /* Leaves out what can only make the value smaller (thread numbers and registers that start at one
  * and only grow, where they are subtracted), which turns it into an upper bound. */
 void tl_affine_loosen(struct tl_affines *all, struct tl_affine *a);
+/* A special register, or a register that starts as one (or as a constant) and is only ever added
+ * to. */
+bool tl_affine_is_never_negative(struct tl_affines *all, const struct tl_leaf *leaf);
 bool tl_leaf_eq(const struct tl_leaf *a, const struct tl_leaf *b);
 
 /* The number of the instruction that writes a register if exactly one does, without a guard; else
  * TL_CFG_NONE. */
 uint32_t tl_affine_only_def(const struct tl_affines *a, const struct tl_ptx_sym *reg);
+
+/* Which way a thread goes at a branch that comes, or has come, to `inst`: 0 or 1 as an index of
+ * successors if a branch with the same guard, computed once where the function begins, lies above
+ * `inst`, else -1. */
+int tl_affine_known_way(const struct tl_affines *a, const struct tl_ptx_stmt *branch,
+                        uint32_t inst);
 
 #endif

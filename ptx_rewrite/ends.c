@@ -99,12 +99,21 @@ static bool only_adds(const struct tl_ptx_stmt *s)
     return tl_ptx_form_has(f, TL_MOD_add) && tl_loop_signed(f, s->inst.operands[at].bits) > 0;
 }
 
+/* How much such an instruction adds. */
+static int64_t added_by(const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    if (tl_ptx_form_has(f, TL_MOD_inc))
+        return 1;
+    return tl_loop_signed(f, s->inst.operands[f->op == TL_OP_atom ? 2 : 1].bits);
+}
+
+/* All in steps of one size: a loop that adds little would wait for those who add much. */
 static bool write_only_adds(struct tl_ptx_ends *x, uint32_t reader, const struct tl_ptx_cfg *cfg,
                             uint32_t write)
 {
-    (void)x;
-    (void)reader;
-    return only_adds(cfg->insts[write]);
+    const struct tl_ptx_stmt *s = cfg->insts[write], *own = x->cfg->insts[reader];
+    return only_adds(s) && added_by(s) == added_by(own);
 }
 
 static bool is_shared_access(const struct tl_ptx_stmt *s, enum tl_ptx_op op)

@@ -12,6 +12,8 @@ bool tl_end_all_writes(struct tl_ptx_ends *x, uint32_t reader, tl_end_write_chec
 /* Whether two instructions of the function access the same address, if at the same time. */
 bool tl_end_is_same_address(struct tl_ptx_ends *x, const struct tl_ptx_stmt *a,
                             const struct tl_ptx_stmt *b);
+/* Bits of the word that an instruction reads or writes; 0 if they are not known. */
+uint32_t tl_end_word_bits(const struct tl_ptx_form *f);
 /* An atom.cas without a guard. */
 bool tl_end_is_swap(const struct tl_ptx_stmt *s);
 

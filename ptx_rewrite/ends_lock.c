@@ -34,24 +34,28 @@ static bool is_number(const struct tl_ptx_stmt *s, uint32_t operand, int64_t num
            tl_loop_signed(s->inst.form, o->bits) == tl_loop_signed(s->inst.form, (uint64_t)number);
 }
 
-/* Bits of the word that an instruction reads or writes; 0 if they are not 32 or 64. */
-static uint32_t word_bits(const struct tl_ptx_form *f)
+uint32_t tl_end_word_bits(const struct tl_ptx_form *f)
 {
     if (tl_ptx_form_has(f, TL_MOD_v2) || tl_ptx_form_has(f, TL_MOD_v4) ||
         tl_ptx_form_has(f, TL_MOD_v8))
         return 0;
     if (tl_ptx_form_has(f, TL_MOD_u64) || tl_ptx_form_has(f, TL_MOD_s64) ||
-        tl_ptx_form_has(f, TL_MOD_b64))
+        tl_ptx_form_has(f, TL_MOD_b64) || tl_ptx_form_has(f, TL_MOD_f64))
         return 64;
+    if (tl_ptx_form_has(f, TL_MOD_u16) || tl_ptx_form_has(f, TL_MOD_s16) ||
+        tl_ptx_form_has(f, TL_MOD_b16) || tl_ptx_form_has(f, TL_MOD_f16) ||
+        tl_ptx_form_has(f, TL_MOD_bf16))
+        return 16;
     return tl_ptx_form_has(f, TL_MOD_u32) || tl_ptx_form_has(f, TL_MOD_s32) ||
-                   tl_ptx_form_has(f, TL_MOD_b32)
+                   tl_ptx_form_has(f, TL_MOD_b32) || tl_ptx_form_has(f, TL_MOD_f32)
                ? 32
                : 0;
 }
 
 static bool is_as_wide(const struct tl_ptx_stmt *a, const struct tl_ptx_stmt *b)
 {
-    return word_bits(a->inst.form) != 0 && word_bits(a->inst.form) == word_bits(b->inst.form);
+    uint32_t bits = tl_end_word_bits(a->inst.form);
+    return bits >= 32 && bits == tl_end_word_bits(b->inst.form);
 }
 
 /* A swap from `free` to something: whoever gets `free` from it has the word. */
@@ -94,152 +98,22 @@ static bool write_takes_once(struct tl_ptx_ends *x, uint32_t reader, const struc
 bool tl_end_is_taken_once(struct tl_ptx_ends *x, uint32_t inst)
 {
     int64_t free = 0;
-    uint32_t to;
+    uint32_t from, to;
     return tl_end_is_swap(x->cfg->insts[inst]) && free_number(x, inst, &free) &&
            tl_end_all_writes(x, inst, write_takes_once) &&
-           tl_semaphore_leaves_with(x->semaphore, x->loop, inst, free, &to);
+           tl_semaphore_leaves_with(x->semaphore, x->loop, inst, free, &from, &to);
 }
 
-/* Whether only one edge leads to a block from outside of the loops that it heads. */
-static bool is_entered_once(const struct tl_ptx_cfg *cfg, uint32_t block)
-{
-    uint32_t n = 0;
-    for (uint32_t e = 0; e < cfg->blocks[block].n_preds; e++)
-        n += !tl_ptx_cfg_dominates(cfg, block, cfg->blocks[block].preds[e]);
-    return n == 1;
-}
+/* The leaves of a lock's address that are registers: their definitions, at most as many as there are
+ * terms. */
+struct address_defs {
+    uint32_t defs[TL_AFFINE_TERMS], n;
+};
 
-/* Which way a thread goes at a branch that comes, or has come, to `inst`: 0 or 1 as an index of
- * successors if a branch with the same guard lies above `inst`, else -1. */
-static int known_way(const struct tl_ptx_ends *x, const struct tl_ptx_stmt *branch, uint32_t inst)
-{
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    uint32_t def = branch->inst.guard != NULL ? tl_affine_only_def(x->affines, branch->inst.guard)
-                                              : TL_CFG_NONE;
-    /* Computed once, where the kernel begins. */
-    if (def == TL_CFG_NONE || cfg->block_of[def] != 0 || cfg->blocks[0].n_preds != 0)
-        return -1;
-    for (uint32_t b = cfg->block_of[inst], up; b != 0 && (up = cfg->blocks[b].idom) != TL_CFG_NONE;
-         b = up) {
-        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, up);
-        if (last == NULL || last->inst.form->op != TL_OP_bra || cfg->blocks[up].n_succs != 2 ||
-            last->inst.guard != branch->inst.guard ||
-            cfg->blocks[up].succs[0] == cfg->blocks[up].succs[1])
-            continue;
-        for (int e = 0; e < 2; e++) {
-            uint32_t way = cfg->blocks[up].succs[e];
-            if (way != cfg->n_blocks && is_entered_once(cfg, way) &&
-                tl_ptx_cfg_dominates(cfg, way, cfg->block_of[inst]))
-                return last->guard_not == branch->guard_not ? e : 1 - e;
-        }
-    }
-    return -1;
-}
-
-/* Whether a thread that goes on at `from`, with the lock taken at `inst`, must come to a release
- * before its end, and before it could ask for the lock again. */
-static bool must_release(struct tl_ptx_ends *x, uint32_t inst, uint32_t from, int64_t free)
-{
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    uint32_t depth = 0;
-    if (from == cfg->n_blocks)
-        return false;
-    tl_ptx_set_clear(x->region);
-    tl_ptx_set_add(x->region, from);
-    x->stack[depth++] = from;
-    while (depth > 0) {
-        uint32_t b = x->stack[--depth];
-        const struct tl_ptx_block *k = &cfg->blocks[b];
-        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, b);
-        bool is_released = false;
-        if (tl_ptx_set_has(x->loop, b))
-            return false;
-        for (uint32_t i = k->first; i < k->end && !is_released; i++)
-            is_released = releases(cfg->insts[i], free) &&
-                          tl_end_is_same_address(x, cfg->insts[i], cfg->insts[inst]);
-        if (is_released)
-            continue;
-        if (last != NULL && last->inst.form->op == TL_OP_trap && last->inst.guard == NULL)
-            continue; /* ends the grid */
-        bool is_branch = last != NULL && k->n_succs == 2 && last->inst.form->op == TL_OP_bra;
-        int way = is_branch ? known_way(x, last, inst) : -1;
-        for (uint32_t e = 0; e < k->n_succs; e++) {
-            uint32_t to = k->succs[e];
-            if (way >= 0 && (uint32_t)way != e)
-                continue;
-            if (to == cfg->n_blocks)
-                return false;
-            if (!tl_ptx_set_has(x->region, to)) {
-                tl_ptx_set_add(x->region, to);
-                x->stack[depth++] = to;
-            }
-        }
-    }
-    return true;
-}
-
-/* Whether a thread that comes to a release must have been at `taking` before. */
-static bool comes_after(struct tl_ptx_ends *x, uint32_t release, uint32_t taking)
-{
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    uint32_t depth = 0, first = cfg->block_of[taking], last = cfg->block_of[release];
-    if (first == last)
-        return taking < release;
-    if (first == 0)
-        return true;
-    tl_ptx_set_clear(x->region);
-    tl_ptx_set_add(x->region, 0);
-    x->stack[depth++] = 0;
-    while (depth > 0) {
-        uint32_t b = x->stack[--depth];
-        const struct tl_ptx_block *k = &cfg->blocks[b];
-        const struct tl_ptx_stmt *end = tl_ptx_cfg_last(cfg, b);
-        if (b == last)
-            return false;
-        int way = k->n_succs == 2 && end->inst.form->op == TL_OP_bra ? known_way(x, end, release)
-                                                                     : -1;
-        for (uint32_t e = 0; e < k->n_succs; e++) {
-            uint32_t to = k->succs[e];
-            if ((way >= 0 && (uint32_t)way != e) || to == cfg->n_blocks || to == first ||
-                tl_ptx_set_has(x->region, to))
-                continue;
-            tl_ptx_set_add(x->region, to);
-            x->stack[depth++] = to;
-        }
-    }
-    return true;
-}
-
-/* Writes to a lock: this loop takes it, and who has come through this loop releases it. */
-static bool write_keeps_lock(struct tl_ptx_ends *x, uint32_t reader, const struct tl_ptx_cfg *cfg,
-                             uint32_t write)
-{
-    int64_t free = 0;
-    uint32_t to;
-    if (cfg != x->cfg || !free_number(x, reader, &free) ||
-        !tl_end_is_same_address(x, cfg->insts[reader], cfg->insts[write]) ||
-        !is_as_wide(cfg->insts[reader], cfg->insts[write]))
-        return false;
-    if (takes(cfg->insts[write], free) || takes_by_exchange(cfg->insts[write], free))
-        return tl_loop_has(x, write) &&
-               tl_semaphore_leaves_with(x->semaphore, x->loop, write, free, &to) &&
-               must_release(x, write, to, free);
-    if (!releases(cfg->insts[write], free) || tl_loop_has(x, write))
-        return false;
-    /* Only the holder: a number that others write would be a sign, not a lock. */
-    for (uint32_t i = 0; i < cfg->n_insts; i++) {
-        if (tl_loop_has(x, i) &&
-            (takes(cfg->insts[i], free) || takes_by_exchange(cfg->insts[i], free)) &&
-            tl_end_is_same_address(x, cfg->insts[reader], cfg->insts[i]) &&
-            comes_after(x, write, i))
-            return true;
-    }
-    return false;
-}
-
-static bool is_settled(const struct tl_ptx_ends *x, uint32_t inst)
+static bool find_address_defs(const struct tl_ptx_ends *x, uint32_t inst, struct address_defs *out)
 {
     struct tl_affine e;
+    out->n = 0;
     if (!tl_affine_of_address(x->affines, tl_flag_address(x->cfg->insts[inst]), &e) || e.is_upper)
         return false;
     for (uint32_t i = 0; i < e.n; i++) {
@@ -249,18 +123,175 @@ static bool is_settled(const struct tl_ptx_ends *x, uint32_t inst)
         if (def == TL_CFG_NONE || tl_loop_has(x, def) ||
             !tl_ptx_cfg_dominates(x->cfg, x->cfg->block_of[def], x->cfg->block_of[inst]))
             return false;
+        out->defs[out->n++] = def;
     }
     return true;
+}
+
+/* A walk over the function's blocks, in the scratch of `x`. */
+static void walk_to(struct tl_ptx_ends *x, uint32_t block, uint32_t *depth)
+{
+    if (!tl_ptx_set_has(x->region, block)) {
+        tl_ptx_set_add(x->region, block);
+        x->stack[(*depth)++] = block;
+    }
+}
+
+static bool defines(const struct address_defs *a, uint32_t inst)
+{
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (a->defs[i] == inst)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a thread that goes on at `from`, with the lock taken at `inst`, must come to a release
+ * before its end, before it could ask for a lock again, and before "the same address" becomes
+ * another one. */
+static bool must_release(struct tl_ptx_ends *x, uint32_t inst, uint32_t from, int64_t free)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    struct address_defs address;
+    uint32_t depth = 0;
+    if (from == cfg->n_blocks || !find_address_defs(x, inst, &address))
+        return false;
+    tl_ptx_set_clear(x->region);
+    walk_to(x, from, &depth);
+    while (depth > 0) {
+        uint32_t b = x->stack[--depth];
+        const struct tl_ptx_block *k = &cfg->blocks[b];
+        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, b);
+        bool is_released = false;
+        if (tl_ptx_set_has(x->loop, b))
+            return false;
+        for (uint32_t i = k->first; i < k->end && !is_released; i++) {
+            if (defines(&address, i))
+                return false;
+            is_released = releases(cfg->insts[i], free) &&
+                          tl_end_is_same_address(x, cfg->insts[i], cfg->insts[inst]);
+        }
+        if (is_released)
+            continue;
+        if (last != NULL && last->inst.form->op == TL_OP_trap && last->inst.guard == NULL)
+            continue; /* ends the grid */
+        bool is_branch = last != NULL && k->n_succs == 2 && last->inst.form->op == TL_OP_bra;
+        int way = is_branch ? tl_affine_known_way(x->affines, last, inst) : -1;
+        for (uint32_t e = 0; e < k->n_succs; e++) {
+            if (way >= 0 && (uint32_t)way != e)
+                continue;
+            if (k->succs[e] == cfg->n_blocks)
+                return false;
+            walk_to(x, k->succs[e], &depth);
+        }
+    }
+    return true;
+}
+
+/* The edge by which whoever gets `free` from `taking`, and nobody else, leaves the loop: a branch on
+ * just that comparison. */
+static bool find_success(struct tl_ptx_ends *x, uint32_t taking, int64_t free, uint32_t *from,
+                         uint32_t *to)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    const struct tl_ptx_sym *result = tl_loop_result(cfg->insts[taking]);
+    if (!tl_semaphore_leaves_with(x->semaphore, x->loop, taking, free, from, to))
+        return false;
+    const struct tl_ptx_block *k = &cfg->blocks[*from];
+    const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, *from);
+    if (k->n_succs != 2 || k->succs[0] == k->succs[1] || last->inst.form->op != TL_OP_bra ||
+        last->inst.guard == NULL || tl_loop_def(x, result) != taking)
+        return false;
+    uint32_t def = tl_loop_def(x, last->inst.guard);
+    if (def == TL_CFG_NONE)
+        return false;
+    const struct tl_ptx_stmt *test = cfg->insts[def];
+    const struct tl_ptx_operand *o = test->inst.operands;
+    bool is_eq = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
+    return test->inst.form->op == TL_OP_setp && test->n_operands == 3 &&
+           (is_eq || tl_ptx_form_has(test->inst.form, TL_MOD_ne)) &&
+           !tl_loop_is_float(test->inst.form) && tl_loop_is_reg(&o[1]) && o[1].sym == result &&
+           is_number(test, 2, free) && is_as_wide(test, cfg->insts[taking]) &&
+           tl_ptx_cfg_dominates(cfg, cfg->block_of[taking], cfg->block_of[def]) &&
+           /* the branch target comes first */
+           k->succs[is_eq != (last->guard_not != 0) ? 0 : 1] == *to;
+}
+
+/* Whether a thread that comes to a release must have got the lock at `taking` just before: every way
+ * to the release from where the kernel begins, and from where the address is computed, leads over
+ * the edge of success. */
+static bool comes_after(struct tl_ptx_ends *x, uint32_t release, uint32_t taking, int64_t free)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    struct address_defs address;
+    uint32_t depth = 0, last = cfg->block_of[release], from, to;
+    if (!find_success(x, taking, free, &from, &to) || !find_address_defs(x, taking, &address))
+        return false;
+    tl_ptx_set_clear(x->region);
+    walk_to(x, 0, &depth);
+    for (uint32_t i = 0; i < address.n; i++) {
+        uint32_t b = cfg->block_of[address.defs[i]];
+        if (b == last && address.defs[i] < release)
+            return false;
+        for (uint32_t e = 0; e < cfg->blocks[b].n_succs; e++) {
+            if (cfg->blocks[b].succs[e] != cfg->n_blocks)
+                walk_to(x, cfg->blocks[b].succs[e], &depth);
+        }
+    }
+    while (depth > 0) {
+        uint32_t b = x->stack[--depth];
+        const struct tl_ptx_block *k = &cfg->blocks[b];
+        const struct tl_ptx_stmt *end = tl_ptx_cfg_last(cfg, b);
+        if (b == last)
+            return false;
+        int way = k->n_succs == 2 && end->inst.form->op == TL_OP_bra
+                      ? tl_affine_known_way(x->affines, end, release)
+                      : -1;
+        for (uint32_t e = 0; e < k->n_succs; e++) {
+            if ((way >= 0 && (uint32_t)way != e) || k->succs[e] == cfg->n_blocks ||
+                (b == from && k->succs[e] == to))
+                continue;
+            walk_to(x, k->succs[e], &depth);
+        }
+    }
+    return true;
+}
+
+/* Writes to a lock: this loop takes it, and who has got it in this loop releases it. */
+static bool write_keeps_lock(struct tl_ptx_ends *x, uint32_t reader, const struct tl_ptx_cfg *cfg,
+                             uint32_t write)
+{
+    int64_t free = 0;
+    uint32_t from, to;
+    if (cfg != x->cfg || !free_number(x, reader, &free) ||
+        !tl_end_is_same_address(x, cfg->insts[reader], cfg->insts[write]) ||
+        !is_as_wide(cfg->insts[reader], cfg->insts[write]))
+        return false;
+    if (takes(cfg->insts[write], free) || takes_by_exchange(cfg->insts[write], free))
+        return tl_loop_has(x, write) && find_success(x, write, free, &from, &to) &&
+               must_release(x, write, to, free);
+    if (!releases(cfg->insts[write], free) || tl_loop_has(x, write))
+        return false;
+    /* Only the holder: a number that others write would be a sign, not a lock. */
+    for (uint32_t i = 0; i < cfg->n_insts; i++) {
+        if (tl_loop_has(x, i) &&
+            (takes(cfg->insts[i], free) || takes_by_exchange(cfg->insts[i], free)) &&
+            tl_end_is_same_address(x, cfg->insts[reader], cfg->insts[i]) &&
+            comes_after(x, write, i, free))
+            return true;
+    }
+    return false;
 }
 
 bool tl_end_is_lock(struct tl_ptx_ends *x, uint32_t inst)
 {
     int64_t free = 0;
-    uint32_t to;
+    uint32_t from, to;
+    struct address_defs address;
     const struct tl_ptx_stmt *s = x->cfg->insts[inst];
     if (!x->cfg->func->is_entry || tl_flag_address(s) == NULL || !free_number(x, inst, &free) ||
-        !is_settled(x, inst) || !tl_loop_passes(x, x->head))
+        !find_address_defs(x, inst, &address) || !tl_loop_passes(x, x->head))
         return false;
-    return tl_semaphore_leaves_with(x->semaphore, x->loop, inst, free, &to) &&
+    return tl_semaphore_leaves_with(x->semaphore, x->loop, inst, free, &from, &to) &&
            tl_end_all_writes(x, inst, write_keeps_lock);
 }

@@ -20,7 +20,8 @@ bool tl_end_is_same_address(struct tl_ptx_ends *x, const struct tl_ptx_stmt *a,
 }
 
 /* Whether all that the loop puts into a register is what the swap, or a load from the same place,
- * gave it. */
+ * gave it, and every round does so: a value from an earlier round, or from before the loop, would be
+ * one that is waited for. */
 static bool is_last_seen(struct tl_ptx_ends *x, const struct tl_ptx_sym *reg, uint32_t swap,
                          uint32_t hops)
 {
@@ -31,7 +32,7 @@ static bool is_last_seen(struct tl_ptx_ends *x, const struct tl_ptx_sym *reg, ui
         const struct tl_ptx_operand *o = s->inst.operands;
         if (!tl_loop_has(x, inst))
             continue;
-        found = true;
+        found |= tl_loop_passes(x, x->cfg->block_of[inst]);
         if (s->inst.guard != NULL || hops > TL_LOOP_HOPS || o[0].kind != TL_OPD_SYM)
             return false;
         if (inst == swap)
@@ -40,7 +41,7 @@ static bool is_last_seen(struct tl_ptx_ends *x, const struct tl_ptx_sym *reg, ui
             is_last_seen(x, o[1].sym, swap, hops + 1))
             continue;
         if (s->inst.form->op == TL_OP_ld && tl_end_is_same_address(x, s, x->cfg->insts[swap]) &&
-            tl_loop_passes(x, x->cfg->block_of[inst]))
+            tl_end_word_bits(s->inst.form) == tl_end_word_bits(x->cfg->insts[swap]->inst.form))
             continue;
         return false;
     }

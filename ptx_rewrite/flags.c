@@ -37,9 +37,7 @@ bool tl_flag_is_counter(const struct tl_ptx_stmt *s)
     return tl_ptx_form_has(f, TL_MOD_add) && by->kind == TL_OPD_INT && by->bits != 0;
 }
 
-/* The same, but never downwards and not each block for itself: who asks later gets more.  Blocks
- * that ask as they start are so put in order. */
-static bool counts_up(const struct tl_ptx_stmt *s)
+bool tl_flag_counts_up(const struct tl_ptx_stmt *s)
 {
     if (!tl_flag_is_counter(s) || !tl_flag_may_be_global(s->inst.form))
         return false;
@@ -57,11 +55,42 @@ static bool is_shared(const struct tl_ptx_stmt *s, enum tl_ptx_op op)
            s->n_operands == 2;
 }
 
+/* Whether an instruction may write into the block's shared memory. */
+static bool may_write_shared(struct tl_affines *a, const struct tl_ptx_stmt *s)
+{
+    const struct tl_ptx_form *f = s->inst.form;
+    struct tl_affine e;
+    switch (f->op) {
+    case TL_OP_st:
+    case TL_OP_atom:
+    case TL_OP_red:
+        if (tl_ptx_form_space(f) == TL_MOD_other)
+            return !tl_affine_of_address(a, tl_flag_address(s), &e) || !tl_flag_has_known_base(&e);
+        return tl_ptx_form_space(f) == TL_MOD_shared;
+    case TL_OP_wmma:
+        return tl_ptx_form_has(f, TL_MOD_store) && tl_ptx_form_space(f) != TL_MOD_global;
+    case TL_OP_cp:
+    case TL_OP_stmatrix:
+    case TL_OP_call:
+    case TL_OP_unknown:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether a thread that is at `inst` has been at `first` before. */
+static bool comes_only_after(const struct tl_ptx_cfg *cfg, uint32_t inst, uint32_t first)
+{
+    uint32_t a = cfg->block_of[first], b = cfg->block_of[inst];
+    return a == b ? first < inst : tl_ptx_cfg_dominates(cfg, a, b);
+}
+
 uint32_t tl_flag_ticket(struct tl_affines *a, const struct tl_ptx_sym *reg)
 {
     const struct tl_ptx_cfg *cfg = a->cfg;
     uint32_t def = tl_affine_only_def(a, reg);
-    if (def == TL_CFG_NONE || counts_up(cfg->insts[def]))
+    if (def == TL_CFG_NONE || tl_flag_counts_up(cfg->insts[def]))
         return def;
     struct tl_affine from, to;
     const struct tl_ptx_stmt *load = cfg->insts[def];
@@ -71,13 +100,19 @@ uint32_t tl_flag_ticket(struct tl_affines *a, const struct tl_ptx_sym *reg)
     uint32_t found = TL_CFG_NONE;
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
-        if (!is_shared(s, TL_OP_st) || !tl_affine_of_address(a, &s->inst.operands[0], &to) ||
-            to.is_upper || !tl_affine_add(&to, &from, -1) || to.n != 0 || to.constant != 0)
+        bool is_store = is_shared(s, TL_OP_st);
+        bool is_known = is_store && tl_affine_of_address(a, &s->inst.operands[0], &to) &&
+                        !to.is_upper && tl_affine_add(&to, &from, -1) && to.n == 0;
+        if (!is_known || to.constant != 0) {
+            bool is_apart = is_known && (to.constant >= 16 || to.constant <= -16);
+            if (!is_apart && may_write_shared(a, s) && !comes_only_after(cfg, i, def))
+                return TL_CFG_NONE;
             continue;
+        }
         const struct tl_ptx_operand *value = &s->inst.operands[1];
         uint32_t source = value->kind == TL_OPD_SYM ? tl_affine_only_def(a, value->sym)
                                                     : TL_CFG_NONE;
-        if (source == TL_CFG_NONE || !counts_up(cfg->insts[source]) ||
+        if (source == TL_CFG_NONE || !tl_flag_counts_up(cfg->insts[source]) ||
             (found != TL_CFG_NONE && found != source))
             return TL_CFG_NONE;
         found = source;

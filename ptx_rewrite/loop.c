@@ -149,11 +149,21 @@ static int64_t step_of(const struct tl_ptx_ends *x, const struct tl_ptx_sym *reg
     return 0;
 }
 
+/* A product of a step; 0 if it is so large that a few rounds lead back to the same place. */
+static int64_t scaled(int64_t step, int64_t by)
+{
+    enum { MAX_STEP = 1 << 26 };
+    int64_t product;
+    if (__builtin_mul_overflow(step, by, &product) || product > MAX_STEP || product < -MAX_STEP)
+        return 0;
+    return product;
+}
+
 int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops)
 {
     if (!tl_loop_is_reg(o) || hops > TL_LOOP_HOPS)
         return 0;
-    int64_t step = step_of(x, o->sym), factor;
+    int64_t step = step_of(x, o->sym);
     if (step != 0)
         return step;
     uint32_t def = tl_loop_def(x, o->sym);
@@ -183,16 +193,14 @@ int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o
     case TL_OP_shl:
         if (s->n_operands != 3 || p[2].kind != TL_OPD_INT || p[2].bits > 16)
             return 0;
-        step = tl_loop_step(x, &p[1], hops + 1);
-        return __builtin_mul_overflow(step, (int64_t)1 << p[2].bits, &factor) ? 0 : factor;
+        return scaled(tl_loop_step(x, &p[1], hops + 1), (int64_t)1 << p[2].bits);
     case TL_OP_mul:
     case TL_OP_mad:
         if (s->n_operands < 3 || p[2].kind != TL_OPD_INT || p[2].bits == 0 ||
             tl_ptx_form_has(s->inst.form, TL_MOD_hi) ||
             (s->inst.form->op == TL_OP_mad && !tl_loop_keeps(x, &p[3], 0)))
             return 0;
-        step = tl_loop_step(x, &p[1], hops + 1);
-        return __builtin_mul_overflow(step, (int64_t)(int32_t)p[2].bits, &factor) ? 0 : factor;
+        return scaled(tl_loop_step(x, &p[1], hops + 1), (int32_t)p[2].bits);
     default:
         return 0;
     }

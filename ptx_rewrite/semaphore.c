@@ -14,7 +14,8 @@
  *   - the first block waits for what is there when the launch begins.  A kernel that stores that number again in the end relies on
  *     it itself: words begin with what the last block leaves.  It must not be able to wait for that last block.  So nothing is polled
  *     behind a store, and words are not shared by tiles: the address is made of all other parts of the block's number that
- *     the kernel asks for, and not of the part which orders the blocks.  (That different tiles get different words of it is
+ *     the kernel asks for, and not of the part which orders the blocks; and only who has waited stores that number, or a
+ *     kernel that does not rely on it could be opened by its last block.  (That different tiles get different words of it is
  *     taken for granted: k parts of one tile would meet those of the other in any order.)
  *
  * Blocks start in ascending order in every variant, and one that has started runs to its end: so
@@ -29,11 +30,12 @@
 /* of one stored value: selections inside each other, and definitions in branches */
 enum { MAX_CHOICES = 4 };
 
-int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_affines *affines)
+int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_affines *affines,
+                      const struct tl_ptx_roots *roots)
 {
     const struct tl_ptx_cfg *cfg = affines->cfg;
     size_t n_regs = (size_t)cfg->func->n_regs + 1;
-    *t = (struct tl_semaphore){.affines = affines, .cfg = cfg};
+    *t = (struct tl_semaphore){.affines = affines, .cfg = cfg, .roots = roots};
     t->state = tl_arena_alloc(arena, n_regs);
     t->number = tl_arena_alloc(arena, n_regs * sizeof *t->number);
     t->stack = tl_arena_alloc(arena, ((size_t)cfg->n_blocks + 2) * sizeof *t->stack);
@@ -342,6 +344,7 @@ static bool leaves(struct tl_semaphore *t)
         if ((i < k->end && !guard_of(t, cfg->insts[i], &is_taken)) ||
             (!is_taken && k->n_succs != 2))
             return false;
+        t->left_from = block;
         block = k->succs[is_taken ? 0 : 1]; /* the branch target comes first, then what follows */
         i = block < cfg->n_blocks ? cfg->blocks[block].first : 0;
     }
@@ -355,7 +358,7 @@ static bool leaves_if_equal(struct tl_semaphore *t)
 }
 
 bool tl_semaphore_leaves_with(struct tl_semaphore *t, const struct tl_ptx_set *loop, uint32_t read,
-                              int64_t number, uint32_t *to)
+                              int64_t number, uint32_t *from, uint32_t *to)
 {
     const struct tl_ptx_operand *result = &t->cfg->insts[read]->inst.operands[0];
     t->loop = loop;
@@ -370,6 +373,7 @@ bool tl_semaphore_leaves_with(struct tl_semaphore *t, const struct tl_ptx_set *l
     t->number[result->sym->id] = number;
     if (!leaves(t))
         return false;
+    *from = t->left_from;
     *to = t->left_to;
     return true;
 }
@@ -386,9 +390,11 @@ static bool is_next(struct tl_semaphore *t, const struct tl_ptx_operand *o, uint
     if (depth > MAX_CHOICES ||
         (o->kind == TL_OPD_SYM && (o->sym->kind != TL_SYM_REG || o->flags != 0)))
         return false;
-    if (o->kind == TL_OPD_INT)
+    if (o->kind == TL_OPD_INT) {
+        t->may_store_first = true;
         return t->ticket == TL_CFG_NONE &&
                seen_as(poll, (int64_t)o->bits) == seen_as(poll, t->own.constant);
+    }
     if (o->kind != TL_OPD_SYM)
         return false;
     uint32_t first = a->first_def[o->sym->id], end = a->first_def[o->sym->id + 1];
@@ -634,6 +640,35 @@ static bool is_word_of_block(struct tl_semaphore *t, uint32_t access, const stru
     return t->ticket != TL_CFG_NONE ? is_of_counter(t, *e) : is_of_tile(t, access);
 }
 
+/* Whether a thread can come to an instruction without having been in the loop. */
+static bool comes_without_waiting(struct tl_semaphore *t, uint32_t inst)
+{
+    const struct tl_ptx_cfg *cfg = t->cfg;
+    uint32_t depth = 0;
+    tl_ptx_set_clear(&t->reached);
+    tl_ptx_set_add(&t->reached, 0);
+    t->stack[depth++] = 0;
+    while (depth > 0) {
+        uint32_t b = t->stack[--depth];
+        if (tl_ptx_set_has(t->loop, b))
+            continue;
+        if (b == cfg->block_of[inst])
+            return true;
+        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, b);
+        bool is_branch = cfg->blocks[b].n_succs == 2 && last->inst.form->op == TL_OP_bra;
+        int way = is_branch ? tl_affine_known_way(t->affines, last, inst) : -1;
+        for (uint32_t e = 0; e < cfg->blocks[b].n_succs; e++) {
+            uint32_t to = cfg->blocks[b].succs[e];
+            if ((way >= 0 && (uint32_t)way != e) || to == cfg->n_blocks ||
+                tl_ptx_set_has(&t->reached, to))
+                continue;
+            tl_ptx_set_add(&t->reached, to);
+            t->stack[depth++] = to;
+        }
+    }
+    return false;
+}
+
 /* Whether a store, where it may hit the word, is one that a block makes whose turn has come;
  * `*publishes` if it may. */
 static bool is_fair(struct tl_semaphore *t, uint32_t i, bool *publishes)
@@ -643,13 +678,14 @@ static bool is_fair(struct tl_semaphore *t, uint32_t i, bool *publishes)
     struct tl_affine e;
     if (!tl_affine_of_address(t->affines, address, &e))
         return false;
-    bool is_plain = s->inst.form->op == TL_OP_st && !tl_flag_is_fresh(s->inst.form);
-    if (!tl_flag_shares_known_base(&t->polled,
-                                   &e)) /* another array: see waits_for_earlier() in waits.c */
-        return is_plain || tl_flag_has_known_base(&e);
+    if (!tl_flag_shares_known_base(&t->polled, &e)) /* another array, if it has another root */
+        return !tl_ptx_roots_meet(tl_ptx_roots_of(t->roots, t->cfg, tl_flag_address(poll)),
+                                  tl_ptx_roots_written(t->roots, t->cfg, s));
+    t->may_store_first = false;
     if (s->inst.form->op != TL_OP_st || s->n_operands != 2 ||
         word_bytes(s->inst.form) != word_bytes(poll->inst.form) || reaches(t, i, t->poll) ||
-        !is_next(t, &s->inst.operands[1], 0) || !is_word_of_block(t, i, &e))
+        !is_next(t, &s->inst.operands[1], 0) || !is_word_of_block(t, i, &e) ||
+        (t->may_store_first && comes_without_waiting(t, i)))
         return false;
     *publishes = true;
     return true;

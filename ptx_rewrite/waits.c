@@ -21,7 +21,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ptx_rewrite/earlier.h"
 #include "ptx_rewrite/flags.h"
+
+enum { MAX_TOLD = 16 };
 
 struct search {
     struct tl_ptx_waits *w;
@@ -46,6 +49,11 @@ struct search {
     bool carry_depends;  /* the carry flag does, which no operand names */
     bool reads_dependent;
     bool changed;
+    /* The loop in question is one of another reader's listeners: what it hears of its block counts as
+     * a reading.  See judge_listeners. */
+    bool listens;
+    uint32_t told[MAX_TOLD]; /* readings that only tell the rest of the block */
+    uint32_t n_told;
 };
 
 /* --- readings that may see others ------------------------------------------------------------- */
@@ -107,13 +115,6 @@ bool tl_ptx_sees_others(const struct tl_ptx_roots *r, const struct tl_ptx_cfg *c
     }
 }
 
-/* The only, unguarded instruction that writes a register, or NULL. */
-static const struct tl_ptx_stmt *only_def(struct search *x, const struct tl_ptx_sym *reg)
-{
-    uint32_t def = tl_affine_only_def(&x->affines, reg);
-    return def != TL_CFG_NONE ? x->cfg->insts[def] : NULL;
-}
-
 static void note_varying_read(void *data, struct tl_ptx_sym *reg)
 {
     struct search *x = data;
@@ -134,9 +135,13 @@ static bool asks_again(struct search *x, const struct tl_ptx_stmt *s)
     return !x->reads_dependent;
 }
 
+static bool hears_shared(const struct tl_ptx_stmt *s);
+
 static bool is_source(struct search *x, uint32_t inst)
 {
     const struct tl_ptx_stmt *s = x->cfg->insts[inst];
+    if (x->listens)
+        return hears_shared(s);
     if (x->only != TL_CFG_NONE && x->only != inst)
         return false;
     if (s->inst.form->op == TL_OP_call)
@@ -227,6 +232,13 @@ static bool is_barrier_question(const struct tl_ptx_stmt *s)
                                                   tl_ptx_form_has(s->inst.form, TL_MOD_try_wait));
 }
 
+static bool hears_shared(const struct tl_ptx_stmt *s)
+{
+    enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
+    return is_block_vote(s) || is_barrier_question(s) ||
+           (hears_block(s) && space != TL_MOD_local && space != TL_MOD_param);
+}
+
 static void follow_values(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -306,151 +318,7 @@ static void follow_branches(struct search *x)
     }
 }
 
-/* --- earlier blocks --------------------------------------------------------------------------- */
-
-/* The thing that orders blocks in an address: %ctaid.x or a ticket.  NULL if there is none or more
- * than one. */
-static const struct tl_leaf *block_leaf(struct search *x, const struct tl_affine *e)
-{
-    const struct tl_leaf *found = NULL;
-    for (uint32_t i = 0; i < e->n; i++) {
-        const struct tl_leaf *leaf = &e->terms[i].leaf;
-        bool is_block = leaf->kind == TL_LEAF_SREG && leaf->id == TL_SREG_ctaid;
-        if (is_block && leaf->part != 'x')
-            return NULL; /* y and z make no order by themselves */
-        is_block |= leaf->kind == TL_LEAF_REG &&
-                    tl_flag_ticket(&x->affines, leaf->what) != TL_CFG_NONE;
-        if (is_block && (found != NULL || e->terms[i].factor <= 0))
-            return NULL;
-        if (is_block)
-            found = leaf;
-    }
-    return found;
-}
-
-/* Registers that are left as they are must mean the same value at both places. */
-static bool leaves_are_fixed(struct search *x, const struct tl_affine *e, uint32_t block)
-{
-    for (uint32_t i = 0; i < e->n; i++) {
-        const struct tl_leaf *leaf = &e->terms[i].leaf;
-        if (leaf->kind != TL_LEAF_REG)
-            continue;
-        uint32_t def = tl_affine_only_def(&x->affines, leaf->what);
-        if (def == TL_CFG_NONE || !tl_ptx_cfg_dominates(x->cfg, x->cfg->block_of[def], block))
-            return false;
-    }
-    return true;
-}
-
-static bool is_below(struct search *x, struct tl_affine low, const struct tl_affine *high)
-{
-    if (!tl_affine_add(&low, high, -1))
-        return false;
-    tl_affine_loosen(&x->affines, &low);
-    return low.n == 0 && low.constant < 0;
-}
-
-/* Where a block runs only if some value is a known constant (`if (tile == 0)`), the address may be
- * written with that value again: tries every such condition above `block`. */
-static bool is_below_under_conditions(struct search *x, const struct tl_affine *polled,
-                                      struct tl_affine published, uint32_t block,
-                                      const struct tl_leaf *order)
-{
-    const struct tl_ptx_cfg *cfg = x->cfg;
-    for (uint32_t b = block, up; b != 0 && (up = cfg->blocks[b].idom) != TL_CFG_NONE; b = up) {
-        const struct tl_ptx_stmt *last = tl_ptx_cfg_last(cfg, up);
-        if (cfg->blocks[up].n_succs != 2 || last->inst.form->op != TL_OP_bra ||
-            last->inst.guard == NULL || cfg->blocks[b].n_preds != 1)
-            continue;
-        const struct tl_ptx_stmt *test = only_def(x, last->inst.guard);
-        if (test == NULL || test->inst.form->op != TL_OP_setp || test->n_operands != 3)
-            continue;
-        /* the branch target comes first, then what follows */
-        bool is_taken = cfg->blocks[up].succs[0] == b;
-        bool equal_if_true = tl_ptx_form_has(test->inst.form, TL_MOD_eq);
-        if (!equal_if_true && !tl_ptx_form_has(test->inst.form, TL_MOD_ne))
-            continue;
-        if ((is_taken != (last->guard_not != 0)) != equal_if_true)
-            continue;
-        struct tl_affine difference, right;
-        const struct tl_ptx_operand *o = test->inst.operands;
-        if (o[1].kind != TL_OPD_SYM || o[1].sym->kind != TL_SYM_REG || o[2].kind != TL_OPD_INT)
-            continue;
-        difference = tl_affine_of_reg(&x->affines, o[1].sym);
-        right = (struct tl_affine){.constant = (int64_t)o[2].bits};
-        int64_t factor = tl_affine_factor(&difference, order);
-        if (difference.is_upper || factor == 0 || !tl_affine_add(&difference, &right, -1))
-            continue;
-        int64_t wanted = tl_affine_factor(polled, order) - tl_affine_factor(&published, order);
-        struct tl_affine again = published;
-        if (wanted % factor == 0 && tl_affine_add(&again, &difference, wanted / factor) &&
-            is_below(x, *polled, &again))
-            return true;
-    }
-    return false;
-}
-
-/* Whether something else than the stores and atomics of this function may write where a poll reads. */
-static bool has_foreign_writers(struct search *x, uint32_t poll)
-{
-    const struct tl_ptx_roots *r = x->roots;
-    tl_ptx_root_set read = tl_ptx_roots_of(r, x->cfg, tl_flag_address(x->cfg->insts[poll]));
-    for (uint32_t c = 0; c < r->n_cfgs; c++) {
-        for (uint32_t i = 0; i < r->cfgs[c].n_insts; i++) {
-            const struct tl_ptx_stmt *s = r->cfgs[c].insts[i];
-            enum tl_ptx_op op = s->inst.form->op;
-            bool is_own = &r->cfgs[c] == x->cfg &&
-                          (op == TL_OP_st || op == TL_OP_atom || op == TL_OP_red);
-            if (!is_own && tl_ptx_roots_meet(read, tl_ptx_roots_written(r, &r->cfgs[c], s)))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* A wait for an earlier block; see the top of this file. */
-static bool waits_for_earlier(struct search *x, uint32_t poll_inst)
-{
-    const struct tl_ptx_stmt *poll = x->cfg->insts[poll_inst];
-    const struct tl_ptx_operand *address = tl_flag_address(poll);
-    struct tl_affine polled;
-    if (poll->inst.form->op != TL_OP_ld || address == NULL ||
-        !tl_affine_of_address(&x->affines, address, &polled) || has_foreign_writers(x, poll_inst))
-        return false;
-    tl_affine_loosen(&x->affines, &polled);
-    const struct tl_leaf *order = block_leaf(x, &polled);
-    if (order == NULL || (order->kind == TL_LEAF_SREG && x->reads_ctaid_yz) ||
-        !leaves_are_fixed(x, &polled, x->cfg->block_of[poll_inst]))
-        return false;
-    bool publishes = false;
-    for (uint32_t i = 0; i < x->cfg->n_insts; i++) {
-        const struct tl_ptx_stmt *s = x->cfg->insts[i];
-        enum tl_ptx_op op = s->inst.form->op;
-        if ((op != TL_OP_st && op != TL_OP_atom && op != TL_OP_red) ||
-            !tl_flag_may_be_global(s->inst.form))
-            continue;
-        struct tl_affine published;
-        if (!tl_affine_of_address(&x->affines, tl_flag_address(s), &published))
-            return false;
-        if (!tl_flag_shares_base(&polled, &published)) {
-            /* Another array, if it has another root. */
-            if (tl_ptx_roots_meet(tl_ptx_roots_of(x->roots, x->cfg, address),
-                                  tl_ptx_roots_written(x->roots, x->cfg, s)))
-                return false;
-            continue;
-        }
-        uint32_t block = x->cfg->block_of[i];
-        if (published.is_upper || !leaves_are_fixed(x, &published, block))
-            return false;
-        bool is_lower = tl_affine_factor(&published, order) == tl_affine_factor(&polled, order)
-                            ? is_below(x, polled, &published)
-                            : is_below_under_conditions(x, &polled, published, block, order);
-        if (!is_lower)
-            return false;
-        publishes = true;
-    }
-    return publishes;
-}
+/* --- loops ----------------------------------------------------------------------------------- */
 
 /* The address that is polled is also counted up by everybody: a barrier over the grid. */
 static bool is_grid_barrier(struct search *x, const struct tl_ptx_stmt *poll)
@@ -472,8 +340,6 @@ static bool is_grid_barrier(struct search *x, const struct tl_ptx_stmt *poll)
     }
     return false;
 }
-
-/* --- loops ------------------------------------------------------------------------------------ */
 
 static void note_write(void *data, struct tl_ptx_sym *reg)
 {
@@ -589,12 +455,61 @@ static enum tl_ptx_end argument_of(struct search *x, uint32_t inst)
         return end;
     if (!x->cfg->func->is_entry)
         return TL_PTX_END_NONE; /* its callers may write what it waits for */
-    if (waits_for_earlier(x, inst))
+    struct tl_earlier earlier = {x->cfg, &x->affines, x->roots, x->reads_ctaid_yz};
+    if (tl_earlier_is_waited_for(&earlier, inst))
         return TL_PTX_END_EARLIER;
-    if (!has_foreign_writers(x, inst) &&
-        tl_semaphore_waits_for_turn(&x->semaphore, &x->loop, inst, !x->reads_ctaid_yz))
+    if (!tl_earlier_has_other_writers(&earlier, inst) &&
+        tl_semaphore_waits_for_turn(&x->semaphore, &x->loop, inst, !x->reads_ctaid_yz) &&
+        (x->semaphore.ticket == TL_CFG_NONE ||
+         tl_earlier_is_ticket_safe(&earlier, x->semaphore.own.terms[0].leaf.what)))
         return TL_PTX_END_TURN;
     return TL_PTX_END_NONE;
+}
+
+/* Notes readings of always the same place that do not decide about this loop, which ends by itself,
+ * but that are told to the rest of the block. */
+static void note_told(struct search *x)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
+        for (uint32_t i = cfg->blocks[b].first;
+             tl_ptx_set_has(&x->loop, b) && i < cfg->blocks[b].end; i++) {
+            x->only = TL_CFG_NONE;
+            if (cfg->insts[i]->inst.form->op == TL_OP_call || !is_source(x, i))
+                continue;
+            x->reads_dependent = false;
+            tl_ptx_inst_reads(cfg->insts[i], note_varying_read, x);
+            bool is_known = x->n_told > 0 && x->told[x->n_told - 1] == i;
+            if (x->reads_dependent || is_known)
+                continue;
+            decides_about_exits(x, i);
+            if ((x->memory_depends || x->votes_depend) && x->n_told < MAX_TOLD)
+                x->told[x->n_told++] = i;
+        }
+    }
+}
+
+/* A thread may wait for what another one tells it, and that one may look for a while only: then the
+ * wait is here, and the reading there. */
+static void judge_listeners(struct search *x)
+{
+    const struct tl_ptx_cfg *cfg = x->cfg;
+    for (uint32_t h = 0; h < cfg->n_order && x->n_told > 0 && x->w->reason == TL_PTX_REASON_OK;
+         h++) {
+        x->head = cfg->order[h];
+        if (!tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
+            continue;
+        x->listens = true;
+        bool is_listener = decides_about_exits(x, TL_CFG_NONE);
+        x->listens = false;
+        for (uint32_t i = 0; is_listener && i < x->n_told; i++) {
+            if (tl_ptx_set_has(&x->loop, cfg->block_of[x->told[i]]))
+                continue; /* judged as part of that loop */
+            x->w->reason = TL_PTX_REASON_BLOCK_WAIT;
+            x->w->place = cfg->insts[x->told[i]];
+            break;
+        }
+    }
 }
 
 static void judge_loop(struct search *x)
@@ -603,8 +518,11 @@ static void judge_loop(struct search *x)
     if (x->w->reason == TL_PTX_REASON_GRID_BARRIER)
         return;
     note_effects(x);
-    if (!decides_about_exits(x, TL_CFG_NONE))
+    if (!decides_about_exits(x, TL_CFG_NONE)) {
+        if (x->memory_depends || x->votes_depend)
+            note_told(x);
         return;
+    }
     memcpy(x->suspect, x->depends, cfg->func->n_regs);
     for (uint32_t b = 0; b < cfg->n_blocks; b++) {
         for (uint32_t i = cfg->blocks[b].first;
@@ -634,7 +552,9 @@ static void note_ctaid_yz(struct search *x, const struct tl_ptx_operand *o)
 {
     if (o->kind == TL_OPD_SYM)
         x->reads_ctaid_yz |= o->sym->sreg == TL_SREG_ctaid && o->component != 'x';
-    for (uint32_t i = 0; i < o->n; i++)
+    bool has_elems = o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST || o->kind == TL_OPD_PAIR ||
+                     o->kind == TL_OPD_ADDR;
+    for (uint32_t i = 0; has_elems && i < o->n; i++)
         note_ctaid_yz(x, &o->elems[i]);
 }
 
@@ -643,12 +563,16 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
     const struct tl_ptx_cfg *cfg = x->cfg;
     *x->w = (struct tl_ptx_waits){.reason = TL_PTX_REASON_OK, .only_in_line = grid_is_line};
     if (tl_affines_init(&x->affines, arena, cfg, grid_is_line) < 0 ||
-        tl_semaphore_init(&x->semaphore, arena, &x->affines) < 0)
+        tl_semaphore_init(&x->semaphore, arena, &x->affines, x->roots) < 0)
         return -ENOMEM;
     x->reads_ctaid_yz = false;
-    for (uint32_t i = 0; !grid_is_line && i < cfg->n_insts; i++) {
-        for (uint32_t o = 0; o < cfg->insts[i]->n_operands; o++)
-            note_ctaid_yz(x, &cfg->insts[i]->inst.operands[o]);
+    x->n_told = 0;
+    for (uint32_t c = 0; !grid_is_line && c < x->roots->n_cfgs; c++) {
+        const struct tl_ptx_cfg *any = &x->roots->cfgs[c];
+        for (uint32_t i = 0; i < any->n_insts; i++) {
+            for (uint32_t o = 0; o < any->insts[i]->n_operands; o++)
+                note_ctaid_yz(x, &any->insts[i]->inst.operands[o]);
+        }
     }
     for (uint32_t i = 0; i < cfg->n_order; i++) {
         x->head = cfg->order[i];
@@ -663,6 +587,7 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
                 judge_loop(x);
         }
     }
+    judge_listeners(x);
     return 0;
 }
 

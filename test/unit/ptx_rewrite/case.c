@@ -294,6 +294,60 @@ const struct ptx_case_kernel *ptx_case_kernel_of(const struct ptx_case *c, struc
     return for_all;
 }
 
+/* --- arguments ----------------------------------------------------------------------------- */
+
+static uint64_t splitmix(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
+}
+
+static uint64_t element(const struct ptx_case_arg *a, uint32_t i, uint64_t *state)
+{
+    bool is_float = a->type[0] == 'f';
+    float f = (float)i;
+    uint32_t bits;
+    switch (a->fill) {
+    case PTX_FILL_ZERO:
+        return 0;
+    case PTX_FILL_COUNTDOWN:
+        return i == 0 ? 0 : i - 1;
+    case PTX_FILL_IOTA:
+        if (!is_float)
+            return i;
+        break;
+    case PTX_FILL_RANDOM: {
+        uint64_t z = splitmix(state);
+        if (!is_float)
+            return z;
+        f = (float)(z >> 40) / 16777216.0f;
+        break;
+    }
+    }
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+uint32_t ptx_case_arg_bytes(const struct ptx_case_arg *a)
+{
+    return a->kind == PTX_ARG_NUMBER ? a->element_bytes
+                                     : a->count * (a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes);
+}
+
+void ptx_case_fill(const struct ptx_case_arg *a, void *to)
+{
+    uint64_t state = a->value;
+    uint32_t size = a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes;
+    for (uint32_t i = 0; i < a->count; i++) {
+        uint64_t v = element(a, i, &state);
+        memcpy((uint8_t *)to + (size_t)i * size, &v, size);
+    }
+}
+
+/* --- programs ------------------------------------------------------------------------------ */
+
 pid_t ptx_start(char *const argv[], const char *output)
 {
     posix_spawn_file_actions_t actions;

@@ -61,6 +61,11 @@ void ptx_case_finish(struct ptx_case *c); /* zeroes are fine */
 /* What is annotated for that kernel: its own lines if there are any, else those for all. */
 const struct ptx_case_kernel *ptx_case_kernel_of(const struct ptx_case *c, struct tl_str kernel);
 
+/* Bytes of a parameter's memory: of a buffer, a structure or a number. */
+uint32_t ptx_case_arg_bytes(const struct ptx_case_arg *a);
+/* Fills that memory, of a buffer or a structure, as it is before a run. */
+void ptx_case_fill(const struct ptx_case_arg *a, void *to);
+
 /* Replaces the text of a .cu case by what nvcc makes of it (kept under TALLY_BUILD until the case
  * changes); false if there is no nvcc or it refuses. */
 bool ptx_case_compile(struct ptx_case *c, const char *path);

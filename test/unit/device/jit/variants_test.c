@@ -55,48 +55,6 @@ static uint64_t splitmix(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static uint64_t element(const struct ptx_case_arg *a, uint32_t i, uint64_t *state)
-{
-    bool is_float = a->type[0] == 'f';
-    float f = (float)i;
-    uint32_t bits;
-    switch (a->fill) {
-    case PTX_FILL_ZERO:
-        return 0;
-    case PTX_FILL_COUNTDOWN:
-        return i == 0 ? 0 : i - 1;
-    case PTX_FILL_IOTA:
-        if (!is_float)
-            return i;
-        break;
-    case PTX_FILL_RANDOM: {
-        uint64_t z = splitmix(state);
-        if (!is_float)
-            return z;
-        f = (float)(z >> 40) / 16777216.0f;
-        break;
-    }
-    }
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
-static uint32_t arg_bytes(const struct ptx_case_arg *a)
-{
-    return a->kind == PTX_ARG_NUMBER ? a->element_bytes
-                                     : a->count * (a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes);
-}
-
-static void fill(const struct ptx_case_arg *a, void *to)
-{
-    uint64_t state = a->value;
-    uint32_t size = a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes;
-    for (uint32_t i = 0; i < a->count; i++) {
-        uint64_t v = element(a, i, &state);
-        memcpy((uint8_t *)to + (size_t)i * size, &v, size);
-    }
-}
-
 /* The declaration of a variable of the module, or of one inside of a function ("function::n"). */
 static const struct tl_ptx_decl *variable_decl(struct ptx_text *t, const char *name)
 {
@@ -157,7 +115,7 @@ static void reset(struct memory *m, struct ptx_text *t, const struct ptx_case_ke
 {
     for (uint32_t i = 0; i < k->n_args; i++) {
         if (k->args[i].kind == PTX_ARG_BUFFER)
-            fill(&k->args[i], m->args[i]);
+            ptx_case_fill(&k->args[i], m->args[i]);
     }
     for (uint32_t i = 0; i < m->n_variables; i++) {
         struct tl_error err = {0};
@@ -175,7 +133,7 @@ static void snapshot(const struct memory *m, const struct ptx_case_kernel *k, st
     out->n = 0;
     for (uint32_t i = 0; i < k->n_args; i++) {
         if (k->args[i].kind == PTX_ARG_BUFFER)
-            tl_buf_add(out, m->args[i], arg_bytes(&k->args[i]));
+            tl_buf_add(out, m->args[i], ptx_case_arg_bytes(&k->args[i]));
     }
     for (uint32_t i = 0; i < m->n_variables; i++)
         tl_buf_add(out, (const char *)m->variables[i].bytes, m->variables[i].n);
@@ -262,7 +220,7 @@ static void put_params(struct program *p, struct memory *m, struct ptx_text *t, 
             uint64_t address = (uintptr_t)m->args[i];
             memcpy(p->params + offset, &address, 8);
         } else if (a->kind == PTX_ARG_BYTES) {
-            fill(a, p->params + offset);
+            ptx_case_fill(a, p->params + offset);
         } else {
             memcpy(p->params + offset, &a->value, size);
         }
@@ -455,7 +413,7 @@ static void check_run(struct ptx_text *t, const char *kernel, const struct ptx_c
     size_t n;
     for (uint32_t i = 0; i < k->n_args; i++) {
         if (k->args[i].kind == PTX_ARG_BUFFER)
-            m.args[i] = aligned_alloc(256, (arg_bytes(&k->args[i]) + 511) / 256 * 256);
+            m.args[i] = aligned_alloc(256, (ptx_case_arg_bytes(&k->args[i]) + 511) / 256 * 256);
     }
     TEST_ASSERT_EQUAL(0, tl_ptx_extract(t->ix, tl_str_of(kernel), &text, &n, &err));
     bool ok = compile(&p, text, n, run->block, &err);

@@ -1,0 +1,98 @@
+/* What the files of the interpreter share. */
+#ifndef TEST_PTX_INTERPRET_INTERNAL_H
+#define TEST_PTX_INTERPRET_INTERNAL_H
+
+#include "ptx_rewrite/cfg.h"
+#include "ptx_rewrite/program.h"
+#include "test/unit/ptx_rewrite/interpret.h"
+
+enum {
+    MAX_FUNCS = 16,
+    MAX_CALLS = 12,
+    MAX_SLOTS = 24,
+    BARRIERS = 16,
+    WARP = 32,
+    SHARED_LIMIT = 1 << 16
+};
+#define GENERIC_SHARED 0x7e00000000000000ull /* where shared memory lies among generic addresses */
+
+struct ptx_machine {
+    struct tl_ptx_index *ix;
+    struct tl_arena arena;
+    struct tl_ptx_program program;
+    struct tl_ptx_cfg cfgs[MAX_FUNCS];
+    uint32_t n_cfgs;
+    struct {
+        const void *what; /* declaration */
+        uint32_t offset;
+    } shared[32];
+    uint32_t n_shared, shared_bytes;
+};
+
+/* A parameter or result of a function, or what a call is given. */
+struct slot {
+    const struct tl_ptx_decl *decl;
+    uint64_t value;
+};
+
+struct frame {
+    const struct tl_ptx_cfg *cfg;
+    uint32_t pc;
+    uint64_t *regs;
+    struct slot slots[MAX_SLOTS];
+    uint32_t n_slots;
+    const struct tl_ptx_stmt *call; /* by which it was entered */
+};
+
+enum status { RUNS, AT_BARRIER, IN_WARP, GONE };
+
+struct thread {
+    struct block *block;
+    uint32_t number;
+    enum status status;
+    uint32_t barrier;                /* AT_BARRIER */
+    bool vote;                       /* its own, then everybody's */
+    uint32_t mask;                   /* IN_WARP */
+    const struct tl_ptx_stmt *asked; /* IN_WARP: the instruction; AT_BARRIER: one that gives */
+    struct frame frames[MAX_CALLS];
+    uint32_t depth;
+};
+
+struct block {
+    struct machine_run *run;
+    uint32_t ctaid[3];
+    uint8_t *shared;
+    struct thread *threads;
+    uint32_t n_threads, n_live;
+    struct {
+        uint32_t arrived, expected;
+        bool any, all;
+    } barriers[BARRIERS];
+};
+
+struct machine_run {
+    struct ptx_machine *k;
+    struct ptx_memory *memory;
+    struct ptx_run *run;
+    struct block *blocks; /* `resident` of them; threads NULL where none is */
+    uint32_t n_blocks, n_begun, n_total, n_open;
+    uint32_t block_threads;
+    uint64_t dice;
+    enum ptx_end end; /* PTX_ENDED while all is well */
+};
+
+/* Ends the run with that outcome. */
+void ptx_fail(struct thread *t, enum ptx_end end, const char *what);
+/* One instruction. */
+void ptx_step(struct thread *t);
+void ptx_leave(struct thread *t); /* the thread is over */
+/* A thread that came to a barrier or a warp-wide operation may have let all go on. */
+void ptx_settle_barrier(struct block *b, uint32_t id);
+void ptx_settle_warp(struct thread *t);
+
+static inline struct frame *ptx_top(struct thread *t)
+{
+    return &t->frames[t->depth];
+}
+
+#endif
