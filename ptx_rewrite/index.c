@@ -2,7 +2,6 @@
  * counting braces. */
 #include "ptx_rewrite/index.h"
 #include "tally/array.h"
-#include "tally/hash.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -279,21 +278,15 @@ static bool is_better(const struct tl_ptx_item *a, const struct tl_ptx_item *b)
 static int build_table(struct pass *p)
 {
     struct tl_ptx_index *ix = p->ix;
-    ix->n_slots = 16;
-    while (ix->n_slots < ix->n_items * 2)
-        ix->n_slots *= 2;
-    ix->slots = calloc(ix->n_slots, sizeof *ix->slots);
-    if (ix->slots == NULL)
-        return tl_error_set(p->err, -ENOMEM, "%s: out of memory", ix->name);
     for (uint32_t i = 0; i < ix->n_items; i++) {
-        const struct tl_ptx_item *item = &ix->items[i];
+        struct tl_ptx_item *item = &ix->items[i];
         if (item->kind == TL_PTX_ITEM_DIRECTIVE)
             continue;
-        uint32_t slot = tl_hash(item->name.p, item->name.n) & (ix->n_slots - 1);
-        while (ix->slots[slot] != 0 && !tl_str_eq(ix->items[ix->slots[slot] - 1].name, item->name))
-            slot = (slot + 1) & (ix->n_slots - 1);
-        if (ix->slots[slot] == 0 || is_better(item, &ix->items[ix->slots[slot] - 1]))
-            ix->slots[slot] = i + 1;
+        void **place = tl_table_place(&ix->by_name, item->name);
+        if (place == NULL)
+            return tl_error_set(p->err, -ENOMEM, "%s: out of memory", ix->name);
+        if (*place == NULL || is_better(item, *place))
+            *place = item;
     }
     return 0;
 }
@@ -336,7 +329,7 @@ void tl_ptx_index_destroy(struct tl_ptx_index *ix)
         return;
     tl_arena_finish(&ix->arena);
     free(ix->items);
-    free(ix->slots);
+    tl_table_finish(&ix->by_name);
     free(ix);
 }
 
@@ -352,13 +345,7 @@ const struct tl_ptx_item *tl_ptx_index_item(const struct tl_ptx_index *ix, uint3
 
 const struct tl_ptx_item *tl_ptx_index_find(const struct tl_ptx_index *ix, struct tl_str name)
 {
-    uint32_t slot = tl_hash(name.p, name.n) & (ix->n_slots - 1);
-    for (; ix->slots[slot] != 0; slot = (slot + 1) & (ix->n_slots - 1)) {
-        const struct tl_ptx_item *item = &ix->items[ix->slots[slot] - 1];
-        if (tl_str_eq(item->name, name))
-            return item;
-    }
-    return NULL;
+    return tl_table_get(&ix->by_name, name);
 }
 
 struct tl_str tl_ptx_index_version(const struct tl_ptx_index *ix)

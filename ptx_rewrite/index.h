@@ -3,6 +3,7 @@
 #define TALLY_PTX_INDEX_H
 
 #include "tally/ptx.h"
+#include "tally/table.h"
 
 struct tl_ptx_index {
     struct tl_arena arena;
@@ -11,8 +12,7 @@ struct tl_ptx_index {
     const char *name; /* for messages */
     struct tl_ptx_item *items;
     uint32_t n_items, cap_items;
-    uint32_t *slots;  /* open addressing, item number + 1 */
-    uint32_t n_slots; /* a power of two */
+    struct tl_table by_name; /* const struct tl_ptx_item, of `items` */
     struct tl_str version, target;
     uint32_t address_size; /* 0 if the module does not say */
 };

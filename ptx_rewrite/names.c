@@ -1,6 +1,6 @@
 /* Scopes and interned names: see names.h for the scheme. */
 #include "ptx_rewrite/names.h"
-#include "tally/hash.h"
+#include "tally/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,6 @@ struct family {
 
 struct tl_ptx_name {
     struct tl_str text;
-    uint32_t hash;
     uint32_t epoch;             /* `now` is valid while this is the table's */
     struct tl_ptx_sym *now;     /* what the word means */
     struct tl_ptx_sym *exact;   /* innermost symbol declared under just this name */
@@ -45,10 +44,8 @@ struct cell {
 struct tl_ptx_names {
     const struct tl_ptx_index *ix;
     struct tl_arena *arena;
-    struct tl_ptx_name **slots;
-    uint32_t n_slots, n_names;
-    const struct tl_ptx_form **forms;
-    uint32_t n_form_slots, n_forms;
+    struct tl_table names; /* struct tl_ptx_name */
+    struct tl_table forms; /* const struct tl_ptx_form */
     struct scope *scope;
     uint32_t depth, epoch, function;
     uint32_t n_regs, n_labels;
@@ -63,14 +60,6 @@ int tl_ptx_names_create(struct tl_ptx_names **out, const struct tl_ptx_index *ix
     t->ix = ix;
     t->arena = arena;
     t->epoch = 1;
-    t->n_slots = 1024;
-    t->n_form_slots = 512;
-    t->slots = calloc(t->n_slots, sizeof(struct tl_ptx_name *));
-    t->forms = calloc(t->n_form_slots, sizeof(const struct tl_ptx_form *));
-    if (t->slots == NULL || t->forms == NULL) {
-        tl_ptx_names_destroy(t);
-        return -ENOMEM;
-    }
     *out = t;
     return 0;
 }
@@ -79,66 +68,28 @@ void tl_ptx_names_destroy(struct tl_ptx_names *t)
 {
     if (t == NULL)
         return;
-    free(t->slots);
-    free(t->forms);
+    tl_table_finish(&t->names);
+    tl_table_finish(&t->forms);
     free(t);
-}
-
-static bool grow_names(struct tl_ptx_names *t)
-{
-    uint32_t n = t->n_slots * 2;
-    struct tl_ptx_name **slots = calloc(n, sizeof *slots);
-    if (slots == NULL)
-        return false;
-    for (uint32_t i = 0; i < t->n_slots; i++) {
-        if (t->slots[i] == NULL)
-            continue;
-        uint32_t s = t->slots[i]->hash & (n - 1);
-        while (slots[s] != NULL)
-            s = (s + 1) & (n - 1);
-        slots[s] = t->slots[i];
-    }
-    free(t->slots);
-    t->slots = slots;
-    t->n_slots = n;
-    return true;
-}
-
-static struct tl_ptx_name *find_name(struct tl_ptx_names *t, struct tl_str text, uint32_t hash)
-{
-    for (uint32_t s = hash & (t->n_slots - 1); t->slots[s] != NULL;
-         s = (s + 1) & (t->n_slots - 1)) {
-        if (t->slots[s]->hash == hash && tl_str_eq(t->slots[s]->text, text))
-            return t->slots[s];
-    }
-    return NULL;
 }
 
 static struct tl_ptx_name *intern(struct tl_ptx_names *t, struct tl_str text)
 {
-    uint32_t hash = tl_hash(text.p, text.n);
-    struct tl_ptx_name *name = find_name(t, text, hash);
-    if (name != NULL)
-        return name;
-    if (t->n_names * 4 >= t->n_slots * 3 && !grow_names(t))
+    void **place = tl_table_place(&t->names, text);
+    if (place == NULL)
         return NULL;
-    name = tl_arena_zalloc(t->arena, sizeof *name);
-    if (name == NULL)
-        return NULL;
-    name->text = text;
-    name->hash = hash;
-    uint32_t s = hash & (t->n_slots - 1);
-    while (t->slots[s] != NULL)
-        s = (s + 1) & (t->n_slots - 1);
-    t->slots[s] = name;
-    t->n_names++;
+    struct tl_ptx_name *name = *place;
+    if (name == NULL) {
+        *place = name = tl_arena_zalloc(t->arena, sizeof *name);
+        if (name != NULL)
+            name->text = text;
+    }
     return name;
 }
 
 bool tl_ptx_names_knows(struct tl_ptx_names *t, struct tl_str word)
 {
-    return find_name(t, word, tl_hash(word.p, word.n)) != NULL ||
-           tl_ptx_index_find(t->ix, word) != NULL;
+    return tl_table_get(&t->names, word) != NULL || tl_ptx_index_find(t->ix, word) != NULL;
 }
 
 uint32_t tl_ptx_names_regs(const struct tl_ptx_names *t)
@@ -290,7 +241,7 @@ static struct family *find_family(struct tl_ptx_names *t, struct tl_str word, ui
     if (n == word.n || n == 0 || digits > 9)
         return NULL;
     struct tl_str prefix = {word.p, n};
-    struct tl_ptx_name *name = find_name(t, prefix, tl_hash(prefix.p, prefix.n));
+    struct tl_ptx_name *name = tl_table_get(&t->names, prefix);
     struct family *f = name != NULL ? name->families : NULL;
     while (f != NULL && *number >= f->decl->range)
         f = f->hidden;
@@ -421,37 +372,10 @@ static struct tl_ptx_form *make_form(struct tl_ptx_names *t, struct tl_str text)
     return f;
 }
 
-static bool grow_forms(struct tl_ptx_names *t)
-{
-    uint32_t n = t->n_form_slots * 2;
-    const struct tl_ptx_form **forms = calloc(n, sizeof *forms);
-    if (forms == NULL)
-        return false;
-    for (uint32_t i = 0; i < t->n_form_slots; i++) {
-        if (t->forms[i] == NULL)
-            continue;
-        uint32_t s = tl_hash(t->forms[i]->text.p, t->forms[i]->text.n) & (n - 1);
-        while (forms[s] != NULL)
-            s = (s + 1) & (n - 1);
-        forms[s] = t->forms[i];
-    }
-    free(t->forms);
-    t->forms = forms;
-    t->n_form_slots = n;
-    return true;
-}
-
 const struct tl_ptx_form *tl_ptx_names_form(struct tl_ptx_names *t, struct tl_str text)
 {
-    if (t->n_forms * 4 >= t->n_form_slots * 3 && !grow_forms(t))
-        return NULL;
-    uint32_t s = tl_hash(text.p, text.n) & (t->n_form_slots - 1);
-    for (; t->forms[s] != NULL; s = (s + 1) & (t->n_form_slots - 1)) {
-        if (tl_str_eq(t->forms[s]->text, text))
-            return t->forms[s];
-    }
-    t->forms[s] = make_form(t, text);
-    if (t->forms[s] != NULL)
-        t->n_forms++;
-    return t->forms[s];
+    void **place = tl_table_place(&t->forms, text);
+    if (place != NULL && *place == NULL)
+        *place = make_form(t, text);
+    return place != NULL ? *place : NULL;
 }

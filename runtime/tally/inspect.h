@@ -2,7 +2,6 @@
  *
  *     runtime/tally/inspect.c          options, files and folders
  *     runtime/tally/inspect_read.c     one file: its images, unpacked and judged, container by container
- *     runtime/tally/inspect_kernels.c  the kernels of a container, by name
  *     runtime/tally/inspect_gpu.c      which images a GPU can load
  *     runtime/tally/inspect_total.c    sums, and what to do about kernels that are not preemptible
  *     runtime/tally/inspect_text.c     the report for people
@@ -20,6 +19,7 @@
 #include "tally/cubin.h"
 #include "tally/image.h"
 #include "tally/ptx.h"
+#include "tally/table.h"
 
 struct inspect_options {
     bool as_json;
@@ -63,22 +63,13 @@ struct inspect_image {
     const char *problem; /* why the kernels are unknown, or NULL */
 };
 
-/* Open addressing; `slots` has a power of two places, at most half of them taken. */
-struct inspect_kernels {
-    struct inspect_kernel **slots;
-    uint32_t n, n_slots;
-};
-
-/* Everything in it belongs to its arena. */
+/* Everything in it belongs to its arena, but for the table itself. */
 struct inspect_container {
     struct tl_arena arena;
     struct inspect_image *images;
     uint32_t n_images, max_images;
-    struct inspect_kernels kernels;
+    struct tl_table kernels; /* by name: struct inspect_kernel */
 };
-
-/* The kernel of that name, new if need be. */
-struct inspect_kernel *inspect_kernel_named(struct inspect_container *c, struct tl_str name);
 
 /* "sm_90" or "90" is 90; 0 if that is no architecture. */
 uint32_t inspect_gpu_of(const char *text);

@@ -55,9 +55,22 @@ static void finish_container(struct reader *r)
         inspect_totals_add_container(&r->totals, c);
         inspect_report_flush(r->in->report);
     }
+    tl_table_finish(&c->kernels);
     tl_arena_finish(&c->arena);
     *c = (struct inspect_container){0};
     tl_arena_init(&c->arena, 0);
+}
+
+/* The kernel of that name in the container, new if need be. */
+static struct inspect_kernel *kernel_named(struct inspect_container *c, struct tl_str name)
+{
+    struct inspect_kernel *k = tl_table_get(&c->kernels, name);
+    if (k == NULL) {
+        k = cli_must(tl_arena_zalloc(&c->arena, sizeof *k));
+        k->name = (struct tl_str){cli_must(tl_arena_copy(&c->arena, name)), name.n};
+        *(void **)cli_must(tl_table_place(&c->kernels, k->name)) = k;
+    }
+    return k;
 }
 
 /* --- growing arrays --- */
@@ -88,7 +101,7 @@ static struct inspect_entry *add_entry(struct inspect_container *c, struct inspe
     image->entries = one_more(&c->arena, image->entries, image->n_entries, &image->max_entries,
                               sizeof image->entries[0]);
     struct inspect_entry *added = &image->entries[image->n_entries++];
-    added->kernel = inspect_kernel_named(c, name);
+    added->kernel = kernel_named(c, name);
     return added;
 }
 

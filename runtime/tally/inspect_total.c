@@ -74,9 +74,9 @@ void inspect_totals_add_container(struct inspect_totals *t, const struct inspect
     t->scanned_containers += c->images[0].image.was_scanned;
     for (uint32_t i = 0; i < c->n_images; i++)
         add_image(t, &c->images[i]);
-    for (uint32_t i = 0; i < c->kernels.n_slots; i++)
-        if (c->kernels.slots[i] != NULL)
-            add_kernel(t, c->kernels.slots[i]);
+    uint32_t at = 0;
+    for (const struct inspect_kernel *k; (k = tl_table_next(&c->kernels, &at)) != NULL;)
+        add_kernel(t, k);
 }
 
 void inspect_totals_add(struct inspect_totals *t, const struct inspect_totals *more)
