@@ -50,7 +50,7 @@ $(call of_room,device/jit/% device/service/%): EXTRA_LIBS = $(LLVM_LIBS)
 $(call of_room,runtime/record/% runtime/report/% sim/% runtime/tallyd/%): EXTRA_LIBS = -lm
 # These open what was built, and include its headers.
 $(B)/obj/test/unit/device/driver/%.o $(B)/obj/test/unit/intercept/%.o $(B)/obj/test/unit/runtime/effort/%.o: private OUR_CFLAGS += $(CUDA_FLAGS)
-$(call of_room,device/driver/% intercept/%): | $(SHARED_FILES) $(PTXAS_STANDIN) $(STANDIN_FILES)
+$(call of_room,device/driver/% intercept/%): | $(SHARED_FILES) $(PTXAS_STANDIN)
 $(call of_room,runtime/job/% runtime/tallyd/%): | $(B)/bin/tallyd
 # Fetches come from kernels: this one calls them directly, so it has the driver in itself.
 $(B)/test/device/driver/texture_test: $(DRIVER_OBJS) $(B)/obj/gen/driver_table.o
@@ -76,7 +76,7 @@ STANDIN_DRIVER := $(B)/test/standin/libcuda.so.1
 STANDIN_EFFORT := $(B)/test/standin/effort.so
 STANDIN_STRANGER := $(B)/test/standin/stranger.so
 STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER))
-tests: $(STANDIN_FILES)
+tests $(call of_room,device/driver/% intercept/%): | $(STANDIN_FILES)
 ALL_SRCS += test/standin/driver.c test/standin/effort.c
 $(call objs,test/standin/driver.c test/standin/effort.c): EXTRA_CFLAGS = $(CUDA_FLAGS)
 $(B)/obj/test/standin/stranger_id.o: $(B)/obj/.flags
