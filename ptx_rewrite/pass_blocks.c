@@ -103,8 +103,9 @@ static void put_leader_test(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q0, 0;\n\t@%%$p0 bra $wait;\n");
 }
 
-/* Jumps to $give, with the number -1, if a stop word has unequal halves.  A word may lie across a bus,
- * so none waits for another, and one whose address is zero is not read: zero has equal halves. */
+/* Jumps to $give, with the number -1, if a stop word has unequal halves.  A word may lie across a
+ * bus, so none waits for another, and one whose address is zero is not read: zero has equal
+ * halves. */
 static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
 {
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)

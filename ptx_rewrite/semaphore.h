@@ -41,8 +41,9 @@ int tl_semaphore_init(struct tl_semaphore *t, struct tl_arena *arena, struct tl_
 bool tl_semaphore_waits_for_turn(struct tl_semaphore *t, const struct tl_ptx_set *loop,
                                  uint32_t poll, bool x_orders);
 
-/* Whether a thread of `loop` that gets that number from the instruction `read` leaves the loop before
- * it can read again; it goes from the block `*from` to the block (or the virtual exit) `*to`. */
+/* Whether a thread of `loop` that gets that number from the instruction `read` leaves the loop
+ * before it can read again; it goes from the block `*from` to the block (or the virtual exit)
+ * `*to`. */
 bool tl_semaphore_leaves_with(struct tl_semaphore *t, const struct tl_ptx_set *loop, uint32_t read,
                               int64_t number, uint32_t *from, uint32_t *to);
 

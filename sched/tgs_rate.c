@@ -83,8 +83,8 @@ static bool adjust_max(struct tl_tgs *t, double m)
     return true;
 }
 
-/* One step of the control: production reached `rate`, opportunistic jobs launched `current` blocks in
- * the last 50 ms.  Changes the limit, and the phase if production has slowed down. */
+/* One step of the control: production reached `rate`, opportunistic jobs launched `current` blocks
+ * in the last 50 ms.  Changes the limit, and the phase if production has slowed down. */
 static void update(struct tl_tgs *t, double rate, double current)
 {
     double delta = absolute(rate - t->max_rate) / t->max_rate;

@@ -1,10 +1,10 @@
-/* Barriers of a block, in all the forms that PTX has, and yields: how a fiber waits for others of its
- * worker.
+/* Barriers of a block, in all the forms that PTX has, and yields: how a fiber waits for others of
+ * its worker.
  *
- * A barrier counts threads.  The usual one, a whole warp at a barrier of the whole block, is counted
- * without a look at lanes; whatever else comes to it (parts of a warp, counts, votes, arrivals that
- * do not wait) makes it `is_special` until it is complete.  Lanes that exit lower what a barrier of
- * all threads expects. */
+ * A barrier counts threads.  The usual one, a whole warp at a barrier of the whole block, is
+ * counted without a look at lanes; whatever else comes to it (parts of a warp, counts, votes,
+ * arrivals that do not wait) makes it `is_special` until it is complete.  Lanes that exit lower
+ * what a barrier of all threads expects. */
 #include "device/exec/engine.h"
 
 #include <string.h>

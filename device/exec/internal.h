@@ -1,5 +1,5 @@
-/* What the files of device/exec share: fibers, the engine that runs blocks on one worker, the shared
- * device, the signals.
+/* What the files of device/exec share: fibers, the engine that runs blocks on one worker, the
+ * shared device, the signals.
  *
  * Threads: an engine, its fibers and its units belong to one worker thread; only its signal handler
  * looks in as well.  A run (a launch under way) is shared by the workers; its fields say by what
@@ -222,8 +222,8 @@ struct tl__exec_env {
     uint32_t n_slots;
     uint32_t n_told;    /* SMs, as kernels are told: at least as many */
     uint32_t max_units; /* blocks resident on one worker at most */
-    /* A block that was claimed and not begun would be lost to the other workers, who might have room
-     * for it when this one has none. */
+    /* A block that was claimed and not begun would be lost to the other workers, who might have
+     * room for it when this one has none. */
     bool claims_singly;
     /* Should the engine stop claiming for now?  Called between chunks. */
     bool (*must_stop)(struct tl__engine *e, struct tl_exec_run *run);

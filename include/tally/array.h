@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /* Sees to it that `list`, which has room for `cap` items, has room for `need`; `list` and `cap` are
- * variables or members, `cap` of type uint32_t or size_t.  False if there is no memory, or if so many
- * items have no size or count that their types can hold: then nothing has changed.  Room grows by
- * doubling, from `TL_ARRAY_FIRST` on; what is new is not zeroed.
+ * variables or members, `cap` of type uint32_t or size_t.  False if there is no memory, or if so
+ * many items have no size or count that their types can hold: then nothing has changed.  Room grows
+ * by doubling, from `TL_ARRAY_FIRST` on; what is new is not zeroed.
  *
  *     if (!TL_ARRAY_FIT(l->items, l->cap, l->n + 1))
  *         return -ENOMEM;

@@ -21,8 +21,8 @@ struct tl_digest {
 
 void tl_digest_init(struct tl_digest *d);
 void tl_digest_add(struct tl_digest *d, const void *bytes, size_t n);
-/* The bytes with their number before them: parts of various lengths, added one after the other, then
- * never give the same digest if any of them differs. */
+/* The bytes with their number before them: parts of various lengths, added one after the other,
+ * then never give the same digest if any of them differs. */
 void tl_digest_part(struct tl_digest *d, const void *bytes, size_t n);
 void tl_digest_end(struct tl_digest *d, uint8_t out[TL_DIGEST_BYTES]);
 

@@ -16,8 +16,9 @@ int tl_file_read(const char *path, size_t limit, char **bytes, size_t *n);
 /* The same with what is open and not read yet; it stays open. */
 int tl_file_read_fd(int fd, size_t limit, char **bytes, size_t *n);
 
-/* The beginning of a file in the caller's memory, with a 0 behind it: for small ones, without malloc.
- * How many bytes there are, at most size - 1, or a negative errno value with an empty text. */
+/* The beginning of a file in the caller's memory, with a 0 behind it: for small ones, without
+ * malloc. How many bytes there are, at most size - 1, or a negative errno value with an empty
+ * text. */
 int tl_file_head(const char *path, char *text, size_t size);
 
 /* Exactly `n` bytes from the place `at` of the file on.  0, -ENODATA (it ends before), another

@@ -1,7 +1,7 @@
 /* Hashes for tables in memory, none of them against people who mean harm.
  *
- * Two things may have the same hash: a table compares keys behind it.  What names things on disk is a
- * digest (digest.h), where nobody compares.  libc only. */
+ * Two things may have the same hash: a table compares keys behind it.  What names things on disk is
+ * a digest (digest.h), where nobody compares.  libc only. */
 #ifndef TALLY_HASH_H
 #define TALLY_HASH_H
 

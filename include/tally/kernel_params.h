@@ -1,7 +1,7 @@
 /* The parameters of a graph's kernel node, in the older of the two forms that the driver API has.
  *
- * For those who include CUDA's header: the software device, which is given them, and the best-effort
- * part, which reads them on their way. */
+ * For those who include CUDA's header: the software device, which is given them, and the
+ * best-effort part, which reads them on their way. */
 #ifndef TALLY_KERNEL_PARAMS_H
 #define TALLY_KERNEL_PARAMS_H
 

@@ -133,8 +133,8 @@ enum tl_ptx_condition {
      * of their numbers. */
     TL_PTX_IF_GRID_IS_LINE = 1u << 1,
     /* The batch must be one block: it has loops that depend on what other blocks write.  Nobody is
-     * kept waiting there, as was shown; but if that is wrong, a block that was taken and not begun is
-     * out of everybody's reach.  Of rewritten kernels only, verdicts do not have it. */
+     * kept waiting there, as was shown; but if that is wrong, a block that was taken and not begun
+     * is out of everybody's reach.  Of rewritten kernels only, verdicts do not have it. */
     TL_PTX_IF_TAKEN_SINGLY = 1u << 2,
 };
 

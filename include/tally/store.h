@@ -1,5 +1,5 @@
-/* Things on disk that were costly to make (compiled kernels, rewritten ones), shared by all processes
- * of a user.
+/* Things on disk that were costly to make (compiled kernels, rewritten ones), shared by all
+ * processes of a user.
  *
  * An entry is a file with a trailer behind its contents, named by a key: the digest of everything
  * that it depends on, since a name that two things could share would hand one out for the other.

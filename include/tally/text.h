@@ -15,8 +15,8 @@ struct tl_text tl_text_bytes(double n);      /* "3.60 MB" */
 struct tl_text tl_text_percent(double part); /* of 1: "3.1 %" */
 /* Every digit: "13,495". */
 struct tl_text tl_text_digits(uint64_t n);
-/* Rounded down, so that "100.0 %" is all of it; of nothing it is "-".  part * 1000 must not exceed 64
- * bits. */
+/* Rounded down, so that "100.0 %" is all of it; of nothing it is "-".  part * 1000 must not exceed
+ * 64 bits. */
 struct tl_text tl_text_share(uint64_t part, uint64_t whole);
 
 /* Adds a text such that it stays a text, between tags and in quoted attributes. */

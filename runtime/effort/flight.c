@@ -358,8 +358,8 @@ TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const str
     }
 }
 
-/* All launches of a kernel are over that counts and stood still once.  What was launched beside them
- * never stops, so all blocks are done, unless nothing could be launched. */
+/* All launches of a kernel are over that counts and stood still once.  What was launched beside
+ * them never stops, so all blocks are done, unless nothing could be launched. */
 TL_EFF_LOCKED static void counted_rescued(struct tl_eff_launch *l, const struct outcome *o)
 {
     uint32_t end = l->rescue.rest != NULL ? l->rescue.end : l->launched;
@@ -561,10 +561,10 @@ bool tl_eff_collect(bool ask)
     return did;
 }
 
-/* A launch may stand behind something that waits for what we have not launched yet.  It cannot leave
- * before that, so while old launches are told to leave, new ones must be able to run: those with the
- * next set of words have a word of their own.  Only with the set after that, which has the word of
- * the first again, everything waits until the first have left. */
+/* A launch may stand behind something that waits for what we have not launched yet.  It cannot
+ * leave before that, so while old launches are told to leave, new ones must be able to run: those
+ * with the next set of words have a word of their own.  Only with the set after that, which has the
+ * word of the first again, everything waits until the first have left. */
 void tl_eff_kick(void)
 {
     bool kicks[TL_EFF_KICKS] = {false}, is_kicking = false;

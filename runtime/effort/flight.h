@@ -76,8 +76,8 @@ struct tl_eff_unwatched {
 struct tl_eff_unwatched tl_eff_unwatched(const struct tl_eff_stream *s) TL_EFF_LOCKED;
 /* Everything that was unwatched then is known to be over. */
 void tl_eff_unmark(struct tl_eff_stream *s, const struct tl_eff_unwatched *then) TL_EFF_LOCKED;
-/* Puts a mark behind what was launched.  The lock is given up meanwhile.  Only while something of the
- * job is queued in the stream: whoever finds it idle otherwise would be told that it is not. */
+/* Puts a mark behind what was launched.  The lock is given up meanwhile.  Only while something of
+ * the job is queued in the stream: whoever finds it idle otherwise would be told that it is not. */
 void tl_eff_mark(struct tl_eff_stream *s) TL_EFF_LOCKED;
 /* Asks whether what is unwatched is over, and puts nothing into the stream.  The lock is given up
  * meanwhile. */

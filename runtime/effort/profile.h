@@ -1,5 +1,5 @@
-/* How long kernels take, as measured.  Everything here is under the lock, but for the reading of the
- * file at the start. */
+/* How long kernels take, as measured.  Everything here is under the lock, but for the reading of
+ * the file at the start. */
 #ifndef TALLY_EFFORT_PROFILE_H
 #define TALLY_EFFORT_PROFILE_H
 

@@ -1,16 +1,16 @@
 /* The pages through which permission crosses process borders.  Each is a memfd, sealed, and its
- * descriptors are capabilities: a client may write its own page and its copies in the clients below,
- * and read its grant and the words above it, nothing else.
+ * descriptors are capabilities: a client may write its own page and its copies in the clients
+ * below, and read its grant and the words above it, nothing else.
  *
  *     client page   made and written by one client, read by tallyd and every lower level's executor; the client hands
  *                   it to each tallyd that it joins, so what others have mapped outlives every tallyd
  *     copy page     made by a lower client for one client above it, which writes there; polled by the lower one's kernels
  *     grant page    made and written by tallyd, read by one client
  *
- * Why there are copies: kernels can only poll memory that the driver has registered, and on x86 hosts
- * drivers register no page that the CPU may only read.  So a lower client has a page of its own for
- * each client above it, which both may write and nobody else: what it scribbles there fools itself,
- * and a client in the middle has no access to what a higher one says to a lower one.
+ * Why there are copies: kernels can only poll memory that the driver has registered, and on x86
+ * hosts drivers register no page that the CPU may only read.  So a lower client has a page of its
+ * own for each client above it, which both may write and nobody else: what it scribbles there fools
+ * itself, and a client in the middle has no access to what a higher one says to a lower one.
  *
  * All fields are naturally aligned and written with single stores.  A reader trusts nothing: it
  * reads a value once, checks it, and uses the copy. */

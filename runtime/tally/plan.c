@@ -140,8 +140,8 @@ static bool read_latencies(const struct tl_json_value *j, struct tl_gpulet_model
     return true;
 }
 
-/* One model of the file; what it leaves out is that of the built-in one of its name, if there is one.
- * CLI_OK or CLI_FAILED. */
+/* One model of the file; what it leaves out is that of the built-in one of its name, if there is
+ * one. CLI_OK or CLI_FAILED. */
 static int read_model(const struct tl_json_value *j, struct tl_gpulet_model *m,
                       struct plan_options *o)
 {

@@ -5,9 +5,10 @@
  *
  * A batch is 1000 launches, with a wait that is not timed behind each BURST (1000) of them, as a
  * server's request would be: each launch behind a wait begins a burst.  Once both ways are open it
- * waits for the end of its standard input.  Prints one JSON object: nanoseconds per launch, median of the batches and their quartiles, for both
- * ways, and the median of the differences of neighbours.  Time is the thread's own processor time,
- * so that other processes on the machine do not count. */
+ * waits for the end of its standard input.  Prints one JSON object: nanoseconds per launch, median
+ * of the batches and their quartiles, for both ways, and the median of the differences of
+ * neighbours.  Time is the thread's own processor time, so that other processes on the machine do
+ * not count. */
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 #include <dlfcn.h>

@@ -88,7 +88,8 @@ static void the_empty_name_is_a_name(void)
     TEST_ASSERT_EQUAL_UINT32(2, table.n);
 }
 
-/* "costarring" and "liquid" have the same 32 bits of FNV-1a, as have "declinate" and "macallums". */
+/* "costarring" and "liquid" have the same 32 bits of FNV-1a, as have "declinate" and
+ * "macallums". */
 static void names_of_one_hash_stay_apart(void)
 {
     static const char *const pairs[] = {"costarring", "liquid", "declinate", "macallums"};

@@ -1,5 +1,5 @@
-/* For tests that rewrite one kernel each: the text and what it became, made empty before each test and
- * freed behind it.  A test that names them gets setUp and tearDown from here. */
+/* For tests that rewrite one kernel each: the text and what it became, made empty before each test
+ * and freed behind it.  A test that names them gets setUp and tearDown from here. */
 #ifndef TALLY_TEST_PTX_REWRITTEN_H
 #define TALLY_TEST_PTX_REWRITTEN_H
 

@@ -183,8 +183,9 @@ static void with_nobody_above_only_long_kernels_are_cut(void)
     }
 }
 
-/* Whatever is forced, granted, measured or built: a grid that the device could hold at once is given
- * to it at once, and not even asked about.  All others are cut as if there were no such rule. */
+/* Whatever is forced, granted, measured or built: a grid that the device could hold at once is
+ * given to it at once, and not even asked about.  All others are cut as if there were no such
+ * rule. */
 static void what_fits_at_once_is_never_cut(void)
 {
     uint32_t n_fit = 0, n_cut = 0;
@@ -510,7 +511,8 @@ static void a_trial_ends_and_only_what_was_tried_often_is_called_slow(void)
 
 /* --- single decisions ------------------------------------------------------------------------- */
 
-/* A kernel of a thousand blocks and 10 ms on 100 SMs, with somebody above and a budget of 100 us. */
+/* A kernel of a thousand blocks and 10 ms on 100 SMs, with somebody above and a budget of 100
+ * us. */
 static struct tl_eff_facts plain(void)
 {
     struct tl_eff_facts f = {.sms = 100,
