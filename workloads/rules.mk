@@ -55,7 +55,7 @@ $(B)/workloads/cuda/nvrtc $(B)/workloads/cuda/nvrtc-shared: | $(B)/lib/tally/dev
 # Programs whose result depends on the order of what they ask for; for every profile of the device.
 ORDER_PROGRAMS := $(if $(NVCC),$(patsubst workloads/order/%.cu,$(B)/workloads/order/%,$(wildcard workloads/order/*.cu)))
 workloads: $(ORDER_PROGRAMS)
-$(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h
+$(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h workloads/rules.mk
 	$(say) NVCC $<
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -O2 -std=c++17 -gencode arch=compute_80,code=compute_80 -Wno-deprecated-declarations $(ORDER_FLAGS) \

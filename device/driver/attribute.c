@@ -132,7 +132,7 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     CUresult r = tl_drv_device(dev, &d);
     if (r != CUDA_SUCCESS)
         return r;
-    if (pi == NULL || (int)attrib <= 0 || (int)attrib > tl_drv_profile()->last_attribute)
+    if (pi == NULL || (int)attrib <= 0 || (int)attrib > tl_drv_last_attribute())
         return CUDA_ERROR_INVALID_VALUE;
     *pi = tl_drv_device_attribute(d, attrib);
     int major, minor;

@@ -45,10 +45,12 @@ int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
     uint64_t left;
+    /* The profile's, unless somebody says how many there shall be. */
+    int sms = getenv("TALLY_DEVICE_SMS") == NULL ? tl_drv_profile()->sms : 0;
     struct tl_exec_config config = {.ordinal = (uint32_t)device->number,
                                     .tex = tex,
                                     .surf = surf,
-                                    .n_told = (uint32_t)tl_drv_profile()->sms,
+                                    .n_told = (uint32_t)sms,
                                     .has_own_cpus = tl_drv.n_physical == 1};
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
@@ -58,7 +60,7 @@ int tl_drv_exec_open(struct tl_drv_device *device)
         return rc;
     }
     device->slots = (int)tl_exec_device_slots(exec_devices[device->ordinal]);
-    device->sms = tl_drv_profile()->sms > 0 ? tl_drv_profile()->sms : device->slots;
+    device->sms = sms > 0 ? sms : device->slots;
     int resident = (int)tl_exec_device_blocks_per_sm(exec_devices[device->ordinal]);
     device->sm_blocks = tl_drv_profile()->sm_blocks;
     if (resident != 0 && resident < device->sm_blocks)

@@ -53,7 +53,6 @@ static const struct tl_drv_profile profiles[] = {
     {.name = "soft",
      .cc_major = 13,
      .driver_version = 13000,
-     .last_attribute = 4096,
      .sm_threads = 2048,
      .sm_blocks = 32,
      .sm_shared = 228 * KIB,
@@ -71,7 +70,6 @@ static const struct tl_drv_profile profiles[] = {
     {.name = "a100-r535",
      .cc_major = 8,
      .driver_version = 12020,
-     .last_attribute = CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
      .sms = 108,
      .sm_threads = 2048,
      .sm_blocks = 32,
@@ -91,7 +89,6 @@ static const struct tl_drv_profile profiles[] = {
      .cc_major = 8,
      .cc_minor = 9,
      .driver_version = 12040,
-     .last_attribute = CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
      .sms = 128,
      .sm_threads = 1536,
      .sm_blocks = 24,
@@ -109,7 +106,6 @@ static const struct tl_drv_profile profiles[] = {
     {.name = "h100-r550",
      .cc_major = 9,
      .driver_version = 12040,
-     .last_attribute = CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
      .sms = 132,
      .sm_threads = 2048,
      .sm_blocks = 32,
@@ -128,7 +124,6 @@ static const struct tl_drv_profile profiles[] = {
     {.name = "h100-r580",
      .cc_major = 9,
      .driver_version = 13000,
-     .last_attribute = CU_DEVICE_ATTRIBUTE_MAX - 1,
      .sms = 132,
      .sm_threads = 2048,
      .sm_blocks = 32,
@@ -147,7 +142,6 @@ static const struct tl_drv_profile profiles[] = {
     {.name = "b200-r580",
      .cc_major = 10,
      .driver_version = 13000,
-     .last_attribute = CU_DEVICE_ATTRIBUTE_MAX - 1,
      .sms = 148,
      .sm_threads = 2048,
      .sm_blocks = 32,
@@ -222,6 +216,15 @@ int tl_drv_driver_version(void)
     char *end;
     long v = text != NULL ? strtol(text, &end, 10) : 0;
     return v >= 1000 && v < 100000 && *end == 0 ? (int)v : tl_drv_profile()->driver_version;
+}
+
+int tl_drv_last_attribute(void)
+{
+    enum { ANY = 4096 };
+    if (!tl_drv_profile()->is_strict)
+        return ANY;
+    return tl_drv_driver_version() < 13000 ? CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+                                           : CU_DEVICE_ATTRIBUTE_MAX - 1;
 }
 
 void *tl_drv_export(void *function, int version)

@@ -11,8 +11,7 @@ struct tl_drv_profile {
     int cc_major, cc_minor;
     /* as CUDA counts: 12020.  Functions that came later are not there. */
     int driver_version;
-    int last_attribute; /* of devices; the driver refuses later ones */
-    int sms;            /* that are reported; 0: as many as run */
+    int sms; /* that are reported; 0: as many as run */
     int sm_threads, sm_blocks, sm_shared, block_shared;
     int clock_khz, memory_khz, bus_bits, l2_bytes;
     int copy_engines, float_to_double, sync_domains;
@@ -31,6 +30,8 @@ const struct tl_drv_profile *tl_drv_profile(void);
 bool tl_drv_profile_is_known(void);
 /* What cuDriverGetVersion says: the profile's, unless TALLY_DEVICE_DRIVER_VERSION says another. */
 int tl_drv_driver_version(void);
+/* The last attribute of devices that a driver which says that knows. */
+int tl_drv_last_attribute(void);
 
 /* What the dynamic linker is told of an exported function of that version: it, or NULL if the
  * profile's driver is older. */

@@ -10,6 +10,7 @@
 
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
@@ -35,10 +36,13 @@ static CUresult in_turn(struct tl_eff_stream *s, const struct tl_eff_call *c)
     return r;
 }
 
+/* If it does, it is given to the driver at once, and tl_eff_direct_end follows. */
 static bool passes(struct tl_eff_stream *s)
 {
     tl_eff_lock();
     bool it_does = tl_eff_passes(s);
+    if (it_does)
+        tl_eff_direct_begin();
     tl_eff_unlock();
     return it_does;
 }
@@ -59,8 +63,11 @@ static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t 
         return r;
     int at = (int)c->n - 1;
     c->args[at] = (uintptr_t)s->handle;
-    if (passes(s))
-        return tl_eff_invoke(c);
+    if (passes(s)) {
+        r = tl_eff_invoke(c);
+        tl_eff_direct_end();
+        return r;
+    }
     if (to != 0 && !is_known_memory(to))
         return in_turn(s, c);
     if (is_known_memory(c->args[from]))

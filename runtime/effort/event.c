@@ -15,6 +15,7 @@
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/stream.h"
@@ -24,6 +25,7 @@ struct tl_eff_event {
     CUevent handle;
     uint32_t refs;              /* items about it; it goes with the last */
     bool is_destroyed;          /* by the job: destroyed with the last reference */
+    bool is_captured;           /* its last record was in a capture: a reference */
     struct tl_eff_item *record; /* queued, a reference; NULL if the last record was submitted */
     struct tl_eff_item **waits; /* queued, references */
     uint32_t n_waits, cap_waits;
@@ -132,16 +134,34 @@ TL_EFF_LOCKED static struct tl_eff_item *item_about(CUevent handle, struct tl_ef
     return item;
 }
 
+/* Whether an event is one of a capture cannot be asked: the question would make the capture invalid.
+ * May free its entry. */
+TL_EFF_LOCKED static void note_capture(CUevent event, bool is_captured)
+{
+    struct tl_eff_event *e = is_captured ? find_or_make(event) : find_event(event);
+    if (e == NULL || e->is_captured == is_captured)
+        return;
+    e->is_captured = is_captured;
+    if (is_captured)
+        e->refs++;
+    else
+        tl_eff_event_unref(e);
+}
+
 CUresult tl_eff_record(CUevent event, struct tl_eff_stream *s, unsigned flags)
 {
     struct tl_eff_event *e;
     tl_eff_lock();
     tl_eff_make_room(s);
+    note_capture(event, s->is_capturing && flags == 0);
     e = find_event(event);
     bool is_free = e == NULL || (e->record == NULL && e->n_waits == 0);
     if (s->is_capturing || (is_free && tl_eff_passes(s))) {
+        tl_eff_direct_begin();
         tl_eff_unlock();
-        return record_now(event, s, flags);
+        CUresult r = record_now(event, s, flags);
+        tl_eff_direct_end();
+        return r;
     }
     struct tl_eff_item *item = item_about(event, &e);
     if (item == NULL) {
@@ -202,24 +222,17 @@ CUresult tl_eff_wait(struct tl_eff_stream *s, CUevent event, unsigned flags)
     tl_eff_lock();
     tl_eff_make_room(s);
     e = find_event(event);
-    if (s->is_capturing || ((e == NULL || e->record == NULL) && tl_eff_passes(s))) {
+    bool is_with_driver = e == NULL || e->record == NULL;
+    bool is_captured = e != NULL && e->is_captured;
+    if (s->is_capturing || (is_with_driver && (is_captured || tl_eff_passes(s)))) {
+        if (is_captured && !s->is_capturing)
+            tl_eff_drain_stream(
+                s); /* it joins the capture, and what it was asked before does not */
+        tl_eff_direct_begin();
         tl_eff_unlock();
-        return wait_now(s, event, flags);
-    }
-    if (e == NULL || e->record == NULL) {
-        /* Its record is with the driver: one of a capture must be waited for at once, one that is
-         * over need not be. */
-        tl_eff_unlock();
-        CUresult r = tl_eff_real.cuEventQuery(event);
-        if (r == CUDA_SUCCESS)
-            return r;
-        if (r != CUDA_ERROR_NOT_READY) {
-            tl_eff_lock();
-            tl_eff_drain_stream(s);
-            tl_eff_unlock();
-            return wait_now(s, event, flags);
-        }
-        tl_eff_lock();
+        CUresult r = wait_now(s, event, flags);
+        tl_eff_direct_end();
+        return r;
     }
     struct tl_eff_item *item = item_about(event, &e);
     if (item == NULL || !note_wait(e, item)) {
@@ -316,7 +329,9 @@ static CUresult hook_cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 CUresult tl_eff_event_destroy(CUevent event)
 {
     tl_eff_lock();
-    struct tl_eff_event *e = find_event(event);
+    struct tl_eff_event *e;
+    note_capture(event, false);
+    e = find_event(event);
     if (e != NULL && (e->record != NULL || e->n_waits > 0)) {
         e->is_destroyed = true; /* really, when the last item about it has gone */
         tl_eff_unlock();

@@ -13,6 +13,7 @@
 #include "runtime/effort/flight.h"
 #include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -164,8 +165,11 @@ static void *executor(void *unused)
         tl_eff_gate_is_open(now); /* brings the grant up to date */
         tl_eff_kick();
         bool did = tl_eff_collect(now - news_ns >= ASK_NS), is_held = false;
+        /* A moment that begins meanwhile waits for the end of this round. */
+        bool is_holding = tl_eff_is_holding();
+        tl_eff_direct_begin();
         did |= tl_eff_rescue_look(now);
-        for (struct tl_eff_stream **at = &tl_eff_queues.busy; *at != NULL;) {
+        for (struct tl_eff_stream **at = &tl_eff_queues.busy; *at != NULL && !is_holding;) {
             struct tl_eff_stream *s = *at;
             did |= advance(s, now);
             if (s->n_unmarked > 0 && now - s->unmarked_since >= MARK_AFTER_NS) {
@@ -180,6 +184,7 @@ static void *executor(void *unused)
             else
                 at = &s->next_busy;
         }
+        tl_eff_direct_end();
         tl_eff_tell_word();
         if (did) {
             news_ns = now;

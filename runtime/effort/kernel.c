@@ -18,6 +18,7 @@
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -417,11 +418,14 @@ TL_EFF_UNLOCKED static CUresult launch(struct tl_eff_stream *s, struct tl_eff_la
     if (goes_at_once(s, l, now)) {
         l->profile->n_launches++;
         tl_eff_unmarked(s, tl_eff_predicted_ns(l->profile), now);
+        tl_eff_direct_begin();
         tl_eff_unlock();
         tl_record_launched(k->record, TL_RUNG_WHOLE, l->blocks);
         atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&tl_eff.page->blocks, l->blocks, memory_order_relaxed);
-        return tl_eff_invoke(direct);
+        CUresult r = tl_eff_invoke(direct);
+        tl_eff_direct_end();
+        return r;
     }
     tl_eff_unlock();
     struct tl_eff_item *item = tl_eff_launch_item(l, params, extra);

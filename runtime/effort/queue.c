@@ -16,6 +16,7 @@
 #include "runtime/effort/flight.h"
 #include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
@@ -92,7 +93,11 @@ TL_EFF_LOCKED static bool blocking_queues_are_empty(const struct tl_eff_context 
 bool tl_eff_passes(const struct tl_eff_stream *s)
 {
     tl_eff_assert_locked();
-    if (s->is_capturing || tl_eff_queues.n_items == 0)
+    if (s->is_capturing)
+        return true;
+    if (tl_eff_is_holding())
+        return false;
+    if (tl_eff_queues.n_items == 0)
         return true;
     if (s->first != NULL)
         return false;
@@ -251,13 +256,16 @@ CUresult tl_eff_defer(struct tl_eff_stream *s, struct tl_eff_call *call, int at,
         item->owned = owned;
         item->ends_stream = call->function == *(void **)&tl_eff_real.cuStreamDestroy_v2;
         tl_eff_enqueue(s, item);
-    } else if (!passes) {
-        tl_eff_drain_stream(s);
+    } else {
+        if (!passes)
+            tl_eff_drain_stream(s);
+        tl_eff_direct_begin();
     }
     tl_eff_unlock();
     if (item != NULL)
         return CUDA_SUCCESS;
     CUresult r = tl_eff_invoke(call);
+    tl_eff_direct_end();
     free(owned);
     return r;
 }
@@ -266,6 +274,7 @@ CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s, bool 
 {
     t->item = NULL;
     tl_eff_lock();
+    tl_eff_direct_begin();
     if (tl_eff_passes(s) && (!is_gated || s->is_capturing || tl_eff_gate_is_open(tl_eff_now()))) {
         tl_eff_unlock();
         return CUDA_SUCCESS;
@@ -279,15 +288,18 @@ CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s, bool 
     item->is_gated = is_gated;
     item->refs++; /* ours, beside the queue's */
     tl_eff_enqueue(s, item);
+    tl_eff_direct_end(); /* it waits, and the queue tells of it */
     while (!item->is_under_way && !atomic_load(&tl_eff.is_over))
         tl_eff_wait_for(&tl_eff_queues.submitted);
     t->item = item;
+    tl_eff_direct_begin();
     tl_eff_unlock();
     return CUDA_SUCCESS;
 }
 
 void tl_eff_turn_end(struct tl_eff_turn *t, CUresult result)
 {
+    tl_eff_direct_end();
     if (t->item == NULL)
         return;
     tl_eff_lock();

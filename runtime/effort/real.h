@@ -45,12 +45,16 @@
     X(cuMemHostRegister_v2)                                                                        \
     X(cuMemHostUnregister)                                                                         \
     X(cuMemHostGetDevicePointer_v2)                                                                \
-    X(cuMemcpyHtoD_v2)                                                                             \
     X(cuMemcpyHtoDAsync_v2)                                                                        \
     X(cuMemcpyDtoHAsync_v2)                                                                        \
     X(cuPointerGetAttribute)                                                                       \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor)
 #define TL_EFF_REAL_NEWER(X)                                                                       \
+    X(cuLinkCreate_v2)                                                                             \
+    X(cuLinkAddData_v2)                                                                            \
+    X(cuLinkComplete)                                                                              \
+    X(cuLinkDestroy)                                                                               \
+    X(cuFuncLoad)                                                                                  \
     X(cuLaunchKernelEx)                                                                            \
     X(cuLaunchCooperativeKernel)                                                                   \
     X(cuThreadExchangeStreamCaptureMode)                                                           \

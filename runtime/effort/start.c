@@ -10,6 +10,7 @@
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
@@ -102,6 +103,7 @@ static const struct tl_hook *start(const struct tl_shim *shim)
     }
     tl_eff_lock_start();
     tl_eff_queues_start();
+    tl_eff_moment_start();
     tl_eff_streams_start();
     tl_eff_events_start();
     tl_eff_kernels_start();

@@ -55,7 +55,11 @@ struct tl_eff_context {
     CUdeviceptr kick_device[TL_EFF_KICKS];
     CUdeviceptr never_device;    /* a word that never says stop */
     const uint32_t *unreachable; /* in host memory: what no counter says */
-    CUdeviceptr scratch; /* words and counter of launches that do nothing; the builder's own */
+    /* when to try again to find it idle, and how often that was in vain (runtime/effort/moment.c) */
+    uint64_t next_moment_ns;
+    uint32_t n_moments_missed;
+    CUstream work;       /* in which variants are tried; the builder's own, as what follows */
+    CUdeviceptr scratch; /* words and counter of launches that do nothing */
     CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
     uint64_t clock_ns;
     struct tl_eff_cap caps[TL_EFF_CAPS];

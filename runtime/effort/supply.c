@@ -10,6 +10,7 @@
 
 #include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
@@ -122,19 +123,13 @@ static bool is_software(CUdevice device)
            strcmp(name, "Tally Software Device") == 0;
 }
 
-bool tl_eff_prepare(struct tl_eff_context *c)
+/* Counters and words, with the memory that they stand in.  Allocating may wait for the context, so
+ * the caller has found a moment for it.  False if there is no memory. */
+TL_EFF_UNLOCKED static bool make_slab(struct tl_eff_context *c)
 {
-    if (c->is_prepared)
-        return !c->is_unfit;
-    c->is_prepared = true;
-    c->is_unfit = true;
-    CUdevice device;
-    int atomics = 0;
     struct tl_eff_control_slab *slab = calloc(1, sizeof *slab);
     void *host = NULL;
-    if (slab == NULL || tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        tl_eff_real.cuDeviceGetAttribute(&c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-                                         device) != CUDA_SUCCESS ||
+    if (slab == NULL ||
         tl_eff_real.cuMemHostAlloc(&host, PLACES * CONTROL_BYTES,
                                    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
             CUDA_SUCCESS ||
@@ -143,10 +138,6 @@ bool tl_eff_prepare(struct tl_eff_context *c)
         free(slab);
         return false;
     }
-    tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
-                                     device);
-    c->has_host_atomics = atomics != 0;
-    c->runs_block_by_block = is_software(device);
     slab->host = host;
     memset(host, 0, PLACES * CONTROL_BYTES);
     for (uint32_t i = 0; i < TL_EFF_KICKS; i++) {
@@ -170,14 +161,43 @@ bool tl_eff_prepare(struct tl_eff_context *c)
         slab->free = k;
     }
     c->slab = slab;
+    return true;
+}
+
+/* What costs no memory of the device. */
+TL_EFF_UNLOCKED static void look_at(struct tl_eff_context *c)
+{
+    CUdevice device;
+    int atomics = 0;
     uint64_t round_trip_ns = 0;
+    c->is_unfit = tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+                  tl_eff_real.cuDeviceGetAttribute(
+                      &c->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS;
+    if (c->is_unfit)
+        return;
+    tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+                                     device);
+    c->has_host_atomics = atomics != 0;
+    c->runs_block_by_block = is_software(device);
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         tl_eff_gate_round_trip(round_trip_ns = measure_round_trip(c));
     if (tl_eff_real.cuStreamCreate(&c->clock_side, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         set_clock(c);
     tl_eff_log(3, "news of an end take %llu us", (unsigned long long)round_trip_ns / 1000);
-    c->is_unfit = false;
-    return true;
+}
+
+bool tl_eff_prepare(struct tl_eff_context *c)
+{
+    if (!c->is_prepared)
+        look_at(c);
+    c->is_prepared = true;
+    if (c->is_unfit || c->slab != NULL)
+        return !c->is_unfit;
+    if (!tl_eff_moment_begin(c, true))
+        return false; /* another time */
+    c->is_unfit = !make_slab(c);
+    tl_eff_moment_end();
+    return !c->is_unfit;
 }
 
 /* --- lent and given back ---------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ struct tl_eff_control {
     uint32_t refs;
 };
 
-/* Makes the context fit for pieces, once; false if it cannot be.  Executor only, context
+/* Makes the context fit for pieces, once; false if it cannot be, or not at this moment.  Executor only, context
  * current. */
 bool tl_eff_prepare(struct tl_eff_context *c) TL_EFF_UNLOCKED;
 /* Executor only; NULL if there is none, and NULL is fine. */

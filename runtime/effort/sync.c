@@ -255,11 +255,11 @@ static CUresult begin_capture(CUstream stream, bool is_per_thread, struct tl_eff
     tl_eff_marks_off(s);
     tl_eff_unlock();
     r = tl_eff_invoke(call);
-    tl_eff_turn_end(&turn, r);
     tl_eff_lock();
     s->is_capturing |= r == CUDA_SUCCESS;
     tl_eff_marks_on(s);
     tl_eff_unlock();
+    tl_eff_turn_end(&turn, r);
     return r;
 }
 

@@ -1,7 +1,8 @@
 /* The rewritten forms of a kernel.
  *
  *     asked for by a launch ─► builder's queue ─► PTX of the image ─► tl_ptx_rewrite (or the store on disk)
- *                                                   ─► a module of its own, loaded by the real driver ─► a launch of no blocks
+ *                                ─► compiled by the real driver's linker ─► loaded, in a moment when the context is idle
+ *                                ─► a launch of no blocks
  *
  * They are built by one thread in the background; until one is ready the kernel runs as it is.  The
  * launch of no blocks makes a driver that compiles late do it here and not where it would be waited
@@ -15,11 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "runtime/effort/executor.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"
@@ -216,6 +219,14 @@ static CUresult variable_address(const struct tl_eff_kernel *k, const char *name
     return CUDA_ERROR_NOT_FOUND;
 }
 
+/* Writes a few bytes, in the builder's own stream: the legacy one belongs to the job, and cannot be
+ * used while a blocking stream is captured. */
+static bool put(struct tl_eff_context *c, CUdeviceptr to, const void *from, size_t n)
+{
+    return tl_eff_real.cuMemcpyHtoDAsync_v2(to, from, n, c->work) == CUDA_SUCCESS &&
+           tl_eff_real.cuStreamSynchronize(c->work) == CUDA_SUCCESS;
+}
+
 static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritten *r,
                           struct tl_error *err)
 {
@@ -242,8 +253,7 @@ static int find_variables(struct tl_eff_variant *v, const struct tl_eff_rewritte
             return tl_error_set(err, -ENOENT, "the driver does not tell where its variable %s is",
                                 r->table[i]);
         value = address;
-        if (tl_eff_real.cuMemcpyHtoD_v2(table + i * sizeof value, &value, sizeof value) !=
-            CUDA_SUCCESS)
+        if (!put(v->kernel->context, table + i * sizeof value, &value, sizeof value))
             return tl_error_set(err, -EIO, "its table of variables cannot be written");
     }
     return 0;
@@ -313,19 +323,8 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
 TL_EFF_UNLOCKED static int warm_up(struct tl_eff_variant *v)
 {
     struct tl_eff_context *c = v->kernel->context;
-    CUstream stream;
     CUresult r = CUDA_SUCCESS;
-    if (v->kind == TL_PTX_SLICE)
-        return 0;
-    if (c->scratch == 0) {
-        static const uint64_t zeroes[8];
-        if (tl_eff_real.cuMemAlloc_v2(&c->scratch, sizeof zeroes) != CUDA_SUCCESS ||
-            tl_eff_real.cuMemcpyHtoD_v2(c->scratch, zeroes, sizeof zeroes) != CUDA_SUCCESS) {
-            c->scratch = 0;
-            return 0;
-        }
-    }
-    if (tl_eff_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (v->kind == TL_PTX_SLICE || c->scratch == 0)
         return 0;
     uint8_t *params = calloc(1, v->param_bytes + 8);
     if (params != NULL) {
@@ -337,10 +336,9 @@ TL_EFF_UNLOCKED static int warm_up(struct tl_eff_variant *v)
                          CU_LAUNCH_PARAM_END};
         tl_eff_variant_args(v, params, &x);
         r = tl_eff_real.cuLaunchKernel(v->function, 1, 1, 1, v->block[0], v->block[1], v->block[2],
-                                       TL_PTX_SHARED_BYTES(v->shared_bytes), stream, NULL, extra);
-        tl_eff_real.cuStreamSynchronize(stream);
+                                       TL_PTX_SHARED_BYTES(v->shared_bytes), c->work, NULL, extra);
+        tl_eff_real.cuStreamSynchronize(c->work);
     }
-    tl_eff_real.cuStreamDestroy_v2(stream);
     free(params);
     return r == CUDA_SUCCESS ? 0 : -EIO;
 }
@@ -365,34 +363,117 @@ static struct tl_ptx_cost cost_of(CUfunction f)
     return (struct tl_ptx_cost){(uint32_t)registers, (uint32_t)local};
 }
 
-static int load(const struct tl_eff_rewritten *r, CUmodule *module, CUfunction *function,
-                struct tl_error *err)
+/* A rewritten form as the driver's linker compiles it, which takes long and disturbs nobody. */
+struct compiled {
+    CUlinkState linker;
+    const void *image; /* the linker's, or the text itself where there is none */
+};
+
+static void compile(const struct tl_eff_rewritten *r, struct compiled *out)
+{
+    void *image;
+    size_t n;
+    *out = (struct compiled){.image = r->text};
+    if (tl_eff_real.cuLinkCreate_v2 == NULL || tl_eff_real.cuLinkAddData_v2 == NULL ||
+        tl_eff_real.cuLinkComplete == NULL || tl_eff_real.cuLinkDestroy == NULL ||
+        tl_eff_real.cuLinkCreate_v2(0, NULL, NULL, &out->linker) != CUDA_SUCCESS)
+        return;
+    if (tl_eff_real.cuLinkAddData_v2(out->linker, CU_JIT_INPUT_PTX, r->text, strlen(r->text) + 1,
+                                     r->entry, 0, NULL, NULL) == CUDA_SUCCESS &&
+        tl_eff_real.cuLinkComplete(out->linker, &image, &n) == CUDA_SUCCESS)
+        out->image = image;
+}
+
+static void compiled_finish(struct compiled *c)
+{
+    if (c->linker != NULL)
+        tl_eff_real.cuLinkDestroy(c->linker);
+    c->linker = NULL;
+}
+
+/* In a moment; see runtime/effort/moment.h. */
+static int load(const struct tl_eff_rewritten *r, const struct compiled *code, CUmodule *module,
+                CUfunction *function, struct tl_error *err)
 {
     *module = NULL;
-    if (tl_eff_real.cuModuleLoadData(module, r->text) == CUDA_SUCCESS &&
-        tl_eff_real.cuModuleGetFunction(function, *module, r->entry) == CUDA_SUCCESS)
+    if (tl_eff_real.cuModuleLoadData(module, code->image) == CUDA_SUCCESS &&
+        tl_eff_real.cuModuleGetFunction(function, *module, r->entry) == CUDA_SUCCESS) {
+        if (tl_eff_real.cuFuncLoad != NULL)
+            tl_eff_real.cuFuncLoad(*function); /* now, not when it is launched */
         return 0;
+    }
     if (*module != NULL)
         tl_eff_real.cuModuleUnload(*module);
     *module = NULL;
     return tl_error_set(err, -EINVAL, "the driver refused the rewritten form");
 }
 
-/* If the variant takes many more registers than the original, fewer of its blocks fit; one with a
- * limit may be better. */
-TL_REQUIRES(build_lock) static void try_limit(struct tl_eff_variant *v, struct tl_eff_rewritten *r)
+/* A moment to load in: 0; -EAGAIN if there is none just now, which is all that the executor waits;
+ * -ECANCELED if nobody wants the variant any more, -EBUSY if there never was one. */
+TL_EFF_UNLOCKED static int find_moment(const struct tl_eff_variant *v, bool is_executor)
 {
-    CUfunction original = v->kernel->handle, function;
-    CUmodule module;
-    struct tl_eff_rewritten limited = {0};
+    enum { TRIES = 10, PAUSE_NS = 5000000 };
+    struct tl_eff_context *c = v->kernel->context;
+    while (!tl_eff_moment_begin(c, is_executor)) {
+        if (is_executor)
+            return -EAGAIN;
+        tl_eff_lock();
+        bool is_unwanted = v->is_unwanted || atomic_load(&tl_eff.is_over);
+        bool is_hopeless = tl_eff_moment_misses(c) >= TRIES;
+        tl_eff_unlock();
+        if (is_unwanted || is_hopeless)
+            return is_unwanted ? -ECANCELED : -EBUSY;
+        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+    }
+    return 0;
+}
+
+/* What trying variants needs of a context, in a moment.  Without it they are not tried. */
+static void make_bench(struct tl_eff_context *c)
+{
+    static const uint64_t zeroes[8];
+    if (c->work == NULL &&
+        tl_eff_real.cuStreamCreate(&c->work, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        c->work = NULL;
+    if (c->work == NULL || c->scratch != 0)
+        return;
+    if (tl_eff_real.cuMemAlloc_v2(&c->scratch, sizeof zeroes) != CUDA_SUCCESS ||
+        !put(c, c->scratch, zeroes, sizeof zeroes))
+        c->scratch = 0;
+}
+
+/* If the variant takes many more registers than the original, fewer of its blocks fit; one with a
+ * limit may be better.  0 if not. */
+static uint32_t limit_of(const struct tl_eff_variant *v, struct tl_ptx_cost *cost)
+{
+    CUfunction original = v->kernel->handle;
     if (v->kernel->is_library &&
         tl_eff_real.cuKernelGetFunction(&original, (CUkernel)v->kernel->handle) != CUDA_SUCCESS)
-        return;
-    struct tl_ptx_cost cost = cost_of(original);
-    uint32_t limit = tl_ptx_register_limit(cost, cost_of(v->function));
-    if (limit == 0 || rewrite(v, limit, &limited, NULL) < 0)
-        return;
-    if (load(&limited, &module, &function, NULL) == 0 &&
+        return 0;
+    *cost = cost_of(original);
+    return tl_ptx_register_limit(*cost, cost_of(v->function));
+}
+
+/* Loads the form with a limit, and keeps the better one of both.  The moment ends while it is
+ * compiled; 0, or there is none any more. */
+TL_EFF_UNLOCKED TL_REQUIRES(build_lock) static int try_limit(struct tl_eff_variant *v,
+                                                             struct tl_eff_rewritten *r,
+                                                             bool is_executor)
+{
+    CUfunction function;
+    CUmodule module = NULL;
+    struct compiled code;
+    struct tl_eff_rewritten limited = {0};
+    struct tl_ptx_cost cost;
+    uint32_t limit = limit_of(v, &cost);
+    if (limit == 0)
+        return 0;
+    tl_eff_moment_end();
+    bool is_made = rewrite(v, limit, &limited, NULL) == 0;
+    if (is_made)
+        compile(&limited, &code);
+    int rc = find_moment(v, is_executor);
+    if (rc == 0 && is_made && load(&limited, &code, &module, &function, NULL) == 0 &&
         tl_ptx_limit_helps(cost, cost_of(function))) {
         struct tl_eff_rewritten without = *r;
         *r = limited;
@@ -404,11 +485,62 @@ TL_REQUIRES(build_lock) static void try_limit(struct tl_eff_variant *v, struct t
     }
     if (module != NULL)
         tl_eff_real.cuModuleUnload(module);
+    if (is_made)
+        compiled_finish(&code);
     tl_eff_rewritten_finish(&limited);
+    return rc;
+}
+
+/* What of the rewritten form is kept. */
+static int keep(struct tl_eff_variant *v, const struct tl_eff_rewritten *r, struct tl_error *err)
+{
+    if (tl_eff_real.cuFuncGetAttribute(&v->max_dynamic,
+                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       v->function) != CUDA_SUCCESS)
+        v->max_dynamic = 0;
+    v->n_args = r->n_args;
+    v->conditions = r->conditions;
+    v->param_bytes = r->param_bytes;
+    v->uses_slot = r->uses_slot;
+    v->args = calloc(r->n_args + 1, sizeof *v->args);
+    v->variables = calloc(r->n_args + 1, sizeof *v->variables);
+    if (v->args == NULL || v->variables == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for the rewritten form");
+    memcpy(v->args, r->args, r->n_args * sizeof *v->args);
+    return find_variables(v, r, err);
+}
+
+/* All that may wait for the context, in moments of its own. */
+TL_EFF_UNLOCKED TL_REQUIRES(build_lock) static int bring(struct tl_eff_variant *v,
+                                                         struct tl_eff_rewritten *r,
+                                                         bool is_executor, struct tl_error *err)
+{
+    struct compiled code;
+    compile(r, &code);
+    int rc = find_moment(v, is_executor);
+    if (rc == 0) {
+        if (v->module != NULL) /* of an earlier try */
+            tl_eff_real.cuModuleUnload(v->module);
+        make_bench(v->kernel->context);
+        rc = load(r, &code, &v->module, &v->function, err);
+        if (rc == 0) {
+            rc = try_limit(v, r, is_executor);
+            if (rc == 0)
+                rc = keep(v, r, err);
+            else
+                goto out; /* there is no moment to end */
+        }
+        tl_eff_moment_end();
+    }
+out:
+    compiled_finish(&code);
+    if (rc == -EBUSY)
+        return tl_error_set(err, rc, "the context was never idle, so that it could not be loaded");
+    return rc;
 }
 
 /* Everything but the state. */
-TL_EFF_UNLOCKED TL_REQUIRES(build_lock) static int build(struct tl_eff_variant *v,
+TL_EFF_UNLOCKED TL_REQUIRES(build_lock) static int build(struct tl_eff_variant *v, bool is_executor,
                                                          struct tl_error *err)
 {
     struct tl_eff_rewritten r = {0};
@@ -417,37 +549,17 @@ TL_EFF_UNLOCKED TL_REQUIRES(build_lock) static int build(struct tl_eff_variant *
                     r.param_bytes > r.original_bytes + TL_EFF_EXTRA_BYTES))
         rc = tl_error_set(err, -EINVAL, "the driver has other parameters for it than its PTX");
     if (rc == 0)
-        rc = load(&r, &v->module, &v->function, err);
-    if (rc < 0)
-        goto out;
-    try_limit(v, &r);
-    if (tl_eff_real.cuFuncGetAttribute(&v->max_dynamic,
-                                       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                       v->function) != CUDA_SUCCESS)
-        v->max_dynamic = 0;
-    v->n_args = r.n_args;
-    v->conditions = r.conditions;
-    v->param_bytes = r.param_bytes;
-    v->uses_slot = r.uses_slot;
-    v->args = calloc(r.n_args + 1, sizeof *v->args);
-    v->variables = calloc(r.n_args + 1, sizeof *v->variables);
-    if (v->args == NULL || v->variables == NULL) {
-        rc = tl_error_set(err, -ENOMEM, "no memory for the rewritten form");
-        goto out;
-    }
-    memcpy(v->args, r.args, r.n_args * sizeof *v->args);
-    rc = find_variables(v, &r, err);
+        rc = bring(v, &r, is_executor, err);
     if (rc == 0 && set_shared(v, v->shared_bytes) < 0)
         rc = tl_error_set(err, -ENOSPC, "no room for the slot in shared memory");
     if (rc == 0 && warm_up(v) < 0)
         rc = tl_error_set(err, -EIO, "the driver cannot run the rewritten form");
-out:
     tl_eff_rewritten_finish(&r);
     return rc;
 }
 
 /* The lock is given up meanwhile. */
-TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v)
+TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v, bool is_executor)
 {
     tl_eff_assert_locked();
     TL_CHECK(v->state == TL_EFF_BUILDING);
@@ -457,15 +569,15 @@ TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v)
     tl_eff_unlock();
     tl_mutex_lock(&build_lock);
     tl_eff_make_current(k->context);
-    int rc = build(v, &err);
+    int rc = build(v, is_executor, &err);
     tl_mutex_unlock(&build_lock);
     tl_record_spanned(tl_eff.record, TL_SPAN_COMPILE, k->record, 0, begin, tl_eff_now());
-    if (rc < 0) {
+    if (rc < 0 && rc != -EAGAIN && rc != -ECANCELED) {
         tl_eff_note("%s has no %s variant: %s", k->name, tl_ptx_variant_name(v->kind), err.text);
         tl_eff_log(3, "%s has no %s variant: %s", k->name, tl_ptx_variant_name(v->kind), err.text);
     }
     tl_eff_lock();
-    v->state = rc == 0 ? TL_EFF_READY : TL_EFF_REFUSED;
+    v->state = rc == 0 ? TL_EFF_READY : rc == -EAGAIN ? TL_EFF_WANTED : TL_EFF_REFUSED;
     pthread_cond_broadcast(&built);
 }
 
@@ -485,7 +597,7 @@ static void *builder(void *unused)
         if (queue == NULL)
             queue_end = &queue;
         in_work = v;
-        build_one(v);
+        build_one(v, false);
         in_work = NULL;
         tl_eff_ring();
     }
@@ -533,18 +645,20 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
         v->kernel = k;
         v->kind = kind;
         v->dims = dims;
-        v->state = TL_EFF_BUILDING;
         memcpy(v->block, l->block, sizeof v->block);
         v->shared_bytes = l->shared_bytes;
         k->variants[kind][dims - 1] = v;
+    }
+    if (v->state == TL_EFF_WANTED) {
+        v->state = TL_EFF_BUILDING;
         if (now)
-            build_one(v);
+            build_one(v, true);
         else if (!give_to_builder(v))
             v->state = TL_EFF_REFUSED;
     }
     while (now && v->state == TL_EFF_BUILDING)
         tl_eff_wait_for(&built);
-    *may_come = v->state == TL_EFF_BUILDING;
+    *may_come = v->state == TL_EFF_BUILDING || v->state == TL_EFF_WANTED;
     if (v->state != TL_EFF_READY || !conditions_hold(v, l))
         return NULL;
     tl_eff_unlock();
@@ -570,6 +684,7 @@ void tl_eff_variants_free(struct tl_eff_kernel *k)
         queue_end = &queue;
         while (*queue_end != NULL)
             queue_end = &(*queue_end)->next;
+        v->is_unwanted = true;
         while (v->state == TL_EFF_BUILDING)
             tl_eff_wait_for(&built);
         TL_CHECK(v->state != TL_EFF_BUILDING && v != in_work && k->variants[i / 3][i % 3] == v);

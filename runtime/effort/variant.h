@@ -14,13 +14,19 @@ struct tl_captured_image;
 struct tl_eff_kernel;
 struct tl_eff_launch;
 
-enum tl_eff_variant_state { TL_EFF_BUILDING, TL_EFF_READY, TL_EFF_REFUSED };
+enum tl_eff_variant_state {
+    TL_EFF_WANTED, /* there was no moment to load it: to be tried again */
+    TL_EFF_BUILDING,
+    TL_EFF_READY,
+    TL_EFF_REFUSED
+};
 
 /* The state is under the lock.  The rest is the builder's until it is ready and constant from then
  * on, but for what is asked of the driver later: the last two, the executor's own. */
 struct tl_eff_variant {
     struct tl_eff_kernel *kernel;
     struct tl_eff_variant *next; /* in the builder's queue */
+    bool is_unwanted;            /* its kernel goes: the builder gives up */
     enum tl_ptx_variant kind;
     uint32_t dims;
     enum tl_eff_variant_state state;

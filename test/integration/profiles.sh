@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Tests of best-effort jobs and of the interception library on a device that is as strict as a GPU with NVIDIA's driver: where
+# memory that is only readable cannot be registered, captures are spoilt by what the documentation forbids, loading and allocating
+# wait for the context, and functions of later drivers are missing.
+#
+# SMs are few and have one block each, so that kernels are cut as well.  The runtime of these programs is newer than R535 and R550,
+# and is told that it is not.  PROFILES="a b" runs these; `make test-profiles` all of them, with more programs.
+set -euo pipefail
+. test/integration/needs.inc
+
+build=$(realpath "${TALLY_BUILD:-build}")
+need_built "$build/lib/tally/device/libcuda.so.1" "$build/lib/tally/libcuda.so.1" "$build/test/preempter"
+need_plain "$build/lib/tally/device/libcuda.so.1"
+need_nvcc
+export TALLY_DEVICE_DRIVER_VERSION=13000 TALLY_DEVICE_SMS=2 TALLY_DEVICE_BLOCKS_PER_SM=1
+# For compute_90; the ordering programs are for compute_80.
+few="vector_add reduce_shared graph_capture scan_lookback"
+failed=0
+
+# try WHAT COMMAND...: its output only if it fails.
+try() {
+    local what=$1 begin=$EPOCHREALTIME word=ok
+    shift
+    "$@" >"$TMPDIR/said" 2>&1 || word=FAIL
+    printf '%-5s %-12s %-40s %6d ms\n' "$word" "$TALLY_DEVICE_PROFILE" "$what" \
+        $(((${EPOCHREALTIME/[.,]/} - ${begin/[.,]/}) / 1000))
+    if [ $word = FAIL ]; then
+        failed=$((failed + 1))
+        grep -v '^ok' "$TMPDIR/said" | head -n 30 | sed 's/^/      | /' || :
+    fi
+}
+
+for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
+    export TALLY_DEVICE_PROFILE
+    RUNGS=${FULL:+"none whole slice ticket persistent cap"}
+    export RUNGS=${RUNGS:-none slice persistent}
+    # Blocks of the last wait for one another, for which an SM with one block has no room.
+    try "order" env PROGRAMS="$(cd "$build/workloads/order" && echo * | sed 's/ waits//')" bash test/integration/effort_order.sh
+    try "waits" env -u TALLY_DEVICE_SMS -u TALLY_DEVICE_BLOCKS_PER_SM PROGRAMS=waits bash test/integration/effort_order.sh
+    try "in flight" "$build/test/intercept/high/inflight_test"
+    case $TALLY_DEVICE_PROFILE in
+    h100* | b200*)
+        try "programs" env PROGRAMS="$few ${FULL:+streams constant device_functions odd_blocks split_k turns}" \
+            bash test/integration/shim_programs.sh
+        try "rungs" env PROGRAMS="$few ${FULL:+streams constant device_functions odd_blocks split_k turns}" \
+            bash test/integration/force_rungs.sh
+        ;;
+    esac
+done
+[ $failed -eq 0 ]
