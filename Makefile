@@ -257,10 +257,12 @@ fuzz-build: $(FUZZ_FILES)
 corpus: tests
 	@TALLY_BUILD=$(B) scripts/corpus
 
-# What make test does with some random kernels, with many; SEED=n tries, and shows, that one alone.
+# What make test does with some random kernels and some mutants of cases, with many and with all; SEED=n tries, and shows, the random
+# kernel of that seed alone.
 SEEDS ?= 10000
-verdict-campaign: $(B)/test/ptx_rewrite/random_waits_test
-	@SEEDS=$(SEEDS) FIRST=$(FIRST) $<
+verdict-campaign: $(B)/test/ptx_rewrite/random_waits_test $(B)/test/ptx_rewrite/mutants_test
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) $(B)/test/ptx_rewrite/random_waits_test
+	@$(if $(SEED),,MUTANTS=0 $(B)/test/ptx_rewrite/mutants_test)
 .PHONY: verdict-campaign
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.

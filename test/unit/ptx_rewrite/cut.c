@@ -183,6 +183,8 @@ static enum ptx_end run_pieces(struct worker *w, struct ptx_machine *k,
                               .params = w->params,
                               .resident = roll(w, 4) == 0 ? 2 : 1,
                               .seed = w->dice,
+                              .burst = w->c->burst,
+                              .is_converged = w->c->is_converged,
                               .budget = budget,
                               .meanwhile = meddle,
                               .settle = settle,
@@ -246,6 +248,8 @@ static enum ptx_end run_whole(struct worker *w, struct ptx_machine *k, uint32_t 
                           .params = w->params,
                           .resident = resident,
                           .seed = w->dice,
+                          .burst = w->c->burst,
+                          .is_converged = w->c->is_converged,
                           .budget = budget};
     reset(w);
     enum ptx_end end = ptx_machine_run(k, &w->memory, &run);
@@ -266,10 +270,12 @@ void ptx_cut_run(struct ptx_cut *c)
     c->whole = PTX_UNKNOWN;
     if (k != NULL && make_memory(&w) && ptx_machine_bind(k, &w.memory)) {
         uint32_t n_areas = w.memory.n_areas;
-        c->whole = run_whole(&w, k, 0, FIRST_BUDGET, &steps);
+        c->whole = run_whole(&w, k, 0, c->max_steps != 0 ? c->max_steps : FIRST_BUDGET, &steps);
         keep(&w, n_areas, &c->left);
+        c->steps = steps;
         budget = SPARE_BUDGET + steps * 8;
-        if (c->whole == PTX_ENDED && tl_ptx_index_create(&ix, c->text, c->n, "cut", &err) == 0) {
+        if (c->whole == PTX_ENDED && !c->is_whole_only &&
+            tl_ptx_index_create(&ix, c->text, c->n, "cut", &err) == 0) {
             c->least = run_whole(&w, k, 1, budget, &steps);
             keep(&w, n_areas, &got);
             c->least_differs = got.n != c->left.n ||

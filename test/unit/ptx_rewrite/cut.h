@@ -16,6 +16,10 @@ struct ptx_cut {
     uint32_t n_args;
     uint32_t ignored; /* bits of arguments that are not compared: words that may end as they like */
     uint64_t seed;
+    uint32_t burst;     /* see struct ptx_run */
+    bool is_converged;  /* the same */
+    uint64_t max_steps; /* of the run of all blocks at once; 0 for many */
+    bool is_whole_only; /* nothing is cut, and `least` is not tried */
     /* What came of it: */
     enum ptx_end whole; /* all blocks at once; what follows is valid if that ended */
     struct tl_buf left; /* the memory that it left behind, as far as it is compared */
@@ -24,6 +28,7 @@ struct ptx_cut {
     bool is_accepted[TL_PTX_VARIANTS]; /* and the launch keeps its conditions */
     enum ptx_end ends[TL_PTX_VARIANTS];
     bool differs[TL_PTX_VARIANTS];
+    uint64_t steps;      /* of the run of all blocks at once */
     uint32_t n_launches; /* of variants */
     char why[160];       /* of the first fault */
 };

@@ -9,7 +9,7 @@
 #include "tally/hash.h"
 #include "test/unit/ptx_rewrite/interpret_internal.h"
 
-enum { BURST = 12, SWEEPS = 6000 };
+enum { BURST = 12, MAX_SWEEPS = 6000, MIN_SWEEPS = 400, TURN_STEPS = 400000 };
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -231,19 +231,36 @@ static struct thread *choose(struct machine_run *r)
     return NULL;
 }
 
+/* One step of a thread, and of those of its warp that are where it is, if they go together. */
+static void step_from(struct machine_run *r, struct thread *t)
+{
+    struct thread *together[WARP];
+    uint32_t n = 0, warp = t->number / WARP * WARP;
+    const struct frame *at = ptx_top(t);
+    for (uint32_t i = warp; r->run->is_converged && i < warp + WARP && i < r->block_threads; i++) {
+        struct thread *o = &t->block->threads[i];
+        if (o != t && o->status == RUNS && o->depth == t->depth && ptx_top(o)->cfg == at->cfg &&
+            ptx_top(o)->pc == at->pc)
+            together[n++] = o;
+    }
+    together[n++] = t;
+    for (uint32_t i = 0; i < n && r->end == PTX_ENDED; i++)
+        ptx_step(together[i]);
+    r->run->steps += n;
+}
+
 static void run_by_dice(struct machine_run *r)
 {
+    uint32_t burst = r->run->burst != 0 ? r->run->burst : BURST;
     while (r->end == PTX_ENDED && r->run->steps < r->run->budget && tend_blocks(r)) {
         struct thread *t = choose(r);
         if (t == NULL) {
             r->end = PTX_HANGS;
             return;
         }
-        for (uint64_t n = 1 + roll(r) % BURST; n > 0 && t->status == RUNS && r->end == PTX_ENDED;
-             n--) {
-            ptx_step(t);
-            r->run->steps++;
-        }
+        for (uint64_t n = 1 + roll(r) % burst; n > 0 && t->status == RUNS && r->end == PTX_ENDED;
+             n--)
+            step_from(r, t);
         if (r->run->meanwhile != NULL && roll(r) % 16 == 0)
             r->run->meanwhile(r->run->user);
     }
@@ -252,8 +269,11 @@ static void run_by_dice(struct machine_run *r)
 static uint64_t state_of(struct machine_run *r)
 {
     uint64_t h = r->n_begun;
-    for (uint32_t i = 0; i < r->memory->n_areas; i++)
+    for (uint32_t i = 0; r->has_changed && i < r->memory->n_areas; i++)
         h = h * 31 + tl_hash_64(r->memory->areas[i].bytes, r->memory->areas[i].n);
+    r->memory_hash = r->has_changed ? h : r->memory_hash;
+    h = r->memory_hash * 31 + r->n_begun;
+    r->has_changed = false;
     for (uint32_t i = 0; i < r->n_blocks; i++) {
         const struct block *b = &r->blocks[i];
         if (b->threads == NULL)
@@ -274,10 +294,12 @@ static uint64_t state_of(struct machine_run *r)
 /* In turn, one step for each: if a state comes again, so does all that follows it. */
 static void run_in_turn(struct machine_run *r)
 {
-    uint64_t kept = 0;
+    uint64_t kept = 0, sweeps = TURN_STEPS / (r->n_blocks * r->block_threads);
+    sweeps = sweeps > MAX_SWEEPS ? MAX_SWEEPS : sweeps < MIN_SWEEPS ? MIN_SWEEPS : sweeps;
+    r->has_changed = true;
     if (r->run->settle != NULL)
         r->run->settle(r->run->user);
-    for (uint64_t sweep = 0; sweep < SWEEPS && r->end == PTX_ENDED && tend_blocks(r); sweep++) {
+    for (uint64_t sweep = 0; sweep < sweeps && r->end == PTX_ENDED && tend_blocks(r); sweep++) {
         bool moves = false;
         for (uint32_t i = 0; i < r->n_blocks; i++) {
             struct block *b = &r->blocks[i];

@@ -47,6 +47,12 @@ struct ptx_run {
     const uint8_t *params;
     uint32_t resident; /* blocks at a time; 0 for all */
     uint64_t seed;
+    /* Steps that a thread makes in a row, at most; 0 for a few.  Many: blocks nearly run one after the
+     * other, though all are there. */
+    uint32_t burst;
+    /* Lanes of a warp that are at the same place go on together, as they do on GPUs; else every thread
+     * goes its own way. */
+    bool is_converged;
     uint64_t budget; /* steps after which a state is looked for that comes again */
     /* Called now and then while the outcome is open: somebody else's doing, such as raising a stop
      * word.  May be NULL. */

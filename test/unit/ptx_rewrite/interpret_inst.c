@@ -351,12 +351,14 @@ static uint8_t *memory_at(struct thread *t, enum tl_ptx_mod space, uint64_t addr
         address -= GENERIC_SHARED;
     }
     if (address % bytes == 0 && space == TL_MOD_shared) {
-        if (address + bytes <= r->k->shared_bytes + r->run->dynamic_shared)
+        uint64_t room = r->k->shared_bytes + r->run->dynamic_shared;
+        if (room >= bytes && address <= room - bytes)
             return t->block->shared + address;
     } else if (address % bytes == 0 && space != TL_MOD_local) {
         for (uint32_t i = 0; i < r->memory->n_areas; i++) {
             uint64_t begin = (uintptr_t)r->memory->areas[i].bytes;
-            if (address >= begin && address + bytes <= begin + r->memory->areas[i].n)
+            uint64_t room = r->memory->areas[i].n;
+            if (room >= bytes && address >= begin && address - begin <= room - bytes)
                 return r->memory->areas[i].bytes + (address - begin);
         }
     }
@@ -373,12 +375,17 @@ static const struct tl_ptx_operand *address_operand(const struct tl_ptx_stmt *s)
     return NULL;
 }
 
-static uint64_t load(struct thread *t, struct type k, uint8_t *p)
+static uint64_t load(struct type k, const uint8_t *p)
 {
     uint64_t v = 0;
-    (void)t;
     memcpy(&v, p, k.bits / 8);
     return cut(k, v);
+}
+
+static void put(struct thread *t, uint8_t *p, uint64_t v, uint32_t bytes)
+{
+    t->block->run->has_changed |= memcmp(p, &v, bytes) != 0;
+    memcpy(p, &v, bytes);
 }
 
 /* ld.param and st.param: the kernel's parameters, or what functions are given. */
@@ -432,11 +439,11 @@ static void load_or_store(struct thread *t, const struct tl_ptx_stmt *s)
         uint8_t *p = memory_at(t, space, a + (uint64_t)i * (k.bits / 8), k.bits / 8);
         if (p == NULL)
             return;
-        uint64_t v = is_load ? load(t, k, p) : value_of(t, one);
+        uint64_t v = is_load ? load(k, p) : value_of(t, one);
         if (is_load)
             give(t, one, v);
         else
-            memcpy(p, &v, k.bits / 8);
+            put(t, p, v, k.bits / 8);
     }
 }
 
@@ -455,7 +462,7 @@ static void update(struct thread *t, const struct tl_ptx_stmt *s)
     uint8_t *p = memory_at(t, tl_ptx_form_space(f), a, k.bits / 8);
     if (p == NULL)
         return;
-    uint64_t was = load(t, k, p), x = cut(k, value_of(t, &o[first])), now;
+    uint64_t was = load(k, p), x = cut(k, value_of(t, &o[first])), now;
     bool less = k.is_signed ? (int64_t)was < (int64_t)x : was < x;
     if (tl_ptx_form_has(f, TL_MOD_add))
         now = was + x;
@@ -481,7 +488,7 @@ static void update(struct thread *t, const struct tl_ptx_stmt *s)
         ptx_fail(t, PTX_UNKNOWN, "atomic");
         return;
     }
-    memcpy(p, &now, k.bits / 8);
+    put(t, p, now, k.bits / 8);
     if (f->op == TL_OP_atom)
         give(t, &o[0], was);
 }
@@ -552,6 +559,10 @@ static void come_to_warp(struct thread *t, const struct tl_ptx_stmt *s)
         return;
     }
     t->mask = (uint32_t)value_of(t, mask);
+    if (!(t->mask >> t->number % WARP & 1)) {
+        ptx_fail(t, PTX_FAULT, "a lane that its own mask does not name");
+        return;
+    }
     t->status = IN_WARP;
     t->asked = s;
     ptx_settle_warp(t);
