@@ -52,6 +52,8 @@ struct tl_shim {
     /* What the job launches; NULL for a handle that was never seen.  Stable until the module is
      * unloaded; lock-free. */
     const struct tl_captured_kernel *(*kernel)(const void *handle);
+    /* A context (CUcontext) gets its first work.  May wait a moment for tallyd. */
+    void (*place)(void *ctx);
     /* The operation of its framework that the calling thread is in, by number; 0: none is known. */
     uint32_t (*op)(void);
     /* One line to the user's log, at 0 error, 1 warning, 2 info, 3 debug. */

@@ -76,6 +76,7 @@ struct tl_stream *tl_stream_find(CUstream stream, bool is_per_thread)
     if (atomic_load_explicit(&s->is_gone, memory_order_acquire)) {
         if (is_ordinary && TL_REAL(cuStreamGetCtx)(stream, &ctx) != CUDA_SUCCESS)
             TL_REAL(cuCtxGetCurrent)(&ctx);
+        tl_job_place(ctx);
         if (is_ordinary)
             describe(s, TL_STREAM_ORDINARY, stream, ctx);
         else

@@ -5,6 +5,7 @@
  *     intercept/shim/procaddress.c  cuGetProcAddress and dlsym: other ways to a driver function, which lead to the same entries
  *     intercept/shim/ops.c          which operation of its framework each thread is in
  *     intercept/shim/job.c          what begins with cuInit: settings, record, tallyd, the best-effort part; fork and exit
+ *     intercept/shim/place.c        which GPU the job uses
  *     intercept/capture             images and kernels that the job gave to the driver
  *     intercept/high                the path of jobs that never give way: in-flight word, timings, requests
  *     intercept/doors               PTX that compilers leave beside their machine code
@@ -88,6 +89,12 @@ void tl_job_forget(struct tl_captured_image *image);
 /* The job may have to give way from now on.  Called with no hooks of the highest level in place and
  * nothing in flight; false if the best-effort part cannot be had, and then those hooks are back. */
 bool tl_job_lower(void);
+
+/* --- intercept/shim/place.c ------------------------------------------------------------------- */
+/* The context gets its first work: the job uses its GPU.  Called with no lock held. */
+void tl_job_place(void *ctx);
+/* What policies want to know of the device. */
+void tl_job_describe(CUdevice device);
 
 /* --- intercept/shim/ops.c --------------------------------------------------------------------- */
 extern struct tl_ops tl_ops;

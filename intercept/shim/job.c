@@ -125,22 +125,6 @@ static void open_record(void)
     }
 }
 
-/* What the policy has to divide. */
-static void describe_device(struct tl_client_page *page)
-{
-    CUdevice device;
-    size_t bytes = 0;
-    int sms = 0;
-    if (TL_REAL(cuDeviceGet)(&device, 0) != CUDA_SUCCESS)
-        return;
-    if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
-        atomic_store_explicit(&page->device_memory_bytes, bytes, memory_order_relaxed);
-    if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
-            CUDA_SUCCESS &&
-        sms > 0)
-        atomic_store_explicit(&page->device_sms, (uint32_t)sms, memory_order_relaxed);
-}
-
 /* In the child, which has one thread: there is nobody to lock out. */
 TL_UNCHECKED static void forked(void)
 {
@@ -202,8 +186,9 @@ static bool begin(void)
     } else if (err.text[0] != '\0') {
         tl_log(1, "%s", err.text);
     }
-    if (tl_job.client != NULL)
-        describe_device(tl_client_page(tl_job.client));
+    CUdevice first; /* until it is known which one it uses */
+    if (tl_job.client != NULL && TL_REAL(cuDeviceGet)(&first, 0) == CUDA_SUCCESS)
+        tl_job_describe(first);
     if (tl_job.settings.report[0] != '\0')
         open_record();
     tl_job.shim = (struct tl_shim){
@@ -213,6 +198,7 @@ static bool begin(void)
         .real = find_below,
         .kernel = tl_capture_kernel,
         .op = tl_op_now,
+        .place = tl_job_place,
         .log = tl_log,
     };
     int level = tl_job.client != NULL ? tl_client_level(tl_job.client) : tl_job.settings.level;

@@ -80,6 +80,15 @@ struct tl_eff_context *tl_eff_context(CUcontext handle)
     return c;
 }
 
+/* Its first work: the job uses its GPU. */
+TL_EFF_UNLOCKED static void place(struct tl_eff_context *c, CUcontext handle)
+{
+    if (c != NULL && tl_eff.shim->place != NULL &&
+        !atomic_load_explicit(&c->is_placed, memory_order_relaxed) &&
+        !atomic_exchange(&c->is_placed, true))
+        tl_eff.shim->place(handle);
+}
+
 struct tl_eff_context *tl_eff_current(void)
 {
     CUcontext handle = NULL;
@@ -88,6 +97,7 @@ struct tl_eff_context *tl_eff_current(void)
     tl_eff_lock();
     struct tl_eff_context *c = tl_eff_context(handle);
     tl_eff_unlock();
+    place(c, handle);
     return c;
 }
 
@@ -192,6 +202,7 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
         tl_eff_unlock();
         if (s == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
+        place(c, context);
     }
     *out = s;
     return CUDA_SUCCESS;

@@ -32,6 +32,7 @@ enum {
 struct tl_eff_context {
     struct tl_eff_context *next;
     CUcontext handle;
+    _Atomic bool is_placed;        /* the shim knows that it has work */
     struct tl_eff_stream *streams; /* all, the legacy one included */
     struct tl_eff_stream *legacy;
     CUresult error; /* of something that was queued; told at the next wait */

@@ -24,6 +24,8 @@ enum { TURNAROUND_NS = 31600, HYSTERESIS_NS = 100000, RUN_AHEAD_NS = 200000 };
 #define HANGS_NS UINT64_C(2000000000)
 /* How long a job waits for its first answer from tallyd. */
 enum { SETTLE_OPEN_MS = 3000, SETTLE_CLOSED_MS = 10000 };
+/* How long a job waits for the words of a GPU that it uses for the first time. */
+#define PLACED_NS UINT64_C(200000000)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -215,6 +217,8 @@ void tl_client_abandon(struct tl_client *c)
     atomic_store(&c->grant, NULL);
     tl__words_abandon(&c->words);
     tl__below_abandon(&c->below);
+    c->gpus = (struct tl_wire_gpus){0};
+    c->has_many = false;
     (void)mmap(c->grants, (size_t)2 * TL_SHARE_PAGE, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     (void)mmap(c->page, TL_SHARE_PAGE, PROT_READ | PROT_WRITE,
@@ -457,6 +461,45 @@ bool tl_client_is_preempted(struct tl_client *c)
         return true;
     }
     return false;
+}
+
+/* --- where it is ------------------------------------------------------------------------------ */
+
+/* Adds a GPU; false if that changes nothing. */
+static bool add_gpu(struct tl_client *c, const uint8_t uuid[16])
+{
+    if (c->has_many)
+        return false;
+    for (uint32_t i = 0; i < c->gpus.n; i++)
+        if (memcmp(c->gpus.uuids[i], uuid, 16) == 0)
+            return false;
+    if (c->gpus.n < TL_WIRE_GPUS)
+        memcpy(c->gpus.uuids[c->gpus.n++], uuid, 16);
+    else
+        c->gpus.n = !(c->has_many = true);
+    return true;
+}
+
+void tl_client_place(struct tl_client *c, const uint8_t uuid[16])
+{
+    struct tl_wire_place place = {0};
+    struct stat st;
+    bool is_told = false;
+    uint32_t seen = atomic_load(&c->placed);
+    pthread_mutex_lock(&c->socket_lock);
+    if (add_gpu(c, uuid) && c->socket >= 0 && fstat(c->socket, &st) == 0 &&
+        st.st_ino == c->socket_ino) {
+        place.gpus = c->gpus;
+        is_told = tl_wire_send(c->socket, TL_WIRE_PLACE, &place, sizeof place, NULL, 0) == 0;
+    }
+    pthread_mutex_unlock(&c->socket_lock);
+    uint64_t now = tl_clock_ns(), end = now + PLACED_NS;
+    for (; is_told && now < end; now = tl_clock_ns()) {
+        uint32_t changes = tl_client_changes(c);
+        if (atomic_load(&c->placed) != seen || !tl_client_is_joined(c))
+            break;
+        tl_client_wait(c, changes, end - now);
+    }
 }
 
 /* --- its own word ----------------------------------------------------------------------------- */

@@ -165,7 +165,11 @@ struct tl_client {
     int socket;
     ino_t socket_ino;
     pthread_mutex_t socket_lock;
-    int ready; /* pipe from a tallyd that is starting */
+    struct tl_wire_gpus
+        gpus;                /* that the process uses; under socket_lock, as what is told of them */
+    bool has_many;           /* more than can be told: it counts for all */
+    _Atomic uint32_t placed; /* answers of tallyd to where it is */
+    int ready;               /* pipe from a tallyd that is starting */
     uint64_t deadline_ns, retry_ns, start_ns;
     uint32_t failures, failed_starts; /* one after another */
     bool may_start, was_joined;

@@ -146,13 +146,15 @@ static void say_hello(struct tl_client *c, int fd)
         c->retry_ns = UINT64_MAX;
         return;
     }
+    c->state = TL_CLIENT_JOINING;
+    c->deadline_ns = tl_clock_ns() + ANSWER_MS * MS;
+    /* what others say through it comes behind the hello */
     pthread_mutex_lock(&c->socket_lock);
     c->socket_ino = st.st_ino;
     c->socket = fd;
-    pthread_mutex_unlock(&c->socket_lock);
-    c->state = TL_CLIENT_JOINING;
-    c->deadline_ns = tl_clock_ns() + ANSWER_MS * MS;
+    hello.gpus = c->gpus;
     int rc = tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &c->page_fd, 1);
+    pthread_mutex_unlock(&c->socket_lock);
     if (rc < 0) {
         tl_error_set(&err, rc, "tallyd on %s takes no message (%s)", c->settings.socket,
                      strerror(-rc));
@@ -260,6 +262,10 @@ static void hear(struct tl_client *c)
         break;
     case TL_WIRE_WORDS:
         tl__words_take(&c->words, &packet, tl_clock_ns());
+        tl__client_changed(c);
+        break;
+    case TL_WIRE_PLACED:
+        atomic_fetch_add(&c->placed, 1);
         tl__client_changed(c);
         break;
     case TL_WIRE_BELOW:

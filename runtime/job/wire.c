@@ -84,6 +84,7 @@ static const struct shape shapes[TL_WIRE_KINDS] = {
     [TL_WIRE_HELLO] = {sizeof(struct tl_wire_hello), 1, 1, {TEXT(tl_wire_hello, job), TEXT(tl_wire_hello, policy)}},
     [TL_WIRE_KICK] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
     [TL_WIRE_COPY] = {sizeof(struct tl_wire_copy), 1, 1, {{0}}},
+    [TL_WIRE_PLACE] = {sizeof(struct tl_wire_place), 0, 0, {{0}}},
     [TL_WIRE_LIST] = {sizeof(struct tl_wire_list), 0, 0, {{0}}},
     [TL_WIRE_SET] = {sizeof(struct tl_wire_set), 0, 0, {{0}}},
     [TL_WIRE_POLICY] = {sizeof(struct tl_wire_policy), 0, 0, {TEXT(tl_wire_policy, policy), TEXT(tl_wire_policy, parameters)}},
@@ -91,6 +92,7 @@ static const struct shape shapes[TL_WIRE_KINDS] = {
     [TL_WIRE_REFUSED] = {sizeof(struct tl_wire_answer), 0, 0, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},
     [TL_WIRE_WORDS] = {sizeof(struct tl_wire_words), 0, TL_WIRE_FDS, {{0}}},
     [TL_WIRE_BELOW] = {sizeof(struct tl_wire_below), 0, TL_WIRE_FDS, {{0}}},
+    [TL_WIRE_PLACED] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
     [TL_WIRE_GOODBYE] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
     [TL_WIRE_CLIENT] = {sizeof(struct tl_wire_status), 0, 0, {TEXT(tl_wire_status, job)}},
     [TL_WIRE_ANSWER] = {sizeof(struct tl_wire_answer), 0, 0, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},
@@ -179,6 +181,20 @@ bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c)
     };
     return w->level >= TL_LEVEL_MIN && w->level <= TL_LEVEL_MAX && w->weight <= 10000 &&
            w->min_permille <= 1000 && w->slo_percentile <= 10000;
+}
+
+void tl_wire_gpu_name(const uint8_t uuid[16], char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    memcpy(text, "GPU-", 4);
+    text += 4;
+    for (int i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *text++ = '-';
+        *text++ = digits[uuid[i] >> 4];
+        *text++ = digits[uuid[i] & 15];
+    }
+    *text = 0;
 }
 
 void tl_wire_text(char *to, size_t size, const char *text)

@@ -7,6 +7,8 @@
  *                                       ◄──────  WORDS + (page, pidfd) of those above; again whenever they change
  *      COPY {above} + page, for each    ──────►
  *                                       ◄──────  BELOW + pages to keep as copies; again whenever they change
+ *      PLACE {GPUs that it uses}        ──────►
+ *                                       ◄──────  PLACED, behind the words of those GPUs
  *      KICK, when there is work and tallyd sleeps ►
  *                                       ◄──────  GOODBYE: tallyd was told to end, nobody is to start it again
  *
@@ -36,6 +38,7 @@ enum {
 enum tl_wire_kind {
     TL_WIRE_HELLO = 1,
     TL_WIRE_KICK,
+    TL_WIRE_PLACE,
     TL_WIRE_COPY,
     TL_WIRE_LIST,
     TL_WIRE_SET,
@@ -44,6 +47,7 @@ enum tl_wire_kind {
     TL_WIRE_REFUSED,
     TL_WIRE_WORDS,
     TL_WIRE_BELOW,
+    TL_WIRE_PLACED,
     TL_WIRE_GOODBYE,
     TL_WIRE_CLIENT,
     TL_WIRE_ANSWER,
@@ -64,15 +68,29 @@ struct tl_wire_client {
     uint32_t total_ms; /* total_ns, rounded up; at most seven weeks */
 };
 
+/* The GPUs (or MIG instances) that a process uses.  None: it has not used one yet, and counts for
+ * all. */
+enum { TL_WIRE_GPUS = 16 }; /* of one process, at most; with more it counts for all */
+struct tl_wire_gpus {
+    uint32_t n, reserved;
+    uint8_t uuids[TL_WIRE_GPUS][16];
+};
+
 struct tl_wire_hello {
     struct tl_wire_head head;
     uint32_t share_version, is_return; /* 1: it was a member of a tallyd that is gone */
     struct tl_wire_client client;
     char job[128];
     char policy[32]; /* that it would like, or empty */
+    struct tl_wire_gpus gpus;
 };
 
-/* KICK, GOODBYE. */
+struct tl_wire_place {
+    struct tl_wire_head head;
+    struct tl_wire_gpus gpus;
+};
+
+/* KICK, PLACED, GOODBYE. */
 struct tl_wire_bare {
     struct tl_wire_head head;
 };
@@ -145,6 +163,7 @@ struct tl_wire_status {
     uint64_t joined_ns, device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns,
         memory_bytes, requests;
     char job[128];
+    struct tl_wire_gpus gpus;
 };
 
 _Static_assert(sizeof(struct tl_wire_status) <= TL_WIRE_BYTES &&
@@ -159,6 +178,7 @@ union tl_wire_message {
     struct tl_wire_words words;
     struct tl_wire_copy copy;
     struct tl_wire_below below;
+    struct tl_wire_place place;
     struct tl_wire_list list;
     struct tl_wire_set set;
     struct tl_wire_policy policy;
@@ -188,6 +208,9 @@ void tl_wire_close(struct tl_wire_packet *packet);
 struct tl_wire_client tl_wire_pack(const struct tl_sched_client *c);
 /* False if a field is out of its range. */
 bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c);
+
+/* "GPU-" and the number as nvidia-smi writes it; `text` has room for 41 characters. */
+void tl_wire_gpu_name(const uint8_t uuid[16], char *text);
 
 /* Copies a text, cuts it to fit, and replaces what a terminal could take for a command. */
 void tl_wire_text(char *to, size_t size, const char *text);

@@ -83,20 +83,36 @@ static const char *rung_of(const struct tl_wire_status *s)
     return s->launches == 0 && s->blocks == 0 ? "-" : tl_rung_name((enum tl_rung)s->rung);
 }
 
+/* "2:1a2b3c4d", the first digits of a GPU behind how many there are, if several; "-" if none yet. */
+static const char *gpus_of(const struct tl_wire_status *s, char text[64])
+{
+    char name[48];
+    if (s->gpus.n == 0 || s->gpus.n > TL_WIRE_GPUS)
+        return "-";
+    tl_wire_gpu_name(s->gpus.uuids[0], name);
+    if (s->gpus.n > 1)
+        snprintf(text, 64, "%u:%.8s", s->gpus.n, name + 4);
+    else
+        snprintf(text, 64, "%.8s", name + 4);
+    return text;
+}
+
 static void print_text(struct tl_buf *out, const struct list *list)
 {
     tl_buf_printf(out, "policy %s, %zu client%s\n", list->policy, list->n, list->n == 1 ? "" : "s");
     if (list->n == 0)
         return;
-    tl_buf_printf(out, "%8s %5s %-7s %-10s %7s %9s %10s %8s %10s  %s\n", "PID", "LEVEL", "STATE",
-                  "RUNG", "SHARE", "IN FLIGHT", "LAUNCHES", "PREEMPT", "MEMORY", "JOB");
+    tl_buf_printf(out, "%8s %5s %-7s %-10s %7s %9s %10s %8s %10s %-10s  %s\n", "PID", "LEVEL",
+                  "STATE", "RUNG", "SHARE", "IN FLIGHT", "LAUNCHES", "PREEMPT", "MEMORY", "GPU",
+                  "JOB");
     for (size_t i = 0; i < list->n; i++) {
         const struct tl_wire_status *s = &list->items[i];
-        tl_buf_printf(out,
-                      "%8d %5d %-7s %-10s %7s %9" PRIu32 " %10" PRIu64 " %8" PRIu64 " %10s  %s\n",
-                      s->pid, s->client.level, state_of(s), rung_of(s),
-                      tl_text_share(s->share_permille, 1000).s, s->in_flight, s->launches,
-                      s->preemptions, tl_text_bytes((double)s->memory_bytes).s, s->job);
+        char gpus[64];
+        tl_buf_printf(
+            out, "%8d %5d %-7s %-10s %7s %9" PRIu32 " %10" PRIu64 " %8" PRIu64 " %10s %-10s  %s\n",
+            s->pid, s->client.level, state_of(s), rung_of(s),
+            tl_text_share(s->share_permille, 1000).s, s->in_flight, s->launches, s->preemptions,
+            tl_text_bytes((double)s->memory_bytes).s, gpus_of(s, gpus), s->job);
     }
 }
 
@@ -130,6 +146,14 @@ static void put_client(struct tl_json *j, const struct tl_wire_status *s)
     tl_json_key_uint(j, "memory_bytes", s->memory_bytes);
     tl_json_key_uint(j, "requests", s->requests);
     tl_json_key_uint(j, "joined_ns", s->joined_ns);
+    tl_json_key(j, "gpus");
+    tl_json_array(j);
+    for (uint32_t i = 0; i < s->gpus.n && i < TL_WIRE_GPUS; i++) {
+        char name[48];
+        tl_wire_gpu_name(s->gpus.uuids[i], name);
+        tl_json_str(j, tl_str_of(name));
+    }
+    tl_json_end_array(j);
     tl_json_end_object(j);
 }
 

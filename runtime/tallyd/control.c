@@ -24,7 +24,7 @@ static bool is_master(const struct daemon_peer *p)
 
 /* --- tally ps --------------------------------------------------------------------------------- */
 
-static void describe(const struct daemon_peer *c, struct tl_wire_status *s)
+static void describe(const struct daemon *d, const struct daemon_peer *c, struct tl_wire_status *s)
 {
     const struct tl_client_page *page = c->page;
     *s = (struct tl_wire_status){
@@ -51,6 +51,7 @@ static void describe(const struct daemon_peer *c, struct tl_wire_status *s)
         .requests = c->seen.requests,
     };
     memcpy(s->job, c->job, sizeof s->job);
+    daemon_gpus_of(d, c, &s->gpus);
 }
 
 static void list(struct daemon *d, struct daemon_peer *p, uint32_t after)
@@ -66,7 +67,7 @@ static void list(struct daemon *d, struct daemon_peer *p, uint32_t after)
         answer(d, p, 0, "");
         return;
     }
-    describe(next, &status);
+    describe(d, next, &status);
     if (tl_wire_send(p->socket, TL_WIRE_CLIENT, &status, sizeof status, NULL, 0) < 0)
         daemon_drop(d, p, "does not read answers");
 }

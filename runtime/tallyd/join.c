@@ -139,7 +139,7 @@ static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *gran
         return tl_error_set(err, *grant_fd, "no shared memory for its grants (%s)",
                             strerror(-*grant_fd));
     uint64_t now = tl_clock_ns();
-    rc = tl_sched_join(d->sched, d->last_id + 1, &p->c, now);
+    rc = daemon_gpus_enter(d, p, d->last_id + 1, now);
     if (rc < 0)
         return tl_error_set(err, rc, "out of memory");
     p->id = ++d->last_id;
@@ -182,6 +182,10 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
         daemon_drop(d, p, "refused");
         return;
     }
+    if (hello->gpus.n != 0)
+        daemon_use_gpus(d, p, &hello->gpus);
+    if (p->is_gone)
+        return;
     daemon_look(d, p->joined_ns); /* its grant is published before it sees the page */
     welcome.level = p->c.level;
     memcpy(welcome.policy, d->policy, sizeof welcome.policy);
@@ -214,7 +218,7 @@ void daemon_leave(struct daemon *d, struct daemon_peer *p)
     assert(p->id != 0 && p->page != NULL && p->grant != NULL);
     equalise(p);
     take_out(d, p);
-    tl_sched_leave(d->sched, p->id, now);
+    daemon_gpus_leave(d, p, now);
     p->id = 0;
     forget_pages(p);
     d->since_client_ns = now;
@@ -227,42 +231,23 @@ void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sche
     take_out(d, p);
     p->c = *c;
     insert(d, p);
-    (void)tl_sched_change(d->sched, p->id, c, tl_clock_ns());
+    daemon_gpus_change(d, p, tl_clock_ns());
     p->published = UINT64_MAX; /* also what the grant does not tell */
     daemon_words_update(d);
 }
 
-int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters,
-                      struct tl_error *err)
+void daemon_moved(struct daemon *d, struct daemon_peer *p, const struct tl_wire_gpus *gpus)
 {
-    struct tl_sched *sched;
-    struct tl_sched_options options = {
-        .parameters = parameters[0] != 0 ? parameters : NULL,
-        .memory_bytes = d->device_memory_bytes,
-        .n_sms = d->device_sms,
-    };
-    uint64_t now = tl_clock_ns();
-    int rc = tl_sched_create(&sched, policy, &options, err);
-    for (uint32_t i = 0; rc == 0 && i < d->n_clients; i++) {
-        rc = tl_sched_join(sched, d->clients[i]->id, &d->clients[i]->c, now);
-        if (rc < 0)
-            tl_sched_destroy(sched);
-        else
-            tl_sched_backlog(sched, d->clients[i]->id, d->clients[i]->seen.has_backlog, now);
-        d->clients[i]->seen.memory_bytes = 0; /* it is told anew */
+    struct tl_wire_bare placed;
+    if (p->id == 0) {
+        daemon_drop(d, p, "has no place yet");
+        return;
     }
-    if (rc < 0)
-        return rc == -ENOMEM ? tl_error_set(err, rc, "out of memory for the policy '%s'", policy)
-                             : rc;
-    tl_sched_destroy(d->sched);
-    d->sched = sched;
-    for (uint32_t i = 0; i < d->n_clients; i++)
-        d->clients[i]->published = UINT64_MAX;
-    if (policy != d->policy)
-        snprintf(d->policy, sizeof d->policy, "%s", policy);
-    if (parameters != d->parameters)
-        snprintf(d->parameters, sizeof d->parameters, "%s", parameters);
-    daemon_log(LOG_EVENTS, "the policy is '%s'%s%s", policy, parameters[0] != 0 ? " with " : "",
-               parameters);
-    return 0;
+    daemon_use_gpus(d, p, gpus);
+    if (p->is_gone)
+        return;
+    (void)daemon_look(d, tl_clock_ns()); /* published before the answer */
+    daemon_words_update(d);
+    /* one that does not read its messages goes on after a while */
+    (void)tl_wire_send(p->socket, TL_WIRE_PLACED, &placed, sizeof placed, NULL, 0);
 }

@@ -6,7 +6,6 @@
  * that matters.  Pages are written by others and may hold anything; each value is read once. */
 #include "runtime/tallyd/tallyd.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +43,8 @@ static void read_requests(struct daemon *d, struct daemon_peer *p, uint64_t now)
     if (n < from || n - from > RING) /* the older ones are overwritten */
         from = n > RING ? n - RING : 0;
     for (uint64_t i = from; i < n; i++)
-        tl_sched_request(d->sched, p->id, read_once(&p->page->requests_ns[i % RING]), now);
+        DAEMON_FOR_GPUS(d, p, g)
+    tl_sched_request(d->gpus[g].sched, p->id, read_once(&p->page->requests_ns[i % RING]), now);
     p->seen.requests = n;
 }
 
@@ -63,20 +63,9 @@ static void read_footprint(struct daemon *d, struct daemon_peer *p, bool has_lau
     next.sm_permille = next.sm_permille < 1000 ? next.sm_permille : 1000;
     next.bandwidth_permille = next.bandwidth_permille < 1000 ? next.bandwidth_permille : 1000;
     if (has_launched || memcmp(&next, &p->seen.next, sizeof next) != 0)
-        tl_sched_footprint(d->sched, p->id, &next, now);
+        DAEMON_FOR_GPUS(d, p, g)
+    tl_sched_footprint(d->gpus[g].sched, p->id, &next, now);
     p->seen.next = next;
-}
-
-/* The first client that knows the device tells the policy of it. */
-static void learn_device(struct daemon *d)
-{
-    for (uint32_t i = 0; i < d->n_clients && d->device_memory_bytes == 0; i++) {
-        d->device_memory_bytes = read_once(&d->clients[i]->page->device_memory_bytes);
-        d->device_sms = atomic_load_explicit(&d->clients[i]->page->device_sms,
-                                             memory_order_relaxed);
-        if (d->device_memory_bytes != 0 && daemon_set_policy(d, d->policy, d->parameters, NULL) < 0)
-            d->device_memory_bytes = 0;
-    }
 }
 
 static void measure_share(struct daemon_peer *p, uint64_t device_ns, uint64_t now)
@@ -98,7 +87,8 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
     struct daemon_seen *seen = &p->seen;
     const struct tl_client_page *page = p->page;
     seen->has_backlog = atomic_load(&page->has_backlog) != 0;
-    tl_sched_backlog(d->sched, p->id, seen->has_backlog, now);
+    DAEMON_FOR_GPUS(d, p, g)
+    tl_sched_backlog(d->gpus[g].sched, p->id, seen->has_backlog, now);
     uint64_t device_ns = read_once(&page->device_ns), gap_ns = read_once(&page->gap_ns);
     struct tl_usage u = {
         .device_ns = grown(&seen->device_ns, device_ns),
@@ -111,18 +101,21 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
         u.device_ns = MOST_DEVICE_NS;
     if (u.device_ns != 0 || u.blocks != 0 || u.launches != 0 || u.waited_ns != 0 ||
         gap_ns != seen->gap_ns)
-        tl_sched_used(d->sched, p->id, &u, now);
+        DAEMON_FOR_GPUS(d, p, g)
+    tl_sched_used(d->gpus[g].sched, p->id, &u, now);
     seen->gap_ns = gap_ns;
     measure_share(p, device_ns, now);
     read_requests(d, p, now);
     uint64_t iterations = grown(&seen->iterations, read_once(&page->iterations));
     for (uint64_t i = 0; i < iterations && i < MOST_ITERATIONS; i++)
-        tl_sched_iteration(d->sched, p->id, now);
+        DAEMON_FOR_GPUS(d, p, g)
+    tl_sched_iteration(d->gpus[g].sched, p->id, now);
     /* What is not known to be ephemeral persists. */
     uint64_t memory = read_once(&page->memory_bytes), ephemeral = read_once(&page->ephemeral_bytes);
     uint64_t persistent = ephemeral != 0 ? read_once(&page->persistent_bytes) : memory;
     if (memory != seen->memory_bytes || ephemeral != seen->ephemeral_bytes)
-        tl_sched_memory(d->sched, p->id, persistent, ephemeral, now);
+        DAEMON_FOR_GPUS(d, p, g)
+    tl_sched_memory(d->gpus[g].sched, p->id, persistent, ephemeral, now);
     seen->memory_bytes = memory;
     seen->ephemeral_bytes = ephemeral;
     read_footprint(d, p, u.launches != 0, now);
@@ -130,11 +123,10 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
 
 static void publish(struct daemon *d, struct daemon_peer *p, uint64_t now)
 {
-    const struct tl_grant *grant = tl_sched_grant(d->sched, p->id);
-    assert(grant != NULL); /* who is a client here is one of the policy */
-    uint64_t version = tl_sched_version(d->sched, p->id);
+    uint64_t version;
+    struct tl_grant grant = daemon_grant(d, p, &version);
     if (p->published != version || atomic_load(&p->grant->changed) == 0) {
-        struct tl_share_grant g = {.grant = *grant, .client = p->c};
+        struct tl_share_grant g = {.grant = grant, .client = p->c};
         memcpy(g.policy, d->policy, sizeof g.policy);
         tl_share_publish(p->grant, &g);
         p->published = version;
@@ -170,12 +162,15 @@ uint64_t daemon_look(struct daemon *d, uint64_t now)
 {
     uint32_t working = 0;
     bool is_held_back = false;
-    learn_device(d);
+    daemon_gpus_learn(d);
     for (uint32_t i = 0; i < d->n_clients; i++) {
         look_at(d, d->clients[i], now);
         working += d->clients[i]->seen.has_backlog;
     }
-    uint64_t next = tl_sched_tick(d->sched, now);
+    uint64_t next = UINT64_MAX;
+    for (uint32_t g = 0; g < DAEMON_MAX_GPUS; g++)
+        if (d->gpus[g].sched != NULL)
+            next = sooner(next, tl_sched_tick(d->gpus[g].sched, now));
     for (uint32_t i = 0; i < d->n_clients; i++) {
         struct daemon_peer *p = d->clients[i];
         publish(d, p, now);

@@ -123,6 +123,9 @@ static void hear(struct daemon *d, struct daemon_peer *p)
     case TL_WIRE_COPY:
         daemon_copy_offered(d, p, &packet);
         break;
+    case TL_WIRE_PLACE:
+        daemon_moved(d, p, &packet.m.place.gpus);
+        break;
     case TL_WIRE_KICK:
         break; /* what wakes the loop also makes it look */
     default:

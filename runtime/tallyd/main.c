@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     tl_thread_be_prompt();
     rc = serve(&d, &o, &err);
     daemon_place_leave(&d.place);
-    tl_sched_destroy(d.sched);
+    daemon_gpus_finish(&d);
     daemon_rules_free(d.rules);
     return rc < 0 ? give_up(&o, &err) : EXIT_SUCCESS;
 }

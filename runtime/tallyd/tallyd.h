@@ -4,6 +4,7 @@
  *     runtime/tallyd/place.c    the socket's folder, the lock, listening
  *     runtime/tallyd/loop.c     events, peers, time
  *     runtime/tallyd/join.c     hello and goodbye of clients
+ *     runtime/tallyd/gpus.c     who is where, and a policy for each GPU
  *     runtime/tallyd/words.c    who sees whose word
  *     runtime/tallyd/copies.c   who keeps copies of its word, and where
  *     runtime/tallyd/look.c     reads the clients' pages, runs the policy, publishes grants
@@ -24,6 +25,7 @@
 
 enum {
     DAEMON_MAX_PEERS = 512,
+    DAEMON_MAX_GPUS = 64,    /* with the place of those who are nowhere */
     DAEMON_BURST = 1000,     /* messages that a peer may send at once ... */
     DAEMON_PER_SECOND = 500, /* ... and in the long run */
     /* a peer that is no client and says nothing for so long is sent away */
@@ -104,6 +106,7 @@ struct daemon_peer {
     char job[128];
     int highest;
     struct tl_sched_client c;
+    uint64_t gpus; /* a bit for each that it uses; 0: none yet */
     uint64_t joined_ns;
     struct tl_client_page *page;
     bool is_page_writable;
@@ -125,6 +128,14 @@ struct daemon_peer {
     bool owes_copies;
 };
 
+/* Each GPU has a policy of its own, for those who use it and those who have not used any yet. */
+struct daemon_gpu {
+    struct tl_sched *sched; /* NULL: there is none here */
+    uint8_t uuid[16];
+    uint64_t memory_bytes; /* as the first client told that knew it */
+    uint32_t sms;
+};
+
 struct daemon {
     struct daemon_place place;
     struct daemon_rules *rules;
@@ -132,9 +143,7 @@ struct daemon {
     bool are_rules_optional;
     uint64_t idle_ns; /* ends so long after the last client; UINT64_MAX: never */
     char policy[32], parameters[256];
-    struct tl_sched *sched;
-    uint64_t device_memory_bytes; /* as the first client told that knew it */
-    uint32_t device_sms;
+    struct daemon_gpu gpus[DAEMON_MAX_GPUS]; /* the first is the place of those who are nowhere */
 
     int epoll, timer, signals;
     struct daemon_source on_listener, on_timer, on_signal;
@@ -165,11 +174,38 @@ void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_want
 void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet);
 void daemon_leave(struct daemon *d, struct daemon_peer *p);
 void daemon_refuse(struct daemon_peer *p, int code, const char *text);
+/* PLACE: it uses these GPUs; tells everybody concerned, and then itself that it has heard. */
+void daemon_moved(struct daemon *d, struct daemon_peer *p, const struct tl_wire_gpus *gpus);
 /* Takes its new level into the order of clients and tells everybody concerned. */
 void daemon_change(struct daemon *d, struct daemon_peer *p, const struct tl_sched_client *c);
+
+/* --- GPUs (runtime/tallyd/gpus.c) ------------------------------------------------------------- */
+
+/* Whether the policy of a GPU has to do with a client. */
+bool daemon_is_on(const struct daemon *d, const struct daemon_peer *p, uint32_t gpu);
+/* The next such GPU, from that one on; DAEMON_MAX_GPUS behind the last. */
+uint32_t daemon_next_gpu(const struct daemon *d, const struct daemon_peer *p, uint32_t from);
+#define DAEMON_FOR_GPUS(d, p, g)                                                                   \
+    for (uint32_t g = daemon_next_gpu(d, p, 0); g < DAEMON_MAX_GPUS;                               \
+         g = daemon_next_gpu(d, p, g + 1))
+/* Whether two clients can be in each other's way. */
+bool daemon_do_meet(const struct daemon_peer *a, const struct daemon_peer *b);
+/* Tells the policies of a client that comes, changes, or goes.  0 or -ENOMEM. */
+int daemon_gpus_enter(struct daemon *d, struct daemon_peer *p, uint32_t id, uint64_t now);
+void daemon_gpus_change(struct daemon *d, struct daemon_peer *p, uint64_t now);
+void daemon_gpus_leave(struct daemon *d, struct daemon_peer *p, uint64_t now);
+/* It uses these GPUs: the policies are told.  It may be dropped. */
+void daemon_use_gpus(struct daemon *d, struct daemon_peer *p, const struct tl_wire_gpus *gpus);
+void daemon_gpus_of(const struct daemon *d, const struct daemon_peer *p, struct tl_wire_gpus *out);
+/* What all the policies that have to do with it allow, and a number that grows with changes. */
+struct tl_grant daemon_grant(const struct daemon *d, const struct daemon_peer *p,
+                             uint64_t *version);
 /* 0; or a negative errno value with a message, and the old policy stays. */
 int daemon_set_policy(struct daemon *d, const char *policy, const char *parameters,
                       struct tl_error *err);
+/* The first client that knows a GPU tells its policy of it. */
+void daemon_gpus_learn(struct daemon *d);
+void daemon_gpus_finish(struct daemon *d);
 
 /* --- words (runtime/tallyd/words.c) ----------------------------------------------------------- */
 

@@ -25,12 +25,14 @@ static void assert_order(const struct daemon *d)
     }
 }
 
-/* How many clients stand above: they are the first ones of the order. */
-static uint32_t count_above(const struct daemon *d, const struct daemon_peer *p)
+/* The clients above that can be in the way of `p`, highest level first; returns how many. */
+static uint32_t list_above(const struct daemon *d, const struct daemon_peer *p,
+                           struct daemon_peer *above[DAEMON_MAX_PEERS])
 {
     uint32_t n = 0;
-    while (n < d->n_clients && d->clients[n]->c.level > p->c.level)
-        n++;
+    for (uint32_t i = 0; i < d->n_clients && d->clients[i]->c.level > p->c.level; i++)
+        if (daemon_do_meet(d->clients[i], p))
+            above[n++] = d->clients[i];
     return n;
 }
 
@@ -74,10 +76,11 @@ bool daemon_words_merge(struct daemon *d)
         struct daemon_peer *p = d->clients[i];
         if (p->merged == NULL)
             continue;
-        uint32_t above = count_above(d, p);
+        struct daemon_peer *above[DAEMON_MAX_PEERS];
+        uint32_t n = list_above(d, p, above);
         uint64_t busy = 0;
-        for (uint32_t j = count_direct(above); j < above && busy == 0; j++)
-            busy = is_busy(d->clients[j]);
+        for (uint32_t j = count_direct(n); j < n && busy == 0; j++)
+            busy = is_busy(above[j]);
         atomic_store_explicit(&p->merged->word, busy, memory_order_release);
         is_needed = true;
     }
@@ -91,8 +94,9 @@ bool daemon_words_merge(struct daemon *d)
 void daemon_words_send(struct daemon *d, struct daemon_peer *p)
 {
     assert(p->id != 0);
-    uint32_t above = count_above(d, p), direct = count_direct(above);
-    struct tl_wire_words words = {.n = direct, .is_merged = above > direct};
+    struct daemon_peer *above[DAEMON_MAX_PEERS];
+    uint32_t n = list_above(d, p, above), direct = count_direct(n);
+    struct tl_wire_words words = {.n = direct, .is_merged = n > direct};
     int fds[TL_WIRE_FDS];
     uint32_t n_fds = 0;
     if (words.is_merged != 0 && p->merged == NULL && make_merged(p) < 0) {
@@ -100,12 +104,12 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
         words.is_merged = 0;
         daemon_log(LOG_WARNINGS,
                    "process %d (%s) sees only %u of %u words above it: no shared memory",
-                   (int)p->who.pid, p->job, direct, above);
+                   (int)p->who.pid, p->job, direct, n);
     }
     for (uint32_t i = 0; i < direct; i++) {
-        words.above[i] = d->clients[i]->id;
-        fds[n_fds++] = d->clients[i]->page_reader;
-        fds[n_fds++] = d->clients[i]->pidfd;
+        words.above[i] = above[i]->id;
+        fds[n_fds++] = above[i]->page_reader;
+        fds[n_fds++] = above[i]->pidfd;
     }
     if (words.is_merged != 0)
         fds[n_fds++] = p->merged_fd;
@@ -133,23 +137,24 @@ void daemon_words_send(struct daemon *d, struct daemon_peer *p)
 
 static bool is_up_to_date(const struct daemon *d, const struct daemon_peer *p)
 {
-    uint32_t above = count_above(d, p), direct = count_direct(above);
-    if (!p->has_sent || p->n_sent != direct || p->has_sent_merged != (above > direct))
+    struct daemon_peer *above[DAEMON_MAX_PEERS];
+    uint32_t n = list_above(d, p, above), direct = count_direct(n);
+    if (!p->has_sent || p->n_sent != direct || p->has_sent_merged != (n > direct))
         return false;
     for (uint32_t i = 0; i < direct; i++)
-        if (p->sent[i] != d->clients[i]->id)
+        if (p->sent[i] != above[i]->id)
             return false;
     return true;
 }
 
-/* Clients stand in the order of their levels: those below are the last ones. */
 static void count_below(struct daemon *d)
 {
-    uint32_t below = 0;
-    for (uint32_t i = d->n_clients; i-- > 0;) {
-        if (i + 1 < d->n_clients && d->clients[i + 1]->c.level < d->clients[i]->c.level)
-            below = d->n_clients - i - 1;
-        atomic_store_explicit(&d->clients[i]->grant->n_below, below, memory_order_relaxed);
+    for (uint32_t i = 0; i < d->n_clients; i++) {
+        const struct daemon_peer *p = d->clients[i];
+        uint32_t below = 0;
+        for (uint32_t j = i + 1; j < d->n_clients; j++)
+            below += d->clients[j]->c.level < p->c.level && daemon_do_meet(d->clients[j], p);
+        atomic_store_explicit(&p->grant->n_below, below, memory_order_relaxed);
     }
 }
 

@@ -1,0 +1,46 @@
+/* Which GPU a job uses: told to tallyd when a context gets its first work, not when it is made, for
+ * programs make contexts on GPUs that they never use. */
+#include "intercept/shim/internal.h"
+
+/* The device of a context, which need not be current. */
+static CUresult device_of(CUcontext ctx, CUdevice *device)
+{
+    CUcontext popped;
+    CUresult r = TL_REAL(cuCtxPushCurrent_v2)(ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = TL_REAL(cuCtxGetDevice)(device);
+    TL_REAL(cuCtxPopCurrent_v2)(&popped);
+    return r;
+}
+
+void tl_job_describe(CUdevice device)
+{
+    struct tl_client_page *page = tl_client_page(tl_job.client);
+    size_t bytes = 0;
+    int sms = 0;
+    if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
+        atomic_store_explicit(&page->device_memory_bytes, bytes, memory_order_relaxed);
+    if (TL_REAL(cuDeviceGetAttribute)(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
+            CUDA_SUCCESS &&
+        sms > 0)
+        atomic_store_explicit(&page->device_sms, (uint32_t)sms, memory_order_relaxed);
+}
+
+/* Of a MIG instance the second version tells its own. */
+static bool uuid_of(CUdevice device, CUuuid *uuid)
+{
+    return TL_REAL(cuDeviceGetUuid_v2)(uuid, device) == CUDA_SUCCESS ||
+           TL_REAL(cuDeviceGetUuid)(uuid, device) == CUDA_SUCCESS;
+}
+
+void tl_job_place(void *ctx)
+{
+    CUdevice device;
+    CUuuid uuid;
+    if (tl_job.client == NULL || ctx == NULL || device_of(ctx, &device) != CUDA_SUCCESS ||
+        !uuid_of(device, &uuid)) /* then it counts for all GPUs */
+        return;
+    tl_job_describe(device);
+    tl_client_place(tl_job.client, (const uint8_t *)uuid.bytes);
+}
