@@ -234,7 +234,7 @@ tsan:
 
 # What has threads.  Kernels and LLVM are not instrumented, and what they touch is theirs.
 TSAN_TESTS := $(filter $(patsubst %,$(B)/test/%_test,device/exec/% device/driver/% device/service/client intercept/% runtime/job/client \
-    runtime/tallyd/daemon runtime/tallyd/copies runtime/tallyd/harm runtime/record/% runtime/effort/% base/store),$(TEST_FILES))
+    runtime/tallyd/daemon runtime/tallyd/copies runtime/tallyd/gpus runtime/tallyd/harm runtime/record/% runtime/effort/% base/store),$(TEST_FILES))
 tsan-test: all $(TSAN_TESTS) $(STANDIN)
 	@TSAN_OPTIONS="die_after_fork=0 suppressions=$(CURDIR)/test/tsan.supp $$TSAN_OPTIONS" TEST_TIMEOUT=$${TEST_TIMEOUT:-900} \
 	    TALLY_BUILD=$(B) test/run $(TSAN_TESTS)

@@ -1,11 +1,11 @@
 /* A client of a high level that has nothing to run but is busy at random: it drives everybody below
  * off the device and lets them come back, again and again.
  *
- *     preempter [SECONDS [SEED [BUSY [GAP]]]]
+ *     preempter [SECONDS [SEED [BUSY [GAP [GPU]]]]]
  *
  * Prints "ready" when it has joined, and ends by itself or when its standard input is closed.  It
  * is busy for up to BUSY (200) microseconds and then not for up to GAP (400); one of eight times is
- * up to 15 times as long. */
+ * up to 15 times as long.  It has to do with all GPUs, or with that of the software device. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -33,6 +33,14 @@ static void pause_up_to(uint32_t most_us)
     nanosleep(&t, NULL);
 }
 
+/* As the software device has them. */
+static void use_gpu(struct tl_client *client, int number)
+{
+    uint8_t uuid[16] = "tally software ";
+    uuid[15] = (uint8_t)number;
+    tl_client_place(client, uuid);
+}
+
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 10;
@@ -49,6 +57,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "preempter: cannot join: %s\n", err.text);
         return 1;
     }
+    if (argc > 5)
+        use_gpu(client, atoi(argv[5]));
     puts("ready");
     fflush(stdout);
     struct tl_client_page *page = tl_client_page(client);

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Two software devices: a client of a high level on one of them stops a trainer on the same one and never a trainer on the other,
+# whichever number the program sees it under; and a process that uses both is known on both.
+set -euo pipefail
+. test/integration/effort_jobs.inc
+train=$build/workloads/jobs/train
+need_built "$train" "$build/bin/tally"
+need_cc
+export TALLY_DEVICES=2
+
+# stops DIR: how often kernels of that record were stopped.
+stops() {
+    "$build/bin/tally" report --json "$1" | python3 -c '
+import json, sys
+print(sum(k["preemptions"] for j in json.load(sys.stdin)["runs"][0]["jobs"] for k in j["kernels"]))'
+}
+
+verdict() { # NAME CONDITION...
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok    $name"
+        passed=$((passed + 1))
+    else
+        echo "FAIL  $name"
+        failed=$((failed + 1))
+    fi
+}
+
+# train_on GPU: a best-effort trainer there, with persistent workers; leaves how often it was stopped in `stopped`.
+train_on() {
+    rm -rf "$scratch/record"
+    CUDA_VISIBLE_DEVICES=$1 LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally TALLY_PRIORITY=low TALLY_FORCE=persistent \
+        TALLY_REPORT=$scratch/record "$train" --kind=long --steps=6 >"$scratch/output" 2>&1
+    stopped=$(stops "$scratch/record")
+}
+
+# The client of the high level is on GPU 1 only.
+mkfifo "$scratch/hold1" "$scratch/said1"
+"$build/test/preempter" 3600 "$RANDOM" 200 400 1 <"$scratch/hold1" >"$scratch/said1" 2>"$scratch/errors" &
+preempter=$!
+exec 9>"$scratch/hold1" 8<"$scratch/said1"
+line=
+if ! read -r -t 60 line <&8 || [ "$line" != ready ]; then
+    cat "$scratch/errors"
+    exit 1
+fi
+for _ in 1 2 3; do
+    train_on 0
+    verdict "a trainer on the other GPU is never stopped ($stopped)" [ "$stopped" -eq 0 ]
+done
+for _ in 1 2 3 4 5; do
+    train_on 1
+    [ "$stopped" -eq 0 ] || break
+done
+verdict "a trainer on the same GPU is stopped ($stopped)" [ "$stopped" -gt 0 ]
+
+cat >"$scratch/both.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuCtxSynchronize(void);
+int cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+
+static void check(int r, const char *what)
+{
+    if (r != 0) {
+        printf("%s: error %d\n", what, r);
+        exit(1);
+    }
+}
+
+/* Contexts on both, work on as many as it is told. */
+int main(int argc, char **argv)
+{
+    static const char text[] = ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+    int n = argc > 1 ? atoi(argv[1]) : 1;
+    void *contexts[2], *module, *kernel;
+    char line[16];
+    check(cuInit(0), "cuInit");
+    for (int i = 0; i < 2; i++)
+        check(cuDevicePrimaryCtxRetain(&contexts[i], i), "cuDevicePrimaryCtxRetain");
+    for (int i = 0; i < n; i++) {
+        check(cuCtxSetCurrent(contexts[i]), "cuCtxSetCurrent");
+        check(cuModuleLoadData(&module, text), "cuModuleLoadData");
+        check(cuModuleGetFunction(&kernel, module, "k"), "cuModuleGetFunction");
+        check(cuLaunchKernel(kernel, 8, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+        check(cuCtxSynchronize(), "cuCtxSynchronize");
+    }
+    puts("launched");
+    fflush(stdout);
+    return fgets(line, sizeof line, stdin) == NULL;
+}
+END
+cc -o "$scratch/both" "$scratch/both.c" -L"$device" -l:libcuda.so.1
+
+# places JOB: the last digits of the GPUs of that job, as `tally ps` tells them.
+places() {
+    "$build/bin/tally" ps --json | python3 -c '
+import json, sys
+print(*sorted(g[-2:] for c in json.load(sys.stdin)["clients"] if c["job"] == sys.argv[1] for g in c["gpus"]))' "$1"
+}
+
+for priority in high low; do
+    for n in 1 2; do
+        name=$priority-$n
+        mkfifo "$scratch/to-$name" "$scratch/from-$name"
+        LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally TALLY_PRIORITY=$priority TALLY_JOB=$name timeout -k 2 60 "$scratch/both" $n \
+            <"$scratch/to-$name" >"$scratch/from-$name" &
+        job=$!
+        exec 7>"$scratch/to-$name" 6<"$scratch/from-$name"
+        line=
+        read -r -t 60 line <&6 || :
+        found=$(places "$name")
+        verdict "a $priority job with contexts on both and work on $n is on $n ($line, $found)" \
+            [ "$line,$found" = "launched,$([ $n -eq 1 ] && echo 00 || echo "00 01")" ]
+        echo go >&7
+        wait $job || :
+    done
+done
+finish
