@@ -65,6 +65,19 @@ static void write_job(const struct tl_report_job *from, const struct sim_job *j,
     tl_json_end_object(json);
 }
 
+/* The first job that serves requests gets those times in place of its own. */
+static void give_arrivals(struct sim_job *jobs, uint32_t n, const struct sim_samples *times)
+{
+    uint32_t i = 0;
+    while (i < n && jobs[i].arrivals == SIM_ALWAYS)
+        i++;
+    if (i == n || times->n == 0)
+        return;
+    jobs[i].arrivals = SIM_LISTED;
+    jobs[i].times_ns = times->v;
+    jobs[i].n_times = (uint32_t)times->n;
+}
+
 /* Jobs as they were recorded, run again on a modelled device; the prediction beside what was
  * measured, as JSON. */
 static int simulate(const struct sim_trace_options *o, const struct tl_report_run *recorded,
@@ -82,8 +95,7 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
                             "there is no device '%s'; choose a100, v100, p100, 2080ti or software",
                             o->device);
     struct sim_device sized = *known;
-    if (o->n_sms > 0)
-        sized.n_sms = o->n_sms;
+    sized.n_sms = o->n_sms > 0 ? o->n_sms : known->n_sms;
     d = &sized;
     /* from the highest level down */
     for (uint32_t i = 0; rc == 0 && i < recorded->n_jobs && n < SIM_CLIENTS; i++) {
@@ -99,13 +111,7 @@ static int simulate(const struct sim_trace_options *o, const struct tl_report_ru
     struct sim_samples times = {0};
     if (rc == 0 && o->arrivals != NULL)
         rc = read_arrivals(&times, o->arrivals, err);
-    for (uint32_t i = 0; times.n > 0 && i < n; i++)
-        if (jobs[i].arrivals != SIM_ALWAYS) {
-            jobs[i].arrivals = SIM_LISTED;
-            jobs[i].times_ns = times.v;
-            jobs[i].n_times = (uint32_t)times.n;
-            break;
-        }
+    give_arrivals(jobs, n, &times);
     double seconds = o->seconds > 0 ? o->seconds : 30;
     struct sim_gpu_options go = {.device = d,
                                  .policy = o->policy,

@@ -45,6 +45,8 @@ static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib
         *pi = tl_drv.cc_major * 10 + tl_drv.cc_minor;
         break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
         *pi = 0;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
@@ -54,9 +56,6 @@ static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib
         break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *pi = f->carveout;
-        break;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-        *pi = 0;
         break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
         *pi = (int)k->required_cluster[0];
@@ -69,9 +68,6 @@ static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib
         break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
         *pi = f->cluster_non_portable;
-        break;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-        *pi = 0;
         break;
     default:
         return CUDA_ERROR_INVALID_VALUE;

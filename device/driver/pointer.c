@@ -11,24 +11,41 @@ static bool is_host(const struct tl_drv_alloc *a)
     return a->kind == TL_DRV_HOST_MEMORY || a->kind == TL_DRV_REGISTERED;
 }
 
+/* Where what it points into begins, and how long that is. */
+static CUresult range_attribute(const struct tl_drv_alloc *a, CUpointer_attribute attribute,
+                                void *out)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)out = a->base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)out = a->bytes;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)out = a->mapped;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 /* One attribute of a pointer into `a`, or into nothing we know (NULL). */
 static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p,
                                   CUpointer_attribute attribute, void *out)
 {
-    if (a == NULL && attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
-        attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
-        attribute != CU_POINTER_ATTRIBUTE_CONTEXT && attribute != CU_POINTER_ATTRIBUTE_MAPPED &&
-        attribute != CU_POINTER_ATTRIBUTE_IS_MANAGED)
+    if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) {
+        *(int *)out = a != NULL;
+        return CUDA_SUCCESS;
+    }
+    if (a == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        if (a == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
         *(CUcontext *)out = a->ctx;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        if (a == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
         *(unsigned *)out = is_host(a) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -43,29 +60,17 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p,
         *(int *)out = a->sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(uint64_t *)out = a->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        if (a == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
         *(int *)out = a->kind == TL_DRV_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        if (a == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
         *(int *)out = a->device->ordinal;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *(int *)out = a->kind == TL_DRV_DEVICE_MEMORY && a->pool == NULL && a->graph == NULL;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)out = a->base;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)out = a->bytes;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(int *)out = a != NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(uint64_t *)out = a->pool != NULL && a->pool->is_shareable
@@ -82,17 +87,8 @@ static CUresult pointer_attribute(const struct tl_drv_alloc *a, CUdeviceptr p,
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)out = a->graph == NULL ? a->pool : NULL;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)out = a->mapped;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)out = a->base;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(uint64_t *)out = a->id;
-        return CUDA_SUCCESS;
     default:
-        return CUDA_ERROR_INVALID_VALUE;
+        return range_attribute(a, attribute, out);
     }
 }
 

@@ -201,6 +201,14 @@ static void put_string(struct tl__engine *e, struct tl_buf *out, const char *s,
         tl_buf_printf(out, "%*s", (int)pad, "");
 }
 
+static double take_double(struct tl__engine *e, struct arguments *a)
+{
+    uint64_t bits = take(e, a, 8);
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
 /* Adds one formatted argument.  The formats are composed here of checked pieces, hence the
  * pragma. */
 #pragma GCC diagnostic push
@@ -244,13 +252,9 @@ static void put(struct tl__engine *e, struct tl_buf *out, struct arguments *a,
     case 'f':
     case 'F':
     case 'g':
-    case 'G': {
-        uint64_t bits = take(e, a, 8);
-        double v;
-        memcpy(&v, &bits, sizeof v);
-        n = PUT("", v);
+    case 'G':
+        n = PUT("", take_double(e, a));
         break;
-    }
     case 'p':
         n = PUT("", take_pointer(e, a));
         break;

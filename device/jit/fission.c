@@ -384,6 +384,21 @@ static void begin_registers(struct fission *x, const struct tl_fn *f, LLVMValueR
     LLVMBuildStore(e->b, LLVMGetUndef(tl_vec(e->i1)), f->carry_slot);
 }
 
+/* What the segment has written of the registers that others want goes to where those find it. */
+static void keep_registers(struct fission *x, const struct tl_fn *f, LLVMValueRef part,
+                           const bool *is_written)
+{
+    struct tl_emit *e = x->e;
+    for (uint32_t i = 0; i < x->analysed->n_regs; i++) {
+        const struct tl_reg *r = &f->regs[i];
+        for (uint32_t g = 0; crosses(x, i) && is_written[i] && g < r->n_slots; g++) {
+            if (r->slot[g] != NULL)
+                LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, r->type, r->slot[g], ""),
+                               context_at(e, part, x->offset[i] + g * (r->bits / 8)));
+        }
+    }
+}
+
 /* One segment for full warps, or for the rest of a block. */
 static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, const struct place *p)
 {
@@ -433,14 +448,7 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
             continue;
         }
         LLVMPositionBuilderAtEnd(e->b, segment->suspend[k]);
-        for (uint32_t i = 0; i < n_regs; i++) {
-            const struct tl_reg *r = &f->regs[i];
-            for (uint32_t g = 0; crosses(x, i) && is_written[i] && g < r->n_slots; g++) {
-                if (r->slot[g] != NULL)
-                    LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, r->type, r->slot[g], ""),
-                                   context_at(e, part, x->offset[i] + g * (r->bits / 8)));
-            }
-        }
+        keep_registers(x, f, part, is_written);
         arrive(e, p, k);
     }
     LLVMPositionBuilderAtEnd(e->b, f->end);

@@ -627,14 +627,10 @@ static void emit_unary(struct tl_emit *e, struct tl_type t, enum tl_ptx_op op)
     tl_write(e, tl_opd(e, 0), r, t.kind == TL_T_SIGNED);
 }
 
-/* A table of what each opcode is for integers and plain bits; false for other types, which other
- * families take. */
-bool tl_emit_integer(struct tl_emit *e)
+/* What works on bits, whatever they mean; false for other opcodes. */
+static bool emit_bits(struct tl_emit *e, struct tl_type t, enum tl_ptx_op op)
 {
-    const struct tl_ptx_form *f = e->inst->inst.form;
-    struct tl_type t = tl_type_of(f, -1);
-    bool integer = !is_float(t) && t.packed == 1 && t.bits != 0;
-    switch (f->op) {
+    switch (op) {
     case TL_OP_mov:
         if (t.bits == 0)
             return false;
@@ -672,7 +668,7 @@ bool tl_emit_integer(struct tl_emit *e)
         return true;
     case TL_OP_popc:
     case TL_OP_clz:
-        emit_count(e, t, f->op);
+        emit_count(e, t, op);
         return true;
     case TL_OP_bfind:
         emit_bfind(e, t);
@@ -686,16 +682,17 @@ bool tl_emit_integer(struct tl_emit *e)
     case TL_OP_brev:
     case TL_OP_not:
     case TL_OP_cnot:
-        emit_unary(e, t, f->op);
+        emit_unary(e, t, op);
         return true;
     default:
-        break;
-    }
-    if (t.packed == 2 && !is_float(t))
-        return emit_packed(e, t);
-    if (!integer)
         return false;
-    switch (f->op) {
+    }
+}
+
+/* Sums of parts of words, with their own choice of parts; false for other opcodes. */
+static bool emit_any_video(struct tl_emit *e, enum tl_ptx_op op)
+{
+    switch (op) {
     case TL_OP_vadd:
     case TL_OP_vsub:
     case TL_OP_vabsdiff:
@@ -716,6 +713,15 @@ bool tl_emit_integer(struct tl_emit *e)
     case TL_OP_vmin4:
     case TL_OP_vmax4:
         return emit_video_parts(e, 4);
+    default:
+        return false;
+    }
+}
+
+/* What counts with integers; false for other opcodes. */
+static bool emit_arithmetic(struct tl_emit *e, struct tl_type t, enum tl_ptx_op op)
+{
+    switch (op) {
     case TL_OP_add:
         emit_add(e, t, false, false);
         return true;
@@ -758,9 +764,22 @@ bool tl_emit_integer(struct tl_emit *e)
         return true;
     case TL_OP_neg:
     case TL_OP_abs:
-        emit_unary(e, t, f->op);
+        emit_unary(e, t, op);
         return true;
     default:
         return false;
     }
+}
+
+bool tl_emit_integer(struct tl_emit *e)
+{
+    const struct tl_ptx_form *f = e->inst->inst.form;
+    struct tl_type t = tl_type_of(f, -1);
+    if (emit_bits(e, t, f->op))
+        return true;
+    if (t.packed == 2 && !is_float(t))
+        return emit_packed(e, t);
+    /* other types are other families' */
+    return !is_float(t) && t.packed == 1 && t.bits != 0 &&
+           (emit_any_video(e, f->op) || emit_arithmetic(e, t, f->op));
 }

@@ -68,8 +68,89 @@ static struct tl_val frame_u32(struct tl_emit *e, uint32_t offset)
     return (struct tl_val){tl_field(e, offset, e->i32), false};
 }
 
-/* A table of the special registers: constants of the compilation, fields of the frame, or
- * computed from lane and warp. */
+/* One word of 64 bits in its parts: the lower half, or the upper one. */
+static struct tl_val half_of(struct tl_emit *e, struct tl_val v, bool is_upper)
+{
+    if (is_upper)
+        v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
+    return tl_cast_int(e, v, 32, false);
+}
+
+static struct tl_val unsupported(struct tl_emit *e)
+{
+    tl_emit_unsupported(e, "this special register");
+    return tl_const(e, 32, 0);
+}
+
+/* Registers of the environment: 1 and 2 are how cooperative groups find their workspace. */
+static struct tl_val environment(struct tl_emit *e, struct tl_str name)
+{
+    char number = name.p[name.n - 1];
+    if (name.n != 8 || (number != '1' && number != '2'))
+        return unsupported(e);
+    e->uses_grid_sync = true;
+    struct tl_val v = {tl_field(e, offsetof(struct tl_dev_frame, workspace), e->i64), false};
+    return half_of(e, v, number == '1');
+}
+
+static struct tl_val cycles(struct tl_emit *e)
+{
+    unsigned id = LLVMLookupIntrinsicID("llvm.readcyclecounter", 21);
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
+    LLVMValueRef f = LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0);
+    return (struct tl_val){LLVMBuildCall2(e->b, type, f, NULL, 0, ""), false};
+}
+
+static struct tl_val nanoseconds(struct tl_emit *e)
+{
+    LLVMValueRef v = tl_call_frame(e, offsetof(struct tl_dev_calls, globaltimer), e->i64, NULL, 0);
+    return (struct tl_val){v, false};
+}
+
+/* A table of those that say what the kernel has and when it is: fields of the frame, clocks. */
+static struct tl_val resource(struct tl_emit *e, const struct tl_ptx_sym *sym)
+{
+    switch (sym->sreg) {
+    case TL_SREG_smid:
+        return frame_u32(e, offsetof(struct tl_dev_frame, smid));
+    case TL_SREG_nsmid:
+        return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
+    case TL_SREG_gridid:
+        return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
+    case TL_SREG_envreg:
+        return environment(e, sym->name);
+    case TL_SREG_dynamic_smem_size:
+        return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+    case TL_SREG_total_smem_size:
+    /* nothing is reserved here; hardware hands it out by 128 bytes */
+    case TL_SREG_aggr_smem_size: {
+        struct tl_val n = frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
+        n = tl_op(e, LLVMAdd, n, tl_const(e, 32, e->shared_bytes + 127));
+        return tl_op(e, LLVMAnd, n, tl_const(e, 32, ~(uint64_t)127));
+    }
+    case TL_SREG_reserved_smem_offset_begin:
+    case TL_SREG_reserved_smem_offset_end:
+    case TL_SREG_reserved_smem_offset_cap:
+    case TL_SREG_reserved_smem_offset_0:
+    case TL_SREG_reserved_smem_offset_1:
+        return tl_const(e, 32, 0);
+    case TL_SREG_clock:
+    case TL_SREG_clock_hi:
+        return half_of(e, cycles(e), sym->sreg == TL_SREG_clock_hi);
+    case TL_SREG_clock64:
+        return cycles(e);
+    case TL_SREG_globaltimer:
+        return nanoseconds(e);
+    case TL_SREG_globaltimer_lo:
+    case TL_SREG_globaltimer_hi:
+        return half_of(e, nanoseconds(e), sym->sreg == TL_SREG_globaltimer_hi);
+    default:
+        return unsupported(e);
+    }
+}
+
+/* A table of those that say where a thread is: constants of the compilation, fields of the frame,
+ * or computed from lane and warp. */
 struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
 {
     uint32_t axis = o->component >= 'x' && o->component <= 'z' ? (uint32_t)(o->component - 'x') : 0;
@@ -82,11 +163,9 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
     case TL_SREG_ntid:
         return tl_const(e, 32, block[axis]);
     case TL_SREG_ctaid:
-        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
-    case TL_SREG_nctaid:
-        return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
     case TL_SREG_clusterid: /* clusters of one block each */
         return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, ctaid) + 4 * axis);
+    case TL_SREG_nctaid:
     case TL_SREG_nclusterid:
         return frame_u32(e, (uint32_t)offsetof(struct tl_dev_frame, grid) + 4 * axis);
     case TL_SREG_cluster_ctaid:
@@ -112,63 +191,7 @@ struct tl_val tl_sreg(struct tl_emit *e, const struct tl_ptx_operand *o)
         return (struct tl_val){e->f->warp, false};
     case TL_SREG_nwarpid:
         return tl_const(e, 32, (block[0] * block[1] * block[2] + 31) / 32);
-    case TL_SREG_smid:
-        return frame_u32(e, offsetof(struct tl_dev_frame, smid));
-    case TL_SREG_nsmid:
-        return frame_u32(e, offsetof(struct tl_dev_frame, nsmid));
-    case TL_SREG_gridid:
-        return (struct tl_val){tl_field(e, offsetof(struct tl_dev_frame, gridid), e->i64), false};
-    case TL_SREG_envreg: { /* 1 and 2 are how cooperative groups find their workspace */
-        struct tl_val v = {tl_field(e, offsetof(struct tl_dev_frame, workspace), e->i64), false};
-        char number = o->sym->name.p[o->sym->name.n - 1];
-        if (o->sym->name.n != 8 || (number != '1' && number != '2')) {
-            tl_emit_unsupported(e, "this special register");
-            return tl_const(e, 32, 0);
-        }
-        e->uses_grid_sync = true;
-        if (number == '1')
-            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
-        return tl_cast_int(e, v, 32, false);
-    }
-    case TL_SREG_dynamic_smem_size:
-        return frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
-    case TL_SREG_total_smem_size:
-    /* nothing is reserved here; hardware hands it out by 128 bytes */
-    case TL_SREG_aggr_smem_size: {
-        struct tl_val n = frame_u32(e, offsetof(struct tl_dev_frame, dynamic_shared_bytes));
-        n = tl_op(e, LLVMAdd, n, tl_const(e, 32, e->shared_bytes + 127));
-        return tl_op(e, LLVMAnd, n, tl_const(e, 32, ~(uint64_t)127));
-    }
-    case TL_SREG_reserved_smem_offset_begin:
-    case TL_SREG_reserved_smem_offset_end:
-    case TL_SREG_reserved_smem_offset_cap:
-    case TL_SREG_reserved_smem_offset_0:
-    case TL_SREG_reserved_smem_offset_1:
-        return tl_const(e, 32, 0);
-    case TL_SREG_clock:
-    case TL_SREG_clock64:
-    case TL_SREG_clock_hi: {
-        unsigned id = LLVMLookupIntrinsicID("llvm.readcyclecounter", 21);
-        LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
-        struct tl_val v = {LLVMBuildCall2(e->b, type,
-                                          LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), NULL, 0,
-                                          ""),
-                           false};
-        if (o->sym->sreg == TL_SREG_clock_hi)
-            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
-        return o->sym->sreg == TL_SREG_clock64 ? v : tl_cast_int(e, v, 32, false);
-    }
-    case TL_SREG_globaltimer:
-    case TL_SREG_globaltimer_lo:
-    case TL_SREG_globaltimer_hi: {
-        struct tl_val v = {
-            tl_call_frame(e, offsetof(struct tl_dev_calls, globaltimer), e->i64, NULL, 0), false};
-        if (o->sym->sreg == TL_SREG_globaltimer_hi)
-            v.v = LLVMBuildLShr(e->b, v.v, LLVMConstInt(e->i64, 32, false), "");
-        return o->sym->sreg == TL_SREG_globaltimer ? v : tl_cast_int(e, v, 32, false);
-    }
     default:
-        tl_emit_unsupported(e, "this special register");
-        return tl_const(e, 32, 0);
+        return resource(e, o->sym);
     }
 }
