@@ -18,6 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* rounds of main in which all fibers only spin and nothing can be begun, before others get the SM:
+ * some hundred microseconds */
+#define FUTILE_ROUNDS 64
+
 static const uint32_t default_mxcsr = 0x1f80;
 
 /* --- faults ----------------------------------------------------------------------------------- */
@@ -191,20 +195,26 @@ static bool is_deadlock(struct tl__engine *e)
     return true;
 }
 
-/* What is wanted of main when all fibers spin: another block if there is one, else time for others
- * on this core. */
+/* What is wanted of main when all fibers spin: another block if there is one; else others may have
+ * the SM, if there is room for their blocks, or the core. */
 static int add_while_spinning(struct tl__engine *e)
 {
     struct tl__unit *u = NULL;
     int rc = 0;
     atomic_store_explicit(&e->run->spins, true, memory_order_relaxed);
-    if (e->n_units < e->env->max_units) {
+    bool has_room = e->n_units + e->n_lodged < e->env->max_units;
+    if (has_room) {
         e->is_greedy = true;
         rc = tl__unit_add(e, &u);
         e->is_greedy = false;
     }
-    if (u == NULL)
+    e->n_futile = u == NULL ? e->n_futile + 1 : 0;
+    if (e->n_futile >= FUTILE_ROUNDS && has_room && rc == 0 && e->env->lend != NULL) {
+        e->n_futile = 0;
+        e->env->lend(e);
+    } else if (u == NULL) {
         sched_yield();
+    }
     return rc;
 }
 
@@ -221,6 +231,7 @@ int tl__engine_run(struct tl__engine *e, struct tl_exec_run *run)
     e->claimed = 0;
     e->wants_more = false;
     e->idle_yields = 0;
+    e->n_futile = 0;
     uint32_t mxcsr = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(default_mxcsr);
     int rc = tl__unit_add(e, &u);

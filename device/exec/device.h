@@ -40,13 +40,15 @@ struct tl_exec_device {
     uint32_t n_spare;
     struct tl__worker *workers; /* linked; as many as n_workers */
     uint32_t n_workers;
+    uint32_t n_lent; /* workers that have lent their slots */
     uint64_t next_gridid;
 
     _Atomic uint64_t head_key; /* of `pending`, for workers between two chunks */
     atomic_uint n_pending;
     atomic_uint n_cancelled; /* runs that were cancelled before anybody began them */
     atomic_uint n_spinning;
-    atomic_bool must_stop; /* workers end */
+    atomic_bool must_stop;             /* workers end */
+    atomic_uint lodged[TL__MAX_SLOTS]; /* by slot: blocks of workers that have lent it */
 };
 
 /* 0 if it is already */

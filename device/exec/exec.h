@@ -42,6 +42,8 @@ const char *tl_exec_object_variable(const struct tl_exec_object *o, uint32_t i);
 
 /* --- the device ------------------------------------------------------------------------------- */
 
+enum { TL__MAX_SLOTS = 256 }; /* SMs of a device */
+
 enum tl_exec_mode {
     /* grids in arrival order; a later one gets the slots that earlier ones leave over */
     TL_EXEC_MPS,

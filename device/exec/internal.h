@@ -203,6 +203,8 @@ struct tl__engine {
     struct tl_exec_run *run;
     struct tl__unit *units, *free_units; /* at work; kept for later */
     uint32_t n_units;
+    uint32_t n_lodged; /* blocks of other launches that wait on this SM: see `lend` */
+    uint32_t n_futile; /* how often all blocks were found spinning and none could be begun */
     uint32_t slot;
     uint64_t claimed_ns; /* when the last chunk was claimed, for learning its size */
     uint32_t claimed;
@@ -229,6 +231,10 @@ struct tl__exec_env {
     bool (*must_stop)(struct tl__engine *e, struct tl_exec_run *run);
     /* The last block has just been claimed. */
     void (*drained)(struct tl__engine *e, struct tl_exec_run *run);
+    /* All blocks have been spinning for a while and there is no other of their launch to begin, but
+     * room for blocks of others: they may have the SM meanwhile.  Returns when it is the engine's
+     * again.  NULL: nobody else is there. */
+    void (*lend)(struct tl__engine *e);
     struct tl_exec_device *device;
 };
 
@@ -338,6 +344,9 @@ uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority);
 void tl__sm_set_head(struct tl__sm *s, uint64_t key);
 int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred); /* a slot's number, or -EAGAIN */
 void tl__sm_release(struct tl__sm *s, uint32_t slot);
+/* Takes a slot back that was lent, whoever is next; false if somebody has it. */
+bool tl__sm_retake(struct tl__sm *s, uint32_t slot);
+bool tl__sm_is_free(const struct tl__sm *s, uint32_t slot);
 /* Waits until a slot may be free: some milliseconds at most.  The caller tries again. */
 int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred);
 /* What a worker would find that asked for a slot now: one that it may take; that a worker of this

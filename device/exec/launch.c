@@ -23,12 +23,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NICE 5
 #define SPIN_NS 30000
 #define LEFT_NS                                                                                    \
     2000000 /* how long a launch is left to those who have the slots: they may be stopped or dead */
+#define MOST_LENT 4     /* threads more than slots, for each slot */
+#define LEND_NS 1000000 /* how long a slot is offered */
+#define MOMENT_NS 20000
 #define SPARE_RUNS 64
 #define SPARE_PARAMS 4096
 #define STACK_BYTES ((size_t)256 << 10)
@@ -347,8 +351,9 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
 {
     struct tl_exec_device *d = w->device;
     struct tl_exec_run *run;
-    TL_CHECK(slot < d->env.n_slots);
+    TL_CHECK(slot < d->env.n_slots && slot < TL__MAX_SLOTS);
     w->engine.slot = slot;
+    w->engine.n_lodged = atomic_load_explicit(&d->lodged[slot], memory_order_relaxed);
     while ((run = enter_run(w)) != NULL) {
         /* One wakes the next: nobody waits while all are woken. */
         if (run->total - 1 > atomic_load_explicit(&run->next_block, memory_order_relaxed))
@@ -357,7 +362,8 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
         int rc = tl__engine_run(&w->engine, run);
         tl__fault_leave();
         leave_run(w, run, rc);
-        if (!tl__sm_may_keep(d->sm))
+        /* who lent it may have become able to go on */
+        if (w->engine.n_lodged > 0 || !tl__sm_may_keep(d->sm))
             break;
     }
     tl__sm_release(d->sm, slot);
@@ -417,7 +423,7 @@ static void *worker_main(void *argument)
 /* As many workers as the launch can use.  It is enough to have one. */
 static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES(d->lock)
 {
-    while (d->n_workers < d->env.n_slots && d->n_workers < wanted) {
+    while (d->n_workers < d->env.n_slots + d->n_lent && d->n_workers < wanted) {
         struct tl__worker *w = calloc(1, sizeof *w);
         if (w == NULL)
             break;
@@ -437,10 +443,48 @@ static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES
     return d->n_workers > 0 ? 0 : -ENOMEM;
 }
 
+/* On a GPU, blocks of several kernels share an SM; here a worker has one for itself.  If all its
+ * blocks only wait, perhaps for a kernel that waits for a slot, others get it for one launch.  The
+ * order among those is as ever; who has lent it takes it back when it is free. */
+static void env_lend(struct tl__engine *e)
+{
+    struct tl_exec_device *d = e->env->device;
+    const struct timespec moment = {0, MOMENT_NS};
+    bool has_own = atomic_load_explicit(&d->n_pending, memory_order_seq_cst) > 0;
+    if (tl__sm_mode(d->sm) == TL_EXEC_TIMESLICE || (!has_own && !tl__sm_others_wait(d->sm))) {
+        sched_yield();
+        return;
+    }
+    tl_mutex_lock(&d->lock);
+    bool is_counted = d->n_lent < MOST_LENT * d->env.n_slots;
+    if (is_counted) { /* else there are enough threads for that many already */
+        d->n_lent++;
+        (void)ensure_workers(d, d->env.n_slots + d->n_lent);
+    }
+    tl_mutex_unlock(&d->lock);
+    uint32_t units = e->n_units;
+    atomic_fetch_add_explicit(&d->lodged[e->slot], units, memory_order_relaxed);
+    tl__sm_release(d->sm, e->slot);
+    if (has_own)
+        tl__sm_wake(d->sm, 1);
+    uint64_t until = tl_clock_ns() + LEND_NS;
+    while (tl__sm_is_free(d->sm, e->slot) && tl_clock_ns() < until)
+        nanosleep(&moment, NULL);
+    while (!tl__sm_retake(d->sm, e->slot))
+        nanosleep(&moment, NULL);
+    atomic_fetch_sub_explicit(&d->lodged[e->slot], units, memory_order_relaxed);
+    if (is_counted) {
+        tl_mutex_lock(&d->lock);
+        d->n_lent--;
+        tl_mutex_unlock(&d->lock);
+    }
+}
+
 void tl__workers_init(struct tl_exec_device *d)
 {
     d->env.must_stop = env_must_stop;
     d->env.drained = env_drained;
+    d->env.lend = env_lend;
     atomic_store(&d->head_key, TL_EXEC_NO_KEY);
 }
 
@@ -467,6 +511,9 @@ void tl__workers_forget(struct tl_exec_device *d)
     d->runs = d->pending = NULL;
     d->workers = NULL;
     d->n_workers = 0;
+    d->n_lent = 0;
+    for (uint32_t i = 0; i < TL__MAX_SLOTS; i++)
+        atomic_store(&d->lodged[i], 0);
     atomic_store(&d->n_pending, 0);
     atomic_store(&d->n_spinning, 0);
     atomic_store(&d->head_key, TL_EXEC_NO_KEY);

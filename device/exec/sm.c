@@ -282,6 +282,13 @@ static void ignore_stopped(struct tl__sm *s, uint64_t key)
     }
 }
 
+/* What a slot says that the calling thread has. */
+static uint64_t own_word(const struct tl__sm *s)
+{
+    return (uint64_t)(s->index + 1) << 48 | (uint64_t)(s->generation & 0xffff) << 32 |
+           (uint32_t)gettid();
+}
+
 int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
 {
     uint64_t key = head_of(s->mine);
@@ -289,8 +296,7 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
         return -EAGAIN;
     bool is_allowed = may_dispatch(s, key);
     uint64_t now = is_allowed ? 0 : tl_clock_ns();
-    uint64_t me = (uint64_t)(s->index + 1) << 48 | (uint64_t)(s->generation & 0xffff) << 32 |
-                  (uint32_t)gettid();
+    uint64_t me = own_word(s);
     for (uint32_t i = 0; i < s->n_slots; i++) {
         uint32_t n = (preferred + i) % s->n_slots;
         struct sm_slot *slot = &s->m->slots[n];
@@ -312,6 +318,24 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
         }
     }
     return -EAGAIN;
+}
+
+bool tl__sm_is_free(const struct tl__sm *s, uint32_t slot)
+{
+    return owner_of(s, atomic_load_explicit(&s->m->slots[slot % MAX_SLOTS].owner,
+                                            memory_order_acquire)) == NULL;
+}
+
+bool tl__sm_retake(struct tl__sm *s, uint32_t slot)
+{
+    TL_CHECK(slot < s->n_slots);
+    _Atomic uint64_t *word = &s->m->slots[slot].owner;
+    uint64_t owner = atomic_load_explicit(word, memory_order_relaxed);
+    if (owner_of(s, owner) != NULL || !atomic_compare_exchange_strong(word, &owner, own_word(s)))
+        return false;
+    atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
+    tl__waits_end(s->waits);
+    return true;
 }
 
 void tl__sm_release(struct tl__sm *s, uint32_t slot)

@@ -9,7 +9,7 @@
 #include <linux/futex.h>
 #include <sys/types.h>
 
-#define MAX_SLOTS 256
+#define MAX_SLOTS TL__MAX_SLOTS
 #define MAX_PROCS 128
 
 /* Written by its owner only, but for `wake` and what others ask for. */

@@ -258,6 +258,78 @@ static void a_whole_grid_can_meet(void)
     tl_exec_object_unref(o);
 }
 
+/* A kernel waits for another one, of another stream or process: on a GPU their blocks share the SMs. */
+static _Atomic uint32_t n_waiting;
+static void wait_to_go(struct tl_dev_frame *f, uint32_t warp)
+{
+    if (warp == 0)
+        atomic_fetch_add(&n_waiting, 1);
+    while (!atomic_load(&may_go))
+        f->calls->yield(f, warp);
+}
+
+static void let_go(struct tl_dev_frame *f, uint32_t warp)
+{
+    (void)f, (void)warp;
+    atomic_store(&may_go, true);
+}
+
+static void a_kernel_may_wait_for_another_that_came_later(void)
+{
+    union kernel k[2];
+    static struct tl_exec_launch l[2];
+    for (uint32_t round = 0; round < 20; round++) {
+        uint32_t blocks = round % 2 == 0 ? 2 : 40; /* on both SMs */
+        memset(l, 0, sizeof l);
+        atomic_store(&may_go, false);
+        atomic_store(&n_waiting, 0);
+        n_done = 0;
+        if (device == NULL)
+            open_device();
+        struct tl_exec_object *waits = object(&k[0], 64, wait_to_go, NULL);
+        struct tl_exec_object *lets = object(&k[1], 32, let_go, NULL);
+        submit(&l[0], waits, blocks);
+        while (atomic_load(&n_waiting) < blocks)
+            sched_yield();
+        submit(&l[1], lets, 1);
+        wait_done(2);
+        TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, l[0].fault.what, l[0].fault.text);
+        TEST_ASSERT_EQUAL_UINT32(blocks, atomic_load(&n_waiting));
+        tl_exec_object_unref(waits);
+        tl_exec_object_unref(lets);
+    }
+}
+
+/* But not on an SM that is full. */
+static void a_full_sm_is_not_lent(void)
+{
+    union kernel k[2];
+    static struct tl_exec_launch l[2];
+    memset(l, 0, sizeof l);
+    config.n_slots = 1;
+    config.blocks_per_sm = 1;
+    open_device();
+    struct tl_exec_object *waits = object(&k[0], 32, wait_to_go, NULL);
+    struct tl_exec_object *lets = object(&k[1], 32, let_go, NULL);
+    atomic_store(&may_go, false);
+    atomic_store(&n_waiting, 0);
+    submit(&l[0], waits, 1);
+    while (atomic_load(&n_waiting) < 1)
+        sched_yield();
+    submit(&l[1], lets, 1);
+#if TL_EXEC_TSAN
+    atomic_store(&may_go, true); /* signals come late under TSan */
+#endif
+    tl_exec_cancel(device, &l[0]);
+    wait_done(2);
+#if !TL_EXEC_TSAN
+    TEST_ASSERT_EQUAL_UINT32(TL_DEV_FAULT_TIMEOUT, l[0].fault.what);
+#endif
+    TEST_ASSERT_EQUAL_UINT32(0, l[1].fault.what);
+    tl_exec_object_unref(waits);
+    tl_exec_object_unref(lets);
+}
+
 /* How many blocks are inside, and the most that ever were. */
 static _Atomic uint32_t inside, most_inside;
 static void meet_and_count(struct tl_dev_frame *f, uint32_t warp)
@@ -692,6 +764,8 @@ int main(void)
     RUN_TEST(urgent_launches_overtake);
     RUN_TEST(launches_use_slots_that_others_leave);
     RUN_TEST(a_whole_grid_can_meet);
+    RUN_TEST(a_kernel_may_wait_for_another_that_came_later);
+    RUN_TEST(a_full_sm_is_not_lent);
     RUN_TEST(an_sm_has_no_more_blocks_than_asked_for);
     RUN_TEST(cancelling_ends_a_launch);
     RUN_TEST(a_launch_that_waits_can_be_cancelled);
