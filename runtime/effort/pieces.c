@@ -61,9 +61,31 @@ struct departure {
     struct tl_eff_facts facts;
     struct tl_eff_size size;
     struct tl_eff_extra extra;
-    bool is_first;    /* nothing else of its kernel is on the device */
+    bool is_first;  /* nothing else of its kernel is on the device */
+    bool is_beside; /* it goes into the stream's other one, behind `front` if that is not NULL */
+    CUevent front;
     bool is_measured; /* an event goes in front of it */
 };
+
+/* A slice that is stuck may wait for blocks of the one behind it, so that must not have to wait for
+ * its end: they take turns with two streams.  What stands in front of the kernel in its own stream is
+ * over when the event in front of its first slice is. */
+TL_EFF_LOCKED static void find_place(const struct tl_eff_item *item, struct departure *d)
+{
+    if (item->launch.rung != TL_RUNG_SLICE || d->is_first)
+        return;
+    bool is_taken = false, is_known = item->launch.rescue.has_begun;
+    for (const struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
+        if (p->item != item || p->is_over)
+            continue;
+        is_taken |= p->on == item->stream->other && p->on != NULL;
+        if (p->begin != NULL && p->on == item->stream->handle)
+            d->front = p->begin;
+    }
+    d->is_beside = !is_taken && (is_known || d->front != NULL);
+    if (is_known)
+        d->front = NULL;
+}
 
 /* Accounts for the next piece of the kernel.  NULL without memory. */
 TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
@@ -77,10 +99,13 @@ TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
     *d = (struct departure){.facts = facts_of(s->context, l, before != NULL)};
     d->size = tl_eff_plan_size(&d->facts);
     d->is_first = l->n_flying == 0;
-    /* where the counter does not tell that it has begun, the event in front of it does */
+    find_place(item, d);
+    /* where the counter does not tell that it has begun, the event in front of it does; and slices
+     * that overlap cannot be measured */
     bool is_blind = l->rung == TL_RUNG_SLICE || !s->context->has_host_atomics;
     d->is_measured = tl_eff_plan_is_trial(&d->facts) || tl_eff_wants_sample(l->profile) ||
                      (is_blind && !l->rescue.has_begun);
+    d->is_measured &= l->rung != TL_RUNG_SLICE || d->is_first;
     l->batch = d->size.batch;
     d->extra = (struct tl_eff_extra){.grid = {l->grid[0], l->grid[1], l->grid[2]},
                                      .first = l->launched,
@@ -148,7 +173,7 @@ TL_EFF_UNLOCKED static CUresult give_to_driver(const struct tl_eff_piece *p,
 {
     struct tl_eff_launch *l = &p->item->launch;
     const struct tl_eff_variant *v = l->variant;
-    CUstream stream = p->stream->handle;
+    CUstream stream = p->on;
     size_t n = v->param_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
                      CU_LAUNCH_PARAM_END};
@@ -167,6 +192,24 @@ TL_EFF_UNLOCKED static CUresult give_to_driver(const struct tl_eff_piece *p,
         r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8,
                                              stream);
     return r;
+}
+
+/* The stream's other one, made when it is first needed; the stream itself if that fails. */
+TL_EFF_UNLOCKED static CUstream other_of(struct tl_eff_stream *s, CUevent front)
+{
+    if (s->other == NULL) {
+        tl_eff_lock();
+        struct tl_eff_context *c = s->context;
+        s->other = c->n_spares > 0 ? c->spares[--c->n_spares] : NULL;
+        tl_eff_unlock();
+    }
+    if (s->other == NULL &&
+        tl_eff_real.cuStreamCreate(&s->other, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        s->other = NULL;
+    if (s->other == NULL ||
+        (front != NULL && tl_eff_real.cuStreamWaitEvent(s->other, front, 0) != CUDA_SUCCESS))
+        return s->handle;
+    return s->other;
 }
 
 /* Launches the next piece.  The lock is given up meanwhile. */
@@ -193,6 +236,8 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
             set_counter(l, expected);
         d.extra.counter = l->control->device + 4;
     }
+    if (d.is_beside)
+        p->on = other_of(s, d.front);
     if (d.is_measured)
         tl_eff_stamp(p);
     p->refusal = r == CUDA_SUCCESS ? give_to_driver(p, &d, grid) : r;

@@ -227,6 +227,9 @@ void tl_eff_stream_free(struct tl_eff_stream *s)
     tl_eff_assert_locked();
     TL_CHECK(s->first == NULL && s->n_flying == 0 && s->n_unmarked == 0 && !s->is_busy);
     tl_eff_cap_leave(s);
+    if (s->other != NULL && s->context->n_spares < TL_EFF_SPARES)
+        s->context->spares[s->context->n_spares++] =
+            s->other; /* one too many goes with its context */
     for (struct tl_eff_stream **at = &s->context->streams; *at != NULL; at = &(*at)->next) {
         if (*at == s) {
             *at = s->next;

@@ -25,6 +25,7 @@ enum {
     TL_EFF_CAPS = 8, /* sizes of parts */
     TL_EFF_STREAM_SLOTS = 256,
     TL_EFF_KICKS = 2,
+    TL_EFF_SPARES = 16,
     TL_EFF_BESIDE = 4, /* streams for what is launched beside a kernel that stands still */
 };
 
@@ -46,7 +47,9 @@ struct tl_eff_context {
     CUstream sides[TL_EFF_SIDES];
     CUstream clock_side; /* nothing else stands in it, so that waiting there takes a moment only */
     CUstream beside[TL_EFF_BESIDE];
-    uint32_t n_beside; /* uses of them so far */
+    uint32_t n_beside;              /* uses of them so far */
+    CUstream spares[TL_EFF_SPARES]; /* `other` ones of streams that are gone: the lock */
+    uint32_t n_spares;
     CUevent *events;
     uint32_t n_events, cap_events;
     struct tl_eff_control_slab *slab;
@@ -103,6 +106,9 @@ struct tl_eff_stream {
      * would wait for one another. */
     CUstream capped;
     CUgreenCtx capped_in;
+    /* Where every other slice stands, so that none has to wait for the end of the one before it, which
+     * may wait for its blocks.  NULL until there is one; the executor's. */
+    CUstream other;
 };
 
 struct tl_eff_streams {

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Kernels whose blocks wait for blocks that are not begun yet (workloads/order/waits), cut in spite of their verdict
+# (TALLY_TEST_TRUST_WAITS), on each rung and with a client of a high level that preempts at random: they end with the right result
+# because what stands still is rescued, the report says so, and the next process does not cut them any more.
+#
+# RUNGS="ticket" runs only that one.
+set -euo pipefail
+export RUNGS=${RUNGS:-slice ticket persistent}
+. test/integration/effort_jobs.inc
+
+program=$build/workloads/order/waits
+need_built "$program" "$build/bin/tally"
+
+# run NAME [VARIABLE=VALUE...]: the program as a best-effort job; its report is in $scratch/NAME.
+run() {
+    local name=$1 status=0
+    shift
+    env LD_PRELOAD="$shim" LD_LIBRARY_PATH="$build/lib/tally:$toolkit/lib" TALLY_PRIORITY=low TALLY_TEST_TRUST_WAITS=1 \
+        TALLY_REPORT="$scratch/$name" "$@" timeout -k 2 120 "$program" 6 >"$scratch/output" 2>"$scratch/errors" || status=$?
+    [ $status -eq 0 ] && cmp -s "$scratch/plain" "$scratch/output"
+}
+
+# number NAME FIELD: the sum of a number of the kernels in a report.
+number() {
+    "$build/bin/tally" report --json "$scratch/$1" | grep -o "\"$2\": *[0-9]*" | awk '{n += $NF} END {print n + 0}'
+}
+
+# verdict WHAT CONDITION...
+verdict() {
+    local what=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+        printf 'ok    %s\n' "$what"
+    else
+        failed=$((failed + 1))
+        printf 'FAIL  %s\n' "$what"
+        head -n 10 "$scratch/errors" | sed 's/^/      ! /'
+    fi
+}
+
+LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$program" 6 >"$scratch/plain"
+for rung in $rungs; do
+    rm -rf "$TALLY_CACHE/effort"
+    # The next slice comes when the gate opens, so slices stand still only if that is shut for long.
+    if [ "$rung" = slice ]; then
+        start_preempter 150000 4000
+    else
+        start_preempter
+    fi
+    for again in $(seq 20); do
+        verdict "$rung: run $again ends, with the right result" run "$rung.$again" TALLY_FORCE="$rung"
+        "$build/bin/tally" report "$scratch/$rung.$again" >"$scratch/text"
+        if [ "$(number "$rung.$again" rescues)" -gt 0 ]; then
+            verdict "$rung: the report says that it stood still" grep -q "STOOD STILL in pieces" "$scratch/text"
+        fi
+        if grep -q "IS NOT CUT ANY MORE" "$scratch/text"; then
+            break
+        fi
+    done
+    verdict "$rung: a kernel is not cut any more" grep -q "IS NOT CUT ANY MORE" "$scratch/text"
+    sed -n 's/.*note of waits: \([^ ]*\) IS NOT CUT ANY MORE.*/\1/p' "$scratch/text" | sort >"$scratch/marked"
+    stop_preempter
+    start_preempter
+    # By no other process either, and on no rung.
+    for other in $rungs; do
+        verdict "$rung: then $other ends, with the right result" run "$rung.then.$other" TALLY_FORCE="$other"
+        "$build/bin/tally" report "$scratch/$rung.then.$other" | sed -n 's/.*note of waits: \([^ ]*\) STOOD STILL IN PIECES.*/\1/p' |
+            sort >"$scratch/stood"
+        verdict "$rung: then $other does not cut it" [ -z "$(comm -12 "$scratch/marked" "$scratch/stood")" ]
+    done
+    stop_preempter
+done
+finish
