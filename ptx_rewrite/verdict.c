@@ -82,24 +82,53 @@ static void judge_header(struct tl_ptx_judgement *j)
     }
 }
 
+/* Where the parameter stands behind what ends at `offset`, and its size; false if the type has no
+ * known one. */
+static bool place_param(const struct tl_ptx_decl *d, uint64_t *offset, uint64_t *size)
+{
+    uint64_t element = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec;
+    uint64_t align = d->align != 0 ? d->align : element;
+    if (element == 0 || align == 0 || (align & (align - 1)) != 0 || d->count > 1u << 20)
+        return false;
+    *offset = (*offset + align - 1) / align * align;
+    *size = element * d->count;
+    return *offset + *size <= 1u << 20;
+}
+
 bool tl_ptx_params_layout(const struct tl_ptx_decl *params, uint32_t *bytes, uint32_t *count)
 {
-    uint64_t offset = 0;
+    uint64_t offset = 0, size;
     uint32_t n = 0;
     for (const struct tl_ptx_decl *d = params; d != NULL; d = d->next, n++) {
-        uint64_t element = (uint64_t)tl_ptx_type_bytes(d->type) * d->vec;
-        uint64_t align = d->align > element ? d->align : element;
-        if (d->align != 0)
-            align = d->align;
-        if (element == 0 || align == 0 || (align & (align - 1)) != 0 || d->count > 1u << 20)
+        if (!place_param(d, &offset, &size))
             return false;
-        offset = (offset + align - 1) / align * align + element * d->count;
-        if (offset > 1u << 20)
-            return false;
+        offset += size;
     }
     *bytes = (uint32_t)offset;
     *count = n;
     return true;
+}
+
+int tl_ptx_params(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_ptx_param *out,
+                  uint32_t cap, uint32_t *n, struct tl_error *err)
+{
+    struct tl_arena arena;
+    struct tl_ptx_program program;
+    uint64_t offset = 0, size;
+    tl_arena_init(&arena, 0);
+    int rc = tl_ptx_program_init(&program, ix, kernel, &arena, err);
+    const struct tl_ptx_decl *d = rc == 0 ? program.entry->func->params : NULL;
+    for (*n = 0; d != NULL && rc == 0; d = d->next, ++*n) {
+        if (*n >= cap || !place_param(d, &offset, &size)) {
+            rc = tl_error_set(err, -ENOTSUP, "parameter %u has no known size", *n);
+            break;
+        }
+        out[*n] = (struct tl_ptx_param){(uint32_t)offset, (uint32_t)size};
+        offset += size;
+    }
+    tl_ptx_program_finish(&program);
+    tl_arena_finish(&arena);
+    return rc;
 }
 
 uint32_t tl_ptx_params_limit(const struct tl_ptx_index *ix)

@@ -103,6 +103,16 @@ typedef int (*tl_cubin_visitor)(void *data, const struct tl_cubin_kernel *kernel
 int tl_cubin_walk(const void *bytes, size_t n, tl_cubin_visitor visit, void *data,
                   struct tl_error *err);
 
+/* A parameter of a kernel: where it stands in a buffer of all, and how many bytes it takes. */
+struct tl_cubin_param {
+    uint32_t offset, size;
+};
+/* The parameters of a kernel as its `.nv.info.<kernel>` lists them, in order; `out` has room for
+ * `cap`.  Needs no libelf.  0; -ENOENT if there is no such kernel; -EINVAL if it is broken; -ENOTSUP if
+ * it lists them in a way that is not known, lists too many, or does not agree with itself. */
+int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_cubin_param *out,
+                    uint32_t cap, uint32_t *count, struct tl_error *err);
+
 /* Whether it still wants linking (nvcc -dc): such a cubin cannot be loaded as it is.  False for
  * anything but a cubin. */
 bool tl_cubin_is_relocatable(const void *bytes, size_t n);

@@ -269,6 +269,15 @@ struct tl_ptx_magic {
 };
 struct tl_ptx_magic tl_ptx_magic_of(uint32_t d);
 
+/* A parameter of a kernel: where it stands in a buffer of all, and how many bytes it takes. */
+struct tl_ptx_param {
+    uint32_t offset, size;
+};
+/* The parameters of a kernel, in order; `out` has room for `cap`.  0, -ENOTSUP if there are more or
+ * one has no known size; else as tl_ptx_judge. */
+int tl_ptx_params(const struct tl_ptx_index *ix, struct tl_str kernel, struct tl_ptx_param *out,
+                  uint32_t cap, uint32_t *n, struct tl_error *err);
+
 /* The kernel alone with everything it reaches, unchanged, as a module of its own: what a compiler
  * needs to see of it.  The text is the caller's to free.  Names of variables are kept, so that they
  * can be found in the original.  0, else as tl_ptx_judge. */

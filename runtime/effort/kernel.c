@@ -19,6 +19,7 @@
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/params.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -58,25 +59,38 @@ static CUresult param_info(const struct tl_eff_kernel *k, size_t i, size_t *offs
                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Parameters and limits, as the driver tells. */
-static void learn(struct tl_eff_kernel *k)
+/* Parameters as the driver tells them; false if it does not. */
+static bool ask_params(struct tl_eff_kernel *k)
 {
     size_t offset, size, cap = 0;
     CUresult r;
     while ((r = param_info(k, k->n_params, &offset, &size)) == CUDA_SUCCESS) {
         if (!TL_ARRAY_FIT(k->params, cap, k->n_params + 1))
-            break;
+            return false;
         k->params[k->n_params++] = (struct tl_eff_param){(uint32_t)offset, (uint32_t)size};
         if (offset + size > k->param_bytes)
             k->param_bytes = (uint32_t)(offset + size);
     }
-    /* Beyond the last parameter the answer is INVALID_VALUE; any other means that we do not
-     * know. */
-    k->is_unknown = r != CUDA_ERROR_INVALID_VALUE;
+    /* Beyond the last parameter the answer is INVALID_VALUE. */
+    return r == CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Whether the driver has what tells parameters of such a kernel, which is new in CUDA 12.4. */
+static bool tells_params(const struct tl_eff_kernel *k)
+{
+    return k->is_library ? tl_eff_real.cuKernelGetParamInfo != NULL
+                         : tl_eff_real.cuFuncGetParamInfo != NULL;
+}
+
+/* Parameters and limits, as the driver or the image tells. */
+static void learn(struct tl_eff_kernel *k)
+{
     CUfunction f = k->handle;
-    if (k->is_library && (tl_eff_real.cuKernelGetFunction == NULL ||
-                          tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS))
-        k->is_unknown = true;
+    struct tl_error err = {0};
+    int binary = 0;
+    k->is_unknown = k->is_library &&
+                    (tl_eff_real.cuKernelGetFunction == NULL ||
+                     tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS);
     if (k->is_unknown ||
         tl_eff_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                                        f) != CUDA_SUCCESS ||
@@ -93,7 +107,17 @@ static void learn(struct tl_eff_kernel *k)
         tl_eff_real.cuFuncGetAttribute(&value, told[i], f);
         if (told[i] == CU_FUNC_ATTRIBUTE_PTX_VERSION)
             k->ptx_version = value;
+        if (told[i] == CU_FUNC_ATTRIBUTE_BINARY_VERSION)
+            binary = value;
         k->fingerprint = tl_hash_mix(k->fingerprint, (uint32_t)value);
+    }
+    if (!k->is_unknown && tells_params(k)) {
+        k->is_unknown = !ask_params(k);
+    } else if (!k->is_unknown && tl_eff_params(k, binary, &err) < 0) {
+        k->is_unknown = true;
+        tl_eff_note("%s runs whole: the driver does not tell its parameters, and its image does "
+                    "not either (%s)",
+                    k->name, err.text);
     }
     k->fingerprint += k->param_bytes + ((uint64_t)k->n_params << 32);
 }

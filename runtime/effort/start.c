@@ -17,6 +17,7 @@
 #include "runtime/effort/rescue.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
+#include "runtime/effort/texts.h"
 #include "runtime/effort/variant.h"
 
 struct tl_eff_state tl_eff;

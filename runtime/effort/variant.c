@@ -27,142 +27,15 @@
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"
 #include "runtime/effort/stream.h"
-#include "runtime/effort/twin.h"
-#include "tally/image.h"
+#include "runtime/effort/texts.h"
 
-enum { MAX_TWINS = 32 }; /* texts of one image that have the same kernel: one per architecture */
-
-/* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
-struct text {
-    char *bytes;
-    size_t n;
-    uint32_t arch;
-    uint8_t digest[TL_DIGEST_BYTES];
-    bool is_borrowed, has_failed;
-    struct tl_ptx_index *index; /* made when it is looked at */
-};
-struct texts {
-    struct text *list;
-    uint32_t n, cap;
-};
-
-/* held while building; guards texts */
+/* held while building */
 static struct tl_mutex build_lock = TL_MUTEX_INITIALIZER;
 static struct tl_eff_variant *queue TL_EFF_GUARDED, **queue_end TL_EFF_GUARDED = &queue;
 static bool has_builder TL_EFF_GUARDED;
 static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t built = PTHREAD_COND_INITIALIZER;
 static struct tl_eff_variant *in_work TL_EFF_GUARDED; /* what the builder is at */
-
-/* --- texts ------------------------------------------------------------------------------------ */
-
-static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
-{
-    if (!TL_ARRAY_FIT(t->list, t->cap, t->n + 1)) {
-        if (!is_borrowed)
-            free(bytes);
-        return;
-    }
-    uint32_t at = t->n++;
-    for (; at > 0 && t->list[at - 1].arch < arch; at--)
-        t->list[at] = t->list[at - 1];
-    t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
-    tl_digest_of(bytes, n, t->list[at].digest);
-}
-
-/* What the device may load of an image: its architecture's number is `device`. */
-struct visit {
-    struct texts *texts;
-    uint32_t device;
-};
-
-static int visit_image(void *data, const struct tl_image *image)
-{
-    struct visit *v = data;
-    void *bytes;
-    size_t n;
-    if (image->kind != TL_IMAGE_PTX || image->arch > v->device ||
-        tl_image_unpack(image, &bytes, &n, NULL) < 0)
-        return 0;
-    add_text(v->texts, bytes, n, image->arch, false);
-    return 0;
-}
-
-TL_REQUIRES(build_lock)
-static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *err)
-{
-    if (image->user != NULL)
-        return image->user;
-    struct texts *t = calloc(1, sizeof *t);
-    if (t == NULL)
-        return NULL;
-    int major = 0, minor = 0;
-    CUdevice device;
-    if (tl_eff_real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        tl_eff_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                                         device);
-        tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-                                         device);
-    }
-    struct visit v = {t, (uint32_t)(10 * major + minor)};
-    if (image->ptx != NULL)
-        add_text(t, (char *)image->ptx, image->ptx_n, UINT32_MAX, true);
-    else if (image->bytes != NULL)
-        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v,
-                             err);
-    image->user = t;
-    return t;
-}
-
-/* All its kernels and their variants have gone before, each under the lock, so nobody looks at it
- * any more. */
-void tl_eff_texts_forget(struct tl_captured_image *image)
-{
-    struct texts *t = image->user;
-    for (uint32_t i = 0; t != NULL && i < t->n; i++) {
-        tl_ptx_index_destroy(t->list[i].index);
-        if (!t->list[i].is_borrowed)
-            free(t->list[i].bytes);
-    }
-    if (t != NULL)
-        free(t->list);
-    free(t);
-    image->user = NULL;
-}
-
-/* Whether a text has the kernel; it is looked into when it is asked for the first time. */
-TL_REQUIRES(build_lock)
-static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
-{
-    if (x->index == NULL && !x->has_failed)
-        x->has_failed = tl_ptx_index_create(&x->index, x->bytes, x->n, name, err) < 0;
-    const struct tl_ptx_item *item = x->index != NULL ? tl_ptx_index_find(x->index, tl_str_of(name))
-                                                      : NULL;
-    return item != NULL && item->kind == TL_PTX_ITEM_ENTRY && item->body != 0;
-}
-
-/* The text that the kernel's code was made of: 0, -ENOENT (no text has it), or why none is taken
- * for its twin (runtime/effort/twin.h). */
-TL_REQUIRES(build_lock)
-static int text_with(struct texts *t, const struct tl_eff_kernel *k, struct text **out,
-                     struct tl_error *err)
-{
-    struct tl_eff_twin twins[MAX_TWINS];
-    struct text *texts[MAX_TWINS];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n && n < MAX_TWINS; i++)
-        if (has_kernel(&t->list[i], k->name, err)) {
-            texts[n] = &t->list[i];
-            twins[n++] = (struct tl_eff_twin){tl_ptx_index_target(t->list[i].index),
-                                              t->list[i].digest};
-        }
-    if (n == 0)
-        return tl_error_set(err, -ENOENT, "no PTX of it");
-    int rc = tl_eff_twin_of(twins, n, k->ptx_version, err);
-    if (rc >= 0)
-        *out = texts[rc];
-    return rc < 0 ? rc : 0;
-}
 
 /* --- building --------------------------------------------------------------------------------- */
 
@@ -173,14 +46,13 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
     struct tl_eff_kernel *k = v->kernel;
     if (k->captured == NULL || k->captured->image == NULL)
         return tl_error_set(err, -ENOENT, "its image was not seen");
-    struct texts *t = texts_of(k->captured->image, err);
-    struct text *x = NULL;
-    int version = 0, rc = t != NULL ? text_with(t, k, &x, err) : -ENOMEM;
+    struct tl_eff_text x;
+    int version = 0, rc = tl_eff_text(k->captured->image, k->name, k->ptx_version, &x, err);
     if (rc < 0)
         return rc;
     char key[TL_EFF_KEY_BYTES];
     tl_eff_real.cuDriverGetVersion(&version);
-    tl_eff_store_key(key, &(struct tl_eff_origin){.text = x->digest,
+    tl_eff_store_key(key, &(struct tl_eff_origin){.text = x.digest,
                                                   .kernel = k->name,
                                                   .kind = v->kind,
                                                   .dims = v->dims,
@@ -195,7 +67,7 @@ static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_e
                                      .grid_dims = v->dims,
                                      .max_registers = max_registers,
                                      .trusts_waits = tl_eff.trusts_waits};
-    rc = tl_ptx_rewrite(x->index, tl_str_of(k->name), &options, &r, &verdict, err);
+    rc = tl_ptx_rewrite(x.index, tl_str_of(k->name), &options, &r, &verdict, err);
     if (rc == -EPERM)
         return tl_error_set(err, rc, "%s: it %s", tl_ptx_reason_code(verdict.reason),
                             tl_ptx_reason_text(verdict.reason));
@@ -706,6 +578,7 @@ TL_UNCHECKED void tl_eff_variants_forked(void)
 {
     pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
     tl_mutex_init(&build_lock);
+    tl_eff_texts_forked();
     queued = built = fresh;
     queue = in_work = NULL;
     queue_end = &queue;

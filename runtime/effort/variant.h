@@ -51,9 +51,6 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
 /* The lock is given up to unload. */
 void tl_eff_variants_free(struct tl_eff_kernel *k) TL_EFF_LOCKED;
 void tl_eff_variants_forked(void) TL_EFF_UNLOCKED;
-/* Frees what was unpacked of an image; none of its kernels is known any more.  See struct
- * tl_effort. */
-void tl_eff_texts_forget(struct tl_captured_image *image);
 
 /* The extra arguments behind the original ones. */
 struct tl_eff_extra {

@@ -30,6 +30,22 @@ try() {
     fi
 }
 
+# Kernels are cut there at all: a job that ran whole would pass everything else.
+pieces() {
+    local rung folder
+    for rung in slice persistent; do
+        folder=$(mktemp -d)
+        LD_PRELOAD=$build/lib/tally/libcuda.so.1 LD_LIBRARY_PATH=$build/lib/tally TALLY_DRIVER=$build/lib/tally/device/libcuda.so.1 \
+            TALLY_DAEMON=no TALLY_CACHE=$folder/cache XDG_RUNTIME_DIR=$folder TALLY_DEVICE_NAME=tally-profiles-$$ TALLY_PRIORITY=low \
+            TALLY_FORCE=$rung TALLY_REPORT=$folder/report "$build/workloads/order/events"
+        XDG_RUNTIME_DIR=$folder TALLY_CACHE=$folder/cache "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
+        "$build/bin/tally" report "$folder/report"
+        "$build/bin/tally" report --json "$folder/report" | tr -d ' \n' | grep -q "\"launches_by_rung\":{\"$rung\":[1-9][0-9]*}" ||
+            return 1
+    done
+}
+trap 'rm -f "/dev/shm/tally-profiles-$$"*' EXIT
+
 for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
     export TALLY_DEVICE_PROFILE
     RUNGS=${FULL:+"none whole slice ticket persistent cap"}
@@ -37,6 +53,7 @@ for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
     # Blocks of the last wait for one another, for which an SM with one block has no room.
     try "order" env PROGRAMS="$(cd "$build/workloads/order" && echo * | sed 's/ waits//')" bash test/integration/effort_order.sh
     try "waits" env -u TALLY_DEVICE_SMS -u TALLY_DEVICE_BLOCKS_PER_SM PROGRAMS=waits bash test/integration/effort_order.sh
+    try "pieces" pieces
     try "in flight" "$build/test/intercept/high/inflight_test"
     case $TALLY_DEVICE_PROFILE in
     h100* | b200*)

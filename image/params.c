@@ -1,0 +1,117 @@
+/* The parameters of one kernel of a cubin, without libelf, for what is loaded into jobs.
+ *
+ * `.nv.info.<kernel>` has an attribute per parameter (KPARAM_INFO: number, offset, and the size from
+ * bit 18 on), and one with the size of all (CBANK_PARAM_SIZE).  NVIDIA does not document them; these
+ * are the fields that cuobjdump -elf prints.  So they are believed only as far as they agree: each
+ * number once, none overlaps the next, and the last one ends where all do. */
+#include "image/internal.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum { SIZED = 4, KPARAM_INFO = 0x17, CBANK_PARAM_SIZE = 0x19, KPARAM_INFO_V2 = 0x45 };
+static const char prefix[] = ".nv.info.";
+
+struct file {
+    const uint8_t *bytes;
+    size_t n;
+};
+
+/* A part of the file, or NULL if it is not all inside. */
+static const uint8_t *part(const struct file *f, uint64_t offset, uint64_t bytes)
+{
+    return offset <= f->n && bytes <= f->n - offset ? f->bytes + offset : NULL;
+}
+
+/* The section's header, copied: it need not be aligned. */
+static bool section_at(const struct file *f, const Elf64_Ehdr *h, uint32_t i, Elf64_Shdr *out)
+{
+    const uint8_t *p = h->e_shoff <= f->n
+                           ? part(f, h->e_shoff + (uint64_t)i * sizeof *out, sizeof *out)
+                           : NULL;
+    if (p != NULL)
+        memcpy(out, p, sizeof *out);
+    return p != NULL;
+}
+
+/* Whether a name in the string table is that of the kernel's section. */
+static bool is_named(const struct file *f, const Elf64_Shdr *names, uint32_t at, const char *kernel)
+{
+    size_t n = strlen(kernel) + 1;
+    if (at > names->sh_size || sizeof prefix - 1 + n > names->sh_size - at)
+        return false;
+    const uint8_t *p = part(f, names->sh_offset, names->sh_size);
+    return p != NULL && memcmp(p + at, prefix, sizeof prefix - 1) == 0 &&
+           memcmp(p + at + sizeof prefix - 1, kernel, n) == 0;
+}
+
+/* What the attributes say: sizes are 0 where a number was not seen. */
+static int read_attributes(const uint8_t *p, size_t n, struct tl_cubin_param *out, uint32_t cap,
+                           uint32_t *count, uint32_t *total, struct tl_error *err)
+{
+    *count = *total = 0;
+    memset(out, 0, cap * sizeof *out);
+    while (n >= 4) {
+        uint8_t format = p[0], id = p[1];
+        uint16_t number = tl__u16(p + 2);
+        size_t taken = 4 + (format == SIZED ? number : 0u);
+        if (taken > n)
+            return tl_error_set(err, -EINVAL, "an attribute reaches over the end");
+        if (id == CBANK_PARAM_SIZE)
+            *total = number;
+        if (id == KPARAM_INFO_V2 || (id == KPARAM_INFO && (format != SIZED || number < 12)))
+            return tl_error_set(err, -ENOTSUP, "parameters in a form that is not known");
+        if (id == KPARAM_INFO) {
+            uint32_t which = tl__u16(p + 8), size = tl__u32(p + 12) >> 18;
+            if (which >= cap || size == 0 || out[which].size != 0)
+                return tl_error_set(err, -ENOTSUP, "parameter %u twice, empty or too many", which);
+            out[which] = (struct tl_cubin_param){tl__u16(p + 10), size};
+            ++*count;
+        }
+        p += taken;
+        n -= taken;
+    }
+    return 0;
+}
+
+static int check(const struct tl_cubin_param *params, uint32_t n, uint32_t total,
+                 struct tl_error *err)
+{
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (params[i].size == 0 || params[i].offset < end)
+            return tl_error_set(err, -ENOTSUP, "parameter %u is missing or overlaps another", i);
+        end = params[i].offset + params[i].size;
+    }
+    return end == total
+               ? 0
+               : tl_error_set(err, -ENOTSUP, "parameters end at %u of %u bytes", end, total);
+}
+
+int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_cubin_param *out,
+                    uint32_t cap, uint32_t *count, struct tl_error *err)
+{
+    struct file f = {bytes, n};
+    Elf64_Ehdr h;
+    Elf64_Shdr names, s;
+    uint32_t total;
+    if (part(&f, 0, sizeof h) == NULL || !tl__has_magic(bytes, n, TL__MAGIC_ELF))
+        return tl_error_set(err, -EINVAL, "no ELF file");
+    memcpy(&h, bytes, sizeof h);
+    if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_shentsize != sizeof s ||
+        h.e_shstrndx >= h.e_shnum || !section_at(&f, &h, h.e_shstrndx, &names))
+        return tl_error_set(err, -EINVAL, "its table of sections is broken");
+    for (uint32_t i = 0; i < h.e_shnum; i++) {
+        if (!section_at(&f, &h, i, &s))
+            return tl_error_set(err, -EINVAL, "section %u is not inside the file", i);
+        if (s.sh_type != TL__SHT_CUDA_INFO || !is_named(&f, &names, s.sh_name, kernel))
+            continue;
+        const uint8_t *info = part(&f, s.sh_offset, s.sh_size);
+        if (info == NULL)
+            return tl_error_set(err, -EINVAL, "section %u is not inside the file", i);
+        int rc = read_attributes(info, s.sh_size, out, cap, count, &total, err);
+        return rc < 0 ? rc : check(out, *count, total, err);
+    }
+    return tl_error_set(err, -ENOENT, "no kernel of that name");
+}

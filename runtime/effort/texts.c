@@ -1,0 +1,159 @@
+/* The PTX texts that an image carries: unpacked when they are first wanted, looked into when a kernel
+ * of theirs is asked for. */
+#include "runtime/effort/texts.h"
+#include "tally/array.h"
+#include "tally/digest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "runtime/effort/real.h"
+#include "runtime/effort/twin.h"
+#include "tally/effort.h"
+#include "tally/image.h"
+
+enum { MAX_TWINS = 32 }; /* texts of one image that have the same kernel: one per architecture */
+
+/* PTX texts of an image, best first; made once per image, kept in its `user`, and gone with it. */
+struct text {
+    char *bytes;
+    size_t n;
+    uint32_t arch;
+    uint8_t digest[TL_DIGEST_BYTES];
+    bool is_borrowed, has_failed;
+    struct tl_ptx_index *index; /* made when it is looked at */
+};
+struct texts {
+    struct text *list;
+    uint32_t n, cap;
+};
+
+/* guards texts while they are made and looked for */
+static struct tl_mutex texts_lock = TL_MUTEX_INITIALIZER;
+
+static void add_text(struct texts *t, char *bytes, size_t n, uint32_t arch, bool is_borrowed)
+{
+    if (!TL_ARRAY_FIT(t->list, t->cap, t->n + 1)) {
+        if (!is_borrowed)
+            free(bytes);
+        return;
+    }
+    uint32_t at = t->n++;
+    for (; at > 0 && t->list[at - 1].arch < arch; at--)
+        t->list[at] = t->list[at - 1];
+    t->list[at] = (struct text){.bytes = bytes, .n = n, .arch = arch, .is_borrowed = is_borrowed};
+    tl_digest_of(bytes, n, t->list[at].digest);
+}
+
+/* What the device may load of an image: its architecture's number is `device`. */
+struct visit {
+    struct texts *texts;
+    uint32_t device;
+};
+
+static int visit_image(void *data, const struct tl_image *image)
+{
+    struct visit *v = data;
+    void *bytes;
+    size_t n;
+    if (image->kind != TL_IMAGE_PTX || image->arch > v->device ||
+        tl_image_unpack(image, &bytes, &n, NULL) < 0)
+        return 0;
+    add_text(v->texts, bytes, n, image->arch, false);
+    return 0;
+}
+
+TL_REQUIRES(texts_lock)
+static struct texts *texts_of(struct tl_captured_image *image, struct tl_error *err)
+{
+    if (image->user != NULL)
+        return image->user;
+    struct texts *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    int major = 0, minor = 0;
+    CUdevice device;
+    if (tl_eff_real.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+        tl_eff_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                         device);
+        tl_eff_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                         device);
+    }
+    struct visit v = {t, (uint32_t)(10 * major + minor)};
+    if (image->ptx != NULL)
+        add_text(t, (char *)image->ptx, image->ptx_n, UINT32_MAX, true);
+    else if (image->bytes != NULL)
+        tl_image_walk_memory(image->bytes, image->n != 0 ? image->n : SIZE_MAX, visit_image, &v,
+                             err);
+    image->user = t;
+    return t;
+}
+
+/* All its kernels and their variants have gone before, each under the lock, so nobody looks at it
+ * any more. */
+void tl_eff_texts_forget(struct tl_captured_image *image)
+{
+    struct texts *t = image->user;
+    for (uint32_t i = 0; t != NULL && i < t->n; i++) {
+        tl_ptx_index_destroy(t->list[i].index);
+        if (!t->list[i].is_borrowed)
+            free(t->list[i].bytes);
+    }
+    if (t != NULL)
+        free(t->list);
+    free(t);
+    image->user = NULL;
+}
+
+/* Whether a text has the kernel; it is looked into when it is asked for the first time. */
+TL_REQUIRES(texts_lock)
+static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
+{
+    if (x->index == NULL && !x->has_failed)
+        x->has_failed = tl_ptx_index_create(&x->index, x->bytes, x->n, name, err) < 0;
+    const struct tl_ptx_item *item = x->index != NULL ? tl_ptx_index_find(x->index, tl_str_of(name))
+                                                      : NULL;
+    return item != NULL && item->kind == TL_PTX_ITEM_ENTRY && item->body != 0;
+}
+
+/* The place in the list of the kernel's twin. */
+TL_REQUIRES(texts_lock)
+static int text_with(struct texts *t, const char *kernel, int ptx_version, struct text **out,
+                     struct tl_error *err)
+{
+    struct tl_eff_twin twins[MAX_TWINS];
+    struct text *texts[MAX_TWINS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n && n < MAX_TWINS; i++)
+        if (has_kernel(&t->list[i], kernel, err)) {
+            texts[n] = &t->list[i];
+            twins[n++] = (struct tl_eff_twin){tl_ptx_index_target(t->list[i].index),
+                                              t->list[i].digest};
+        }
+    if (n == 0)
+        return tl_error_set(err, -ENOENT, "no PTX of it");
+    int rc = tl_eff_twin_of(twins, n, ptx_version, err);
+    if (rc >= 0)
+        *out = texts[rc];
+    return rc < 0 ? rc : 0;
+}
+
+/* Lists and indices never change once they are made. */
+int tl_eff_text(struct tl_captured_image *image, const char *kernel, int ptx_version,
+                struct tl_eff_text *out, struct tl_error *err)
+{
+    struct text *x = NULL;
+    tl_mutex_lock(&texts_lock);
+    struct texts *t = texts_of(image, err);
+    int rc = t != NULL ? text_with(t, kernel, ptx_version, &x, err) : -ENOMEM;
+    tl_mutex_unlock(&texts_lock);
+    if (rc == 0)
+        *out = (struct tl_eff_text){x->index, x->digest};
+    return rc;
+}
+
+/* The lock may be held by a thread that the child has not. */
+TL_UNCHECKED void tl_eff_texts_forked(void)
+{
+    tl_mutex_init(&texts_lock);
+}
