@@ -1,5 +1,6 @@
 /* Which driver a job gets: NVIDIA's where there is a GPU, else the software CUDA device. */
 #include "tally/device.h"
+#include "runtime/job/find.h"
 #include "runtime/job/mps.h"
 #include "runtime/tally-run/run.h"
 
@@ -11,52 +12,6 @@
 #include <unistd.h>
 
 /* --- looking for NVIDIA's --------------------------------------------------------------------- */
-
-/* The file by which a GPU of NVIDIA's shows, or NULL. */
-static const char *gpu_file(void)
-{
-    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg" /* WSL */,
-                                        "/dev/nvhost-ctrl-gpu" /* Jetson */};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (access(files[i], F_OK) == 0)
-            return files[i];
-    }
-    return NULL;
-}
-
-/* Whether the folder holds a driver that is not of ours. */
-static bool holds_driver(const struct run *r, const char *folder, char *path)
-{
-    char real[RUN_PATH];
-    int n = snprintf(path, RUN_PATH, "%s/libcuda.so.1", folder);
-    return n > 0 && n < RUN_PATH && realpath(path, real) != NULL &&
-           strncmp(real, r->lib, strlen(r->lib)) != 0;
-}
-
-/* Where the loader would look, without loading anything: the driver starts threads as soon as it is
- * loaded. */
-static bool find_nvidia(const struct run *r, char *path)
-{
-    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu",
-                                          "/usr/lib/aarch64-linux-gnu",
-                                          "/usr/lib64",
-                                          "/usr/lib64/nvidia",
-                                          "/usr/lib/wsl/lib",
-                                          "/usr/local/nvidia/lib64",
-                                          "/run/opengl-driver/lib",
-                                          "/usr/lib/x86_64-linux-gnu/nvidia/current",
-                                          "/usr/lib"};
-    const char *list = getenv("LD_LIBRARY_PATH");
-    char *copy = strdup(list != NULL ? list : ""), *rest = NULL;
-    bool was_found = false;
-    for (const char *folder = copy != NULL ? strtok_r(copy, ":;", &rest) : NULL;
-         folder != NULL && !was_found; folder = strtok_r(NULL, ":;", &rest))
-        was_found = folder[0] == '/' && holds_driver(r, folder, path);
-    free(copy);
-    for (size_t i = 0; !was_found && i < sizeof folders / sizeof folders[0]; i++)
-        was_found = holds_driver(r, folders[i], path);
-    return was_found;
-}
 
 /* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process service,
  * and one that serves somebody else is of no use. */
@@ -183,9 +138,9 @@ int run_choose_device(const struct run *r, enum run_device wanted, bool was_aske
         return 0;
     }
     snprintf(soft, sizeof soft, "%s/device/libcuda.so.1", r->lib);
-    const char *gpu = gpu_file();
+    const char *gpu = tl_find_gpu_file();
     bool has_nvidia = wanted != RUN_SOFT && (wanted == RUN_GPU || gpu != NULL) &&
-                      find_nvidia(r, nvidia);
+                      tl_find_gpu_driver(r->lib, nvidia, sizeof nvidia);
     if (wanted == RUN_GPU && !has_nvidia)
         return tl_error_set(err, -ENODEV,
                             "--device=gpu: no NVIDIA driver (libcuda.so.1) is installed here; "

@@ -1,5 +1,6 @@
 /* tally-run: turns its options into TALLY_* variables, preloads our libcuda.so.1, sees that tallyd
  * runs, and becomes the program: exit status and signals are the program's own. */
+#include "runtime/job/find.h"
 #include "runtime/job/settings.h"
 #include "runtime/job/start.h"
 #include "runtime/job/wire.h"
@@ -169,27 +170,6 @@ void run_tell(const struct run *r, const char *format, ...)
 
 /* --- the environment -------------------------------------------------------------------------- */
 
-/* Our lib/tally: tally-run is in bin/ beside lib/, in the build folder and where it is
- * installed. */
-static int find_lib(struct run *r, struct tl_error *err)
-{
-    char exe[RUN_PATH];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n < 0)
-        return tl_error_errno(err, "/proc/self/exe");
-    exe[n] = 0;
-    char *slash = strrchr(exe, '/');
-    if (slash != NULL)
-        *slash = 0;
-    slash = strrchr(exe, '/');
-    if (slash == NULL)
-        return tl_error_set(err, -ENOENT, "%s is in no folder", exe);
-    *slash = 0;
-    if ((size_t)snprintf(r->lib, sizeof r->lib, "%s/lib/tally", exe) >= sizeof r->lib)
-        return tl_error_set(err, -ENAMETOOLONG, "%s is too long a path", exe);
-    return 0;
-}
-
 static bool is_shim(const char *entry)
 {
     static const char end[] = "/lib/tally/libcuda.so.1";
@@ -287,7 +267,7 @@ static int prepare(struct options *o, struct tl_error *err)
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE=%s: it may be auto, gpu or soft", device);
     int rc = tl_settings_read(&s, err);
     if (rc == 0)
-        rc = find_lib(&o->run, err);
+        rc = tl_find_our_folder(o->run.lib, sizeof o->run.lib, err);
     if (rc == 0)
         rc = run_choose_device(&o->run, o->device, o->was_device_asked, err);
     if (rc == 0)
