@@ -114,7 +114,7 @@ static enum cli_status inspect_folder(struct inspect *in, char *path)
     return status;
 }
 
-static enum cli_status inspect_path(struct inspect *in, char *path)
+enum cli_status inspect_path(struct inspect *in, char *path)
 {
     struct stat st;
     struct tl_error err;

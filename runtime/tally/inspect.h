@@ -138,6 +138,8 @@ struct inspect_report {
 
 extern const struct inspect_report_ops inspect_text_ops, inspect_json_ops;
 
+/* The sums as a member `totals` of the object that is open. */
+void inspect_json_totals(struct tl_json *j, const struct inspect_totals *t);
 /* Writes what has gathered to standard output. */
 void inspect_report_flush(struct inspect_report *r);
 
@@ -155,6 +157,9 @@ struct inspect {
  * errno value with a message. */
 int inspect_file(struct inspect *in, const char *path, const char *name, bool is_named,
                  struct tl_error *err);
+
+/* A file, or a folder with all that is in it; what cannot be read is complained about. */
+enum cli_status inspect_path(struct inspect *in, char *path);
 
 /* Writes an image into the folder for extraction, which exists.  0, or a negative errno value with
  * a message. */

@@ -134,7 +134,7 @@ static void put_gate_totals(struct tl_json *j, const struct inspect_totals *t)
     tl_json_end_object(j);
 }
 
-static void put_totals(struct tl_json *j, const struct inspect_totals *t)
+void inspect_json_totals(struct tl_json *j, const struct inspect_totals *t)
 {
     tl_json_key(j, "totals");
     tl_json_object(j);
@@ -210,14 +210,14 @@ static void end_file(struct inspect_report *r, const struct inspect_totals *t)
         tl_json_str(&r->json, tl_str_of(r->problems.p + at));
     tl_json_end_array(&r->json);
     tl_buf_finish(&r->problems);
-    put_totals(&r->json, t);
+    inspect_json_totals(&r->json, t);
     tl_json_end_object(&r->json);
 }
 
 static void end(struct inspect_report *r, const struct inspect_totals *t)
 {
     tl_json_end_array(&r->json);
-    put_totals(&r->json, t);
+    inspect_json_totals(&r->json, t);
     tl_json_end_object(&r->json);
     tl_buf_putc(&r->out, '\n');
 }

@@ -12,6 +12,10 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
+#ifdef TL_HAS_DOCTOR
+    {"doctor", "tally doctor", cli_doctor,
+     "examine driver and GPUs, and tell what Tally can do there"},
+#endif
     {"inspect", "tally inspect", cli_inspect,
      "show the GPU code in files and how much of it is preemptible"},
     {"report", "tally report", cli_report, "show what happened in jobs, kernel by kernel"},
