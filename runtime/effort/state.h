@@ -24,6 +24,7 @@
  *     cap.c       kernels that cannot be stopped, on a part of the SMs
  *     flight.c    what is on the device, and the news of its end
  *     supply.c    counters and events of a context
+ *     qualified.c what `tally doctor` found out about its device
  *     gate.c      whether this job may launch at this moment
  *     executor.c  the thread that submits what is queued
  *

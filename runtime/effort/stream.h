@@ -69,6 +69,8 @@ struct tl_eff_context {
     struct tl_eff_cap caps[TL_EFF_CAPS];
     uint32_t n_caps;
     bool is_capless; /* there are no such parts, or they were refused */
+    /* bit per enum tl_ptx_variant: not to be used on this device (runtime/effort/qualified.h) */
+    uint32_t unqualified;
 };
 
 /* Under the lock, but for handle, number and what kind it is, which never change, and for

@@ -11,6 +11,7 @@
 #include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/qualified.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
@@ -179,6 +180,7 @@ TL_EFF_UNLOCKED static void look_at(struct tl_eff_context *c)
                                      device);
     c->has_host_atomics = atomics != 0;
     c->runs_block_by_block = is_software(device);
+    tl_eff_qualify(c, device);
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         tl_eff_gate_round_trip(round_trip_ns = measure_round_trip(c));
     if (tl_eff_real.cuStreamCreate(&c->clock_side, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)

@@ -23,6 +23,7 @@
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/qualified.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"
@@ -508,7 +509,7 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx
     uint32_t dims = l->grid[2] > 1 ? 3 : l->grid[1] > 1 ? 2 : 1;
     struct tl_eff_variant *v = k->variants[kind][dims - 1];
     *may_come = false;
-    if (l->blocks == 0 || k->captured->image == NULL)
+    if (l->blocks == 0 || k->captured->image == NULL || !tl_eff_is_qualified(k->context, kind))
         return NULL;
     if (v == NULL) {
         v = calloc(1, sizeof *v);
