@@ -215,7 +215,7 @@ san:
 	@TEST_TIMEOUT=$${TEST_TIMEOUT:-1800} $(MAKE) --no-print-directory B=build/san FLAVOUR=san test
 
 # What reads what strangers send, in a fraction of the time: the parser, the image reader, the wire, client and daemon.
-SAN_QUICK := $(filter $(patsubst %,$(B)/test/%_test,$(addprefix ptx_rewrite/,lex parse error print index defects initialiser) \
+SAN_QUICK := $(filter $(patsubst %,$(B)/test/%_test,$(addprefix ptx_rewrite/,lex names parse error print index defects initialiser) \
     image/% runtime/job/% runtime/record/% runtime/tallyd/daemon runtime/tallyd/harm),$(TEST_FILES))
 san-quick:
 	@$(MAKE) --no-print-directory B=build/san FLAVOUR=san san-quick-test

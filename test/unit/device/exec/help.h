@@ -108,7 +108,7 @@ static inline uint32_t acquire(struct tl__sm *s)
 static union {
     struct tl_dev_info info;
     uint8_t room[sizeof(struct tl_dev_info) + 32];
-} info = {.info = {.abi_version = TL_DEV_ABI_VERSION, .block = {32, 1, 1}}};
+} info __attribute__((unused)) = {.info = {.abi_version = TL_DEV_ABI_VERSION, .block = {32, 1, 1}}};
 
 /* Some 100 us of work on any machine, all of it processor time. */
 static inline void burn(struct tl_dev_frame *f, uint32_t first, uint32_t count)
