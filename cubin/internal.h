@@ -227,4 +227,161 @@ static inline uint32_t tl__cb_gate_offset(uint32_t param_bytes)
     return (param_bytes + 7u) & ~7u;
 }
 
+/* --- cubin/source.c --------------------------------------------------------------------------- */
+
+/* What a gate depends on. */
+struct tl__cb_want {
+    uint32_t arch, offset;
+    uint32_t cluster[3];
+};
+
+/* The gate as statements of PTX: they leave the kernel, or come to their end.  `prefix` stands
+ * before the names of registers, `param` is the parameter of 48 bytes. */
+void tl__cb_source_body(struct tl_buf *out, const char *prefix, const char *param,
+                        const uint32_t cluster[3]);
+/* A module with the entries tl_gate1 and tl_gate2, which differ in one instruction at their end,
+ * and tl_nothing. */
+void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *want);
+
+/* --- cubin/piece.c ---------------------------------------------------------------------------- */
+
+enum { TL__CB_SLOT = 16, TL__CB_CODE_ALIGN = 128 };
+
+/* The code that is put in front of kernels. */
+struct tl__cb_piece {
+    struct tl__cb_want want;
+    uint32_t base;      /* where parameters begin in bank 0 */
+    uint32_t registers; /* per thread */
+    uint32_t exit;      /* offset of its only way out */
+    uint32_t has_ctaid_z, has_stack;
+    uint32_t code_bytes; /* a multiple of 128: with padding */
+    const uint8_t *code;
+};
+
+/* Cuts the piece out of what a compiler made of tl__cb_source; every assumption is checked.  The
+ * code is in the arena.  0, -EINVAL with what was not as it must be, -ENOMEM. */
+int tl__cb_piece_cut(struct tl__cb_piece *out, struct tl_arena *arena,
+                     const struct tl__cb_want *want, const void *cubin, size_t n,
+                     struct tl_error *err);
+
+/* --- cubin/gates.c ---------------------------------------------------------------------------- */
+
+/* The piece for these, compiled if need be; it lives as long as `gates`. */
+int tl__cb_gates_get(struct tl_cubin_gates *gates, const struct tl__cb_want *want,
+                     const struct tl__cb_piece **out, struct tl_error *err);
+
+/* Takes a piece that was made elsewhere; its code must outlive `gates`.  For tests.  0, -ENOMEM. */
+int tl__cb_gates_put(struct tl_cubin_gates *gates, const struct tl__cb_piece *piece);
+
+/* --- cubin/gate.c ----------------------------------------------------------------------------- */
+
+/* The edits, one by one, so that tests can leave each out and see that it is missed. */
+#define TL__CB_EDITS(X)                                                                            \
+    X(KERNEL_SYMBOL, "the kernel's symbol: size")                                                  \
+    X(OTHER_SYMBOLS, "other functions' symbols: value")                                            \
+    X(EXITS_MOVED, "1c exits: moved")                                                              \
+    X(EXITS_ADDED, "1c exits: the gate's added")                                                   \
+    X(OFFSETS, "28, 31, 46 lists of offsets")                                                      \
+    X(RECORDS, "39 mbarriers")                                                                     \
+    X(PAIRS, "2e, 44 pairs")                                                                       \
+    X(NOTED_PAIRS, "55 annotations")                                                               \
+    X(BRANCHES, "34 indirect branches")                                                            \
+    X(BANK, "0a parameters: size")                                                                 \
+    X(SIZE, "19 parameters: size")                                                                 \
+    X(BANK0, ".nv.constant0: size")                                                                \
+    X(PARAM, "17, 45 our parameter")                                                               \
+    X(BARRIERS, "4c barriers")                                                                     \
+    X(REGISTERS, "2f registers")                                                                   \
+    X(CODE_REGISTERS, "registers in sh_info")                                                      \
+    X(CTAID_Z, "04 the grid's z is used")                                                          \
+    X(STACK, "1e stack size")                                                                      \
+    X(FRAMES, ".debug_frame")                                                                      \
+    X(SEGMENTS, "program headers")                                                                 \
+    X(MERCURY, ".nv.merc*: dropped")                                                               \
+    X(TWIN_CALLS, "twin: call graph")                                                              \
+    X(TWIN_INFO, "twin: .nv.info")
+
+enum tl__cb_edit_bit {
+#define TL__CB_EDIT_ENUM(id, text) TL__CB_EDIT_##id,
+    TL__CB_EDITS(TL__CB_EDIT_ENUM)
+#undef TL__CB_EDIT_ENUM
+        TL__CB_EDIT_COUNT,
+};
+
+/* A section as it will be written: `front`, `bytes`, then zeroes. */
+struct tl__cb_out {
+    Elf64_Shdr h; /* sh_link and sh_info as numbers of the sections that were read */
+    uint32_t origin;
+    bool is_copy; /* of `origin`, for a twin */
+    bool is_dropped;
+    uint32_t number; /* in the new file */
+    const uint8_t *front, *bytes;
+    uint32_t n_front, n_zeroes;
+    size_t n;
+};
+
+/* Gating one cubin. */
+struct tl__cb_work {
+    const struct tl_cubin *c;
+    struct tl_arena arena;
+    uint32_t left_out; /* bits of enum tl__cb_edit_bit; tests only */
+    bool is_twin;
+    /* per section that was read: the piece, if it is code that gets one */
+    const struct tl__cb_piece **pieces;
+    struct tl__cb_out *sections;
+    uint32_t n_sections, cap_sections;
+    uint32_t *copy_of;     /* per section that was read: its copy, or TL__CB_NONE */
+    uint32_t *new_symbols; /* the same per symbol */
+    Elf64_Sym *symbols;
+    uint32_t n_symbols, cap_symbols;
+    struct tl__cb_attr *attrs; /* scratch of cubin/edit.c */
+    uint32_t cap_attrs;
+    struct tl_buf more_names, more_symbol_names, more_info, more_calls;
+};
+
+static inline bool tl__cb_does(const struct tl__cb_work *w, enum tl__cb_edit_bit edit)
+{
+    return !(w->left_out >> edit & 1);
+}
+
+/* tl_cubin_gate with edits left out. */
+int tl__cb_gate(const struct tl_cubin *c, const struct tl_cubin_options *options,
+                struct tl_cubin_gates *gates, uint32_t left_out, struct tl_cubin_gated *out,
+                struct tl_error *err);
+
+/* --- cubin/edit.c ----------------------------------------------------------------------------- */
+
+/* Edits the sections of a kernel: those that were read, or their copies.  0, -ENOMEM. */
+int tl__cb_edit_kernel(struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                       const struct tl__cb_piece *piece, struct tl__cb_out *text,
+                       struct tl__cb_out *info, struct tl__cb_out *bank0, struct tl_error *err);
+/* The symbol of something in front of which a piece stands. */
+void tl__cb_edit_symbol(const struct tl__cb_work *w, const struct tl__cb_piece *piece,
+                        Elf64_Sym *symbol, bool is_kernel);
+/* How many registers a function has with the piece. */
+uint32_t tl__cb_edit_registers(const struct tl__cb_work *w, const struct tl__cb_piece *piece,
+                               uint32_t registers);
+
+/* --- cubin/frames.c --------------------------------------------------------------------------- */
+
+/* Unwind tables: the kernels are longer, their functions later.  0, -ENOMEM. */
+int tl__cb_edit_frames(struct tl__cb_work *w, struct tl_error *err);
+
+/* --- cubin/twin.c ----------------------------------------------------------------------------- */
+
+/* Copies a kernel with all that belongs to it, `symbols` included, and edits the copy.  0,
+ * -ENOMEM. */
+int tl__cb_add_twin(struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                    const struct tl__cb_piece *piece, const uint32_t *symbols, uint32_t n_symbols,
+                    struct tl_error *err);
+/* What the module says of all of them, once they are there. */
+void tl__cb_finish_twins(struct tl__cb_work *w);
+
+/* --- cubin/write.c ---------------------------------------------------------------------------- */
+
+/* What is unusual about the order of sections and segments, or NULL if nothing is. */
+const char *tl__cb_disorder(const struct tl_cubin *c);
+/* The new file.  0, -ENOMEM. */
+int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_error *err);
+
 #endif

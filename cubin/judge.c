@@ -194,6 +194,9 @@ static void judge_module(struct tl_cubin *c)
     }
     if (c->info_section == TL__CB_NONE)
         against_all(c, TL_CUBIN_REASON_LAYOUT, "no .nv.info");
+    const char *disorder = tl__cb_disorder(c);
+    if (disorder != NULL)
+        against_all(c, TL_CUBIN_REASON_LAYOUT, disorder);
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */
@@ -392,7 +395,7 @@ static void judge_parameters(struct tl_cubin *c, struct tl__cb_kernel *k, const 
     uint32_t bytes = k->entry.param_bytes;
     uint32_t end = tl__cb_gate_offset(bytes) + (uint32_t)sizeof(struct tl_cubin_args);
     k->entry.gate_offset = tl__cb_gate_offset(bytes);
-    if (!seen->has_bank && !seen->has_size) {
+    if ((!seen->has_bank && !seen->has_size) || k->entry.n_params == 0) {
         against(k, TL_CUBIN_REASON_NO_PARAMETERS, "");
         return;
     }

@@ -31,8 +31,8 @@ LIBDEVICE ?= yes
 # For programs that use our code: reading images, rewriting PTX, policies, and marking requests,
 # which needs no library.  The other archives are parts of our programs and no interface, and what
 # the headers that are left out here declare is in those.
-DEV_LIBRARIES := tally_image tally_ptx tally_sched tally_base
-DEV_HEADERS := $(filter-out $(addprefix include/tally/,cubin.h effort.h kernel_params.h options.h),$(wildcard include/tally/*.h))
+DEV_LIBRARIES := tally_cubin tally_image tally_ptx tally_sched tally_base
+DEV_HEADERS := $(filter-out $(addprefix include/tally/,effort.h kernel_params.h options.h),$(wildcard include/tally/*.h))
 
 # Files in which the places are written.
 $(B)/install/tallyd.service: runtime/systemd/tallyd.service FORCE

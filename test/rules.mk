@@ -127,3 +127,15 @@ bench-isolation: $(B)/bench/launch $(B)/test/poller $(B)/bench/stalls $(B)/bench
 bench-launch: all $(B)/bench/launch $(B)/test/poller $(STANDIN_DRIVER) $(B)/workloads/jobs/train
 	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)
 .PHONY: bench-launch
+
+# --- the gate ------------------------------------------------------------------------------------------------------
+
+# Compares gated cubins with what ptxas makes of prologue and kernel: some of it in `make test`, all of it here.
+GATE_TOOL := $(B)/test/gate-tool
+ALL_SRCS += $(wildcard test/gate/*.c)
+$(GATE_TOOL): $(call objs,$(wildcard test/gate/*.c)) $(call libs,tally_cubin tally_image tally_ptx tally_base)
+	$(link_it)
+tests: $(GATE_TOOL)
+test-gate: $(GATE_TOOL)
+	@TALLY_BUILD=$(B) scripts/test-gate $(OPTIONS)
+.PHONY: test-gate

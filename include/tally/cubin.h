@@ -138,7 +138,7 @@ struct tl_cubin_gated {
     void *bytes;
     size_t n;
     uint32_t n_gated;
-    size_t peak_bytes; /* what making it took in memory, the result included, the input not */
+    size_t peak_bytes; /* what it took in memory: tables and result, without the input */
 };
 
 /* Kernels that cannot be gated stay as they are, unless one is asked for by name.  0, -ENOENT (no

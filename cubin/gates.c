@@ -1,0 +1,226 @@
+/* Gates that were compiled: a table in memory, and files for the next process.  The gate is our own
+ * code; no kernel of anybody's is ever kept here. */
+#include "cubin/internal.h"
+#include "tally/file.h"
+#include "tally/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct tl_cubin_gates {
+    const struct tl_cubin_compiler *compiler;
+    struct tl_store *store;
+    struct tl_arena arena;
+    struct tl__cb_piece **slots; /* a power of two, at most half of them taken */
+    uint32_t n, n_slots;
+    uint32_t n_compiled;
+};
+
+/* --- in memory -------------------------------------------------------------------------------- */
+
+static struct tl__cb_piece **slot_of(struct tl__cb_piece **slots, uint32_t n_slots,
+                                     const struct tl__cb_want *want)
+{
+    uint32_t at = tl_hash(want, sizeof *want) & (n_slots - 1);
+    while (slots[at] != NULL && memcmp(&slots[at]->want, want, sizeof *want) != 0)
+        at = (at + 1) & (n_slots - 1);
+    return &slots[at];
+}
+
+static bool grow(struct tl_cubin_gates *g)
+{
+    uint32_t n = g->n_slots == 0 ? 64 : g->n_slots * 2;
+    struct tl__cb_piece **slots = calloc(n, sizeof(struct tl__cb_piece *));
+    if (slots == NULL)
+        return false;
+    for (uint32_t i = 0; i < g->n_slots; i++)
+        if (g->slots[i] != NULL)
+            *slot_of(slots, n, &g->slots[i]->want) = g->slots[i];
+    free(g->slots);
+    g->slots = slots;
+    g->n_slots = n;
+    return true;
+}
+
+/* --- on disk ---------------------------------------------------------------------------------- */
+
+/* The piece as it is written, with the code behind it. */
+struct kept {
+    uint32_t version;
+    uint32_t base, registers, exit, has_ctaid_z, has_stack, code_bytes;
+    struct tl__cb_want want;
+};
+
+static struct tl_store_key key_of(const struct tl_cubin_gates *g, const struct tl__cb_want *want,
+                                  const struct tl_buf *source)
+{
+    static const char what[] = "tally gate";
+    struct tl_store_key key;
+    struct tl_digest d;
+    uint32_t version = TL_CUBIN_GATE_VERSION;
+    tl_digest_init(&d);
+    tl_digest_part(&d, what, sizeof what);
+    tl_digest_part(&d, &version, sizeof version);
+    tl_digest_part(&d, want, sizeof *want);
+    tl_digest_part(&d, source->p, source->n);
+    tl_digest_part(&d, g->compiler->identity, strlen(g->compiler->identity));
+    tl_digest_end(&d, key.bytes);
+    return key;
+}
+
+static bool read_kept(struct tl_cubin_gates *g, const struct tl__cb_want *want, const char *bytes,
+                      size_t n, struct tl__cb_piece *out)
+{
+    struct kept k;
+    if (n < sizeof k)
+        return false;
+    memcpy(&k, bytes, sizeof k);
+    if (k.version != TL_CUBIN_GATE_VERSION || memcmp(&k.want, want, sizeof *want) != 0 ||
+        k.code_bytes > n - sizeof k || k.code_bytes % TL__CB_CODE_ALIGN != 0 ||
+        k.exit >= k.code_bytes)
+        return false;
+    uint8_t *code = tl_arena_alloc(&g->arena, k.code_bytes);
+    if (code == NULL)
+        return false;
+    memcpy(code, bytes + sizeof k, k.code_bytes);
+    *out = (struct tl__cb_piece){k.want,        k.base,      k.registers,  k.exit,
+                                 k.has_ctaid_z, k.has_stack, k.code_bytes, code};
+    return true;
+}
+
+static bool find_kept(struct tl_cubin_gates *g, const struct tl__cb_want *want,
+                      const struct tl_store_key *key, struct tl__cb_piece *out)
+{
+    char path[TL_STORE_PATH];
+    char *bytes;
+    size_t n;
+    if (g->store == NULL || tl_store_find(g->store, key, path, sizeof path) < 0 ||
+        tl_file_read(path, 1 << 20, &bytes, &n) < 0)
+        return false;
+    bool is_good = read_kept(g, want, bytes, n, out);
+    free(bytes);
+    return is_good;
+}
+
+/* A disk that is full or gone costs the next process time, and nothing else. */
+static void keep(struct tl_cubin_gates *g, const struct tl_store_key *key,
+                 const struct tl__cb_piece *p)
+{
+    char path[TL_STORE_PATH];
+    struct tl_buf b = {0};
+    struct kept k = {
+        .version = TL_CUBIN_GATE_VERSION,
+        .base = p->base,
+        .registers = p->registers,
+        .exit = p->exit,
+        .has_ctaid_z = p->has_ctaid_z,
+        .has_stack = p->has_stack,
+        .code_bytes = p->code_bytes,
+        .want = p->want,
+    };
+    if (g->store == NULL)
+        return;
+    tl_buf_add(&b, (const char *)&k, sizeof k);
+    tl_buf_add(&b, (const char *)p->code, p->code_bytes);
+    if (!b.failed)
+        (void)tl_store_put(g->store, key, b.p, b.n, path, sizeof path, NULL);
+    tl_buf_finish(&b);
+}
+
+/* --- making them ------------------------------------------------------------------------------ */
+
+static int compile(struct tl_cubin_gates *g, const struct tl__cb_want *want, const char *source,
+                   struct tl__cb_piece *out, struct tl_error *err)
+{
+    void *cubin = NULL;
+    size_t n = 0;
+    int rc = g->compiler->compile(g->compiler->data, source, want->arch, &cubin, &n, err);
+    if (rc < 0)
+        return rc;
+    rc = tl__cb_piece_cut(out, &g->arena, want, cubin, n, err);
+    free(cubin);
+    g->n_compiled += rc == 0;
+    return rc;
+}
+
+static int find_or_compile(struct tl_cubin_gates *g, const struct tl__cb_want *want,
+                           struct tl__cb_piece *out, struct tl_error *err)
+{
+    struct tl_buf source = {0};
+    int rc = 0;
+    tl__cb_source(&source, want);
+    if (source.failed) {
+        rc = tl_error_set(err, -ENOMEM, "no memory for the source of a gate");
+        goto out;
+    }
+    struct tl_store_key key = key_of(g, want, &source);
+    if (!find_kept(g, want, &key, out)) {
+        rc = compile(g, want, source.p, out, err);
+        if (rc == 0)
+            keep(g, &key, out);
+    }
+out:
+    tl_buf_finish(&source);
+    return rc;
+}
+
+int tl__cb_gates_put(struct tl_cubin_gates *g, const struct tl__cb_piece *piece)
+{
+    if (g->n * 2 >= g->n_slots && !grow(g))
+        return -ENOMEM;
+    struct tl__cb_piece **slot = slot_of(g->slots, g->n_slots, &piece->want);
+    struct tl__cb_piece *copy = tl_arena_alloc(&g->arena, sizeof *copy);
+    if (copy == NULL)
+        return -ENOMEM;
+    *copy = *piece;
+    g->n += *slot == NULL;
+    *slot = copy;
+    return 0;
+}
+
+int tl__cb_gates_get(struct tl_cubin_gates *g, const struct tl__cb_want *want,
+                     const struct tl__cb_piece **out, struct tl_error *err)
+{
+    if (g->n * 2 >= g->n_slots && !grow(g))
+        return tl_error_set(err, -ENOMEM, "no memory for gates");
+    struct tl__cb_piece **slot = slot_of(g->slots, g->n_slots, want);
+    if (*slot == NULL) {
+        struct tl__cb_piece *made = tl_arena_zalloc(&g->arena, sizeof *made);
+        if (made == NULL)
+            return tl_error_set(err, -ENOMEM, "no memory for a gate");
+        int rc = find_or_compile(g, want, made, err);
+        if (rc < 0)
+            return rc;
+        *slot = made;
+        g->n++;
+    }
+    *out = *slot;
+    return 0;
+}
+
+int tl_cubin_gates_create(struct tl_cubin_gates **out, const struct tl_cubin_compiler *compiler,
+                          struct tl_store *store, struct tl_error *err)
+{
+    struct tl_cubin_gates *g = calloc(1, sizeof *g);
+    *out = g;
+    if (g == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for gates");
+    g->compiler = compiler;
+    g->store = store;
+    tl_arena_init(&g->arena, 0);
+    return 0;
+}
+
+void tl_cubin_gates_destroy(struct tl_cubin_gates *g)
+{
+    if (g == NULL)
+        return;
+    tl_arena_finish(&g->arena);
+    free(g->slots);
+    free(g);
+}
+
+uint32_t tl_cubin_gates_compiled(const struct tl_cubin_gates *g)
+{
+    return g->n_compiled;
+}

@@ -1,0 +1,269 @@
+/* Sections as a file again.
+ *
+ * They keep their order; copies stand behind their originals.  Then come the section headers and
+ * the segments, as compilers write them.  A segment covers the sections that it covered before, and
+ * the copies of those. */
+#include "cubin/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { MOST_SEGMENTS = 32 };
+
+/* --- what is usual ---------------------------------------------------------------------------- */
+
+/* Whether a segment is the table of segments itself. */
+static bool is_table(const struct tl_cubin *c, const Elf64_Phdr *p)
+{
+    return p->p_type == PT_PHDR || p->p_offset == c->header.e_phoff;
+}
+
+/* Whether a section is one that the segment loads. */
+static bool covers(const struct tl_cubin *c, const Elf64_Phdr *p, const struct tl__cb_section *s)
+{
+    bool is_loaded = (s->h.sh_flags & SHF_ALLOC) != 0 && s->kind != TL__CB_MERCURY;
+    bool is_written = (s->h.sh_flags & SHF_WRITE) != 0;
+    uint64_t bytes = s->bytes != NULL ? s->h.sh_size : 0;
+    return !is_table(c, p) && p->p_type == PT_LOAD && is_loaded &&
+           is_written == ((p->p_flags & PF_W) != 0) && s->h.sh_offset >= p->p_offset &&
+           s->h.sh_offset - p->p_offset <= p->p_filesz &&
+           bytes <= p->p_filesz - (s->h.sh_offset - p->p_offset);
+}
+
+const char *tl__cb_disorder(const struct tl_cubin *c)
+{
+    uint64_t before = 0;
+    if (c->n_segments > MOST_SEGMENTS)
+        return "many segments";
+    for (uint32_t i = 0; i < c->n_segments; i++) {
+        if (c->segments[i].p_type != PT_PHDR && c->segments[i].p_type != PT_LOAD)
+            return "a segment of another type";
+        if (c->segments[i].p_memsz < c->segments[i].p_filesz)
+            return "a segment that is larger in the file than in memory";
+    }
+    for (uint32_t i = 0; i < c->n_sections; i++) {
+        const struct tl__cb_section *s = &c->sections[i];
+        if ((s->kind == TL__CB_NULL) != (i == 0))
+            return "the null section is not the first";
+        if (s->bytes == NULL || s->h.sh_size == 0 || s->kind == TL__CB_MERCURY)
+            continue;
+        if (s->h.sh_offset < before)
+            return "sections are not in the order of their headers";
+        before = s->h.sh_offset + s->h.sh_size;
+        uint32_t n = 0;
+        for (uint32_t j = 0; j < c->n_segments; j++)
+            n += covers(c, &c->segments[j], s);
+        if (n != ((s->h.sh_flags & SHF_ALLOC) != 0))
+            return "sections and segments do not fit";
+    }
+    for (uint32_t i = 0; i < c->n_symbols; i++)
+        if (c->sections[c->symbols[i].st_shndx].kind == TL__CB_MERCURY)
+            return "a symbol in a section of another form of the code";
+    return NULL;
+}
+
+/* --- places ----------------------------------------------------------------------------------- */
+
+/* The layout of the new file. */
+struct layout {
+    struct tl__cb_out **order;
+    uint32_t n;
+    uint64_t headers, segments, end;
+};
+
+static uint64_t align(uint64_t at, uint64_t to)
+{
+    return to > 1 ? (at + to - 1) & ~(to - 1) : at;
+}
+
+static bool has_bytes(const struct tl__cb_out *o)
+{
+    return o->bytes != NULL;
+}
+
+static uint64_t bytes_of(const struct tl__cb_out *o)
+{
+    return has_bytes(o) ? o->n_front + o->n + o->n_zeroes : 0;
+}
+
+static int put_in_order(struct tl__cb_work *w, struct layout *l, struct tl_error *err)
+{
+    l->order = tl_arena_alloc(&w->arena, w->n_sections * sizeof(struct tl__cb_out *));
+    if (l->order == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for the order of sections");
+    for (uint32_t i = 0; i < w->c->n_sections; i++) {
+        if (!w->sections[i].is_dropped)
+            l->order[l->n++] = &w->sections[i];
+        if (w->is_twin && w->copy_of[i] != TL__CB_NONE)
+            l->order[l->n++] = &w->sections[w->copy_of[i]];
+    }
+    uint64_t at = sizeof(Elf64_Ehdr);
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct tl__cb_out *o = l->order[i];
+        o->number = i;
+        if (i == 0)
+            continue; /* the null section has no place */
+        at = align(at, o->h.sh_addralign);
+        o->h.sh_offset = at;
+        if (has_bytes(o))
+            o->h.sh_size = bytes_of(o);
+        at += bytes_of(o);
+    }
+    l->headers = align(at, 8);
+    l->segments = l->headers + l->n * sizeof(Elf64_Shdr);
+    l->end = l->segments + w->c->n_segments * sizeof(Elf64_Phdr);
+    return 0;
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+/* The new number of a section that was read. */
+static uint32_t new_number(const struct tl__cb_work *w, uint32_t old)
+{
+    return old < w->c->n_sections ? w->sections[old].number : old;
+}
+
+static void renumber_section(const struct tl__cb_work *w, const struct tl__cb_out *o, Elf64_Shdr *h)
+{
+    h->sh_link = new_number(w, h->sh_link);
+    if (!(h->sh_flags & SHF_INFO_LINK))
+        return;
+    uint32_t to = h->sh_info;
+    if (o->is_copy && to < w->c->n_sections && w->copy_of[to] != TL__CB_NONE)
+        h->sh_info = w->sections[w->copy_of[to]].number;
+    else
+        h->sh_info = new_number(w, to);
+}
+
+static void renumber_symbols(struct tl__cb_work *w)
+{
+    /* Copies have the number of a copy, which is an index into the same list. */
+    for (uint32_t i = 0; i < w->n_symbols; i++)
+        w->symbols[i].st_shndx = (uint16_t)w->sections[w->symbols[i].st_shndx].number;
+}
+
+/* --- segments --------------------------------------------------------------------------------- */
+
+/* What has no bytes in the file and was copied takes room behind what was there. */
+static uint64_t add_room(uint64_t memory, const struct tl__cb_out *o)
+{
+    return o->is_copy && !has_bytes(o) ? align(memory, o->h.sh_addralign) + o->h.sh_size : memory;
+}
+
+static Elf64_Phdr new_segment(const struct tl__cb_work *w, const struct layout *l,
+                              const Elf64_Phdr *old)
+{
+    Elf64_Phdr p = *old;
+    uint64_t begin = UINT64_MAX, end = 0, room = old->p_memsz - old->p_filesz;
+    if (!tl__cb_does(w, TL__CB_EDIT_SEGMENTS))
+        return p;
+    if (is_table(w->c, old)) {
+        p.p_offset = l->segments;
+        return p;
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct tl__cb_out *o = l->order[i];
+        if (!covers(w->c, old, &w->c->sections[o->origin]))
+            continue;
+        if (o->h.sh_offset < begin)
+            begin = o->h.sh_offset;
+        if (o->h.sh_offset + bytes_of(o) > end)
+            end = o->h.sh_offset + bytes_of(o);
+        room = add_room(room, o);
+    }
+    if (begin == UINT64_MAX)
+        return p;
+    p.p_offset = begin;
+    p.p_filesz = end - begin;
+    p.p_memsz = p.p_filesz + room;
+    return p;
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+static void put_section(uint8_t *file, const struct tl__cb_out *o)
+{
+    if (!has_bytes(o) || bytes_of(o) == 0)
+        return;
+    uint8_t *at = file + o->h.sh_offset;
+    if (o->n_front > 0)
+        memcpy(at, o->front, o->n_front);
+    memcpy(at + o->n_front, o->bytes, o->n);
+}
+
+/* Tables that have grown are put together anew. */
+static bool grow(struct tl__cb_work *w, uint32_t section, const struct tl_buf *more)
+{
+    struct tl__cb_out *o = &w->sections[section];
+    if (more->failed)
+        return false;
+    if (more->n == 0)
+        return true;
+    uint8_t *bytes = tl_arena_alloc(&w->arena, o->n + more->n);
+    if (bytes == NULL)
+        return false;
+    memcpy(bytes, o->bytes, o->n);
+    memcpy(bytes + o->n, more->p, more->n);
+    o->bytes = bytes;
+    o->n += more->n;
+    return true;
+}
+
+static bool grow_tables(struct tl__cb_work *w)
+{
+    const struct tl_cubin *c = w->c;
+    if (!grow(w, c->names_section, &w->more_names) ||
+        !grow(w, c->symbol_names_section, &w->more_symbol_names) ||
+        !grow(w, c->info_section, &w->more_info))
+        return false;
+    if (c->calls_section != TL__CB_NONE && !grow(w, c->calls_section, &w->more_calls))
+        return false;
+    struct tl__cb_out *symbols = &w->sections[c->symbols_section];
+    symbols->bytes = (const uint8_t *)w->symbols;
+    symbols->n = w->n_symbols * sizeof *w->symbols;
+    return true;
+}
+
+static void put_headers(const struct tl__cb_work *w, const struct layout *l, uint8_t *file)
+{
+    Elf64_Ehdr header = w->c->header;
+    header.e_shoff = l->headers;
+    header.e_phoff = w->c->n_segments > 0 ? l->segments : 0;
+    header.e_shnum = (uint16_t)l->n;
+    header.e_shstrndx = (uint16_t)new_number(w, w->c->names_section);
+    memcpy(file, &header, sizeof header);
+    for (uint32_t i = 0; i < l->n; i++) {
+        Elf64_Shdr h = l->order[i]->h;
+        renumber_section(w, l->order[i], &h);
+        memcpy(file + l->headers + i * sizeof h, &h, sizeof h);
+    }
+    for (uint32_t i = 0; i < w->c->n_segments; i++) {
+        Elf64_Phdr p = new_segment(w, l, &w->c->segments[i]);
+        memcpy(file + l->segments + i * sizeof p, &p, sizeof p);
+    }
+}
+
+int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_error *err)
+{
+    struct layout l = {0};
+    if (!grow_tables(w))
+        return tl_error_set(err, -ENOMEM, "no memory for the tables of a gated cubin");
+    int rc = put_in_order(w, &l, err);
+    if (rc < 0)
+        return rc;
+    uint8_t *file = calloc(1, l.end);
+    if (file == NULL)
+        return tl_error_set(err, -ENOMEM, "no memory for a gated cubin of %llu bytes",
+                            (unsigned long long)l.end);
+    renumber_symbols(w);
+    for (uint32_t i = 0; i < l.n; i++)
+        put_section(file, l.order[i]);
+    put_headers(w, &l, file);
+    out->bytes = file;
+    out->n = l.end;
+    out->peak_bytes = l.end + w->arena.bytes + w->c->arena.bytes +
+                      w->cap_sections * sizeof *w->sections + w->cap_symbols * sizeof *w->symbols +
+                      w->cap_attrs * sizeof *w->attrs + w->more_names.cap +
+                      w->more_symbol_names.cap + w->more_info.cap + w->more_calls.cap;
+    return 0;
+}

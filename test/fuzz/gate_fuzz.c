@@ -1,0 +1,69 @@
+/* Any bytes as a cubin whose kernels are to be gated, in place and as twins, with a gate that needs
+ * no compiler.  What comes out is opened again: it must be a cubin, with the kernels that went in. */
+#include "cubin/internal.h"
+
+#include <stdlib.h>
+
+enum { CODE = 256 };
+
+static int no_compiler(void *data, const char *ptx, uint32_t arch, void **cubin, size_t *n,
+                       struct tl_error *err)
+{
+    (void)data, (void)ptx, (void)arch, (void)cubin, (void)n;
+    return tl_error_set(err, -1, "there is no compiler here");
+}
+
+static const struct tl_cubin_compiler compiler = {no_compiler, NULL, "none"};
+
+static void put_pieces(struct tl_cubin_gates *gates, const struct tl_cubin *c)
+{
+    static const uint8_t code[CODE];
+    for (uint32_t i = 0; i < c->n_kernels; i++) {
+        const struct tl__cb_kernel *k = &c->kernels[i];
+        struct tl__cb_piece piece = {
+            .want = {.arch = c->arch, .offset = k->entry.gate_offset},
+            .base = k->bank0_base,
+            .registers = 20,
+            .exit = CODE - 32,
+            .has_ctaid_z = i & 1,
+            .has_stack = 1,
+            .code_bytes = CODE,
+            .code = code,
+        };
+        memcpy(piece.want.cluster, k->entry.cluster, sizeof piece.want.cluster);
+        if (k->entry.reason == TL_CUBIN_REASON_OK && tl__cb_gates_put(gates, &piece) < 0)
+            abort();
+    }
+}
+
+static void gate(const struct tl_cubin *c, struct tl_cubin_gates *gates, bool is_twin)
+{
+    struct tl_cubin_gated out;
+    struct tl_cubin *again;
+    struct tl_error err;
+    if (tl_cubin_gate(c, &(struct tl_cubin_options){.is_twin = is_twin}, gates, &out, &err) < 0)
+        return;
+    if (out.n_gated == 0 || tl_cubin_open(&again, out.bytes, out.n, &err) < 0)
+        abort();
+    if (tl_cubin_count(again) != tl_cubin_count(c) + (is_twin ? out.n_gated : 0))
+        abort();
+    tl_cubin_close(again);
+    tl_cubin_gated_finish(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    struct tl_cubin *c;
+    struct tl_cubin_gates *gates;
+    struct tl_error err;
+    if (tl_cubin_open(&c, bytes, n, &err) < 0)
+        return 0;
+    if (tl_cubin_gates_create(&gates, &compiler, NULL, &err) < 0)
+        abort();
+    put_pieces(gates, c);
+    gate(c, gates, false);
+    gate(c, gates, true);
+    tl_cubin_gates_destroy(gates);
+    tl_cubin_close(c);
+    return 0;
+}
