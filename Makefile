@@ -260,9 +260,10 @@ corpus: tests
 # What make test does with some random kernels and some mutants of cases, with many and with all; SEED=n tries, and shows, the random
 # kernel of that seed alone.
 SEEDS ?= 10000
+KERNELS ?= 200
 verdict-campaign: $(B)/test/ptx_rewrite/random_waits_test $(B)/test/ptx_rewrite/mutants_test
 	@SEEDS=$(SEEDS) FIRST=$(FIRST) $(B)/test/ptx_rewrite/random_waits_test
-	@$(if $(SEED),,MUTANTS=0 $(B)/test/ptx_rewrite/mutants_test)
+	@$(if $(SEED),,MUTANTS=0 KERNELS=$(KERNELS) $(B)/test/ptx_rewrite/mutants_test)
 .PHONY: verdict-campaign
 
 # Lint results are kept as stamps, so that only what changed is looked at again; all complaints come in one run.

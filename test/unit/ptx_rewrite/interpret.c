@@ -9,7 +9,7 @@
 #include "tally/hash.h"
 #include "test/unit/ptx_rewrite/interpret_internal.h"
 
-enum { BURST = 12, MAX_SWEEPS = 6000, MIN_SWEEPS = 400, TURN_STEPS = 400000 };
+enum { BURST = 12, STICKY = 100, MAX_SWEEPS = 6000, MIN_SWEEPS = 400, TURN_STEPS = 400000 };
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -144,6 +144,15 @@ void ptx_fail(struct thread *t, enum ptx_end end, const char *what)
              s != NULL ? (int)(s->end - s->at) : 0, s != NULL ? r->k->ix->text + s->at : "");
 }
 
+static uint64_t roll(struct machine_run *r)
+{
+    uint64_t z = r->dice += 0x9E3779B97F4A7C15ull;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
+}
+
+/* Registers and shared memory begin with anything: what is read before it is written shows. */
 static bool begin_block(struct machine_run *r, struct block *b)
 {
     uint32_t n = r->n_begun++;
@@ -160,10 +169,11 @@ static bool begin_block(struct machine_run *r, struct block *b)
         *t = (struct thread){.block = b, .number = i};
         t->frames[0].cfg = &r->k->cfgs[0];
         t->frames[0].regs = calloc(r->k->cfgs[0].func->n_regs + 1, sizeof(uint64_t));
-        /* Registers begin with anything: what is read before it is written shows. */
-        for (uint32_t k = 0; k < r->k->cfgs[0].func->n_regs; k++)
-            t->frames[0].regs[k] = 0x5a5a5a5a00000000ull | (k * 7919 + i);
+        for (uint32_t k = 0; t->frames[0].regs != NULL && k < r->k->cfgs[0].func->n_regs; k++)
+            t->frames[0].regs[k] = roll(r);
     }
+    for (uint32_t i = 0; b->shared != NULL && i < bytes; i++)
+        b->shared[i] = (uint8_t)roll(r);
     r->n_open++;
     return b->shared != NULL && b->threads != NULL && bytes <= SHARED_LIMIT;
 }
@@ -209,24 +219,21 @@ static bool tend_blocks(struct machine_run *r)
 
 /* --- the order of steps ----------------------------------------------------------------------- */
 
-static uint64_t roll(struct machine_run *r)
-{
-    uint64_t z = r->dice += 0x9E3779B97F4A7C15ull;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
-
 /* A thread that can run, chosen by dice; NULL if there is none. */
 static struct thread *choose(struct machine_run *r)
 {
     uint32_t n = r->n_blocks * r->block_threads, start = (uint32_t)(roll(r) % n);
+    if (r->run->burst > STICKY &&
+        roll(r) % STICKY != 0) /* one of the block that ran last, if it can */
+        start = r->last / r->block_threads * r->block_threads;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = (start + i) % n;
         struct block *b = &r->blocks[at / r->block_threads];
         struct thread *t = b->threads != NULL ? &b->threads[at % r->block_threads] : NULL;
-        if (t != NULL && t->status == RUNS)
+        if (t != NULL && t->status == RUNS) {
+            r->last = at;
             return t;
+        }
     }
     return NULL;
 }

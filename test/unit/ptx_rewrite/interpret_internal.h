@@ -78,6 +78,7 @@ struct machine_run {
     uint32_t n_blocks, n_begun, n_total, n_open;
     uint32_t block_threads;
     uint64_t dice;
+    uint32_t last;        /* thread that ran last */
     enum ptx_end end;     /* PTX_ENDED while all is well */
     bool has_changed;     /* global memory, since its state was taken */
     uint64_t memory_hash; /* its state then */

@@ -1,24 +1,32 @@
-/* Mutants of the cases that may be cut (mutate.h): the direction of a wait, the sign of an addition, a
+/* Mutants of cases and of random kernels that may be cut (mutate.h, generate.h): the direction of a wait, the sign of an addition, a
  * compared value, a scope, a missing release, a branch, an index.  Those that are still allowed to be
  * cut must end when they are, and leave what they leave when run whole.
  *
- * MUTANTS limits how many of a kernel are tried (evenly chosen; 0 for all), CASE names some cases. */
+ * MUTANTS limits how many of a kernel are tried (evenly chosen; 0 for all), KERNELS how many random
+ * kernels are, CASE names some cases. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unity.h>
 
 #include "test/unit/ptx_rewrite/cut.h"
+#include "test/unit/ptx_rewrite/generate.h"
 #include "test/unit/ptx_rewrite/mutate.h"
 
-enum { DEFAULT_MUTANTS = 12, MAX_BLOCKS = 4, MAX_TOLD = 20 };
+enum { DEFAULT_MUTANTS = 10, DEFAULT_KERNELS = 40, MAX_BLOCKS = 4, MAX_TOLD = 20 };
 
 struct tally {
     uint32_t kernels, mutants, unread, refused, accepted, invalid, unsteady, wrong;
 };
 
 static struct tally tally;
-static uint32_t limit;
+static uint32_t limit, n_random;
+
+static uint32_t number_from(const char *name, uint32_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL && text[0] != 0 ? (uint32_t)strtoul(text, NULL, 0) : otherwise;
+}
 
 /* --- one kernel ------------------------------------------------------------------------------- */
 
@@ -27,6 +35,7 @@ struct subject {
     char kernel[128];
     struct ptx_case_run run;
     const struct ptx_case_kernel *k;
+    uint32_t ignored;   /* arguments that may end as they like */
     uint64_t max_steps; /* more than the kernel itself takes */
 };
 
@@ -61,6 +70,7 @@ static void run_cut(struct ptx_cut *c, const struct subject *s, const char *text
                           .run = &s->run,
                           .args = s->k->args,
                           .n_args = s->k->n_args,
+                          .ignored = s->ignored,
                           .seed = seed,
                           .burst = burst,
                           .is_converged = true,
@@ -116,8 +126,7 @@ static void try_mutant(const struct subject *s, const char *text, const char *wh
     tally.invalid += c.whole != PTX_ENDED;
     int v = ptx_cut_wrong(&c);
     is_wrong = v >= 0;
-    if (is_wrong && (c.ends[v] == PTX_ENDED || c.ends[v] == PTX_FAULT) &&
-        is_unsteady(s, text, &c)) {
+    if (is_wrong && is_unsteady(s, text, &c)) {
         is_wrong = false;
         tally.unsteady++;
     }
@@ -134,16 +143,16 @@ static void try_mutant(const struct subject *s, const char *text, const char *wh
     ptx_cut_finish(&c);
 }
 
-static void try_kernel(const struct tl_ptx_index *ix, const struct ptx_case *c, struct subject *s)
+static void try_kernel(const struct tl_ptx_index *ix, const char *given, struct subject *s)
 {
     struct ptx_cut whole;
     char what[256], *text;
     uint32_t n = 0;
     bool is_read;
-    if (!choose_run(s) || !is_allowed(c->text, s->kernel, &is_read))
+    if (!choose_run(s) || !is_allowed(given, s->kernel, &is_read))
         return;
     s->max_steps = 0;
-    run_cut(&whole, s, c->text, 1, 0, false);
+    run_cut(&whole, s, given, 1, 0, false);
     bool is_fit = whole.whole == PTX_ENDED && ptx_cut_wrong(&whole) < 0 && whole.least == PTX_ENDED;
     s->max_steps = 4 * whole.steps + 2000;
     ptx_cut_finish(&whole);
@@ -181,11 +190,33 @@ static void try_case(const char *file)
             snprintf(s.kernel, sizeof s.kernel, TL_STR_FMT, TL_STR_ARG(item->name));
             s.k = ptx_case_kernel_of(&c, item->name);
             if (s.k != NULL)
-                try_kernel(ix, &c, &s);
+                try_kernel(ix, c.text, &s);
         }
         tl_ptx_index_destroy(ix);
     }
     ptx_case_finish(&c);
+}
+
+static void try_random(uint64_t seed)
+{
+    struct ptx_generated g;
+    static struct ptx_case_kernel k;
+    struct tl_ptx_index *ix;
+    struct tl_error err;
+    char name[32];
+    ptx_generate(&g, seed);
+    snprintf(name, sizeof name, "seed %llu", (unsigned long long)seed);
+    k = (struct ptx_case_kernel){.n_runs = 1, .n_args = g.n_args};
+    k.runs[0] = g.run;
+    memcpy(k.args, g.args, sizeof k.args);
+    struct subject s = {.file = name, .k = &k, .ignored = g.ignored};
+    snprintf(s.kernel, sizeof s.kernel, "%s", g.kernel);
+    tl_buf_add(&g.text, "", 1); /* as a string */
+    if (tl_ptx_index_create(&ix, g.text.p, g.text.n - 1, name, &err) == 0) {
+        try_kernel(ix, g.text.p, &s);
+        tl_ptx_index_destroy(ix);
+    }
+    ptx_generated_finish(&g);
 }
 
 static void no_mutant_that_may_be_cut_hangs_or_differs(void)
@@ -198,6 +229,8 @@ static void no_mutant_that_may_be_cut_hangs_or_differs(void)
             try_case(names[i]);
     }
     ptx_case_names_free(names, n);
+    for (uint32_t i = 0; only == NULL && i < n_random; i++)
+        try_random(i + 1);
     printf("%u kernels, %u mutants: %u refused, %u accepted, %u no PTX; of those accepted, %u do "
            "not end even "
            "when run whole, %u depend on the order of steps\nwrong: %u\n",
@@ -218,9 +251,9 @@ void tearDown(void)
 
 int main(void)
 {
-    const char *text = getenv("MUTANTS");
     UNITY_BEGIN();
-    limit = text != NULL && text[0] != 0 ? (uint32_t)strtoul(text, NULL, 0) : DEFAULT_MUTANTS;
+    limit = number_from("MUTANTS", DEFAULT_MUTANTS);
+    n_random = number_from("KERNELS", DEFAULT_KERNELS);
     RUN_TEST(no_mutant_that_may_be_cut_hangs_or_differs);
     return UNITY_END();
 }
