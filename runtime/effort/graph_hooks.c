@@ -105,11 +105,9 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 
 /* --- changing --------------------------------------------------------------------------------- */
 
-/* Makes the call, and then the change of the step, if there is one for that node; otherwise the
- * graph goes whole. */
-static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kind,
-                       int (*apply)(struct tl_eff_step *step, const void *params),
-                       const void *params)
+/* The graph that the call is about, which nobody else changes until the lock is given back.  One
+ * that goes whole has nothing queued then, so that the call finds it at rest. */
+TL_ACQUIRE(lock) static struct graph *begin_change(const struct tl_eff_call *call)
 {
     tl_mutex_lock(&lock);
     /* NOLINT(performance-no-int-to-ptr) */
@@ -119,6 +117,16 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
         tl_eff_drain_all();
         tl_eff_unlock();
     }
+    return g;
+}
+
+/* Makes the call, and then the change of the step, if there is one for that node; otherwise the
+ * graph goes whole. */
+static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kind,
+                       int (*apply)(struct tl_eff_step *step, const void *params),
+                       const void *params)
+{
+    struct graph *g = begin_change(call);
     CUresult r = tl_eff_invoke(call);
     bool was_found = false;
     for (uint32_t i = 0; r == CUDA_SUCCESS && g != NULL && !g->is_whole && i < g->steps.n; i++) {
@@ -276,14 +284,7 @@ static CUresult hook_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, u
 static CUresult update(const struct tl_eff_call *call)
 {
     struct tl_eff_steps steps;
-    tl_mutex_lock(&lock);
-    /* NOLINT(performance-no-int-to-ptr) */
-    struct graph *g = find_graph((CUgraphExec)call->args[0]);
-    if (g != NULL && g->is_whole) {
-        tl_eff_lock();
-        tl_eff_drain_all();
-        tl_eff_unlock();
-    }
+    struct graph *g = begin_change(call);
     CUresult r = tl_eff_invoke(call);
     if (r == CUDA_SUCCESS && g != NULL && !g->is_whole) {
         bool had_disabled = false;
