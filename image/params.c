@@ -1,4 +1,5 @@
-/* The parameters of one kernel of a cubin, without libelf, for what is loaded into jobs.
+/* What is asked of a cubin without libelf, in what is loaded into jobs: the parameters of one kernel,
+ * and the virtual architecture.
  *
  * `.nv.info.<kernel>` has an attribute per parameter (KPARAM_INFO: number, offset, and the size from
  * bit 18 on), and one with the size of all (CBANK_PARAM_SIZE).  NVIDIA does not document them; these
@@ -89,6 +90,41 @@ static int check(const struct tl_cubin_param *params, uint32_t n, uint32_t total
                : tl_error_set(err, -ENOTSUP, "parameters end at %u of %u bytes", end, total);
 }
 
+/* Opens the table of sections: 0 or -EINVAL. */
+static int open_file(const struct file *f, Elf64_Ehdr *h, Elf64_Shdr *names, struct tl_error *err)
+{
+    if (part(f, 0, sizeof *h) == NULL || !tl__has_magic(f->bytes, f->n, TL__MAGIC_ELF))
+        return tl_error_set(err, -EINVAL, "no ELF file");
+    memcpy(h, f->bytes, sizeof *h);
+    if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_shentsize != sizeof *names ||
+        h->e_shstrndx >= h->e_shnum || !section_at(f, h, h->e_shstrndx, names))
+        return tl_error_set(err, -EINVAL, "its table of sections is broken");
+    return 0;
+}
+
+/* Until ABI version 7 it is the third byte of e_flags.  From 8 on it stands in a note, `.nv.cuinfo` of
+ * "NVIDIA Corp": two bytes of a version, then it; so nvcc 13.0 writes it. */
+uint32_t tl_cubin_virtual_arch(const void *bytes, size_t n)
+{
+    enum { WIDE_ABI = 8, NOTE_HEAD = 12, OWNER = 12, CUINFO = 1000 };
+    struct file f = {bytes, n};
+    Elf64_Ehdr h;
+    Elf64_Shdr names, s;
+    if (open_file(&f, &h, &names, NULL) < 0)
+        return 0;
+    if (h.e_ident[EI_ABIVERSION] < WIDE_ABI)
+        return h.e_flags >> 16 & 0xff;
+    for (uint32_t i = 0; i < h.e_shnum && section_at(&f, &h, i, &s); i++) {
+        const uint8_t *p = s.sh_type == SHT_NOTE && s.sh_size >= NOTE_HEAD + OWNER + 4
+                               ? part(&f, s.sh_offset, s.sh_size)
+                               : NULL;
+        if (p != NULL && tl__u32(p) == OWNER && tl__u32(p + 4) >= 4 && tl__u32(p + 8) == CUINFO &&
+            memcmp(p + NOTE_HEAD, "NVIDIA Corp", OWNER) == 0)
+            return tl__u16(p + NOTE_HEAD + OWNER + 2);
+    }
+    return 0;
+}
+
 int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_cubin_param *out,
                     uint32_t cap, uint32_t *count, struct tl_error *err)
 {
@@ -96,12 +132,9 @@ int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_c
     Elf64_Ehdr h;
     Elf64_Shdr names, s;
     uint32_t total;
-    if (part(&f, 0, sizeof h) == NULL || !tl__has_magic(bytes, n, TL__MAGIC_ELF))
-        return tl_error_set(err, -EINVAL, "no ELF file");
-    memcpy(&h, bytes, sizeof h);
-    if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_shentsize != sizeof s ||
-        h.e_shstrndx >= h.e_shnum || !section_at(&f, &h, h.e_shstrndx, &names))
-        return tl_error_set(err, -EINVAL, "its table of sections is broken");
+    int rc = open_file(&f, &h, &names, err);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < h.e_shnum; i++) {
         if (!section_at(&f, &h, i, &s))
             return tl_error_set(err, -EINVAL, "section %u is not inside the file", i);
@@ -110,7 +143,7 @@ int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_c
         const uint8_t *info = part(&f, s.sh_offset, s.sh_size);
         if (info == NULL)
             return tl_error_set(err, -EINVAL, "section %u is not inside the file", i);
-        int rc = read_attributes(info, s.sh_size, out, cap, count, &total, err);
+        rc = read_attributes(info, s.sh_size, out, cap, count, &total, err);
         return rc < 0 ? rc : check(out, *count, total, err);
     }
     return tl_error_set(err, -ENOENT, "no kernel of that name");

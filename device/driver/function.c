@@ -42,7 +42,8 @@ static CUresult attribute(const struct CUfunc_st *f, CUfunction_attribute attrib
         *pi = (int)k->target;
         break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *pi = tl_drv.cc_major * 10 + tl_drv.cc_minor;
+        *pi = f->module->image->code_arch != 0 ? (int)f->module->image->code_arch
+                                               : tl_drv.cc_major * 10 + tl_drv.cc_minor;
         break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:

@@ -5,6 +5,7 @@
 #include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/opaque.h"
+#include "device/driver/profile.h"
 #include "device/driver/state.h"
 #include "tally/check.h"
 #include "tally/file.h"
@@ -28,16 +29,47 @@ struct choice {
     struct tl_image best, cubin;
     bool has_one, has_cubin;
     uint32_t n_seen;
+    /* of a strict profile: the machine code that a GPU's driver would take */
+    struct tl_image code;
+    bool has_code;
+    /* and the PTX that it was made of, if the same container has it */
+    uint32_t virtual_arch;
+    struct tl_image twin;
+    bool has_twin;
 };
 
-/* PTX for one architecture alone (sm_90a) is the last resort unless it is just ours. */
+static int our_arch(void)
+{
+    return tl_drv.cc_major * 10 + tl_drv.cc_minor;
+}
+
+/* Whether the device runs code with such a suffix: sm_90a is for 9.0 alone, sm_100f for the rest of
+ * its family as well. */
+static bool suits(const struct tl_image *image)
+{
+    if (image->is_arch_specific)
+        return (int)image->arch == our_arch();
+    return !image->is_family_specific || (int)image->arch / 10 == tl_drv.cc_major;
+}
+
+/* PTX for one architecture alone (sm_90a) is the last resort unless it is just ours; a GPU's driver
+ * does not take it at all. */
 static int rank(const struct tl_image *image)
 {
-    int ours = tl_drv.cc_major * 10 + tl_drv.cc_minor;
-    if (image->kind != TL_IMAGE_PTX || (int)image->arch > ours)
+    if (image->kind != TL_IMAGE_PTX || (int)image->arch > our_arch() ||
+        (tl_drv_profile()->is_strict && !suits(image)))
         return -1;
-    bool is_special = image->is_arch_specific && (int)image->arch != ours;
+    bool is_special = image->is_arch_specific && (int)image->arch != our_arch();
     return (int)image->arch + (is_special ? 0 : 10000);
+}
+
+/* Machine code runs on its own major architecture, from its minor one on ("Binary Compatibility" in
+ * the programming guide). */
+static bool is_code(const struct tl_image *image)
+{
+    return tl_drv_profile()->is_strict && image->kind == TL_IMAGE_CUBIN &&
+           (int)image->arch / 10 == tl_drv.cc_major && (int)image->arch <= our_arch() &&
+           suits(image);
 }
 
 static int consider(void *data, const struct tl_image *image)
@@ -48,6 +80,10 @@ static int consider(void *data, const struct tl_image *image)
         c->best = *image;
         c->has_one = true;
     }
+    if (is_code(image) && (!c->has_code || image->arch > c->code.arch)) {
+        c->code = *image;
+        c->has_code = true;
+    }
     /* One that is not for a later, special version of an architecture says most about how long its
      * kernels take. */
     if (image->kind == TL_IMAGE_CUBIN && (!c->has_cubin || image->arch >= c->cubin.arch)) {
@@ -55,6 +91,55 @@ static int consider(void *data, const struct tl_image *image)
         c->has_cubin = true;
     }
     return 0;
+}
+
+static int find_twin(void *data, const struct tl_image *image)
+{
+    struct choice *c = data;
+    if (image->kind == TL_IMAGE_PTX && image->container_index == c->code.container_index &&
+        image->arch == c->virtual_arch && image->is_arch_specific == c->code.is_arch_specific &&
+        image->is_family_specific == c->code.is_family_specific) {
+        c->twin = *image;
+        c->has_twin = true;
+    }
+    return 0;
+}
+
+/* A GPU runs machine code before it looks at PTX.  Here it runs as the PTX that it was made of, if
+ * that is there, and as no other: another architecture's may be other code. */
+static void prefer_code(struct choice *c, const void *bytes)
+{
+    void *code;
+    size_t n;
+    if (!c->has_code)
+        return;
+    c->has_one = false;
+    if (tl_image_unpack(&c->code, &code, &n, NULL) < 0)
+        return;
+    c->virtual_arch = tl_cubin_virtual_arch(code, n);
+    free(code);
+    tl_image_walk_memory(bytes, SIZE_MAX, find_twin, c, NULL);
+    if (c->has_twin) {
+        c->best = c->twin;
+        c->has_one = true;
+    }
+}
+
+/* "9.0" is 90, "sm_90a" is 90. */
+static uint32_t version_number(struct tl_str v)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v.n; i++)
+        if (v.p[i] >= '0' && v.p[i] <= '9')
+            n = n * 10 + (uint32_t)(v.p[i] - '0');
+    return n;
+}
+
+/* The newest PTX that a driver of that version compiles ("Release Notes" of the PTX ISA). */
+static uint32_t newest_isa(void)
+{
+    int driver = tl_drv_driver_version();
+    return driver < 12030 ? 82 : driver < 12050 ? 84 : 90;
 }
 
 /* Nobody else has the image yet, so there is nothing to lock. */
@@ -78,6 +163,16 @@ TL_UNCHECKED CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_i
         free(image);
         free(text);
         return rc == -EINVAL ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (tl_drv_profile()->is_strict &&
+        version_number(tl_ptx_index_version(image->index)) > newest_isa()) {
+        tl_drv_log("PTX ISA %u is newer than the driver, which knows up to %u",
+                   version_number(tl_ptx_index_version(image->index)), newest_isa());
+        tl_ptx_index_destroy(image->index);
+        free(image->infos);
+        free(image);
+        free(text);
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     }
     image->refs = 1;
     tl_mutex_init(&image->managed_lock);
@@ -142,6 +237,7 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
         tl_drv_log("image refused: %s", err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
+    prefer_code(&c, bytes);
     if (!c.has_one) {
         CUresult r = without_ptx(&c, out);
         if (r == CUDA_ERROR_NO_BINARY_FOR_GPU && c.has_cubin && memcmp(bytes, ELFMAG, SELFMAG) != 0)
@@ -153,7 +249,10 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
         tl_drv_log("image refused: %s", err.text);
         return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
     }
-    return tl_drv_image_of_text(text, n, out);
+    CUresult r = tl_drv_image_of_text(text, n, out);
+    if (r == CUDA_SUCCESS && c.has_code)
+        (*out)->code_arch = c.code.arch;
+    return r;
 }
 
 CUresult tl_drv_image_read(const char *path, char **out)
@@ -340,16 +439,6 @@ static int read_kernel(struct tl_drv_image *image, struct tl_str name,
     tl_ptx_program_finish(&program);
     tl_arena_finish(&arena);
     return rc;
-}
-
-/* "9.0" is 90, "sm_90a" is 90. */
-static uint32_t version_number(struct tl_str v)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < v.n; i++)
-        if (v.p[i] >= '0' && v.p[i] <= '9')
-            n = n * 10 + (uint32_t)(v.p[i] - '0');
-    return n;
 }
 
 /* Looked at when first asked for; of two threads that do so at once, the first one's result is

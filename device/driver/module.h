@@ -25,6 +25,8 @@ struct tl_drv_image {
     /* the text only stands for a cubin: see device/driver/opaque.c; else NULL */
     struct tl_drv_opaque *opaque;
     uint32_t n_items;
+    /* of the machine code that it stands for, which a GPU would run; 0 if it is compiled itself */
+    uint32_t code_arch;
 };
 
 /* What the PTX says of one kernel.  Immutable. */

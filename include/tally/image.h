@@ -113,6 +113,10 @@ struct tl_cubin_param {
 int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_cubin_param *out,
                     uint32_t cap, uint32_t *count, struct tl_error *err);
 
+/* The virtual architecture that it was compiled for (80 of compute_80), which may be lower than its
+ * own; 0 if it does not say. */
+uint32_t tl_cubin_virtual_arch(const void *bytes, size_t n);
+
 /* Whether it still wants linking (nvcc -dc): such a cubin cannot be loaded as it is.  False for
  * anything but a cubin. */
 bool tl_cubin_is_relocatable(const void *bytes, size_t n);

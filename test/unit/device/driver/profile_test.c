@@ -3,6 +3,7 @@
  * Each profile needs a process of its own, since one is for the life of a process: the test runs
  * itself again with TALLY_DEVICE_PROFILE set, and the child's part is named by its argument. */
 #include "test/unit/device/driver/help.h"
+#include "test/unit/image/build.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -464,6 +465,132 @@ static void loads_and_allocations_wait_for_the_context(void)
     must("h100-r580", "waiting");
 }
 
+/* --- images: programming guide, "Binary Compatibility" and "PTX Compatibility" --- */
+
+enum { PTX = BUILD_PTX, CODE = BUILD_CUBIN, SPECIAL = 1000 };
+
+/* What a fatbin holds: PTX for an architecture, or machine code for one, made of a virtual one. */
+struct piece {
+    uint16_t kind;
+    uint32_t arch, made_of; /* SPECIAL + 90 is 90a */
+};
+
+static struct build_entry entry_of(const struct piece *p, struct tl_buf *payload)
+{
+    struct build_entry e = {.kind = p->kind, .arch = p->arch % SPECIAL};
+    if (p->arch >= SPECIAL)
+        e.flags = 0x0000000000100011; /* as nvcc marks sm_90a */
+    if (p->kind == PTX) {
+        tl_buf_printf(payload,
+                      ".version 7.8\n.target sm_%u%s\n.address_size 64\n"
+                      ".visible .entry k()\n{\n ret;\n}\n",
+                      e.arch, p->arch >= SPECIAL ? "a" : "");
+    } else {
+        static uint32_t note[8] = {12, 8, 1000, 0x4449564e, 0x43204149, 0x0070726f, 0, 0x82};
+        const struct build_section section = {".note.nv.cuinfo", 7, 0, 0, 0, note, sizeof note};
+        note[6] = 2 | p->made_of << 16;
+        build_elf(
+            payload,
+            &(struct build_elf){.machine = 190, .type = 2, .abi = 8, .flags = e.arch << 8 | 4},
+            &section, 1);
+    }
+    e.payload = payload->p;
+    e.payload_bytes = payload->n;
+    return e;
+}
+
+/* Loads a fatbin with these, and compares what its kernel says of itself: PTX_VERSION and
+ * BINARY_VERSION, or both 0 if it is refused. */
+static void loads(const struct piece *pieces, size_t n, int ptx, int binary)
+{
+    struct tl_buf out = {0}, payloads[4] = {{0}};
+    struct build_entry entries[4];
+    CUmodule module;
+    CUfunction f;
+    int said[2];
+    for (size_t i = 0; i < n; i++)
+        entries[i] = entry_of(&pieces[i], &payloads[i]);
+    build_container(&out, entries, n);
+    CUresult r = CALL(cuModuleLoadData)(&module, out.p);
+    TEST_ASSERT_EQUAL_INT(ptx == 0 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS, r);
+    if (r == CUDA_SUCCESS) {
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuModuleGetFunction)(&f, module, "k"));
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS,
+                              CALL(cuFuncGetAttribute)(&said[0], CU_FUNC_ATTRIBUTE_PTX_VERSION, f));
+        TEST_ASSERT_EQUAL_INT(
+            CUDA_SUCCESS, CALL(cuFuncGetAttribute)(&said[1], CU_FUNC_ATTRIBUTE_BINARY_VERSION, f));
+        TEST_ASSERT_EQUAL_INT(ptx, said[0]);
+        TEST_ASSERT_EQUAL_INT(binary, said[1]);
+    }
+    for (size_t i = 0; i < n; i++)
+        tl_buf_finish(&payloads[i]);
+    tl_buf_finish(&out);
+}
+#define LOADS(ptx, binary, ...)                                                                    \
+    loads((const struct piece[]){__VA_ARGS__},                                                     \
+          sizeof((struct piece[]){__VA_ARGS__}) / sizeof(struct piece), ptx, binary)
+
+static void part_images_h100(void)
+{
+    CUcontext ctx = make_context();
+    /* PTX of the highest architecture that is not above the device's, compiled for it. */
+    LOADS(90, 90, {PTX, 80, 0}, {PTX, 90, 0}, {PTX, 100, 0});
+    LOADS(80, 90, {PTX, 80, 0}, {PTX, 100, 0});
+    LOADS(0, 0, {PTX, 100, 0});
+    /* Machine code first, if its major architecture is the device's; it is what its PTX was. */
+    LOADS(90, 90, {CODE, 90, 90}, {PTX, 90, 0}, {PTX, 80, 0});
+    LOADS(80, 90, {CODE, 90, 80}, {PTX, 90, 0}, {PTX, 80, 0});
+    LOADS(80, 90, {CODE, 80, 80}, {CODE, 86, 80}, {PTX, 80, 0});
+    LOADS(80, 90, {CODE, 100, 100}, {PTX, 80, 0});
+    /* A GPU would run it.  Here there is no PTX that it is known to be. */
+    LOADS(0, 0, {CODE, 90, 90}, {PTX, 80, 0});
+    /* 90a is for 9.0 alone, which this is. */
+    LOADS(90, 90, {PTX, SPECIAL + 90, 0}, {PTX, 80, 0});
+    LOADS(90, 90, {CODE, SPECIAL + 90, 90}, {PTX, SPECIAL + 90, 0}, {PTX, 80, 0});
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+static void part_images_b200(void)
+{
+    CUcontext ctx = make_context();
+    LOADS(0, 0, {PTX, SPECIAL + 90, 0});
+    LOADS(80, 100, {PTX, SPECIAL + 90, 0}, {CODE, SPECIAL + 90, 90}, {PTX, 80, 0});
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+static void part_images_4090(void)
+{
+    CUcontext ctx = make_context();
+    LOADS(80, 86, {CODE, 80, 80}, {CODE, 86, 80}, {PTX, 80, 0});
+    LOADS(80, 80, {CODE, 80, 80}, {CODE, 90, 90}, {PTX, 80, 0});
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+/* R535 is of CUDA 12.2, whose PTX is 8.2 (release notes of the PTX ISA). */
+static void part_images_a100(void)
+{
+    static const char body[] =
+        ".target sm_80\n.address_size 64\n.visible .entry k()\n{\n ret;\n}\n";
+    char old[200], newer[200];
+    CUcontext ctx = make_context();
+    CUmodule module;
+    LOADS(80, 80, {CODE, 86, 80}, {PTX, 80, 0}); /* 8.6 is above 8.0 */
+    snprintf(old, sizeof old, ".version 8.2\n%s", body);
+    snprintf(newer, sizeof newer, ".version 8.3\n%s", body);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuModuleLoadData)(&module, old));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+                          CALL(cuModuleLoadData)(&module, newer));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
+}
+
+static void images_are_chosen_as_a_gpus_driver_does(void)
+{
+    must("h100-r580", "images_h100");
+    must("b200-r580", "images_b200");
+    must("rtx4090-r550", "images_4090");
+    must("a100-r535", "images_a100");
+}
+
 /* --- names --- */
 
 static void part_init(void)
@@ -485,9 +612,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"numbers", part_numbers},   {"functions", part_functions},
-                 {"init", part_init},         {"registration", part_registration},
-                 {"captures", part_captures}, {"waiting", part_waiting}};
+    } parts[] = {{"numbers", part_numbers},
+                 {"functions", part_functions},
+                 {"init", part_init},
+                 {"registration", part_registration},
+                 {"captures", part_captures},
+                 {"waiting", part_waiting},
+                 {"images_h100", part_images_h100},
+                 {"images_b200", part_images_b200},
+                 {"images_4090", part_images_4090},
+                 {"images_a100", part_images_a100}};
     self = argv[0];
     UNITY_BEGIN();
     if (argc > 1) {
@@ -502,6 +636,7 @@ int main(int argc, char **argv)
     RUN_TEST(memory_that_is_only_readable_cannot_be_registered_over_pcie);
     RUN_TEST(captures_are_spoilt_by_what_the_documentation_forbids);
     RUN_TEST(loads_and_allocations_wait_for_the_context);
+    RUN_TEST(images_are_chosen_as_a_gpus_driver_does);
     RUN_TEST(a_name_that_is_not_known_is_refused_with_those_that_are);
     return UNITY_END();
 }

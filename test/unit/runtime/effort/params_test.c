@@ -90,6 +90,7 @@ static void machine_code_tells_the_same_as_its_ptx(void)
                  source);
         TEST_ASSERT_EQUAL_INT(0, system(command));
         TEST_ASSERT_EQUAL_INT(0, tl_file_read(object, SIZE_MAX, &bytes, &size));
+        TEST_ASSERT_EQUAL_UINT32(80, tl_cubin_virtual_arch(bytes, size)); /* as its .target says */
         for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
             struct tl_cubin_param code[CAP];
             struct tl_ptx_param ptx[CAP];
@@ -124,6 +125,7 @@ static int read_info(const uint32_t *info, size_t n, uint32_t *count)
         void *shorter = guarded_copy(out.p, cut);
         uint32_t unused;
         tl_cubin_params(shorter, cut, "k", params, CAP, &unused, NULL);
+        tl_cubin_virtual_arch(shorter, cut);
         guarded_free(shorter, cut);
     }
     guarded_free(copy, out.n);
