@@ -319,7 +319,7 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = b->control != NULL && !b->is_fresh ? break_chain(c, b->control, p->on)
                                                     : CUDA_SUCCESS;
-    if (r == CUDA_SUCCESS && b->is_fresh && !c->has_host_atomics)
+    if (r == CUDA_SUCCESS && b->control != NULL && b->is_fresh && !c->has_host_atomics)
         r = tl_eff_real.cuMemcpyHtoDAsync_v2(b->control->device, (void *)b->control->word, 8,
                                              p->on);
     if (r != CUDA_SUCCESS)

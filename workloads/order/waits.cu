@@ -1,9 +1,11 @@
 /* Kernels whose blocks wait for blocks with higher numbers.  No CUDA program may count on that: a grid need not fit on the device at
  * once.  But every GPU begins blocks in ascending order, so these end wherever a few blocks fit side by side, and such programs
- * exist. */
+ * exist.
+ *
+ *     waits [TIMES [KERNEL [BLOCKS]]]      of KERNEL 0, 1 or 2 only; -1: all; BLOCKS is a multiple of four */
 #include "order.h"
 
-enum { BLOCKS = 96, THREADS = 64, GROUP = 4 };
+enum { THREADS = 64, GROUP = 4 };
 
 static __device__ void post(uint32_t *posted, unsigned block, uint32_t k)
 {
@@ -62,18 +64,19 @@ static __global__ void token(uint32_t *v, uint32_t *posted, uint32_t k, int roun
 typedef void kernel(uint32_t *, uint32_t *, uint32_t, int);
 
 static uint32_t *v, *posted;
+static unsigned blocks = 96;
 static uint32_t number, want;
 
 static void launch(kernel *f, cudaStream_t s)
 {
     number++;
-    f<<<BLOCKS, THREADS, 0, s>>>(v, posted, number, 4000);
+    f<<<blocks, THREADS, 0, s>>>(v, posted, number, 4000);
     want = want * 3 + number;
 }
 
 static bool all_are(uint32_t value)
 {
-    std::vector<uint32_t> host(BLOCKS * THREADS);
+    std::vector<uint32_t> host(blocks * THREADS);
     MUST(cudaMemcpy(host.data(), v, host.size() * sizeof host[0], cudaMemcpyDeviceToHost));
     for (uint32_t x : host) {
         if (x != value)
@@ -85,17 +88,18 @@ static bool all_are(uint32_t value)
 int main(int argc, char **argv)
 {
     order_check check("waits");
-    int times = argc > 1 ? atoi(argv[1]) : 10;
+    int times = argc > 1 ? atoi(argv[1]) : 10, only = argc > 2 ? atoi(argv[2]) : -1;
+    blocks = argc > 3 ? (unsigned)atoi(argv[3]) : blocks;
     kernel *kernels[] = {pairs, hand_in_hand, token};
     const char *names[] = {"pairs", "hand in hand", "token"};
     cudaStream_t s;
     MUST(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    MUST(cudaMalloc(&v, BLOCKS * THREADS * sizeof *v));
-    MUST(cudaMalloc(&posted, BLOCKS * sizeof *posted));
-    MUST(cudaMemset(v, 0, BLOCKS * THREADS * sizeof *v));
-    MUST(cudaMemset(posted, 0, BLOCKS * sizeof *posted));
+    MUST(cudaMalloc(&v, blocks * THREADS * sizeof *v));
+    MUST(cudaMalloc(&posted, blocks * sizeof *posted));
+    MUST(cudaMemset(v, 0, blocks * THREADS * sizeof *v));
+    MUST(cudaMemset(posted, 0, blocks * sizeof *posted));
     for (int f = 0; f < 3; f++) {
-        if (argc > 2 && f != atoi(argv[2]))
+        if (only >= 0 && f != only)
             continue;
         for (int i = 0; i < times; i++) {
             for (int chained = 0; chained < 4; chained++)
@@ -104,7 +108,7 @@ int main(int argc, char **argv)
         }
         check.is(all_are(want), names[f]);
     }
-    for (int i = 0; i < times && argc <= 2; i++) { /* one behind the other, each of another kind */
+    for (int i = 0; i < times && only < 0; i++) { /* one behind the other, each of another kind */
         for (kernel *f : kernels)
             launch(f, s);
     }
@@ -112,7 +116,7 @@ int main(int argc, char **argv)
     check.is(all_are(want), "all in turn");
 
     /* The same from a graph: the numbers must grow, so each launch has a graph of its own. */
-    for (int i = 0; i < times && argc <= 2; i++) {
+    for (int i = 0; i < times && only < 0; i++) {
         cudaGraph_t graph;
         cudaGraphExec_t exec;
         MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
