@@ -58,7 +58,8 @@ CUresult tl_drv_context_check(CUcontext ctx)
 CUresult tl_drv_context_error(const struct CUctx_st *ctx)
 {
     /* acquire: what the failing kernel's thread noted down comes first. */
-    return (CUresult)atomic_load_explicit(&ctx->home->sticky, memory_order_acquire);
+    CUresult own = (CUresult)atomic_load_explicit(&ctx->home->sticky, memory_order_acquire);
+    return own != CUDA_SUCCESS ? own : tl_drv_exec_fault(ctx->device);
 }
 
 CUresult tl_drv_enter(struct CUctx_st **ctx)

@@ -41,6 +41,21 @@ static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_
         f->calls->fault(f, 0, TL_DEV_FAULT_ADDRESS, handle);
 }
 
+/* Under MPS a fatal fault of one client reaches all that share the GPU ("Error Containment" in the
+ * documentation of MPS); TALLY_DEVICE_FAULTS says whether it does here: shared or own. */
+static bool shares_faults(void)
+{
+    const char *text = getenv("TALLY_DEVICE_FAULTS");
+    if (text != NULL && strcmp(text, "own") == 0)
+        return false;
+    return tl_drv_profile()->is_strict || (text != NULL && strcmp(text, "shared") == 0);
+}
+
+CUresult tl_drv_exec_fault(const struct tl_drv_device *device)
+{
+    return (CUresult)tl_exec_domain_fault(exec_devices[device->ordinal]);
+}
+
 int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
@@ -51,6 +66,7 @@ int tl_drv_exec_open(struct tl_drv_device *device)
                                     .tex = tex,
                                     .surf = surf,
                                     .n_told = (uint32_t)sms,
+                                    .shares_faults = shares_faults(),
                                     .has_own_cpus = tl_drv.n_physical == 1};
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
@@ -166,7 +182,11 @@ static void done(struct tl_exec_launch *l)
     struct tl_drv_op *op = l->user;
     CUresult r = result_of(&l->fault);
     if (r != CUDA_SUCCESS) {
+        struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
         tl_drv_log("%s", l->fault.text);
+        tl_exec_domain_fail(d, r);
+        if (tl_exec_domain_fault(d) != 0) /* perhaps another's, which ended this one */
+            r = (CUresult)tl_exec_domain_fault(d);
         if (l->fault.what == TL_DEV_FAULT_ADDRESS)
             explain((uintptr_t)l->fault.detail);
     }

@@ -12,6 +12,8 @@
 
 /* Joins the shared device and fills in its memory size and number of SMs.  0 or -errno. */
 int tl_drv_exec_open(struct tl_drv_device *device) TL_DRV_LOCKED;
+/* The fault of a process that shares the device, if faults are shared; else CUDA_SUCCESS. */
+CUresult tl_drv_exec_fault(const struct tl_drv_device *device);
 /* The ledger that all processes share.  0 or -ENOMEM. */
 int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_give(struct tl_drv_device *device, uint64_t bytes);

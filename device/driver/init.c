@@ -9,6 +9,7 @@
 #include "device/driver/profile.h"
 #include "device/driver/state.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,8 +98,9 @@ static CUresult open_device(int i, int number) TL_DRV_LOCKED
              p->is_strict ? "Tally Software Device (%s)" : "Tally Software Device", p->name);
     memcpy(d->uuid.bytes, "tally software ", 15);
     d->uuid.bytes[15] = (char)number;
-    if (tl_drv_exec_open(d) != 0)
-        return CUDA_ERROR_NO_DEVICE;
+    int rc = tl_drv_exec_open(d);
+    if (rc != 0) /* busy: others, whom a fault has ended, have to go first */
+        return rc == -EBUSY ? CUDA_ERROR_MPS_SERVER_NOT_READY : CUDA_ERROR_NO_DEVICE;
     d->default_pool = d->pool = tl_drv_pool_create(d);
     d->graph_pool = tl_drv_pool_create(d);
     return d->pool != NULL && d->graph_pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -121,21 +121,23 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     if (n < 0 || (size_t)n >= sizeof d->name)
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE_NAME is too long");
     d->sm_config.name = d->name;
+    d->sm_config.shares_faults = c->shares_faults;
     d->has_own_cpus = c->has_own_cpus;
     return 0;
 }
 
 /* --- the thread that lives for the process ---------------------------------------------------- */
 
-/* Ends launches that run for too long; tells them again until they are gone. */
+/* Ends launches that run for too long, and all where a fault is everybody's; tells them again until they are gone. */
 static bool watch(struct tl_exec_device *d) TL_REQUIRES(d->lock)
 {
-    bool has_runs = false;
+    bool has_runs = false, has_fault = tl__sm_fault(d->sm) != 0;
     uint64_t now = tl_clock_ns();
     for (struct tl_exec_run *run = d->runs; run != NULL; run = run->next_run) {
         uint64_t begin = atomic_load_explicit(&run->begin_ns, memory_order_relaxed);
         has_runs = true;
-        if (begin != 0 && now > begin && now - begin > d->watchdog_ns)
+        if ((begin != 0 && now > begin && d->watchdog_ns != 0 && now - begin > d->watchdog_ns) ||
+            has_fault)
             tl__run_cancel(d, run);
     }
     return has_runs;
@@ -175,7 +177,7 @@ static void *monitor_main(void *argument)
     d->monitor_is_up = true;
     pthread_cond_broadcast(&d->changed);
     while (rc == 0 && !d->is_closing) {
-        bool has_runs = d->watchdog_ns != 0 && watch(d);
+        bool has_runs = (d->watchdog_ns != 0 || d->sm_config.shares_faults) && watch(d);
         if (d->look_ns != 0 && tl_clock_ns() >= d->look_ns) {
             d->look_ns = 0;
             tl__workers_nudge(d); /* that one goes on looking by itself */
@@ -374,6 +376,16 @@ void tl_exec_device_close(struct tl_exec_device *d)
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d)
 {
     return d->env.n_slots;
+}
+
+uint32_t tl_exec_domain_fault(const struct tl_exec_device *d)
+{
+    return tl__sm_fault(d->sm);
+}
+
+void tl_exec_domain_fail(struct tl_exec_device *d, uint32_t what)
+{
+    tl__sm_fail(d->sm, what);
 }
 
 uint32_t tl_exec_device_blocks_per_sm(const struct tl_exec_device *d)

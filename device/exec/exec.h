@@ -69,6 +69,9 @@ struct tl_exec_config {
     /* blocks that are begun and not ended on an SM at most: TALLY_DEVICE_BLOCKS_PER_SM, as many as
      * there is room for */
     uint32_t blocks_per_sm;
+    /* A fault of one process is one of all that are on the device, as of clients of one MPS server;
+     * not in the mode TL_EXEC_TIMESLICE. */
+    bool shares_faults;
     /* its SMs keep to some CPUs if there are more than SMs: for the only device of a machine */
     bool has_own_cpus;
     /* per second, between host and device: TALLY_DEVICE_BUS (suffixes K, M, G), 12 GiB */
@@ -94,6 +97,10 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
 void tl_exec_device_close(struct tl_exec_device *d);
 
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d);
+/* Where faults are shared: what the first of all processes has faulted with, or 0.  All launches are
+ * then ended, and nobody else can join until those who were there are gone: -EBUSY. */
+uint32_t tl_exec_domain_fault(const struct tl_exec_device *d);
+void tl_exec_domain_fail(struct tl_exec_device *d, uint32_t what);
 /* The most blocks that an SM has side by side, if that was asked for; 0: it was not. */
 uint32_t tl_exec_device_blocks_per_sm(const struct tl_exec_device *d);
 enum tl_exec_mode tl_exec_device_mode(const struct tl_exec_device *d);

@@ -324,6 +324,7 @@ struct tl__sm_config {
     enum tl_exec_mode mode;
     uint64_t memory_bytes;
     uint32_t quantum_us;
+    bool shares_faults;
 };
 /* To be called by a thread that lives until it calls close: the kernel tells the others when that
  * thread dies. */
@@ -337,6 +338,9 @@ struct tl__waits;
 /* From now on what is lost to others is written there; before any worker starts.  Takes it over. */
 void tl__sm_keep_waits(struct tl__sm *s, struct tl__waits *waits);
 uint32_t tl__sm_slots(const struct tl__sm *s);
+/* See tl_exec_domain_fault: 0 where faults are not shared. */
+uint32_t tl__sm_fault(const struct tl__sm *s);
+void tl__sm_fail(struct tl__sm *s, uint32_t what);
 enum tl_exec_mode tl__sm_mode(const struct tl__sm *s);
 /* A new grid's key: its place in the order of arrival, within its priority if the mode says so. */
 uint64_t tl__sm_arrive(struct tl__sm *s, int32_t priority);

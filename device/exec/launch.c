@@ -586,7 +586,7 @@ int tl_exec_submit(struct tl_exec_device *d, struct tl_exec_launch *l)
     bool is_left = chance == TL__SM_TAKEN && d->look_ns == 0;
     if (is_left)
         d->look_ns = tl_clock_ns() + LEFT_NS;
-    if (d->watchdog_ns != 0 || is_left)
+    if (d->watchdog_ns != 0 || d->sm_config.shares_faults || is_left)
         pthread_cond_broadcast(&d->changed);
     tl_mutex_unlock(&d->lock);
 

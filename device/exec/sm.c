@@ -618,6 +618,20 @@ static bool is_alone(struct tl__sm *s)
     return true;
 }
 
+/* A fault that is shared ends with the last of those who were there when it happened; until then
+ * nobody joins: -EBUSY. */
+static int mend(struct tl__sm *s, const struct tl__sm_config *config, struct tl_error *err)
+{
+    if (atomic_load(&s->m->fault) == 0 || !config->shares_faults)
+        return 0;
+    if (!is_alone(s))
+        return tl_error_set(err, -EBUSY,
+                            "a process on the device has faulted, and some that it took with it "
+                            "are still there");
+    atomic_store(&s->m->fault, 0);
+    return 0;
+}
+
 /* What all agree on: the first sets it, the others take it. */
 static void agree(struct tl__sm *s, const struct tl__sm_config *config)
 {
@@ -634,6 +648,7 @@ static void agree(struct tl__sm *s, const struct tl__sm_config *config)
         atomic_store(&m->capacity_bytes, config->memory_bytes);
     }
     s->n_slots = n;
+    s->shares_faults = config->shares_faults && mode != TL_EXEC_TIMESLICE;
     s->mode = (enum tl_exec_mode)mode;
     s->quantum_us = quantum;
     s->capacity_bytes = atomic_load(&m->capacity_bytes);
@@ -658,7 +673,9 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
         return fd;
     }
     struct stat st;
-    rc = fstat(fd, &st) < 0 ? -errno : take_entry(s);
+    rc = fstat(fd, &st) < 0 ? -errno : mend(s, config, err);
+    if (rc == 0)
+        rc = take_entry(s);
     if (rc == 0) {
         s->inode = st.st_ino;
         snprintf(s->path, sizeof s->path, "%s", path);
@@ -725,6 +742,18 @@ int tl__sm_unlink(const char *name)
     if (rc == 0 && unlink(path) < 0)
         rc = -errno;
     return rc;
+}
+
+uint32_t tl__sm_fault(const struct tl__sm *s)
+{
+    return s->shares_faults ? atomic_load_explicit(&s->m->fault, memory_order_relaxed) : 0;
+}
+
+void tl__sm_fail(struct tl__sm *s, uint32_t what)
+{
+    uint32_t none = 0;
+    if (s->shares_faults)
+        atomic_compare_exchange_strong(&s->m->fault, &none, what);
 }
 
 uint32_t tl__sm_slots(const struct tl__sm *s)

@@ -42,7 +42,8 @@ struct sm_shared {
     _Atomic uint64_t capacity_bytes;
     /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
     _Atomic uint64_t bus_free_ns;
-    uint8_t unused0[16];
+    _Atomic uint32_t fault; /* of a process, where faults are shared; 0: none */
+    uint8_t unused0[12];
     _Atomic uint64_t arrival; /* the next grid's number */
     uint8_t unused1[56];
     _Atomic uint64_t turn; /* timeslice: entry + 1 (16 bits), since when in us (48) */
@@ -63,6 +64,7 @@ struct tl__sm {
     uint32_t index, generation;
     uint32_t n_slots, quantum_us;
     enum tl_exec_mode mode;
+    bool shares_faults;
     uint64_t capacity_bytes;
     /* What this thread had before, and what it has now: a list of one, whose futex_offset leads to
      * `alive`. */
