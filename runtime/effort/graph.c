@@ -42,9 +42,14 @@ static struct tl_eff_step *add_step(struct tl_eff_steps *list, CUgraphNode node,
 
 int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARAMS_v2 *p)
 {
+    /* A driver may tell a function that nobody has seen, and the kernel that the job knows. */
     CUfunction f = p->func != NULL ? p->func : (CUfunction)p->kern;
     struct tl_eff_context *c = tl_eff_current();
     struct tl_eff_kernel *k = c != NULL && f != NULL ? tl_eff_kernel(f, c) : NULL;
+    if (c != NULL && (k == NULL || k->is_unknown) && p->func != NULL && p->kern != NULL) {
+        f = (CUfunction)p->kern;
+        k = tl_eff_kernel(f, c);
+    }
     if (k == NULL || k->is_unknown || (p->ctx != NULL && p->ctx != c->handle))
         return -ENOTSUP;
     struct tl_eff_launch shape = {.kernel = k};

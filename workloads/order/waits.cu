@@ -2,7 +2,8 @@
  * once.  But every GPU begins blocks in ascending order, so these end wherever a few blocks fit side by side, and such programs
  * exist.
  *
- *     waits [TIMES [KERNEL [BLOCKS]]]      of KERNEL 0, 1 or 2 only; -1: all; BLOCKS is a multiple of four */
+ *     waits [TIMES [KERNEL [BLOCKS]]]      of KERNEL 0, 1 or 2 only; -1: all; -2: graphs only.  BLOCKS is a multiple
+ *                                      of four */
 #include "order.h"
 
 enum { THREADS = 64, GROUP = 4 };
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
     MUST(cudaMemset(v, 0, blocks * THREADS * sizeof *v));
     MUST(cudaMemset(posted, 0, blocks * sizeof *posted));
     for (int f = 0; f < 3; f++) {
-        if (only >= 0 && f != only)
+        if (only != -1 && f != only)
             continue;
         for (int i = 0; i < times; i++) {
             for (int chained = 0; chained < 4; chained++)
@@ -108,7 +109,7 @@ int main(int argc, char **argv)
         }
         check.is(all_are(want), names[f]);
     }
-    for (int i = 0; i < times && only < 0; i++) { /* one behind the other, each of another kind */
+    for (int i = 0; i < times && only == -1; i++) { /* one behind the other, each of another kind */
         for (kernel *f : kernels)
             launch(f, s);
     }
