@@ -1,6 +1,9 @@
 /* Which GPU a job uses: told to tallyd when a context gets its first work, not when it is made, for
  * programs make contexts on GPUs that they never use. */
 #include "intercept/shim/internal.h"
+#include "runtime/job/wire.h"
+
+#include <stdio.h>
 
 /* The device of a context, which need not be current. */
 static CUresult device_of(CUcontext ctx, CUdevice *device)
@@ -34,6 +37,17 @@ static bool uuid_of(CUdevice device, CUuuid *uuid)
            TL_REAL(cuDeviceGetUuid)(uuid, device) == CUDA_SUCCESS;
 }
 
+/* For the report. */
+static void note(CUdevice device, const CUuuid *uuid)
+{
+    char name[128] = "a device", id[48], text[256];
+    TL_REAL(cuDeviceGetName)(name, sizeof name, device);
+    tl_wire_gpu_name((const uint8_t *)uuid->bytes, id);
+    snprintf(text, sizeof text, "it uses %s, %s", id, name);
+    tl_record_note(tl_job.record, text);
+    tl_log(3, "%s", text);
+}
+
 void tl_job_place(void *ctx)
 {
     CUdevice device;
@@ -42,5 +56,6 @@ void tl_job_place(void *ctx)
         !uuid_of(device, &uuid)) /* then it counts for all GPUs */
         return;
     tl_job_describe(device);
-    tl_client_place(tl_job.client, (const uint8_t *)uuid.bytes);
+    if (tl_client_place(tl_job.client, (const uint8_t *)uuid.bytes))
+        note(device, &uuid);
 }
