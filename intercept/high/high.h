@@ -20,6 +20,16 @@
  * begin.  Recursive. */
 extern struct tl_mutex tl_watch_mutex;
 
+/* A GPU that the job uses, and its line to tallyd there. */
+struct tl_seat {
+    struct tl_client *client;
+    struct tl_client_page *page;
+    _Atomic uint64_t burst_ns; /* when its burst began, 0 between bursts */
+};
+enum { TL_SEATS = 16 };
+extern struct tl_seat tl_seats[TL_SEATS]; /* the first is there before the hooks are in place */
+extern _Atomic uint32_t tl_n_seats;
+
 enum tl_stream_kind {
     TL_STREAM_ORDINARY,
     TL_STREAM_LEGACY, /* the default stream of a context */
@@ -35,6 +45,7 @@ struct tl_stream {
     /* threads that wait for it in the driver: they will tell */
     _Atomic uint32_t waiters;
     _Atomic bool is_gone; /* destroyed, or its context was */
+    struct tl_seat *seat; /* where it is */
     _Atomic uint64_t kernels, blocks;
     enum tl_stream_kind kind;
     uint32_t number; /* in the timeline */
@@ -54,8 +65,7 @@ struct tl_high_thread {
 };
 extern TL_THREAD struct tl_high_thread tl_high_thread;
 
-extern struct tl_client_page *tl_high_page; /* set before the hooks are in place; never NULL then */
-extern _Atomic uint32_t tl_high_captures;   /* streams that are being captured */
+extern _Atomic uint32_t tl_high_captures; /* streams that are being captured */
 extern const struct tl_hook tl_high_launch_hooks[], tl_high_copy_hooks[], tl_high_wait_hooks[],
     tl_high_context_hooks[];
 
@@ -73,10 +83,10 @@ bool tl_stream_is_capturing(CUstream stream, bool is_per_thread);
 void tl_stream_complete(struct tl_stream *s, uint32_t upto);
 void tl_stream_gone(struct tl_stream *s);
 void tl_stream_forget_context(void); /* the thread's current context may be another now */
-/* A burst begins: work is issued while nothing was in flight. */
-void tl_high_burst(void);
+/* A burst begins: work is issued on a GPU while nothing was in flight there. */
+void tl_high_burst(struct tl_seat *seat);
 /* One piece that the driver refused. */
-void tl_high_refused(void);
+void tl_high_refused(struct tl_stream *s);
 
 static inline uint32_t tl_stream_submitted(struct tl_stream *s)
 {
@@ -115,11 +125,12 @@ static inline struct tl_stream *tl_high_begin(CUstream stream, bool is_per_threa
         return NULL;
     /* Sequentially consistent, as is the addition to `completed`: whichever of a begin and an end
      * comes second sees the other. */
-    uint32_t issued = atomic_fetch_add(&tl_high_page->issued, 1);
-    if (issued == atomic_load(&tl_high_page->completed))
-        tl_high_burst();
-    else if (__builtin_expect(!tl_share_is_told(tl_high_page), 0))
-        tl_client_began(tl_job.client);
+    struct tl_client_page *page = s->seat->page;
+    uint32_t issued = atomic_fetch_add(&page->issued, 1);
+    if (issued == atomic_load(&page->completed))
+        tl_high_burst(s->seat);
+    else if (__builtin_expect(!tl_share_is_told(page), 0))
+        tl_client_began(s->seat->client);
     return s;
 }
 
@@ -130,10 +141,22 @@ static inline CUresult tl_high_end(struct tl_stream *s, CUresult r)
         if (__builtin_expect(r == CUDA_SUCCESS, 1))
             atomic_fetch_add_explicit(&s->submitted, 1, memory_order_release);
         else
-            tl_high_refused();
+            tl_high_refused(s);
     }
     return r;
 }
+
+/* --- intercept/high/seat.c --- */
+void tl_seats_start(void);
+void tl_seats_forked(void);
+/* The seat of a context that gets its first work; may wait a moment for tallyd.  Never NULL. */
+struct tl_seat *tl_seat_of(CUcontext ctx);
+/* Whether work is in flight at a seat other than `but`, or at any. */
+bool tl_seats_are_busy(const struct tl_seat *but);
+/* Pieces of work, at all of them. */
+uint32_t tl_seats_in_flight(void);
+/* The best-effort part takes over: from now on the job's own client stands for all GPUs. */
+void tl_seats_leave(void);
 
 /* --- intercept/high/launch.c, intercept/high/wait.c --- */
 void tl_launch_forked(void);
@@ -163,8 +186,8 @@ void tl_sample_context_gone(CUcontext ctx) TL_REQUIRES(tl_watch_mutex);
 void tl_sample_forked(void);
 
 /* --- intercept/high/request.c --- */
-void tl_request_burst(void);              /* a burst begins */
-void tl_request_idle(void);               /* nothing is in flight any more */
+void tl_request_burst(struct tl_seat *s); /* a burst begins there */
+void tl_request_idle(struct tl_seat *s);  /* nothing is in flight there any more */
 void tl_request_waited(void);             /* the job has waited, perhaps for the last of its work */
 void tl_request_publish(void);            /* brings counters that tallyd samples up to date */
 uint64_t tl_request_burst_began(void);    /* 0 between bursts */

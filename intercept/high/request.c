@@ -31,7 +31,7 @@ static struct {
 
 static bool is_busy(void)
 {
-    return tl_word_is_busy(atomic_load(&tl_high_page->word));
+    return tl_seats_are_busy(NULL);
 }
 
 /* --- bursts --- */
@@ -44,9 +44,9 @@ static void saw_gap(uint64_t idle, uint64_t now)
     bool is_outside = atomic_load_explicit(&state.was_marked, memory_order_relaxed) &&
                       (atomic_load_explicit(&state.open_marks, memory_order_relaxed) == 0 ||
                        idle < atomic_load_explicit(&state.mark_ns, memory_order_relaxed));
-    atomic_store_explicit(&tl_high_page->gap_ns,
-                          tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle),
-                          memory_order_relaxed);
+    uint64_t gap = tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle);
+    for (uint32_t i = 0; i < atomic_load(&tl_n_seats); i++)
+        atomic_store_explicit(&tl_seats[i].page->gap_ns, gap, memory_order_relaxed);
 }
 
 /* The job waits, or begins anew without having waited: without the watcher, its work would have
@@ -69,46 +69,61 @@ bool tl_request_was_watcher_useful(void)
     return atomic_exchange_explicit(&state.was_useful, false, memory_order_relaxed);
 }
 
-void tl_request_burst(void)
+void tl_request_burst(struct tl_seat *s)
 {
     uint64_t now = tl_record_now(),
              idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
-    judge_watcher(now);
-    if (idle != 0 && now > idle)
-        saw_gap(idle, now);
-    atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
-    atomic_store_explicit(&tl_high_page->burst_ns, now, memory_order_relaxed);
-    atomic_compare_exchange_strong(&state.request_ns, &none, now);
-    tl_client_backlog(tl_job.client, true);
+    atomic_store_explicit(&s->burst_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&s->page->burst_ns, now, memory_order_relaxed);
+    if (!tl_seats_are_busy(s)) { /* the job's, not only that GPU's */
+        judge_watcher(now);
+        if (idle != 0 && now > idle)
+            saw_gap(idle, now);
+        atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
+        atomic_compare_exchange_strong(&state.request_ns, &none, now);
+    }
+    tl_client_backlog(s->client, true);
 }
 
-void tl_request_idle(void)
+void tl_request_idle(struct tl_seat *s)
 {
-    uint64_t now = tl_record_now(), begin = atomic_exchange(&state.burst_ns, 0);
+    uint64_t now = tl_record_now(), begin = atomic_exchange(&s->burst_ns, 0);
     if (begin != 0 && now > begin)
-        atomic_fetch_add_explicit(&tl_high_page->device_ns, now - begin, memory_order_relaxed);
-    atomic_store_explicit(&state.idle_ns, now, memory_order_relaxed);
-    tl_client_backlog(tl_job.client, false);
-    if (is_busy()) /* another thread began a burst meanwhile, and may have said so before */
-        tl_client_backlog(tl_job.client, true);
+        atomic_fetch_add_explicit(&s->page->device_ns, now - begin, memory_order_relaxed);
+    tl_client_backlog(s->client, false);
+    if (tl_word_is_busy(atomic_load(&s->page->word)))
+        /* another thread began a burst meanwhile, and may have said so before */
+        tl_client_backlog(s->client, true);
     else if (begin != 0 && now - begin > TELL_NS)
-        tl_client_tell_idle(tl_job.client);
+        tl_client_tell_idle(s->client);
+    if (!tl_seats_are_busy(s)) {
+        atomic_store_explicit(&state.burst_ns, 0, memory_order_relaxed);
+        atomic_store_explicit(&state.idle_ns, now, memory_order_relaxed);
+    }
     if (now - atomic_load_explicit(&state.published_ns, memory_order_relaxed) > PUBLISH_NS)
         tl_request_publish();
 }
 
-void tl_request_publish(void)
+static void publish_seat(const struct tl_seat *seat)
 {
-    uint64_t kernels = 0, blocks = 0, now = tl_record_now(),
-             word = atomic_load(&tl_high_page->word);
+    uint64_t kernels = 0, blocks = 0, word = atomic_load(&seat->page->word);
     for (struct tl_stream *s = tl_stream_first(); s != NULL; s = s->next) {
+        if (s->seat != seat)
+            continue;
         kernels += atomic_load_explicit(&s->kernels, memory_order_relaxed);
         blocks += atomic_load_explicit(&s->blocks, memory_order_relaxed);
     }
-    atomic_store_explicit(&tl_high_page->launches, kernels, memory_order_relaxed);
-    atomic_store_explicit(&tl_high_page->blocks, blocks, memory_order_relaxed);
-    atomic_store_explicit(&tl_high_page->in_flight, (uint32_t)word - (uint32_t)(word >> 32),
+    atomic_store_explicit(&seat->page->launches, kernels, memory_order_relaxed);
+    atomic_store_explicit(&seat->page->blocks, blocks, memory_order_relaxed);
+    atomic_store_explicit(&seat->page->in_flight, (uint32_t)word - (uint32_t)(word >> 32),
                           memory_order_relaxed);
+}
+
+void tl_request_publish(void)
+{
+    uint64_t now = tl_record_now();
+    for (uint32_t i = 0; i < atomic_load(&tl_n_seats); i++)
+        publish_seat(&tl_seats[i]);
     atomic_store_explicit(&state.published_ns, now, memory_order_relaxed);
     if (tl_job.record != NULL &&
         now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > TL_RECORD_PUBLISH_NS) {

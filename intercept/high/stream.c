@@ -9,7 +9,6 @@
 #include "tally/lock.h"
 
 TL_THREAD struct tl_high_thread tl_high_thread;
-struct tl_client_page *tl_high_page;
 _Atomic uint32_t tl_high_captures;
 
 static struct tl_map streams = TL_MAP_EMPTY;
@@ -49,8 +48,12 @@ static struct tl_stream *make(uintptr_t key)
 /* Tells what a stream is that is new, or new under an old handle. */
 static void describe(struct tl_stream *s, enum tl_stream_kind kind, CUstream handle, CUcontext ctx)
 {
+    struct tl_seat *seat = tl_seat_of(ctx);
     tl_watch_lock();
     if (atomic_load_explicit(&s->is_gone, memory_order_relaxed)) {
+        if (s->seat != NULL && s->seat != seat) /* what is left of the old one counts there */
+            tl_stream_complete(s, tl_stream_submitted(s));
+        s->seat = seat;
         s->kind = kind;
         s->handle = handle;
         s->ctx = ctx;
@@ -76,7 +79,6 @@ struct tl_stream *tl_stream_find(CUstream stream, bool is_per_thread)
     if (atomic_load_explicit(&s->is_gone, memory_order_acquire)) {
         if (is_ordinary && TL_REAL(cuStreamGetCtx)(stream, &ctx) != CUDA_SUCCESS)
             TL_REAL(cuCtxGetCurrent)(&ctx);
-        tl_job_place(ctx);
         if (is_ordinary)
             describe(s, TL_STREAM_ORDINARY, stream, ctx);
         else
@@ -114,27 +116,27 @@ bool tl_stream_is_capturing(CUstream stream, bool is_per_thread)
 
 /* --- counting --- */
 
-void tl_high_burst(void)
+void tl_high_burst(struct tl_seat *seat)
 {
-    tl_client_began(tl_job.client);
-    tl_request_burst();
+    tl_client_began(seat->client);
+    tl_request_burst(seat);
     tl_watch_wake();
 }
 
 /* `n` pieces are not in flight any more. */
-static void leave(uint32_t n)
+static void leave(struct tl_seat *seat, uint32_t n)
 {
-    struct tl_client_page *page = tl_high_page;
+    struct tl_client_page *page = seat->page;
     uint32_t completed = atomic_fetch_add(&page->completed, n) + n;
     if (completed != atomic_load(&page->issued))
         return;
-    tl_client_ended(tl_job.client, completed);
-    tl_request_idle();
+    tl_client_ended(seat->client, completed);
+    tl_request_idle(seat);
 }
 
-void tl_high_refused(void)
+void tl_high_refused(struct tl_stream *s)
 {
-    leave(1);
+    leave(s->seat, 1);
 }
 
 void tl_stream_complete(struct tl_stream *s, uint32_t upto)
@@ -143,7 +145,7 @@ void tl_stream_complete(struct tl_stream *s, uint32_t upto)
     while ((int32_t)(upto - done) > 0)
         if (atomic_compare_exchange_weak_explicit(&s->completed, &done, upto, memory_order_acq_rel,
                                                   memory_order_relaxed)) {
-            leave(upto - done);
+            leave(s->seat, upto - done);
             return;
         }
 }
@@ -157,8 +159,7 @@ void tl_stream_gone(struct tl_stream *s)
 
 void tl_high_start(void)
 {
-    tl_high_page = tl_client_page(tl_job.client);
-    atomic_store(&tl_high_page->rung, TL_RUNG_WHOLE);
+    tl_seats_start();
     tl_driver_hook(tl_high_launch_hooks);
     tl_driver_hook(tl_high_copy_hooks);
     tl_driver_hook(tl_high_wait_hooks);
@@ -177,6 +178,7 @@ TL_UNCHECKED void tl_high_forked(void)
         tl_stream_gone(s);
     }
     atomic_store(&tl_high_captures, 0);
+    tl_seats_forked();
     tl_launch_forked();
     tl_wait_forked();
     tl_watch_forked();

@@ -235,7 +235,7 @@ static void sleep_until_woken(void)
 {
     atomic_store(&is_asleep, 1);
     /* A burst that began before it could see that is noticed here. */
-    if (!tl_word_is_busy(atomic_load(&tl_high_page->word)))
+    if (!tl_seats_are_busy(NULL))
         syscall(SYS_futex, &is_asleep, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
     atomic_store(&is_asleep, 0);
 }
@@ -295,8 +295,9 @@ static void *work(void *unused)
             tl_request_found_done(now);
         if (found.per_thread != NULL && now - tl_request_burst_began() > LONGEST_NS)
             wait_for_context(found.per_thread->ctx);
-        bool is_busy = tl_word_is_busy(atomic_load(&tl_high_page->word));
+        bool is_busy = tl_seats_are_busy(NULL);
         if (is_leaving && !is_busy) {
+            tl_seats_leave();
             if (tl_job_lower())
                 return unused;
             is_leaving = false;

@@ -93,8 +93,10 @@ bool tl_job_lower(void);
 /* --- intercept/shim/place.c ------------------------------------------------------------------- */
 /* The context gets its first work: the job uses its GPU.  Called with no lock held. */
 void tl_job_place(void *ctx);
+/* The GPU of a context, which is noted in the record; false if the driver does not tell. */
+bool tl_job_gpu(CUcontext ctx, CUdevice *device, CUuuid *uuid);
 /* What policies want to know of the device. */
-void tl_job_describe(CUdevice device);
+void tl_job_describe(struct tl_client_page *page, CUdevice device);
 
 /* --- intercept/shim/ops.c --------------------------------------------------------------------- */
 extern struct tl_ops tl_ops;

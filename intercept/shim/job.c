@@ -188,7 +188,7 @@ static bool begin(void)
     }
     CUdevice first; /* until it is known which one it uses */
     if (tl_job.client != NULL && TL_REAL(cuDeviceGet)(&first, 0) == CUDA_SUCCESS)
-        tl_job_describe(first);
+        tl_job_describe(tl_client_page(tl_job.client), first);
     if (tl_job.settings.report[0] != '\0')
         open_record();
     tl_job.shim = (struct tl_shim){

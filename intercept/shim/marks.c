@@ -38,6 +38,8 @@ uint32_t tally_in_flight(void)
 {
     if (tl_job.client == NULL)
         return 0;
+    if (tl_job.effort == NULL)
+        return tl_seats_in_flight();
     uint64_t word = atomic_load(&tl_client_page(tl_job.client)->word);
     return (uint32_t)word - (uint32_t)(word >> 32);
 }

@@ -17,9 +17,8 @@ static CUresult device_of(CUcontext ctx, CUdevice *device)
     return r;
 }
 
-void tl_job_describe(CUdevice device)
+void tl_job_describe(struct tl_client_page *page, CUdevice device)
 {
-    struct tl_client_page *page = tl_client_page(tl_job.client);
     size_t bytes = 0;
     int sms = 0;
     if (TL_REAL(cuDeviceTotalMem_v2)(&bytes, device) == CUDA_SUCCESS)
@@ -45,17 +44,22 @@ static void note(CUdevice device, const CUuuid *uuid)
     tl_wire_gpu_name((const uint8_t *)uuid->bytes, id);
     snprintf(text, sizeof text, "it uses %s, %s", id, name);
     tl_record_note(tl_job.record, text);
-    tl_log(3, "%s", text);
+}
+
+bool tl_job_gpu(CUcontext ctx, CUdevice *device, CUuuid *uuid)
+{
+    if (ctx == NULL || device_of(ctx, device) != CUDA_SUCCESS || !uuid_of(*device, uuid))
+        return false; /* then it counts for all GPUs */
+    note(*device, uuid);
+    return true;
 }
 
 void tl_job_place(void *ctx)
 {
     CUdevice device;
     CUuuid uuid;
-    if (tl_job.client == NULL || ctx == NULL || device_of(ctx, &device) != CUDA_SUCCESS ||
-        !uuid_of(device, &uuid)) /* then it counts for all GPUs */
+    if (tl_job.client == NULL || !tl_job_gpu(ctx, &device, &uuid))
         return;
-    tl_job_describe(device);
-    if (tl_client_place(tl_job.client, (const uint8_t *)uuid.bytes))
-        note(device, &uuid);
+    tl_job_describe(tl_client_page(tl_job.client), device);
+    tl_client_place(tl_job.client, (const uint8_t *)uuid.bytes);
 }

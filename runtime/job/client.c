@@ -480,15 +480,15 @@ static bool add_gpu(struct tl_client *c, const uint8_t uuid[16])
     return true;
 }
 
-bool tl_client_place(struct tl_client *c, const uint8_t uuid[16])
+void tl_client_place(struct tl_client *c, const uint8_t uuid[16])
 {
     struct tl_wire_place place = {0};
     struct stat st;
-    bool is_new, is_told = false;
+    bool is_told = false;
     uint32_t seen = atomic_load(&c->placed);
     pthread_mutex_lock(&c->socket_lock);
-    is_new = add_gpu(c, uuid);
-    if (is_new && c->socket >= 0 && fstat(c->socket, &st) == 0 && st.st_ino == c->socket_ino) {
+    if (add_gpu(c, uuid) && c->socket >= 0 && fstat(c->socket, &st) == 0 &&
+        st.st_ino == c->socket_ino) {
         place.gpus = c->gpus;
         is_told = tl_wire_send(c->socket, TL_WIRE_PLACE, &place, sizeof place, NULL, 0) == 0;
     }
@@ -500,7 +500,6 @@ bool tl_client_place(struct tl_client *c, const uint8_t uuid[16])
             break;
         tl_client_wait(c, changes, end - now);
     }
-    return is_new;
 }
 
 /* --- its own word ----------------------------------------------------------------------------- */

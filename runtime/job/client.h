@@ -26,8 +26,8 @@ void tl_client_abandon(struct tl_client *c);
 bool tl_client_is_joined(const struct tl_client *c);
 /* The process uses that GPU from now on: it has to do with those who use it too.  Until it has said
  * so for the first time it counts for all GPUs.  Waits a moment for the words there, the first
- * time; whether it was. */
-bool tl_client_place(struct tl_client *c, const uint8_t uuid[16]);
+ * time. */
+void tl_client_place(struct tl_client *c, const uint8_t uuid[16]);
 /* Its own page, valid and writable for ever, joined or not.  Never NULL. */
 struct tl_client_page *tl_client_page(struct tl_client *c);
 

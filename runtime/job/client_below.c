@@ -108,7 +108,7 @@ void tl__below_ended(struct tl_client_below *b, struct tl_client_page *page, uin
 /* --- the set ---------------------------------------------------------------------------------- */
 
 /* A thread that still has the address writes to nobody. */
-static void drop(struct tl_client_below *b, struct tl_client_slot *slot)
+static void stop_keeping(struct tl_client_below *b, struct tl_client_slot *slot)
 {
     struct tl_copy_page *page = page_of(b, slot->place);
     TL_CHECK(slot->place > 0 && slot->place < PLACES);
@@ -197,7 +197,7 @@ static void drop_unwanted(struct tl_client_below *b, uint64_t now)
         if (s->place == 0 || s->is_wanted)
             continue;
         if (!s->is_old)
-            drop(b, s);
+            stop_keeping(b, s);
         else if (s->until_ns == 0)
             s->until_ns = now + KEEP_OLD_NS;
     }
@@ -240,7 +240,7 @@ uint64_t tl__below_expire(struct tl_client_below *b, uint64_t now)
     for (uint32_t i = 0; i < TL_SHARE_COPIES; i++) {
         struct tl_client_slot *s = &b->slots[i];
         if (s->place != 0 && s->until_ns != 0 && s->until_ns <= now)
-            drop(b, s);
+            stop_keeping(b, s);
         else if (s->place != 0 && s->until_ns != 0 && s->until_ns < next)
             next = s->until_ns;
     }

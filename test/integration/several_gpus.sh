@@ -56,6 +56,7 @@ done
 verdict "a trainer on the same GPU is stopped ($stopped)" [ "$stopped" -gt 0 ]
 
 cat >"$scratch/both.c" <<'END'
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -71,13 +72,14 @@ static void check(int r, const char *what)
     }
 }
 
-/* Contexts on both, work on as many as it is told. */
+/* Contexts on both, work on as many as it is told; with another argument, then on the second until standard input ends. */
 int main(int argc, char **argv)
 {
     static const char text[] = ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
     int n = argc > 1 ? atoi(argv[1]) : 1;
     void *contexts[2], *module, *kernel;
     char line[16];
+    struct pollfd in = {.fd = 0, .events = POLLIN};
     check(cuInit(0), "cuInit");
     for (int i = 0; i < 2; i++)
         check(cuDevicePrimaryCtxRetain(&contexts[i], i), "cuDevicePrimaryCtxRetain");
@@ -90,6 +92,10 @@ int main(int argc, char **argv)
     }
     puts("launched");
     fflush(stdout);
+    while (argc > 2 && poll(&in, 1, 3) == 0) {
+        check(cuLaunchKernel(kernel, 8, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+        check(cuCtxSynchronize(), "cuCtxSynchronize");
+    }
     return fgets(line, sizeof line, stdin) == NULL;
 }
 END
@@ -102,6 +108,27 @@ import json, sys
 print(*sorted(g[-2:] for c in json.load(sys.stdin)["clients"] if c["job"] == sys.argv[1] for g in c["gpus"]))' "$1"
 }
 
+kill "$preempter"
+wait "$preempter" 2>/dev/null || :
+preempter=
+mkfifo "$scratch/to-server" "$scratch/from-server"
+LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally TALLY_PRIORITY=high timeout -k 2 120 "$scratch/both" 2 keep \
+    <"$scratch/to-server" >"$scratch/from-server" &
+preempter=$!
+exec 7>"$scratch/to-server" 6<"$scratch/from-server"
+read -r -t 60 line <&6 || :
+for _ in 1 2 3; do
+    train_on 0
+    verdict "a server on both that works on one never stops a trainer on the other ($line, $stopped)" [ "$stopped" -eq 0 ]
+done
+for _ in 1 2 3 4 5; do
+    train_on 1
+    [ "$stopped" -eq 0 ] || break
+done
+verdict "and one where it works it stops ($stopped)" [ "$stopped" -gt 0 ]
+kill "$preempter"
+wait "$preempter" 2>/dev/null || :
+preempter=
 for priority in high low; do
     for n in 1 2; do
         name=$priority-$n
