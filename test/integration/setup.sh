@@ -59,6 +59,12 @@ as_root=()
 if [ "$(id -u)" -eq 0 ]; then
     ! setup LLVM_CONFIG=no-such-llvm || fail "no network: it went on"
     says "no network" "reaches none of the servers" "llvm-19-dev"
+    # The same on a machine that has lists of an earlier time.
+    stand_in apt-cache 'echo "  Candidate: 1"'
+    stand_in apt-get 'case "$*" in *install*) echo "E: Failed to fetch it"; exit 100 ;; esac; echo "W: Failed to fetch it" >&2'
+    ! setup LLVM_CONFIG=no-such-llvm || fail "no network, old lists: it went on"
+    says "no network, old lists" "reaches none of the servers" "with a network, run this again" "llvm-19-dev"
+    rm -rf "$tree/build"
     stand_in apt-get 'exit 0'
     stand_in apt-cache 'echo "  Candidate: (none)"'
     ! setup LLVM_CONFIG=no-such-llvm || fail "an old Debian: it went on"
@@ -66,7 +72,7 @@ if [ "$(id -u)" -eq 0 ]; then
     stand_in apt-cache 'echo "  Candidate: 1"'
     stand_in apt-get 'case "$*" in *install*) echo "E: You do not have enough free space"; exit 100 ;; esac'
     ! setup LLVM_CONFIG=no-such-llvm || fail "a full disk: it went on"
-    says "a full disk for packages" "E: You do not have enough free space" "setup.log"
+    says "a full disk for packages" "E: You do not have enough free space" "setup.log" "once that is mended, run this again"
     chmod -R a+rwX "$tree"
     as_root=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 fi
