@@ -65,17 +65,34 @@ EXPORT const char *nvmlErrorString(int result)
     }
 }
 
+/* The driver that the software device answers as (device/driver/profile.c): the branch is the end of
+ * the profile's name.  The last numbers are those of a release of it. */
+static const struct driver {
+    const char *branch, *version;
+    int cuda;
+} * the_driver(void)
+{
+    static const struct driver drivers[] = {
+        {"-r535", "535.183.06", 12020}, {"-r550", "550.90.07", 12040}, {"", "580.65.06", 13000}};
+    const char *profile = getenv("TALLY_DEVICE_PROFILE");
+    size_t i = 0;
+    while (drivers[i].branch[0] != 0 &&
+           (profile == NULL || strstr(profile, drivers[i].branch) == NULL))
+        i++;
+    return &drivers[i];
+}
+
 EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned length);
 EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
-    snprintf(version, length, "580.65.06");
+    snprintf(version, length, "%s", the_driver()->version);
     return NVML_SUCCESS;
 }
 
 EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version);
 EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version)
 {
-    *version = 13000;
+    *version = the_driver()->cuda;
     return NVML_SUCCESS;
 }
 

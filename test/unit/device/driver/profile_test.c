@@ -245,6 +245,8 @@ static void ends(CUstream s, bool is_valid)
     TEST_ASSERT_EQUAL_INT(is_valid ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
                           CALL(cuStreamEndCapture)(s, &graph));
     TEST_ASSERT_TRUE(is_valid == (graph != NULL));
+    if (graph != NULL)
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuGraphDestroy)(graph));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuStreamDestroy_v2)(s));
 }
 
@@ -364,6 +366,8 @@ static void part_captures(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventRecord)(inside, s));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_CAPTURED_EVENT, CALL(cuEventQuery)(inside));
     ends(s, false);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventDestroy_v2)(event));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventDestroy_v2)(inside));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));
 }
 
