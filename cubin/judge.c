@@ -279,9 +279,12 @@ static void check_symbols(struct tl_cubin *c, const uint32_t *of_section)
         const Elf64_Sym *s = &c->symbols[i];
         const struct tl__cb_section *in = &c->sections[s->st_shndx];
         uint32_t number = of_section[s->st_shndx];
+        int type = ELF64_ST_TYPE(s->st_info);
+        if (type == STT_FUNC && in->kind != TL__CB_TEXT && in->kind != TL__CB_NULL)
+            against_all(c, TL_CUBIN_REASON_LAYOUT,
+                        note(c, "symbol %u, a function without code", i));
         if (number == TL__CB_NONE || in->kind != TL__CB_TEXT)
             continue;
-        int type = ELF64_ST_TYPE(s->st_info);
         bool is_inside = s->st_value <= in->h.sh_size && s->st_size <= in->h.sh_size - s->st_value;
         bool is_known = type == STT_SECTION ? s->st_value == 0 : type == STT_FUNC;
         if (!is_inside || !is_known)

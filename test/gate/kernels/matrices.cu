@@ -22,7 +22,7 @@ KERNEL small_floats(__half *a, __half2 *b, float4 *f, float *o)
     atomicAdd(a, __float2half(1.f));
     *o += __low2float(atomicAdd(b, __float2half2_rn(2.f)));
     float4 v = f[threadIdx.x];
-    o[threadIdx.x] = v.x + v.w;
+    o[threadIdx.x] = v.x + v.z + v.w;
 }
 
 KERNEL of_bytes(int *a, int *b, int *c)

@@ -1,0 +1,462 @@
+/* A cubin made by hand, as small as one can be: what is refused and why, and what a gate makes of it.
+ * Comparisons with real compilers are in test/gate. */
+#include "cubin/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unity.h>
+
+enum { NAMES_AT = 64, ROOM = 4096, GATE_BYTES = 128, BASE = 0x210, PARAM_BYTES = 12 };
+enum { NIL, SHSTRTAB, STRTAB, SYMTAB, INFO, KERNEL_INFO, BANK0, TEXT, SECTIONS };
+
+static uint8_t file[ROOM];
+static size_t n_file;
+static struct tl_cubin *cubin;
+static struct tl_error err;
+
+/* --- a cubin ---------------------------------------------------------------------------------- */
+
+/* What tests change before it is put together. */
+static struct {
+    uint8_t info[96];
+    size_t n_info;
+    uint16_t type;
+    uint8_t abi;
+    uint32_t flags;
+    const char *name_of_bank0;
+    uint32_t registers, param_bytes;
+} plan;
+
+static void add_info(const void *bytes, size_t n)
+{
+    memcpy(plan.info + plan.n_info, bytes, n);
+    plan.n_info += n;
+}
+
+static void put_number(uint8_t format, uint8_t id, uint16_t number)
+{
+    uint8_t head[4] = {format, id, (uint8_t)number, (uint8_t)(number >> 8)};
+    add_info(head, sizeof head);
+}
+
+static void put_words(uint8_t id, const uint32_t *words, uint16_t n)
+{
+    put_number(TL__CB_SIZED, id, (uint16_t)(4 * n));
+    add_info(words, 4u * n);
+}
+
+static void plan_usual(void)
+{
+    memset(&plan, 0, sizeof plan);
+    plan.type = ET_EXEC;
+    plan.abi = 8;
+    plan.flags = 0x06005a04;
+    plan.name_of_bank0 = ".nv.constant0.k";
+    plan.registers = 8;
+    plan.param_bytes = PARAM_BYTES;
+    put_words(0x17, (uint32_t[]){0, 0x00080001, 0x0011f000}, 3);
+    put_words(0x17, (uint32_t[]){0, 0, 0x0021f000}, 3);
+    put_number(TL__CB_HALF, 0x1b, 0xff);
+}
+
+static void plan_rest(void)
+{
+    put_words(0x1c, (uint32_t[]){0x40}, 1);
+    put_number(TL__CB_HALF, 0x19, PARAM_BYTES);
+    put_words(0x0a, (uint32_t[]){2, BASE | PARAM_BYTES << 16}, 2);
+}
+
+struct part {
+    const char *name;
+    uint32_t type;
+    uint64_t flags;
+    const void *bytes;
+    size_t n;
+    uint32_t link, info;
+    uint64_t align, each;
+};
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void put_together(void)
+{
+    static uint8_t text[128], bank0[BASE + PARAM_BYTES];
+    static const char strings[] = "\0k\0.nv.constant0.k";
+    Elf64_Sym symbols[3] = {
+        {0},
+        {.st_name = 1,
+         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+         .st_other = TL__CB_ENTRY,
+         .st_shndx = TEXT,
+         .st_size = sizeof text},
+        {.st_name = 3, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = BANK0}};
+    uint32_t info[3] = {0x00082f04, 1, plan.registers};
+    struct part parts[SECTIONS] = {
+        [NIL] = {"", SHT_NULL, 0, NULL, 0, 0, 0, 0, 0},
+        [SHSTRTAB] = {".shstrtab", SHT_STRTAB, 0, NULL, 0, 0, 0, 1, 0},
+        [STRTAB] = {".strtab", SHT_STRTAB, 0, strings, sizeof strings, 0, 0, 1, 0},
+        [SYMTAB] = {".symtab", SHT_SYMTAB, 0, symbols, sizeof symbols, STRTAB, 1, 8, 24},
+        [INFO] = {".nv.info", 0x70000000, 0, info, sizeof info, SYMTAB, 0, 4, 0},
+        [KERNEL_INFO] = {".nv.info.k", 0x70000000, 0x40, plan.info, plan.n_info, SYMTAB, TEXT, 4,
+                         0},
+        [BANK0] = {plan.name_of_bank0, SHT_PROGBITS, 0x42, bank0, BASE + plan.param_bytes, 0, TEXT,
+                   4, 0},
+        [TEXT] = {".text.k", SHT_PROGBITS, 6, text, sizeof text, SYMTAB, 1, 128, 0},
+    };
+    Elf64_Shdr headers[SECTIONS];
+    char names[256];
+    size_t n_names = 0, at = NAMES_AT;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (uint8_t)(i + 1);
+    memset(file, 0, sizeof file);
+    for (int i = 0; i < SECTIONS; i++) {
+        headers[i].sh_name = (uint32_t)n_names;
+        n_names += strlen(strcpy(names + n_names, parts[i].name)) + 1;
+    }
+    parts[SHSTRTAB].bytes = names;
+    parts[SHSTRTAB].n = n_names;
+    for (int i = 0; i < SECTIONS; i++) {
+        const struct part *p = &parts[i];
+        at = i > 0 ? round_up(at, p->align) : at;
+        headers[i] = (Elf64_Shdr){headers[i].sh_name, p->type, p->flags, 0,
+                                  i > 0 ? at : 0,     p->n,    p->link,  p->info,
+                                  p->align,           p->each};
+        if (p->n > 0)
+            memcpy(file + at, p->bytes, p->n);
+        at += p->n;
+    }
+    size_t headers_at = round_up(at, 8), segments_at = headers_at + sizeof headers;
+    memcpy(file + headers_at, headers, sizeof headers);
+    Elf64_Phdr segment = {.p_type = PT_LOAD,
+                          .p_flags = PF_R | PF_X,
+                          .p_offset = headers[BANK0].sh_offset,
+                          .p_filesz = at - headers[BANK0].sh_offset,
+                          .p_memsz = at - headers[BANK0].sh_offset,
+                          .p_align = 8};
+    memcpy(file + segments_at, &segment, sizeof segment);
+    Elf64_Ehdr header = {
+        .e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1, 0x41, plan.abi},
+        .e_type = plan.type,
+        .e_machine = EM_CUDA,
+        .e_version = 1,
+        .e_phoff = segments_at,
+        .e_shoff = headers_at,
+        .e_flags = plan.flags,
+        .e_ehsize = sizeof header,
+        .e_phentsize = sizeof segment,
+        .e_phnum = 1,
+        .e_shentsize = sizeof(Elf64_Shdr),
+        .e_shnum = SECTIONS,
+        .e_shstrndx = SHSTRTAB};
+    memcpy(file, &header, sizeof header);
+    n_file = segments_at + sizeof segment;
+}
+
+void setUp(void)
+{
+    plan_usual();
+}
+
+void tearDown(void)
+{
+    tl_cubin_close(cubin);
+    cubin = NULL;
+}
+
+static const struct tl_cubin_entry *open_it(void)
+{
+    put_together();
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_cubin_open(&cubin, file, n_file, &err), err.text);
+    TEST_ASSERT_EQUAL_UINT32(1, tl_cubin_count(cubin));
+    return tl_cubin_entry(cubin, 0);
+}
+
+static void expect_refused(enum tl_cubin_reason reason)
+{
+    const struct tl_cubin_entry *e = open_it();
+    TEST_ASSERT_EQUAL_STRING(tl_cubin_reason_code(reason), tl_cubin_reason_code(e->reason));
+}
+
+/* --- verdicts --------------------------------------------------------------------------------- */
+
+static void a_plain_kernel_can_be_gated(void)
+{
+    plan_rest();
+    const struct tl_cubin_entry *e = open_it();
+    TEST_ASSERT_EQUAL_STRING("ok", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_EQUAL_STRING("", e->note);
+    TEST_ASSERT_EQUAL_UINT32(2, e->n_params);
+    TEST_ASSERT_EQUAL_UINT32(12, e->param_bytes);
+    TEST_ASSERT_EQUAL_UINT32(16, e->gate_offset);
+    TEST_ASSERT_EQUAL_UINT32(8, e->registers);
+    TEST_ASSERT_FALSE(e->wants_twin);
+    TEST_ASSERT_EQUAL_UINT32(90, tl_cubin_arch(cubin));
+}
+
+static void what_is_not_linked_is_refused(void)
+{
+    plan_rest();
+    plan.type = ET_REL;
+    expect_refused(TL_CUBIN_REASON_NOT_LINKED);
+}
+
+static void another_version_is_refused(void)
+{
+    plan_rest();
+    plan.abi = 7;
+    expect_refused(TL_CUBIN_REASON_FORMAT);
+}
+
+static void unknown_flags_are_refused(void)
+{
+    plan_rest();
+    plan.flags |= 0x10;
+    expect_refused(TL_CUBIN_REASON_FORMAT);
+}
+
+static void an_unknown_architecture_is_refused(void)
+{
+    plan_rest();
+    plan.flags = 0x06003c04;
+    expect_refused(TL_CUBIN_REASON_ARCHITECTURE);
+}
+
+static void an_unknown_section_is_refused(void)
+{
+    plan_rest();
+    plan.name_of_bank0 = ".nv.constant7.k";
+    expect_refused(TL_CUBIN_REASON_SECTION);
+}
+
+static void an_unknown_attribute_is_refused(void)
+{
+    plan_rest();
+    put_number(TL__CB_ALONE, 0x7e, 0);
+    const struct tl_cubin_entry *e = open_it();
+    TEST_ASSERT_EQUAL_STRING("attribute", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_NOT_NULL(strstr(e->note, "0x7e"));
+}
+
+static void a_known_attribute_in_another_form_is_refused(void)
+{
+    plan_rest();
+    put_number(TL__CB_HALF, 0x4c, 1);
+    expect_refused(TL_CUBIN_REASON_ATTRIBUTE);
+}
+
+static void an_offset_behind_the_code_is_refused(void)
+{
+    plan_rest();
+    put_words(0x28, (uint32_t[]){0x80}, 1);
+    expect_refused(TL_CUBIN_REASON_BROKEN);
+}
+
+static void a_table_of_branches_that_is_cut_is_refused(void)
+{
+    plan_rest();
+    put_words(0x34, (uint32_t[]){0x10, 0, 5, 0x20}, 4);
+    expect_refused(TL_CUBIN_REASON_BROKEN);
+}
+
+static void cluster_launch_control_is_refused(void)
+{
+    plan_rest();
+    put_number(TL__CB_ALONE, 0x62, 0);
+    expect_refused(TL_CUBIN_REASON_CLUSTER_CONTROL);
+}
+
+static void a_kernel_without_exits_is_refused(void)
+{
+    put_number(TL__CB_HALF, 0x19, PARAM_BYTES);
+    put_words(0x0a, (uint32_t[]){2, BASE | PARAM_BYTES << 16}, 2);
+    expect_refused(TL_CUBIN_REASON_NO_EXITS);
+}
+
+static void sizes_that_disagree_are_refused(void)
+{
+    plan_rest();
+    plan.param_bytes = 8;
+    expect_refused(TL_CUBIN_REASON_BROKEN);
+}
+
+static void a_kernel_without_registers_is_refused(void)
+{
+    plan_rest();
+    plan.registers = 0;
+    expect_refused(TL_CUBIN_REASON_BROKEN);
+}
+
+static void every_cut_is_an_error_or_the_same(void)
+{
+    plan_rest();
+    put_together();
+    uint8_t *copy = malloc(n_file);
+    TEST_ASSERT_NOT_NULL(copy);
+    for (size_t n = 0; n < n_file; n++) {
+        uint8_t *exact = malloc(n > 0 ? n : 1);
+        TEST_ASSERT_NOT_NULL(exact);
+        memcpy(exact, file, n);
+        TEST_ASSERT_EQUAL_INT(-EINVAL, tl_cubin_open(&cubin, exact, n, &err));
+        free(exact);
+    }
+    free(copy);
+}
+
+/* --- gating ----------------------------------------------------------------------------------- */
+
+static int no_compiler(void *data, const char *ptx, uint32_t arch, void **to, size_t *n,
+                       struct tl_error *e)
+{
+    (void)data, (void)ptx, (void)arch, (void)to, (void)n;
+    return tl_error_set(e, -ENOSYS, "there is no compiler here");
+}
+
+static const struct tl_cubin_compiler compiler = {no_compiler, NULL, "none"};
+static const uint8_t gate_code[GATE_BYTES] = {0xaa, 0xbb};
+
+static struct tl_cubin_gates *gates_of_test(uint32_t base)
+{
+    struct tl_cubin_gates *gates;
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gates_create(&gates, &compiler, NULL, &err));
+    struct tl__cb_piece piece = {.want = {90, 16, {1, 1, 1}},
+                                 .base = base,
+                                 .registers = 20,
+                                 .exit = 0x60,
+                                 .has_stack = 1,
+                                 .code_bytes = GATE_BYTES,
+                                 .code = gate_code};
+    TEST_ASSERT_EQUAL_INT(0, tl__cb_gates_put(gates, &piece));
+    return gates;
+}
+
+static void a_gated_kernel_is_a_kernel_with_more_parameters(void)
+{
+    plan_rest();
+    open_it();
+    struct tl_cubin_gates *gates = gates_of_test(BASE);
+    struct tl_cubin_gated out;
+    struct tl_cubin *after;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_cubin_gate(cubin, &(struct tl_cubin_options){0}, gates, &out, &err), err.text);
+    TEST_ASSERT_EQUAL_UINT32(1, out.n_gated);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_cubin_open(&after, out.bytes, out.n, &err), err.text);
+    const struct tl_cubin_entry *e = tl_cubin_entry(after, 0);
+    TEST_ASSERT_EQUAL_STRING("ok", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_EQUAL_UINT32(3, e->n_params);
+    TEST_ASSERT_EQUAL_UINT32(16 + 48, e->param_bytes);
+    TEST_ASSERT_EQUAL_UINT32(20, e->registers);
+    const struct tl__cb_section *text = &after->sections[TEXT];
+    TEST_ASSERT_EQUAL_UINT64(GATE_BYTES + 128, text->h.sh_size);
+    TEST_ASSERT_EQUAL_MEMORY(gate_code, text->bytes, GATE_BYTES);
+    TEST_ASSERT_EQUAL_MEMORY(cubin->sections[TEXT].bytes, text->bytes + GATE_BYTES, 128);
+    tl_cubin_close(after);
+    tl_cubin_gated_finish(&out);
+    tl_cubin_gates_destroy(gates);
+}
+
+static void a_twin_leaves_the_original_alone(void)
+{
+    plan_rest();
+    open_it();
+    struct tl_cubin_gates *gates = gates_of_test(BASE);
+    struct tl_cubin_gated out;
+    struct tl_cubin *after;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_cubin_gate(cubin, &(struct tl_cubin_options){.is_twin = true}, gates, &out, &err),
+        err.text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_cubin_open(&after, out.bytes, out.n, &err), err.text);
+    TEST_ASSERT_EQUAL_UINT32(2, tl_cubin_count(after));
+    const struct tl_cubin_entry *e = tl_cubin_find(after, TL_STR("k"));
+    TEST_ASSERT_EQUAL_UINT32(12, e->param_bytes);
+    TEST_ASSERT_EQUAL_UINT32(8, e->registers);
+    e = tl_cubin_find(after, TL_STR("k$gate"));
+    TEST_ASSERT_NOT_NULL(e);
+    TEST_ASSERT_EQUAL_STRING("ok", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_EQUAL_UINT32(16 + 48, e->param_bytes);
+    TEST_ASSERT_EQUAL_UINT32(20, e->registers);
+    tl_cubin_close(after);
+    tl_cubin_gated_finish(&out);
+    tl_cubin_gates_destroy(gates);
+}
+
+static void a_gate_for_parameters_elsewhere_is_an_error(void)
+{
+    plan_rest();
+    open_it();
+    struct tl_cubin_gates *gates = gates_of_test(BASE + 16);
+    struct tl_cubin_gated out;
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          tl_cubin_gate(cubin, &(struct tl_cubin_options){0}, gates, &out, &err));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "begin at 0x210"));
+    tl_cubin_gates_destroy(gates);
+}
+
+static void without_a_compiler_there_is_no_gate(void)
+{
+    struct tl_cubin_gates *gates;
+    struct tl_cubin_gated out;
+    plan_rest();
+    open_it();
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gates_create(&gates, &compiler, NULL, &err));
+    TEST_ASSERT_EQUAL_INT(-ENOSYS,
+                          tl_cubin_gate(cubin, &(struct tl_cubin_options){0}, gates, &out, &err));
+    TEST_ASSERT_EQUAL_INT(
+        -ENOENT,
+        tl_cubin_gate(cubin, &(struct tl_cubin_options){.kernel = TL_STR("j")}, gates, &out, &err));
+    tl_cubin_gates_destroy(gates);
+}
+
+/* A compiler that answers with any cubin at all. */
+static int wrong_compiler(void *data, const char *ptx, uint32_t arch, void **to, size_t *n,
+                          struct tl_error *e)
+{
+    (void)data, (void)ptx, (void)arch, (void)e;
+    *to = malloc(n_file);
+    memcpy(*to, file, n_file);
+    *n = n_file;
+    return 0;
+}
+
+static void a_compiler_whose_gate_is_none_is_an_error(void)
+{
+    static const struct tl_cubin_compiler wrong = {wrong_compiler, NULL, "wrong"};
+    struct tl_cubin_gates *gates;
+    struct tl_cubin_gated out;
+    plan_rest();
+    open_it();
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gates_create(&gates, &wrong, NULL, &err));
+    TEST_ASSERT_EQUAL_INT(-EINVAL,
+                          tl_cubin_gate(cubin, &(struct tl_cubin_options){0}, gates, &out, &err));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "an entry is missing"));
+    TEST_ASSERT_EQUAL_UINT32(0, tl_cubin_gates_compiled(gates));
+    tl_cubin_gates_destroy(gates);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(a_plain_kernel_can_be_gated);
+    RUN_TEST(what_is_not_linked_is_refused);
+    RUN_TEST(another_version_is_refused);
+    RUN_TEST(unknown_flags_are_refused);
+    RUN_TEST(an_unknown_architecture_is_refused);
+    RUN_TEST(an_unknown_section_is_refused);
+    RUN_TEST(an_unknown_attribute_is_refused);
+    RUN_TEST(a_known_attribute_in_another_form_is_refused);
+    RUN_TEST(an_offset_behind_the_code_is_refused);
+    RUN_TEST(a_table_of_branches_that_is_cut_is_refused);
+    RUN_TEST(cluster_launch_control_is_refused);
+    RUN_TEST(a_kernel_without_exits_is_refused);
+    RUN_TEST(sizes_that_disagree_are_refused);
+    RUN_TEST(a_kernel_without_registers_is_refused);
+    RUN_TEST(every_cut_is_an_error_or_the_same);
+    RUN_TEST(a_gated_kernel_is_a_kernel_with_more_parameters);
+    RUN_TEST(a_twin_leaves_the_original_alone);
+    RUN_TEST(a_gate_for_parameters_elsewhere_is_an_error);
+    RUN_TEST(without_a_compiler_there_is_no_gate);
+    RUN_TEST(a_compiler_whose_gate_is_none_is_an_error);
+    return UNITY_END();
+}
