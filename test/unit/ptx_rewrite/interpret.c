@@ -152,12 +152,14 @@ static uint64_t roll(struct machine_run *r)
     return z ^ z >> 31;
 }
 
-/* Registers and shared memory begin with anything: what is read before it is written shows. */
+/* Registers and shared memory begin with anything, or with zeroes, as the seed says: what is read
+ * before it is written shows. */
 static bool begin_block(struct machine_run *r, struct block *b)
 {
     uint32_t n = r->n_begun++;
     const struct ptx_run *run = r->run;
     uint32_t bytes = r->k->shared_bytes + run->dynamic_shared;
+    bool is_clean = run->seed % 3 == 0;
     *b = (struct block){.run = r, .n_threads = r->block_threads, .n_live = r->block_threads};
     b->ctaid[0] = n % run->grid[0];
     b->ctaid[1] = n / run->grid[0] % run->grid[1];
@@ -170,10 +172,10 @@ static bool begin_block(struct machine_run *r, struct block *b)
         t->frames[0].cfg = &r->k->cfgs[0];
         t->frames[0].regs = calloc(r->k->cfgs[0].func->n_regs + 1, sizeof(uint64_t));
         for (uint32_t k = 0; t->frames[0].regs != NULL && k < r->k->cfgs[0].func->n_regs; k++)
-            t->frames[0].regs[k] = roll(r);
+            t->frames[0].regs[k] = is_clean ? 0 : roll(r);
     }
     for (uint32_t i = 0; b->shared != NULL && i < bytes; i++)
-        b->shared[i] = (uint8_t)roll(r);
+        b->shared[i] = is_clean ? 0 : (uint8_t)roll(r);
     r->n_open++;
     return b->shared != NULL && b->threads != NULL && bytes <= SHARED_LIMIT;
 }
