@@ -11,7 +11,7 @@ include test/bench/device.mk
 
 UNIT_SRCS := $(wildcard test/unit/*/*.c test/unit/*/*/*.c)
 # Tests of the driver, of the interception library and of the best-effort part include CUDA's headers; without them there is none.
-TEST_SRCS := $(filter-out $(if $(CUDA_INCLUDE),,$(addprefix test/unit/,device/driver/% intercept/% runtime/effort/%)), \
+TEST_SRCS := $(filter-out $(if $(CUDA_INCLUDE),,$(addprefix test/unit/,device/driver/% intercept/% runtime/effort/% runtime/doctor/%)), \
     $(filter %_test.c,$(UNIT_SRCS)))
 TEST_HELPER_SRCS := $(filter-out %_test.c,$(UNIT_SRCS))
 TEST_FILES := $(patsubst test/unit/%.c,$(B)/test/%,$(TEST_SRCS))
@@ -24,6 +24,7 @@ libs_of_device_exec := tally_exec tally_base
 libs_of_cubin := tally_cubin tally_image tally_base
 libs_of_image := tally_image tally_base
 libs_of_ptx_rewrite := tally_ptx tally_base
+libs_of_runtime_doctor := tally_doctor tally_ptx tally_job tally_base
 libs_of_runtime_effort := tally_effort $(LINK_ORDER)
 libs_of_runtime_record := tally_report tally_record tally_sched tally_base
 libs_of_runtime_report := $(libs_of_runtime_record)
@@ -75,10 +76,12 @@ $(STANDIN): EXTRA_LIBS = $(LLVM_LIBS) -Wl,--build-id=sha1
 STANDIN_DRIVER := $(B)/test/standin/libcuda.so.1
 STANDIN_EFFORT := $(B)/test/standin/effort.so
 STANDIN_STRANGER := $(B)/test/standin/stranger.so
-STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER))
+# The software device with a fault that a variable names, for the tests of `tally doctor`.
+STANDIN_FAULTY := $(B)/test/standin/faulty.so
+STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER) $(STANDIN_FAULTY))
 tests $(call of_room,device/driver/% intercept/%): | $(STANDIN_FILES)
-ALL_SRCS += test/standin/driver.c test/standin/effort.c
-$(call objs,test/standin/driver.c test/standin/effort.c): EXTRA_CFLAGS = $(CUDA_FLAGS)
+ALL_SRCS += test/standin/driver.c test/standin/effort.c test/standin/faulty.c
+$(call objs,test/standin/driver.c test/standin/effort.c test/standin/faulty.c): EXTRA_CFLAGS = $(CUDA_FLAGS)
 $(B)/obj/test/standin/stranger_id.o: $(B)/obj/.flags
 	@mkdir -p $(@D)
 	@echo 'const char tl_build_id[] = "a build of somebody else";' | $(COMPILE) -c -x c -o $@ -
@@ -87,7 +90,9 @@ $(STANDIN_DRIVER): EXTRA_LIBS = -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic
 $(STANDIN_EFFORT): $(BUILD_ID)
 $(STANDIN_STRANGER): $(B)/obj/test/standin/stranger_id.o
 $(STANDIN_EFFORT) $(STANDIN_STRANGER): $(B)/obj/test/standin/effort.o
-$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER):
+$(STANDIN_FAULTY): $(B)/obj/test/standin/faulty.o | $(B)/lib/tally/device/libcuda.so.1
+$(STANDIN_FAULTY): EXTRA_LIBS = -Wl,--no-as-needed -L$(B)/lib/tally/device -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN/../../lib/tally/device' -ldl
+$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER) $(STANDIN_FAULTY):
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared $(EXTRA_LIBS) -o $@.new $^

@@ -56,6 +56,7 @@ struct tl_doctor {
     uint64_t seed;
     uint32_t patience_s; /* for a check that does not come back */
     int gpu;             /* only this one; -1: all */
+    const char *only;    /* one group, by its name; NULL: all */
     void (*progress)(void *data, int gpu, const char *group, const char *name);
     void *progress_data;
     /* Found: */
@@ -65,6 +66,8 @@ struct tl_doctor {
     uint32_t n_gpus; /* that were examined: those numbers from 0 on, or `gpu` */
 };
 
+/* Whether a group of checks has that name. */
+bool tl_doctor_has_group(const char *name);
 /* 0, or -ENOMEM. */
 int tl_doctor_examine(struct tl_doctor *d);
 void tl_doctor_finish(struct tl_doctor *d);
@@ -74,7 +77,7 @@ enum tl_verdict tl_doctor_rung(const struct tl_doctor *d, int gpu, enum tl_quali
                                char *why, size_t size);
 /* The exit status: 0 all is well; 1 something is wrong; 3 something was refused that costs something. */
 int tl_doctor_status(const struct tl_doctor *d);
-/* Keeps the verdicts on a GPU's rungs for jobs.  0, -ENODATA (too little is known of it), another
+/* Keeps the verdicts on a GPU's rungs for jobs.  0, -ENODATA (too little was found out), another
  * negative errno value; with a message. */
 int tl_doctor_keep(const struct tl_doctor *d, int gpu, char *path, size_t path_n,
                    struct tl_error *err);

@@ -10,6 +10,15 @@ static const struct tl_doc_group *const battery[] = {
     &tl_doc_memory_group,     &tl_doc_slice_group,   &tl_doc_ticket_group,
     &tl_doc_persistent_group, &tl_doc_streams_group, &tl_doc_cap_group,
 };
+enum { GROUPS = sizeof battery / sizeof battery[0] };
+
+bool tl_doctor_has_group(const char *name)
+{
+    for (size_t i = 0; i < GROUPS; i++)
+        if (strcmp(battery[i]->name, name) == 0)
+            return true;
+    return false;
+}
 
 int tl_doctor_examine(struct tl_doctor *d)
 {
@@ -21,8 +30,9 @@ int tl_doctor_examine(struct tl_doctor *d)
         if (d->gpu >= 0 && d->gpu != gpu)
             continue;
         d->n_gpus++;
-        for (size_t i = 0; i < sizeof battery / sizeof battery[0]; i++)
-            tl_doc_group_run(d, battery[i], gpu);
+        for (size_t i = 0; i < GROUPS; i++)
+            if (d->only == NULL || strcmp(d->only, battery[i]->name) == 0)
+                tl_doc_group_run(d, battery[i], gpu);
     }
     return d->has_failed_memory ? -ENOMEM : 0;
 }
@@ -104,6 +114,8 @@ int tl_doctor_keep(const struct tl_doctor *d, int gpu, char *path, size_t path_n
     struct tl_qualification q;
     const char *uuid = tl_doctor_fact(d, gpu, "uuid"), *name = tl_doctor_fact(d, gpu, "name"),
                *version = tl_doctor_fact(d, -1, "cuda-version");
+    if (d->only != NULL)
+        return tl_error_set(err, -ENODATA, "only a part of it was examined");
     if (uuid == NULL || name == NULL || version == NULL)
         return tl_error_set(err, -ENODATA, "the driver does not tell which GPU it is");
     snprintf(of.uuid, sizeof of.uuid, "%.47s", uuid);

@@ -276,17 +276,19 @@ static void check_capture(struct tl_doc_exam *e, struct streams *s)
 /* As many blocks as the driver says fit at once do meet each other: what fits is never cut. */
 static void check_occupancy(struct tl_doc_exam *e, struct streams *s)
 {
+    /* large blocks, since the software device begins those that wait one by one */
+    enum { MEET_THREADS = 1024 };
     CUmodule module;
     CUfunction meet;
     CUdeviceptr words = 0;
     int per_sm = 0;
     uint32_t met[2] = {0, 0}, blocks = 0;
-    uint64_t patience = 5 * TL_SECOND_NS;
+    uint64_t patience = 15 * TL_SECOND_NS;
     void *params[] = {&words, &patience, &blocks};
     tl_doc_begin(e, "occupancy");
     CUresult r = tl_doc_load(tl_doc_meet_text, "meet", &module, &meet);
     if (r == CUDA_SUCCESS)
-        r = tl_doc_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, meet, TL_DOC_THREADS,
+        r = tl_doc_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, meet, MEET_THREADS,
                                                                       0);
     blocks = s->b.sms * (uint32_t)(per_sm > 0 ? per_sm : 0);
     if (r == CUDA_SUCCESS)
@@ -296,7 +298,7 @@ static void check_occupancy(struct tl_doc_exam *e, struct streams *s)
     if (r == CUDA_SUCCESS)
         r = tl_doc_driver.cuCtxSynchronize();
     if (r == CUDA_SUCCESS && blocks > 0)
-        r = tl_doc_launch_plain(meet, blocks, TL_DOC_THREADS, s->b.stream, params);
+        r = tl_doc_launch_plain(meet, blocks, MEET_THREADS, s->b.stream, params);
     if (r == CUDA_SUCCESS)
         r = tl_doc_driver.cuStreamSynchronize(s->b.stream);
     if (r == CUDA_SUCCESS)
@@ -308,7 +310,7 @@ static void check_occupancy(struct tl_doc_exam *e, struct streams *s)
                      met[1]);
     else
         tl_doc_works(e, "occupancy", "%u blocks of %d threads were on the device at once", blocks,
-                     TL_DOC_THREADS);
+                     MEET_THREADS);
 }
 
 /* --- words in stream order -------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include "runtime/doctor/doctor.h"
 #include "tally/text.h"
 
-enum { COLUMNS = 80, FACT_INDENT = 11, CHECK_INDENT = 31 };
+enum { COLUMNS = 80, FACT_INDENT = 11, CHECK_INDENT = 33, MOST_DETAILS = 3 };
 
 /* Adds a text that begins at column `at`, broken at blanks; further lines begin there, too. */
 static void put_wrapped(struct tl_buf *out, int at, const char *text)
@@ -149,7 +149,7 @@ static void put_gpu(const struct tl_doctor *d, int gpu, struct tl_buf *out)
 
 static void put_check(const char *name, enum tl_verdict v, const char *text, struct tl_buf *out)
 {
-    tl_buf_printf(out, "  %-20s%-9s", name, tl_verdict_name(v));
+    tl_buf_printf(out, "  %-22s%-9s", name, tl_verdict_name(v));
     put_wrapped(out, CHECK_INDENT, text);
 }
 
@@ -184,19 +184,6 @@ static void describe(const struct tl_doctor *d, int gpu, const char *group, char
                  latency);
 }
 
-static void put_rungs(const struct tl_doctor *d, int gpu, struct tl_buf *out)
-{
-    tl_buf_printf(out, "\nGPU %d, rungs\n", gpu);
-    for (int r = 0; r < TL_QUALIFIED_RUNGS; r++) {
-        const char *name = tl_qualified_rung_name((enum tl_qualified_rung)r);
-        char why[512] = "";
-        enum tl_verdict v = tl_doctor_rung(d, gpu, (enum tl_qualified_rung)r, why, sizeof why);
-        if (v == TL_VERDICT_WORKS)
-            describe(d, gpu, name, why, sizeof why);
-        put_check(name, v, why, out);
-    }
-}
-
 static bool is_of_rung(const char *group)
 {
     for (int r = 0; r < TL_QUALIFIED_RUNGS; r++)
@@ -205,9 +192,26 @@ static bool is_of_rung(const char *group)
     return false;
 }
 
+static void put_rungs(const struct tl_doctor *d, int gpu, struct tl_buf *out)
+{
+    if (d->only == NULL || is_of_rung(d->only))
+        tl_buf_printf(out, "\nGPU %d, rungs\n", gpu);
+    for (int r = 0; r < TL_QUALIFIED_RUNGS; r++) {
+        const char *name = tl_qualified_rung_name((enum tl_qualified_rung)r);
+        char why[512] = "";
+        if (d->only != NULL && strcmp(d->only, name) != 0)
+            continue;
+        enum tl_verdict v = tl_doctor_rung(d, gpu, (enum tl_qualified_rung)r, why, sizeof why);
+        if (v == TL_VERDICT_WORKS)
+            describe(d, gpu, name, why, sizeof why);
+        put_check(name, v, why, out);
+    }
+}
+
 static void put_capabilities(const struct tl_doctor *d, int gpu, struct tl_buf *out)
 {
-    tl_buf_printf(out, "\nGPU %d, capabilities\n", gpu);
+    if (d->only == NULL || !is_of_rung(d->only))
+        tl_buf_printf(out, "\nGPU %d, capabilities\n", gpu);
     for (uint32_t i = 0; i < d->n; i++) {
         const struct tl_doc_finding *f = &d->findings[i];
         if (f->kind == TL_DOC_CHECK && f->gpu == gpu && !is_of_rung(f->group))
@@ -215,19 +219,21 @@ static void put_capabilities(const struct tl_doctor *d, int gpu, struct tl_buf *
     }
 }
 
-/* All that did not work on rungs, if that is more than what they are judged by. */
+/* What else did not work on rungs, beside what they are judged by: a few of each, since one fault shows
+ * in many kernels. */
 static void put_details(const struct tl_doctor *d, int gpu, struct tl_buf *out)
 {
     bool has_title = false;
     for (int r = 0; r < TL_QUALIFIED_RUNGS; r++) {
         const char *group = tl_qualified_rung_name((enum tl_qualified_rung)r);
         char why[512], line[512], name[64];
+        uint32_t n = 0;
         tl_doctor_rung(d, gpu, (enum tl_qualified_rung)r, why, sizeof why);
         for (uint32_t i = 0; i < d->n; i++) {
             const struct tl_doc_finding *f = &d->findings[i];
             snprintf(line, sizeof line, "%s: %s", f->name, f->text);
             if (f->kind != TL_DOC_CHECK || f->gpu != gpu || strcmp(f->group, group) != 0 ||
-                f->verdict == TL_VERDICT_WORKS || strcmp(line, why) == 0)
+                f->verdict == TL_VERDICT_WORKS || strcmp(line, why) == 0 || n++ >= MOST_DETAILS)
                 continue;
             if (!has_title)
                 tl_buf_printf(out, "\nGPU %d, more that did not work\n", gpu);
@@ -235,6 +241,8 @@ static void put_details(const struct tl_doctor *d, int gpu, struct tl_buf *out)
             snprintf(name, sizeof name, "%s, %s", f->group, f->name);
             put_check(name, (enum tl_verdict)f->verdict, f->text, out);
         }
+        if (n > MOST_DETAILS)
+            tl_buf_printf(out, "  %s, and %u more, which --json lists\n", group, n - MOST_DETAILS);
     }
 }
 

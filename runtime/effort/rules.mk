@@ -17,5 +17,5 @@ test-force: tests
 # The same and more on every profile of the software device; two of them are part of `make test`.
 test-profiles: tests
 	@FULL=1 PROFILES="a100-r535 rtx4090-r550 h100-r550 h100-r580 b200-r580" TEST_TIMEOUT=3600 TALLY_BUILD=$(B) \
-	    test/run test/integration/profiles.sh
+	    test/run test/integration/profiles.sh test/integration/doctor.sh
 .PHONY: test-force test-profiles

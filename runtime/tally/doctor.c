@@ -23,13 +23,15 @@ static const char doc[] =
     "was "
     "refused that costs something.";
 
-enum { KEY_SEED = 256, KEY_PATIENCE, KEY_DEVICE, KEY_PROFILE, KEY_GPU };
+enum { KEY_SEED = 256, KEY_PATIENCE, KEY_DEVICE, KEY_PROFILE, KEY_GPU, KEY_ONLY };
 
 static const struct argp_option option_table[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {"device", KEY_DEVICE, "auto|gpu|soft", 0,
      "An NVIDIA GPU or the software device; auto if not said", 0},
     {"gpu", KEY_GPU, "N", 0, "Examine only this one, counted from 0", 0},
+    {"only", KEY_ONLY, "memory|slice|ticket|persistent|streams|cap", 0,
+     "Run only these checks, and keep nothing", 0},
     {"patience", KEY_PATIENCE, "SECONDS", 0,
      "How long a single check may take before it counts as hung; 20 if not said", 0},
     {"profile", KEY_PROFILE, "NAME", 0,
@@ -74,6 +76,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_GPU:
         o->doctor.gpu = (int)number(state, "gpu", arg, 1023);
+        return 0;
+    case KEY_ONLY:
+        if (!tl_doctor_has_group(arg))
+            argp_error(state, "--only: there is no group '%s'", arg);
+        o->doctor.only = arg;
         return 0;
     case KEY_PROFILE:
         setenv("TALLY_DEVICE_PROFILE", arg, 1);
@@ -226,7 +233,7 @@ static void keep(const struct tl_doctor *d, struct tl_buf *said, struct tl_json 
     char path[PATH_MAX];
     struct tl_error err = {0};
     for (int gpu = 0; gpu < 1024 && tl_doctor_fact(d, gpu, "name") != NULL; gpu++) {
-        if (d->gpu >= 0 && d->gpu != gpu)
+        if (d->only != NULL || (d->gpu >= 0 && d->gpu != gpu))
             continue;
         int rc = tl_doctor_keep(d, gpu, path, sizeof path, &err);
         if (j != NULL && rc == 0)
@@ -234,7 +241,7 @@ static void keep(const struct tl_doctor *d, struct tl_buf *said, struct tl_json 
         if (rc < 0)
             cli_complain("the result for GPU %d is not kept: %s", gpu, err.text);
         else
-            tl_buf_printf(said, "GPU %d: kept for jobs in\n  %s\n", gpu, path);
+            tl_buf_printf(said, "GPU %d: what works is kept for jobs, in\n  %s\n", gpu, path);
     }
 }
 
@@ -268,7 +275,7 @@ static int print_json(const struct tl_doctor *d, char **paths, int n)
 static int print_text(const struct tl_doctor *d, char **paths, int n)
 {
     static const char *const ends[] = {
-        "All is well.", "Something is wrong: jobs will not use what is.", "",
+        "All is well.", "Something is wrong.", "",
         "Nothing is wrong; something that Tally could use was refused."};
     struct tl_buf out = {0};
     int found = tl_doctor_status(d);

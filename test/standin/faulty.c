@@ -1,0 +1,292 @@
+/* A driver that misbehaves on demand: the software device, with a fault that TALLY_FAULT names.
+ *
+ *     lost-stores       kernels never see what the host writes into registered memory
+ *     stale-words       they see what it was when they were launched
+ *     late-data         a kernel's word to the host is there before what it wrote earlier
+ *     no-registration   registration of the host's memory is refused
+ *     wrong-bits:RUNG   what is copied back behind such a launch has one bit changed
+ *     forget:RUNG       blocks are left out
+ *     twice:RUNG        blocks are run twice
+ *     refuse:RUNG       such modules are refused
+ *     hang:RUNG         a launch does not return
+ *     crash:RUNG        loading such a module crashes
+ *     no-green          green contexts are refused
+ *     capture           loading a module spoils a capture that is under way
+ *     clock             events tell a thousand times what passed
+ *     occupancy         twice as many blocks are said to fit as do
+ *     copies            copies in stream order leave out their last word
+ *
+ * Whatever is not defined here is the software device's, which this library is linked with: who looks
+ * up a name in it finds it there. */
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL 1
+#endif
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MANY = 256, PAGE = 4096 };
+
+/* The software device's function of the name of the one that asks. */
+#define REAL(name) ((__typeof__(name) *)real(#name))
+
+static void *real(const char *name)
+{
+    static void *library;
+    if (library == NULL)
+        library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return library != NULL ? dlsym(library, name) : NULL;
+}
+
+static bool has_fault(const char *name)
+{
+    const char *fault = getenv("TALLY_FAULT");
+    return fault != NULL && strcmp(fault, name) == 0;
+}
+
+/* --- which modules and functions are of the rung that is spoilt --- */
+
+static void *spoilt[MANY]; /* modules and functions */
+static uint32_t n_spoilt;
+static bool is_result_spoilt; /* such a function was launched last */
+
+static bool is_spoilt(const void *handle)
+{
+    for (uint32_t i = 0; i < n_spoilt; i++)
+        if (spoilt[i] == handle)
+            return true;
+    return false;
+}
+
+/* Notes what is so; a handle may have been of something else before. */
+static void spoil(void *handle, bool is_of_rung)
+{
+    for (uint32_t i = 0; i < n_spoilt; i++)
+        if (spoilt[i] == handle)
+            spoilt[i--] = spoilt[--n_spoilt];
+    if (is_of_rung && n_spoilt < MANY)
+        spoilt[n_spoilt++] = handle;
+}
+
+/* The rung that the fault names, or NULL. */
+static const char *rung_of(const char *fault)
+{
+    const char *asked = getenv("TALLY_FAULT");
+    size_t n = strlen(fault);
+    return asked != NULL && strncmp(asked, fault, n) == 0 && asked[n] == ':' ? asked + n + 1 : NULL;
+}
+
+/* Whether the fault is on, and the text is of its rung. */
+static bool strikes(const char *fault, const char *text)
+{
+    const char *rung = rung_of(fault);
+    char mark[64];
+    snprintf(mark, sizeof mark, "__tally_%s", rung != NULL ? rung : "");
+    return rung != NULL && strstr(text, mark) != NULL;
+}
+
+/* The text with a line behind the first atomic addition, that of the block's number; the caller's to
+ * free. */
+static char *edited(const char *text, const char *operation)
+{
+    static const char addition[] = "atom.global.add.u32 ";
+    const char *at = strstr(text, addition);
+    const char *end = at != NULL ? strchr(at, '\n') : NULL;
+    size_t size = strlen(text) + 128;
+    char *out = malloc(size);
+    if (end == NULL || out == NULL) {
+        free(out);
+        return strdup(text);
+    }
+    at += sizeof addition - 1;
+    int reg = (int)strcspn(at, ",");
+    snprintf(out, size, "%.*s\n\t%s %.*s, %.*s, %s;%s", (int)(end - text), text,
+             operation[0] == 'o' ? "or.b32" : "and.b32", reg, at, reg, at,
+             operation[0] == 'o' ? "1" : "-2", end);
+    return out;
+}
+
+static uint32_t n_captures;
+static bool is_capture_spoilt;
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    const char *text = image;
+    char *changed = NULL;
+    if (strikes("crash", text))
+        raise(SIGSEGV);
+    if (strikes("refuse", text))
+        return CUDA_ERROR_INVALID_PTX;
+    if (strikes("forget", text))
+        changed = edited(text, "or");
+    if (strikes("twice", text))
+        changed = edited(text, "and");
+    is_capture_spoilt |= has_fault("capture") && n_captures > 0;
+    CUresult r = REAL(cuModuleLoadData)(module, changed != NULL ? changed : text);
+    free(changed);
+    if (r == CUDA_SUCCESS)
+        spoil(*module, strikes("wrong-bits", text) || strikes("hang", text) ||
+                           strikes("forget", text) || strikes("twice", text));
+    return r;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    CUresult r = REAL(cuModuleGetFunction)(function, module, name);
+    if (r == CUDA_SUCCESS)
+        spoil(*function, is_spoilt(module));
+    return r;
+}
+
+/* --- memory of the host --- */
+
+/* What kernels reach in its place. */
+static struct shadow {
+    void *host;
+    size_t bytes;
+    void *copy; /* of the host's, too */
+} shadows[MANY];
+static uint32_t n_shadows;
+
+static void add_shadow(void *host, size_t bytes)
+{
+    void *copy = NULL;
+    if (n_shadows < MANY &&
+        REAL(cuMemHostAlloc)(&copy, bytes, CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS) {
+        memset(copy, 0, bytes);
+        shadows[n_shadows++] = (struct shadow){host, bytes, copy};
+    }
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
+{
+    if (has_fault("no-registration"))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult r = REAL(cuMemHostRegister_v2)(p, bytes, flags);
+    if (r == CUDA_SUCCESS && (has_fault("lost-stores") || has_fault("stale-words")))
+        add_shadow(p, bytes);
+    return r;
+}
+
+CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    CUresult r = REAL(cuMemHostAlloc)(p, bytes, flags);
+    if (r == CUDA_SUCCESS && has_fault("late-data") && bytes > PAGE)
+        add_shadow(*p, bytes);
+    return r;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned flags)
+{
+    for (uint32_t i = n_shadows; i > 0; i--)
+        if (shadows[i - 1].host == p)
+            return REAL(cuMemHostGetDevicePointer_v2)(out, shadows[i - 1].copy, flags);
+    return REAL(cuMemHostGetDevicePointer_v2)(out, p, flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+    for (uint32_t i = 0; i < n_shadows; i++)
+        if (shadows[i].host == p)
+            shadows[i--] = shadows[--n_shadows];
+    return REAL(cuMemHostUnregister)(p);
+}
+
+static void to_device(void)
+{
+    for (uint32_t i = 0; i < n_shadows && has_fault("stale-words"); i++)
+        memcpy(shadows[i].copy, shadows[i].host, shadows[i].bytes);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    CUresult r = REAL(cuStreamSynchronize)(stream);
+    for (uint32_t i = 0; i < n_shadows && has_fault("late-data"); i++)
+        memcpy(shadows[i].host, shadows[i].copy, shadows[i].bytes);
+    return r;
+}
+
+/* --- launches and copies --- */
+
+CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+{
+    const char *forgets = rung_of("forget"), *repeats = rung_of("twice");
+    bool is_slice = (forgets != NULL && strcmp(forgets, "slice") == 0) ||
+                    (repeats != NULL && strcmp(repeats, "slice") == 0);
+    if (is_spoilt(f) && rung_of("hang") != NULL)
+        for (;;)
+            pause();
+    is_result_spoilt |= is_spoilt(f) && rung_of("wrong-bits") != NULL;
+    to_device();
+    if (is_spoilt(f) && is_slice && repeats != NULL)
+        REAL(cuLaunchKernel)(f, x, y, z, bx, by, bz, shared, stream, params, extra);
+    if (is_spoilt(f) && is_slice && forgets != NULL && x > 1)
+        x--;
+    return REAL(cuLaunchKernel)(f, x, y, z, bx, by, bz, shared, stream, params, extra);
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+    CUresult r = REAL(cuMemcpyDtoH_v2)(to, from, bytes);
+    if (r == CUDA_SUCCESS && is_result_spoilt && bytes > PAGE) {
+        ((uint8_t *)to)[bytes / 2] ^= 0x10;
+        is_result_spoilt = false;
+    }
+    return r;
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    bool leaves_out = has_fault("copies") && bytes > PAGE;
+    return REAL(cuMemcpyDtoHAsync_v2)(to, from, leaves_out ? bytes - 4 : bytes, stream);
+}
+
+/* --- others --- */
+
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice device,
+                          unsigned flags)
+{
+    if (has_fault("no-green"))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return REAL(cuGreenCtxCreate)(green, desc, device, flags);
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+{
+    n_captures++;
+    return REAL(cuStreamBeginCapture_v2)(stream, mode);
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    CUresult r = REAL(cuStreamEndCapture)(stream, graph);
+    n_captures--;
+    return is_capture_spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : r;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
+{
+    CUresult r = REAL(cuEventElapsedTime)(ms, begin, end);
+    if (r == CUDA_SUCCESS && has_fault("clock"))
+        *ms *= 1000;
+    return r;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int threads,
+                                                     size_t shared)
+{
+    CUresult r = REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(n, f, threads, shared);
+    if (r == CUDA_SUCCESS && has_fault("occupancy"))
+        *n *= 2;
+    return r;
+}
