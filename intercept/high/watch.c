@@ -153,8 +153,10 @@ static bool is_still_busy(struct tl_stream *s) TL_REQUIRES(tl_watch_mutex);
 static bool is_still_busy(struct tl_stream *s)
 {
     uint32_t upto = tl_stream_submitted(s);
-    if (atomic_load_explicit(&tl_high_captures, memory_order_relaxed) != 0 &&
-        tl_stream_is_capturing(s->handle, false))
+    bool has_captures = atomic_load_explicit(&tl_high_captures, memory_order_relaxed) != 0;
+    /* What asks a whole context makes captures in it invalid (cuCtxRecordEvent in cuda.h). */
+    if (has_captures &&
+        (s->kind == TL_STREAM_PER_THREAD || tl_stream_is_capturing(s->handle, false)))
         return true;
     if (TL_REAL(cuCtxSetCurrent)(s->ctx) != CUDA_SUCCESS) {
         tl_stream_complete(s, upto);
@@ -293,7 +295,9 @@ static void *work(void *unused)
         uint64_t now = tl_record_now();
         if (found.has_ended)
             tl_request_found_done(now);
-        if (found.per_thread != NULL && now - tl_request_burst_began() > LONGEST_NS)
+        if (found.per_thread != NULL &&
+            atomic_load_explicit(&tl_high_captures, memory_order_relaxed) == 0 &&
+            now - tl_request_burst_began() > LONGEST_NS)
             wait_for_context(found.per_thread->ctx);
         bool is_busy = tl_seats_are_busy(NULL);
         if (is_leaving && !is_busy) {

@@ -259,6 +259,26 @@ static void a_capture_goes_on_beside_work(void)
     OK(CALL(cuStreamDestroy_v2)(t));
 }
 
+/* Default streams cannot be asked about then: the question would make the capture invalid. */
+static void a_capture_goes_on_beside_work_of_default_streams(void)
+{
+    CUstream s;
+    CUgraph graph;
+    OK(CALL(cuStreamCreate)(&s, CU_STREAM_DEFAULT));
+    OK(launch(NULL));
+    OK(launch(CU_STREAM_PER_THREAD));
+    OK(CALL(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(launch(s));
+    TEST_ASSERT_TRUE(watcher_looks());
+    OK(CALL(cuStreamEndCapture)(s, &graph));
+    TEST_ASSERT_NOT_NULL(graph);
+    TEST_ASSERT_EQUAL_UINT32(2, in_flight());
+    open_gate();
+    TEST_ASSERT_TRUE(becomes_idle());
+    OK(CALL(cuGraphDestroy)(graph));
+    OK(CALL(cuStreamDestroy_v2)(s));
+}
+
 /* --- threads --- */
 
 enum { THREADS = 8, ROUNDS = 200 };
@@ -409,6 +429,7 @@ int main(void)
     RUN_TEST(a_refused_launch_is_no_work);
     RUN_TEST(captured_launches_are_no_work_but_graphs_are);
     RUN_TEST(a_capture_goes_on_beside_work);
+    RUN_TEST(a_capture_goes_on_beside_work_of_default_streams);
     RUN_TEST(many_threads_with_streams_of_their_own);
     RUN_TEST(many_threads_on_their_default_streams);
     RUN_TEST(work_of_a_threads_default_stream_is_found_done);
