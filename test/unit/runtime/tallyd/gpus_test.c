@@ -160,8 +160,8 @@ static void a_job_on_very_many_gpus_has_to_do_with_all(void)
 {
     daemon_start(NULL);
     struct tl_client *high = client_on(TL_LEVEL_HIGH, ""), *low = client_on(TL_LEVEL_LOW, "z");
-    for (char g = 0; g <= TL_WIRE_GPUS; g++) {
-        place(high, g);
+    for (int g = 0; g <= TL_WIRE_GPUS; g++) {
+        place(high, (char)g);
         TEST_ASSERT_TRUE(daemon_await_words(low, g < TL_WIRE_GPUS ? 0 : 1));
     }
     tl_client_destroy(low);
