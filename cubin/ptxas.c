@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 struct ptxas {
     struct tl_cubin_compiler compiler;
     char *path, *identity;

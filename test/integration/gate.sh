@@ -32,7 +32,7 @@ grep -A1 '^takes_nothing$' "$scratch/out" | grep -q 'no: takes no parameters' ||
 grep -A1 '^jumps$' "$scratch/out" | grep -q 'yes; 2 parameters in 12 bytes, the gate.s at 16' || fail "--list: jumps"
 "$gate" -o "$scratch/gated" "$scratch/in" | grep -q '^4 of 5 kernels gated' || fail "all kernels"
 "$gate" --kernel=jumps --twin -o "$scratch/twin" "$scratch/in" | grep -q '^1 of 5 kernels gated' || fail "one twin"
-"$gate" --list "$scratch/twin" | grep -qx 'jumps$gate' || fail "the twin's name"
+"$gate" --list "$scratch/twin" | grep -qx "jumps[$]gate" || fail "the twin's name"
 ! "$gate" --kernel=takes_nothing -o "$scratch/no" "$scratch/in" 2>"$scratch/err" || fail "a kernel that cannot be gated"
 grep -q 'takes no parameters' "$scratch/err" || fail "why not"
 ! "$gate" --kernel=nobody -o "$scratch/no" "$scratch/in" 2>"$scratch/err" || fail "a kernel that is not there"
