@@ -29,8 +29,8 @@ doctor 3 "$all_is_well" "$checks" 'cap refused .*the driver has none' "$strict" 
     'sm_80, 108 SMs' 'read-only refused .*NOT_SUPPORTED' 'Nothing is wrong' -- --device=soft --profile=a100-r535
 doctor 0 "$all_is_well" "$checks" 'cap works a kernel ran on 66 of 132' "$strict" -- --device=soft --profile=h100-r580
 if [ -n "${FULL:-}" ]; then
-    doctor 0 "$all_is_well" "$checks" 'cap works' "$strict" 'sm_89' -- --device=soft --profile=rtx4090-r550
-    doctor 0 "$all_is_well" "$checks" 'cap works' "$strict" 'sm_90' -- --device=soft --profile=h100-r550
+    doctor 3 "$all_is_well" "$checks" 'cap refused .*the driver has none' "$strict" 'sm_89' -- --device=soft --profile=rtx4090-r550
+    doctor 3 "$all_is_well" "$checks" 'cap refused .*the driver has none' "$strict" 'sm_90' -- --device=soft --profile=h100-r550
     doctor 0 "$all_is_well" "$checks" 'cap works' "$strict" 'sm_100' -- --device=soft --profile=b200-r580
 fi
 kept=("$TALLY_CACHE"/doctor/*)
