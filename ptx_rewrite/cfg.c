@@ -66,6 +66,7 @@ static uint32_t target_inst(const struct builder *b, const struct tl_ptx_operand
 
 /* --- blocks and edges ------------------------------------------------------------------------- */
 
+/* Cuts the instructions into blocks: one begins where a branch leads, and behind each. */
 static int find_blocks(struct builder *b)
 {
     struct tl_ptx_cfg *cfg = b->cfg;
@@ -323,6 +324,7 @@ static void join_endless_paths(struct tl_ptx_cfg *cfg, uint32_t *leaves, uint32_
     }
 }
 
+/* Dominators, post-dominators and the order in which blocks are best visited. */
 static int find_dominators(struct builder *b)
 {
     struct tl_ptx_cfg *cfg = b->cfg;

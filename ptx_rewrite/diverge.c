@@ -195,6 +195,7 @@ static enum tl_ptx_level agreed_by_mask(const struct analysis *a, const struct t
     return agreed_level(a, block);
 }
 
+/* How far threads may differ in what the instruction gives, by how they do in what it reads. */
 static enum tl_ptx_level result_level(const struct analysis *a, const struct tl_ptx_stmt *s,
                                       uint32_t block)
 {

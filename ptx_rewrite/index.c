@@ -85,6 +85,8 @@ static int skip_unterminated(struct pass *p, uint32_t *end)
     return 0;
 }
 
+/* A directive that is not a variable or a function: what the module says of itself is kept, the
+ * rest passed over. */
 static int directive(struct pass *p, uint32_t begin)
 {
     struct tl_lex *lx = &p->lx;
@@ -166,6 +168,7 @@ static int find_name(struct pass *p, struct tl_str *name)
     return 0;
 }
 
+/* A kernel or a function, from .entry or .func to its body's end; what is inside is not read. */
 static int function(struct pass *p, struct tl_ptx_item item)
 {
     struct tl_lex *lx = &p->lx;
@@ -227,6 +230,7 @@ static int variables(struct pass *p, struct tl_ptx_item item)
     return 0;
 }
 
+/* Whatever comes next at the outermost level. */
 static int module_item(struct pass *p)
 {
     struct tl_lex *lx = &p->lx;

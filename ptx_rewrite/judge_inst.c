@@ -86,6 +86,7 @@ bool tl_ptx_is_warp_sync(const struct tl_ptx_stmt *s, bool *all_lanes)
     return true;
 }
 
+/* Special registers that would tell a block that it was cut, moved or run again. */
 static void judge_sreg(struct tl_ptx_judgement *j, const struct tl_ptx_stmt *s,
                        const struct tl_ptx_operand *o)
 {
@@ -166,6 +167,7 @@ struct sym_visit {
     const struct tl_ptx_operand *callee;
 };
 
+/* A name that an instruction uses; called for each of them. */
 static int judge_sym(void *data, struct tl_ptx_operand *o)
 {
     struct sym_visit *v = data;

@@ -141,6 +141,8 @@ struct hazards {
     const struct tl_ptx_stmt *warp_sync;     /* may name lanes that have returned */
 };
 
+/* Barriers and warp-wide operations that only a part of a block's or of a warp's threads may come
+ * to. */
 static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
                         const struct tl_ptx_cfg *cfg, bool rows, struct hazards *h)
 {

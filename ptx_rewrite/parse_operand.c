@@ -169,6 +169,7 @@ static int parse_literal(struct tl_parser *p, struct tl_ptx_operand *o)
 
 static int parse_expression(struct tl_parser *p, int level, uint64_t *out);
 
+/* A sign, a cast, a bracket or a number: what stands between two operators. */
 static int parse_unary(struct tl_parser *p, uint64_t *out)
 {
     struct tl_lex *lx = &p->lx;
@@ -297,6 +298,7 @@ static int parse_expression(struct tl_parser *p, int level, uint64_t *out)
     return rc;
 }
 
+/* A number, or an expression that is one. */
 static int parse_constant(struct tl_parser *p, struct tl_ptx_operand *o)
 {
     struct tl_lex *lx = &p->lx;
@@ -398,6 +400,7 @@ static int parse_element(struct tl_parser *p, struct tl_ptx_operand *o)
     return tl_parse_expect(p, ']', "behind the element's number");
 }
 
+/* A word: a sink, a constant or a symbol, with component, element or offset. */
 static int parse_name(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_operand *o)
 {
     struct tl_lex *lx = &p->lx;
@@ -452,6 +455,7 @@ static int parse_address(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_o
     return 0;
 }
 
+/* Any operand, in each of the forms that the ISA has. */
 static int parse_operand(struct tl_parser *p, enum tl_ptx_op op, struct tl_ptx_operand *o)
 {
     struct tl_lex *lx = &p->lx;

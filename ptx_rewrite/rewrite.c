@@ -208,6 +208,7 @@ static void rewrite_list(struct tl_rewriter *rw, struct tl_ptx_stmt **link)
     }
 }
 
+/* Rewrites one function: its statements, then what has to stand before and behind them. */
 static void rewrite_func(struct tl_rewriter *rw, struct tl_ptx_program_func *pf)
 {
     rw->func = pf->func;
@@ -389,6 +390,7 @@ static void limit_registers(struct tl_rewriter *rw, struct tl_ptx_func *entry, u
         entry->directives = tl_str_of(text);
 }
 
+/* All functions of the program, the parameters and the name that the new kernel gets. */
 static int rewrite_program(struct tl_rewriter *rw, const struct tl_ptx_options *options,
                            struct tl_ptx_rewritten *out)
 {

@@ -276,6 +276,7 @@ static int verdict_file(const struct arguments *a, const char *path, struct tl_j
     return rc;
 }
 
+/* --verdict: what can be made of each kernel of each file, as lines or as JSON. */
 static int verdict(const struct arguments *a)
 {
     struct tl_buf out = {0};

@@ -342,6 +342,7 @@ static void ta9(struct sim_report *r)
     sim_shape(r, "training falls about as 1 - load", "I", error < 0.15, "at most %.2f off", error);
 }
 
+/* Trainers alone on the device, controlled and not: the part of their speed that is left. */
 static void ta10(struct sim_report *r)
 {
     double least = 2, most = 0;

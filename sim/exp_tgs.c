@@ -177,6 +177,8 @@ static void tg4(struct sim_report *r)
     }
 }
 
+/* An opportunistic job arrives: it is stopped, then its rate grows until it disturbs, again and
+ * again. */
 static void tg5(struct sim_report *r)
 {
     struct plant p;

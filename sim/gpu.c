@@ -264,6 +264,7 @@ static double paging_ns(const struct gpu *g, const struct client *c)
     return j->touched_bytes * 2 / g->d->pcie * 1e9 + j->touched_bytes / page * g->d->fault_ns;
 }
 
+/* The client's next kernel is there: it is cut or not, and waits for its turn. */
 static void launch(struct gpu *g, struct client *c)
 {
     const struct sim_job *j = c->job;

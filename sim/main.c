@@ -217,6 +217,7 @@ static int write_html(const struct sim_report *r, const char *folder)
     return is_written ? 0 : 1;
 }
 
+/* Runs the experiments that are asked for and writes what they found. */
 static int run(const struct options *o)
 {
     struct sim_report r = {0};

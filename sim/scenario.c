@@ -147,6 +147,7 @@ static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_e
     return rc;
 }
 
+/* What became of each job, as JSON. */
 static void write_jobs(struct scenario *s, struct tl_buf *out)
 {
     struct tl_json json;

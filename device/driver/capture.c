@@ -204,6 +204,7 @@ static bool is_unusable(const struct CUstream_st *s) TL_DRV_LOCKED
 
 /* --- beginning and ending --------------------------------------------------------------------- */
 
+/* Begins to capture a stream, into a new graph, or into the one that is given, behind `deps`. */
 static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *deps, size_t n,
                       CUstreamCaptureMode mode)
 {

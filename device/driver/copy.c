@@ -209,6 +209,8 @@ static bool fits(size_t at, size_t n, size_t there)
     return at <= there && n <= there - at;
 }
 
+/* Where a side of a copy begins and how far its rows and slices are apart; the box must lie within
+ * what is known of it. */
 static CUresult place(const struct side *s, size_t width, size_t height, size_t depth,
                       const uint8_t **base, size_t *pitch, size_t *slice)
 {

@@ -184,6 +184,8 @@ struct tl_drv_inner {
     CUdeviceptr address;
 };
 
+/* Makes the memory of a variable that stands inside a function, with its initial value.  -ENOENT,
+ * -EINVAL, -ENOMEM. */
 static int make_inner(struct CUmod_st *m, struct tl_drv_inner *v,
                       struct tl_error *err) TL_DRV_LOCKED
 {

@@ -35,6 +35,8 @@ static CUresult describe_linear(struct tl_drv_texture *o, CUarray_format format,
     return CUDA_SUCCESS;
 }
 
+/* Works out what fetches have to know from the resource: the levels, their sizes, how far rows are
+ * apart. */
 static CUresult describe(struct tl_drv_texture *o)
 {
     const CUDA_RESOURCE_DESC *d = &o->resource;

@@ -141,6 +141,8 @@ void tl__fault_pages(bool (*f)(const void *address))
     atomic_store_explicit(&pages, f, memory_order_release);
 }
 
+/* One of our signals on any thread of the process: ours if it hits kernel code on a worker, or is
+ * the watchdog; all others go to whom they would have gone without us. */
 __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t *info,
                                                            void *context)
 {

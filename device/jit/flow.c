@@ -566,6 +566,7 @@ static void emit_all_parted(struct tl_emit *e)
 
 /* --- where they are together ------------------------------------------------------------------ */
 
+/* A block that all lanes of the warp run together, and the ways out of it. */
 static void emit_joint_block(struct tl_emit *e, uint32_t block, uint32_t from)
 {
     struct tl_fn *f = e->f;

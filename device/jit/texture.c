@@ -162,6 +162,7 @@ static void fetch(struct tl_emit *e, struct access *a, bool is_float,
     tl_lanes_end(e, &l);
 }
 
+/* tex and tld4: operands go to memory, the device fetches for all lanes in one call. */
 static void emit_fetch(struct tl_emit *e)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;

@@ -117,6 +117,7 @@ static int read_strings(struct link *k, uint32_t section, const char **text, siz
     return 0;
 }
 
+/* Finds sections, symbols and texts of the input, and checks that each lies within it. */
 static int read_tables(struct link *k)
 {
     const Elf64_Ehdr *e = (const Elf64_Ehdr *)k->in;

@@ -149,6 +149,8 @@ TL_EFF_LOCKED static uint64_t next_look(bool is_held, uint64_t now)
     return ns;
 }
 
+/* The thread that launches what is queued: it looks at what came back, gives each stream its turn,
+ * and sleeps until somebody rings or something is due. */
 static void *executor(void *unused)
 {
     (void)unused;

@@ -101,6 +101,7 @@ static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
 
 static int read_graph(struct tl_eff_steps *list, CUgraph graph, int depth);
 
+/* Adds what the node does to the steps; -ENOTSUP if that cannot be done in steps. */
 static int read_node(struct tl_eff_steps *list, CUgraphNode node, int depth)
 {
     CUgraphNodeType type;
@@ -188,6 +189,7 @@ static int is_ready(const CUgraphNode *nodes, const bool *is_read, size_t n, siz
     return ready;
 }
 
+/* The nodes of a graph in an order in which each comes behind those that it depends on. */
 static int read_graph(struct tl_eff_steps *list, CUgraph graph, int depth)
 {
     size_t n = 0, left;

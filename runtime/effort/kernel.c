@@ -480,6 +480,8 @@ static CUresult call_cooperative(const CUlaunchConfig *c, CUfunction f, void **p
                                                  c->sharedMemBytes, c->hStream, params);
 }
 
+/* A launch with attributes: those that change nothing for us are taken along, any other makes it go
+ * to the driver as it is. */
 static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfunction f,
                               void **params, void **extra, bool is_plain, bool is_per_thread)
 {

@@ -84,6 +84,8 @@ static bool gather_hooks(const struct tl_shim *shim)
     return true;
 }
 
+/* Called by the shim for a job that has to make room for others: the calls that this part takes
+ * over, or NULL if it cannot begin. */
 static const struct tl_hook *start(const struct tl_shim *shim)
 {
     struct tl_error err = {0};

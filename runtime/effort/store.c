@@ -142,6 +142,7 @@ static void write_rewritten(struct tl_buf *b, const char *key, const struct tl_e
         put_string(b, r->table[i]);
 }
 
+/* A kept variant as it was written; anything else makes the reader bad. */
 static void read_rewritten(struct reader *in, const char *key, struct tl_eff_rewritten *r)
 {
     in->is_bad |= get_number(in) != FORMAT;

@@ -133,6 +133,7 @@ static void make_key(void)
     pthread_key_create(&own_key, end_thread);
 }
 
+/* The calling thread's own default stream in its current context, made when it is first used. */
 TL_EFF_UNLOCKED static CUresult per_thread(struct tl_eff_stream **out)
 {
     pthread_once(&own_once, make_key);

@@ -5,6 +5,7 @@ static const char *parse_expression(struct demangler *d);
 
 /* --- template arguments --- */
 
+/* A constant among template arguments: a number with its suffix, a truth value, a function. */
 static struct piece parse_literal(struct demangler *d)
 {
     static const struct {

@@ -483,6 +483,7 @@ static void put_top_kernels(struct tl_buf *out, const struct tl_report_job *j, u
     tl_buf_puts(out, "</div>");
 }
 
+/* The table of the slowest requests of a job: what held each up, and what ran beside it. */
 static void put_slow(struct tl_buf *out, const struct tl_report_run *run,
                      const struct tl_report_job *j)
 {

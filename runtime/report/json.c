@@ -75,6 +75,7 @@ static void put_rungs(struct tl_json *j, const char *key, const uint64_t values[
     tl_json_end_object(j);
 }
 
+/* A kernel of a job: launches, times, rungs, stops. */
 static void put_kernel(struct tl_json *j, const struct tl_report_job *job,
                        const struct tl_report_kernel *k)
 {

@@ -94,6 +94,7 @@ static int read_profile(const char **out, struct tl_error *err)
     return tl_error_set(err, -EINVAL, "--profile=%s: the software device has %s", asked, all);
 }
 
+/* The software device: what the job's libraries have to believe, and where they find it. */
 static int use_soft(const struct run *r, const char *path, struct tl_error *err)
 {
     const char *profile;

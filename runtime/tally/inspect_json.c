@@ -53,6 +53,7 @@ static void put_kernel(struct tl_json *j, enum tl_image_kind kind, const struct 
 
 /* --- images --- */
 
+/* An image and, if they are asked for, its kernels. */
 static void put_image(struct inspect_report *r, const struct inspect_image *image)
 {
     struct tl_json *j = &r->json;

@@ -116,6 +116,7 @@ static void print_text(struct tl_buf *out, const struct list *list)
     }
 }
 
+/* A job as tallyd sees it. */
 static void put_client(struct tl_json *j, const struct tl_wire_status *s)
 {
     tl_json_object(j);

@@ -94,6 +94,7 @@ static bool is_flood(struct daemon_peer *p, uint64_t now)
     return false;
 }
 
+/* A peer has sent something, or has gone: takes one message and answers it. */
 static void hear(struct daemon *d, struct daemon_peer *p)
 {
     struct tl_wire_packet packet;
