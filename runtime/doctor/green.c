@@ -1,6 +1,5 @@
 /* A part of the SMs: a green context of about half of them, as the rung `cap` makes it, and a kernel
  * in it between two events. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/doctor/bench.h"
@@ -68,9 +67,10 @@ static void check_part(struct tl_doc_exam *e, struct tl_doc_bench *b)
     struct tl_error err = {0};
     CUdevice device;
     CUstream part;
-    uint32_t sms = (b->sms + 1) / 2, *found = calloc(BLOCKS * TL_DOC_THREADS, 4);
+    uint32_t sms = (b->sms + 1) / 2;
+    static uint32_t found[BLOCKS * TL_DOC_THREADS];
     float ms[2] = {0, 0};
-    if (found == NULL || tl_doc_form_make(&map, k, TL_DOC_ORIGINAL, NULL, &err) < 0 ||
+    if (tl_doc_form_make(&map, k, TL_DOC_ORIGINAL, NULL, &err) < 0 ||
         tl_doc_data_init(&d, &s, e->random) < 0 || tl_doc_reference(k, &s, &d) < 0) {
         tl_doc_refused(e, "green-context", true, "%s", err.text);
         return;
@@ -97,7 +97,6 @@ static void check_part(struct tl_doc_exam *e, struct tl_doc_bench *b)
     else
         tl_doc_works(e, "green-context", "a kernel ran on %u of %u SMs, in %.1f times the time",
                      sms, b->sms, ms[0] > 0 ? (double)(ms[1] / ms[0]) : 0.0);
-    free(found);
     tl_doc_data_finish(&d);
 }
 

@@ -2,7 +2,6 @@
  * stream, captures beside which something is built, and how many blocks fit at once. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/doctor/bench.h"
@@ -17,7 +16,7 @@ struct streams {
     struct tl_doc_form map;
     struct tl_doc_shape shape;
     struct tl_doc_data expected;
-    uint32_t *found;
+    uint32_t found[BLOCKS * TL_DOC_THREADS];
 };
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -353,16 +352,15 @@ static bool prepare(struct tl_doc_exam *e, struct streams *s)
         rc = tl_doc_data_init(&s->expected, &s->shape, e->random);
     if (rc == 0)
         rc = tl_doc_reference(&tl_doc_kernels[0], &s->shape, &s->expected);
-    s->found = calloc(BLOCKS * TL_DOC_THREADS, 4);
     s->b.data = &s->expected;
-    if (rc < 0 || s->found == NULL)
-        tl_doc_refused(e, "open", true, "%s", rc < 0 ? err.text : "no memory");
-    return rc == 0 && s->found != NULL;
+    if (rc < 0)
+        tl_doc_refused(e, "open", true, "%s", err.text);
+    return rc == 0;
 }
 
 static void run(struct tl_doc_exam *e)
 {
-    struct streams s = {.found = NULL};
+    static struct streams s; /* too large for some stacks */
     if (!prepare(e, &s))
         return;
     check_events(e, &s);

@@ -185,7 +185,7 @@ int tl_qualified_read(struct tl_qualification *q, const struct tl_qualified_of *
     name_of(of, name);
     rc = read_file(folder.dir, name, &text, &n, err);
     tl_store_close(&folder);
-    if (rc == 0 && !read_text(text, n, q)) {
+    if (rc == 0 && (text == NULL || !read_text(text, n, q))) {
         memset(q, 0, sizeof *q);
         rc = tl_error_set(err, -EBADMSG, "its qualification is damaged, and not used");
     }

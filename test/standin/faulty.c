@@ -128,7 +128,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         return CUDA_ERROR_INVALID_PTX;
     if (strikes("forget", text))
         changed = edited(text, "or");
-    if (strikes("twice", text))
+    else if (strikes("twice", text))
         changed = edited(text, "and");
     is_capture_spoilt |= has_fault("capture") && n_captures > 0;
     CUresult r = REAL(cuModuleLoadData)(module, changed != NULL ? changed : text);
