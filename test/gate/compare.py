@@ -123,8 +123,8 @@ def compare_attributes(say, old, new, truth, name, as_name, gate, exit_at, texts
             same = v_new[0][4:] == v_truth[0][4:] and new.symbols[struct.unpack("<I", v_new[0][:4])[0]].name == \
                 truth.symbols[struct.unpack("<I", v_truth[0][:4])[0]].name
         elif number == 0x0F:
-            same = [new.symbols[s].name for s in struct.unpack("<%dI" % (len(v_new[0]) // 4), v_new[0])].sort() == \
-                [truth.symbols[s].name for s in struct.unpack("<%dI" % (len(v_truth[0]) // 4), v_truth[0])].sort()
+            same = sorted(new.symbols[s].name for s in struct.unpack("<%dI" % (len(v_new[0]) // 4), v_new[0])) == \
+                sorted(truth.symbols[s].name for s in struct.unpack("<%dI" % (len(v_truth[0]) // 4), v_truth[0]))
         elif number == 0x29:  # numbers of registers, which ptxas gives out anew
             same = len(v_new[0]) == len(v_truth[0]) and v_new == v_old
         elif listed is None:

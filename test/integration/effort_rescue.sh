@@ -61,7 +61,9 @@ mark() {
 # busy RUNG: the next slice comes when the gate opens, so slices stand still only if that is shut for long.
 busy() {
     if [ "$1" = slice ]; then
-        start_preempter 150000 4000
+        pace=(150000 4000)
+        start_preempter
+        pace=()
     else
         start_preempter
     fi

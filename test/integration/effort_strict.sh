@@ -28,10 +28,10 @@ print(sum(k["preemptions"] for j in run["jobs"] for k in j["kernels"] if k["laun
 
 # is_stopped NAME VARIABLE=VALUE...: the trainer with persistent workers, until one of its kernels was stopped.
 is_stopped() {
-    local name=$1 try plain under n=0
+    local name=$1 plain under n=0
     shift
     plain=$(env "$@" LD_LIBRARY_PATH="$device" "$train" --kind=long --steps=6 2>/dev/null | grep -o '"weights.*')
-    for try in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         rm -rf "$scratch/record"
         under=$(env "$@" LD_PRELOAD="$shim" LD_LIBRARY_PATH="$build/lib/tally" TALLY_PRIORITY=low TALLY_FORCE=persistent \
             TALLY_REPORT="$scratch/record" "$train" --kind=long --steps=6 2>/dev/null | grep -o '"weights.*')
