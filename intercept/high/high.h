@@ -45,7 +45,8 @@ struct tl_stream {
     /* threads that wait for it in the driver: they will tell */
     _Atomic uint32_t waiters;
     _Atomic bool is_gone; /* destroyed, or its context was */
-    struct tl_seat *seat; /* where it is */
+    /* where it is; the watcher asks while a stream is described anew */
+    struct tl_seat *_Atomic seat;
     _Atomic uint64_t kernels, blocks;
     enum tl_stream_kind kind;
     uint32_t number; /* in the timeline */
