@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -74,7 +74,7 @@ TL_EFF_LOCKED static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
     uint64_t behind_ns = 0;
     struct tl_eff_item *item = s->first;
     bool did = false;
-    if (tl_eff_gate.n_words >= TL_SHARE_WORDS)
+    if (tl_eff_permit.n_words >= TL_SHARE_WORDS)
         return false;
     for (uint32_t i = 0; i < TL_EFF_MAX_CHAIN && item != NULL && may_lead(item) && !s->is_stalled;
          i++) {
@@ -106,7 +106,7 @@ TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
         if (item->kind == TL_EFF_CALL) {
             make_call(s, item);
         } else if (item->kind == TL_EFF_TURN) {
-            if (item->is_gated && !tl_eff_gate_is_open(now)) {
+            if (item->needs_permit && !tl_eff_permit_holds(now)) {
                 s->is_held = true;
                 return did;
             }
@@ -139,10 +139,10 @@ TL_EFF_LOCKED static uint64_t next_look(bool is_held, uint64_t now)
 {
     uint64_t ns = UINT64_MAX;
     if (tl_eff_flight.n_pieces > 0)
-        ns = tl_eff_gate_must_look() ? LOOK_NS : ASK_NS;
+        ns = tl_eff_permit_must_look() ? LOOK_NS : ASK_NS;
     if (is_held) {
-        uint64_t gate = tl_eff_gate_wait_ns(now);
-        ns = gate < ns ? gate : ns;
+        uint64_t wait = tl_eff_permit_wait_ns(now);
+        ns = wait < ns ? wait : ns;
     }
     if (tl_eff_flight.n_unmarked > 0 && ns > MARK_AFTER_NS)
         ns = MARK_AFTER_NS;
@@ -164,7 +164,7 @@ static void *executor(void *unused)
     for (;;) {
         uint32_t seen = atomic_load(&bell);
         uint64_t now = tl_eff_now();
-        tl_eff_gate_is_open(now); /* brings the grant up to date */
+        tl_eff_permit_holds(now); /* brings the grant up to date */
         tl_eff_kick();
         bool did = tl_eff_collect(now - news_ns >= ASK_NS), is_held = false;
         /* A moment that begins meanwhile waits for the end of this round. */
@@ -193,7 +193,7 @@ static void *executor(void *unused)
             continue;
         }
         uint64_t ns = next_look(is_held, now);
-        uint32_t changes = tl_eff_gate.grant_changes;
+        uint32_t changes = tl_eff_permit.grant_changes;
         tl_eff_unlock();
         sleep_until_rung(seen, changes, ns);
         tl_eff_lock();

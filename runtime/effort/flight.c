@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "runtime/effort/executor.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -383,7 +383,7 @@ TL_EFF_LOCKED static void counted(const struct tl_eff_piece *p, const struct out
     TL_CHECK(l->done >= was);
     if (l->done < l->launched) {
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
-        tl_eff_gate.busy_ns = o->now;
+        tl_eff_permit.busy_ns = o->now;
         /* One that took no number was turned away before it began, and held nobody up. */
         if (p->item == s->first && l->done > was)
             was_preempted(l, p, o->end);
@@ -404,8 +404,8 @@ TL_EFF_LOCKED static void sliced(const struct tl_eff_piece *p, const struct outc
         tl_eff_profile_ran(l->profile, l, l->rung, o->ns, p->blocks, p->stream->context->n_sms);
     if (o->is_last && l->launched < l->blocks &&
         tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 &&
-        !tl_eff_gate_is_open(o->now))
-        was_preempted(l, p, o->end); /* the gate keeps back the next slice */
+        !tl_eff_permit_holds(o->now))
+        was_preempted(l, p, o->end); /* there is no permit for the next slice */
 }
 
 /* The driver cannot run this form after all: the original it can. */
@@ -462,7 +462,7 @@ TL_EFF_LOCKED static void whole_is_over(const struct tl_eff_piece *p, uint64_t n
     tl_eff_profile_ran(p->profile, &p->shape, TL_RUNG_WHOLE, ns, p->shape.blocks,
                        p->stream->context->n_sms);
     tl_record_ran(p->kernel->record, tl_eff_stood_ready(&p->shape, p->launched_ns), ns);
-    if (tl_eff_gate.n_words > 0 && ns > tl_eff_turnaround_ns()) {
+    if (tl_eff_permit.n_words > 0 && ns > tl_eff_turnaround_ns()) {
         tl_record_uncontrolled(p->kernel->record, ns);
         atomic_fetch_add_explicit(&tl_eff.page->uncontrolled_ns, ns, memory_order_relaxed);
     }
@@ -518,7 +518,7 @@ TL_EFF_LOCKED static void come_back(struct tl_eff_piece *p)
     else if (p->profile != NULL && p->kernel != NULL && !p->is_lost)
         whole_is_over(p, o.ns);
     if (p->item == NULL)
-        tl_eff_gate_trust();
+        tl_eff_permit_trust();
     s->last_done_ns = o.end != 0 ? o.end : o.now;
     if (s->n_flying == 0)
         s->is_stalled = false;
@@ -569,21 +569,21 @@ void tl_eff_kick(void)
 {
     bool kicks[TL_EFF_KICKS] = {false}, is_kicking = false;
     tl_eff_assert_locked();
-    bool must_leave = !tl_eff_gate.grant.may_run || tl_eff_gate_must_tell();
+    bool must_leave = !tl_eff_permit.grant.may_run || tl_eff_permit_must_tell();
     for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
         if (p->is_over || p->is_rescue || p->item == NULL || p->item->launch.rung == TL_RUNG_SLICE)
             continue;
-        uint32_t age = tl_eff_gate.words_epoch - p->words_epoch;
+        uint32_t age = tl_eff_permit.words_epoch - p->words_epoch;
         if (!must_leave && age == 0)
             continue;
         kicks[p->words_epoch % TL_EFF_KICKS] = true;
         is_kicking |= must_leave || age >= TL_EFF_KICKS;
     }
-    tl_eff_gate.is_kicking = is_kicking;
+    tl_eff_permit.is_kicking = is_kicking;
     for (uint32_t i = 0; i < TL_EFF_KICKS; i++) {
-        if (kicks[i] == tl_eff_gate.is_kicked[i])
+        if (kicks[i] == tl_eff_permit.is_kicked[i])
             continue;
-        tl_eff_gate.is_kicked[i] = kicks[i];
+        tl_eff_permit.is_kicked[i] = kicks[i];
         for (struct tl_eff_context *c = tl_eff_streams.contexts; c != NULL; c = c->next) {
             if (c->kick_words[i] != NULL)
                 atomic_store_explicit(c->kick_words[i], kicks[i] ? 1 : 0, memory_order_release);

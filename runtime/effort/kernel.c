@@ -14,12 +14,12 @@
 
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
 #include "runtime/effort/params.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -377,11 +377,11 @@ CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream)
 TL_EFF_LOCKED static bool goes_at_once(struct tl_eff_stream *s, struct tl_eff_launch *l,
                                        uint64_t now)
 {
-    if (tl_eff.settings->force >= 0 || !tl_eff_passes(s) || !tl_eff_gate_is_open(now))
+    if (tl_eff.settings->force >= 0 || !tl_eff_passes(s) || !tl_eff_permit_holds(now))
         return false;
     uint64_t ns = tl_eff_predicted_ns(l->profile);
     bool is_known = l->profile != NULL && l->profile->whole_ns != 0;
-    if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff_gate.grant.blocks_per_s != 0)
+    if (!is_known || tl_eff_wants_sample(l->profile) || tl_eff_permit.grant.blocks_per_s != 0)
         return false; /* the executor measures it */
     return tl_eff_plan_goes_whole(ns, tl_eff_turnaround_ns(), tl_eff_is_alone()) &&
            tl_eff_has_room(s, ns);

@@ -14,9 +14,9 @@
 
 #include "runtime/effort/cap.h"
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
@@ -39,8 +39,8 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
                              .runs_block_by_block = c->runs_block_by_block,
                              .is_capless = c->is_capless,
                              .force = tl_eff.settings->force,
-                             .finest = tl_eff_gate.grant.finest,
-                             .sm_permille = tl_eff_gate.grant.sm_permille,
+                             .finest = tl_eff_permit.grant.finest,
+                             .sm_permille = tl_eff_permit.grant.sm_permille,
                              .turnaround_ns = tl_eff_turnaround_ns(),
                              .strikes = tl_eff_rescue_strikes(l->kernel->fingerprint),
                              .takes_singly = l->variant != NULL &&
@@ -120,7 +120,7 @@ TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
     if (l->rung == TL_RUNG_PERSISTENT)
         d->extra.blocks = l->launched; /* a trial ends before the kernel does */
     p->predicted_ns = tl_eff_predicted_ns(l->profile) * p->blocks / l->blocks;
-    p->words_epoch = tl_eff_gate.words_epoch;
+    p->words_epoch = tl_eff_permit.words_epoch;
     if (before != NULL) {
         p->in_front = before->launch.control;
         p->in_front->refs++;
@@ -148,8 +148,8 @@ TL_EFF_UNLOCKED static uint32_t occupancy_of(struct tl_eff_variant *v,
 TL_EFF_UNLOCKED static CUresult set_words(const struct tl_eff_piece *p, struct tl_eff_extra *x)
 {
     uint32_t n = 0;
-    CUresult r = tl_eff_gate_words(x->words, &n, p->words_epoch) ? CUDA_SUCCESS
-                                                                 : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult r = tl_eff_permit_words(x->words, &n, p->words_epoch) ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_NOT_SUPPORTED;
     if (n < TL_SHARE_WORDS)
         x->words[TL_SHARE_WORDS - 1] =
             p->in_front != NULL ? p->in_front->device
@@ -451,7 +451,7 @@ TL_EFF_LOCKED static bool begin(struct tl_eff_stream *s, struct tl_eff_launch *l
     return true;
 }
 
-/* It was kept waiting by the gate, until now. */
+/* It was kept waiting for a permit, until now. */
 TL_EFF_LOCKED static void note_wait(const struct tl_eff_stream *s, struct tl_eff_launch *l,
                                     uint64_t now)
 {
@@ -490,7 +490,7 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
         tl_eff_comes_next(s->context, l, now);
     if (s->is_stalled)
         return false;
-    if (!tl_eff_gate_is_open(now)) {
+    if (!tl_eff_permit_holds(now)) {
         if (l->ready_ns == 0)
             l->ready_ns = now;
         s->is_held = true;

@@ -14,9 +14,9 @@
 #include "runtime/effort/event.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
@@ -270,12 +270,13 @@ CUresult tl_eff_defer(struct tl_eff_stream *s, struct tl_eff_call *call, int at,
     return r;
 }
 
-CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s, bool is_gated)
+CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s, bool needs_permit)
 {
     t->item = NULL;
     tl_eff_lock();
     tl_eff_direct_begin();
-    if (tl_eff_passes(s) && (!is_gated || s->is_capturing || tl_eff_gate_is_open(tl_eff_now()))) {
+    if (tl_eff_passes(s) &&
+        (!needs_permit || s->is_capturing || tl_eff_permit_holds(tl_eff_now()))) {
         tl_eff_unlock();
         return CUDA_SUCCESS;
     }
@@ -285,7 +286,7 @@ CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s, bool 
         tl_eff_unlock();
         return CUDA_SUCCESS;
     }
-    item->is_gated = is_gated;
+    item->needs_permit = needs_permit;
     item->refs++; /* ours, beside the queue's */
     tl_eff_enqueue(s, item);
     tl_eff_direct_end(); /* it waits, and the queue tells of it */

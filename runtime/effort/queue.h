@@ -35,7 +35,7 @@ struct tl_eff_item {
     bool is_submitted;
     bool is_under_way; /* being submitted by the executor, or its caller's turn */
     bool is_awaited;   /* a thread waits until it is submitted */
-    bool is_gated;     /* TURN: launches a kernel, so it has to wait for the gate */
+    bool needs_permit; /* TURN: launches a kernel, so it has to wait for a permit */
     bool ends_stream;
     uint32_t n_waits;           /* items that must be submitted before it */
     struct tl_eff_item **after; /* items that wait for it */
@@ -95,7 +95,7 @@ struct tl_eff_turn {
     struct tl_eff_item *item;
 };
 CUresult tl_eff_turn_begin(struct tl_eff_turn *t, struct tl_eff_stream *s,
-                           bool is_gated) TL_EFF_UNLOCKED;
+                           bool needs_permit) TL_EFF_UNLOCKED;
 void tl_eff_turn_end(struct tl_eff_turn *t, CUresult result) TL_EFF_UNLOCKED;
 /* A call that works on the real per-thread stream, which nothing else uses: it is kept in order by
  * waiting.  `own` is the stream whose turn it was; unchanged if there is none. */

@@ -36,9 +36,9 @@
 #include <unistd.h>
 
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
@@ -211,7 +211,7 @@ static uint32_t left_behind(const struct tl_eff_launch *l)
 TL_EFF_LOCKED static bool was_told(const struct tl_eff_piece *p)
 {
     return !is_visible(p) && (tl_client_preempted_since(tl_eff.client, p->launched_ns) != 0 ||
-                              tl_eff_gate.is_kicked[p->words_epoch % TL_EFF_KICKS]);
+                              tl_eff_permit.is_kicked[p->words_epoch % TL_EFF_KICKS]);
 }
 
 /* For how long it may stand still. */
@@ -353,7 +353,7 @@ TL_EFF_LOCKED static bool launch(const struct tl_eff_piece *stuck, struct beside
     p->profile = l->profile;
     p->is_rescue = true;
     p->blocks = blocks;
-    p->words_epoch = tl_eff_gate.words_epoch;
+    p->words_epoch = tl_eff_permit.words_epoch;
     l->n_flying++;
     l->launched += blocks;
     tl_eff_add_flying(p);

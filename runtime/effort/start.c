@@ -6,11 +6,11 @@
 #include "runtime/effort/event.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
@@ -38,7 +38,7 @@ static void forked(void)
     atomic_store(&tl_eff.is_over, true); /* a straggler in the child passes through */
     tl_eff_variants_forked();
     tl_eff_streams_forked();
-    tl_eff_gate_forget();
+    tl_eff_permit_forget();
 }
 
 /* Never waits: who holds the lock may be a thread that has gone. */
@@ -111,7 +111,7 @@ static const struct tl_hook *start(const struct tl_shim *shim)
     tl_eff_events_start();
     tl_eff_kernels_start();
     tl_eff_flight_start();
-    tl_eff_gate_start();
+    tl_eff_permit_start();
     tl_eff_executor_forget();
     if (hooks == NULL && !gather_hooks(shim)) {
         shim->log(1, "no memory for the list of functions to replace");

@@ -25,7 +25,7 @@
  *     flight.c    what is on the device, and the news of its end
  *     supply.c    counters and events of a context
  *     qualified.c what `tally doctor` found out about its device
- *     gate.c      whether this job may launch at this moment
+ *     permit.c    whether this job may launch at this moment
  *     executor.c  the thread that submits what is queued
  *
  * Items are submitted to the real driver in an order that keeps every promise of CUDA; the real

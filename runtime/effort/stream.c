@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "runtime/effort/cap.h"
-#include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
@@ -256,7 +256,7 @@ void tl_eff_context_free(struct tl_eff_context *c)
         s->is_destroyed = true;
     }
     c->handle = NULL;
-    tl_eff_gate_forget();
+    tl_eff_permit_forget();
 }
 
 void tl_eff_streams_forked(void)

@@ -86,7 +86,7 @@ struct tl_eff_stream {
     bool is_capturing;
     bool is_busy;      /* in the executor's list */
     bool is_destroyed; /* by the job; it goes when nothing is queued any more */
-    bool is_held;      /* its head has to wait for the gate or the rate */
+    bool is_held;      /* its head has to wait for a permit or the rate */
     struct tl_eff_item *first, *last;
     uint32_t n_items;
     /* Pieces on the device, oldest first, and what may not go on before they are over. */

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/effort/gate.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/permit.h"
 #include "runtime/effort/qualified.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
@@ -182,7 +182,7 @@ TL_EFF_UNLOCKED static void look_at(struct tl_eff_context *c)
     c->runs_block_by_block = is_software(device);
     tl_eff_qualify(c, device);
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
-        tl_eff_gate_round_trip(round_trip_ns = measure_round_trip(c));
+        tl_eff_permit_round_trip(round_trip_ns = measure_round_trip(c));
     if (tl_eff_real.cuStreamCreate(&c->clock_side, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         set_clock(c);
     tl_eff_log(3, "news of an end take %llu us", (unsigned long long)round_trip_ns / 1000);

@@ -58,7 +58,7 @@ mark() {
     sed -n 's/.*note of waits: \([^ ]*\) IS NOT CUT ANY MORE.*/\1/p' "$scratch/text" | sort >"$scratch/marked"
 }
 
-# busy RUNG: the next slice comes when the gate opens, so slices stand still only if that is shut for long.
+# busy RUNG: the next slice comes when there is a permit, so slices stand still only without one for long.
 busy() {
     if [ "$1" = slice ]; then
         pace=(150000 4000)

@@ -1,6 +1,6 @@
 /* Whether this job may put kernels on the device at this moment: the grant, the words of the levels
  * above, run-ahead, rate. */
-#include "runtime/effort/gate.h"
+#include "runtime/effort/permit.h"
 #include "tally/check.h"
 
 #include "runtime/effort/flight.h"
@@ -27,18 +27,18 @@ static struct {
 } pages[MAX_PAGES];
 static uint32_t n_pages;
 
-struct tl_eff_gate tl_eff_gate;
+struct tl_eff_permit tl_eff_permit;
 static _Atomic uint64_t round_trip_ns; /* any thread's */
 
-void tl_eff_gate_start(void)
+void tl_eff_permit_start(void)
 {
     tl_eff_lock();
-    tl_eff_gate = (struct tl_eff_gate){0};
+    tl_eff_permit = (struct tl_eff_permit){0};
     atomic_store_explicit(&round_trip_ns, 0, memory_order_relaxed);
     tl_eff_unlock();
 }
 
-void tl_eff_gate_round_trip(uint64_t ns)
+void tl_eff_permit_round_trip(uint64_t ns)
 {
     atomic_store_explicit(&round_trip_ns, ns, memory_order_relaxed);
 }
@@ -47,34 +47,35 @@ TL_EFF_LOCKED static void refresh(void)
 {
     tl_eff_assert_locked();
     uint32_t changes = tl_client_changes(tl_eff.client);
-    if (tl_eff_gate.has_grant && changes == tl_eff_gate.grant_changes)
+    if (tl_eff_permit.has_grant && changes == tl_eff_permit.grant_changes)
         return;
     const _Atomic uint64_t *words[TL_SHARE_WORDS];
     struct tl_copy_page *polled[TL_SHARE_WORDS];
-    tl_eff_gate.grant_changes = changes;
-    tl_client_grant(tl_eff.client, &tl_eff_gate.grant);
+    tl_eff_permit.grant_changes = changes;
+    tl_client_grant(tl_eff.client, &tl_eff_permit.grant);
     tl_client_polled(tl_eff.client, polled);
-    tl_eff_gate.n_words = tl_client_words(tl_eff.client, words);
+    tl_eff_permit.n_words = tl_client_words(tl_eff.client, words);
     bool differ = false;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        differ |= tl_eff_gate.words[i] != words[i] || tl_eff_gate.polled[i] != polled[i];
-        tl_eff_gate.words[i] = words[i];
-        tl_eff_gate.polled[i] = polled[i];
+        differ |= tl_eff_permit.words[i] != words[i] || tl_eff_permit.polled[i] != polled[i];
+        tl_eff_permit.words[i] = words[i];
+        tl_eff_permit.polled[i] = polled[i];
     }
-    tl_eff_gate.words_epoch += differ;
-    tl_eff_gate.has_grant = true;
-    TL_CHECK(tl_eff_gate.n_words <= TL_SHARE_WORDS);
+    tl_eff_permit.words_epoch += differ;
+    tl_eff_permit.has_grant = true;
+    TL_CHECK(tl_eff_permit.n_words <= TL_SHARE_WORDS);
 }
 
 bool tl_eff_is_alone(void)
 {
     refresh();
-    return tl_eff_gate.n_words == 0;
+    return tl_eff_permit.n_words == 0;
 }
 
 TL_EFF_LOCKED static bool is_in_hysteresis(uint64_t now)
 {
-    return tl_eff_gate.busy_ns != 0 && now < tl_eff_gate.busy_ns + tl_eff_gate.grant.hysteresis_ns;
+    return tl_eff_permit.busy_ns != 0 &&
+           now < tl_eff_permit.busy_ns + tl_eff_permit.grant.hysteresis_ns;
 }
 
 /* Whether a higher level had work since this was asked last, however short. */
@@ -82,64 +83,64 @@ TL_EFF_LOCKED static bool have_words_moved(void)
 {
     bool have = false;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++) {
-        uint64_t word = atomic_load_explicit(tl_eff_gate.words[i], memory_order_relaxed);
-        have |= word != tl_eff_gate.words_seen[i];
-        tl_eff_gate.words_seen[i] = word;
+        uint64_t word = atomic_load_explicit(tl_eff_permit.words[i], memory_order_relaxed);
+        have |= word != tl_eff_permit.words_seen[i];
+        tl_eff_permit.words_seen[i] = word;
     }
     return have;
 }
 
-bool tl_eff_gate_is_open(uint64_t now)
+bool tl_eff_permit_holds(uint64_t now)
 {
     if (atomic_load_explicit(&tl_eff.is_over, memory_order_relaxed))
         return true;
     refresh();
-    if (!tl_eff_gate.grant.may_run || tl_eff_gate.is_kicking)
+    if (!tl_eff_permit.grant.may_run || tl_eff_permit.is_kicking)
         return false; /* what is on the device is told to leave */
-    if (!tl_eff_gate.grant.yields)
+    if (!tl_eff_permit.grant.yields)
         return true;
     bool is_preempted = tl_client_is_preempted(tl_eff.client), have_moved = have_words_moved();
     /* A burst that is found over has only just ended, as far as can be known: the time begins
      * there, not at the last look. */
-    if (is_preempted || tl_eff_gate.was_preempted || (have_moved && is_in_hysteresis(now)))
-        tl_eff_gate.busy_ns = now;
-    tl_eff_gate.was_preempted = is_preempted;
+    if (is_preempted || tl_eff_permit.was_preempted || (have_moved && is_in_hysteresis(now)))
+        tl_eff_permit.busy_ns = now;
+    tl_eff_permit.was_preempted = is_preempted;
     if (is_preempted)
-        tl_eff_gate.caution = MOST_CAUTION;
+        tl_eff_permit.caution = MOST_CAUTION;
     return !is_preempted && !is_in_hysteresis(now);
 }
 
-bool tl_eff_gate_must_look(void)
+bool tl_eff_permit_must_look(void)
 {
-    return tl_eff_gate.grant.yields && !tl_client_is_kept(tl_eff.client);
+    return tl_eff_permit.grant.yields && !tl_client_is_kept(tl_eff.client);
 }
 
-bool tl_eff_gate_must_tell(void)
+bool tl_eff_permit_must_tell(void)
 {
-    return tl_eff_gate_must_look() && tl_client_is_preempted(tl_eff.client);
+    return tl_eff_permit_must_look() && tl_client_is_preempted(tl_eff.client);
 }
 
-uint64_t tl_eff_gate_wait_ns(uint64_t now)
+uint64_t tl_eff_permit_wait_ns(uint64_t now)
 {
     /* A grant that changes wakes the executor, and so does the end of a long burst; short ones end
      * unheard. */
     enum { HELD_NS = 500000, RATE_NS = 200000 };
-    if (!tl_eff_gate.grant.may_run || tl_client_is_preempted(tl_eff.client))
+    if (!tl_eff_permit.grant.may_run || tl_client_is_preempted(tl_eff.client))
         return HELD_NS;
-    return is_in_hysteresis(now) ? tl_eff_gate.busy_ns + tl_eff_gate.grant.hysteresis_ns - now
+    return is_in_hysteresis(now) ? tl_eff_permit.busy_ns + tl_eff_permit.grant.hysteresis_ns - now
                                  : RATE_NS;
 }
 
 TL_EFF_LOCKED static struct tl_eff_budget budget(void)
 {
-    TL_CHECK(tl_eff_gate.caution <= MOST_CAUTION);
+    TL_CHECK(tl_eff_permit.caution <= MOST_CAUTION);
     return (struct tl_eff_budget){
-        .turnaround_ns = tl_eff_gate.grant.turnaround_ns,
-        .run_ahead_ns = tl_eff_gate.grant.run_ahead_ns,
+        .turnaround_ns = tl_eff_permit.grant.turnaround_ns,
+        .run_ahead_ns = tl_eff_permit.grant.run_ahead_ns,
         .round_trip_ns = atomic_load_explicit(&round_trip_ns, memory_order_relaxed),
         .is_asked_for = tl_eff.settings->turnaround_ns != 0,
-        .caution = tl_eff_gate.caution,
-        .is_alone = tl_eff_gate.n_words == 0};
+        .caution = tl_eff_permit.caution,
+        .is_alone = tl_eff_permit.n_words == 0};
 }
 
 uint64_t tl_eff_turnaround_ns(void)
@@ -154,11 +155,11 @@ uint64_t tl_eff_run_ahead_ns(void)
     return tl_eff_plan_run_ahead(&b);
 }
 
-void tl_eff_gate_trust(void)
+void tl_eff_permit_trust(void)
 {
     tl_eff_assert_locked();
-    if (tl_eff_gate.caution > 0)
-        tl_eff_gate.caution--;
+    if (tl_eff_permit.caution > 0)
+        tl_eff_permit.caution--;
 }
 
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns)
@@ -172,17 +173,17 @@ bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns)
 
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now)
 {
-    uint64_t rate = tl_eff_gate.grant.blocks_per_s;
+    uint64_t rate = tl_eff_permit.grant.blocks_per_s;
     if (rate == 0)
         return true;
     double most = (double)rate * RATE_BURST_S;
-    tl_eff_gate.rate_tokens += (double)(now - tl_eff_gate.rate_ns) * 1e-9 * (double)rate;
-    tl_eff_gate.rate_ns = now;
-    if (tl_eff_gate.rate_tokens > most)
-        tl_eff_gate.rate_tokens = most;
-    if (tl_eff_gate.rate_tokens <= 0)
+    tl_eff_permit.rate_tokens += (double)(now - tl_eff_permit.rate_ns) * 1e-9 * (double)rate;
+    tl_eff_permit.rate_ns = now;
+    if (tl_eff_permit.rate_tokens > most)
+        tl_eff_permit.rate_tokens = most;
+    if (tl_eff_permit.rate_tokens <= 0)
         return false;
-    tl_eff_gate.rate_tokens -=
+    tl_eff_permit.rate_tokens -=
         blocks; /* may go below zero: what is too much now is waited for later */
     return true;
 }
@@ -224,12 +225,12 @@ TL_EFF_UNLOCKED static bool map_page(uintptr_t page, uint32_t epoch, CUdeviceptr
     return r == CUDA_SUCCESS;
 }
 
-void tl_eff_gate_forget(void)
+void tl_eff_permit_forget(void)
 {
     n_pages = 0;
 }
 
-bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t epoch)
+bool tl_eff_permit_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n, uint32_t epoch)
 {
     struct tl_copy_page *polled[TL_SHARE_WORDS];
     *n = tl_client_polled(tl_eff.client, polled);

@@ -1,6 +1,6 @@
 /* Whether this job may put kernels on the device at this moment. */
-#ifndef TALLY_EFFORT_GATE_H
-#define TALLY_EFFORT_GATE_H
+#ifndef TALLY_EFFORT_PERMIT_H
+#define TALLY_EFFORT_PERMIT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "runtime/job/share.h"
 #include "tally/sched.h"
 
-struct tl_eff_gate {
+struct tl_eff_permit {
     struct tl_grant grant;
     uint32_t grant_changes;
     bool has_grant;
@@ -31,15 +31,15 @@ struct tl_eff_gate {
     double rate_tokens;
     uint64_t rate_ns;
 };
-extern struct tl_eff_gate tl_eff_gate TL_EFF_GUARDED;
+extern struct tl_eff_permit tl_eff_permit TL_EFF_GUARDED;
 
 /* Forgets all. */
-void tl_eff_gate_start(void) TL_EFF_UNLOCKED;
+void tl_eff_permit_start(void) TL_EFF_UNLOCKED;
 
 /* Brings the grant up to date as well. */
-bool tl_eff_gate_is_open(uint64_t now) TL_EFF_LOCKED;
+bool tl_eff_permit_holds(uint64_t now) TL_EFF_LOCKED;
 /* How long to wait before asking again. */
-uint64_t tl_eff_gate_wait_ns(uint64_t now) TL_EFF_LOCKED;
+uint64_t tl_eff_permit_wait_ns(uint64_t now) TL_EFF_LOCKED;
 /* Nobody is above us.  Brings the grant up to date as well. */
 bool tl_eff_is_alone(void) TL_EFF_LOCKED;
 /* Budget for leaving the device, and predicted time that may be with the driver. */
@@ -49,18 +49,18 @@ uint64_t tl_eff_run_ahead_ns(void) TL_EFF_LOCKED;
 bool tl_eff_has_room(const struct tl_eff_stream *s, uint64_t predicted_ns) TL_EFF_LOCKED;
 bool tl_eff_take_rate(uint32_t blocks, uint64_t now) TL_EFF_LOCKED;
 /* A mark behind whole kernels came back undisturbed: the run-ahead may grow again. */
-void tl_eff_gate_trust(void) TL_EFF_LOCKED;
+void tl_eff_permit_trust(void) TL_EFF_LOCKED;
 /* How long it takes at best until an end is known; 0 if not measured.  Any thread. */
-void tl_eff_gate_round_trip(uint64_t ns);
+void tl_eff_permit_round_trip(uint64_t ns);
 /* Somebody above has work, and kernels are not told of it: a copy of its word is not kept true.  Then
  * the executor looks often, and tells them itself. */
-bool tl_eff_gate_must_tell(void) TL_EFF_LOCKED;
-bool tl_eff_gate_must_look(void) TL_EFF_LOCKED;
+bool tl_eff_permit_must_tell(void) TL_EFF_LOCKED;
+bool tl_eff_permit_must_look(void) TL_EFF_LOCKED;
 /* Device addresses of what kernels poll for the words above (0: nothing), and how many words are in
  * use; false if they cannot be mapped.  Executor only. */
-bool tl_eff_gate_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n,
-                       uint32_t epoch) TL_EFF_UNLOCKED;
+bool tl_eff_permit_words(CUdeviceptr words[TL_SHARE_WORDS], uint32_t *n,
+                         uint32_t epoch) TL_EFF_UNLOCKED;
 /* A context has gone, and perhaps what was registered in it. */
-void tl_eff_gate_forget(void);
+void tl_eff_permit_forget(void);
 
 #endif
