@@ -61,6 +61,9 @@ bool tl_ptx_form_has_text(const struct tl_ptx_form *f, const char *mod);
 enum tl_ptx_mod tl_ptx_form_space(const struct tl_ptx_form *f);
 /* Whether the first operand is written.  For `call` ask the operands, see tl_ptx_inst_rets. */
 bool tl_ptx_form_writes(const struct tl_ptx_form *f);
+/* Plain arithmetic, a comparison or a selection: what comes out depends on the operands alone, and
+ * no carry goes in or out. */
+bool tl_ptx_form_computes(const struct tl_ptx_form *f);
 
 /* --- symbols ---------------------------------------------------------------------------------- */
 

@@ -84,28 +84,10 @@ static bool is_common(struct tl_earlier *x, const struct tl_ptx_sym *reg, uint32
     if (def == TL_CFG_NONE || depth > MAX_DEPTH)
         return false;
     const struct tl_ptx_stmt *s = x->cfg->insts[def];
-    switch (s->inst.form->op) {
-    case TL_OP_ld:
+    if (s->inst.form->op == TL_OP_ld)
         return tl_ptx_form_space(s->inst.form) == TL_MOD_param && x->cfg->func->is_entry;
-    case TL_OP_mov:
-    case TL_OP_cvt:
-    case TL_OP_cvta:
-    case TL_OP_add:
-    case TL_OP_sub:
-    case TL_OP_mul:
-    case TL_OP_mad:
-    case TL_OP_div:
-    case TL_OP_rem:
-    case TL_OP_min:
-    case TL_OP_max:
-    case TL_OP_shl:
-    case TL_OP_shr:
-    case TL_OP_and:
-    case TL_OP_or:
-        break;
-    default:
+    if (!tl_ptx_form_computes(s->inst.form))
         return false;
-    }
     for (uint32_t i = 1; i < s->n_operands; i++) {
         const struct tl_ptx_operand *o = &s->inst.operands[i];
         if (o->kind == TL_OPD_INT)

@@ -147,6 +147,35 @@ bool tl_ptx_form_writes(const struct tl_ptx_form *f)
     }
 }
 
+bool tl_ptx_form_computes(const struct tl_ptx_form *f)
+{
+    switch (f->op) {
+    case TL_OP_mov:
+    case TL_OP_cvt:
+    case TL_OP_cvta:
+    case TL_OP_add:
+    case TL_OP_sub:
+    case TL_OP_mul:
+    case TL_OP_mad:
+    case TL_OP_div:
+    case TL_OP_rem:
+    case TL_OP_min:
+    case TL_OP_max:
+    case TL_OP_shl:
+    case TL_OP_shr:
+    case TL_OP_and:
+    case TL_OP_or:
+    case TL_OP_xor:
+    case TL_OP_not:
+    case TL_OP_neg:
+    case TL_OP_selp:
+    case TL_OP_setp:
+        return !tl_ptx_form_has(f, TL_MOD_cc);
+    default:
+        return false;
+    }
+}
+
 uint32_t tl_ptx_type_bytes(struct tl_str type)
 {
     static const struct {

@@ -81,31 +81,10 @@ bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, 
     if (def == TL_CFG_NONE)
         return false;
     const struct tl_ptx_stmt *s = x->cfg->insts[def];
-    switch (s->inst.form->op) {
-    case TL_OP_ld:
-        if (tl_ptx_form_space(s->inst.form) != TL_MOD_param || !x->cfg->func->is_entry)
-            return false;
-        break;
-    case TL_OP_mov:
-    case TL_OP_cvt:
-    case TL_OP_cvta:
-    case TL_OP_add:
-    case TL_OP_sub:
-    case TL_OP_mul:
-    case TL_OP_mad:
-    case TL_OP_shl:
-    case TL_OP_shr:
-    case TL_OP_and:
-    case TL_OP_or:
-    case TL_OP_setp:
-    case TL_OP_min:
-    case TL_OP_max:
-        if (tl_ptx_form_has(s->inst.form, TL_MOD_cc))
-            return false;
-        break;
-    default:
+    const struct tl_ptx_form *form = s->inst.form;
+    bool is_param = form->op == TL_OP_ld && tl_ptx_form_space(form) == TL_MOD_param;
+    if (!tl_ptx_form_computes(form) && !(is_param && x->cfg->func->is_entry))
         return false;
-    }
     for (uint32_t i = 1; i < s->n_operands; i++) {
         if (!tl_loop_keeps(x, &s->inst.operands[i], hops + 1))
             return false;

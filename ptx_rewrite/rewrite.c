@@ -151,6 +151,51 @@ struct tl_ptx_magic tl_ptx_magic_of(uint32_t d)
     return r;
 }
 
+/* The value of one parameter; `address` is the variable's, if it is one. */
+static uint64_t value_of(const struct tl_ptx_arg *a, const struct tl_ptx_extra *x, uint64_t address)
+{
+    switch (a->kind) {
+    case TL_PTX_ARG_FIRST_BLOCK:
+        return x->first;
+    case TL_PTX_ARG_GRID_X:
+        return x->grid[0];
+    case TL_PTX_ARG_GRID_Y:
+        return x->grid[1];
+    case TL_PTX_ARG_GRID_Z:
+        return x->grid[2];
+    case TL_PTX_ARG_BLOCKS:
+        return x->blocks;
+    case TL_PTX_ARG_MAGIC_X:
+        return tl_ptx_magic_of(x->grid[0]).magic;
+    case TL_PTX_ARG_SHIFT_X:
+        return tl_ptx_magic_of(x->grid[0]).shift;
+    case TL_PTX_ARG_MAGIC_Y:
+        return tl_ptx_magic_of(x->grid[1]).magic;
+    case TL_PTX_ARG_SHIFT_Y:
+        return tl_ptx_magic_of(x->grid[1]).shift;
+    case TL_PTX_ARG_COUNTER:
+        return x->counter;
+    case TL_PTX_ARG_STOP_WORD:
+        return x->words[a->which % TL_PTX_STOP_WORDS];
+    case TL_PTX_ARG_BATCH_MASK:
+        return x->batch_mask;
+    case TL_PTX_ARG_VARIABLE:
+        return address;
+    case TL_PTX_ARG_KINDS:
+        break;
+    }
+    return 0;
+}
+
+void tl_ptx_put_args(const struct tl_ptx_arg *args, uint32_t n, const struct tl_ptx_extra *x,
+                     uint8_t *params)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t value = value_of(&args[i], x, x->variables != NULL ? x->variables[i] : 0);
+        memcpy(params + args[i].offset, &value, args[i].size);
+    }
+}
+
 /* --- walking ---------------------------------------------------------------------------------- */
 
 /* A pragma speaks of the instruction behind it, so nothing may come between the two. */

@@ -453,33 +453,9 @@ static bool note_part(struct tl_semaphore *t, const struct tl_ptx_operand *o)
 static bool computes(const struct tl_ptx_stmt *s)
 {
     enum tl_ptx_mod space = tl_ptx_form_space(s->inst.form);
-    switch (s->inst.form->op) {
-    case TL_OP_ld:
+    if (s->inst.form->op == TL_OP_ld)
         return space == TL_MOD_param || space == TL_MOD_const;
-    case TL_OP_mov:
-    case TL_OP_cvt:
-    case TL_OP_cvta:
-    case TL_OP_add:
-    case TL_OP_sub:
-    case TL_OP_mul:
-    case TL_OP_mad:
-    case TL_OP_div:
-    case TL_OP_rem:
-    case TL_OP_min:
-    case TL_OP_max:
-    case TL_OP_shl:
-    case TL_OP_shr:
-    case TL_OP_and:
-    case TL_OP_or:
-    case TL_OP_xor:
-    case TL_OP_not:
-    case TL_OP_neg:
-    case TL_OP_selp:
-    case TL_OP_setp:
-        return !tl_ptx_form_has(s->inst.form, TL_MOD_cc);
-    default:
-        return false;
-    }
+    return tl_ptx_form_computes(s->inst.form);
 }
 
 /* The instruction that made what another one reads in a register: the only one, or the last before

@@ -245,6 +245,17 @@ int tl_ptx_rewrite(const struct tl_ptx_index *ix, struct tl_str kernel,
                    struct tl_ptx_verdict *verdict, struct tl_error *err);
 void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r);
 
+/* What a launch gives in the extra parameters. */
+struct tl_ptx_extra {
+    uint32_t grid[3]; /* of the original */
+    uint32_t first, blocks, batch_mask;
+    uint64_t counter, words[TL_PTX_STOP_WORDS];
+    const uint64_t *variables; /* [i]: the address for args[i], where that is a VARIABLE */
+};
+/* Writes each of them to its place in the parameter buffer. */
+void tl_ptx_put_args(const struct tl_ptx_arg *args, uint32_t n, const struct tl_ptx_extra *x,
+                     uint8_t *params);
+
 /* What a compiled kernel takes per thread, as the compiler says it, or cuFuncGetAttribute. */
 struct tl_ptx_cost {
     uint32_t registers;

@@ -30,7 +30,7 @@ struct tl_doc_form {
     CUmodule module;
     CUfunction function;
     struct tl_ptx_rewritten r; /* of a variant */
-    CUdeviceptr variables[8];  /* values of arguments that are VARIABLE, in their order */
+    uint64_t variables[32];    /* of r.args[i] that is VARIABLE, at [i] */
     uint32_t shared_bytes;     /* dynamic, as launched */
     uint32_t occupancy;        /* blocks per SM */
 };

@@ -9,59 +9,24 @@
 #include <cuda.h>
 
 #include "tally/base.h"
+#include "tally/needs.h"
 
-/* Without these there is no best-effort control at all. */
+/* Without these there is no best-effort control at all, or nothing to examine it with. */
 #define TL_DOC_NEEDED(X)                                                                           \
+    TL_DRIVER_NEEDS(X)                                                                             \
     X(cuInit)                                                                                      \
-    X(cuDriverGetVersion)                                                                          \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGetName)                                                                             \
-    X(cuDeviceGetAttribute)                                                                        \
     X(cuDeviceTotalMem_v2)                                                                         \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
-    X(cuCtxGetCurrent)                                                                             \
-    X(cuCtxSetCurrent)                                                                             \
-    X(cuCtxGetDevice)                                                                              \
-    X(cuCtxSynchronize)                                                                            \
-    X(cuStreamCreate)                                                                              \
-    X(cuStreamDestroy_v2)                                                                          \
-    X(cuStreamGetFlags)                                                                            \
-    X(cuStreamGetCtx)                                                                              \
-    X(cuStreamSynchronize)                                                                         \
-    X(cuStreamQuery)                                                                               \
-    X(cuStreamWaitEvent)                                                                           \
-    X(cuStreamIsCapturing)                                                                         \
-    X(cuEventCreate)                                                                               \
-    X(cuEventDestroy_v2)                                                                           \
-    X(cuEventRecord)                                                                               \
-    X(cuEventQuery)                                                                                \
-    X(cuEventSynchronize)                                                                          \
-    X(cuEventElapsedTime)                                                                          \
-    X(cuLaunchKernel)                                                                              \
-    X(cuLaunchHostFunc)                                                                            \
-    X(cuFuncGetAttribute)                                                                          \
-    X(cuFuncSetAttribute)                                                                          \
-    X(cuModuleLoadData)                                                                            \
-    X(cuModuleUnload)                                                                              \
-    X(cuModuleGetFunction)                                                                         \
-    X(cuModuleGetGlobal_v2)                                                                        \
-    X(cuMemAlloc_v2)                                                                               \
     X(cuMemFree_v2)                                                                                \
-    X(cuMemHostAlloc)                                                                              \
     X(cuMemFreeHost)                                                                               \
-    X(cuMemHostRegister_v2)                                                                        \
-    X(cuMemHostUnregister)                                                                         \
-    X(cuMemHostGetDevicePointer_v2)                                                                \
     X(cuMemcpyHtoD_v2)                                                                             \
     X(cuMemcpyDtoH_v2)                                                                             \
-    X(cuMemcpyHtoDAsync_v2)                                                                        \
-    X(cuMemcpyDtoHAsync_v2)                                                                        \
     X(cuMemcpyDtoDAsync_v2)                                                                        \
-    X(cuMemsetD8_v2)                                                                               \
-    X(cuPointerGetAttribute)                                                                       \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+    X(cuMemsetD8_v2)
 
 /* Without these less is possible; the second column says what. */
 #define TL_DOC_WANTED(X)                                                                           \

@@ -28,13 +28,16 @@ static int rewrite(struct tl_doc_form *f, struct tl_error *err)
 static CUresult find_variables(struct tl_doc_form *f, CUmodule original)
 {
     CUresult r = CUDA_SUCCESS;
-    CUdeviceptr table = 0, address;
+    CUdeviceptr table = 0, address = 0;
     size_t bytes;
-    uint32_t n = 0;
+    if (f->r.n_args > sizeof f->variables / sizeof *f->variables)
+        return CUDA_ERROR_INVALID_VALUE;
     for (uint32_t i = 0; r == CUDA_SUCCESS && i < f->r.n_args; i++)
-        if (f->r.args[i].kind == TL_PTX_ARG_VARIABLE && n < 8)
-            r = tl_doc_driver.cuModuleGetGlobal_v2(&f->variables[n++], &bytes, original,
+        if (f->r.args[i].kind == TL_PTX_ARG_VARIABLE) {
+            r = tl_doc_driver.cuModuleGetGlobal_v2(&address, &bytes, original,
                                                    f->r.args[i].variable);
+            f->variables[i] = address;
+        }
     if (r == CUDA_SUCCESS && f->r.n_table > 0)
         r = tl_doc_driver.cuModuleGetGlobal_v2(&table, &bytes, f->module, f->r.table_name);
     for (uint32_t i = 0; r == CUDA_SUCCESS && i < f->r.n_table; i++) {
@@ -82,45 +85,6 @@ void tl_doc_form_free(struct tl_doc_form *f)
 
 /* --- launching -------------------------------------------------------------------------------- */
 
-/* The value of an extra argument; `n_variables` counts those that are addresses of variables. */
-static uint64_t value_of(const struct tl_ptx_arg *a, const struct tl_doc_bench *b,
-                         const struct tl_doc_form *f, const struct tl_doc_shape *s,
-                         const struct tl_doc_piece *p, uint32_t *n_variables)
-{
-    struct tl_ptx_magic x = tl_ptx_magic_of(s->grid[0]), y = tl_ptx_magic_of(s->grid[1]);
-    switch (a->kind) {
-    case TL_PTX_ARG_FIRST_BLOCK:
-        return p->first;
-    case TL_PTX_ARG_GRID_X:
-        return s->grid[0];
-    case TL_PTX_ARG_GRID_Y:
-        return s->grid[1];
-    case TL_PTX_ARG_GRID_Z:
-        return s->grid[2];
-    case TL_PTX_ARG_BLOCKS:
-        return s->blocks;
-    case TL_PTX_ARG_MAGIC_X:
-        return x.magic;
-    case TL_PTX_ARG_SHIFT_X:
-        return x.shift;
-    case TL_PTX_ARG_MAGIC_Y:
-        return y.magic;
-    case TL_PTX_ARG_SHIFT_Y:
-        return y.shift;
-    case TL_PTX_ARG_COUNTER:
-        return b->counter;
-    case TL_PTX_ARG_STOP_WORD:
-        return a->which == 0 ? b->page.device : 0;
-    case TL_PTX_ARG_BATCH_MASK:
-        return p->batch - 1;
-    case TL_PTX_ARG_VARIABLE:
-        return f->variables[*n_variables < 8 ? (*n_variables)++ : 7];
-    case TL_PTX_ARG_KINDS:
-        break;
-    }
-    return 0;
-}
-
 CUresult tl_doc_launch(struct tl_doc_bench *b, const struct tl_doc_form *f,
                        const struct tl_doc_shape *s, const struct tl_doc_piece *p)
 {
@@ -129,7 +93,6 @@ CUresult tl_doc_launch(struct tl_doc_bench *b, const struct tl_doc_form *f,
     const CUdeviceptr arrays[] = {b->in, b->out, b->runs, b->aux};
     size_t n = OWN_BYTES + (f->kernel->has_big ? sizeof b->data->big : 0);
     bool is_original = f->variant == TL_DOC_ORIGINAL;
-    uint32_t n_variables = 0;
     memcpy(params, arrays, sizeof arrays);
     memcpy(params + sizeof arrays, &s->spin, sizeof s->spin);
     if (f->kernel->has_big)
@@ -137,19 +100,23 @@ CUresult tl_doc_launch(struct tl_doc_bench *b, const struct tl_doc_form *f,
     if (!is_original) {
         if (f->r.original_bytes != n || f->r.param_bytes > MOST_BYTES)
             return CUDA_ERROR_INVALID_VALUE;
-        for (uint32_t i = 0; i < f->r.n_args; i++) {
-            uint64_t value = value_of(&f->r.args[i], b, f, s, p, &n_variables);
-            memcpy(params + f->r.args[i].offset, &value, f->r.args[i].size);
-        }
+        struct tl_ptx_extra extra = {.grid = {s->grid[0], s->grid[1], s->grid[2]},
+                                     .first = p->first,
+                                     .blocks = s->blocks,
+                                     .batch_mask = p->batch - 1,
+                                     .counter = b->counter,
+                                     .words = {b->page.device},
+                                     .variables = f->variables};
+        tl_ptx_put_args(f->r.args, f->r.n_args, &extra, params);
         n = f->r.param_bytes;
     }
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
-                     CU_LAUNCH_PARAM_END};
+    void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                      CU_LAUNCH_PARAM_END};
     CUresult r = tl_doc_driver.cuEventRecord(b->begin, b->stream);
     if (r == CUDA_SUCCESS)
         r = tl_doc_driver.cuLaunchKernel(f->function, is_original ? s->grid[0] : p->grid,
                                          is_original ? s->grid[1] : 1, is_original ? s->grid[2] : 1,
                                          TL_DOC_THREADS, 1, 1, f->shared_bytes, b->stream, NULL,
-                                         extra);
+                                         buffer);
     return r == CUDA_SUCCESS ? tl_doc_driver.cuEventRecord(b->end, b->stream) : r;
 }

@@ -10,7 +10,7 @@ int tl_eff_real_find(const struct tl_shim *shim, struct tl_error *err)
     const char *missing = NULL;
 #define FIND(name) *(void **)&tl_eff_real.name = shim->real(#name);
 #define FIND_OR_FAIL(name) FIND(name) if (tl_eff_real.name == NULL) missing = #name;
-    TL_EFF_REAL(FIND_OR_FAIL)
+    TL_DRIVER_NEEDS(FIND_OR_FAIL)
     TL_EFF_REAL_NEWER(FIND)
 #undef FIND_OR_FAIL
 #undef FIND

@@ -8,47 +8,10 @@
 #include "runtime/effort/lock.h"
 #include "tally/base.h"
 #include "tally/effort.h"
+#include "tally/needs.h"
 
-/* Functions that are called with their own types.  The second list may be missing in older
- * drivers. */
-#define TL_EFF_REAL(X)                                                                             \
-    X(cuCtxGetCurrent)                                                                             \
-    X(cuCtxSetCurrent)                                                                             \
-    X(cuCtxGetDevice)                                                                              \
-    X(cuCtxSynchronize)                                                                            \
-    X(cuDeviceGetAttribute)                                                                        \
-    X(cuDriverGetVersion)                                                                          \
-    X(cuStreamCreate)                                                                              \
-    X(cuStreamDestroy_v2)                                                                          \
-    X(cuStreamGetFlags)                                                                            \
-    X(cuStreamGetCtx)                                                                              \
-    X(cuStreamSynchronize)                                                                         \
-    X(cuStreamQuery)                                                                               \
-    X(cuStreamWaitEvent)                                                                           \
-    X(cuStreamIsCapturing)                                                                         \
-    X(cuEventCreate)                                                                               \
-    X(cuEventDestroy_v2)                                                                           \
-    X(cuEventRecord)                                                                               \
-    X(cuEventQuery)                                                                                \
-    X(cuEventSynchronize)                                                                          \
-    X(cuEventElapsedTime)                                                                          \
-    X(cuLaunchKernel)                                                                              \
-    X(cuLaunchHostFunc)                                                                            \
-    X(cuFuncGetAttribute)                                                                          \
-    X(cuFuncSetAttribute)                                                                          \
-    X(cuModuleLoadData)                                                                            \
-    X(cuModuleUnload)                                                                              \
-    X(cuModuleGetFunction)                                                                         \
-    X(cuModuleGetGlobal_v2)                                                                        \
-    X(cuMemAlloc_v2)                                                                               \
-    X(cuMemHostAlloc)                                                                              \
-    X(cuMemHostRegister_v2)                                                                        \
-    X(cuMemHostUnregister)                                                                         \
-    X(cuMemHostGetDevicePointer_v2)                                                                \
-    X(cuMemcpyHtoDAsync_v2)                                                                        \
-    X(cuMemcpyDtoHAsync_v2)                                                                        \
-    X(cuPointerGetAttribute)                                                                       \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+/* Functions that are called with their own types, beside those of TL_DRIVER_NEEDS: older drivers
+ * may lack them. */
 #define TL_EFF_REAL_NEWER(X)                                                                       \
     X(cuLinkCreate_v2)                                                                             \
     X(cuLinkAddData_v2)                                                                            \
@@ -92,7 +55,7 @@
 /* Constant from the start on; no lock. */
 struct tl_eff_real {
 #define TL_EFF_REAL_FIELD(name) __typeof__(name) *name;
-    TL_EFF_REAL(TL_EFF_REAL_FIELD)
+    TL_DRIVER_NEEDS(TL_EFF_REAL_FIELD)
     TL_EFF_REAL_NEWER(TL_EFF_REAL_FIELD)
 #undef TL_EFF_REAL_FIELD
 };

@@ -139,56 +139,15 @@ _Static_assert((int)TL_SHARE_WORDS == (int)TL_PTX_STOP_WORDS,
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
                          const struct tl_eff_extra *x)
 {
-    struct tl_ptx_magic magic_x = tl_ptx_magic_of(x->grid[0]),
-                        magic_y = tl_ptx_magic_of(x->grid[1]);
-    for (uint32_t i = 0; i < v->n_args; i++) {
-        const struct tl_ptx_arg *a = &v->args[i];
-        uint64_t value = 0;
-        switch (a->kind) {
-        case TL_PTX_ARG_FIRST_BLOCK:
-            value = x->first;
-            break;
-        case TL_PTX_ARG_GRID_X:
-            value = x->grid[0];
-            break;
-        case TL_PTX_ARG_GRID_Y:
-            value = x->grid[1];
-            break;
-        case TL_PTX_ARG_GRID_Z:
-            value = x->grid[2];
-            break;
-        case TL_PTX_ARG_BLOCKS:
-            value = x->blocks;
-            break;
-        case TL_PTX_ARG_MAGIC_X:
-            value = magic_x.magic;
-            break;
-        case TL_PTX_ARG_SHIFT_X:
-            value = magic_x.shift;
-            break;
-        case TL_PTX_ARG_MAGIC_Y:
-            value = magic_y.magic;
-            break;
-        case TL_PTX_ARG_SHIFT_Y:
-            value = magic_y.shift;
-            break;
-        case TL_PTX_ARG_COUNTER:
-            value = x->counter;
-            break;
-        case TL_PTX_ARG_STOP_WORD:
-            value = x->words[a->which % TL_PTX_STOP_WORDS];
-            break;
-        case TL_PTX_ARG_BATCH_MASK:
-            value = x->batch_mask;
-            break;
-        case TL_PTX_ARG_VARIABLE:
-            value = v->variables[i];
-            break;
-        case TL_PTX_ARG_KINDS:
-            break;
-        }
-        memcpy(params + a->offset, &value, a->size);
-    }
+    struct tl_ptx_extra extra = {.grid = {x->grid[0], x->grid[1], x->grid[2]},
+                                 .first = x->first,
+                                 .blocks = x->blocks,
+                                 .batch_mask = x->batch_mask,
+                                 .counter = x->counter,
+                                 .variables = v->variables};
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
+        extra.words[i] = x->words[i];
+    tl_ptx_put_args(v->args, v->n_args, &extra, params);
 }
 
 /* A launch in which no block does anything.  A slice has no such launch.  -EIO if the driver cannot

@@ -110,50 +110,26 @@ static void settle(void *user)
     w->control->stop = 0;
 }
 
-static uint64_t extra(struct worker *w, const struct tl_ptx_arg *a, uint32_t first, uint32_t batch)
-{
-    const uint32_t *grid = w->c->run->grid;
-    struct tl_ptx_magic x = tl_ptx_magic_of(grid[0]), y = tl_ptx_magic_of(grid[1]);
-    switch (a->kind) {
-    case TL_PTX_ARG_FIRST_BLOCK:
-        return first;
-    case TL_PTX_ARG_GRID_X:
-        return grid[0];
-    case TL_PTX_ARG_GRID_Y:
-        return grid[1];
-    case TL_PTX_ARG_GRID_Z:
-        return grid[2];
-    case TL_PTX_ARG_BLOCKS:
-        return (uint64_t)grid[0] * grid[1] * grid[2];
-    case TL_PTX_ARG_MAGIC_X:
-        return x.magic;
-    case TL_PTX_ARG_SHIFT_X:
-        return x.shift;
-    case TL_PTX_ARG_MAGIC_Y:
-        return y.magic;
-    case TL_PTX_ARG_SHIFT_Y:
-        return y.shift;
-    case TL_PTX_ARG_COUNTER:
-        return (uintptr_t)&w->control->counter;
-    case TL_PTX_ARG_STOP_WORD:
-        return (uintptr_t)(a->which == 1 ? &w->control->stop : &w->control->never);
-    case TL_PTX_ARG_BATCH_MASK:
-        return batch - 1;
-    case TL_PTX_ARG_VARIABLE:
-        return (uintptr_t)ptx_memory_find(&w->memory, a->variable);
-    case TL_PTX_ARG_KINDS:
-        break;
-    }
-    return 0;
-}
-
 static void put_extras(struct worker *w, const struct tl_ptx_rewritten *r, uint32_t first,
                        uint32_t batch)
 {
-    for (uint32_t i = 0; i < r->n_args; i++) {
-        uint64_t value = extra(w, &r->args[i], first, batch);
-        memcpy(w->params + r->args[i].offset, &value, r->args[i].size);
-    }
+    const uint32_t *grid = w->c->run->grid;
+    uint64_t *variables = calloc(r->n_args + 1, sizeof *variables);
+    struct tl_ptx_extra x = {.grid = {grid[0], grid[1], grid[2]},
+                             .first = first,
+                             .blocks = grid[0] * grid[1] * grid[2],
+                             .batch_mask = batch - 1,
+                             .counter = (uintptr_t)&w->control->counter,
+                             .variables = variables};
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
+        x.words[i] = (uintptr_t)(i == 1 ? &w->control->stop : &w->control->never);
+    if (variables == NULL)
+        abort();
+    for (uint32_t i = 0; i < r->n_args; i++)
+        if (r->args[i].kind == TL_PTX_ARG_VARIABLE)
+            variables[i] = (uintptr_t)ptx_memory_find(&w->memory, r->args[i].variable);
+    tl_ptx_put_args(r->args, r->n_args, &x, w->params);
+    free(variables);
 }
 
 static bool conditions_hold(uint32_t conditions, const struct ptx_case_run *run)

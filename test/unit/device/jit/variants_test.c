@@ -257,61 +257,24 @@ static void *preempt_at_random(void *data)
     return NULL;
 }
 
-static void put_arg(struct program *p, const struct tl_ptx_arg *a, uint64_t value)
-{
-    memcpy(p->params + a->offset, &value, a->size);
-}
-
 static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m,
                       struct ptx_text *t, struct control *c, const uint32_t grid[3], uint32_t first)
 {
-    struct tl_ptx_magic x = tl_ptx_magic_of(grid[0]), y = tl_ptx_magic_of(grid[1]);
-    for (uint32_t i = 0; i < r->n_args; i++) {
-        const struct tl_ptx_arg *a = &r->args[i];
-        switch (a->kind) {
-        case TL_PTX_ARG_FIRST_BLOCK:
-            put_arg(p, a, first);
-            break;
-        case TL_PTX_ARG_GRID_X:
-            put_arg(p, a, grid[0]);
-            break;
-        case TL_PTX_ARG_GRID_Y:
-            put_arg(p, a, grid[1]);
-            break;
-        case TL_PTX_ARG_GRID_Z:
-            put_arg(p, a, grid[2]);
-            break;
-        case TL_PTX_ARG_BLOCKS:
-            put_arg(p, a, grid[0] * grid[1] * grid[2]);
-            break;
-        case TL_PTX_ARG_MAGIC_X:
-            put_arg(p, a, x.magic);
-            break;
-        case TL_PTX_ARG_SHIFT_X:
-            put_arg(p, a, x.shift);
-            break;
-        case TL_PTX_ARG_MAGIC_Y:
-            put_arg(p, a, y.magic);
-            break;
-        case TL_PTX_ARG_SHIFT_Y:
-            put_arg(p, a, y.shift);
-            break;
-        case TL_PTX_ARG_COUNTER:
-            put_arg(p, a, (uintptr_t)&c->counter);
-            break;
-        case TL_PTX_ARG_STOP_WORD:
-            put_arg(p, a, (uintptr_t)(a->which == 2 ? (void *)&c->stop : (void *)&c->never));
-            break;
-        case TL_PTX_ARG_BATCH_MASK:
-            put_arg(p, a, c->batch - 1);
-            break;
-        case TL_PTX_ARG_VARIABLE:
-            put_arg(p, a, variable_address(m, t, a->variable));
-            break;
-        case TL_PTX_ARG_KINDS:
-            break;
-        }
-    }
+    uint64_t *variables = calloc(r->n_args + 1, sizeof *variables);
+    TEST_ASSERT_NOT_NULL(variables);
+    struct tl_ptx_extra x = {.grid = {grid[0], grid[1], grid[2]},
+                             .first = first,
+                             .blocks = grid[0] * grid[1] * grid[2],
+                             .batch_mask = c->batch - 1,
+                             .counter = (uintptr_t)&c->counter,
+                             .variables = variables};
+    for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
+        x.words[i] = (uintptr_t)(i == 2 ? (void *)&c->stop : (void *)&c->never);
+    for (uint32_t i = 0; i < r->n_args; i++)
+        if (r->args[i].kind == TL_PTX_ARG_VARIABLE)
+            variables[i] = variable_address(m, t, r->args[i].variable);
+    tl_ptx_put_args(r->args, r->n_args, &x, p->params);
+    free(variables);
 }
 
 static bool run_slices(struct program *p, const struct tl_ptx_rewritten *r, struct memory *m,

@@ -308,19 +308,27 @@ static void kernels_are_not_held_back_by_the_dead(void)
     tl_client_destroy(low);
 }
 
-static void copies_outlive_tallyd_and_are_kept_with_the_next(void)
+/* A low and a high client whose copy is in use, and no tallyd any more. */
+static struct tl_copy_page *meet_and_lose_tallyd(struct tl_client **low, struct tl_client **high)
 {
     pid_t d = daemon_start(NULL);
-    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL),
-                     *high = daemon_client(TL_LEVEL_HIGH, NULL);
-    TEST_ASSERT_TRUE(daemon_await_words(low, 1));
-    TEST_ASSERT_TRUE(daemon_await_kept(low));
-    struct tl_copy_page *page = polled_of(low, 0);
+    *low = daemon_client(TL_LEVEL_LOW, NULL);
+    *high = daemon_client(TL_LEVEL_HIGH, NULL);
+    TEST_ASSERT_TRUE(daemon_await_words(*low, 1));
+    TEST_ASSERT_TRUE(daemon_await_kept(*low));
+    struct tl_copy_page *page = polled_of(*low, 0);
     daemon_kill(d);
-    TEST_ASSERT_TRUE(daemon_await_joined(low, false));
+    TEST_ASSERT_TRUE(daemon_await_joined(*low, false));
+    return page;
+}
+
+static void copies_outlive_tallyd_and_are_kept_with_the_next(void)
+{
+    struct tl_client *low, *high;
+    struct tl_copy_page *page = meet_and_lose_tallyd(&low, &high);
     tl_client_issue(high, 1);
     TEST_ASSERT_TRUE(daemon_is_told(low));
-    d = daemon_start(NULL);
+    daemon_start(NULL);
     TEST_ASSERT_TRUE(daemon_await_joined(low, true));
     TEST_ASSERT_TRUE(daemon_await_joined(high, true));
     TEST_ASSERT_TRUE(daemon_await_words(low, 1));
@@ -336,16 +344,10 @@ static void copies_outlive_tallyd_and_are_kept_with_the_next(void)
 /* The page was given up and is sealed: another is made in its place. */
 static void a_copy_that_was_given_up_is_replaced(void)
 {
-    pid_t d = daemon_start(NULL);
-    struct tl_client *low = daemon_client(TL_LEVEL_LOW, NULL),
-                     *high = daemon_client(TL_LEVEL_HIGH, NULL);
-    TEST_ASSERT_TRUE(daemon_await_words(low, 1));
-    TEST_ASSERT_TRUE(daemon_await_kept(low));
-    struct tl_copy_page *page = polled_of(low, 0);
-    daemon_kill(d);
-    TEST_ASSERT_TRUE(daemon_await_joined(low, false));
+    struct tl_client *low, *high;
+    struct tl_copy_page *page = meet_and_lose_tallyd(&low, &high);
     atomic_store(&page->is_kept, 0); /* as the one above leaves it */
-    d = daemon_start(NULL);
+    daemon_start(NULL);
     TEST_ASSERT_TRUE(daemon_await_joined(high, true));
     for (bool is_other = false; !is_other;) {
         TEST_ASSERT_TRUE(daemon_await_words(low, 1));
