@@ -185,7 +185,8 @@ struct batch {
     struct tl_drv_op **ops;
     size_t n, cap;
     struct CUctx_st *ctx;
-    int priority;
+    int priority;  /* of the stream */
+    bool uses_own; /* CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: that of each node instead */
 };
 
 static struct tl_drv_op *new_op(struct batch *b, const struct tl_drv_work *work) TL_DRV_LOCKED
@@ -205,8 +206,10 @@ static struct tl_drv_op *expand(struct batch *b, struct CUgraphNode_st *const *o
 static struct tl_drv_op *new_gate(struct batch *b, struct tl_drv_conditional *what,
                                   struct tl_drv_op *before, struct tl_drv_op *end) TL_DRV_LOCKED
 {
-    struct tl_drv_work work = {.kind = TL_DRV_CONDITIONAL,
-                               .conditional = {.what = what, .end = end, .priority = b->priority}};
+    struct tl_drv_work work = {
+        .kind = TL_DRV_CONDITIONAL,
+        .conditional = {
+            .what = what, .end = end, .priority = b->priority, .uses_own = b->uses_own}};
     struct tl_drv_op *gate = new_op(b, &work);
     if (gate == NULL)
         return NULL;
@@ -228,7 +231,7 @@ static struct tl_drv_op *node_op(struct batch *b, struct CUgraphNode_st *node,
                    node->work.kind != TL_DRV_ALLOC && node->work.kind != TL_DRV_CONDITIONAL;
     if (is_work && tl_drv_work_copy(&work, &node->work) != CUDA_SUCCESS)
         return NULL;
-    if (work.kind == TL_DRV_LAUNCH && work.launch.priority == 0)
+    if (work.kind == TL_DRV_LAUNCH && !b->uses_own)
         work.launch.priority = b->priority;
     struct tl_drv_op *op = new_op(b, &work);
     if (op == NULL)
@@ -294,7 +297,9 @@ static void release(struct batch *b, size_t first) TL_DRV_LOCKED
 void tl_drv_gate_open(struct tl_drv_op *gate)
 {
     struct tl_drv_conditional *c = gate->work.conditional.what;
-    struct batch b = {.ctx = gate->ctx, .priority = gate->work.conditional.priority};
+    struct batch b = {.ctx = gate->ctx,
+                      .priority = gate->work.conditional.priority,
+                      .uses_own = gate->work.conditional.uses_own};
     struct CUgraphNode_st **order = NULL;
     struct CUgraph_st *body = tl_drv_conditional_body(c);
     bool failed = false;
@@ -414,7 +419,10 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
         tl_drv_unlock();
         return r;
     }
-    struct batch b = {.ctx = s->ctx, .priority = s->priority};
+    struct batch b = {
+        .ctx = s->ctx,
+        .priority = s->priority,
+        .uses_own = (hGraphExec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0};
     struct tl_drv_op *begin = new_op(&b, &(struct tl_drv_work){.kind = TL_DRV_EMPTY});
     struct tl_drv_op *end = begin != NULL ? expand_launch(&b, hGraphExec, begin) : NULL;
     if (end != NULL) {

@@ -458,8 +458,10 @@ CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
     CUresult r = tl_drv_stream(dst, &to);
     if (r == CUDA_SUCCESS)
         r = tl_drv_stream(src, &from);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         memcpy(to->attributes, from->attributes, sizeof to->attributes);
+        to->priority = from->priority;
+    }
     return r;
 }
 

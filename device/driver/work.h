@@ -80,6 +80,7 @@ struct tl_drv_work {
             struct tl_drv_conditional *what; /* a reference */
             struct tl_drv_op *end;           /* of a gate: what waits for the body */
             int priority;
+            bool uses_own; /* its nodes have priorities of their own */
         } conditional;
         struct CUevent_st *event;
         struct CUgraph_st *child;

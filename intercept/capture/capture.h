@@ -54,4 +54,18 @@ CUresult tl_pages_alloc(CUdeviceptr *at, size_t bytes, bool is_high);
 bool tl_pages_forget(CUdeviceptr at);
 void tl_pages_forked(void);
 
+/* --- intercept/capture/priority.c --- */
+
+/* The driver's own, with a priority among the attributes that suits the job's level. */
+CUresult tl_priority_launch(const CUlaunchConfig *config, CUfunction f, void **params,
+                            void **extra);
+CUresult tl_priority_launch_ptsz(const CUlaunchConfig *config, CUfunction f, void **params,
+                                 void **extra);
+/* A stream is about to go; those of a context have gone. */
+void tl_priority_gone(CUstream stream);
+void tl_priority_context_gone(CUcontext ctx);
+/* The job has lost the highest level: its streams rank below others from now on. */
+void tl_priority_lower(void);
+void tl_priority_forked(void);
+
 #endif

@@ -49,6 +49,7 @@ static void context_gone(CUcontext ctx)
         tl_stream_complete(s, tl_stream_submitted(s));
     }
     tl_sample_context_gone(ctx);
+    tl_priority_context_gone(ctx);
 }
 
 #define DESTROY(name)                                                                              \
@@ -130,6 +131,7 @@ PRIMARY(cuDevicePrimaryCtxReset_v2)
         if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)                                  \
             return TL_REAL(name)(stream);                                                          \
         tl_watch_lock();                                                                           \
+        tl_priority_gone(stream);                                                                  \
         struct tl_stream *s = tl_stream_find(stream, false);                                       \
         if (s != NULL && s->is_origin) {                                                           \
             s->is_origin = false;                                                                  \

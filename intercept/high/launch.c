@@ -77,13 +77,13 @@ TWINS(LAUNCH_KERNEL)
                                                   void **params, void **extra)                     \
     {                                                                                              \
         if (config == NULL)                                                                        \
-            return TL_REAL(cuLaunchKernelEx##suffix)(config, f, params, extra);                    \
+            return tl_priority_launch##suffix(config, f, params, extra);                           \
         CUstream stream = config->hStream;                                                         \
         struct launch l = begin(f,                                                                 \
                                 blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ),   \
                                 stream, is_per_thread, config->numAttrs == 0);                     \
         return end(&l, stream, is_per_thread,                                                      \
-                   TL_REAL(cuLaunchKernelEx##suffix)(config, f, params, extra));                   \
+                   tl_priority_launch##suffix(config, f, params, extra));                          \
     }
 TWINS(LAUNCH_KERNEL_EX)
 

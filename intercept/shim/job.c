@@ -36,17 +36,19 @@ static struct {
 
 /* --- the best-effort part --- */
 
-/* The real functions, but memory is accounted for there as well.  What that part allocates for
- * itself is its own. */
+/* The real functions, but memory is accounted for there as well, and streams have the priority that
+ * the job may have.  What that part allocates for itself is its own. */
 static void *find_below(const char *name)
 {
-    const struct tl_hook *h = tl_memory_hooks;
-    if (strcmp(name, "cuMemAlloc_v2") == 0)
-        return tl_driver_find(name);
-    while (h->name != NULL && strcmp(h->name, name) != 0)
-        h++;
+    const struct tl_hook *lists[] = {tl_memory_hooks, tl_priority_hooks};
     void *real = tl_driver_find(name);
-    return real != NULL && h->name != NULL ? h->function : real;
+    if (real == NULL || strcmp(name, "cuMemAlloc_v2") == 0)
+        return real;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const struct tl_hook *h = lists[i]; h->name != NULL; h++)
+            if (strcmp(h->name, name) == 0)
+                return h->function;
+    return real;
 }
 
 /* Says why the job goes on without that part, or with TALLY_FAIL=closed, why it does not go on. */
@@ -131,6 +133,7 @@ TL_UNCHECKED static void forked(void)
     tl_mutex_init(&lock);
     tl_capture_forked();
     tl_memory_forked();
+    tl_priority_forked();
     tl_doors_forked();
     tl_doors_link_forked();
     tl_doors_lto_forked();
@@ -221,6 +224,7 @@ bool tl_job_lower(void)
     if (state.is_running && tl_job.effort == NULL)
         (void)open_effort(); /* a job that runs goes on in any case */
     bool is_lower = tl_job.effort != NULL;
+    tl_priority_lower();
     tl_log(2, "level %d now%s", tl_client_level(tl_job.client), is_lower ? ", preemptible" : "");
     if (!is_lower)
         tl_high_start();

@@ -11,7 +11,12 @@
 #include <sys/platform/x86.h>
 #include <unistd.h>
 
+#include "tally/sched.h"
+
 /* --- looking for NVIDIA's --------------------------------------------------------------------- */
+
+/* What NVIDIA documents for CUDA_MPS_CLIENT_PRIORITY; 0 is normal. */
+#define BELOW_NORMAL "1"
 
 /* Kernels of two processes run at the same time on a GPU only under NVIDIA's multi-process service,
  * and one that serves somebody else is of no use. */
@@ -40,6 +45,20 @@ static void look_for_mps(const struct run *r)
                  m.memory_limit != NULL ? ", memory: " : "",
                  m.memory_limit != NULL ? m.memory_limit : "");
     }
+}
+
+int run_set_rank(const struct run *r, int level)
+{
+    const char *driver = getenv("TALLY_DRIVER");
+    size_t n = strlen(r->lib);
+    struct tl_mps m;
+    tl_mps_look(&m);
+    if (level >= TL_LEVEL_HIGH || !tl_mps_serves(&m, getuid()) ||
+        getenv("CUDA_MPS_CLIENT_PRIORITY") != NULL ||
+        (driver != NULL && strncmp(driver, r->lib, n) == 0 && driver[n] == '/'))
+        return 0;
+    run_tell(r, "to NVIDIA's MPS the job is a client of low priority");
+    return run_set(r, "CUDA_MPS_CLIENT_PRIORITY", BELOW_NORMAL);
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */

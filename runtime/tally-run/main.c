@@ -274,9 +274,9 @@ static int prepare(struct options *o, struct tl_error *err)
         rc = preload(&o->run, err);
     if (rc == 0 && o->run.is_quiet)
         rc = run_set(&o->run, "TALLY_PROGRESS", "no");
-    if (rc == 0 &&
-        (fix_report(&o->run) < 0 || set_nvtx(&o->run) < 0 || run_set_compilers(&o->run) < 0 ||
-         run_set_caches(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
+    if (rc == 0 && (run_set_rank(&o->run, s.level) < 0 || fix_report(&o->run) < 0 ||
+                    set_nvtx(&o->run) < 0 || run_set_compilers(&o->run) < 0 ||
+                    run_set_caches(&o->run) < 0 || run_set_packages(&o->run, o->program[0]) < 0))
         rc = tl_error_set(err, -ENOMEM, "out of memory");
     if (rc < 0 || s.is_off)
         return rc;

@@ -27,6 +27,10 @@ void run_tell(const struct run *r, const char *format, ...) __attribute__((forma
 int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked,
                       struct tl_error *err);
 
+/* To MPS, where it runs and serves this user, a job below the highest level is a client of low
+ * priority; unless it was said what it is, or it runs on the software device. */
+int run_set_rank(const struct run *r, int level);
+
 /* Sets a variable, or says that it cannot and returns -errno. */
 int run_set(const struct run *r, const char *name, const char *value);
 /* Puts an entry first into a list with that separator, if it is not in it yet; entries that

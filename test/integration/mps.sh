@@ -42,10 +42,25 @@ expect 0 "MPS runs" "fatal fault" -- mps start
 expect 0 "runs already" -- mps start
 FAKE_SERVERS="17 18" FAKE_CLIENTS="1 2 3" expect 0 "2 servers, 6 clients" "serves" "100%" -- mps status
 FAKE_SERVERS=17 FAKE_CLIENTS=5 expect 0 '"state": "runs"' '"serves_you": true' '"servers": 1' '"clients": 1' -- mps --json
+# A job that gives way is a client of low priority, unless the user says something else; on the software device there is no MPS.
+build=$(realpath "${TALLY_BUILD:-build}")
+rank() { # LEVEL DRIVER
+    TALLY_DAEMON=no TALLY_DRIVER=$2 "$build/bin/tally-run" -q --priority="$1" sh -c 'echo "${CUDA_MPS_CLIENT_PRIORITY-none}"' \
+        2>"$scratch/out" || echo failed
+}
+if [ -e "$build/test/standin/libcuda.so.1" ] && [ -e "$build/lib/tally/libcuda.so.1" ]; then
+    other=$build/test/standin/libcuda.so.1
+    [ "$(rank low "$other")" = 1 ] || fail "a low job under MPS: $(rank low "$other")"
+    [ "$(rank high "$other")" = none ] || fail "a high job under MPS: $(rank high "$other")"
+    [ "$(CUDA_MPS_CLIENT_PRIORITY=0 rank low "$other")" = 0 ] || fail "a low job that says what it is"
+    soft=$build/lib/tally/device/libcuda.so.1
+    [ "$(rank low "$soft")" = none ] || fail "a low job on the software device: $(rank low "$soft")"
+fi
 FAKE_SERVERS=17 FAKE_CLIENTS=5 expect 1 "1 job uses it" -- mps stop
 expect 0 "MPS runs" -- mps
 expect 0 -- mps stop
 expect 1 "MPS does not run" -- mps
+[ "$(rank low "${other:-}")" = none ] || fail "a low job without MPS"
 expect 2 "status, start or stop" -- mps restart
 
 # A socket that a dead daemon left is not taken for one.

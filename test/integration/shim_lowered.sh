@@ -56,3 +56,64 @@ if [ "$(weights "$scratch/plain")" != "$(weights "$scratch/job")" ]; then
     cat "$scratch/plain" "$scratch/job"
     exit 1
 fi
+
+# Its streams, which ranked above those of others, rank below them from then on; what it is told of them stays.  The library is opened
+# here and not preloaded, so that the driver itself can be asked as well.
+need_cc
+cat >"$scratch/streams.c" <<'END'
+#include <dlfcn.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *shim, *driver;
+#define CALL(library, name) ((int (*)())dlsym(library, name))
+
+static int priority(void *library, void *stream)
+{
+    int p = 99;
+    CALL(library, "cuStreamGetPriority")(stream, &p);
+    return p;
+}
+
+/* Works until the priority of its stream changes. */
+int main(int argc, char **argv)
+{
+    static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+    void *ctx, *module, *kernel, *stream;
+    driver = dlopen(argv[1], RTLD_NOW);
+    shim = dlopen(argv[2], RTLD_NOW);
+    if (argc < 3 || driver == NULL || shim == NULL || CALL(shim, "cuInit")(0) != 0 || CALL(shim, "cuDevicePrimaryCtxRetain")(&ctx, 0) != 0 ||
+        CALL(shim, "cuCtxSetCurrent")(ctx) != 0 || CALL(shim, "cuModuleLoadData")(&module, text) != 0 ||
+        CALL(shim, "cuModuleGetFunction")(&kernel, module, "k") != 0 || CALL(shim, "cuStreamCreateWithPriority")(&stream, 1, -2) != 0)
+        return 1;
+    printf("%d %d\n", priority(shim, stream), priority(driver, stream));
+    fflush(stdout);
+    for (int p = priority(driver, stream); priority(driver, stream) == p; poll(NULL, 0, 1)) {
+        if (CALL(shim, "cuLaunchKernel")(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) != 0 || CALL(shim, "cuStreamSynchronize")(stream) != 0)
+            return 1;
+    }
+    printf("%d %d\n", priority(shim, stream), priority(driver, stream));
+    return 0;
+}
+END
+cc -w -std=gnu11 -o "$scratch/streams" "$scratch/streams.c"
+export TALLY_DRIVER=$build/lib/tally/device/libcuda.so.1
+TALLY_PRIORITY=high timeout -k 2 60 "$scratch/streams" "$TALLY_DRIVER" "$build/lib/tally/libcuda.so.1" >"$scratch/ranks" 2>"$scratch/errors" &
+job=$!
+pid=
+while [ -z "$pid" ] && kill -0 $job 2>/dev/null; do
+    pid=$("$build/bin/tally" ps --json 2>/dev/null | python3 -c '
+import json, sys
+for client in json.load(sys.stdin)["clients"]:
+    if client["launches"] > 0:
+        print(client["pid"])
+' 2>/dev/null || :)
+done
+"$build/bin/tally" set "$pid" priority=low >/dev/null
+wait $job || echo "exit status $?" >>"$scratch/ranks"
+if [ "$(cat "$scratch/ranks")" != "$(printf '%s\n' '-2 -3' '-2 0')" ]; then
+    echo "FAIL  its stream's priority, as it is told and as it is:"
+    cat "$scratch/ranks" "$scratch/errors"
+    exit 1
+fi
