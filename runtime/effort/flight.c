@@ -353,7 +353,8 @@ TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const str
     atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
     uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
     if (since != 0 && end > since) {
-        tl_record_preempted(l->kernel->record, end - since, tl_eff_block_ns(l->profile, l->rung));
+        tl_record_preempted(l->kernel->record, end - since,
+                            tl_eff_wave_ns(l->profile, l->rung) * l->beside);
         tl_eff_profile_preempted(l->profile, end - since);
     }
 }

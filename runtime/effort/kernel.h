@@ -8,6 +8,7 @@
 
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/room.h"
 #include "tally/effort.h"
 #include "tally/ptx.h"
 
@@ -20,12 +21,6 @@ struct tl_eff_variant;
 struct tl_record_kernel;
 
 enum { TL_EFF_MAX_BLOCKSHAPES = 8, TL_EFF_EXTRA_BYTES = 256 };
-
-/* Blocks of that many threads with that much dynamic shared memory: so many at most on an SM. */
-enum { TL_EFF_ROOMS = 8 };
-struct tl_eff_room {
-    uint32_t threads, shared_bytes, resident;
-};
 
 struct tl_eff_param {
     uint32_t offset, size;
@@ -51,8 +46,7 @@ struct tl_eff_kernel {
     uint32_t n_shapes;
     bool was_said_to_fit; /* the record has a note that it is not cut because its grid is small */
     /* how many of its blocks an SM has side by side, by their size; the executor's own */
-    struct tl_eff_room rooms[TL_EFF_ROOMS];
-    uint32_t n_rooms;
+    struct tl_eff_rooms rooms;
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
     struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */

@@ -34,6 +34,8 @@ struct tl_eff_launch {
     struct tl_eff_profile *profile;
     /* blocks that an SM has side by side at most when it runs as it is; 0: not asked yet */
     uint32_t resident;
+    uint32_t occupancy; /* the same of its variant */
+    uint32_t beside;    /* blocks that share an SM while a piece of it runs; 0: none was launched */
     bool is_chosen;
     enum tl_rung rung;
     struct tl_eff_variant *variant;

@@ -36,6 +36,7 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
     struct tl_eff_facts f = {.is_alone = tl_eff_is_alone(), /* brings the grant up to date */
                              .sms = c->n_sms > 0 ? (uint32_t)c->n_sms : 0,
                              .resident = l->resident,
+                             .occupancy = l->variant != NULL ? l->occupancy : 0,
                              .runs_block_by_block = c->runs_block_by_block,
                              .is_capless = c->is_capless,
                              .force = tl_eff.settings->force,
@@ -87,6 +88,20 @@ TL_EFF_LOCKED static void find_place(const struct tl_eff_item *item, struct depa
         d->front = NULL;
 }
 
+/* For who wants to know how finely a kernel can be stopped. */
+TL_EFF_LOCKED static void log_size(const struct departure *d, const struct tl_eff_launch *l)
+{
+    struct tl_eff_profile *p = l->profile;
+    if (p == NULL || (p->said_beside == l->beside && p->said_batch == l->batch))
+        return;
+    p->said_beside = l->beside;
+    p->said_batch = l->batch;
+    uint64_t wave_ns = d->facts.wave_ns != 0 ? d->facts.wave_ns : d->facts.rungs[l->rung].wave_ns;
+    tl_eff_log(3, "%s, %u blocks: %u share an SM, %llu ns each, taken %u at a time",
+               l->kernel->name, l->blocks, l->beside,
+               (unsigned long long)tl_eff_plan_block_ns(&d->facts, wave_ns), l->batch);
+}
+
 /* Accounts for the next piece of the kernel.  NULL without memory. */
 TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
                                                  struct tl_eff_item *before, struct departure *d)
@@ -107,6 +122,8 @@ TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
                      (is_blind && !l->rescue.has_begun);
     d->is_measured &= l->rung != TL_RUNG_SLICE || d->is_first;
     l->batch = d->size.batch;
+    l->beside = tl_eff_plan_beside(&d->facts);
+    log_size(d, l);
     d->extra = (struct tl_eff_extra){.grid = {l->grid[0], l->grid[1], l->grid[2]},
                                      .first = l->launched,
                                      .blocks = l->blocks,
@@ -128,19 +145,6 @@ TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
     l->n_flying++;
     tl_eff_add_flying(p);
     return p;
-}
-
-/* How many workers of the variant fit on an SM, asked once. */
-TL_EFF_UNLOCKED static uint32_t occupancy_of(struct tl_eff_variant *v,
-                                             const struct tl_eff_launch *l)
-{
-    int threads = (int)(l->block[0] * l->block[1] * l->block[2]);
-    if (v->occupancy == 0 && (tl_eff_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                                  &v->occupancy, v->function, threads,
-                                  TL_PTX_SHARED_BYTES(l->shared_bytes)) != CUDA_SUCCESS ||
-                              v->occupancy < 1))
-        v->occupancy = 1;
-    return (uint32_t)v->occupancy;
 }
 
 /* The words that tell the piece to stop: those of the levels above and, in the last place, that of
@@ -227,7 +231,7 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
     CUresult r = CUDA_SUCCESS;
     uint32_t grid = d.size.blocks, expected = d.extra.blocks;
     if (l->rung == TL_RUNG_PERSISTENT) {
-        grid = tl_eff_plan_workers(&d.facts, occupancy_of(l->variant, l), d.size.blocks);
+        grid = tl_eff_plan_workers(&d.facts, d.size.blocks);
         expected = tl_eff_plan_expected(&d.facts, d.size, grid);
     }
     if (l->rung != TL_RUNG_SLICE) {
@@ -309,7 +313,9 @@ TL_EFF_LOCKED static bool settle(struct tl_eff_stream *s, struct tl_eff_launch *
     tl_eff_unlock();
     tl_eff_make_current(s->context);
     bool is_fit = tl_eff_prepare(s->context);
+    uint32_t occupancy = tl_eff_occupancy(l);
     tl_eff_lock();
+    l->occupancy = occupancy;
     bool counts = l->rung != TL_RUNG_SLICE;
     if (is_fit && counts && l->control == NULL)
         l->control = tl_eff_take_control(s->context);

@@ -8,6 +8,7 @@ enum {
     FINE_BLOCK_NS = 2000, /* shorter blocks are taken several at a time, */
     BATCH_NS = 8000,      /* for about as long as it takes to leave the device anyway, */
     MOST_BATCH = 64,
+    MOST_BESIDE = 32, /* blocks on an SM of every GPU so far */
     BATCHES = 8, /* but each worker several times, so that all are done at about the same time */
     TRIAL_WAVES = 4,
     TRIAL_NS = 400000,
@@ -148,18 +149,38 @@ uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f)
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
+uint32_t tl_eff_plan_beside(const struct tl_eff_facts *f)
+{
+    if (f->runs_block_by_block)
+        return 1;
+    uint32_t most = f->occupancy != 0 ? f->occupancy : f->resident != 0 ? f->resident : MOST_BESIDE;
+    uint32_t sms = tl_eff_plan_sms(f), share = f->blocks / sms + (f->blocks % sms != 0);
+    uint32_t n = most < share ? most : share; /* a small grid does not fill the SMs */
+    return n > 0 ? n : 1;
+}
+
+uint64_t tl_eff_plan_block_ns(const struct tl_eff_facts *f, uint64_t wave_ns)
+{
+    const uint64_t most = UINT64_MAX / 2;
+    uint32_t n = tl_eff_plan_beside(f);
+    return wave_ns < most / n ? wave_ns * n : most;
+}
+
 /* How many blocks a persistent worker takes from the counter at a time: to take and to ask costs as
  * much as to run a fine block, and such blocks are over so soon that some of them are no longer
  * than one of others. */
 static uint32_t batch_of(const struct tl_eff_facts *f)
 {
-    uint64_t ns = !f->has_profile    ? 0
-                  : f->block_ns != 0 ? f->block_ns
-                                     : f->rungs[TL_RUNG_PERSISTENT].block_ns;
-    uint32_t n = 1, waves = (f->blocks - f->done) / tl_eff_plan_sms(f);
+    uint64_t wave_ns = !f->has_profile   ? 0
+                       : f->wave_ns != 0 ? f->wave_ns
+                                         : f->rungs[TL_RUNG_PERSISTENT].wave_ns;
+    uint64_t ns = tl_eff_plan_block_ns(f, wave_ns);
+    uint64_t workers = (uint64_t)tl_eff_plan_sms(f) * tl_eff_plan_beside(f);
+    uint64_t rounds = (f->blocks - f->done) / workers;
+    uint32_t n = 1;
     if (ns == 0 || ns >= FINE_BLOCK_NS || f->takes_singly)
         return 1;
-    while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= waves)
+    while (2 * n * ns <= BATCH_NS && 2 * n <= MOST_BATCH && 2 * n * BATCHES <= rounds)
         n *= 2;
     while (n > 1 && f->done % n != 0) /* a worker takes on where a multiple begins */
         n /= 2;
@@ -167,14 +188,17 @@ static uint32_t batch_of(const struct tl_eff_facts *f)
 }
 
 /* How many blocks keep to the budget: of slices, as many as run in half of it (two are in flight);
- * of tickets, as many as leave in that time.  One wave at least. */
+ * of tickets, as many as leave in that time.  One wave at least.  Slices that an SM does not run all
+ * at once are multiples of what it does: the blocks beyond would take as long as if it were full. */
 static uint32_t within_budget(const struct tl_eff_facts *f)
 {
     uint32_t sms = tl_eff_plan_sms(f), left = f->blocks - f->launched;
     uint64_t budget = f->turnaround_ns / 2, waves = budget / TICKET_DRAIN_NS;
     if (f->rung == TL_RUNG_SLICE) {
-        uint64_t block_ns = f->has_profile ? f->rungs[TL_RUNG_SLICE].block_ns : 0;
-        waves = block_ns != 0 ? budget / block_ns : 1;
+        uint64_t wave_ns = f->has_profile ? f->rungs[TL_RUNG_SLICE].wave_ns : 0;
+        waves = wave_ns != 0 ? budget / wave_ns : 1;
+        if (waves > tl_eff_plan_beside(f))
+            waves -= waves % tl_eff_plan_beside(f);
     }
     if (waves < 1)
         waves = 1;
@@ -185,14 +209,16 @@ bool tl_eff_plan_is_trial(const struct tl_eff_facts *f)
 {
     TL_CHECK(f->rung < TL_RUNG_WHOLE);
     return f->force < 0 && f->has_profile &&
-           tl_eff_plan_is_on_trial(f->rung, &f->rungs[f->rung], f->block_ns);
+           tl_eff_plan_is_on_trial(f->rung, &f->rungs[f->rung], f->wave_ns);
 }
 
-/* Long enough for the launch itself not to count, as far as the original tells. */
+/* Long enough for the launch itself not to count, as far as the original tells; and SMs that are not
+ * full would look slow. */
 static uint32_t trial_blocks(const struct tl_eff_facts *f)
 {
-    uint64_t waves = f->block_ns != 0 ? TRIAL_NS / f->block_ns : 0;
+    uint64_t waves = f->wave_ns != 0 ? TRIAL_NS / f->wave_ns : 0, beside = tl_eff_plan_beside(f);
     waves = waves > TRIAL_WAVES ? waves : TRIAL_WAVES;
+    waves = (waves + beside - 1) / beside * beside;
     return least(waves * (f->sms > 0 ? f->sms : 1), f->blocks - f->launched);
 }
 
@@ -232,10 +258,10 @@ bool tl_eff_plan_may_follow(const struct tl_eff_facts *f)
 
 /* Workers that share an SM in turns are as good as one there; more of them would take longer to
  * leave, and spread over SMs that were not granted. */
-uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t occupancy, uint32_t blocks)
+uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t blocks)
 {
-    TL_CHECK(occupancy > 0 && blocks > 0);
-    uint64_t n = (uint64_t)tl_eff_plan_sms(f) * (f->runs_block_by_block ? 1 : occupancy);
+    TL_CHECK(blocks > 0);
+    uint64_t n = (uint64_t)tl_eff_plan_sms(f) * tl_eff_plan_beside(f);
     return least(least(n, f->blocks), blocks);
 }
 
@@ -254,9 +280,9 @@ uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size s
 uint64_t tl_eff_plan_patience(const struct tl_eff_wait *w)
 {
     const uint64_t most = (uint64_t)1 << 50;
-    uint64_t ns = w->block_ns != 0 ? w->block_ns : UNKNOWN_PATIENCE_NS / PATIENCE_BLOCKS;
-    uint32_t factors[] = {w->side_by_side > 0 ? w->side_by_side : 1,
-                          w->in_turn > 0 ? w->in_turn : 1, PATIENCE_BLOCKS};
+    uint64_t ns = w->wave_ns != 0 ? w->wave_ns : UNKNOWN_PATIENCE_NS / PATIENCE_BLOCKS;
+    uint32_t factors[] = {w->beside > 0 ? w->beside : 1, w->in_turn > 0 ? w->in_turn : 1,
+                          PATIENCE_BLOCKS};
     for (uint32_t i = 0; i < sizeof factors / sizeof *factors; i++)
         ns = ns < most / factors[i] ? ns * factors[i] : most;
     ns = ns > PATIENCE_NS ? ns : PATIENCE_NS;
@@ -311,28 +337,27 @@ bool tl_eff_plan_wants_sample(uint32_t n_samples, uint32_t n_launches)
 /* Other work on the machine makes single measurements too long, never too short; and a few blocks
  * may not spread over the device as many do.  So the least of many counts, and with slices more is
  * put up with: behind them there is no control. */
-static bool seems_slow(enum tl_rung rung, uint64_t rung_ns, uint64_t block_ns, uint64_t slack)
+static bool seems_slow(enum tl_rung rung, uint64_t rung_ns, uint64_t wave_ns, uint64_t slack)
 {
-    uint64_t most = rung == TL_RUNG_SLICE ? block_ns * 9 / 4 : block_ns * 3 / 2;
-    return block_ns != 0 && rung_ns > most + slack;
+    uint64_t most = rung == TL_RUNG_SLICE ? wave_ns * 9 / 4 : wave_ns * 3 / 2;
+    return wave_ns != 0 && rung_ns > most + slack;
 }
 
-bool tl_eff_plan_is_on_trial(enum tl_rung rung, const struct tl_eff_rung_facts *r,
-                             uint64_t block_ns)
+bool tl_eff_plan_is_on_trial(enum tl_rung rung, const struct tl_eff_rung_facts *r, uint64_t wave_ns)
 {
     return r->n_samples < TRIALS ||
-           (r->n_samples < MOST_TRIALS && seems_slow(rung, r->block_ns, block_ns, 0));
+           (r->n_samples < MOST_TRIALS && seems_slow(rung, r->wave_ns, wave_ns, 0));
 }
 
-bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r,
-                             uint64_t block_ns, uint64_t waves)
+bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r, uint64_t wave_ns,
+                             uint64_t waves)
 {
     TL_CHECK(waves > 0);
     uint64_t slack = SLOW_NS / waves; /* what the launch itself may have taken of it */
-    if (!seems_slow(rung, r->block_ns, block_ns, slack))
+    if (!seems_slow(rung, r->wave_ns, wave_ns, slack))
         return false;
     return r->n_samples >= MOST_TRIALS ||
-           (r->n_samples >= TRIALS && r->block_ns > VERY_SLOW * block_ns + slack);
+           (r->n_samples >= TRIALS && r->wave_ns > VERY_SLOW * wave_ns + slack);
 }
 
 uint32_t tl_eff_plan_retry_after(uint32_t times)

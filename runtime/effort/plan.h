@@ -25,7 +25,7 @@ struct tl_eff_rung_facts {
     enum tl_eff_form form;
     bool was_asked_for; /* by an earlier launch of the kernel */
     bool is_slow;       /* it was found so, and is not to be tried again yet */
-    uint64_t block_ns;  /* least time of a wave seen on it; 0 if not known */
+    uint64_t wave_ns;   /* the least that was seen on it; 0 if not known */
     uint32_t n_samples;
 };
 
@@ -35,6 +35,8 @@ struct tl_eff_facts {
     /* blocks of the original, as it is launched, that an SM has side by side at most; 0 if not
      * known */
     uint32_t resident;
+    /* the same of the variant that it runs as; 0 if not known, or if it has none yet */
+    uint32_t occupancy;
     /* an SM has one block at a time, whatever its occupancy */
     bool runs_block_by_block;
     bool is_capless;        /* there are no parts of the SMs */
@@ -45,10 +47,12 @@ struct tl_eff_facts {
     uint32_t strikes;       /* how often its blocks were found to wait for each other */
     bool takes_singly;      /* a worker must not take several blocks at a time */
     bool is_alone;          /* nobody is above */
-    /* What was measured of the kernel, in this shape. */
+    /* What was measured of the kernel, in this shape.  A wave is one block for each SM: its time
+     * says how fast a form is, and tells two forms apart.  It is not what a block takes: that shares
+     * its SM with others, and lasts as many waves as they are. */
     bool has_profile;  /* else nothing was, and nothing can be kept */
     uint64_t whole_ns; /* what the original takes; 0 if not known */
-    uint64_t block_ns; /* one wave of it; 0 if not known */
+    uint64_t wave_ns;  /* of the original; 0 if not known */
     struct tl_eff_rung_facts rungs[TL_RUNG_WHOLE];
     /* The launch: how far it has come, on which rung. */
     enum tl_rung rung;
@@ -80,6 +84,11 @@ uint32_t tl_eff_plan_sms(const struct tl_eff_facts *f);
  * once is not kept to a part on which it would not. */
 uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f);
 
+/* How many blocks share an SM while the kernel runs, as far as is known; 1 at least.  And what one of
+ * them takes from its first instruction to its last, if a wave takes so long. */
+uint32_t tl_eff_plan_beside(const struct tl_eff_facts *f);
+uint64_t tl_eff_plan_block_ns(const struct tl_eff_facts *f, uint64_t wave_ns);
+
 /* --- pieces: `rung` is one of those that have a variant --- */
 struct tl_eff_size {
     uint32_t blocks; /* of the kernel, from `launched` on */
@@ -94,17 +103,17 @@ uint32_t tl_eff_plan_at_once(const struct tl_eff_facts *f);
 /* Whether it may be launched before the end of the one in front is known: it stops by itself then,
  * and fast enough. */
 bool tl_eff_plan_may_follow(const struct tl_eff_facts *f);
-/* How many persistent workers are launched for a piece; `occupancy` of them fit on an SM. */
-uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t occupancy, uint32_t blocks);
+/* How many persistent workers are launched for a piece. */
+uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t blocks);
 /* What the counter says when such a piece is done. */
 uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size size,
                               uint32_t workers);
 
 /* --- a kernel in pieces that does not move --- */
 struct tl_eff_wait {
-    uint64_t block_ns;     /* what one block takes if an SM has no other; 0 if not known */
-    uint32_t side_by_side; /* blocks that share an SM: each takes so much longer */
-    uint32_t in_turn;      /* blocks one after the other until something can be seen to move */
+    uint64_t wave_ns; /* what one block takes if an SM has no other; 0 if not known */
+    uint32_t beside;  /* blocks that share an SM: each takes so much longer */
+    uint32_t in_turn; /* blocks one after the other until something can be seen to move */
     uint32_t strikes;
 };
 /* For how long nothing may move before its remaining blocks are launched beside it. */
@@ -136,12 +145,12 @@ uint64_t tl_eff_plan_run_ahead(const struct tl_eff_budget *b);
 /* --- measuring --- */
 /* Whether a launch is to be measured, after so many. */
 bool tl_eff_plan_wants_sample(uint32_t n_samples, uint32_t n_launches);
-/* Whether a rung is still judged by small pieces; `block_ns` is the original's. */
+/* Whether a rung is still judged by small pieces; `wave_ns` is the original's. */
 bool tl_eff_plan_is_on_trial(enum tl_rung rung, const struct tl_eff_rung_facts *r,
-                             uint64_t block_ns);
+                             uint64_t wave_ns);
 /* Whether a rung has been tried often enough to be called slow, by a sample of so many waves. */
-bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r,
-                             uint64_t block_ns, uint64_t waves);
+bool tl_eff_plan_is_too_slow(enum tl_rung rung, const struct tl_eff_rung_facts *r, uint64_t wave_ns,
+                             uint64_t waves);
 /* After how many launches a rung that was found slow so many times before gets another chance. */
 uint32_t tl_eff_plan_retry_after(uint32_t times);
 

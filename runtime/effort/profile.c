@@ -34,7 +34,7 @@ enum {
 #define MAGIC 0x33666f7270746c74ull /* "tltprof3" */
 
 struct row {
-    uint64_t key, whole_ns, block_ns;
+    uint64_t key, whole_ns, wave_ns;
     uint64_t slow; /* bit per rung */
 };
 
@@ -87,7 +87,7 @@ void tl_eff_profile_load(void)
 
 static struct row row_of(const struct tl_eff_profile *p)
 {
-    struct row r = {p->key, p->whole_ns, p->block_ns, 0};
+    struct row r = {p->key, p->whole_ns, p->wave_ns, 0};
     for (uint32_t i = 0; i < TL_RUNG_WHOLE; i++)
         r.slow |= (uint64_t)p->rungs[i].is_slow << i;
     return r;
@@ -212,7 +212,7 @@ struct tl_eff_profile *tl_eff_profile(struct tl_eff_kernel *k, const struct tl_e
                                          : NULL;
     if (found != NULL) {
         p->whole_ns = found->whole_ns;
-        p->block_ns = found->block_ns;
+        p->wave_ns = found->wave_ns;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
             p->rungs[r].is_slow = (found->slow >> r & 1) != 0;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
@@ -262,7 +262,7 @@ void tl_eff_profile_retry(struct tl_eff_profile *p, enum tl_rung rung)
         return;
     p->rungs[rung].is_slow = false;
     p->rungs[rung].n_samples = 0;
-    p->rungs[rung].block_ns = 0;
+    p->rungs[rung].wave_ns = 0;
 }
 
 void tl_eff_profile_facts(const struct tl_eff_profile *p, struct tl_eff_facts *f)
@@ -272,10 +272,10 @@ void tl_eff_profile_facts(const struct tl_eff_profile *p, struct tl_eff_facts *f
     if (p == NULL)
         return;
     f->whole_ns = p->whole_ns;
-    f->block_ns = p->block_ns;
+    f->wave_ns = p->wave_ns;
     for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++) {
         f->rungs[r].is_slow = p->rungs[r].is_slow && !may_retry(p, r);
-        f->rungs[r].block_ns = p->rungs[r].block_ns;
+        f->rungs[r].wave_ns = p->rungs[r].wave_ns;
         f->rungs[r].n_samples = p->rungs[r].n_samples;
     }
 }
@@ -286,8 +286,8 @@ static void call_slow(struct tl_eff_profile *p, const struct tl_eff_launch *l, e
     if (l->variant != NULL)
         tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is "
                     "used",
-                    l->kernel->name, (unsigned long long)p->rungs[rung].block_ns / 1000,
-                    tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->block_ns / 1000);
+                    l->kernel->name, (unsigned long long)p->rungs[rung].wave_ns / 1000,
+                    tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->wave_ns / 1000);
     p->rungs[rung].is_slow = true;
     p->rungs[rung].retry_at = p->n_launches + tl_eff_plan_retry_after(p->rungs[rung].n_slow++);
 }
@@ -301,18 +301,18 @@ void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l,
     uint32_t wide = (uint32_t)(n_sms > 0 ? n_sms : 1);
     uint64_t waves = (blocks + wide - 1) / wide, wave_ns = ns / waves;
     if (rung >= TL_RUNG_WHOLE) {
-        p->block_ns = blend(p->block_ns, wave_ns, p->n_samples);
+        p->wave_ns = blend(p->wave_ns, wave_ns, p->n_samples);
         p->whole_ns = blend(p->whole_ns, l->blocks > blocks ? ns * l->blocks / blocks : ns,
                             p->n_samples);
         p->n_samples++;
         return;
     }
     p->rungs[rung].recent_ns[p->rungs[rung].n_recent++ % TL_EFF_RECENT] = wave_ns;
-    if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].block_ns)
-        p->rungs[rung].block_ns = wave_ns;
-    struct tl_eff_rung_facts r = {.block_ns = p->rungs[rung].block_ns,
+    if (p->rungs[rung].n_samples == 0 || wave_ns < p->rungs[rung].wave_ns)
+        p->rungs[rung].wave_ns = wave_ns;
+    struct tl_eff_rung_facts r = {.wave_ns = p->rungs[rung].wave_ns,
                                   .n_samples = ++p->rungs[rung].n_samples};
-    if (!p->rungs[rung].is_slow && tl_eff_plan_is_too_slow(rung, &r, p->block_ns, waves))
+    if (!p->rungs[rung].is_slow && tl_eff_plan_is_too_slow(rung, &r, p->wave_ns, waves))
         call_slow(p, l, rung);
 }
 
@@ -322,11 +322,11 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung)
+uint64_t tl_eff_wave_ns(const struct tl_eff_profile *p, enum tl_rung rung)
 {
     uint64_t sorted[TL_EFF_RECENT];
     if (p == NULL || rung >= TL_RUNG_WHOLE || p->rungs[rung].n_recent == 0)
-        return p != NULL ? p->block_ns : 0;
+        return p != NULL ? p->wave_ns : 0;
     uint32_t n = p->rungs[rung].n_recent < TL_EFF_RECENT ? p->rungs[rung].n_recent : TL_EFF_RECENT;
     memcpy(sorted, p->rungs[rung].recent_ns, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, by_size);

@@ -24,9 +24,9 @@ struct tl_eff_profile {
     uint64_t key; /* for the store */
     uint32_t n_samples, n_launches;
     uint64_t whole_ns; /* what the original takes; 0 if not known */
-    uint64_t block_ns; /* one wave of its blocks */
+    uint64_t wave_ns;  /* one wave of its blocks */
     struct {
-        uint64_t block_ns; /* least seen */
+        uint64_t wave_ns; /* least seen */
         uint32_t n_samples;
         bool is_slow; /* costs so much that the next rung is better */
         /* number of the launch from which on it gets another chance */
@@ -35,6 +35,7 @@ struct tl_eff_profile {
         uint64_t recent_ns[TL_EFF_RECENT]; /* a wave, as measured last */
         uint32_t n_recent;
     } rungs[TL_RUNG_WHOLE];
+    uint32_t said_beside, said_batch;   /* as the log has it */
     uint32_t latency[TL_EFF_LATENCIES]; /* preemptions, by log2 of ns */
     uint32_t n_latencies;
 };
@@ -54,9 +55,9 @@ void tl_eff_profile_retry(struct tl_eff_profile *p, enum tl_rung rung) TL_EFF_LO
 /* So many blocks took that long, on this rung. */
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung,
                         uint64_t ns, uint32_t blocks, int n_sms) TL_EFF_LOCKED;
-/* What one block takes on that rung: the median of what was measured last, or what the original
- * takes; 0 if nothing is known. */
-uint64_t tl_eff_block_ns(const struct tl_eff_profile *p, enum tl_rung rung) TL_EFF_LOCKED;
+/* What a wave, a block for each SM, takes on that rung: the median of what was measured last, or what
+ * the original takes; 0 if nothing is known. */
+uint64_t tl_eff_wave_ns(const struct tl_eff_profile *p, enum tl_rung rung) TL_EFF_LOCKED;
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns) TL_EFF_LOCKED;
 /* What was learnt about the kernel is kept for the file: it is unloaded, or the job ends. */
 void tl_eff_profile_keep(const struct tl_eff_kernel *k) TL_EFF_LOCKED;

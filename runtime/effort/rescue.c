@@ -220,8 +220,8 @@ TL_EFF_LOCKED static uint64_t patience_for(const struct tl_eff_piece *p)
     const struct tl_eff_launch *l = &p->item->launch;
     const struct tl_eff_context *c = p->stream->context;
     uint32_t sms = c->n_sms > 0 ? (uint32_t)c->n_sms : 1, under_way = l->launched - l->done;
-    struct tl_eff_wait w = {.block_ns = tl_eff_block_ns(l->profile, l->rung),
-                            .side_by_side = c->runs_block_by_block ? 1 : l->resident,
+    struct tl_eff_wait w = {.wave_ns = tl_eff_wave_ns(l->profile, l->rung),
+                            .beside = c->runs_block_by_block ? 1 : l->resident,
                             .in_turn = l->batch,
                             .strikes = tl_eff_rescue_strikes(l->kernel->fingerprint)};
     if (l->rung == TL_RUNG_SLICE || (!is_visible(p) && !l->rescue.was_told))

@@ -7,6 +7,7 @@
 
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/room.h"
 #include "runtime/job/share.h"
 #include "tally/ptx.h"
 
@@ -40,7 +41,7 @@ struct tl_eff_variant {
     uint64_t *variables;     /* values of the arguments that are VARIABLE */
     uint32_t n_args;
     int max_dynamic; /* as set so far */
-    int occupancy;   /* blocks per SM, 0 if not asked yet */
+    struct tl_eff_rooms rooms;
 };
 
 /* The variant if it is ready and its conditions hold for this launch.  Otherwise asks for it (with

@@ -44,6 +44,21 @@ pieces() {
             return 1
     done
 }
+
+# What the driver says that an SM holds goes into what a block takes: none is taken together with others for more than 8 us.
+occupancy() {
+    local n folder
+    for n in 1 4; do
+        folder=$(mktemp -d)
+        LD_PRELOAD=$build/lib/tally/libcuda.so.1 LD_LIBRARY_PATH=$build/lib/tally TALLY_DRIVER=$build/lib/tally/device/libcuda.so.1 \
+            TALLY_DAEMON=no TALLY_CACHE=$folder/cache XDG_RUNTIME_DIR=$folder TALLY_DEVICE_NAME=tally-profiles-$$ TALLY_PRIORITY=low \
+            TALLY_DEVICE_BLOCKS_PER_SM=$n TALLY_FORCE=persistent TALLY_LOG=debug "$build/workloads/order/events" 2>"$folder/log"
+        XDG_RUNTIME_DIR=$folder TALLY_CACHE=$folder/cache "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
+        grep 'share an SM' "$folder/log" | sed 's/.*blocks: //' | awk -v n="$n" '
+            { told++; sum += $9; if ($1 != n || ($9 > 1 && $5 * $9 > 8000)) { print; bad = 1 } }
+            END { print n " on an SM: " told " lines"; exit bad || told == 0 || (n == 1 && sum <= told) }' || return 1
+    done
+}
 trap 'rm -f "/dev/shm/tally-profiles-$$"*' EXIT
 
 for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
@@ -54,6 +69,7 @@ for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
     try "order" env PROGRAMS="$(cd "$build/workloads/order" && echo * | sed 's/ waits//')" bash test/integration/effort_order.sh
     try "waits" env -u TALLY_DEVICE_SMS -u TALLY_DEVICE_BLOCKS_PER_SM PROGRAMS=waits bash test/integration/effort_order.sh
     try "pieces" pieces
+    try "occupancy" occupancy
     try "in flight" "$build/test/intercept/high/inflight_test"
     case $TALLY_DEVICE_PROFILE in
     h100* | b200*)

@@ -1,12 +1,10 @@
-/* Decisions about kernels: invariants over many random facts, and tables of single decisions. */
+/* Decisions about kernels: invariants over many random facts, and tables of single decisions.  Those
+ * about the sizes of pieces are in size_test.c. */
 #include "runtime/effort/plan.h"
 
 #include <unity.h>
 
-#define US UINT64_C(1000)
-#define MS UINT64_C(1000000)
-
-enum { ROUNDS = 200000 };
+#include "test/unit/runtime/effort/facts.h"
 
 void setUp(void)
 {
@@ -14,59 +12,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-}
-
-/* --- random facts ----------------------------------------------------------------------------- */
-
-static uint64_t random_state = 0x2545F4914F6CDD1Du;
-
-static uint64_t any(uint64_t below)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state % below;
-}
-
-/* Of any order of magnitude up to 2^bits, 0 among them. */
-static uint64_t any_size(uint32_t bits)
-{
-    return any(UINT64_C(1) << any(bits + 1));
-}
-
-static struct tl_eff_facts any_facts(void)
-{
-    struct tl_eff_facts f = {.sms = (uint32_t)any_size(9),
-                             .resident = (uint32_t)any_size(6),
-                             .runs_block_by_block = any(2) == 0,
-                             .is_capless = any(4) == 0,
-                             .force = any(3) == 0 ? (int)any(TL_RUNGS) : -1,
-                             .finest = (enum tl_rung)any(TL_RUNGS),
-                             .sm_permille = any(2) == 0 ? 0 : (uint32_t)any(1001),
-                             .turnaround_ns = any_size(35),
-                             .strikes = any(4) == 0 ? (uint32_t)any(4) : 0,
-                             .takes_singly = any(4) == 0,
-                             .is_alone = any(2) == 0,
-                             .has_profile = any(8) != 0,
-                             .rung = (enum tl_rung)any(TL_RUNG_WHOLE),
-                             .is_chained = any(2) == 0};
-    if (f.has_profile) {
-        f.whole_ns = any_size(35);
-        f.block_ns = any_size(25);
-    }
-    for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++) {
-        f.rungs[r].form = (enum tl_eff_form)any(4);
-        f.rungs[r].was_asked_for = any(2) == 0;
-        f.rungs[r].is_slow = f.has_profile && any(3) == 0;
-        f.rungs[r].n_samples = f.has_profile ? (uint32_t)any(20) : 0;
-        f.rungs[r].block_ns = f.rungs[r].n_samples > 0 ? any_size(25) : 0;
-    }
-    f.blocks = 1 + (uint32_t)any_size(31) % INT32_MAX;
-    f.done = any(2) == 0 ? 0 : (uint32_t)any(f.blocks);
-    f.launched = f.done;
-    if (f.rung != TL_RUNG_PERSISTENT && any(2) == 0)
-        f.launched = f.done + (uint32_t)any(f.blocks - f.done);
-    return f;
 }
 
 static bool divides_sms(const struct tl_eff_facts *f)
@@ -238,8 +183,8 @@ static void what_was_found_to_wait_twice_is_never_cut(void)
 static void patience_is_many_times_what_it_should_take(void)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_wait w = {.block_ns = any_size(40),
-                                .side_by_side = (uint32_t)any_size(6),
+        struct tl_eff_wait w = {.wave_ns = any_size(40),
+                                .beside = (uint32_t)any_size(6),
                                 .in_turn = (uint32_t)any_size(31),
                                 .strikes = (uint32_t)any(3)};
         uint64_t ns = tl_eff_plan_patience(&w);
@@ -250,11 +195,11 @@ static void patience_is_many_times_what_it_should_take(void)
         TEST_ASSERT_EQUAL_UINT64(2 * ns, tl_eff_plan_patience(&more));
         more = w;
         more.in_turn += (uint32_t)any_size(20);
-        more.side_by_side += (uint32_t)any(8);
+        more.beside += (uint32_t)any(8);
         TEST_ASSERT_TRUE(tl_eff_plan_patience(&more) >= ns);
-        if (w.block_ns != 0) {
+        if (w.wave_ns != 0) {
             more = w;
-            more.block_ns += any_size(30);
+            more.wave_ns += any_size(30);
             TEST_ASSERT_TRUE(tl_eff_plan_patience(&more) >= ns);
         }
     }
@@ -282,7 +227,7 @@ static void a_block_that_only_takes_long_never_looks_twice_as_if_it_waited(void)
 {
     uint32_t n_once = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_wait w = {.block_ns = 1 + any_size(25), .side_by_side = 1, .in_turn = 1};
+        struct tl_eff_wait w = {.wave_ns = 1 + any_size(25), .beside = 1, .in_turn = 1};
         uint64_t takes = any(8 * tl_eff_plan_patience(&w)); /* the same each time */
         uint32_t strikes = 0;
         for (int times = 0; times < 6; times++) {
@@ -324,115 +269,6 @@ static void what_fits_at_once_is_not_kept_to_a_part_that_is_too_small(void)
         n += cap == 0 && otherwise != 0;
     }
     TEST_ASSERT_TRUE(n > ROUNDS / 1000);
-}
-
-/* --- sizes: invariants ------------------------------------------------------------------------ */
-
-static void a_piece_has_blocks_and_no_more_than_are_left(void)
-{
-    for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_facts f = any_facts();
-        struct tl_eff_size size = tl_eff_plan_size(&f);
-        TEST_ASSERT_TRUE(size.blocks >= 1 && size.blocks <= f.blocks - f.launched);
-        TEST_ASSERT_TRUE(size.batch >= 1 && size.batch <= 64);
-        TEST_ASSERT_EQUAL_MESSAGE(0, size.batch & (size.batch - 1), "it is used as a mask");
-        TEST_ASSERT_EQUAL_MESSAGE(0, f.done % size.batch, "a batch begins at a multiple");
-        if (f.rung != TL_RUNG_PERSISTENT)
-            TEST_ASSERT_EQUAL(1, size.batch);
-    }
-}
-
-static void pieces_of_known_length_keep_to_the_budget(void)
-{
-    for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_facts f = any_facts();
-        f.is_chained = false;
-        f.rung = TL_RUNG_SLICE;
-        if (tl_eff_plan_is_trial(&f) || !f.has_profile || f.rungs[TL_RUNG_SLICE].block_ns == 0)
-            continue;
-        uint64_t sms = tl_eff_plan_sms(&f), blocks = tl_eff_plan_size(&f).blocks;
-        uint64_t waves = (blocks + sms - 1) / sms;
-        if (waves > 1) /* less than a wave would leave SMs idle */
-            TEST_ASSERT_TRUE(waves * f.rungs[TL_RUNG_SLICE].block_ns <= f.turnaround_ns / 2);
-    }
-}
-
-static void a_longer_budget_never_makes_smaller_pieces(void)
-{
-    for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_facts f = any_facts(), longer = f;
-        longer.turnaround_ns += any_size(35);
-        TEST_ASSERT_TRUE(tl_eff_plan_size(&longer).blocks >= tl_eff_plan_size(&f).blocks);
-        if (tl_eff_plan_may_follow(&f))
-            TEST_ASSERT_TRUE(tl_eff_plan_may_follow(&longer));
-    }
-}
-
-static void a_batch_is_no_longer_than_it_takes_to_leave(void)
-{
-    for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_facts f = any_facts();
-        f.rung = TL_RUNG_PERSISTENT;
-        f.launched = f.done;
-        uint32_t batch = tl_eff_plan_size(&f).batch;
-        if (batch == 1)
-            continue;
-        TEST_ASSERT_FALSE(f.takes_singly);
-        uint64_t ns = f.block_ns != 0 ? f.block_ns : f.rungs[TL_RUNG_PERSISTENT].block_ns;
-        TEST_ASSERT_TRUE(ns != 0 && batch * ns <= 8 * US);
-        /* and each worker takes several */
-        TEST_ASSERT_TRUE((uint64_t)batch * 8 * tl_eff_plan_sms(&f) <= f.blocks - f.done);
-    }
-}
-
-static void workers_fit_on_the_granted_sms_and_have_something_to_do(void)
-{
-    for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_facts f = any_facts();
-        f.rung = TL_RUNG_PERSISTENT;
-        f.launched = f.done;
-        struct tl_eff_size size = tl_eff_plan_size(&f);
-        uint32_t occupancy = 1 + (uint32_t)any(32);
-        uint32_t n = tl_eff_plan_workers(&f, occupancy, size.blocks);
-        TEST_ASSERT_TRUE(n >= 1 && n <= size.blocks);
-        TEST_ASSERT_TRUE(n <= tl_eff_plan_sms(&f) * (f.runs_block_by_block ? 1 : occupancy));
-    }
-}
-
-/* Workers as the rewritten kernel has them: they take batches until one begins behind the end. */
-static void the_counter_ends_where_it_is_expected(void)
-{
-    for (int i = 0; i < 2000; i++) {
-        struct tl_eff_facts f = any_facts();
-        f.rung = TL_RUNG_PERSISTENT;
-        f.blocks = 1 + (uint32_t)any(3000);
-        f.done = f.launched = (uint32_t)any(f.blocks);
-        struct tl_eff_size size = tl_eff_plan_size(&f);
-        uint32_t workers = tl_eff_plan_workers(&f, 1 + (uint32_t)any(4), size.blocks);
-        uint32_t counter = f.done, end = f.done + size.blocks, at_work = workers;
-        /* A worker leaves when its batch begins behind the end, or is cut off by it. */
-        while (at_work > 0) {
-            uint32_t first = counter;
-            counter += size.batch;
-            if (first + size.batch > end)
-                at_work--;
-        }
-        TEST_ASSERT_EQUAL_UINT32(counter, tl_eff_plan_expected(&f, size, workers));
-    }
-}
-
-static void only_what_stops_by_itself_follows_a_kernel_whose_end_is_not_known(void)
-{
-    for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_facts f = any_facts();
-        bool may = tl_eff_plan_may_follow(&f);
-        TEST_ASSERT_FALSE(may && f.rung == TL_RUNG_SLICE);
-        TEST_ASSERT_FALSE(!may && f.rung == TL_RUNG_PERSISTENT);
-        uint32_t n = tl_eff_plan_at_once(&f);
-        TEST_ASSERT_TRUE(n == 1 || n == 2);
-        if (f.is_chained || f.rung == TL_RUNG_PERSISTENT || tl_eff_plan_is_trial(&f))
-            TEST_ASSERT_EQUAL(1, n);
-    }
 }
 
 /* --- parts, budgets, trials: invariants ------------------------------------------------------- */
@@ -483,17 +319,17 @@ static void budgets_are_never_less_than_granted_but_for_caution(void)
 static void a_trial_ends_and_only_what_was_tried_often_is_called_slow(void)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        struct tl_eff_rung_facts r = {.block_ns = any_size(30), .n_samples = (uint32_t)any(20)};
+        struct tl_eff_rung_facts r = {.wave_ns = any_size(30), .n_samples = (uint32_t)any(20)};
         enum tl_rung rung = (enum tl_rung)any(TL_RUNG_WHOLE);
-        uint64_t block_ns = any_size(25), waves = 1 + any_size(20);
-        bool is_on_trial = tl_eff_plan_is_on_trial(rung, &r, block_ns);
+        uint64_t wave_ns = any_size(25), waves = 1 + any_size(20);
+        bool is_on_trial = tl_eff_plan_is_on_trial(rung, &r, wave_ns);
         TEST_ASSERT_FALSE(is_on_trial && r.n_samples >= 12);
         TEST_ASSERT_FALSE(!is_on_trial && r.n_samples < 3);
-        if (tl_eff_plan_is_too_slow(rung, &r, block_ns, waves)) {
-            TEST_ASSERT_TRUE(r.n_samples >= 3 && block_ns != 0 && r.block_ns > block_ns);
+        if (tl_eff_plan_is_too_slow(rung, &r, wave_ns, waves)) {
+            TEST_ASSERT_TRUE(r.n_samples >= 3 && wave_ns != 0 && r.wave_ns > wave_ns);
             struct tl_eff_rung_facts slower = r;
-            slower.block_ns += any_size(30);
-            TEST_ASSERT_TRUE(tl_eff_plan_is_too_slow(rung, &slower, block_ns, waves));
+            slower.wave_ns += any_size(30);
+            TEST_ASSERT_TRUE(tl_eff_plan_is_too_slow(rung, &slower, wave_ns, waves));
         }
     }
     for (uint32_t times = 0; times < 40; times++) {
@@ -510,25 +346,6 @@ static void a_trial_ends_and_only_what_was_tried_often_is_called_slow(void)
 #define W TL_RUNG_WHOLE
 
 /* --- single decisions ------------------------------------------------------------------------- */
-
-/* A kernel of a thousand blocks and 10 ms on 100 SMs, with somebody above and a budget of 100
- * us. */
-static struct tl_eff_facts plain(void)
-{
-    struct tl_eff_facts f = {.sms = 100,
-                             .resident = 1,
-                             .force = -1,
-                             .finest = TL_RUNG_PERSISTENT,
-                             .turnaround_ns = 100 * US,
-                             .has_profile = true,
-                             .whole_ns = 10 * MS,
-                             .block_ns = 1 * MS,
-                             .blocks = 1000};
-    for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
-        f.rungs[r] = (struct tl_eff_rung_facts){
-            .form = TL_EFF_FORM_READY, .n_samples = 12, .block_ns = 1 * MS};
-    return f;
-}
 
 static void rungs_are_chosen_as_the_table_says(void)
 {
@@ -627,71 +444,6 @@ static void variants_are_asked_for_one_after_the_other(void)
     TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).asks);
 }
 
-static void pieces_have_the_sizes_of_the_table(void)
-{
-    /* clang-format off */
-    static const struct {
-        const char *what;
-        enum tl_rung rung;
-        uint64_t turnaround_ns, block_ns, rung_ns;
-        uint32_t n_samples, permille, blocks, done, launched;
-        bool is_chained;
-        uint32_t expected, batch;
-    } rows[] = {
-        {"slices: half the budget",        S, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 0, false, 500, 1},
-        {"slices: of the granted SMs",     S, 100 * US, 10 * US, 10 * US, 12, 500, 10000, 0, 0, false, 250, 1},
-        {"slices: one wave at least",      S, 100 * US, 60 * US, 60 * US, 12, 0, 10000, 0, 0, false, 100, 1},
-        {"slices: what is left",           S, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 9900, false, 100, 1},
-        {"slices: no time known",          S, 100 * US, 0, 0, 12, 0, 10000, 0, 0, false, 100, 1},
-        {"tickets: as many as can leave",  T, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 0, false, 6200, 1},
-        {"tickets: what is left",          T, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 6200, 6200, false, 3800, 1},
-        {"tickets: all behind another",    T, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 0, true, 10000, 1},
-        {"tickets: a trial of 400 us",     T, 100 * US, 10 * US, 10 * US, 2, 0, 10000, 0, 0, false, 4000, 1},
-        {"tickets: a trial of four waves", T, 100 * US, 1 * MS, 1 * MS, 2, 0, 10000, 0, 0, false, 400, 1},
-        {"slices: a trial ends after 3",   S, 100 * US, 10 * US, 10 * US, 3, 0, 10000, 0, 0, false, 500, 1},
-        {"slices: goes on if it is slow",  S, 100 * US, 10 * US, 30 * US, 3, 0, 10000, 0, 0, false, 4000, 1},
-        {"workers: all of it",             P, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 0, false, 10000, 1},
-        {"workers: the rest",              P, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 77, 77, false, 9923, 1},
-        {"workers: a trial",               P, 100 * US, 10 * US, 10 * US, 0, 0, 10000, 0, 0, false, 4000, 1},
-        {"workers: blocks of 1 us",        P, 100 * US, 1 * US, 1 * US, 12, 0, 100000, 0, 0, false, 100000, 8},
-        {"workers: blocks of 2 us",        P, 100 * US, 2 * US, 2 * US, 12, 0, 100000, 0, 0, false, 100000, 1},
-        {"workers: 1 us, few waves",       P, 100 * US, 1 * US, 1 * US, 12, 0, 3200, 0, 0, false, 3200, 4},
-        {"workers: 1 us, from 100 on",     P, 100 * US, 1 * US, 1 * US, 12, 0, 100000, 100, 100, false, 99900, 4},
-        {"workers: 1 us, from 101 on",     P, 100 * US, 1 * US, 1 * US, 12, 0, 100000, 101, 101, false, 99899, 1},
-        {"workers: blocks of 10 ns",       P, 100 * US, 10, 10, 12, 0, 10000000, 0, 0, false, 10000000, 64},
-        {"workers: a trial in batches",    P, 100 * US, 1500, 1500, 1, 0, 1000000, 0, 0, false, 26600, 4},
-    };
-    /* clang-format on */
-    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct tl_eff_facts f = plain();
-        f.rung = rows[i].rung;
-        f.turnaround_ns = rows[i].turnaround_ns;
-        f.block_ns = rows[i].block_ns;
-        f.rungs[f.rung].block_ns = rows[i].rung_ns;
-        f.rungs[f.rung].n_samples = rows[i].n_samples;
-        f.sm_permille = rows[i].permille;
-        f.blocks = rows[i].blocks;
-        f.done = rows[i].done;
-        f.launched = rows[i].launched;
-        f.is_chained = rows[i].is_chained;
-        struct tl_eff_size size = tl_eff_plan_size(&f);
-        TEST_ASSERT_EQUAL_UINT32_MESSAGE(rows[i].expected, size.blocks, rows[i].what);
-        TEST_ASSERT_EQUAL_UINT32_MESSAGE(rows[i].batch, size.batch, rows[i].what);
-    }
-}
-
-static void no_rung_is_on_trial_when_one_is_forced(void)
-{
-    struct tl_eff_facts f = plain();
-    f.rung = TL_RUNG_TICKET;
-    f.rungs[TL_RUNG_TICKET].n_samples = 0;
-    TEST_ASSERT_TRUE(tl_eff_plan_is_trial(&f));
-    TEST_ASSERT_EQUAL(1, tl_eff_plan_at_once(&f));
-    f.force = TL_RUNG_TICKET;
-    TEST_ASSERT_FALSE(tl_eff_plan_is_trial(&f));
-    TEST_ASSERT_EQUAL(2, tl_eff_plan_at_once(&f));
-}
-
 static void kernels_that_cannot_be_stopped_get_the_part_of_the_table(void)
 {
     /* clang-format off */
@@ -780,20 +532,11 @@ int main(void)
     RUN_TEST(patience_is_many_times_what_it_should_take);
     RUN_TEST(a_block_that_only_takes_long_never_looks_twice_as_if_it_waited);
     RUN_TEST(what_fits_at_once_is_not_kept_to_a_part_that_is_too_small);
-    RUN_TEST(a_piece_has_blocks_and_no_more_than_are_left);
-    RUN_TEST(pieces_of_known_length_keep_to_the_budget);
-    RUN_TEST(a_longer_budget_never_makes_smaller_pieces);
-    RUN_TEST(a_batch_is_no_longer_than_it_takes_to_leave);
-    RUN_TEST(workers_fit_on_the_granted_sms_and_have_something_to_do);
-    RUN_TEST(the_counter_ends_where_it_is_expected);
-    RUN_TEST(only_what_stops_by_itself_follows_a_kernel_whose_end_is_not_known);
     RUN_TEST(a_part_is_within_the_device);
     RUN_TEST(budgets_are_never_less_than_granted_but_for_caution);
     RUN_TEST(a_trial_ends_and_only_what_was_tried_often_is_called_slow);
     RUN_TEST(rungs_are_chosen_as_the_table_says);
     RUN_TEST(variants_are_asked_for_one_after_the_other);
-    RUN_TEST(pieces_have_the_sizes_of_the_table);
-    RUN_TEST(no_rung_is_on_trial_when_one_is_forced);
     RUN_TEST(kernels_that_cannot_be_stopped_get_the_part_of_the_table);
     RUN_TEST(budgets_are_those_of_the_table);
     RUN_TEST(launches_are_measured_often_at_first_and_seldom_later);
