@@ -319,6 +319,8 @@ struct seen {
     uint32_t bank_bytes;
 };
 
+/* Notes one attribute of a kernel.  Those that it does not name say nothing that matters to a gate;
+ * whether an attribute is known at all, and how long it may be, was asked before (kinds.c). */
 static void take_attribute(struct tl__cb_kernel *k, struct seen *seen, const struct tl__cb_attr *a)
 {
     switch (a->id) {

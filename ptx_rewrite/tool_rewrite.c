@@ -37,6 +37,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
+/* One word of the command line; at the end, whether what was said fits together. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *a = state->input;

@@ -512,6 +512,9 @@ static void judge_listeners(struct search *x)
     }
 }
 
+/* Judges the loop in x->loop: each reading of memory that may decide about its end needs an argument
+ * of its own, since one that holds says nothing about the others.  A loop that ends by itself is
+ * only noted if it tells the rest of the block what it reads (judge_listeners). */
 static void judge_loop(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;

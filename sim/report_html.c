@@ -124,6 +124,7 @@ static void write_line(const struct sim_line *l, struct tl_buf *out)
                                  : "yes");
 }
 
+/* A page that needs nothing else: a table and plots per experiment, in the order of the list. */
 void sim_report_html(const struct sim_report *r, struct tl_buf *out)
 {
     tl_buf_puts(

@@ -85,6 +85,8 @@ static CUresult may_register(uintptr_t p, size_t bytes, unsigned flags)
     return (rights_of(p, p + bytes) & needed) == needed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The device can reach all of the host's memory anyway, so what remains is to refuse as a driver
+ * would (may_register), and to remember the range. */
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct CUctx_st *ctx;

@@ -116,6 +116,7 @@ static void add_key(struct md2 *m, uint8_t with)
     md2_add(m, padded, sizeof padded);
 }
 
+/* See integrity.h: a keyed digest of who asks, when, and of the devices. */
 void tl_drv_integrity(uint32_t version, uint64_t seconds, const void *cudart_table,
                       const void *table, const void *function, uint8_t out[16])
 {

@@ -68,6 +68,7 @@ static void no_effort(const char *format, ...)
 /* The best-effort part, opened and begun; false if it cannot be had, which is logged the first
  * time. */
 static bool open_effort(void) TL_REQUIRES(lock);
+/* Both libraries must be of one build: they share layouts that no version covers. */
 static bool open_effort(void)
 {
     TL_CHECK(tl_job.effort == NULL);
@@ -166,6 +167,8 @@ static void give_up(void)
 /* Everything that a job begins with.  False if it must not run: TALLY_FAIL=closed, and it would be
  * unmanaged. */
 static bool begin(void) TL_REQUIRES(lock);
+/* In this order: settings, the line to tallyd (whose page is made before the first launch), the
+ * record, and the best-effort part, which is given all of these. */
 static bool begin(void)
 {
     TL_CHECK(!state.is_running && tl_job.client == NULL && tl_job.record == NULL);

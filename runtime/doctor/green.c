@@ -58,6 +58,8 @@ static CUresult run_there(struct tl_doc_bench *b, const struct tl_doc_form *map,
     return r;
 }
 
+/* A stream on half of the SMs: is it to be had, does a kernel there give the right result, and does it
+ * take longer than on all of them?  The last is told, not judged: a short kernel may not. */
 static void check_part(struct tl_doc_exam *e, struct tl_doc_bench *b)
 {
     const struct tl_doc_kernel *k = &tl_doc_kernels[0];

@@ -78,6 +78,8 @@ static int exchange(volatile uint32_t *word, const volatile uint32_t *echo, uint
     return n;
 }
 
+/* A kernel that is running echoes what the host stores: all that a preemption rests on.  The kernel
+ * gives up by itself, so a device that never sees the store is found out and not hung. */
 static void check_visibility(struct tl_doc_exam *e, struct tl_doc_page *page, CUstream stream)
 {
     enum { TRIES = 2000 };
@@ -183,6 +185,8 @@ static CUresult count(CUfunction f, CUdeviceptr word, CUstream stream)
     return r == CUDA_SUCCESS ? tl_doc_driver.cuStreamSynchronize(stream) : r;
 }
 
+/* Atomic additions of many blocks come to their sum: in the device's memory, without which there is
+ * no counter of blocks at all, and in the host's where the driver promises it. */
 static void check_counters(struct tl_doc_exam *e, struct tl_doc_page *page, CUstream stream)
 {
     enum { ADDED = 512 * 64 };

@@ -232,6 +232,8 @@ static bool has_captures(void)
            tl_doc_driver.cuThreadExchangeStreamCaptureMode != NULL;
 }
 
+/* While one thread captures a stream, another builds and loads a variant, as the best-effort part
+ * does.  Neither must spoil the other, and the graph must compute the right thing. */
 static void check_capture(struct tl_doc_exam *e, struct streams *s)
 {
     struct beside beside = {.s = s};

@@ -40,6 +40,9 @@ static struct tl_eff_variant *in_work TL_EFF_GUARDED; /* what the builder is at 
 
 /* --- building --------------------------------------------------------------------------------- */
 
+/* The text of a variant, from disk if an earlier run has kept it.  0, -EPERM (the verdict, in the
+ * message), -ENOENT (no image, or no PTX that belongs to what runs), or what the rewriter failed
+ * with. */
 TL_REQUIRES(build_lock)
 static int rewrite(struct tl_eff_variant *v, uint32_t max_registers, struct tl_eff_rewritten *out,
                    struct tl_error *err)

@@ -59,6 +59,8 @@ static uint64_t number(struct argp_state *state, const char *name, const char *t
     return n;
 }
 
+/* One word of the command line.  The profile goes into the environment: the software device, which
+ * reads it there, is opened later. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;

@@ -79,6 +79,7 @@ void inspect_totals_add_container(struct inspect_totals *t, const struct inspect
         add_kernel(t, k);
 }
 
+/* Field by field: sums are sums, but sets of architectures are united. */
 void inspect_totals_add(struct inspect_totals *t, const struct inspect_totals *more)
 {
     t->files += more->files;
