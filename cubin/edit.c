@@ -1,97 +1,10 @@
 /* A kernel's tables when a piece of code stands in front of it.  The edits are those of the table in
  * docs/gate.md; each can be left out by tests. */
 #include "cubin/internal.h"
-#include "tally/array.h"
 
-#include <errno.h>
-
-/* Most bytes by which a list of attributes grows: an exit, a parameter, and three attributes that
- * were missing. */
-enum { MOST_GROWTH = 64 };
 /* In an attribute of a parameter: in every bank, of that many bytes. */
 #define PARAM_BITS(bytes) (0x1f000u | (uint32_t)(bytes) << 18)
-
-/* --- the list of attributes ------------------------------------------------------------------- */
-
-struct list {
-    struct tl__cb_attr *a;
-    uint32_t n;
-};
-
-static void insert(struct list *l, uint32_t at, struct tl__cb_attr a)
-{
-    memmove(&l->a[at + 1], &l->a[at], (l->n - at) * sizeof a);
-    l->a[at] = a;
-    l->n++;
-}
-
-/* Where the first attribute of that number stands, or the end. */
-static uint32_t place_of(const struct list *l, uint8_t id)
-{
-    uint32_t i = 0;
-    while (i < l->n && l->a[i].id != id)
-        i++;
-    return i;
-}
-
-static bool read_list(struct tl__cb_work *w, const struct tl__cb_section *info, struct list *out)
-{
-    const uint8_t *p = info->bytes;
-    size_t n = info->h.sh_size;
-    uint32_t count = 0;
-    for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); count++) {
-        if (!TL_ARRAY_FIT(w->attrs, w->cap_attrs, count + 5u))
-            return false;
-        w->attrs[count] = a;
-    }
-    *out = (struct list){w->attrs, count};
-    return true;
-}
-
-/* Our parameter: before the others, which stand in descending order. */
-static void add_param(const struct tl__cb_kernel *k, struct list *l, uint8_t value[12])
-{
-    uint32_t offset = k->entry.gate_offset, bytes = (uint32_t)sizeof(struct tl_cubin_args);
-    bool is_v2 = k->has_param_v2 || offset + bytes > 4096;
-    uint32_t first = 0;
-    while (first < l->n && l->a[first].id != TL__CB_ID_PARAM &&
-           l->a[first].id != TL__CB_ID_PARAM_V2)
-        first++;
-    memset(value, 0, 12);
-    tl__cb_put16(value + 4, (uint16_t)k->entry.n_params);
-    tl__cb_put16(value + 6, (uint16_t)offset);
-    if (is_v2)
-        tl__cb_put16(value + 8, (uint16_t)bytes);
-    else
-        tl__cb_put32(value + 8, PARAM_BITS(bytes));
-    insert(l, first,
-           (struct tl__cb_attr){TL__CB_SIZED, is_v2 ? TL__CB_ID_PARAM_V2 : TL__CB_ID_PARAM, 12,
-                                value});
-}
-
-/* What the gate uses and the kernel did not. */
-static void add_missing(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                        const struct tl__cb_piece *piece, struct list *l)
-{
-    static const uint8_t zero[4];
-    if (!k->has_barriers && tl__cb_does(w, TL__CB_EDIT_BARRIERS))
-        insert(l, place_of(l, TL__CB_ID_MAX_REGISTERS) + 1,
-               (struct tl__cb_attr){TL__CB_BYTE, TL__CB_ID_BARRIERS, 1, NULL});
-    if (piece->has_ctaid_z && !k->has_ctaid_z && tl__cb_does(w, TL__CB_EDIT_CTAID_Z))
-        insert(l, place_of(l, TL__CB_ID_EXITS) + 1,
-               (struct tl__cb_attr){TL__CB_ALONE, TL__CB_ID_CTAID_Z, 0, NULL});
-    if (piece->has_stack && !k->has_stack && tl__cb_does(w, TL__CB_EDIT_STACK)) {
-        static const uint8_t before[] = {TL__CB_ID_EXITS, TL__CB_ID_CTAID_Z, TL__CB_ID_MAX_THREADS,
-                                         TL__CB_ID_REQUIRED_THREADS};
-        uint32_t at = 0;
-        for (size_t i = 0; i < sizeof before; i++) {
-            uint32_t place = place_of(l, before[i]);
-            if (place < l->n && place + 1 > at)
-                at = place + 1;
-        }
-        insert(l, at, (struct tl__cb_attr){TL__CB_SIZED, TL__CB_ID_STACK, 4, zero});
-    }
-}
+enum { PARAM_VALUE = 12, STACK_VALUE = 4 };
 
 /* --- one attribute ---------------------------------------------------------------------------- */
 
@@ -183,46 +96,127 @@ static uint8_t *put_attr(const struct tl__cb_work *w, const struct tl__cb_kernel
     tl__cb_put16(to + 2, (uint16_t)(a->number + added));
     memcpy(to + 4 + added, a->value, a->number);
     edit_value(w, k, a->id, to + 4 + added, a->number, piece->code_bytes);
+    if (a->id == TL__CB_ID_BANK && w->is_twin)
+        tl__cb_put32(to + 4, tl__cb_new_symbol(w, tl__cb_u32(a->value)));
     return to + 4 + added + a->number;
+}
+
+/* --- attributes that are added ---------------------------------------------------------------- */
+
+/* What the gate uses and the kernel did not say. */
+struct missing {
+    bool has_param, has_barriers, has_ctaid_z, has_stack;
+};
+
+static struct missing find_missing(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                                   const struct tl__cb_piece *piece)
+{
+    return (struct missing){
+        .has_param = tl__cb_does(w, TL__CB_EDIT_PARAM),
+        .has_barriers = !k->has_barriers && tl__cb_does(w, TL__CB_EDIT_BARRIERS),
+        .has_ctaid_z = piece->has_ctaid_z && !k->has_ctaid_z && tl__cb_does(w, TL__CB_EDIT_CTAID_Z),
+        .has_stack = piece->has_stack && !k->has_stack && tl__cb_does(w, TL__CB_EDIT_STACK),
+    };
+}
+
+static uint32_t growth(const struct tl__cb_work *w, const struct missing *m)
+{
+    return (m->has_param ? 4u + PARAM_VALUE : 0) + (m->has_barriers ? 4u : 0) +
+           (m->has_ctaid_z ? 4u : 0) + (m->has_stack ? 4u + STACK_VALUE : 0) +
+           (tl__cb_does(w, TL__CB_EDIT_EXITS_ADDED) ? 4u : 0);
+}
+
+static uint8_t *put_head(uint8_t *to, uint8_t format, uint8_t id, uint16_t number)
+{
+    to[0] = format;
+    to[1] = id;
+    tl__cb_put16(to + 2, number);
+    return to + 4;
+}
+
+static uint8_t *put_param(const struct tl__cb_kernel *k, uint8_t *to)
+{
+    uint32_t offset = k->entry.gate_offset, bytes = (uint32_t)sizeof(struct tl_cubin_args);
+    bool is_v2 = k->has_param_v2 || offset + bytes > 4096;
+    to = put_head(to, TL__CB_SIZED, is_v2 ? TL__CB_ID_PARAM_V2 : TL__CB_ID_PARAM, PARAM_VALUE);
+    memset(to, 0, PARAM_VALUE);
+    tl__cb_put16(to + 4, (uint16_t)k->entry.n_params);
+    tl__cb_put16(to + 6, (uint16_t)offset);
+    if (is_v2)
+        tl__cb_put16(to + 8, (uint16_t)bytes);
+    else
+        tl__cb_put32(to + 8, PARAM_BITS(bytes));
+    return to + PARAM_VALUE;
+}
+
+/* Where ours go among the kernel's own, by their numbers in its list. */
+struct places {
+    uint32_t param; /* before the first: they stand in descending order */
+    uint32_t stack; /* behind */
+};
+
+static bool is_before_stack(uint8_t id)
+{
+    return id == TL__CB_ID_EXITS || id == TL__CB_ID_CTAID_Z || id == TL__CB_ID_MAX_THREADS ||
+           id == TL__CB_ID_REQUIRED_THREADS;
+}
+
+static struct places find_places(const struct tl__cb_section *info)
+{
+    struct places out = {.param = TL__CB_NONE};
+    const uint8_t *p = info->bytes;
+    size_t n = info->h.sh_size;
+    uint32_t i = 0;
+    for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
+        if (out.param == TL__CB_NONE && (a.id == TL__CB_ID_PARAM || a.id == TL__CB_ID_PARAM_V2))
+            out.param = i;
+        if (is_before_stack(a.id))
+            out.stack = i;
+    }
+    return out;
 }
 
 /* --- the kernel ------------------------------------------------------------------------------- */
 
-static int edit_attributes(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                           const struct tl__cb_piece *piece, struct tl__cb_out *info,
-                           struct tl_error *err)
+void tl__cb_put_attributes(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                           const struct tl__cb_piece *piece, uint8_t *to)
 {
-    const struct tl__cb_section *read = &w->c->sections[tl__cb_of(k, TL__CB_KERNEL_INFO)];
-    uint8_t param[12];
-    struct list l;
-    uint8_t *bytes = tl_arena_alloc(&w->arena, read->h.sh_size + MOST_GROWTH);
-    if (bytes == NULL || !read_list(w, read, &l))
-        return tl_error_set(err, -ENOMEM, "no memory for the attributes of a kernel");
-    if (tl__cb_does(w, TL__CB_EDIT_PARAM))
-        add_param(k, &l, param);
-    add_missing(w, k, piece, &l);
-    uint8_t *end = bytes;
-    for (uint32_t i = 0; i < l.n; i++)
-        end = put_attr(w, k, piece, &l.a[i], end);
-    info->bytes = bytes;
-    info->n = (size_t)(end - bytes);
-    return 0;
+    const struct tl__cb_section *info = &w->c->sections[tl__cb_of(k, TL__CB_KERNEL_INFO)];
+    struct missing missing = find_missing(w, k, piece);
+    struct places places = find_places(info);
+    const uint8_t *p = info->bytes;
+    size_t n = info->h.sh_size;
+    uint32_t i = 0;
+    for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
+        if (i == places.param && missing.has_param)
+            to = put_param(k, to);
+        to = put_attr(w, k, piece, &a, to);
+        if (a.id == TL__CB_ID_MAX_REGISTERS && missing.has_barriers)
+            to = put_head(to, TL__CB_BYTE, TL__CB_ID_BARRIERS, 1);
+        if (a.id == TL__CB_ID_EXITS && missing.has_ctaid_z)
+            to = put_head(to, TL__CB_ALONE, TL__CB_ID_CTAID_Z, 0);
+        if (i == places.stack && missing.has_stack) {
+            to = put_head(to, TL__CB_SIZED, TL__CB_ID_STACK, STACK_VALUE);
+            tl__cb_put32(to, 0);
+            to += STACK_VALUE;
+        }
+    }
 }
 
-int tl__cb_edit_kernel(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                       const struct tl__cb_piece *piece, struct tl__cb_out *text,
-                       struct tl__cb_out *info, struct tl__cb_out *bank0, struct tl_error *err)
+void tl__cb_edit_headers(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                         const struct tl__cb_piece *piece, struct tl__cb_out *text,
+                         struct tl__cb_out *info, struct tl__cb_out *bank0)
 {
-    text->front = piece->code;
-    text->n_front = piece->code_bytes;
+    struct missing missing = find_missing(w, k, piece);
     uint32_t registers = text->h.sh_info >> 24;
+    text->h.sh_size += piece->code_bytes;
     if (registers != 0 && registers < piece->registers &&
         tl__cb_does(w, TL__CB_EDIT_CODE_REGISTERS))
         text->h.sh_info = (text->h.sh_info & 0xffffff) | piece->registers << 24;
+    info->h.sh_size += growth(w, &missing);
     if (tl__cb_does(w, TL__CB_EDIT_BANK0))
-        bank0->n_zeroes = k->entry.gate_offset + (uint32_t)sizeof(struct tl_cubin_args) -
-                          k->entry.param_bytes;
-    return edit_attributes(w, k, piece, info, err);
+        bank0->h.sh_size += k->entry.gate_offset + (uint32_t)sizeof(struct tl_cubin_args) -
+                            k->entry.param_bytes;
 }
 
 void tl__cb_edit_symbol(const struct tl__cb_work *w, const struct tl__cb_piece *piece,

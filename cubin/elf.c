@@ -125,9 +125,10 @@ static int read_symbols(struct tl_cubin *c, size_t *budget, struct tl_error *err
     if (s->h.sh_link >= c->n_sections || !table_of_names(c, s->h.sh_link, budget, &names))
         return tl_error_set(err, -EINVAL, "a cubin has no names of symbols");
     size_t n = s->h.sh_size / sizeof(Elf64_Sym);
-    if (s->h.sh_entsize != sizeof(Elf64_Sym) || n > UINT32_MAX / sizeof(Elf64_Sym))
-        return tl_error_set(err, -EINVAL, "a cubin's symbols have %llu bytes each",
-                            (unsigned long long)s->h.sh_entsize);
+    if (s->h.sh_entsize != sizeof(Elf64_Sym) || s->h.sh_size % sizeof(Elf64_Sym) != 0 ||
+        n > UINT32_MAX / sizeof(Elf64_Sym))
+        return tl_error_set(err, -EINVAL, "a cubin has %llu bytes of symbols with %llu bytes each",
+                            (unsigned long long)s->h.sh_size, (unsigned long long)s->h.sh_entsize);
     c->n_symbols = (uint32_t)n;
     c->symbols = tl_arena_alloc(&c->arena, (n + 1) * sizeof *c->symbols);
     c->symbol_names = tl_arena_alloc(&c->arena, (n + 1) * sizeof *c->symbol_names);

@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* A length, a number, an address, another length. */
+enum { LEAST_ENTRY = 4 + 4 + 16 };
+
 struct frames {
     uint8_t *bytes;
     size_t n;
@@ -52,35 +55,26 @@ static void edit_one(struct frames *f, uint64_t place, uint8_t *rela, uint32_t b
         tl__cb_put64(addend, tl__cb_u64(addend) + by);
 }
 
-int tl__cb_edit_frames(struct tl__cb_work *w, struct tl_error *err)
+int tl__cb_edit_frames(const struct tl__cb_work *w, uint8_t *table, uint8_t *relocations,
+                       struct tl_arena *arena, struct tl_error *err)
 {
     const struct tl_cubin *c = w->c;
-    if (c->frames_section == TL__CB_NONE || c->frame_relocations_section == TL__CB_NONE ||
-        !tl__cb_does(w, TL__CB_EDIT_FRAMES))
-        return 0;
-    struct tl__cb_out *table = &w->sections[c->frames_section];
-    struct tl__cb_out *places = &w->sections[c->frame_relocations_section];
+    const struct tl__cb_section *places = &c->sections[c->frame_relocations_section];
     bool is_rela = places->h.sh_type == SHT_RELA;
     size_t each = is_rela ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
-    struct frames f = {.n = table->n};
-    f.bytes = tl_arena_alloc(&w->arena, table->n + 1);
-    f.begins = tl_arena_alloc(&w->arena, (table->n / 20 + 1) * sizeof *f.begins);
-    uint8_t *relocations = tl_arena_alloc(&w->arena, places->n + 1);
-    if (f.bytes == NULL || f.begins == NULL || relocations == NULL)
+    struct frames f = {.bytes = table, .n = c->sections[c->frames_section].h.sh_size};
+    f.begins = tl_arena_alloc(arena, (f.n / LEAST_ENTRY + 1) * sizeof *f.begins);
+    if (f.begins == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for unwind tables");
-    memcpy(f.bytes, table->bytes, table->n);
-    memcpy(relocations, places->bytes, places->n);
     find_begins(&f);
-    for (size_t at = 0; at + each <= places->n; at += each) {
+    for (size_t at = 0; at + each <= places->h.sh_size; at += each) {
         uint32_t symbol = (uint32_t)(tl__cb_u64(relocations + at + 8) >> 32);
         const struct tl__cb_piece *piece = symbol < c->n_symbols
-                                               ? w->pieces[c->symbols[symbol].st_shndx]
+                                               ? tl__cb_piece_of(w, c->symbols[symbol].st_shndx)
                                                : NULL;
         if (piece != NULL && (c->symbols[symbol].st_other & TL__CB_ENTRY))
             edit_one(&f, tl__cb_u64(relocations + at), is_rela ? relocations + at + 16 : NULL,
                      piece->code_bytes);
     }
-    table->bytes = f.bytes;
-    places->bytes = relocations;
     return 0;
 }

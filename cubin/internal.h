@@ -12,6 +12,7 @@
  *     cubin/frames.c    the same for the unwind tables
  *     cubin/twin.c      a second copy of a kernel
  *     cubin/write.c     sections as a file again
+ *     cubin/memory.c    memory for that file
  *     cubin/gate.c      all of it in order */
 #ifndef TALLY_CUBIN_INTERNAL_H
 #define TALLY_CUBIN_INTERNAL_H
@@ -235,6 +236,13 @@ struct tl__cb_want {
     uint32_t cluster[3];
 };
 
+static inline struct tl__cb_want tl__cb_want_of(const struct tl_cubin *c,
+                                                const struct tl__cb_kernel *k)
+{
+    const uint32_t *n = k->entry.cluster;
+    return (struct tl__cb_want){c->arch, k->entry.gate_offset, {n[0], n[1], n[2]}};
+}
+
 /* The gate as statements of PTX: they leave the kernel, or come to their end.  `prefix` stands
  * before the names of registers, `param` is the parameter of 48 bytes. */
 void tl__cb_source_body(struct tl_buf *out, const char *prefix, const char *param,
@@ -308,16 +316,14 @@ enum tl__cb_edit_bit {
         TL__CB_EDIT_COUNT,
 };
 
-/* A section as it will be written: `front`, `bytes`, then zeroes. */
+/* A section as it will be written.  What is in it is made when the file is there, of the section
+ * that was read: so a gated cubin is in memory once. */
 struct tl__cb_out {
     Elf64_Shdr h; /* sh_link and sh_info as numbers of the sections that were read */
     uint32_t origin;
-    bool is_copy; /* of `origin`, for a twin */
-    bool is_dropped;
     uint32_t number; /* in the new file */
-    const uint8_t *front, *bytes;
-    uint32_t n_front, n_zeroes;
-    size_t n;
+    bool is_copy;    /* of `origin`, for a twin */
+    bool is_dropped;
 };
 
 /* Gating one cubin. */
@@ -326,18 +332,31 @@ struct tl__cb_work {
     struct tl_arena arena;
     uint32_t left_out; /* bits of enum tl__cb_edit_bit; tests only */
     bool is_twin;
-    /* per section that was read: the piece, if it is code that gets one */
-    const struct tl__cb_piece **pieces;
-    struct tl__cb_out *sections;
-    uint32_t n_sections, cap_sections;
-    uint32_t *copy_of;     /* per section that was read: its copy, or TL__CB_NONE */
-    uint32_t *new_symbols; /* the same per symbol */
-    Elf64_Sym *symbols;
-    uint32_t n_symbols, cap_symbols;
-    struct tl__cb_attr *attrs; /* scratch of cubin/edit.c */
-    uint32_t cap_attrs;
-    struct tl_buf more_names, more_symbol_names, more_info, more_calls;
+    const struct tl__cb_piece **pieces; /* per kernel; NULL if it stays as it is */
+    uint32_t *owner;                    /* per section that was read: a kernel with a piece */
+    struct tl__cb_out *sections;        /* those that were read, then copies */
+    uint32_t n_sections;
+    /* For twins: the copies per section, the copies per symbol, and of what the new symbols are
+     * copies, in their order. */
+    uint32_t *copy_of, *new_symbols, *copied_symbols;
+    uint32_t n_copied_symbols;
 };
+
+/* The kernel whose code a section is and gets a piece, or NULL. */
+static inline const struct tl__cb_kernel *tl__cb_gated_kernel(const struct tl__cb_work *w,
+                                                              uint32_t section)
+{
+    return w->owner[section] != TL__CB_NONE && w->c->sections[section].kind == TL__CB_TEXT
+               ? &w->c->kernels[w->owner[section]]
+               : NULL;
+}
+
+/* The piece in front of a section's code, or NULL. */
+static inline const struct tl__cb_piece *tl__cb_piece_of(const struct tl__cb_work *w,
+                                                         uint32_t section)
+{
+    return tl__cb_gated_kernel(w, section) != NULL ? w->pieces[w->owner[section]] : NULL;
+}
 
 static inline bool tl__cb_does(const struct tl__cb_work *w, enum tl__cb_edit_bit edit)
 {
@@ -351,10 +370,13 @@ int tl__cb_gate(const struct tl_cubin *c, const struct tl_cubin_options *options
 
 /* --- cubin/edit.c ----------------------------------------------------------------------------- */
 
-/* Edits the sections of a kernel: those that were read, or their copies.  0, -ENOMEM. */
-int tl__cb_edit_kernel(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                       const struct tl__cb_piece *piece, struct tl__cb_out *text,
-                       struct tl__cb_out *info, struct tl__cb_out *bank0, struct tl_error *err);
+/* The headers of a kernel's sections, which were read or are copies: their new sizes. */
+void tl__cb_edit_headers(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                         const struct tl__cb_piece *piece, struct tl__cb_out *text,
+                         struct tl__cb_out *info, struct tl__cb_out *bank0);
+/* Writes a kernel's attributes; there is room for as many bytes as its header says. */
+void tl__cb_put_attributes(const struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                           const struct tl__cb_piece *piece, uint8_t *to);
 /* The symbol of something in front of which a piece stands. */
 void tl__cb_edit_symbol(const struct tl__cb_work *w, const struct tl__cb_piece *piece,
                         Elf64_Sym *symbol, bool is_kernel);
@@ -364,24 +386,36 @@ uint32_t tl__cb_edit_registers(const struct tl__cb_work *w, const struct tl__cb_
 
 /* --- cubin/frames.c --------------------------------------------------------------------------- */
 
-/* Unwind tables: the kernels are longer, their functions later.  0, -ENOMEM. */
-int tl__cb_edit_frames(struct tl__cb_work *w, struct tl_error *err);
+/* Unwind tables in the new file: the kernels are longer, their functions later.  0, -ENOMEM. */
+int tl__cb_edit_frames(const struct tl__cb_work *w, uint8_t *table, uint8_t *relocations,
+                       struct tl_arena *arena, struct tl_error *err);
 
 /* --- cubin/twin.c ----------------------------------------------------------------------------- */
 
-/* Copies a kernel with all that belongs to it, `symbols` included, and edits the copy.  0,
- * -ENOMEM. */
-int tl__cb_add_twin(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                    const struct tl__cb_piece *piece, const uint32_t *symbols, uint32_t n_symbols,
-                    struct tl_error *err);
-/* What the module says of all of them, once they are there. */
-void tl__cb_finish_twins(struct tl__cb_work *w);
+/* Plans a copy of each kernel that has a piece; there is room for its sections.  0, -EFBIG, -ENOMEM. */
+int tl__cb_add_twins(struct tl__cb_work *w, struct tl_error *err);
+/* What is written behind a table: the names of the copied sections, the copied symbols and their
+ * names, what the module says of them, what they call.  `to` is the end of what was read. */
+void tl__cb_put_section_names(const struct tl__cb_work *w, uint8_t *to);
+void tl__cb_put_symbols(const struct tl__cb_work *w, uint8_t *to);
+void tl__cb_put_symbol_names(const struct tl__cb_work *w, uint8_t *to);
+void tl__cb_put_info(const struct tl__cb_work *w, uint8_t *to);
+void tl__cb_put_calls(const struct tl__cb_work *w, uint8_t *to);
+/* The new number of a symbol; the old one if it was not copied. */
+uint32_t tl__cb_new_symbol(const struct tl__cb_work *w, uint32_t symbol);
 
 /* --- cubin/write.c ---------------------------------------------------------------------------- */
 
 /* What is unusual about the order of sections and segments, or NULL if nothing is. */
 const char *tl__cb_disorder(const struct tl_cubin *c);
-/* The new file.  0, -ENOMEM. */
+/* The new file; `w` has the headers of its sections.  0, -ENOMEM. */
 int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_error *err);
+
+/* --- cubin/memory.c --------------------------------------------------------------------------- */
+
+/* Memory for a gated cubin of `n` bytes, not cleared; NULL if there is none. */
+void *tl__cb_reserve(size_t n);
+/* Gives it back; NULL is fine. */
+void tl__cb_release(void *bytes, size_t n);
 
 #endif

@@ -189,11 +189,15 @@ static void judge_module(struct tl_cubin *c)
             judge_relocations(c, s);
         else if (s->kind == TL__CB_INFO)
             judge_info(c, s);
+        else if (s->kind == TL__CB_CALLS && s->h.sh_size % 8 != 0)
+            against_all(c, TL_CUBIN_REASON_LAYOUT, "a cut pair in the graph of calls");
         if (s->h.sh_addralign & (s->h.sh_addralign - 1) || s->h.sh_addralign > 4096)
             against_all(c, TL_CUBIN_REASON_LAYOUT, note(c, "alignment of %.60s", s->name.p));
     }
     if (c->info_section == TL__CB_NONE)
         against_all(c, TL_CUBIN_REASON_LAYOUT, "no .nv.info");
+    if (c->names_section == c->symbol_names_section)
+        against_all(c, TL_CUBIN_REASON_LAYOUT, "one table for all names");
     const char *disorder = tl__cb_disorder(c);
     if (disorder != NULL)
         against_all(c, TL_CUBIN_REASON_LAYOUT, disorder);
@@ -315,7 +319,7 @@ static int read_registers(struct tl_cubin *c, struct tl_error *err)
 
 /* What its list of attributes had, for the questions that follow. */
 struct seen {
-    bool has_bank, has_size, has_exits, has_mbarriers, has_limit;
+    bool has_bank, has_size, has_exits, has_full_exits, has_mbarriers, has_limit;
     uint32_t bank_bytes;
 };
 
@@ -343,6 +347,7 @@ static void take_attribute(struct tl__cb_kernel *k, struct seen *seen, const str
         break;
     case TL__CB_ID_EXITS:
         seen->has_exits = a->number > 0;
+        seen->has_full_exits = a->number > UINT16_MAX - 4;
         break;
     case TL__CB_ID_MAX_REGISTERS:
         seen->has_limit = true;
@@ -437,6 +442,8 @@ static void judge_kernel(struct tl_cubin *c, struct tl__cb_kernel *k)
                 "it has mbarriers, and compilers before CUDA 13.2 do not say what they are for");
     if (!seen.has_exits)
         against(k, TL_CUBIN_REASON_NO_EXITS, "");
+    if (seen.has_full_exits)
+        against(k, TL_CUBIN_REASON_BROKEN, "its list of exits has no room for another");
     judge_parameters(c, k, &seen);
     for (int i = 0; i < 3; i++)
         if (k->entry.cluster[i] == 0 || k->entry.cluster[i] > 1024)

@@ -1,129 +1,147 @@
 /* A second copy of a kernel in the same module, with the gate before it: both use the same
- * variables.  Copies of sections stand behind their originals, as a compiler would put them. */
+ * variables.  Copies of sections stand behind their originals, as a compiler would put them.
+ *
+ * First the copies are planned, so that the size of every table is known; then what is added to
+ * tables is written behind what was read of them. */
 #include "cubin/internal.h"
-#include "tally/array.h"
 
 #include <errno.h>
+
+enum { SUFFIX_BYTES = sizeof TL_CUBIN_TWIN_SUFFIX };
 
 static int no_memory(struct tl_error *err)
 {
     return tl_error_set(err, -ENOMEM, "no memory for a second copy of a kernel");
 }
 
-/* Adds a terminated name behind a table of names that had `n` bytes; its place. */
-static uint32_t add_name(struct tl_buf *more, uint64_t n, const char *prefix, struct tl_str name,
-                         const char *suffix, struct tl_str rest)
-{
-    uint32_t at = (uint32_t)(n + more->n);
-    tl_buf_puts(more, prefix);
-    tl_buf_str(more, name);
-    tl_buf_puts(more, suffix);
-    tl_buf_str(more, rest);
-    tl_buf_putc(more, 0);
-    return at;
-}
-
-/* --- sections --------------------------------------------------------------------------------- */
-
-static struct tl__cb_out *copy_section(struct tl__cb_work *w, uint32_t i)
-{
-    const struct tl__cb_section *read = &w->c->sections[i];
-    if (!TL_ARRAY_FIT(w->sections, w->cap_sections, w->n_sections + 1u))
-        return NULL;
-    struct tl__cb_out *o = &w->sections[w->n_sections];
-    w->copy_of[i] = w->n_sections++;
-    *o = (struct tl__cb_out){.h = read->h,
-                             .origin = i,
-                             .is_copy = true,
-                             .bytes = read->bytes,
-                             .n = read->bytes != NULL ? read->h.sh_size : 0};
-    o->h.sh_name = add_name(&w->more_names, w->c->sections[w->c->names_section].h.sh_size, "",
-                            read->name, TL_CUBIN_TWIN_SUFFIX, (struct tl_str){"", 0});
-    return o;
-}
-
-/* --- symbols ---------------------------------------------------------------------------------- */
-
-/* Functions inside are called $<kernel>$<name>. */
-static uint32_t add_symbol_name(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                                struct tl_str name)
-{
-    uint64_t n = w->c->sections[w->c->symbol_names_section].h.sh_size;
-    struct tl_str kernel = k->entry.name, rest = {"", 0};
-    bool is_inside = name.n > kernel.n + 2 && name.p[0] == '$' && name.p[kernel.n + 1] == '$' &&
-                     memcmp(name.p + 1, kernel.p, kernel.n) == 0;
-    if (!is_inside)
-        return add_name(&w->more_symbol_names, n, "", name, TL_CUBIN_TWIN_SUFFIX, rest);
-    rest = (struct tl_str){name.p + kernel.n + 1, name.n - kernel.n - 1};
-    return add_name(&w->more_symbol_names, n, "$", kernel, TL_CUBIN_TWIN_SUFFIX, rest);
-}
-
-/* The new number of a symbol; the old one if it was not copied. */
-static uint32_t renumber(const struct tl__cb_work *w, uint32_t symbol)
+uint32_t tl__cb_new_symbol(const struct tl__cb_work *w, uint32_t symbol)
 {
     return w->new_symbols[symbol] != TL__CB_NONE ? w->new_symbols[symbol] : symbol;
 }
 
-static bool copy_symbols(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                         const struct tl__cb_piece *piece, const uint32_t *symbols, uint32_t n)
+/* --- symbols ---------------------------------------------------------------------------------- */
+
+/* Whether a copy of the kernel needs a copy of it: its functions, and its bank 0. */
+static bool is_copied(const struct tl__cb_work *w, uint32_t symbol)
+{
+    const Elf64_Sym *s = &w->c->symbols[symbol];
+    uint32_t k = w->owner[s->st_shndx];
+    return k != TL__CB_NONE &&
+           (ELF64_ST_TYPE(s->st_info) != STT_SECTION || symbol == w->c->kernels[k].bank0_symbol);
+}
+
+/* Numbers the copies, kernel by kernel.  `first` has two numbers more than there are kernels. */
+static void number_symbols(struct tl__cb_work *w, uint32_t *first)
 {
     const struct tl_cubin *c = w->c;
-    if (!TL_ARRAY_FIT(w->symbols, w->cap_symbols, w->n_symbols + n))
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t old = symbols[i];
-        Elf64_Sym *s = &w->symbols[w->n_symbols];
-        w->new_symbols[old] = w->n_symbols++;
-        *s = c->symbols[old];
-        s->st_name = add_symbol_name(w, k, c->symbol_names[old]);
-        if (s->st_shndx == tl__cb_of(k, TL__CB_TEXT))
-            tl__cb_edit_symbol(w, piece, s, old == k->symbol);
-        /* The number of the copy; cubin/write.c makes it the final one. */
-        s->st_shndx = (uint16_t)w->copy_of[s->st_shndx];
+    memset(first, 0, (c->n_kernels + 2u) * sizeof *first);
+    for (uint32_t i = 0; i < c->n_symbols; i++)
+        if (is_copied(w, i))
+            first[w->owner[c->symbols[i].st_shndx] + 2]++;
+    for (uint32_t k = 0; k < c->n_kernels; k++)
+        first[k + 2] += first[k + 1];
+    for (uint32_t i = 0; i < c->n_symbols; i++) {
+        w->new_symbols[i] = TL__CB_NONE;
+        if (!is_copied(w, i))
+            continue;
+        uint32_t at = first[w->owner[c->symbols[i].st_shndx] + 1]++;
+        w->copied_symbols[at] = i;
+        w->new_symbols[i] = c->n_symbols + at;
+        w->n_copied_symbols++;
     }
-    return true;
+}
+
+/* Functions inside are called $<kernel>$<name>; the suffix stands behind the kernel's name. */
+static uint32_t bytes_before_suffix(const struct tl__cb_work *w, uint32_t symbol)
+{
+    struct tl_str name = w->c->symbol_names[symbol];
+    struct tl_str kernel = w->c->kernels[w->owner[w->c->symbols[symbol].st_shndx]].entry.name;
+    bool is_inside = name.n > kernel.n + 2 && name.p[0] == '$' && name.p[kernel.n + 1] == '$' &&
+                     memcmp(name.p + 1, kernel.p, kernel.n) == 0;
+    return is_inside ? kernel.n + 1 : name.n;
+}
+
+/* Writes a name with the suffix behind its first `before` bytes, and a zero; its end. */
+static uint8_t *put_name(uint8_t *to, struct tl_str name, uint32_t before)
+{
+    memcpy(to, name.p, before);
+    memcpy(to + before, TL_CUBIN_TWIN_SUFFIX, SUFFIX_BYTES - 1);
+    memcpy(to + before + SUFFIX_BYTES - 1, name.p + before, name.n - before);
+    to[name.n + SUFFIX_BYTES - 1] = 0;
+    return to + name.n + SUFFIX_BYTES;
+}
+
+void tl__cb_put_symbol_names(const struct tl__cb_work *w, uint8_t *to)
+{
+    for (uint32_t i = 0; i < w->n_copied_symbols; i++) {
+        uint32_t old = w->copied_symbols[i];
+        to = put_name(to, w->c->symbol_names[old], bytes_before_suffix(w, old));
+    }
+}
+
+void tl__cb_put_symbols(const struct tl__cb_work *w, uint8_t *to)
+{
+    const struct tl_cubin *c = w->c;
+    uint64_t name = c->sections[c->symbol_names_section].h.sh_size;
+    for (uint32_t i = 0; i < w->n_copied_symbols; i++) {
+        uint32_t old = w->copied_symbols[i];
+        Elf64_Sym s = c->symbols[old];
+        const struct tl__cb_piece *piece = tl__cb_piece_of(w, s.st_shndx);
+        if (piece != NULL)
+            tl__cb_edit_symbol(w, piece, &s, old == c->kernels[w->owner[s.st_shndx]].symbol);
+        s.st_name = (uint32_t)name;
+        s.st_shndx = (uint16_t)w->sections[w->copy_of[s.st_shndx]].number;
+        memcpy(to + i * sizeof s, &s, sizeof s);
+        name += c->symbol_names[old].n + SUFFIX_BYTES;
+    }
+}
+
+/* --- sections --------------------------------------------------------------------------------- */
+
+static void copy_section(struct tl__cb_work *w, uint32_t i)
+{
+    const struct tl_cubin *c = w->c;
+    struct tl__cb_out *names = &w->sections[c->names_section];
+    w->sections[w->n_sections] = (struct tl__cb_out){
+        .h = c->sections[i].h, .origin = i, .is_copy = true};
+    w->sections[w->n_sections].h.sh_name = (uint32_t)names->h.sh_size;
+    names->h.sh_size += c->sections[i].name.n + SUFFIX_BYTES;
+    w->copy_of[i] = w->n_sections++;
+}
+
+void tl__cb_put_section_names(const struct tl__cb_work *w, uint8_t *to)
+{
+    for (uint32_t i = w->c->n_sections; i < w->n_sections; i++) {
+        struct tl_str name = w->c->sections[w->sections[i].origin].name;
+        to = put_name(to, name, name.n);
+    }
+}
+
+static void copy_kernel(struct tl__cb_work *w, const struct tl__cb_kernel *k,
+                        const struct tl__cb_piece *piece)
+{
+    for (int kind = TL__CB_TEXT; kind < TL__CB_KINDS; kind++)
+        if (tl__cb_of(k, (enum tl__cb_kind)kind) != TL__CB_NONE)
+            copy_section(w, tl__cb_of(k, (enum tl__cb_kind)kind));
+    struct tl__cb_out *text = &w->sections[w->copy_of[tl__cb_of(k, TL__CB_TEXT)]];
+    tl__cb_edit_headers(w, k, piece, text,
+                        &w->sections[w->copy_of[tl__cb_of(k, TL__CB_KERNEL_INFO)]],
+                        &w->sections[w->copy_of[tl__cb_of(k, TL__CB_BANK0)]]);
+    text->h.sh_info = (text->h.sh_info & 0xff000000u) | tl__cb_new_symbol(w, k->symbol);
 }
 
 /* --- tables that go by symbols ---------------------------------------------------------------- */
 
-/* The symbol of bank 0 in the copied attributes. */
-static void edit_bank_symbol(const struct tl__cb_work *w, struct tl__cb_out *info)
-{
-    uint8_t *bytes = (uint8_t *)info->bytes; /* which cubin/edit.c has made */
-    const uint8_t *at = bytes;
-    size_t n = info->n;
-    for (struct tl__cb_attr a; tl__cb_next_attr(&at, &n, &a);)
-        if (a.id == TL__CB_ID_BANK)
-            tl__cb_put32(bytes + (a.value - bytes), renumber(w, tl__cb_u32(a.value)));
-}
-
-int tl__cb_add_twin(struct tl__cb_work *w, const struct tl__cb_kernel *k,
-                    const struct tl__cb_piece *piece, const uint32_t *symbols, uint32_t n_symbols,
-                    struct tl_error *err)
-{
-    for (int kind = TL__CB_TEXT; kind < TL__CB_KINDS; kind++)
-        if (tl__cb_of(k, (enum tl__cb_kind)kind) != TL__CB_NONE &&
-            copy_section(w, tl__cb_of(k, (enum tl__cb_kind)kind)) == NULL)
-            return no_memory(err);
-    if (!copy_symbols(w, k, piece, symbols, n_symbols))
-        return no_memory(err);
-    struct tl__cb_out *text = &w->sections[w->copy_of[tl__cb_of(k, TL__CB_TEXT)]];
-    struct tl__cb_out *info = &w->sections[w->copy_of[tl__cb_of(k, TL__CB_KERNEL_INFO)]];
-    struct tl__cb_out *bank0 = &w->sections[w->copy_of[tl__cb_of(k, TL__CB_BANK0)]];
-    int rc = tl__cb_edit_kernel(w, k, piece, text, info, bank0, err);
-    if (rc < 0)
-        return rc;
-    edit_bank_symbol(w, info);
-    text->h.sh_info = (text->h.sh_info & 0xff000000u) | renumber(w, k->symbol);
-    return 0;
-}
-
-/* What the module's attributes say of the originals holds for the copies as well. */
-static void copy_info(struct tl__cb_work *w)
+/* What the module's attributes say of the originals holds for the copies as well.  Writes that
+ * unless `to` is NULL; how many bytes it is. */
+static uint64_t copy_info(const struct tl__cb_work *w, uint8_t *to)
 {
     const struct tl_cubin *c = w->c;
     const uint8_t *p = c->sections[c->info_section].bytes;
     size_t n = c->sections[c->info_section].h.sh_size;
+    uint64_t written = 0;
+    if (!tl__cb_does(w, TL__CB_EDIT_TWIN_INFO))
+        return 0;
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a);) {
         uint32_t symbol = a.format == TL__CB_SIZED ? tl__cb_u32(a.value) : 0;
         if (a.format != TL__CB_SIZED || w->new_symbols[symbol] == TL__CB_NONE)
@@ -131,19 +149,24 @@ static void copy_info(struct tl__cb_work *w)
         uint8_t copy[12];
         memcpy(copy, a.value - 4, sizeof copy);
         tl__cb_put32(copy + 4, w->new_symbols[symbol]);
-        const struct tl__cb_piece *piece = w->pieces[c->symbols[symbol].st_shndx];
+        const struct tl__cb_piece *piece = tl__cb_piece_of(w, c->symbols[symbol].st_shndx);
         if (a.id == TL__CB_ID_REGISTERS && piece != NULL)
             tl__cb_put32(copy + 8, tl__cb_edit_registers(w, piece, tl__cb_u32(copy + 8)));
-        tl_buf_add(&w->more_info, (const char *)copy, sizeof copy);
+        if (to != NULL)
+            memcpy(to + written, copy, sizeof copy);
+        written += sizeof copy;
     }
+    return written;
 }
 
-/* Pairs of caller and callee, both symbols or numbers that are none. */
-static void copy_calls(struct tl__cb_work *w)
+/* The same for the graph of calls: pairs of caller and callee, both symbols or numbers that are
+ * none. */
+static uint64_t copy_calls(const struct tl__cb_work *w, uint8_t *to)
 {
     const struct tl_cubin *c = w->c;
-    if (c->calls_section == TL__CB_NONE)
-        return;
+    uint64_t written = 0;
+    if (c->calls_section == TL__CB_NONE || !tl__cb_does(w, TL__CB_EDIT_TWIN_CALLS))
+        return 0;
     const struct tl__cb_section *s = &c->sections[c->calls_section];
     for (size_t at = 0; at + 8 <= s->h.sh_size; at += 8) {
         uint32_t pair[2] = {tl__cb_u32(s->bytes + at), tl__cb_u32(s->bytes + at + 4)};
@@ -151,15 +174,56 @@ static void copy_calls(struct tl__cb_work *w)
             continue;
         pair[0] = w->new_symbols[pair[0]];
         if (pair[1] < c->n_symbols)
-            pair[1] = renumber(w, pair[1]);
-        tl_buf_add(&w->more_calls, (const char *)pair, sizeof pair);
+            pair[1] = tl__cb_new_symbol(w, pair[1]);
+        if (to != NULL)
+            memcpy(to + written, pair, sizeof pair);
+        written += sizeof pair;
     }
+    return written;
 }
 
-void tl__cb_finish_twins(struct tl__cb_work *w)
+void tl__cb_put_info(const struct tl__cb_work *w, uint8_t *to)
 {
-    if (tl__cb_does(w, TL__CB_EDIT_TWIN_INFO))
-        copy_info(w);
-    if (tl__cb_does(w, TL__CB_EDIT_TWIN_CALLS))
-        copy_calls(w);
+    copy_info(w, to);
+}
+
+void tl__cb_put_calls(const struct tl__cb_work *w, uint8_t *to)
+{
+    copy_calls(w, to);
+}
+
+/* --- the plan --------------------------------------------------------------------------------- */
+
+/* How much the tables grow.  False if a table of names would be larger than names can say. */
+static bool grow_tables(struct tl__cb_work *w)
+{
+    const struct tl_cubin *c = w->c;
+    struct tl__cb_out *names = &w->sections[c->symbol_names_section];
+    for (uint32_t i = 0; i < w->n_copied_symbols; i++)
+        names->h.sh_size += c->symbol_names[w->copied_symbols[i]].n + SUFFIX_BYTES;
+    w->sections[c->symbols_section].h.sh_size += w->n_copied_symbols * sizeof(Elf64_Sym);
+    w->sections[c->info_section].h.sh_size += copy_info(w, NULL);
+    if (c->calls_section != TL__CB_NONE)
+        w->sections[c->calls_section].h.sh_size += copy_calls(w, NULL);
+    return names->h.sh_size <= UINT32_MAX && w->sections[c->names_section].h.sh_size <= UINT32_MAX;
+}
+
+int tl__cb_add_twins(struct tl__cb_work *w, struct tl_error *err)
+{
+    const struct tl_cubin *c = w->c;
+    uint32_t *first = tl_arena_alloc(&w->arena, (c->n_kernels + 2u) * sizeof *first);
+    w->copy_of = tl_arena_alloc(&w->arena, c->n_sections * sizeof *w->copy_of);
+    w->new_symbols = tl_arena_alloc(&w->arena, (c->n_symbols + 1u) * sizeof *w->new_symbols);
+    w->copied_symbols = tl_arena_alloc(&w->arena, (c->n_symbols + 1u) * sizeof *w->copied_symbols);
+    if (first == NULL || w->copy_of == NULL || w->new_symbols == NULL || w->copied_symbols == NULL)
+        return no_memory(err);
+    for (uint32_t i = 0; i < c->n_sections; i++)
+        w->copy_of[i] = TL__CB_NONE;
+    number_symbols(w, first);
+    for (uint32_t i = 0; i < c->n_kernels; i++)
+        if (w->pieces[i] != NULL)
+            copy_kernel(w, &c->kernels[i], w->pieces[i]);
+    if (!grow_tables(w))
+        return tl_error_set(err, -EFBIG, "the names of twins do not fit into a cubin");
+    return 0;
 }

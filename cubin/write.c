@@ -6,7 +6,6 @@
 #include "cubin/internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 enum { MOST_SEGMENTS = 32 };
 
@@ -76,14 +75,14 @@ static uint64_t align(uint64_t at, uint64_t to)
     return to > 1 ? (at + to - 1) & ~(to - 1) : at;
 }
 
-static bool has_bytes(const struct tl__cb_out *o)
+static bool has_bytes(const struct tl__cb_work *w, const struct tl__cb_out *o)
 {
-    return o->bytes != NULL;
+    return w->c->sections[o->origin].bytes != NULL;
 }
 
-static uint64_t bytes_of(const struct tl__cb_out *o)
+static uint64_t bytes_of(const struct tl__cb_work *w, const struct tl__cb_out *o)
 {
-    return has_bytes(o) ? o->n_front + o->n + o->n_zeroes : 0;
+    return has_bytes(w, o) ? o->h.sh_size : 0;
 }
 
 static int put_in_order(struct tl__cb_work *w, struct layout *l, struct tl_error *err)
@@ -105,9 +104,7 @@ static int put_in_order(struct tl__cb_work *w, struct layout *l, struct tl_error
             continue; /* the null section has no place */
         at = align(at, o->h.sh_addralign);
         o->h.sh_offset = at;
-        if (has_bytes(o))
-            o->h.sh_size = bytes_of(o);
-        at += bytes_of(o);
+        at += bytes_of(w, o);
     }
     l->headers = align(at, 8);
     l->segments = l->headers + l->n * sizeof(Elf64_Shdr);
@@ -135,19 +132,13 @@ static void renumber_section(const struct tl__cb_work *w, const struct tl__cb_ou
         h->sh_info = new_number(w, to);
 }
 
-static void renumber_symbols(struct tl__cb_work *w)
-{
-    /* Copies have the number of a copy, which is an index into the same list. */
-    for (uint32_t i = 0; i < w->n_symbols; i++)
-        w->symbols[i].st_shndx = (uint16_t)w->sections[w->symbols[i].st_shndx].number;
-}
-
 /* --- segments --------------------------------------------------------------------------------- */
 
 /* What has no bytes in the file and was copied takes room behind what was there. */
-static uint64_t add_room(uint64_t memory, const struct tl__cb_out *o)
+static uint64_t add_room(const struct tl__cb_work *w, uint64_t memory, const struct tl__cb_out *o)
 {
-    return o->is_copy && !has_bytes(o) ? align(memory, o->h.sh_addralign) + o->h.sh_size : memory;
+    return o->is_copy && !has_bytes(w, o) ? align(memory, o->h.sh_addralign) + o->h.sh_size
+                                          : memory;
 }
 
 static Elf64_Phdr new_segment(const struct tl__cb_work *w, const struct layout *l,
@@ -167,9 +158,9 @@ static Elf64_Phdr new_segment(const struct tl__cb_work *w, const struct layout *
             continue;
         if (o->h.sh_offset < begin)
             begin = o->h.sh_offset;
-        if (o->h.sh_offset + bytes_of(o) > end)
-            end = o->h.sh_offset + bytes_of(o);
-        room = add_room(room, o);
+        if (o->h.sh_offset + bytes_of(w, o) > end)
+            end = o->h.sh_offset + bytes_of(w, o);
+        room = add_room(w, room, o);
     }
     if (begin == UINT64_MAX)
         return p;
@@ -179,50 +170,103 @@ static Elf64_Phdr new_segment(const struct tl__cb_work *w, const struct layout *
     return p;
 }
 
-/* --- the file --------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
-static void put_section(uint8_t *file, const struct tl__cb_out *o)
+/* A section of a kernel that has a piece: the original, or the copy if it is a twin's. */
+static void put_kernel_section(const struct tl__cb_work *w, const struct tl__cb_out *o, uint8_t *to)
 {
-    if (!has_bytes(o) || bytes_of(o) == 0)
+    const struct tl__cb_section *s = &w->c->sections[o->origin];
+    uint32_t number = w->owner[o->origin];
+    const struct tl__cb_piece *piece = w->pieces[number];
+    if (s->kind == TL__CB_KERNEL_INFO) {
+        tl__cb_put_attributes(w, &w->c->kernels[number], piece, to);
         return;
-    uint8_t *at = file + o->h.sh_offset;
-    if (o->n_front > 0)
-        memcpy(at, o->front, o->n_front);
-    memcpy(at + o->n_front, o->bytes, o->n);
+    }
+    if (s->kind == TL__CB_TEXT) {
+        memcpy(to, piece->code, piece->code_bytes);
+        to += piece->code_bytes;
+    }
+    memcpy(to, s->bytes, s->h.sh_size);
+    if (s->kind == TL__CB_BANK0)
+        memset(to + s->h.sh_size, 0, o->h.sh_size - s->h.sh_size);
 }
 
-/* Tables that have grown are put together anew. */
-static bool grow(struct tl__cb_work *w, uint32_t section, const struct tl_buf *more)
+static void put_section(const struct tl__cb_work *w, const struct tl__cb_out *o, uint8_t *to)
 {
-    struct tl__cb_out *o = &w->sections[section];
-    if (more->failed)
-        return false;
-    if (more->n == 0)
-        return true;
-    uint8_t *bytes = tl_arena_alloc(&w->arena, o->n + more->n);
-    if (bytes == NULL)
-        return false;
-    memcpy(bytes, o->bytes, o->n);
-    memcpy(bytes + o->n, more->p, more->n);
-    o->bytes = bytes;
-    o->n += more->n;
-    return true;
+    const struct tl__cb_section *s = &w->c->sections[o->origin];
+    if (w->owner[o->origin] != TL__CB_NONE && o->is_copy == w->is_twin)
+        put_kernel_section(w, o, to);
+    else
+        memcpy(to, s->bytes, s->h.sh_size);
 }
 
-static bool grow_tables(struct tl__cb_work *w)
+/* The symbols that were read, in their new sections and with what stands before them now. */
+static void edit_symbols(const struct tl__cb_work *w, uint8_t *to)
+{
+    for (uint32_t i = 0; i < w->c->n_symbols; i++) {
+        Elf64_Sym s = w->c->symbols[i];
+        const struct tl__cb_piece *piece = w->is_twin ? NULL : tl__cb_piece_of(w, s.st_shndx);
+        if (piece != NULL)
+            tl__cb_edit_symbol(w, piece, &s, (s.st_other & TL__CB_ENTRY) != 0);
+        s.st_shndx = (uint16_t)w->sections[s.st_shndx].number;
+        memcpy(to + i * sizeof s, &s, sizeof s);
+    }
+}
+
+/* The registers of kernels that were gated in place. */
+static void edit_info(const struct tl__cb_work *w, uint8_t *to)
+{
+    const uint8_t *p = to;
+    size_t n = w->c->sections[w->c->info_section].h.sh_size;
+    for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a);) {
+        if (a.id != TL__CB_ID_REGISTERS)
+            continue;
+        const Elf64_Sym *s = &w->c->symbols[tl__cb_u32(a.value)];
+        const struct tl__cb_piece *piece = tl__cb_piece_of(w, s->st_shndx);
+        if (piece != NULL && (s->st_other & TL__CB_ENTRY))
+            tl__cb_put32(to + (a.value - to) + 4,
+                         tl__cb_edit_registers(w, piece, tl__cb_u32(a.value + 4)));
+    }
+}
+
+/* What twins add to the tables of the module. */
+static void lengthen_tables(const struct tl__cb_work *w, uint8_t *file)
 {
     const struct tl_cubin *c = w->c;
-    if (!grow(w, c->names_section, &w->more_names) ||
-        !grow(w, c->symbol_names_section, &w->more_symbol_names) ||
-        !grow(w, c->info_section, &w->more_info))
-        return false;
-    if (c->calls_section != TL__CB_NONE && !grow(w, c->calls_section, &w->more_calls))
-        return false;
-    struct tl__cb_out *symbols = &w->sections[c->symbols_section];
-    symbols->bytes = (const uint8_t *)w->symbols;
-    symbols->n = w->n_symbols * sizeof *w->symbols;
-    return true;
+    const struct {
+        uint32_t section;
+        void (*put)(const struct tl__cb_work *w, uint8_t *to);
+    } tables[] = {
+        {c->names_section, tl__cb_put_section_names},
+        {c->symbol_names_section, tl__cb_put_symbol_names},
+        {c->symbols_section, tl__cb_put_symbols},
+        {c->info_section, tl__cb_put_info},
+        {c->calls_section, tl__cb_put_calls},
+    };
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        if (tables[i].section != TL__CB_NONE)
+            tables[i].put(w, file + w->sections[tables[i].section].h.sh_offset +
+                                 c->sections[tables[i].section].h.sh_size);
 }
+
+static int edit_tables(struct tl__cb_work *w, uint8_t *file, struct tl_error *err)
+{
+    const struct tl_cubin *c = w->c;
+    edit_symbols(w, file + w->sections[c->symbols_section].h.sh_offset);
+    if (w->is_twin) {
+        lengthen_tables(w, file);
+        return 0;
+    }
+    edit_info(w, file + w->sections[c->info_section].h.sh_offset);
+    if (c->frames_section == TL__CB_NONE || c->frame_relocations_section == TL__CB_NONE ||
+        !tl__cb_does(w, TL__CB_EDIT_FRAMES))
+        return 0;
+    return tl__cb_edit_frames(w, file + w->sections[c->frames_section].h.sh_offset,
+                              file + w->sections[c->frame_relocations_section].h.sh_offset,
+                              &w->arena, err);
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
 
 static void put_headers(const struct tl__cb_work *w, const struct layout *l, uint8_t *file)
 {
@@ -243,27 +287,40 @@ static void put_headers(const struct tl__cb_work *w, const struct layout *l, uin
     }
 }
 
+/* All sections, and zeroes between them. */
+static void put_sections(const struct tl__cb_work *w, const struct layout *l, uint8_t *file)
+{
+    uint64_t end = sizeof(Elf64_Ehdr);
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct tl__cb_out *o = l->order[i];
+        if (bytes_of(w, o) == 0)
+            continue;
+        memset(file + end, 0, o->h.sh_offset - end);
+        put_section(w, o, file + o->h.sh_offset);
+        end = o->h.sh_offset + o->h.sh_size;
+    }
+    memset(file + end, 0, l->headers - end);
+}
+
 int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_error *err)
 {
     struct layout l = {0};
-    if (!grow_tables(w))
-        return tl_error_set(err, -ENOMEM, "no memory for the tables of a gated cubin");
     int rc = put_in_order(w, &l, err);
     if (rc < 0)
         return rc;
-    uint8_t *file = calloc(1, l.end);
+    uint8_t *file = tl__cb_reserve(l.end);
     if (file == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for a gated cubin of %llu bytes",
                             (unsigned long long)l.end);
-    renumber_symbols(w);
-    for (uint32_t i = 0; i < l.n; i++)
-        put_section(file, l.order[i]);
+    put_sections(w, &l, file);
+    rc = edit_tables(w, file, err);
+    if (rc < 0) {
+        tl__cb_release(file, l.end);
+        return rc;
+    }
     put_headers(w, &l, file);
     out->bytes = file;
     out->n = l.end;
-    out->peak_bytes = l.end + w->arena.bytes + w->c->arena.bytes +
-                      w->cap_sections * sizeof *w->sections + w->cap_symbols * sizeof *w->symbols +
-                      w->cap_attrs * sizeof *w->attrs + w->more_names.cap +
-                      w->more_symbol_names.cap + w->more_info.cap + w->more_calls.cap;
+    out->peak_bytes = l.end + w->arena.bytes + w->c->arena.bytes;
     return 0;
 }

@@ -133,7 +133,7 @@ struct tl_cubin_options {
 };
 #define TL_CUBIN_TWIN_SUFFIX "$gate"
 
-/* One cubin more, in memory of its own. */
+/* One cubin more, in memory of its own, which only tl_cubin_gated_finish can free. */
 struct tl_cubin_gated {
     void *bytes;
     size_t n;

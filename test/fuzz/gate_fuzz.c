@@ -21,7 +21,7 @@ static void put_pieces(struct tl_cubin_gates *gates, const struct tl_cubin *c)
     for (uint32_t i = 0; i < c->n_kernels; i++) {
         const struct tl__cb_kernel *k = &c->kernels[i];
         struct tl__cb_piece piece = {
-            .want = {.arch = c->arch, .offset = k->entry.gate_offset},
+            .want = tl__cb_want_of(c, k),
             .base = k->bank0_base,
             .registers = 20,
             .exit = CODE - 32,
@@ -30,7 +30,6 @@ static void put_pieces(struct tl_cubin_gates *gates, const struct tl_cubin *c)
             .code_bytes = CODE,
             .code = code,
         };
-        memcpy(piece.want.cluster, k->entry.cluster, sizeof piece.want.cluster);
         if (k->entry.reason == TL_CUBIN_REASON_OK && tl__cb_gates_put(gates, &piece) < 0)
             abort();
     }

@@ -151,8 +151,7 @@ static void gate(const char *ptxas, const char *from, const char *to, bool is_tw
     for (uint32_t i = 0; i < c->n_kernels; i++) {
         const struct tl__cb_kernel *k = &c->kernels[i];
         const struct tl__cb_piece *piece = NULL;
-        struct tl__cb_want want = {.arch = c->arch, .offset = k->entry.gate_offset};
-        memcpy(want.cluster, k->entry.cluster, sizeof want.cluster);
+        struct tl__cb_want want = tl__cb_want_of(c, k);
         if (k->entry.reason == TL_CUBIN_REASON_OK &&
             tl__cb_gates_get(f.gates, &want, &piece, &err) == 0)
             printf("gated " TL_STR_FMT " %u %u %u\n", TL_STR_ARG(k->entry.name), piece->code_bytes,
