@@ -198,6 +198,19 @@ int tl__cb_gates_get(struct tl_cubin_gates *g, const struct tl__cb_want *want,
     return 0;
 }
 
+int tl_cubin_gates_code(struct tl_cubin_gates *gates, uint32_t arch, uint32_t offset,
+                        const uint32_t cluster[3], struct tl_cubin_gate_code *out,
+                        struct tl_error *err)
+{
+    struct tl__cb_want want = {.arch = arch, .offset = offset};
+    const struct tl__cb_piece *piece;
+    memcpy(want.cluster, cluster, sizeof want.cluster);
+    int rc = tl__cb_gates_get(gates, &want, &piece, err);
+    if (rc == 0)
+        *out = (struct tl_cubin_gate_code){piece->code, piece->code_bytes, piece->registers, 1};
+    return rc;
+}
+
 int tl_cubin_gates_create(struct tl_cubin_gates **out, const struct tl_cubin_compiler *compiler,
                           struct tl_store *store, struct tl_error *err)
 {

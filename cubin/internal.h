@@ -243,10 +243,6 @@ static inline struct tl__cb_want tl__cb_want_of(const struct tl_cubin *c,
     return (struct tl__cb_want){c->arch, k->entry.gate_offset, {n[0], n[1], n[2]}};
 }
 
-/* The gate as statements of PTX: they leave the kernel, or come to their end.  `prefix` stands
- * before the names of registers, `param` is the parameter of 48 bytes. */
-void tl__cb_source_body(struct tl_buf *out, const char *prefix, const char *param,
-                        const uint32_t cluster[3]);
 /* A module with the entries tl_gate1 and tl_gate2, which differ in one instruction at their end,
  * and tl_nothing. */
 void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *want);

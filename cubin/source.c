@@ -83,8 +83,8 @@ static void put_answer(struct tl_buf *o, const char *p)
                   p, p, p, p, p, p, p, p, p, p, p);
 }
 
-void tl__cb_source_body(struct tl_buf *out, const char *prefix, const char *param,
-                        const uint32_t cluster[3])
+void tl_cubin_gate_source(struct tl_buf *out, const char *prefix, const char *param,
+                          const uint32_t cluster[3])
 {
     put_leader(out, prefix);
     put_index(out, prefix, cluster);
@@ -119,7 +119,7 @@ void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *want)
             tl_buf_printf(out, ".param .align 8 .b8 tl_before%d[%u], ", mark, want->offset);
         tl_buf_printf(out, ".param .align 8 .b8 tl_args%d[%u])\n{\n", mark,
                       (unsigned)sizeof(struct tl_cubin_args));
-        tl__cb_source_body(out, "tl_", mark == 1 ? "tl_args1" : "tl_args2", want->cluster);
+        tl_cubin_gate_source(out, "tl_", mark == 1 ? "tl_args1" : "tl_args2", want->cluster);
         tl_buf_printf(out, "pmevent %d;\nret;\n}\n", mark);
     }
     tl_buf_puts(out, ".visible .entry tl_nothing() { ret; }\n");

@@ -1,6 +1,7 @@
 /* From what a program hands over (fatbin, PTX text) to one PTX text with an index, and what the PTX
  * says of its kernels. Loading reads no function's body: a module may hold 160 kernels in 27 MB. */
 #include "device/driver/handle.h"
+#include "device/driver/known.h"
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
 #include "device/driver/module.h"
@@ -32,6 +33,8 @@ struct choice {
     /* of a strict profile: the machine code that a GPU's driver would take */
     struct tl_image code;
     bool has_code;
+    void *code_bytes; /* unpacked; NULL if that failed */
+    size_t n_code;
     /* and the PTX that it was made of, if the same container has it */
     uint32_t virtual_arch;
     struct tl_image twin;
@@ -109,15 +112,12 @@ static int find_twin(void *data, const struct tl_image *image)
  * that is there, and as no other: another architecture's may be other code. */
 static void prefer_code(struct choice *c, const void *bytes)
 {
-    void *code;
-    size_t n;
     if (!c->has_code)
         return;
     c->has_one = false;
-    if (tl_image_unpack(&c->code, &code, &n, NULL) < 0)
+    if (tl_image_unpack(&c->code, &c->code_bytes, &c->n_code, NULL) < 0)
         return;
-    c->virtual_arch = tl_cubin_virtual_arch(code, n);
-    free(code);
+    c->virtual_arch = tl_cubin_virtual_arch(c->code_bytes, c->n_code);
     tl_image_walk_memory(bytes, SIZE_MAX, find_twin, c, NULL);
     if (c->has_twin) {
         c->best = c->twin;
@@ -227,31 +227,47 @@ static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
     return r;
 }
 
-CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
+static CUresult load_chosen(struct choice *c, const void *bytes, struct tl_drv_image **out)
 {
-    struct choice c = {.has_one = false};
     struct tl_error err = {0};
     void *text;
     size_t n;
-    if (tl_image_walk_memory(bytes, SIZE_MAX, consider, &c, &err) < 0) {
-        tl_drv_log("image refused: %s", err.text);
-        return CUDA_ERROR_INVALID_IMAGE;
+    if (c->code_bytes != NULL) {
+        CUresult known = tl_drv_gated_load(c->code_bytes, c->n_code, c->code.arch, c->has_one, out);
+        if (known != CUDA_ERROR_NOT_FOUND)
+            return known;
     }
-    prefer_code(&c, bytes);
-    if (!c.has_one) {
-        CUresult r = without_ptx(&c, out);
-        if (r == CUDA_ERROR_NO_BINARY_FOR_GPU && c.has_cubin && memcmp(bytes, ELFMAG, SELFMAG) != 0)
+    if (!c->has_one) {
+        CUresult r = without_ptx(c, out);
+        if (r == CUDA_ERROR_NO_BINARY_FOR_GPU && c->has_cubin &&
+            memcmp(bytes, ELFMAG, SELFMAG) != 0)
             explain_refusal();
         return r;
     }
-    int rc = tl_image_unpack(&c.best, &text, &n, &err);
+    int rc = tl_image_unpack(&c->best, &text, &n, &err);
     if (rc < 0) {
         tl_drv_log("image refused: %s", err.text);
         return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
     }
     CUresult r = tl_drv_image_of_text(text, n, out);
-    if (r == CUDA_SUCCESS && c.has_code)
-        (*out)->code_arch = c.code.arch;
+    if (r == CUDA_SUCCESS && c->has_code) {
+        (*out)->code_arch = c->code.arch;
+        tl_drv_known_learn(c->code_bytes, c->n_code, c->code.arch, *out);
+    }
+    return r;
+}
+
+CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
+{
+    struct choice c = {.has_one = false};
+    struct tl_error err = {0};
+    if (tl_image_walk_memory(bytes, SIZE_MAX, consider, &c, &err) < 0) {
+        tl_drv_log("image refused: %s", err.text);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    prefer_code(&c, bytes);
+    CUresult r = load_chosen(&c, bytes, out);
+    free(c.code_bytes);
     return r;
 }
 

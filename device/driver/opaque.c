@@ -15,6 +15,7 @@
 #include "device/driver/opaque.h"
 #include "device/driver/context.h"
 #include "device/driver/device.h"
+#include "device/driver/elf.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
@@ -24,7 +25,6 @@
 
 #include "device/exec/exec.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,13 +35,7 @@ enum {
     INSTRUCTION_BYTES = 16, /* from sm_70 on */
     TRIPS = 16,
     ISSUED_AT_ONCE = 4,
-    STO_CUDA_ENTRY = 0x10, /* in st_other */
-    SHT_CUDA_INFO = 0x70000000,
-    MAX_PARAMS = 512,
 };
-
-/* Attributes of .nv.info, as image/cubin.c tells. */
-enum { FORMAT_SIZED = 4, INFO_MAX_THREADS = 0x05, INFO_KPARAM_INFO = 0x17, INFO_REGCOUNT = 0x2f };
 
 struct tl_drv_opaque_kernel {
     struct tl_drv_opaque_kernel *next;
@@ -71,130 +65,6 @@ bool tl_drv_opaque_is_on(double *block_us)
     return text[4] == '\0' || (text[4] == ':' && *block_us > 0);
 }
 
-/* --- reading a cubin -------------------------------------------------------------------------- */
-
-struct cubin {
-    const uint8_t *bytes;
-    size_t n;
-    const Elf64_Shdr *sections;
-    uint32_t n_sections;
-    const Elf64_Sym *symbols;
-    uint32_t n_symbols, symtab;
-};
-
-/* A part of the file, or NULL if it is not all inside or not aligned. */
-static const void *part(const struct cubin *c, uint64_t offset, uint64_t bytes, uint32_t align)
-{
-    if (offset > c->n || bytes > c->n - offset ||
-        ((uintptr_t)(c->bytes + offset) & (align - 1)) != 0)
-        return NULL;
-    return c->bytes + offset;
-}
-
-static const char *text_at(const struct cubin *c, uint32_t section, uint32_t offset)
-{
-    if (section >= c->n_sections || c->sections[section].sh_type != SHT_STRTAB)
-        return NULL;
-    const Elf64_Shdr *s = &c->sections[section];
-    const char *p = part(c, s->sh_offset, s->sh_size, 1);
-    return p != NULL && offset < s->sh_size && memchr(p + offset, 0, s->sh_size - offset) != NULL
-               ? p + offset
-               : NULL;
-}
-
-static int open_cubin(struct cubin *c, const void *bytes, size_t n, struct tl_error *err)
-{
-    *c = (struct cubin){.bytes = bytes, .n = n};
-    const Elf64_Ehdr *h = part(c, 0, sizeof *h, 8);
-    if (h == NULL || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64)
-        return tl_error_set(err, -EINVAL, "this is no 64-bit cubin");
-    c->n_sections = h->e_shnum;
-    c->sections = part(c, h->e_shoff, (uint64_t)c->n_sections * sizeof(Elf64_Shdr), 8);
-    if (c->sections == NULL || h->e_shentsize != sizeof(Elf64_Shdr))
-        return tl_error_set(err, -EINVAL, "a cubin's table of sections is not inside it");
-    for (uint32_t i = 0; i < c->n_sections && c->symbols == NULL; i++) {
-        if (c->sections[i].sh_type != SHT_SYMTAB)
-            continue;
-        c->symtab = i;
-        c->n_symbols = (uint32_t)(c->sections[i].sh_size / sizeof(Elf64_Sym));
-        c->symbols = part(c, c->sections[i].sh_offset, (uint64_t)c->n_symbols * sizeof(Elf64_Sym),
-                          8);
-    }
-    return c->symbols != NULL ? 0 : tl_error_set(err, -EINVAL, "a cubin has no symbol table");
-}
-
-static const char *symbol_name(const struct cubin *c, uint32_t i)
-{
-    const char *name = text_at(c, c->sections[c->symtab].sh_link, c->symbols[i].st_name);
-    return name != NULL && name[0] != '\0' ? name : NULL;
-}
-
-static bool is_kernel(const struct cubin *c, uint32_t i)
-{
-    const Elf64_Sym *s = &c->symbols[i];
-    return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & STO_CUDA_ENTRY) != 0 &&
-           s->st_shndx != SHN_UNDEF && s->st_shndx < c->n_sections && symbol_name(c, i) != NULL;
-}
-
-struct facts {
-    uint32_t n_params, max_threads, shared_bytes, registers;
-    struct {
-        uint32_t offset, bytes;
-    } params[MAX_PARAMS];
-};
-
-static uint16_t half_at(const uint8_t *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t word_at(const uint8_t *p)
-{
-    return half_at(p) | (uint32_t)half_at(p + 2) << 16;
-}
-
-static void read_info(const uint8_t *p, size_t n, uint32_t symbol, struct facts *f)
-{
-    while (n >= 4) {
-        uint8_t format = p[0], id = p[1];
-        uint16_t bytes = format == FORMAT_SIZED ? half_at(p + 2) : 0;
-        if (bytes > n - 4)
-            break;
-        const uint8_t *value = p + 4;
-        if (id == INFO_REGCOUNT && bytes >= 8 && word_at(value) == symbol)
-            f->registers = word_at(value + 4);
-        else if (id == INFO_MAX_THREADS && bytes >= 12)
-            f->max_threads = word_at(value) * word_at(value + 4) * word_at(value + 8);
-        else if (id == INFO_KPARAM_INFO && bytes >= 12 && half_at(value + 4) < MAX_PARAMS) {
-            uint32_t number = half_at(value + 4);
-            f->params[number].offset = half_at(value + 6);
-            f->params[number].bytes = word_at(value + 8) >> 18;
-            f->n_params = number >= f->n_params ? number + 1 : f->n_params;
-        }
-        p += 4 + bytes;
-        n -= 4u + bytes;
-    }
-}
-
-static void read_facts(const struct cubin *c, uint32_t symbol, struct facts *f)
-{
-    uint32_t code = c->symbols[symbol].st_shndx;
-    const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)c->bytes;
-    memset(f, 0, sizeof *f);
-    for (uint32_t i = 0; i < c->n_sections; i++) {
-        const Elf64_Shdr *s = &c->sections[i];
-        if (s->sh_type == SHT_CUDA_INFO && (s->sh_info == 0 || s->sh_info == code)) {
-            const uint8_t *p = part(c, s->sh_offset, s->sh_size, 1);
-            if (p != NULL)
-                read_info(p, s->sh_size, symbol, f);
-        } else if (s->sh_info == code) {
-            const char *name = text_at(c, h->e_shstrndx, s->sh_name);
-            if (name != NULL && strncmp(name, ".nv.shared.", 11) == 0)
-                f->shared_bytes = (uint32_t)s->sh_size;
-        }
-    }
-}
-
 /* --- as PTX ----------------------------------------------------------------------------------- */
 
 /* Names of C++ and of compilers are PTX names; what is not cannot be written down and is left
@@ -210,7 +80,7 @@ static bool is_ptx_name(const char *name)
 
 /* The alignment that puts a parameter where it is; a layout that none gives means that this reader
  * does not know it, and then the kernel has no parameters: nobody reads them. */
-static bool write_params(struct tl_buf *b, const struct facts *f)
+static bool write_params(struct tl_buf *b, const struct tl_drv_elf_facts *f)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < f->n_params; i++) {
@@ -226,7 +96,7 @@ static bool write_params(struct tl_buf *b, const struct facts *f)
     return true;
 }
 
-static void write_kernel(struct tl_buf *b, const char *name, const struct facts *f)
+static void write_kernel(struct tl_buf *b, const char *name, const struct tl_drv_elf_facts *f)
 {
     struct tl_buf params = {0};
     bool is_known = write_params(&params, f);
@@ -241,11 +111,10 @@ static void write_kernel(struct tl_buf *b, const char *name, const struct facts 
     tl_buf_finish(&params);
 }
 
-static void write_variable(struct tl_buf *b, const struct cubin *c, const Elf64_Sym *s,
+static void write_variable(struct tl_buf *b, const struct tl_drv_elf *c, const Elf64_Sym *s,
                            const char *name)
 {
-    const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)c->bytes;
-    const char *section = text_at(c, h->e_shstrndx, c->sections[s->st_shndx].sh_name);
+    const char *section = tl_drv_elf_section_name(c, s->st_shndx);
     if (section == NULL || s->st_size == 0 || s->st_size > (uint64_t)1 << 32)
         return;
     bool is_const = strncmp(section, ".nv.constant", 12) == 0;
@@ -254,10 +123,10 @@ static void write_variable(struct tl_buf *b, const struct cubin *c, const Elf64_
                       name, (unsigned long long)s->st_size);
 }
 
-static int add_kernel(struct tl_drv_opaque *o, const struct cubin *c, uint32_t i, struct facts *f,
-                      struct tl_buf *b)
+static int add_kernel(struct tl_drv_opaque *o, const struct tl_drv_elf *c, uint32_t i,
+                      struct tl_drv_elf_facts *f, struct tl_buf *b)
 {
-    const char *name = symbol_name(c, i);
+    const char *name = tl_drv_elf_symbol_name(c, i);
     struct tl_drv_opaque_kernel *k = calloc(1, sizeof *k);
     if (k == NULL)
         return -ENOMEM;
@@ -266,7 +135,7 @@ static int add_kernel(struct tl_drv_opaque *o, const struct cubin *c, uint32_t i
     k->name = strdup(name);
     if (k->name == NULL)
         return -ENOMEM;
-    read_facts(c, i, f);
+    tl_drv_elf_read(c, i, f);
     k->instructions = (uint32_t)(c->sections[c->symbols[i].st_shndx].sh_size / INSTRUCTION_BYTES);
     k->registers = f->registers;
     write_kernel(b, name, f);
@@ -293,21 +162,21 @@ static void say_once(double block_us)
 CUresult tl_drv_opaque_load(const void *bytes, size_t n, uint32_t arch, struct tl_drv_image **out)
 {
     struct tl_error err = {0};
-    struct cubin c;
+    struct tl_drv_elf c;
     struct tl_buf b = {0};
     double block_us;
-    int rc = open_cubin(&c, bytes, n, &err);
+    int rc = tl_drv_elf_open(&c, bytes, n, &err);
     struct tl_drv_opaque *o = calloc(1, sizeof *o);
-    struct facts *f = malloc(sizeof *f);
+    struct tl_drv_elf_facts *f = malloc(sizeof *f);
     if (rc == 0 && (o == NULL || f == NULL))
         rc = -ENOMEM;
     tl_buf_printf(&b, ".version 8.0\n.target sm_%u\n.address_size 64\n", arch > 0 ? arch : 75);
     for (uint32_t i = 0; rc == 0 && i < c.n_symbols; i++) {
         const Elf64_Sym *s = &c.symbols[i];
-        const char *name = symbol_name(&c, i);
+        const char *name = tl_drv_elf_symbol_name(&c, i);
         if (name == NULL || !is_ptx_name(name))
             continue;
-        if (is_kernel(&c, i))
+        if (tl_drv_elf_is_kernel(&c, i))
             rc = add_kernel(o, &c, i, f, &b);
         else if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx != SHN_UNDEF &&
                  s->st_shndx < c.n_sections)

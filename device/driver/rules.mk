@@ -2,7 +2,7 @@
 ifneq ($(CUDA_INCLUDE),)
 SHARED += device/libcuda.so.1
 device/libcuda.so.1_OBJS := $(B)/obj/gen/driver_inside.o $(B)/obj/gen/driver_exports.o
-device/libcuda.so.1_LIBS := tally_exec tally_service tally_ptx tally_image tally_base
+device/libcuda.so.1_LIBS := tally_exec tally_service tally_ptx tally_cubin tally_image tally_base
 device/libcuda.so.1_FLAGS := -Wl,--version-script=$(B)/gen/driver.map
 device/libcuda.so.1_SYSTEM := -l:liblz4.a -l:libzstd.a -ldl -lm
 endif

@@ -125,6 +125,23 @@ void tl_cubin_gates_destroy(struct tl_cubin_gates *g);
 /* How many were compiled, that is, found neither in memory nor in the store. */
 uint32_t tl_cubin_gates_compiled(const struct tl_cubin_gates *g);
 
+/* What a gate is, for who must know one when it stands before a kernel, and do what it does: the
+ * software device. */
+struct tl_cubin_gate_code {
+    const void *bytes; /* with what fills it up */
+    uint32_t n;
+    uint32_t registers, barriers; /* that it needs */
+};
+/* The code of the gate whose parameters begin at `offset`, compiled if need be; it lives as long as
+ * `gates`.  0, or what the compiler or a check of its gate says. */
+int tl_cubin_gates_code(struct tl_cubin_gates *gates, uint32_t arch, uint32_t offset,
+                        const uint32_t cluster[3], struct tl_cubin_gate_code *out,
+                        struct tl_error *err);
+/* The gate as statements of PTX: they leave the kernel, or come to their end.  `prefix` stands
+ * before the names of registers, `param` is the parameter of 48 bytes. */
+void tl_cubin_gate_source(struct tl_buf *out, const char *prefix, const char *param,
+                          const uint32_t cluster[3]);
+
 /* --- gating ----------------------------------------------------------------------------------- */
 
 struct tl_cubin_options {

@@ -64,7 +64,7 @@ static void put_with_prologue(struct tl_buf *out, const char *text, const struct
     tl_buf_printf(out, "%s .param .align 8 .b8 tl_gate_args[48]", has_any ? "," : "");
     tl_buf_add(out, text + params_end, item->body - params_end);
     tl_buf_puts(out, "{\n{\n");
-    tl__cb_source_body(out, "tl_gate_", "tl_gate_args", entry->cluster);
+    tl_cubin_gate_source(out, "tl_gate_", "tl_gate_args", entry->cluster);
     tl_buf_puts(out, "}\n");
     tl_buf_add(out, text + item->body + 1, item->end - item->body - 1);
     tl_buf_putc(out, '\n');

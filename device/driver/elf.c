@@ -1,0 +1,177 @@
+/* Reads linked cubins; see the header.  Attributes are numbered as image/cubin.c tells. */
+#include "device/driver/elf.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { STO_CUDA_ENTRY = 0x10, /* in st_other */ SHT_CUDA_INFO = 0x70000000 };
+
+enum { FORMAT_SIZED = 4 };
+enum {
+    INFO_MAX_THREADS = 0x05,
+    INFO_PARAM_CBANK = 0x0a,
+    INFO_KPARAM_INFO = 0x17,
+    INFO_CBANK_PARAM_SIZE = 0x19,
+    INFO_REGCOUNT = 0x2f,
+    INFO_KPARAM_INFO_V2 = 0x45,
+    INFO_NUM_BARRIERS = 0x4c,
+};
+
+/* A part of the file, or NULL if it is not all inside or not aligned. */
+static const void *part(const struct tl_drv_elf *e, uint64_t offset, uint64_t bytes, uint32_t align)
+{
+    if (offset > e->n || bytes > e->n - offset ||
+        ((uintptr_t)(e->bytes + offset) & (align - 1)) != 0)
+        return NULL;
+    return e->bytes + offset;
+}
+
+static const char *text_at(const struct tl_drv_elf *e, uint32_t section, uint32_t offset)
+{
+    if (section >= e->n_sections || e->sections[section].sh_type != SHT_STRTAB)
+        return NULL;
+    const Elf64_Shdr *s = &e->sections[section];
+    const char *p = part(e, s->sh_offset, s->sh_size, 1);
+    return p != NULL && offset < s->sh_size && memchr(p + offset, 0, s->sh_size - offset) != NULL
+               ? p + offset
+               : NULL;
+}
+
+int tl_drv_elf_open(struct tl_drv_elf *e, const void *bytes, size_t n, struct tl_error *err)
+{
+    *e = (struct tl_drv_elf){.bytes = bytes, .n = n};
+    const Elf64_Ehdr *h = part(e, 0, sizeof *h, 8);
+    if (h == NULL || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64)
+        return tl_error_set(err, -EINVAL, "this is no 64-bit cubin");
+    e->n_sections = h->e_shnum;
+    e->sections = part(e, h->e_shoff, (uint64_t)e->n_sections * sizeof(Elf64_Shdr), 8);
+    if (e->sections == NULL || h->e_shentsize != sizeof(Elf64_Shdr))
+        return tl_error_set(err, -EINVAL, "a cubin's table of sections is not inside it");
+    for (uint32_t i = 0; i < e->n_sections && e->symbols == NULL; i++) {
+        if (e->sections[i].sh_type != SHT_SYMTAB)
+            continue;
+        e->symtab = i;
+        e->n_symbols = (uint32_t)(e->sections[i].sh_size / sizeof(Elf64_Sym));
+        e->symbols = part(e, e->sections[i].sh_offset, (uint64_t)e->n_symbols * sizeof(Elf64_Sym),
+                          8);
+    }
+    return e->symbols != NULL ? 0 : tl_error_set(err, -EINVAL, "a cubin has no symbol table");
+}
+
+const char *tl_drv_elf_symbol_name(const struct tl_drv_elf *e, uint32_t symbol)
+{
+    const char *name = text_at(e, e->sections[e->symtab].sh_link, e->symbols[symbol].st_name);
+    return name != NULL && name[0] != '\0' ? name : NULL;
+}
+
+const char *tl_drv_elf_section_name(const struct tl_drv_elf *e, uint32_t section)
+{
+    const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)e->bytes;
+    return text_at(e, h->e_shstrndx, e->sections[section].sh_name);
+}
+
+bool tl_drv_elf_is_kernel(const struct tl_drv_elf *e, uint32_t symbol)
+{
+    const Elf64_Sym *s = &e->symbols[symbol];
+    return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & STO_CUDA_ENTRY) != 0 &&
+           s->st_shndx != SHN_UNDEF && s->st_shndx < e->n_sections &&
+           tl_drv_elf_symbol_name(e, symbol) != NULL;
+}
+
+uint32_t tl_drv_elf_find(const struct tl_drv_elf *e, struct tl_str name)
+{
+    uint32_t i = 0;
+    while (i < e->n_symbols &&
+           !(tl_drv_elf_is_kernel(e, i) && tl_str_is(name, tl_drv_elf_symbol_name(e, i))))
+        i++;
+    return i;
+}
+
+const uint8_t *tl_drv_elf_code(const struct tl_drv_elf *e, uint32_t symbol, uint64_t *n)
+{
+    const Elf64_Sym *s = &e->symbols[symbol];
+    const Elf64_Shdr *in = &e->sections[s->st_shndx];
+    const uint8_t *p = in->sh_type == SHT_PROGBITS ? part(e, in->sh_offset, in->sh_size, 1) : NULL;
+    if (p == NULL || s->st_value > in->sh_size || s->st_size > in->sh_size - s->st_value)
+        return NULL;
+    *n = s->st_size;
+    return p + s->st_value;
+}
+
+/* --- what is said of a kernel ----------------------------------------------------------------- */
+
+static uint16_t half_at(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static uint32_t word_at(const uint8_t *p)
+{
+    return half_at(p) | (uint32_t)half_at(p + 2) << 16;
+}
+
+static void add_param(struct tl_drv_elf_facts *f, uint32_t number, uint32_t offset, uint32_t bytes)
+{
+    if (number >= TL_DRV_ELF_PARAMS || f->params[number].bytes != 0) {
+        f->has_more_params = true;
+        return;
+    }
+    f->params[number].offset = offset;
+    f->params[number].bytes = bytes;
+    f->n_params = number >= f->n_params ? number + 1 : f->n_params;
+}
+
+static void take(struct tl_drv_elf_facts *f, uint8_t id, uint16_t number, const uint8_t *value,
+                 uint32_t bytes, uint32_t symbol)
+{
+    if (id == INFO_REGCOUNT && bytes >= 8 && word_at(value) == symbol)
+        f->registers = word_at(value + 4);
+    else if (id == INFO_MAX_THREADS && bytes >= 12)
+        f->max_threads = word_at(value) * word_at(value + 4) * word_at(value + 8);
+    else if (id == INFO_KPARAM_INFO && bytes >= 12)
+        add_param(f, half_at(value + 4), half_at(value + 6), word_at(value + 8) >> 18);
+    else if (id == INFO_KPARAM_INFO_V2 && bytes >= 12)
+        add_param(f, half_at(value + 4), half_at(value + 6), half_at(value + 8));
+    else if (id == INFO_CBANK_PARAM_SIZE)
+        f->param_bytes = number;
+    else if (id == INFO_NUM_BARRIERS)
+        f->barriers = number;
+    else if (id == INFO_PARAM_CBANK && bytes >= 8) {
+        f->bank_base = half_at(value + 4);
+        f->bank_bytes = half_at(value + 6);
+    }
+}
+
+static void read_info(const uint8_t *p, size_t n, uint32_t symbol, struct tl_drv_elf_facts *f)
+{
+    while (n >= 4) {
+        uint16_t number = half_at(p + 2);
+        uint32_t bytes = p[0] == FORMAT_SIZED ? number : 0;
+        if (bytes > n - 4)
+            break;
+        take(f, p[1], number, p + 4, bytes, symbol);
+        p += 4 + bytes;
+        n -= 4u + bytes;
+    }
+}
+
+void tl_drv_elf_read(const struct tl_drv_elf *e, uint32_t symbol, struct tl_drv_elf_facts *f)
+{
+    uint32_t code = e->symbols[symbol].st_shndx;
+    memset(f, 0, sizeof *f);
+    f->section_registers = e->sections[code].sh_info >> 24;
+    for (uint32_t i = 0; i < e->n_sections; i++) {
+        const Elf64_Shdr *s = &e->sections[i];
+        if (s->sh_type == SHT_CUDA_INFO && (s->sh_info == 0 || s->sh_info == code)) {
+            const uint8_t *p = part(e, s->sh_offset, s->sh_size, 1);
+            if (p != NULL)
+                read_info(p, s->sh_size, symbol, f);
+        } else if (s->sh_info == code) {
+            const char *name = tl_drv_elf_section_name(e, i);
+            if (name != NULL && strncmp(name, ".nv.shared.", 11) == 0)
+                f->shared_bytes = (uint32_t)s->sh_size;
+            else if (name != NULL && strncmp(name, ".nv.constant0.", 14) == 0)
+                f->bank_size = s->sh_size;
+        }
+    }
+}

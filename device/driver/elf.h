@@ -1,0 +1,51 @@
+/* A GPU's machine code as its linked cubin describes it (device/driver/elf.c): kernels, where their
+ * code is, and what the tables say that a driver would go by.  The bytes are hostile; nothing
+ * outside of them is read. */
+#ifndef TALLY_DEVICE_DRIVER_ELF_H
+#define TALLY_DEVICE_DRIVER_ELF_H
+
+#include "tally/base.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tl_drv_elf {
+    const uint8_t *bytes;
+    size_t n;
+    const Elf64_Shdr *sections;
+    uint32_t n_sections;
+    const Elf64_Sym *symbols;
+    uint32_t n_symbols, symtab;
+};
+
+enum { TL_DRV_ELF_PARAMS = 512 };
+
+/* What `.nv.info`, `.nv.info.<kernel>` and the sections of a kernel say; 0 where they do not. */
+struct tl_drv_elf_facts {
+    uint32_t max_threads, shared_bytes, registers, barriers;
+    uint32_t section_registers; /* beside its code, before sm_90 */
+    uint32_t param_bytes;       /* of all parameters */
+    uint32_t bank_base, bank_bytes;
+    uint64_t bank_size; /* of the constants that parameters are put into, from 0 on */
+    uint32_t n_params;
+    bool has_more_params; /* than there is room for, or one twice */
+    struct {
+        uint32_t offset, bytes;
+    } params[TL_DRV_ELF_PARAMS];
+};
+
+/* `bytes` must be aligned to 8, and outlive it.  0, -EINVAL. */
+int tl_drv_elf_open(struct tl_drv_elf *e, const void *bytes, size_t n, struct tl_error *err);
+/* NULL if it has none, or an empty one. */
+const char *tl_drv_elf_symbol_name(const struct tl_drv_elf *e, uint32_t symbol);
+const char *tl_drv_elf_section_name(const struct tl_drv_elf *e, uint32_t section);
+bool tl_drv_elf_is_kernel(const struct tl_drv_elf *e, uint32_t symbol);
+/* The symbol of the kernel of that name, or n_symbols. */
+uint32_t tl_drv_elf_find(const struct tl_drv_elf *e, struct tl_str name);
+/* The code of a kernel, as long as its symbol says; NULL if that is not all in its section. */
+const uint8_t *tl_drv_elf_code(const struct tl_drv_elf *e, uint32_t symbol, uint64_t *n);
+void tl_drv_elf_read(const struct tl_drv_elf *e, uint32_t symbol, struct tl_drv_elf_facts *f);
+
+#endif
