@@ -38,6 +38,7 @@ struct tl_captured_kernel {
     void *module;
     void *library;                   /* CUlibrary or NULL */
     const char *name;                /* mangled; never NULL */
+    bool is_nameless;                /* the driver does not tell: `name` only stands for it */
     struct tl_captured_image *image; /* or NULL if it was loaded behind our back */
 };
 

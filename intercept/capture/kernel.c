@@ -130,9 +130,10 @@ void tl_capture_unloaded(void *handle)
 static struct tl_kernel *strays TL_GUARDED_BY(lock);
 
 /* `o` is NULL for strays.  NULL if there is no memory. */
-static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
-    TL_REQUIRES(lock);
-static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name)
+static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name,
+                                    bool is_nameless) TL_REQUIRES(lock);
+static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const char *name,
+                                    bool is_nameless)
 {
     size_t n = strlen(name) + 1;
     struct tl_kernel *k = calloc(1, sizeof *k + n);
@@ -141,6 +142,7 @@ static struct tl_kernel *add_kernel(const void *handle, struct owner *o, const c
     memcpy(k->name, name, n);
     k->seen.handle = handle;
     k->seen.name = k->name;
+    k->seen.is_nameless = is_nameless;
     if (o != NULL) {
         k->seen.module = o->is_module ? o->handle : NULL;
         k->seen.library = o->library;
@@ -170,7 +172,7 @@ void tl_capture_function(const void *function, void *owner, const char *name)
     tl_mutex_lock(&lock);
     struct owner *o = owner_of(owner);
     if (o != NULL && !is_known(function, o, name))
-        add_kernel(function, o, name);
+        add_kernel(function, o, name, false);
     tl_mutex_unlock(&lock);
 }
 
@@ -180,25 +182,45 @@ void tl_capture_function_of(const void *function, const void *kernel)
     const struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)kernel);
     struct owner *o = k != NULL ? owner_of(k->seen.library) : NULL;
     if (o != NULL && function != kernel && !is_known(function, o, k->name))
-        add_kernel(function, o, k->name);
+        add_kernel(function, o, k->name, k->seen.is_nameless);
     tl_mutex_unlock(&lock);
 }
 
-/* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as
- * cuFFT uses one: the driver may know its name and its module. */
-static struct tl_kernel *learn(const void *handle)
+/* The name that the driver has for a function or a kernel; NULL if it does not tell, as those before
+ * CUDA 12.3 never do. */
+static const char *name_of(CUfunction function)
 {
     const char *name = NULL;
+    if (TL_REAL(cuFuncGetName)(&name, function) == CUDA_SUCCESS && name != NULL)
+        return name;
+    return TL_REAL(cuKernelGetName)(&name, (CUkernel)function) == CUDA_SUCCESS ? name : NULL;
+}
+
+/* The module or library that it is of, or NULL. */
+static const void *origin_of(CUfunction function)
+{
     CUmodule module = NULL;
+    CUlibrary library = NULL;
+    if (TL_REAL(cuFuncGetModule)(&module, function) == CUDA_SUCCESS && module != NULL)
+        return module;
+    return TL_REAL(cuKernelGetLibrary)(&library, (CUkernel)function) == CUDA_SUCCESS ? library
+                                                                                     : NULL;
+}
+
+/* A handle that came past our hooks, e.g. from a table that enumerates a module's functions, as
+ * cuFFT uses one: the driver may know its name and where it is from.  If it knows no name, the
+ * best-effort part may find it. */
+static struct tl_kernel *learn(const void *handle)
+{
     CUfunction function = (CUfunction)handle; /* NOLINT: a handle, never written through */
-    if (TL_REAL(cuFuncGetName)(&name, function) != CUDA_SUCCESS || name == NULL)
-        name = "(unknown)";
-    else if (TL_REAL(cuFuncGetModule)(&module, function) != CUDA_SUCCESS)
-        module = NULL;
+    const char *name = name_of(function);
+    const void *origin = origin_of(function);
     tl_mutex_lock(&lock);
     struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
-    if (k == NULL)
-        k = add_kernel(handle, module != NULL ? owner_of(module) : NULL, name);
+    if (k == NULL) {
+        k = add_kernel(handle, origin != NULL ? owner_of(origin) : NULL,
+                       name != NULL ? name : "(unknown)", name == NULL);
+    }
     tl_mutex_unlock(&lock);
     return k;
 }

@@ -9,6 +9,7 @@
 #include "tally/check.h"
 #include "tally/hash.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/names.h"
 #include "runtime/effort/params.h"
 #include "runtime/effort/permit.h"
 #include "runtime/effort/plan.h"
@@ -163,12 +165,17 @@ struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *co
     k->module = captured->module;
     k->library = captured->library;
     k->is_library = captured->library != NULL && captured->module == NULL;
-    k->name = strdup(captured->name);
+    if (captured->is_nameless && tl_eff_find_name(captured, context, &k->name) == -EAGAIN) {
+        free(k);
+        return NULL; /* another time */
+    }
+    if (k->name == NULL)
+        k->name = strdup(captured->name);
     if (k->name == NULL) {
         free(k);
         return NULL;
     }
-    k->record = tl_record_kernel(tl_eff.record, captured->name);
+    k->record = tl_record_kernel(tl_eff.record, k->name);
     learn(k);
     tl_eff_lock();
     struct tl_eff_kernel *other = find_kernel(handle, context);

@@ -13,6 +13,7 @@
  *     sync.c      waiting, capture, the ends of streams, memory and contexts
  *     graph*.c    graphs, replayed node by node
  *     kernel.c    kernels: parameters, limits, launches as the job makes them
+ *     names.c     kernels of which the driver tells no name
  *     variant.c   the rewritten forms of a kernel, built in the background
  *     store.c     what outlives the process: rewritten text
  *     profile.c   how long kernels take

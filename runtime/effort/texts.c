@@ -105,15 +105,42 @@ void tl_eff_texts_forget(struct tl_captured_image *image)
     image->user = NULL;
 }
 
-/* Whether a text has the kernel; it is looked into when it is asked for the first time. */
+/* What is in a text, which is looked into when it is asked for the first time; NULL if it is
+ * broken. */
 TL_REQUIRES(texts_lock)
-static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
+static const struct tl_ptx_index *index_of(struct text *x, const char *name, struct tl_error *err)
 {
     if (x->index == NULL && !x->has_failed)
         x->has_failed = tl_ptx_index_create(&x->index, x->bytes, x->n, name, err) < 0;
-    const struct tl_ptx_item *item = x->index != NULL ? tl_ptx_index_find(x->index, tl_str_of(name))
-                                                      : NULL;
+    return x->index;
+}
+
+static bool is_kernel(const struct tl_ptx_item *item)
+{
     return item != NULL && item->kind == TL_PTX_ITEM_ENTRY && item->body != 0;
+}
+
+TL_REQUIRES(texts_lock)
+static bool has_kernel(struct text *x, const char *name, struct tl_error *err)
+{
+    const struct tl_ptx_index *index = index_of(x, name, err);
+    return index != NULL && is_kernel(tl_ptx_index_find(index, tl_str_of(name)));
+}
+
+void tl_eff_text_names(struct tl_captured_image *image,
+                       bool (*visit)(void *data, struct tl_str name), void *data)
+{
+    tl_mutex_lock(&texts_lock);
+    struct texts *t = texts_of(image, NULL);
+    bool goes_on = true;
+    for (uint32_t i = 0; t != NULL && i < t->n && goes_on; i++) {
+        const struct tl_ptx_index *index = index_of(&t->list[i], "PTX", NULL);
+        for (uint32_t k = 0; index != NULL && k < tl_ptx_index_count(index) && goes_on; k++) {
+            const struct tl_ptx_item *item = tl_ptx_index_item(index, k);
+            goes_on = !is_kernel(item) || visit(data, item->name);
+        }
+    }
+    tl_mutex_unlock(&texts_lock);
 }
 
 /* The place in the list of the kernel's twin. */

@@ -2,6 +2,7 @@
 #ifndef TALLY_EFFORT_TEXTS_H
 #define TALLY_EFFORT_TEXTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/effort/lock.h"
@@ -20,6 +21,10 @@ struct tl_eff_text {
  * taken for its twin (runtime/effort/twin.h).  A context of the image's device is current. */
 int tl_eff_text(struct tl_captured_image *image, const char *kernel, int ptx_version,
                 struct tl_eff_text *out, struct tl_error *err) TL_EFF_UNLOCKED;
+/* Calls `visit` with the name of each kernel in its texts, which is not ended by a NUL, until that
+ * returns false.  A context of the image's device is current. */
+void tl_eff_text_names(struct tl_captured_image *image,
+                       bool (*visit)(void *data, struct tl_str name), void *data) TL_EFF_UNLOCKED;
 /* Frees what was unpacked of an image; none of its kernels is known any more.  See struct
  * tl_effort. */
 void tl_eff_texts_forget(struct tl_captured_image *image);

@@ -12,8 +12,10 @@
 void *tl_real[TL_NAMES];
 
 static struct {
-    const char *name;           /* NULL: the function is not known */
-    CUmodule module;            /* NULL: the module is not */
+    const char *name;        /* NULL: the function is not known */
+    CUmodule module;         /* NULL: the module is not */
+    const char *kernel_name; /* the same of what is a CUkernel */
+    CUlibrary library;
     int n_names, n_modules;     /* how often it was asked */
     pthread_barrier_t *meeting; /* where those who ask wait for each other */
 } real;
@@ -35,6 +37,21 @@ static CUresult get_module(CUmodule *module, CUfunction function)
     if (real.module != NULL)
         *module = real.module;
     return real.module != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult get_kernel_name(const char **name, CUkernel kernel)
+{
+    (void)kernel;
+    *name = real.kernel_name;
+    return real.kernel_name != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult get_library(CUlibrary *library, CUkernel kernel)
+{
+    (void)kernel;
+    if (real.library != NULL)
+        *library = real.library;
+    return real.library != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* --- images, which are only counted ----------------------------------------------------------- */
@@ -76,6 +93,8 @@ void setUp(void)
 {
     tl_real[TL_NAME_cuFuncGetName] = (void *)get_name;
     tl_real[TL_NAME_cuFuncGetModule] = (void *)get_module;
+    tl_real[TL_NAME_cuKernelGetName] = (void *)get_kernel_name;
+    tl_real[TL_NAME_cuKernelGetLibrary] = (void *)get_library;
     memset(&real, 0, sizeof real);
     refs = 0;
 }
@@ -148,15 +167,42 @@ static void a_learnt_kernel_goes_with_its_module(void)
     TEST_ASSERT_EQUAL_PTR(&other_image, k->seen.image);
 }
 
+/* A CUkernel is no function, and belongs to a library. */
+static void a_librarys_kernel_is_learnt_as_well(void)
+{
+    load(LIBRARY, true, &image);
+    real.kernel_name = "of_a_library";
+    real.library = LIBRARY;
+    struct tl_kernel *k = tl_kernel_of(new_handle());
+    TEST_ASSERT_EQUAL_STRING("of_a_library", k->seen.name);
+    TEST_ASSERT_FALSE(k->seen.is_nameless);
+    TEST_ASSERT_EQUAL_PTR(LIBRARY, k->seen.library);
+    TEST_ASSERT_NULL(k->seen.module);
+    TEST_ASSERT_EQUAL_PTR(&image, k->seen.image);
+}
+
+/* Drivers before CUDA 12.3 tell no names, but of which module a function is. */
+static void a_kernel_without_a_name_has_its_module_and_image(void)
+{
+    const void *handle = new_handle();
+    load(MODULE, false, &image);
+    real.module = MODULE;
+    const struct tl_captured_kernel *k = tl_capture_kernel(handle);
+    TEST_ASSERT_NOT_NULL(k);
+    TEST_ASSERT_TRUE(k->is_nameless);
+    TEST_ASSERT_EQUAL_STRING("(unknown)", k->name);
+    TEST_ASSERT_EQUAL_PTR(MODULE, k->module);
+    TEST_ASSERT_EQUAL_PTR(&image, k->image);
+}
+
 /* Such a kernel can be counted and timed, but there is nothing that could be rewritten. */
 static void what_the_driver_does_not_know_has_no_image(void)
 {
     const void *handle = new_handle();
     load(MODULE, false, &image);
-    real.module = MODULE;
     TEST_ASSERT_EQUAL_STRING("(unknown)", tl_kernel_of(handle)->seen.name);
+    TEST_ASSERT_TRUE(tl_kernel_of(handle)->seen.is_nameless);
     TEST_ASSERT_NULL(tl_capture_kernel(handle));
-    TEST_ASSERT_EQUAL_INT(0, real.n_modules);
     handle = new_handle();
     real.name = "without_module";
     real.module = NULL;
@@ -213,6 +259,8 @@ int main(void)
     RUN_TEST(what_the_hooks_saw_is_not_asked_for);
     RUN_TEST(a_librarys_module_leads_to_the_library_and_its_image);
     RUN_TEST(a_learnt_kernel_goes_with_its_module);
+    RUN_TEST(a_librarys_kernel_is_learnt_as_well);
+    RUN_TEST(a_kernel_without_a_name_has_its_module_and_image);
     RUN_TEST(what_the_driver_does_not_know_has_no_image);
     RUN_TEST(what_a_hook_sees_later_counts_more);
     RUN_TEST(two_that_learn_at_once_have_the_same_kernel);
