@@ -81,6 +81,32 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+/* Writes the parts into the file, one behind the other, and fills in their headers; where the last
+ * one ends. */
+static size_t put_parts(struct part *parts, Elf64_Shdr *headers)
+{
+    char names[256];
+    size_t n_names = 0, at = NAMES_AT;
+    for (int i = 0; i < SECTIONS; i++) {
+        headers[i].sh_name = (uint32_t)n_names;
+        n_names += strlen(strcpy(names + n_names, parts[i].name)) + 1;
+    }
+    parts[SHSTRTAB].bytes = names;
+    parts[SHSTRTAB].n = n_names;
+    for (int i = 0; i < SECTIONS; i++) {
+        const struct part *p = &parts[i];
+        at = i > 0 ? round_up(at, p->align) : at;
+        headers[i] = (Elf64_Shdr){headers[i].sh_name, p->type, p->flags, 0,
+                                  i > 0 ? at : 0,     p->n,    p->link,  p->info,
+                                  p->align,           p->each};
+        if (p->n > 0)
+            memcpy(file + at, p->bytes, p->n);
+        at += p->n;
+    }
+    return at;
+}
+
+/* Makes the cubin that `plan` describes: one kernel, k, with what ptxas would give it. */
 static void put_together(void)
 {
     static uint8_t text[128], bank0[BASE + PARAM_BYTES];
@@ -107,27 +133,10 @@ static void put_together(void)
         [TEXT] = {".text.k", SHT_PROGBITS, 6, text, sizeof text, SYMTAB, 1, 128, 0},
     };
     Elf64_Shdr headers[SECTIONS];
-    char names[256];
-    size_t n_names = 0, at = NAMES_AT;
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (uint8_t)(i + 1);
     memset(file, 0, sizeof file);
-    for (int i = 0; i < SECTIONS; i++) {
-        headers[i].sh_name = (uint32_t)n_names;
-        n_names += strlen(strcpy(names + n_names, parts[i].name)) + 1;
-    }
-    parts[SHSTRTAB].bytes = names;
-    parts[SHSTRTAB].n = n_names;
-    for (int i = 0; i < SECTIONS; i++) {
-        const struct part *p = &parts[i];
-        at = i > 0 ? round_up(at, p->align) : at;
-        headers[i] = (Elf64_Shdr){headers[i].sh_name, p->type, p->flags, 0,
-                                  i > 0 ? at : 0,     p->n,    p->link,  p->info,
-                                  p->align,           p->each};
-        if (p->n > 0)
-            memcpy(file + at, p->bytes, p->n);
-        at += p->n;
-    }
+    size_t at = put_parts(parts, headers);
     size_t headers_at = round_up(at, 8), segments_at = headers_at + sizeof headers;
     memcpy(file + headers_at, headers, sizeof headers);
     Elf64_Phdr segment = {.p_type = PT_LOAD,

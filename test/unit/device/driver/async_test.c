@@ -58,80 +58,29 @@ static CUresult run(const char *body, unsigned *out)
 #define INIT(n) "@%p1 mbarrier.init.shared.b64 [bar], " #n "; bar.sync 0;\n"
 #define SPIN(name, test) name ": " test " @!%p2 bra " name ";\n"
 
+/* clang-format off */
+static const char meeting[] =
+    INIT(96)
+    "mul.lo.u32 %r2, %r1, 4; mov.u32 %r3, sh; add.u32 %r3, %r3, %r2;\n"
+    "sub.u32 %r4, 95, %r1; mul.lo.u32 %r4, %r4, 4; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5;\n"
+    "st.shared.u32 [%r3], %r1;\n"
+    "mbarrier.arrive.shared.b64 %d6, [bar];\n"
+    SPIN("A", "mbarrier.test_wait.shared.b64 %p2, [bar], %d6;")
+    "ld.shared.u32 %r6, [%r4]; add.u32 %r6, %r6, %r1;\n"
+    "mbarrier.arrive.release.cta.shared::cta.b64 _, [bar];\n"
+    SPIN("B", "mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 1;")
+    "st.shared.u32 [%r3], %r6;\n"
+    "cvta.shared.u64 %d8, 0; mov.u64 %d7, bar; add.u64 %d7, %d7, %d8;\n"
+    "mbarrier.arrive.b64 %d6, [%d7];\n"
+    SPIN("C", "mbarrier.try_wait.b64 %p2, [%d7], %d6, 1000;")
+    "ld.shared.u32 %r7, [%r4]; add.u32 %r7, %r7, %r6; st.global.u32 [%d1], %r7;\n";
+/* clang-format on */
+
 /* Three phases, with words handed on in each; waiting by state, by parity, and with a limit. */
 static void threads_meet_at_an_object(void)
 {
     unsigned out[4 * N];
-    OK(run(
-        INIT(
-            96) "mul.lo.u32 %r2, %r1, 4; mov.u32 %r3, sh; add.u32 %r3, %r3, %r2; sub.u32 %r4, "
-                "95, %r1; mul.lo.u32 %r4, "
-                "%r4, 4; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5; st.shared.u32 [%r3], %r1;\n"
-                "mbarrier.arrive.shared.b64 %d6, [bar];\n" SPIN(
-                    "A",
-                    "mbarrier.test_wait.shared.b64 %p2, [bar], %d6;") "ld.shared.u32 %r6, "
-                                                                      "[%r4]; add.u32 %r6, "
-                                                                      "%r6, "
-                                                                      "%r1;\n"
-                                                                      "mbarrier.arrive."
-                                                                      "release.cta.shared::"
-                                                                      "cta.b64 _, "
-                                                                      "[bar];\n" SPIN(
-                                                                          "B",
-                                                                          "mbarrier.try_"
-                                                                          "wait.parity."
-                                                                          "shared::cta."
-                                                                          "b64 "
-                                                                          "%p2, [bar], "
-                                                                          "1;") "st."
-                                                                                "shared."
-                                                                                "u32 "
-                                                                                "[%r3], "
-                                                                                "%r6; "
-                                                                                "cvta."
-                                                                                "shared."
-                                                                                "u64 "
-                                                                                "%d8, 0; "
-                                                                                "mov.u64 "
-                                                                                "%d7, "
-                                                                                "bar; "
-                                                                                "add.u64 "
-                                                                                "%d7, "
-                                                                                "%d7, "
-                                                                                "%d8;\n"
-                                                                                "mbarrier"
-                                                                                ".arrive."
-                                                                                "b64 "
-                                                                                "%d6, "
-                                                                                "[%d7];"
-                                                                                "\n" SPIN(
-                                                                                    "C",
-                                                                                    "mbar"
-                                                                                    "rier"
-                                                                                    ".try"
-                                                                                    "_wai"
-                                                                                    "t."
-                                                                                    "b64 "
-                                                                                    "%p2,"
-                                                                                    " [%"
-                                                                                    "d7],"
-                                                                                    " %"
-                                                                                    "d6, "
-                                                                                    "1000"
-                                                                                    ";") "ld."
-                                                                                         "shared."
-                                                                                         "u32 %r7, "
-                                                                                         "[%r4]; "
-                                                                                         "add.u32 "
-                                                                                         "%r7, "
-                                                                                         "%r7, "
-                                                                                         "%r6; "
-                                                                                         "st."
-                                                                                         "global."
-                                                                                         "u32 "
-                                                                                         "[%d1], "
-                                                                                         "%r7;\n",
-        out));
+    OK(run(meeting, out));
     for (unsigned i = 0; i < N; i++)
         TEST_ASSERT_EQUAL_UINT(190, out[i]);
 }

@@ -194,88 +194,115 @@ static CUgraphNode add_node(CUgraph g, CUfunction f, CUgraphNode *deps, size_t n
     return node;
 }
 
-static void a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand(void)
-{
+/* Nodes that add 1, 10 and 100, the last behind both others, then a graph that adds 1000. */
+struct sum {
     CUmodule m;
     CUfunction f;
     CUdeviceptr out;
-    CUgraph g, inner, got_inner;
-    CUgraphNode a, b, c, child, nodes[8], from[8], to[8], in_child;
-    CUgraphExec x;
+    CUgraph g, inner;
+    CUgraphNode a, b, c, child;
+};
+
+static void sum_begin(struct sum *s)
+{
+    OK(CALL(cuModuleLoadData)(&s->m, kernels));
+    OK(CALL(cuModuleGetFunction)(&s->f, s->m, "add"));
+    OK(CALL(cuMemAlloc_v2)(&s->out, 4));
+    OK(CALL(cuMemsetD32_v2)(s->out, 0, 1));
+    OK(CALL(cuGraphCreate)(&s->inner, 0));
+    add_node(s->inner, s->f, NULL, 0, s->out, 1000);
+    OK(CALL(cuGraphCreate)(&s->g, 0));
+    s->a = add_node(s->g, s->f, NULL, 0, s->out, 1);
+    s->b = add_node(s->g, s->f, &s->a, 1, s->out, 10);
+    s->c = add_node(s->g, s->f, (CUgraphNode[]){s->a, s->b}, 2, s->out, 100);
+    OK(CALL(cuGraphAddChildGraphNode)(&s->child, s->g, &s->c, 1, s->inner));
+}
+
+static void sum_is(const struct sum *s, unsigned expected)
+{
+    unsigned got = 0;
+    OK(CALL(cuMemcpyDtoH_v2)(&got, s->out, 4));
+    TEST_ASSERT_EQUAL_UINT(expected, got);
+}
+
+static void sum_end(struct sum *s)
+{
+    OK(CALL(cuGraphDestroy)(s->g));
+    OK(CALL(cuGraphDestroy)(s->inner));
+    OK(CALL(cuMemFree_v2)(s->out));
+    OK(CALL(cuModuleUnload)(s->m));
+}
+
+static void a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand(void)
+{
+    struct sum s;
+    CUgraphNode nodes[8], from[8], to[8];
     CUgraphNodeType type;
     CUDA_KERNEL_NODE_PARAMS p;
-    size_t n = 0, one = 1;
-    unsigned got;
-    OK(CALL(cuModuleLoadData)(&m, kernels));
-    OK(CALL(cuModuleGetFunction)(&f, m, "add"));
-    OK(CALL(cuMemAlloc_v2)(&out, 4));
-    OK(CALL(cuMemsetD32_v2)(out, 0, 1));
-    OK(CALL(cuGraphCreate)(&inner, 0));
-    add_node(inner, f, NULL, 0, out, 1000);
-    OK(CALL(cuGraphCreate)(&g, 0));
-    a = add_node(g, f, NULL, 0, out, 1);
-    b = add_node(g, f, &a, 1, out, 10);
-    c = add_node(g, f, (CUgraphNode[]){a, b}, 2, out, 100);
-    OK(CALL(cuGraphAddChildGraphNode)(&child, g, &c, 1, inner));
-    OK(CALL(cuGraphGetNodes)(g, NULL, &n));
+    size_t n = 0;
+    sum_begin(&s);
+    OK(CALL(cuGraphGetNodes)(s.g, NULL, &n));
     TEST_ASSERT_EQUAL_UINT64(4, n);
     n = 8;
-    OK(CALL(cuGraphGetNodes)(g, nodes, &n));
+    OK(CALL(cuGraphGetNodes)(s.g, nodes, &n));
     TEST_ASSERT_EQUAL_UINT64(4, n);
-    TEST_ASSERT_EQUAL_PTR(b, nodes[1]);
-    OK(CALL(cuGraphGetEdges)(g, NULL, NULL, &n));
+    TEST_ASSERT_EQUAL_PTR(s.b, nodes[1]);
+    OK(CALL(cuGraphGetEdges)(s.g, NULL, NULL, &n));
     TEST_ASSERT_EQUAL_UINT64(4, n);
     n = 8;
-    OK(CALL(cuGraphGetEdges_v2)(g, from, to, NULL, &n));
+    OK(CALL(cuGraphGetEdges_v2)(s.g, from, to, NULL, &n));
     TEST_ASSERT_EQUAL_UINT64(4, n);
-    TEST_ASSERT_TRUE(from[0] == a && to[0] == b && from[3] == c && to[3] == child);
-    OK(CALL(cuGraphNodeGetType)(child, &type));
+    TEST_ASSERT_TRUE(from[0] == s.a && to[0] == s.b && from[3] == s.c && to[3] == s.child);
+    OK(CALL(cuGraphNodeGetType)(s.child, &type));
     TEST_ASSERT_EQUAL_INT(CU_GRAPH_NODE_TYPE_GRAPH, type);
-    OK(CALL(cuGraphChildGraphNodeGetGraph)(child, &got_inner));
-    OK(CALL(cuGraphGetNodes)(got_inner, &in_child, &one));
     /* By hand: each node's parameters, as they would be launched. */
     for (int i = 0; i < 3; i++) {
         OK(CALL(cuGraphKernelNodeGetParams_v2)(nodes[i], &p));
-        TEST_ASSERT_EQUAL_PTR(f, p.func);
+        TEST_ASSERT_EQUAL_PTR(s.f, p.func);
         OK(CALL(cuLaunchKernel)(p.func, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX,
                                 p.blockDimY, p.blockDimZ, p.sharedMemBytes, NULL, p.kernelParams,
                                 p.extra));
     }
-    OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
-    TEST_ASSERT_EQUAL_UINT(111, got);
-    OK(CALL(cuGraphInstantiateWithFlags)(&x, g, 0));
+    sum_is(&s, 111);
+    sum_end(&s);
+}
+
+/* Before and after an update of the whole. */
+static void a_node_in_a_child_graph_takes_new_parameters(void)
+{
+    struct sum s;
+    CUgraph inner;
+    CUgraphNode in_child;
+    CUgraphExec x;
+    CUgraphExecUpdateResultInfo info;
+    CUDA_KERNEL_NODE_PARAMS p;
+    size_t one = 1;
+    sum_begin(&s);
+    OK(CALL(cuGraphChildGraphNodeGetGraph)(s.child, &inner));
+    OK(CALL(cuGraphGetNodes)(inner, &in_child, &one));
+    OK(CALL(cuGraphInstantiateWithFlags)(&x, s.g, 0));
     OK(CALL(cuGraphLaunch)(x, NULL));
-    OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
-    TEST_ASSERT_EQUAL_UINT(1222, got);
-    /* A node in a child graph takes new parameters as well, before and after an update of the
-     * whole. */
+    sum_is(&s, 1111);
     OK(CALL(cuGraphKernelNodeGetParams_v2)(in_child, &p));
     unsigned k = 2000;
     void *args[] = {p.kernelParams[0], p.kernelParams[1], &k};
     p.kernelParams = args;
     OK(CALL(cuGraphExecKernelNodeSetParams_v2)(x, in_child, &p));
     OK(CALL(cuGraphLaunch)(x, NULL));
-    OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
-    TEST_ASSERT_EQUAL_UINT(3333, got);
-    CUgraphExecUpdateResultInfo info;
-    OK(CALL(cuGraphExecUpdate_v2)(x, g, &info));
+    sum_is(&s, 3222);
+    OK(CALL(cuGraphExecUpdate_v2)(x, s.g, &info));
     OK(CALL(cuGraphLaunch)(x, NULL));
-    OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
-    TEST_ASSERT_EQUAL_UINT(4444, got);
+    sum_is(&s, 4333);
     k = 5000;
     OK(CALL(cuGraphExecKernelNodeSetParams_v2)(x, in_child, &p));
     OK(CALL(cuGraphLaunch)(x, NULL));
-    OK(CALL(cuMemcpyDtoH_v2)(&got, out, 4));
-    TEST_ASSERT_EQUAL_UINT(9555, got);
-    OK(CALL(cuGraphRemoveDependencies)(g, &a, &b, 1));
+    sum_is(&s, 9444);
+    OK(CALL(cuGraphRemoveDependencies)(s.g, &s.a, &s.b, 1));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-                          CALL(cuGraphExecUpdate_v2)(x, g, &info));
+                          CALL(cuGraphExecUpdate_v2)(x, s.g, &info));
     TEST_ASSERT_EQUAL_INT(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info.result);
     OK(CALL(cuGraphExecDestroy)(x));
-    OK(CALL(cuGraphDestroy)(g));
-    OK(CALL(cuGraphDestroy)(inner));
-    OK(CALL(cuMemFree_v2)(out));
-    OK(CALL(cuModuleUnload)(m));
+    sum_end(&s);
 }
 
 static void a_capture_can_be_seen_and_its_mode_changed(void)
@@ -342,6 +369,7 @@ int main(void)
     RUN_TEST(a_kernel_polls_a_page_that_its_process_cannot_write);
     RUN_TEST(streams_write_words_of_both_widths_and_wait_for_them);
     RUN_TEST(a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand);
+    RUN_TEST(a_node_in_a_child_graph_takes_new_parameters);
     RUN_TEST(a_capture_can_be_seen_and_its_mode_changed);
     RUN_TEST(a_kernel_cannot_write_a_page_for_reading);
     return UNITY_END();

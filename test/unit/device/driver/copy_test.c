@@ -78,26 +78,37 @@ static void rows_go_from_pitch_to_pitch(void)
     OK(CALL(cuStreamDestroy_v2)(s));
 }
 
+/* Between an array and memory of the host that is as large. */
+static CUDA_MEMCPY3D whole(CUarray array, void *host, bool is_up)
+{
+    CUDA_MEMCPY3D c = {.WidthInBytes = W, .Height = H, .Depth = D};
+    c.srcMemoryType = is_up ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_ARRAY;
+    c.dstMemoryType = is_up ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_HOST;
+    c.srcHost = is_up ? host : NULL;
+    c.dstHost = is_up ? NULL : host;
+    c.srcPitch = c.dstPitch = W;
+    c.srcHeight = c.dstHeight = H;
+    c.srcArray = c.dstArray = array;
+    return c;
+}
+
+static void fill_by_place(uint8_t in[D][H][W])
+{
+    for (unsigned i = 0; i < W * H * D; i++)
+        in[i / (W * H)][i / W % H][i % W] = (uint8_t)(i * 11);
+}
+
 static void a_box_of_an_array_comes_back(void)
 {
     uint8_t in[D][H][W], out[D][H][W];
     CUarray a = make_array(W, H, D), b = make_array(W, H, D);
     CUDA_ARRAY3D_DESCRIPTOR desc;
     CUstream s;
-    for (unsigned i = 0; i < sizeof in; i++)
-        in[i / (W * H)][i / W % H][i % W] = (uint8_t)(i * 11);
+    fill_by_place(in);
     OK(CALL(cuStreamCreate)(&s, 0));
     OK(CALL(cuArray3DGetDescriptor_v2)(&desc, a));
     TEST_ASSERT_EQUAL_UINT64(H, desc.Height);
-    CUDA_MEMCPY3D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                        .srcHost = in,
-                        .srcPitch = W,
-                        .srcHeight = H,
-                        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                        .dstArray = a,
-                        .WidthInBytes = W,
-                        .Height = H,
-                        .Depth = D};
+    CUDA_MEMCPY3D up = whole(a, in, true), down = whole(b, out, false);
     CUDA_MEMCPY3D across = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
                             .srcArray = a,
                             .srcXInBytes = 4,
@@ -109,15 +120,6 @@ static void a_box_of_an_array_comes_back(void)
                             .WidthInBytes = 10,
                             .Height = 4,
                             .Depth = 2};
-    CUDA_MEMCPY3D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                          .srcArray = b,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST,
-                          .dstHost = out,
-                          .dstPitch = W,
-                          .dstHeight = H,
-                          .WidthInBytes = W,
-                          .Height = H,
-                          .Depth = D};
     OK(CALL(cuMemcpy3DAsync_v2)(&up, s));
     OK(CALL(cuMemcpy3DAsync_v2)(&across, s));
     OK(CALL(cuStreamSynchronize)(s));
@@ -126,7 +128,20 @@ static void a_box_of_an_array_comes_back(void)
         for (unsigned y = 0; y < 4; y++)
             for (unsigned x = 0; x < 10; x++)
                 TEST_ASSERT_EQUAL_UINT8(in[z][y + 1][x + 4], out[z][y][x]);
-    /* The same by the names that know of two devices. */
+    OK(CALL(cuArrayDestroy)(a));
+    OK(CALL(cuArrayDestroy)(b));
+    OK(CALL(cuStreamDestroy_v2)(s));
+}
+
+static void a_box_is_copied_by_the_names_that_know_of_two_devices(void)
+{
+    uint8_t in[D][H][W], out[D][H][W];
+    CUarray a = make_array(W, H, D);
+    CUstream s;
+    fill_by_place(in);
+    OK(CALL(cuStreamCreate)(&s, 0));
+    CUDA_MEMCPY3D up = whole(a, in, true);
+    OK(CALL(cuMemcpy3D_v2)(&up));
     CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
                                .srcArray = a,
                                .dstMemoryType = CU_MEMORYTYPE_HOST,
@@ -143,7 +158,6 @@ static void a_box_of_an_array_comes_back(void)
     OK(CALL(cuStreamSynchronize)(s));
     TEST_ASSERT_EQUAL_MEMORY(in, out, sizeof in);
     OK(CALL(cuArrayDestroy)(a));
-    OK(CALL(cuArrayDestroy)(b));
     OK(CALL(cuStreamDestroy_v2)(s));
 }
 
@@ -229,10 +243,6 @@ static void what_is_not_allocated_is_not_touched(void)
     static uint8_t bytes[8192];
     CUdeviceptr d, gone;
     CUarray a = make_array(W, H, 0);
-    CUgraph g;
-    CUgraphNode node;
-    CUcontext ctx;
-    OK(CALL(cuCtxGetCurrent)(&ctx));
     OK(CALL(cuMemAlloc_v2)(&d, 100));
     OK(CALL(cuMemAlloc_v2)(&gone, 100));
     OK(CALL(cuMemFree_v2)(gone));
@@ -270,6 +280,21 @@ static void what_is_not_allocated_is_not_touched(void)
     REFUSED(CALL(cuMemcpy2D_v2)(&into)); /* the last row would be behind the array */
     into.dstY = 0;
     OK(CALL(cuMemcpy2D_v2)(&into));
+    OK(CALL(cuCtxSynchronize)()); /* nothing of that has harmed the context */
+    OK(CALL(cuArrayDestroy)(a));
+    OK(CALL(cuMemFree_v2)(d));
+}
+
+static void a_graph_does_not_touch_what_is_not_allocated(void)
+{
+    CUdeviceptr d, gone;
+    CUgraph g;
+    CUgraphNode node;
+    CUcontext ctx;
+    OK(CALL(cuCtxGetCurrent)(&ctx));
+    OK(CALL(cuMemAlloc_v2)(&d, 100));
+    OK(CALL(cuMemAlloc_v2)(&gone, 100));
+    OK(CALL(cuMemFree_v2)(gone));
     OK(CALL(cuGraphCreate)(&g, 0));
     REFUSED(CALL(cuGraphAddMemsetNode)(
         &node, g, NULL, 0,
@@ -284,8 +309,7 @@ static void what_is_not_allocated_is_not_touched(void)
                                                         .Depth = 1},
                                        ctx));
     OK(CALL(cuGraphDestroy)(g));
-    OK(CALL(cuCtxSynchronize)()); /* nothing of that has harmed the context */
-    OK(CALL(cuArrayDestroy)(a));
+    OK(CALL(cuCtxSynchronize)());
     OK(CALL(cuMemFree_v2)(d));
 }
 
@@ -373,9 +397,11 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(rows_go_from_pitch_to_pitch);
     RUN_TEST(a_box_of_an_array_comes_back);
+    RUN_TEST(a_box_is_copied_by_the_names_that_know_of_two_devices);
     RUN_TEST(lines_go_into_arrays_and_out_of_them);
     RUN_TEST(fills_have_elements_of_three_widths_and_rows);
     RUN_TEST(what_is_not_allocated_is_not_touched);
+    RUN_TEST(a_graph_does_not_touch_what_is_not_allocated);
     RUN_TEST(mapped_pieces_are_one_to_a_copy);
     RUN_TEST(a_pool_counts_and_gives_back);
     return UNITY_END();

@@ -467,32 +467,36 @@ static void a_variable_inside_of_a_function_lives_as_long_as_the_module(void)
     OK(CALL(cuModuleUnload)(m));
 }
 
-/* Bound to memory, then to an array, with another way to treat what is outside; a surface is
- * written through its name. */
+static const char named_images[] = HEAD
+    ".global .texref colours;\n.global .surfref marks;\n.global .u64 other;\n"
+    ".visible .entry k(.param .u64 p)\n{ .reg .b64 %d<4>; .reg .b32 %r<4>; .reg .f32 %f<9>;\n"
+    "ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, "
+    "%d2;\n"
+    "cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f40C00000;\n" /* x = 6, 7, 8, ...; y = 1 */
+    "tex.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [colours, {%f1, 0f3F800000}]; st.global.f32 "
+    "[%d1], %f3; ret; }\n"
+    ".visible .entry mark()\n{ .reg .b32 %r<4>; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"
+    "sust.b.2d.b32.trap [marks, {%r2, 2}], {%r1}; ret; }\n";
+
+static CUarray square_array(void)
+{
+    CUarray a = NULL;
+    OK(CALL(cuArray3DCreate_v2)(
+        &a, &(CUDA_ARRAY3D_DESCRIPTOR){8, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST}));
+    return a;
+}
+
+/* Bound to memory, then to an array, with another way to treat what is outside. */
 static void textures_are_found_by_name(void)
 {
     CUmodule m;
     CUfunction f;
     CUtexref t;
-    CUsurfref s;
-    CUarray a;
     CUdeviceptr d, in;
-    float values[64], got[8];
-    unsigned raw[64];
-    CUDA_ARRAY3D_DESCRIPTOR desc = {8, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST};
+    float values[64], got[4];
     for (int i = 0; i < 64; i++)
         values[i] = (float)i;
-    OK(CALL(cuModuleLoadData)(
-        &m, HEAD
-        ".global .texref colours;\n.global .surfref marks;\n.global .u64 other;\n"
-        ".visible .entry k(.param .u64 p)\n{ .reg .b64 %d<4>; .reg .b32 %r<4>; .reg .f32 %f<9>;\n"
-        "ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, "
-        "%d2;\n"
-        "cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f40C00000;\n" /* x = 6, 7, 8, ...; y = 1 */
-        "tex.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [colours, {%f1, 0f3F800000}]; st.global.f32 "
-        "[%d1], %f3; ret; }\n"
-        ".visible .entry mark()\n{ .reg .b32 %r<4>; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"
-        "sust.b.2d.b32.trap [marks, {%r2, 2}], {%r1}; ret; }\n"));
+    OK(CALL(cuModuleLoadData)(&m, named_images));
     OK(CALL(cuMemAlloc_v2)(&d, 32));
     OK(CALL(cuMemAlloc_v2)(&in, sizeof values));
     OK(CALL(cuMemcpyHtoD_v2)(in, values, sizeof values));
@@ -510,7 +514,7 @@ static void textures_are_found_by_name(void)
     OK(CALL(cuMemcpyDtoH_v2)(got, d, 16));
     static const float clamped[4] = {14, 15, 15, 15}, bordered[4] = {14, 15, -1, -1};
     TEST_ASSERT_EQUAL_FLOAT_ARRAY(clamped, got, 4);
-    OK(CALL(cuArray3DCreate_v2)(&a, &desc));
+    CUarray a = square_array();
     CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                        .srcDevice = in,
                        .srcPitch = 32,
@@ -528,26 +532,38 @@ static void textures_are_found_by_name(void)
     OK(CALL(cuLaunchKernel)(f, 1, 1, 1, 4, 1, 1, 0, NULL, args, NULL));
     OK(CALL(cuMemcpyDtoH_v2)(got, d, 16));
     TEST_ASSERT_EQUAL_FLOAT_ARRAY(bordered, got, 4);
+    OK(CALL(cuModuleUnload)(m));
+    OK(CALL(cuArrayDestroy)(a));
+    OK(CALL(cuMemFree_v2)(d));
+    OK(CALL(cuMemFree_v2)(in));
+}
+
+static void a_surface_is_written_through_its_name(void)
+{
+    CUmodule m;
+    CUfunction f;
+    CUsurfref s;
+    unsigned raw[64];
+    CUarray a = square_array();
+    OK(CALL(cuModuleLoadData)(&m, named_images));
     OK(CALL(cuModuleGetSurfRef)(&s, m, "marks"));
     OK(CALL(cuSurfRefSetArray)(s, a, 0));
     OK(CALL(cuModuleGetFunction)(&f, m, "mark"));
     OK(CALL(cuLaunchKernel)(f, 1, 1, 1, 8, 1, 1, 0, NULL, NULL, NULL));
-    c = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                        .srcArray = a,
-                        .dstMemoryType = CU_MEMORYTYPE_HOST,
-                        .dstHost = raw,
-                        .dstPitch = 32,
-                        .dstHeight = 8,
-                        .WidthInBytes = 32,
-                        .Height = 8,
-                        .Depth = 1};
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .srcArray = a,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = raw,
+                       .dstPitch = 32,
+                       .dstHeight = 8,
+                       .WidthInBytes = 32,
+                       .Height = 8,
+                       .Depth = 1};
     OK(CALL(cuMemcpy3D_v2)(&c));
     for (unsigned i = 0; i < 8; i++)
         TEST_ASSERT_EQUAL_UINT(i, raw[16 + i]);
     OK(CALL(cuModuleUnload)(m));
     OK(CALL(cuArrayDestroy)(a));
-    OK(CALL(cuMemFree_v2)(d));
-    OK(CALL(cuMemFree_v2)(in));
 }
 
 int main(void)
@@ -571,6 +587,7 @@ int main(void)
     RUN_TEST(lanes_call_what_their_pointers_say);
     RUN_TEST(functions_get_and_give_back_registers);
     RUN_TEST(textures_are_found_by_name);
+    RUN_TEST(a_surface_is_written_through_its_name);
     RUN_TEST(a_vector_register_has_its_elements);
     RUN_TEST(stack_memory_is_each_threads_own);
     RUN_TEST(a_variable_inside_of_a_function_lives_as_long_as_the_module);

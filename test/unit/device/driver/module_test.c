@@ -1,6 +1,7 @@
 /* Modules of the software driver: variables and their initial values, functions, linking, launches,
  * faults. */
 #include "test/unit/device/driver/help.h"
+#include "test/unit/scratch.h"
 
 void setUp(void)
 {
@@ -195,8 +196,8 @@ static void a_kernel_of_a_library_serves_as_a_function(void)
  * it needs none to be current. */
 static void a_library_is_loaded_without_a_context(void)
 {
-    char path[] = "/tmp/tally-library-XXXXXX";
-    int fd = mkstemp(path);
+    char path[256];
+    int fd = mkstemp(scratch_path(path, sizeof path, "library-XXXXXX"));
     CUlibrary libraries[2];
     CUmodule module;
     TEST_ASSERT_TRUE(fd >= 0);
@@ -389,8 +390,8 @@ static void why_a_module_was_refused_is_told(void)
     n = 8;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuLogsDumpToMemory)(&at, text, &n, 0));
     TEST_ASSERT_EQUAL_UINT64(0, n);
-    char path[] = "/tmp/tally-logs-XXXXXX";
-    int fd = mkstemp(path);
+    char path[256];
+    int fd = mkstemp(scratch_path(path, sizeof path, "logs-XXXXXX"));
     TEST_ASSERT_TRUE(fd >= 0);
     OK(CALL(cuLogsDumpToFile)(NULL, path, 0));
     TEST_ASSERT_TRUE(read(fd, text, sizeof text) > 0);

@@ -4,6 +4,7 @@
 #include "tally/device.h"
 #include "test/unit/device/driver/help.h"
 #include "test/unit/image/build.h"
+#include "test/unit/scratch.h"
 
 enum { BLOCK_US = 3000, BLOCKS = 8, SMS = 2 };
 
@@ -127,9 +128,9 @@ static void broken_cubins_are_refused_or_taken(void)
 
 static void it_says_so_once(void)
 {
-    char text[1024] = "", path[] = "/tmp/tally-opaque-XXXXXX";
+    char text[1024] = "", path[256];
     fflush(stderr);
-    int file = mkstemp(path), old = dup(2);
+    int file = mkstemp(scratch_path(path, sizeof path, "opaque-XXXXXX")), old = dup(2);
     unlink(path);
     dup2(file, 2);
     an_opaque_kernel_lasts_and_computes_nothing();

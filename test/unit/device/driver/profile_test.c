@@ -281,23 +281,18 @@ static CUresult elsewhere(CUcontext ctx, CUstream s, CUstreamCaptureMode mode)
     return e.allocated;
 }
 
-static void part_captures(void)
+static const CUstreamCaptureMode GLOBAL = CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                 LOCAL = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                 RELAXED = CU_STREAM_CAPTURE_MODE_RELAXED;
+static const CUresult unsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                      implicit = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+
+/* The legacy stream cannot be used while a blocking stream is captured. */
+static void capture_and_use_the_legacy_stream(CUdeviceptr p, CUevent event)
 {
-    const CUstreamCaptureMode GLOBAL = CU_STREAM_CAPTURE_MODE_GLOBAL,
-                              LOCAL = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-                              RELAXED = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const CUresult unsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                   implicit = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    CUcontext ctx = make_context();
-    CUdeviceptr p, q;
-    CUevent event, inside;
+    CUdeviceptr q;
     CUstreamCaptureStatus status;
     char bytes[64] = "";
-    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&p, 64));
-    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventCreate)(&event, 0));
-    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventCreate)(&inside, 0));
-
-    /* The legacy stream cannot be used while a blocking stream is captured. */
     CUstream s = captured(CU_STREAM_DEFAULT, RELAXED);
     TEST_ASSERT_EQUAL_INT(implicit, CALL(cuStreamIsCapturing)(NULL, &status));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemsetD8Async)(p, 1, 64, s));
@@ -323,9 +318,14 @@ static void part_captures(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventSynchronize)(event));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&q, 64));
     ends(s, true);
+}
 
-    /* What is no work of a stream is refused by mode. */
-    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+/* What is no work of a stream is refused by mode. */
+static void capture_and_do_other_work(CUdeviceptr p, CUevent event)
+{
+    CUdeviceptr q;
+    char bytes[64] = "";
+    CUstream s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
     TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuMemAlloc_v2)(&q, 64));
     ends(s, false);
     s = captured(CU_STREAM_NON_BLOCKING, LOCAL);
@@ -344,9 +344,12 @@ static void part_captures(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&q, 64));
     ends(s, true);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuThreadExchangeStreamCaptureMode)(&mode));
+}
 
-    /* Other threads: their own mode counts, and only global captures are everybody's. */
-    s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
+/* Other threads: their own mode counts, and only global captures are everybody's. */
+static void capture_while_others_allocate(CUcontext ctx)
+{
+    CUstream s = captured(CU_STREAM_NON_BLOCKING, GLOBAL);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, elsewhere(ctx, s, LOCAL));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, elsewhere(ctx, s, RELAXED));
     TEST_ASSERT_EQUAL_INT(unsupported, elsewhere(ctx, s, GLOBAL));
@@ -354,9 +357,12 @@ static void part_captures(void)
     s = captured(CU_STREAM_NON_BLOCKING, LOCAL);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, elsewhere(ctx, s, GLOBAL));
     ends(s, true);
+}
 
-    /* Waiting for what only will be, whatever the mode. */
-    s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
+/* Waiting for what only will be, whatever the mode. */
+static void capture_and_wait(CUevent inside)
+{
+    CUstream s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
     TEST_ASSERT_EQUAL_INT(unsupported, CALL(cuStreamSynchronize)(s));
     ends(s, false);
     s = captured(CU_STREAM_NON_BLOCKING, RELAXED);
@@ -366,6 +372,20 @@ static void part_captures(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventRecord)(inside, s));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_CAPTURED_EVENT, CALL(cuEventQuery)(inside));
     ends(s, false);
+}
+
+static void part_captures(void)
+{
+    CUcontext ctx = make_context();
+    CUdeviceptr p;
+    CUevent event, inside;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuMemAlloc_v2)(&p, 64));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventCreate)(&event, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventCreate)(&inside, 0));
+    capture_and_use_the_legacy_stream(p, event);
+    capture_and_do_other_work(p, event);
+    capture_while_others_allocate(ctx);
+    capture_and_wait(inside);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventDestroy_v2)(event));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuEventDestroy_v2)(inside));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuCtxDestroy_v2)(ctx));

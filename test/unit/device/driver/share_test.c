@@ -99,46 +99,60 @@ static int child_of_pool(void)
     return CALL(cuMemsetD32_v2)(at, 7, 1) != CUDA_SUCCESS ? 9 : 0;
 }
 
-static void memory_of_a_pool_and_mapped_memory_go_through_descriptors(void)
+/* Memory of a pool that holds 41, with descriptor and pointer for another process. */
+static CUmemoryPool share_pool(CUdeviceptr *d, int *fd, CUmemPoolPtrExportData *data)
 {
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    const CUmemAllocationProp memory_props = {
+    CUmemoryPool pool, plain;
+    int none;
+    OK(CALL(cuMemPoolCreate)(&pool, &props));
+    OK(CALL(cuMemAllocFromPoolAsync)(d, 100, pool, NULL));
+    OK(CALL(cuMemsetD32Async)(*d, 41, 1, NULL));
+    OK(CALL(cuMemPoolExportToShareableHandle)(fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                              0));
+    OK(CALL(cuMemPoolExportPointer)(data, *d));
+    OK(CALL(cuDeviceGetDefaultMemPool)(&plain, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          CALL(cuMemPoolExportToShareableHandle)(
+                              &none, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    return pool;
+}
+
+/* Memory that is mapped, with a descriptor for another process. */
+static CUmemGenericAllocationHandle share_mapped(CUdeviceptr *at, int *fd)
+{
+    const CUmemAllocationProp props = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemPoolPtrExportData data;
     CUmemGenericAllocationHandle memory, again;
-    CUmemoryPool pool, plain;
+    OK(CALL(cuMemCreate)(&memory, PIECE, &props, 0));
+    OK(CALL(cuMemExportToShareableHandle)(fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(CALL(cuMemAddressReserve)(at, PIECE, 0, 0, 0));
+    OK(CALL(cuMemMap)(*at, PIECE, 0, memory, 0));
+    OK(CALL(cuMemSetAccess)(*at, PIECE, &access, 1));
+    /* is taken */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemMap)(*at, PIECE, 0, memory, 0));
+    /* is in use */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemAddressFree)(*at, PIECE));
+    OK(CALL(cuMemRetainAllocationHandle)(&again, (void *)*at));
+    TEST_ASSERT_EQUAL_UINT64(memory, again);
+    OK(CALL(cuMemRelease)(again));
+    return memory;
+}
+
+static void memory_of_a_pool_and_mapped_memory_go_through_descriptors(void)
+{
+    CUmemPoolPtrExportData data;
     CUdeviceptr d, at;
     int to[2], pool_fd, memory_fd, status;
     unsigned v = 0;
-    OK(CALL(cuMemPoolCreate)(&pool, &props));
-    OK(CALL(cuMemAllocFromPoolAsync)(&d, 100, pool, NULL));
-    OK(CALL(cuMemsetD32Async)(d, 41, 1, NULL));
-    OK(CALL(cuMemPoolExportToShareableHandle)(&pool_fd, pool,
-                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(CALL(cuMemPoolExportPointer)(&data, d));
-    OK(CALL(cuDeviceGetDefaultMemPool)(&plain, 0));
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
-                          CALL(cuMemPoolExportToShareableHandle)(
-                              &status, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(CALL(cuMemCreate)(&memory, PIECE, &memory_props, 0));
-    OK(CALL(cuMemExportToShareableHandle)(&memory_fd, memory,
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(CALL(cuMemAddressReserve)(&at, PIECE, 0, 0, 0));
-    OK(CALL(cuMemMap)(at, PIECE, 0, memory, 0));
-    OK(CALL(cuMemSetAccess)(at, PIECE, &access, 1));
-    /* is taken */
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemMap)(at, PIECE, 0, memory, 0));
-    /* is in use */
-    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemAddressFree)(at, PIECE));
-    OK(CALL(cuMemRetainAllocationHandle)(&again, (void *)at));
-    TEST_ASSERT_EQUAL_UINT64(memory, again);
-    OK(CALL(cuMemRelease)(again));
+    CUmemoryPool pool = share_pool(&d, &pool_fd, &data);
+    CUmemGenericAllocationHandle memory = share_mapped(&at, &memory_fd);
     TEST_ASSERT_EQUAL_INT(0, pipe(to));
     pid_t pid = fork();
     if (pid == 0) {

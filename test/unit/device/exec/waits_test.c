@@ -4,16 +4,17 @@
 #include "tally/clock.h"
 #include "tally/file.h"
 #include "test/unit/device/exec/help.h"
+#include "test/unit/scratch.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static char folder[] = "/tmp/tally-waits-XXXXXX";
+static char folder[256];
 
 /* The spans that this process wrote, and how many. */
 static struct tl__waits_file *written(size_t *n)
 {
-    char path[128];
+    char path[512];
     char *bytes;
     size_t size;
     snprintf(path, sizeof path, "%s/%s.%d.waits", folder, name, (int)getpid());
@@ -138,7 +139,7 @@ static void a_folder_that_is_not_there_is_named(void)
 
 int main(void)
 {
-    if (mkdtemp(folder) == NULL)
+    if (mkdtemp(scratch_path(folder, sizeof folder, "waits-XXXXXX")) == NULL)
         return 1;
     UNITY_BEGIN();
     RUN_TEST(who_has_the_sms_to_himself_loses_nothing);

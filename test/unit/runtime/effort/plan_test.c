@@ -347,22 +347,45 @@ static void a_trial_ends_and_only_what_was_tried_often_is_called_slow(void)
 
 /* --- single decisions ------------------------------------------------------------------------- */
 
+struct rung_row {
+    const char *what;
+    int forms[3], slow; /* slow: a bit per rung */
+    enum tl_rung finest;
+    uint32_t permille;
+    int force;
+    bool is_alone, is_chained;
+    uint64_t whole_ns;
+    uint32_t done;
+    enum tl_rung was, expected;
+    uint32_t resident; /* of 1000 blocks on 100 SMs; 0: one */
+};
+
+static void check_rung(const struct rung_row *row)
+{
+    struct tl_eff_facts f = plain();
+    f.finest = row->finest;
+    f.sm_permille = row->permille;
+    f.force = row->force;
+    f.is_alone = row->is_alone;
+    f.is_chained = row->is_chained;
+    f.whole_ns = row->whole_ns;
+    f.done = f.launched = row->done;
+    f.rung = row->was;
+    f.resident = row->resident != 0 ? row->resident : 1;
+    for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++) {
+        f.rungs[r].form = (enum tl_eff_form)row->forms[r];
+        f.rungs[r].is_slow = (row->slow >> r & 1) != 0;
+    }
+    struct tl_eff_choice c = tl_eff_plan_rung(&f);
+    TEST_ASSERT_FALSE_MESSAGE(c.asks, row->what);
+    TEST_ASSERT_EQUAL_MESSAGE(row->expected, c.rung, row->what);
+}
+
 static void rungs_are_chosen_as_the_table_says(void)
 {
     enum { NO = TL_EFF_FORM_NONE, YES = TL_EFF_FORM_READY, SOON = TL_EFF_FORM_COMING };
     /* clang-format off */
-    static const struct {
-        const char *what;
-        int forms[3], slow; /* slow: a bit per rung */
-        enum tl_rung finest;
-        uint32_t permille;
-        int force;
-        bool is_alone, is_chained;
-        uint64_t whole_ns;
-        uint32_t done;
-        enum tl_rung was, expected;
-        uint32_t resident; /* of 1000 blocks on 100 SMs; 0: one */
-    } rows[] = {
+    static const struct rung_row rows[] = {
         {"the finest",                        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 0},
         {"the next if it is refused",         {NO, YES, YES},   0, P, 0, -1, false, false, 10 * MS, 0, W, T, 0},
         {"the last if two are refused",       {NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, S, 0},
@@ -396,25 +419,8 @@ static void rungs_are_chosen_as_the_table_says(void)
         {"all SMs granted as a part",         {YES, YES, YES},  0, TL_RUNG_CAP, 1000, -1, false, false, 10 * MS, 0, W, W, 0},
     };
     /* clang-format on */
-    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct tl_eff_facts f = plain();
-        f.finest = rows[i].finest;
-        f.sm_permille = rows[i].permille;
-        f.force = rows[i].force;
-        f.is_alone = rows[i].is_alone;
-        f.is_chained = rows[i].is_chained;
-        f.whole_ns = rows[i].whole_ns;
-        f.done = f.launched = rows[i].done;
-        f.rung = rows[i].was;
-        f.resident = rows[i].resident != 0 ? rows[i].resident : 1;
-        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++) {
-            f.rungs[r].form = (enum tl_eff_form)rows[i].forms[r];
-            f.rungs[r].is_slow = (rows[i].slow >> r & 1) != 0;
-        }
-        struct tl_eff_choice c = tl_eff_plan_rung(&f);
-        TEST_ASSERT_FALSE_MESSAGE(c.asks, rows[i].what);
-        TEST_ASSERT_EQUAL_MESSAGE(rows[i].expected, c.rung, rows[i].what);
-    }
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_rung(&rows[i]);
 }
 
 static void variants_are_asked_for_one_after_the_other(void)

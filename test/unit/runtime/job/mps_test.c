@@ -1,5 +1,6 @@
 /* The multi-process service is found by its socket, and believed only if somebody listens. */
 #include "runtime/job/mps.h"
+#include "test/unit/scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static struct tl_mps mps;
 
 void setUp(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/tally-mps-XXXXXX");
+    scratch_path(folder, sizeof folder, "mps-XXXXXX");
     TEST_ASSERT_NOT_NULL(mkdtemp(folder));
     setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
     unsetenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");

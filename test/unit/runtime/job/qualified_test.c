@@ -12,16 +12,17 @@
 #include <unistd.h>
 
 #include "tally/file.h"
+#include "test/unit/scratch.h"
 #include "unity.h"
 
-static char cache[64], path[512];
+static char cache[100], path[512];
 static struct tl_qualified_of of;
 static struct tl_qualification q, found;
 static struct tl_error err;
 
 void setUp(void)
 {
-    strcpy(cache, "/tmp/tally-qualified-XXXXXX");
+    scratch_path(cache, sizeof cache, "qualified-XXXXXX");
     TEST_ASSERT_NOT_NULL(mkdtemp(cache));
     setenv("TALLY_CACHE", cache, 1);
     of = (struct tl_qualified_of){

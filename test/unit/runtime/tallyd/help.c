@@ -1,6 +1,7 @@
 /* Starting and killing tallyd and its clients; see the header. */
 #include "test/unit/runtime/tallyd/help.h"
 #include "tally/clock.h"
+#include "test/unit/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +48,6 @@ static const char *program(void)
     return path;
 }
 
-/* In /tmp, because the paths of sockets must be short. */
 void daemon_test_begin(void)
 {
     static const char *const names[] = {"TALLY_PRIORITY", "TALLY_SLO",       "TALLY_POLICY",
@@ -56,7 +56,7 @@ void daemon_test_begin(void)
                                         "TALLY_LOG",      "TALLY_FORCE",     "TALLY_TURNAROUND"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
-    strcpy(folder, "/tmp/tally-test-XXXXXX");
+    scratch_path(folder, sizeof folder, "d-XXXXXX");
     TEST_ASSERT_NOT_NULL(mkdtemp(folder));
     setenv("TALLY_SOCKET", daemon_test_path("d.sock"), 1);
     setenv("TALLY_DAEMON", "no", 1);

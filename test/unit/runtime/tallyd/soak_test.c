@@ -306,6 +306,28 @@ static void kill_daemon(void)
     add(&returned, tl_clock_ns() - begin);
 }
 
+/* Kills whom the number names, and starts jobs again; how many were killed. */
+static uint32_t kill_one(unsigned choice)
+{
+    int low = HIGH + (int)(choice / 4 % LOW);
+    switch (choice % 4) {
+    case 0:
+        kill_busy_high((int)(choice / 4 % HIGH), false);
+        return 1;
+    case 1:
+        kill_busy_high((int)(choice / 4 % HIGH), true); /* and tallyd */
+        return 2;
+    case 2:
+        kill_job(low);
+        await_progress();
+        start_job(low);
+        return 1;
+    default:
+        kill_daemon();
+        return 1;
+    }
+}
+
 static void nobody_stays_stuck_whoever_is_killed(void)
 {
     const char *text = getenv("TALLY_TEST_KILLS");
@@ -316,25 +338,9 @@ static void nobody_stays_stuck_whoever_is_killed(void)
     for (int i = 0; i < JOBS; i++)
         start_job(i);
     await(all_joined, "the jobs do not join");
-    for (uint32_t i = 0; i < kills; i++) {
+    for (uint32_t i = 0; i < kills;) {
         seed = seed * 1103515245 + 12345;
-        unsigned choice = seed >> 16;
-        switch (choice % 4) {
-        case 0:
-            kill_busy_high((int)(choice / 4 % HIGH), false);
-            break;
-        case 1:
-            kill_busy_high((int)(choice / 4 % HIGH), true);
-            i++; /* two were killed */
-            break;
-        case 2:
-            kill_job(HIGH + (int)(choice / 4 % LOW));
-            await_progress();
-            start_job(HIGH + (int)(choice / 4 % LOW));
-            break;
-        default:
-            kill_daemon();
-        }
+        i += kill_one(seed >> 16);
         await(all_joined, "a job does not join");
         await(no_low_preempted, "a low job is held back by nobody");
         await_progress();
