@@ -31,7 +31,7 @@ libtally-nvtx.so_SYSTEM := -ldl
 PTXAS_STANDIN := $(B)/lib/tally/cuda/bin/ptxas
 all: $(PTXAS_STANDIN)
 ALL_SRCS += intercept/doors/ptxas.c
-$(PTXAS_STANDIN): $(call objs,intercept/doors/ptxas.c intercept/doors/store.c base/version.c) $(call libs,tally_base)
+$(PTXAS_STANDIN): $(call objs,intercept/doors/ptxas.c intercept/doors/store.c base/version.c) $(call libs,tally_image tally_base)
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(HARDEN_PROGRAM) -o $@.new $(filter %.o %.a,$^)

@@ -26,7 +26,7 @@
 struct found {
     uint32_t symbol;
     const char *name; /* in the cubin */
-    const struct tl_drv_known_kernel *kernel;
+    const struct tl_origin_kernel *kernel;
     const uint8_t *front; /* of `n_front` bytes */
     uint64_t n_front;
     bool is_twin;
@@ -34,21 +34,21 @@ struct found {
 };
 
 struct work {
-    struct tl_drv_elf elf;
+    struct tl_tables elf;
     uint32_t arch;
     const struct tl_drv_known *known;
     struct found *found;
     uint32_t n;
-    struct tl_drv_elf_facts facts;
+    struct tl_tables_facts facts;
 };
 
 /* --- which code it is ------------------------------------------------------------------------- */
 
-static bool ends_in_code(const struct tl_drv_elf *e, struct found *f)
+static bool ends_in_code(const struct tl_tables *e, struct found *f)
 {
     uint8_t digest[TL_DIGEST_BYTES];
     uint64_t n;
-    const uint8_t *code = tl_drv_elf_code(e, f->symbol, &n);
+    const uint8_t *code = tl_tables_code(e, f->symbol, &n);
     if (code == NULL || n < f->kernel->code_bytes)
         return false;
     f->front = code;
@@ -57,15 +57,23 @@ static bool ends_in_code(const struct tl_drv_elf *e, struct found *f)
     return memcmp(digest, f->kernel->code, sizeof digest) == 0;
 }
 
-/* The kernel of that name, or of the twin's without what twins end in. */
+/* Makes of a twin's name that of its kernel. */
+static bool is_twin_name(struct tl_str *name)
+{
+    static const struct tl_str suffix = TL_STR(TL_CUBIN_TWIN_SUFFIX);
+    if (name->n <= suffix.n || memcmp(name->p + name->n - suffix.n, suffix.p, suffix.n) != 0)
+        return false;
+    name->n -= suffix.n;
+    return true;
+}
+
 static bool find_kernel(const struct tl_drv_known *k, struct found *f)
 {
-    struct tl_str name = tl_str_of(f->name), suffix = TL_STR(TL_CUBIN_TWIN_SUFFIX);
-    f->kernel = tl_drv_known_kernel(k, name);
-    f->is_twin = f->kernel == NULL && name.n > suffix.n &&
-                 memcmp(name.p + name.n - suffix.n, suffix.p, suffix.n) == 0;
+    struct tl_str name = tl_str_of(f->name);
+    f->kernel = tl_origin_kernel(k->cubin, name);
+    f->is_twin = f->kernel == NULL && is_twin_name(&name);
     if (f->is_twin)
-        f->kernel = tl_drv_known_kernel(k, (struct tl_str){name.p, name.n - suffix.n});
+        f->kernel = tl_origin_kernel(k->cubin, name);
     return f->kernel != NULL;
 }
 
@@ -78,12 +86,12 @@ static bool has_names_of(struct work *w, const struct tl_drv_known *k)
             return false;
         n += !w->found[i].is_twin;
     }
-    return n == k->n;
+    return n == k->cubin->n;
 }
 
 static bool is_made_of(struct work *w, const struct tl_drv_known *k)
 {
-    if (k->arch != w->arch || !has_names_of(w, k))
+    if (!has_names_of(w, k))
         return false;
     for (uint32_t i = 0; i < w->n; i++) {
         if (ends_in_code(&w->elf, &w->found[i]))
@@ -93,6 +101,37 @@ static bool is_made_of(struct work *w, const struct tl_drv_known *k)
         return false;
     }
     return true;
+}
+
+/* What a compiler has kept of the cubin: asked for by its smallest kernel, since all of them were
+ * kept at once. */
+static const struct tl_drv_known *recall(const struct work *w)
+{
+    const uint8_t *code = NULL;
+    struct tl_str name = {0};
+    uint64_t n = UINT64_MAX;
+    for (uint32_t i = 0; i < w->n; i++) {
+        struct tl_str its = tl_str_of(w->found[i].name), base = its;
+        uint64_t bytes;
+        const uint8_t *p = tl_tables_code(&w->elf, w->found[i].symbol, &bytes);
+        if (p == NULL || bytes >= n || is_twin_name(&base))
+            continue;
+        code = p;
+        n = bytes;
+        name = its;
+    }
+    return code != NULL ? tl_drv_known_recall(name, code, n) : NULL;
+}
+
+/* Among what the process has shown, and else on disk. */
+static void find_known(struct work *w)
+{
+    w->known = tl_drv_known_first();
+    while (w->known != NULL && !is_made_of(w, w->known))
+        w->known = w->known->next;
+    const struct tl_drv_known *k = w->known == NULL ? recall(w) : NULL;
+    if (k != NULL && is_made_of(w, k))
+        w->known = k;
 }
 
 /* --- gates ------------------------------------------------------------------------------------ */
@@ -145,7 +184,7 @@ static int gate_of(uint32_t arch, const struct tl_drv_kernel_info *info,
 /* --- what a GPU goes by ----------------------------------------------------------------------- */
 
 /* Parameters lie in the bank that is made for them, and all of them are in there. */
-static const char *doubt_parameters(const struct tl_drv_elf_facts *f, uint32_t needed)
+static const char *doubt_parameters(const struct tl_tables_facts *f, uint32_t needed)
 {
     if (f->has_more_params)
         return "a parameter is described twice, or there are too many";
@@ -163,7 +202,7 @@ static const char *doubt_parameters(const struct tl_drv_elf_facts *f, uint32_t n
 static const char *doubt(const struct work *w, const struct found *f,
                          const struct tl_cubin_gate_code *gate)
 {
-    const struct tl_drv_elf_facts *facts = &w->facts;
+    const struct tl_tables_facts *facts = &w->facts;
     uint32_t registers = f->kernel->registers > gate->registers ? f->kernel->registers
                                                                 : gate->registers;
     if (f->n_front != gate->n || memcmp(f->front, gate->bytes, gate->n) != 0)
@@ -188,7 +227,7 @@ static CUresult check_gated(struct work *w, struct found *f)
                    err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    tl_drv_elf_read(&w->elf, f->symbol, &w->facts);
+    tl_tables_read(&w->elf, f->symbol, &w->facts);
     const char *why = doubt(w, f, &gate);
     if (why != NULL)
         tl_drv_log("gated kernel %s refused: %s", f->name, why);
@@ -266,7 +305,7 @@ static CUresult describe(struct work *w, const struct found *f, struct tl_drv_im
     CUresult r = tl_drv_kernel_info(image, f->name, &info);
     if (r != CUDA_SUCCESS)
         return r;
-    tl_drv_elf_read(&w->elf, f->symbol, &w->facts);
+    tl_tables_read(&w->elf, f->symbol, &w->facts);
     uint32_t n = w->facts.n_params;
     uint32_t *offsets = calloc(n + 1, sizeof *offsets), *sizes = calloc(n + 1, sizeof *sizes);
     if (offsets == NULL || sizes == NULL) {
@@ -317,23 +356,31 @@ static CUresult list_kernels(struct work *w)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->elf.n_symbols; i++)
-        n += tl_drv_elf_is_kernel(&w->elf, i);
+        n += tl_tables_is_kernel(&w->elf, i);
     w->found = calloc(n + 1u, sizeof *w->found);
     if (w->found == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < w->elf.n_symbols; i++)
-        if (tl_drv_elf_is_kernel(&w->elf, i))
+        if (tl_tables_is_kernel(&w->elf, i))
             w->found[w->n++] = (struct found){.symbol = i,
-                                              .name = tl_drv_elf_symbol_name(&w->elf, i)};
+                                              .name = tl_tables_symbol_name(&w->elf, i)};
     return n > 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+static bool has_twins(const struct work *w)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->found[i].is_twin)
+            return true;
+    return false;
 }
 
 static bool has_gates(const struct work *w)
 {
     for (uint32_t i = 0; i < w->n; i++)
-        if (w->found[i].n_front > 0 || w->found[i].is_twin)
+        if (w->found[i].n_front > 0)
             return true;
-    return false;
+    return has_twins(w);
 }
 
 CUresult tl_drv_gated_load(const void *cubin, size_t n, uint32_t arch, bool has_ptx,
@@ -344,18 +391,114 @@ CUresult tl_drv_gated_load(const void *cubin, size_t n, uint32_t arch, bool has_
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = CUDA_ERROR_NOT_FOUND;
     w->arch = arch;
-    if (tl_drv_elf_open(&w->elf, cubin, n, NULL) == 0)
+    if (tl_tables_open(&w->elf, cubin, n, NULL) == 0)
         r = list_kernels(w);
     if (r == CUDA_SUCCESS) {
-        w->known = tl_drv_known_first();
-        while (w->known != NULL && !is_made_of(w, w->known))
-            w->known = w->known->next;
+        find_known(w);
         r = w->known != NULL && (!has_ptx || has_gates(w)) ? make_image(w, out)
                                                            : CUDA_ERROR_NOT_FOUND;
     }
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         (*out)->code_arch = arch;
+        (*out)->has_twins = has_twins(w);
+    }
     free(w->found);
     free(w);
     return r;
+}
+
+/* --- containers ------------------------------------------------------------------------------- */
+
+/* How many parameters a kernel's PTX has; its body is not read.  UINT32_MAX if it is not there. */
+static uint32_t params_in_ptx(const struct tl_drv_image *image, const char *name)
+{
+    const struct tl_ptx_item *item = tl_ptx_index_find(image->index, tl_str_of(name));
+    struct tl_lex lx;
+    uint32_t n = 0;
+    if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
+        return UINT32_MAX;
+    tl_lex_init(&lx, image->text, (uint32_t)(item->name.p + item->name.n - image->text),
+                item->body);
+    for (; lx.kind != TL_TOK_END; tl_lex_next(&lx))
+        n += tl_lex_is_dotword(&lx, "param");
+    return n;
+}
+
+/* Takes the gate off a kernel that has one parameter more than its PTX, if that is what stands in
+ * front of it. */
+static CUresult strip(const struct tl_tables *t, uint32_t arch, struct tl_drv_image *image,
+                      struct tl_origin_kernel *k)
+{
+    struct tl_cubin_gate_code gate;
+    struct tl_error err = {0};
+    struct tl_drv_kernel_info *info;
+    uint64_t n;
+    const uint8_t *code = tl_tables_code(t, tl_tables_find(t, tl_str_of(k->name)), &n);
+    CUresult r = tl_drv_kernel_info(image, k->name, &info);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (gate_of(arch, info, &gate, &err) < 0 || n < gate.n ||
+        memcmp(code, gate.bytes, gate.n) != 0) {
+        tl_drv_log("kernel %s has one parameter more than its PTX, and no gate that is known%s%s",
+                   k->name, err.text[0] != 0 ? ": " : "", err.text);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    k->code_bytes = n - gate.n;
+    tl_digest_of(code + gate.n, k->code_bytes, k->code);
+    return CUDA_SUCCESS;
+}
+
+/* Makes of a cubin's kernels those that its PTX has.  CUDA_ERROR_NOT_FOUND if the PTX is something
+ * else. */
+static CUresult take_gates_off(const struct tl_tables *t, uint32_t arch, struct tl_drv_image *image,
+                               struct tl_origin *o, bool *has_gates_on)
+{
+    uint32_t n = 0;
+    CUresult r = CUDA_SUCCESS;
+    *has_gates_on = false;
+    for (uint32_t i = 0; r == CUDA_SUCCESS && i < o->n; i++) {
+        struct tl_origin_kernel *k = &o->kernels[i];
+        struct tl_str base = tl_str_of(k->name);
+        uint32_t by_ptx = params_in_ptx(image, k->name);
+        if (by_ptx == UINT32_MAX && is_twin_name(&base)) {
+            *has_gates_on = true;
+            continue;
+        }
+        if (by_ptx != UINT32_MAX && k->n_params == by_ptx + 1) {
+            *has_gates_on = true;
+            r = strip(t, arch, image, k);
+        } else if (k->n_params != by_ptx) {
+            tl_drv_log("kernel %s: its code and the PTX beside it have other parameters", k->name);
+            r = CUDA_ERROR_NOT_FOUND;
+        }
+        o->kernels[n++] = *k;
+    }
+    o->n = n;
+    return r;
+}
+
+CUresult tl_drv_gated_learn(const void *cubin, size_t n, uint32_t arch, struct tl_drv_image **image)
+{
+    struct tl_tables t;
+    struct tl_origin *o;
+    struct tl_drv_image *plain = *image, *with = NULL;
+    bool has_gates_on;
+    if (tl_tables_open(&t, cubin, n, NULL) < 0 || tl_origin_read(&o, &t, NULL) < 0)
+        return CUDA_SUCCESS;
+    CUresult r = take_gates_off(&t, arch, plain, o, &has_gates_on);
+    if (r == CUDA_SUCCESS)
+        tl_drv_known_add(o, plain);
+    else
+        tl_origin_free(o);
+    if (r == CUDA_ERROR_NOT_FOUND && !has_gates_on)
+        return CUDA_SUCCESS; /* odd, and none of this file's business */
+    if (r == CUDA_SUCCESS && !has_gates_on)
+        return CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS)
+        r = tl_drv_gated_load(cubin, n, arch, true, &with);
+    tl_drv_lock();
+    tl_drv_image_unref(plain);
+    tl_drv_unlock();
+    *image = with;
+    return r == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_INVALID_IMAGE : r;
 }

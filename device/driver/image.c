@@ -252,7 +252,7 @@ static CUresult load_chosen(struct choice *c, const void *bytes, struct tl_drv_i
     CUresult r = tl_drv_image_of_text(text, n, out);
     if (r == CUDA_SUCCESS && c->has_code) {
         (*out)->code_arch = c->code.arch;
-        tl_drv_known_learn(c->code_bytes, c->n_code, c->code.arch, *out);
+        r = tl_drv_gated_learn(c->code_bytes, c->n_code, c->code.arch, out);
     }
     return r;
 }

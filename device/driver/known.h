@@ -3,36 +3,26 @@
 #ifndef TALLY_DEVICE_DRIVER_KNOWN_H
 #define TALLY_DEVICE_DRIVER_KNOWN_H
 
-#include "device/driver/elf.h"
 #include "device/driver/lock.h"
 #include "device/driver/module.h"
-#include "tally/digest.h"
-
-/* A kernel of it, by its code. */
-struct tl_drv_known_kernel {
-    char *name;
-    uint64_t code_bytes;
-    uint8_t code[TL_DIGEST_BYTES];
-    uint32_t registers;
-};
+#include "tally/origin.h"
 
 /* A cubin, and the PTX that it was made of.  Immutable, and never forgotten. */
 struct tl_drv_known {
     struct tl_drv_known *next;
-    uint32_t arch;
     struct tl_drv_image *image;
-    struct tl_drv_known_kernel *kernels;
-    uint32_t n;
+    struct tl_origin *cubin;
 };
 
-/* The code of `image`'s kernels: a container had both.  What cannot be read is not learnt. */
-void tl_drv_known_learn(const void *cubin, size_t n, uint32_t arch,
-                        struct tl_drv_image *image) TL_DRV_UNLOCKED;
-/* All of them, newest first. */
+/* `cubin`, which is taken, was made of `image`.  NULL if there is no room for more. */
+const struct tl_drv_known *tl_drv_known_add(struct tl_origin *cubin,
+                                            struct tl_drv_image *image) TL_DRV_UNLOCKED;
+/* All that the process has shown, newest first. */
 const struct tl_drv_known *tl_drv_known_first(void);
-/* NULL if it has none of that name. */
-const struct tl_drv_known_kernel *tl_drv_known_kernel(const struct tl_drv_known *k,
-                                                      struct tl_str name);
+/* Looks on disk for what a compiler has kept of a cubin with a kernel of that name, whose code is
+ * the end of this; NULL if there is nothing. */
+const struct tl_drv_known *tl_drv_known_recall(struct tl_str name, const uint8_t *code,
+                                               uint64_t n) TL_DRV_UNLOCKED;
 
 /* An image of machine code whose kernels are all known by their code, some of them perhaps with a
  * gate in front, or beside a twin that has one.  CUDA_ERROR_NOT_FOUND if it is not known at all,
@@ -40,5 +30,11 @@ const struct tl_drv_known_kernel *tl_drv_known_kernel(const struct tl_drv_known 
  * known, but was changed in another way. */
 CUresult tl_drv_gated_load(const void *cubin, size_t n, uint32_t arch, bool has_ptx,
                            struct tl_drv_image **out) TL_DRV_UNLOCKED;
+
+/* A container has a cubin and, as `*image`, the PTX that it was made of: from now on the code is
+ * known.  If it is gated, or has twins, `*image` becomes that of the gated cubin.
+ * CUDA_ERROR_INVALID_IMAGE if that cannot be, and then `*image` is gone. */
+CUresult tl_drv_gated_learn(const void *cubin, size_t n, uint32_t arch,
+                            struct tl_drv_image **image) TL_DRV_UNLOCKED;
 
 #endif

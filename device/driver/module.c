@@ -11,6 +11,7 @@
 #include "device/driver/stream.h"
 
 #include "ptx_rewrite/initialiser.h"
+#include "tally/cubin.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -260,9 +261,27 @@ static int inner_variable(struct CUmod_st *m, const char *name, uint64_t *addres
     return rc;
 }
 
+/* What stands inside of a twin is the variable of its kernel. */
+static int variable_of_twin(struct CUmod_st *m, const char *name, uint64_t *address,
+                            struct tl_error *err)
+{
+    static const char mark[] = TL_CUBIN_TWIN_SUFFIX "::";
+    const char *at = strstr(name, mark);
+    if (at == NULL)
+        return inner_variable(m, name, address, err);
+    char *its = NULL;
+    if (asprintf(&its, "%.*s::%s", (int)(at - name), name, at + sizeof mark - 1) < 0)
+        return -ENOMEM;
+    int rc = inner_variable(m, its, address, err);
+    free(its);
+    return rc;
+}
+
 int tl_drv_module_variable(struct CUmod_st *module, const char *name, uint64_t *address,
                            struct tl_error *err)
 {
+    if (strstr(name, "::") != NULL && module->image->has_twins)
+        return variable_of_twin(module, name, address, err);
     if (strstr(name, "::") != NULL)
         return inner_variable(module, name, address, err);
     const struct tl_drv_global *g = tl_drv_module_global(module, tl_str_of(name));

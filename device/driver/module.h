@@ -25,6 +25,7 @@ struct tl_drv_image {
     /* the text only stands for a cubin: see device/driver/opaque.c; else NULL */
     struct tl_drv_opaque *opaque;
     uint32_t n_items;
+    bool has_twins; /* kernels K$gate, which have the variables of K: device/driver/gated.c */
     /* of the machine code that it stands for, which a GPU would run; 0 if it is compiled itself */
     uint32_t code_arch;
 };

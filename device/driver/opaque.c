@@ -15,13 +15,13 @@
 #include "device/driver/opaque.h"
 #include "device/driver/context.h"
 #include "device/driver/device.h"
-#include "device/driver/elf.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
 #include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/state.h"
 #include "tally/clock.h"
+#include "tally/tables.h"
 
 #include "device/exec/exec.h"
 
@@ -80,7 +80,7 @@ static bool is_ptx_name(const char *name)
 
 /* The alignment that puts a parameter where it is; a layout that none gives means that this reader
  * does not know it, and then the kernel has no parameters: nobody reads them. */
-static bool write_params(struct tl_buf *b, const struct tl_drv_elf_facts *f)
+static bool write_params(struct tl_buf *b, const struct tl_tables_facts *f)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < f->n_params; i++) {
@@ -96,7 +96,7 @@ static bool write_params(struct tl_buf *b, const struct tl_drv_elf_facts *f)
     return true;
 }
 
-static void write_kernel(struct tl_buf *b, const char *name, const struct tl_drv_elf_facts *f)
+static void write_kernel(struct tl_buf *b, const char *name, const struct tl_tables_facts *f)
 {
     struct tl_buf params = {0};
     bool is_known = write_params(&params, f);
@@ -111,10 +111,10 @@ static void write_kernel(struct tl_buf *b, const char *name, const struct tl_drv
     tl_buf_finish(&params);
 }
 
-static void write_variable(struct tl_buf *b, const struct tl_drv_elf *c, const Elf64_Sym *s,
+static void write_variable(struct tl_buf *b, const struct tl_tables *c, const Elf64_Sym *s,
                            const char *name)
 {
-    const char *section = tl_drv_elf_section_name(c, s->st_shndx);
+    const char *section = tl_tables_section_name(c, s->st_shndx);
     if (section == NULL || s->st_size == 0 || s->st_size > (uint64_t)1 << 32)
         return;
     bool is_const = strncmp(section, ".nv.constant", 12) == 0;
@@ -123,10 +123,10 @@ static void write_variable(struct tl_buf *b, const struct tl_drv_elf *c, const E
                       name, (unsigned long long)s->st_size);
 }
 
-static int add_kernel(struct tl_drv_opaque *o, const struct tl_drv_elf *c, uint32_t i,
-                      struct tl_drv_elf_facts *f, struct tl_buf *b)
+static int add_kernel(struct tl_drv_opaque *o, const struct tl_tables *c, uint32_t i,
+                      struct tl_tables_facts *f, struct tl_buf *b)
 {
-    const char *name = tl_drv_elf_symbol_name(c, i);
+    const char *name = tl_tables_symbol_name(c, i);
     struct tl_drv_opaque_kernel *k = calloc(1, sizeof *k);
     if (k == NULL)
         return -ENOMEM;
@@ -135,7 +135,7 @@ static int add_kernel(struct tl_drv_opaque *o, const struct tl_drv_elf *c, uint3
     k->name = strdup(name);
     if (k->name == NULL)
         return -ENOMEM;
-    tl_drv_elf_read(c, i, f);
+    tl_tables_read(c, i, f);
     k->instructions = (uint32_t)(c->sections[c->symbols[i].st_shndx].sh_size / INSTRUCTION_BYTES);
     k->registers = f->registers;
     write_kernel(b, name, f);
@@ -162,21 +162,21 @@ static void say_once(double block_us)
 CUresult tl_drv_opaque_load(const void *bytes, size_t n, uint32_t arch, struct tl_drv_image **out)
 {
     struct tl_error err = {0};
-    struct tl_drv_elf c;
+    struct tl_tables c;
     struct tl_buf b = {0};
     double block_us;
-    int rc = tl_drv_elf_open(&c, bytes, n, &err);
+    int rc = tl_tables_open(&c, bytes, n, &err);
     struct tl_drv_opaque *o = calloc(1, sizeof *o);
-    struct tl_drv_elf_facts *f = malloc(sizeof *f);
+    struct tl_tables_facts *f = malloc(sizeof *f);
     if (rc == 0 && (o == NULL || f == NULL))
         rc = -ENOMEM;
     tl_buf_printf(&b, ".version 8.0\n.target sm_%u\n.address_size 64\n", arch > 0 ? arch : 75);
     for (uint32_t i = 0; rc == 0 && i < c.n_symbols; i++) {
         const Elf64_Sym *s = &c.symbols[i];
-        const char *name = tl_drv_elf_symbol_name(&c, i);
+        const char *name = tl_tables_symbol_name(&c, i);
         if (name == NULL || !is_ptx_name(name))
             continue;
-        if (tl_drv_elf_is_kernel(&c, i))
+        if (tl_tables_is_kernel(&c, i))
             rc = add_kernel(o, &c, i, f, &b);
         else if (ELF64_ST_TYPE(s->st_info) == STT_OBJECT && s->st_shndx != SHN_UNDEF &&
                  s->st_shndx < c.n_sections)

@@ -1,7 +1,8 @@
 /* A stand-in for ptxas, which Triton and XLA run as a program (tally-run points TRITON_PTXAS_PATH
  * and XLA's cuda data folder at it).
  *
- *     ptxas in.ptx -o out.cubin ──► the real ptxas ──► out.cubin, and in.ptx kept under the digest of it (doors.h)
+ *     ptxas in.ptx -o out.cubin ──► the real ptxas ──► out.cubin, and in.ptx kept under the digest of it (doors.h),
+ *                                                      and of its kernels' code (tally/origin.h)
  *                               ──► no real one, or the software device: out.cubin is in.ptx itself, which a driver takes as well
  *
  * The real one is TALLY_PTXAS, else the first ptxas of PATH, CUDA_HOME/bin and /usr/local/cuda/bin
@@ -18,6 +19,7 @@
 
 #include "intercept/doors/doors.h"
 #include "tally/file.h"
+#include "tally/origin.h"
 
 static const char help[] = "usage: ptxas [OPTIONS] FILE -o OUTPUT\n"
                            "\n"
@@ -153,6 +155,18 @@ static int hand_over(const struct task *t)
     return is_written ? 0 : 1;
 }
 
+/* For the software device, which then knows the kernels by their code, wherever it stands. */
+static void keep_origin(const void *code, size_t n, const char *ptx, size_t ptx_n)
+{
+    char path[TL_STORE_PATH];
+    struct tl_store store;
+    if (tl_store_folder(path, NULL) < 0 ||
+        tl_store_open(&store, path, tl_store_limit_mb(), NULL) < 0)
+        return;
+    (void)tl_origin_keep(&store, code, n, ptx, ptx_n, NULL);
+    tl_store_close(&store);
+}
+
 static int run_real(const char *real, char **argv, const struct task *t)
 {
     /* without anything to keep, it takes this process's place */
@@ -173,8 +187,10 @@ static int run_real(const char *real, char **argv, const struct task *t)
     if (WEXITSTATUS(status) == 0) {
         size_t n = 0, ptx_n = 0;
         char *code = read_file(t->output, &n), *ptx = read_file(t->input, &ptx_n);
-        if (code != NULL && ptx != NULL)
+        if (code != NULL && ptx != NULL) {
             tl_doors_keep(code, n, ptx, ptx_n);
+            keep_origin(code, n, ptx, ptx_n);
+        }
         free(code);
         free(ptx);
     }

@@ -4,12 +4,16 @@
  *                                                         can be gated, or of a copy of it
  *     gate-tool gate PTXAS IN.cubin OUT.cubin [twin] [leave-out=N]
  *     gate-tool measure PTXAS ARCH LIBRARY [twin]         how long gating all of it takes
+ *     gate-tool learn FILE...                             keeps in the store which PTX the machine code in
+ *                                                         these programs was made of, for the software device
  *     gate-tool edits                                     what can be left out
  *     gate-tool attributes                                numbers and names of known attributes */
 #include "test/gate/tool.h"
 #include "cubin/internal.h"
 #include "ptx_rewrite/lex.h"
 #include "tally/file.h"
+#include "tally/image.h"
+#include "tally/origin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,6 +178,66 @@ static void measure(const char *ptxas, const char *arch, const char *path, bool 
     close_forge(&f);
 }
 
+/* --- learn ------------------------------------------------------------------------------------ */
+
+/* A file's bytes, a cubin in it, and the PTX of its container that it was made of. */
+struct lesson {
+    const char *bytes;
+    size_t n;
+    struct tl_store store;
+    struct tl_image cubin;
+    uint32_t virtual_arch, n_learnt;
+    void *code;
+    size_t n_code;
+};
+
+static int learn_pair(void *data, const struct tl_image *image)
+{
+    struct lesson *l = data;
+    struct tl_error err = {0};
+    void *ptx;
+    size_t n;
+    if (image->kind != TL_IMAGE_PTX || image->container_index != l->cubin.container_index ||
+        image->arch != l->virtual_arch || image->is_arch_specific != l->cubin.is_arch_specific)
+        return 0;
+    if (tl_image_unpack(image, &ptx, &n, &err) < 0 ||
+        tl_origin_keep(&l->store, l->code, l->n_code, ptx, n, &err) < 0)
+        gate_tool_die(err.text);
+    l->n_learnt++;
+    free(ptx);
+    return 1;
+}
+
+static int learn_cubin(void *data, const struct tl_image *image)
+{
+    struct lesson *l = data;
+    struct tl_error err = {0};
+    if (image->kind != TL_IMAGE_CUBIN)
+        return 0;
+    if (tl_image_unpack(image, &l->code, &l->n_code, &err) < 0)
+        gate_tool_die(err.text);
+    l->cubin = *image;
+    l->virtual_arch = tl_cubin_virtual_arch(l->code, l->n_code);
+    tl_image_walk(l->bytes, l->n, learn_pair, NULL, l);
+    free(l->code);
+    return 0;
+}
+
+static void learn(const char *path)
+{
+    struct lesson l = {0};
+    struct tl_error err = {0};
+    char folder[TL_STORE_PATH];
+    l.bytes = gate_tool_read(path, &l.n);
+    if (tl_store_folder(folder, &err) < 0 ||
+        tl_store_open(&l.store, folder, tl_store_limit_mb(), &err) < 0)
+        gate_tool_die(err.text);
+    tl_image_walk(l.bytes, l.n, learn_cubin, NULL, &l);
+    printf("%s: %u cubins\n", path, l.n_learnt);
+    tl_store_close(&l.store);
+    free((void *)l.bytes);
+}
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 static void list_edits(void)
@@ -207,6 +271,9 @@ int main(int argc, char **argv)
         gate(argv[2], argv[3], argv[4], is_twin, left_out);
     else if (argc == 5 && strcmp(argv[1], "measure") == 0)
         measure(argv[2], argv[3], argv[4], is_twin);
+    else if (argc > 2 && strcmp(argv[1], "learn") == 0)
+        for (int i = 2; i < argc; i++)
+            learn(argv[i]);
     else if (argc == 2 && strcmp(argv[1], "edits") == 0)
         list_edits();
     else if (argc == 2 && strcmp(argv[1], "attributes") == 0)

@@ -8,6 +8,7 @@
 #include "test/unit/image/build.h"
 
 #include "tally/cubin.h"
+#include "tally/origin.h"
 
 #include <sys/wait.h>
 
@@ -48,7 +49,12 @@ static const char kernels[] =
     "mov.u64 %d9, 1;\nst.volatile.global.u64 [%d3], %d9;\n"
     "DONE:\nret;\n}\n"
     ".visible .entry other(.param .u64 out)\n{\n"
-    ".reg .b64 %d<2>;\nld.param.u64 %d1, [out];\nst.global.u32 [%d1], 77;\nret;\n}\n";
+    ".reg .b64 %d<2>;\nld.param.u64 %d1, [out];\nst.global.u32 [%d1], 77;\nret;\n}\n"
+    /* counts in a variable of its own */
+    ".visible .entry inside(.param .u64 out)\n{\n"
+    ".global .align 4 .u32 calls;\n"
+    ".reg .b64 %d<3>;\n.reg .b32 %r<3>;\nld.param.u64 %d1, [out];\nmov.u64 %d2, calls;\n"
+    "atom.global.add.u32 %r1, [%d2], 1;\nst.global.u32 [%d1], %r1;\nret;\n}\n";
 
 /* --- making --- */
 
@@ -279,6 +285,32 @@ static void part_twin(void)
     tl_cubin_gated_finish(&g);
 }
 
+/* A variable that stands inside of a kernel is its twin's as well. */
+static void part_inside(void)
+{
+    CUmodule m;
+    CUfunction f[2];
+    use_device();
+    make_cubin();
+    struct tl_cubin_gated g = gated(true, NULL);
+    load_original();
+    OK(CALL(cuModuleLoadData)(&m, g.bytes));
+    OK(CALL(cuModuleGetFunction)(&f[0], m, "inside"));
+    OK(CALL(cuModuleGetFunction)(&f[1], m, "inside$gate"));
+    struct arena a = make_arena();
+    struct tl_cubin_args args = {.word = a.word, .first = 0, .last = 1};
+    for (int i = 0; i < TL_CUBIN_STOP_WORDS; i++)
+        args.stop[i] = a.stop[i];
+    void *params[] = {&a.out, &args};
+    for (uint32_t i = 0; i < 6; i++) {
+        OK(CALL(cuMemsetD8_v2)(a.word, 0, 4));
+        OK(CALL(cuLaunchKernel)(f[i % 2], 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+        OK(CALL(cuCtxSynchronize)());
+        TEST_ASSERT_EQUAL_UINT32(i, word_of(a.out));
+    }
+    tl_cubin_gated_finish(&g);
+}
+
 static void part_attributes(void)
 {
     CUmodule m;
@@ -378,16 +410,107 @@ static void part_misplaced(void)
     tl_cubin_gated_finish(&g);
 }
 
+/* A container with gated code and the PTX of what is behind the gate: nothing else was ever shown. */
+static void part_container(void)
+{
+    CUmodule m;
+    CUfunction f;
+    use_device();
+    make_cubin();
+    for (int is_twin = 0; is_twin < 2; is_twin++) {
+        struct tl_cubin_gated g = gated(is_twin, "work");
+        struct tl_buf b = both(g.bytes, g.n);
+        OK(CALL(cuModuleLoadData)(&m, b.p));
+        OK(CALL(cuModuleGetFunction)(&f, m, is_twin ? "work$gate" : "work"));
+        stops_and_goes_on(f);
+        tl_buf_finish(&b);
+        tl_cubin_gated_finish(&g);
+    }
+}
+
+/* What stands in front is something else, and the PTX beside it is no excuse. */
+static void part_container_refused(void)
+{
+    CUmodule m;
+    use_device();
+    make_cubin();
+    struct tl_cubin_gate_code gate;
+    struct tl_cubin_gated g = gated(false, "work");
+    struct tl_error err = {0};
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_cubin_gates_code(gates, arch, 32, (const uint32_t[]){1, 1, 1}, &gate, &err),
+        err.text);
+    bytes_of(&g, gate.bytes, gate.n)[100] ^= 4;
+    struct tl_buf b = both(g.bytes, g.n);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_IMAGE, CALL(cuModuleLoadData)(&m, b.p));
+    tl_buf_finish(&b);
+    tl_cubin_gated_finish(&g);
+}
+
+/* A compiler has kept what the code was made of: the PTX is never shown to the device. */
+static void part_kept(void)
+{
+    CUmodule m;
+    CUfunction f;
+    struct tl_store store;
+    struct tl_error err = {0};
+    char folder[] = "/tmp/gated-XXXXXX", command[64];
+    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    setenv("TALLY_CACHE", folder, 1);
+    use_device();
+    make_cubin();
+    TEST_ASSERT_EQUAL_INT(0, tl_store_open(&store, folder, 64, &err));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NO_BINARY_FOR_GPU, CALL(cuModuleLoadData)(&m, cubin));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_origin_keep(&store, cubin, n_cubin, text, strlen(text) + 1, &err), err.text);
+    for (int is_twin = 1; is_twin >= 0; is_twin--) {
+        struct tl_cubin_gated g = gated(is_twin, NULL);
+        OK(CALL(cuModuleLoadData)(&m, g.bytes));
+        OK(CALL(cuModuleGetFunction)(&f, m, is_twin ? "work$gate" : "work"));
+        stops_and_goes_on(f);
+        tl_cubin_gated_finish(&g);
+    }
+    OK(CALL(cuModuleLoadData)(&m, cubin));
+    tl_store_close(&store);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    TEST_ASSERT_EQUAL_INT(0, system(command));
+}
+
+/* The gate alone, found on disk by who never saw the kernel ungated. */
+static void part_kept_in_place(void)
+{
+    CUmodule m;
+    CUfunction f;
+    struct tl_store store;
+    struct tl_error err = {0};
+    char folder[] = "/tmp/gated-XXXXXX", command[64];
+    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    setenv("TALLY_CACHE", folder, 1);
+    use_device();
+    make_cubin();
+    TEST_ASSERT_EQUAL_INT(0, tl_store_open(&store, folder, 64, &err));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        0, tl_origin_keep(&store, cubin, n_cubin, text, strlen(text), &err), err.text);
+    struct tl_cubin_gated g = gated(false, NULL);
+    OK(CALL(cuModuleLoadData)(&m, g.bytes));
+    OK(CALL(cuModuleGetFunction)(&f, m, "work"));
+    stops_and_goes_on(f);
+    tl_cubin_gated_finish(&g);
+    tl_store_close(&store);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    TEST_ASSERT_EQUAL_INT(0, system(command));
+}
+
 /* --- all of them, per profile --- */
 
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"gated", part_gated},
-             {"twin", part_twin},
-             {"attributes", part_attributes},
-             {"refused", part_refused},
-             {"misplaced", part_misplaced}};
+} parts[] = {{"gated", part_gated},         {"twin", part_twin},
+             {"inside", part_inside},       {"attributes", part_attributes},
+             {"refused", part_refused},     {"misplaced", part_misplaced},
+             {"container", part_container}, {"container_refused", part_container_refused},
+             {"kept", part_kept},           {"kept_in_place", part_kept_in_place}};
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
 static void must(const char *profile, const char *part)

@@ -1,8 +1,8 @@
-/* A GPU's machine code as its linked cubin describes it (device/driver/elf.c): kernels, where their
+/* A GPU's machine code as its linked cubin describes it (image/tables.c): kernels, where their
  * code is, and what the tables say that a driver would go by.  The bytes are hostile; nothing
  * outside of them is read. */
-#ifndef TALLY_DEVICE_DRIVER_ELF_H
-#define TALLY_DEVICE_DRIVER_ELF_H
+#ifndef TALLY_TABLES_H
+#define TALLY_TABLES_H
 
 #include "tally/base.h"
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct tl_drv_elf {
+struct tl_tables {
     const uint8_t *bytes;
     size_t n;
     const Elf64_Shdr *sections;
@@ -20,10 +20,10 @@ struct tl_drv_elf {
     uint32_t n_symbols, symtab;
 };
 
-enum { TL_DRV_ELF_PARAMS = 512 };
+enum { TL_TABLES_PARAMS = 512 };
 
 /* What `.nv.info`, `.nv.info.<kernel>` and the sections of a kernel say; 0 where they do not. */
-struct tl_drv_elf_facts {
+struct tl_tables_facts {
     uint32_t max_threads, shared_bytes, registers, barriers;
     uint32_t section_registers; /* beside its code, before sm_90 */
     uint32_t param_bytes;       /* of all parameters */
@@ -33,19 +33,19 @@ struct tl_drv_elf_facts {
     bool has_more_params; /* than there is room for, or one twice */
     struct {
         uint32_t offset, bytes;
-    } params[TL_DRV_ELF_PARAMS];
+    } params[TL_TABLES_PARAMS];
 };
 
 /* `bytes` must be aligned to 8, and outlive it.  0, -EINVAL. */
-int tl_drv_elf_open(struct tl_drv_elf *e, const void *bytes, size_t n, struct tl_error *err);
+int tl_tables_open(struct tl_tables *e, const void *bytes, size_t n, struct tl_error *err);
 /* NULL if it has none, or an empty one. */
-const char *tl_drv_elf_symbol_name(const struct tl_drv_elf *e, uint32_t symbol);
-const char *tl_drv_elf_section_name(const struct tl_drv_elf *e, uint32_t section);
-bool tl_drv_elf_is_kernel(const struct tl_drv_elf *e, uint32_t symbol);
+const char *tl_tables_symbol_name(const struct tl_tables *e, uint32_t symbol);
+const char *tl_tables_section_name(const struct tl_tables *e, uint32_t section);
+bool tl_tables_is_kernel(const struct tl_tables *e, uint32_t symbol);
 /* The symbol of the kernel of that name, or n_symbols. */
-uint32_t tl_drv_elf_find(const struct tl_drv_elf *e, struct tl_str name);
+uint32_t tl_tables_find(const struct tl_tables *e, struct tl_str name);
 /* The code of a kernel, as long as its symbol says; NULL if that is not all in its section. */
-const uint8_t *tl_drv_elf_code(const struct tl_drv_elf *e, uint32_t symbol, uint64_t *n);
-void tl_drv_elf_read(const struct tl_drv_elf *e, uint32_t symbol, struct tl_drv_elf_facts *f);
+const uint8_t *tl_tables_code(const struct tl_tables *e, uint32_t symbol, uint64_t *n);
+void tl_tables_read(const struct tl_tables *e, uint32_t symbol, struct tl_tables_facts *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* Reads linked cubins; see the header.  Attributes are numbered as image/cubin.c tells. */
-#include "device/driver/elf.h"
+#include "tally/tables.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum {
 };
 
 /* A part of the file, or NULL if it is not all inside or not aligned. */
-static const void *part(const struct tl_drv_elf *e, uint64_t offset, uint64_t bytes, uint32_t align)
+static const void *part(const struct tl_tables *e, uint64_t offset, uint64_t bytes, uint32_t align)
 {
     if (offset > e->n || bytes > e->n - offset ||
         ((uintptr_t)(e->bytes + offset) & (align - 1)) != 0)
@@ -26,7 +26,7 @@ static const void *part(const struct tl_drv_elf *e, uint64_t offset, uint64_t by
     return e->bytes + offset;
 }
 
-static const char *text_at(const struct tl_drv_elf *e, uint32_t section, uint32_t offset)
+static const char *text_at(const struct tl_tables *e, uint32_t section, uint32_t offset)
 {
     if (section >= e->n_sections || e->sections[section].sh_type != SHT_STRTAB)
         return NULL;
@@ -37,9 +37,9 @@ static const char *text_at(const struct tl_drv_elf *e, uint32_t section, uint32_
                : NULL;
 }
 
-int tl_drv_elf_open(struct tl_drv_elf *e, const void *bytes, size_t n, struct tl_error *err)
+int tl_tables_open(struct tl_tables *e, const void *bytes, size_t n, struct tl_error *err)
 {
-    *e = (struct tl_drv_elf){.bytes = bytes, .n = n};
+    *e = (struct tl_tables){.bytes = bytes, .n = n};
     const Elf64_Ehdr *h = part(e, 0, sizeof *h, 8);
     if (h == NULL || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64)
         return tl_error_set(err, -EINVAL, "this is no 64-bit cubin");
@@ -58,36 +58,36 @@ int tl_drv_elf_open(struct tl_drv_elf *e, const void *bytes, size_t n, struct tl
     return e->symbols != NULL ? 0 : tl_error_set(err, -EINVAL, "a cubin has no symbol table");
 }
 
-const char *tl_drv_elf_symbol_name(const struct tl_drv_elf *e, uint32_t symbol)
+const char *tl_tables_symbol_name(const struct tl_tables *e, uint32_t symbol)
 {
     const char *name = text_at(e, e->sections[e->symtab].sh_link, e->symbols[symbol].st_name);
     return name != NULL && name[0] != '\0' ? name : NULL;
 }
 
-const char *tl_drv_elf_section_name(const struct tl_drv_elf *e, uint32_t section)
+const char *tl_tables_section_name(const struct tl_tables *e, uint32_t section)
 {
     const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)e->bytes;
     return text_at(e, h->e_shstrndx, e->sections[section].sh_name);
 }
 
-bool tl_drv_elf_is_kernel(const struct tl_drv_elf *e, uint32_t symbol)
+bool tl_tables_is_kernel(const struct tl_tables *e, uint32_t symbol)
 {
     const Elf64_Sym *s = &e->symbols[symbol];
     return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & STO_CUDA_ENTRY) != 0 &&
            s->st_shndx != SHN_UNDEF && s->st_shndx < e->n_sections &&
-           tl_drv_elf_symbol_name(e, symbol) != NULL;
+           tl_tables_symbol_name(e, symbol) != NULL;
 }
 
-uint32_t tl_drv_elf_find(const struct tl_drv_elf *e, struct tl_str name)
+uint32_t tl_tables_find(const struct tl_tables *e, struct tl_str name)
 {
     uint32_t i = 0;
     while (i < e->n_symbols &&
-           !(tl_drv_elf_is_kernel(e, i) && tl_str_is(name, tl_drv_elf_symbol_name(e, i))))
+           !(tl_tables_is_kernel(e, i) && tl_str_is(name, tl_tables_symbol_name(e, i))))
         i++;
     return i;
 }
 
-const uint8_t *tl_drv_elf_code(const struct tl_drv_elf *e, uint32_t symbol, uint64_t *n)
+const uint8_t *tl_tables_code(const struct tl_tables *e, uint32_t symbol, uint64_t *n)
 {
     const Elf64_Sym *s = &e->symbols[symbol];
     const Elf64_Shdr *in = &e->sections[s->st_shndx];
@@ -110,9 +110,9 @@ static uint32_t word_at(const uint8_t *p)
     return half_at(p) | (uint32_t)half_at(p + 2) << 16;
 }
 
-static void add_param(struct tl_drv_elf_facts *f, uint32_t number, uint32_t offset, uint32_t bytes)
+static void add_param(struct tl_tables_facts *f, uint32_t number, uint32_t offset, uint32_t bytes)
 {
-    if (number >= TL_DRV_ELF_PARAMS || f->params[number].bytes != 0) {
+    if (number >= TL_TABLES_PARAMS || f->params[number].bytes != 0) {
         f->has_more_params = true;
         return;
     }
@@ -121,7 +121,7 @@ static void add_param(struct tl_drv_elf_facts *f, uint32_t number, uint32_t offs
     f->n_params = number >= f->n_params ? number + 1 : f->n_params;
 }
 
-static void take(struct tl_drv_elf_facts *f, uint8_t id, uint16_t number, const uint8_t *value,
+static void take(struct tl_tables_facts *f, uint8_t id, uint16_t number, const uint8_t *value,
                  uint32_t bytes, uint32_t symbol)
 {
     if (id == INFO_REGCOUNT && bytes >= 8 && word_at(value) == symbol)
@@ -142,7 +142,7 @@ static void take(struct tl_drv_elf_facts *f, uint8_t id, uint16_t number, const 
     }
 }
 
-static void read_info(const uint8_t *p, size_t n, uint32_t symbol, struct tl_drv_elf_facts *f)
+static void read_info(const uint8_t *p, size_t n, uint32_t symbol, struct tl_tables_facts *f)
 {
     while (n >= 4) {
         uint16_t number = half_at(p + 2);
@@ -155,7 +155,7 @@ static void read_info(const uint8_t *p, size_t n, uint32_t symbol, struct tl_drv
     }
 }
 
-void tl_drv_elf_read(const struct tl_drv_elf *e, uint32_t symbol, struct tl_drv_elf_facts *f)
+void tl_tables_read(const struct tl_tables *e, uint32_t symbol, struct tl_tables_facts *f)
 {
     uint32_t code = e->symbols[symbol].st_shndx;
     memset(f, 0, sizeof *f);
@@ -167,7 +167,7 @@ void tl_drv_elf_read(const struct tl_drv_elf *e, uint32_t symbol, struct tl_drv_
             if (p != NULL)
                 read_info(p, s->sh_size, symbol, f);
         } else if (s->sh_info == code) {
-            const char *name = tl_drv_elf_section_name(e, i);
+            const char *name = tl_tables_section_name(e, i);
             if (name != NULL && strncmp(name, ".nv.shared.", 11) == 0)
                 f->shared_bytes = (uint32_t)s->sh_size;
             else if (name != NULL && strncmp(name, ".nv.constant0.", 14) == 0)
