@@ -9,7 +9,7 @@
 
 const char *tl_rung_name(enum tl_rung r)
 {
-    static const char *const names[TL_RUNGS] = {"persistent", "ticket", "slice",
+    static const char *const names[TL_RUNGS] = {"persistent", "ticket", "slice", "gate",
                                                 "whole",      "rate",   "cap"};
     return (unsigned)r < TL_RUNGS ? names[r] : "unknown";
 }

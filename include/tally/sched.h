@@ -26,6 +26,7 @@ enum tl_rung {
     TL_RUNG_PERSISTENT,
     TL_RUNG_TICKET,
     TL_RUNG_SLICE,
+    TL_RUNG_GATE,  /* the original's machine code with a check in front of each block */
     TL_RUNG_WHOLE, /* the original, with bounded run-ahead */
     TL_RUNG_RATE,  /* the original, at a granted rate */
     TL_RUNG_CAP,   /* the original, on a granted part of the SMs */

@@ -306,7 +306,7 @@ TL_EFF_LOCKED static uint64_t time_of(const struct tl_eff_piece *p)
 /* Whether the kernel counts its blocks, so that its counter tells how far it came. */
 static bool counts(const struct tl_eff_launch *l)
 {
-    return l->rung < TL_RUNG_SLICE && l->control != NULL;
+    return l->rung < TL_RUNG_WHOLE && l->rung != TL_RUNG_SLICE && l->control != NULL;
 }
 
 /* Whether this is the end of the last piece of a kernel that has more blocks, because somebody
@@ -414,7 +414,7 @@ TL_EFF_LOCKED static void refused(const struct tl_eff_piece *p)
 {
     struct tl_eff_launch *l = &p->item->launch;
     tl_eff_note("%s: the driver refused a launch of its %s variant (error %d)", l->kernel->name,
-                tl_ptx_variant_name(l->variant->kind), p->refusal);
+                tl_rung_name(l->variant->rung), p->refusal);
     l->variant->state = TL_EFF_REFUSED;
     l->variant = NULL;
     l->rung = TL_RUNG_WHOLE;

@@ -11,6 +11,7 @@
 #include "runtime/effort/room.h"
 #include "tally/effort.h"
 #include "tally/ptx.h"
+#include "tally/sched.h"
 
 struct tl_eff_context;
 struct tl_eff_item;
@@ -49,7 +50,8 @@ struct tl_eff_kernel {
     struct tl_eff_rooms rooms;
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
-    struct tl_eff_variant *variants[TL_PTX_VARIANTS][3]; /* by number of grid dimensions */
+    /* by number of grid dimensions, which the gate does not care about */
+    struct tl_eff_variant *variants[TL_RUNG_WHOLE][3];
     /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
     uint64_t fingerprint;
 };

@@ -252,12 +252,6 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
 
 /* --- choosing a rung -------------------------------------------------------------------------- */
 
-static const enum tl_ptx_variant kind_of[TL_RUNG_WHOLE] = {
-    [TL_RUNG_PERSISTENT] = TL_PTX_PERSISTENT,
-    [TL_RUNG_TICKET] = TL_PTX_TICKET,
-    [TL_RUNG_SLICE] = TL_PTX_SLICE,
-};
-
 /* Asks for variants as long as the plan wants to know of one.  The lock is given up meanwhile if a
  * rung is forced, or a variant's limits have to be raised. */
 TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_launch *l,
@@ -268,12 +262,12 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
     struct tl_eff_choice choice;
     TL_CHECK(l->n_flying == 0 && l->launched == l->done);
     for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++)
-        f.rungs[r].was_asked_for = l->kernel->variants[kind_of[r]][0] != NULL;
+        f.rungs[r].was_asked_for = l->kernel->variants[r][0] != NULL;
     while ((choice = tl_eff_plan_rung(&f)).asks) {
         enum tl_rung r = choice.rung;
         bool may_come = false;
         tl_eff_profile_retry(f.force < 0 ? l->profile : NULL, r);
-        found[r] = tl_eff_variant(l, kind_of[r], f.force >= 0, &may_come);
+        found[r] = tl_eff_variant(l, r, f.force >= 0, &may_come);
         f.rungs[r].form = found[r] != NULL ? TL_EFF_FORM_READY
                           : may_come       ? TL_EFF_FORM_COMING
                                            : TL_EFF_FORM_NONE;

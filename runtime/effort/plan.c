@@ -5,6 +5,8 @@
 enum {
     /* what a ticket block costs that only leaves, on one SM, with all that it finds cold */
     TICKET_DRAIN_NS = 800,
+    LEAVE_NS = 800,       /* the same of a gated block, if that was not measured */
+    LEAVE_PART = 8,       /* of what is gained or run, leaving may cost the eighth part */
     FINE_BLOCK_NS = 2000, /* shorter blocks are taken several at a time, */
     BATCH_NS = 8000,      /* for about as long as it takes to leave the device anyway, */
     MOST_BATCH = 64,
@@ -63,9 +65,22 @@ static bool is_known(const struct tl_eff_facts *f)
     return f->has_profile && f->whole_ns != 0;
 }
 
+/* Every launch of a gated kernel has the whole grid, and of blocks that are over as soon as they have
+ * asked whether to begin there may be millions.  So if leaving takes nearly as long as running, there
+ * is nothing to gain.  Nor does a gated kernel keep to a part of the SMs. */
+static bool gate_is_worth_it(const struct tl_eff_facts *f)
+{
+    if (keeps_part(f))
+        return false;
+    return f->leave_ns == 0 || !is_known(f) ||
+           tl_eff_plan_leaving_ns(f) <= f->whole_ns / LEAVE_PART;
+}
+
 /* Whether the rung comes into question, if there is a variant for it. */
 static bool is_offered(const struct tl_eff_facts *f, enum tl_rung rung)
 {
+    if (rung == TL_RUNG_GATE && !gate_is_worth_it(f))
+        return false;
     bool is_short = is_known(f) && f->whole_ns <= f->turnaround_ns && !keeps_part(f);
     if (rung < f->finest && !keeps_part(f))
         return false;
@@ -187,6 +202,14 @@ static uint32_t batch_of(const struct tl_eff_facts *f)
     return n;
 }
 
+uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f)
+{
+    uint32_t sms = f->sms > 0 ? f->sms : 1;
+    uint64_t waves = ((uint64_t)f->blocks + sms - 1) / sms;
+    uint64_t ns = f->leave_ns != 0 ? f->leave_ns : LEAVE_NS;
+    return ns < UINT32_MAX ? waves * ns : waves * UINT32_MAX; /* no product overflows */
+}
+
 /* How many blocks keep to the budget: of slices, as many as run in half of it (two are in flight);
  * of tickets, as many as leave in that time.  One wave at least.  Slices that an SM does not run all
  * at once are multiples of what it does: the blocks beyond would take as long as if it were full. */
@@ -222,6 +245,19 @@ static uint32_t trial_blocks(const struct tl_eff_facts *f)
     return least(waves * (f->sms > 0 ? f->sms : 1), f->blocks - f->launched);
 }
 
+/* Of a gated kernel all others leave again with each trial, so the larger the grid, the larger the
+ * bite. */
+static uint32_t gate_trial_blocks(const struct tl_eff_facts *f)
+{
+    uint32_t few = trial_blocks(f), left = f->blocks - f->launched;
+    if (f->wave_ns == 0)
+        return left;
+    uint64_t waves = tl_eff_plan_leaving_ns(f) / f->wave_ns + 1;
+    uint32_t wide = (f->sms > 0 ? f->sms : 1) * LEAVE_PART;
+    uint32_t bite = waves > left / wide ? left : (uint32_t)waves * wide;
+    return bite > few ? bite : few;
+}
+
 struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
 {
     TL_CHECK(f->rung < TL_RUNG_WHOLE && f->done <= f->launched && f->launched < f->blocks);
@@ -235,6 +271,9 @@ struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
                                            size.batch,
                                        left)
                                : left;
+    } else if (f->rung == TL_RUNG_GATE) {
+        TL_CHECK(f->launched == f->done); /* one at a time */
+        size.blocks = is_trial ? gate_trial_blocks(f) : f->blocks - f->done;
     } else if (is_trial) {
         size.blocks = trial_blocks(f);
     } else {
@@ -246,13 +285,16 @@ struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
 
 uint32_t tl_eff_plan_at_once(const struct tl_eff_facts *f)
 {
-    return f->rung == TL_RUNG_PERSISTENT || f->is_chained || tl_eff_plan_is_trial(f) ? 1 : 2;
+    bool is_one = f->rung == TL_RUNG_PERSISTENT || f->rung == TL_RUNG_GATE;
+    return is_one || f->is_chained || tl_eff_plan_is_trial(f) ? 1 : 2;
 }
 
 bool tl_eff_plan_may_follow(const struct tl_eff_facts *f)
 {
     if (f->rung == TL_RUNG_TICKET)
         return within_budget(f) >= f->blocks;
+    if (f->rung == TL_RUNG_GATE)
+        return tl_eff_plan_leaving_ns(f) <= f->turnaround_ns / 2;
     return f->rung == TL_RUNG_PERSISTENT;
 }
 
@@ -335,11 +377,11 @@ bool tl_eff_plan_wants_sample(uint32_t n_samples, uint32_t n_launches)
 }
 
 /* Other work on the machine makes single measurements too long, never too short; and a few blocks
- * may not spread over the device as many do.  So the least of many counts, and with slices more is
- * put up with: behind them there is no control. */
+ * may not spread over the device as many do.  So the least of many counts, and with slices and gates
+ * more is put up with: behind them there is no control. */
 static bool seems_slow(enum tl_rung rung, uint64_t rung_ns, uint64_t wave_ns, uint64_t slack)
 {
-    uint64_t most = rung == TL_RUNG_SLICE ? wave_ns * 9 / 4 : wave_ns * 3 / 2;
+    uint64_t most = rung >= TL_RUNG_SLICE ? wave_ns * 9 / 4 : wave_ns * 3 / 2;
     return wave_ns != 0 && rung_ns > most + slack;
 }
 

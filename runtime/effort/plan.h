@@ -45,8 +45,10 @@ struct tl_eff_facts {
     uint32_t sm_permille;   /* the part of the SMs that is granted; 0, 1000: all */
     uint64_t turnaround_ns; /* budget for leaving the device */
     uint32_t strikes;       /* how often its blocks were found to wait for each other */
-    bool takes_singly;      /* a worker must not take several blocks at a time */
-    bool is_alone;          /* nobody is above */
+    /* what a block of the gated form costs an SM that only leaves; 0 if not known */
+    uint64_t leave_ns;
+    bool takes_singly; /* a worker must not take several blocks at a time */
+    bool is_alone;     /* nobody is above */
     /* What was measured of the kernel, in this shape.  A wave is one block for each SM: its time
      * says how fast a form is, and tells two forms apart.  It is not what a block takes: that shares
      * its SM with others, and lasts as many waves as they are. */
@@ -96,6 +98,9 @@ struct tl_eff_size {
 };
 /* The next piece, if any blocks are left. */
 struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f);
+/* What it takes until all blocks of a gated launch have left that are not to run: a launch always has
+ * all of them. */
+uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f);
 /* Whether it is tried on a few blocks before it gets all of them. */
 bool tl_eff_plan_is_trial(const struct tl_eff_facts *f);
 /* How many pieces may be on the device at once. */

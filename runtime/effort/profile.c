@@ -287,7 +287,7 @@ static void call_slow(struct tl_eff_profile *p, const struct tl_eff_launch *l, e
         tl_eff_note("%s: a wave takes %llu us on the %s rung and %llu us as it is: another rung is "
                     "used",
                     l->kernel->name, (unsigned long long)p->rungs[rung].wave_ns / 1000,
-                    tl_ptx_variant_name(l->variant->kind), (unsigned long long)p->wave_ns / 1000);
+                    tl_rung_name(l->variant->rung), (unsigned long long)p->wave_ns / 1000);
     p->rungs[rung].is_slow = true;
     p->rungs[rung].retry_at = p->n_launches + tl_eff_plan_retry_after(p->rungs[rung].n_slow++);
 }

@@ -33,13 +33,16 @@ static void forgo(struct tl_eff_context *c, enum tl_qualified_rung r)
 {
     switch (r) {
     case TL_QUALIFIED_PERSISTENT:
-        c->unqualified |= 1u << TL_PTX_PERSISTENT;
+        c->unqualified |= 1u << TL_RUNG_PERSISTENT;
         break;
     case TL_QUALIFIED_TICKET:
-        c->unqualified |= 1u << TL_PTX_TICKET;
+        c->unqualified |= 1u << TL_RUNG_TICKET;
         break;
     case TL_QUALIFIED_SLICE:
-        c->unqualified |= 1u << TL_PTX_SLICE;
+        c->unqualified |= 1u << TL_RUNG_SLICE;
+        break;
+    case TL_QUALIFIED_GATE:
+        c->unqualified |= 1u << TL_RUNG_GATE;
         break;
     case TL_QUALIFIED_CAP:
         c->is_capless = true;
@@ -49,18 +52,32 @@ static void forgo(struct tl_eff_context *c, enum tl_qualified_rung r)
     }
 }
 
+/* What is known of the gate there.  Only what was found to work is used, unless somebody insists: then
+ * what was never examined is taken as it is, as with other rungs. */
+static void judge_gate(struct tl_eff_context *c, const struct tl_qualification *q)
+{
+    c->examined = q == NULL                                                 ? TL_EFF_NEVER_EXAMINED
+                  : q->rungs[TL_QUALIFIED_GATE].verdict == TL_VERDICT_WORKS ? TL_EFF_FOUND_TO_WORK
+                                                                            : TL_EFF_FOUND_UNFIT;
+    if (q == NULL && tl_eff.settings->gate != TL_GATE_OFF && tl_eff.settings->force != TL_RUNG_GATE)
+        tl_eff_note("machine code gets no gate on this device, and kernels without PTX run whole, "
+                    "until `tally doctor` has found that it works there");
+}
+
 void tl_eff_qualify(struct tl_eff_context *c, CUdevice device)
 {
     struct tl_qualified_of of;
     struct tl_qualification q;
     struct tl_error err = {0};
     if (!identify(device, &of)) {
+        judge_gate(c, NULL);
         tl_eff_note(
             "the driver does not tell which GPU this is: what `tally doctor` found about it "
             "is not known");
         return;
     }
     int rc = tl_qualified_read(&q, &of, &err);
+    judge_gate(c, rc == 0 ? &q : NULL);
     if (rc < 0) {
         tl_eff_note("%s: %s (`tally doctor` examines it)", of.name, err.text);
         tl_eff_log(rc == -ENOENT ? 2 : 1, "%s: %s (`tally doctor` examines it)", of.name, err.text);
@@ -79,7 +96,7 @@ void tl_eff_qualify(struct tl_eff_context *c, CUdevice device)
     }
 }
 
-bool tl_eff_is_qualified(const struct tl_eff_context *c, enum tl_ptx_variant kind)
+bool tl_eff_is_qualified(const struct tl_eff_context *c, enum tl_rung rung)
 {
-    return (c->unqualified & 1u << kind) == 0;
+    return (c->unqualified & 1u << rung) == 0;
 }

@@ -171,7 +171,7 @@ TL_EFF_LOCKED static void strike(struct tl_eff_kernel *k)
 
 static bool counts(const struct tl_eff_launch *l)
 {
-    return l->rung < TL_RUNG_SLICE;
+    return l->rung != TL_RUNG_SLICE;
 }
 
 /* The host sees how far its blocks have come while they run. */
@@ -435,7 +435,7 @@ TL_EFF_LOCKED static bool rescue(const struct tl_eff_piece *stuck, uint64_t now)
         r->counter = is_visible(stuck) ? counter_of(l->control) : 0;
         tl_record_rescued(l->kernel->record);
         tl_eff_note("%s STOOD STILL IN PIECES (%s): its remaining blocks were launched beside it",
-                    l->kernel->name, tl_ptx_variant_name(l->variant->kind));
+                    l->kernel->name, tl_rung_name(l->variant->rung));
         tl_eff_log(1,
                    "%s stood still for %llu ms in pieces: its remaining blocks are launched beside "
                    "it",

@@ -14,7 +14,8 @@
  *     graph*.c    graphs, replayed node by node
  *     kernel.c    kernels: parameters, limits, launches as the job makes them
  *     names.c     kernels of which the driver tells no name
- *     variant.c   the rewritten forms of a kernel, built in the background
+ *     variant.c   the other forms of a kernel, built in the background
+ *     build_*.c   how: of PTX, or of machine code
  *     store.c     what outlives the process: rewritten text
  *     profile.c   how long kernels take
  *     plan.c      what follows from that: rung, size, part of the SMs; pure
@@ -25,6 +26,7 @@
  *     cap.c       kernels that cannot be stopped, on a part of the SMs
  *     flight.c    what is on the device, and the news of its end
  *     supply.c    counters and events of a context
+ *     whose.c     whose machine code it is, and whether it may get a gate; pure
  *     qualified.c what `tally doctor` found out about its device
  *     permit.c    whether this job may launch at this moment
  *     executor.c  the thread that submits what is queued

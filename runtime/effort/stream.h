@@ -8,6 +8,7 @@
 
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/whose.h"
 
 struct tl_eff_item;
 struct tl_eff_control_slab;
@@ -69,8 +70,9 @@ struct tl_eff_context {
     struct tl_eff_cap caps[TL_EFF_CAPS];
     uint32_t n_caps;
     bool is_capless; /* there are no such parts, or they were refused */
-    /* bit per enum tl_ptx_variant: not to be used on this device (runtime/effort/qualified.h) */
+    /* bit per enum tl_rung: not to be used on this device (runtime/effort/qualified.h) */
     uint32_t unqualified;
+    enum tl_eff_examined examined; /* what is known of the gate there */
 };
 
 /* Under the lock, but for handle, number and what kind it is, which never change, and for

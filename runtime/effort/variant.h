@@ -10,6 +10,7 @@
 #include "runtime/effort/room.h"
 #include "runtime/job/share.h"
 #include "tally/ptx.h"
+#include "tally/sched.h"
 
 struct tl_captured_image;
 struct tl_eff_kernel;
@@ -28,7 +29,7 @@ struct tl_eff_variant {
     struct tl_eff_kernel *kernel;
     struct tl_eff_variant *next; /* in the builder's queue */
     bool is_unwanted;            /* its kernel goes: the builder gives up */
-    enum tl_ptx_variant kind;
+    enum tl_rung rung;
     uint32_t dims;
     enum tl_eff_variant_state state;
     uint32_t block[3]; /* of the launch that asked for it */
@@ -47,8 +48,8 @@ struct tl_eff_variant {
 /* The variant if it is ready and its conditions hold for this launch.  Otherwise asks for it (with
  * `now`, builds it at once) and returns NULL; `*may_come` says whether it is worth asking again.
  * The lock is given up meanwhile. */
-struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_ptx_variant kind,
-                                      bool now, bool *may_come) TL_EFF_LOCKED;
+struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_rung rung, bool now,
+                                      bool *may_come) TL_EFF_LOCKED;
 /* The lock is given up to unload. */
 void tl_eff_variants_free(struct tl_eff_kernel *k) TL_EFF_LOCKED;
 void tl_eff_variants_forked(void) TL_EFF_UNLOCKED;

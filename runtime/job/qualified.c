@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tally/cubin.h"
 #include "tally/file.h"
 #include "tally/ptx.h"
 #include "tally/store.h"
@@ -24,7 +25,8 @@ const char *tl_verdict_name(enum tl_verdict v)
 
 const char *tl_qualified_rung_name(enum tl_qualified_rung r)
 {
-    static const char *const names[TL_QUALIFIED_RUNGS] = {"persistent", "ticket", "slice", "cap"};
+    static const char *const names[TL_QUALIFIED_RUNGS] = {"persistent", "ticket", "slice", "gate",
+                                                          "cap"};
     return (unsigned)r < TL_QUALIFIED_RUNGS ? names[r] : "?";
 }
 
@@ -50,7 +52,8 @@ static void name_of(const struct tl_qualified_of *of, char name[NAME_BYTES])
 {
     struct tl_digest d;
     uint8_t digest[TL_DIGEST_BYTES];
-    const uint32_t numbers[] = {(uint32_t)of->cuda_version, TL_PTX_REWRITER_VERSION};
+    const uint32_t numbers[] = {(uint32_t)of->cuda_version, TL_PTX_REWRITER_VERSION,
+                                TL_CUBIN_GATE_VERSION};
     tl_digest_init(&d);
     tl_digest_add(&d, numbers, sizeof numbers);
     tl_digest_part(&d, of->uuid, strlen(of->uuid));

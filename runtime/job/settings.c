@@ -118,7 +118,8 @@ static int choose(const char *text, const char *const *words, int n)
 
 /* In the order of enum tl_rung; the shim links this file without the scheduler, which has the names
  * for people. */
-static const char *const rungs[] = {"persistent", "ticket", "slice", "whole", "rate", "cap"};
+static const char *const rungs[] = {"persistent", "ticket", "slice", "gate",
+                                    "whole",      "rate",   "cap"};
 _Static_assert(sizeof rungs / sizeof rungs[0] == TL_RUNGS, "a name for each rung");
 
 static int read_rung(const char *text, int *rung)
@@ -127,6 +128,16 @@ static int read_rung(const char *text, int *rung)
     if (i < 0 || i == TL_RUNG_RATE) /* a rate is granted, there is no kernel for it */
         return -EINVAL;
     *rung = i;
+    return 0;
+}
+
+static int read_gate(const char *text, enum tl_gate_mode *gate)
+{
+    static const char *const words[] = {"auto", "off", "all"};
+    int i = choose(text, words, 3);
+    if (i < 0)
+        return -EINVAL;
+    *gate = (enum tl_gate_mode)i;
     return 0;
 }
 
@@ -253,7 +264,9 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
         judge(&r, read_off(v, &s->is_off), "TALLY_OFF", "0 or 1");
     if ((v = variable("TALLY_FORCE")) != NULL)
         judge(&r, read_rung(v, &s->force), "TALLY_FORCE",
-              "persistent, ticket, slice, whole or cap");
+              "persistent, ticket, slice, gate, whole or cap");
+    if ((v = variable("TALLY_GATE")) != NULL)
+        judge(&r, read_gate(v, &s->gate), "TALLY_GATE", "off, auto or all");
     if ((v = variable("TALLY_LOG")) != NULL)
         judge(&r, read_log(v, &s->log), "TALLY_LOG", "error, warn, info or debug");
     return r.rc;

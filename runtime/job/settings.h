@@ -10,6 +10,13 @@
 enum { TL_SOCKET_PATH_BYTES = 108 - 4 };
 #define TL_SOCKET_PATH_IS "a path from / of at most 103 bytes; set TALLY_SOCKET to a shorter one"
 
+/* Whose machine code may get a gate (docs/legal.md). */
+enum tl_gate_mode {
+    TL_GATE_AUTO, /* what is no part of NVIDIA's SDK, where `tally doctor` found that it works */
+    TL_GATE_OFF,
+    TL_GATE_ALL, /* NVIDIA's own libraries as well */
+};
+
 struct tl_settings {
     int level;               /* TALLY_PRIORITY: high, low or a number; 0 if not said */
     uint32_t slo_percentile; /* TALLY_SLO=p99:8ms; in per ten thousand, 0 if not said */
@@ -29,7 +36,8 @@ struct tl_settings {
     bool is_off;    /* TALLY_OFF=1: forward everything, do nothing else */
     /* TALLY_FORCE: an enum tl_rung that every kernel that can must use; -1: none */
     int force;
-    int log; /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
+    enum tl_gate_mode gate; /* TALLY_GATE=auto|off|all; auto if not said */
+    int log;                /* TALLY_LOG=error|warn|info|debug: 0..3; warn if not said */
 };
 
 /* 0, or -EINVAL naming the variable, its value and what it may be; `s` then has the default in its

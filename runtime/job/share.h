@@ -24,7 +24,7 @@
 #include "tally/sched.h"
 
 enum {
-    TL_SHARE_VERSION = 3,
+    TL_SHARE_VERSION = 4,
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
     TL_SHARE_COPIES = 16, /* copies that a client keeps in those below it */

@@ -30,7 +30,7 @@
 
 enum {
     TL_WIRE_MAGIC = 0x594c4154, /* "TALY" */
-    TL_WIRE_VERSION = 2,
+    TL_WIRE_VERSION = 3,
     TL_WIRE_BYTES = 1024, /* at most, of a message */
     TL_WIRE_FDS = 16,     /* at most, with a message */
 };

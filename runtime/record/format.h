@@ -20,7 +20,7 @@
 #define TL_RECORD_MAGIC 0x315952594c4c4154ull /* "TALLYRY1", and a check of the byte order */
 
 enum {
-    TL_RECORD_VERSION = 3,
+    TL_RECORD_VERSION = 4,
     /* rows of the table; number 0 stands for all that do not fit */
     TL_RECORD_KERNELS = 4096,
     TL_RECORD_NOTES = 128,            /* texts */
@@ -172,7 +172,7 @@ struct tl_record_file {
 };
 
 _Static_assert(sizeof(struct tl_record_histogram) == 168, "part of the format");
-_Static_assert(sizeof(struct tl_record_kernel_part) == 968, "part of the format");
+_Static_assert(sizeof(struct tl_record_kernel_part) == 984, "part of the format");
 _Static_assert(sizeof(struct tl_record_op_part) == 16 && sizeof(struct tl_record_op_name) == 8,
                "part of the format");
 _Static_assert(sizeof(struct tl_record_head) == 1520, "part of the format");

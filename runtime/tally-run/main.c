@@ -38,6 +38,7 @@ enum {
     WEIGHT,
     MIN_SHARE,
     FORCE,
+    GATE,
     TOTAL,
     PROFILE
 };
@@ -64,8 +65,10 @@ static const struct argp_option option_table[] = {
      0},
     {"fail", FAIL, "open|closed", 0,
      "Without tallyd: run unmanaged, or do not run; open if not said (TALLY_FAIL)", 0},
-    {"force", FORCE, "persistent|ticket|slice|whole|cap", 0,
+    {"force", FORCE, "persistent|ticket|slice|gate|whole|cap", 0,
      "Run every kernel that way (TALLY_FORCE)", 0},
+    {"gate", GATE, "off|auto|all", 0,
+     "Whose machine code gets a gate, so that it can be stopped; auto if not said (TALLY_GATE)", 0},
     {"verbose", 'v', NULL, 0, "Tell what is set", 0},
     {"quiet", 'q', NULL, 0, "Do not tell which device was taken, nor how far compiling is", 0},
     {0},
@@ -84,6 +87,7 @@ static const struct variable {
                  {JOB, "TALLY_JOB"},
                  {FAIL, "TALLY_FAIL"},
                  {FORCE, "TALLY_FORCE"},
+                 {GATE, "TALLY_GATE"},
                  {REPORT, "TALLY_REPORT"},
                  {PROFILE, "TALLY_DEVICE_PROFILE"},
                  {0, NULL}};

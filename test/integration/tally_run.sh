@@ -52,12 +52,12 @@ wait $job 2>/dev/null && fail "a killed program has no good status"
 
 # --- options become variables, options win over variables, and wrong ones are refused
 expect "options" "$("$run" -q --priority=-7 --slo=p99.9:20ms --turnaround=1ms --policy=kernel --weight=50 --min-share=5% \
-    --job=name --fail=open --force=slice sh -c \
-    'echo $TALLY_PRIORITY $TALLY_SLO $TALLY_TURNAROUND $TALLY_POLICY $TALLY_WEIGHT $TALLY_MIN_SHARE $TALLY_JOB $TALLY_FAIL $TALLY_FORCE')" \
-    "-7 p99.9:20ms 1ms kernel 50 5% name open slice"
+    --job=name --fail=open --force=slice --gate=off sh -c \
+    'echo $TALLY_PRIORITY $TALLY_SLO $TALLY_TURNAROUND $TALLY_POLICY $TALLY_WEIGHT $TALLY_MIN_SHARE $TALLY_JOB $TALLY_FAIL $TALLY_FORCE $TALLY_GATE')" \
+    "-7 p99.9:20ms 1ms kernel 50 5% name open slice off"
 expect "an option wins" "$(TALLY_PRIORITY=low "$run" -q -p high sh -c 'echo $TALLY_PRIORITY')" high
 expect "a variable stays" "$(TALLY_PRIORITY=low "$run" -q sh -c 'echo $TALLY_PRIORITY')" low
-for bad in --priority=urgent --slo=8ms --turnaround=soon --weight=0 --min-share=5 --fail=maybe --force=x --device=tpu --nonsense; do
+for bad in --priority=urgent --slo=8ms --turnaround=soon --weight=0 --min-share=5 --fail=maybe --force=x --gate=some --device=tpu --nonsense; do
     expect "$bad" "$(status_of "$run" $bad true)" 125
     expect "$bad is explained" "$(test -s "$scratch/err" && echo yes)" yes
 done

@@ -28,6 +28,7 @@ struct tl_eff_facts any_facts(void)
                              .sm_permille = any(2) == 0 ? 0 : (uint32_t)any(1001),
                              .turnaround_ns = any_size(35),
                              .strikes = any(4) == 0 ? (uint32_t)any(4) : 0,
+                             .leave_ns = any_size(36),
                              .takes_singly = any(4) == 0,
                              .is_alone = any(2) == 0,
                              .has_profile = any(8) != 0,
@@ -47,7 +48,7 @@ struct tl_eff_facts any_facts(void)
     f.blocks = 1 + (uint32_t)any_size(31) % INT32_MAX;
     f.done = any(2) == 0 ? 0 : (uint32_t)any(f.blocks);
     f.launched = f.done;
-    if (f.rung != TL_RUNG_PERSISTENT && any(2) == 0)
+    if (f.rung != TL_RUNG_PERSISTENT && f.rung != TL_RUNG_GATE && any(2) == 0)
         f.launched = f.done + (uint32_t)any(f.blocks - f.done);
     return f;
 }

@@ -271,6 +271,34 @@ static void what_fits_at_once_is_not_kept_to_a_part_that_is_too_small(void)
     TEST_ASSERT_TRUE(n > ROUNDS / 1000);
 }
 
+/* Every launch of a gated kernel has all blocks; the cost of those that only leave is weighed. */
+static void a_gate_is_begun_only_where_leaving_is_cheap(void)
+{
+    uint32_t n_begun = 0, n_left = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_facts f = any_facts();
+        f.done = f.launched = 0;
+        f.force = -1;
+        f.rungs[TL_RUNG_GATE].form = TL_EFF_FORM_READY;
+        bool is_known = f.has_profile && f.whole_ns != 0 && f.leave_ns != 0;
+        struct tl_eff_choice c = decide(&f, TL_EFF_FORM_NONE);
+        uint64_t sms = f.sms > 0 ? f.sms : 1, waves = (f.blocks + sms - 1) / sms;
+        if (c.rung == TL_RUNG_GATE) {
+            n_begun++;
+            TEST_ASSERT_FALSE_MESSAGE(divides_sms(&f), "it would not keep to its part");
+            if (is_known && f.leave_ns < UINT32_MAX)
+                TEST_ASSERT_TRUE(8 * waves * f.leave_ns <= f.whole_ns);
+            struct tl_eff_facts cheaper = f;
+            cheaper.leave_ns = f.leave_ns > 1 ? 1 + any(f.leave_ns) : f.leave_ns;
+            TEST_ASSERT_EQUAL(TL_RUNG_GATE, decide(&cheaper, TL_EFF_FORM_NONE).rung);
+        } else if (c.rung == TL_RUNG_WHOLE) {
+            f.leave_ns = 0;
+            n_left += decide(&f, TL_EFF_FORM_NONE).rung == TL_RUNG_GATE;
+        }
+    }
+    TEST_ASSERT_TRUE_MESSAGE(n_begun > ROUNDS / 1000 && n_left > ROUNDS / 1000, "both happen");
+}
+
 /* --- parts, budgets, trials: invariants ------------------------------------------------------- */
 
 static void a_part_is_within_the_device(void)
@@ -343,13 +371,14 @@ static void a_trial_ends_and_only_what_was_tried_often_is_called_slow(void)
 #define P TL_RUNG_PERSISTENT
 #define T TL_RUNG_TICKET
 #define S TL_RUNG_SLICE
+#define G TL_RUNG_GATE
 #define W TL_RUNG_WHOLE
 
 /* --- single decisions ------------------------------------------------------------------------- */
 
 struct rung_row {
     const char *what;
-    int forms[3], slow; /* slow: a bit per rung */
+    int forms[4], slow; /* slow: a bit per rung */
     enum tl_rung finest;
     uint32_t permille;
     int force;
@@ -358,6 +387,7 @@ struct rung_row {
     uint32_t done;
     enum tl_rung was, expected;
     uint32_t resident; /* of 1000 blocks on 100 SMs; 0: one */
+    uint64_t leave_ns;
 };
 
 static void check_rung(const struct rung_row *row)
@@ -372,6 +402,7 @@ static void check_rung(const struct rung_row *row)
     f.done = f.launched = row->done;
     f.rung = row->was;
     f.resident = row->resident != 0 ? row->resident : 1;
+    f.leave_ns = row->leave_ns;
     for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++) {
         f.rungs[r].form = (enum tl_eff_form)row->forms[r];
         f.rungs[r].is_slow = (row->slow >> r & 1) != 0;
@@ -386,37 +417,59 @@ static void rungs_are_chosen_as_the_table_says(void)
     enum { NO = TL_EFF_FORM_NONE, YES = TL_EFF_FORM_READY, SOON = TL_EFF_FORM_COMING };
     /* clang-format off */
     static const struct rung_row rows[] = {
-        {"the finest",                        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 0},
-        {"the next if it is refused",         {NO, YES, YES},   0, P, 0, -1, false, false, 10 * MS, 0, W, T, 0},
-        {"the last if two are refused",       {NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, S, 0},
-        {"whole if all are",                  {NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0},
-        {"whole while one is being built",    {SOON, YES, YES}, 0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0},
-        {"the next if it is slow",            {YES, YES, YES},  1, P, 0, -1, false, false, 10 * MS, 0, W, T, 0},
-        {"whole if all are slow",             {YES, YES, YES},  7, P, 0, -1, false, false, 10 * MS, 0, W, W, 0},
-        {"slices if no finer is granted",     {YES, YES, YES},  0, S, 0, -1, false, false, 10 * MS, 0, W, S, 0},
-        {"whole if no rung is granted",       {YES, YES, YES},  0, W, 0, -1, false, false, 10 * MS, 0, W, W, 0},
-        {"whole if short",                    {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US, 0, W, W, 0},
-        {"cut if a little longer",            {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US + 1, 0, W, P, 0},
-        {"short, but behind another",         {YES, YES, YES},  0, P, 0, -1, false, true, 100 * US, 0, W, P, 0},
-        {"short, but begun in pieces",        {YES, YES, YES},  0, P, 0, -1, false, false, 100 * US, 8, T, P, 0},
-        {"whole with nobody above",           {YES, YES, YES},  0, P, 0, -1, true, false, 20 * MS, 0, W, W, 0},
-        {"cut with nobody above if long",     {YES, YES, YES},  0, P, 0, -1, true, false, 20 * MS + 1, 0, W, P, 0},
-        {"behind another with nobody above",  {YES, YES, YES},  0, P, 0, -1, true, true, 20 * MS, 0, W, P, 0},
-        {"on as it began if all are slow",    {YES, YES, YES},  7, P, 0, -1, false, false, 10 * MS, 8, T, T, 0},
-        {"on as it began if none is left",    {NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 8, S, S, 0},
-        {"on a finer one if that has come",   {YES, YES, YES},  2, P, 0, -1, false, false, 10 * MS, 8, T, P, 0},
-        {"forced",                            {YES, YES, YES},  7, W, 0, T, true, false, 100 * US, 0, W, T, 0},
-        {"forced in vain",                    {YES, NO, YES},   0, P, 0, T, false, false, 10 * MS, 0, W, W, 0},
-        {"forced whole",                      {YES, YES, YES},  0, P, 0, W, false, false, 10 * MS, 0, W, W, 0},
-        {"forced onto a part",                {YES, YES, YES},  0, P, 0, TL_RUNG_CAP, false, false, 10 * MS, 0, W, W, 0},
-        {"kept to a part however short",      {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, true, false, 100 * US, 0, W, P, 0},
-        {"kept to a part however slow",       {YES, YES, YES},  1, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, P, 0},
-        {"the last that fits at once",        {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, W, 10},
-        {"the first that does not",           {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 9},
-        {"forced, but it fits at once",       {YES, YES, YES},  0, P, 0, T, false, false, 10 * MS, 0, W, W, 10},
-        {"kept to a part, but it fits",       {YES, YES, YES},  0, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, W, 10},
-        {"begun in pieces, as if it fitted",  {YES, YES, YES},  0, P, 0, -1, false, false, 10 * MS, 8, T, P, 10},
-        {"all SMs granted as a part",         {YES, YES, YES},  0, TL_RUNG_CAP, 1000, -1, false, false, 10 * MS, 0, W, W, 0},
+        {"the finest",                        {YES, YES, YES, NO},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 0, 0},
+        {"the next if it is refused",         {NO, YES, YES, NO},   0, P, 0, -1, false, false, 10 * MS, 0, W, T, 0, 0},
+        {"the last if two are refused",       {NO, NO, YES, NO},    0, P, 0, -1, false, false, 10 * MS, 0, W, S, 0, 0},
+        {"whole if all are",                  {NO, NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"whole while one is being built",    {SOON, YES, YES, NO}, 0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"the next if it is slow",            {YES, YES, YES, NO},  1, P, 0, -1, false, false, 10 * MS, 0, W, T, 0, 0},
+        {"whole if all are slow",             {YES, YES, YES, NO},  7, P, 0, -1, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"slices if no finer is granted",     {YES, YES, YES, NO},  0, S, 0, -1, false, false, 10 * MS, 0, W, S, 0, 0},
+        {"whole if no rung is granted",       {YES, YES, YES, NO},  0, W, 0, -1, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"whole if short",                    {YES, YES, YES, NO},  0, P, 0, -1, false, false, 100 * US, 0, W, W, 0, 0},
+        {"cut if a little longer",            {YES, YES, YES, NO},  0, P, 0, -1, false, false, 100 * US + 1, 0, W, P, 0, 0},
+        {"short, but behind another",         {YES, YES, YES, NO},  0, P, 0, -1, false, true, 100 * US, 0, W, P, 0, 0},
+        {"short, but begun in pieces",        {YES, YES, YES, NO},  0, P, 0, -1, false, false, 100 * US, 8, T, P, 0, 0},
+        {"whole with nobody above",           {YES, YES, YES, NO},  0, P, 0, -1, true, false, 20 * MS, 0, W, W, 0, 0},
+        {"cut with nobody above if long",     {YES, YES, YES, NO},  0, P, 0, -1, true, false, 20 * MS + 1, 0, W, P, 0, 0},
+        {"behind another with nobody above",  {YES, YES, YES, NO},  0, P, 0, -1, true, true, 20 * MS, 0, W, P, 0, 0},
+        {"on as it began if all are slow",    {YES, YES, YES, NO},  7, P, 0, -1, false, false, 10 * MS, 8, T, T, 0, 0},
+        {"on as it began if none is left",    {NO, NO, NO, NO},     0, P, 0, -1, false, false, 10 * MS, 8, S, S, 0, 0},
+        {"on a finer one if that has come",   {YES, YES, YES, NO},  2, P, 0, -1, false, false, 10 * MS, 8, T, P, 0, 0},
+        {"forced",                            {YES, YES, YES, NO},  7, W, 0, T, true, false, 100 * US, 0, W, T, 0, 0},
+        {"forced in vain",                    {YES, NO, YES, NO},   0, P, 0, T, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"forced whole",                      {YES, YES, YES, NO},  0, P, 0, W, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"forced onto a part",                {YES, YES, YES, NO},  0, P, 0, TL_RUNG_CAP, false, false, 10 * MS, 0, W, W, 0, 0},
+        {"kept to a part however short",      {YES, YES, YES, NO},  0, TL_RUNG_CAP, 500, -1, true, false, 100 * US, 0, W, P, 0, 0},
+        {"kept to a part however slow",       {YES, YES, YES, NO},  1, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, P, 0, 0},
+        {"the last that fits at once",        {YES, YES, YES, NO},  0, P, 0, -1, false, false, 10 * MS, 0, W, W, 10, 0},
+        {"the first that does not",           {YES, YES, YES, NO},  0, P, 0, -1, false, false, 10 * MS, 0, W, P, 9, 0},
+        {"forced, but it fits at once",       {YES, YES, YES, NO},  0, P, 0, T, false, false, 10 * MS, 0, W, W, 10, 0},
+        {"kept to a part, but it fits",       {YES, YES, YES, NO},  0, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, W, 10, 0},
+        {"begun in pieces, as if it fitted",  {YES, YES, YES, NO},  0, P, 0, -1, false, false, 10 * MS, 8, T, P, 10, 0},
+        {"all SMs granted as a part",         {YES, YES, YES, NO},  0, TL_RUNG_CAP, 1000, -1, false, false, 10 * MS, 0, W, W, 0, 0},
+    };
+    /* clang-format on */
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_rung(&rows[i]);
+}
+
+static void gates_are_chosen_as_the_table_says(void)
+{
+    enum { NO = TL_EFF_FORM_NONE, YES = TL_EFF_FORM_READY };
+    /* clang-format off */
+    static const struct rung_row rows[] = {
+        {"the gate if there is no PTX",       {NO, NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, G, 0, 1 * US},
+        {"the gate if all else is slow",      {YES, YES, YES, YES}, 7, P, 0, -1, false, false, 10 * MS, 0, W, G, 0, 1 * US},
+        {"no gate if that is slow, too",      {NO, NO, NO, YES},    8, P, 0, -1, false, false, 10 * MS, 0, W, W, 0, 1 * US},
+        {"a gate of unknown cost",            {NO, NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, G, 0, 0},
+        {"leaving takes an eighth",           {NO, NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, G, 0, 125 * US},
+        {"leaving takes more than that",      {NO, NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 0, W, W, 0, 126 * US},
+        {"forced, whatever leaving takes",    {YES, YES, YES, YES}, 8, P, 0, G, false, false, 10 * MS, 0, W, G, 0, 1 * MS},
+        {"gated is not kept to a part",       {NO, NO, NO, YES},    0, TL_RUNG_CAP, 500, -1, false, false, 10 * MS, 0, W, W, 0, 1 * US},
+        {"gated with nobody above",           {NO, NO, NO, YES},    0, P, 0, -1, true, false, 20 * MS, 0, W, W, 0, 1 * US},
+        {"gated, but it fits at once",        {NO, NO, NO, YES},    0, P, 0, G, false, false, 10 * MS, 0, W, W, 10, 1 * US},
+        {"on with the gate",                  {NO, NO, NO, YES},    0, P, 0, -1, false, false, 10 * MS, 8, T, G, 0, 1 * US},
     };
     /* clang-format on */
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -538,10 +591,12 @@ int main(void)
     RUN_TEST(patience_is_many_times_what_it_should_take);
     RUN_TEST(a_block_that_only_takes_long_never_looks_twice_as_if_it_waited);
     RUN_TEST(what_fits_at_once_is_not_kept_to_a_part_that_is_too_small);
+    RUN_TEST(a_gate_is_begun_only_where_leaving_is_cheap);
     RUN_TEST(a_part_is_within_the_device);
     RUN_TEST(budgets_are_never_less_than_granted_but_for_caution);
     RUN_TEST(a_trial_ends_and_only_what_was_tried_often_is_called_slow);
     RUN_TEST(rungs_are_chosen_as_the_table_says);
+    RUN_TEST(gates_are_chosen_as_the_table_says);
     RUN_TEST(variants_are_asked_for_one_after_the_other);
     RUN_TEST(kernels_that_cannot_be_stopped_get_the_part_of_the_table);
     RUN_TEST(budgets_are_those_of_the_table);

@@ -201,7 +201,7 @@ static void texts_that_a_weak_hash_takes_for_one_have_their_own_keys(void)
 /* --- profiles --- */
 
 static struct tl_eff_kernel kernel = {.name = "k", .fingerprint = 12345};
-static struct tl_eff_variant variant = {.kernel = &kernel, .kind = TL_PTX_PERSISTENT};
+static struct tl_eff_variant variant = {.kernel = &kernel, .rung = TL_RUNG_PERSISTENT};
 
 static struct tl_eff_launch launch_of(uint32_t blocks)
 {

@@ -8,9 +8,10 @@
 #include <unity.h>
 
 static const char *const names[] = {
-    "TALLY_PRIORITY", "TALLY_SLO",    "TALLY_TURNAROUND", "TALLY_WEIGHT", "TALLY_MIN_SHARE",
-    "TALLY_TOTAL",    "TALLY_POLICY", "TALLY_REPORT",     "TALLY_DRIVER", "TALLY_SOCKET",
-    "TALLY_JOB",      "TALLY_FAIL",   "TALLY_OFF",        "TALLY_FORCE",  "TALLY_LOG"};
+    "TALLY_PRIORITY",  "TALLY_SLO",    "TALLY_TURNAROUND", "TALLY_WEIGHT",
+    "TALLY_MIN_SHARE", "TALLY_TOTAL",  "TALLY_POLICY",     "TALLY_REPORT",
+    "TALLY_DRIVER",    "TALLY_SOCKET", "TALLY_JOB",        "TALLY_FAIL",
+    "TALLY_OFF",       "TALLY_FORCE",  "TALLY_LOG",        "TALLY_GATE"};
 
 void setUp(void)
 {
@@ -138,6 +139,24 @@ static void rungs_have_the_names_that_people_see(void)
     }
 }
 
+static void the_gate_is_auto_off_or_all(void)
+{
+    struct tl_settings s;
+    struct tl_error err;
+    TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, NULL));
+    TEST_ASSERT_EQUAL_INT(TL_GATE_AUTO, s.gate);
+    setenv("TALLY_GATE", "off", 1);
+    TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, NULL));
+    TEST_ASSERT_EQUAL_INT(TL_GATE_OFF, s.gate);
+    setenv("TALLY_GATE", "all", 1);
+    TEST_ASSERT_EQUAL_INT(0, tl_settings_read(&s, NULL));
+    TEST_ASSERT_EQUAL_INT(TL_GATE_ALL, s.gate);
+    setenv("TALLY_GATE", "everything", 1);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_settings_read(&s, &err));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "TALLY_GATE=everything: it may be off, auto or all"));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TL_GATE_AUTO, s.gate, "the careful one");
+}
+
 static void a_bad_value_is_named_and_the_rest_is_read(void)
 {
     struct tl_settings s;
@@ -203,6 +222,7 @@ int main(void)
     RUN_TEST(nothing_said_gives_defaults);
     RUN_TEST(everything_can_be_said);
     RUN_TEST(rungs_have_the_names_that_people_see);
+    RUN_TEST(the_gate_is_auto_off_or_all);
     RUN_TEST(a_bad_value_is_named_and_the_rest_is_read);
     RUN_TEST(a_socket_is_named_by_its_full_path);
     RUN_TEST(a_path_that_is_too_long_for_a_socket_is_told_with_the_remedy);
