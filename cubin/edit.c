@@ -151,13 +151,19 @@ static uint8_t *put_param(const struct tl__cb_kernel *k, uint8_t *to)
 
 /* Where ours go among the kernel's own, by their numbers in its list. */
 struct places {
-    uint32_t param; /* before the first: they stand in descending order */
-    uint32_t stack; /* behind */
+    uint32_t param;          /* before the first: they stand in descending order */
+    uint32_t ctaid_z, stack; /* behind */
 };
+
+/* Compilers write them in this order: exits, branches, the grid's z, sizes of blocks, stack. */
+static bool is_before_ctaid_z(uint8_t id)
+{
+    return id == TL__CB_ID_EXITS || id == TL__CB_ID_BRANCHES;
+}
 
 static bool is_before_stack(uint8_t id)
 {
-    return id == TL__CB_ID_EXITS || id == TL__CB_ID_CTAID_Z || id == TL__CB_ID_MAX_THREADS ||
+    return is_before_ctaid_z(id) || id == TL__CB_ID_CTAID_Z || id == TL__CB_ID_MAX_THREADS ||
            id == TL__CB_ID_REQUIRED_THREADS;
 }
 
@@ -170,6 +176,8 @@ static struct places find_places(const struct tl__cb_section *info)
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a); i++) {
         if (out.param == TL__CB_NONE && (a.id == TL__CB_ID_PARAM || a.id == TL__CB_ID_PARAM_V2))
             out.param = i;
+        if (is_before_ctaid_z(a.id))
+            out.ctaid_z = i;
         if (is_before_stack(a.id))
             out.stack = i;
     }
@@ -193,7 +201,7 @@ void tl__cb_put_attributes(const struct tl__cb_work *w, const struct tl__cb_kern
         to = put_attr(w, k, piece, &a, to);
         if (a.id == TL__CB_ID_MAX_REGISTERS && missing.has_barriers)
             to = put_head(to, TL__CB_BYTE, TL__CB_ID_BARRIERS, 1);
-        if (a.id == TL__CB_ID_EXITS && missing.has_ctaid_z)
+        if (i == places.ctaid_z && missing.has_ctaid_z)
             to = put_head(to, TL__CB_ALONE, TL__CB_ID_CTAID_Z, 0);
         if (i == places.stack && missing.has_stack) {
             to = put_head(to, TL__CB_SIZED, TL__CB_ID_STACK, STACK_VALUE);

@@ -190,6 +190,7 @@ enum tl__cb_id {
     TL__CB_ID_EXITS = 0x1c,
     TL__CB_ID_STACK = 0x1e,
     TL__CB_ID_REGISTERS = 0x2f,
+    TL__CB_ID_BRANCHES = 0x34,
     TL__CB_ID_MBARRIERS = 0x38,
     TL__CB_ID_MBARRIER_PLACES = 0x39,
     TL__CB_ID_CLUSTER = 0x3d,

@@ -114,8 +114,8 @@ def compare_attributes(say, old, new, truth, name, as_name, gate, exit_at, texts
         say("attributes: ptxas has %s, ours %s" % (["%02x" % i for i, f in ids_truth if (i, f) not in ids_new],
                                                    ["%02x" % i for i, f in ids_new if (i, f) not in ids_truth]))
         return
-    if [i for i in ids_new if i[0] in (0x17, 0x45)] != [i for i in ids_truth if i[0] in (0x17, 0x45)]:
-        say("the order of parameters")
+    if ids_new != ids_truth:
+        say("the order of attributes: ptxas %s, ours %s" % (" ".join("%02x" % i for i, _ in ids_truth), " ".join("%02x" % i for i, _ in ids_new)))
     for number in sorted({i for i, _, _ in a_new}):
         v_old, v_new, v_truth = ([v for i, _, v in a if i == number] for a in (a_old, a_new, a_truth))
         listed = offsets_of(number, v_new[0]) if isinstance(v_new[0], bytes) else None
