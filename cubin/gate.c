@@ -18,7 +18,22 @@ static bool is_chosen(const struct tl__cb_kernel *k, const struct tl_cubin_optio
            (options->kernel.n == 0 || tl_str_eq(k->entry.name, options->kernel));
 }
 
-static int find_piece(struct tl__cb_work *w, uint32_t number, struct tl_cubin_gates *gates,
+/* Has all gates made at once that there are not yet. */
+static int make_pieces(const struct tl_cubin *c, const struct tl_cubin_options *options,
+                       struct tl_cubin_gates *gates, struct tl_error *err)
+{
+    for (uint32_t i = 0; i < c->n_kernels; i++) {
+        struct tl__cb_want want = tl__cb_want_of(c, &c->kernels[i]);
+        int rc = is_chosen(&c->kernels[i], options) ? tl__cb_gates_want(gates, &want, err) : 0;
+        if (rc < 0) {
+            tl__cb_gates_forget(gates);
+            return rc;
+        }
+    }
+    return tl__cb_gates_make(gates, err);
+}
+
+static int take_piece(struct tl__cb_work *w, uint32_t number, struct tl_cubin_gates *gates,
                       struct tl_error *err)
 {
     const struct tl__cb_kernel *k = &w->c->kernels[number];
@@ -48,15 +63,14 @@ static int find_pieces(struct tl__cb_work *w, const struct tl_cubin_options *opt
         return no_memory(err);
     for (uint32_t i = 0; i < c->n_sections; i++)
         w->owner[i] = TL__CB_NONE;
-    for (uint32_t i = 0; i < c->n_kernels; i++) {
+    int rc = make_pieces(c, options, gates, err);
+    for (uint32_t i = 0; i < c->n_kernels && rc == 0; i++) {
         if (!is_chosen(&c->kernels[i], options))
             continue;
-        int rc = find_piece(w, i, gates, err);
-        if (rc < 0)
-            return rc;
+        rc = take_piece(w, i, gates, err);
         ++*n;
     }
-    return 0;
+    return rc;
 }
 
 /* --- sections --------------------------------------------------------------------------------- */

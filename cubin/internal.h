@@ -244,9 +244,13 @@ static inline struct tl__cb_want tl__cb_want_of(const struct tl_cubin *c,
     return (struct tl__cb_want){c->arch, k->entry.gate_offset, {n[0], n[1], n[2]}};
 }
 
-/* A module with the entries tl_gate1 and tl_gate2, which differ in one instruction at their end,
- * and tl_nothing. */
-void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *want);
+/* A module for wants of one architecture: for each the entries tl_gate1 and tl_gate2, which differ in
+ * one instruction at their end; and tl_nothing. */
+void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *const *wants, uint32_t n);
+/* What stands behind tl_gate in the name of an entry: its mark, 1 or 2, and the number of its want
+ * unless that is 0. */
+enum { TL__CB_SOURCE_NAME = 16 };
+void tl__cb_source_name(char name[TL__CB_SOURCE_NAME], int mark, uint32_t number);
 
 /* --- cubin/piece.c ---------------------------------------------------------------------------- */
 
@@ -260,16 +264,24 @@ struct tl__cb_piece {
     uint32_t exit;      /* offset of its only way out */
     uint32_t has_ctaid_z, has_stack;
     uint32_t code_bytes; /* a multiple of 128: with padding */
-    const uint8_t *code;
+    const uint8_t *code; /* NULL while it is not made */
+    bool is_missing;     /* among those that cubin/gates.c has made next */
 };
 
-/* Cuts the piece out of what a compiler made of tl__cb_source; every assumption is checked.  The
- * code is in the arena.  0, -EINVAL with what was not as it must be, -ENOMEM. */
-int tl__cb_piece_cut(struct tl__cb_piece *out, struct tl_arena *arena,
-                     const struct tl__cb_want *want, const void *cubin, size_t n,
-                     struct tl_error *err);
+/* Cuts pieces out of what a compiler made of tl__cb_source for their wants; every assumption is
+ * checked.  The code is in the arena.  0, -EINVAL with what was not as it must be, -ENOMEM. */
+int tl__cb_pieces_cut(struct tl__cb_piece *const *pieces, uint32_t n_pieces, struct tl_arena *arena,
+                      const void *cubin, size_t n, struct tl_error *err);
 
 /* --- cubin/gates.c ---------------------------------------------------------------------------- */
+
+/* Says that a piece will be asked for: what is in the store is read, what is not is compiled with all
+ * others by tl__cb_gates_make, a few at once.  All have one architecture.  0, -EFBIG, -ENOMEM. */
+int tl__cb_gates_want(struct tl_cubin_gates *gates, const struct tl__cb_want *want,
+                      struct tl_error *err);
+int tl__cb_gates_make(struct tl_cubin_gates *gates, struct tl_error *err);
+/* Makes none of them after all. */
+void tl__cb_gates_forget(struct tl_cubin_gates *gates);
 
 /* The piece for these, compiled if need be; it lives as long as `gates`. */
 int tl__cb_gates_get(struct tl_cubin_gates *gates, const struct tl__cb_want *want,

@@ -7,6 +7,7 @@
 #include "cubin/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 enum { MOST_REGISTERS = 40, MOST_BYTES = 8192, LEAST_NOPS = 4 };
 
@@ -69,9 +70,12 @@ static bool take_attributes(const struct tl_cubin *c, struct compiled *out)
     return true;
 }
 
-static int take_entry(const struct tl_cubin *c, const char *name, struct compiled *out,
+static int take_entry(const struct tl_cubin *c, int mark, uint32_t number, struct compiled *out,
                       struct tl_error *err)
 {
+    char suffix[TL__CB_SOURCE_NAME], name[sizeof suffix + 8];
+    tl__cb_source_name(suffix, mark, number);
+    snprintf(name, sizeof name, "tl_gate%s", suffix);
     *out = (struct compiled){.k = kernel_named(c, name)};
     if (out->k == NULL)
         return wrong(err, "an entry is missing");
@@ -91,12 +95,11 @@ static int take_entry(const struct tl_cubin *c, const char *name, struct compile
 }
 
 /* No frames on the stack, and no variables. */
-static int check_module(const struct tl_cubin *c, const struct tl__cb_want *want,
-                        struct tl_error *err)
+static int check_module(const struct tl_cubin *c, uint32_t arch, struct tl_error *err)
 {
-    if (c->arch != want->arch)
+    if (c->arch != arch)
         return tl_error_set(err, -EINVAL, "the compiler made code for sm_%u instead of sm_%u",
-                            c->arch, want->arch);
+                            c->arch, arch);
     if (c->info_section == TL__CB_NONE)
         return wrong(err, "it has no list of registers");
     const uint8_t *p = c->sections[c->info_section].bytes;
@@ -181,48 +184,47 @@ static int copy_code(struct tl__cb_piece *out, struct tl_arena *arena, const uin
     return 0;
 }
 
-static int cut_opened(struct tl__cb_piece *out, struct tl_arena *arena,
-                      const struct tl__cb_want *want, const struct tl_cubin *c,
-                      struct tl_error *err)
+static int cut_piece(struct tl__cb_piece *piece, uint32_t number, struct tl_arena *arena,
+                     const struct tl_cubin *c, const uint8_t *nop, struct tl_error *err)
 {
+    const struct tl__cb_want want = piece->want;
     struct compiled a, b;
     uint32_t cut = 0;
-    int rc = check_module(c, want, err);
+    int rc = take_entry(c, 1, number, &a, err);
     if (rc == 0)
-        rc = take_entry(c, "tl_gate1", &a, err);
-    if (rc == 0)
-        rc = take_entry(c, "tl_gate2", &b, err);
+        rc = take_entry(c, 2, number, &b, err);
     if (rc == 0)
         rc = find_cut(&a, &b, &cut, err);
     if (rc == 0)
-        rc = check_entry(&a, want, cut, err);
+        rc = check_entry(&a, &want, cut, err);
     if (rc == 0)
-        rc = check_entry(&b, want, cut, err);
+        rc = check_entry(&b, &want, cut, err);
+    if (rc == 0 && nop == NULL)
+        rc = wrong(err, "what fills up code cannot be told");
     if (rc < 0)
         return rc;
-    const uint8_t *nop = find_nop(c);
-    if (nop == NULL)
-        return wrong(err, "what fills up code cannot be told");
-    *out = (struct tl__cb_piece){
-        .want = *want,
+    *piece = (struct tl__cb_piece){
+        .want = want,
         .base = a.k->bank0_base,
         .registers = a.k->entry.registers,
         .exit = cut - TL__CB_SLOT,
         .has_ctaid_z = a.k->has_ctaid_z,
         .has_stack = a.k->has_stack,
     };
-    return copy_code(out, arena, a.text->bytes, cut, nop, err);
+    return copy_code(piece, arena, a.text->bytes, cut, nop, err);
 }
 
-int tl__cb_piece_cut(struct tl__cb_piece *out, struct tl_arena *arena,
-                     const struct tl__cb_want *want, const void *cubin, size_t n,
-                     struct tl_error *err)
+int tl__cb_pieces_cut(struct tl__cb_piece *const *pieces, uint32_t n_pieces, struct tl_arena *arena,
+                      const void *cubin, size_t n, struct tl_error *err)
 {
     struct tl_cubin *c;
     int rc = tl_cubin_open(&c, cubin, n, err);
     if (rc < 0)
         return rc;
-    rc = cut_opened(out, arena, want, c, err);
+    const uint8_t *nop = find_nop(c);
+    rc = check_module(c, pieces[0]->want.arch, err);
+    for (uint32_t i = 0; i < n_pieces && rc == 0; i++)
+        rc = cut_piece(pieces[i], i, arena, c, nop, err);
     tl_cubin_close(c);
     return rc;
 }

@@ -5,6 +5,8 @@
  * shared memory is needed. */
 #include "cubin/internal.h"
 
+#include <stdio.h>
+
 /* Thread 0 of the block, as predicate p0. */
 static void put_leader(struct tl_buf *o, const char *p)
 {
@@ -92,35 +94,55 @@ void tl_cubin_gate_source(struct tl_buf *out, const char *prefix, const char *pa
     put_answer(out, prefix);
 }
 
-/* The first version of PTX that knows the architecture, and so many parameters: drivers may not know
- * later ones. */
-static const char *version_for(const struct tl__cb_want *want)
+/* The first version of PTX that knows the architecture, and so many parameters, as 78 for 7.8:
+ * drivers may not know later ones. */
+static uint32_t version_for(const struct tl__cb_want *want)
 {
     switch (want->arch) {
     case 103:
     case 121:
-        return "8.8";
+        return 88;
     case 120:
-        return "8.7";
+        return 87;
     case 100:
-        return "8.6";
+        return 86;
     default:
-        return want->offset + sizeof(struct tl_cubin_args) > 4096 ? "8.1" : "7.8";
+        return want->offset + sizeof(struct tl_cubin_args) > 4096 ? 81 : 78;
     }
 }
 
-void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *want)
+void tl__cb_source_name(char name[TL__CB_SOURCE_NAME], int mark, uint32_t number)
 {
-    tl_buf_printf(out, ".version %s\n.target sm_%u\n.address_size 64\n", version_for(want),
-                  want->arch);
-    for (int mark = 1; mark <= 2; mark++) {
-        tl_buf_printf(out, ".visible .entry tl_gate%d(", mark);
-        if (want->offset > 0)
-            tl_buf_printf(out, ".param .align 8 .b8 tl_before%d[%u], ", mark, want->offset);
-        tl_buf_printf(out, ".param .align 8 .b8 tl_args%d[%u])\n{\n", mark,
-                      (unsigned)sizeof(struct tl_cubin_args));
-        tl_cubin_gate_source(out, "tl_", mark == 1 ? "tl_args1" : "tl_args2", want->cluster);
-        tl_buf_printf(out, "pmevent %d;\nret;\n}\n", mark);
-    }
+    if (number == 0)
+        snprintf(name, TL__CB_SOURCE_NAME, "%d", mark);
+    else
+        snprintf(name, TL__CB_SOURCE_NAME, "%d_%u", mark, number);
+}
+
+static void put_entry(struct tl_buf *out, const struct tl__cb_want *want, int mark, uint32_t number)
+{
+    char name[TL__CB_SOURCE_NAME], args[TL__CB_SOURCE_NAME + 8];
+    tl__cb_source_name(name, mark, number);
+    snprintf(args, sizeof args, "tl_args%s", name);
+    tl_buf_printf(out, ".visible .entry tl_gate%s(", name);
+    if (want->offset > 0)
+        tl_buf_printf(out, ".param .align 8 .b8 tl_before%s[%u], ", name, want->offset);
+    tl_buf_printf(out, ".param .align 8 .b8 %s[%u])\n{\n", args,
+                  (unsigned)sizeof(struct tl_cubin_args));
+    tl_cubin_gate_source(out, "tl_", args, want->cluster);
+    tl_buf_printf(out, "pmevent %d;\nret;\n}\n", mark);
+}
+
+void tl__cb_source(struct tl_buf *out, const struct tl__cb_want *const *wants, uint32_t n)
+{
+    uint32_t version = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (version_for(wants[i]) > version)
+            version = version_for(wants[i]);
+    tl_buf_printf(out, ".version %u.%u\n.target sm_%u\n.address_size 64\n", version / 10,
+                  version % 10, wants[0]->arch);
+    for (uint32_t i = 0; i < n; i++)
+        for (int mark = 1; mark <= 2; mark++)
+            put_entry(out, wants[i], mark, i);
     tl_buf_puts(out, ".visible .entry tl_nothing() { ret; }\n");
 }

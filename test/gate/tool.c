@@ -6,6 +6,7 @@
  *     gate-tool measure PTXAS ARCH LIBRARY [twin]         how long gating all of it takes
  *     gate-tool learn FILE...                             keeps in the store which PTX the machine code in
  *                                                         these programs was made of, for the software device
+ *     gate-tool together PTXAS ARCH                       whether gates compiled at once are those compiled alone
  *     gate-tool edits                                     what can be left out
  *     gate-tool attributes                                numbers and names of known attributes */
 #include "test/gate/tool.h"
@@ -238,6 +239,52 @@ static void learn(const char *path)
     free((void *)l.bytes);
 }
 
+/* --- together --------------------------------------------------------------------------------- */
+
+static struct tl_cubin_gates *new_gates(const struct tl_cubin_compiler *compiler)
+{
+    struct tl_cubin_gates *gates;
+    struct tl_error err;
+    if (tl_cubin_gates_create(&gates, compiler, NULL, &err) < 0)
+        gate_tool_die(err.text);
+    return gates;
+}
+
+/* Some gates by one run of the compiler, and each by one of its own. */
+static void together(const char *ptxas, const char *arch)
+{
+    static const uint32_t offsets[] = {0, 8, 16, 24, 360, 2048, 4048, 0, 8};
+    enum { N = sizeof offsets / sizeof offsets[0], CLUSTERED = 2 };
+    struct tl_cubin_compiler *compiler;
+    struct tl_error err;
+    if (tl_cubin_ptxas_create(&compiler, ptxas, &err) < 0)
+        gate_tool_die(err.text);
+    struct tl_cubin_gates *at_once = new_gates(compiler);
+    struct tl__cb_want wants[N];
+    for (int i = 0; i < N; i++) {
+        uint32_t x = i >= N - CLUSTERED ? 2 : 1;
+        wants[i] = (struct tl__cb_want){(uint32_t)atoi(arch), offsets[i], {x, 1, 1}};
+        if (tl__cb_gates_want(at_once, &wants[i], &err) < 0)
+            gate_tool_die(err.text);
+    }
+    if (tl__cb_gates_make(at_once, &err) < 0)
+        gate_tool_die(err.text);
+    for (int i = 0; i < N; i++) {
+        struct tl_cubin_gates *alone = new_gates(compiler);
+        const struct tl__cb_piece *a, *b;
+        if (tl__cb_gates_get(at_once, &wants[i], &a, &err) < 0 ||
+            tl__cb_gates_get(alone, &wants[i], &b, &err) < 0)
+            gate_tool_die(err.text);
+        if (a->code_bytes != b->code_bytes || a->registers != b->registers || a->exit != b->exit ||
+            a->base != b->base || memcmp(a->code, b->code, a->code_bytes) != 0)
+            gate_tool_die("a gate that was compiled with others is not the same");
+        tl_cubin_gates_destroy(alone);
+    }
+    printf("%u gates at once, the same as alone\n", tl_cubin_gates_compiled(at_once));
+    tl_cubin_gates_destroy(at_once);
+    tl_cubin_ptxas_destroy(compiler);
+}
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 static void list_edits(void)
@@ -274,6 +321,8 @@ int main(int argc, char **argv)
     else if (argc > 2 && strcmp(argv[1], "learn") == 0)
         for (int i = 2; i < argc; i++)
             learn(argv[i]);
+    else if (argc == 4 && strcmp(argv[1], "together") == 0)
+        together(argv[2], argv[3]);
     else if (argc == 2 && strcmp(argv[1], "edits") == 0)
         list_edits();
     else if (argc == 2 && strcmp(argv[1], "attributes") == 0)

@@ -26,6 +26,10 @@ for edit in 'symbol: size' 'exits: moved' "gate's added" 'constant0' '^0a ' '^17
     grep -E -- "$edit" "$scratch/without" | grep -qE '[1-9]' || fail "the comparison does not miss '$edit'"
 done
 
+for arch in 80 90 120; do
+    "${TALLY_BUILD:-build}/test/gate-tool" together "$ptxas" $arch | grep -q '^9 gates at once, the same as alone$' || fail "gates at once, sm_$arch"
+done
+
 "$ptxas" -arch=sm_90 test/gate/kernels/directives.ptx -o "$scratch/in"
 "$gate" --list "$scratch/in" >"$scratch/out"
 grep -A1 '^takes_nothing$' "$scratch/out" | grep -q 'no: takes no parameters' || fail "--list: takes_nothing"
