@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TL_DEV_ABI_VERSION 4
+#define TL_DEV_ABI_VERSION 5
 #define TL_DEV_WARP 32
 #define TL_DEV_MAX_STACK (64U << 20)
 
@@ -102,7 +102,14 @@ struct tl_dev_calls {
      * among the 32 lanes. */
     uint64_t (*rebase)(struct tl_dev_frame *f, uint32_t warp, uint32_t base, uint32_t lanes,
                        const int64_t offset[32], uint32_t is_signed);
+    /* Only where f->has_bus: an access that others may race with (enum tl_dev_reach), perhaps to
+     * memory behind the bus; and something needs what was read since. */
+    void (*reach)(struct tl_dev_frame *f, const void *address, uint32_t kind);
+    void (*settle)(struct tl_dev_frame *f);
 };
+
+/* What kind of access: one that is waited for, or one that is not. */
+enum tl_dev_reach { TL_DEV_READ, TL_DEV_WRITE, TL_DEV_ATOMIC };
 
 /* One block in execution.  Set by the process before tally_warp, or before tally_blocks but for
  * ctaid. */
@@ -123,6 +130,7 @@ struct tl_dev_frame {
     /* of a cooperative launch: address of 64 zeroed bytes that all its blocks share; cooperative
      * groups find it through %envreg1 (upper half) and %envreg2 (lower) */
     uint64_t workspace;
+    uint32_t has_bus; /* not 0: accesses to host memory are counted and take time */
 };
 
 /* The address of a device function: a number that its name gives, the same in all objects and
@@ -160,5 +168,6 @@ static_assert(offsetof(struct tl_dev_frame, smid) == 68, "");
 static_assert(offsetof(struct tl_dev_frame, gridid) == 80, "");
 static_assert(offsetof(struct tl_dev_frame, exited) == 88, "");
 static_assert(offsetof(struct tl_dev_frame, workspace) == 224, "");
+static_assert(offsetof(struct tl_dev_frame, has_bus) == 232, "");
 
 #endif

@@ -131,7 +131,18 @@ $(B)/bench/stalls $(B)/bench/blocks: $(B)/bench/%: test/bench/%.c test/bench/sm.
 bench-isolation: $(B)/bench/launch $(B)/test/poller $(B)/bench/stalls $(B)/bench/blocks $(STANDIN_DRIVER)
 bench-launch: all $(B)/bench/launch $(B)/test/poller $(STANDIN_DRIVER) $(B)/workloads/jobs/train
 	@TALLY_BUILD=$(B) scripts/bench-launch $(BENCH_ARGS)
-.PHONY: bench-launch
+# What it costs a block in pieces to ask whether it has to leave.
+POLLS := $(if $(CUDA_INCLUDE),$(B)/bench/polls)
+$(B)/bench/polls: $(B)/obj/test/bench/polls.o $(call libs,tally_ptx tally_base)
+	$(link_it)
+$(B)/obj/test/bench/polls.o: private OUR_CFLAGS += $(CUDA_FLAGS)
+ALL_SRCS += $(if $(CUDA_INCLUDE),test/bench/polls.c)
+tests: $(POLLS)
+bench-polls: all $(B)/bench/polls
+	@mkdir -p $(B)/bench
+	@TALLY_DEVICE_NAME=tally-bench-polls TALLY_DEVICE_SMS=1 TALLY_DEVICE_PROFILE=h100-r580 TALLY_DEVICE_PCIE=yes \
+	    $(B)/bench/polls $(abspath $(B)/lib/tally/device/libcuda.so.1) | tee $(B)/bench/polls.json
+.PHONY: bench-launch bench-polls
 
 # --- the gate ------------------------------------------------------------------------------------------------------
 

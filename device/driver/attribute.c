@@ -1,9 +1,11 @@
 /* Device attributes: one table.  Those that depend on the device, on its profile or on settings are
  * computed; unknown ones are zero, which every client seen so far takes for "no". */
 #include "device/driver/device.h"
+#include "device/driver/exec.h"
 #include "device/driver/handle.h"
 #include "device/driver/profile.h"
 #include "device/driver/state.h"
+#include "tally/device.h"
 
 #define ATTRIBUTES(X)                                                                              \
     X(MAX_THREADS_PER_BLOCK, 1024)                                                                 \
@@ -132,6 +134,13 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     CUresult r = tl_drv_device(dev, &d);
     if (r != CUDA_SUCCESS)
         return r;
+    if (pi != NULL && (int)attrib >= TL_DEVICE_ATTRIBUTE_HOST_READS &&
+        (int)attrib <= TL_DEVICE_ATTRIBUTE_HOST_WAITS) {
+        uint64_t n[4];
+        tl_drv_exec_host_accesses(d, n);
+        *pi = (int)(n[(int)attrib - TL_DEVICE_ATTRIBUTE_HOST_READS] & INT32_MAX);
+        return CUDA_SUCCESS;
+    }
     if (pi == NULL || (int)attrib <= 0 || (int)attrib > tl_drv_last_attribute())
         return CUDA_ERROR_INVALID_VALUE;
     *pi = tl_drv_device_attribute(d, attrib);

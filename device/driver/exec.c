@@ -51,6 +51,75 @@ static bool shares_faults(void)
     return tl_drv_profile()->is_strict || (text != NULL && strcmp(text, "shared") == 0);
 }
 
+/* `otherwise` for what the table of allocations does not know. */
+static bool lies_on_host(const void *address, bool otherwise)
+{
+    tl_drv_lock();
+    const struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
+    bool is = a == NULL ? otherwise : a->kind == TL_DRV_HOST_MEMORY || a->kind == TL_DRV_REGISTERED;
+    tl_drv_unlock();
+    return is;
+}
+
+/* Of a kernel's address.  The heap of its malloc, for one, is in no table. */
+static bool is_host(const void *address)
+{
+    return lies_on_host(address, false);
+}
+
+/* set by cuInit, constant afterwards */
+static bool has_bus;
+
+bool tl_drv_exec_has_bus(void)
+{
+    return has_bus;
+}
+
+/* Engines are for directions, the last for what stays on the device; with two, that shares the one of
+ * what comes in.  What stays on the host needs none. */
+void tl_drv_exec_copy_begin(struct tl_drv_device *device, const struct tl_drv_copy *c,
+                            struct tl_drv_turn *turn)
+{
+    *turn = (struct tl_drv_turn){0};
+    if (!has_bus)
+        return;
+    bool from = lies_on_host(c->from, true), to = lies_on_host(c->to, true);
+    if (from && to)
+        return;
+    const struct tl_drv_profile *p = tl_drv_profile();
+    uint32_t direction = from ? 0 : to ? 1 : 2;
+    uint32_t engine = direction % (uint32_t)(p->copy_engines > 0 ? p->copy_engines : 1);
+    uint64_t bytes = (uint64_t)c->width * c->height * c->depth;
+    /* inside the device it goes at the speed of its memory, which is not modelled */
+    struct tl_exec_turn t = tl_exec_engine(exec_devices[device->ordinal], engine,
+                                           direction == 2 ? 0 : bytes, (uint64_t)p->reach_ns);
+    tl_exec_wait_until(t.begin_ns);
+    turn->end_ns = t.end_ns;
+}
+
+void tl_drv_exec_copy_end(const struct tl_drv_turn *turn)
+{
+    if (turn->end_ns != 0)
+        tl_exec_wait_until(turn->end_ns);
+}
+
+/* TALLY_DEVICE_PCIE: what a read of the host's memory takes, in nanoseconds, or the profile's guess;
+ * -EINVAL.  Not set: nothing, and accesses are not even counted. */
+static int read_reach(struct tl_exec_config *config)
+{
+    const char *text = getenv("TALLY_DEVICE_PCIE");
+    char *end = NULL;
+    if (text == NULL || *text == 0 || strcmp(text, "no") == 0)
+        return 0;
+    config->is_host = is_host;
+    has_bus = true;
+    config->reach_ns = (uint64_t)tl_drv_profile()->reach_ns;
+    if (strcmp(text, "yes") == 0)
+        return 0;
+    config->reach_ns = strtoull(text, &end, 10);
+    return *end == 0 && *text != '-' && config->reach_ns <= 1000000 ? 0 : -EINVAL;
+}
+
 CUresult tl_drv_exec_fault(const struct tl_drv_device *device)
 {
     return (CUresult)tl_exec_domain_fault(exec_devices[device->ordinal]);
@@ -70,6 +139,11 @@ int tl_drv_exec_open(struct tl_drv_device *device)
                                     .has_own_cpus = tl_drv.n_physical == 1};
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
+    if (read_reach(&config) < 0) {
+        tl_drv_log(
+            "no device: TALLY_DEVICE_PCIE is yes, no or a number of nanoseconds up to 1000000");
+        return -EINVAL;
+    }
     int rc = tl_exec_device_open(&exec_devices[device->ordinal], &config, &err);
     if (rc < 0) {
         tl_drv_log("no device: %s", err.text);
@@ -119,6 +193,16 @@ void tl_drv_exec_serve(struct tl_drv_device *device,
 void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes)
 {
     tl_exec_bus(exec_devices[device->ordinal], bytes);
+}
+
+void tl_drv_exec_host_accesses(struct tl_drv_device *device, uint64_t out[4])
+{
+    struct tl_exec_host_accesses n;
+    tl_exec_host_accesses(exec_devices[device->ordinal], &n);
+    out[0] = n.reads;
+    out[1] = n.writes;
+    out[2] = n.atomics;
+    out[3] = n.waits;
 }
 
 void tl_drv_exec_pages(bool (*f)(const void *address))

@@ -24,6 +24,17 @@ void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes
 void tl_drv_exec_serve(struct tl_drv_device *device,
                        void (*give)(void *device, uint32_t rank, uint64_t bytes));
 void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes);
+/* Whether the bus is modelled (TALLY_DEVICE_PCIE).  Then a copy runs between these two, on the engine
+ * that is for its direction; `turn` is ours. */
+bool tl_drv_exec_has_bus(void);
+struct tl_drv_turn {
+    uint64_t end_ns;
+};
+void tl_drv_exec_copy_begin(struct tl_drv_device *device, const struct tl_drv_copy *c,
+                            struct tl_drv_turn *turn) TL_DRV_UNLOCKED;
+void tl_drv_exec_copy_end(const struct tl_drv_turn *turn) TL_DRV_UNLOCKED;
+/* What kernels did to host memory: reads, writes, atomics, waits. */
+void tl_drv_exec_host_accesses(struct tl_drv_device *device, uint64_t out[4]);
 void tl_drv_exec_pages(bool (*f)(const void *address));
 void tl_drv_exec_flush(struct tl_drv_device *device) TL_DRV_UNLOCKED; /* what kernels printed */
 int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes);

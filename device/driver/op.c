@@ -346,6 +346,8 @@ static bool is_quick(const struct tl_drv_op *op)
         return false;
     case TL_DRV_MEMOP:
         return w->memop.n_more == 0 && (!w->memop.is_wait || memop_holds(&w->memop));
+    case TL_DRV_COPY:
+        return work_bytes(w) <= SMALL_BYTES && !tl_drv_exec_has_bus();
     default:
         return work_bytes(w) <= SMALL_BYTES;
     }
@@ -356,9 +358,13 @@ static void run(struct tl_drv_op *op) TL_DRV_UNLOCKED
 {
     struct tl_drv_work *w = &op->work;
     switch (w->kind) {
-    case TL_DRV_COPY:
+    case TL_DRV_COPY: {
+        struct tl_drv_turn turn;
+        tl_drv_exec_copy_begin(op->ctx->device, &w->copy, &turn);
         tl_drv_copy_run(&w->copy);
+        tl_drv_exec_copy_end(&turn);
         break;
+    }
     case TL_DRV_FILL:
         fill_run(&w->fill);
         break;

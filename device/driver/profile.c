@@ -33,6 +33,11 @@
  *   atomics on the host's memory (86), managed memory from the host (101)
  *       The guide, "Unified Memory": of systems with a coherent interconnect (Power 9, Grace); not
  *       over PCIe.
+ *   way to the host's memory and back
+ *       About 550 ns from a network card on a Xeon E5 (Neugebauer and others, Understanding PCIe
+ *       performance for end host networking, SIGCOMM 2018), and a GPU's own way from an SM to its
+ *       bus, of which nothing was found that says more than some hundreds of cycles: together a
+ *       microsecond, for all of them.  It is a guess, and TALLY_DEVICE_PCIE says another.
  *   registration of memory that is only readable (113)
  *       0 is what a public report has of a B300 with an x86 host, with what then is refused and how
  *       (vllm-project/vllm-omni, pull request 6240).  Nothing was found that says 1 on x86. */
@@ -64,6 +69,7 @@ static const struct tl_drv_profile profiles[] = {
      .copy_engines = 2,
      .float_to_double = 2,
      .sync_domains = 1,
+     .reach_ns = 1000,
      .host_atomics = 1,
      .read_only_registration = 1,
      .managed_from_host = 1},
@@ -84,6 +90,7 @@ static const struct tl_drv_profile profiles[] = {
      .sync_domains = 1,
      .has_ecc = 1,
      .has_preemption = 1,
+     .reach_ns = 1000,
      .is_strict = true},
     {.name = "rtx4090-r550",
      .cc_major = 8,
@@ -102,6 +109,7 @@ static const struct tl_drv_profile profiles[] = {
      .float_to_double = 64,
      .sync_domains = 1,
      .has_preemption = 1,
+     .reach_ns = 1000,
      .is_strict = true},
     {.name = "h100-r550",
      .cc_major = 9,
@@ -120,6 +128,7 @@ static const struct tl_drv_profile profiles[] = {
      .sync_domains = 4,
      .has_ecc = 1,
      .has_preemption = 1,
+     .reach_ns = 1000,
      .is_strict = true},
     {.name = "h100-r580",
      .cc_major = 9,
@@ -138,6 +147,7 @@ static const struct tl_drv_profile profiles[] = {
      .sync_domains = 4,
      .has_ecc = 1,
      .has_preemption = 1,
+     .reach_ns = 1000,
      .is_strict = true},
     {.name = "b200-r580",
      .cc_major = 10,
@@ -156,6 +166,7 @@ static const struct tl_drv_profile profiles[] = {
      .sync_domains = 4,
      .has_ecc = 1,
      .has_preemption = 1,
+     .reach_ns = 1000,
      .is_strict = true},
 };
 enum { N_PROFILES = sizeof profiles / sizeof profiles[0] };

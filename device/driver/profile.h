@@ -16,6 +16,8 @@ struct tl_drv_profile {
     int clock_khz, memory_khz, bus_bits, l2_bytes;
     int copy_engines, float_to_double, sync_domains;
     int has_ecc, has_preemption;
+    /* until what a kernel reads of the host's memory is there, if that is modelled; ns */
+    int reach_ns;
     /* what the host and the device can do with each other's memory */
     int host_atomics, read_only_registration, managed_from_host;
     /* all that the documentation allows a driver to refuse is refused, and all that it may wait for

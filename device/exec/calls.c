@@ -416,4 +416,6 @@ const struct tl_dev_calls tl__exec_calls = {
     .tex = call_tex,
     .surf = call_surf,
     .rebase = call_rebase,
+    .reach = tl__call_reach,
+    .settle = tl__call_settle,
 };

@@ -313,6 +313,8 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
         d->calls.tex = c->tex;
     if (c->surf != NULL)
         d->calls.surf = c->surf;
+    d->env.is_host = c->is_host;
+    d->env.reach_ns = c->reach_ns;
     d->env.calls = &d->calls;
     d->env.device = d;
     tl__workers_init(d);
@@ -456,19 +458,35 @@ void tl_exec_memory_serve(struct tl_exec_device *d,
     }
 }
 
+void tl_exec_wait_until(uint64_t ns)
+{
+    /* A sleep takes its time to end, so the last bit is waited for. */
+    for (uint64_t now = tl_clock_ns(); now < ns; now = tl_clock_ns()) {
+        if (ns - now > SPIN_NS)
+            nanosleep(&(struct timespec){.tv_sec = (time_t)((ns - now - SPIN_NS) / 1000000000),
+                                         .tv_nsec = (long)((ns - now - SPIN_NS) % 1000000000)},
+                      NULL);
+    }
+}
+
+static uint64_t bus_ns(const struct tl_exec_device *d, uint64_t bytes)
+{
+    return (uint64_t)((double)bytes * 1e9 / (double)d->bus_bytes);
+}
+
 void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes)
 {
     struct tl__sm *s = bytes > 0 ? sm_of(d) : NULL;
-    if (s == NULL)
-        return;
-    uint64_t until = tl__sm_bus(s, (uint64_t)((double)bytes * 1e9 / (double)d->bus_bytes));
-    /* A sleep takes its time to end, so the last bit is waited for. */
-    for (uint64_t now = tl_clock_ns(); now < until; now = tl_clock_ns()) {
-        if (until - now > SPIN_NS)
-            nanosleep(&(struct timespec){.tv_sec = (time_t)((until - now - SPIN_NS) / 1000000000),
-                                         .tv_nsec = (long)((until - now - SPIN_NS) % 1000000000)},
-                      NULL);
-    }
+    if (s != NULL)
+        tl_exec_wait_until(tl__sm_bus(s, bus_ns(d, bytes)));
+}
+
+struct tl_exec_turn tl_exec_engine(struct tl_exec_device *d, uint32_t engine, uint64_t bytes,
+                                   uint64_t setup_ns)
+{
+    struct tl__sm *s = sm_of(d);
+    uint64_t ns = setup_ns + bus_ns(d, bytes), end = s != NULL ? tl__sm_engine(s, engine, ns) : 0;
+    return (struct tl_exec_turn){.begin_ns = end > ns ? end - ns : 0, .end_ns = end};
 }
 
 void tl_exec_pages(bool (*f)(const void *address))

@@ -20,6 +20,8 @@ struct tl_exec_device {
     struct tl__out out, errors; /* have their own locks */
     uint32_t n_cores;
     bool has_own_cpus;
+    /* accesses of kernels to host memory (device/exec/reach.c) */
+    _Atomic uint64_t n_host_reads, n_host_writes, n_host_atomics, n_host_waits;
 
     struct tl_mutex lock; /* guards what follows, but for atomics */
     pthread_cond_t changed;

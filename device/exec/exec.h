@@ -82,6 +82,11 @@ struct tl_exec_config {
                 const uint32_t *coords, uint32_t result[4]);
     void (*surf)(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_t is_store,
                  const int32_t coords[4], uint32_t bytes, uint32_t clamp, uint32_t data[4]);
+    /* Whether an address is in the host's memory.  Not NULL: accesses of kernels to that which
+     * others may race with are counted, and what is read takes so long to come.  Runs as the
+     * process's code and may take locks. */
+    bool (*is_host)(const void *address);
+    uint64_t reach_ns;
 };
 
 struct tl_exec_device;
@@ -138,6 +143,23 @@ void tl_exec_memory_serve(struct tl_exec_device *d,
 /* Carries bytes over the bus between host and device, which all share (TALLY_DEVICE_BUS): returns
  * when that is done. */
 void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes);
+/* A copy of that size gets one of the device's copy engines, which all processes share and which do
+ * one after the other.  From when until when it has it, by the speed of the bus and what it takes to
+ * begin (CLOCK_MONOTONIC). */
+enum { TL_EXEC_ENGINES = 4 };
+struct tl_exec_turn {
+    uint64_t begin_ns, end_ns;
+};
+struct tl_exec_turn tl_exec_engine(struct tl_exec_device *d, uint32_t engine, uint64_t bytes,
+                                   uint64_t setup_ns);
+/* Returns at that moment. */
+void tl_exec_wait_until(uint64_t ns);
+/* What kernels of this process did to host memory, where that is counted.  A wait is for all that was
+ * read before and had not come yet. */
+struct tl_exec_host_accesses {
+    uint64_t reads, writes, atomics, waits;
+};
+void tl_exec_host_accesses(const struct tl_exec_device *d, struct tl_exec_host_accesses *out);
 /* Accesses to pages that are not accessible are shown to `f` before they become faults.  For the
  * whole process. */
 void tl_exec_pages(bool (*f)(const void *address));

@@ -176,6 +176,7 @@ struct tl__unit {
     struct tl_dev_frame frame;
     struct tl__engine *engine;
     struct tl__unit *next;
+    uint64_t reached_ns;   /* when what was read over the bus is there; 0: nothing is on its way */
     uint32_t first, count; /* blocks claimed and not yet begun */
     uint32_t n_fibers;     /* in use; live_fibers of them have not finished */
     uint32_t live_fibers;
@@ -236,6 +237,9 @@ struct tl__exec_env {
      * again.  NULL: nobody else is there. */
     void (*lend)(struct tl__engine *e);
     struct tl_exec_device *device;
+    /* NULL: accesses to host memory are not looked at */
+    bool (*is_host)(const void *address);
+    uint64_t reach_ns; /* what is read there takes so long to come */
 };
 
 /* by the thread that runs it; -ENOMEM */
@@ -266,6 +270,8 @@ static inline void tl__engine_leave_call(struct tl__engine *e)
 uint32_t tl__call_barrier(struct tl_dev_frame *f, uint32_t warp, uint32_t kind, uint32_t id,
                           uint32_t count, uint32_t arriving, uint32_t votes);
 void tl__call_yield(struct tl_dev_frame *f, uint32_t warp);
+void tl__call_reach(struct tl_dev_frame *f, const void *address, uint32_t kind);
+void tl__call_settle(struct tl_dev_frame *f);
 /* The other calls, and the table of all; `heap` and `out` belong to the device. */
 extern const struct tl_dev_calls tl__exec_calls;
 
@@ -388,6 +394,8 @@ void tl__sm_memory_wait(struct tl__sm *s, uint32_t seen);
 uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank);
 /* takes the bus for so long; returns when that will be over */
 uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns);
+/* the same with a copy engine */
+uint64_t tl__sm_engine(struct tl__sm *s, uint32_t engine, uint64_t ns);
 /* For tests and tools: who holds the slot (process id), 0 if nobody who lives. */
 uint32_t tl__sm_slot_pid(struct tl__sm *s, uint32_t slot);
 

@@ -120,16 +120,27 @@ uint64_t tl__sm_memory_owed(struct tl__sm *s, uint32_t rank)
     return atomic_exchange_explicit(&s->mine->owed_bytes[rank], 0, memory_order_seq_cst);
 }
 
-uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
+/* One after the other: from when it is free. */
+static uint64_t take_turn(_Atomic uint64_t *free_ns, uint64_t ns)
 {
     uint64_t now = tl_clock_ns(), begin, end,
-             before = atomic_load_explicit(&s->m->bus_free_ns, memory_order_relaxed);
+             before = atomic_load_explicit(free_ns, memory_order_relaxed);
     do {
         /* A time far ahead is nobody's transfer: the segment was scribbled on. */
         begin = before > now && before - now < (uint64_t)60 * 1000000000 ? before : now;
         end = begin + ns;
-    } while (!atomic_compare_exchange_weak(&s->m->bus_free_ns, &before, end));
+    } while (!atomic_compare_exchange_weak(free_ns, &before, end));
     return end;
+}
+
+uint64_t tl__sm_bus(struct tl__sm *s, uint64_t ns)
+{
+    return take_turn(&s->m->bus_free_ns, ns);
+}
+
+uint64_t tl__sm_engine(struct tl__sm *s, uint32_t engine, uint64_t ns)
+{
+    return take_turn(&s->m->engine_free_ns[engine % TL_EXEC_ENGINES], ns);
 }
 
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes)

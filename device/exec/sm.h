@@ -45,7 +45,9 @@ struct sm_shared {
     _Atomic uint32_t fault; /* of a process, where faults are shared; 0: none */
     uint8_t unused0[12];
     _Atomic uint64_t arrival; /* the next grid's number */
-    uint8_t unused1[56];
+    /* when each copy engine is free (CLOCK_MONOTONIC) */
+    _Atomic uint64_t engine_free_ns[TL_EXEC_ENGINES];
+    uint8_t unused1[56 - 8 * TL_EXEC_ENGINES];
     _Atomic uint64_t turn; /* timeslice: entry + 1 (16 bits), since when in us (48) */
     uint8_t unused2[56];
     struct sm_slot slots[MAX_SLOTS];

@@ -255,6 +255,8 @@ int tl__unit_add(struct tl__engine *e, struct tl__unit **out)
     f->nsmid = e->env->n_told;
     f->gridid = run->gridid;
     f->workspace = (uintptr_t)run->workspace;
+    f->has_bus = e->env->is_host != NULL;
+    u->reached_ns = 0;
     f->process = u;
     if (is_range)
         u->live_fibers = 1;

@@ -176,6 +176,8 @@ static LLVMValueRef operate(struct tl_emit *e, const struct atomic *a, bool is_s
         LLVMSetAlignment(LLVMBuildStore(e->b, value, p), align);
         return LLVMBuildBitCast(e->b, old, bits, "");
     }
+    /* nobody waits for one that returns nothing */
+    tl_bus_reach(e, p, e->inst->inst.form->op == TL_OP_atom ? TL_DEV_ATOMIC : TL_DEV_WRITE);
     if (a->is_half)
         return apply_halves_atomically(e, a, p, x);
     /* a locked instruction in any case */

@@ -119,6 +119,11 @@ struct tl_fn {
     uint32_t n_scratch, n_scratch_used;
     const struct tl_ptx_stmt *scratch_inst; /* that uses them now */
     bool *is_in_loop;                       /* per block */
+    /* What was read over the bus, perhaps, and not waited for yet (bus.c). */
+    bool has_read; /* by the instruction at hand */
+    bool is_reading, is_needed;
+    const struct tl_ptx_sym *read[16];
+    uint32_t n_read;
     /* of a function that takes stack memory: where it began, a word per lane; else NULL */
     LLVMValueRef stack_slot;
 };
@@ -192,6 +197,12 @@ static inline bool tl_has(const struct tl_emit *e, enum tl_ptx_mod m)
 void tl_emit_unsupported(struct tl_emit *e, const char *why);
 
 void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block);
+/* --- bus.c: around instructions, and where the way of a warp ends or may part */
+void tl_bus_before(struct tl_emit *e, const struct tl_ptx_stmt *s);
+void tl_bus_behind(struct tl_emit *e, const struct tl_ptx_stmt *s);
+void tl_bus_settle(struct tl_emit *e);
+/* An access of one lane (enum tl_dev_reach). */
+void tl_bus_reach(struct tl_emit *e, LLVMValueRef pointer, uint32_t kind);
 struct tl_placed *tl_find_placed(struct tl_emit *e, const void *what);
 
 /* --- instructions, by family; each returns true if it took the instruction -------------------- */

@@ -90,6 +90,7 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
     e->inst = s;
     e->inst_block = block;
     e->n_insts++;
+    tl_bus_before(e, s);
     LLVMValueRef outer = e->mask;
     struct tl_if guard;
     bool is_scalar_guard = false;
@@ -112,6 +113,7 @@ void tl_emit_inst(struct tl_emit *e, const struct tl_ptx_stmt *s, uint32_t block
         tl_if_end(e, &guard);
     e->mask = outer;
     e->must_blend = false;
+    tl_bus_behind(e, s);
 }
 
 static void emit_fatal(struct tl_emit *e, uint32_t block);
@@ -134,6 +136,7 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
         const struct tl_ptx_stmt *s = e->f->cfg.insts[i];
         enum tl_ptx_op op = s->inst.form->op;
         if (segment != NULL && segment->state_of[i] != 0) {
+            tl_bus_settle(e);
             go_to(e, segment->suspend[segment->state_of[i]]);
             return false;
         }
@@ -142,6 +145,7 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
             tl_emit_inst(e, s, block);
         e->f->now = TL_CFG_NONE;
     }
+    tl_bus_settle(e);
     if (e->f->cfg.fatal[block] != TL_CFG_NONE && e->rc == 0)
         emit_fatal(e, block);
     return true;

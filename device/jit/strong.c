@@ -1,5 +1,6 @@
 /* Loads and stores that other threads may race with (.volatile, .relaxed, .acquire, .release,
  * .mmio): lane by lane, each piece at once. */
+#include "device/abi.h"
 #include "device/jit/address.h"
 #include "device/jit/emit.h"
 #include "device/jit/value.h"
@@ -37,6 +38,7 @@ static void make_strong(struct tl_emit *e, LLVMValueRef access, uint32_t bytes,
 static LLVMValueRef load_piece(struct tl_emit *e, LLVMValueRef from, uint32_t bits, uint32_t n,
                                LLVMAtomicOrdering order)
 {
+    tl_bus_reach(e, from, TL_DEV_READ);
     LLVMValueRef x = LLVMBuildLoad2(e->b, piece_type(e, bits, n), from, "");
     make_strong(e, x, n * bits / 8, order);
     return n > 1 && n * bits <= 64
@@ -115,7 +117,9 @@ void tl_store_strong(struct tl_emit *e, const struct tl_address *a, uint32_t bit
         }
         if (n * bits > 64 && order != LLVMAtomicOrderingMonotonic)
             LLVMBuildFence(e->b, order, true, "");
-        LLVMValueRef s = LLVMBuildStore(e->b, piece, tl_spilled_lane(e, &pointers[at], l.lane));
+        LLVMValueRef to = tl_spilled_lane(e, &pointers[at], l.lane);
+        tl_bus_reach(e, to, TL_DEV_WRITE);
+        LLVMValueRef s = LLVMBuildStore(e->b, piece, to);
         make_strong(e, s, n * bits / 8, n * bits > 64 ? LLVMAtomicOrderingMonotonic : order);
     }
     tl_lanes_end(e, &l);

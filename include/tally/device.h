@@ -9,6 +9,14 @@
  * 0 if it computes what its PTX says. */
 #define TL_DEVICE_ATTRIBUTE_OPAQUE 0x54414c59
 
+/* For cuDeviceGetAttribute: what kernels of this process did to the host's memory so far, modulo
+ * 2^31, where that is counted (TALLY_DEVICE_PCIE): loads that others may race with, such stores and
+ * reductions, atomics that return something, and how often something waited for what was read. */
+#define TL_DEVICE_ATTRIBUTE_HOST_READS 0x54414c5a
+#define TL_DEVICE_ATTRIBUTE_HOST_WRITES 0x54414c5b
+#define TL_DEVICE_ATTRIBUTE_HOST_ATOMICS 0x54414c5c
+#define TL_DEVICE_ATTRIBUTE_HOST_WAITS 0x54414c5d
+
 /* What TALLY_DEVICE_PROFILE may name: the device as it is, and GPUs with drivers as strict as
  * NVIDIA's (docs/device.md). */
 #define TL_DEVICE_PROFILES(X)                                                                      \

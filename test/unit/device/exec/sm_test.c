@@ -484,6 +484,23 @@ static void a_file_of_the_wrong_size_is_replaced(void)
     tl__sm_close(s);
 }
 
+/* Turns are modelled times, so nothing is waited for here. */
+static void a_copy_engine_does_one_after_the_other_and_engines_do_not_wait_for_each_other(void)
+{
+    const uint64_t long_ns = 10000000000;
+    struct tl__sm *s = join(1, TL_EXEC_MPS), *other = NULL;
+    struct tl__sm_config config = {name, 1, TL_EXEC_MPS, 1000, 2000, false};
+    TEST_ASSERT_NOT_NULL(s);
+    uint64_t first = tl__sm_engine(s, 0, long_ns), apart = tl__sm_engine(s, 1, long_ns);
+    TEST_ASSERT_EQUAL_UINT64(first + 1, tl__sm_engine(s, 0, 1));
+    TEST_ASSERT_TRUE_MESSAGE(apart < first + long_ns, "another engine is free");
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_open(&other, &config, NULL));
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(first + 3, tl__sm_engine(other, 0, 2),
+                                     "all processes share it");
+    tl__sm_close(other);
+    tl__sm_close(s);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -504,5 +521,6 @@ int main(void)
     RUN_TEST(a_fault_is_nothing_to_other_processes);
     RUN_TEST(anything_may_be_in_the_segment);
     RUN_TEST(a_file_of_the_wrong_size_is_replaced);
+    RUN_TEST(a_copy_engine_does_one_after_the_other_and_engines_do_not_wait_for_each_other);
     return UNITY_END();
 }
