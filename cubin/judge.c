@@ -18,7 +18,7 @@ enum {
 /* The architectures on which the edits were compared with the compiler's own output. */
 static const uint16_t known_archs[] = {75, 80, 86, 87, 89, 90, 100, 103, 120, 121};
 
-static bool arch_is_known(uint32_t arch)
+bool tl_cubin_knows_arch(uint32_t arch)
 {
     for (size_t i = 0; i < sizeof known_archs / sizeof known_archs[0]; i++)
         if (known_archs[i] == arch)
@@ -116,7 +116,7 @@ static void judge_format(struct tl_cubin *c)
     }
     if (h->e_version != EV_CURRENT || low != (c->arch >= 100 ? 2u : 4u) || (high != 5 && high != 6))
         against_all(c, TL_CUBIN_REASON_FORMAT, note(c, "flags %#x", h->e_flags));
-    if (!arch_is_known(c->arch))
+    if (!tl_cubin_knows_arch(c->arch))
         against_all(c, TL_CUBIN_REASON_ARCHITECTURE, note(c, "sm_%u", c->arch));
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,9 +133,27 @@ static int read_identity(struct ptxas *p, struct tl_error *err)
     return rc;
 }
 
+/* Where the ptxas stand-in looks for the real one, too. */
+static int search(struct tl_cubin_compiler **out, struct tl_error *err)
+{
+    const char *asked = getenv("TALLY_PTXAS"), *home = getenv("CUDA_HOME");
+    char path[PATH_MAX];
+    if (asked != NULL && asked[0] != 0)
+        return tl_cubin_ptxas_create(out, asked, err);
+    int rc = tl_cubin_ptxas_create(out, "ptxas", err);
+    if (rc == -ENOENT && home != NULL &&
+        snprintf(path, sizeof path, "%s/bin/ptxas", home) < (int)sizeof path)
+        rc = tl_cubin_ptxas_create(out, path, err);
+    if (rc == -ENOENT && tl_cubin_ptxas_create(out, "/usr/local/cuda/bin/ptxas", NULL) == 0)
+        rc = 0;
+    return rc;
+}
+
 int tl_cubin_ptxas_create(struct tl_cubin_compiler **out, const char *path, struct tl_error *err)
 {
     *out = NULL;
+    if (path == NULL)
+        return search(out, err);
     struct ptxas *p = calloc(1, sizeof *p);
     char *copy = strdup(path);
     if (p == NULL || copy == NULL) {

@@ -147,11 +147,9 @@ static struct {
 static int open_forge(struct tl_error *err) TL_REQUIRES(gates_lock)
 {
     char path[TL_STORE_PATH];
-    const char *ptxas = getenv("TALLY_PTXAS");
     if (forge.gates != NULL)
         return 0;
-    int rc = tl_cubin_ptxas_create(&forge.compiler,
-                                   ptxas != NULL && ptxas[0] != 0 ? ptxas : "ptxas", err);
+    int rc = tl_cubin_ptxas_create(&forge.compiler, NULL, err);
     if (rc < 0)
         return rc;
     bool has_store = tl_store_folder(path, NULL) == 0 &&

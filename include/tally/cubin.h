@@ -81,6 +81,8 @@ const struct tl_cubin_entry *tl_cubin_entry(const struct tl_cubin *c, uint32_t i
 /* NULL if it has no kernel of that name. */
 const struct tl_cubin_entry *tl_cubin_find(const struct tl_cubin *c, struct tl_str name);
 
+/* Whether the edits were checked on sm_<arch>. */
+bool tl_cubin_knows_arch(uint32_t arch);
 /* The attributes of kernels that are known, by number: what cuobjdump calls them, or NULL. */
 const char *tl_cubin_attribute_name(uint32_t id);
 
@@ -111,8 +113,9 @@ struct tl_cubin_compiler {
     const char *identity; /* name and version: what is kept on disk depends on it */
 };
 
-/* The program ptxas, found as `path` says, or in PATH if that has no slash.  0, -ENOENT, another
- * negative errno value with a message. */
+/* The program ptxas, found as `path` says, or in PATH if that has no slash; NULL: the one that
+ * TALLY_PTXAS names, else in PATH, CUDA_HOME/bin or /usr/local/cuda/bin.  0, -ENOENT, another
+ * negative errno value; with a message. */
 int tl_cubin_ptxas_create(struct tl_cubin_compiler **out, const char *path, struct tl_error *err);
 void tl_cubin_ptxas_destroy(struct tl_cubin_compiler *c);
 

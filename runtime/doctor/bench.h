@@ -22,17 +22,18 @@ CUresult tl_doc_page_make(struct tl_doc_page *p, bool is_writable, unsigned flag
 void tl_doc_page_free(struct tl_doc_page *p);
 
 /* --- a kernel in one of its forms --- */
-enum { TL_DOC_ORIGINAL = TL_PTX_VARIANTS };
+enum { TL_DOC_ORIGINAL = TL_PTX_VARIANTS, TL_DOC_GATED };
 
 struct tl_doc_form {
     const struct tl_doc_kernel *kernel;
-    int variant; /* enum tl_ptx_variant or TL_DOC_ORIGINAL */
-    CUmodule module;
+    int variant;     /* enum tl_ptx_variant, TL_DOC_ORIGINAL or TL_DOC_GATED */
+    CUmodule module; /* NULL of a twin: it is its original's */
     CUfunction function;
     struct tl_ptx_rewritten r; /* of a variant */
     uint64_t variables[32];    /* of r.args[i] that is VARIABLE, at [i] */
     uint32_t shared_bytes;     /* dynamic, as launched */
     uint32_t occupancy;        /* blocks per SM */
+    uint32_t gate_offset;      /* where the gate's parameters begin */
 };
 
 /* Rewrites, loads and sets it up.  `original` is the same kernel's, whose variables are used; NULL
@@ -41,6 +42,8 @@ struct tl_doc_form {
 int tl_doc_form_make(struct tl_doc_form *f, const struct tl_doc_kernel *k, int variant,
                      const struct tl_doc_form *original, struct tl_error *err);
 void tl_doc_form_free(struct tl_doc_form *f);
+/* What a form has once it is loaded: its occupancy.  0, -EIO. */
+int tl_doc_form_measure(struct tl_doc_form *f, struct tl_error *err);
 
 /* --- what it is launched with --- */
 struct tl_doc_bench {
@@ -68,7 +71,10 @@ CUresult tl_doc_bench_clear(struct tl_doc_bench *b, const struct tl_doc_form *or
                             const struct tl_doc_data *d);
 
 struct tl_doc_piece {
-    uint32_t first; /* slices: its first block */
+    uint32_t first; /* slices, gates: its first block */
+    uint32_t last;  /* gates: the one behind its last */
+    bool
+        by_buffer; /* gates: parameters in one piece; else one by one, where the code says they go */
     uint32_t grid;  /* blocks or workers that are launched */
     uint32_t batch; /* persistent: a power of two */
 };
@@ -95,7 +101,8 @@ void tl_doc_sleep(uint64_t ns);
 CUresult tl_doc_launch_plain(CUfunction f, uint32_t blocks, uint32_t threads, CUstream stream,
                              void **params);
 
-/* How long a stop takes on that rung (latency.c). */
-void tl_doc_latency(struct tl_doc_exam *e, enum tl_ptx_variant variant);
+/* How long a stop takes on that rung (latency.c): of a kernel that was made, with its original. */
+void tl_doc_latency(struct tl_doc_exam *e, const struct tl_doc_form *original,
+                    const struct tl_doc_form *form);
 
 #endif

@@ -6,11 +6,12 @@
  *     facts.c     what driver and devices say of themselves
  *     memory.c    registration, visibility and order of stores, counters
  *     variant.c   a kernel in one of its forms, on the device
+ *     machine.c   machine code, with a gate in front (lines.c: what it prints)
  *     rung.c      each rung over all kernels, with random stops
  *     latency.c   how long a stop takes
  *     streams.c   events, copies, the legacy stream, captures, occupancy
  *     green.c     a part of the SMs
- *     kernels.c   the kernels, with what they must compute (data.c: what they work on)
+ *     kernels.c, kernels_gate.c  the kernels, with what they must compute (data.c: what they work on)
  *     examine.c   all of it in order, and what follows: verdicts, the qualification
  *     text.c, json.c  what is told
  *

@@ -61,6 +61,10 @@
     X(cuCtxGetStreamPriorityRange, "streams have no priorities")                                   \
     X(cuStreamCreateWithPriority, "streams have no priorities")                                    \
     X(cuMemAllocAsync, "there are no allocations in stream order")                                 \
+    X(cuLinkCreate_v2, "without ptxas, machine code gets no gate")                                 \
+    X(cuLinkAddData_v2, "without ptxas, machine code gets no gate")                                \
+    X(cuLinkComplete, "without ptxas, machine code gets no gate")                                  \
+    X(cuLinkDestroy, "without ptxas, machine code gets no gate")                                   \
     X(cuGetErrorName, "errors are told as numbers")
 
 struct tl_doc_driver {

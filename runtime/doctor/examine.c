@@ -7,8 +7,8 @@
 #include "runtime/doctor/group.h"
 
 static const struct tl_doc_group *const battery[] = {
-    &tl_doc_memory_group,     &tl_doc_slice_group,   &tl_doc_ticket_group,
-    &tl_doc_persistent_group, &tl_doc_streams_group, &tl_doc_cap_group,
+    &tl_doc_memory_group, &tl_doc_slice_group,   &tl_doc_ticket_group, &tl_doc_persistent_group,
+    &tl_doc_gate_group,   &tl_doc_streams_group, &tl_doc_cap_group,
 };
 enum { GROUPS = sizeof battery / sizeof battery[0] };
 
@@ -65,8 +65,8 @@ void tl_doctor_arch(const struct tl_doctor *d, int gpu, char *text, size_t size)
 
 /* --- verdicts --------------------------------------------------------------------------------- */
 
-/* A rung is as good as the worst check of its group; a rung without any was not examined, and what
- * was not examined is not known to work. */
+/* A rung is as good as the worst check of its group; if none of them worked it is refused, for what
+ * is not known to work does not. */
 enum tl_verdict tl_doctor_rung(const struct tl_doctor *d, int gpu, enum tl_qualified_rung r,
                                char *why, size_t size)
 {
@@ -74,20 +74,26 @@ enum tl_verdict tl_doctor_rung(const struct tl_doctor *d, int gpu, enum tl_quali
     uint32_t n = 0;
     if (size > 0)
         why[0] = 0;
+    const struct tl_doc_finding *refused = NULL;
     for (uint32_t i = 0; i < d->n; i++) {
         const struct tl_doc_finding *f = &d->findings[i];
         if (f->kind != TL_DOC_CHECK || f->gpu != gpu ||
             strcmp(f->group, tl_qualified_rung_name(r)) != 0)
             continue;
-        n++;
+        n += f->verdict == TL_VERDICT_WORKS;
+        if (f->verdict == TL_VERDICT_REFUSED && refused == NULL)
+            refused = f;
         if (f->verdict <= (uint32_t)worst || (f->verdict == TL_VERDICT_REFUSED && !f->costs))
             continue;
         worst = (enum tl_verdict)f->verdict;
         snprintf(why, size, "%s: %s", f->name, f->text);
     }
-    if (n == 0) {
+    if (n == 0 && worst == TL_VERDICT_WORKS) {
         worst = TL_VERDICT_REFUSED;
-        snprintf(why, size, "it was not examined");
+        if (refused != NULL)
+            snprintf(why, size, "%s: %s", refused->name, refused->text);
+        else
+            snprintf(why, size, "it was not examined");
     }
     return worst;
 }

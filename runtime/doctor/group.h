@@ -39,7 +39,8 @@ void tl_doc_wrong(struct tl_doc_exam *e, const char *name, const char *format, .
 
 /* --- the groups --- */
 extern const struct tl_doc_group tl_doc_facts_group, tl_doc_memory_group, tl_doc_slice_group,
-    tl_doc_ticket_group, tl_doc_persistent_group, tl_doc_streams_group, tl_doc_cap_group;
+    tl_doc_ticket_group, tl_doc_persistent_group, tl_doc_gate_group, tl_doc_streams_group,
+    tl_doc_cap_group;
 
 /* Loads the driver and makes the GPU's primary context current.  If that fails, it is told as a check
  * of the group, and false. */

@@ -37,12 +37,19 @@ struct tl_doc_kernel {
     bool is_3d, has_big;
     uint32_t shared_bytes; /* dynamic */
     const char *variable;  /* a module variable that ends as data.total, or NULL */
+    uint32_t least_arch;   /* 80 of sm_80; 0: any */
+    bool prints;           /* each block prints TL_DOC_LINE and its number */
     /* Fills out, aux and total of zeroed data; `spun` has what thread 0 of each block comes to. */
     void (*reference)(const struct tl_doc_shape *s, const uint32_t *spun, struct tl_doc_data *d);
 };
 
 extern const struct tl_doc_kernel tl_doc_kernels[];
 extern const uint32_t tl_doc_n_kernels;
+/* More of them, for machine code: what a gate in front could disturb (kernels_gate.c). */
+extern const struct tl_doc_kernel tl_doc_gate_kernels[];
+extern const uint32_t tl_doc_n_gate_kernels;
+
+#define TL_DOC_LINE "tally doctor: block "
 
 /* Texts for single questions. */
 extern const char tl_doc_poll_text[];    /* entry `poll`: repeats a host's word into another */

@@ -6,6 +6,7 @@
 
 #include "runtime/doctor/bench.h"
 #include "tally/clock.h"
+#include "tally/cubin.h"
 #include "tally/text.h"
 
 enum { TRIES = 40, WAVES = 16, MOST_BLOCKS = 32768, LEAST_BLOCKS = 512, BLOCK_NS = 20000 };
@@ -32,7 +33,8 @@ static CUresult stop_once(struct tl_doc_exam *e, struct tl_doc_bench *b,
 {
     bool is_slice = f->variant == TL_PTX_SLICE;
     uint32_t wave = b->sms * f->occupancy, counter = 0;
-    struct tl_doc_piece p = {.grid = f->variant == TL_PTX_TICKET ? s->blocks : wave, .batch = 1};
+    struct tl_doc_piece p = {
+        .grid = f->variant == TL_PTX_TICKET ? s->blocks : wave, .last = s->blocks, .batch = 1};
     if (p.grid > s->blocks)
         p.grid = s->blocks;
     tl_doc_stop(b, false);
@@ -50,6 +52,8 @@ static CUresult stop_once(struct tl_doc_exam *e, struct tl_doc_bench *b,
     uint64_t took = tl_clock_ns() - begin;
     if (r == CUDA_SUCCESS && !is_slice)
         r = tl_doc_counter_get(b, &counter);
+    if (f->variant == TL_DOC_GATED)
+        counter &= ~TL_CUBIN_CLOSED;
     out->tried++;
     if (is_slice ? !is_over : counter < s->blocks)
         out->ns[out->n++] = took;
@@ -84,36 +88,34 @@ static void tell(struct tl_doc_exam *e, struct stops *s, uint64_t block_ns)
                  tl_text_time((double)block_ns).s, tl_text_time((double)worst).s);
 }
 
-void tl_doc_latency(struct tl_doc_exam *e, enum tl_ptx_variant variant)
+void tl_doc_latency(struct tl_doc_exam *e, const struct tl_doc_form *original,
+                    const struct tl_doc_form *form)
 {
     struct tl_doc_bench b;
-    struct tl_doc_form original = {0}, form = {0};
     struct tl_doc_data data;
     struct stops stops = {.n = 0};
-    struct tl_error err = {0};
-    const struct tl_doc_kernel *k = &tl_doc_kernels[0];
     const struct tl_doc_shape one = {.grid = {1, 1, 1}, .blocks = 1};
-    if (!tl_doc_bench_make(e, &b, MOST_BLOCKS, variant != TL_PTX_SLICE, "latency"))
+    bool is_slice = form->variant == TL_PTX_SLICE;
+    if (!tl_doc_bench_make(e, &b, MOST_BLOCKS, !is_slice, "latency"))
         return;
-    if (tl_doc_form_make(&original, k, TL_DOC_ORIGINAL, NULL, &err) < 0 ||
-        tl_doc_form_make(&form, k, (int)variant, &original, &err) < 0 ||
-        tl_doc_data_init(&data, &one, 1) < 0) {
-        tl_doc_refused(e, "latency", true, "%s", err.text);
+    if (tl_doc_data_init(&data, &one, 1) < 0) {
+        tl_doc_refused(e, "latency", true, "no memory");
         return;
     }
     b.data = &data;
-    uint32_t blocks = WAVES * b.sms * form.occupancy;
+    uint32_t blocks = WAVES * b.sms * form->occupancy;
     blocks = blocks < LEAST_BLOCKS ? LEAST_BLOCKS : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
-    struct tl_doc_shape s = tl_doc_shape_of(k, blocks, tl_doc_spin_for(&b, &original, BLOCK_NS));
-    uint64_t block_ns = tl_doc_block_ns(&b, &original, s.spin);
+    struct tl_doc_shape s = tl_doc_shape_of(form->kernel, blocks,
+                                            tl_doc_spin_for(&b, original, BLOCK_NS));
+    uint64_t block_ns = tl_doc_block_ns(&b, original, s.spin);
     CUresult r = CUDA_SUCCESS;
     if (block_ns == 0)
         block_ns = BLOCK_NS;
     for (int i = 0; i < TRIES && r == CUDA_SUCCESS; i++)
-        r = stop_once(e, &b, &form, &s, block_ns, &stops);
+        r = stop_once(e, &b, form, &s, block_ns, &stops);
     if (r != CUDA_SUCCESS)
         tl_doc_wrong(e, "latency", "%s", tl_doc_error(r));
-    else if (stops.n == 0 && variant != TL_PTX_SLICE)
+    else if (stops.n == 0 && !is_slice)
         tl_doc_wrong(e, "latency", "it never left before its end when told to, in %u tries",
                      stops.tried);
     else if (stops.n == 0)
@@ -121,6 +123,4 @@ void tl_doc_latency(struct tl_doc_exam *e, enum tl_ptx_variant variant)
     else
         tell(e, &stops, block_ns);
     tl_doc_data_finish(&data);
-    tl_doc_form_free(&form);
-    tl_doc_form_free(&original);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/doctor/bench.h"
+#include "tally/cubin.h"
 
 CUresult tl_doc_load(const char *text, const char *entry, CUmodule *module, CUfunction *function)
 {
@@ -48,10 +49,21 @@ static CUresult find_variables(struct tl_doc_form *f, CUmodule original)
     return r;
 }
 
+int tl_doc_form_measure(struct tl_doc_form *f, struct tl_error *err)
+{
+    int occupancy = 0;
+    CUresult r = tl_doc_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &occupancy, f->function, TL_DOC_THREADS, f->shared_bytes);
+    if (r != CUDA_SUCCESS || occupancy < 1)
+        return tl_error_set(err, -EIO, "the driver does not set it up: %s", tl_doc_error(r));
+    f->occupancy = (uint32_t)occupancy;
+    return 0;
+}
+
 int tl_doc_form_make(struct tl_doc_form *f, const struct tl_doc_kernel *k, int variant,
                      const struct tl_doc_form *original, struct tl_error *err)
 {
-    int occupancy = 0, rc = 0;
+    int rc = 0;
     *f = (struct tl_doc_form){.kernel = k, .variant = variant, .shared_bytes = k->shared_bytes};
     if (variant != TL_DOC_ORIGINAL)
         rc = rewrite(f, err);
@@ -66,13 +78,9 @@ int tl_doc_form_make(struct tl_doc_form *f, const struct tl_doc_kernel *k, int v
         f->shared_bytes = TL_PTX_SHARED_BYTES(k->shared_bytes);
     if (!is_original)
         r = find_variables(f, original->module);
-    if (r == CUDA_SUCCESS)
-        r = tl_doc_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            &occupancy, f->function, TL_DOC_THREADS, f->shared_bytes);
-    if (r != CUDA_SUCCESS || occupancy < 1)
+    if (r != CUDA_SUCCESS)
         return tl_error_set(err, -EIO, "the driver does not set it up: %s", tl_doc_error(r));
-    f->occupancy = (uint32_t)occupancy;
-    return 0;
+    return tl_doc_form_measure(f, err);
 }
 
 void tl_doc_form_free(struct tl_doc_form *f)
@@ -85,38 +93,70 @@ void tl_doc_form_free(struct tl_doc_form *f)
 
 /* --- launching -------------------------------------------------------------------------------- */
 
+enum { OWN_BYTES = 36, MOST_BYTES = 4096 };
+
+/* What a rewritten form takes behind the kernel's own `n` bytes; how many they are then, 0 if it is
+ * not what it should be. */
+static size_t put_extra(const struct tl_doc_bench *b, const struct tl_doc_form *f,
+                        const struct tl_doc_shape *s, const struct tl_doc_piece *p, uint8_t *params,
+                        size_t n)
+{
+    if (f->r.original_bytes != n || f->r.param_bytes > MOST_BYTES)
+        return 0;
+    struct tl_ptx_extra extra = {.grid = {s->grid[0], s->grid[1], s->grid[2]},
+                                 .first = p->first,
+                                 .blocks = s->blocks,
+                                 .batch_mask = p->batch - 1,
+                                 .counter = b->counter,
+                                 .words = {b->page.device},
+                                 .variables = f->variables};
+    tl_ptx_put_args(f->r.args, f->r.n_args, &extra, params);
+    return f->r.param_bytes;
+}
+
+/* The same of a gate: the word is one of four, the others never say anything. */
+static size_t put_gate(const struct tl_doc_bench *b, const struct tl_doc_form *f,
+                       const struct tl_doc_piece *p, uint8_t *params, size_t n)
+{
+    enum { APART = 64 };
+    struct tl_cubin_args args = {.word = b->counter, .first = p->first, .last = p->last};
+    if (f->gate_offset < n || f->gate_offset + sizeof args > MOST_BYTES)
+        return 0;
+    for (uint32_t i = 0; i < TL_CUBIN_STOP_WORDS; i++)
+        args.stop[i] = b->page.device + (uint64_t)APART * i;
+    memcpy(params + f->gate_offset, &args, sizeof args);
+    return f->gate_offset + sizeof args;
+}
+
 CUresult tl_doc_launch(struct tl_doc_bench *b, const struct tl_doc_form *f,
                        const struct tl_doc_shape *s, const struct tl_doc_piece *p)
 {
-    enum { OWN_BYTES = 36, MOST_BYTES = 4096 };
     _Alignas(16) uint8_t params[MOST_BYTES] = {0};
     const CUdeviceptr arrays[] = {b->in, b->out, b->runs, b->aux};
     size_t n = OWN_BYTES + (f->kernel->has_big ? sizeof b->data->big : 0);
-    bool is_original = f->variant == TL_DOC_ORIGINAL;
+    bool is_whole = f->variant == TL_DOC_ORIGINAL || f->variant == TL_DOC_GATED;
     memcpy(params, arrays, sizeof arrays);
     memcpy(params + sizeof arrays, &s->spin, sizeof s->spin);
     if (f->kernel->has_big)
         memcpy(params + OWN_BYTES, b->data->big, sizeof b->data->big);
-    if (!is_original) {
-        if (f->r.original_bytes != n || f->r.param_bytes > MOST_BYTES)
-            return CUDA_ERROR_INVALID_VALUE;
-        struct tl_ptx_extra extra = {.grid = {s->grid[0], s->grid[1], s->grid[2]},
-                                     .first = p->first,
-                                     .blocks = s->blocks,
-                                     .batch_mask = p->batch - 1,
-                                     .counter = b->counter,
-                                     .words = {b->page.device},
-                                     .variables = f->variables};
-        tl_ptx_put_args(f->r.args, f->r.n_args, &extra, params);
-        n = f->r.param_bytes;
-    }
+    if (f->variant == TL_DOC_GATED)
+        n = put_gate(b, f, p, params, n);
+    else if (f->variant != TL_DOC_ORIGINAL)
+        n = put_extra(b, f, s, p, params, n);
+    if (n == 0)
+        return CUDA_ERROR_INVALID_VALUE;
     void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
                       CU_LAUNCH_PARAM_END};
+    bool by_one = f->variant == TL_DOC_GATED && !p->by_buffer;
+    uint8_t *end = params + f->gate_offset;
+    void *each[] = {params,      params + 8,  params + 16,
+                    params + 24, params + 32, f->kernel->has_big ? params + OWN_BYTES : end,
+                    end};
     CUresult r = tl_doc_driver.cuEventRecord(b->begin, b->stream);
     if (r == CUDA_SUCCESS)
-        r = tl_doc_driver.cuLaunchKernel(f->function, is_original ? s->grid[0] : p->grid,
-                                         is_original ? s->grid[1] : 1, is_original ? s->grid[2] : 1,
-                                         TL_DOC_THREADS, 1, 1, f->shared_bytes, b->stream, NULL,
-                                         buffer);
+        r = tl_doc_driver.cuLaunchKernel(f->function, is_whole ? s->grid[0] : p->grid,
+                                         is_whole ? s->grid[1] : 1, is_whole ? s->grid[2] : 1,
+                                         TL_DOC_THREADS, 1, 1, f->shared_bytes, b->stream,
+                                         by_one ? each : NULL, by_one ? NULL : buffer);
     return r == CUDA_SUCCESS ? tl_doc_driver.cuEventRecord(b->end, b->stream) : r;
 }
