@@ -51,7 +51,7 @@ $(call of_room,device/jit/% device/service/%): EXTRA_LIBS = $(LLVM_LIBS)
 $(call of_room,runtime/record/% runtime/report/% sim/% runtime/tallyd/%): EXTRA_LIBS = -lm
 # These open what was built, and include its headers.
 $(B)/obj/test/unit/device/driver/%.o $(B)/obj/test/unit/intercept/%.o $(B)/obj/test/unit/runtime/effort/%.o: private OUR_CFLAGS += $(CUDA_FLAGS)
-$(call of_room,device/driver/% intercept/%): | $(SHARED_FILES) $(PTXAS_STANDIN)
+$(call of_room,device/driver/% intercept/% runtime/effort/%): | $(SHARED_FILES) $(PTXAS_STANDIN)
 $(call of_room,runtime/job/% runtime/tallyd/%): | $(B)/bin/tallyd
 # Fetches come from kernels: this one calls them directly, so it has the driver in itself.
 $(B)/test/device/driver/texture_test: $(DRIVER_OBJS) $(B)/obj/gen/driver_table.o
@@ -78,10 +78,12 @@ STANDIN_EFFORT := $(B)/test/standin/effort.so
 STANDIN_STRANGER := $(B)/test/standin/stranger.so
 # The software device with a fault that a variable names, for the tests of `tally doctor`.
 STANDIN_FAULTY := $(B)/test/standin/faulty.so
-STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER) $(STANDIN_FAULTY))
-tests $(call of_room,device/driver/% intercept/%): | $(STANDIN_FILES)
-ALL_SRCS += test/standin/driver.c test/standin/effort.c test/standin/faulty.c
-$(call objs,test/standin/driver.c test/standin/effort.c test/standin/faulty.c): EXTRA_CFLAGS = $(CUDA_FLAGS)
+# The same, which keeps a list of what it was asked for.
+STANDIN_WITNESS := $(B)/test/standin/witness.so
+STANDIN_FILES := $(if $(CUDA_INCLUDE),$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER) $(STANDIN_FAULTY) $(STANDIN_WITNESS))
+tests $(call of_room,device/driver/% intercept/% runtime/effort/%): | $(STANDIN_FILES)
+ALL_SRCS += test/standin/driver.c test/standin/effort.c test/standin/faulty.c test/standin/witness.c
+$(call objs,test/standin/driver.c test/standin/effort.c test/standin/faulty.c test/standin/witness.c): EXTRA_CFLAGS = $(CUDA_FLAGS)
 $(B)/obj/test/standin/stranger_id.o: $(B)/obj/.flags
 	@mkdir -p $(@D)
 	@echo 'const char tl_build_id[] = "a build of somebody else";' | $(COMPILE) -c -x c -o $@ -
@@ -91,8 +93,9 @@ $(STANDIN_EFFORT): $(BUILD_ID)
 $(STANDIN_STRANGER): $(B)/obj/test/standin/stranger_id.o
 $(STANDIN_EFFORT) $(STANDIN_STRANGER): $(B)/obj/test/standin/effort.o
 $(STANDIN_FAULTY): $(B)/obj/test/standin/faulty.o | $(B)/lib/tally/device/libcuda.so.1
-$(STANDIN_FAULTY): EXTRA_LIBS = -Wl,--no-as-needed -L$(B)/lib/tally/device -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN/../../lib/tally/device' -ldl
-$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER) $(STANDIN_FAULTY):
+$(STANDIN_WITNESS): $(B)/obj/test/standin/witness.o | $(B)/lib/tally/device/libcuda.so.1
+$(STANDIN_FAULTY) $(STANDIN_WITNESS): EXTRA_LIBS = -Wl,--no-as-needed -L$(B)/lib/tally/device -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN/../../lib/tally/device' -ldl
+$(STANDIN_DRIVER) $(STANDIN_EFFORT) $(STANDIN_STRANGER) $(STANDIN_FAULTY) $(STANDIN_WITNESS):
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -shared $(EXTRA_LIBS) -o $@.new $^

@@ -39,6 +39,7 @@ struct tl_captured_kernel {
     void *library;                   /* CUlibrary or NULL */
     const char *name;                /* mangled; never NULL */
     bool is_nameless;                /* the driver does not tell: `name` only stands for it */
+    int cache_config;                /* CUfunc_cache, as the job has set it; changes at any time */
     struct tl_captured_image *image; /* or NULL if it was loaded behind our back */
 };
 

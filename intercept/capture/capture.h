@@ -37,6 +37,8 @@ void tl_capture_loaded(void *owner, bool is_library, struct tl_captured_image *i
 void tl_capture_module_of(void *module, void *library);
 void tl_capture_function(const void *function, void *owner, const char *name);
 void tl_capture_function_of(const void *function, const void *kernel);
+/* The job prefers that cache configuration for the kernel. */
+void tl_capture_cache_config(const void *handle, CUfunc_cache config);
 /* Forgets an owner with its kernels. */
 void tl_capture_unloaded(void *owner);
 /* The kernel behind a handle; made up by asking the driver for its name if it was never seen.  NULL

@@ -193,6 +193,24 @@ static CUresult hook_cuKernelGetFunction(CUfunction *function, CUkernel kernel)
     return r;
 }
 
+/* --- what cannot be asked for later --- */
+
+static CUresult hook_cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
+{
+    CUresult r = TL_REAL(cuFuncSetCacheConfig)(function, config);
+    if (r == CUDA_SUCCESS)
+        tl_capture_cache_config(function, config);
+    return r;
+}
+
+static CUresult hook_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device)
+{
+    CUresult r = TL_REAL(cuKernelSetCacheConfig)(kernel, config, device);
+    if (r == CUDA_SUCCESS)
+        tl_capture_cache_config(kernel, config);
+    return r;
+}
+
 /* clang-format off */
 #define HOOK(name) {#name, (void *)hook_##name}
 const struct tl_hook tl_capture_hooks[] = {
@@ -200,6 +218,7 @@ const struct tl_hook tl_capture_hooks[] = {
     HOOK(cuModuleGetFunction), HOOK(cuModuleEnumerateFunctions),
     HOOK(cuLibraryLoadData), HOOK(cuLibraryLoadFromFile), HOOK(cuLibraryUnload), HOOK(cuLibraryGetKernel),
     HOOK(cuLibraryEnumerateKernels), HOOK(cuLibraryGetModule), HOOK(cuKernelGetFunction),
+    HOOK(cuFuncSetCacheConfig), HOOK(cuKernelSetCacheConfig),
     {NULL, NULL},
 };
 /* clang-format on */

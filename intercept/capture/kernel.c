@@ -231,6 +231,15 @@ struct tl_kernel *tl_kernel_of(const void *handle)
     return k != NULL || handle == NULL ? k : learn(handle);
 }
 
+void tl_capture_cache_config(const void *handle, CUfunc_cache config)
+{
+    tl_mutex_lock(&lock);
+    struct tl_kernel *k = tl_map_find(&kernels, (uintptr_t)handle);
+    if (k != NULL)
+        __atomic_store_n(&k->seen.cache_config, (int)config, __ATOMIC_RELAXED);
+    tl_mutex_unlock(&lock);
+}
+
 const struct tl_captured_kernel *tl_capture_kernel(const void *handle)
 {
     const struct tl_kernel *k = tl_kernel_of(handle);

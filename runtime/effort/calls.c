@@ -51,7 +51,6 @@ enum mode { LATER, TURN, LOOK };
     X(cuGraphicsMapResources, 3, 2, TURN)                                                          \
     X(cuGraphicsUnmapResources, 3, 2, TURN)                                                        \
     X(cuGraphUpload, 2, 1, TURN)                                                                   \
-    X(cuStreamSetAttribute, 3, 0, TURN)                                                            \
     X(cuLaunchGridAsync, 4, 3, TURN)                                                               \
     X(cuMemAllocAsync, 3, 2, LOOK)                                                                 \
     X(cuMemAllocFromPoolAsync, 4, 3, LOOK)                                                         \

@@ -8,6 +8,7 @@
 #include "runtime/effort/cap.h"
 #include "tally/check.h"
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
@@ -121,6 +122,7 @@ CUresult tl_eff_launch_capped(struct tl_eff_stream *s, const struct tl_eff_launc
     CUstream beside = cap != NULL ? stream_in(s, cap) : NULL;
     if (beside == NULL || tie(c, s->handle, beside) != CUDA_SUCCESS)
         return tl_eff_launch_whole(l, s->handle);
+    tl_eff_follow_stream(s, beside);
     if (tl_eff_launch_whole(l, beside) != CUDA_SUCCESS) {
         c->is_capless = true;
         tl_eff_note("%s: the driver does not take it in a green context: it runs on all SMs",

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/event.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
@@ -72,20 +73,14 @@ int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARA
 static int read_kernel(struct tl_eff_step *step)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 p = {0};
-    CUkernelNodeAttrValue value;
     if (tl_eff_real.cuGraphKernelNodeGetParams_v2 == NULL ||
         tl_eff_real.cuGraphKernelNodeGetAttribute == NULL ||
         tl_eff_real.cuGraphKernelNodeGetParams_v2(step->node, &p) != CUDA_SUCCESS)
         return -ENOTSUP;
-    memset(&value, 0, sizeof value);
-    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-                                                  &value) == CUDA_SUCCESS)
-        step->kernel.is_cooperative = value.cooperative != 0;
-    memset(&value, 0, sizeof value);
-    if (tl_eff_real.cuGraphKernelNodeGetAttribute(step->node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                                  &value) == CUDA_SUCCESS &&
-        value.clusterDim.x * value.clusterDim.y * value.clusterDim.z > 1)
-        return -ENOTSUP;
+    int n = tl_eff_attributes_of_node(step->node, step->kernel.attributes);
+    if (n < 0)
+        return n;
+    step->kernel.n_attributes = (uint32_t)n;
     return tl_eff_step_set_kernel(step, &p);
 }
 
@@ -261,7 +256,7 @@ static CUresult launch_step(const struct tl_eff_step *step, struct tl_eff_stream
     switch (step->kind) {
     case TL_EFF_STEP_KERNEL:
         return tl_eff_launch_packed(s, &step->kernel.shape, step->kernel.params, step->kernel.n,
-                                    step->kernel.is_cooperative);
+                                    step->kernel.attributes, step->kernel.n_attributes);
     case TL_EFF_STEP_COPY:
         return launch_copy(step, s);
     case TL_EFF_STEP_FILL:

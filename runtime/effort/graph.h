@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "runtime/effort/cuda_api.h"
+#include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
 
 struct tl_eff_stream;
@@ -30,7 +31,8 @@ struct tl_eff_step {
             CUDA_KERNEL_NODE_PARAMS_v2 shape; /* without the parameters */
             uint8_t *params;
             size_t n;
-            bool is_cooperative;
+            CUlaunchAttribute attributes[TL_EFF_MAX_ATTRIBUTES];
+            uint32_t n_attributes;
         } kernel;
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS fill;

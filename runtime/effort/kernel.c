@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
@@ -93,6 +94,7 @@ static void learn(struct tl_eff_kernel *k)
     k->is_unknown = k->is_library &&
                     (tl_eff_real.cuKernelGetFunction == NULL ||
                      tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS);
+    k->function = f;
     if (k->is_unknown ||
         tl_eff_real.cuFuncGetAttribute(&k->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                                        f) != CUDA_SUCCESS ||
@@ -350,34 +352,13 @@ struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void *
     return item;
 }
 
-static CUresult launch_with(const struct tl_eff_launch *l, CUstream stream, void **params,
-                            void **extra)
-{
-    CUfunction f = l->kernel->handle;
-    if (l->n_attributes > 0 && tl_eff_real.cuLaunchKernelEx != NULL) {
-        CUlaunchConfig config = {.gridDimX = l->grid[0],
-                                 .gridDimY = l->grid[1],
-                                 .gridDimZ = l->grid[2],
-                                 .blockDimX = l->block[0],
-                                 .blockDimY = l->block[1],
-                                 .blockDimZ = l->block[2],
-                                 .sharedMemBytes = l->shared_bytes,
-                                 .hStream = stream,
-                                 .attrs = (CUlaunchAttribute *)l->attributes,
-                                 .numAttrs = l->n_attributes};
-        return tl_eff_real.cuLaunchKernelEx(&config, f, params, extra);
-    }
-    return tl_eff_real.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                                      l->block[1], l->block[2], l->shared_bytes, stream, params,
-                                      extra);
-}
-
 CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream)
 {
     size_t n = l->param_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
                      CU_LAUNCH_PARAM_END};
-    return launch_with(l, stream, NULL, n > 0 ? extra : NULL);
+    return tl_eff_launch_form(l, l->kernel->handle, l->grid, l->shared_bytes, stream, NULL,
+                              n > 0 ? extra : NULL);
 }
 
 /* Whether this launch may go to the driver at once, whole, from the calling thread. */
@@ -435,7 +416,9 @@ TL_EFF_UNLOCKED static CUresult launch(struct tl_eff_stream *s, struct tl_eff_la
         return tl_eff_invoke(direct);
     if (k != NULL)
         tl_record_op(k->record, tl_eff.shim->op());
-    if (k == NULL || k->is_unknown || !l->is_plain || !is_within_limits(k, l))
+    if (k != NULL && l->objection != NULL && !atomic_exchange(&k->was_objected_to, true))
+        tl_eff_note("%s runs whole: %s", k->name, l->objection);
+    if (k == NULL || k->is_unknown || l->objection != NULL || !is_within_limits(k, l))
         return in_turn(s, k, direct, l);
     l->sizes = sizes_of(k, params, extra);
     tl_eff_lock();
@@ -487,10 +470,10 @@ static CUresult call_cooperative(const CUlaunchConfig *c, CUfunction f, void **p
                                                  c->sharedMemBytes, c->hStream, params);
 }
 
-/* A launch with attributes: those that change nothing for us are taken along, any other makes it go
- * to the driver as it is. */
+/* A launch with attributes, or with an objection to cutting it. */
 static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfunction f,
-                              void **params, void **extra, bool is_plain, bool is_per_thread)
+                              void **params, void **extra, const char *objection,
+                              bool is_per_thread)
 {
     struct tl_eff_stream *s;
     CUresult r = tl_eff_stream(config->hStream, is_per_thread, &s);
@@ -501,39 +484,17 @@ static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfu
     struct tl_eff_launch l = {.grid = {c.gridDimX, c.gridDimY, c.gridDimZ},
                               .block = {c.blockDimX, c.blockDimY, c.blockDimZ},
                               .shared_bytes = c.sharedMemBytes,
-                              .is_plain = is_plain && c.numAttrs <= TL_EFF_MAX_ATTRIBUTES};
-    for (unsigned i = 0; l.is_plain && i < c.numAttrs; i++) {
-        const CUlaunchAttribute *a = &c.attrs[i];
-        switch ((int)a->id) {
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-            l.is_plain = a->value.cooperative == 0;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            l.is_plain = a->value.clusterDim.x * a->value.clusterDim.y * a->value.clusterDim.z <= 1;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-        case CU_LAUNCH_ATTRIBUTE_IGNORE:
-            break; /* they tune, and are kept */
-        default:
-            /* overlap with the kernel in front, events inside: the driver's business */
-            l.is_plain = false;
-        }
-        l.attributes[l.n_attributes++] = *a;
-    }
+                              .objection = objection};
+    tl_eff_attributes_take(&l, c.attrs, c.numAttrs);
     struct tl_eff_call direct = {
         function, 4, {(uintptr_t)&c, (uintptr_t)f, (uintptr_t)params, (uintptr_t)extra}};
     return launch(s, &l, f, params, extra, &direct);
 }
 
 CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
-                              void *params, size_t n, bool is_cooperative)
+                              void *params, size_t n, const CUlaunchAttribute *attributes,
+                              unsigned n_attributes)
 {
-    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-                                     .value = {.cooperative = 1}};
     CUlaunchConfig config = {.gridDimX = shape->gridDimX,
                              .gridDimY = shape->gridDimY,
                              .gridDimZ = shape->gridDimZ,
@@ -542,13 +503,13 @@ CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PA
                              .blockDimZ = shape->blockDimZ,
                              .sharedMemBytes = shape->sharedMemBytes,
                              .hStream = s->handle,
-                             .attrs = &cooperative,
-                             .numAttrs = is_cooperative ? 1 : 0};
+                             .attrs = (CUlaunchAttribute *)attributes,
+                             .numAttrs = n_attributes};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
                      CU_LAUNCH_PARAM_END};
-    return launch_config(is_cooperative ? (void *)tl_eff_real.cuLaunchKernelEx
-                                        : (void *)call_kernel,
-                         &config, shape->func, NULL, n > 0 ? extra : NULL, !is_cooperative, false);
+    return launch_config(n_attributes > 0 ? (void *)tl_eff_real.cuLaunchKernelEx
+                                          : (void *)call_kernel,
+                         &config, shape->func, NULL, n > 0 ? extra : NULL, NULL, false);
 }
 
 #define SHAPE_PARAMS                                                                               \
@@ -563,22 +524,24 @@ CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PA
 
 static CUresult hook_cuLaunchKernel(SHAPE_PARAMS, void **extra)
 {
-    return launch_config((void *)call_kernel, SHAPE, f, params, extra, true, false);
+    return launch_config((void *)call_kernel, SHAPE, f, params, extra, NULL, false);
 }
 
 static CUresult hook_cuLaunchKernel_ptsz(SHAPE_PARAMS, void **extra)
 {
-    return launch_config((void *)call_kernel, SHAPE, f, params, extra, true, true);
+    return launch_config((void *)call_kernel, SHAPE, f, params, extra, NULL, true);
 }
 
 static CUresult hook_cuLaunchCooperativeKernel(SHAPE_PARAMS)
 {
-    return launch_config((void *)call_cooperative, SHAPE, f, params, NULL, false, false);
+    return launch_config((void *)call_cooperative, SHAPE, f, params, NULL,
+                         "its launch is cooperative", false);
 }
 
 static CUresult hook_cuLaunchCooperativeKernel_ptsz(SHAPE_PARAMS)
 {
-    return launch_config((void *)call_cooperative, SHAPE, f, params, NULL, false, true);
+    return launch_config((void *)call_cooperative, SHAPE, f, params, NULL,
+                         "its launch is cooperative", true);
 }
 
 static CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params,
@@ -586,7 +549,7 @@ static CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true,
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, NULL,
                          false);
 }
 
@@ -595,7 +558,7 @@ static CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunct
 {
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, true,
+    return launch_config((void *)tl_eff_real.cuLaunchKernelEx, config, f, params, extra, NULL,
                          true);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TALLY_EFFORT_KERNEL_H
 #define TALLY_EFFORT_KERNEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@ struct tl_eff_param {
 struct tl_eff_kernel {
     struct tl_eff_kernel *next; /* in its hash slot */
     CUfunction handle;          /* a CUkernel if `is_library` */
+    CUfunction function;        /* the same in its context */
     struct tl_eff_context *context;
     const struct tl_captured_kernel *captured; /* NULL if the shim never saw it */
     void *module, *library;                    /* copies, for when it is unloaded */
@@ -45,6 +47,7 @@ struct tl_eff_kernel {
     /* block sizes that were launched without an error */
     uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
     uint32_t n_shapes;
+    _Atomic bool was_objected_to; /* the record says why launches of it run whole */
     bool was_said_to_fit; /* the record has a note that it is not cut because its grid is small */
     /* how many of its blocks an SM has side by side, by their size; the executor's own */
     struct tl_eff_rooms rooms;
@@ -77,6 +80,7 @@ struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void *
                                        void **extra);
 /* A launch whose parameters are in one buffer: a graph's node. */
 CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
-                              void *params, size_t n, bool is_cooperative) TL_EFF_UNLOCKED;
+                              void *params, size_t n, const CUlaunchAttribute *attributes,
+                              unsigned n_attributes) TL_EFF_UNLOCKED;
 
 #endif

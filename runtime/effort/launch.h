@@ -23,8 +23,8 @@ struct tl_eff_launch {
     uint32_t grid[3], block[3];
     uint32_t shared_bytes;
     uint32_t param_bytes;
-    uint8_t *params; /* with room for the extra ones of a variant */
-    bool is_plain;   /* nothing in the attributes forbids running it in pieces */
+    uint8_t *params;       /* with room for the extra ones of a variant */
+    const char *objection; /* why it must not run in pieces; NULL: nothing forbids it */
     uint32_t n_attributes;
     CUlaunchAttribute attributes[TL_EFF_MAX_ATTRIBUTES];
     uint32_t blocks;    /* of the grid; 0 if that exceeds 2^31 - 1 */

@@ -12,6 +12,7 @@
 #include "runtime/effort/pieces.h"
 #include "tally/check.h"
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/cap.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/kernel.h"
@@ -188,10 +189,10 @@ TL_EFF_UNLOCKED static CUresult give_to_driver(const struct tl_eff_piece *p,
         r = tl_eff_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8,
                                              stream);
     if (r == CUDA_SUCCESS)
-        r = tl_eff_real.cuLaunchKernel(
-            v->function, grid, 1, 1, l->block[0], l->block[1], l->block[2],
-            v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes, stream, NULL,
-            extra);
+        r = tl_eff_launch_form(l, v->function, (const uint32_t[]){grid, 1, 1},
+                               v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes)
+                                            : l->shared_bytes,
+                               stream, NULL, extra);
     if (r == CUDA_SUCCESS && copies)
         r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8,
                                              stream);
@@ -213,6 +214,7 @@ TL_EFF_UNLOCKED static CUstream other_of(struct tl_eff_stream *s, CUevent front)
     if (s->other == NULL ||
         (front != NULL && tl_eff_real.cuStreamWaitEvent(s->other, front, 0) != CUDA_SUCCESS))
         return s->handle;
+    tl_eff_follow_stream(s, s->other);
     return s->other;
 }
 

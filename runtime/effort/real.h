@@ -26,6 +26,10 @@
     X(cuKernelGetParamInfo)                                                                        \
     X(cuFuncGetParamInfo)                                                                          \
     X(cuLibraryGetGlobal)                                                                          \
+    X(cuFuncSetCacheConfig)                                                                        \
+    X(cuKernelSetAttribute)                                                                        \
+    X(cuStreamGetAttribute)                                                                        \
+    X(cuStreamCopyAttributes)                                                                      \
     X(cuGraphGetNodes)                                                                             \
     X(cuGraphNodeGetType)                                                                          \
     X(cuGraphNodeGetDependencies)                                                                  \

@@ -35,6 +35,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
@@ -328,9 +329,10 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
         b->extra.words[i] = c->never_device;
     b->extra.counter = b->control != NULL ? b->control->device + 4 : 0;
     tl_eff_variant_args(v, l->params, &b->extra);
-    r = tl_eff_real.cuLaunchKernel(
-        v->function, b->grid, 1, 1, l->block[0], l->block[1], l->block[2],
-        v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes, p->on, NULL, extra);
+    tl_eff_follow_stream(p->stream, p->on);
+    r = tl_eff_launch_form(l, v->function, (const uint32_t[]){b->grid, 1, 1},
+                           v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes,
+                           p->on, NULL, extra);
     if (r == CUDA_SUCCESS && b->control != NULL && !b->is_fresh && !c->has_host_atomics &&
         fetch_counter(stuck, p->on) != CUDA_SUCCESS)
         p->is_lost = true; /* it runs, and nobody can tell how far it comes: the context failed */

@@ -65,8 +65,9 @@ static void stop(void)
 /* Hooks of functions that the driver has. */
 static bool gather_hooks(const struct tl_shim *shim)
 {
-    const struct tl_hook *lists[] = {tl_eff_call_hooks, tl_eff_copy_hooks,   tl_eff_event_hooks,
-                                     tl_eff_sync_hooks, tl_eff_kernel_hooks, tl_eff_graph_hooks};
+    const struct tl_hook *lists[] = {tl_eff_call_hooks,     tl_eff_copy_hooks,   tl_eff_event_hooks,
+                                     tl_eff_sync_hooks,     tl_eff_kernel_hooks, tl_eff_graph_hooks,
+                                     tl_eff_attribute_hooks};
     size_t n = 0, at = 0;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         for (const struct tl_hook *h = lists[i]; h->name != NULL; h++)

@@ -14,6 +14,7 @@
  *     graph*.c    graphs, replayed node by node
  *     kernel.c    kernels: parameters, limits, launches as the job makes them
  *     names.c     kernels of which the driver tells no name
+ *     attribute.c what the job sets for kernels, launches and streams, carried over
  *     variant.c   the other forms of a kernel, built in the background
  *     build_*.c   how: of PTX, or of machine code
  *     store.c     what outlives the process: rewritten text

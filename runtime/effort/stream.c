@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/cap.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/permit.h"
@@ -194,12 +195,15 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread, struct tl_eff_stream
             r = tl_eff_real.cuStreamGetCtx(handle, &context);
         if (r != CUDA_SUCCESS)
             return r;
+        bool has_attributes = tl_eff_has_attributes(handle);
         tl_eff_lock();
         struct tl_eff_context *c = tl_eff_context(context);
         for (s = tl_eff_streams.by_handle[slot_of(handle)]; s != NULL && s->handle != handle;)
             s = s->next_in_hash;
         if (s == NULL && c != NULL)
             s = create(c, handle, (flags & CU_STREAM_NON_BLOCKING) == 0);
+        if (s != NULL)
+            s->has_attributes |= has_attributes;
         tl_eff_unlock();
         if (s == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;

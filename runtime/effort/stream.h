@@ -86,9 +86,10 @@ struct tl_eff_stream {
     uint32_t number; /* for the timeline */
     bool is_legacy, is_blocking;
     bool is_capturing;
-    bool is_busy;      /* in the executor's list */
-    bool is_destroyed; /* by the job; it goes when nothing is queued any more */
-    bool is_held;      /* its head has to wait for a permit or the rate */
+    bool is_busy;        /* in the executor's list */
+    bool is_destroyed;   /* by the job; it goes when nothing is queued any more */
+    bool has_attributes; /* besides its priority; the executor's streams beside it have them, too */
+    bool is_held;        /* its head has to wait for a permit or the rate */
     struct tl_eff_item *first, *last;
     uint32_t n_items;
     /* Pieces on the device, oldest first, and what may not go on before they are over. */

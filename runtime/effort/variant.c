@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "runtime/effort/attribute.h"
 #include "runtime/effort/build.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/kernel.h"
@@ -201,6 +202,7 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_run
         v->dims = dims;
         memcpy(v->block, l->block, sizeof v->block);
         v->shared_bytes = l->shared_bytes;
+        v->carveout = -1; /* the driver's own choice */
         k->variants[rung][dims - 1] = v;
     }
     if (v->state == TL_EFF_WANTED) {
@@ -217,8 +219,11 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_run
         return NULL;
     tl_eff_unlock();
     int rc = tl_eff_set_shared(v, l->shared_bytes);
+    const char *objection = tl_eff_follow_original(v);
+    if (objection != NULL)
+        tl_eff_note("%s runs whole: %s", k->name, objection);
     tl_eff_lock();
-    return rc == 0 ? v : NULL;
+    return rc == 0 && objection == NULL ? v : NULL;
 }
 
 void tl_eff_variants_free(struct tl_eff_kernel *k)

@@ -24,7 +24,7 @@ enum tl_eff_variant_state {
 };
 
 /* The state is under the lock.  The rest is the builder's until it is ready and constant from then
- * on, but for what is asked of the driver later: the last two, the executor's own. */
+ * on, but for what is asked of the driver later: from `max_dynamic` on, the executor's own. */
 struct tl_eff_variant {
     struct tl_eff_kernel *kernel;
     struct tl_eff_variant *next; /* in the builder's queue */
@@ -42,6 +42,10 @@ struct tl_eff_variant {
     uint64_t *variables;     /* values of the arguments that are VARIABLE */
     uint32_t n_args;
     int max_dynamic; /* as set so far */
+    /* what was set for the original, as far as it was carried over */
+    int carveout, cache_config;
+    uint32_t followed;     /* changes of the job's that were seen, and one */
+    const char *objection; /* why it cannot take the original's place; NULL if it can */
     struct tl_eff_rooms rooms;
 };
 
