@@ -334,11 +334,8 @@ int tl_ptx_roots_init(struct tl_ptx_roots *r, struct tl_ptx_program *p, struct t
     if (r->is_full)
         return -ENOMEM;
     for (uint32_t c = 0; c < n_cfgs; c++) {
-        for (uint32_t i = 0; i < cfgs[c].n_insts; i++) {
-            enum tl_ptx_op op = cfgs[c].insts[i]->inst.form->op;
-            r->writes_surfaces |= op == TL_OP_sust || op == TL_OP_sured;
+        for (uint32_t i = 0; i < cfgs[c].n_insts; i++)
             r->written |= tl_ptx_roots_written(r, &cfgs[c], cfgs[c].insts[i]);
-        }
     }
     return 0;
 }

@@ -26,8 +26,7 @@ struct tl_ptx_roots {
     struct tl_ptx_root *roots;
     uint32_t n_roots, max_roots;
     tl_ptx_root_set written; /* by any instruction of the program */
-    bool writes_surfaces;
-    bool changed, is_full; /* while they are being found */
+    bool changed, is_full;   /* while they are being found */
 };
 
 /* Requires the cfgs.  0 or -ENOMEM. */

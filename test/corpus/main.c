@@ -54,6 +54,7 @@ static uint32_t number(const char *text, struct argp_state *state)
     return (uint32_t)n;
 }
 
+/* One word of the command line; at the end, whether the numbers make sense. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct corpus_options *o = state->input;

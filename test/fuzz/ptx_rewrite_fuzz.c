@@ -16,6 +16,8 @@ static void expect(bool holds, const char *what, const struct tl_error *err, con
     abort();
 }
 
+/* What is promised of a variant's text: it has an index, one entry of the promised name, can be
+ * printed, and has the extra parameters where they are said to be. */
 static void check_text(const struct tl_ptx_rewritten *r)
 {
     struct tl_ptx_index *ix;

@@ -87,6 +87,8 @@ static void demangle(const uint8_t *bytes, size_t n)
     tl_arena_finish(&arena);
 }
 
+/* Bytes are edits of a good record: {area, place, place, count, bytes ...}, behind an optional new
+ * length (0xff); or the record itself (0xfe).  What is left over is a name to demangle. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     static const size_t origins[] = {0,

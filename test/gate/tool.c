@@ -75,6 +75,8 @@ static void put_with_prologue(struct tl_buf *out, const char *text, const struct
     tl_buf_putc(out, '\n');
 }
 
+/* The PTX again, with the gate's source in front of each kernel that can be gated: what ptxas makes of
+ * it is what a gated cubin is compared with. */
 static void prologue(const char *ptx, const char *cubin, const char *to, bool is_twin)
 {
     size_t n, n_cubin;

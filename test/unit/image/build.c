@@ -45,6 +45,7 @@ void patch64(struct tl_buf *b, size_t at, uint64_t v)
 
 /* --- fatbins --- */
 
+/* One entry of a fatbin: its header, names and body, packed as asked. */
 static void add_entry(struct tl_buf *b, const struct build_entry *e)
 {
     size_t at = b->n;

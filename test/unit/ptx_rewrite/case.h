@@ -12,6 +12,7 @@ enum ptx_case_arg_kind {
     PTX_ARG_BUFFER, /* device memory of `count` elements */
     PTX_ARG_BYTES,  /* `count` bytes by value */
     PTX_ARG_NUMBER, /* `value` */
+    PTX_ARG_HANDLE, /* of an image whose words are those of the buffer that is argument `value` */
 };
 
 enum ptx_case_fill {

@@ -197,6 +197,8 @@ static void check_reads(const char *what, struct ptx_text *t, enum tl_ptx_varian
     (void)r;
 }
 
+/* The variant's parameters against what the rewriter says of them: the original ones unchanged and
+ * first, the others at their places, and for each variant just those that it needs. */
 static void check_args(const char *what, const struct tl_ptx_rewritten *r,
                        const struct header *before, const struct header *after,
                        enum tl_ptx_variant v, uint32_t dims)
@@ -309,6 +311,7 @@ static void check_fixed_point(const char *what, const struct tl_ptx_index *ix,
     free(twice);
 }
 
+/* Makes a variant and checks all that can be seen in its text; made twice it is the same. */
 static void check_variant(const char *kernel, enum tl_ptx_variant v, uint32_t dims,
                           uint32_t conditions)
 {

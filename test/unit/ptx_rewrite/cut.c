@@ -41,10 +41,9 @@ static uint32_t offset_of(const struct worker *w, uint32_t arg, uint32_t *end)
     uint32_t offset = 0, size = 0;
     for (uint32_t i = 0; i <= arg; i++) {
         const struct ptx_case_arg *a = &w->c->args[i];
-        uint32_t align = a->kind == PTX_ARG_BUFFER  ? 8
-                         : a->kind == PTX_ARG_BYTES ? 1
-                                                    : a->element_bytes;
-        size = a->kind == PTX_ARG_BUFFER ? 8 : ptx_case_arg_bytes(a);
+        bool is_address = a->kind == PTX_ARG_BUFFER || a->kind == PTX_ARG_HANDLE;
+        uint32_t align = is_address ? 8 : a->kind == PTX_ARG_BYTES ? 1 : a->element_bytes;
+        size = is_address ? 8 : ptx_case_arg_bytes(a);
         offset = (offset + align - 1) / align * align;
         if (i < arg)
             offset += size;
@@ -68,6 +67,8 @@ static bool make_memory(struct worker *w)
         uint64_t value = a->kind == PTX_ARG_BUFFER ? (uintptr_t)p : a->value;
         if (p == NULL)
             return false;
+        if (a->kind == PTX_ARG_HANDLE) /* areas begin with the control words */
+            value = (uintptr_t)w->memory.areas[a->value + 1].bytes;
         memcpy(w->params + offset, &value, end - offset);
     }
     return w->control != NULL;

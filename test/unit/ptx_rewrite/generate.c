@@ -43,15 +43,54 @@ uint32_t gen_label(struct gen *g)
     return g->n_labels++;
 }
 
-uint32_t gen_array(struct gen *g, uint32_t words, enum ptx_case_fill fill, bool is_open)
+static uint32_t new_buffer(struct gen *g, uint32_t words, enum ptx_case_fill fill, bool is_open)
 {
-    uint32_t n = g->g->n_args++, reg = gen_rd(g), global = gen_rd(g);
+    uint32_t n = g->g->n_args++;
     g->g->args[n] = (struct ptx_case_arg){
         .kind = PTX_ARG_BUFFER, .type = "u32", .element_bytes = 4, .count = words, .fill = fill};
     g->g->ignored |= is_open ? 1u << n : 0;
+    return n;
+}
+
+static void new_image(struct gen *g, uint32_t array, uint32_t argument, uint32_t handle)
+{
+    uint32_t n = ++g->n_images;
+    g->images[n].array = array;
+    g->images[n].argument = argument;
+    g->images[n].handle = handle;
+    g->images[n].is_surface = handle != 0;
+    g->image_of[array % GEN_ADDRESSES] = (uint8_t)n;
+}
+
+/* Another address of the same image. */
+static uint32_t of_same_image(struct gen *g, uint32_t address, uint32_t as)
+{
+    g->image_of[address % GEN_ADDRESSES] = g->image_of[as % GEN_ADDRESSES];
+    return address;
+}
+
+uint32_t gen_array(struct gen *g, uint32_t words, enum ptx_case_fill fill, bool is_open)
+{
+    uint32_t n = new_buffer(g, words, fill, is_open), reg = gen_rd(g), global = gen_rd(g);
     tl_buf_printf(&g->head, "\tld.param.u64 %%rd%u, [a%u];\n\tcvta.to.global.u64 %%rd%u, %%rd%u;\n",
                   reg, n, global, reg);
+    new_image(g, global, n, 0);
     return global;
+}
+
+uint32_t gen_flags(struct gen *g, uint32_t words, bool is_open)
+{
+    return gen_roll(g, 6) != 0 ? gen_array(g, words, PTX_FILL_ZERO, is_open)
+                               : gen_surface(g, words, PTX_FILL_ZERO, is_open);
+}
+
+uint32_t gen_surface(struct gen *g, uint32_t words, enum ptx_case_fill fill, bool is_open)
+{
+    uint32_t n = new_buffer(g, words, fill, is_open), handle = gen_rd(g), zero = gen_rd(g);
+    tl_buf_printf(&g->head, "\tld.param.u64 %%rd%u, [a%u];\n\tmov.u64 %%rd%u, 0;\n", handle, n,
+                  zero);
+    new_image(g, zero, n, handle);
+    return zero;
 }
 
 uint32_t gen_at(struct gen *g, uint32_t array, uint32_t index)
@@ -59,14 +98,87 @@ uint32_t gen_at(struct gen *g, uint32_t array, uint32_t index)
     uint32_t offset = gen_rd(g), address = gen_rd(g);
     gen_line(g, "mul.wide.u32 %%rd%u, %%r%u, 4;", offset, index);
     gen_line(g, "add.s64 %%rd%u, %%rd%u, %%rd%u;", address, array, offset);
-    return address;
+    return of_same_image(g, address, array);
+}
+
+uint32_t gen_below(struct gen *g, uint32_t address)
+{
+    uint32_t below = gen_rd(g);
+    gen_line(g, "add.s64 %%rd%u, %%rd%u, -4;", below, address);
+    return of_same_image(g, below, address);
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+enum { PLAIN_READINGS = 13, READINGS = 17, LAST_ARGUMENT = PTX_CASE_ARGS - 4 };
+
+/* Through the handle of a surface, whose addresses are offsets. */
+static void read_surface(struct gen *g, uint32_t how, uint32_t to, uint32_t address)
+{
+    static const char *const caches[] = {"", ".ca", ".cg", ".cs", ".cv"};
+    uint32_t x = gen_r(g), image = g->image_of[address % GEN_ADDRESSES];
+    g->g->is_unusual = true;
+    gen_line(g, "cvt.u32.u64 %%r%u, %%rd%u;", x, address);
+    gen_line(g, "suld.b.1d%s.b32.%s {%%r%u}, [%%rd%u, {%%r%u}];", caches[how % 5],
+             how % 2 ? "trap" : "clamp", to, g->images[image].handle, x);
+}
+
+/* Through a texture that lies over the array; false if there is no argument left for it, or the
+ * array is not known. */
+static bool read_texture(struct gen *g, uint32_t to, uint32_t address)
+{
+    uint32_t image = g->image_of[address % GEN_ADDRESSES], x = gen_r(g), rest = gen_r(g);
+    if (image == 0 || (g->images[image].handle == 0 && g->g->n_args > LAST_ARGUMENT))
+        return false;
+    if (g->images[image].handle == 0) {
+        uint32_t n = g->g->n_args++;
+        g->g->args[n] = (struct ptx_case_arg){.kind = PTX_ARG_HANDLE,
+                                              .value = g->images[image].argument};
+        g->images[image].handle = gen_rd(g);
+        tl_buf_printf(&g->head, "\tld.param.u64 %%rd%u, [a%u];\n", g->images[image].handle, n);
+    }
+    uint32_t offset = gen_rd(g);
+    g->g->is_unusual = true;
+    gen_line(g, "sub.s64 %%rd%u, %%rd%u, %%rd%u;", offset, address, g->images[image].array);
+    gen_line(g, "shr.u64 %%rd%u, %%rd%u, 2;", offset, offset);
+    gen_line(g, "cvt.u32.u64 %%r%u, %%rd%u;", x, offset);
+    gen_line(g, "tex.1d.v4.u32.s32 {%%r%u, %%r%u, %%r%u, %%r%u}, [%%rd%u, {%%r%u}];", to, rest,
+             rest, rest, g->images[image].handle, x);
+    return true;
+}
+
+/* By an asynchronous copy into the thread's own word of shared memory, waited for in three ways. */
+static void read_by_copy(struct gen *g, uint32_t how, uint32_t to, uint32_t address)
+{
+    uint32_t state = gen_rd(g), p = gen_p(g), again = gen_label(g);
+    g->uses_copies = g->g->is_unusual = true;
+    gen_line(g, "cp.async.ca.shared.global [%%r5], [%%rd%u], 4;", address);
+    switch (how % 3) {
+    case 0:
+        gen_line(g, "cp.async.wait_all;");
+        break;
+    case 1:
+        gen_line(g, "cp.async.commit_group;");
+        gen_line(g, "cp.async.wait_group 0;");
+        break;
+    default:
+        gen_line(g, "cp.async.mbarrier.arrive.noinc.shared.b64 [%%r6];");
+        gen_line(g, "mbarrier.arrive.shared.b64 %%rd%u, [%%r6];", state);
+        gen_line(g, "$L%u:", again);
+        gen_line(g, "mbarrier.test_wait.shared.b64 %%p%u, [%%r6], %%rd%u;", p, state);
+        gen_line(g, "@!%%p%u bra $L%u;", p, again);
+    }
+    gen_line(g, "ld.shared.u32 %%r%u, [%%r5];", to);
+}
+
 /* One reading of a word, in one of many ways, into a register. */
 static void read_word(struct gen *g, uint32_t how, uint32_t to, uint32_t address)
 {
+    uint32_t image = g->image_of[address % GEN_ADDRESSES];
+    if (g->images[image].is_surface) {
+        read_surface(g, how, to, address);
+        return;
+    }
     switch (how) {
     case 0:
         gen_line(g, "ld.volatile.global.u32 %%r%u, [%%rd%u];", to, address);
@@ -113,11 +225,17 @@ static void read_word(struct gen *g, uint32_t how, uint32_t to, uint32_t address
         gen_line(g, "ld.global.u32 %%r%u, [%%rd%u];", to, address);
         break;
     default:
-        gen_line(g, "ld.global.u32 %%r%u, [%%rd%u];", to, address);
+        if (how > PLAIN_READINGS)
+            read_by_copy(g, how, to, address);
+        else if (how < PLAIN_READINGS || !read_texture(g, to, address))
+            gen_line(g, "ld.global.u32 %%r%u, [%%rd%u];", to, address);
     }
 }
 
-enum { READINGS = 13 };
+void gen_read_unusually(struct gen *g, uint32_t to, uint32_t address, bool by_copy)
+{
+    read_word(g, by_copy ? PLAIN_READINGS + 1 + gen_roll(g, 3) : PLAIN_READINGS, to, address);
+}
 
 static const char *opposite(const char *relation)
 {
@@ -131,7 +249,7 @@ static uint32_t wander(struct gen *g, uint32_t address, uint32_t round)
     gen_line(g, "mul.lo.u32 %%r%u, %%r%u, %%r3;", nothing, round);
     gen_line(g, "cvt.u64.u32 %%rd%u, %%r%u;", wide, nothing);
     gen_line(g, "add.s64 %%rd%u, %%rd%u, %%rd%u;", moved, address, wide);
-    return moved;
+    return of_same_image(g, moved, address);
 }
 
 /* The thread reads for itself, in loops of several shapes. */
@@ -261,7 +379,15 @@ uint32_t gen_wait(struct gen *g, uint32_t address, const char *relation, const c
 
 void gen_signal(struct gen *g, uint32_t address, const char *operand)
 {
-    uint32_t was = gen_r(g);
+    uint32_t was = gen_r(g), image = g->image_of[address % GEN_ADDRESSES], x;
+    if (g->images[image].is_surface) {
+        x = gen_r(g);
+        gen_line(g, "mov.u32 %%r%u, %s;", was, operand);
+        gen_line(g, "cvt.u32.u64 %%r%u, %%rd%u;", x, address);
+        gen_line(g, "@%%p0 sust.b.1d.b32.trap [%%rd%u, {%%r%u}], {%%r%u};", g->images[image].handle,
+                 x, was);
+        return;
+    }
     switch (gen_roll(g, 5)) {
     case 0:
         gen_line(g, "@%%p0 st.volatile.global.u32 [%%rd%u], %s;", address, operand);
@@ -315,6 +441,7 @@ static void choose_stages(struct gen *g)
     }
 }
 
+/* The text of the kernel, when all of its parts are known. */
 static void put_module(struct gen *g, uint64_t seed)
 {
     struct tl_buf *t = &g->g->text;
@@ -330,7 +457,7 @@ static void put_module(struct gen *g, uint64_t seed)
     tl_buf_printf(t, ".visible .entry generated(");
     for (uint32_t i = 0; i < g->g->n_args; i++)
         tl_buf_printf(t, "%s.param .%s a%u", i > 0 ? ", " : "",
-                      g->g->args[i].kind == PTX_ARG_BUFFER ? "u64" : "u32", i);
+                      g->g->args[i].kind != PTX_ARG_NUMBER ? "u64" : "u32", i);
     tl_buf_printf(
         t,
         ")\n{\n\t.reg .b32 %%r<%u>;\n\t.reg .b64 %%rd<%u>;\n\t.reg .pred %%p<%u>;\n"
@@ -339,6 +466,15 @@ static void put_module(struct gen *g, uint64_t seed)
         "\tadd.u32 %%r4, %%r4, -1;\n\tsetp.eq.u32 %%p0, %%r2, 0;\n"
         "\tld.param.u64 %%rd0, [a0];\n",
         g->n_r, g->n_rd, g->n_p);
+    if (g->uses_copies)
+        tl_buf_printf(t, "\t.shared .align 8 .b64 meets[32];\n\t.shared .align 4 .b32 copied[32];\n"
+                         "\tmov.u32 %%r5, copied;\n\tmad.lo.u32 %%r5, %%r2, 4, %%r5;\n"
+                         "\tmov.u32 %%r6, meets;\n\tmad.lo.u32 %%r6, %%r2, 8, %%r6;\n"
+                         "\tmbarrier.init.shared.b64 [%%r6], 2;\n");
+    if (g->leaves_copy)
+        tl_buf_printf(t, "\t.shared .align 4 .b32 left[32];\n");
+    if (g->uses_meeting)
+        tl_buf_printf(t, "\t.shared .align 8 .b64 meeting;\n");
     tl_buf_add(t, g->head.p, g->head.n);
     tl_buf_add(t, g->body.p, g->body.n);
     tl_buf_printf(t, "\tret;\n}\n");
@@ -348,7 +484,7 @@ void ptx_generate(struct ptx_generated *out, uint64_t seed)
 {
     struct gen g = {.g = out,
                     .dice = seed * 0x9E3779B97F4A7C15ull + 88172645463325252ull,
-                    .n_r = 5,
+                    .n_r = 7,
                     .n_rd = 1,
                     .n_p = 1};
     *out = (struct ptx_generated){.kernel = "generated", .n_args = 2};

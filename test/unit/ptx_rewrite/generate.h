@@ -19,6 +19,7 @@ struct ptx_generated {
     uint32_t n_args;
     uint32_t ignored; /* bits of arguments that may end as they like */
     bool is_harmful;
+    bool is_unusual; /* reads by textures, surfaces or asynchronous copies */
     const char *stages[PTX_GENERATED_STAGES]; /* what each does, in words */
     uint32_t n_stages;
     uint32_t out[PTX_GENERATED_OUT]; /* what the first argument holds in the end */

@@ -93,7 +93,7 @@ static void barrier_polled_by_adding(struct gen *g)
 
 static void wait_for_next_block(struct gen *g)
 {
-    uint32_t flags = gen_array(g, 16, PTX_FILL_ZERO, true), own = gen_at(g, flags, 0), p = gen_p(g),
+    uint32_t flags = gen_flags(g, 16, true), own = gen_at(g, flags, 0), p = gen_p(g),
              other = gen_r(g), skip = gen_label(g);
     gen_signal(g, own, "1");
     switch (gen_roll(g, 3)) {
@@ -117,18 +117,16 @@ static void wait_for_next_block(struct gen *g)
 /* The flag below one's own, but flags are in an order that a table gives: descending. */
 static void wait_by_table(struct gen *g)
 {
-    uint32_t flags = gen_array(g, 32, PTX_FILL_ZERO, true),
-             table = gen_array(g, 16, PTX_FILL_IOTA, false), at = gen_at(g, table, 4),
-             twice = gen_r(g), index = gen_r(g), p = gen_p(g), skip = gen_label(g), own;
+    uint32_t flags = gen_flags(g, 32, true), table = gen_array(g, 16, PTX_FILL_IOTA, false),
+             at = gen_at(g, table, 4), twice = gen_r(g), index = gen_r(g), p = gen_p(g),
+             skip = gen_label(g), own;
     gen_line(g, "ld.global.nc.u32 %%r%u, [%%rd%u];", twice, at);
     gen_line(g, "mad.lo.u32 %%r%u, %%r%u, 2, %%r0;", index, twice);
     own = gen_at(g, flags, index);
     gen_signal(g, own, "1");
-    uint32_t below = gen_rd(g);
-    gen_line(g, "add.s64 %%rd%u, %%rd%u, -4;", below, own);
     gen_line(g, "setp.eq.u32 %%p%u, %%r4, 0;", p);
     gen_line(g, "@%%p%u bra $L%u;", p, skip);
-    gen_wait(g, below, "ne", "0");
+    gen_wait(g, gen_below(g, own), "ne", "0");
     gen_line(g, "$L%u:", skip);
     done(g);
 }
@@ -292,9 +290,9 @@ static void turns_opened_by_last(struct gen *g)
 /* Takers come first, the block that fills the queue last. */
 static void queue_filled_late(struct gen *g)
 {
-    uint32_t head = word(g), tail = word(g), items = gen_array(g, 16, PTX_FILL_ZERO, true),
-             mine = gen_r(g), last = gen_p(g), taker = gen_label(g), end = gen_label(g),
-             value = gen_r(g), own = gen_at(g, items, 0);
+    uint32_t head = word(g), tail = gen_flags(g, 4, true),
+             items = gen_array(g, 16, PTX_FILL_ZERO, true), mine = gen_r(g), last = gen_p(g),
+             taker = gen_label(g), end = gen_label(g), value = gen_r(g), own = gen_at(g, items, 0);
     char text[16];
     gen_line(g, "setp.eq.u32 %%p%u, %%r4, 0;", last);
     gen_line(g, "@!%%p%u bra $L%u;", last, taker);

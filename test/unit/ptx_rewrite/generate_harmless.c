@@ -98,8 +98,8 @@ static void last_block(struct gen *g)
 /* Sums up to its own block, each from the one before it; by number or by ticket. */
 static void look_back(struct gen *g)
 {
-    uint32_t flags = gen_array(g, 16, PTX_FILL_ZERO, false), me = gen_r(g), p = gen_p(g),
-             sum = gen_r(g), first = gen_label(g), v, below = gen_rd(g), own, got = gen_r(g);
+    uint32_t flags = gen_flags(g, 16, false), me = gen_r(g), p = gen_p(g), sum = gen_r(g),
+             first = gen_label(g), v, own, got = gen_r(g);
     bool by_ticket = gen_roll(g, 2);
     char value[16], index[16];
     if (by_ticket) {
@@ -116,8 +116,7 @@ static void look_back(struct gen *g)
     gen_line(g, "mov.u32 %%r%u, 1;", got);
     gen_line(g, "setp.eq.u32 %%p%u, %%r%u, 0;", p, me);
     gen_line(g, "@%%p%u bra $L%u;", p, first);
-    gen_line(g, "add.s64 %%rd%u, %%rd%u, -4;", below, own);
-    v = gen_wait(g, below, "ne", "0");
+    v = gen_wait(g, gen_below(g, own), "ne", "0");
     gen_line(g, "mov.u32 %%r%u, %%r%u;", got, v);
     gen_line(g, "$L%u:", first);
     gen_line(g, "add.u32 %%r%u, %%r%u, %%r%u;", sum, got, me);
@@ -173,8 +172,7 @@ static void work_queue(struct gen *g)
 /* In the order of block numbers; the last one may set the word back. */
 static void turns(struct gen *g)
 {
-    uint32_t turn = gen_array(g, 4, PTX_FILL_ZERO, true), next = gen_r(g), v = gen_r(g),
-             p = gen_p(g);
+    uint32_t turn = gen_flags(g, 4, true), next = gen_r(g), v = gen_r(g), p = gen_p(g);
     uint32_t want = 0;
     char text[16], at[32];
     gen_wait(g, turn, "eq", "%r0");
@@ -246,6 +244,98 @@ static void search(struct gen *g)
         gen_expect(g, i, i);
 }
 
+/* Sums up numbers that nobody writes, each read by a texture, a surface load or a copy. */
+static void sum_by_image_or_copy(struct gen *g)
+{
+    uint32_t how = gen_roll(g, 3), k = gen_r(g), v = gen_r(g), p = gen_p(g), sum = gen_r(g),
+             again = gen_label(g), walk,
+             data = how == 0 ? gen_surface(g, 16, PTX_FILL_IOTA, false)
+                             : gen_array(g, 16, PTX_FILL_IOTA, false);
+    char value[16];
+    gen_line(g, "mov.u32 %%r%u, 0;", sum);
+    gen_line(g, "mov.u32 %%r%u, 0;", k);
+    gen_line(g, "$L%u:", again);
+    walk = gen_at(g, data, k);
+    gen_read_unusually(g, v, walk, how != 1);
+    gen_line(g, "add.u32 %%r%u, %%r%u, %%r%u;", sum, sum, v);
+    gen_line(g, "add.u32 %%r%u, %%r%u, 1;", k, k);
+    gen_line(g, "setp.lt.u32 %%p%u, %%r%u, 16;", p, k);
+    gen_line(g, "@%%p%u bra $L%u;", p, again);
+    snprintf(value, sizeof value, "%%r%u", sum);
+    gen_result(g, "%r0", value);
+    for (uint32_t i = 0; i < g->blocks; i++)
+        gen_expect(g, i, sum_to(15));
+}
+
+/* A word of shared memory is used, and then overwritten by a copy that nobody waits for: it must not
+ * land while the next block uses that word. */
+static void copy_left_behind(struct gen *g)
+{
+    uint32_t data = gen_array(g, 16, PTX_FILL_IOTA, false), v = gen_r(g), at = gen_r(g);
+    char value[16];
+    gen_line(g, "mov.u32 %%r%u, left;", at);
+    gen_line(g, "mad.lo.u32 %%r%u, %%r2, 4, %%r%u;", at, at);
+    if (g->leaves_copy) /* of the block itself: that one must have landed */
+        gen_line(g, "cp.async.wait_all;");
+    gen_line(g, "add.u32 %%r%u, %%r0, 100;", v);
+    gen_line(g, "st.shared.u32 [%%r%u], %%r%u;", at, v);
+    gen_line(g, "bar.sync 0;");
+    gen_line(g, "ld.shared.u32 %%r%u, [%%r%u];", v, at);
+    gen_line(g, "cp.async.ca.shared.global [%%r%u], [%%rd%u], 4;", at, data);
+    g->leaves_copy = g->g->is_unusual = true;
+    snprintf(value, sizeof value, "%%r%u", v);
+    gen_result(g, "%r0", value);
+    for (uint32_t i = 0; i < g->blocks; i++)
+        gen_expect(g, i, i + 100);
+}
+
+/* Each block writes its place of a surface, and reads it again. */
+static void own_place_of_surface(struct gen *g)
+{
+    uint32_t data = gen_surface(g, 16, PTX_FILL_ZERO, false), own = gen_at(g, data, 0),
+             v = gen_r(g), n = gen_r(g), skip = gen_label(g);
+    char value[16];
+    gen_line(g, "mad.lo.u32 %%r%u, %%r0, 5, 2;", n);
+    snprintf(value, sizeof value, "%%r%u", n);
+    gen_signal(g, own, value);
+    gen_line(g, "@!%%p0 bra $L%u;", skip);
+    gen_read_unusually(g, v, own, false);
+    snprintf(value, sizeof value, "%%r%u", v);
+    gen_result(g, "%r0", value);
+    gen_line(g, "$L%u:", skip);
+    for (uint32_t i = 0; i < g->blocks; i++)
+        gen_expect(g, i, i * 5 + 2);
+}
+
+/* The threads of a block meet at an mbarrier, and hand a number on. */
+static void meeting(struct gen *g)
+{
+    uint32_t state = gen_rd(g), p = gen_p(g), again = gen_label(g), n = gen_r(g), v = gen_r(g),
+             last = gen_p(g);
+    char value[16];
+    g->uses_meeting = g->g->is_unusual = true;
+    gen_line(g, "mov.u32 %%r%u, %%ntid.x;", n);
+    gen_line(g, "@%%p0 mbarrier.init.shared.b64 [meeting], %%r%u;", n);
+    gen_line(g, "bar.sync 0;");
+    gen_line(g, "add.u32 %%r%u, %%r%u, -1;", n, n);
+    gen_line(g, "setp.eq.u32 %%p%u, %%r2, %%r%u;", last, n);
+    gen_line(g, "mad.lo.u32 %%r%u, %%r0, 7, 3;", v);
+    gen_line(g, "@%%p%u st.shared.u32 [told], %%r%u;", last, v);
+    gen_line(g, "mbarrier.arrive.shared.b64 %%rd%u, [meeting];", state);
+    gen_line(g, "$L%u:", again);
+    gen_line(g, "mbarrier.%s.shared.b64 %%p%u, [meeting], %%rd%u;",
+             gen_roll(g, 2) ? "test_wait" : "try_wait", p, state);
+    gen_line(g, "@!%%p%u bra $L%u;", p, again);
+    gen_line(g, "ld.shared.u32 %%r%u, [told];", v);
+    gen_line(g, "bar.sync 0;");
+    gen_line(g, "@%%p0 mbarrier.inval.shared.b64 [meeting];");
+    gen_line(g, "bar.sync 0;");
+    snprintf(value, sizeof value, "%%r%u", v);
+    gen_result(g, "%r0", value);
+    for (uint32_t i = 0; i < g->blocks; i++)
+        gen_expect(g, i, i * 7 + 3);
+}
+
 const struct gen_kind gen_harmless[] = {
     {"lock", lock},
     {"ticket", ticket},
@@ -256,5 +346,9 @@ const struct gen_kind gen_harmless[] = {
     {"turns", turns},
     {"hash table", hash_table},
     {"bounded search", search},
+    {"sum by images or copies", sum_by_image_or_copy},
+    {"copy that is left behind", copy_left_behind},
+    {"own place of a surface", own_place_of_surface},
+    {"meeting at an mbarrier", meeting},
 };
 const uint32_t gen_n_harmless = sizeof gen_harmless / sizeof gen_harmless[0];

@@ -4,6 +4,8 @@
 
 #include "test/unit/ptx_rewrite/generate.h"
 
+enum { GEN_ADDRESSES = 512 };
+
 /* A kernel being written.  Registers: %r0 %ctaid.x, %r1 %nctaid.x, %r2 %tid.x, %r3 is zero but comes
  * from the host, %r4 %nctaid.x - 1 - %ctaid.x, %p0 is true for the thread that acts for its block, %rd0 is
  * `out`; others are taken as they are needed. */
@@ -16,6 +18,19 @@ struct gen {
     uint32_t slot;        /* of this stage in `out` */
     bool uses_fence_call; /* functions that the module then has */
     bool uses_poll_call;
+    bool
+        uses_copies; /* then each thread has a word of shared memory for what it copies there, and an
+                         mbarrier; their addresses are %r5 and %r6 */
+    bool leaves_copy;  /* and a word of shared memory per thread for it */
+    bool uses_meeting; /* the module then has an mbarrier for the block */
+    /* Images: which one an address belongs to, 0 for none or not known. */
+    uint8_t image_of[GEN_ADDRESSES];
+    struct {
+        uint32_t array, argument; /* 64-bit register, number of the buffer */
+        uint32_t handle;          /* 64-bit register, 0 if there is none yet */
+        bool is_surface;          /* there is no pointer: its addresses are offsets */
+    } images[PTX_CASE_ARGS];
+    uint32_t n_images;
 };
 
 uint32_t gen_roll(struct gen *g, uint32_t n);
@@ -29,8 +44,15 @@ uint32_t gen_label(struct gen *g);
 /* A buffer of words; the 64-bit register with its address.  `is_open`: its contents in the end are
  * not compared. */
 uint32_t gen_array(struct gen *g, uint32_t words, enum ptx_case_fill fill, bool is_open);
+/* The same for words that are only waited for and signalled: now and then they are a surface. */
+uint32_t gen_flags(struct gen *g, uint32_t words, bool is_open);
+uint32_t gen_surface(struct gen *g, uint32_t words, enum ptx_case_fill fill, bool is_open);
+/* Reads a word: of a surface through it, else by a texture or an asynchronous copy. */
+void gen_read_unusually(struct gen *g, uint32_t to, uint32_t address, bool by_copy);
 /* A 64-bit register with the address of a word: array + 4 * (register of an index). */
 uint32_t gen_at(struct gen *g, uint32_t array, uint32_t index);
+/* The address of the word below. */
+uint32_t gen_below(struct gen *g, uint32_t address);
 
 /* Waits until the word at an address stands in a relation ("ge", "eq", "ne") to an operand
  * ("%r1", "5"): all threads wait, one of them or more read.  The 32-bit register with what was read

@@ -195,6 +195,7 @@ static void end_block(struct machine_run *r, struct block *b)
 void ptx_leave(struct thread *t)
 {
     struct block *b = t->block;
+    ptx_end_copies(t, 0);
     t->status = GONE;
     b->n_live--;
     for (uint32_t id = 0; b->n_live > 0 && id < BARRIERS; id++)
@@ -270,6 +271,8 @@ static void run_by_dice(struct machine_run *r)
         for (uint64_t n = 1 + roll(r) % burst; n > 0 && t->status == RUNS && r->end == PTX_ENDED;
              n--)
             step_from(r, t);
+        if (t->n_copies > 0 && t->status != GONE && roll(r) % 4 == 0)
+            ptx_end_copies(t, 0);
         if (r->run->meanwhile != NULL && roll(r) % 16 == 0)
             r->run->meanwhile(r->run->user);
     }
@@ -291,6 +294,8 @@ static uint64_t state_of(struct machine_run *r)
         for (uint32_t n = 0; n < b->n_threads; n++) {
             const struct thread *t = &b->threads[n];
             h = h * 31 + t->status;
+            for (uint32_t c = 0; c < t->n_copies; c++)
+                h = h * 31 + t->copies[c].from + t->copies[c].to;
             for (uint32_t d = 0; d <= t->depth; d++)
                 h = (h * 31 + t->frames[d].pc) * 31 +
                     tl_hash_64(t->frames[d].regs,

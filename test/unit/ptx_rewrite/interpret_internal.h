@@ -11,6 +11,7 @@ enum {
     MAX_CALLS = 12,
     MAX_SLOTS = 24,
     BARRIERS = 16,
+    MAX_COPIES = 8,
     WARP = 32,
     SHARED_LIMIT = 1 << 16
 };
@@ -56,6 +57,12 @@ struct thread {
     const struct tl_ptx_stmt *asked; /* IN_WARP: the instruction; AT_BARRIER: one that gives */
     struct frame frames[MAX_CALLS];
     uint32_t depth;
+    struct {
+        uint64_t from;
+        uint32_t to, bytes; /* 0 bytes: an arrival at the mbarrier `to` when all before is there */
+        uint32_t group;
+    } copies[MAX_COPIES]; /* that were begun */
+    uint32_t n_copies, n_groups;
 };
 
 struct block {
@@ -83,6 +90,38 @@ struct machine_run {
     bool has_changed;     /* global memory, since its state was taken */
     uint64_t memory_hash; /* its state then */
 };
+
+struct type {
+    uint32_t bits; /* 1 for predicates, 0 if it is none that is known here */
+    bool is_signed, is_float;
+};
+
+/* The n-th type of a form, from 0. */
+struct type ptx_type_of(const struct tl_ptx_form *f, uint32_t n);
+uint64_t ptx_cut(struct type t, uint64_t v); /* as wide as the type, its sign extended */
+uint64_t ptx_value(struct thread *t, const struct tl_ptx_operand *o);
+void ptx_give(struct thread *t, const struct tl_ptx_operand *o, uint64_t v);
+/* False if it is nothing that computes. */
+bool ptx_compute(struct thread *t, const struct tl_ptx_stmt *s, uint64_t *out);
+/* mov.b64 {a, b}, c and mov.b64 c, {a, b}: the first element has the lowest bits.  False if it is
+ * neither. */
+bool ptx_move_vector(struct thread *t, const struct tl_ptx_stmt *s);
+
+const struct tl_ptx_operand *ptx_address_operand(const struct tl_ptx_stmt *s);
+/* The byte at an address of a space, if `bytes` of them are there; else the run has failed. */
+uint8_t *ptx_memory_at(struct thread *t, enum tl_ptx_mod space, uint64_t address, uint32_t bytes);
+uint64_t ptx_load(struct type k, const uint8_t *p);
+void ptx_put(struct thread *t, uint8_t *p, uint64_t v, uint32_t bytes);
+
+void ptx_come_to_barrier(struct thread *t, const struct tl_ptx_stmt *s);
+void ptx_come_to_warp(struct thread *t, const struct tl_ptx_stmt *s);
+/* Textures and surfaces: a handle is the address of a line of 32-bit words. */
+void ptx_access_image(struct thread *t, const struct tl_ptx_stmt *s);
+/* Asynchronous copies, and what waits for them. */
+void ptx_copy(struct thread *t, const struct tl_ptx_stmt *s);
+/* What the thread has begun to copy is there from now on. */
+void ptx_end_copies(struct thread *t, uint32_t leave_groups);
+void ptx_meet(struct thread *t, const struct tl_ptx_stmt *s); /* mbarrier */
 
 /* Ends the run with that outcome. */
 void ptx_fail(struct thread *t, enum ptx_end end, const char *what);

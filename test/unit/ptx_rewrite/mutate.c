@@ -73,6 +73,7 @@ static void set_modifier(struct mutation *m, struct tl_ptx_stmt *s, enum tl_ptx_
 
 /* --- edits ------------------------------------------------------------------------------------ */
 
+/* Edits of what an instruction is called: directions, kinds of atomics, scopes, votes. */
 static void edit_modifiers(struct mutation *m, struct tl_ptx_stmt *s)
 {
     static const struct {

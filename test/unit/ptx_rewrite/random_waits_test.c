@@ -16,6 +16,8 @@ enum { DEFAULT_SEEDS = 200, MAX_KINDS = 64, MAX_TOLD = 20 };
 struct tally {
     uint32_t kernels, invalid, harmful, harmless, hang, accepted_harmful, refused_harmless, wrong;
     uint32_t accepted, launches;
+    uint32_t usual_harmless, refused_usual; /* those without images and asynchronous copies */
+    uint32_t unusual, accepted_unusual;
     struct {
         uint32_t seen, accepted, hang;
     } kinds[MAX_KINDS]; /* of kernels with a single stage */
@@ -56,6 +58,7 @@ static void tell(uint64_t seed, const struct ptx_generated *g, const struct ptx_
     printf("%s%s\n", c->why[0] != 0 ? "; " : "", c->why);
 }
 
+/* Makes the kernel of a seed, runs it whole and cut, and counts what came of it. */
 static void try_seed(uint64_t seed)
 {
     struct ptx_generated g;
@@ -86,6 +89,10 @@ static void try_seed(uint64_t seed)
     tally.accepted += is_cut;
     tally.accepted_harmful += g.is_harmful && is_cut;
     tally.refused_harmless += !g.is_harmful && !is_cut;
+    tally.usual_harmless += !g.is_harmful && !g.is_unusual;
+    tally.refused_usual += !g.is_harmful && !g.is_unusual && !is_cut;
+    tally.unusual += g.is_unusual;
+    tally.accepted_unusual += g.is_unusual && is_cut;
     tally.wrong += is_wrong;
     tally.launches += c.n_launches;
     tally.kinds[kind].seen++;
@@ -113,6 +120,11 @@ static void print_tally(void)
            tally.harmful, tally.hang, share(tally.hang, tally.harmful), tally.accepted_harmful);
     printf("harmless: %u, of which %u (%.1f %%) are refused\n", tally.harmless,
            tally.refused_harmless, share(tally.refused_harmless, tally.harmless));
+    printf("  without images and asynchronous copies: %u, of which %u (%.1f %%)\n",
+           tally.usual_harmless, tally.refused_usual,
+           share(tally.refused_usual, tally.usual_harmless));
+    printf("with images or asynchronous copies: %u, of which %u are accepted\n", tally.unusual,
+           tally.accepted_unusual);
     printf("wrong: %u (invalid: %u)\n", tally.wrong, tally.invalid);
     for (uint32_t i = 0; i < n; i++) {
         if (tally.kinds[i].seen > 0)

@@ -73,6 +73,8 @@ static bool same(const struct tl_grant *a, const struct tl_grant *b)
            a->sm_permille == b->sm_permille && a->memory_bytes == b->memory_bytes;
 }
 
+/* What holds for every policy after every event: grants are in range, high jobs run, versions grow with
+ * each change, memory and SMs are not given twice, and somebody who is ready runs. */
 static void check_grants(struct world *w)
 {
     bool has_ready = false, somebody_runs = false, is_stopped = strcmp(w->policy, "tgs") == 0;
@@ -131,6 +133,7 @@ static void check_grants(struct world *w)
         TEST_ASSERT_TRUE_MESSAGE(somebody_runs, w->policy);
 }
 
+/* A client joins, leaves, changes, gets or loses work, or has run for a while. */
 static void random_event(struct world *w)
 {
     uint32_t id = (uint32_t)any(CLIENTS);

@@ -178,6 +178,7 @@ static void clear(const struct arena *a)
         OK(CALL(cuMemsetD8_v2)(a->stop[i], 0, 8));
 }
 
+/* What the gate promises: blocks that were let in run, once; those that were not can be run later. */
 static void stops_and_goes_on(CUfunction f)
 {
     struct arena a = make_arena();

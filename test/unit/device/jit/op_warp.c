@@ -81,6 +81,7 @@ static void match(const struct warp_row *r, const struct warp *w, uint32_t lane,
     out[1] = r->kind == 'a' ? same == w->members : NOTHING;
 }
 
+/* What redux.sync gives, by folding the members' numbers one after the other. */
 static void redux(const struct warp_row *r, const struct warp *w, uint32_t lane, uint64_t out[2])
 {
     uint32_t v = (uint32_t)w->a[lowest(w->members)];

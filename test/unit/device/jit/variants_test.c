@@ -331,6 +331,8 @@ static void complain(const char *kernel, const struct ptx_case_run *run, const c
                   run->block[2], detail);
 }
 
+/* Makes one variant, if its conditions hold for the run, runs it in pieces, and compares what it leaves
+ * in memory with what the original left. */
 static void check_variant(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k,
                           const struct ptx_case_run *run, struct memory *m,
                           const struct tl_buf *expected, enum tl_ptx_variant v)
@@ -370,6 +372,7 @@ static void check_variant(struct ptx_text *t, const char *kernel, const struct p
     tl_ptx_rewritten_finish(&r);
 }
 
+/* The original of a kernel, for one launch of it, and then all of its variants. */
 static void check_run(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k,
                       const struct ptx_case_run *run)
 {
