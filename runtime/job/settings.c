@@ -84,8 +84,7 @@ int tl_settings_slo(const char *text, uint32_t *percentile, uint64_t *ns)
     return 0;
 }
 
-/* "5%" or "2.5%" is 50 or 25. */
-static int read_share(const char *text, uint32_t *permille)
+int tl_settings_share(const char *text, uint32_t *permille)
 {
     uint64_t whole, billionths;
     const char *end = take_decimal(text, &whole, &billionths);
@@ -95,7 +94,7 @@ static int read_share(const char *text, uint32_t *permille)
     return 0;
 }
 
-static int read_weight(const char *text, uint32_t *weight)
+int tl_settings_weight(const char *text, uint32_t *weight)
 {
     uint64_t whole, billionths;
     const char *end = take_decimal(text, &whole, &billionths);
@@ -239,10 +238,10 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
         judge(&r, tl_settings_time(v, &s->turnaround_ns), "TALLY_TURNAROUND",
               "a time such as 31.6us or 1ms");
     if ((v = variable("TALLY_WEIGHT")) != NULL)
-        judge(&r, read_weight(v, &s->weight), "TALLY_WEIGHT",
+        judge(&r, tl_settings_weight(v, &s->weight), "TALLY_WEIGHT",
               "a number from 1 to 10000 (100 is usual)");
     if ((v = variable("TALLY_MIN_SHARE")) != NULL)
-        judge(&r, read_share(v, &s->min_permille), "TALLY_MIN_SHARE",
+        judge(&r, tl_settings_share(v, &s->min_permille), "TALLY_MIN_SHARE",
               "a share of the device such as 5%");
     if ((v = variable("TALLY_TOTAL")) != NULL)
         judge(&r, tl_settings_time(v, &s->total_ns), "TALLY_TOTAL", "a time such as 90s");

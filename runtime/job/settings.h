@@ -48,6 +48,10 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err);
 int tl_settings_time(const char *text, uint64_t *ns);
 /* "high", "low", "-100".."100".  0 or -EINVAL. */
 int tl_settings_level(const char *text, int *level);
+/* "5%" or "2.5%" is 50 or 25.  0 or -EINVAL. */
+int tl_settings_share(const char *text, uint32_t *permille);
+/* "1".."10000".  0 or -EINVAL. */
+int tl_settings_weight(const char *text, uint32_t *weight);
 /* "p99:8ms", "p99.9:20ms".  0 or -EINVAL. */
 int tl_settings_slo(const char *text, uint32_t *percentile, uint64_t *ns);
 

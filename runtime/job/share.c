@@ -80,7 +80,8 @@ int tl_share_reader(int fd)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int reader = open(path, O_RDONLY | O_CLOEXEC);
+    /* who made it may hold a lease on it, for which one would wait */
+    int reader = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     return reader < 0 ? -errno : reader;
 }
 

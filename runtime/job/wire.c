@@ -131,9 +131,12 @@ int tl_wire_receive(int socket, struct tl_wire_packet *packet, struct tl_error *
                        .msg_controllen = sizeof control};
     packet->n_fds = 0;
     ssize_t got;
+    int resets = 0;
+    /* If the other end closed with something of ours unread, that is told first, and once; what it
+     * said before is still there. */
     do
         got = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
     if (got < 0)
         return errno == ECONNRESET ? 0 : tl_error_errno(err, "receiving");
     take_descriptors(&m, packet);

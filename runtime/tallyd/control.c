@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static void answer(struct daemon *d, struct daemon_peer *p, int code, const char *text)
 {
@@ -16,10 +15,18 @@ static void answer(struct daemon *d, struct daemon_peer *p, int code, const char
         daemon_drop(d, p, "does not read answers");
 }
 
-/* tallyd's own user and root may do everything; others may change their own jobs. */
-static bool is_master(const struct daemon_peer *p)
+/* Masters may change all jobs; others may change their own, unless those may have more than
+ * themselves: somebody whom the rules keep low does not pause what they let be high. */
+static const char *why_not(const struct daemon_rights *rights, const struct daemon_peer *p,
+                           const struct daemon_peer *c)
 {
-    return p->who.uid == 0 || p->who.uid == geteuid();
+    if (rights->is_master)
+        return NULL;
+    if (p->who.uid != c->who.uid)
+        return "that job is another user's";
+    return c->rights.highest > rights->highest
+               ? "the rules of tallyd let that job have more than who asks for this"
+               : NULL;
 }
 
 /* --- tally ps --------------------------------------------------------------------------------- */
@@ -31,7 +38,7 @@ static void describe(const struct daemon *d, const struct daemon_peer *c, struct
         .id = c->id,
         .pid = c->who.pid,
         .uid = c->who.uid,
-        .highest_level = c->highest,
+        .highest_level = c->rights.highest,
         .client = tl_wire_pack(&c->c),
         .may_run = c->grant->grant.may_run,
         .yields = c->grant->grant.yields,
@@ -94,7 +101,8 @@ static void merge(struct tl_sched_client *c, const struct tl_sched_client *with,
 static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_set *m)
 {
     struct tl_sched_client with;
-    char text[256] = "";
+    struct daemon_rights rights = daemon_rules_rights(d->rules, &p->who);
+    char text[512] = "";
     bool was_found = false;
     if ((m->what & ~(uint32_t)TL_SET_ALL) != 0 || m->what == 0 ||
         !tl_wire_unpack(&m->client, &with)) {
@@ -113,17 +121,14 @@ static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_se
         id = c->id;
         if (c->who.pid != m->pid)
             continue;
-        if (!is_master(p) && p->who.uid != c->who.uid) {
-            answer(d, p, -EPERM, "that job is another user's");
+        const char *reason = why_not(&rights, p, c);
+        if (reason != NULL) {
+            answer(d, p, -EPERM, reason);
             return;
         }
         struct tl_sched_client changed = c->c;
         merge(&changed, &with, m->what);
-        if (changed.level > c->highest) {
-            snprintf(text, sizeof text,
-                     "the rules of tallyd allow it level %d at most; it has that now", c->highest);
-            changed.level = c->highest;
-        }
+        daemon_rights_limit(&c->rights, &changed, text, sizeof text);
         daemon_change(d, c, &changed);
         daemon_log(LOG_EVENTS, "process %d (%s): level %d%s, set by process %d", (int)c->who.pid,
                    c->job, changed.level, changed.is_paused ? ", paused" : "", (int)p->who.pid);
@@ -145,8 +150,10 @@ static void policy(struct daemon *d, struct daemon_peer *p, const struct tl_wire
 {
     struct tl_error err = {0};
     int rc = 0;
-    if (m->policy[0] != 0 && !is_master(p))
-        rc = tl_error_set(&err, -EPERM, "only the user who runs tallyd may change its policy");
+    if (m->policy[0] != 0 && !daemon_rules_rights(d->rules, &p->who).may_choose_policy)
+        rc = tl_error_set(&err, -EPERM,
+                          "only the user who runs tallyd may change its policy, and whom its rules "
+                          "let");
     else if (m->policy[0] != 0)
         rc = daemon_set_policy(d, m->policy, m->parameters, &err);
     if (rc == 0 && m->policy[0] != 0)

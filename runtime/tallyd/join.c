@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* --- order ------------------------------------------------------------------------------------ */
@@ -46,12 +47,32 @@ void daemon_refuse(struct daemon_peer *p, int code, const char *text)
     daemon_log(LOG_WARNINGS, "process %d is refused: %s", (int)p->who.pid, text);
 }
 
+/* A page is the page of one client, which made it.  A process whose connection broke comes again
+ * with the page that it had; it may be heard before its old connection is. */
+static int check_owner(struct daemon *d, struct daemon_peer *p, int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    for (uint32_t i = 0; i < d->n_clients; i++) {
+        struct daemon_peer *other = d->clients[i];
+        if (other->page_number != st.st_ino)
+            continue;
+        if (other->who.pid != p->who.pid || other->who.uid != p->who.uid)
+            return -EBUSY;
+        daemon_drop(d, other, "came again");
+        break;
+    }
+    p->page_number = st.st_ino;
+    return st.st_uid == p->who.uid ? 0 : -EPERM;
+}
+
 /* Maps the page that the client made.  A page that was with another tallyd before is sealed and can
  * only be read: then its word cannot be equalised from here, and lower levels are told to forget
  * it. */
-static int take_page(struct daemon_peer *p, int fd)
+static int take_page(struct daemon *d, struct daemon_peer *p, int fd)
 {
-    int rc = tl_share_check(fd);
+    int rc = fd >= 0 ? check_owner(d, p, fd) : -EINVAL; /* -1: it was no page */
     if (rc < 0)
         return rc;
     p->page = tl_share_map(fd, true);
@@ -60,6 +81,8 @@ static int take_page(struct daemon_peer *p, int fd)
         p->page = tl_share_map(fd, false);
     if (p->page == NULL)
         return -errno;
+    if (p->page->magic != TL_CLIENT_MAGIC || p->page->version != TL_SHARE_VERSION)
+        return -EINVAL; /* somebody's grants, say */
     tl_share_seal(fd);
     p->page_reader = tl_share_reader(fd);
     return p->page_reader < 0 ? p->page_reader : 0;
@@ -92,17 +115,25 @@ static void forget_pages(struct daemon_peer *p)
     p->page = NULL;
     p->grant = NULL;
     p->page_reader = -1;
+    p->page_number = 0;
     daemon_words_finish(p);
     daemon_copies_finish(p);
 }
 
-/* A wish for a policy is granted to the first who comes; later it needs `tally policy`. */
-static void hear_policy_wish(struct daemon *d, const char *wish, char *remark, size_t size)
+/* A wish for a policy is granted to the first who comes, if he may choose it; later it needs `tally
+ * policy`. */
+static void hear_policy_wish(struct daemon *d, const struct daemon_rights *rights, const char *wish,
+                             char *remark, size_t size)
 {
     struct tl_error err;
     if (wish[0] == 0 || strcmp(wish, d->policy) == 0)
         return;
-    if (d->n_clients > 0)
+    if (!rights->may_choose_policy)
+        snprintf(remark, size,
+                 "the policy in force is '%s', not '%s': the rules of tallyd do not let this job "
+                 "choose",
+                 d->policy, wish);
+    else if (d->n_clients > 0)
         snprintf(remark, size,
                  "the policy in force is '%s', not '%s'; `tally policy %s` changes it for all",
                  d->policy, wish, wish);
@@ -131,7 +162,7 @@ static int enter(struct daemon *d, struct daemon_peer *p, int page_fd, int *gran
                  struct tl_error *err)
 {
     assert(p->page == NULL && p->grant == NULL && p->page_reader < 0);
-    int rc = take_page(p, page_fd);
+    int rc = take_page(d, p, page_fd);
     if (rc < 0)
         return tl_error_set(err, rc, "its page cannot be used (%s)", strerror(-rc));
     *grant_fd = make_grant(p);
@@ -168,14 +199,10 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
         return;
     }
     tl_wire_text(p->job, sizeof p->job, hello->job);
-    hear_policy_wish(d, hello->policy, welcome.text, sizeof welcome.text);
-    p->highest = daemon_rules_highest(d->rules, &p->who);
-    if (p->c.level > p->highest) {
-        snprintf(welcome.text, sizeof welcome.text,
-                 "priority %d is more than the rules of tallyd allow; it is %d now", p->c.level,
-                 p->highest);
-        p->c.level = p->highest;
-    }
+    p->rights = daemon_rules_rights(d->rules, &p->who);
+    daemon_rights_limit(&p->rights, &p->c, welcome.text, sizeof welcome.text);
+    if (welcome.text[0] == 0) /* there is room for one remark */
+        hear_policy_wish(d, &p->rights, hello->policy, welcome.text, sizeof welcome.text);
     if (enter(d, p, packet->fds[0], &grant_fd, &err) < 0) {
         daemon_refuse(p, err.code, err.text);
         forget_pages(p);

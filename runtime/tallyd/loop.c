@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -43,9 +44,10 @@ static void forget(struct daemon *d, int fd)
 
 void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted)
 {
-    struct epoll_event e = {.events = EPOLLIN | (is_wanted ? EPOLLOUT : 0),
-                            .data.ptr = &p->on_socket};
-    (void)epoll_ctl(d->epoll, EPOLL_CTL_MOD, p->socket, &e);
+    struct epoll_event e = {.events = EPOLLOUT, .data.ptr = &p->on_socket};
+    if (p->is_writable != is_wanted)
+        (void)epoll_ctl(d->epoll, is_wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, p->socket, &e);
+    p->is_writable = is_wanted;
 }
 
 /* --- peers ------------------------------------------------------------------------------------ */
@@ -60,16 +62,17 @@ void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why)
     if (p->id != 0)
         daemon_leave(d, p);
     assert(p->id == 0);
-    forget(d, p->socket);
+    daemon_watch_writable(d, p, false);
+    daemon_porter_dismiss(p);
     forget(d, p->pidfd);
 }
 
-/* Frees those who went while the last events were handled. */
-static void bury(struct daemon *d)
+/* Frees those who went while the last events were handled, if their porters are done. */
+static void free_gone(struct daemon *d)
 {
     for (struct daemon_peer **at = &d->peers; *at != NULL;) {
         struct daemon_peer *p = *at;
-        if (!p->is_gone) {
+        if (!p->is_gone || !daemon_porter_is_done(p)) {
             at = &p->next;
             continue;
         }
@@ -94,12 +97,32 @@ static bool is_flood(struct daemon_peer *p, uint64_t now)
     return false;
 }
 
-/* A peer has sent something, or has gone: takes one message and answers it. */
+/* Answers a message. */
+static void answer(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet *packet)
+{
+    switch (packet->m.head.kind) {
+    case TL_WIRE_HELLO:
+        daemon_join(d, p, packet);
+        break;
+    case TL_WIRE_COPY:
+        daemon_copy_offered(d, p, packet);
+        break;
+    case TL_WIRE_PLACE:
+        daemon_moved(d, p, &packet->m.place.gpus);
+        break;
+    case TL_WIRE_KICK:
+        break; /* what wakes the loop also makes it look */
+    default:
+        daemon_control(d, p, packet);
+    }
+}
+
+/* If a peer has sent something, or has gone: takes one message and answers it. */
 static void hear(struct daemon *d, struct daemon_peer *p)
 {
-    struct tl_wire_packet packet;
+    struct tl_wire_packet *brought, packet;
     struct tl_error err;
-    int rc = tl_wire_receive(p->socket, &packet, &err);
+    int rc = daemon_porter_has(p, &brought, &err);
     if (rc == -EAGAIN)
         return;
     if (rc == -EPROTONOSUPPORT)
@@ -111,41 +134,44 @@ static void hear(struct daemon *d, struct daemon_peer *p)
         daemon_drop(d, p, rc == 0 ? "left" : err.text);
         return;
     }
+    packet = *brought;
+    brought->n_fds = 0;
+    daemon_porter_go_on(p);
     if (is_flood(p, tl_clock_ns())) {
-        tl_wire_close(&packet);
         daemon_log(LOG_WARNINGS, "process %d sends too many messages", (int)p->who.pid);
         daemon_drop(d, p, "cut off");
-        return;
-    }
-    switch (packet.m.head.kind) {
-    case TL_WIRE_HELLO:
-        daemon_join(d, p, &packet);
-        break;
-    case TL_WIRE_COPY:
-        daemon_copy_offered(d, p, &packet);
-        break;
-    case TL_WIRE_PLACE:
-        daemon_moved(d, p, &packet.m.place.gpus);
-        break;
-    case TL_WIRE_KICK:
-        break; /* what wakes the loop also makes it look */
-    default:
-        daemon_control(d, p, &packet);
+    } else {
+        answer(d, p, &packet);
     }
     tl_wire_close(&packet);
 }
 
+/* A porter has something, or has ended. */
+static void on_bell(struct daemon *d, struct daemon_source *s, uint32_t events)
+{
+    uint64_t times;
+    (void)s;
+    (void)events;
+    (void)!read(d->bell, &times, sizeof times); /* it only has to be read */
+    for (struct daemon_peer *p = d->peers; p != NULL; p = p->next)
+        if (!p->is_gone)
+            hear(d, p);
+}
+
+/* A peer reads again what it is sent; or it is gone, of which its porter tells. */
 static void on_socket(struct daemon *d, struct daemon_source *s, uint32_t events)
 {
     struct daemon_peer *p = s->peer;
     if (p->is_gone)
         return;
-    if ((events & EPOLLOUT) != 0 && p->owes_words)
+    if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
+        daemon_watch_writable(d, p, false);
+        return;
+    }
+    if (p->owes_words)
         daemon_words_send(d, p);
-    if ((events & EPOLLOUT) != 0 && p->owes_copies)
+    if (!p->is_gone && p->owes_copies)
         daemon_copies_send(d, p);
-    if (!p->is_gone && (events & ~(uint32_t)EPOLLOUT) != 0)
-        hear(d, p);
 }
 
 static void on_death(struct daemon *d, struct daemon_source *s, uint32_t events)
@@ -173,12 +199,48 @@ static int identify(struct daemon_peer *p)
     return p->pidfd < 0 ? -errno : 0;
 }
 
+/* Why there is no place for one more of that user, or NULL.  Whoever has gone counts until his
+ * porter is done. */
+static const char *refusal(const struct daemon *d, uid_t uid)
+{
+    uint32_t his = 0;
+    for (const struct daemon_peer *p = d->peers; p != NULL; p = p->next)
+        his += p->who.uid == uid;
+    if (d->n_peers >= DAEMON_MAX_PEERS)
+        return "tallyd has no place for more jobs";
+    if (daemon_is_own(uid))
+        return NULL;
+    if (his >= DAEMON_PER_USER)
+        return "this user has all the places that tallyd gives to one";
+    return d->n_peers >= DAEMON_MAX_PEERS - DAEMON_KEPT
+               ? "tallyd has no place for more jobs of users other than its own"
+               : NULL;
+}
+
+/* 0 if the connection is a peer now; else it is the caller's to close. */
+static int take(struct daemon *d, struct daemon_peer *p)
+{
+    int rc = identify(p);
+    const char *why = rc == 0 ? refusal(d, p->who.uid) : NULL;
+    if (why != NULL) {
+        daemon_refuse(p, -EUSERS, why);
+        return -EUSERS;
+    }
+    if (rc == 0)
+        rc = watch(d, p->pidfd, &p->on_death);
+    if (rc == 0)
+        rc = daemon_porter_start(d, p);
+    if (rc < 0)
+        daemon_log(LOG_WARNINGS, "a connection is not taken: %s", strerror(-rc));
+    return rc;
+}
+
 /* A new connection becomes a peer, or is closed; one too many is told so. */
 static void accept_one(struct daemon *d, int fd)
 {
     struct daemon_peer *p = calloc(1, sizeof *p);
     if (p == NULL) {
-        close(fd);
+        daemon_bury_later(d, fd);
         return;
     }
     p->socket = fd;
@@ -189,26 +251,16 @@ static void accept_one(struct daemon *d, int fd)
     p->on_death = (struct daemon_source){on_death, p};
     p->heard_ns = tl_clock_ns();
     p->allowance_ns = UINT64_MAX / 2;
-    int rc = identify(p);
-    if (rc == 0)
-        rc = watch(d, fd, &p->on_socket);
-    if (rc == 0)
-        rc = watch(d, p->pidfd, &p->on_death);
-    if (rc < 0) {
-        daemon_log(LOG_WARNINGS, "a connection is not taken: %s", strerror(-rc));
-        close(fd);
+    if (take(d, p) < 0) {
         if (p->pidfd >= 0)
-            close(p->pidfd);
+            forget(d, p->pidfd);
         free(p);
+        daemon_bury_later(d, fd);
         return;
     }
     p->next = d->peers;
     d->peers = p;
     d->n_peers++;
-    if (d->n_peers > DAEMON_MAX_PEERS) {
-        daemon_refuse(p, -EUSERS, "too many clients");
-        daemon_drop(d, p, "one too many");
-    }
 }
 
 static void on_listener(struct daemon *d, struct daemon_source *s, uint32_t events)
@@ -216,15 +268,15 @@ static void on_listener(struct daemon *d, struct daemon_source *s, uint32_t even
     (void)s;
     (void)events;
     enum { AT_ONCE = 32 }; /* then others have their turn */
-    int fd = 0;
+    int fd = 0, why = 0;
     for (int i = 0; i < AT_ONCE && fd >= 0; i++) {
         fd = accept4(d->place.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        why = fd < 0 ? errno : 0;
         if (fd >= 0)
             accept_one(d, fd);
     }
-    if (fd >= 0)
-        return;
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+    daemon_bury(d);
+    if (why == EMFILE || why == ENFILE || why == ENOMEM)
         /* somebody waits; do not spin on it */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
@@ -306,16 +358,19 @@ int daemon_loop_init(struct daemon *d, struct tl_error *err)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN); /* nobody asks how those who bury ended */
     d->on_listener.on_ready = on_listener;
     d->on_timer.on_ready = on_timer;
     d->on_signal.on_ready = on_signal;
+    d->on_bell.on_ready = on_bell;
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     d->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    d->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     d->since_client_ns = tl_clock_ns();
-    if (d->epoll < 0 || d->timer < 0 || d->signals < 0 ||
+    if (d->epoll < 0 || d->timer < 0 || d->signals < 0 || d->bell < 0 ||
         watch(d, d->place.listener, &d->on_listener) < 0 || watch(d, d->timer, &d->on_timer) < 0 ||
-        watch(d, d->signals, &d->on_signal) < 0)
+        watch(d, d->signals, &d->on_signal) < 0 || watch(d, d->bell, &d->on_bell) < 0)
         return tl_error_errno(err, "tallyd's event loop");
     return 0;
 }
@@ -334,7 +389,7 @@ void daemon_loop_run(struct daemon *d)
         }
         now = tl_clock_ns();
         dismiss_silent(d, now);
-        bury(d);
+        free_gone(d);
         if (d->n_clients == 0 && d->idle_ns != UINT64_MAX && now >= d->since_client_ns + d->idle_ns)
             break;
     }
@@ -349,7 +404,7 @@ void daemon_loop_finish(struct daemon *d)
             (void)tl_wire_send(p->socket, TL_WIRE_GOODBYE, &goodbye, sizeof goodbye, NULL, 0);
         daemon_drop(d, p, "is left to itself");
     }
-    bury(d);
+    free_gone(d);
     close(d->epoll);
     close(d->timer);
     close(d->signals);

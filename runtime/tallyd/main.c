@@ -32,7 +32,7 @@ static const struct argp_option option_table[] = {
     {"policy", POLICY, "POLICY", 0,
      "Begin with this policy (TALLY_POLICY; `tally policy --list` shows them)", 0},
     {"rules", RULES, "FILE", 0,
-     "Who may have which level (TALLY_RULES; else " SYSTEM_RULES ", if it is there)", 0},
+     "Who may do what (TALLY_RULES; else " SYSTEM_RULES ", if it is there)", 0},
     {"idle", IDLE, "TIME", 0,
      "End so long after the last client: 60s if not said, 0 for never (TALLY_DAEMON_IDLE, in "
      "seconds)",

@@ -1,9 +1,15 @@
-/* Priority is a right, not a variable: a rules file says which level who may have.  Lines are
+/* Priority is a right, not a variable, and so is everything else that a job may ask for at the cost
+ * of others: a rules file says who may what.  Lines are
  *
- *     user NAME | uid N | group NAME | gid N | cgroup PATH | everybody   LEVEL
+ *     user NAME | uid N | group NAME | gid N | cgroup PATH | everybody   LEVEL   [LIMIT ...]
  *
- * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Whoever
- * no line fits may have all levels if he is tallyd's own user or root, else only the lowest. */
+ * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Limits are
+ *
+ *     min-share=PERCENT  weight=N  turnaround=TIME  slo  policy
+ *
+ * and stand for what may be asked for at most.  What a line does not name may not be asked for,
+ * except by those who have the highest level: they lack only the choice of the policy.  Whoever no
+ * line fits may do everything if he is tallyd's own user or root, else nothing. */
 #include "runtime/job/settings.h"
 #include "runtime/tallyd/tallyd.h"
 
@@ -23,12 +29,28 @@ struct rule {
     struct rule *next;
     enum rule_kind kind;
     unsigned id;
-    int level;
+    struct daemon_rights rights;
     char cgroup[PATH_BYTES];
 };
 
 struct daemon_rules {
     struct rule *first, **end;
+};
+
+/* What the policy "tally" goes by if a job does not say; see sched/levels.c. */
+enum { USUAL_WEIGHT = 100, USUAL_TURNAROUND_NS = 31600 };
+
+static const struct daemon_rights nothing = {
+    .highest = TL_LEVEL_MIN,
+    .weight = USUAL_WEIGHT,
+    .turnaround_ns = USUAL_TURNAROUND_NS,
+};
+static const struct daemon_rights everything = {
+    .highest = TL_LEVEL_MAX,
+    .weight = UINT32_MAX,
+    .min_permille = 1000,
+    .turnaround_ns = UINT64_MAX,
+    .may_have_slo = true,
 };
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -74,6 +96,48 @@ static const char *read_who(struct rule *r, const char *kind, const char *name)
     return "a line begins with user, uid, group, gid, cgroup or everybody";
 }
 
+/* NULL, or what is wrong. */
+static const char *read_limit(struct daemon_rights *rights, char *limit)
+{
+    char *value = strchr(limit, '=');
+    if (value != NULL)
+        *value++ = 0;
+    if (value == NULL && strcmp(limit, "slo") == 0)
+        rights->may_have_slo = true;
+    else if (value == NULL && strcmp(limit, "policy") == 0)
+        rights->may_choose_policy = true;
+    else if (value != NULL && strcmp(limit, "min-share") == 0)
+        return tl_settings_share(value, &rights->min_permille) == 0
+                   ? NULL
+                   : "min-share wants a part such as 20%";
+    else if (value != NULL && strcmp(limit, "turnaround") == 0)
+        return tl_settings_time(value, &rights->turnaround_ns) == 0
+                   ? NULL
+                   : "turnaround wants a time such as 100us";
+    else if (value != NULL && strcmp(limit, "weight") == 0)
+        return tl_settings_weight(value, &rights->weight) == 0
+                   ? NULL
+                   : "weight wants a number from 1 to 10000";
+    else
+        return "behind the level there may be min-share=, weight=, turnaround=, slo and policy";
+    return NULL;
+}
+
+/* NULL, or what is wrong. */
+static const char *read_rights(struct daemon_rights *rights, char **rest)
+{
+    int highest;
+    const char *level = strtok_r(NULL, " \t\n", rest), *problem = NULL;
+    if (level == NULL || tl_settings_level(level, &highest) < 0)
+        return "who is named is given a level: high, low, or a number from -100 to 100";
+    *rights = highest == TL_LEVEL_MAX ? everything : nothing;
+    rights->highest = highest;
+    for (char *limit = strtok_r(NULL, " \t\n", rest); limit != NULL && problem == NULL;
+         limit = strtok_r(NULL, " \t\n", rest))
+        problem = read_limit(rights, limit);
+    return problem;
+}
+
 /* NULL, or what is wrong with the line. */
 static const char *read_line(struct daemon_rules *rules, char *line)
 {
@@ -95,10 +159,7 @@ static const char *read_line(struct daemon_rules *rules, char *line)
         if (problem != NULL)
             return problem;
     }
-    const char *level = strtok_r(NULL, " \t\n", &rest);
-    if (level == NULL || tl_settings_level(level, &r->level) < 0)
-        return "a line ends with a level: high, low, or a number from -100 to 100";
-    return strtok_r(NULL, " \t\n", &rest) == NULL ? NULL : "there is something behind the level";
+    return read_rights(&r->rights, &rest);
 }
 
 int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional,
@@ -189,10 +250,14 @@ static bool fits(const struct rule *r, const struct daemon_who *who)
     return false;
 }
 
-int daemon_rules_highest(const struct daemon_rules *r, const struct daemon_who *who)
+struct daemon_rights daemon_rules_rights(const struct daemon_rules *r, const struct daemon_who *who)
 {
-    for (const struct rule *rule = r != NULL ? r->first : NULL; rule != NULL; rule = rule->next)
-        if (fits(rule, who))
-            return rule->level;
-    return who->uid == geteuid() || who->uid == 0 ? TL_LEVEL_MAX : TL_LEVEL_MIN;
+    bool is_own = daemon_is_own(who->uid);
+    const struct rule *rule = r != NULL ? r->first : NULL;
+    while (rule != NULL && !fits(rule, who))
+        rule = rule->next;
+    struct daemon_rights rights = rule != NULL ? rule->rights : is_own ? everything : nothing;
+    rights.is_master = is_own && rights.highest == TL_LEVEL_MAX;
+    rights.may_choose_policy |= rights.is_master;
+    return rights;
 }

@@ -1,21 +1,26 @@
-/* tallyd: what its files share.  One thread, one epoll loop; nothing in it blocks.
+/* tallyd: what its files share.  One epoll loop, in which nothing blocks; and a thread for each peer,
+ * in which something may.
  *
  *     runtime/tallyd/main.c     options, start, end
  *     runtime/tallyd/place.c    the socket's folder, the lock, listening
  *     runtime/tallyd/loop.c     events, peers, time
+ *     runtime/tallyd/porter.c   receives what a peer sends, where that holds up nobody else
+ *     runtime/tallyd/bury.c     closes what was refused at the door, likewise
  *     runtime/tallyd/join.c     hello and goodbye of clients
  *     runtime/tallyd/gpus.c     who is where, and a policy for each GPU
  *     runtime/tallyd/words.c    who sees whose word
  *     runtime/tallyd/copies.c   who keeps copies of its word, and where
  *     runtime/tallyd/look.c     reads the clients' pages, runs the policy, publishes grants
  *     runtime/tallyd/control.c  answers tally ps, set and policy
- *     runtime/tallyd/rules.c    which level who may have
+ *     runtime/tallyd/rules.c    reads who may do what
+ *     runtime/tallyd/rights.c   and holds jobs to it
  *     runtime/tallyd/log.c      the log
  *
  * A peer is a connection.  It becomes a client when it says hello; tools never do. */
 #ifndef TALLY_RUNTIME_TALLYD_TALLYD_H
 #define TALLY_RUNTIME_TALLYD_TALLYD_H
 
+#include <semaphore.h>
 #include <sys/types.h>
 
 #include "runtime/job/settings.h"
@@ -25,6 +30,9 @@
 
 enum {
     DAEMON_MAX_PEERS = 512,
+    DAEMON_KEPT = 64,        /* of these, for tallyd's own user and root */
+    DAEMON_PER_USER = 128,   /* for any other user, at most */
+    DAEMON_REFUSED = 256,    /* that are closed together */
     DAEMON_MAX_GPUS = 64,    /* with the place of those who are nowhere */
     DAEMON_BURST = 1000,     /* messages that a peer may send at once ... */
     DAEMON_PER_SECOND = 500, /* ... and in the long run */
@@ -57,8 +65,24 @@ struct daemon_who {
     gid_t groups[64]; /* the others */
     uint32_t n_groups;
 };
-/* The highest level that it may have; `r` may be NULL. */
-int daemon_rules_highest(const struct daemon_rules *r, const struct daemon_who *who);
+/* tallyd's own user and root. */
+bool daemon_is_own(uid_t uid);
+
+/* What somebody may ask for.  More than that would be at the cost of those above it. */
+struct daemon_rights {
+    int highest;                   /* level */
+    uint32_t weight, min_permille; /* at most */
+    uint64_t turnaround_ns;        /* at most */
+    bool may_have_slo;
+    bool may_choose_policy;
+    bool is_master; /* may change the jobs of all users */
+};
+/* `r` may be NULL. */
+struct daemon_rights daemon_rules_rights(const struct daemon_rules *r,
+                                         const struct daemon_who *who);
+/* Takes from `c` what goes beyond the rights, and says so; an empty text if nothing does. */
+void daemon_rights_limit(const struct daemon_rights *rights, struct tl_sched_client *c, char *text,
+                         size_t size);
 
 /* --- the place (runtime/tallyd/place.c) ------------------------------------------------------- */
 
@@ -92,25 +116,39 @@ struct daemon_seen {
     uint32_t share_permille;
 };
 
+/* Whoever receives for a peer (runtime/tallyd/porter.c). */
+struct daemon_porter {
+    struct tl_wire_packet packet; /* the porter's until it says that it has one, then the loop's */
+    int code;
+    struct tl_error err;
+    _Atomic int has;
+    _Atomic bool is_dismissed;
+    sem_t heard;
+    int bell;
+};
+
 struct daemon_peer {
     struct daemon_peer *next;
     struct daemon_source on_socket, on_death;
+    struct daemon_porter porter;
     int socket, pidfd;
     struct daemon_who who;
     uint64_t heard_ns;
     uint64_t allowance_ns; /* of messages: each costs a bit, time brings it back */
-    bool is_gone;          /* freed when the events at hand are done with */
+    bool is_gone;          /* freed when the events at hand are done with, and its porter is */
+    bool is_writable;      /* the loop waits for it to be */
 
     /* Clients only. */
     uint32_t id; /* 0: not a client */
     char job[128];
-    int highest;
+    struct daemon_rights rights;
     struct tl_sched_client c;
     uint64_t gpus; /* a bit for each that it uses; 0: none yet */
     uint64_t joined_ns;
     struct tl_client_page *page;
     bool is_page_writable;
-    int page_reader; /* what lower levels get */
+    int page_reader;      /* what lower levels get */
+    uint64_t page_number; /* of its inode: a page is one client's */
     struct tl_grant_page *grant;
     uint64_t published; /* tl_sched_version of the grant in the page */
     struct daemon_seen seen;
@@ -145,8 +183,10 @@ struct daemon {
     char policy[32], parameters[256];
     struct daemon_gpu gpus[DAEMON_MAX_GPUS]; /* the first is the place of those who are nowhere */
 
-    int epoll, timer, signals;
-    struct daemon_source on_listener, on_timer, on_signal;
+    int epoll, timer, signals, bell; /* porters ring it */
+    struct daemon_source on_listener, on_timer, on_signal, on_bell;
+    int refused[DAEMON_REFUSED]; /* sockets that are to be closed */
+    uint32_t n_refused;
     struct daemon_peer *peers;
     uint32_t n_peers;
     /* highest level first, then in the order of joining */
@@ -168,6 +208,24 @@ void daemon_loop_finish(struct daemon *d);
 void daemon_drop(struct daemon *d, struct daemon_peer *p, const char *why);
 /* Asks to be called when it can be written to. */
 void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_wanted);
+
+/* --- porters (runtime/tallyd/porter.c) -------------------------------------------------------- */
+
+/* Starts a thread that receives for `p`, and will close its socket.  0 or a negative errno value. */
+int daemon_porter_start(struct daemon *d, struct daemon_peer *p);
+/* -EAGAIN if it has nothing.  1 with a message, whose descriptors are pages, or -1 if they were none;
+ * else as tl_wire_receive: there will be nothing more.  After both it waits for the next call. */
+int daemon_porter_has(struct daemon_peer *p, struct tl_wire_packet **packet, struct tl_error *err);
+void daemon_porter_go_on(struct daemon_peer *p);
+/* It closes the socket, soon or when it can, and rings; nobody else uses the socket from now on. */
+void daemon_porter_dismiss(struct daemon_peer *p);
+bool daemon_porter_is_done(struct daemon_peer *p);
+
+/* --- what was refused at the door (runtime/tallyd/bury.c) ------------------------------------- */
+
+void daemon_bury_later(struct daemon *d, int socket);
+/* Closes them now, without waiting for anything. */
+void daemon_bury(struct daemon *d);
 
 /* --- clients (runtime/tallyd/join.c) ---------------------------------------------------------- */
 

@@ -174,11 +174,9 @@ static void copies_come_and_go_under_a_busy_job(void)
 static int join(int level)
 {
     struct tl_wire_hello hello = daemon_hello(level);
-    void *page;
-    int fd = daemon_connect(), own = tl_share_create("own", &page);
+    int fd = daemon_connect(), own = daemon_page();
     TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
     close(own);
-    munmap(page, TL_SHARE_PAGE);
     return fd;
 }
 
@@ -253,7 +251,6 @@ static void a_page_that_is_kept_cannot_be_taken_away_or_mapped_anew(void)
     TEST_ASSERT_TRUE(is_busy(page));
     tl_client_complete(high, 1);
     TEST_ASSERT_FALSE(is_busy(page));
-    munmap(page, TL_SHARE_PAGE);
     close(fd);
     close(low);
     tl_client_destroy(high);
@@ -278,7 +275,6 @@ static void what_is_offered_to_nobody_is_not_kept(void)
     tl_client_issue(high, 1);
     TEST_ASSERT_FALSE(is_busy(page));
     tl_client_destroy(high);
-    munmap(page, TL_SHARE_PAGE);
     close(bad);
     close(fd);
     close(low);

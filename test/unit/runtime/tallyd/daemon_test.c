@@ -111,12 +111,10 @@ static uint32_t count_watched(pid_t d)
 static int join_by_hand(int level, struct tl_wire_packet *answer)
 {
     struct tl_wire_hello hello = daemon_hello(level);
-    void *page;
-    int fd = daemon_connect(), own = tl_share_create("own", &page);
+    int fd = daemon_connect(), own = daemon_page();
     TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
     TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, answer));
     close(own); /* tallyd has a descriptor of its own */
-    munmap(page, TL_SHARE_PAGE);
     return fd;
 }
 
@@ -135,8 +133,8 @@ static void who_has_left_is_no_longer_watched_while_others_hold_its_pidfd(void)
     while (packet.m.head.kind != TL_WIRE_WORDS || packet.n_fds == 0);
     TEST_ASSERT_EQUAL_UINT32(2, packet.n_fds);
     tl_client_destroy(high);
-    /* the listener, time, signals; socket and process of who is left */
-    const uint32_t expected = 3 + 2;
+    /* the listener, time, signals, the porters' bell; the process of who is left */
+    const uint32_t expected = 4 + 1;
     uint32_t watched = 0;
     for (uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS; tl_clock_ns() < end; usleep(1000)) {
         watched = count_watched(d);

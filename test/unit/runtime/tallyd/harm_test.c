@@ -56,15 +56,13 @@ static void pages_of_another_version_are_refused(void)
     daemon_start(NULL);
     struct tl_wire_hello hello = daemon_hello(0);
     struct tl_wire_packet packet;
-    void *page;
-    int fd = daemon_connect(), own = tl_share_create("own", &page);
+    int fd = daemon_connect(), own = daemon_page();
     hello.share_version++;
     TEST_ASSERT_EQUAL_INT(0, tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &own, 1));
     TEST_ASSERT_EQUAL_INT(1, daemon_receive(fd, &packet));
     TEST_ASSERT_EQUAL_UINT32(TL_WIRE_REFUSED, packet.m.head.kind);
     close(fd);
     close(own);
-    munmap(page, TL_SHARE_PAGE);
 }
 
 /* A page that could shrink under tallyd, or is none at all. */

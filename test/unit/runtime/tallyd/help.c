@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -260,6 +261,18 @@ struct tl_wire_hello daemon_hello(int level)
     struct tl_sched_client c = {.level = level};
     return (struct tl_wire_hello){
         .share_version = TL_SHARE_VERSION, .client = tl_wire_pack(&c), .job = "raw"};
+}
+
+int daemon_page(void)
+{
+    void *at;
+    int fd = tl_share_create("own", &at);
+    TEST_ASSERT_TRUE(fd >= 0);
+    struct tl_client_page *page = at;
+    page->magic = TL_CLIENT_MAGIC;
+    page->version = TL_SHARE_VERSION;
+    munmap(at, TL_SHARE_PAGE);
+    return fd;
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */

@@ -53,6 +53,8 @@ int daemon_listen(void);
 struct tl_wire_packet daemon_ask(enum tl_wire_kind kind, void *question, size_t bytes);
 uint32_t daemon_count_clients(void);
 struct tl_wire_hello daemon_hello(int level);
+/* A page as a client makes it: its descriptor. */
+int daemon_page(void);
 
 /* Waits until it is so; false if that takes too long. */
 bool daemon_await_preempted(struct tl_client *c, bool is_wanted);
