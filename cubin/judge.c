@@ -412,7 +412,7 @@ static void judge_parameters(struct tl_cubin *c, struct tl__cb_kernel *k, const 
     uint32_t bank = tl__cb_of(k, TL__CB_BANK0);
     if (!seen->has_bank || !seen->has_size || seen->bank_bytes != bytes || bank == TL__CB_NONE ||
         c->sections[bank].h.sh_size != k->bank0_base + bytes || k->bank0_symbol >= c->n_symbols ||
-        c->symbols[k->bank0_symbol].st_shndx != bank)
+        c->symbols[k->bank0_symbol].st_shndx != bank || k->entry.n_params >= UINT16_MAX)
         against(k, TL_CUBIN_REASON_BROKEN, "the size of its parameters");
     if (end > MAX_PARAM_BYTES ||
         (c->arch < 90 && bytes <= SMALL_PARAM_BYTES && end > SMALL_PARAM_BYTES))

@@ -1,10 +1,11 @@
 /* Any bytes as a cubin whose kernels are to be gated, in place and as twins, with a gate that needs
- * no compiler.  What comes out is opened again: it must be a cubin, with the kernels that went in. */
+ * no compiler.  What comes out is opened again: it must be a cubin, with the kernels that went in;
+ * those that were gated take 48 bytes more, and twins leave theirs as they were. */
 #include "cubin/internal.h"
 
 #include <stdlib.h>
 
-enum { CODE = 256 };
+enum { CODE = 256, REGISTERS = 20 };
 
 static int no_compiler(void *data, const char *ptx, uint32_t arch, void **cubin, size_t *n,
                        struct tl_error *err)
@@ -23,7 +24,7 @@ static void put_pieces(struct tl_cubin_gates *gates, const struct tl_cubin *c)
         struct tl__cb_piece piece = {
             .want = tl__cb_want_of(c, k),
             .base = k->bank0_base,
-            .registers = 20,
+            .registers = REGISTERS,
             .exit = CODE - 32,
             .has_ctaid_z = i & 1,
             .has_stack = 1,
@@ -35,6 +36,27 @@ static void put_pieces(struct tl_cubin_gates *gates, const struct tl_cubin *c)
     }
 }
 
+static void check(bool is_true)
+{
+    if (!is_true)
+        abort();
+}
+
+/* What became of a kernel; symbols keep their order, and copies stand behind them. */
+static void check_entry(const struct tl_cubin_entry *old, const struct tl_cubin_entry *new,
+                        bool is_twin)
+{
+    check(tl_str_eq(old->name, new->name));
+    if (old->reason != TL_CUBIN_REASON_OK || is_twin) {
+        check(old->reason == new->reason && old->param_bytes == new->param_bytes);
+        return;
+    }
+    check(new->reason == TL_CUBIN_REASON_OK || new->reason == TL_CUBIN_REASON_PARAMETER_SPACE);
+    check(new->param_bytes == old->gate_offset + sizeof(struct tl_cubin_args));
+    check(new->n_params == old->n_params + 1);
+    check(new->registers == (old->registers > REGISTERS ? old->registers : REGISTERS));
+}
+
 static void gate(const struct tl_cubin *c, struct tl_cubin_gates *gates, bool is_twin)
 {
     struct tl_cubin_gated out;
@@ -42,10 +64,10 @@ static void gate(const struct tl_cubin *c, struct tl_cubin_gates *gates, bool is
     struct tl_error err;
     if (tl_cubin_gate(c, &(struct tl_cubin_options){.is_twin = is_twin}, gates, &out, &err) < 0)
         return;
-    if (out.n_gated == 0 || tl_cubin_open(&again, out.bytes, out.n, &err) < 0)
-        abort();
-    if (tl_cubin_count(again) != tl_cubin_count(c) + (is_twin ? out.n_gated : 0))
-        abort();
+    check(out.n_gated > 0 && tl_cubin_open(&again, out.bytes, out.n, &err) == 0);
+    check(tl_cubin_count(again) == tl_cubin_count(c) + (is_twin ? out.n_gated : 0));
+    for (uint32_t i = 0; i < tl_cubin_count(c); i++)
+        check_entry(tl_cubin_entry(c, i), tl_cubin_entry(again, i), is_twin);
     tl_cubin_close(again);
     tl_cubin_gated_finish(&out);
 }
