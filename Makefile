@@ -375,6 +375,7 @@ help:
 	@echo "make corpus     measure the rewriter on the PTX that real libraries ship"
 	@echo "make verdict-campaign  SEEDS=$(SEEDS) random kernels whose blocks meet: what verdicts allow must end when cut"
 	@echo "make bench-polls  what asking whether to leave costs kernels in pieces (build/bench/polls.json)"
+	@echo "make bench-gate  what gating machine code takes (build/bench/gate.json); BENCH_ARGS='LIBRARY --arch=80'"
 	@echo "make bench-launch  what a launch and a whole job cost more under Tally (build/bench/launch.json)"
 	@echo "make fresh      make demo and make test in clean roots: Debian 12 and 13, as root and as a user (takes root)"
 	@echo "make dist deb wheel  a source archive, Debian packages, a Python wheel: build/dist; make packages-test tries them"

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* From LARGE bytes on they have a mapping of their own, which begins where a large page does. */
-enum { LARGE_PAGE = 2 << 20, LARGE = 2 * LARGE_PAGE };
+/* From LARGE bytes on they have a mapping of their own. */
+enum { PAGE = 64 << 10, LARGE = 4 << 20 };
 
+/* Whole pages, whatever their size is on this machine. */
 static size_t mapped_bytes(size_t n)
 {
-    return (n + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    return (n + PAGE - 1) / PAGE * PAGE;
 }
 
 void *tl__cb_reserve(size_t n)
@@ -20,19 +21,12 @@ void *tl__cb_reserve(size_t n)
         return malloc(n);
     if (n > SIZE_MAX / 2)
         return NULL;
-    size_t wanted = mapped_bytes(n);
-    uint8_t *p = mmap(NULL, wanted + LARGE_PAGE, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, mapped_bytes(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                   0);
     if (p == MAP_FAILED)
         return NULL;
-    size_t before = (LARGE_PAGE - ((uintptr_t)p & (LARGE_PAGE - 1))) & (LARGE_PAGE - 1);
-    if (before > 0)
-        (void)munmap(p, before);
-    if (before < LARGE_PAGE)
-        (void)munmap(p + before + wanted, LARGE_PAGE - before);
-    /* The last piece, which is not a whole large page, is not rounded up. */
-    (void)madvise(p + before, n / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
-    return p + before;
+    (void)madvise(p, mapped_bytes(n), MADV_HUGEPAGE);
+    return p;
 }
 
 void tl__cb_release(void *bytes, size_t n)

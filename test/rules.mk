@@ -154,7 +154,11 @@ GATE_TOOL := $(B)/test/gate-tool
 ALL_SRCS += $(wildcard test/gate/*.c)
 $(GATE_TOOL): $(call objs,$(wildcard test/gate/*.c)) $(call libs,tally_cubin tally_image tally_ptx tally_base)
 	$(link_it)
+# test/gate/memory.c counts what the libraries take.
+$(GATE_TOOL): EXTRA_LIBS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=mmap,--wrap=munmap
 tests: $(GATE_TOOL)
 test-gate: $(GATE_TOOL)
 	@TALLY_BUILD=$(B) scripts/test-gate $(OPTIONS)
-.PHONY: test-gate
+bench-gate: $(GATE_TOOL)
+	@TALLY_BUILD=$(B) scripts/bench-gate $(BENCH_ARGS)
+.PHONY: test-gate bench-gate

@@ -1,59 +1,105 @@
-/* gate-tool measure: gates every cubin of a library that one GPU would load, in memory, and tells how
- * long that takes. */
+/* gate-tool measure: gates every cubin in some files that one GPU would load, in memory, and tells as
+ * JSON what that takes.  Beside it stands what it takes to copy the results into new memory, so that
+ * runs on different machines can be compared. */
+#include "tally/clock.h"
 #include "tally/image.h"
 #include "test/gate/tool.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
-/* What tables take at least, however small the cubin. */
-enum { SMALL = 128 << 10 };
+enum { SOME_KB = 64, GOAL_MS = 5 };
+
+struct span {
+    double wall, cpu; /* seconds; of this thread */
+};
 
 struct sums {
     uint32_t arch;
     bool is_twin;
     struct tl_cubin_gates *gates;
-    uint64_t cubins, kernels, gated, in_bytes, out_bytes;
-    uint64_t above_5_ms, longest_bytes;
-    double seconds, longest;
-    double most_memory; /* as a multiple of the cubin, beside SMALL bytes */
+    uint64_t cubins, kernels, gated, in_bytes, out_bytes, above_goal;
+    struct span gate, unpack, copy, longest;
+    uint64_t longest_bytes;
+    /* As multiples of the cubin, beside SOME_KB: what gating takes, and what comes out. */
+    double most_memory, most_output;
     struct tl_error err;
 };
 
-static double now(void)
+static struct span now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (struct span){1e-9 * (double)tl_clock_ns(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
+}
+
+static struct span since(struct span began)
+{
+    struct span t = now();
+    return (struct span){t.wall - began.wall, t.cpu - began.cpu};
+}
+
+static void add(struct span *sum, struct span more)
+{
+    sum->wall += more.wall;
+    sum->cpu += more.cpu;
+}
+
+/* The yardstick: the same bytes into memory that is as new. */
+static void measure_copy(struct sums *s, const struct tl_cubin_gated *out)
+{
+    struct span began = now();
+    void *copy = malloc(out->n);
+    if (copy == NULL)
+        gate_tool_die("no memory");
+    memcpy(copy, out->bytes, out->n);
+    __asm__ volatile("" : : "r"(copy) : "memory");
+    free(copy);
+    add(&s->copy, since(began));
+}
+
+static void add_memory(struct sums *s, size_t peak, size_t n, const struct tl_cubin_gated *out)
+{
+    double memory = ((double)peak - SOME_KB * 1024.0) / (double)n;
+    double output = (double)out->n / (double)n;
+    if (memory > s->most_memory)
+        s->most_memory = memory;
+    if (output > s->most_output)
+        s->most_output = output;
 }
 
 static int measure_cubin(struct sums *s, const void *bytes, size_t n)
 {
     struct tl_cubin *c;
     struct tl_cubin_gated out = {0};
-    double began = now();
+    gate_tool_count_memory();
+    struct span began = now();
     int rc = tl_cubin_open(&c, bytes, n, &s->err);
     if (rc < 0)
         return rc;
     rc = tl_cubin_gate(c, &(struct tl_cubin_options){.is_twin = s->is_twin}, s->gates, &out,
                        &s->err);
-    double took = now() - began;
+    struct span took = since(began);
+    size_t peak = gate_tool_most_memory();
     s->cubins++;
     s->kernels += tl_cubin_count(c);
-    s->gated += rc == 0 ? out.n_gated : 0;
     s->in_bytes += n;
-    s->out_bytes += out.n;
-    s->seconds += took;
-    s->above_5_ms += took > 0.005;
-    if (took > s->longest) {
+    add(&s->gate, took);
+    s->above_goal += took.cpu > 1e-3 * GOAL_MS;
+    if (took.cpu > s->longest.cpu) {
         s->longest = took;
         s->longest_bytes = n;
     }
-    double memory = ((double)(n + out.peak_bytes) - SMALL) / (double)n;
-    if (rc == 0 && memory > s->most_memory)
-        s->most_memory = memory;
+    if (rc == 0) {
+        s->gated += out.n_gated;
+        s->out_bytes += out.n;
+        add_memory(s, peak, n, &out);
+        measure_copy(s, &out);
+    }
     tl_cubin_gated_finish(&out);
     tl_cubin_close(c);
     return rc == -ENOENT ? 0 : rc;
@@ -66,29 +112,48 @@ static int measure_image(void *data, const struct tl_image *image)
     size_t n;
     if (image->kind != TL_IMAGE_CUBIN || image->arch != s->arch)
         return 0;
+    struct span began = now();
     int rc = tl_image_unpack(image, &bytes, &n, &s->err);
     if (rc == 0) {
+        add(&s->unpack, since(began));
         rc = measure_cubin(s, bytes, n);
         free(bytes);
     }
     return rc;
 }
 
-void gate_tool_measure(struct tl_cubin_gates *gates, const char *arch, const char *path,
-                       bool is_twin)
+static void print(const struct sums *s)
 {
-    size_t n;
-    char *bytes = gate_tool_read(path, &n);
+    struct rusage children;
+    getrusage(RUSAGE_CHILDREN, &children);
+    printf("{\"arch\": %u, \"is_twin\": %s, \"cubins\": %llu, \"kernels\": %llu, \"gated\": %llu, ",
+           s->arch, s->is_twin ? "true" : "false", (unsigned long long)s->cubins,
+           (unsigned long long)s->kernels, (unsigned long long)s->gated);
+    printf("\"in_bytes\": %llu, \"out_bytes\": %llu, \"gate_s\": %.6f, \"gate_cpu_s\": %.6f, "
+           "\"copy_cpu_s\": %.6f, \"unpack_cpu_s\": %.6f, ",
+           (unsigned long long)s->in_bytes, (unsigned long long)s->out_bytes, s->gate.wall,
+           s->gate.cpu, s->copy.cpu, s->unpack.cpu);
+    printf("\"above_%d_ms\": %llu, \"longest_ms\": %.3f, \"longest_cpu_ms\": %.3f, "
+           "\"longest_bytes\": %llu, ",
+           GOAL_MS, (unsigned long long)s->above_goal, 1e3 * s->longest.wall, 1e3 * s->longest.cpu,
+           (unsigned long long)s->longest_bytes);
+    printf("\"most_memory\": %.3f, \"beside_kb\": %d, \"most_output\": %.3f, "
+           "\"gates_compiled\": %u, \"compiler_cpu_s\": %.3f}\n",
+           s->most_memory, SOME_KB, s->most_output, tl_cubin_gates_compiled(s->gates),
+           (double)(children.ru_utime.tv_sec + children.ru_stime.tv_sec) +
+               1e-6 * (double)(children.ru_utime.tv_usec + children.ru_stime.tv_usec));
+}
+
+void gate_tool_measure(struct tl_cubin_gates *gates, const char *arch, char *const *paths,
+                       int n_paths, bool is_twin)
+{
     struct sums s = {.arch = (uint32_t)atoi(arch), .gates = gates, .is_twin = is_twin};
-    if (tl_image_walk(bytes, n, measure_image, NULL, &s) < 0)
-        gate_tool_die(s.err.text);
-    printf("sm_%u: %llu cubins, %llu kernels, %llu gated%s in %.2f s; %llu take more than 5 ms, "
-           "the longest %.1f ms for %.1f MB; %.2f times their size; memory at most %.2f times the "
-           "cubin and 128 KiB; %u gates compiled\n",
-           s.arch, (unsigned long long)s.cubins, (unsigned long long)s.kernels,
-           (unsigned long long)s.gated, is_twin ? " as twins" : "", s.seconds,
-           (unsigned long long)s.above_5_ms, s.longest * 1e3, 1e-6 * (double)s.longest_bytes,
-           s.in_bytes > 0 ? (double)s.out_bytes / (double)s.in_bytes : 0, s.most_memory,
-           tl_cubin_gates_compiled(gates));
-    free(bytes);
+    for (int i = 0; i < n_paths; i++) {
+        size_t n;
+        char *bytes = gate_tool_read(paths[i], &n);
+        if (tl_image_walk(bytes, n, measure_image, NULL, &s) < 0)
+            gate_tool_die(s.err.text);
+        free(bytes);
+    }
+    print(&s);
 }

@@ -3,7 +3,7 @@
  *     gate-tool prologue IN.ptx IN.cubin OUT.ptx [twin]   the gate's source in front of each kernel that
  *                                                         can be gated, or of a copy of it
  *     gate-tool gate PTXAS IN.cubin OUT.cubin [twin] [leave-out=N]
- *     gate-tool measure PTXAS ARCH LIBRARY [twin]         how long gating all of it takes
+ *     gate-tool measure PTXAS ARCH FILE... [twin]         what gating all of their cubins takes
  *     gate-tool learn FILE...                             keeps in the store which PTX the machine code in
  *                                                         these programs was made of, for the software device
  *     gate-tool together PTXAS ARCH                       whether gates compiled at once are those compiled alone
@@ -173,11 +173,12 @@ static void gate(const char *ptxas, const char *from, const char *to, bool is_tw
     free(bytes);
 }
 
-static void measure(const char *ptxas, const char *arch, const char *path, bool is_twin)
+static void measure(const char *ptxas, const char *arch, char *const *paths, int n_paths,
+                    bool is_twin)
 {
     struct forge f;
     open_forge(&f, ptxas);
-    gate_tool_measure(f.gates, arch, path, is_twin);
+    gate_tool_measure(f.gates, arch, paths, n_paths, is_twin);
     close_forge(&f);
 }
 
@@ -318,8 +319,8 @@ int main(int argc, char **argv)
         prologue(argv[2], argv[3], argv[4], is_twin);
     else if (argc == 5 && strcmp(argv[1], "gate") == 0)
         gate(argv[2], argv[3], argv[4], is_twin, left_out);
-    else if (argc == 5 && strcmp(argv[1], "measure") == 0)
-        measure(argv[2], argv[3], argv[4], is_twin);
+    else if (argc >= 5 && strcmp(argv[1], "measure") == 0)
+        measure(argv[2], argv[3], argv + 4, argc - 4, is_twin);
     else if (argc > 2 && strcmp(argv[1], "learn") == 0)
         for (int i = 2; i < argc; i++)
             learn(argv[i]);

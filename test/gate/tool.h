@@ -8,8 +8,12 @@ _Noreturn void gate_tool_die(const char *what);
 /* The whole of a file, the caller's to free. */
 char *gate_tool_read(const char *path, size_t *n);
 
-/* Gates all that sm_<arch> would load of a library, and prints what it took. */
-void gate_tool_measure(struct tl_cubin_gates *gates, const char *arch, const char *path,
-                       bool is_twin);
+/* Gates all that sm_<arch> would load of these files, and prints what it took. */
+void gate_tool_measure(struct tl_cubin_gates *gates, const char *arch, char *const *paths,
+                       int n_paths, bool is_twin);
+
+/* Begins to count memory; the most that there was since. */
+void gate_tool_count_memory(void);
+size_t gate_tool_most_memory(void);
 
 #endif
