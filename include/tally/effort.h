@@ -25,6 +25,9 @@ struct tl_captured_image {
     size_t n; /* 0: the reader finds the length in the image itself */
     bool is_copy;
     const char *source; /* path of the file or object that it came from, or "memory" */
+    const char
+        *loader;     /* path of the object whose code had it loaded, or empty if that is in none */
+    bool is_twinned; /* the driver has its twin instead: see struct tl_effort */
     /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
     const void *ptx;
     size_t ptx_n;

@@ -9,13 +9,15 @@
 
 /* What stands behind a pointer that was given to the driver.  It is referred to if it lies in a
  * loaded program or library, or if `is_preserved` says that the caller keeps it; else it is copied.
- * One reference; NULL if there is no memory. */
-struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved);
+ * `caller` is an address in the code that had it loaded.  One reference; NULL if there is no
+ * memory. */
+struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved,
+                                           const void *caller);
 /* a cubin, and not PTX or a fatbin */
 bool tl_capture_is_code(const struct tl_captured_image *image);
 /* The contents of a file.  Never NULL but for lack of memory: `bytes` is NULL if it cannot be
  * read. */
-struct tl_captured_image *tl_capture_file(const char *path);
+struct tl_captured_image *tl_capture_file(const char *path, const void *caller);
 struct tl_captured_image *tl_capture_ref(struct tl_captured_image *image);
 void tl_capture_unref(struct tl_captured_image *image);
 

@@ -8,6 +8,9 @@
 
 #include <stdlib.h>
 
+/* Who called the driver: entries jump to their hooks, so this is the job's own code. */
+#define CALLER __builtin_return_address(0)
+
 /* Whether a refused image should be tried again as the text behind it. */
 static bool has_text(CUresult r, const struct tl_captured_image *image)
 {
@@ -49,11 +52,11 @@ static bool may_be_kept(CUresult r)
 
 /* The end of loading a module from memory.  The compiler's options were for the code, so the text
  * is loaded without them. */
-static CUresult loaded(CUresult r, CUmodule *module, const void *bytes)
+static CUresult loaded(CUresult r, CUmodule *module, const void *bytes, const void *caller)
 {
     if (!may_be_kept(r))
         return r;
-    struct tl_captured_image *image = tl_capture_image(bytes, false);
+    struct tl_captured_image *image = tl_capture_image(bytes, false, caller);
     if (has_text(r, image))
         r = TL_REAL(cuModuleLoadData)(module, image->ptx);
     return finish(r, r == CUDA_SUCCESS ? *module : NULL, false, image);
@@ -64,7 +67,7 @@ static CUresult hook_cuModuleLoad(CUmodule *module, const char *path)
     CUresult r = TL_REAL(cuModuleLoad)(module, path);
     if (!may_be_kept(r))
         return r;
-    struct tl_captured_image *image = tl_capture_file(path);
+    struct tl_captured_image *image = tl_capture_file(path, CALLER);
     if (has_text(r, image))
         r = TL_REAL(cuModuleLoadData)(module, image->ptx);
     return finish(r, r == CUDA_SUCCESS ? *module : NULL, false, image);
@@ -72,18 +75,19 @@ static CUresult hook_cuModuleLoad(CUmodule *module, const char *path)
 
 static CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
 {
-    return loaded(TL_REAL(cuModuleLoadData)(module, image), module, image);
+    return loaded(TL_REAL(cuModuleLoadData)(module, image), module, image, CALLER);
 }
 
 static CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n,
                                         CUjit_option *options, void **values)
 {
-    return loaded(TL_REAL(cuModuleLoadDataEx)(module, image, n, options, values), module, image);
+    return loaded(TL_REAL(cuModuleLoadDataEx)(module, image, n, options, values), module, image,
+                  CALLER);
 }
 
 static CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
-    return loaded(TL_REAL(cuModuleLoadFatBinary)(module, image), module, image);
+    return loaded(TL_REAL(cuModuleLoadFatBinary)(module, image), module, image, CALLER);
 }
 
 static CUresult hook_cuModuleUnload(CUmodule module)
@@ -138,7 +142,8 @@ static CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *code, CUj
                                             n);
     if (!may_be_kept(r))
         return r;
-    struct tl_captured_image *image = tl_capture_image(code, is_preserved(options, values, n));
+    struct tl_captured_image *image = tl_capture_image(code, is_preserved(options, values, n),
+                                                       CALLER);
     return library_loaded(r, library, image);
 }
 
@@ -148,7 +153,7 @@ static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path,
 {
     CUresult r = TL_REAL(cuLibraryLoadFromFile)(library, path, jit, jit_values, n_jit, options,
                                                 values, n);
-    return may_be_kept(r) ? library_loaded(r, library, tl_capture_file(path)) : r;
+    return may_be_kept(r) ? library_loaded(r, library, tl_capture_file(path, CALLER)) : r;
 }
 
 static CUresult hook_cuLibraryUnload(CUlibrary library)

@@ -15,18 +15,18 @@
 struct kept {
     struct tl_captured_image image;
     _Atomic uint32_t refs;
-    char source[];
+    char paths[]; /* source and loader */
 };
 
-static struct kept *keep(const char *source)
+static struct kept *keep(const char *source, const char *loader)
 {
-    size_t n = strlen(source) + 1;
-    struct kept *k = calloc(1, sizeof *k + n);
+    size_t n = strlen(source) + 1, m = strlen(loader) + 1;
+    struct kept *k = calloc(1, sizeof *k + n + m);
     if (k == NULL)
         return NULL;
     k->refs = 1;
-    memcpy(k->source, source, n);
-    k->image.source = k->source;
+    k->image.source = memcpy(k->paths, source, n);
+    k->image.loader = memcpy(k->paths + n, loader, m);
     return k;
 }
 
@@ -76,6 +76,15 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
+/* Whether the address lies in a loaded object; then `source` becomes its path. */
+static bool is_in_object(const void *address, char *source, size_t n)
+{
+    struct question q = {.address = (uintptr_t)address, .source = source, .source_n = n};
+    if (address != NULL)
+        dl_iterate_phdr(look, &q);
+    return q.is_inside;
+}
+
 /* --- memory --- */
 
 /* How many bytes an image without a given length has; 0 if it is nothing known. */
@@ -120,17 +129,16 @@ static void ask_doors(struct tl_captured_image *image)
         image->ptx = tl_doors_find(image->bytes, image->n, &image->ptx_n);
 }
 
-struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved)
+struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved, const void *caller)
 {
-    char source[1024] = "memory";
+    char source[1024] = "memory", loader[1024] = "";
     bytes = bytes != NULL ? unwrap(bytes) : NULL;
-    struct question q = {.address = (uintptr_t)bytes, .source = source, .source_n = sizeof source};
-    if (bytes != NULL)
-        dl_iterate_phdr(look, &q);
-    struct kept *k = keep(source);
+    bool is_inside = is_in_object(bytes, source, sizeof source);
+    (void)is_in_object(caller, loader, sizeof loader);
+    struct kept *k = keep(source, loader);
     if (k == NULL || bytes == NULL)
         return k != NULL ? &k->image : NULL;
-    if (q.is_inside || is_preserved) {
+    if (is_inside || is_preserved) {
         k->image.bytes = bytes;
         if (tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_ELF))
             k->image.n = length_of(bytes);
@@ -146,12 +154,14 @@ struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved)
 
 /* --- files --- */
 
-struct tl_captured_image *tl_capture_file(const char *path)
+struct tl_captured_image *tl_capture_file(const char *path, const void *caller)
 {
+    char loader[1024] = "";
     struct stat st;
     char *copy;
     size_t n;
-    struct kept *k = keep(path != NULL ? path : "");
+    (void)is_in_object(caller, loader, sizeof loader);
+    struct kept *k = keep(path != NULL ? path : "", loader);
     /* What is no file is left to the driver: reading from a pipe would take from it. */
     if (k == NULL || path == NULL || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return k != NULL ? &k->image : NULL;

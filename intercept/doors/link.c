@@ -62,7 +62,7 @@ void tl_doors_link_gone(void *state)
 
 static void added_file(CUlinkState state, CUjitInputType type, const char *path)
 {
-    struct tl_captured_image *file = tl_capture_file(path);
+    struct tl_captured_image *file = tl_capture_file(path, NULL);
     tl_doors_link_added(state, type == CU_JIT_INPUT_PTX, file != NULL ? file->bytes : NULL,
                         file != NULL ? file->n : 0);
     tl_capture_unref(file);

@@ -26,6 +26,8 @@ extern const enum tl_ptx_variant tl_eff_kind_of[TL_RUNG_GATE];
  * -ECANCELED: nobody wants it any more. */
 int tl_eff_build_text(struct tl_eff_variant *v, bool is_executor,
                       struct tl_error *err) TL_EFF_UNLOCKED TL_REQUIRES(tl_eff_build_lock);
+int tl_eff_build_gated(struct tl_eff_variant *v, bool is_executor,
+                       struct tl_error *err) TL_EFF_UNLOCKED TL_REQUIRES(tl_eff_build_lock);
 
 /* A moment to load in: 0; -EAGAIN if there is none just now, which is all that the executor waits;
  * -ECANCELED if nobody wants the variant any more, -EBUSY if there never was one. */

@@ -5,6 +5,7 @@
  * itself, and they do not run in a context that has failed; so after a while the event is asked. */
 #include "runtime/effort/flight.h"
 #include "tally/check.h"
+#include "tally/cubin.h"
 
 #include <stdlib.h>
 
@@ -309,6 +310,12 @@ static bool counts(const struct tl_eff_launch *l)
     return l->rung < TL_RUNG_WHOLE && l->rung != TL_RUNG_SLICE && l->control != NULL;
 }
 
+uint32_t tl_eff_taken(const struct tl_eff_launch *l)
+{
+    uint64_t word = atomic_load_explicit(l->control->word, memory_order_acquire);
+    return (uint32_t)(word >> 32) & (l->rung == TL_RUNG_GATE ? ~TL_CUBIN_CLOSED : UINT32_MAX);
+}
+
 /* Whether this is the end of the last piece of a kernel that has more blocks, because somebody
  * above had work. */
 TL_EFF_LOCKED static bool was_stopped_early(const struct tl_eff_piece *p, const struct outcome *o)
@@ -331,7 +338,7 @@ TL_EFF_LOCKED static struct outcome find_out(const struct tl_eff_piece *p)
     const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
     struct outcome o = {.now = tl_eff_now(), .is_last = l != NULL && l->n_flying == 1};
     if (o.is_last && counts(l))
-        o.taken = (uint32_t)(atomic_load_explicit(l->control->word, memory_order_acquire) >> 32);
+        o.taken = tl_eff_taken(l);
     o.ns = time_of(p);
     /* as its host function was told, or if it was stopped, as exactly as can be */
     o.end = atomic_load_explicit(&p->told_ns, memory_order_relaxed);
@@ -382,6 +389,8 @@ TL_EFF_LOCKED static void counted(const struct tl_eff_piece *p, const struct out
     /* workers go beyond the end by one each */
     l->done = o->taken < l->launched ? o->taken : l->launched;
     TL_CHECK(l->done >= was);
+    /* of a gated one that was stopped, part of the time is that of blocks which only left */
+    bool is_fair = l->rung != TL_RUNG_GATE || l->done == l->launched;
     if (l->done < l->launched) {
         s->is_stalled = s->n_flying > 0; /* what was launched behind it stops by itself */
         tl_eff_permit.busy_ns = o->now;
@@ -390,7 +399,7 @@ TL_EFF_LOCKED static void counted(const struct tl_eff_piece *p, const struct out
             was_preempted(l, p, o->end);
     }
     l->launched = l->done;
-    if (p->begin != NULL)
+    if (p->begin != NULL && is_fair)
         tl_eff_profile_ran(l->profile, l, l->rung, l->since_ns, l->done - was, s->context->n_sms);
     l->since_ns = 0;
 }

@@ -90,7 +90,6 @@ static void learn(struct tl_eff_kernel *k)
 {
     CUfunction f = k->handle;
     struct tl_error err = {0};
-    int binary = 0;
     k->is_unknown = k->is_library &&
                     (tl_eff_real.cuKernelGetFunction == NULL ||
                      tl_eff_real.cuKernelGetFunction(&f, (CUkernel)k->handle) != CUDA_SUCCESS);
@@ -112,12 +111,12 @@ static void learn(struct tl_eff_kernel *k)
         if (told[i] == CU_FUNC_ATTRIBUTE_PTX_VERSION)
             k->ptx_version = value;
         if (told[i] == CU_FUNC_ATTRIBUTE_BINARY_VERSION)
-            binary = value;
+            k->binary_version = value;
         k->fingerprint = tl_hash_mix(k->fingerprint, (uint32_t)value);
     }
     if (!k->is_unknown && tells_params(k)) {
         k->is_unknown = !ask_params(k);
-    } else if (!k->is_unknown && tl_eff_params(k, binary, &err) < 0) {
+    } else if (!k->is_unknown && tl_eff_params(k, k->binary_version, &err) < 0) {
         k->is_unknown = true;
         tl_eff_note("%s runs whole: the driver does not tell its parameters, and its image does "
                     "not either (%s)",

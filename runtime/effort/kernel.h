@@ -43,7 +43,8 @@ struct tl_eff_kernel {
     uint32_t n_params, param_bytes;
     struct tl_eff_param *params;
     int max_threads, max_dynamic;
-    int ptx_version; /* of the code that the driver runs; 0: it does not say */
+    int ptx_version;    /* of the code that the driver runs; 0: it does not say */
+    int binary_version; /* the architecture of that code; 0: the same */
     /* block sizes that were launched without an error */
     uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
     uint32_t n_shapes;

@@ -3,6 +3,7 @@
  *     slice       ranges of blocks, two launches in flight; a preemption is that no further one is launched
  *     ticket      blocks take numbers from a counter; two launches of a bounded number of blocks in flight
  *     persistent  workers loop over the counter: one launch, until it is done or told to stop
+ *     gate        the whole grid of the original's machine code, with a check in front of each block: one launch
  *     whole       the original; marks behind some of them tell how far the device has come
  *
  * A chain: a kernel may be launched before the one in front of it is known to be done, if it stops
@@ -30,6 +31,13 @@
 
 enum { MARK_EVERY = 64 }; /* whole kernels */
 
+/* What a block of the kernel's gated form costs that only leaves; 0 if there is none. */
+TL_EFF_LOCKED static uint64_t leave_ns_of(const struct tl_eff_kernel *k)
+{
+    const struct tl_eff_variant *v = k->variants[TL_RUNG_GATE][0];
+    return v != NULL && v->state == TL_EFF_READY ? v->leave_ns : 0;
+}
+
 /* What plan.c decides by. */
 TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c,
                                                   const struct tl_eff_launch *l, bool is_chained)
@@ -45,6 +53,7 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
                              .sm_permille = tl_eff_permit.grant.sm_permille,
                              .turnaround_ns = tl_eff_turnaround_ns(),
                              .strikes = tl_eff_rescue_strikes(l->kernel->fingerprint),
+                             .leave_ns = leave_ns_of(l->kernel),
                              .takes_singly = l->variant != NULL &&
                                              (l->variant->conditions & TL_PTX_IF_TAKEN_SINGLY) != 0,
                              .rung = l->rung,
@@ -177,22 +186,15 @@ TL_EFF_UNLOCKED static CUresult give_to_driver(const struct tl_eff_piece *p,
                                                const struct departure *d, uint32_t grid)
 {
     struct tl_eff_launch *l = &p->item->launch;
-    const struct tl_eff_variant *v = l->variant;
     CUstream stream = p->on;
-    size_t n = v->param_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
-                     CU_LAUNCH_PARAM_END};
     bool copies = l->rung != TL_RUNG_SLICE && !p->stream->context->has_host_atomics;
     CUresult r = CUDA_SUCCESS;
-    tl_eff_variant_args(v, l->params, &d->extra);
+    tl_eff_variant_args(l->variant, l->params, &d->extra);
     if (copies && d->is_first)
         r = tl_eff_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8,
                                              stream);
     if (r == CUDA_SUCCESS)
-        r = tl_eff_launch_form(l, v->function, (const uint32_t[]){grid, 1, 1},
-                               v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes)
-                                            : l->shared_bytes,
-                               stream, NULL, extra);
+        r = tl_eff_launch_variant(l, grid, stream);
     if (r == CUDA_SUCCESS && copies)
         r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8,
                                              stream);
@@ -273,6 +275,7 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
         f.rungs[r].form = found[r] != NULL ? TL_EFF_FORM_READY
                           : may_come       ? TL_EFF_FORM_COMING
                                            : TL_EFF_FORM_NONE;
+        f.leave_ns = leave_ns_of(l->kernel);
     }
     l->is_chosen = true;
     l->rung = choice.rung;

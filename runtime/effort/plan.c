@@ -245,19 +245,6 @@ static uint32_t trial_blocks(const struct tl_eff_facts *f)
     return least(waves * (f->sms > 0 ? f->sms : 1), f->blocks - f->launched);
 }
 
-/* Of a gated kernel all others leave again with each trial, so the larger the grid, the larger the
- * bite. */
-static uint32_t gate_trial_blocks(const struct tl_eff_facts *f)
-{
-    uint32_t few = trial_blocks(f), left = f->blocks - f->launched;
-    if (f->wave_ns == 0)
-        return left;
-    uint64_t waves = tl_eff_plan_leaving_ns(f) / f->wave_ns + 1;
-    uint32_t wide = (f->sms > 0 ? f->sms : 1) * LEAVE_PART;
-    uint32_t bite = waves > left / wide ? left : (uint32_t)waves * wide;
-    return bite > few ? bite : few;
-}
-
 struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
 {
     TL_CHECK(f->rung < TL_RUNG_WHOLE && f->done <= f->launched && f->launched < f->blocks);
@@ -272,8 +259,8 @@ struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
                                        left)
                                : left;
     } else if (f->rung == TL_RUNG_GATE) {
-        TL_CHECK(f->launched == f->done); /* one at a time */
-        size.blocks = is_trial ? gate_trial_blocks(f) : f->blocks - f->done;
+        TL_CHECK(f->launched == f->done);  /* one at a time */
+        size.blocks = f->blocks - f->done; /* also on trial: all others would leave for nothing */
     } else if (is_trial) {
         size.blocks = trial_blocks(f);
     } else {

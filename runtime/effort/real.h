@@ -26,6 +26,7 @@
     X(cuKernelGetParamInfo)                                                                        \
     X(cuFuncGetParamInfo)                                                                          \
     X(cuLibraryGetGlobal)                                                                          \
+    X(cuLibraryGetKernel)                                                                          \
     X(cuFuncSetCacheConfig)                                                                        \
     X(cuKernelSetAttribute)                                                                        \
     X(cuStreamGetAttribute)                                                                        \

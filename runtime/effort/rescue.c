@@ -11,6 +11,8 @@
  *     ticket       as many blocks as numbers may be left, on the same counter; who finds none leaves
  *     persistent   workers on the same counter, with the same batch, up to the same end; and if that end is
  *                  a trial's, workers on a counter of their own for the rest
+ *     gate         the whole grid again, with a word of its own; blocks leave at once that may run in the launch that
+ *                  stands still, and the word of that one is closed, so that they are known
  *
  * So each block still runs once, also if the launch was only slow: the counter sees to that, and what
  * has no number yet is in no other launch.  What was launched behind the kernel in a chain must not
@@ -24,6 +26,7 @@
 #include "runtime/effort/rescue.h"
 #include "tally/array.h"
 #include "tally/check.h"
+#include "tally/cubin.h"
 #include "tally/file.h"
 #include "tally/hash.h"
 #include "tally/store.h"
@@ -33,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/effort/attribute.h"
@@ -186,9 +190,22 @@ static uint32_t counter_of(const struct tl_eff_control *c)
     return (uint32_t)(atomic_load_explicit(c->word, memory_order_acquire) >> 32);
 }
 
+/* Blocks that no launch is for.  Of a gated kernel, those that leave since its word is closed, as it was
+ * when it was last looked at. */
+static uint32_t left_behind(const struct tl_eff_launch *l)
+{
+    if (l->rung == TL_RUNG_GATE)
+        return l->rescue.rest == NULL && (counter_of(l->control) & TL_CUBIN_CLOSED) != 0
+                   ? l->blocks - tl_eff_taken(l)
+                   : 0;
+    return l->rung == TL_RUNG_TICKET ? 0 : l->blocks - l->launched;
+}
+
 /* Where the numbers of its counter end. */
 static uint32_t end_of(const struct tl_eff_launch *l)
 {
+    if (l->rung == TL_RUNG_GATE)
+        return tl_eff_taken(l);
     return l->rung == TL_RUNG_TICKET ? l->blocks : l->launched;
 }
 
@@ -196,17 +213,11 @@ static uint32_t end_of(const struct tl_eff_launch *l)
 static uint32_t left_of_counter(const struct tl_eff_piece *p)
 {
     const struct tl_eff_launch *l = &p->item->launch;
-    if (!counts(l))
+    if (!counts(l) || l->rung == TL_RUNG_GATE)
         return 0;
     uint32_t end = l->rescue.n_tries > 0 ? l->rescue.end : end_of(l);
     uint32_t taken = is_visible(p) ? counter_of(l->control) : l->done;
     return taken < end ? end - taken : 0;
-}
-
-/* Blocks that no launch is for. */
-static uint32_t left_behind(const struct tl_eff_launch *l)
-{
-    return l->rung == TL_RUNG_TICKET ? 0 : l->blocks - l->launched;
 }
 
 TL_EFF_LOCKED static bool was_told(const struct tl_eff_piece *p)
@@ -311,10 +322,6 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
 {
     struct tl_eff_context *c = p->stream->context;
     struct tl_eff_launch *l = &p->item->launch;
-    const struct tl_eff_variant *v = l->variant;
-    size_t n = v->param_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
-                     CU_LAUNCH_PARAM_END};
     p->on = stream_of(c);
     if (p->on == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -328,11 +335,9 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
         b->extra.words[i] = c->never_device;
     b->extra.counter = b->control != NULL ? b->control->device + 4 : 0;
-    tl_eff_variant_args(v, l->params, &b->extra);
+    tl_eff_variant_args(l->variant, l->params, &b->extra);
     tl_eff_follow_stream(p->stream, p->on);
-    r = tl_eff_launch_form(l, v->function, (const uint32_t[]){b->grid, 1, 1},
-                           v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes,
-                           p->on, NULL, extra);
+    r = tl_eff_launch_variant(l, b->grid, p->on);
     if (r == CUDA_SUCCESS && b->control != NULL && !b->is_fresh && !c->has_host_atomics &&
         fetch_counter(stuck, p->on) != CUDA_SUCCESS)
         p->is_lost = true; /* it runs, and nobody can tell how far it comes: the context failed */
@@ -402,17 +407,45 @@ TL_EFF_LOCKED static bool rescue_rest(const struct tl_eff_piece *stuck, uint32_t
     struct tl_eff_context *c = stuck->stream->context;
     struct tl_eff_launch *l = &stuck->item->launch;
     struct beside b = {.grid = left, .is_fresh = true};
+    uint32_t first = l->rung == TL_RUNG_GATE ? l->rescue.end : l->launched;
     b.extra = (struct tl_eff_extra){
-        .grid = {l->grid[0], l->grid[1], l->grid[2]}, .first = l->launched, .blocks = l->blocks};
+        .grid = {l->grid[0], l->grid[1], l->grid[2]}, .first = first, .blocks = l->blocks};
     if (counts(l)) {
         b.control = l->rescue.rest = tl_eff_take_control(c);
         if (b.control == NULL)
             return false; /* one will be free: the next look tries again */
-        atomic_store_explicit(b.control->word, (uint64_t)l->launched << 32 | UINT32_MAX,
+        atomic_store_explicit(b.control->word, (uint64_t)first << 32 | UINT32_MAX,
                               memory_order_release);
         b.grid = workers(c, left, 1);
     }
-    return launch(stuck, &b, left);
+    return launch(stuck, &b, l->blocks - l->launched);
+}
+
+/* Whether a gated kernel holds blocks back is in its word; where that is in the device's memory, it is
+ * fetched.  It is closed for good, so that what it says then stands.  False if it does not come
+ * soon: there will be another look.  The lock is given up meanwhile. */
+TL_EFF_LOCKED static bool fetch_word(const struct tl_eff_piece *stuck)
+{
+    enum { TRIES = 100, PAUSE_NS = 50000 };
+    const struct tl_eff_launch *l = &stuck->item->launch;
+    struct tl_eff_context *c = stuck->stream->context;
+    if (l->rung != TL_RUNG_GATE || is_visible(stuck))
+        return true;
+    tl_eff_unlock();
+    tl_eff_make_current(c);
+    CUstream stream = stream_of(c);
+    CUresult r = stream != NULL ? tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word,
+                                                                   l->control->device, 8, stream)
+                                : CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; r == CUDA_SUCCESS && i < TRIES; i++) {
+        r = tl_eff_real.cuStreamQuery(stream);
+        if (r != CUDA_ERROR_NOT_READY || i + 1 == TRIES)
+            break;
+        r = CUDA_SUCCESS;
+        nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
+    }
+    tl_eff_lock();
+    return r == CUDA_SUCCESS;
 }
 
 /* Counters have 32 bits, and every try may carry them on by as much as there are blocks. */
@@ -427,8 +460,10 @@ TL_EFF_LOCKED static bool rescue(const struct tl_eff_piece *stuck, uint64_t now)
 {
     struct tl_eff_launch *l = &stuck->item->launch;
     struct tl_eff_rescue *r = &l->rescue;
+    if (!may_try(l) || !fetch_word(stuck))
+        return false;
     uint32_t numbers = left_of_counter(stuck), rest = left_behind(l);
-    if (numbers + rest == 0 || !may_try(l))
+    if (numbers + rest == 0)
         return false;
     if (r->n_tries++ == 0) {
         r->made_ns = now;
@@ -485,7 +520,7 @@ void tl_eff_rescue_over(const struct tl_eff_piece *p, uint64_t now)
     if (p->is_rescue && p->refusal != CUDA_SUCCESS) {
         TL_CHECK(l->launched >= p->blocks);
         l->launched -= p->blocks;
-        if (p->blocks > 0 && r->rest != NULL) {
+        if ((p->blocks > 0 || l->rung == TL_RUNG_GATE) && r->rest != NULL) {
             tl_eff_give_control(p->stream->context, r->rest);
             r->rest = NULL;
         }

@@ -5,7 +5,7 @@ ifneq ($(CUDA_INCLUDE),)
 SHARED += libtally-effort.so
 libtally-effort.so_SRCS := $(tally_effort_SRCS)
 libtally-effort.so_OBJS := $(BUILD_ID)
-libtally-effort.so_LIBS := tally_record tally_job tally_sched tally_ptx tally_image tally_base
+libtally-effort.so_LIBS := tally_record tally_job tally_sched tally_cubin tally_ptx tally_image tally_base
 libtally-effort.so_FLAGS := -Wl,-z,nodelete
 libtally-effort.so_SYSTEM := -l:liblz4.a -l:libzstd.a
 endif

@@ -17,6 +17,8 @@
  *     attribute.c what the job sets for kernels, launches and streams, carried over
  *     variant.c   the other forms of a kernel, built in the background
  *     build_*.c   how: of PTX, or of machine code
+ *     code.c      the machine code that an image carries
+ *     forge.c     where gates are compiled
  *     store.c     what outlives the process: rewritten text
  *     profile.c   how long kernels take
  *     plan.c      what follows from that: rung, size, part of the SMs; pure

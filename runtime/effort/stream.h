@@ -27,6 +27,7 @@ enum {
     TL_EFF_STREAM_SLOTS = 256,
     TL_EFF_KICKS = 2,
     TL_EFF_SPARES = 16,
+    TL_EFF_SCRATCH_GATE = 32,
     TL_EFF_BESIDE = 4, /* streams for what is launched beside a kernel that stands still */
 };
 
@@ -63,9 +64,10 @@ struct tl_eff_context {
     /* when to try again to find it idle, and how often that was in vain (runtime/effort/moment.c) */
     uint64_t next_moment_ns;
     uint32_t n_moments_missed;
-    CUstream work;       /* in which variants are tried; the builder's own, as what follows */
-    CUdeviceptr scratch; /* words and counter of launches that do nothing */
-    CUevent clock;       /* an event whose time is known: when it was done by the host's clock */
+    CUstream work; /* in which variants are tried; the builder's own, as what follows */
+    /* words and counter of launches that do nothing, and from TL_EFF_SCRATCH_GATE on, of gated ones */
+    CUdeviceptr scratch;
+    CUevent clock; /* an event whose time is known: when it was done by the host's clock */
     uint64_t clock_ns;
     struct tl_eff_cap caps[TL_EFF_CAPS];
     uint32_t n_caps;

@@ -1,4 +1,4 @@
-/* The rewritten forms of a kernel.
+/* The other forms of a kernel.
  *
  *     asked for by a launch ─► builder's queue ─► PTX of the image ─► tl_ptx_rewrite (or the store on disk)
  *                                ─► compiled by the real driver's linker ─► loaded, in a moment when the context is idle
@@ -10,6 +10,7 @@
 #include "runtime/effort/variant.h"
 #include "tally/array.h"
 #include "tally/check.h"
+#include "tally/cubin.h"
 #include "tally/thread.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include "runtime/effort/attribute.h"
 #include "runtime/effort/build.h"
 #include "runtime/effort/executor.h"
+#include "runtime/effort/forge.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
@@ -45,9 +47,25 @@ static struct tl_eff_variant *in_work TL_EFF_GUARDED; /* what the builder is at 
 _Static_assert((int)TL_SHARE_WORDS == (int)TL_PTX_STOP_WORDS,
                "a variant polls as many words as tallyd hands out");
 
+_Static_assert((int)TL_SHARE_WORDS == (int)TL_CUBIN_STOP_WORDS, "and so does a gate");
+
+/* A gate reads all of its words, so one that is not in use is one that never says stop. */
+static void put_gate_args(const struct tl_eff_variant *v, uint8_t *params,
+                          const struct tl_eff_extra *x)
+{
+    struct tl_cubin_args args = {.word = x->counter, .first = x->first, .last = x->blocks};
+    for (uint32_t i = 0; i < TL_CUBIN_STOP_WORDS; i++)
+        args.stop[i] = x->words[i] != 0 ? x->words[i] : v->kernel->context->never_device;
+    memcpy(params + v->gate_offset, &args, sizeof args);
+}
+
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
                          const struct tl_eff_extra *x)
 {
+    if (v->rung == TL_RUNG_GATE) {
+        put_gate_args(v, params, x);
+        return;
+    }
     struct tl_ptx_extra extra = {.grid = {x->grid[0], x->grid[1], x->grid[2]},
                                  .first = x->first,
                                  .blocks = x->blocks,
@@ -57,6 +75,19 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
         extra.words[i] = x->words[i];
     tl_ptx_put_args(v->args, v->n_args, &extra, params);
+}
+
+CUresult tl_eff_launch_variant(const struct tl_eff_launch *l, uint32_t blocks, CUstream stream)
+{
+    const struct tl_eff_variant *v = l->variant;
+    const uint32_t line[3] = {blocks, 1, 1};
+    const uint32_t *grid = v->rung == TL_RUNG_GATE ? l->grid : line;
+    size_t n = v->param_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                     CU_LAUNCH_PARAM_END};
+    return tl_eff_launch_form(l, v->function, grid,
+                              v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes,
+                              stream, NULL, extra);
 }
 
 /* --- what all variants need ------------------------------------------------------------------- */
@@ -123,7 +154,8 @@ TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v, bool is_executor)
     tl_eff_unlock();
     tl_mutex_lock(&tl_eff_build_lock);
     tl_eff_make_current(k->context);
-    int rc = tl_eff_build_text(v, is_executor, &err);
+    int rc = v->rung == TL_RUNG_GATE ? tl_eff_build_gated(v, is_executor, &err)
+                                     : tl_eff_build_text(v, is_executor, &err);
     tl_mutex_unlock(&tl_eff_build_lock);
     tl_record_spanned(tl_eff.record, TL_SPAN_COMPILE, k->record, 0, begin, tl_eff_now());
     if (rc < 0 && rc != -EAGAIN && rc != -ECANCELED) {
@@ -190,8 +222,7 @@ struct tl_eff_variant *tl_eff_variant(const struct tl_eff_launch *l, enum tl_run
     uint32_t dims = rung == TL_RUNG_GATE ? 1 : l->grid[2] > 1 ? 3 : l->grid[1] > 1 ? 2 : 1;
     struct tl_eff_variant *v = k->variants[rung][dims - 1];
     *may_come = false;
-    if (l->blocks == 0 || k->captured->image == NULL || !tl_eff_is_qualified(k->context, rung) ||
-        rung == TL_RUNG_GATE)
+    if (l->blocks == 0 || k->captured->image == NULL || !tl_eff_is_qualified(k->context, rung))
         return NULL;
     if (v == NULL) {
         v = calloc(1, sizeof *v);
@@ -266,6 +297,7 @@ TL_UNCHECKED void tl_eff_variants_forked(void)
     pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
     tl_mutex_init(&tl_eff_build_lock);
     tl_eff_texts_forked();
+    tl_eff_forge_forked();
     queued = built = fresh;
     queue = in_work = NULL;
     queue_end = &queue;

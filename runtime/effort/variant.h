@@ -1,4 +1,4 @@
-/* The rewritten forms of a kernel. */
+/* The other forms of a kernel: rewritten, or gated. */
 #ifndef TALLY_EFFORT_VARIANT_H
 #define TALLY_EFFORT_VARIANT_H
 
@@ -41,7 +41,9 @@ struct tl_eff_variant {
     struct tl_ptx_arg *args; /* names are not kept */
     uint64_t *variables;     /* values of the arguments that are VARIABLE */
     uint32_t n_args;
-    int max_dynamic; /* as set so far */
+    uint32_t gate_offset; /* of the gate: where its parameters begin, and */
+    uint64_t leave_ns;    /* what a block costs an SM that only leaves; 0: not measured */
+    int max_dynamic;      /* as set so far */
     /* what was set for the original, as far as it was carried over */
     int carveout, cache_config;
     uint32_t followed;     /* changes of the job's that were seen, and one */
@@ -65,5 +67,9 @@ struct tl_eff_extra {
 };
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
                          const struct tl_eff_extra *x);
+/* Launches its variant with so many blocks, its arguments being in place; a gated one has those of the
+ * kernel's own grid. */
+CUresult tl_eff_launch_variant(const struct tl_eff_launch *l, uint32_t blocks,
+                               CUstream stream) TL_EFF_UNLOCKED;
 
 #endif

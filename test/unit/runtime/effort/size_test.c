@@ -146,28 +146,16 @@ static void the_counter_ends_where_it_is_expected(void)
     }
 }
 
-static void a_gated_launch_takes_all_or_a_bite_that_is_worth_it(void)
+/* What holds blocks back is the word alone, so that one look at it tells which they are. */
+static void a_gated_launch_takes_all_that_is_left(void)
 {
-    uint32_t n_bites = 0;
     for (int i = 0; i < ROUNDS; i++) {
         struct tl_eff_facts f = any_facts();
         f.rung = TL_RUNG_GATE;
         f.launched = f.done;
-        uint32_t left = f.blocks - f.done, blocks = tl_eff_plan_size(&f).blocks;
+        TEST_ASSERT_EQUAL_UINT32(f.blocks - f.done, tl_eff_plan_size(&f).blocks);
         TEST_ASSERT_EQUAL_MESSAGE(1, tl_eff_plan_at_once(&f), "two would share a word");
-        if (!tl_eff_plan_is_trial(&f))
-            TEST_ASSERT_EQUAL_UINT32(left, blocks);
-        if (blocks == left)
-            continue;
-        n_bites++;
-        uint64_t sms = f.sms > 0 ? f.sms : 1;
-        /* what it runs takes eight times as long as what leaves, or longer */
-        TEST_ASSERT_TRUE(blocks / sms / 8 >= tl_eff_plan_leaving_ns(&f) / f.wave_ns);
-        struct tl_eff_facts dearer = f;
-        dearer.leave_ns += any_size(36) + 1000;
-        TEST_ASSERT_TRUE(tl_eff_plan_size(&dearer).blocks >= blocks || f.leave_ns == 0);
     }
-    TEST_ASSERT_TRUE(n_bites > ROUNDS / 1000);
 }
 
 static void only_what_stops_by_itself_follows_a_kernel_whose_end_is_not_known(void)
@@ -229,9 +217,7 @@ static void pieces_have_the_sizes_of_the_table(void)
         {"gated: all of it",               G, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 0, false, 10000, 1},
         {"gated: the rest",                G, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 77, 77, false, 9923, 1},
         {"gated: all behind another",      G, 100 * US, 10 * US, 10 * US, 12, 0, 10000, 0, 0, true, 10000, 1},
-        {"gated: a trial",                 G, 100 * US, 1 * MS, 1 * MS, 2, 0, 100000, 0, 0, false, 800, 1},
-        {"gated: a larger one of many",    G, 100 * US, 100 * US, 100 * US, 2, 0, 1000000, 0, 0, false, 64800, 1},
-        {"gated: all of tiny blocks",      G, 100 * US, 1 * US, 1 * US, 2, 0, 1000000, 0, 0, false, 1000000, 1},
+        {"gated: a trial is all of it",    G, 100 * US, 1 * MS, 1 * MS, 2, 0, 100000, 0, 0, false, 100000, 1},
         {"workers: a trial in batches",    P, 100 * US, 1500, 1500, 1, 0, 1000000, 0, 0, false, 26600, 4},
     };
     /* clang-format on */
@@ -317,7 +303,7 @@ int main(void)
     RUN_TEST(a_batch_is_no_longer_than_it_takes_to_leave);
     RUN_TEST(workers_fit_on_the_granted_sms_and_have_something_to_do);
     RUN_TEST(the_counter_ends_where_it_is_expected);
-    RUN_TEST(a_gated_launch_takes_all_or_a_bite_that_is_worth_it);
+    RUN_TEST(a_gated_launch_takes_all_that_is_left);
     RUN_TEST(only_what_stops_by_itself_follows_a_kernel_whose_end_is_not_known);
     RUN_TEST(pieces_have_the_sizes_of_the_table);
     RUN_TEST(sizes_with_several_blocks_on_an_sm_are_those_of_the_table);
