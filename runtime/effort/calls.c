@@ -21,7 +21,6 @@ enum mode { LATER, TURN, LOOK };
     X(cuMemsetD2D32Async, 6, 5, LATER)                                                             \
     X(cuMemcpyDtoDAsync_v2, 4, 3, LATER)                                                           \
     X(cuMemcpyPeerAsync, 6, 5, LATER)                                                              \
-    X(cuMemFreeAsync, 2, 1, LATER)                                                                 \
     X(cuMemPrefetchAsync, 4, 3, LATER)                                                             \
     X(cuMemPrefetchAsync_v2, 5, 4, LATER)                                                          \
     X(cuStreamAttachMemAsync, 4, 0, LATER)                                                         \
@@ -52,8 +51,6 @@ enum mode { LATER, TURN, LOOK };
     X(cuGraphicsUnmapResources, 3, 2, TURN)                                                        \
     X(cuGraphUpload, 2, 1, TURN)                                                                   \
     X(cuLaunchGridAsync, 4, 3, TURN)                                                               \
-    X(cuMemAllocAsync, 3, 2, LOOK)                                                                 \
-    X(cuMemAllocFromPoolAsync, 4, 3, LOOK)                                                         \
     X(cuStreamGetPriority, 2, 0, LOOK)                                                             \
     X(cuStreamGetFlags, 2, 0, LOOK)                                                                \
     X(cuStreamGetId, 2, 0, LOOK)                                                                   \

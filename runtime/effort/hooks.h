@@ -7,7 +7,8 @@
 
 /* Per file, each ended by a NULL name. */
 extern const struct tl_hook tl_eff_call_hooks[], tl_eff_copy_hooks[], tl_eff_event_hooks[],
-    tl_eff_sync_hooks[], tl_eff_kernel_hooks[], tl_eff_graph_hooks[], tl_eff_attribute_hooks[];
+    tl_eff_sync_hooks[], tl_eff_kernel_hooks[], tl_eff_graph_hooks[], tl_eff_attribute_hooks[],
+    tl_eff_alloc_hooks[];
 
 /* See struct tl_effort. */
 void tl_eff_unloading(const void *module, const void *library) TL_EFF_UNLOCKED;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/effort/alloc.h"
 #include "runtime/effort/event.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
@@ -65,9 +66,9 @@ static void stop(void)
 /* Hooks of functions that the driver has. */
 static bool gather_hooks(const struct tl_shim *shim)
 {
-    const struct tl_hook *lists[] = {tl_eff_call_hooks,     tl_eff_copy_hooks,   tl_eff_event_hooks,
-                                     tl_eff_sync_hooks,     tl_eff_kernel_hooks, tl_eff_graph_hooks,
-                                     tl_eff_attribute_hooks};
+    const struct tl_hook *lists[] = {
+        tl_eff_call_hooks,   tl_eff_copy_hooks,  tl_eff_event_hooks,     tl_eff_sync_hooks,
+        tl_eff_kernel_hooks, tl_eff_graph_hooks, tl_eff_attribute_hooks, tl_eff_alloc_hooks};
     size_t n = 0, at = 0;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         for (const struct tl_hook *h = lists[i]; h->name != NULL; h++)
@@ -110,6 +111,7 @@ static const struct tl_hook *start(const struct tl_shim *shim)
     tl_eff_moment_start();
     tl_eff_streams_start();
     tl_eff_events_start();
+    tl_eff_allocs_start();
     tl_eff_kernels_start();
     tl_eff_flight_start();
     tl_eff_permit_start();

@@ -1,5 +1,6 @@
 /* Waiting, capture, and the ends of streams, memory, modules and contexts: what must find nothing
  * of it queued any more. */
+#include "runtime/effort/alloc.h"
 #include "runtime/effort/cap.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
@@ -119,7 +120,6 @@ static CUresult after_all(const struct tl_eff_call *call)
 }
 
 #define FREEING(X)                                                                                 \
-    X(cuMemFree_v2)                                                                                \
     X(cuMemFreeHost)                                                                               \
     X(cuMemHostUnregister)                                                                         \
     X(cuArrayDestroy)                                                                              \
@@ -134,6 +134,12 @@ static CUresult after_all(const struct tl_eff_call *call)
         return after_all(&(struct tl_eff_call){tl_eff.shim->real(#name), 1, {what}});              \
     }
 FREEING(FREEING_HOOK)
+
+static CUresult hook_cuMemFree_v2(CUdeviceptr at)
+{
+    tl_eff_alloc_forget(at);
+    return after_all(&(struct tl_eff_call){tl_eff.shim->real("cuMemFree_v2"), 1, {at}});
+}
 
 static CUresult hook_cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
@@ -328,7 +334,7 @@ static CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 #define ROW_PTSZ(name) ROW(name){#name "_ptsz", (void *)hook_##name##_ptsz},
 const struct tl_hook tl_eff_sync_hooks[] = {
     ROW_PTSZ(cuStreamSynchronize) ROW_PTSZ(cuStreamQuery) ROW(cuCtxSynchronize)
-        ROW(cuCtxSynchronize_v2) FREEING(ROW) ROW(cuMemUnmap) ROW(cuCtxDestroy_v2)
+        ROW(cuCtxSynchronize_v2) FREEING(ROW) ROW(cuMemFree_v2) ROW(cuMemUnmap) ROW(cuCtxDestroy_v2)
             RELEASING(RELEASING_ROW){"cuStreamDestroy", (void *)hook_cuStreamDestroy},
     {"cuStreamDestroy_v2", (void *)hook_cuStreamDestroy},
     ROW_PTSZ(cuStreamBeginCapture) ROW_PTSZ(cuStreamBeginCapture_v2)

@@ -1,10 +1,7 @@
 /* What a program sets for kernels, launches and streams, against what reaches the driver when the
  * kernel is cut (test/standin/witness.c): on several profiles of the software device, with slices and
  * with persistent workers. */
-#include "../../intercept/help.h"
-#include "test/standin/witness.h"
-
-#include <sys/wait.h>
+#include "job.h"
 
 enum { BLOCKS = 64, WINDOW_BYTES = 4096 };
 static CUfunction kernel;
@@ -21,16 +18,16 @@ void tearDown(void)
     OK(CALL(cuStreamDestroy_v2)(stream));
 }
 
-static const struct witness_call *calls(uint32_t *n)
+static const struct witness_call *calls_so_far(uint32_t *n)
 {
     OK(CALL(cuCtxSynchronize)());
-    return ((__typeof__(witness_calls) *)symbol_of(driver, "witness_calls"))(n);
+    return calls(n);
 }
 
 static void forget(void)
 {
     OK(CALL(cuCtxSynchronize)());
-    ((__typeof__(witness_forget) *)symbol_of(driver, "witness_forget"))();
+    forget_calls();
 }
 
 static bool is_form(const struct witness_call *c)
@@ -68,7 +65,7 @@ static int set_for_forms(enum witness_kind kind)
 {
     uint32_t n;
     int value = -99;
-    const struct witness_call *c = calls(&n);
+    const struct witness_call *c = calls_so_far(&n);
     for (uint32_t i = 0; i < n; i++)
         if (c[i].kind == kind && is_form(&c[i]) && c[i].result == CUDA_SUCCESS)
             value = (int)c[i].value;
@@ -79,7 +76,7 @@ static int set_for_forms(enum witness_kind kind)
 static uint32_t pieces(uint32_t *n_whole)
 {
     uint32_t n, n_forms = 0;
-    const struct witness_call *c = calls(&n);
+    const struct witness_call *c = calls_so_far(&n);
     *n_whole = 0;
     for (uint32_t i = 0; i < n; i++) {
         n_forms += c[i].kind == WITNESS_LAUNCH && is_form(&c[i]);
@@ -154,7 +151,7 @@ static void more_dynamic_shared_memory_is_there_for_forms(void)
     config.sharedMemBytes = BYTES;
     OK(CALL(cuLaunchKernelEx)(&config, kernel, params, NULL));
     TEST_ASSERT_GREATER_OR_EQUAL(BYTES, set_for_forms(WITNESS_DYNAMIC));
-    const struct witness_call *c = calls(&n);
+    const struct witness_call *c = calls_so_far(&n);
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].kind != WITNESS_LAUNCH || !is_form(&c[i]))
             continue;
@@ -175,7 +172,7 @@ static void attributes_of_a_launch_go_with_each_piece(void)
     list[2].value.priority = -5;
     forget();
     launch(list, 3);
-    const struct witness_call *c = calls(&n);
+    const struct witness_call *c = calls_so_far(&n);
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].kind != WITNESS_LAUNCH || !is_form(&c[i]) || c[i].stream == NULL)
             continue;
@@ -203,7 +200,7 @@ static void attributes_of_a_stream_hold_for_streams_beside_it(void)
     forget();
     for (int i = 0; i < 4; i++)
         launch(NULL, 0);
-    const struct witness_call *c = calls(&n);
+    const struct witness_call *c = calls_so_far(&n);
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].kind != WITNESS_LAUNCH || !is_form(&c[i]))
             continue;
@@ -260,7 +257,7 @@ static void attributes_of_a_graphs_kernel_go_with_its_pieces(void)
     OK(CALL(cuGraphInstantiateWithFlags)(&exec, graph, 0));
     forget();
     OK(CALL(cuGraphLaunch)(exec, stream));
-    const struct witness_call *c = calls(&n);
+    const struct witness_call *c = calls_so_far(&n);
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].kind != WITNESS_LAUNCH || !is_form(&c[i]))
             continue;
@@ -292,31 +289,18 @@ static void prepare(void)
         ".version 8.0\n.target sm_80\n.address_size 64\n.extern .shared .b8 s[];\n.visible .entry "
         "k(.param .u64 p)\n{\n.reg .b32 %r<2>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [p];\n"
         "atom.global.add.u32 %r1, [%d1], 1;\nret;\n}\n";
-    CUcontext ctx;
     CUmodule module;
     uint32_t zero = 0;
-    OK(CALL(cuInit)(0));
-    OK(CALL(cuDevicePrimaryCtxRetain)(&ctx, 0));
-    OK(CALL(cuCtxSetCurrent)(ctx));
     OK(CALL(cuModuleLoadData)(&module, text));
     OK(CALL(cuModuleGetFunction)(&kernel, module, "k"));
     OK(CALL(cuMemAlloc_v2)(&memory, WINDOW_BYTES));
     OK(CALL(cuMemcpyHtoD_v2)(memory, &zero, sizeof zero));
 }
 
-/* One job: a process has one device. */
 static int run(const char *profile, const char *rung)
 {
-    char name[64], path[PATH_MAX];
-    snprintf(name, sizeof name, "tally-test-attribute-%d", (int)getpid());
-    setenv("TALLY_DEVICE_NAME", name, 1);
-    setenv("TALLY_DEVICE_PROFILE", profile, 1);
-    setenv("TALLY_DEVICE_SMS", "1", 1);
-    setenv("TALLY_DEVICE_BLOCKS_PER_SM", "1", 1);
-    setenv("TALLY_FORCE", rung, 1);
-    open_shim("test/standin/witness.so");
-    setenv("TALLY_PRIORITY", "low", 1);
     UNITY_BEGIN();
+    begin_job(profile, rung);
     prepare();
     RUN_TEST(settings_of_a_kernel_follow_to_its_forms);
     RUN_TEST(settings_of_a_librarys_kernel_do_as_well);
@@ -327,26 +311,11 @@ static int run(const char *profile, const char *rung)
     RUN_TEST(attributes_of_a_graphs_kernel_go_with_its_pieces);
     RUN_TEST(nothing_was_left_out);
     int failed = UNITY_END();
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
-    unlink(path);
+    end_job();
     return failed;
 }
 
 int main(void)
 {
-    static const char *const profiles[] = {"soft", "a100-r535", "h100-r580"}, *const rungs[] = {
-                                                                                  "slice",
-                                                                                  "persistent"};
-    int failed = 0;
-    for (int i = 0; i < 6; i++) {
-        int status = 1;
-        printf("%s, %s\n", profiles[i / 2], rungs[i % 2]);
-        fflush(stdout);
-        pid_t child = fork();
-        if (child == 0)
-            exit(run(profiles[i / 2], rungs[i % 2]) == 0 ? 0 : 1);
-        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
-            failed = 1;
-    }
-    return failed;
+    return each_job(run, (const char *const[]){"slice", "persistent", NULL});
 }
