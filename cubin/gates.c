@@ -257,7 +257,8 @@ int tl_cubin_gates_code(struct tl_cubin_gates *gates, uint32_t arch, uint32_t of
     memcpy(want.cluster, cluster, sizeof want.cluster);
     int rc = tl__cb_gates_get(gates, &want, &piece, err);
     if (rc == 0)
-        *out = (struct tl_cubin_gate_code){piece->code, piece->code_bytes, piece->registers, 1};
+        *out = (struct tl_cubin_gate_code){piece->code, piece->code_bytes, piece->registers, 1,
+                                           piece->has_ctaid_z != 0};
     return rc;
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 /* What stands before the list of kernels, and before each of them; names and PTX follow as text. */
 struct kept {
@@ -16,7 +16,7 @@ struct kept {
 struct kept_kernel {
     uint64_t code_bytes;
     uint32_t registers, n_params, n_name, nothing;
-    uint8_t code[TL_DIGEST_BYTES];
+    uint8_t code[TL_DIGEST_BYTES], inside[TL_DIGEST_BYTES];
 };
 
 /* --- reading a cubin -------------------------------------------------------------------------- */
@@ -43,6 +43,24 @@ void tl_origin_free(struct tl_origin *o)
     free(o);
 }
 
+/* A sum over functions, since copies of them need not come in the same order. */
+void tl_origin_inside(const struct tl_tables *t, uint32_t symbol, uint64_t base,
+                      uint8_t out[TL_DIGEST_BYTES])
+{
+    memset(out, 0, TL_DIGEST_BYTES);
+    for (uint32_t i = 0; i < t->n_symbols; i++) {
+        const Elf64_Sym *s = &t->symbols[i];
+        uint8_t one[TL_DIGEST_BYTES];
+        if (s->st_shndx != t->symbols[symbol].st_shndx || ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
+            tl_tables_is_kernel(t, i))
+            continue;
+        uint64_t place[] = {s->st_value - base, s->st_size};
+        tl_digest_of(place, sizeof place, one);
+        for (int k = 0; k < TL_DIGEST_BYTES; k++)
+            out[k] = (uint8_t)(out[k] + one[k]);
+    }
+}
+
 static int add_kernel(struct tl_origin *o, const struct tl_tables *t, uint32_t symbol,
                       struct tl_tables_facts *facts, struct tl_error *err)
 {
@@ -55,6 +73,7 @@ static int add_kernel(struct tl_origin *o, const struct tl_tables *t, uint32_t s
     k->registers = facts->registers;
     k->n_params = facts->n_params;
     tl_digest_of(code, k->code_bytes, k->code);
+    tl_origin_inside(t, symbol, 0, k->inside);
     k->name = tl_arena_copy(&o->arena, tl_str_of(name));
     return k->name != NULL ? 0 : tl_error_set(err, -ENOMEM, "no memory for a kernel's name");
 }
@@ -64,6 +83,10 @@ int tl_origin_read(struct tl_origin **out, const struct tl_tables *t, struct tl_
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_symbols; i++)
         n += tl_tables_is_kernel(t, i);
+    if (!tl_tables_is_sane(t, n)) {
+        *out = NULL;
+        return tl_error_set(err, -EINVAL, "a cubin with %u kernels is not looked into", n);
+    }
     struct tl_origin *o = make(n);
     struct tl_tables_facts *facts = malloc(sizeof *facts);
     int rc = o != NULL && facts != NULL ? 0 : tl_error_set(err, -ENOMEM, "no memory for kernels");
@@ -130,6 +153,7 @@ int tl_origin_keep(struct tl_store *store, const void *cubin, size_t n, const ch
                                   .n_params = k->n_params,
                                   .n_name = (uint32_t)strlen(k->name)};
         memcpy(row.code, k->code, sizeof row.code);
+        memcpy(row.inside, k->inside, sizeof row.inside);
         tl_buf_add(&b, (const char *)&row, sizeof row);
         tl_buf_puts(&b, k->name);
     }
@@ -179,6 +203,7 @@ static struct tl_origin *parse(const char *p, size_t left)
         *k = (struct tl_origin_kernel){
             .code_bytes = row.code_bytes, .registers = row.registers, .n_params = row.n_params};
         memcpy(k->code, row.code, sizeof k->code);
+        memcpy(k->inside, row.inside, sizeof k->inside);
         if (name != NULL)
             k->name = tl_arena_copy(&o->arena, (struct tl_str){name, row.n_name});
         if (k->name == NULL)

@@ -8,6 +8,7 @@ enum { STO_CUDA_ENTRY = 0x10, /* in st_other */ SHT_CUDA_INFO = 0x70000000 };
 
 enum { FORMAT_SIZED = 4 };
 enum {
+    INFO_CTAIDZ_USED = 0x04,
     INFO_MAX_THREADS = 0x05,
     INFO_PARAM_CBANK = 0x0a,
     INFO_KPARAM_INFO = 0x17,
@@ -78,6 +79,12 @@ bool tl_tables_is_kernel(const struct tl_tables *e, uint32_t symbol)
            tl_tables_symbol_name(e, symbol) != NULL;
 }
 
+bool tl_tables_is_sane(const struct tl_tables *e, uint32_t n_kernels)
+{
+    enum { MOST_LOOKS = 1 << 28 };
+    return (uint64_t)n_kernels * ((uint64_t)e->n_symbols + e->n_sections) <= MOST_LOOKS;
+}
+
 uint32_t tl_tables_find(const struct tl_tables *e, struct tl_str name)
 {
     uint32_t i = 0;
@@ -96,6 +103,30 @@ const uint8_t *tl_tables_code(const struct tl_tables *e, uint32_t symbol, uint64
         return NULL;
     *n = s->st_size;
     return p + s->st_value;
+}
+
+bool tl_tables_is_loaded(const struct tl_tables *e, uint32_t section)
+{
+    const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)e->bytes;
+    const Elf64_Shdr *s = &e->sections[section];
+    const Elf64_Phdr *p = part(e, h->e_phoff, (uint64_t)h->e_phnum * sizeof *p, 8);
+    for (uint32_t i = 0; p != NULL && i < h->e_phnum; i++)
+        if (p[i].p_type == PT_LOAD && s->sh_offset >= p[i].p_offset &&
+            s->sh_offset - p[i].p_offset <= p[i].p_filesz &&
+            s->sh_size <= p[i].p_filesz - (s->sh_offset - p[i].p_offset))
+            return true;
+    return false;
+}
+
+bool tl_tables_has_second_form(const struct tl_tables *e)
+{
+    for (uint32_t i = 0; i < e->n_sections; i++) {
+        const char *name = tl_tables_section_name(e, i);
+        if (name != NULL &&
+            (strncmp(name, ".nv.merc", 8) == 0 || strncmp(name, ".nv.capmerc", 11) == 0))
+            return true;
+    }
+    return false;
 }
 
 /* --- what is said of a kernel ----------------------------------------------------------------- */
@@ -132,6 +163,8 @@ static void take(struct tl_tables_facts *f, uint8_t id, uint16_t number, const u
         add_param(f, half_at(value + 4), half_at(value + 6), word_at(value + 8) >> 18);
     else if (id == INFO_KPARAM_INFO_V2 && bytes >= 12)
         add_param(f, half_at(value + 4), half_at(value + 6), half_at(value + 8));
+    else if (id == INFO_CTAIDZ_USED)
+        f->uses_ctaid_z = true;
     else if (id == INFO_CBANK_PARAM_SIZE)
         f->param_bytes = number;
     else if (id == INFO_NUM_BARRIERS)

@@ -157,6 +157,13 @@ $(GATE_TOOL): $(call objs,$(wildcard test/gate/*.c)) $(call libs,tally_cubin tal
 # test/gate/memory.c counts what the libraries take.
 $(GATE_TOOL): EXTRA_LIBS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=mmap,--wrap=munmap
 tests: $(GATE_TOOL)
+# `tally` with an edit left out, for what its doctor says to that.
+EDITS_TALLY := $(if $(CUDA_INCLUDE),$(B)/test/tally-edits)
+ALL_SRCS += test/standin/edits.c
+$(B)/test/tally-edits: $(call objs,test/standin/edits.c $(tally_SRCS)) $(call libs,$(tally_LIBS))
+	$(link_it)
+$(B)/test/tally-edits: EXTRA_LIBS = -lm -Wl,--wrap=tl_cubin_gate
+tests: $(EDITS_TALLY)
 test-gate: $(GATE_TOOL)
 	@TALLY_BUILD=$(B) scripts/test-gate $(OPTIONS)
 bench-gate: $(GATE_TOOL)

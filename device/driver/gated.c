@@ -203,12 +203,22 @@ static const char *doubt(const struct work *w, const struct found *f,
     const struct tl_tables_facts *facts = &w->facts;
     uint32_t registers = f->kernel->registers > gate->registers ? f->kernel->registers
                                                                 : gate->registers;
+    uint8_t inside[TL_DIGEST_BYTES];
+    tl_origin_inside(&w->elf, f->symbol, f->n_front, inside);
     if (f->n_front != gate->n || memcmp(f->front, gate->bytes, gate->n) != 0)
         return "what stands in front of its code is no gate that is known";
     if (facts->registers < registers || (w->arch < 90 && facts->section_registers < registers))
         return "its code uses more registers than it is said to have";
     if (facts->barriers < gate->barriers)
         return "its code uses a barrier that it is said not to have";
+    if (gate->uses_ctaid_z && !facts->uses_ctaid_z)
+        return "its code asks for the block's z, and is said not to";
+    if (!tl_tables_is_loaded(&w->elf, w->elf.symbols[f->symbol].st_shndx))
+        return "its code is in no segment that is loaded";
+    if (tl_tables_has_second_form(&w->elf))
+        return "its cubin has a second form of the code, without the gate";
+    if (memcmp(inside, f->kernel->inside, sizeof inside) != 0)
+        return "the functions in it are not said to be where they are";
     return doubt_parameters(facts, ((f->info->param_bytes + 7u) & ~7u) +
                                        (uint32_t)sizeof(struct tl_cubin_args));
 }
@@ -355,6 +365,8 @@ static CUresult list_kernels(struct work *w)
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->elf.n_symbols; i++)
         n += tl_tables_is_kernel(&w->elf, i);
+    if (!tl_tables_is_sane(&w->elf, n))
+        return CUDA_ERROR_NOT_FOUND;
     w->found = calloc(n + 1u, sizeof *w->found);
     if (w->found == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -443,6 +455,7 @@ static CUresult strip(const struct tl_tables *t, uint32_t arch, struct tl_drv_im
     }
     k->code_bytes = n - gate.n;
     tl_digest_of(code + gate.n, k->code_bytes, k->code);
+    tl_origin_inside(t, tl_tables_find(t, tl_str_of(k->name)), gate.n, k->inside);
     return CUDA_SUCCESS;
 }
 

@@ -134,6 +134,7 @@ struct tl_cubin_gate_code {
     const void *bytes; /* with what fills it up */
     uint32_t n;
     uint32_t registers, barriers; /* that it needs */
+    bool uses_ctaid_z;            /* where code has to say so: before sm_90 */
 };
 /* The code of the gate whose parameters begin at `offset`, compiled if need be; it lives as long as
  * `gates`.  0, or what the compiler or a check of its gate says. */

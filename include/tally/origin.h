@@ -15,6 +15,8 @@ struct tl_origin_kernel {
     const char *name;
     uint64_t code_bytes;
     uint8_t code[TL_DIGEST_BYTES];
+    uint8_t
+        inside[TL_DIGEST_BYTES]; /* where the functions in it begin and end, from its begin on */
     uint32_t registers, n_params;
 };
 
@@ -30,6 +32,9 @@ struct tl_origin {
 /* The kernels of a cubin, in the order of its symbols.  0, -EINVAL (it cannot be read), -ENOMEM. */
 int tl_origin_read(struct tl_origin **out, const struct tl_tables *cubin, struct tl_error *err);
 void tl_origin_free(struct tl_origin *o); /* NULL is fine */
+/* Digests where the functions of a kernel's section are, from `base` on. */
+void tl_origin_inside(const struct tl_tables *cubin, uint32_t symbol, uint64_t base,
+                      uint8_t out[TL_DIGEST_BYTES]);
 /* NULL if there is none of that name. */
 const struct tl_origin_kernel *tl_origin_kernel(const struct tl_origin *o, struct tl_str name);
 

@@ -10,6 +10,7 @@
  *     refuse:RUNG       such modules are refused
  *     hang:RUNG         a launch does not return
  *     crash:RUNG        loading such a module crashes
+ *                       (of the rung `gate` that is modules with twins, and the twins in them)
  *     no-green          green contexts are refused
  *     capture           loading a module spoils a capture that is under way
  *     clock             events tell a thousand times what passed
@@ -26,6 +27,7 @@
 #pragma GCC visibility pop
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,11 +87,23 @@ static const char *rung_of(const char *fault)
     return asked != NULL && strncmp(asked, fault, n) == 0 && asked[n] == ':' ? asked + n + 1 : NULL;
 }
 
-/* Whether the fault is on, and the text is of its rung. */
+/* The name of a gated twin, in a cubin's table of names or as it is asked for. */
+static bool has_twin(const void *image)
+{
+    const Elf64_Ehdr *h = image;
+    if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0)
+        return false;
+    size_t n = h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
+    return memmem(image, n, "$gate", 6) != NULL;
+}
+
+/* Whether the fault is on, and the image is of its rung. */
 static bool strikes(const char *fault, const char *text)
 {
     const char *rung = rung_of(fault);
     char mark[64];
+    if (rung != NULL && strcmp(rung, "gate") == 0)
+        return has_twin(text);
     snprintf(mark, sizeof mark, "__tally_%s", rung != NULL ? rung : "");
     return rung != NULL && strstr(text, mark) != NULL;
 }
@@ -115,6 +129,13 @@ static char *edited(const char *text, const char *operation)
     return out;
 }
 
+static bool has_gate_fault(void)
+{
+    const char *asked = getenv("TALLY_FAULT");
+    const char *colon = asked != NULL ? strchr(asked, ':') : NULL;
+    return colon != NULL && strcmp(colon + 1, "gate") == 0;
+}
+
 static uint32_t n_captures;
 static bool is_capture_spoilt;
 
@@ -126,9 +147,9 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         raise(SIGSEGV);
     if (strikes("refuse", text))
         return CUDA_ERROR_INVALID_PTX;
-    if (strikes("forget", text))
+    if (strikes("forget", text) && !has_twin(text))
         changed = edited(text, "or");
-    else if (strikes("twice", text))
+    else if (strikes("twice", text) && !has_twin(text))
         changed = edited(text, "and");
     is_capture_spoilt |= has_fault("capture") && n_captures > 0;
     CUresult r = REAL(cuModuleLoadData)(module, changed != NULL ? changed : text);
@@ -142,8 +163,10 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     CUresult r = REAL(cuModuleGetFunction)(function, module, name);
+    /* Beside a twin stands its original, which is as it should be. */
+    bool is_original = strchr(name, '$') == NULL;
     if (r == CUDA_SUCCESS)
-        spoil(*function, is_spoilt(module));
+        spoil(*function, is_spoilt(module) && !(is_original && has_gate_fault()));
     return r;
 }
 
@@ -222,7 +245,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsign
 {
     const char *forgets = rung_of("forget"), *repeats = rung_of("twice");
     bool is_slice = (forgets != NULL && strcmp(forgets, "slice") == 0) ||
-                    (repeats != NULL && strcmp(repeats, "slice") == 0);
+                    (repeats != NULL && strcmp(repeats, "slice") == 0) || has_gate_fault();
     if (is_spoilt(f) && rung_of("hang") != NULL)
         for (;;)
             pause();

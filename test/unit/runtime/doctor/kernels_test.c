@@ -64,10 +64,16 @@ static uint64_t computed(const struct tl_doc_kernel *k, uint64_t seed, uint32_t 
     return sum;
 }
 
+/* Those of all rungs, then those of the gate alone. */
+static const struct tl_doc_kernel *kernel_at(uint32_t i)
+{
+    return i < tl_doc_n_kernels ? &tl_doc_kernels[i] : &tl_doc_gate_kernels[i - tl_doc_n_kernels];
+}
+
 static void what_is_computed_depends_on_the_steps_and_mostly_on_the_data(void)
 {
-    for (uint32_t i = 0; i < tl_doc_n_kernels; i++) {
-        const struct tl_doc_kernel *k = &tl_doc_kernels[i];
+    for (uint32_t i = 0; i < tl_doc_n_kernels + tl_doc_n_gate_kernels; i++) {
+        const struct tl_doc_kernel *k = kernel_at(i);
         bool is_of_steps_only = strcmp(k->name, "last") == 0 || strcmp(k->name, "scan") == 0;
         TEST_ASSERT_TRUE_MESSAGE(computed(k, 1, 5) == computed(k, 1, 5), k->name);
         TEST_ASSERT_TRUE_MESSAGE(computed(k, 1, 5) != computed(k, 1, 6), k->name);
@@ -78,9 +84,9 @@ static void what_is_computed_depends_on_the_steps_and_mostly_on_the_data(void)
 
 static void names_differ(void)
 {
-    for (uint32_t i = 0; i < tl_doc_n_kernels; i++)
+    for (uint32_t i = 0; i < tl_doc_n_kernels + tl_doc_n_gate_kernels; i++)
         for (uint32_t j = 0; j < i; j++)
-            TEST_ASSERT_TRUE(strcmp(tl_doc_kernels[i].name, tl_doc_kernels[j].name) != 0);
+            TEST_ASSERT_TRUE(strcmp(kernel_at(i)->name, kernel_at(j)->name) != 0);
 }
 
 int main(void)
