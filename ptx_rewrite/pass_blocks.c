@@ -22,7 +22,12 @@
  *
  * Counter and stop words: taking a number and being told to stop exclude each other, so a number
  * that was taken is always worked on, to its end, by the block that took it, and no number is taken
- * twice. */
+ * twice.
+ *
+ * Epochs: the counter only grows, and a launch is told what it began at.  In the same word are counted
+ * those who take no number any more: a ticket's block with its number, a worker when it has found the
+ * end.  Both are one atomic on one word, so who is the last of them has seen what the counter will be
+ * when all have left, without a fence, and stores it where the host looks. */
 #include "ptx_rewrite/rewrite.h"
 
 void tl_rw_plan_blocks(struct tl_rewriter *rw)
@@ -35,6 +40,7 @@ void tl_rw_plan_blocks(struct tl_rewriter *rw)
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
         tl_rw_add_arg(rw, TL_PTX_ARG_STOP_WORD, i, NULL);
     tl_rw_add_arg(rw, TL_PTX_ARG_COUNTER, 0, NULL);
+    tl_rw_add_arg(rw, TL_PTX_ARG_TOLD, 0, NULL);
 }
 
 /* --- the body --------------------------------------------------------------------------------- */
@@ -122,6 +128,57 @@ static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q2, 0;\n\t@%%$p0 bra $give;\n");
 }
 
+/* Adds what is in %$w1 to the word that the counter is the upper half of: how many had left is in %$q0
+ * then, and what the counter said in %$q1. */
+static void put_atomic(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    tl_rw_put(rw, out, "\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
+    tl_rw_put(rw, out, "\tatom.global.add.u64 %%$w1, [%%$w0+-4], %%$w1;\n");
+    tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w1;\n");
+}
+
+/* Takes the number %$q3, or a batch of %$q4 that begins there.  A ticket's block leaves with that, and
+ * goes on to $last with what the counter says behind its number in %$q1. */
+static void put_taking(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    bool is_ticket = rw->variant == TL_PTX_TICKET;
+    if (is_ticket) {
+        tl_rw_put(rw, out, "\tld.param.u64 %%$w2, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_TOLD, 0));
+        tl_rw_put(rw, out, "\tsetp.ne.u64 %%$p0, %%$w2, 0;\n\tselp.u32 %%$q0, 1, 0, %%$p0;\n");
+        tl_rw_put(rw, out, "\tmov.u32 %%$q4, 1;\n");
+    } else {
+        tl_rw_put(rw, out, "\tmov.u32 %%$q0, 0;\n");
+    }
+    tl_rw_put(rw, out, "\tmov.b64 %%$w1, {%%$q0, %%$q4};\n");
+    put_atomic(rw, out);
+    tl_rw_put(rw, out, "\tld.param.u32 %%$q3, [%s];\n\tsub.u32 %%$q3, %%$q1, %%$q3;\n",
+              tl_rw_arg(rw, TL_PTX_ARG_BASE, 0));
+    if (is_ticket)
+        tl_rw_put(rw, out, "\tadd.u32 %%$q1, %%$q1, 1;\n\tbra $last;\n");
+}
+
+/* Who takes no number any more counts himself, and the last one tells. */
+static void put_leaving(struct tl_rewriter *rw, struct tl_buf *out)
+{
+    tl_rw_put(rw, out, "$give:\n");
+    if (rw->variant == TL_PTX_PERSISTENT) {
+        tl_rw_put(rw, out, "\tld.param.u32 %%$q0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_BLOCKS, 0));
+        tl_rw_put(rw, out, "\tsetp.lt.u32 %%$p0, %%$q3, %%$q0;\n\t@%%$p0 bra $gone;\n");
+    }
+    tl_rw_put(rw, out, "\tld.param.u64 %%$w2, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_TOLD, 0));
+    tl_rw_put(rw, out, "\tsetp.eq.u64 %%$p0, %%$w2, 0;\n\t@%%$p0 bra $gone;\n");
+    tl_rw_put(rw, out, "\tmov.u64 %%$w1, 1;\n");
+    put_atomic(rw, out);
+    if (rw->variant == TL_PTX_TICKET)
+        tl_rw_put(rw, out, "$last:\n\tsetp.eq.u64 %%$p0, %%$w2, 0;\n\t@%%$p0 bra $gone;\n");
+    tl_rw_put(rw, out, "\tadd.u32 %%$q0, %%$q0, 1;\n\tld.param.u32 %%$q2, [%s];\n",
+              tl_rw_arg(rw, TL_PTX_ARG_LEFT_END, 0));
+    tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q0, %%$q2;\n\t@%%$p0 bra $gone;\n");
+    tl_rw_put(rw, out, "\tld.param.u32 %%$q2, [%s];\n\tsub.u32 %%$q1, %%$q1, %%$q2;\n",
+              tl_rw_arg(rw, TL_PTX_ARG_BASE, 0));
+    tl_rw_put(rw, out, "\tst.volatile.global.u32 [%%$w2], %%$q1;\n$gone:\n");
+}
+
 /* Thread 0: asks, takes a number, and puts it and the block index into the slot. */
 static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
 {
@@ -138,9 +195,8 @@ static void put_leader(struct tl_rewriter *rw, struct tl_buf *out)
     }
     tl_rw_put(rw, out, "\tmov.u32 %%$q3, -1;\n");
     put_stop_test(rw, out);
-    tl_rw_put(rw, out, "\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
-    tl_rw_put(rw, out, "\tatom.global.add.u32 %%$q3, [%%$w0], %s;\n$give:\n",
-              rw->variant == TL_PTX_PERSISTENT ? tl_rw_text(rw, "%%$q4") : "1");
+    put_taking(rw, out);
+    put_leaving(rw, out);
 }
 
 static void put_slot_write(struct tl_rewriter *rw, struct tl_buf *out)

@@ -107,7 +107,7 @@ void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t w
         rw->cap_args = cap;
     }
     bool is_address = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_COUNTER ||
-                      kind == TL_PTX_ARG_VARIABLE;
+                      kind == TL_PTX_ARG_VARIABLE || kind == TL_PTX_ARG_TOLD;
     bool is_numbered = kind == TL_PTX_ARG_STOP_WORD || kind == TL_PTX_ARG_VARIABLE;
     static const char *const names[TL_PTX_ARG_KINDS] = {
         [TL_PTX_ARG_FIRST_BLOCK] = "first", [TL_PTX_ARG_GRID_X] = "grid_x",
@@ -116,7 +116,8 @@ void tl_rw_add_arg(struct tl_rewriter *rw, enum tl_ptx_arg_kind kind, uint32_t w
         [TL_PTX_ARG_SHIFT_X] = "shift_x",   [TL_PTX_ARG_MAGIC_Y] = "magic_y",
         [TL_PTX_ARG_SHIFT_Y] = "shift_y",   [TL_PTX_ARG_COUNTER] = "counter",
         [TL_PTX_ARG_STOP_WORD] = "stop",    [TL_PTX_ARG_BATCH_MASK] = "batch_mask",
-        [TL_PTX_ARG_VARIABLE] = "variable",
+        [TL_PTX_ARG_VARIABLE] = "variable", [TL_PTX_ARG_BASE] = "base",
+        [TL_PTX_ARG_TOLD] = "told",         [TL_PTX_ARG_LEFT_END] = "left_end",
     };
     rw->args[rw->n_args++] = (struct tl_ptx_arg){
         .kind = kind,
@@ -175,6 +176,12 @@ static uint64_t value_of(const struct tl_ptx_arg *a, const struct tl_ptx_extra *
         return tl_ptx_magic_of(x->grid[1]).shift;
     case TL_PTX_ARG_COUNTER:
         return x->counter;
+    case TL_PTX_ARG_BASE:
+        return x->base;
+    case TL_PTX_ARG_TOLD:
+        return x->told;
+    case TL_PTX_ARG_LEFT_END:
+        return x->left_end;
     case TL_PTX_ARG_STOP_WORD:
         return x->words[a->which % TL_PTX_STOP_WORDS];
     case TL_PTX_ARG_BATCH_MASK:
@@ -300,6 +307,8 @@ static void plan(struct tl_rewriter *rw)
         tl_rw_add_arg(rw, TL_PTX_ARG_FIRST_BLOCK, 0, NULL);
     } else {
         tl_rw_add_arg(rw, TL_PTX_ARG_BLOCKS, 0, NULL);
+        tl_rw_add_arg(rw, TL_PTX_ARG_BASE, 0, NULL);
+        tl_rw_add_arg(rw, TL_PTX_ARG_LEFT_END, 0, NULL);
         if (rw->variant == TL_PTX_PERSISTENT)
             tl_rw_add_arg(rw, TL_PTX_ARG_BATCH_MASK, 0, NULL);
     }

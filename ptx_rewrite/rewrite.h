@@ -6,7 +6,7 @@
 #include "ptx_rewrite/program.h"
 #include "ptx_rewrite/verdict.h"
 
-enum { TL_MAX_FIXED_ARGS = 16 };
+enum { TL_MAX_FIXED_ARGS = 20 };
 
 struct tl_rewriter {
     struct tl_ptx_program *p;

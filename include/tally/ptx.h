@@ -17,7 +17,7 @@
 #include "tally/base.h"
 
 /* Part of every cache key: grows whenever the same input may give another output. */
-#define TL_PTX_REWRITER_VERSION 7
+#define TL_PTX_REWRITER_VERSION 8
 
 /* --- index ------------------------------------------------------------------------------------ */
 
@@ -165,7 +165,16 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel,
     X(SHIFT_X, "shift-x")                                                                                 \
     X(MAGIC_Y, "magic-y")                                                                                 \
     X(SHIFT_Y, "shift-y")                                                                                 \
-    X(COUNTER, "counter") /* u64: address of the u32 counter of blocks started */                         \
+    X(COUNTER,                                                                                            \
+      "counter") /* u64: address of the u32 counter of blocks started, which is the upper half   \
+                             of an aligned u64; the lower half is the next's */        \
+    X(BASE, "base") /* what the counter says before the first block: so it need not be reset */           \
+    X(TOLD,                                                                                               \
+      "told") /* u64: address of a u32 that is told how many blocks were started, by the last block \
+                       or worker to take none any more; 0: nobody is told */     \
+    X(LEFT_END,                                                                                           \
+      "left-end") /* who is told: how many have left when all of this launch have; they are     \
+                               counted in the counter's lower half, which only grows */         \
     X(STOP_WORD,                                                                                          \
       "stop-word") /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a u64 {issued, completed};    \
                                    stop while the halves differ; 0: not asked */ \
@@ -249,7 +258,8 @@ void tl_ptx_rewritten_finish(struct tl_ptx_rewritten *r);
 struct tl_ptx_extra {
     uint32_t grid[3]; /* of the original */
     uint32_t first, blocks, batch_mask;
-    uint64_t counter, words[TL_PTX_STOP_WORDS];
+    uint32_t base, left_end;
+    uint64_t counter, told, words[TL_PTX_STOP_WORDS];
     const uint64_t *variables; /* [i]: the address for args[i], where that is a VARIABLE */
 };
 /* Writes each of them to its place in the parameter buffer. */

@@ -62,10 +62,12 @@ static CUresult make_counter(struct tl_doc_bench *b)
                                               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (r != CUDA_SUCCESS)
         return r;
-    b->count = host;
     memset(host, 0, TL_DOC_PAGE);
-    return b->has_host_atomics ? tl_doc_driver.cuMemHostGetDevicePointer_v2(&b->counter, host, 0)
-                               : tl_doc_driver.cuMemAlloc_v2(&b->counter, 64);
+    r = b->has_host_atomics ? tl_doc_driver.cuMemHostGetDevicePointer_v2(&b->counter, host, 0)
+                            : tl_doc_driver.cuMemAlloc_v2(&b->counter, 64);
+    b->count = (uint32_t *)host + 1; /* the upper half of a word */
+    b->counter += 4;
+    return r;
 }
 
 static CUresult make_arrays(struct tl_doc_bench *b)

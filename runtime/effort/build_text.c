@@ -118,7 +118,7 @@ TL_EFF_UNLOCKED static int warm_up(struct tl_eff_variant *v)
         return 0;
     uint8_t *params = calloc(1, v->param_bytes + 8);
     if (params != NULL) {
-        struct tl_eff_extra x = {.grid = {1, 1, 1}, .counter = c->scratch + 8};
+        struct tl_eff_extra x = {.grid = {1, 1, 1}, .counter = c->scratch + 12};
         for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
             x.words[i] = c->scratch;
         size_t n = v->param_bytes;

@@ -240,8 +240,10 @@ static void check_args(const char *what, const struct tl_ptx_rewritten *r,
     EXPECT(seen[TL_PTX_ARG_FIRST_BLOCK] == is_slice, "%s: first block", what);
     EXPECT(seen[TL_PTX_ARG_COUNTER] == !is_slice && seen[TL_PTX_ARG_BLOCKS] == !is_slice &&
                seen[TL_PTX_ARG_BATCH_MASK] == (v == TL_PTX_PERSISTENT) &&
+               seen[TL_PTX_ARG_TOLD] == !is_slice && seen[TL_PTX_ARG_BASE] == !is_slice &&
+               seen[TL_PTX_ARG_LEFT_END] == !is_slice &&
                seen[TL_PTX_ARG_STOP_WORD] == (is_slice ? 0 : 4),
-           "%s: counter, blocks, batch mask or stop words", what);
+           "%s: counter, what goes with it, blocks, batch mask or stop words", what);
     EXPECT(seen[TL_PTX_ARG_GRID_X] == 1 && seen[TL_PTX_ARG_GRID_Y] == (dims > 1) &&
                seen[TL_PTX_ARG_GRID_Z] == (dims > 2) && seen[TL_PTX_ARG_MAGIC_X] == (dims > 1) &&
                seen[TL_PTX_ARG_SHIFT_X] == (dims > 1) && seen[TL_PTX_ARG_MAGIC_Y] == (dims > 2) &&

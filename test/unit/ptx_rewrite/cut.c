@@ -1,6 +1,7 @@
 /* See cut.h. */
 #include "test/unit/ptx_rewrite/cut.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +12,10 @@ enum {
 };
 
 struct control {
+    uint32_t left; /* with the counter, one word */
     uint32_t counter;
-    uint32_t padding;
     uint64_t stop, never;
+    uint32_t told, padding;
 };
 
 /* One kernel in work: the memory of all its runs, and who raises the stop word. */
@@ -24,6 +26,9 @@ struct worker {
     uint8_t params[8192];
     uint64_t dice;
     bool is_settled;
+    /* By epochs: the counter begins anywhere, is never reset, and the last to leave tells. */
+    bool by_epochs;
+    uint32_t base, left_end;
 };
 
 static uint32_t roll(struct worker *w, uint32_t n)
@@ -121,6 +126,9 @@ static void put_extras(struct worker *w, const struct tl_ptx_rewritten *r, uint3
                              .blocks = grid[0] * grid[1] * grid[2],
                              .batch_mask = batch - 1,
                              .counter = (uintptr_t)&w->control->counter,
+                             .told = w->by_epochs ? (uintptr_t)&w->control->told : 0,
+                             .base = w->base,
+                             .left_end = w->left_end,
                              .variables = variables};
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
         x.words[i] = (uintptr_t)(i == 1 ? &w->control->stop : &w->control->never);
@@ -150,6 +158,10 @@ static enum ptx_end run_pieces(struct worker *w, struct ptx_machine *k,
     uint32_t total = of->grid[0] * of->grid[1] * of->grid[2], first = 0, batch = 1u << roll(w, 3);
     enum ptx_end end = PTX_ENDED;
     w->is_settled = v == TL_PTX_SLICE;
+    w->by_epochs = roll(w, 2) == 0;
+    w->base = w->by_epochs ? (uint32_t)w->dice : 0; /* also where it overflows soon */
+    w->control->counter = w->base;
+    w->control->left = w->by_epochs ? roll(w, 1000) : 0;
     for (uint32_t round = 0; end == PTX_ENDED && first < total; round++) {
         uint32_t left = total - first,
                  n = v == TL_PTX_TICKET ? left : 1 + roll(w, v == TL_PTX_SLICE ? left : 3);
@@ -168,12 +180,22 @@ static enum ptx_end run_pieces(struct worker *w, struct ptx_machine *k,
                               .user = w};
         if (round == MAX_ROUNDS)
             settle(w);
+        w->left_end = w->control->left + n;
+        w->control->told = first;
         put_extras(w, r, first, batch);
         end = ptx_machine_run(k, &w->memory, &run);
         w->c->n_launches++;
         if (end == PTX_FAULT || end == PTX_UNKNOWN)
             memcpy(w->c->why, run.why, sizeof w->c->why);
-        first = v == TL_PTX_SLICE ? first + n : w->control->counter;
+        uint32_t counted = w->control->counter - w->base;
+        if (end == PTX_ENDED && v != TL_PTX_SLICE && w->by_epochs &&
+            (w->control->told != counted || w->control->left != w->left_end)) {
+            snprintf(w->c->why, sizeof w->c->why,
+                     "%u blocks were taken and %u told, %u of %u have left", counted,
+                     w->control->told, w->control->left, w->left_end);
+            return PTX_FAULT;
+        }
+        first = v == TL_PTX_SLICE ? first + n : counted;
     }
     return end;
 }

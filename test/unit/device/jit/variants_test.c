@@ -237,7 +237,9 @@ static void put_params(struct program *p, struct memory *m, struct ptx_text *t, 
 
 /* A counter and a stop word that another thread plays with. */
 struct control {
-    uint32_t counter;
+    _Alignas(8) uint32_t left; /* with the counter, one word, which is never reset */
+    uint32_t counter, base, left_end;
+    uint32_t told;
     _Atomic uint64_t stop;
     uint64_t never;
     uint32_t batch; /* blocks that a persistent worker takes at a time */
@@ -267,6 +269,9 @@ static void put_extra(struct program *p, const struct tl_ptx_rewritten *r, struc
                              .blocks = grid[0] * grid[1] * grid[2],
                              .batch_mask = c->batch - 1,
                              .counter = (uintptr_t)&c->counter,
+                             .told = (uintptr_t)&c->told,
+                             .base = c->base,
+                             .left_end = c->left_end,
                              .variables = variables};
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
         x.words[i] = (uintptr_t)(i == 2 ? (void *)&c->stop : (void *)&c->never);
@@ -298,15 +303,20 @@ static bool run_counted(struct program *p, const struct tl_ptx_rewritten *r, str
                         struct ptx_text *t, const struct ptx_case_run *run, uint32_t shared,
                         bool is_ticket, struct tl_error *err)
 {
-    struct control c = {.batch = 1u << roll(4)};
+    struct control c = {.batch = 1u << roll(4), .left = roll(1000), .base = UINT32_MAX - roll(40)};
     pthread_t thread;
     uint32_t total = run->grid[0] * run->grid[1] * run->grid[2], rounds = 0;
     bool ok = true;
+    c.counter = c.base;
     TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, preempt_at_random, &c));
-    put_extra(p, r, m, t, &c, run->grid, 0);
-    while (ok && c.counter < total) {
-        uint32_t n = is_ticket ? total - c.counter : 1 + roll(4);
+    while (ok && c.told < total) {
+        uint32_t n = is_ticket ? total - c.told : 1 + roll(4);
+        c.left_end = c.left + n;
+        c.told = UINT32_MAX; /* nobody has told */
+        put_extra(p, r, m, t, &c, run->grid, 0);
         ok = launch(p, least, (uint32_t[3]){n, 1, 1}, shared, err);
+        TEST_ASSERT_TRUE_MESSAGE(!ok || c.left == c.left_end, "all have left");
+        TEST_ASSERT_TRUE_MESSAGE(!ok || c.told == c.counter - c.base, "the last one told");
         rounds++;
     }
     n_preempted += rounds - 1;
