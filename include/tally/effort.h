@@ -31,6 +31,7 @@ struct tl_captured_image {
     /* PTX that a JIT door kept for this image, if the image itself is machine code; or NULL */
     const void *ptx;
     size_t ptx_n;
+    void *twin; /* the effort part's own, as the next: what the driver has in its place */
     void *user; /* the effort part's own, initially NULL; it frees it when the image goes */
 };
 
@@ -79,10 +80,16 @@ struct tl_effort {
     /* Begins.  Hooks to put in place, ended by a NULL name; NULL if it cannot work, which is
      * logged. */
     const struct tl_hook *(*start)(const struct tl_shim *shim);
+    /* Before an image is given to the driver: another one to give it instead, which has the same
+     * kernels and variables and, beside each kernel that can be, one more with a gate (docs/gate.md).
+     * NULL: none.  It stays as it is until `twinned` tells what became of it: whether the driver took
+     * it, and whether it may read it for as long as the image is loaded. */
+    const void *(*twin)(struct tl_captured_image *image);
+    void (*twinned)(struct tl_captured_image *image, bool was_taken, bool is_preserved);
     /* Before a module or library (the other is NULL) is unloaded: everything queued is submitted,
      * and nothing that was made of its kernels is used or kept any longer. */
     void (*unloading)(const void *module, const void *library);
-    /* An image with a `user` goes, after all that it was loaded as: lets go of that. */
+    /* An image with a `user` or a `twin` goes, after all that it was loaded as: lets go of that. */
     void (*forget)(struct tl_captured_image *image);
     /* In the child of a fork: forget threads and queues. */
     void (*forked)(void);

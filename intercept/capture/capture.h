@@ -13,6 +13,8 @@
  * memory. */
 struct tl_captured_image *tl_capture_image(const void *bytes, bool is_preserved,
                                            const void *caller);
+/* Whether what is given to the driver is a cubin or a fatbin, and not PTX. */
+bool tl_capture_may_have_code(const void *bytes);
 /* a cubin, and not PTX or a fatbin */
 bool tl_capture_is_code(const struct tl_captured_image *image);
 /* The contents of a file.  Never NULL but for lack of memory: `bytes` is NULL if it cannot be
@@ -41,6 +43,8 @@ void tl_capture_function(const void *function, void *owner, const char *name);
 void tl_capture_function_of(const void *function, const void *kernel);
 /* The job prefers that cache configuration for the kernel. */
 void tl_capture_cache_config(const void *handle, CUfunc_cache config);
+/* Whether the driver has the twin of an owner's image: see struct tl_effort. */
+bool tl_capture_is_twinned(const void *owner);
 /* Forgets an owner with its kernels. */
 void tl_capture_unloaded(void *owner);
 /* The kernel behind a handle; made up by asking the driver for its name if it was never seen.  NULL

@@ -116,6 +116,13 @@ static void own(struct tl_captured_image *image, char *copy, size_t n)
     image->is_copy = true;
 }
 
+bool tl_capture_may_have_code(const void *bytes)
+{
+    return bytes != NULL && (tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_WRAPPER) ||
+                             tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_FATBIN) ||
+                             tl__has_magic(bytes, SIZE_MAX, TL__MAGIC_ELF));
+}
+
 bool tl_capture_is_code(const struct tl_captured_image *image)
 {
     return image->bytes != NULL && image->n != 0 &&

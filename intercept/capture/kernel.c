@@ -113,6 +113,15 @@ static void forget(struct owner *o)
     free(o);
 }
 
+bool tl_capture_is_twinned(const void *handle)
+{
+    tl_mutex_lock(&lock);
+    const struct owner *o = owner_of(handle);
+    bool is_twinned = o != NULL && o->image != NULL && o->image->is_twinned;
+    tl_mutex_unlock(&lock);
+    return is_twinned;
+}
+
 void tl_capture_unloaded(void *handle)
 {
     tl_mutex_lock(&lock);

@@ -272,7 +272,7 @@ void tl_job_unloading(const void *module, const void *library)
 void tl_job_forget(struct tl_captured_image *image)
 {
     const struct tl_effort *effort = tl_job.effort;
-    if (effort != NULL && effort->forget != NULL && image->user != NULL)
+    if (effort != NULL && effort->forget != NULL && (image->user != NULL || image->twin != NULL))
         effort->forget(image);
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/effort/qualified.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
@@ -52,13 +53,34 @@ static void forgo(struct tl_eff_context *c, enum tl_qualified_rung r)
     }
 }
 
-/* What is known of the gate there.  Only what was found to work is used, unless somebody insists: then
- * what was never examined is taken as it is, as with other rungs. */
+static enum tl_eff_examined gate_in(const struct tl_qualification *q)
+{
+    return q->rungs[TL_QUALIFIED_GATE].verdict == TL_VERDICT_WORKS ? TL_EFF_FOUND_TO_WORK
+                                                                   : TL_EFF_FOUND_UNFIT;
+}
+
+enum tl_eff_examined tl_eff_examined(CUdevice device)
+{
+    enum { DEVICES = 64 };
+    static _Atomic int known[DEVICES]; /* the answer and one; 0: not asked yet */
+    struct tl_qualified_of of;
+    struct tl_qualification q;
+    int answer = device >= 0 && device < DEVICES ? atomic_load(&known[device]) : 0;
+    if (answer != 0)
+        return (enum tl_eff_examined)(answer - 1);
+    enum tl_eff_examined e = identify(device, &of) && tl_qualified_read(&q, &of, NULL) == 0
+                                 ? gate_in(&q)
+                                 : TL_EFF_NEVER_EXAMINED;
+    if (device >= 0 && device < DEVICES)
+        atomic_store(&known[device], (int)e + 1);
+    return e;
+}
+
+/* Only what was found to work is used, unless somebody insists: then what was never examined is taken
+ * as it is, as with other rungs. */
 static void judge_gate(struct tl_eff_context *c, const struct tl_qualification *q)
 {
-    c->examined = q == NULL                                                 ? TL_EFF_NEVER_EXAMINED
-                  : q->rungs[TL_QUALIFIED_GATE].verdict == TL_VERDICT_WORKS ? TL_EFF_FOUND_TO_WORK
-                                                                            : TL_EFF_FOUND_UNFIT;
+    c->examined = q != NULL ? gate_in(q) : TL_EFF_NEVER_EXAMINED;
     if (q == NULL && tl_eff.settings->gate != TL_GATE_OFF && tl_eff.settings->force != TL_RUNG_GATE)
         tl_eff_note("machine code gets no gate on this device, and kernels without PTX run whole, "
                     "until `tally doctor` has found that it works there");

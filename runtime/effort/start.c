@@ -19,6 +19,7 @@
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 #include "runtime/effort/texts.h"
+#include "runtime/effort/twins.h"
 #include "runtime/effort/variant.h"
 
 struct tl_eff_state tl_eff;
@@ -32,6 +33,12 @@ void tl_eff_note(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     tl_record_note(tl_eff.record, text);
+}
+
+static void forget(struct tl_captured_image *image)
+{
+    tl_eff_texts_forget(image);
+    tl_eff_twins_forget(image);
 }
 
 static void forked(void)
@@ -129,7 +136,9 @@ __attribute__((visibility("default"))) const struct tl_effort tl_effort_table = 
     .build = tl_build_id,
     .start = start,
     .unloading = tl_eff_unloading,
-    .forget = tl_eff_texts_forget,
+    .twin = tl_eff_twin,
+    .twinned = tl_eff_twinned,
+    .forget = forget,
     .forked = forked,
     .stop = stop,
 };

@@ -20,6 +20,7 @@
  *     build_*.c   how: of PTX, or of machine code
  *     code.c      the machine code that an image carries
  *     forge.c     where gates are compiled
+ *     twins.c     modules with variables: what the driver gets in their place
  *     store.c     what outlives the process: rewritten text
  *     profile.c   how long kernels take
  *     plan.c      what follows from that: rung, size, part of the SMs; pure
