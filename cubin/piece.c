@@ -13,10 +13,11 @@ enum { MOST_REGISTERS = 40, MOST_BYTES = 8192, LEAST_NOPS = 4 };
 
 static int wrong(struct tl_error *err, const char *what)
 {
-    return tl_error_set(err, -EINVAL,
-                        "the compiler's gate is not as it must be: %s; kernels without PTX run "
-                        "whole with this compiler",
-                        what);
+    (void)tl_error_set(err, -EINVAL,
+                       "the compiler's gate is not as it must be: %s; kernels without PTX run "
+                       "whole with this compiler",
+                       what);
+    return -EINVAL;
 }
 
 /* A compiled entry. */
@@ -81,9 +82,11 @@ static int take_entry(const struct tl_cubin *c, int mark, uint32_t number, struc
         return wrong(err, "an entry is missing");
     /* There need not be room for a second gate behind this one. */
     if (out->k->entry.reason != TL_CUBIN_REASON_OK &&
-        out->k->entry.reason != TL_CUBIN_REASON_PARAMETER_SPACE)
-        return tl_error_set(err, -EINVAL, "the compiler's gate cannot be used: %s %s",
-                            tl_cubin_reason_text(out->k->entry.reason), out->k->entry.note);
+        out->k->entry.reason != TL_CUBIN_REASON_PARAMETER_SPACE) {
+        (void)tl_error_set(err, -EINVAL, "the compiler's gate cannot be used: %s %s",
+                           tl_cubin_reason_text(out->k->entry.reason), out->k->entry.note);
+        return -EINVAL;
+    }
     out->text = &c->sections[tl__cb_of(out->k, TL__CB_TEXT)];
     if (tl__cb_of(out->k, TL__CB_SHARED) != TL__CB_NONE)
         return wrong(err, "it has shared memory");

@@ -7,6 +7,7 @@
  *     gate-tool learn FILE...                             keeps in the store which PTX the machine code in
  *                                                         these programs was made of, for the software device
  *     gate-tool together PTXAS ARCH                       whether gates compiled at once are those compiled alone
+ *     gate-tool ids FILE...                               which attributes their kernels have
  *     gate-tool edits                                     what can be left out
  *     gate-tool attributes                                numbers and names of known attributes */
 #include "test/gate/tool.h"
@@ -324,6 +325,8 @@ int main(int argc, char **argv)
     else if (argc > 2 && strcmp(argv[1], "learn") == 0)
         for (int i = 2; i < argc; i++)
             learn(argv[i]);
+    else if (argc > 2 && strcmp(argv[1], "ids") == 0)
+        gate_tool_ids(argv + 2, argc - 2);
     else if (argc == 4 && strcmp(argv[1], "together") == 0)
         together(argv[2], argv[3]);
     else if (argc == 2 && strcmp(argv[1], "edits") == 0)

@@ -12,6 +12,9 @@ char *gate_tool_read(const char *path, size_t *n);
 void gate_tool_measure(struct tl_cubin_gates *gates, const char *arch, char *const *paths,
                        int n_paths, bool is_twin);
 
+/* Prints which attributes the kernels of these files have. */
+void gate_tool_ids(char *const *paths, int n_paths);
+
 /* Begins to count memory; the most that there was since. */
 void gate_tool_count_memory(void);
 size_t gate_tool_most_memory(void);
