@@ -19,7 +19,6 @@ enum mode { LATER, TURN, LOOK };
     X(cuMemsetD2D8Async, 6, 5, LATER)                                                              \
     X(cuMemsetD2D16Async, 6, 5, LATER)                                                             \
     X(cuMemsetD2D32Async, 6, 5, LATER)                                                             \
-    X(cuMemcpyDtoDAsync_v2, 4, 3, LATER)                                                           \
     X(cuMemcpyPeerAsync, 6, 5, LATER)                                                              \
     X(cuMemPrefetchAsync, 4, 3, LATER)                                                             \
     X(cuMemPrefetchAsync_v2, 5, 4, LATER)                                                          \
@@ -75,7 +74,6 @@ enum mode { LATER, TURN, LOOK };
     X(cuMemsetD2D8_v2, 5)                                                                          \
     X(cuMemsetD2D16_v2, 5)                                                                         \
     X(cuMemsetD2D32_v2, 5)                                                                         \
-    X(cuMemcpyDtoD_v2, 3)                                                                          \
     X(cuMemcpyPeer, 5)
 
 enum number {

@@ -13,10 +13,11 @@
 #include "runtime/effort/moment.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
+#include "runtime/effort/split.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 
-enum { SNAPSHOT_BYTES = 64 << 10 };
+enum { SNAPSHOT_BYTES = 64 << 10, LINE_ARGS = 4 /* to, from, bytes, stream */ };
 
 /* Whether the driver knows the memory: device memory, managed, or pinned host memory. */
 static bool is_known_memory(uintptr_t address)
@@ -62,16 +63,20 @@ static CUresult copy_line(struct tl_eff_call *c, int from, uintptr_t to, size_t 
     if (r != CUDA_SUCCESS)
         return r;
     int at = (int)c->n - 1;
+    struct tl_eff_split split;
     c->args[at] = (uintptr_t)s->handle;
-    if (passes(s)) {
+    bool is_split = c->n == LINE_ARGS && tl_eff_split_line(s, c, false, &split);
+    if (!is_split && passes(s)) {
         r = tl_eff_invoke(c);
         tl_eff_direct_end();
         return r;
     }
     if (to != 0 && !is_known_memory(to))
-        return in_turn(s, c);
+        return is_split ? tl_eff_split_in_turn(s, &split) : in_turn(s, c);
     if (is_known_memory(c->args[from]))
-        return tl_eff_defer(s, c, at, NULL);
+        return is_split ? tl_eff_split_queue(s, &split) : tl_eff_defer(s, c, at, NULL);
+    if (is_split)
+        return tl_eff_split_in_turn(s, &split);
     if (bytes > SNAPSHOT_BYTES || bytes == 0)
         return in_turn(s, c);
     void *snapshot = malloc(bytes);
@@ -147,6 +152,49 @@ static CUresult hook_cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t of
     return array_to_host(to, from, offset, n, stream, true);
 }
 
+/* On the device: nothing of it is the host's, and the host does not wait.  `other` is the function
+ * without a stream that makes it whole, or NULL. */
+static CUresult copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream,
+                               bool is_per_thread, void *other)
+{
+    struct tl_eff_stream *s;
+    struct tl_eff_split split;
+    struct tl_eff_call whole = {other, LINE_ARGS - 1, {to, from, n}};
+    CUresult r = tl_eff_stream(stream, is_per_thread, &s);
+    if (r != CUDA_SUCCESS)
+        return other != NULL ? tl_eff_invoke(&whole) : r;
+    struct tl_eff_call c = {
+        REAL(cuMemcpyDtoDAsync_v2), LINE_ARGS, {to, from, n, (uintptr_t)s->handle}};
+    count(TL_COPY_ON_DEVICE, n);
+    if (tl_eff_split_line(s, &c, true, &split))
+        return tl_eff_split_queue(s, &split);
+    if (other == NULL)
+        return tl_eff_defer(s, &c, LINE_ARGS - 1, NULL);
+    return is_per_thread ? tl_eff_in_own_turn(&whole, &s) : tl_eff_defer(s, &whole, -1, NULL);
+}
+
+static CUresult hook_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n,
+                                          CUstream stream)
+{
+    return copy_on_device(to, from, n, stream, false, NULL);
+}
+
+static CUresult hook_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t n,
+                                               CUstream stream)
+{
+    return copy_on_device(to, from, n, stream, true, NULL);
+}
+
+static CUresult hook_cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n)
+{
+    return copy_on_device(to, from, n, CU_STREAM_LEGACY, false, REAL(cuMemcpyDtoD_v2));
+}
+
+static CUresult hook_cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t n)
+{
+    return copy_on_device(to, from, n, CU_STREAM_PER_THREAD, true, REAL(cuMemcpyDtoD_v2_ptds));
+}
+
 /* --- boxes ------------------------------------------------------------------------------------ */
 
 /* Whether one side of a box copy is memory that must be read or written before the call returns. */
@@ -171,6 +219,9 @@ static CUresult copy_box(void *function, const void *shape, size_t bytes, bool h
     if (r != CUDA_SUCCESS)
         return r;
     struct tl_eff_call c = {function, 2, {(uintptr_t)shape, (uintptr_t)s->handle}};
+    struct tl_eff_split split;
+    if (bytes == sizeof(CUDA_MEMCPY2D) && tl_eff_split_box(s, &c, &split))
+        return has_pageable ? tl_eff_split_in_turn(s, &split) : tl_eff_split_queue(s, &split);
     void *copy = has_pageable ? NULL : malloc(bytes);
     if (copy == NULL)
         return in_turn(s, &c);
@@ -202,35 +253,51 @@ BOX_HOOKS(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER)
 
 /* --- synchronous ones ------------------------------------------------------------------------- */
 
-static CUresult in_legacy_turn(const struct tl_eff_call *c)
+/* `is_line`: its arguments are {to, from, bytes}; `is_box`: a CUDA_MEMCPY2D. */
+static CUresult in_legacy_turn(const struct tl_eff_call *c, bool is_line, bool is_box)
 {
     struct tl_eff_stream *s;
     if (tl_eff_stream(NULL, false, &s) != CUDA_SUCCESS)
         return tl_eff_invoke(c);
-    return tl_eff_result(s->context, in_turn(s, c));
+    struct tl_eff_split split;
+    bool is_split = is_line ? tl_eff_split_line(s, c, false, &split)
+                            : is_box && tl_eff_split_box(s, c, &split);
+    return tl_eff_result(s->context, is_split ? tl_eff_split_in_turn(s, &split) : in_turn(s, c));
 }
 
-static CUresult in_own_turn(const struct tl_eff_call *c)
+static CUresult in_own_turn_once(const struct tl_eff_call *c)
+{
+    struct tl_eff_stream *s;
+    return tl_eff_in_own_turn(c, &s);
+}
+
+static CUresult in_own_turn(const struct tl_eff_call *c, bool is_line, bool is_box)
 {
     struct tl_eff_stream *s = NULL;
+    struct tl_eff_split split;
+    if (tl_eff_stream(NULL, true, &s) == CUDA_SUCCESS &&
+        (is_line ? tl_eff_split_line(s, c, false, &split)
+                 : is_box && tl_eff_split_box(s, c, &split)))
+        return tl_eff_result(s->context, tl_eff_split_each(&split, in_own_turn_once));
     CUresult r = tl_eff_in_own_turn(c, &s);
     return s != NULL ? tl_eff_result(s->context, r) : r;
 }
 
-/* X(name, number of arguments, kind of copy, bytes or 0) */
+enum shape { LINE, BOX, ODD };
+/* X(name, number of arguments, kind of copy, bytes or 0, what its arguments are) */
 #define WAITING(X)                                                                                 \
-    X(cuMemcpy, 3, TL_COPY_ON_DEVICE, a2)                                                          \
-    X(cuMemcpyHtoD_v2, 3, TL_COPY_TO_DEVICE, a2)                                                   \
-    X(cuMemcpyDtoH_v2, 3, TL_COPY_FROM_DEVICE, a2)                                                 \
-    X(cuMemcpyDtoA_v2, 4, TL_COPY_ON_DEVICE, a3)                                                   \
-    X(cuMemcpyAtoD_v2, 4, TL_COPY_ON_DEVICE, a3)                                                   \
-    X(cuMemcpyHtoA_v2, 4, TL_COPY_TO_DEVICE, a3)                                                   \
-    X(cuMemcpyAtoH_v2, 4, TL_COPY_FROM_DEVICE, a3)                                                 \
-    X(cuMemcpyAtoA_v2, 5, TL_COPY_ON_DEVICE, a4)                                                   \
-    X(cuMemcpy2D_v2, 1, TL_COPY_ON_DEVICE, 0)                                                      \
-    X(cuMemcpy2DUnaligned_v2, 1, TL_COPY_ON_DEVICE, 0)                                             \
-    X(cuMemcpy3D_v2, 1, TL_COPY_ON_DEVICE, 0)                                                      \
-    X(cuMemcpy3DPeer, 1, TL_COPY_ON_DEVICE, 0)
+    X(cuMemcpy, 3, TL_COPY_ON_DEVICE, a2, LINE)                                                    \
+    X(cuMemcpyHtoD_v2, 3, TL_COPY_TO_DEVICE, a2, LINE)                                             \
+    X(cuMemcpyDtoH_v2, 3, TL_COPY_FROM_DEVICE, a2, LINE)                                           \
+    X(cuMemcpyDtoA_v2, 4, TL_COPY_ON_DEVICE, a3, ODD)                                              \
+    X(cuMemcpyAtoD_v2, 4, TL_COPY_ON_DEVICE, a3, ODD)                                              \
+    X(cuMemcpyHtoA_v2, 4, TL_COPY_TO_DEVICE, a3, ODD)                                              \
+    X(cuMemcpyAtoH_v2, 4, TL_COPY_FROM_DEVICE, a3, ODD)                                            \
+    X(cuMemcpyAtoA_v2, 5, TL_COPY_ON_DEVICE, a4, ODD)                                              \
+    X(cuMemcpy2D_v2, 1, TL_COPY_ON_DEVICE, 0, BOX)                                                 \
+    X(cuMemcpy2DUnaligned_v2, 1, TL_COPY_ON_DEVICE, 0, BOX)                                        \
+    X(cuMemcpy3D_v2, 1, TL_COPY_ON_DEVICE, 0, ODD)                                                 \
+    X(cuMemcpy3DPeer, 1, TL_COPY_ON_DEVICE, 0, ODD)
 
 typedef uintptr_t word;
 #define PARAMS_1 word a0
@@ -241,14 +308,15 @@ typedef uintptr_t word;
 #define ARGS_3 a0, a1, a2
 #define ARGS_4 ARGS_3, a3
 #define ARGS_5 ARGS_4, a4
-#define WAITING_HOOK(name, n, kind, bytes)                                                         \
+#define WAITING_HOOK(name, n, kind, bytes, shape)                                                  \
     static CUresult hook_##name(PARAMS_##n)                                                        \
     {                                                                                              \
         static void *_Atomic real;                                                                 \
         if (real == NULL)                                                                          \
             real = REAL(name);                                                                     \
         count(kind, bytes);                                                                        \
-        return in_legacy_turn(&(struct tl_eff_call){real, n, {ARGS_##n}});                         \
+        return in_legacy_turn(&(struct tl_eff_call){real, n, {ARGS_##n}}, shape == LINE,           \
+                              shape == BOX);                                                       \
     }                                                                                              \
     static CUresult hook_##name##_ptds(PARAMS_##n)                                                 \
     {                                                                                              \
@@ -256,7 +324,8 @@ typedef uintptr_t word;
         if (real == NULL)                                                                          \
             real = REAL(name##_ptds);                                                              \
         count(kind, bytes);                                                                        \
-        return in_own_turn(&(struct tl_eff_call){real, n, {ARGS_##n}});                            \
+        return in_own_turn(&(struct tl_eff_call){real, n, {ARGS_##n}}, shape == LINE,              \
+                           shape == BOX);                                                          \
     }
 WAITING(WAITING_HOOK)
 
@@ -265,10 +334,19 @@ WAITING(WAITING_HOOK)
     {                                                                                              \
 #name "_ptsz", (void *)hook_##name##_ptsz                                                  \
     }
-#define WAITING_ROW(name, n, kind, bytes)                                                          \
+#define WAITING_ROW(name, n, kind, bytes, shape)                                                   \
     {#name, (void *)hook_##name}, {#name "_ptds", (void *)hook_##name##_ptds},
 const struct tl_hook tl_eff_copy_hooks[] = {
-    ROW_OF(cuMemcpyAsync),        ROW_OF(cuMemcpyHtoDAsync_v2), ROW_OF(cuMemcpyDtoHAsync_v2),
-    ROW_OF(cuMemcpyHtoAAsync_v2), ROW_OF(cuMemcpyAtoHAsync_v2), ROW_OF(cuMemcpy2DAsync_v2),
-    ROW_OF(cuMemcpy3DAsync_v2),   ROW_OF(cuMemcpy3DPeerAsync),  WAITING(WAITING_ROW){NULL, NULL},
+    {"cuMemcpyDtoD_v2", (void *)hook_cuMemcpyDtoD_v2},
+    {"cuMemcpyDtoD_v2_ptds", (void *)hook_cuMemcpyDtoD_v2_ptds},
+    ROW_OF(cuMemcpyDtoDAsync_v2),
+    ROW_OF(cuMemcpyAsync),
+    ROW_OF(cuMemcpyHtoDAsync_v2),
+    ROW_OF(cuMemcpyDtoHAsync_v2),
+    ROW_OF(cuMemcpyHtoAAsync_v2),
+    ROW_OF(cuMemcpyAtoHAsync_v2),
+    ROW_OF(cuMemcpy2DAsync_v2),
+    ROW_OF(cuMemcpy3DAsync_v2),
+    ROW_OF(cuMemcpy3DPeerAsync),
+    WAITING(WAITING_ROW){NULL, NULL},
 };

@@ -19,6 +19,7 @@
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/rescue.h"
+#include "runtime/effort/split.h"
 #include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 
@@ -113,6 +114,9 @@ TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
             item->is_under_way = true;
             pthread_cond_broadcast(&tl_eff_queues.submitted);
             return true;
+        } else if (item->kind == TL_EFF_SPLIT) {
+            if (!tl_eff_split_advance(s, item, now))
+                break;
         } else if (!tl_eff_kernel_advance(s, item, now)) {
             break;
         }

@@ -10,6 +10,7 @@
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/real.h"
+#include "runtime/effort/split.h"
 
 struct tl_eff_context;
 struct tl_eff_event;
@@ -23,6 +24,7 @@ enum {
 enum tl_eff_kind {
     TL_EFF_CALL,   /* made by the executor */
     TL_EFF_TURN,   /* made by the thread that asked for it, when its turn comes */
+    TL_EFF_SPLIT,  /* a copy, made by the executor piece by piece */
     TL_EFF_KERNEL, /* made by the executor, in the way that suits the moment */
 };
 
@@ -46,6 +48,7 @@ struct tl_eff_item {
     union {
         struct tl_eff_call call;
         struct tl_eff_launch launch;
+        struct tl_eff_split split;
     };
 };
 

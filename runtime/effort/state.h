@@ -9,6 +9,7 @@
  *     queue.c     ordered queues of what was asked for, and who may go next
  *     calls.c     hooks of calls that only have to keep their place in a stream
  *     copy.c      hooks of copies: what pageable memory demands
+ *     split.c     large copies, in pieces
  *     alloc.c     allocation in stream order, out of frees that are queued
  *     event.c     events whose record is still queued
  *     sync.c      waiting, capture, the ends of streams, memory and contexts

@@ -18,8 +18,9 @@ static inline void forget_calls(void)
     ((__typeof__(witness_forget) *)symbol_of(driver, "witness_forget"))();
 }
 
-/* A small device, so that kernels are cut; a context, current. */
-static inline void begin_job(const char *profile, const char *rung)
+/* A small device, so that kernels are cut; a context, current.  `socket` is that of the tallyd that the
+ * job joins, or NULL. */
+static inline void begin_job_beside(const char *profile, const char *rung, const char *socket)
 {
     CUcontext ctx;
     char name[64];
@@ -32,9 +33,16 @@ static inline void begin_job(const char *profile, const char *rung)
         setenv("TALLY_FORCE", rung, 1);
     open_shim("test/standin/witness.so");
     setenv("TALLY_PRIORITY", "low", 1);
+    if (socket != NULL)
+        setenv("TALLY_SOCKET", socket, 1);
     OK(CALL(cuInit)(0));
     OK(CALL(cuDevicePrimaryCtxRetain)(&ctx, 0));
     OK(CALL(cuCtxSetCurrent)(ctx));
+}
+
+static inline void begin_job(const char *profile, const char *rung)
+{
+    begin_job_beside(profile, rung, NULL);
 }
 
 static inline void end_job(void)
