@@ -87,8 +87,9 @@ struct tl_effort {
     const void *(*twin)(struct tl_captured_image *image);
     void (*twinned)(struct tl_captured_image *image, bool was_taken, bool is_preserved);
     /* Before a module or library (the other is NULL) is unloaded: everything queued is submitted,
-     * and nothing that was made of its kernels is used or kept any longer. */
-    void (*unloading)(const void *module, const void *library);
+     * and nothing that was made of its kernels is used or kept any longer.  0, or a CUresult that the
+     * job is told instead: a kernel stands still for good, and the driver would wait for it. */
+    int (*unloading)(const void *module, const void *library);
     /* An image with a `user` or a `twin` goes, after all that it was loaded as: lets go of that. */
     void (*forget)(struct tl_captured_image *image);
     /* In the child of a fork: forget threads and queues. */

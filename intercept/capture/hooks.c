@@ -212,7 +212,9 @@ static CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *bytes)
 
 static CUresult hook_cuModuleUnload(CUmodule module)
 {
-    tl_job_unloading(module, NULL);
+    int lost = tl_job_unloading(module, NULL);
+    if (lost != 0)
+        return (CUresult)lost;
     tl_capture_unloaded(module);
     return TL_REAL(cuModuleUnload)(module);
 }
@@ -315,7 +317,9 @@ static CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path,
 
 static CUresult hook_cuLibraryUnload(CUlibrary library)
 {
-    tl_job_unloading(NULL, library);
+    int lost = tl_job_unloading(NULL, library);
+    if (lost != 0)
+        return (CUresult)lost;
     tl_capture_unloaded(library);
     return TL_REAL(cuLibraryUnload)(library);
 }

@@ -85,7 +85,7 @@ struct tl_job {
 extern struct tl_job tl_job;
 extern const struct tl_hook tl_job_hooks[];
 /* For the best-effort part, if there is one: see struct tl_effort. */
-void tl_job_unloading(const void *module, const void *library);
+int tl_job_unloading(const void *module, const void *library);
 void tl_job_forget(struct tl_captured_image *image);
 /* The job may have to give way from now on.  Called with no hooks of the highest level in place and
  * nothing in flight; false if the best-effort part cannot be had, and then those hooks are back. */

@@ -262,11 +262,10 @@ const struct tl_hook tl_job_hooks[] = {
     {NULL, NULL},
 };
 
-void tl_job_unloading(const void *module, const void *library)
+int tl_job_unloading(const void *module, const void *library)
 {
     const struct tl_effort *effort = tl_job.effort;
-    if (effort != NULL && effort->unloading != NULL)
-        effort->unloading(module, library);
+    return effort != NULL && effort->unloading != NULL ? effort->unloading(module, library) : 0;
 }
 
 void tl_job_forget(struct tl_captured_image *image)

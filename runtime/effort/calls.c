@@ -133,7 +133,9 @@ CUresult tl_eff_in_own_turn(const struct tl_eff_call *c, struct tl_eff_stream **
         return r;
     struct tl_eff_stream *s = *own;
     tl_eff_turn_begin(&turn, s, false);
-    r = tl_eff_real.cuStreamSynchronize(s->handle);
+    r = tl_eff_lost(s->context);
+    if (r == CUDA_SUCCESS)
+        r = tl_eff_real.cuStreamSynchronize(s->handle);
     if (r == CUDA_SUCCESS)
         r = tl_eff_invoke(c);
     if (r == CUDA_SUCCESS)

@@ -32,7 +32,9 @@ static CUresult in_turn(struct tl_eff_stream *s, const struct tl_eff_call *c)
 {
     struct tl_eff_turn turn;
     tl_eff_turn_begin(&turn, s, false);
-    CUresult r = tl_eff_invoke(c);
+    CUresult r = tl_eff_lost(s->context);
+    if (r == CUDA_SUCCESS)
+        r = tl_eff_invoke(c);
     tl_eff_turn_end(&turn, r);
     return r;
 }

@@ -308,6 +308,9 @@ TL_EFF_UNLOCKED static bool is_pending(CUevent event)
 
 static CUresult hook_cuEventQuery(CUevent event)
 {
+    CUresult lost = tl_eff_lost(tl_eff_current());
+    if (lost != CUDA_SUCCESS)
+        return lost;
     return is_pending(event) ? CUDA_ERROR_NOT_READY : tl_eff_real.cuEventQuery(event);
 }
 
@@ -317,7 +320,8 @@ static CUresult hook_cuEventSynchronize(CUevent event)
     struct tl_eff_event *e = find_event(event);
     tl_eff_wait_submitted(e != NULL ? e->record : NULL);
     tl_eff_unlock();
-    return tl_eff_real.cuEventSynchronize(event);
+    CUresult lost = tl_eff_lost(tl_eff_current());
+    return lost != CUDA_SUCCESS ? lost : tl_eff_real.cuEventSynchronize(event);
 }
 
 static CUresult hook_cuEventElapsedTime(float *ms, CUevent start, CUevent end)

@@ -96,18 +96,35 @@ TL_EFF_LOCKED static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
     return did;
 }
 
+/* Its context is lost: what is at the head is given back with the error.  False if nothing is, or
+ * pieces of it are still to be collected. */
+TL_EFF_LOCKED static bool refuse(struct tl_eff_stream *s)
+{
+    struct tl_eff_item *item = s->first;
+    if (item->kind == TL_EFF_CALL)
+        tl_eff_submitted(item, tl_eff_lost(s->context));
+    else if (item->launch.n_flying > 0)
+        return false;
+    else
+        tl_eff_finish_kernel(s, item, tl_eff_lost(s->context));
+    return true;
+}
+
 /* The lock is given up meanwhile.  True if something was done. */
 TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
 {
     tl_eff_assert_locked();
-    bool did = false;
+    bool did = false, is_lost = tl_eff_lost(s->context) != CUDA_SUCCESS;
     s->is_held = false;
     while (s->first != NULL && s->first->n_waits == 0 && !s->first->is_under_way) {
         struct tl_eff_item *item = s->first;
-        if (item->kind == TL_EFF_CALL) {
+        if (is_lost && item->kind != TL_EFF_TURN) {
+            if (!refuse(s))
+                break;
+        } else if (item->kind == TL_EFF_CALL) {
             make_call(s, item);
         } else if (item->kind == TL_EFF_TURN) {
-            if (item->needs_permit && !tl_eff_permit_holds(now)) {
+            if (item->needs_permit && !is_lost && !tl_eff_permit_holds(now)) {
                 s->is_held = true;
                 return did;
             }
@@ -122,7 +139,7 @@ TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
         }
         did = true;
     }
-    return advance_chain(s, now) || did;
+    return (!is_lost && advance_chain(s, now)) || did;
 }
 
 /* A stream with nothing left to do leaves the list. */

@@ -500,7 +500,7 @@ TL_EFF_LOCKED static void finish_heads(struct tl_eff_stream *s)
     while (s->first != NULL && s->first->kind == TL_EFF_KERNEL &&
            s->first->launch.rung < TL_RUNG_WHOLE && s->first->launch.is_chosen &&
            s->first->launch.n_flying == 0 && s->first->launch.done >= s->first->launch.blocks)
-        tl_eff_finish_kernel(s, s->first, CUDA_SUCCESS);
+        tl_eff_finish_kernel(s, s->first, tl_eff_lost(s->context));
 }
 
 /* What it had of its context and its kernel; the piece itself may still be needed by its host

@@ -11,6 +11,6 @@ extern const struct tl_hook tl_eff_call_hooks[], tl_eff_copy_hooks[], tl_eff_eve
     tl_eff_alloc_hooks[];
 
 /* See struct tl_effort. */
-void tl_eff_unloading(const void *module, const void *library) TL_EFF_UNLOCKED;
+int tl_eff_unloading(const void *module, const void *library) TL_EFF_UNLOCKED;
 
 #endif

@@ -337,6 +337,10 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
     b->extra.counter = b->control != NULL ? b->control->device + 4 : 0;
     tl_eff_variant_args(l->variant, l->params, &b->extra);
     tl_eff_follow_stream(p->stream, p->on);
+    if (tl_eff.n_refused_beside > 0) {
+        tl_eff.n_refused_beside--;
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
     r = tl_eff_launch_variant(l, b->grid, p->on);
     if (r == CUDA_SUCCESS && b->control != NULL && !b->is_fresh && !c->has_host_atomics &&
         fetch_counter(stuck, p->on) != CUDA_SUCCESS)
@@ -370,10 +374,10 @@ TL_EFF_LOCKED static bool launch(const struct tl_eff_piece *stuck, struct beside
     if (p->refusal != CUDA_SUCCESS || tl_eff_watch(p) != CUDA_SUCCESS)
         p->is_lost = true;
     tl_eff_lock();
+    l->rescue.refusal = p->refusal;
     if (p->refusal == CUDA_SUCCESS)
         return true;
-    tl_eff_note("%s: ITS REMAINING BLOCKS COULD NOT BE LAUNCHED beside it (error %d): the job may "
-                "hang",
+    tl_eff_note("%s: ITS REMAINING BLOCKS COULD NOT BE LAUNCHED beside it (error %d)",
                 l->kernel->name, p->refusal);
     tl_eff_log(1, "%s stands still, and its remaining blocks could not be launched (error %d)",
                l->kernel->name, p->refusal);
@@ -455,7 +459,25 @@ static bool may_try(const struct tl_eff_launch *l)
            (uint64_t)l->blocks * (l->rescue.n_tries + 2) + (WORKERS_PER_SM << 16) < UINT32_MAX;
 }
 
-/* The lock is given up meanwhile.  True if something was launched. */
+/* Nothing that we can do ends it.  The job must not wait for ever, and it cannot be told the kernel's
+ * result: from here on all that waits for this context gets the driver's error, as after a fault of a
+ * kernel.  What is on the device is not asked for again; its memory stays as it is. */
+TL_EFF_LOCKED static void give_up(const struct tl_eff_piece *stuck)
+{
+    struct tl_eff_context *c = stuck->stream->context;
+    const struct tl_eff_launch *l = &stuck->item->launch;
+    CUresult error = l->rescue.refusal != CUDA_SUCCESS ? l->rescue.refusal
+                                                       : CUDA_ERROR_OUT_OF_MEMORY;
+    tl_eff_note("%s STANDS STILL FOR GOOD: its remaining blocks could not be launched in %u tries; "
+                "the job is told error %d",
+                l->kernel->name, l->rescue.n_tries, error);
+    tl_eff_log(0, "%s stands still for good; the job is told error %d", l->kernel->name, error);
+    atomic_store_explicit(&c->lost, error, memory_order_release);
+    for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next)
+        p->is_lost |= p->stream->context == c;
+}
+
+/* The lock is given up meanwhile.  True if something was done. */
 TL_EFF_LOCKED static bool rescue(const struct tl_eff_piece *stuck, uint64_t now)
 {
     struct tl_eff_launch *l = &stuck->item->launch;
@@ -480,7 +502,11 @@ TL_EFF_LOCKED static bool rescue(const struct tl_eff_piece *stuck, uint64_t now)
     }
     r->still_ns = 0;
     bool did = numbers == 0 || rescue_counter(stuck, numbers);
-    return did && rest > 0 ? rescue_rest(stuck, rest) : did;
+    did = did && rest > 0 ? rescue_rest(stuck, rest) : did;
+    if (did || may_try(l))
+        return did;
+    give_up(stuck);
+    return true;
 }
 
 bool tl_eff_rescue_look(uint64_t now)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/effort/cuda_api.h"
 #include "runtime/effort/lock.h"
 
 struct tl_eff_control;
@@ -20,6 +21,7 @@ struct tl_eff_rescue {
     uint64_t looked_ns; /* when that was; 0: nobody has looked yet */
     uint64_t still_ns;  /* how long nothing has moved, not counting what we slept through */
     uint32_t n_tries;   /* how often its remaining blocks were launched beside it */
+    CUresult refusal;   /* of the last of these, or CUDA_SUCCESS */
     uint64_t made_ns;   /* when that was first done, and */
     uint64_t held_ns;   /* for how long nothing had moved then; */
     uint32_t counter;   /* what its counter said */

@@ -52,7 +52,7 @@
 #include "runtime/record/record.h"
 #include "tally/effort.h"
 
-/* Constant from the start on, but for the last; no lock. */
+/* Constant from the start on, but for the last two; no lock. */
 struct tl_eff_state {
     const struct tl_shim *shim;
     const struct tl_settings *settings;
@@ -62,6 +62,9 @@ struct tl_eff_state {
     /* for tests of what catches a wrong verdict (TALLY_TEST_TRUST_WAITS): kernels whose blocks may
      * wait for each other are cut all the same, and nothing that is made of them is kept */
     bool trusts_waits;
+    /* so many launches beside a kernel that stands still fail as if the driver refused them
+     * (TALLY_TEST_REFUSE_BESIDE, with the above); the executor's */
+    uint32_t n_refused_beside;
     _Atomic bool is_over; /* the process ends: nothing is held back any more */
 };
 extern struct tl_eff_state tl_eff;

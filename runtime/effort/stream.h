@@ -39,6 +39,9 @@ struct tl_eff_context {
     struct tl_eff_stream *streams; /* all, the legacy one included */
     struct tl_eff_stream *legacy;
     CUresult error; /* of something that was queued; told at the next wait */
+    /* A kernel stands still for good (runtime/effort/rescue.c): what waits for the device is told this
+     * error and does not wait.  Set once, under the lock. */
+    _Atomic CUresult lost;
     /* What pieces need, made when the first is launched; the executor's own. */
     bool is_prepared, is_unfit;
     bool has_host_atomics;
@@ -136,6 +139,10 @@ CUresult tl_eff_stream(CUstream handle, bool is_per_thread,
                        struct tl_eff_stream **out) TL_EFF_UNLOCKED;
 /* Made if new, NULL without memory. */
 struct tl_eff_context *tl_eff_context(CUcontext handle) TL_EFF_LOCKED;
+static inline CUresult tl_eff_lost(const struct tl_eff_context *c)
+{
+    return c != NULL ? atomic_load_explicit(&c->lost, memory_order_acquire) : CUDA_SUCCESS;
+}
 /* The current context's, or NULL if there is none. */
 struct tl_eff_context *tl_eff_current(void) TL_EFF_UNLOCKED;
 /* Of the calling thread of ours. */

@@ -24,6 +24,8 @@ static CUresult stream_synchronize(CUstream stream, bool is_per_thread)
         tl_eff_drain_stream(s);
     struct tl_eff_unwatched before = tl_eff_unwatched(s);
     tl_eff_unlock();
+    if (tl_eff_lost(s->context) != CUDA_SUCCESS)
+        return tl_eff_lost(s->context);
     r = tl_eff_real.cuStreamSynchronize(s->handle);
     if (r == CUDA_SUCCESS && before.n > 0) {
         tl_eff_lock();
@@ -52,6 +54,8 @@ static CUresult stream_query(CUstream stream, bool is_per_thread)
     tl_eff_lock();
     bool is_empty = s->first == NULL && (!s->is_legacy || tl_eff_passes(s));
     tl_eff_unlock();
+    if (tl_eff_lost(s->context) != CUDA_SUCCESS)
+        return tl_eff_lost(s->context);
     return is_empty ? tl_eff_real.cuStreamQuery(s->handle) : CUDA_ERROR_NOT_READY;
 }
 
@@ -85,6 +89,8 @@ static CUresult hook_cuCtxSynchronize(void)
     tl_eff_lock();
     tl_eff_drain_context(c);
     tl_eff_unlock();
+    if (tl_eff_lost(c) != CUDA_SUCCESS)
+        return tl_eff_lost(c);
     CUresult r = tl_eff_real.cuCtxSynchronize();
     if (r == CUDA_SUCCESS)
         unmark_all(c);
@@ -99,6 +105,8 @@ static CUresult after_context(CUcontext handle, const struct tl_eff_call *call)
     if (c != NULL)
         tl_eff_drain_context(c);
     tl_eff_unlock();
+    if (tl_eff_lost(c) != CUDA_SUCCESS)
+        return tl_eff_lost(c);
     return tl_eff_result(c, tl_eff_invoke(call));
 }
 
@@ -113,10 +121,12 @@ static CUresult hook_cuCtxSynchronize_v2(CUcontext handle)
 
 static CUresult after_all(const struct tl_eff_call *call)
 {
+    struct tl_eff_context *c = tl_eff_current();
     tl_eff_lock();
     tl_eff_drain_all();
     tl_eff_unlock();
-    return tl_eff_invoke(call);
+    /* the driver would wait for the device before it frees */
+    return tl_eff_lost(c) != CUDA_SUCCESS ? tl_eff_lost(c) : tl_eff_invoke(call);
 }
 
 #define FREEING(X)                                                                                 \
@@ -146,12 +156,17 @@ static CUresult hook_cuMemUnmap(CUdeviceptr address, size_t bytes)
     return after_all(&(struct tl_eff_call){tl_eff.shim->real("cuMemUnmap"), 2, {address, bytes}});
 }
 
-void tl_eff_unloading(const void *module, const void *library)
+int tl_eff_unloading(const void *module, const void *library)
 {
+    CUresult lost = CUDA_SUCCESS;
     tl_eff_lock();
     tl_eff_drain_all();
-    tl_eff_kernels_forget(module, library, NULL);
+    for (const struct tl_eff_context *c = tl_eff_streams.contexts; c != NULL; c = c->next)
+        lost = lost != CUDA_SUCCESS ? lost : tl_eff_lost(c);
+    if (lost == CUDA_SUCCESS) /* else the driver would wait for a kernel that stands still */
+        tl_eff_kernels_forget(module, library, NULL);
     tl_eff_unlock();
+    return (int)lost;
 }
 
 /* The context goes, and everything in it. */

@@ -29,9 +29,10 @@ static CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsi
     return real(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
-static void unloading(const void *module, const void *library)
+static int unloading(const void *module, const void *library)
 {
     printf("unloading a %s\n", module != NULL && library == NULL ? "module" : "library");
+    return 0;
 }
 
 /* Only of an image that has a user, which nobody here gives it. */
