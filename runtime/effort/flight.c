@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/effort/count.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
@@ -312,8 +313,8 @@ static bool counts(const struct tl_eff_launch *l)
 
 uint32_t tl_eff_taken(const struct tl_eff_launch *l)
 {
-    uint64_t word = atomic_load_explicit(l->control->word, memory_order_acquire);
-    return (uint32_t)(word >> 32) & (l->rung == TL_RUNG_GATE ? ~TL_CUBIN_CLOSED : UINT32_MAX);
+    return tl_eff_count_taken(l->control) &
+           (l->rung == TL_RUNG_GATE ? ~TL_CUBIN_CLOSED : UINT32_MAX);
 }
 
 /* Whether this is the end of the last piece of a kernel that has more blocks, because somebody
@@ -337,8 +338,10 @@ TL_EFF_LOCKED static struct outcome find_out(const struct tl_eff_piece *p)
 {
     const struct tl_eff_launch *l = p->item != NULL ? &p->item->launch : NULL;
     struct outcome o = {.now = tl_eff_now(), .is_last = l != NULL && l->n_flying == 1};
-    if (o.is_last && counts(l))
+    if (o.is_last && counts(l)) {
+        tl_eff_count_end(l->control);
         o.taken = tl_eff_taken(l);
+    }
     o.ns = time_of(p);
     /* as its host function was told, or if it was stopped, as exactly as can be */
     o.end = atomic_load_explicit(&p->told_ns, memory_order_relaxed);

@@ -15,6 +15,7 @@
 
 #include "runtime/effort/attribute.h"
 #include "runtime/effort/cap.h"
+#include "runtime/effort/count.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
@@ -166,38 +167,25 @@ TL_EFF_UNLOCKED static CUresult set_words(const struct tl_eff_piece *p, struct t
                                                                    : CUDA_ERROR_NOT_SUPPORTED;
     if (n < TL_SHARE_WORDS)
         x->words[TL_SHARE_WORDS - 1] =
-            p->in_front != NULL ? p->in_front->device
+            p->in_front != NULL ? p->in_front->asked
                                 : p->stream->context->kick_device[p->words_epoch % TL_EFF_KICKS];
     return r;
 }
 
-/* Sets the kernel's counter to what is done and its other half to what it will say at the end.
- * Nobody else writes while nothing of the kernel is on the device. */
-static void set_counter(const struct tl_eff_launch *l, uint32_t expected)
-{
-    /* Two words at once, so that nobody sees a mixture. */
-    atomic_store_explicit(l->control->word, (uint64_t)l->done << 32 | expected,
-                          memory_order_release);
-}
-
-/* The launch itself, with the copies of the counter that a device without atomics on host memory
- * needs around it. */
+/* The launch itself, with what its counter needs around it. */
 TL_EFF_UNLOCKED static CUresult give_to_driver(const struct tl_eff_piece *p,
                                                const struct departure *d, uint32_t grid)
 {
     struct tl_eff_launch *l = &p->item->launch;
     CUstream stream = p->on;
-    bool copies = l->rung != TL_RUNG_SLICE && !p->stream->context->has_host_atomics;
-    CUresult r = CUDA_SUCCESS;
+    bool counts = l->rung != TL_RUNG_SLICE;
+    CUresult r = counts ? tl_eff_count_before(p->stream->context, l->control, d->is_first, stream)
+                        : CUDA_SUCCESS;
     tl_eff_variant_args(l->variant, l->params, &d->extra);
-    if (copies && d->is_first)
-        r = tl_eff_real.cuMemcpyHtoDAsync_v2(l->control->device, (void *)l->control->word, 8,
-                                             stream);
     if (r == CUDA_SUCCESS)
         r = tl_eff_launch_variant(l, grid, stream);
-    if (r == CUDA_SUCCESS && copies)
-        r = tl_eff_real.cuMemcpyDtoHAsync_v2((void *)l->control->word, l->control->device, 8,
-                                             stream);
+    if (r == CUDA_SUCCESS && counts)
+        r = tl_eff_count_behind(l->control, stream);
     return r;
 }
 
@@ -241,14 +229,16 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
     if (l->rung != TL_RUNG_SLICE) {
         r = set_words(p, &d.extra);
         if (d.is_first)
-            set_counter(l, expected);
-        d.extra.counter = l->control->device + 4;
+            tl_eff_count_begin(s->context, l->control, l->rung, l->done, expected);
+        tl_eff_count_args(l->control, grid, true, &d.extra);
     }
     if (d.is_beside)
         p->on = other_of(s, d.front);
     if (d.is_measured)
         tl_eff_stamp(p);
     p->refusal = r == CUDA_SUCCESS ? give_to_driver(p, &d, grid) : r;
+    if (p->refusal != CUDA_SUCCESS && l->rung != TL_RUNG_SLICE)
+        tl_eff_count_refused(l->control, grid);
     if (p->refusal != CUDA_SUCCESS || tl_eff_watch(p) != CUDA_SUCCESS)
         p->is_lost = true;
     tl_eff_lock();

@@ -40,6 +40,7 @@
 #include <unistd.h>
 
 #include "runtime/effort/attribute.h"
+#include "runtime/effort/count.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/launch.h"
@@ -297,7 +298,7 @@ TL_EFF_UNLOCKED static CUstream stream_of(struct tl_eff_context *c)
 TL_EFF_UNLOCKED static CUresult break_chain(const struct tl_eff_context *c,
                                             const struct tl_eff_control *k, CUstream stream)
 {
-    if (!c->has_host_atomics)
+    if (k->way == TL_EFF_COUNT_COPIES)
         return tl_eff_real.cuMemcpyHtoDAsync_v2(k->device, (void *)c->unreachable, 4, stream);
     atomic_store_explicit((_Atomic uint32_t *)(void *)k->word, UINT32_MAX, memory_order_release);
     return CUDA_SUCCESS;
@@ -306,15 +307,12 @@ TL_EFF_UNLOCKED static CUresult break_chain(const struct tl_eff_context *c,
 /* The counter's last word is fetched when all others of its kernel have fetched theirs. */
 TL_EFF_UNLOCKED static CUresult fetch_counter(const struct tl_eff_piece *stuck, CUstream stream)
 {
-    const struct tl_eff_control *k = stuck->item->launch.control;
     CUresult r = CUDA_SUCCESS;
     for (const struct tl_eff_piece *p = stuck; p != NULL && r == CUDA_SUCCESS; p = p->next) {
         if (p->item == stuck->item && !p->is_over && !p->is_rescue && p->end != NULL)
             r = tl_eff_real.cuStreamWaitEvent(stream, p->end, 0);
     }
-    return r == CUDA_SUCCESS
-               ? tl_eff_real.cuMemcpyDtoHAsync_v2((void *)k->word, k->device, 8, stream)
-               : r;
+    return r == CUDA_SUCCESS ? tl_eff_count_fetch(stuck->item->launch.control, stream) : r;
 }
 
 TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
@@ -327,14 +325,14 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = b->control != NULL && !b->is_fresh ? break_chain(c, b->control, p->on)
                                                     : CUDA_SUCCESS;
-    if (r == CUDA_SUCCESS && b->control != NULL && b->is_fresh && !c->has_host_atomics)
-        r = tl_eff_real.cuMemcpyHtoDAsync_v2(b->control->device, (void *)b->control->word, 8,
-                                             p->on);
+    if (r == CUDA_SUCCESS && b->control != NULL)
+        r = tl_eff_count_before(c, b->control, b->is_fresh, p->on);
     if (r != CUDA_SUCCESS)
         return r;
     for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
         b->extra.words[i] = c->never_device;
-    b->extra.counter = b->control != NULL ? b->control->device + 4 : 0;
+    if (b->control != NULL)
+        tl_eff_count_args(b->control, b->grid, false, &b->extra);
     tl_eff_variant_args(l->variant, l->params, &b->extra);
     tl_eff_follow_stream(p->stream, p->on);
     if (tl_eff.n_refused_beside > 0) {
@@ -418,8 +416,8 @@ TL_EFF_LOCKED static bool rescue_rest(const struct tl_eff_piece *stuck, uint32_t
         b.control = l->rescue.rest = tl_eff_take_control(c);
         if (b.control == NULL)
             return false; /* one will be free: the next look tries again */
-        atomic_store_explicit(b.control->word, (uint64_t)first << 32 | UINT32_MAX,
-                              memory_order_release);
+        tl_eff_count_begin(c, b.control, l->rung, first, UINT32_MAX);
+        b.control->is_unknown = true; /* nobody will tell */
         b.grid = workers(c, left, 1);
     }
     return launch(stuck, &b, l->blocks - l->launched);

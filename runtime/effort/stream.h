@@ -64,6 +64,7 @@ struct tl_eff_context {
     CUdeviceptr kick_device[TL_EFF_KICKS];
     CUdeviceptr never_device;    /* a word that never says stop */
     const uint32_t *unreachable; /* in host memory: what no counter says */
+    const uint64_t *zeros;       /* in host memory */
     /* when to try again to find it idle, and how often that was in vain (runtime/effort/moment.c) */
     uint64_t next_moment_ns;
     uint32_t n_moments_missed;

@@ -25,8 +25,8 @@ enum {
     PLACES,
 };
 
-/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise device
- * memory is used, and copied there and back by the stream. */
+/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise kernels count
+ * in device memory, and the host has words beside (runtime/effort/count.h). */
 struct tl_eff_control_slab {
     uint8_t *host;
     CUdeviceptr device;
@@ -149,6 +149,8 @@ TL_EFF_UNLOCKED static bool make_slab(struct tl_eff_context *c)
     c->never_device = slab->device + NEVER * CONTROL_BYTES;
     memset(slab->host + UNREACHABLE * CONTROL_BYTES, 0xff, CONTROL_BYTES);
     c->unreachable = (const uint32_t *)(const void *)(slab->host + UNREACHABLE * CONTROL_BYTES);
+    c->zeros = (const uint64_t *)(const void *)(slab->host + NEVER * CONTROL_BYTES);
+    CUdeviceptr mapped = slab->device;
     if (!c->has_host_atomics &&
         tl_eff_real.cuMemAlloc_v2(&slab->device, CONTROLS * CONTROL_BYTES) != CUDA_SUCCESS) {
         tl_eff_note("no memory for counters: kernels run whole");
@@ -157,7 +159,9 @@ TL_EFF_UNLOCKED static bool make_slab(struct tl_eff_context *c)
     for (uint32_t i = 0; i < CONTROLS; i++) {
         struct tl_eff_control *k = &slab->all[i];
         k->word = (_Atomic uint64_t *)(void *)(slab->host + i * CONTROL_BYTES);
+        k->told = mapped + i * CONTROL_BYTES;
         k->device = slab->device + i * CONTROL_BYTES;
+        k->is_unknown = true;
         k->next = slab->free;
         slab->free = k;
     }

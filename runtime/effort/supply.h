@@ -11,12 +11,25 @@
 
 struct tl_eff_context;
 
-/* A counter on the device and what it will say when all is done.  Under the lock, but for the word,
- * which the device writes. */
+enum tl_eff_count_way { TL_EFF_COUNT_ON_HOST, TL_EFF_COUNT_EPOCHS, TL_EFF_COUNT_COPIES };
+
+/* A counter on the device and what it will say when all is done.  Place in the list and references are
+ * under the lock, the word is written by the device as well, and the rest is the executor's
+ * (runtime/effort/count.h). */
 struct tl_eff_control {
     struct tl_eff_control *next;
-    _Atomic uint64_t *word; /* low half: expected, high half: the counter */
-    CUdeviceptr device;     /* its address for kernels */
+    /* low half: expected, high half: numbers taken; and in the next word, what was fetched */
+    _Atomic uint64_t *word;
+    CUdeviceptr told;   /* address of that word for kernels */
+    CUdeviceptr device; /* of the word that they count in: the same one, or in device memory */
+    CUdeviceptr asked;  /* of the one that a kernel behind it asks */
+    enum tl_eff_count_way way;
+    /* By epochs: what the word in device memory says when nothing of its kernel is there, as told; and
+     * what the counter says before number 0. */
+    uint32_t left, counter, base;
+    bool is_unknown; /* it may say anything */
+    bool is_reset;   /* it is zeroed in front of the next launch */
+    bool is_fetched;
     /* its kernel, and the piece behind that asks it: with a new use it would say stop */
     uint32_t refs;
 };

@@ -71,6 +71,9 @@ void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
                                  .blocks = x->blocks,
                                  .batch_mask = x->batch_mask,
                                  .counter = x->counter,
+                                 .told = x->told,
+                                 .base = x->base,
+                                 .left_end = x->left_end,
                                  .variables = v->variables};
     for (uint32_t i = 0; i < TL_PTX_STOP_WORDS; i++)
         extra.words[i] = x->words[i];

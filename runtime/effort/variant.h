@@ -62,8 +62,8 @@ void tl_eff_variants_forked(void) TL_EFF_UNLOCKED;
 
 /* The extra arguments behind the original ones. */
 struct tl_eff_extra {
-    uint32_t grid[3], first, blocks, batch_mask;
-    CUdeviceptr counter, words[TL_SHARE_WORDS];
+    uint32_t grid[3], first, blocks, batch_mask, base, left_end;
+    CUdeviceptr counter, told, words[TL_SHARE_WORDS];
 };
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
                          const struct tl_eff_extra *x);
