@@ -46,7 +46,7 @@ struct tl_ptx_summary {
 int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
                   struct tl_ptx_summary **out);
 /* Of the function that an instruction calls, or NULL. */
-struct tl_ptx_summary *tl_ptx_callee_summary(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
+struct tl_ptx_summary *tl_ptx_callee_summary(struct tl_ptx_judgement *j,
                                              const struct tl_ptx_stmt *s);
 /* Functions that call each other in a circle repeat what they do, as a loop does; if they poll,
  * they may wait. */
@@ -55,7 +55,6 @@ void tl_ptx_judge_circles(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
 /* --- judge_rounds.c: what a loop over blocks forbids ------------------------------------------ */
 
 /* `cfgs` has one of each function with a body, in the program's order.  0 or -ENOMEM. */
-int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
-                        struct tl_ptx_cfg *cfgs);
+int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs);
 
 #endif

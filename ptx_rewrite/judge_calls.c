@@ -8,24 +8,17 @@
 
 struct sum_visit {
     struct tl_ptx_judgement *j;
-    struct tl_ptx_summary *all, *one;
+    struct tl_ptx_summary *one;
 };
 
-static struct tl_ptx_summary *find_summary(struct tl_ptx_summary *all,
-                                           const struct tl_ptx_program_func *f)
-{
-    while (all != NULL && all->func != f)
-        all = all->next;
-    return all;
-}
-
-struct tl_ptx_summary *tl_ptx_callee_summary(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
+struct tl_ptx_summary *tl_ptx_callee_summary(struct tl_ptx_judgement *j,
                                              const struct tl_ptx_stmt *s)
 {
     struct tl_ptx_call call;
     if (s->inst.form->op != TL_OP_call || !tl_ptx_inst_call(s, &call))
         return NULL;
-    return find_summary(all, tl_ptx_program_callee(j->p, call.callee->sym));
+    const struct tl_ptx_program_func *callee = tl_ptx_program_callee(j->p, call.callee->sym);
+    return callee != NULL ? callee->summary : NULL;
 }
 
 static int sum_inst(void *data, struct tl_ptx_stmt *s)
@@ -34,7 +27,7 @@ static int sum_inst(void *data, struct tl_ptx_stmt *s)
     bool all_lanes;
     v->one->has_barrier |= tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE;
     v->one->has_warp_sync |= tl_ptx_is_warp_sync(s, &all_lanes) || tl_ptx_barrier_of(s).has_count;
-    const struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, v->all, s);
+    const struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, s);
     if (callee != NULL) {
         v->one->polls |= callee->polls;
         v->one->has_barrier |= callee->has_barrier;
@@ -64,6 +57,7 @@ int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
         if (s == NULL)
             return -ENOMEM;
         s->func = f;
+        f->summary = s;
         s->polls = sees_others(roots, f->func);
         s->next = all;
         all = s;
@@ -72,7 +66,7 @@ int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
         changed = false;
         for (struct tl_ptx_summary *s = all; s != NULL; s = s->next) {
             struct tl_ptx_summary before = *s;
-            tl_ptx_each_inst(s->func->func->body, sum_inst, &(struct sum_visit){j, all, s});
+            tl_ptx_each_inst(s->func->func->body, sum_inst, &(struct sum_visit){j, s});
             changed |= before.polls != s->polls || before.has_barrier != s->has_barrier ||
                        before.has_warp_sync != s->has_warp_sync;
         }
@@ -84,7 +78,7 @@ int tl_ptx_sum_up(struct tl_ptx_judgement *j, const struct tl_ptx_roots *roots,
 static int note_circle_call(void *data, struct tl_ptx_stmt *s)
 {
     struct sum_visit *v = data;
-    struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, v->all, s);
+    struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, s);
     if (callee != NULL && callee->in_circle) {
         callee->is_called = true;
         v->one->calls = true;
@@ -107,8 +101,7 @@ void tl_ptx_judge_circles(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
             s->is_called = s->calls = false;
         for (struct tl_ptx_summary *s = all; s != NULL; s = s->next) {
             if (s->in_circle)
-                tl_ptx_each_inst(s->func->func->body, note_circle_call,
-                                 &(struct sum_visit){j, all, s});
+                tl_ptx_each_inst(s->func->func->body, note_circle_call, &(struct sum_visit){j, s});
         }
         for (struct tl_ptx_summary *s = all; s != NULL; s = s->next) {
             bool stays = s->in_circle && s->is_called && s->calls;

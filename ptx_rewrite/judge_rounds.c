@@ -20,7 +20,6 @@ struct contents {
  * none, MANY). */
 struct view {
     struct tl_ptx_judgement *j;
-    struct tl_ptx_summary *all;
     const struct tl_ptx_cfg *cfg;
     uint32_t *defs;
     uint32_t inst; /* scratch */
@@ -34,11 +33,10 @@ static void note_def(void *data, struct tl_ptx_sym *reg)
     v->defs[reg->id] = v->defs[reg->id] == TL_CFG_NONE ? v->inst : MANY_DEFS;
 }
 
-static int view_init(struct view *v, struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
-                     const struct tl_ptx_cfg *cfg)
+static int view_init(struct view *v, struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg)
 {
     size_t bytes = ((size_t)cfg->func->n_regs + 1) * sizeof *v->defs;
-    *v = (struct view){.j = j, .all = all, .cfg = cfg, .defs = tl_arena_alloc(j->p->arena, bytes)};
+    *v = (struct view){.j = j, .cfg = cfg, .defs = tl_arena_alloc(j->p->arena, bytes)};
     if (v->defs == NULL)
         return -ENOMEM;
     memset(v->defs, 0xff, bytes);
@@ -80,7 +78,7 @@ static void look_into(const struct view *v, uint32_t block, struct contents *c)
     const struct tl_ptx_cfg *cfg = v->cfg;
     for (uint32_t i = cfg->blocks[block].first; i < cfg->blocks[block].end; i++) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
-        const struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, v->all, s);
+        const struct tl_ptx_summary *callee = tl_ptx_callee_summary(v->j, s);
         bool all_lanes = false, is_sync = meets_warp(v, s, &all_lanes);
         bool is_barrier = tl_ptx_barrier_of(s).kind != TL_BARRIER_NONE;
         c->holds_up |= s->inst.guard == NULL && (is_barrier || (is_sync && all_lanes));
@@ -143,15 +141,15 @@ struct hazards {
 
 /* Barriers and warp-wide operations that only a part of a block's or of a warp's threads may come
  * to. */
-static int find_hazards(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
-                        const struct tl_ptx_cfg *cfg, bool rows, struct hazards *h)
+static int find_hazards(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg, bool rows,
+                        struct hazards *h)
 {
     struct tl_ptx_divergence d;
     struct tl_ptx_set region, seen;
     struct view v;
     uint32_t *stack = tl_arena_alloc(j->p->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
     *h = (struct hazards){0};
-    if (stack == NULL || view_init(&v, j, all, cfg) < 0 ||
+    if (stack == NULL || view_init(&v, j, cfg) < 0 ||
         tl_ptx_set_init(&region, j->p->arena, cfg) < 0 ||
         tl_ptx_set_init(&seen, j->p->arena, cfg) < 0 ||
         tl_ptx_diverge(&d, j->p->arena, cfg, rows) < 0)
@@ -221,12 +219,11 @@ static void judge_barriers(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *
 }
 
 /* What one function needs: adds to `barriers` and to the conditions. */
-static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
-                          const struct tl_ptx_cfg *cfg, bool is_entry,
+static int judge_function(struct tl_ptx_judgement *j, const struct tl_ptx_cfg *cfg, bool is_entry,
                           enum tl_ptx_barriers *barriers, bool *in_rows_only)
 {
     struct hazards h, in_rows;
-    if (find_hazards(j, all, cfg, false, &h) < 0)
+    if (find_hazards(j, cfg, false, &h) < 0)
         return -ENOMEM;
     /* Returning leads out of the loop's body only in the entry. */
     const struct tl_ptx_stmt *warp_sync = is_entry ? h.warp_sync : NULL;
@@ -235,7 +232,7 @@ static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
     if (warp_sync == NULL && h.torn_barrier == NULL)
         return 0;
     /* Perhaps warps that lie along x stay together? */
-    if (find_hazards(j, all, cfg, true, &in_rows) < 0)
+    if (find_hazards(j, cfg, true, &in_rows) < 0)
         return -ENOMEM;
     if (warp_sync != NULL && in_rows.warp_sync != NULL)
         tl_ptx_refuse_inst(j, TL_JUDGE_PERSISTENT, TL_PTX_REASON_WARP_SYNC_AFTER_EXIT,
@@ -249,15 +246,14 @@ static int judge_function(struct tl_ptx_judgement *j, struct tl_ptx_summary *all
     return 0;
 }
 
-int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_summary *all,
-                        struct tl_ptx_cfg *cfgs)
+int tl_ptx_judge_rounds(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs)
 {
     uint32_t n = 0;
     enum tl_ptx_barriers barriers = TL_BARRIERS_PLAIN;
     bool in_rows_only = false;
     for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
         if (f->func->has_body &&
-            judge_function(j, all, &cfgs[n++], f == j->p->entry, &barriers, &in_rows_only) < 0)
+            judge_function(j, &cfgs[n++], f == j->p->entry, &barriers, &in_rows_only) < 0)
             return -ENOMEM;
     }
     /* Barriers of whole warps are cheaper: ptxas knows that a warp is together behind one. */

@@ -2,10 +2,12 @@
 #include "ptx_rewrite/program.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ptx_rewrite/index.h"
 #include "ptx_rewrite/lex.h"
+#include "tally/hash.h"
 
 int tl_ptx_each_inst(struct tl_ptx_stmt *body, tl_ptx_inst_visitor visit, void *data)
 {
@@ -41,23 +43,53 @@ bool tl_ptx_var_is(const struct tl_ptx_program_var *v, const char *space)
     return tl_str_starts(s, space) && (s.n == n || s.p[n] == ':');
 }
 
+/* --- finding ---------------------------------------------------------------------------------- */
+
+static struct tl_ptx_program_var **vars_like(const struct tl_ptx_program *p,
+                                             const struct tl_ptx_sym *sym)
+{
+    return &p->vars_by_sym[tl_hash_number((uint64_t)(uintptr_t)sym) >> 32 & (p->n_buckets - 1)];
+}
+
 const struct tl_ptx_program_var *tl_ptx_program_find_var(const struct tl_ptx_program *p,
                                                          const struct tl_ptx_sym *sym)
 {
-    for (const struct tl_ptx_program_var *v = p->vars; v != NULL; v = v->next) {
-        if (v->sym == sym)
-            return v;
-    }
-    return NULL;
+    const struct tl_ptx_program_var *v = *vars_like(p, sym);
+    while (v != NULL && v->sym != sym)
+        v = v->next_alike;
+    return v;
+}
+
+static struct tl_ptx_program_func **funcs_like(const struct tl_ptx_program *p, struct tl_str name)
+{
+    return &p->funcs_by_name[tl_hash(name.p, name.n) & (p->n_buckets - 1)];
 }
 
 static struct tl_ptx_program_func *find_func(const struct tl_ptx_program *p, struct tl_str name)
 {
-    for (struct tl_ptx_program_func *f = p->funcs; f != NULL; f = f->next) {
-        if (tl_str_eq(f->func->name, name))
-            return f;
-    }
-    return NULL;
+    struct tl_ptx_program_func *f = *funcs_like(p, name);
+    while (f != NULL && !tl_str_eq(f->func->name, name))
+        f = f->next_alike;
+    return f;
+}
+
+static void append_func(struct tl_ptx_program *p, struct tl_ptx_program_func *f)
+{
+    struct tl_ptx_program_func **alike = funcs_like(p, f->func->name);
+    f->next_alike = *alike;
+    *alike = f;
+    *(p->last_func != NULL ? &p->last_func->next : &p->funcs) = f;
+    p->last_func = f;
+    p->n_funcs++;
+}
+
+static void append_var(struct tl_ptx_program *p, struct tl_ptx_program_var *v)
+{
+    struct tl_ptx_program_var **alike = vars_like(p, v->sym);
+    v->next_alike = *alike;
+    *alike = v;
+    *(p->last_var != NULL ? &p->last_var->next : &p->vars) = v;
+    p->last_var = v;
 }
 
 /* Aliases of aliases are followed so far.  PTX wants the target of an alias to have a body. */
@@ -72,42 +104,83 @@ struct tl_ptx_program_func *tl_ptx_program_callee(const struct tl_ptx_program *p
     return f != NULL && f->func->has_body ? f : NULL;
 }
 
-/* `.alias name, target;` of the module, or the empty slice. */
-static struct tl_str find_alias(const struct tl_ptx_index *ix, struct tl_str name)
+static int compare_aliases(const void *a, const void *b)
 {
+    struct tl_str x = ((const struct tl_ptx_alias *)a)->name,
+                  y = ((const struct tl_ptx_alias *)b)->name;
+    int order = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
+    return order != 0 ? order : (x.n > y.n) - (x.n < y.n);
+}
+
+static bool is_alias(const struct tl_ptx_item *item)
+{
+    return item->kind == TL_PTX_ITEM_DIRECTIVE && tl_str_is(item->name, ".alias");
+}
+
+/* Notes every `.alias name, target;` of the module. */
+static int list_aliases(struct tl_ptx_program *p)
+{
+    const struct tl_ptx_index *ix = p->unit.ix;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ix->n_items; i++)
+        n += is_alias(&ix->items[i]);
+    p->aliases = tl_arena_alloc(p->arena, ((size_t)n + 1) * sizeof *p->aliases);
+    if (p->aliases == NULL)
+        return -ENOMEM;
     for (uint32_t i = 0; i < ix->n_items; i++) {
-        const struct tl_ptx_item *item = &ix->items[i];
+        struct tl_ptx_alias *alias = &p->aliases[p->n_aliases];
         struct tl_lex lx;
-        if (item->kind != TL_PTX_ITEM_DIRECTIVE || !tl_str_is(item->name, ".alias"))
+        if (!is_alias(&ix->items[i]))
             continue;
-        tl_lex_init(&lx, ix->text, item->begin, item->end);
+        tl_lex_init(&lx, ix->text, ix->items[i].begin, ix->items[i].end);
         tl_lex_next(&lx);
-        if (!tl_str_eq(tl_lex_str(&lx), name))
-            continue;
+        alias->name = tl_lex_str(&lx);
         tl_lex_next(&lx); /* ',' */
         tl_lex_next(&lx);
-        return tl_lex_str(&lx);
+        alias->target = tl_lex_str(&lx);
+        p->n_aliases++;
     }
-    return (struct tl_str){0};
+    qsort(p->aliases, p->n_aliases, sizeof *p->aliases, compare_aliases);
+    return 0;
 }
+
+/* What the name is an alias of, or the empty slice. */
+static struct tl_str find_alias(const struct tl_ptx_program *p, struct tl_str name)
+{
+    struct tl_ptx_alias key = {.name = name};
+    const struct tl_ptx_alias *found = bsearch(&key, p->aliases, p->n_aliases, sizeof key,
+                                               compare_aliases);
+    return found != NULL ? found->target : (struct tl_str){0};
+}
+
+/* Room to find everything that the module has. */
+static int make_tables(struct tl_ptx_program *p)
+{
+    p->n_buckets = 16;
+    while (p->n_buckets < p->unit.ix->n_items && p->n_buckets < 1u << 30)
+        p->n_buckets *= 2;
+    p->funcs_by_name = tl_arena_zalloc(p->arena, p->n_buckets * sizeof(void *));
+    p->vars_by_sym = tl_arena_zalloc(p->arena, p->n_buckets * sizeof(void *));
+    return p->funcs_by_name != NULL && p->vars_by_sym != NULL ? list_aliases(p) : -ENOMEM;
+}
+
+/* --- collecting ------------------------------------------------------------------------------- */
 
 /* Just that function; `*target` is what it is an alias of if that is not there yet, else NULL. */
 static int add_one_func(struct tl_ptx_program *p, const struct tl_ptx_item *item,
                         const struct tl_ptx_item **target)
 {
-    struct tl_ptx_program_func *f = tl_arena_zalloc(p->arena, sizeof *f), **link = &p->funcs;
+    struct tl_ptx_program_func *f = tl_arena_zalloc(p->arena, sizeof *f);
     *target = NULL;
     if (f == NULL)
         return tl_error_set(p->unit.err, -ENOMEM, "%s: out of memory", p->unit.ix->name);
     int rc = tl_ptx_parse_func(&p->unit, item, &f->func);
     if (rc < 0)
         return rc;
-    while (*link != NULL)
-        link = &(*link)->next;
-    *link = f;
+    append_func(p, f);
     if (f->func->has_body)
         return 0;
-    f->alias_of = find_alias(p->unit.ix, item->name);
+    f->alias_of = find_alias(p, item->name);
     const struct tl_ptx_item *named = tl_ptx_index_find(p->unit.ix, f->alias_of);
     if (named != NULL && named->kind != TL_PTX_ITEM_VARIABLE && find_func(p, named->name) == NULL)
         *target = named;
@@ -125,7 +198,7 @@ static int add_func(struct tl_ptx_program *p, const struct tl_ptx_item *item)
 
 static int add_var(struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
 {
-    struct tl_ptx_program_var *v = tl_arena_zalloc(p->arena, sizeof *v), **link = &p->vars;
+    struct tl_ptx_program_var *v = tl_arena_zalloc(p->arena, sizeof *v);
     if (v == NULL)
         return tl_error_set(p->unit.err, -ENOMEM, "%s: out of memory", p->unit.ix->name);
     struct tl_ptx_decl *all = NULL;
@@ -140,9 +213,7 @@ static int add_var(struct tl_ptx_program *p, const struct tl_ptx_sym *sym)
                             p->unit.ix->name, TL_STR_ARG(sym->name));
     v->sym = sym;
     v->decl = all;
-    while (*link != NULL)
-        link = &(*link)->next;
-    *link = v;
+    append_var(p, v);
     return 0;
 }
 
@@ -196,6 +267,8 @@ int tl_ptx_program_init(struct tl_ptx_program *p, const struct tl_ptx_index *ix,
     if (item == NULL || item->kind != TL_PTX_ITEM_ENTRY || item->body == 0)
         return tl_error_set(err, -ENOENT, "%s has no kernel '" TL_STR_FMT "'", ix->name,
                             TL_STR_ARG(kernel));
+    if (make_tables(p) < 0)
+        return tl_error_set(err, -ENOMEM, "%s: out of memory", ix->name);
     rc = add_func(p, item);
     p->entry = p->funcs;
     return rc == 0 ? collect_from(p, p->funcs) : rc;
@@ -242,12 +315,10 @@ static int add_named(struct tl_ptx_program *p, const struct tl_ptx_item *variabl
 
 int tl_ptx_program_add_pointees(struct tl_ptx_program *p, bool all)
 {
-    struct tl_ptx_program_func *last = p->funcs;
+    struct tl_ptx_program_func *last = p->last_func;
     int rc = 0;
     if (!tl_ptx_program_calls_pointers(p))
         return 0;
-    while (last->next != NULL)
-        last = last->next;
     for (uint32_t i = 0; rc == 0 && i < p->unit.ix->n_items; i++) {
         const struct tl_ptx_item *item = &p->unit.ix->items[i];
         if (item->kind == TL_PTX_ITEM_VARIABLE)

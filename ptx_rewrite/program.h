@@ -4,17 +4,20 @@
 
 #include "ptx_rewrite/ast.h"
 
+struct tl_ptx_summary;
+
 struct tl_ptx_program_var {
-    struct tl_ptx_program_var *next;
+    struct tl_ptx_program_var *next, *next_alike; /* all; of the same hash */
     const struct tl_ptx_sym *sym;
     const struct tl_ptx_decl *decl; /* of just this name */
     bool in_entry, in_func;         /* who uses it */
 };
 
 struct tl_ptx_program_func {
-    struct tl_ptx_program_func *next;
-    struct tl_ptx_func *func; /* has_body false: defined elsewhere */
-    struct tl_str alias_of;   /* `.alias name, target`: the target's name */
+    struct tl_ptx_program_func *next, *next_alike; /* all; of the same hash */
+    struct tl_ptx_func *func;                      /* has_body false: defined elsewhere */
+    struct tl_str alias_of;                        /* `.alias name, target`: the target's name */
+    struct tl_ptx_summary *summary;                /* what judging keeps of it (judge.h), or NULL */
 };
 
 struct tl_ptx_program {
@@ -22,7 +25,17 @@ struct tl_ptx_program {
     struct tl_arena *arena;
     struct tl_ptx_program_func *entry; /* the first of `funcs` */
     struct tl_ptx_program_func *funcs; /* in the order found */
-    struct tl_ptx_program_var *vars;
+    struct tl_ptx_program_var *vars;   /* likewise */
+    uint32_t n_funcs;
+
+    /* To find them: images may have tens of thousands. */
+    struct tl_ptx_program_func *last_func, **funcs_by_name;
+    struct tl_ptx_program_var *last_var, **vars_by_sym;
+    uint32_t n_buckets; /* of both; a power of two */
+    struct tl_ptx_alias {
+        struct tl_str name, target;
+    } * aliases; /* `.alias` of the module, by name */
+    uint32_t n_aliases;
 };
 
 /* Parses the entry and, step by step, the functions and variables that its text names.  0, -ENOENT,

@@ -4,8 +4,12 @@
 #include <errno.h>
 
 #include "ptx_rewrite/flags.h"
+#include "tally/hash.h"
 
-enum { ROOT_BITS = 62 };
+enum {
+    ROOT_BITS = 62,
+    MAX_ROOTS = 4096, /* no kernel has so many arrays; what comes later may be any of them */
+};
 
 struct tl_ptx_root {
     const void *what; /* a declaration or a symbol of the module */
@@ -23,48 +27,49 @@ struct visit {
     tl_ptx_root_set set;
 };
 
-static int grow(struct tl_ptx_roots *r, void **array, uint32_t n, uint32_t *max, size_t size)
-{
-    if (n < *max)
-        return 0;
-    uint32_t more = *max == 0 ? 64 : *max * 2;
-    char *bigger = tl_arena_zalloc(r->program->arena, more * size);
-    if (bigger == NULL) {
-        r->is_full = true;
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < n * size; i++)
-        bigger[i] = ((char *)*array)[i];
-    *array = bigger;
-    *max = more;
-    return 0;
-}
-
 static tl_ptx_root_set root_of(struct tl_ptx_roots *r, const void *what, int64_t part)
 {
     uint32_t i = 0;
     while (i < r->n_roots && (r->roots[i].what != what || r->roots[i].part != part))
         i++;
-    if (i == r->n_roots) {
-        if (grow(r, (void **)&r->roots, r->n_roots, &r->max_roots, sizeof *r->roots) < 0)
-            return TL_ROOT_UNKNOWN;
+    if (i == MAX_ROOTS)
+        return TL_ROOT_UNKNOWN;
+    if (i == r->n_roots)
         r->roots[r->n_roots++] = (struct tl_ptx_root){what, part};
-    }
     return 1ull << (i % ROOT_BITS);
 }
 
+/* Where the declaration is, or is to be put. */
+static struct tl_ptx_root_decl *decl_slot(struct tl_ptx_root_decl *slots, uint32_t n,
+                                          const struct tl_ptx_decl *decl)
+{
+    uint64_t at = tl_hash_number((uint64_t)(uintptr_t)decl) >> 32;
+    while (slots[at & (n - 1)].decl != NULL && slots[at & (n - 1)].decl != decl)
+        at++;
+    return &slots[at & (n - 1)];
+}
+
 /* The set of a declared parameter or result, made empty at the first question; NULL without
- * memory. */
+ * memory.  It is where it is until the next question. */
 static tl_ptx_root_set *decl_set(struct tl_ptx_roots *r, const struct tl_ptx_decl *decl)
 {
-    for (uint32_t i = 0; i < r->n_decls; i++) {
-        if (r->decls[i].decl == decl)
-            return &r->decls[i].set;
+    if (2 * r->n_decls >= r->max_decls) {
+        uint32_t more = r->max_decls == 0 ? 64 : r->max_decls * 2;
+        struct tl_ptx_root_decl *slots = tl_arena_zalloc(r->program->arena, more * sizeof *slots);
+        if (slots == NULL) {
+            r->is_full = true;
+            return NULL;
+        }
+        for (uint32_t i = 0; i < r->max_decls; i++)
+            if (r->decls[i].decl != NULL)
+                *decl_slot(slots, more, r->decls[i].decl) = r->decls[i];
+        r->decls = slots;
+        r->max_decls = more;
     }
-    if (grow(r, (void **)&r->decls, r->n_decls, &r->max_decls, sizeof *r->decls) < 0)
-        return NULL;
-    r->decls[r->n_decls] = (struct tl_ptx_root_decl){.decl = decl};
-    return &r->decls[r->n_decls++].set;
+    struct tl_ptx_root_decl *slot = decl_slot(r->decls, r->max_decls, decl);
+    r->n_decls += slot->decl == NULL;
+    slot->decl = decl;
+    return &slot->set;
 }
 
 static void join(struct tl_ptx_roots *r, tl_ptx_root_set *to, tl_ptx_root_set set)
@@ -310,10 +315,27 @@ tl_ptx_root_set tl_ptx_roots_written(const struct tl_ptx_roots *r, const struct 
     return tl_ptx_roots_of(r, cfg, tl_flag_address(s)) & ~TL_ROOT_OWN;
 }
 
+/* Whether %ctaid.y, %ctaid.z or all of %ctaid are among the operands. */
+static bool reads_ctaid_yz(const struct tl_ptx_operand *operands, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tl_ptx_operand *o = &operands[i];
+        bool has_elems = o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST ||
+                         o->kind == TL_OPD_PAIR || o->kind == TL_OPD_ADDR;
+        if ((o->kind == TL_OPD_SYM && o->sym->sreg == TL_SREG_ctaid && o->component != 'x') ||
+            (has_elems && reads_ctaid_yz(o->elems, o->n)))
+            return true;
+    }
+    return false;
+}
+
 int tl_ptx_roots_init(struct tl_ptx_roots *r, struct tl_ptx_program *p, struct tl_ptx_cfg *cfgs,
                       uint32_t n_cfgs)
 {
     *r = (struct tl_ptx_roots){.program = p, .cfgs = cfgs, .n_cfgs = n_cfgs};
+    r->roots = tl_arena_alloc(p->arena, MAX_ROOTS * sizeof *r->roots);
+    if (r->roots == NULL)
+        return -ENOMEM;
     r->regs = tl_arena_alloc(p->arena, ((size_t)n_cfgs + 1) * sizeof *r->regs);
     struct tl_affines *affines = tl_arena_alloc(p->arena, ((size_t)n_cfgs + 1) * sizeof *affines);
     if (r->regs == NULL || affines == NULL)
@@ -334,8 +356,11 @@ int tl_ptx_roots_init(struct tl_ptx_roots *r, struct tl_ptx_program *p, struct t
     if (r->is_full)
         return -ENOMEM;
     for (uint32_t c = 0; c < n_cfgs; c++) {
-        for (uint32_t i = 0; i < cfgs[c].n_insts; i++)
-            r->written |= tl_ptx_roots_written(r, &cfgs[c], cfgs[c].insts[i]);
+        for (uint32_t i = 0; i < cfgs[c].n_insts; i++) {
+            const struct tl_ptx_stmt *s = cfgs[c].insts[i];
+            r->written |= tl_ptx_roots_written(r, &cfgs[c], s);
+            r->reads_ctaid_yz |= reads_ctaid_yz(s->inst.operands, s->n_operands);
+        }
     }
     return 0;
 }

@@ -21,11 +21,12 @@ struct tl_ptx_roots {
     uint32_t n_cfgs;
     tl_ptx_root_set **regs; /* per cfg and register */
     /* Parameters and results, of functions and of calls, and what their values may point to. */
-    struct tl_ptx_root_decl *decls;
+    struct tl_ptx_root_decl *decls; /* by a hash of their addresses */
     uint32_t n_decls, max_decls;
     struct tl_ptx_root *roots;
-    uint32_t n_roots, max_roots;
+    uint32_t n_roots;
     tl_ptx_root_set written; /* by any instruction of the program */
+    bool reads_ctaid_yz;     /* any instruction: then %ctaid.x alone does not order the blocks */
     bool changed, is_full;   /* while they are being found */
 };
 

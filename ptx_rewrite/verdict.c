@@ -17,8 +17,9 @@
 #include "ptx_rewrite/waits.h"
 
 /* Beyond this the analyses, which are quadratic at worst, could take longer than anybody wants to
- * wait.  The largest kernel seen in NVIDIA's libraries has 30,517 instructions in 2,815 blocks. */
-enum { MAX_BLOCKS = 20000, MAX_INSTS = 300000 };
+ * wait.  The largest kernel seen in NVIDIA's libraries has 30,517 instructions in 2,815 blocks.
+ * Blocks are of one function, the others of a kernel with all that it reaches. */
+enum { MAX_BLOCKS = 20000, MAX_INSTS = 300000, MAX_FUNCS = 2000 };
 
 /* --- refusing --------------------------------------------------------------------------------- */
 
@@ -200,15 +201,9 @@ static void judge_vars(struct tl_ptx_judgement *j)
 /* --- all together ----------------------------------------------------------------------------- */
 
 /* For tl_ptx_find_waits. */
-struct polling {
-    struct tl_ptx_judgement *j;
-    struct tl_ptx_summary *all;
-};
-
 static bool calls_polling(void *data, const struct tl_ptx_stmt *call)
 {
-    const struct polling *p = data;
-    const struct tl_ptx_summary *s = tl_ptx_callee_summary(p->j, p->all, call);
+    const struct tl_ptx_summary *s = tl_ptx_callee_summary(data, call);
     return s != NULL && s->polls;
 }
 
@@ -247,17 +242,16 @@ static void tell_arguments(struct tl_ptx_judgement *j, const struct tl_ptx_waits
     }
 }
 
-static int judge_waits(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs, uint32_t n,
-                       struct tl_ptx_summary **all)
+static int judge_waits(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs, uint32_t n)
 {
     struct tl_ptx_roots roots;
-    if (tl_ptx_roots_init(&roots, j->p, cfgs, n) < 0 || tl_ptx_sum_up(j, &roots, all) < 0)
+    struct tl_ptx_summary *all;
+    if (tl_ptx_roots_init(&roots, j->p, cfgs, n) < 0 || tl_ptx_sum_up(j, &roots, &all) < 0)
         return -ENOMEM;
-    tl_ptx_judge_circles(j, *all);
+    tl_ptx_judge_circles(j, all);
     for (uint32_t i = 0; i < n; i++) {
         struct tl_ptx_waits w;
-        if (tl_ptx_find_waits(&w, j->p->arena, &cfgs[i], &roots, calls_polling,
-                              &(struct polling){j, *all}) < 0)
+        if (tl_ptx_find_waits(&w, j->p->arena, &cfgs[i], &roots, calls_polling, j) < 0)
             return -ENOMEM;
         if (w.reason != TL_PTX_REASON_OK)
             tl_ptx_refuse_inst(j, TL_JUDGE_ALL, w.reason, w.place);
@@ -267,12 +261,24 @@ static int judge_waits(struct tl_ptx_judgement *j, struct tl_ptx_cfg *cfgs, uint
     return 0;
 }
 
+static void refuse_as_too_large(struct tl_ptx_judgement *j, const struct tl_ptx_func *func)
+{
+    tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_TOO_LARGE, func->item->begin, func->name);
+}
+
+/* What the flow of control decides: who waits for whom, and what a loop over blocks would meet. */
 static int judge_flow(struct tl_ptx_judgement *j)
 {
-    struct tl_ptx_summary *all;
     uint32_t n = 0, n_bodies = 0;
-    for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next)
+    uint64_t n_insts = 0;
+    for (struct tl_ptx_program_func *f = j->p->funcs; f != NULL; f = f->next) {
         n_bodies += f->func->has_body;
+        n_insts += f->func->n_insts;
+    }
+    if (n_bodies > MAX_FUNCS || n_insts > MAX_INSTS) {
+        refuse_as_too_large(j, j->p->entry->func);
+        return 0;
+    }
     struct tl_ptx_cfg *cfgs = tl_arena_alloc(j->p->arena, ((size_t)n_bodies + 1) * sizeof *cfgs);
     if (cfgs == NULL)
         return -ENOMEM;
@@ -280,20 +286,19 @@ static int judge_flow(struct tl_ptx_judgement *j)
         if (!f->func->has_body)
             continue;
         struct tl_ptx_cfg *cfg = &cfgs[n++];
-        if (f->func->n_insts <= MAX_INSTS && tl_ptx_cfg_build(cfg, j->p->arena, f->func) < 0)
+        if (tl_ptx_cfg_build(cfg, j->p->arena, f->func) < 0)
             return -ENOMEM;
-        if (f->func->n_insts > MAX_INSTS || cfg->n_blocks > MAX_BLOCKS) {
-            tl_ptx_refuse(j, TL_JUDGE_ALL, TL_PTX_REASON_TOO_LARGE, f->func->item->begin,
-                          f->func->name);
+        if (cfg->n_blocks > MAX_BLOCKS) {
+            refuse_as_too_large(j, f->func);
             return 0;
         }
         if (cfg->unknown_branch != NULL)
             tl_ptx_refuse_inst(j, TL_JUDGE_ALL, TL_PTX_REASON_INDIRECT_BRANCH, cfg->unknown_branch);
     }
-    int rc = judge_waits(j, cfgs, n, &all);
+    int rc = judge_waits(j, cfgs, n);
     if (rc < 0 || j->f->verdicts[TL_PTX_PERSISTENT].reason != TL_PTX_REASON_OK)
         return rc;
-    return tl_ptx_judge_rounds(j, all, cfgs);
+    return tl_ptx_judge_rounds(j, cfgs);
 }
 
 static int note_grid_read(void *data, struct tl_ptx_operand *o)

@@ -551,16 +551,6 @@ static void judge_loop(struct search *x)
     }
 }
 
-static void note_ctaid_yz(struct search *x, const struct tl_ptx_operand *o)
-{
-    if (o->kind == TL_OPD_SYM)
-        x->reads_ctaid_yz |= o->sym->sreg == TL_SREG_ctaid && o->component != 'x';
-    bool has_elems = o->kind == TL_OPD_VEC || o->kind == TL_OPD_LIST || o->kind == TL_OPD_PAIR ||
-                     o->kind == TL_OPD_ADDR;
-    for (uint32_t i = 0; has_elems && i < o->n; i++)
-        note_ctaid_yz(x, &o->elems[i]);
-}
-
 static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_line)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -568,15 +558,8 @@ static int search_loops(struct search *x, struct tl_arena *arena, bool grid_is_l
     if (tl_affines_init(&x->affines, arena, cfg, grid_is_line) < 0 ||
         tl_semaphore_init(&x->semaphore, arena, &x->affines, x->roots) < 0)
         return -ENOMEM;
-    x->reads_ctaid_yz = false;
+    x->reads_ctaid_yz = !grid_is_line && x->roots->reads_ctaid_yz;
     x->n_told = 0;
-    for (uint32_t c = 0; !grid_is_line && c < x->roots->n_cfgs; c++) {
-        const struct tl_ptx_cfg *any = &x->roots->cfgs[c];
-        for (uint32_t i = 0; i < any->n_insts; i++) {
-            for (uint32_t o = 0; o < any->insts[i]->n_operands; o++)
-                note_ctaid_yz(x, &any->insts[i]->inst.operands[o]);
-        }
-    }
     for (uint32_t i = 0; i < cfg->n_order; i++) {
         x->head = cfg->order[i];
         if (!tl_ptx_cfg_loop(cfg, x->head, &x->loop, &x->region, x->stack))
