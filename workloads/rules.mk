@@ -63,3 +63,27 @@ $(B)/workloads/order/%: workloads/order/%.cu workloads/order/order.h workloads/r
 $(B)/workloads/order/per_thread: ORDER_FLAGS := --default-stream per-thread
 $(B)/workloads/order/memory_words: ORDER_LIBS = -L$(B)/lib/tally/device -lcuda
 $(B)/workloads/order/memory_words: | $(B)/lib/tally/device/libcuda.so
+
+# The same programs as machine code only, for the gate: code/NAME has no PTX, and code/NAME.known beside it has both, from which the
+# software device learns what it is to run (gate-tool learn).  A few for `make test`, all for `make test-force`.
+CODE_FEW := vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k turns
+code_of = $(if $(NVCC),$(foreach n,$(1),$(B)/workloads/code/$(n) $(B)/workloads/code/$(n).known))
+workloads: $(call code_of,$(CODE_FEW) $(notdir $(ORDER_PROGRAMS)))
+code-workloads: $(call code_of,$(filter-out nvrtc,$(WORKLOAD_NAMES)) $(notdir $(ORDER_PROGRAMS)) train)
+.PHONY: code-workloads
+
+CODE_ONLY := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+CODE_AND_PTX := -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90,code=[sm_90,compute_90]
+define make_code
+	$(say) NVCC $@
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -O2 -std=c++17 -Wno-deprecated-declarations $(1) $(WORKLOAD_FLAGS) $(ORDER_FLAGS) -Iworkloads/cuda \
+	    -o $@ $< $(ORDER_LIBS)
+endef
+CODE_HDRS := workloads/cuda/check.h workloads/order/order.h $(JOB_HDRS) workloads/rules.mk
+$(foreach d,cuda order jobs,$(eval $(B)/workloads/code/%.known: workloads/$(d)/%.cu $(CODE_HDRS); $$(call make_code,$$(CODE_AND_PTX))))
+$(foreach d,cuda order jobs,$(eval $(B)/workloads/code/%: workloads/$(d)/%.cu $(CODE_HDRS); $$(call make_code,$$(CODE_ONLY))))
+$(B)/workloads/code/mandelbrot $(B)/workloads/code/mandelbrot.known: WORKLOAD_FLAGS := -fmad=false
+$(call code_of,per_thread): ORDER_FLAGS := --default-stream per-thread
+$(call code_of,memory_words): ORDER_LIBS = -L$(B)/lib/tally/device -lcuda
+$(call code_of,memory_words): | $(B)/lib/tally/device/libcuda.so

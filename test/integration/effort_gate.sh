@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Programs as machine code only, as best-effort jobs with the gate forced, while a client of a high level preempts at random, on
+# devices as strict as an A100 with R535 and an H100 with R580: each prints what it prints when it runs alone, and ends as it does
+# then.  And who gets a gate at all: whose code, on which devices, and what the report says of the others.
+#
+# `make test` runs a few of them; `make test-force` (FULL=1) all.  PROGRAMS="a b" and PROFILES="a" run only these.
+set -euo pipefail
+. test/integration/effort_jobs.inc
+need_built "$build/test/gate-tool" "$build/workloads/code/vector_add"
+TALLY_PTXAS=$(scripts/tool ptxas) || skip "no ptxas here (scripts/tool)"
+export TALLY_PTXAS
+
+# Two SMs that have one block each; for the runtime, newer than R535, the driver says that it is not.
+export TALLY_DEVICE_DRIVER_VERSION=13000 TALLY_DEVICE_BLOCKS_PER_SM=1
+# Blocks of turns and waits wait for each other, for which an SM with one block has no room.
+few="vector_add reduce_shared scan_lookback graph_capture streams constant device_functions odd_blocks split_k events graphs per_thread"
+all=$(cd "$build/workloads/code" && for f in *.known; do echo "${f%.known}"; done | grep -vE '^(turns|waits|assert_fails|train)$')
+[ -n "${FULL:-}" ] && programs=${PROGRAMS:-$all} || programs=${PROGRAMS:-$few}
+
+# count WHAT: of the job as a whole, as the report has it first.
+count() {
+    "$build/bin/tally" report --json "$scratch/report" | tr -d ' \n' | sed 's/"blocks_by_rung":{[^}]*}//g' |
+        grep -o "\"$1\":[0-9]*" | head -n 1 | grep -o '[0-9]*$' || echo 0
+}
+
+# job PROGRAM VARIABLE=VALUE...: as a best-effort job; its report is in $scratch/report.
+job() {
+    local program=$1
+    shift
+    rm -rf "$scratch/report"
+    env LD_PRELOAD="$shim" LD_LIBRARY_PATH="$build/lib/tally:$toolkit/lib" TALLY_PRIORITY=low TALLY_REPORT="$scratch/report" "$@" \
+        timeout -k 2 120 "$program" >"$scratch/output" 2>"$scratch/errors"
+}
+
+# expect WHAT PATTERN: the report says it.
+expect() {
+    if "$build/bin/tally" report "$scratch/report" | tr -s ' \n' ' ' | grep -qE -- "$2"; then
+        passed=$((passed + 1))
+        echo "ok    $1"
+    else
+        failed=$((failed + 1))
+        echo "FAIL  $1: no '$2' in"
+        "$build/bin/tally" report "$scratch/report" | sed 's/^/      | /'
+    fi
+}
+
+run_gated() {
+    local name plain status gated=0 stops=0
+    for name in $programs; do
+        plain=0 status=0
+        LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$build/workloads/code/$name" >"$scratch/plain" 2>/dev/null || plain=$?
+        TALLY_DEVICE_PROFILE=soft LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$build/workloads/code/$name.known" \
+            >"$scratch/soft" 2>/dev/null || status=$?
+        if [ $plain -ne $status ] || ! cmp -s "$scratch/plain" "$scratch/soft"; then
+            failed=$((failed + 1))
+            echo "FAIL  $name plain on $TALLY_DEVICE_PROFILE: exit status $plain, as PTX $status"
+            continue
+        fi
+        status=0
+        job "$build/workloads/code/$name" TALLY_FORCE=gate || status=$?
+        if [ $status -eq $plain ] && cmp -s "$scratch/plain" "$scratch/output"; then
+            passed=$((passed + 1))
+            printf 'ok    %-20s %-10s %5d gated, %4d stops\n' "$name" "$TALLY_DEVICE_PROFILE" "$(count gate)" "$(count preemptions)"
+        else
+            failed=$((failed + 1))
+            echo "FAIL  $name on $TALLY_DEVICE_PROFILE: exit status $status, plain $plain"
+            diff "$scratch/plain" "$scratch/output" | head -n 10 | sed 's/^/      | /' || :
+            head -n 10 "$scratch/errors" | sed 's/^/      ! /'
+        fi
+        gated=$((gated + $(count gate))) stops=$((stops + $(count preemptions)))
+    done
+    # A run in which nothing was gated or stopped would show nothing.
+    if [ -z "${PROGRAMS:-}" ] && { [ $gated -eq 0 ] || [ $stops -eq 0 ]; }; then
+        failed=$((failed + 1))
+        echo "FAIL  on $TALLY_DEVICE_PROFILE $gated launches were gated, $stops were stopped"
+    fi
+}
+
+for name in $programs vector_add; do
+    "$build/test/gate-tool" learn "$build/workloads/code/$name.known" >/dev/null
+done
+start_preempter
+for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
+    export TALLY_DEVICE_PROFILE
+    run_gated
+done
+finish
