@@ -141,6 +141,10 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
         *pi = (int)(n[(int)attrib - TL_DEVICE_ATTRIBUTE_HOST_READS] & INT32_MAX);
         return CUDA_SUCCESS;
     }
+    if (pi != NULL && (int)attrib == TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK) {
+        *pi = 1;
+        return CUDA_SUCCESS;
+    }
     if (pi == NULL || (int)attrib <= 0 || (int)attrib > tl_drv_last_attribute())
         return CUDA_ERROR_INVALID_VALUE;
     *pi = tl_drv_device_attribute(d, attrib);

@@ -3,6 +3,7 @@
 #include "runtime/effort/supply.h"
 #include "tally/array.h"
 #include "tally/check.h"
+#include "tally/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,13 +116,14 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
     return ns;
 }
 
-static bool is_software(CUdevice device)
+/* The software device says so, whatever GPU it answers as; other drivers do not know the question. */
+static bool runs_block_by_block(CUdevice device)
 {
-    char name[64] = "";
-    CUresult (*get)(char *, int, CUdevice) = (CUresult(*)(char *, int, CUdevice))tl_eff.shim->real(
-        "cuDeviceGetName");
-    return get != NULL && get(name, sizeof name, device) == CUDA_SUCCESS &&
-           strcmp(name, "Tally Software Device") == 0;
+    int does = 0;
+    return tl_eff_real.cuDeviceGetAttribute(&does,
+                                            (CUdevice_attribute)TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK,
+                                            device) == CUDA_SUCCESS &&
+           does != 0;
 }
 
 /* Counters and words, with the memory that they stand in.  Allocating may wait for the context, so
@@ -183,7 +185,7 @@ TL_EFF_UNLOCKED static void look_at(struct tl_eff_context *c)
     tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
                                      device);
     c->has_host_atomics = atomics != 0;
-    c->runs_block_by_block = is_software(device);
+    c->runs_block_by_block = runs_block_by_block(device);
     tl_eff_qualify(c, device);
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         tl_eff_permit_round_trip(round_trip_ns = measure_round_trip(c));

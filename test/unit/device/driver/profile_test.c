@@ -2,6 +2,7 @@
  *
  * Each profile needs a process of its own, since one is for the life of a process: the test runs
  * itself again with TALLY_DEVICE_PROFILE set, and the child's part is named by its argument. */
+#include "tally/device.h"
 #include "test/unit/device/driver/help.h"
 #include "test/unit/image/build.h"
 
@@ -91,6 +92,8 @@ static void part_numbers(void)
                           attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
     TEST_ASSERT_EQUAL_INT(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED));
     TEST_ASSERT_EQUAL_INT(0, attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED));
+    /* What it is remains what it is. */
+    TEST_ASSERT_EQUAL_INT(1, attribute((CUdevice_attribute)TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK));
     /* Whoever reads a name sees that it is no GPU. */
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, CALL(cuDeviceGetName)(device, sizeof device, 0));
     TEST_ASSERT_NOT_NULL(strstr(device, "Tally Software Device"));
