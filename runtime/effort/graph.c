@@ -1,5 +1,6 @@
 /* A graph's nodes, read once when it is instantiated and put into the stream one by one when it is
- * launched, so that its kernels are preemptible like any others.  Branches of a graph come one
+ * launched, so that its kernels are preemptible like any others, unless all of them together are so
+ * short, or the job is so alone, that a kernel of that length would run whole.  Branches of a graph come one
  * after the other: CUDA never promises that they run at once. */
 #include "runtime/effort/graph.h"
 #include "tally/array.h"
@@ -15,6 +16,7 @@
 #include "runtime/effort/lock.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
+#include "runtime/effort/state.h"
 #include "runtime/effort/stream.h"
 
 enum { MAX_DEPTH = 16 };
@@ -60,6 +62,7 @@ int tl_eff_step_set_kernel(struct tl_eff_step *step, const CUDA_KERNEL_NODE_PARA
     free(step->kernel.params);
     step->kernel.params = item->owned;
     step->kernel.n = k->param_bytes;
+    step->kernel.record = k->record;
     item->owned = NULL;
     tl_eff_lock();
     tl_eff_item_unref(item);
@@ -271,6 +274,38 @@ static CUresult launch_step(const struct tl_eff_step *step, struct tl_eff_stream
         return tl_eff_wait(s, step->event, 0);
     }
     return CUDA_ERROR_INVALID_VALUE;
+}
+
+uint64_t tl_eff_steps_ns(const struct tl_eff_steps *list, const struct tl_eff_stream *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const struct tl_eff_step *step = &list->steps[i];
+        if (step->kind == TL_EFF_STEP_RECORD || step->kind == TL_EFF_STEP_WAIT)
+            return 0;
+        if (step->is_disabled || step->kind != TL_EFF_STEP_KERNEL)
+            continue;
+        uint64_t ns = tl_eff_packed_ns(s->context, &step->kernel.shape, step->kernel.params,
+                                       step->kernel.n);
+        if (ns == 0)
+            return 0;
+        sum += ns;
+    }
+    return sum > 0 ? sum : 1; /* no kernel at all takes a moment, too */
+}
+
+void tl_eff_steps_count(const struct tl_eff_steps *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        const struct tl_eff_step *step = &list->steps[i];
+        if (step->is_disabled || step->kind != TL_EFF_STEP_KERNEL)
+            continue;
+        const CUDA_KERNEL_NODE_PARAMS_v2 *p = &step->kernel.shape;
+        uint64_t blocks = (uint64_t)p->gridDimX * p->gridDimY * p->gridDimZ;
+        tl_record_launched(step->kernel.record, TL_RUNG_WHOLE, blocks);
+        atomic_fetch_add_explicit(&tl_eff.page->launches, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&tl_eff.page->blocks, blocks, memory_order_relaxed);
+    }
 }
 
 CUresult tl_eff_steps_launch(const struct tl_eff_steps *list, struct tl_eff_stream *s)

@@ -12,6 +12,7 @@
 #include "runtime/effort/lock.h"
 
 struct tl_eff_stream;
+struct tl_record_kernel;
 
 enum tl_eff_step_kind {
     TL_EFF_STEP_KERNEL,
@@ -33,6 +34,7 @@ struct tl_eff_step {
             size_t n;
             CUlaunchAttribute attributes[TL_EFF_MAX_ATTRIBUTES];
             uint32_t n_attributes;
+            struct tl_record_kernel *record;
         } kernel;
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS fill;
@@ -53,6 +55,12 @@ void tl_eff_steps_finish(struct tl_eff_steps *list);
 /* Other parameters for one kernel; 0 or as above. */
 int tl_eff_step_set_kernel(struct tl_eff_step *step,
                            const CUDA_KERNEL_NODE_PARAMS_v2 *p) TL_EFF_UNLOCKED;
+/* How long all of them take, one after the other; 0 if that is not known of some kernel, or if some
+ * step cannot be left to the driver: what is queued elsewhere may have to wait for its event. */
+uint64_t tl_eff_steps_ns(const struct tl_eff_steps *list,
+                         const struct tl_eff_stream *s) TL_EFF_UNLOCKED;
+/* The driver has launched them all, whole: they are counted. */
+void tl_eff_steps_count(const struct tl_eff_steps *list);
 /* Puts all steps into the stream. */
 CUresult tl_eff_steps_launch(const struct tl_eff_steps *list,
                              struct tl_eff_stream *s) TL_EFF_UNLOCKED;

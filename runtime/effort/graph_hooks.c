@@ -11,6 +11,9 @@
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/moment.h"
+#include "runtime/effort/permit.h"
+#include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
@@ -22,6 +25,9 @@ struct graph {
     CUgraphExec exec;
     bool is_whole;
     struct tl_eff_steps steps;
+    uint64_t ns;         /* that its steps take, when last looked; 0 if not known */
+    uint32_t n_launches; /* since then */
+    bool was_said;       /* the log has it that it is launched as it is */
     /* recorded behind each launch, since launches of one executable never overlap */
     CUevent last;
     uint32_t last_stream; /* its number and one */
@@ -139,6 +145,8 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
     }
     if (r == CUDA_SUCCESS && g != NULL && !was_found)
         g->is_whole = true;
+    if (g != NULL)
+        g->ns = 0; /* it may take longer from now on */
     tl_mutex_unlock(&lock);
     return r;
 }
@@ -293,6 +301,7 @@ static CUresult update(const struct tl_eff_call *call)
         if (!had_disabled && tl_eff_steps_read(&steps, (CUgraph)call->args[1]) == 0) { /* NOLINT */
             tl_eff_steps_finish(&g->steps);
             g->steps = steps;
+            g->ns = 0;
         } else {
             g->is_whole = true;
         }
@@ -329,6 +338,49 @@ static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
     return r;
 }
 
+/* Whether it may go to the driver as it is, at once: as one kernel of that length might.  Now and then
+ * it goes step by step all the same, so that its kernels are measured again. */
+TL_REQUIRES(lock) static bool goes_as_it_is(struct graph *g, struct tl_eff_stream *s)
+{
+    enum { LOOK_AFTER = 64 };
+    if (tl_eff.settings->force >= 0)
+        return false;
+    if (g->ns == 0 || g->n_launches++ >= LOOK_AFTER) {
+        bool was_known = g->ns != 0;
+        g->ns = tl_eff_steps_ns(&g->steps, s);
+        g->n_launches = 0;
+        if (was_known || g->ns == 0)
+            return false;
+    }
+    tl_eff_lock();
+    uint64_t now = tl_eff_now();
+    bool goes = tl_eff_passes(s) && tl_eff_permit_holds(now);
+    uint32_t permille = tl_eff_permit.grant.sm_permille;
+    goes = goes && tl_eff_permit.grant.blocks_per_s == 0 && (permille == 0 || permille >= 1000) &&
+           tl_eff_plan_goes_whole(g->ns, tl_eff_turnaround_ns(), tl_eff_is_alone()) &&
+           tl_eff_has_room(s, g->ns);
+    if (goes) {
+        tl_eff_unmarked(s, g->ns, now);
+        tl_eff_direct_begin();
+    }
+    tl_eff_unlock();
+    return goes;
+}
+
+/* What goes_as_it_is has begun. */
+TL_REQUIRES(lock) static CUresult launch_as_it_is(struct graph *g, struct tl_eff_stream *s)
+{
+    CUresult r = tl_eff_real.cuGraphLaunch(g->exec, s->handle);
+    tl_eff_direct_end();
+    if (r == CUDA_SUCCESS)
+        tl_eff_steps_count(&g->steps);
+    if (!g->was_said)
+        tl_eff_log(3, "a graph of %u steps and %llu us is launched as it is", g->steps.n,
+                   (unsigned long long)g->ns / 1000);
+    g->was_said = true;
+    return r;
+}
+
 TL_REQUIRES(lock) static CUresult replay(struct graph *g, struct tl_eff_stream *s)
 {
     CUresult r = CUDA_SUCCESS;
@@ -337,7 +389,7 @@ TL_REQUIRES(lock) static CUresult replay(struct graph *g, struct tl_eff_stream *
     if (r == CUDA_SUCCESS && g->last_stream != 0 && g->last_stream != s->number + 1)
         r = tl_eff_wait(s, g->last, 0);
     if (r == CUDA_SUCCESS)
-        r = tl_eff_steps_launch(&g->steps, s);
+        r = goes_as_it_is(g, s) ? launch_as_it_is(g, s) : tl_eff_steps_launch(&g->steps, s);
     if (r == CUDA_SUCCESS)
         r = tl_eff_record(g->last, s, 0);
     g->last_stream = s->number + 1;

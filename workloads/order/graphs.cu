@@ -54,6 +54,22 @@ int main()
     MUST(cudaStreamSynchronize(a));
     check.all(v, want, "captured graph between kernels");
     check.is(calls == 10, "host function of the graph");
+    /* One at a time, until it is known how long it takes; in two streams that wait for each other. */
+    for (uint32_t i = 0; i < 60; i++) {
+        MUST(cudaGraphLaunch(exec, i % 8 < 6 ? a : b));
+        want = model(want);
+        if (i % 8 == 5) { /* its launches never overlap, also in two streams */
+            MUST(cudaGraphLaunch(exec, b));
+            MUST(cudaStreamSynchronize(b));
+            want = model(want);
+        }
+        if (i % 8 >= 6)
+            MUST(cudaStreamSynchronize(b));
+        else if (i % 3 != 0)
+            MUST(cudaStreamSynchronize(a));
+    }
+    MUST(cudaDeviceSynchronize());
+    check.all(v, want, "captured graph, again and again");
     MUST(cudaStreamSynchronize(b)); /* no longer part of the capture */
     step(x, 6, b);
     MUST(cudaStreamSynchronize(b));
