@@ -298,6 +298,31 @@ static void a_kernel_without_registers_is_refused(void)
     expect_refused(TL_CUBIN_REASON_BROKEN);
 }
 
+static Elf64_Shdr *header_of(int section)
+{
+    return (Elf64_Shdr *)(file + ((Elf64_Ehdr *)file)->e_shoff) + section;
+}
+
+static void a_cut_symbol_is_an_error(void)
+{
+    plan_rest();
+    put_together();
+    header_of(SYMTAB)->sh_size -= 8;
+    TEST_ASSERT_EQUAL_INT(-EINVAL, tl_cubin_open(&cubin, file, n_file, &err));
+    TEST_ASSERT_NOT_NULL(strstr(err.text, "64 bytes of symbols"));
+}
+
+/* Twins would put the names of sections and of symbols into the same place. */
+static void one_table_for_all_names_is_refused(void)
+{
+    plan_rest();
+    put_together();
+    header_of(SYMTAB)->sh_link = SHSTRTAB;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_cubin_open(&cubin, file, n_file, &err), err.text);
+    TEST_ASSERT_EQUAL_STRING("layout", tl_cubin_reason_code(tl_cubin_entry(cubin, 0)->reason));
+    TEST_ASSERT_EQUAL_STRING("one table for all names", tl_cubin_entry(cubin, 0)->note);
+}
+
 static void every_cut_is_an_error_or_the_same(void)
 {
     plan_rest();
@@ -418,6 +443,18 @@ static void without_a_compiler_there_is_no_gate(void)
     tl_cubin_gates_destroy(gates);
 }
 
+static void large_results_have_memory_of_their_own(void)
+{
+    for (size_t n = 1; n < 64u << 20; n = 3 * n + 1) {
+        uint8_t *bytes = tl__cb_reserve(n);
+        TEST_ASSERT_NOT_NULL(bytes);
+        memset(bytes, 0xa5, n);
+        tl__cb_release(bytes, n);
+    }
+    tl__cb_release(NULL, 64u << 20);
+    TEST_ASSERT_NULL(tl__cb_reserve(SIZE_MAX - 1));
+}
+
 /* A compiler that answers with any cubin at all. */
 static int wrong_compiler(void *data, const char *ptx, uint32_t arch, void **to, size_t *n,
                           struct tl_error *e)
@@ -461,11 +498,14 @@ int main(void)
     RUN_TEST(a_kernel_without_exits_is_refused);
     RUN_TEST(sizes_that_disagree_are_refused);
     RUN_TEST(a_kernel_without_registers_is_refused);
+    RUN_TEST(a_cut_symbol_is_an_error);
+    RUN_TEST(one_table_for_all_names_is_refused);
     RUN_TEST(every_cut_is_an_error_or_the_same);
     RUN_TEST(a_gated_kernel_is_a_kernel_with_more_parameters);
     RUN_TEST(a_twin_leaves_the_original_alone);
     RUN_TEST(a_gate_for_parameters_elsewhere_is_an_error);
     RUN_TEST(without_a_compiler_there_is_no_gate);
+    RUN_TEST(large_results_have_memory_of_their_own);
     RUN_TEST(a_compiler_whose_gate_is_none_is_an_error);
     return UNITY_END();
 }
