@@ -157,6 +157,14 @@ $(GATE_TOOL): $(call objs,$(wildcard test/gate/*.c)) $(call libs,tally_cubin tal
 # test/gate/memory.c counts what the libraries take.
 $(GATE_TOOL): EXTRA_LIBS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=mmap,--wrap=munmap
 tests: $(GATE_TOOL)
+# Kernels and their gated forms on a driver, compared byte by byte.
+GATE_RUN := $(if $(CUDA_INCLUDE),$(B)/test/gate-run)
+ALL_SRCS += $(if $(CUDA_INCLUDE),test/standin/gate_run.c)
+$(B)/obj/test/standin/gate_run.o: EXTRA_CFLAGS = $(CUDA_FLAGS)
+$(B)/test/gate-run: $(B)/obj/test/standin/gate_run.o $(call libs,tally_cubin tally_image tally_base)
+	$(link_it)
+$(B)/test/gate-run: EXTRA_LIBS = -ldl
+tests: $(GATE_RUN)
 # `tally` with an edit left out, for what its doctor says to that.
 EDITS_TALLY := $(if $(CUDA_INCLUDE),$(B)/test/tally-edits)
 ALL_SRCS += test/standin/edits.c

@@ -31,6 +31,7 @@ struct found {
     uint64_t n_front;
     bool is_twin;
     struct tl_drv_kernel_info *info; /* of `kernel`, if it is gated */
+    bool is_left_out;                /* it cannot be run here */
 };
 
 struct work {
@@ -223,6 +224,19 @@ static const char *doubt(const struct work *w, const struct found *f,
                                        (uint32_t)sizeof(struct tl_cubin_args));
 }
 
+/* Whether the kernel's own parameters are where its PTX has them.  Compilers align large ones to
+ * addresses in the bank, which PTX does not know of. */
+static bool is_as_in_ptx(const struct work *w, const struct found *f)
+{
+    if (w->facts.n_params < f->info->n_params)
+        return true; /* another check's business */
+    for (uint32_t i = 0; i < f->info->n_params; i++)
+        if (w->facts.params[i].offset != f->info->param_offsets[i] ||
+            w->facts.params[i].bytes != f->info->param_sizes[i])
+            return false;
+    return true;
+}
+
 static CUresult check_gated(struct work *w, struct found *f)
 {
     struct tl_cubin_gate_code gate;
@@ -230,12 +244,18 @@ static CUresult check_gated(struct work *w, struct found *f)
     CUresult r = tl_drv_kernel_info(w->known->image, f->kernel->name, &f->info);
     if (r != CUDA_SUCCESS)
         return r;
+    tl_tables_read(&w->elf, f->symbol, &w->facts);
+    f->is_left_out = !is_as_in_ptx(w, f);
+    if (f->is_left_out) {
+        tl_drv_log("gated kernel %s is left out: its parameters are not where its PTX has them",
+                   f->name);
+        return CUDA_SUCCESS;
+    }
     if (gate_of(w->arch, f->info, &gate, &err) < 0) {
         tl_drv_log("gated kernel %s refused: which gate that is cannot be told: %s", f->name,
                    err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    tl_tables_read(&w->elf, f->symbol, &w->facts);
     const char *why = doubt(w, f, &gate);
     if (why != NULL)
         tl_drv_log("gated kernel %s refused: %s", f->name, why);
@@ -292,12 +312,12 @@ static CUresult make_text(const struct work *w, char **text, size_t *n)
             if (f->n_front > 0 && tl_str_is(item->name, f->kernel->name))
                 *(f->is_twin ? &twin : &gated) = f;
         }
-        if (gated != NULL)
-            put_gated(&out, image->text, item, gated);
-        else
+        if (gated == NULL)
             tl_buf_add(&out, image->text + item->begin, item->end - item->begin);
+        else if (!gated->is_left_out)
+            put_gated(&out, image->text, item, gated);
         tl_buf_putc(&out, '\n');
-        if (twin != NULL)
+        if (twin != NULL && !twin->is_left_out)
             put_gated(&out, image->text, item, twin);
     }
     *n = out.n;
@@ -350,7 +370,7 @@ static CUresult make_image(struct work *w, struct tl_drv_image **out)
     if (r != CUDA_SUCCESS)
         return r;
     for (uint32_t i = 0; r == CUDA_SUCCESS && i < w->n; i++)
-        if (w->found[i].n_front > 0)
+        if (w->found[i].n_front > 0 && !w->found[i].is_left_out)
             r = describe(w, &w->found[i], *out);
     if (r != CUDA_SUCCESS) {
         tl_drv_lock();

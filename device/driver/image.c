@@ -164,21 +164,26 @@ TL_UNCHECKED CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_i
         free(text);
         return rc == -EINVAL ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (tl_drv_profile()->is_strict &&
-        version_number(tl_ptx_index_version(image->index)) > newest_isa()) {
-        tl_drv_log("PTX ISA %u is newer than the driver, which knows up to %u",
-                   version_number(tl_ptx_index_version(image->index)), newest_isa());
-        tl_ptx_index_destroy(image->index);
-        free(image->infos);
-        free(image);
-        free(text);
-        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    }
     image->refs = 1;
     tl_mutex_init(&image->managed_lock);
     image->text = text;
     *out = image;
     return CUDA_SUCCESS;
+}
+
+CUresult tl_drv_image_of_ptx(char *text, size_t n, struct tl_drv_image **out)
+{
+    CUresult r = tl_drv_image_of_text(text, n, out);
+    if (r != CUDA_SUCCESS || !tl_drv_profile()->is_strict)
+        return r;
+    uint32_t isa = version_number(tl_ptx_index_version((*out)->index));
+    if (isa <= newest_isa())
+        return CUDA_SUCCESS;
+    tl_drv_log("PTX ISA %u is newer than the driver, which knows up to %u", isa, newest_isa());
+    tl_drv_lock();
+    tl_drv_image_unref(*out);
+    tl_drv_unlock();
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 }
 
 /* Tells once, whatever is logged, why kernels of a program's own cannot run: the error that the
@@ -249,7 +254,9 @@ static CUresult load_chosen(struct choice *c, const void *bytes, struct tl_drv_i
         tl_drv_log("image refused: %s", err.text);
         return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
     }
-    CUresult r = tl_drv_image_of_text(text, n, out);
+    /* Machine code was compiled elsewhere: no driver has to know its PTX. */
+    CUresult r = c->has_code ? tl_drv_image_of_text(text, n, out)
+                             : tl_drv_image_of_ptx(text, n, out);
     if (r == CUDA_SUCCESS && c->has_code) {
         (*out)->code_arch = c->code.arch;
         r = tl_drv_gated_learn(c->code_bytes, c->n_code, c->code.arch, out);

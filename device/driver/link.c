@@ -64,7 +64,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
         char *text = strndup(data, size);
         if (text == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        r = tl_drv_image_of_text(text, strlen(text), &state->inputs[state->n]);
+        r = tl_drv_image_of_ptx(text, strlen(text), &state->inputs[state->n]);
         break;
     }
     case CU_JIT_INPUT_FATBINARY:

@@ -106,6 +106,8 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out) TL_DRV_
 /* A file as cuModuleLoad takes it, terminated, the caller's to free; NULL if that fails. */
 CUresult tl_drv_image_read(const char *path, char **out);
 CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_image **out); /* takes the text */
+/* The same of a text that the driver is to compile, if it is not too new for it. */
+CUresult tl_drv_image_of_ptx(char *text, size_t n, struct tl_drv_image **out) TL_DRV_UNLOCKED;
 void tl_drv_image_unref(struct tl_drv_image *image) TL_DRV_LOCKED;
 CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
                             struct tl_drv_kernel_info **out) TL_DRV_UNLOCKED;

@@ -2,6 +2,17 @@
  * See the header. */
 #include "runtime/doctor/ptx.h"
 
+/* --- a line of blocks, with neither shared memory nor barriers nor other dimensions ------------- */
+
+static const char line_text[] = ENTRY("line") BEGIN_LINE
+    "\tmad.lo.u32 %r13, %r9, 5, %r10;\n\tst.global.u32 [%d6], %r13;\n" END;
+
+static void line_reference(const struct tl_doc_shape *s, const uint32_t *spun,
+                           struct tl_doc_data *d)
+{
+    EACH(s) d->out[i] = d->in[i] * 5 + START;
+}
+
 /* --- a jump table ----------------------------------------------------------------------------- */
 
 static const char jumps_text[] = ENTRY("jumps") BEGIN
@@ -165,6 +176,7 @@ static void prints_reference(const struct tl_doc_shape *s, const uint32_t *spun,
 }
 
 const struct tl_doc_kernel tl_doc_gate_kernels[] = {
+    {"line", "a line of blocks that asks for nothing else", line_text, .reference = line_reference},
     {"jumps", "a jump table", jumps_text, .reference = jumps_reference},
     {"pointers", "calls through pointers in a variable", pointers_text,
      .reference = pointers_reference},

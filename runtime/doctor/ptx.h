@@ -13,16 +13,18 @@
  * %r4 and %r5 grid, %r6 threads, %r7 number of the block, %r8 of the thread, %r9 its word of in, %r10
  * what it came to; %p0 all threads but the first. */
 #define BEGIN                                                                                      \
+    BEGIN_BY("\tmov.u32 %r2, %ctaid.y;\n\tmov.u32 %r3, %ctaid.z;\n\tmov.u32 %r5, %nctaid.y;\n"     \
+             "\tmad.lo.u32 %r7, %r3, %r5, %r2;\n\tmad.lo.u32 %r7, %r7, %r4, %r1;\n")
+/* The same for a grid of a line, which asks for no more than it needs. */
+#define BEGIN_LINE BEGIN_BY("\tmov.u32 %r7, %r1;\n")
+#define BEGIN_BY(number)                                                                           \
     "\t.reg .pred %p<12>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %d<24>;\n"                             \
     "\tld.param.u64 %d20, [p_in];\n\tcvta.to.global.u64 %d0, %d20;\n"                              \
     "\tld.param.u64 %d21, [p_out];\n\tcvta.to.global.u64 %d1, %d21;\n"                             \
     "\tld.param.u64 %d22, [p_runs];\n\tcvta.to.global.u64 %d2, %d22;\n"                            \
     "\tld.param.u64 %d23, [p_aux];\n\tcvta.to.global.u64 %d3, %d23;\n"                             \
-    "\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, %ctaid.x;\n\tmov.u32 %r2, %ctaid.y;\n"                 \
-    "\tmov.u32 %r3, %ctaid.z;\n\tmov.u32 %r4, %nctaid.x;\n\tmov.u32 %r5, %nctaid.y;\n"             \
-    "\tmov.u32 %r6, %ntid.x;\n"                                                                    \
-    "\tmad.lo.u32 %r7, %r3, %r5, %r2;\n\tmad.lo.u32 %r7, %r7, %r4, %r1;\n"                         \
-    "\tmad.lo.u32 %r8, %r7, %r6, %r0;\n"                                                           \
+    "\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, %ctaid.x;\n\tmov.u32 %r4, %nctaid.x;\n"                \
+    "\tmov.u32 %r6, %ntid.x;\n" number "\tmad.lo.u32 %r8, %r7, %r6, %r0;\n"                        \
     "\tmul.wide.u32 %d4, %r8, 4;\n\tadd.s64 %d5, %d0, %d4;\n\tld.global.u32 %r9, [%d5];\n"         \
     "\tadd.s64 %d6, %d1, %d4;\n\txor.b32 %r10, %r7, %r0;\n"                                        \
     "\tsetp.ne.u32 %p0, %r0, 0;\n\t@%p0 bra $begun;\n"                                             \

@@ -23,7 +23,7 @@ strict='host-counters refused no atomics'
 # There the gate needs machine code, and that a compiler.
 if TALLY_PTXAS=$(scripts/tool ptxas); then
     export TALLY_PTXAS
-    gate='gate works 31 kernels' costs=0
+    gate='gate works 33 kernels' costs=0
 else
     echo "without the gate: no ptxas here (scripts/tool)"
     gate='gate refused map: there is no ptxas' costs=3

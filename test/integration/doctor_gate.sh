@@ -10,7 +10,7 @@ need_built "$build/test/tally-edits" "$build/test/gate-tool"
 export TALLY_PTXAS=$PTXAS TALLY_DEVICE_SMS=2 TALLY_DEVICE_PROFILE=h100-r580 TALLY_DRIVER=$faulty
 
 # --- faults of the driver: fault, exit status, what the doctor says
-doctor 0 'gate works 31 kernels' -- --only=gate
+doctor 0 'gate works 33 kernels' -- --only=gate
 while IFS='|' read -r fault status finding; do
     read -r fault status <<<"$fault $status"
     TALLY_FAULT=$fault doctor "$status" "${finding# }" -- --only=gate --patience=6
