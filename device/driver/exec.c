@@ -140,13 +140,13 @@ int tl_drv_exec_open(struct tl_drv_device *device)
     if (getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
     if (read_reach(&config) < 0) {
-        tl_drv_log(
+        tl_drv_tell_why_not(
             "no device: TALLY_DEVICE_PCIE is yes, no or a number of nanoseconds up to 1000000");
         return -EINVAL;
     }
     int rc = tl_exec_device_open(&exec_devices[device->ordinal], &config, &err);
     if (rc < 0) {
-        tl_drv_log("no device: %s", err.text);
+        tl_drv_tell_why_not("no device: %s", err.text);
         return rc;
     }
     device->slots = (int)tl_exec_device_slots(exec_devices[device->ordinal]);

@@ -21,35 +21,57 @@ struct tl_drv_state_all tl_drv = {.next_id = 1};
 
 /* --- logging ---------------------------------------------------------------------------------- */
 
-bool tl_drv_log_is_on(void)
+/* What TALLY_LOG says. */
+enum { UNKNOWN, NOTHING, ONLY_WHY_NOT, EVERYTHING };
+
+static int how_much(void)
 {
-    /* 0 unknown, 1 off, 2 on; relaxed: every thread finds the same answer */
+    /* relaxed: every thread finds the same answer */
     static _Atomic int known;
     int is = atomic_load_explicit(&known, memory_order_relaxed);
-    if (is == 0) {
+    if (is == UNKNOWN) {
         const char *text = getenv("TALLY_LOG");
-        bool off = text == NULL || *text == 0 || strcmp(text, "0") == 0 || strcmp(text, "off") == 0;
-        is = off ? 1 : 2;
+        is = text == NULL || *text == 0                           ? ONLY_WHY_NOT
+             : strcmp(text, "0") == 0 || strcmp(text, "off") == 0 ? NOTHING
+                                                                  : EVERYTHING;
         atomic_store_explicit(&known, is, memory_order_relaxed);
     }
-    return is == 2;
+    return is;
 }
 
-void tl_drv_log(const char *format, ...)
+bool tl_drv_log_is_on(void)
+{
+    return how_much() == EVERYTHING;
+}
+
+static void say(int at_least, const char *format, va_list args)
 {
     char line[1400];
-    va_list args;
     int n = snprintf(line, sizeof line, "tally device %d: ", (int)getpid());
-    va_start(args, format);
     vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
-    va_end(args);
     tl_drv_logs_add(line + n);
-    if (!tl_drv_log_is_on())
+    if (how_much() < at_least)
         return;
     size_t length = strlen(line);
     line[length] = '\n';
     if (write(STDERR_FILENO, line, length + 1) < 0)
         return; /* nowhere to complain */
+}
+
+void tl_drv_log(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(EVERYTHING, format, args);
+    va_end(args);
+}
+
+void tl_drv_tell_why_not(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(ONLY_WHY_NOT, format, args);
+    va_end(args);
 }
 
 CUresult tl_drv_unimplemented(const char *name)

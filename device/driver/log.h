@@ -10,6 +10,8 @@
 bool tl_drv_log_is_on(void);
 void tl_drv_logs_add(const char *message); /* device/driver/logs.c */
 void tl_drv_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Why there is no device: told also where TALLY_LOG does not ask for anything. */
+void tl_drv_tell_why_not(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* logs once per name, NOT_SUPPORTED */
 CUresult tl_drv_unimplemented(const char *name) TL_DRV_UNLOCKED;
 

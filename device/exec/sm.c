@@ -489,8 +489,10 @@ static struct sm_shared *map_segment(int fd)
 
 static int fill_segment(int fd)
 {
-    if (ftruncate(fd, (off_t)sizeof(struct sm_shared)) < 0)
-        return -errno;
+    /* Taken now: what is missing when it is first written to would be a signal, not an error. */
+    int rc = posix_fallocate(fd, 0, (off_t)sizeof(struct sm_shared));
+    if (rc != 0)
+        return -rc;
     struct sm_shared *m = map_segment(fd);
     if (m == NULL)
         return -errno;
@@ -534,6 +536,10 @@ static int open_segment(const char *path, struct sm_shared **out, struct tl_erro
         int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0 && errno == ENOENT) {
             int rc = create_segment(path);
+            if (rc == -ENOSPC)
+                return tl_error_set(err, rc,
+                                    "/dev/shm is full: the shared device takes %zu KB there",
+                                    (sizeof(struct sm_shared) + 1023) / 1024);
             if (rc < 0) {
                 errno = -rc;
                 return tl_error_errno(err, "cannot create the shared device %s", path);
