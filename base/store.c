@@ -41,8 +41,8 @@ enum { NAME_HEX = 2 * TL_DIGEST_BYTES, NAME_BYTES = NAME_HEX + sizeof ".so" };
 
 int tl_store_folder(char path[TL_STORE_PATH], struct tl_error *err)
 {
-    const char *cache = getenv("TALLY_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
+    const char *cache = secure_getenv("TALLY_CACHE"), *xdg = secure_getenv("XDG_CACHE_HOME"),
+               *home = secure_getenv("HOME");
     int n;
     if (cache != NULL && cache[0] == '/') {
         n = snprintf(path, TL_STORE_PATH, "%s", cache);
@@ -69,7 +69,7 @@ int tl_store_folder(char path[TL_STORE_PATH], struct tl_error *err)
 
 uint32_t tl_store_limit_mb(void)
 {
-    const char *text = getenv("TALLY_CACHE_MB");
+    const char *text = secure_getenv("TALLY_CACHE_MB");
     char *end = NULL;
     unsigned long mb = text != NULL ? strtoul(text, &end, 10) : 0;
     if (text == NULL || end == text || *end != '\0' || mb == 0 || mb > UINT32_MAX)

@@ -136,7 +136,7 @@ static int read_identity(struct ptxas *p, struct tl_error *err)
 /* Where the ptxas stand-in looks for the real one, too. */
 static int search(struct tl_cubin_compiler **out, struct tl_error *err)
 {
-    const char *asked = getenv("TALLY_PTXAS"), *home = getenv("CUDA_HOME");
+    const char *asked = secure_getenv("TALLY_PTXAS"), *home = secure_getenv("CUDA_HOME");
     char path[PATH_MAX];
     if (asked != NULL && asked[0] != 0)
         return tl_cubin_ptxas_create(out, asked, err);

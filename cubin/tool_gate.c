@@ -97,7 +97,7 @@ static int open_forge(struct forge *f, const char *ptxas, struct tl_error *err)
     char path[TL_STORE_PATH];
     *f = (struct forge){0};
     if (ptxas == NULL)
-        ptxas = getenv("PTXAS") != NULL ? getenv("PTXAS") : "ptxas";
+        ptxas = secure_getenv("PTXAS") != NULL ? secure_getenv("PTXAS") : "ptxas";
     int rc = tl_cubin_ptxas_create(&f->compiler, ptxas, err);
     if (rc < 0)
         return rc;

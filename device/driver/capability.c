@@ -66,7 +66,7 @@ static void read_part(const char *text, size_t n)
 
 void tl_drv_capability_read(void)
 {
-    const char *text = getenv("TALLY_DEVICE_CC");
+    const char *text = secure_getenv("TALLY_DEVICE_CC");
     tl_drv.cc_major = tl_drv_profile()->cc_major;
     tl_drv.cc_minor = tl_drv_profile()->cc_minor;
     n_rules = 0;

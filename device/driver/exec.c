@@ -45,7 +45,7 @@ static void surf(struct tl_dev_frame *f, uint64_t handle, uint32_t kind, uint32_
  * documentation of MPS); TALLY_DEVICE_FAULTS says whether it does here: shared or own. */
 static bool shares_faults(void)
 {
-    const char *text = getenv("TALLY_DEVICE_FAULTS");
+    const char *text = secure_getenv("TALLY_DEVICE_FAULTS");
     if (text != NULL && strcmp(text, "own") == 0)
         return false;
     return tl_drv_profile()->is_strict || (text != NULL && strcmp(text, "shared") == 0);
@@ -107,7 +107,7 @@ void tl_drv_exec_copy_end(const struct tl_drv_turn *turn)
  * -EINVAL.  Not set: nothing, and accesses are not even counted. */
 static int read_reach(struct tl_exec_config *config)
 {
-    const char *text = getenv("TALLY_DEVICE_PCIE");
+    const char *text = secure_getenv("TALLY_DEVICE_PCIE");
     char *end = NULL;
     if (text == NULL || *text == 0 || strcmp(text, "no") == 0)
         return 0;
@@ -130,14 +130,14 @@ int tl_drv_exec_open(struct tl_drv_device *device)
     struct tl_error err = {0};
     uint64_t left;
     /* The profile's, unless somebody says how many there shall be. */
-    int sms = getenv("TALLY_DEVICE_SMS") == NULL ? tl_drv_profile()->sms : 0;
+    int sms = secure_getenv("TALLY_DEVICE_SMS") == NULL ? tl_drv_profile()->sms : 0;
     struct tl_exec_config config = {.ordinal = (uint32_t)device->number,
                                     .tex = tex,
                                     .surf = surf,
                                     .n_told = (uint32_t)sms,
                                     .shares_faults = shares_faults(),
                                     .has_own_cpus = tl_drv.n_physical == 1};
-    if (getenv("TALLY_DEVICE_MEM") == NULL)
+    if (secure_getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
     if (read_reach(&config) < 0) {
         tl_drv_tell_why_not(

@@ -30,7 +30,7 @@ static int how_much(void)
     static _Atomic int known;
     int is = atomic_load_explicit(&known, memory_order_relaxed);
     if (is == UNKNOWN) {
-        const char *text = getenv("TALLY_LOG");
+        const char *text = secure_getenv("TALLY_LOG");
         is = text == NULL || *text == 0                           ? ONLY_WHY_NOT
              : strcmp(text, "0") == 0 || strcmp(text, "off") == 0 ? NOTHING
                                                                   : EVERYTHING;
@@ -94,7 +94,7 @@ CUresult tl_drv_unimplemented(const char *name)
 
 static long number_from(const char *variable, long least, long most, long otherwise)
 {
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     char *end;
     if (text == NULL || *text == 0)
         return otherwise;
@@ -132,7 +132,7 @@ static CUresult open_device(int i, int number) TL_DRV_LOCKED
  * Returns how many, and the numbers; all devices if it is not set. */
 static int visible_devices(int n_all, int numbers[TL_DRV_MAX_DEVICES])
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    const char *text = secure_getenv("CUDA_VISIBLE_DEVICES");
     int n = 0;
     for (int i = 0; text == NULL && i < n_all; i++)
         numbers[n++] = i;

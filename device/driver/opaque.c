@@ -56,7 +56,7 @@ struct tl_drv_opaque {
 
 bool tl_drv_opaque_is_on(double *block_us)
 {
-    const char *text = getenv("TALLY_DEVICE_OPAQUE");
+    const char *text = secure_getenv("TALLY_DEVICE_OPAQUE");
     *block_us = 0;
     if (text == NULL || strncmp(text, "time", 4) != 0)
         return false;

@@ -197,7 +197,7 @@ const struct tl_drv_profile *tl_drv_profile(void)
     const struct tl_drv_profile *p = atomic_load_explicit(&known, memory_order_relaxed);
     if (p != NULL)
         return p;
-    p = row_of(getenv("TALLY_DEVICE_PROFILE"));
+    p = row_of(secure_getenv("TALLY_DEVICE_PROFILE"));
     if (p == NULL)
         p = &profiles[0];
     if (environ != NULL)
@@ -207,7 +207,7 @@ const struct tl_drv_profile *tl_drv_profile(void)
 
 bool tl_drv_profile_is_known(void)
 {
-    const char *name = getenv("TALLY_DEVICE_PROFILE");
+    const char *name = secure_getenv("TALLY_DEVICE_PROFILE");
     char line[512];
     if (row_of(name) != NULL)
         return true;
@@ -223,7 +223,7 @@ bool tl_drv_profile_is_known(void)
 
 int tl_drv_driver_version(void)
 {
-    const char *text = getenv("TALLY_DEVICE_DRIVER_VERSION");
+    const char *text = secure_getenv("TALLY_DEVICE_DRIVER_VERSION");
     char *end;
     long v = text != NULL ? strtol(text, &end, 10) : 0;
     return v >= 1000 && v < 100000 && *end == 0 ? (int)v : tl_drv_profile()->driver_version;

@@ -25,7 +25,7 @@
 static int read_number(const char *name, uint64_t most, bool has_suffix, uint64_t *out,
                        struct tl_error *err)
 {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     *out = 0;
     if (text == NULL || *text == '\0')
         return 0;
@@ -60,7 +60,7 @@ static uint32_t usable_cores(void)
 static int read_mode(const char *given, enum tl_exec_mode *mode, struct tl_error *err)
 {
     static const char *const names[] = {"mps", "mps-priority", "timeslice"};
-    const char *text = given != NULL ? given : getenv("TALLY_DEVICE_MODE");
+    const char *text = given != NULL ? given : secure_getenv("TALLY_DEVICE_MODE");
     *mode = TL_EXEC_MPS;
     if (text == NULL || *text == '\0')
         return 0;
@@ -110,7 +110,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
     d->bus_bytes = c->bus_bytes != 0 ? c->bus_bytes : bus != 0 ? bus : DEFAULT_BUS;
     d->blocks_per_sm = c->blocks_per_sm != 0 ? c->blocks_per_sm : (uint32_t)resident;
     d->heap_bytes = c->heap_bytes != 0 ? c->heap_bytes : DEFAULT_HEAP;
-    const char *name = c->name != NULL ? c->name : getenv("TALLY_DEVICE_NAME");
+    const char *name = c->name != NULL ? c->name : secure_getenv("TALLY_DEVICE_NAME");
     int n;
     if (name == NULL || *name == '\0')
         n = snprintf(d->name, sizeof d->name, "tally-%u-%u", (unsigned)getuid(), c->ordinal);
@@ -152,7 +152,7 @@ static void wait_for_change(struct tl_exec_device *d, uint64_t until_ns) TL_REQU
 /* Joins the shared device, and writes down what is lost to others there if somebody wants that. */
 static int join(struct tl_exec_device *d)
 {
-    const char *folder = getenv("TALLY_DEVICE_WAITS");
+    const char *folder = secure_getenv("TALLY_DEVICE_WAITS");
     struct tl__waits *waits = NULL;
     int rc = folder != NULL && *folder != '\0'
                  ? tl__waits_create(&waits, folder, d->name, &d->error)

@@ -8,9 +8,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_LOCAL (512U << 10)
@@ -78,20 +81,83 @@ static int make(struct tl_exec_object **out, const struct tl_dev_info *info, tl_
     return 0;
 }
 
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static int refuse(struct tl_error *err, const char *path, const char *why)
+{
+    return tl_error_set(err, -EPERM, "the compiled kernel %s: %s, so it is not run", path, why);
+}
+
+/* Code is run only where nobody else could have put it: out of a folder that is ours and that others
+ * cannot write to.  That is asked of an open descriptor, and `by` leads on from there: whoever may
+ * rename folders further up cannot put another one in its place.  The descriptor, or -errno. */
+static int enter_folder(const char *path, char *by, size_t size, struct tl_error *err)
+{
+    char folder[PATH_MAX];
+    struct stat st;
+    const char *name = strrchr(path, '/') + 1;
+    size_t n = (size_t)(name - path);
+    if (n >= sizeof folder)
+        return tl_error_set(err, -ENAMETOOLONG, "a compiled kernel with too long a path");
+    memcpy(folder, path, n);
+    folder[n] = 0;
+    int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    if (fd < 0)
+        return tl_error_errno(err, "cannot find the compiled kernel %s", path);
+    if (fstat(fd, &st) < 0)
+        rc = tl_error_errno(err, "cannot look at the folder of %s", path);
+    else if (st.st_uid != geteuid())
+        rc = refuse(err, path, "its folder belongs to somebody else");
+    else if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        rc = refuse(err, path, "others may write to its folder");
+    else if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        rc = tl_error_errno(err, "cannot find the compiled kernel %s", path);
+    else if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        rc = refuse(err, path, "it belongs to somebody else, or is no file");
+    snprintf(by, size, "/proc/self/fd/%d/%s", fd, name);
+    if (rc < 0)
+        close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+/* Where there is no cache, a path leads to a descriptor of this process, which has no name of its
+ * own. */
+static bool is_descriptor(const char *path)
+{
+    return strncmp(path, "/proc/", 6) == 0;
+}
+
+static void *map(const char *path, struct tl_error *err)
+{
+    char by[PATH_MAX];
+    int folder = is_descriptor(path) ? -1 : enter_folder(path, by, sizeof by, err);
+    if (folder < 0 && !is_descriptor(path))
+        return NULL;
+    void *handle = dlopen(folder >= 0 ? by : path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        tl_error_set(err, -ENOEXEC, "cannot map the compiled kernel: %s", dlerror());
+    if (folder >= 0)
+        close(folder);
+    return handle;
+}
+
 int tl_exec_object_open(struct tl_exec_object **out, const char *path, struct tl_error *err)
 {
+    struct tl_error why = {0};
     /* dlopen's error has no errno; the common case gets its own.  A name without a slash would be
-     * searched for.  Full paths are taken as they are: where there is no cache they lead to a
-     * descriptor of this process, which has no name of its own. */
+     * searched for. */
     if (access(path, R_OK) < 0)
         return tl_error_errno(err, "cannot read the compiled kernel %s", path);
     char absolute[PATH_MAX];
     const char *full = path[0] == '/' ? path : realpath(path, absolute);
     if (full == NULL)
         return tl_error_errno(err, "cannot find the compiled kernel %s", path);
-    void *handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        return tl_error_set(err, -ENOEXEC, "cannot map the compiled kernel: %s", dlerror());
+    void *handle = map(full, &why);
+    if (handle == NULL) {
+        if (err != NULL)
+            *err = why;
+        return why.code;
+    }
     const struct tl_dev_info *info = dlsym(handle, "tally_info");
     tl_exec_warp_fn warp;
     tl_exec_blocks_fn blocks;

@@ -64,7 +64,7 @@ static void init_once(void)
     LLVMInitializeX86AsmParser(); /* of the few instructions that are written out, see float.c */
     host_cpu = LLVMGetHostCPUName();
     host_features = LLVMGetHostCPUFeatures();
-    const char *verify = getenv("TALLY_JIT_VERIFY");
+    const char *verify = secure_getenv("TALLY_JIT_VERIFY");
     verifies = verify != NULL && strcmp(verify, "0") != 0;
 }
 

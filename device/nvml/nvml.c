@@ -18,7 +18,7 @@ static const char *const names[8] = {"0", "1", "2", "3", "4", "5", "6", "7"};
 
 static unsigned device_count(void)
 {
-    const char *text = getenv("TALLY_DEVICES");
+    const char *text = secure_getenv("TALLY_DEVICES");
     long n = text != NULL ? strtol(text, NULL, 10) : 1;
     return n >= 1 && n <= 8 ? (unsigned)n : 1;
 }
@@ -74,7 +74,7 @@ static const struct driver {
 {
     static const struct driver drivers[] = {
         {"-r535", "535.183.06", 12020}, {"-r550", "550.90.07", 12040}, {"", "580.65.06", 13000}};
-    const char *profile = getenv("TALLY_DEVICE_PROFILE");
+    const char *profile = secure_getenv("TALLY_DEVICE_PROFILE");
     size_t i = 0;
     while (drivers[i].branch[0] != 0 &&
            (profile == NULL || strstr(profile, drivers[i].branch) == NULL))

@@ -86,7 +86,7 @@ static int find_program(struct request *r)
     static const char *const places[] = {"../../../bin/tally-jit",
                                          "../../../libexec/tally/tally-jit",
                                          "../../../libexec/tally-jit", "../bin/tally-jit"};
-    const char *asked = getenv("TALLY_JIT");
+    const char *asked = secure_getenv("TALLY_JIT");
     struct stat st;
     if (asked != NULL && asked[0] != '\0') {
         /* absolute, since the service starts in another folder */
@@ -484,8 +484,8 @@ static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_
                                        .ptx_n = n,
                                        .kernel = kernel,
                                        .block = {block[0], block[1], block[2]},
-                                       .cpu = getenv("TALLY_JIT_CPU"),
-                                       .features = getenv("TALLY_JIT_FEATURES")},
+                                       .cpu = secure_getenv("TALLY_JIT_CPU"),
+                                       .features = secure_getenv("TALLY_JIT_FEATURES")},
                             .kind = kind,
                             .cache = "",
                             .err = err};

@@ -49,7 +49,7 @@ static struct {
 
 static bool is_wanted(void)
 {
-    const char *log = getenv("TALLY_LOG"), *progress = getenv("TALLY_PROGRESS");
+    const char *log = secure_getenv("TALLY_LOG"), *progress = secure_getenv("TALLY_PROGRESS");
     if (progress != NULL && (strcmp(progress, "no") == 0 || strcmp(progress, "0") == 0))
         return false;
     return log == NULL ||

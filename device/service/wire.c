@@ -234,7 +234,7 @@ static int open_private(const char *path, struct tl_error *err)
 
 int tl_jit_runtime_folder(char path[TL_STORE_PATH], struct tl_error *err)
 {
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
     if (xdg != NULL && xdg[0] == '/') {
         int n = snprintf(path, TL_STORE_PATH, "%s/tally", xdg);
         int fd = n < TL_STORE_PATH ? open_private(path, err) : -ENAMETOOLONG;

@@ -79,7 +79,7 @@ int tl_jit_build(const char *ptx, size_t n, const char *kernel,
 
 uint32_t tl_jit_number(const char *variable, uint32_t otherwise, uint32_t most)
 {
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     char *end = NULL;
     unsigned long n = text != NULL ? strtoul(text, &end, 10) : 0;
     return text == NULL || end == text || *end != '\0' || n > most ? otherwise : (uint32_t)n;
@@ -147,7 +147,7 @@ static void hold_nothing(int socket, int log)
  * parent. */
 static void misbehave(const char *kernel, uint32_t attempt)
 {
-    const char *what = getenv("TALLY_JIT_TEST_CRASH");
+    const char *what = secure_getenv("TALLY_JIT_TEST_CRASH");
     size_t n = strlen(kernel);
     if (what == NULL || strncmp(what, kernel, n) != 0)
         return;

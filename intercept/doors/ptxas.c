@@ -59,7 +59,8 @@ static bool is_in(const char *folder, size_t n, const char *below, char real[PAT
 
 static bool find_real(char real[PATH_MAX])
 {
-    const char *asked = getenv("TALLY_PTXAS"), *path = getenv("PATH"), *home = getenv("CUDA_HOME");
+    const char *asked = secure_getenv("TALLY_PTXAS"), *path = secure_getenv("PATH"),
+               *home = secure_getenv("CUDA_HOME");
     if (asked != NULL && asked[0] != '\0')
         return is_program(asked, real);
     while (path != NULL && *path != '\0') {
@@ -77,7 +78,7 @@ static bool find_real(char real[PATH_MAX])
 static bool is_soft(void)
 {
     char path[PATH_MAX], device[PATH_MAX], driver[PATH_MAX];
-    const char *asked = getenv("TALLY_DRIVER");
+    const char *asked = secure_getenv("TALLY_DRIVER");
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (asked == NULL || n <= 0)
         return false;

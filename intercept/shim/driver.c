@@ -244,7 +244,7 @@ static const char *const folders[] = {
 
 static bool search(struct found *f)
 {
-    const char *asked = getenv("TALLY_DRIVER"), *path = getenv("LD_LIBRARY_PATH");
+    const char *asked = secure_getenv("TALLY_DRIVER"), *path = secure_getenv("LD_LIBRARY_PATH");
     if (asked != NULL && *asked != '\0')
         return open_path(f, asked, true);
     while (path != NULL && *path != '\0') {
@@ -281,7 +281,7 @@ static void publish(void)
         if (real != NULL)
             remember_address((enum tl_name)i);
     }
-    const char *off = getenv("TALLY_OFF");
+    const char *off = secure_getenv("TALLY_OFF");
     tl_driver_reset_hooks(driver.handle == NULL || (off != NULL && strcmp(off, "1") == 0));
     atomic_store_explicit(&driver.is_ready, true, memory_order_release);
 }

@@ -73,7 +73,7 @@ static bool open_effort(void)
 {
     TL_CHECK(tl_job.effort == NULL);
     char path[PATH_MAX];
-    const char *asked = getenv("TALLY_EFFORT");
+    const char *asked = secure_getenv("TALLY_EFFORT");
     if (state.has_no_effort)
         return false;
     int n = asked != NULL && *asked != '\0'

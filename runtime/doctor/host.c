@@ -92,10 +92,10 @@ static void tell_sandbox(struct tl_doctor *d)
         strcmp(seccomp, "2") == 0   ? "a filter"
         : strcmp(seccomp, "1") == 0 ? "strict"
                                     : "none");
-    const char *kind = access("/.dockerenv", F_OK) == 0            ? "Docker"
-                       : access("/run/.containerenv", F_OK) == 0   ? "Podman"
-                       : getenv("KUBERNETES_SERVICE_HOST") != NULL ? "Kubernetes"
-                                                                   : "none seen";
+    const char *kind = access("/.dockerenv", F_OK) == 0                   ? "Docker"
+                       : access("/run/.containerenv", F_OK) == 0          ? "Podman"
+                       : secure_getenv("KUBERNETES_SERVICE_HOST") != NULL ? "Kubernetes"
+                                                                          : "none seen";
     add(d, "container", "%s", kind);
 }
 

@@ -85,7 +85,7 @@ TL_REQUIRES(forge_lock) static void add_linker(void)
 /* Where it is: as the user says, in PATH, or in the toolkit's folder. */
 TL_REQUIRES(forge_lock) static void add_ptxas(void)
 {
-    const char *asked = getenv("TALLY_PTXAS"), *home = getenv("CUDA_HOME");
+    const char *asked = secure_getenv("TALLY_PTXAS"), *home = secure_getenv("CUDA_HOME");
     char path[PATH_MAX];
     struct tl_cubin_compiler *compiler = NULL;
     snprintf(path, sizeof path, "%s/bin/ptxas",

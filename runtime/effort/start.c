@@ -107,9 +107,9 @@ static const struct tl_hook *start(const struct tl_shim *shim)
                                    .client = shim->client,
                                    .record = shim->record,
                                    .page = tl_client_page(shim->client),
-                                   .trusts_waits = getenv("TALLY_TEST_TRUST_WAITS") != NULL};
+                                   .trusts_waits = secure_getenv("TALLY_TEST_TRUST_WAITS") != NULL};
     if (tl_eff.trusts_waits) {
-        const char *refused = getenv("TALLY_TEST_REFUSE_BESIDE");
+        const char *refused = secure_getenv("TALLY_TEST_REFUSE_BESIDE");
         tl_eff.n_refused_beside = refused != NULL ? (uint32_t)strtoul(refused, NULL, 10) : 0;
         tl_eff_note("TALLY_TEST_TRUST_WAITS is set: kernels are cut whose blocks may wait for each "
                     "other");

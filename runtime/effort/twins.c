@@ -53,7 +53,8 @@ TL_EFF_UNLOCKED static bool may_be_twinned(const struct tl_captured_image *image
                                   .is_forced = is_forced(),
                                   .whose = tl_eff_whose(image->source, image->loader),
                                   .examined = TL_EFF_FOUND_TO_WORK};
-    const char *jit = getenv("CUDA_FORCE_PTX_JIT"); /* the driver's own: then it takes no cubin */
+    const char *jit = secure_getenv(
+        "CUDA_FORCE_PTX_JIT"); /* the driver's own: then it takes no cubin */
     if (tl_eff_gate_objection(&f) != NULL || (jit != NULL && jit[0] != 0 && strcmp(jit, "0") != 0))
         return false;
     if (!find_device(&device))

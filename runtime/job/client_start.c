@@ -36,7 +36,7 @@ void tl_start_find(char *path, size_t size)
     /* bin/ has the tools, lib/tally/ the shim. */
     static const char *const places[] = {"tallyd", "../bin/tallyd", "../../bin/tallyd",
                                          "../libexec/tally/tallyd", "../../libexec/tally/tallyd"};
-    const char *asked = getenv("TALLY_DAEMON");
+    const char *asked = secure_getenv("TALLY_DAEMON");
     path[0] = 0;
     if (asked != NULL && asked[0] != 0) {
         /* it is started in another folder */

@@ -39,7 +39,7 @@ bool tl_find_gpu_driver(const char *ours, char *path, size_t size)
                                           "/run/opengl-driver/lib",
                                           "/usr/lib/x86_64-linux-gnu/nvidia/current",
                                           "/usr/lib"};
-    const char *list = getenv("LD_LIBRARY_PATH");
+    const char *list = secure_getenv("LD_LIBRARY_PATH");
     char *copy = strdup(list != NULL ? list : ""), *rest = NULL;
     bool was_found = false;
     for (const char *folder = copy != NULL ? strtok_r(copy, ":;", &rest) : NULL;

@@ -36,7 +36,7 @@ static bool somebody_listens(const char *path)
 
 static const char *said(const char *variable)
 {
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     return text != NULL && *text != 0 ? text : NULL;
 }
 

@@ -191,7 +191,7 @@ static int copy_full_path(char *to, size_t size, const char *text)
  * one of our own, whose owner and mode are looked at before it is used. */
 static void default_socket(struct tl_settings *s)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
     int n = -1;
     if (runtime != NULL && runtime[0] == '/')
         n = snprintf(s->socket, sizeof s->socket, "%s/tally/tallyd.sock", runtime);
@@ -203,7 +203,7 @@ static void default_socket(struct tl_settings *s)
  * none. */
 static const char *variable(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value != NULL && value[0] != 0 ? value : NULL;
 }
 
@@ -216,7 +216,7 @@ struct reading {
 static void judge(struct reading *r, int rc, const char *name, const char *may_be)
 {
     if (rc < 0 && r->rc == 0)
-        r->rc = tl_error_set(r->err, -EINVAL, "%s=%.200s: it may be %s", name, getenv(name),
+        r->rc = tl_error_set(r->err, -EINVAL, "%s=%.200s: it may be %s", name, secure_getenv(name),
                              may_be);
 }
 

@@ -49,12 +49,12 @@ static void look_for_mps(const struct run *r)
 
 int run_set_rank(const struct run *r, int level)
 {
-    const char *driver = getenv("TALLY_DRIVER");
+    const char *driver = secure_getenv("TALLY_DRIVER");
     size_t n = strlen(r->lib);
     struct tl_mps m;
     tl_mps_look(&m);
     if (level >= TL_LEVEL_HIGH || !tl_mps_serves(&m, getuid()) ||
-        getenv("CUDA_MPS_CLIENT_PRIORITY") != NULL ||
+        secure_getenv("CUDA_MPS_CLIENT_PRIORITY") != NULL ||
         (driver != NULL && strncmp(driver, r->lib, n) == 0 && driver[n] == '/'))
         return 0;
     run_tell(r, "to NVIDIA's MPS the job is a client of low priority");
@@ -99,7 +99,7 @@ static int read_profile(const char **out, struct tl_error *err)
         TL_DEVICE_PROFILES(PROFILE_NAME)
 #undef PROFILE_NAME
     };
-    const char *asked = getenv("TALLY_DEVICE_PROFILE");
+    const char *asked = secure_getenv("TALLY_DEVICE_PROFILE");
     char all[256] = "";
     size_t n = 0;
     *out = known[0];
@@ -133,14 +133,14 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
     /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that
      * they know, and ask through libcudart.so and the driver module of cuda-python.  A GPU has the
      * one that it has. */
-    if (rc == 0 && getenv("TALLY_DEVICE_CC") == NULL && strcmp(profile, "soft") == 0)
+    if (rc == 0 && secure_getenv("TALLY_DEVICE_CC") == NULL && strcmp(profile, "soft") == 0)
         rc = run_set(r, "TALLY_DEVICE_CC",
                      "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
-    if (rc == 0 && getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
+    if (rc == 0 && secure_getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
         rc = run_set(r, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");
     /* The default is made for GPUs; this device runs the same kernels on a few cores. */
-    if (rc == 0 && getenv("TALLY_TURNAROUND") == NULL)
+    if (rc == 0 && secure_getenv("TALLY_TURNAROUND") == NULL)
         rc = run_set(r, "TALLY_TURNAROUND", SOFT_TURNAROUND);
     if (rc == 0)
         rc = run_put_first(r, "LD_LIBRARY_PATH", folder, ':', is_our_folder);
@@ -150,7 +150,7 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
 int run_choose_device(const struct run *r, enum run_device wanted, bool was_asked,
                       struct tl_error *err)
 {
-    const char *given = getenv("TALLY_DRIVER");
+    const char *given = secure_getenv("TALLY_DRIVER");
     char nvidia[RUN_PATH], soft[RUN_PATH + 32];
     /* by the user, or by a tally-run further out */
     if (!was_asked && given != NULL && given[0] != 0) {

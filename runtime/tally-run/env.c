@@ -12,7 +12,7 @@
 
 int run_set(const struct run *r, const char *name, const char *value)
 {
-    const char *old = getenv(name);
+    const char *old = secure_getenv(name);
     if (old != NULL && strcmp(old, value) == 0)
         return 0;
     if (setenv(name, value, 1) < 0) {
@@ -29,7 +29,7 @@ int run_set(const struct run *r, const char *name, const char *value)
 int run_put_first(const struct run *r, const char *name, const char *entry, char separator,
                   bool (*is_ours)(const char *entry))
 {
-    const char *old = getenv(name);
+    const char *old = secure_getenv(name);
     char separators[] = {separator, separator == ':' ? ':' : ' ', 0};
     if (separator == ' ')
         separators[1] = ':'; /* LD_PRELOAD has both */
@@ -51,7 +51,7 @@ int run_put_first(const struct run *r, const char *name, const char *entry, char
 
 int run_put_last(const struct run *r, const char *name, const char *entry, char separator)
 {
-    const char *old = getenv(name);
+    const char *old = secure_getenv(name);
     size_t n = strlen(entry);
     for (const char *at = old; at != NULL && at[0] != 0;) {
         const char *end = strchrnul(at, separator);
@@ -72,8 +72,9 @@ int run_put_last(const struct run *r, const char *name, const char *entry, char 
 /* A framework's own choice of ptxas stays: the stand-in calls it (TALLY_PTXAS). */
 static int set_ptxas(const struct run *r, const char *name, const char *stand_in)
 {
-    const char *old = getenv(name);
-    if (old != NULL && old[0] != 0 && strcmp(old, stand_in) != 0 && getenv("TALLY_PTXAS") == NULL) {
+    const char *old = secure_getenv(name);
+    if (old != NULL && old[0] != 0 && strcmp(old, stand_in) != 0 &&
+        secure_getenv("TALLY_PTXAS") == NULL) {
         int rc = run_set(r, "TALLY_PTXAS", old);
         if (rc < 0)
             return rc;
@@ -85,7 +86,7 @@ static int set_ptxas(const struct run *r, const char *name, const char *stand_in
 static int set_xla(const struct run *r, const char *folder)
 {
     static const char flag[] = "--xla_gpu_cuda_data_dir=";
-    const char *old = getenv("XLA_FLAGS");
+    const char *old = secure_getenv("XLA_FLAGS");
     struct tl_buf flags = {0};
     if (old != NULL && strstr(old, flag) != NULL)
         return 0; /* the user's, or ours from further out */
@@ -109,7 +110,7 @@ int run_set_compilers(const struct run *r)
     int rc = set_ptxas(r, "TRITON_PTXAS_PATH", stand_in);
     if (rc == 0)
         rc = set_ptxas(r, "TRITON_PTXAS_BLACKWELL_PATH", stand_in);
-    if (rc == 0 && getenv("CUDA_ROOT") == NULL)
+    if (rc == 0 && secure_getenv("CUDA_ROOT") == NULL)
         /* JAX overrides XLA's flag by it, or by what is in its package */
         rc = run_set(r, "CUDA_ROOT", folder);
     return rc == 0 ? set_xla(r, folder) : rc;
@@ -118,7 +119,7 @@ int run_set_compilers(const struct run *r)
 int run_set_caches(const struct run *r)
 {
     char folder[TL_STORE_PATH], path[TL_STORE_PATH + 8];
-    if (getenv("CUPY_CACHE_DIR") != NULL || tl_store_folder(folder, NULL) < 0)
+    if (secure_getenv("CUPY_CACHE_DIR") != NULL || tl_store_folder(folder, NULL) < 0)
         return 0;
     snprintf(path, sizeof path, "%s/cupy", folder);
     return run_set(r, "CUPY_CACHE_DIR", path);

@@ -197,7 +197,7 @@ static int preload(const struct run *r, struct tl_error *err)
 /* The job may change its folder; the reports go where the user stands now. */
 static int fix_report(const struct run *r)
 {
-    const char *folder = getenv("TALLY_REPORT");
+    const char *folder = secure_getenv("TALLY_REPORT");
     char here[RUN_PATH], path[2 * RUN_PATH];
     if (folder == NULL || folder[0] == 0 || folder[0] == '/' || getcwd(here, sizeof here) == NULL)
         return 0;
@@ -209,10 +209,10 @@ static int fix_report(const struct run *r)
  * stays. */
 static int set_nvtx(const struct run *r)
 {
-    const char *folder = getenv("TALLY_REPORT");
+    const char *folder = secure_getenv("TALLY_REPORT");
     char path[RUN_PATH + 32];
     snprintf(path, sizeof path, "%s/libtally-nvtx.so", r->lib);
-    if (folder == NULL || folder[0] == 0 || getenv("NVTX_INJECTION64_PATH") != NULL ||
+    if (folder == NULL || folder[0] == 0 || secure_getenv("NVTX_INJECTION64_PATH") != NULL ||
         access(path, R_OK) < 0)
         return 0;
     return run_set(r, "NVTX_INJECTION64_PATH", path);
@@ -265,7 +265,7 @@ static int see_to_daemon(const struct run *r, const struct tl_settings *s, struc
 static int prepare(struct options *o, struct tl_error *err)
 {
     struct tl_settings s;
-    const char *device = getenv("TALLY_DEVICE");
+    const char *device = secure_getenv("TALLY_DEVICE");
     if (!o->was_device_asked && device != NULL && device[0] != 0 &&
         !read_device(device, &o->device))
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE=%s: it may be auto, gpu or soft", device);

@@ -21,7 +21,7 @@ static const char *const packages[] = {"tensorflow", "onnxruntime"};
  * is one. */
 static bool find_program(const char *name, char *path)
 {
-    const char *list = getenv("PATH");
+    const char *list = secure_getenv("PATH");
     if (strchr(name, '/') != NULL)
         return snprintf(path, RUN_PATH, "%s", name) < RUN_PATH;
     for (const char *at = list != NULL ? list : ""; at[0] != 0;) {
@@ -83,6 +83,6 @@ int run_set_packages(const struct run *r, const char *program)
         }
     }
     if (rc == 0)
-        rc = look_in(r, getenv("VIRTUAL_ENV"));
-    return rc == 0 ? look_in(r, getenv("CONDA_PREFIX")) : rc;
+        rc = look_in(r, secure_getenv("VIRTUAL_ENV"));
+    return rc == 0 ? look_in(r, secure_getenv("CONDA_PREFIX")) : rc;
 }

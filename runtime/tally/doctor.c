@@ -108,8 +108,8 @@ struct choice {
 static int choose(const char *wanted, struct choice *c, struct tl_error *err)
 {
     char lib[PATH_MAX];
-    const char *given = getenv("TALLY_DRIVER"), *file = tl_find_gpu_file();
-    const char *profile = getenv("TALLY_DEVICE_PROFILE");
+    const char *given = secure_getenv("TALLY_DRIVER"), *file = tl_find_gpu_file();
+    const char *profile = secure_getenv("TALLY_DEVICE_PROFILE");
     if (wanted == NULL && given != NULL && given[0] != 0) {
         snprintf(c->path, sizeof c->path, "%s", given);
         snprintf(c->why, sizeof c->why, "as TALLY_DRIVER says%s",

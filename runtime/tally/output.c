@@ -32,7 +32,7 @@ enum { FIRST_LINE_NS = 500000000, NEXT_LINE_NS = 100000000, LINE_COLUMNS = 79 };
 
 void cli_progress_init(struct cli_progress *p)
 {
-    const char *terminal = getenv("TERM");
+    const char *terminal = secure_getenv("TERM");
     bool can_erase = terminal != NULL && strcmp(terminal, "dumb") != 0;
     *p = (struct cli_progress){.is_enabled = can_erase && isatty(STDERR_FILENO),
                                .next_ns = tl_clock_ns() + FIRST_LINE_NS};

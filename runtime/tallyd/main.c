@@ -99,7 +99,7 @@ static const struct argp argp = {
 /* TALLY_DAEMON_IDLE is a number of seconds. */
 static uint64_t idle_from_environment(void)
 {
-    const char *text = getenv("TALLY_DAEMON_IDLE");
+    const char *text = secure_getenv("TALLY_DAEMON_IDLE");
     char *end;
     if (text == NULL || text[0] < '0' || text[0] > '9')
         return 60 * SECOND;
@@ -172,7 +172,7 @@ static void raise_limit(void)
 int main(int argc, char **argv)
 {
     static struct daemon d; /* zeroes */
-    struct options o = {.rules = getenv("TALLY_RULES"), .idle_ns = idle_from_environment()};
+    struct options o = {.rules = secure_getenv("TALLY_RULES"), .idle_ns = idle_from_environment()};
     struct tl_error err = {0};
     argp_err_exit_status = EXIT_USAGE;
     if (tl_settings_read(&o.settings, &err) < 0)

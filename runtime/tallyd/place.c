@@ -31,7 +31,7 @@ static bool is_listener(int fd)
 /* The descriptor, -ENOENT if none was passed, or -EINVAL. */
 static int passed_listener(struct tl_error *err)
 {
-    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    const char *pid = secure_getenv("LISTEN_PID"), *n = secure_getenv("LISTEN_FDS");
     if (pid == NULL || n == NULL || strtol(pid, NULL, 10) != getpid())
         return -ENOENT;
     if (strtol(n, NULL, 10) != 1 || !is_listener(FIRST_PASSED_FD))

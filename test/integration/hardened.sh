@@ -2,7 +2,7 @@
 # Every program and library that is built is hardened, as far as a file tells: it is
 # position-independent, resolves all addresses at its start and cannot write them from then on, has
 # no executable stack and no place of its own to load libraries from, uses canaries and checked
-# functions of libc, and each of its units was compiled with the options that show only there.
+# functions of libc, a library asks the environment nothing for a program that is set-uid, and each of its units was compiled with the options that show only there.
 set -euo pipefail
 # shellcheck source=test/integration/needs.inc
 . test/integration/needs.inc
@@ -41,6 +41,8 @@ check() { # FILE
         imports=$(awk '$4 == "FUNC" && $7 == "UND" {sub(/@.*/, "", $8); print $8}' <<<"$symbols")
         has '^__stack_chk_fail$' "$imports" || complain "no canaries"
         has '^__[a-z]+_chk$' "$imports" || complain "no checked function of libc"
+        has 'INTERP' "$segments" || ! has '^getenv$' "$imports" ||
+            complain "getenv, where secure_getenv is meant"
     fi
     # GCC writes its options down for each unit; the assembler's units have none.
     units=$(readelf --debug-dump=info --dwarf-depth=1 "$file" 2>/dev/null |
