@@ -162,8 +162,7 @@ TL_EFF_LOCKED static void strike(struct tl_eff_kernel *k)
     uint32_t strikes = tl_eff_rescue_strikes(k->fingerprint) + 1;
     remember(k->fingerprint, strikes);
     if (strikes == TL_EFF_STRIKES) {
-        tl_eff_note("%s IS NOT CUT ANY MORE: its blocks wait for blocks that are not begun yet, "
-                    "contrary to the verdict",
+        tl_eff_note("%s IS NOT CUT ANY MORE: its blocks wait for blocks that are not begun yet",
                     k->name);
         tl_eff_log(1, "%s is not cut any more: its blocks wait for blocks that are not begun yet",
                    k->name);

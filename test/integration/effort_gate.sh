@@ -17,6 +17,9 @@ few="vector_add reduce_shared scan_lookback graph_capture streams constant devic
 all=$(cd "$build/workloads/code" && for f in *.known; do echo "${f%.known}"; done | grep -vE '^(turns|waits|assert_fails|train)$')
 [ -n "${FULL:-}" ] && programs=${PROGRAMS:-$all} || programs=${PROGRAMS:-$few}
 
+# The device is told what a program's code is; of kernels that several programs have, it knows the last one's.
+learn() { "$build/test/gate-tool" learn "$1" >/dev/null; }
+
 # count WHAT: of the job as a whole, as the report has it first.
 count() {
     "$build/bin/tally" report --json "$scratch/report" | tr -d ' \n' | sed 's/"blocks_by_rung":{[^}]*}//g' |
@@ -48,6 +51,7 @@ run_gated() {
     local name plain status gated=0 stops=0
     for name in $programs; do
         plain=0 status=0
+        learn "$build/workloads/code/$name.known"
         LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$build/workloads/code/$name" >"$scratch/plain" 2>/dev/null || plain=$?
         TALLY_DEVICE_PROFILE=soft LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$build/workloads/code/$name.known" \
             >"$scratch/soft" 2>/dev/null || status=$?
@@ -76,12 +80,90 @@ run_gated() {
     fi
 }
 
-for name in $programs vector_add; do
-    "$build/test/gate-tool" learn "$build/workloads/code/$name.known" >/dev/null
-done
+# expect_none WHAT: nothing was gated.
+expect_none() {
+    [ "$(count gate)" -eq 0 ] && passed=$((passed + 1)) || {
+        failed=$((failed + 1))
+        echo "FAIL  $1: $(count gate) launches were gated"
+    }
+}
+
+# Kernels whose blocks wait for blocks that are not begun yet, which no verdict tells of machine code: what stands still is rescued.
+run_waits() {
+    local again program=$build/workloads/code/waits
+    export TALLY_DEVICE_BLOCKS_PER_SM=4
+    learn "$program.known"
+    LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$program" 6 >"$scratch/plain"
+    cat >"$scratch/waits" <<END
+#!/bin/sh
+exec "$program" 6
+END
+    chmod +x "$scratch/waits"
+    for again in $(seq 20); do
+        job "$scratch/waits" TALLY_FORCE=gate && cmp -s "$scratch/plain" "$scratch/output" || {
+            failed=$((failed + 1))
+            echo "FAIL  waits, run $again"
+            head -n 10 "$scratch/errors" | sed 's/^/      ! /'
+        }
+        ! grep -q "is not cut any more" "$scratch/errors" || break
+    done
+    expect "waits: rescued" 'STOOD STILL IN PIECES \(gate\).* IS NOT CUT ANY MORE'
+    export TALLY_DEVICE_BLOCKS_PER_SM=1
+}
+
+# A library of that name with a kernel, and a program that calls it.
+make_library() {
+    cat >"$scratch/library.cu" <<'END'
+__global__ void fill(int *p) { p[blockIdx.x * 32 + threadIdx.x] = blockIdx.x; }
+extern "C" int library_run(void)
+{
+    int *p, last;
+    cudaMalloc(&p, 64 * 32 * sizeof(int));
+    for (int i = 0; i < 8; i++)
+        fill<<<64, 32>>>(p);
+    cudaMemcpy(&last, p + 64 * 32 - 1, sizeof last, cudaMemcpyDeviceToHost);
+    return last != 63;
+}
+END
+    cat >"$scratch/main.c" <<'END'
+extern int library_run(void);
+int main(void) { return library_run(); }
+END
+    "$nvcc" -shared -Xcompiler -fPIC -gencode 'arch=compute_90,code=[sm_90,compute_90]' -o "$scratch/known.so" "$scratch/library.cu"
+    "$nvcc" -shared -Xcompiler -fPIC -gencode arch=compute_90,code=sm_90 -o "$scratch/$1.so" "$scratch/library.cu"
+    "$nvcc" -o "$scratch/$1" "$scratch/main.c" -Xlinker -rpath="$scratch" "$scratch/$1.so"
+    learn "$scratch/known.so"
+}
+
+# Whose code, and where.
+run_policy() {
+    local name program=$build/workloads/code/vector_add
+    for name in libtrainer libcublas; do
+        make_library $name
+    done
+    learn "$program.known"
+    job "$program" || :
+    expect "a device that was never examined" 'machine code gets no gate on this device'
+    expect_none "a device that was never examined"
+    job "$program" TALLY_FORCE=gate TALLY_GATE=off || :
+    expect "off" 'has no gate variant: TALLY_GATE is off'
+    expect_none "off"
+    job "$scratch/libtrainer" TALLY_FORCE=gate || :
+    expect "a library of a framework's" ' 8 gate .* fill '
+    job "$scratch/libcublas" TALLY_FORCE=gate || :
+    expect "a library of NVIDIA's" 'has no gate variant: it is a library.s of NVIDIA.s'
+    expect_none "a library of NVIDIA's"
+    job "$scratch/libcublas" TALLY_FORCE=gate TALLY_GATE=all || :
+    expect "all" ' 8 gate .* fill '
+}
+
 start_preempter
 for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
     export TALLY_DEVICE_PROFILE
     run_gated
 done
+if [ -z "${PROGRAMS:-}" ]; then
+    run_waits
+    run_policy
+fi
 finish
