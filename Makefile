@@ -320,7 +320,10 @@ lint: $(call setup_for,lint)
 	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc)) -k lint-files
 	@echo "lint: nothing to complain about"
 
-lint-files: $(LINT_STAMPS) lint-locks lint-rooms
+lint-files: $(LINT_STAMPS) lint-locks lint-rooms lint-functions
+# Comments above long functions; how long functions and files may be.
+lint-functions:
+	@scripts/check-functions
 # Includes and symbols against scripts/rooms.txt; the objects must be there for that.
 lint-rooms: all
 	@scripts/check-rooms $(B)
@@ -362,7 +365,7 @@ help:
 	@echo "make bench-sweep  loads from 0.1 to 0.9 and turnaround budgets, as plots: build/bench/sweep.html"
 	@echo "make bench-salus bench-memory bench-gpulet  what those policies do for live jobs: build/bench/*.json"
 	@echo "make results    simulate the published comparisons: docs/results.md, build/results/index.html"
-	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone, locks, who uses whom"
+	@echo "make lint       formatting, static analysis, shell scripts, headers that compile alone, locks, who uses whom, lengths"
 	@echo "make lint-includes  advice: which includes are of no use"
 	@echo "make format     let clang-format write the C files"
 	@echo "make san        the tests with address and undefined-behaviour sanitizers (build/san)"
@@ -387,4 +390,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files lint-includes lint-locks lint-rooms format fresh clean help FORCE
+.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files lint-functions lint-includes lint-locks lint-rooms format fresh clean help FORCE

@@ -1,6 +1,6 @@
-/* A kernel's tables when a piece of code stands in front of it.  The edits are those of the table in
- * docs/gate.md; each can be left out by tests. */
-#include "cubin/internal.h"
+/* A kernel's tables when a piece of code stands in front of it.  The edits are those of the table
+ * in docs/gate.md; each can be left out by tests. */
+#include "cubin/work.h"
 
 /* In an attribute of a parameter: in every bank, of that many bytes. */
 #define PARAM_BITS(bytes) (0x1f000u | (uint32_t)(bytes) << 18)

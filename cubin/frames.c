@@ -1,7 +1,7 @@
 /* `.debug_frame`, for debuggers: entries that tell of a range of code how to unwind it.  Where the
- * range begins is filled in by a relocation against the kernel's symbol: without an addend it is the
- * kernel itself, which becomes longer; with one it is a function inside, which moves. */
-#include "cubin/internal.h"
+ * range begins is filled in by a relocation against the kernel's symbol: without an addend it is
+ * the kernel itself, which becomes longer; with one it is a function inside, which moves. */
+#include "cubin/work.h"
 
 #include <errno.h>
 #include <stdlib.h>

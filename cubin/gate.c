@@ -1,5 +1,5 @@
 /* Gating a cubin: which kernels, their pieces, the edits in order. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <errno.h>
 

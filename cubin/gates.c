@@ -1,6 +1,6 @@
 /* Gates that were compiled: a table in memory, and files for the next process.  The gate is our own
  * code; no kernel of anybody's is ever kept here. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 #include "tally/array.h"
 #include "tally/file.h"
 #include "tally/hash.h"
@@ -19,8 +19,9 @@ struct tl_cubin_gates {
     uint32_t n_compiled;
 };
 
-/* How many are compiled at once: a compiler takes longer to begin than for one of them.  And how many
- * a cubin may lack, so that a hostile one cannot keep it busy for minutes; PyTorch has 161 in all. */
+/* How many are compiled at once: a compiler takes longer to begin than for one of them.  And how
+ * many a cubin may lack, so that a hostile one cannot keep it busy for minutes; PyTorch has 161 in
+ * all. */
 enum { MOST_AT_ONCE = 32, MOST_MISSING = 512 };
 
 /* --- in memory -------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * First what holds for the whole cubin (is it linked, are all of its sections known?), then kernel
  * by kernel.  A wrong "yes" would be a kernel that computes wrong results, so whatever is not known
  * is a "no" with a reason. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <errno.h>
 #include <stdio.h>

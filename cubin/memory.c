@@ -1,7 +1,7 @@
 /* Memory for gated cubins.  Most of the time that a large one takes is not the copying: it is the
  * kernel, which hands out and clears one small page after the other.  So large ones ask for large
  * pages; where there are none, they get small ones. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,9 +1,9 @@
 /* From compiled PTX to the piece of code that is put in front of kernels.
  *
  * Where the gate ends is found without decoding: the source has it twice, with `pmevent 1` and with
- * `pmevent 2` before its return, and nothing else differs.  So the one slot of 16 bytes that differs
- * is where the kernel's code begins later.  What has been assumed of compilers is checked here, and
- * a compiler that does otherwise is an error, not a guess. */
+ * `pmevent 2` before its return, and nothing else differs.  So the one slot of 16 bytes that
+ * differs is where the kernel's code begins later.  What has been assumed of compilers is checked
+ * here, and a compiler that does otherwise is an error, not a guess. */
 #include "cubin/internal.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * First the copies are planned, so that the size of every table is known; then what is added to
  * tables is written behind what was read of them. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <errno.h>
 

@@ -3,7 +3,7 @@
  * They keep their order; copies stand behind their originals.  Then come the section headers and
  * the segments, as compilers write them.  A segment covers the sections that it covered before, and
  * the copies of those. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <errno.h>
 

@@ -1,10 +1,10 @@
-/* What is asked of a cubin without libelf, in what is loaded into jobs: the parameters of one kernel,
- * and the virtual architecture.
+/* What is asked of a cubin without libelf, in what is loaded into jobs: the parameters of one
+ * kernel, and the virtual architecture.
  *
- * `.nv.info.<kernel>` has an attribute per parameter (KPARAM_INFO: number, offset, and the size from
- * bit 18 on), and one with the size of all (CBANK_PARAM_SIZE).  NVIDIA does not document them; these
- * are the fields that cuobjdump -elf prints.  So they are believed only as far as they agree: each
- * number once, none overlaps the next, and the last one ends where all do. */
+ * `.nv.info.<kernel>` has an attribute per parameter (KPARAM_INFO: number, offset, and the size
+ * from bit 18 on), and one with the size of all (CBANK_PARAM_SIZE).  NVIDIA does not document them;
+ * these are the fields that cuobjdump -elf prints.  So they are believed only as far as they agree:
+ * each number once, none overlaps the next, and the last one ends where all do. */
 #include "image/internal.h"
 
 #include <elf.h>
@@ -102,8 +102,8 @@ static int open_file(const struct file *f, Elf64_Ehdr *h, Elf64_Shdr *names, str
     return 0;
 }
 
-/* Until ABI version 7 it is the third byte of e_flags.  From 8 on it stands in a note, `.nv.cuinfo` of
- * "NVIDIA Corp": two bytes of a version, then it; so nvcc 13.0 writes it. */
+/* Until ABI version 7 it is the third byte of e_flags.  From 8 on it stands in a note, `.nv.cuinfo`
+ * of "NVIDIA Corp": two bytes of a version, then it; so nvcc 13.0 writes it. */
 uint32_t tl_cubin_virtual_arch(const void *bytes, size_t n)
 {
     enum { WIDE_ABI = 8, NOTE_HEAD = 12, OWNER = 12, CUINFO = 1000 };

@@ -1,8 +1,8 @@
 /* Waiting for earlier blocks: see earlier.h.
  *
  * The address that is polled lies below the one at which the block publishes, whichever of its
- * threads polls or publishes, and addresses grow with the block's place in the order of starting.  So
- * what a block polls is published by one that started before it, or by nobody. */
+ * threads polls or publishes, and addresses grow with the block's place in the order of starting.
+ * So what a block polls is published by one that started before it, or by nobody. */
 #include "ptx_rewrite/earlier.h"
 
 #include <string.h>
@@ -118,9 +118,9 @@ static bool is_common_leaf(struct tl_earlier *x, const struct tl_leaf *leaf)
     }
 }
 
-/* What an address is at most (`sign` 1) or at least (-1), whichever thread computes it: what differs
- * from thread to thread, or from time to time, and is not the block's place in the order, is replaced
- * by the bound that it has.  False if it has none. */
+/* What an address is at most (`sign` 1) or at least (-1), whichever thread computes it: what
+ * differs from thread to thread, or from time to time, and is not the block's place in the order,
+ * is replaced by the bound that it has.  False if it has none. */
 static bool bound(struct tl_earlier *x, struct tl_affine *e, const struct tl_leaf *order, int sign)
 {
     for (uint32_t i = 0; i < e->n;) {
@@ -196,8 +196,8 @@ static bool is_below_under_conditions(struct tl_earlier *x, const struct tl_affi
     return false;
 }
 
-/* Whether a write may only move a ticket's counter on, or set it back to zero, with which it begins:
- * then whoever has a ticket got it after those with lower ones. */
+/* Whether a write may only move a ticket's counter on, or set it back to zero, with which it
+ * begins: then whoever has a ticket got it after those with lower ones. */
 static bool keeps_tickets(const struct tl_ptx_stmt *s)
 {
     const struct tl_ptx_form *f = s->inst.form;

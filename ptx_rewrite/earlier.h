@@ -10,10 +10,12 @@ struct tl_earlier {
     struct tl_affines *affines;
     const struct tl_ptx_roots *roots;
     bool
-        reads_ctaid_yz; /* somebody in the program does: then %ctaid.x alone does not order blocks */
+        /* somebody in the program does: then %ctaid.x alone does not order blocks */
+        reads_ctaid_yz;
 };
 
-/* Whether the load `poll` reads what only blocks with a lower number, or with a lower ticket, write. */
+/* Whether the load `poll` reads what only blocks with a lower number, or with a lower ticket,
+ * write. */
 bool tl_earlier_is_waited_for(struct tl_earlier *x, uint32_t poll);
 /* Whether something else than the stores and atomics of this function may write where a poll
  * reads. */

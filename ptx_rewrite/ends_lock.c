@@ -104,8 +104,8 @@ bool tl_end_is_taken_once(struct tl_ptx_ends *x, uint32_t inst)
            tl_semaphore_leaves_with(x->semaphore, x->loop, inst, free, &from, &to);
 }
 
-/* The leaves of a lock's address that are registers: their definitions, at most as many as there are
- * terms. */
+/* The leaves of a lock's address that are registers: their definitions, at most as many as there
+ * are terms. */
 struct address_defs {
     uint32_t defs[TL_AFFINE_TERMS], n;
 };
@@ -188,8 +188,8 @@ static bool must_release(struct tl_ptx_ends *x, uint32_t inst, uint32_t from, in
     return true;
 }
 
-/* The edge by which whoever gets `free` from `taking`, and nobody else, leaves the loop: a branch on
- * just that comparison. */
+/* The edge by which whoever gets `free` from `taking`, and nobody else, leaves the loop: a branch
+ * on just that comparison. */
 static bool find_success(struct tl_ptx_ends *x, uint32_t taking, int64_t free, uint32_t *from,
                          uint32_t *to)
 {
@@ -217,9 +217,9 @@ static bool find_success(struct tl_ptx_ends *x, uint32_t taking, int64_t free, u
            k->succs[is_eq != (last->guard_not != 0) ? 0 : 1] == *to;
 }
 
-/* Whether a thread that comes to a release must have got the lock at `taking` just before: every way
- * to the release from where the kernel begins, and from where the address is computed, leads over
- * the edge of success. */
+/* Whether a thread that comes to a release must have got the lock at `taking` just before: every
+ * way to the release from where the kernel begins, and from where the address is computed, leads
+ * over the edge of success. */
 static bool comes_after(struct tl_ptx_ends *x, uint32_t release, uint32_t taking, int64_t free)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;

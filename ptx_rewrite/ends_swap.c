@@ -20,8 +20,8 @@ bool tl_end_is_same_address(struct tl_ptx_ends *x, const struct tl_ptx_stmt *a,
 }
 
 /* Whether all that the loop puts into a register is what the swap, or a load from the same place,
- * gave it, and every round does so: a value from an earlier round, or from before the loop, would be
- * one that is waited for. */
+ * gave it, and every round does so: a value from an earlier round, or from before the loop, would
+ * be one that is waited for. */
 static bool is_last_seen(struct tl_ptx_ends *x, const struct tl_ptx_sym *reg, uint32_t swap,
                          uint32_t hops)
 {
@@ -103,8 +103,8 @@ static bool tests_swap(const struct tl_ptx_ends *x, uint32_t swap, uint32_t *suc
     return true;
 }
 
-/* An optimistic update: every further round comes after a swap that failed although it compared with
- * what was last seen, so somebody else's succeeded. */
+/* An optimistic update: every further round comes after a swap that failed although it compared
+ * with what was last seen, so somebody else's succeeded. */
 bool tl_end_is_update(struct tl_ptx_ends *x, uint32_t swap)
 {
     const struct tl_ptx_stmt *cas = x->cfg->insts[swap];

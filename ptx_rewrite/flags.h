@@ -14,8 +14,8 @@ const struct tl_ptx_operand *tl_flag_address(const struct tl_ptx_stmt *s);
 
 /* atom.add or atom.inc by a non-zero constant: everybody who asks moves it on. */
 bool tl_flag_is_counter(const struct tl_ptx_stmt *s);
-/* The same, but never downwards and not each block for itself: who asks later gets more.  Blocks that
- * ask as they start are so put in order. */
+/* The same, but never downwards and not each block for itself: who asks later gets more.  Blocks
+ * that ask as they start are so put in order. */
 bool tl_flag_counts_up(const struct tl_ptx_stmt *s);
 /* A ticket is the result of a counter that every block moves on as it starts, possibly handed round
  * the block through shared memory.  The number of the instruction that takes it, or TL_CFG_NONE if

@@ -185,7 +185,9 @@ static int judge_sym(void *data, struct tl_ptx_operand *o)
         else /* its address is taken: it will be called through a pointer, here or elsewhere */
             tl_ptx_refuse_inst(v->j, TL_JUDGE_ALL, TL_PTX_REASON_INDIRECT_CALL, v->inst);
         break;
-    case TL_SYM_VAR: /* declared inside a function, it is the module's all the same, but cannot be asked for by name */
+    case TL_SYM_VAR:
+        /* declared inside a function, it is the module's all the same, but cannot be asked for by
+         * name */
         if (tl_str_is(sym->decl->space, "global") || tl_str_is(sym->decl->space, "const"))
             tl_ptx_refuse_inst(v->j, TL_JUDGE_ALL, TL_PTX_REASON_HIDDEN_VARIABLE, v->inst);
         break;

@@ -1,5 +1,5 @@
-/* What can be told of one loop: which instructions every round passes, which values stay, which grow
- * by the same in every round, and what its exits compare. */
+/* What can be told of one loop: which instructions every round passes, which values stay, which
+ * grow by the same in every round, and what its exits compare. */
 #ifndef TALLY_PTX_LOOP_H
 #define TALLY_PTX_LOOP_H
 
@@ -26,17 +26,17 @@ const struct tl_ptx_sym *tl_loop_result(const struct tl_ptx_stmt *s);
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-/* Whether an operand means the same in every round: it is not written in the loop, or computed there
- * from such things alone.  `hops` is 0 for callers. */
+/* Whether an operand means the same in every round: it is not written in the loop, or computed
+ * there from such things alone.  `hops` is 0 for callers. */
 bool tl_loop_keeps(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
-/* By how much what an operand holds grows from round to round, if that is a counter, or a counter and
- * something that stays; else 0.  `hops` is 0 for callers. */
+/* By how much what an operand holds grows from round to round, if that is a counter, or a counter
+ * and something that stays; else 0.  `hops` is 0 for callers. */
 int64_t tl_loop_step(const struct tl_ptx_ends *x, const struct tl_ptx_operand *o, uint32_t hops);
 
 /* --- exits ------------------------------------------------------------------------------------ */
 
-/* A branch out of the loop that compares: `stays` is the relation of `left` to `right` while the loop
- * goes on. */
+/* A branch out of the loop that compares: `stays` is the relation of `left` to `right` while the
+ * loop goes on. */
 struct tl_exit_test {
     enum tl_ptx_mod stays;
     const struct tl_ptx_operand *left, *right;

@@ -24,10 +24,10 @@
  * that was taken is always worked on, to its end, by the block that took it, and no number is taken
  * twice.
  *
- * Epochs: the counter only grows, and a launch is told what it began at.  In the same word are counted
- * those who take no number any more: a ticket's block with its number, a worker when it has found the
- * end.  Both are one atomic on one word, so who is the last of them has seen what the counter will be
- * when all have left, without a fence, and stores it where the host looks. */
+ * Epochs: the counter only grows, and a launch is told what it began at.  In the same word are
+ * counted those who take no number any more: a ticket's block with its number, a worker when it has
+ * found the end.  Both are one atomic on one word, so who is the last of them has seen what the
+ * counter will be when all have left, without a fence, and stores it where the host looks. */
 #include "ptx_rewrite/rewrite.h"
 
 void tl_rw_plan_blocks(struct tl_rewriter *rw)
@@ -128,8 +128,8 @@ static void put_stop_test(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tsetp.ne.u32 %%$p0, %%$q2, 0;\n\t@%%$p0 bra $give;\n");
 }
 
-/* Adds what is in %$w1 to the word that the counter is the upper half of: how many had left is in %$q0
- * then, and what the counter said in %$q1. */
+/* Adds what is in %$w1 to the word that the counter is the upper half of: how many had left is in
+ * %$q0 then, and what the counter said in %$q1. */
 static void put_atomic(struct tl_rewriter *rw, struct tl_buf *out)
 {
     tl_rw_put(rw, out, "\tld.param.u64 %%$w0, [%s];\n", tl_rw_arg(rw, TL_PTX_ARG_COUNTER, 0));
@@ -137,8 +137,8 @@ static void put_atomic(struct tl_rewriter *rw, struct tl_buf *out)
     tl_rw_put(rw, out, "\tmov.b64 {%%$q0, %%$q1}, %%$w1;\n");
 }
 
-/* Takes the number %$q3, or a batch of %$q4 that begins there.  A ticket's block leaves with that, and
- * goes on to $last with what the counter says behind its number in %$q1. */
+/* Takes the number %$q3, or a batch of %$q4 that begins there.  A ticket's block leaves with that,
+ * and goes on to $last with what the counter says behind its number in %$q1. */
 static void put_taking(struct tl_rewriter *rw, struct tl_buf *out)
 {
     bool is_ticket = rw->variant == TL_PTX_TICKET;
@@ -274,8 +274,8 @@ void tl_rw_epilogue(struct tl_rewriter *rw, struct tl_buf *out)
     if (rw->variant != TL_PTX_PERSISTENT || !rw->in_entry)
         return;
     tl_rw_put(rw, out, "$done:\n");
-    if (rw->f
-            ->uses_cp_async) /* copies of this block must not land in the next one's shared memory */
+    /* copies of this block must not land in the next one's shared memory */
+    if (rw->f->uses_cp_async)
         tl_rw_put(rw, out, "\tcp.async.wait_all;\n");
     if (votes(rw))
         tl_rw_put(rw, out,

@@ -4,11 +4,12 @@
  * blocks write while it runs.  So, for every loop: start from all readings in it that may see what
  * other blocks write, follow their values through registers, shared and local memory, votes,
  * barriers and branches, and see whether an exit depends on them.  Readings are of any form: loads
- * (plain ones too, unless the kernel writes nothing into that array: roots.c), atomics, textures and
- * surfaces, asynchronous copies, calls of functions that read so.
+ * (plain ones too, unless the kernel writes nothing into that array: roots.c), atomics, textures
+ * and surfaces, asynchronous copies, calls of functions that read so.
  *
  * Every such reading must have an argument why nobody is kept in the loop by blocks that have not
- * started.  Those of ends.c speak of the loop alone.  Two more need the order in which blocks start:
+ * started.  Those of ends.c speak of the loop alone.  Two more need the order in which blocks
+ * start:
  *
  *   - a wait for an earlier block: the address that is polled lies below the one at which this block publishes, and
  *     addresses grow with the block number or with a ticket that blocks take as they start.  Blocks start in ascending
@@ -49,8 +50,8 @@ struct search {
     bool carry_depends;  /* the carry flag does, which no operand names */
     bool reads_dependent;
     bool changed;
-    /* The loop in question is one of another reader's listeners: what it hears of its block counts as
-     * a reading.  See judge_listeners. */
+    /* The loop in question is one of another reader's listeners: what it hears of its block counts
+     * as a reading.  See judge_listeners. */
     bool listens;
     uint32_t told[MAX_TOLD]; /* readings that only tell the rest of the block */
     uint32_t n_told;
@@ -293,8 +294,8 @@ static bool is_warp_question(const struct tl_ptx_stmt *s)
     }
 }
 
-/* Which of several definitions is seen depends on the branches above them; so does what a thread has
- * told others there. */
+/* Which of several definitions is seen depends on the branches above them; so does what a thread
+ * has told others there. */
 static void follow_branches(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;
@@ -512,9 +513,9 @@ static void judge_listeners(struct search *x)
     }
 }
 
-/* Judges the loop in x->loop: each reading of memory that may decide about its end needs an argument
- * of its own, since one that holds says nothing about the others.  A loop that ends by itself is
- * only noted if it tells the rest of the block what it reads (judge_listeners). */
+/* Judges the loop in x->loop: each reading of memory that may decide about its end needs an
+ * argument of its own, since one that holds says nothing about the others.  A loop that ends by
+ * itself is only noted if it tells the rest of the block what it reads (judge_listeners). */
 static void judge_loop(struct search *x)
 {
     const struct tl_ptx_cfg *cfg = x->cfg;

@@ -23,8 +23,9 @@ void tl_drv_capture_forget_event(struct CUevent_st *e) TL_DRV_LOCKED;
  * What is refused makes the captures that it would have disturbed invalid, as the programming guide
  * says ("Prohibited and Unhandled Operations"). */
 
-/* Before a call that is no work of a stream, such as an allocation: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
- * if this thread's mode forbids it (cuThreadExchangeStreamCaptureMode). */
+/* Before a call that is no work of a stream, such as an allocation:
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if this thread's mode forbids it
+ * (cuThreadExchangeStreamCaptureMode). */
 CUresult tl_drv_capture_permit(void) TL_DRV_UNLOCKED;
 /* Before work, a wait or a question of that stream: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT if it is the
  * legacy one and a stream is captured that waits for it. */

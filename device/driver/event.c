@@ -135,9 +135,9 @@ static struct tl_drv_op *new_record(struct CUevent_st *e, struct CUctx_st *ctx) 
     return op;
 }
 
-/* In a capture the event marks a place of the graph, and nothing runs; an external one becomes a node
- * instead, and is recorded each time the graph runs.  Otherwise the event stands for a new operation
- * of the stream, and what it stood for before is forgotten. */
+/* In a capture the event marks a place of the graph, and nothing runs; an external one becomes a
+ * node instead, and is recorded each time the graph runs.  Otherwise the event stands for a new
+ * operation of the stream, and what it stood for before is forgotten. */
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     struct CUstream_st *s;

@@ -75,8 +75,8 @@ bool tl_drv_exec_has_bus(void)
     return has_bus;
 }
 
-/* Engines are for directions, the last for what stays on the device; with two, that shares the one of
- * what comes in.  What stays on the host needs none. */
+/* Engines are for directions, the last for what stays on the device; with two, that shares the one
+ * of what comes in.  What stays on the host needs none. */
 void tl_drv_exec_copy_begin(struct tl_drv_device *device, const struct tl_drv_copy *c,
                             struct tl_drv_turn *turn)
 {
@@ -103,8 +103,8 @@ void tl_drv_exec_copy_end(const struct tl_drv_turn *turn)
         tl_exec_wait_until(turn->end_ns);
 }
 
-/* TALLY_DEVICE_PCIE: what a read of the host's memory takes, in nanoseconds, or the profile's guess;
- * -EINVAL.  Not set: nothing, and accesses are not even counted. */
+/* TALLY_DEVICE_PCIE: what a read of the host's memory takes, in nanoseconds, or the profile's
+ * guess; -EINVAL.  Not set: nothing, and accesses are not even counted. */
 static int read_reach(struct tl_exec_config *config)
 {
     const char *text = secure_getenv("TALLY_DEVICE_PCIE");

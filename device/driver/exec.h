@@ -24,8 +24,8 @@ void tl_drv_exec_mark(struct tl_drv_device *device, uint32_t rank, int64_t bytes
 void tl_drv_exec_serve(struct tl_drv_device *device,
                        void (*give)(void *device, uint32_t rank, uint64_t bytes));
 void tl_drv_exec_bus(struct tl_drv_device *device, uint64_t bytes);
-/* Whether the bus is modelled (TALLY_DEVICE_PCIE).  Then a copy runs between these two, on the engine
- * that is for its direction; `turn` is ours. */
+/* Whether the bus is modelled (TALLY_DEVICE_PCIE).  Then a copy runs between these two, on the
+ * engine that is for its direction; `turn` is ours. */
 bool tl_drv_exec_has_bus(void);
 struct tl_drv_turn {
     uint64_t end_ns;

@@ -1,6 +1,6 @@
 /* cuGetProcAddress: the function of that name, of the newest version that is not newer than asked
- * for, nor than the profile's driver.  A wrong version would be a wrong signature, so the table comes
- * from NVIDIA's headers (scripts/gen-driver-table). */
+ * for, nor than the profile's driver.  A wrong version would be a wrong signature, so the table
+ * comes from NVIDIA's headers (scripts/gen-driver-table). */
 #include "device/driver/handle.h"
 #include "device/driver/log.h"
 #include "device/driver/profile.h"

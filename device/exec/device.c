@@ -128,7 +128,8 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
 
 /* --- the thread that lives for the process ---------------------------------------------------- */
 
-/* Ends launches that run for too long, and all where a fault is everybody's; tells them again until they are gone. */
+/* Ends launches that run for too long, and all where a fault is everybody's; tells them again until
+ * they are gone. */
 static bool watch(struct tl_exec_device *d) TL_REQUIRES(d->lock)
 {
     bool has_runs = false, has_fault = tl__sm_fault(d->sm) != 0;

@@ -102,8 +102,8 @@ int tl_exec_device_open(struct tl_exec_device **out, const struct tl_exec_config
 void tl_exec_device_close(struct tl_exec_device *d);
 
 uint32_t tl_exec_device_slots(const struct tl_exec_device *d);
-/* Where faults are shared: what the first of all processes has faulted with, or 0.  All launches are
- * then ended, and nobody else can join until those who were there are gone: -EBUSY. */
+/* Where faults are shared: what the first of all processes has faulted with, or 0.  All launches
+ * are then ended, and nobody else can join until those who were there are gone: -EBUSY. */
 uint32_t tl_exec_domain_fault(const struct tl_exec_device *d);
 void tl_exec_domain_fail(struct tl_exec_device *d, uint32_t what);
 /* The most blocks that an SM has side by side, if that was asked for; 0: it was not. */
@@ -144,8 +144,8 @@ void tl_exec_memory_serve(struct tl_exec_device *d,
  * when that is done. */
 void tl_exec_bus(struct tl_exec_device *d, uint64_t bytes);
 /* A copy of that size gets one of the device's copy engines, which all processes share and which do
- * one after the other.  From when until when it has it, by the speed of the bus and what it takes to
- * begin (CLOCK_MONOTONIC). */
+ * one after the other.  From when until when it has it, by the speed of the bus and what it takes
+ * to begin (CLOCK_MONOTONIC). */
 enum { TL_EXEC_ENGINES = 4 };
 struct tl_exec_turn {
     uint64_t begin_ns, end_ns;
@@ -154,8 +154,8 @@ struct tl_exec_turn tl_exec_engine(struct tl_exec_device *d, uint32_t engine, ui
                                    uint64_t setup_ns);
 /* Returns at that moment. */
 void tl_exec_wait_until(uint64_t ns);
-/* What kernels of this process did to host memory, where that is counted.  A wait is for all that was
- * read before and had not come yet. */
+/* What kernels of this process did to host memory, where that is counted.  A wait is for all that
+ * was read before and had not come yet. */
 struct tl_exec_host_accesses {
     uint64_t reads, writes, atomics, waits;
 };

@@ -224,8 +224,8 @@ static bool others_hold_slots(const struct tl__sm *s)
 
 static bool somebody_is_first(const struct tl__sm *s, uint64_t key);
 
-/* If this process has blocks to run and no SM, because others have them all or come first, then from
- * now on it loses time to them. */
+/* If this process has blocks to run and no SM, because others have them all or come first, then
+ * from now on it loses time to them. */
 static void note_wait(struct tl__sm *s)
 {
     uint64_t key;

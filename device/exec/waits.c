@@ -1,6 +1,6 @@
 /* What this process lost to others, written down span by span in a mapped file: whole after every
- * instruction, however the process ends.  Threads that end and begin spans at once are told apart by
- * an exchange of the begin, so each span is kept once. */
+ * instruction, however the process ends.  Threads that end and begin spans at once are told apart
+ * by an exchange of the begin, so each span is kept once. */
 #include "device/exec/waits.h"
 
 #include <errno.h>

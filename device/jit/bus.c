@@ -2,8 +2,8 @@
  *
  * Those that other threads may race with are looked at, atomics among them: they are what programs
  * poll and tell the host with.  An access is told to the process when it is made.  What was read is
- * waited for where something needs it, as a GPU does: loads that do not need each other are on their
- * way together. */
+ * waited for where something needs it, as a GPU does: loads that do not need each other are on
+ * their way together. */
 #include "device/abi.h"
 #include "device/jit/address.h"
 #include "device/jit/emit.h"

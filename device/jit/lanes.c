@@ -341,7 +341,9 @@ static bool lanes_of_def(struct tl_emit *e, struct tl_fn *f, const struct tl_ptx
         return tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_cvta:
         return !tl_ptx_form_has(form, TL_MOD_local) && tl_lanes_of_operand(e, f, &o[1], out);
-    case TL_OP_cvt: /* widening is guarded against wrapping, see tl_widen_index; what is cut off is cut off of the base */
+    case TL_OP_cvt:
+        /* widening is guarded against wrapping, see tl_widen_index; what is cut off is cut off of
+         * the base */
         return is_integer(tl_type_of(form, 1)) && tl_lanes_of_operand(e, f, &o[1], out);
     case TL_OP_add:
     case TL_OP_sub:

@@ -65,8 +65,8 @@ EXPORT const char *nvmlErrorString(int result)
     }
 }
 
-/* The driver that the software device answers as (device/driver/profile.c): the branch is the end of
- * the profile's name.  The last numbers are those of a release of it. */
+/* The driver that the software device answers as (device/driver/profile.c): the branch is the end
+ * of the profile's name.  The last numbers are those of a release of it. */
 static const struct driver {
     const char *branch, *version;
     int cuda;

@@ -43,8 +43,8 @@ static int go_to_background(enum place place, struct tl_error *err)
         if (pid < 0)
             return tl_error_errno(err, "fork");
         if (pid > 0) {
-            if (i ==
-                0) /* what only forks again is not left to init, which in containers may care for nobody */
+            /* what only forks again is not left to init, which in containers may care for nobody */
+            if (i == 0)
                 (void)waitpid(pid, NULL, 0);
             _exit(0);
         }

@@ -17,8 +17,8 @@
 #define TL_DEVICE_ATTRIBUTE_HOST_ATOMICS 0x54414c5c
 #define TL_DEVICE_ATTRIBUTE_HOST_WAITS 0x54414c5d
 
-/* For cuDeviceGetAttribute: 1 if an SM runs one block at a time, however many it has room for, unless
- * they wait for each other.  That is how this device computes, whatever it answers as. */
+/* For cuDeviceGetAttribute: 1 if an SM runs one block at a time, however many it has room for,
+ * unless they wait for each other.  That is how this device computes, whatever it answers as. */
 #define TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK 0x54414c5e
 
 /* What TALLY_DEVICE_PROFILE may name: the device as it is, and GPUs with drivers as strict as

@@ -81,14 +81,14 @@ struct tl_effort {
      * logged. */
     const struct tl_hook *(*start)(const struct tl_shim *shim);
     /* Before an image is given to the driver: another one to give it instead, which has the same
-     * kernels and variables and, beside each kernel that can be, one more with a gate (docs/gate.md).
-     * NULL: none.  It stays as it is until `twinned` tells what became of it: whether the driver took
-     * it, and whether it may read it for as long as the image is loaded. */
+     * kernels and variables and, beside each kernel that can be, one more with a gate
+     * (docs/gate.md). NULL: none.  It stays as it is until `twinned` tells what became of it:
+     * whether the driver took it, and whether it may read it for as long as the image is loaded. */
     const void *(*twin)(struct tl_captured_image *image);
     void (*twinned)(struct tl_captured_image *image, bool was_taken, bool is_preserved);
     /* Before a module or library (the other is NULL) is unloaded: everything queued is submitted,
-     * and nothing that was made of its kernels is used or kept any longer.  0, or a CUresult that the
-     * job is told instead: a kernel stands still for good, and the driver would wait for it. */
+     * and nothing that was made of its kernels is used or kept any longer.  0, or a CUresult that
+     * the job is told instead: a kernel stands still for good, and the driver would wait for it. */
     int (*unloading)(const void *module, const void *library);
     /* An image with a `user` or a `twin` goes, after all that it was loaded as: lets go of that. */
     void (*forget)(struct tl_captured_image *image);

@@ -108,8 +108,9 @@ struct tl_cubin_param {
     uint32_t offset, size;
 };
 /* The parameters of a kernel as its `.nv.info.<kernel>` lists them, in order; `out` has room for
- * `cap`.  Needs no libelf.  0; -ENOENT if there is no such kernel; -EINVAL if it is broken; -ENOTSUP if
- * it lists them in a way that is not known, lists too many, or does not agree with itself. */
+ * `cap`.  Needs no libelf.  0; -ENOENT if there is no such kernel; -EINVAL if it is broken;
+ * -ENOTSUP if it lists them in a way that is not known, lists too many, or does not agree with
+ * itself. */
 int tl_cubin_params(const void *bytes, size_t n, const char *kernel, struct tl_cubin_param *out,
                     uint32_t cap, uint32_t *count, struct tl_error *err);
 

@@ -1,8 +1,8 @@
 /* Which PTX machine code was made of: known to who compiled it, and found again by the code itself.
  *
- * The code of each kernel of a cubin is digested with its name, so that a kernel is still recognised
- * in a cubin that was changed around it.  On disk there is an entry per kernel, which leads to one
- * with the PTX and the list of kernels; the code itself is not kept.  libc only. */
+ * The code of each kernel of a cubin is digested with its name, so that a kernel is still
+ * recognised in a cubin that was changed around it.  On disk there is an entry per kernel, which
+ * leads to one with the PTX and the list of kernels; the code itself is not kept.  libc only. */
 #ifndef TALLY_ORIGIN_H
 #define TALLY_ORIGIN_H
 

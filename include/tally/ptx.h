@@ -155,32 +155,34 @@ int tl_ptx_judge(const struct tl_ptx_index *ix, struct tl_str kernel,
 /* --- rewriting -------------------------------------------------------------------------------- */
 
 /* What an extra parameter carries.  Widths: addresses are u64, all else u32. */
-#define TL_PTX_ARGS(X)                                                                                    \
-    X(FIRST_BLOCK, "first-block") /* slice: linear number of this launch's first block */                 \
-    X(GRID_X, "grid-x")           /* the original grid */                                                 \
-    X(GRID_Y, "grid-y")                                                                                   \
-    X(GRID_Z, "grid-z")                                                                                   \
-    X(BLOCKS, "blocks") /* ticket, persistent: x * y * z of the original grid, at most 2^31 - 1 */        \
-    X(MAGIC_X, "magic-x") /* tl_ptx_magic(grid x) and (grid y): division without dividing */              \
-    X(SHIFT_X, "shift-x")                                                                                 \
-    X(MAGIC_Y, "magic-y")                                                                                 \
-    X(SHIFT_Y, "shift-y")                                                                                 \
-    X(COUNTER,                                                                                            \
-      "counter") /* u64: address of the u32 counter of blocks started, which is the upper half   \
-                             of an aligned u64; the lower half is the next's */        \
-    X(BASE, "base") /* what the counter says before the first block: so it need not be reset */           \
-    X(TOLD,                                                                                               \
-      "told") /* u64: address of a u32 that is told how many blocks were started, by the last block \
-                       or worker to take none any more; 0: nobody is told */     \
-    X(LEFT_END,                                                                                           \
-      "left-end") /* who is told: how many have left when all of this launch have; they are     \
-                               counted in the counter's lower half, which only grows */         \
-    X(STOP_WORD,                                                                                          \
-      "stop-word") /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a u64 {issued, completed};    \
-                                   stop while the halves differ; 0: not asked */ \
-    X(BATCH_MASK,                                                                                         \
-      "batch-mask") /* persistent: how many blocks a worker takes at a time, a power of two, less one */  \
-    X(VARIABLE, "variable") /* u64: address of the original module's variable `name` */
+/* clang-format off */
+#define TL_PTX_ARGS(X)                                                                             \
+    X(FIRST_BLOCK, "first-block")  /* slice: linear number of this launch's first block */         \
+    X(GRID_X, "grid-x")            /* the original grid */                                         \
+    X(GRID_Y, "grid-y")                                                                            \
+    X(GRID_Z, "grid-z")                                                                            \
+    X(BLOCKS, "blocks")            /* ticket, persistent: x * y * z of it, at most 2^31 - 1 */     \
+    X(MAGIC_X, "magic-x")          /* tl_ptx_magic_of(grid x) and (grid y): division */            \
+    X(SHIFT_X, "shift-x")          /* without dividing */                                          \
+    X(MAGIC_Y, "magic-y")                                                                          \
+    X(SHIFT_Y, "shift-y")                                                                          \
+    X(COUNTER, "counter")          /* u64: address of the u32 counter of blocks started, the       \
+                                      upper half of an aligned u64; the lower is the next's */     \
+    X(BASE, "base")                /* what the counter says before the first block: so it          \
+                                      need not be reset */                                         \
+    X(TOLD, "told")                /* u64: address of a u32 that is told how many blocks were      \
+                                      started, by the last block or worker to take none any        \
+                                      more; 0: nobody is told */                                   \
+    X(LEFT_END, "left-end")        /* who is told: how many have left when all of this launch      \
+                                      have; they are counted in the counter's lower half,          \
+                                      which only grows */                                          \
+    X(STOP_WORD, "stop-word")      /* u64, one of TL_PTX_STOP_WORDS (`which`): address of a        \
+                                      u64 {issued, completed}; stop while the halves differ;       \
+                                      0: not asked */                                              \
+    X(BATCH_MASK, "batch-mask")    /* persistent: how many blocks a worker takes at a time, a      \
+                                      power of two, less one */                                    \
+    X(VARIABLE, "variable")        /* u64: address of the original module's variable `name` */
+/* clang-format on */
 
 /* Words that a variant asks before each block. */
 enum { TL_PTX_STOP_WORDS = 4 };

@@ -1,6 +1,6 @@
-/* The calls that load images and give out kernels.  The driver goes first, with the image or what the
- * best-effort part has for it instead; what it accepted is then remembered.  Before something is unloaded, the best-effort part submits what it has queued and
- * lets go of what it made of it.
+/* The calls that load images and give out kernels.  The driver goes first, with the image or what
+ * the best-effort part has for it instead; what it accepted is then remembered.  Before something
+ * is unloaded, the best-effort part submits what it has queued and lets go of what it made of it.
  *
  * A driver that has no use for machine code, such as the software device's, is given the PTX that
  * the code was made of, if a compiler in the job has left it (intercept/doors/doors.h). */
@@ -53,8 +53,8 @@ static bool may_be_kept(CUresult r)
 
 /* --- twins --- */
 
-/* The best-effort part may want to give the driver another image, with gated twins of its kernels.  Then
- * it is captured before the driver sees it. */
+/* The best-effort part may want to give the driver another image, with gated twins of its kernels.
+ * Then it is captured before the driver sees it. */
 static bool may_have_twin(void)
 {
     return tl_job.effort != NULL && tl_job.effort->twin != NULL;

@@ -195,8 +195,8 @@ void tl_capture_function_of(const void *function, const void *kernel)
     tl_mutex_unlock(&lock);
 }
 
-/* The name that the driver has for a function or a kernel; NULL if it does not tell, as those before
- * CUDA 12.3 never do. */
+/* The name that the driver has for a function or a kernel; NULL if it does not tell, as those
+ * before CUDA 12.3 never do. */
 static const char *name_of(CUfunction function)
 {
     const char *name = NULL;

@@ -7,8 +7,8 @@
  * At the highest level memory stays what it is; only what the device refuses becomes managed
  * memory, which prefers the device, so that nobody runs out of memory while the host has some.
  *
- *     ranges, oldest first    |#########|######....|..........|     # on the device: memory_bytes altogether
- */
+ *     ranges, oldest first    |#########|######....|..........|     # on the device: memory_bytes
+ * altogether */
 #include "intercept/capture/capture.h"
 #include "tally/array.h"
 #include "tally/thread.h"

@@ -22,11 +22,11 @@ enum {
     MAX_OPEN = 4, /* not done yet: then the rest need not be asked about either */
 };
 #define REBASE_NS 2000000000u /* clocks drift, and durations lose precision */
-#define BASE_PATIENCE_NS                                                                           \
-    1000000u /* for the base event; longer, and the device is too busy to tell the time */
+/* for the base event; longer, and the device is too busy to tell the time */
+#define BASE_PATIENCE_NS 1000000u
 #define FIRST_COST_NS 2000u
-#define LARGEST_COST_NS                                                                            \
-    20000u /* what takes longer was not the events, but that the thread had to wait for a processor */
+/* what takes longer was not the events, but that the thread had to wait for a processor */
+#define LARGEST_COST_NS 20000u
 
 enum state { FREE, TAKEN, PENDING };
 

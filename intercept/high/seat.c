@@ -1,6 +1,7 @@
-/* A job's seats: one for each GPU that it uses, with a client of its own, so that work on one GPU holds
- * back nobody on another.  The first is the job's own client, which also has its grants, requests and
- * counters of memory.  Where another cannot be had, the first counts for that GPU too. */
+/* A job's seats: one for each GPU that it uses, with a client of its own, so that work on one GPU
+ * holds back nobody on another.  The first is the job's own client, which also has its grants,
+ * requests and counters of memory.  Where another cannot be had, the first counts for that GPU
+ * too. */
 #include "intercept/high/high.h"
 
 #include <string.h>

@@ -16,8 +16,8 @@ struct tl_doc_page {
     void *host;
     CUdeviceptr device;
 };
-/* A shared mapping, as jobs hand them to each other, registered with the driver.  `is_writable` says
- * what the CPU may do with it, `flags` are added to those that Tally uses. */
+/* A shared mapping, as jobs hand them to each other, registered with the driver.  `is_writable`
+ * says what the CPU may do with it, `flags` are added to those that Tally uses. */
 CUresult tl_doc_page_make(struct tl_doc_page *p, bool is_writable, unsigned flags);
 void tl_doc_page_free(struct tl_doc_page *p);
 
@@ -37,8 +37,8 @@ struct tl_doc_form {
 };
 
 /* Rewrites, loads and sets it up.  `original` is the same kernel's, whose variables are used; NULL
- * for the original itself.  0, -EPERM (the rewriter refuses it), -EIO (the driver does), -ENOMEM; with
- * a message. */
+ * for the original itself.  0, -EPERM (the rewriter refuses it), -EIO (the driver does), -ENOMEM;
+ * with a message. */
 int tl_doc_form_make(struct tl_doc_form *f, const struct tl_doc_kernel *k, int variant,
                      const struct tl_doc_form *original, struct tl_error *err);
 void tl_doc_form_free(struct tl_doc_form *f);
@@ -62,8 +62,8 @@ struct tl_doc_bench {
     CUdeviceptr counter;
 };
 
-/* With memory for so many blocks; slices need no word.  False if the driver refuses something, which
- * is told as a check of that name. */
+/* With memory for so many blocks; slices need no word.  False if the driver refuses something,
+ * which is told as a check of that name. */
 bool tl_doc_bench_make(struct tl_doc_exam *e, struct tl_doc_bench *b, uint32_t max_blocks,
                        bool needs_word, const char *name);
 /* Zeroes what kernels write, and copies `in` there. */
@@ -74,7 +74,8 @@ struct tl_doc_piece {
     uint32_t first; /* slices, gates: its first block */
     uint32_t last;  /* gates: the one behind its last */
     bool
-        by_buffer; /* gates: parameters in one piece; else one by one, where the code says they go */
+        /* gates: parameters in one piece; else one by one, where the code says they go */
+        by_buffer;
     uint32_t grid;  /* blocks or workers that are launched */
     uint32_t batch; /* persistent: a power of two */
 };

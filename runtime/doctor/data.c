@@ -1,4 +1,5 @@
-/* What kernels of the examination work on, and the texts that ask single questions of the device. */
+/* What kernels of the examination work on, and the texts that ask single questions of the
+ * device. */
 #include "runtime/doctor/kernels.h"
 
 #include <errno.h>
@@ -7,8 +8,8 @@
 #define MODULE ".version 7.0\n.target sm_70\n.address_size 64\n"
 
 /* One thread repeats the word at `word` to the one at `echo` until it is all ones; after `patience`
- * ns without that, it ends, so that a device which never sees the host's stores is found out and not
- * waited for. */
+ * ns without that, it ends, so that a device which never sees the host's stores is found out and
+ * not waited for. */
 const char tl_doc_poll_text[] = MODULE
     ".visible .entry poll(.param .u64 word, .param .u64 echo, .param .u64 patience)\n{\n"
     "\t.reg .pred %p<4>;\n\t.reg .b32 %r<4>;\n\t.reg .b64 %d<10>;\n"
@@ -20,8 +21,9 @@ const char tl_doc_poll_text[] = MODULE
     "\tmov.u64 %d5, %globaltimer;\n\tsetp.lt.u64 %p2, %d5, %d4;\n\t@%p2 bra $look;\n"
     "$done:\n\tret;\n}\n";
 
-/* One thread: for each round, writes the round's number all over `data` (so many words), and behind a
- * fence of the whole system to `flag`; waits until the host has said at `word` that it has looked. */
+/* One thread: for each round, writes the round's number all over `data` (so many words), and behind
+ * a fence of the whole system to `flag`; waits until the host has said at `word` that it has
+ * looked. */
 const char tl_doc_publish_text[] = MODULE
     ".visible .entry publish(.param .u64 data, .param .u64 flag, .param .u64 word,\n"
     "\t.param .u64 patience, .param .u32 words, .param .u32 rounds)\n{\n"

@@ -15,8 +15,8 @@
  *     examine.c   all of it in order, and what follows: verdicts, the qualification
  *     text.c, json.c  what is told
  *
- * The driver is never loaded into the process that reports: each group of checks has a child, and one
- * that crashes or hangs is a finding. */
+ * The driver is never loaded into the process that reports: each group of checks has a child, and
+ * one that crashes or hangs is a finding. */
 #ifndef TALLY_RUNTIME_DOCTOR_DOCTOR_H
 #define TALLY_RUNTIME_DOCTOR_DOCTOR_H
 
@@ -76,7 +76,8 @@ void tl_doctor_finish(struct tl_doctor *d);
 /* The verdict on a rung of a GPU: the worst of its checks, in their words. */
 enum tl_verdict tl_doctor_rung(const struct tl_doctor *d, int gpu, enum tl_qualified_rung r,
                                char *why, size_t size);
-/* The exit status: 0 all is well; 1 something is wrong; 3 something was refused that costs something. */
+/* The exit status: 0 all is well; 1 something is wrong; 3 something was refused that costs
+ * something. */
 int tl_doctor_status(const struct tl_doctor *d);
 /* Keeps the verdicts on a GPU's rungs for jobs.  0, -ENODATA (too little was found out), another
  * negative errno value; with a message. */

@@ -1,5 +1,5 @@
-/* A part of the SMs: a green context of about half of them, as the rung `cap` makes it, and a kernel
- * in it between two events. */
+/* A part of the SMs: a green context of about half of them, as the rung `cap` makes it, and a
+ * kernel in it between two events. */
 #include <string.h>
 
 #include "runtime/doctor/bench.h"
@@ -58,8 +58,8 @@ static CUresult run_there(struct tl_doc_bench *b, const struct tl_doc_form *map,
     return r;
 }
 
-/* A stream on half of the SMs: is it to be had, does a kernel there give the right result, and does it
- * take longer than on all of them?  The last is told, not judged: a short kernel may not. */
+/* A stream on half of the SMs: is it to be had, does a kernel there give the right result, and does
+ * it take longer than on all of them?  The last is told, not judged: a short kernel may not. */
 static void check_part(struct tl_doc_exam *e, struct tl_doc_bench *b)
 {
     const struct tl_doc_kernel *k = &tl_doc_kernels[0];

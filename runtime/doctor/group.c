@@ -126,7 +126,8 @@ bool tl_doc_open(struct tl_doc_exam *e)
     return r == CUDA_SUCCESS;
 }
 
-/* What a crash leaves is a finding, not a file; and who examines goes, the examination goes with. */
+/* What a crash leaves is a finding, not a file; and who examines goes, the examination goes
+ * with. */
 static void run_child(const struct tl_doctor *d, const struct tl_doc_group *g, int gpu, int out)
 {
     struct rlimit none = {0, 0};

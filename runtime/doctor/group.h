@@ -42,8 +42,8 @@ extern const struct tl_doc_group tl_doc_facts_group, tl_doc_memory_group, tl_doc
     tl_doc_ticket_group, tl_doc_persistent_group, tl_doc_gate_group, tl_doc_streams_group,
     tl_doc_cap_group;
 
-/* Loads the driver and makes the GPU's primary context current.  If that fails, it is told as a check
- * of the group, and false. */
+/* Loads the driver and makes the GPU's primary context current.  If that fails, it is told as a
+ * check of the group, and false. */
 bool tl_doc_open(struct tl_doc_exam *e);
 
 /* What the machine tells, without the driver (host.c). */

@@ -1,9 +1,9 @@
 /* Kernels for the examination, each with what it must compute as plain C.
  *
- * All of them take the same parameters (in, out, runs, aux, spin), and in all of them thread 0 of each
- * block first counts the block in `runs`, so that one that is left out or run twice is found whatever
- * the kernel computes, and then works for `spin` steps, so that a block lasts long enough to be
- * stopped behind.  What comes out of these steps goes into what the block computes. */
+ * All of them take the same parameters (in, out, runs, aux, spin), and in all of them thread 0 of
+ * each block first counts the block in `runs`, so that one that is left out or run twice is found
+ * whatever the kernel computes, and then works for `spin` steps, so that a block lasts long enough
+ * to be stopped behind.  What comes out of these steps goes into what the block computes. */
 #ifndef TALLY_RUNTIME_DOCTOR_KERNELS_H
 #define TALLY_RUNTIME_DOCTOR_KERNELS_H
 
@@ -21,8 +21,8 @@ struct tl_doc_shape {
     uint32_t spin;
 };
 
-/* What a kernel reads and leaves.  `in` and `out` have a word per thread, `runs` one per block, `aux`
- * two per block and at least TL_DOC_BINS. */
+/* What a kernel reads and leaves.  `in` and `out` have a word per thread, `runs` one per block,
+ * `aux` two per block and at least TL_DOC_BINS. */
 struct tl_doc_data {
     uint32_t *in, *out, *runs, *aux;
     uint32_t n_out, n_aux;

@@ -95,7 +95,8 @@ static void pointers_reference(const struct tl_doc_shape *s, const uint32_t *spu
     }
 }
 
-/* --- products of matrices: 16 x 8 from 16 x 16 and 16 x 8, in small numbers that are exact ------ */
+/* --- products of matrices: 16 x 8 from 16 x 16 and 16 x 8, in small numbers that are exact
+ * ------ */
 
 /* Two numbers up to 7 from a word, 16 bits apart, as a pair of halves. */
 #define PAIR(to, from, shift)                                                                      \

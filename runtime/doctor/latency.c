@@ -1,5 +1,5 @@
-/* How long a stop takes: from the host's store to the end of the launch, as the host hears of it.  Of
- * slices, which cannot be told to stop, from a random moment to the end of the one that runs. */
+/* How long a stop takes: from the host's store to the end of the launch, as the host hears of it.
+ * Of slices, which cannot be told to stop, from a random moment to the end of the one that runs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What kernels print; see the header.  A driver writes it to standard output when it is waited for. */
+/* What kernels print; see the header.  A driver writes it to standard output when it is waited
+ * for. */
 #include "runtime/doctor/lines.h"
 
 #include <fcntl.h>

@@ -21,9 +21,10 @@ int tl_doc_machine_make(struct tl_doc_machine *m, struct tl_error *err);
 void tl_doc_machine_free(struct tl_doc_machine *m);
 const char *tl_doc_machine_compiler(const struct tl_doc_machine *m); /* in words */
 
-/* Compiles a kernel, gates it in a module of its own or as a twin, and loads both forms.  0, -ENODATA
- * (it has variables, so only twins are right), -EPERM (it cannot be gated), -EIO (the driver does
- * not load it), another negative errno value; with a message.  The forms are to be freed anyway. */
+/* Compiles a kernel, gates it in a module of its own or as a twin, and loads both forms.  0,
+ * -ENODATA (it has variables, so only twins are right), -EPERM (it cannot be gated), -EIO (the
+ * driver does not load it), another negative errno value; with a message.  The forms are to be
+ * freed anyway. */
 int tl_doc_machine_forms(struct tl_doc_machine *m, const struct tl_doc_kernel *k, bool is_twin,
                          struct tl_doc_form *original, struct tl_doc_form *form,
                          struct tl_error *err);

@@ -61,8 +61,8 @@ static bool comes(const volatile uint32_t *word, uint32_t value)
     return true;
 }
 
-/* Writes numbers for the kernel to repeat, for as long as there is time.  How many came back, with how
- * long each took, or -1 if one did not. */
+/* Writes numbers for the kernel to repeat, for as long as there is time.  How many came back, with
+ * how long each took, or -1 if one did not. */
 static int exchange(volatile uint32_t *word, const volatile uint32_t *echo, uint64_t *times, int n)
 {
     uint64_t first = tl_clock_ns();

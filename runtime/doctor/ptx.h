@@ -1,5 +1,5 @@
-/* What the texts of the examination's kernels, and what they must compute, are put together from; see
- * runtime/doctor/kernels.h. */
+/* What the texts of the examination's kernels, and what they must compute, are put together from;
+ * see runtime/doctor/kernels.h. */
 #ifndef TALLY_RUNTIME_DOCTOR_PTX_H
 #define TALLY_RUNTIME_DOCTOR_PTX_H
 
@@ -10,8 +10,8 @@
     ".param .u64 p_in, .param .u64 p_out, .param .u64 p_runs, .param .u64 p_aux, "                 \
     ".param .u32 p_spin"
 /* %d0 in, %d1 out, %d2 runs, %d3 aux; %d6 the thread's place in out; %r0 thread, %r1 to %r3 block,
- * %r4 and %r5 grid, %r6 threads, %r7 number of the block, %r8 of the thread, %r9 its word of in, %r10
- * what it came to; %p0 all threads but the first. */
+ * %r4 and %r5 grid, %r6 threads, %r7 number of the block, %r8 of the thread, %r9 its word of in,
+ * %r10 what it came to; %p0 all threads but the first. */
 #define BEGIN                                                                                      \
     BEGIN_BY("\tmov.u32 %r2, %ctaid.y;\n\tmov.u32 %r3, %ctaid.z;\n\tmov.u32 %r5, %nctaid.y;\n"     \
              "\tmad.lo.u32 %r7, %r3, %r5, %r2;\n\tmad.lo.u32 %r7, %r7, %r4, %r1;\n")

@@ -1,5 +1,5 @@
-/* A rung over all kernels: whole, turned away, and stopped at random; each time every bit is compared
- * with what plain C computes, and every block must have run once. */
+/* A rung over all kernels: whole, turned away, and stopped at random; each time every bit is
+ * compared with what plain C computes, and every block must have run once. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -378,7 +378,8 @@ static void try_kernel(struct tl_doc_exam *e, struct tl_doc_bench *b, const stru
     tl_doc_form_free(&t.original);
 }
 
-/* The memory, and how many steps a block shall take; false if that is not to be had, which is told. */
+/* The memory, and how many steps a block shall take; false if that is not to be had, which is
+ * told. */
 static bool begin(struct tl_doc_exam *e, struct tl_doc_bench *b, bool needs_word, uint32_t *spin)
 {
     struct tl_doc_form map = {0};

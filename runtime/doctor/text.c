@@ -219,8 +219,8 @@ static void put_capabilities(const struct tl_doctor *d, int gpu, struct tl_buf *
     }
 }
 
-/* What else did not work on rungs, beside what they are judged by: a few of each, since one fault shows
- * in many kernels. */
+/* What else did not work on rungs, beside what they are judged by: a few of each, since one fault
+ * shows in many kernels. */
 static void put_details(const struct tl_doctor *d, int gpu, struct tl_buf *out)
 {
     bool has_title = false;

@@ -1,6 +1,6 @@
-/* Allocation in the order of streams.  An address has to be told at once, so an allocation cannot wait
- * in a queue; but what the same stream has freed before it may still stand there, and CUDA lets the
- * stream have that memory again without waiting for anything.  So
+/* Allocation in the order of streams.  An address has to be told at once, so an allocation cannot
+ * wait in a queue; but what the same stream has freed before it may still stand there, and CUDA
+ * lets the stream have that memory again without waiting for anything.  So
  *
  *     a free of that many bytes is queued in the stream   its memory changes hands: the free is not made, and nothing was allocated
  *     else                                                the driver is asked, at once
@@ -8,8 +8,8 @@
  *     it has none, and there are frees in other queues,   it is asked again when these have been made, and then when they are done
  *     or smaller ones
  *
- * Only the last one waits, where CUDA without us might have found memory: for a kernel that waits for
- * the program's next call it would be for ever. */
+ * Only the last one waits, where CUDA without us might have found memory: for a kernel that waits
+ * for the program's next call it would be for ever. */
 #include "runtime/effort/alloc.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void tl_eff_allocs_start(void)
     tl_eff_unlock();
 }
 
-TL_EFF_LOCKED static struct alloc **find(CUdeviceptr at)
+TL_EFF_LOCKED static struct alloc **place_of(CUdeviceptr at)
 {
     struct alloc **a = &allocs[(tl_hash_number(at) >> 32) % SLOTS];
     while (*a != NULL && (*a)->at != at)
@@ -53,7 +53,7 @@ TL_EFF_LOCKED static struct alloc **find(CUdeviceptr at)
 void tl_eff_alloc_forget(CUdeviceptr at)
 {
     tl_eff_lock();
-    struct alloc **place = find(at), *a = *place;
+    struct alloc **place = place_of(at), *a = *place;
     if (a != NULL)
         *place = a->next;
     tl_eff_unlock();
@@ -65,7 +65,7 @@ TL_EFF_UNLOCKED static void note(CUdeviceptr at, size_t bytes, CUmemoryPool pool
 {
     struct alloc *fresh = malloc(sizeof *fresh);
     tl_eff_lock();
-    struct alloc **place = find(at), *old = *place;
+    struct alloc **place = place_of(at), *old = *place;
     if (fresh != NULL)
         *fresh = (struct alloc){old != NULL ? old->next : NULL, at, bytes, pool, generation};
     if (fresh != NULL || old != NULL)
@@ -95,15 +95,15 @@ static bool is_free(const struct tl_eff_item *item)
            item->call.function == free_function();
 }
 
-/* Takes the memory of a free that is queued in the stream: of exactly that many bytes or, with `more`,
- * of the fewest that are enough. */
+/* Takes the memory of a free that is queued in the stream: of exactly that many bytes or, with
+ * `more`, of the fewest that are enough. */
 TL_EFF_LOCKED static bool take_over(const struct tl_eff_stream *s, size_t bytes, CUmemoryPool pool,
                                     bool more, CUdeviceptr *at)
 {
     struct tl_eff_item *best = NULL;
     size_t least = more ? SIZE_MAX : bytes;
     for (struct tl_eff_item *i = s->first; i != NULL; i = i->next) {
-        const struct alloc *a = is_free(i) ? *find(i->call.args[0]) : NULL;
+        const struct alloc *a = is_free(i) ? *place_of(i->call.args[0]) : NULL;
         if (a == NULL || a->pool != pool || a->generation != generation || a->bytes < bytes ||
             a->bytes > least)
             continue;
@@ -119,8 +119,8 @@ TL_EFF_LOCKED static bool take_over(const struct tl_eff_stream *s, size_t bytes,
     return true;
 }
 
-/* Waits until the frees that are queued anywhere now have been made, then perhaps until they are done.
- * False if there are none. */
+/* Waits until the frees that are queued anywhere now have been made, then perhaps until they are
+ * done. False if there are none. */
 TL_EFF_UNLOCKED static bool await_frees(bool until_done)
 {
     enum { AT_A_TIME = 64 };

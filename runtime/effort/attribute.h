@@ -1,5 +1,5 @@
-/* What a job sets for kernels, launches and streams besides their shape: carried over to the forms and
- * pieces that take their place. */
+/* What a job sets for kernels, launches and streams besides their shape: carried over to the forms
+ * and pieces that take their place. */
 #ifndef TALLY_EFFORT_ATTRIBUTE_H
 #define TALLY_EFFORT_ATTRIBUTE_H
 
@@ -13,7 +13,8 @@
 struct tl_eff_stream;
 struct tl_eff_variant;
 
-/* Takes the attributes of a launch along.  Where one of them forbids pieces, `l->objection` says why. */
+/* Takes the attributes of a launch along.  Where one of them forbids pieces, `l->objection` says
+ * why. */
 void tl_eff_attributes_take(struct tl_eff_launch *l, const CUlaunchAttribute *list, unsigned n);
 /* Those of a graph's kernel that differ from what is usual; returns how many.  -ENOTSUP if one of
  * them forbids that it is launched outside of a graph. */
@@ -25,8 +26,8 @@ CUresult tl_eff_launch_form(const struct tl_eff_launch *l, CUfunction f, const u
                             uint32_t shared_bytes, CUstream stream, void **params,
                             void **extra) TL_EFF_UNLOCKED;
 
-/* Before a form of a kernel is launched: gives it what the job has set for the original since.  NULL,
- * or why it cannot take its place.  Executor only, context current. */
+/* Before a form of a kernel is launched: gives it what the job has set for the original since.
+ * NULL, or why it cannot take its place.  Executor only, context current. */
 const char *tl_eff_follow_original(struct tl_eff_variant *v) TL_EFF_UNLOCKED;
 /* The same for a stream of ours in which work of `s` is about to be launched. */
 void tl_eff_follow_stream(const struct tl_eff_stream *s, CUstream beside) TL_EFF_UNLOCKED;

@@ -1,6 +1,6 @@
 /* Variants that are made of PTX: rewritten, or found on disk, compiled by the real driver's linker,
- * loaded in a moment when the context is idle, and launched with no blocks, which makes a driver that
- * compiles late do it here and not where it would be waited for. */
+ * loaded in a moment when the context is idle, and launched with no blocks, which makes a driver
+ * that compiles late do it here and not where it would be waited for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

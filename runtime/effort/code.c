@@ -94,8 +94,8 @@ struct choice {
     uint32_t n_best;      /* that are as good */
 };
 
-/* Code runs on devices of its own generation that are not older than it; what is for one architecture
- * only (sm_90a), there alone; what is for a family, in that. */
+/* Code runs on devices of its own generation that are not older than it; what is for one
+ * architecture only (sm_90a), there alone; what is for a family, in that. */
 static bool can_run(const struct tl_image *image, uint32_t capability)
 {
     if (image->is_arch_specific)

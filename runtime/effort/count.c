@@ -10,7 +10,8 @@
 #include "runtime/effort/variant.h"
 
 /* The lower half of the word counts who has left, and must not overflow into the counter: it begins
- * anew, by a copy, long before.  A kernel has fewer than 2^31 blocks, and a rescue fewer than that. */
+ * anew, by a copy, long before.  A kernel has fewer than 2^31 blocks, and a rescue fewer than
+ * that. */
 enum { MOST_LEFT = 1 << 24 };
 
 void tl_eff_count_begin(const struct tl_eff_context *c, struct tl_eff_control *k, enum tl_rung rung,

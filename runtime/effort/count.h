@@ -1,5 +1,5 @@
-/* The counters of kernels in pieces: where they stand, what a launch is told of them, and how the host
- * learns what they say.
+/* The counters of kernels in pieces: where they stand, what a launch is told of them, and how the
+ * host learns what they say.
  *
  *     host memory      where the device has atomics on it: the host sees every number as it is taken
  *     by epochs        in device memory, and it only grows: a launch is told what it said before number 0, and the last
@@ -26,7 +26,8 @@ struct tl_eff_extra;
  * `expected` were taken. */
 void tl_eff_count_begin(const struct tl_eff_context *c, struct tl_eff_control *k, enum tl_rung rung,
                         uint32_t done, uint32_t expected);
-/* What goes into the stream in front of a launch, the first since then or another, and behind it. */
+/* What goes into the stream in front of a launch, the first since then or another, and behind
+ * it. */
 CUresult tl_eff_count_before(const struct tl_eff_context *c, struct tl_eff_control *k,
                              bool is_first, CUstream stream) TL_EFF_UNLOCKED;
 CUresult tl_eff_count_behind(const struct tl_eff_control *k, CUstream stream) TL_EFF_UNLOCKED;
@@ -37,8 +38,8 @@ void tl_eff_count_args(struct tl_eff_control *k, uint32_t grid, bool tells, stru
 void tl_eff_count_refused(struct tl_eff_control *k, uint32_t grid);
 /* Fetches the counter, in stream order. */
 CUresult tl_eff_count_fetch(struct tl_eff_control *k, CUstream stream) TL_EFF_UNLOCKED;
-/* How many numbers were taken, as far as the host can see; and the same when nothing of the kernel is
- * on the device any more. */
+/* How many numbers were taken, as far as the host can see; and the same when nothing of the kernel
+ * is on the device any more. */
 uint32_t tl_eff_count_taken(const struct tl_eff_control *k);
 uint32_t tl_eff_count_end(struct tl_eff_control *k);
 

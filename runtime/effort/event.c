@@ -134,8 +134,8 @@ TL_EFF_LOCKED static struct tl_eff_item *item_about(CUevent handle, struct tl_ef
     return item;
 }
 
-/* Whether an event is one of a capture cannot be asked: the question would make the capture invalid.
- * May free its entry. */
+/* Whether an event is one of a capture cannot be asked: the question would make the capture
+ * invalid. May free its entry. */
 TL_EFF_LOCKED static void note_capture(CUevent event, bool is_captured)
 {
     struct tl_eff_event *e = is_captured ? find_or_make(event) : find_event(event);

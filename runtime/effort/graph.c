@@ -1,7 +1,7 @@
 /* A graph's nodes, read once when it is instantiated and put into the stream one by one when it is
  * launched, so that its kernels are preemptible like any others, unless all of them together are so
- * short, or the job is so alone, that a kernel of that length would run whole.  Branches of a graph come one
- * after the other: CUDA never promises that they run at once. */
+ * short, or the job is so alone, that a kernel of that length would run whole.  Branches of a graph
+ * come one after the other: CUDA never promises that they run at once. */
 #include "runtime/effort/graph.h"
 #include "tally/array.h"
 

@@ -338,8 +338,8 @@ static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
     return r;
 }
 
-/* Whether it may go to the driver as it is, at once: as one kernel of that length might.  Now and then
- * it goes step by step all the same, so that its kernels are measured again. */
+/* Whether it may go to the driver as it is, at once: as one kernel of that length might.  Now and
+ * then it goes step by step all the same, so that its kernels are measured again. */
 TL_REQUIRES(lock) static bool goes_as_it_is(struct graph *g, struct tl_eff_stream *s)
 {
     enum { LOOK_AFTER = 64 };

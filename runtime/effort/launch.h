@@ -51,8 +51,8 @@ struct tl_eff_launch {
     struct tl_eff_rescue rescue;
 };
 
-/* How many numbers its blocks have taken, as far as the host can see; of a gated kernel, how many of
- * its blocks may run. */
+/* How many numbers its blocks have taken, as far as the host can see; of a gated kernel, how many
+ * of its blocks may run. */
 uint32_t tl_eff_taken(const struct tl_eff_launch *l);
 
 #endif

@@ -1,8 +1,8 @@
 /* The one lock of this part, and who has to hold it.
  *
  * It is never held while the real driver is called, so a call that blocks there blocks nobody else.
- * What it guards is spread over its owners (queue.h, stream.h, flight.h, permit.h and single files),
- * and says so:
+ * What it guards is spread over its owners (queue.h, stream.h, flight.h, permit.h and single
+ * files), and says so:
  *
  *     TL_EFF_GUARDED   a variable that is read and written under the lock only
  *     TL_EFF_LOCKED    a function whose caller holds the lock

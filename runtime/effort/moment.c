@@ -56,8 +56,8 @@ uint32_t tl_eff_moment_misses(const struct tl_eff_context *c)
     return c->n_moments_missed;
 }
 
-/* The context's streams, and those that stand for them on a part of the SMs.  Returns how many; 0 if
- * one is captured, or there are too many. */
+/* The context's streams, and those that stand for them on a part of the SMs.  Returns how many; 0
+ * if one is captured, or there are too many. */
 TL_EFF_LOCKED static uint32_t streams_of(const struct tl_eff_context *c, CUstream list[MAX_STREAMS])
 {
     uint32_t n = 0;

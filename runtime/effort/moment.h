@@ -15,9 +15,9 @@
  * nothing is given to it.
  *
  * Begins such a moment: holds back what the job asks for, and waits a while for what is on the
- * device.  False if that does not end soon, a stream is captured, or the last try was only just now;
- * then nothing is held back.  `is_executor`: the caller is the executor; otherwise it is none of the
- * job's threads. */
+ * device.  False if that does not end soon, a stream is captured, or the last try was only just
+ * now; then nothing is held back.  `is_executor`: the caller is the executor; otherwise it is none
+ * of the job's threads. */
 bool tl_eff_moment_begin(struct tl_eff_context *c, bool is_executor) TL_EFF_UNLOCKED;
 void tl_eff_moment_end(void) TL_EFF_UNLOCKED;
 /* How often it was tried in vain since one was found. */

@@ -1,10 +1,11 @@
-/* Kernels of which the driver tells no name.  Before CUDA 12.3 no driver does, and libraries that take
- * functions out of a table of the driver's, as cuFFT does, never say one.  But the image of the module
- * has names, and the driver tells the function of each: the one with that handle has that name.
+/* Kernels of which the driver tells no name.  Before CUDA 12.3 no driver does, and libraries that
+ * take functions out of a table of the driver's, as cuFFT does, never say one.  But the image of
+ * the module has names, and the driver tells the function of each: the one with that handle has
+ * that name.
  *
- * Asking for a function may load it, which may wait for all that runs in the context, so it is done in
- * a moment (runtime/effort/moment.h); and it takes memory of the device, so not in modules of very
- * many. */
+ * Asking for a function may load it, which may wait for all that runs in the context, so it is done
+ * in a moment (runtime/effort/moment.h); and it takes memory of the device, so not in modules of
+ * very many. */
 #include "runtime/effort/names.h"
 
 #include <errno.h>

@@ -17,8 +17,8 @@ enum {
 };
 #define RATE_BURST_S 0.01
 
-/* Pages with copies of words, registered with the driver once.  The executor's own, but for being forgotten
- * while it is idle. */
+/* Pages with copies of words, registered with the driver once.  The executor's own, but for being
+ * forgotten while it is idle. */
 static struct {
     uintptr_t page;
     CUdeviceptr device;

@@ -52,8 +52,8 @@ bool tl_eff_take_rate(uint32_t blocks, uint64_t now) TL_EFF_LOCKED;
 void tl_eff_permit_trust(void) TL_EFF_LOCKED;
 /* How long it takes at best until an end is known; 0 if not measured.  Any thread. */
 void tl_eff_permit_round_trip(uint64_t ns);
-/* Somebody above has work, and kernels are not told of it: a copy of its word is not kept true.  Then
- * the executor looks often, and tells them itself. */
+/* Somebody above has work, and kernels are not told of it: a copy of its word is not kept true.
+ * Then the executor looks often, and tells them itself. */
 bool tl_eff_permit_must_tell(void) TL_EFF_LOCKED;
 bool tl_eff_permit_must_look(void) TL_EFF_LOCKED;
 /* Device addresses of what kernels poll for the words above (0: nothing), and how many words are in

@@ -80,8 +80,8 @@ struct departure {
 };
 
 /* A slice that is stuck may wait for blocks of the one behind it, so that must not have to wait for
- * its end: they take turns with two streams.  What stands in front of the kernel in its own stream is
- * over when the event in front of its first slice is. */
+ * its end: they take turns with two streams.  What stands in front of the kernel in its own stream
+ * is over when the event in front of its first slice is. */
 TL_EFF_LOCKED static void find_place(const struct tl_eff_item *item, struct departure *d)
 {
     if (item->launch.rung != TL_RUNG_SLICE || d->is_first)
@@ -290,8 +290,8 @@ TL_EFF_LOCKED static void ask_room(struct tl_eff_context *c, struct tl_eff_launc
     l->resident = resident;
 }
 
-/* Chooses the rung and brings what it needs: a fit context, a counter.  Without that the kernel runs
- * whole, or if it was begun in pieces, waits; then the answer is false.  The lock is given up
+/* Chooses the rung and brings what it needs: a fit context, a counter.  Without that the kernel
+ * runs whole, or if it was begun in pieces, waits; then the answer is false.  The lock is given up
  * meanwhile. */
 TL_EFF_LOCKED static bool settle(struct tl_eff_stream *s, struct tl_eff_launch *l, bool is_chained)
 {

@@ -65,9 +65,9 @@ static bool is_known(const struct tl_eff_facts *f)
     return f->has_profile && f->whole_ns != 0;
 }
 
-/* Every launch of a gated kernel has the whole grid, and of blocks that are over as soon as they have
- * asked whether to begin there may be millions.  So if leaving takes nearly as long as running, there
- * is nothing to gain.  Nor does a gated kernel keep to a part of the SMs. */
+/* Every launch of a gated kernel has the whole grid, and of blocks that are over as soon as they
+ * have asked whether to begin there may be millions.  So if leaving takes nearly as long as
+ * running, there is nothing to gain.  Nor does a gated kernel keep to a part of the SMs. */
 static bool gate_is_worth_it(const struct tl_eff_facts *f)
 {
     if (keeps_part(f))
@@ -211,8 +211,9 @@ uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f)
 }
 
 /* How many blocks keep to the budget: of slices, as many as run in half of it (two are in flight);
- * of tickets, as many as leave in that time.  One wave at least.  Slices that an SM does not run all
- * at once are multiples of what it does: the blocks beyond would take as long as if it were full. */
+ * of tickets, as many as leave in that time.  One wave at least.  Slices that an SM does not run
+ * all at once are multiples of what it does: the blocks beyond would take as long as if it were
+ * full. */
 static uint32_t within_budget(const struct tl_eff_facts *f)
 {
     uint32_t sms = tl_eff_plan_sms(f), left = f->blocks - f->launched;
@@ -235,8 +236,8 @@ bool tl_eff_plan_is_trial(const struct tl_eff_facts *f)
            tl_eff_plan_is_on_trial(f->rung, &f->rungs[f->rung], f->wave_ns);
 }
 
-/* Long enough for the launch itself not to count, as far as the original tells; and SMs that are not
- * full would look slow. */
+/* Long enough for the launch itself not to count, as far as the original tells; and SMs that are
+ * not full would look slow. */
 static uint32_t trial_blocks(const struct tl_eff_facts *f)
 {
     uint64_t waves = f->wave_ns != 0 ? TRIAL_NS / f->wave_ns : 0, beside = tl_eff_plan_beside(f);
@@ -294,8 +295,8 @@ uint32_t tl_eff_plan_workers(const struct tl_eff_facts *f, uint32_t blocks)
     return least(least(n, f->blocks), blocks);
 }
 
-/* Each worker takes one batch too many when it finds the end, but for the one whose batch is cut off
- * there. */
+/* Each worker takes one batch too many when it finds the end, but for the one whose batch is cut
+ * off there. */
 uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size size,
                               uint32_t workers)
 {
@@ -304,8 +305,8 @@ uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size s
 
 /* --- a kernel in pieces that does not move ---------------------------------------------------- */
 
-/* 64 times as long as it should take until something moves, 50 ms at least; twice that for each time
- * before.  Everything is bounded, so that nothing overflows. */
+/* 64 times as long as it should take until something moves, 50 ms at least; twice that for each
+ * time before.  Everything is bounded, so that nothing overflows. */
 uint64_t tl_eff_plan_patience(const struct tl_eff_wait *w)
 {
     const uint64_t most = (uint64_t)1 << 50;
@@ -319,8 +320,8 @@ uint64_t tl_eff_plan_patience(const struct tl_eff_wait *w)
 }
 
 /* What was begun beside it may have been what it waited for if it came back soon after: within the
- * time that it had stood still before.  A block that only took long ends at any time, so that may be
- * chance, once. */
+ * time that it had stood still before.  A block that only took long ends at any time, so that may
+ * be chance, once. */
 bool tl_eff_plan_was_needed(const struct tl_eff_rescued *r)
 {
     return r->has_taken && r->took_ns <= r->held_ns;
@@ -364,8 +365,8 @@ bool tl_eff_plan_wants_sample(uint32_t n_samples, uint32_t n_launches)
 }
 
 /* Other work on the machine makes single measurements too long, never too short; and a few blocks
- * may not spread over the device as many do.  So the least of many counts, and with slices and gates
- * more is put up with: behind them there is no control. */
+ * may not spread over the device as many do.  So the least of many counts, and with slices and
+ * gates more is put up with: behind them there is no control. */
 static bool seems_slow(enum tl_rung rung, uint64_t rung_ns, uint64_t wave_ns, uint64_t slack)
 {
     uint64_t most = rung >= TL_RUNG_SLICE ? wave_ns * 9 / 4 : wave_ns * 3 / 2;

@@ -1,6 +1,6 @@
-/* Decisions about a kernel: on which rung it runs, in pieces of what size, on how many SMs, and what
- * is tried and measured.  Pure: each answer follows from the facts that are given and from nothing
- * else; no clock, no lock, no driver.  So any thread may ask. */
+/* Decisions about a kernel: on which rung it runs, in pieces of what size, on how many SMs, and
+ * what is tried and measured.  Pure: each answer follows from the facts that are given and from
+ * nothing else; no clock, no lock, no driver.  So any thread may ask. */
 #ifndef TALLY_EFFORT_PLAN_H
 #define TALLY_EFFORT_PLAN_H
 
@@ -50,8 +50,8 @@ struct tl_eff_facts {
     bool takes_singly; /* a worker must not take several blocks at a time */
     bool is_alone;     /* nobody is above */
     /* What was measured of the kernel, in this shape.  A wave is one block for each SM: its time
-     * says how fast a form is, and tells two forms apart.  It is not what a block takes: that shares
-     * its SM with others, and lasts as many waves as they are. */
+     * says how fast a form is, and tells two forms apart.  It is not what a block takes: that
+     * shares its SM with others, and lasts as many waves as they are. */
     bool has_profile;  /* else nothing was, and nothing can be kept */
     uint64_t whole_ns; /* what the original takes; 0 if not known */
     uint64_t wave_ns;  /* of the original; 0 if not known */
@@ -69,14 +69,14 @@ struct tl_eff_choice {
     bool asks;
 };
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f);
-/* Whether so many SMs can hold all blocks of the original at once, as far as is known: then these may
- * wait for each other, whatever the verdict says. */
+/* Whether so many SMs can hold all blocks of the original at once, as far as is known: then these
+ * may wait for each other, whatever the verdict says. */
 bool tl_eff_plan_fits(const struct tl_eff_facts *f, uint32_t sms);
 /* Whether the device can: then the kernel is never cut, because to hold back any of its blocks may
  * leave the others waiting forever. */
 bool tl_eff_plan_fits_at_once(const struct tl_eff_facts *f);
-/* Whether its blocks were found to wait for blocks that were held back so often that it is never cut
- * again. */
+/* Whether its blocks were found to wait for blocks that were held back so often that it is never
+ * cut again. */
 enum { TL_EFF_STRIKES = 2 };
 bool tl_eff_plan_waits(const struct tl_eff_facts *f);
 
@@ -86,8 +86,8 @@ uint32_t tl_eff_plan_sms(const struct tl_eff_facts *f);
  * once is not kept to a part on which it would not. */
 uint32_t tl_eff_plan_cap(const struct tl_eff_facts *f);
 
-/* How many blocks share an SM while the kernel runs, as far as is known; 1 at least.  And what one of
- * them takes from its first instruction to its last, if a wave takes so long. */
+/* How many blocks share an SM while the kernel runs, as far as is known; 1 at least.  And what one
+ * of them takes from its first instruction to its last, if a wave takes so long. */
 uint32_t tl_eff_plan_beside(const struct tl_eff_facts *f);
 uint64_t tl_eff_plan_block_ns(const struct tl_eff_facts *f, uint64_t wave_ns);
 
@@ -98,8 +98,8 @@ struct tl_eff_size {
 };
 /* The next piece, if any blocks are left. */
 struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f);
-/* What it takes until all blocks of a gated launch have left that are not to run: a launch always has
- * all of them. */
+/* What it takes until all blocks of a gated launch have left that are not to run: a launch always
+ * has all of them. */
 uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f);
 /* Whether it is tried on a few blocks before it gets all of them. */
 bool tl_eff_plan_is_trial(const struct tl_eff_facts *f);

@@ -55,8 +55,8 @@ void tl_eff_profile_retry(struct tl_eff_profile *p, enum tl_rung rung) TL_EFF_LO
 /* So many blocks took that long, on this rung. */
 void tl_eff_profile_ran(struct tl_eff_profile *p, const struct tl_eff_launch *l, enum tl_rung rung,
                         uint64_t ns, uint32_t blocks, int n_sms) TL_EFF_LOCKED;
-/* What a wave, a block for each SM, takes on that rung: the median of what was measured last, or what
- * the original takes; 0 if nothing is known. */
+/* What a wave, a block for each SM, takes on that rung: the median of what was measured last, or
+ * what the original takes; 0 if nothing is known. */
 uint64_t tl_eff_wave_ns(const struct tl_eff_profile *p, enum tl_rung rung) TL_EFF_LOCKED;
 void tl_eff_profile_preempted(struct tl_eff_profile *p, uint64_t ns) TL_EFF_LOCKED;
 /* What was learnt about the kernel is kept for the file: it is unloaded, or the job ends. */

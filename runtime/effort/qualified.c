@@ -10,7 +10,8 @@
 #include "runtime/effort/stream.h"
 #include "runtime/job/qualified.h"
 
-/* Which GPU and driver this is, as `tally doctor` names them.  False if the driver does not tell. */
+/* Which GPU and driver this is, as `tally doctor` names them.  False if the driver does not
+ * tell. */
 TL_EFF_UNLOCKED static bool identify(CUdevice device, struct tl_qualified_of *of)
 {
     CUuuid uuid;
@@ -76,8 +77,8 @@ enum tl_eff_examined tl_eff_examined(CUdevice device)
     return e;
 }
 
-/* Only what was found to work is used, unless somebody insists: then what was never examined is taken
- * as it is, as with other rungs. */
+/* Only what was found to work is used, unless somebody insists: then what was never examined is
+ * taken as it is, as with other rungs. */
 static void judge_gate(struct tl_eff_context *c, const struct tl_qualification *q)
 {
     c->examined = q != NULL ? gate_in(q) : TL_EFF_NEVER_EXAMINED;

@@ -1,11 +1,11 @@
-/* Launches that do not end because blocks of theirs wait for blocks that we hold back: the last line
- * behind a verdict that was wrong.
+/* Launches that do not end because blocks of theirs wait for blocks that we hold back: the last
+ * line behind a verdict that was wrong.
  *
- * A kernel in pieces has blocks that are not begun: behind a stop, behind the last slice, behind the
- * end of a trial, or because there are fewer workers than the device has room for blocks.  If a block
- * that runs waits for one of these, nothing moves any more.  So a launch with such blocks of which
- * nothing has moved for long (tl_eff_plan_patience) gets all of them launched beside it, in a stream
- * of their own, with stop words that never say stop:
+ * A kernel in pieces has blocks that are not begun: behind a stop, behind the last slice, behind
+ * the end of a trial, or because there are fewer workers than the device has room for blocks.  If a
+ * block that runs waits for one of these, nothing moves any more.  So a launch with such blocks of
+ * which nothing has moved for long (tl_eff_plan_patience) gets all of them launched beside it, in a
+ * stream of their own, with stop words that never say stop:
  *
  *     slice        the blocks behind the last slice, as one more
  *     ticket       as many blocks as numbers may be left, on the same counter; who finds none leaves
@@ -14,10 +14,10 @@
  *     gate         the whole grid again, with a word of its own; blocks leave at once that may run in the launch that
  *                  stands still, and the word of that one is closed, so that they are known
  *
- * So each block still runs once, also if the launch was only slow: the counter sees to that, and what
- * has no number yet is in no other launch.  What was launched behind the kernel in a chain must not
- * begin before the blocks beside it are done, so the expected half of its control word becomes one
- * that no counter reaches.
+ * So each block still runs once, also if the launch was only slow: the counter sees to that, and
+ * what has no number yet is in no other launch.  What was launched behind the kernel in a chain
+ * must not begin before the blocks beside it are done, so the expected half of its control word
+ * becomes one that no counter reaches.
  *
  * That it ended then does not prove that it waited; a block may also take long.  But each time that
  * it looked so counts as a strike, and patience doubles: a block that only took long ends before
@@ -190,8 +190,8 @@ static uint32_t counter_of(const struct tl_eff_control *c)
     return (uint32_t)(atomic_load_explicit(c->word, memory_order_acquire) >> 32);
 }
 
-/* Blocks that no launch is for.  Of a gated kernel, those that leave since its word is closed, as it was
- * when it was last looked at. */
+/* Blocks that no launch is for.  Of a gated kernel, those that leave since its word is closed, as
+ * it was when it was last looked at. */
 static uint32_t left_behind(const struct tl_eff_launch *l)
 {
     if (l->rung == TL_RUNG_GATE)
@@ -345,8 +345,8 @@ TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,
     return r;
 }
 
-/* One more launch of the kernel, for `blocks` that no other launch is for.  False if it could not be
- * made.  The lock is given up meanwhile. */
+/* One more launch of the kernel, for `blocks` that no other launch is for.  False if it could not
+ * be made.  The lock is given up meanwhile. */
 TL_EFF_LOCKED static bool launch(const struct tl_eff_piece *stuck, struct beside *b,
                                  uint32_t blocks)
 {
@@ -422,8 +422,8 @@ TL_EFF_LOCKED static bool rescue_rest(const struct tl_eff_piece *stuck, uint32_t
     return launch(stuck, &b, l->blocks - l->launched);
 }
 
-/* Whether a gated kernel holds blocks back is in its word; where that is in the device's memory, it is
- * fetched.  It is closed for good, so that what it says then stands.  False if it does not come
+/* Whether a gated kernel holds blocks back is in its word; where that is in the device's memory, it
+ * is fetched.  It is closed for good, so that what it says then stands.  False if it does not come
  * soon: there will be another look.  The lock is given up meanwhile. */
 TL_EFF_LOCKED static bool fetch_word(const struct tl_eff_piece *stuck)
 {
@@ -456,9 +456,9 @@ static bool may_try(const struct tl_eff_launch *l)
            (uint64_t)l->blocks * (l->rescue.n_tries + 2) + (WORKERS_PER_SM << 16) < UINT32_MAX;
 }
 
-/* Nothing that we can do ends it.  The job must not wait for ever, and it cannot be told the kernel's
- * result: from here on all that waits for this context gets the driver's error, as after a fault of a
- * kernel.  What is on the device is not asked for again; its memory stays as it is. */
+/* Nothing that we can do ends it.  The job must not wait for ever, and it cannot be told the
+ * kernel's result: from here on all that waits for this context gets the driver's error, as after a
+ * fault of a kernel.  What is on the device is not asked for again; its memory stays as it is. */
 TL_EFF_LOCKED static void give_up(const struct tl_eff_piece *stuck)
 {
     struct tl_eff_context *c = stuck->stream->context;

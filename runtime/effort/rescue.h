@@ -37,8 +37,8 @@ void tl_eff_rescue_load(void);
 /* How often such a kernel was found to wait: TL_EFF_STRIKES of them, and it is not cut any more. */
 uint32_t tl_eff_rescue_strikes(uint64_t fingerprint) TL_EFF_LOCKED;
 
-/* Looks at what is on the device, and launches the remaining blocks of what does not move.  The lock
- * is given up meanwhile.  True if something was launched.  Executor only. */
+/* Looks at what is on the device, and launches the remaining blocks of what does not move.  The
+ * lock is given up meanwhile.  True if something was launched.  Executor only. */
 bool tl_eff_rescue_look(uint64_t now) TL_EFF_LOCKED;
 /* A piece of a kernel has come back: what follows for its rescue.  The lock is given up
  * meanwhile. */

@@ -1,5 +1,5 @@
-/* How many blocks of a kernel an SM has side by side: what decides whether the device holds all of a
- * grid at once, and how much longer a block takes than if it had its SM for itself. */
+/* How many blocks of a kernel an SM has side by side: what decides whether the device holds all of
+ * a grid at once, and how much longer a block takes than if it had its SM for itself. */
 #include "runtime/effort/room.h"
 
 #include "runtime/effort/kernel.h"
@@ -43,7 +43,7 @@ TL_EFF_UNLOCKED static uint32_t ask_original(const struct tl_eff_kernel *k, uint
 }
 
 /* What was asked before, or 0. */
-static uint32_t find(const struct tl_eff_rooms *rooms, uint32_t threads, uint32_t shared_bytes)
+static uint32_t find_room(const struct tl_eff_rooms *rooms, uint32_t threads, uint32_t shared_bytes)
 {
     for (uint32_t i = 0; i < rooms->n && i < TL_EFF_ROOMS; i++) {
         if (rooms->all[i].threads == threads && rooms->all[i].shared_bytes == shared_bytes)
@@ -67,7 +67,7 @@ static uint32_t threads_of(const struct tl_eff_launch *l)
 uint32_t tl_eff_room(const struct tl_eff_launch *l)
 {
     struct tl_eff_kernel *k = l->kernel;
-    uint32_t n = find(&k->rooms, threads_of(l), l->shared_bytes);
+    uint32_t n = find_room(&k->rooms, threads_of(l), l->shared_bytes);
     return n > 0 ? n
                  : keep(&k->rooms, threads_of(l), l->shared_bytes,
                         ask_original(k, threads_of(l), l->shared_bytes));
@@ -77,7 +77,7 @@ uint32_t tl_eff_occupancy(const struct tl_eff_launch *l)
 {
     struct tl_eff_variant *v = l->variant;
     uint32_t bytes = v->uses_slot ? TL_PTX_SHARED_BYTES(l->shared_bytes) : l->shared_bytes;
-    uint32_t n = find(&v->rooms, threads_of(l), bytes);
+    uint32_t n = find_room(&v->rooms, threads_of(l), bytes);
     if (n > 0)
         return n;
     n = ask(v->function, threads_of(l), bytes);

@@ -1,14 +1,15 @@
-/* Large copies in pieces, between which a job gives way.  A copy of a gigabyte holds a copy engine for
- * 20 to 40 ms, and cannot be stopped; so where somebody is above, large ones are made piece by piece,
- * two of them with the driver at a time, and none while there is no permit:
+/* Large copies in pieces, between which a job gives way.  A copy of a gigabyte holds a copy engine
+ * for 20 to 40 ms, and cannot be stopped; so where somebody is above, large ones are made piece by
+ * piece, two of them with the driver at a time, and none while there is no permit:
  *
  *     with the host      2 MiB: 0.08 to 0.17 ms over PCIe 4.0 or 3.0 with 16 lanes
  *     on the device      8 MiB: some 10 us where memory is fast
  *
- * They stand in the copy's own stream one behind the other, so everything behind them waits for all.
- * Copies whose memory must be read or written before the call returns are made by the caller, who keeps
- * the stream's turn until the last piece.  A copy that the driver would refuse is left whole, so that
- * it refuses all of it: what a piece reaches must be in one allocation with the rest. */
+ * They stand in the copy's own stream one behind the other, so everything behind them waits for
+ * all. Copies whose memory must be read or written before the call returns are made by the caller,
+ * who keeps the stream's turn until the last piece.  A copy that the driver would refuse is left
+ * whole, so that it refuses all of it: what a piece reaches must be in one allocation with the
+ * rest. */
 #include "runtime/effort/split.h"
 
 #include <stdlib.h>

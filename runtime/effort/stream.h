@@ -39,8 +39,8 @@ struct tl_eff_context {
     struct tl_eff_stream *streams; /* all, the legacy one included */
     struct tl_eff_stream *legacy;
     CUresult error; /* of something that was queued; told at the next wait */
-    /* A kernel stands still for good (runtime/effort/rescue.c): what waits for the device is told this
-     * error and does not wait.  Set once, under the lock. */
+    /* A kernel stands still for good (runtime/effort/rescue.c): what waits for the device is told
+     * this error and does not wait.  Set once, under the lock. */
     _Atomic CUresult lost;
     /* What pieces need, made when the first is launched; the executor's own. */
     bool is_prepared, is_unfit;
@@ -65,11 +65,13 @@ struct tl_eff_context {
     CUdeviceptr never_device;    /* a word that never says stop */
     const uint32_t *unreachable; /* in host memory: what no counter says */
     const uint64_t *zeros;       /* in host memory */
-    /* when to try again to find it idle, and how often that was in vain (runtime/effort/moment.c) */
+    /* when to try again to find it idle, and how often that was in vain
+     * (runtime/effort/moment.c) */
     uint64_t next_moment_ns;
     uint32_t n_moments_missed;
     CUstream work; /* in which variants are tried; the builder's own, as what follows */
-    /* words and counter of launches that do nothing, and from TL_EFF_SCRATCH_GATE on, of gated ones */
+    /* words and counter of launches that do nothing, and from TL_EFF_SCRATCH_GATE on, of gated
+     * ones */
     CUdeviceptr scratch;
     CUevent clock; /* an event whose time is known: when it was done by the host's clock */
     uint64_t clock_ns;
@@ -117,8 +119,8 @@ struct tl_eff_stream {
      * would wait for one another. */
     CUstream capped;
     CUgreenCtx capped_in;
-    /* Where every other slice stands, so that none has to wait for the end of the one before it, which
-     * may wait for its blocks.  NULL until there is one; the executor's. */
+    /* Where every other slice stands, so that none has to wait for the end of the one before it,
+     * which may wait for its blocks.  NULL until there is one; the executor's. */
     CUstream other;
 };
 

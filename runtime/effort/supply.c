@@ -26,8 +26,8 @@ enum {
     PLACES,
 };
 
-/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise kernels count
- * in device memory, and the host has words beside (runtime/effort/count.h). */
+/* Memory that both sides can count in.  With atomics on host memory it is that; otherwise kernels
+ * count in device memory, and the host has words beside (runtime/effort/count.h). */
 struct tl_eff_control_slab {
     uint8_t *host;
     CUdeviceptr device;
@@ -116,7 +116,8 @@ uint64_t tl_eff_time_of_event(struct tl_eff_context *c, CUevent e)
     return ns;
 }
 
-/* The software device says so, whatever GPU it answers as; other drivers do not know the question. */
+/* The software device says so, whatever GPU it answers as; other drivers do not know the
+ * question. */
 static bool runs_block_by_block(CUdevice device)
 {
     int does = 0;

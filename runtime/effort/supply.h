@@ -13,8 +13,8 @@ struct tl_eff_context;
 
 enum tl_eff_count_way { TL_EFF_COUNT_ON_HOST, TL_EFF_COUNT_EPOCHS, TL_EFF_COUNT_COPIES };
 
-/* A counter on the device and what it will say when all is done.  Place in the list and references are
- * under the lock, the word is written by the device as well, and the rest is the executor's
+/* A counter on the device and what it will say when all is done.  Place in the list and references
+ * are under the lock, the word is written by the device as well, and the rest is the executor's
  * (runtime/effort/count.h). */
 struct tl_eff_control {
     struct tl_eff_control *next;
@@ -24,8 +24,8 @@ struct tl_eff_control {
     CUdeviceptr device; /* of the word that they count in: the same one, or in device memory */
     CUdeviceptr asked;  /* of the one that a kernel behind it asks */
     enum tl_eff_count_way way;
-    /* By epochs: what the word in device memory says when nothing of its kernel is there, as told; and
-     * what the counter says before number 0. */
+    /* By epochs: what the word in device memory says when nothing of its kernel is there, as told;
+     * and what the counter says before number 0. */
     uint32_t left, counter, base;
     bool is_unknown; /* it may say anything */
     bool is_reset;   /* it is zeroed in front of the next launch */
@@ -34,8 +34,8 @@ struct tl_eff_control {
     uint32_t refs;
 };
 
-/* Makes the context fit for pieces, once; false if it cannot be, or not at this moment.  Executor only, context
- * current. */
+/* Makes the context fit for pieces, once; false if it cannot be, or not at this moment.  Executor
+ * only, context current. */
 bool tl_eff_prepare(struct tl_eff_context *c) TL_EFF_UNLOCKED;
 /* Executor only; NULL if there is none, and NULL is fine. */
 CUevent tl_eff_take_event(struct tl_eff_context *c);

@@ -1,5 +1,5 @@
-/* The PTX texts that an image carries: unpacked when they are first wanted, looked into when a kernel
- * of theirs is asked for. */
+/* The PTX texts that an image carries: unpacked when they are first wanted, looked into when a
+ * kernel of theirs is asked for. */
 #include "runtime/effort/texts.h"
 #include "tally/array.h"
 #include "tally/digest.h"

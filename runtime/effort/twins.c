@@ -1,7 +1,7 @@
-/* Modules with variables.  A second module would have variables of its own, so the gated form of such a
- * kernel has to be in the module itself: when it is loaded, the driver gets a cubin that has the
- * same kernels, unchanged, and a gated twin of each beside it (K$gate).  That is made before anybody
- * knows whether a kernel will ever be long, so only where it may be of use: the module has
+/* Modules with variables.  A second module would have variables of its own, so the gated form of
+ * such a kernel has to be in the module itself: when it is loaded, the driver gets a cubin that has
+ * the same kernels, unchanged, and a gated twin of each beside it (K$gate).  That is made before
+ * anybody knows whether a kernel will ever be long, so only where it may be of use: the module has
  * variables, its code may be gated, and there is no PTX of it to rewrite instead. */
 #include "runtime/effort/twins.h"
 
@@ -18,8 +18,8 @@
 
 /* --- where it is loaded ----------------------------------------------------------------------- */
 
-/* The device that the module is loaded for: the current context's.  Libraries are loaded without one;
- * then, if there is only one device, that.  False if it cannot be told. */
+/* The device that the module is loaded for: the current context's.  Libraries are loaded without
+ * one; then, if there is only one device, that.  False if it cannot be told. */
 TL_EFF_UNLOCKED static bool find_device(CUdevice *device)
 {
     CUresult (*count)(int *) = (CUresult(*)(int *))tl_eff.shim->real("cuDeviceGetCount");

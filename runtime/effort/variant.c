@@ -144,7 +144,8 @@ void tl_eff_make_bench(struct tl_eff_context *c)
         c->scratch = 0;
 }
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building
+ * ---------------------------------------------------------------------------------- */
 
 /* The lock is given up meanwhile. */
 TL_EFF_LOCKED static void build_one(struct tl_eff_variant *v, bool is_executor)

@@ -67,8 +67,8 @@ struct tl_eff_extra {
 };
 void tl_eff_variant_args(const struct tl_eff_variant *v, uint8_t *params,
                          const struct tl_eff_extra *x);
-/* Launches its variant with so many blocks, its arguments being in place; a gated one has those of the
- * kernel's own grid. */
+/* Launches its variant with so many blocks, its arguments being in place; a gated one has those of
+ * the kernel's own grid. */
 CUresult tl_eff_launch_variant(const struct tl_eff_launch *l, uint32_t blocks,
                                CUstream stream) TL_EFF_UNLOCKED;
 

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* How the files of NVIDIA's libraries begin, in the toolkit and beside it: those that carry kernels or
- * make them.  Wheels put a digest behind the name (libcublas-3b81d1c0.so.12), so what follows is not
- * looked at; a library of somebody else's that is called so is left alone, which costs nothing but
- * control. */
+/* How the files of NVIDIA's libraries begin, in the toolkit and beside it: those that carry kernels
+ * or make them.  Wheels put a digest behind the name (libcublas-3b81d1c0.so.12), so what follows is
+ * not looked at; a library of somebody else's that is called so is left alone, which costs nothing
+ * but control. */
 static const char *const of_nvidia[] = {
     "libcublas",       "libcudnn",      "libcufft",         "libcusparse",     "libcusolver",
     "libcurand",       "libnccl",       "libnpp",           "libnvjpeg",       "libnvrtc",

@@ -13,10 +13,10 @@ enum tl_eff_whose {
     TL_EFF_OF_SOMEBODY, /* it came out of memory, through hands that load for everybody */
 };
 
-/* By the file that the image lies in (`source`: a path, or "memory") and by the file of the code that
- * asked the driver to load it (`loader`: a path, or empty if that lies in none).  An image in memory
- * may be a copy of anything, so there the loader decides; and as libraries of NVIDIA's load nobody's
- * code but their own, what they load is theirs wherever it lies. */
+/* By the file that the image lies in (`source`: a path, or "memory") and by the file of the code
+ * that asked the driver to load it (`loader`: a path, or empty if that lies in none).  An image in
+ * memory may be a copy of anything, so there the loader decides; and as libraries of NVIDIA's load
+ * nobody's code but their own, what they load is theirs wherever it lies. */
 enum tl_eff_whose tl_eff_whose(const char *source, const char *loader);
 
 /* What `tally doctor` found out about the gate on a device. */

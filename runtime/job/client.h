@@ -31,13 +31,14 @@ void tl_client_place(struct tl_client *c, const uint8_t uuid[16]);
 /* Its own page, valid and writable for ever, joined or not.  Never NULL. */
 struct tl_client_page *tl_client_page(struct tl_client *c);
 
-/* Pieces of work are on their way to the device, and are done: counts them in its own word, and tells
- * the kernels of those below where that begins or ends a burst.  Any thread. */
+/* Pieces of work are on their way to the device, and are done: counts them in its own word, and
+ * tells the kernels of those below where that begins or ends a burst.  Any thread. */
 void tl_client_issue(struct tl_client *c, uint32_t n);
 void tl_client_complete(struct tl_client *c, uint32_t n);
 /* The same for who counts in the page itself: `issued` was equal to `completed` before a piece was
- * added, or tl_share_is_told says no; `completed` is equal to `issued` now, to that number.  Both change by sequentially consistent additions, and the first
- * call comes before its piece can be done. */
+ * added, or tl_share_is_told says no; `completed` is equal to `issued` now, to that number.  Both
+ * change by sequentially consistent additions, and the first call comes before its piece can be
+ * done. */
 void tl_client_began(struct tl_client *c);
 void tl_client_ended(struct tl_client *c, uint32_t completed);
 

@@ -6,14 +6,14 @@
  *     a burst begins      copy.began = its number, in all copies, before the work goes to the driver
  *     it ends             copy.ended = its number
  *
- * They are plain stores to two halves of a word, and nothing is read back: it may say anything.  Its
- * end may be told late, when the next burst runs; but what is told is the number of what has ended,
- * which is not the one that began last.  So a copy never looks idle while a burst is on.
+ * They are plain stores to two halves of a word, and nothing is read back: it may say anything.
+ * Its end may be told late, when the next burst runs; but what is told is the number of what has
+ * ended, which is not the one that began last.  So a copy never looks idle while a burst is on.
  *
  * Several threads may find that they begin the same burst.  Each takes a number, and the highest is
- * what all copies say before the first of their pieces can be done, thus before the burst can end.  A
- * thread that finds a burst which is not told of yet, because whoever began it lost its CPU, tells it
- * as well. */
+ * what all copies say before the first of their pieces can be done, thus before the burst can end.
+ * A thread that finds a burst which is not told of yet, because whoever began it lost its CPU,
+ * tells it as well. */
 #include "runtime/job/client_internal.h"
 
 #include "tally/check.h"
@@ -160,7 +160,8 @@ static void show(struct tl_client_below *b, uint32_t slot, struct tl_copy_page *
 }
 
 /* Maps a page that somebody below has made, and seals it: from then on nobody can map it anew, or
- * take its memory away from under this mapping.  False if there is no room for it, or it is none. */
+ * take its memory away from under this mapping.  False if there is no room for it, or it is
+ * none. */
 static bool add(struct tl_client_below *b, int fd, const struct stat *st)
 {
     uint32_t slot = 0;
@@ -179,7 +180,7 @@ static bool add(struct tl_client_below *b, int fd, const struct stat *st)
     return true;
 }
 
-static struct tl_client_slot *find(struct tl_client_below *b, const struct stat *st)
+static struct tl_client_slot *find_slot(struct tl_client_below *b, const struct stat *st)
 {
     for (uint32_t i = 0; i < TL_SHARE_COPIES; i++)
         if (b->slots[i].place != 0 && b->slots[i].dev == st->st_dev &&
@@ -188,8 +189,8 @@ static struct tl_client_slot *find(struct tl_client_below *b, const struct stat 
     return NULL;
 }
 
-/* Those that are not wanted go; those of an old tallyd later, for jobs come back to a new one one by
- * one. */
+/* Those that are not wanted go; those of an old tallyd later, for jobs come back to a new one one
+ * by one. */
 static void drop_unwanted(struct tl_client_below *b, uint64_t now)
 {
     for (uint32_t i = 0; i < TL_SHARE_COPIES; i++) {
@@ -212,7 +213,7 @@ void tl__below_take(struct tl_client_below *b, struct tl_wire_packet *packet, ui
     for (uint32_t i = 0; i < TL_SHARE_COPIES; i++)
         b->slots[i].is_wanted = false;
     for (uint32_t i = 0; i < n; i++) {
-        struct tl_client_slot *s = fstat(packet->fds[i], &st[i]) == 0 ? find(b, &st[i]) : NULL;
+        struct tl_client_slot *s = fstat(packet->fds[i], &st[i]) == 0 ? find_slot(b, &st[i]) : NULL;
         if (s == NULL)
             continue;
         s->is_wanted = true;
@@ -221,7 +222,7 @@ void tl__below_take(struct tl_client_below *b, struct tl_wire_packet *packet, ui
     }
     drop_unwanted(b, now);
     for (uint32_t i = 0; i < n; i++)
-        if (fstat(packet->fds[i], &st[i]) == 0 && find(b, &st[i]) == NULL)
+        if (fstat(packet->fds[i], &st[i]) == 0 && find_slot(b, &st[i]) == NULL)
             (void)add(b, packet->fds[i], &st[i]); /* else its owner watches the word itself */
 }
 

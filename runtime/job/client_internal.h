@@ -77,8 +77,9 @@ bool tl__words_drop_dead(struct tl_client_words *w);
 void tl__words_grow_old(struct tl_client_words *w);
 /* Forgets words whose time is over.  Returns when to ask again, or UINT64_MAX. */
 uint64_t tl__words_expire(struct tl_client_words *w, uint64_t now);
-/* Offers copies that nobody keeps, through that socket to tallyd.  A copy that was offered in vain is
- * replaced.  Returns when to ask again, or UINT64_MAX; `has_changed` if there is another copy now. */
+/* Offers copies that nobody keeps, through that socket to tallyd.  A copy that was offered in vain
+ * is replaced.  Returns when to ask again, or UINT64_MAX; `has_changed` if there is another copy
+ * now. */
 uint64_t tl__words_offer(struct tl_client_words *w, int socket, uint64_t now, bool *has_changed);
 /* In the child of a fork: zeroes everywhere, descriptors closed. */
 void tl__words_abandon(struct tl_client_words *w);

@@ -1,4 +1,5 @@
-/* The places where the words of higher levels are mapped, and the copies that kernels poll; see runtime/job/client_internal.h. */
+/* The places where the words of higher levels are mapped, and the copies that kernels poll; see
+ * runtime/job/client_internal.h. */
 #include "runtime/job/client_internal.h"
 
 #include "tally/check.h"
@@ -10,8 +11,8 @@
 #include <unistd.h>
 
 #define KEEP_OLD_NS UINT64_C(2000000000)
-/* A copy that is not kept so long after it was offered is offered anew, then less and less often; one
- * that is kept is looked at now and then. */
+/* A copy that is not kept so long after it was offered is offered anew, then less and less often;
+ * one that is kept is looked at now and then. */
 #define OFFER_NS UINT64_C(1000000000)
 #define LOOK_NS UINT64_C(30000000000)
 enum { ROW_BYTES = TL_CLIENT_PLACES * TL_SHARE_PAGE };

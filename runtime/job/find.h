@@ -4,8 +4,8 @@
 
 #include "tally/base.h"
 
-/* The first of the device files by which a driver reaches GPUs (a PC's or server's, WSL's, Jetson's),
- * or NULL: then there is no GPU here, or none that this process may see. */
+/* The first of the device files by which a driver reaches GPUs (a PC's or server's, WSL's,
+ * Jetson's), or NULL: then there is no GPU here, or none that this process may see. */
 const char *tl_find_gpu_file(void);
 
 /* NVIDIA's libcuda.so.1, where the loader would look for it; `ours` is our lib/tally, whose own are

@@ -1,5 +1,5 @@
-/* Looks for NVIDIA's multi-process service as a client would, without becoming one: the control socket
- * in CUDA_MPS_PIPE_DIRECTORY, and the kernel's list of sockets that somebody listens on. */
+/* Looks for NVIDIA's multi-process service as a client would, without becoming one: the control
+ * socket in CUDA_MPS_PIPE_DIRECTORY, and the kernel's list of sockets that somebody listens on. */
 #include "runtime/job/mps.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* NVIDIA's multi-process service (MPS): whether it runs here, and for whom.  Kernels of two processes
- * are on a GPU at the same time only if both are its clients. */
+/* NVIDIA's multi-process service (MPS): whether it runs here, and for whom.  Kernels of two
+ * processes are on a GPU at the same time only if both are its clients. */
 #ifndef TALLY_JOB_MPS_H
 #define TALLY_JOB_MPS_H
 

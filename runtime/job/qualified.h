@@ -1,9 +1,9 @@
 /* What `tally doctor` found out about a GPU, kept for the jobs that run there: which rungs worked,
  * which were refused, which went wrong.
  *
- * One file per GPU, driver and Tally, in TALLY_CACHE/doctor: lines of a key and a value, and a digest
- * of them as the last.  It is written under another name and renamed; a file that is not of this
- * user, that others may write to, or that is not whole counts as none. */
+ * One file per GPU, driver and Tally, in TALLY_CACHE/doctor: lines of a key and a value, and a
+ * digest of them as the last.  It is written under another name and renamed; a file that is not of
+ * this user, that others may write to, or that is not whole counts as none. */
 #ifndef TALLY_RUNTIME_JOB_QUALIFIED_H
 #define TALLY_RUNTIME_JOB_QUALIFIED_H
 

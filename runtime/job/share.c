@@ -27,9 +27,8 @@ enum { SIZE_SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 int tl_share_make(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
-    if (fd < 0 &&
-        errno ==
-            EINVAL) /* a kernel before 6.3; later ones may be told to refuse what could be executed */
+    /* a kernel before 6.3; later ones may be told to refuse what could be executed */
+    if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;

@@ -1,8 +1,8 @@
-/* `tally mps`: NVIDIA's multi-process service, which two jobs need to have kernels on a GPU at the same
- * time: does it run, for whom, with which clients; start it, stop it.
+/* `tally mps`: NVIDIA's multi-process service, which two jobs need to have kernels on a GPU at the
+ * same time: does it run, for whom, with which clients; start it, stop it.
  *
- * NVIDIA's own program does the work: `nvidia-cuda-mps-control -d` begins the daemon, and without an
- * option it hands lines from its standard input to the daemon and prints the answers. */
+ * NVIDIA's own program does the work: `nvidia-cuda-mps-control -d` begins the daemon, and without
+ * an option it hands lines from its standard input to the daemon and prints the answers. */
 #include "runtime/job/mps.h"
 #include "runtime/tally/daemon.h"
 #include "tally/clock.h"
@@ -94,8 +94,8 @@ static int cannot_run(int error)
     return -1;
 }
 
-/* Hands a line to the daemon; what is printed goes to `out`.  The program's exit status, or -1 with a
- * complaint. */
+/* Hands a line to the daemon; what is printed goes to `out`.  The program's exit status, or -1 with
+ * a complaint. */
 static int ask(const char *line, struct tl_buf *out)
 {
     char *const argv[] = {(char *)control_program, NULL};

@@ -83,7 +83,8 @@ static const char *rung_of(const struct tl_wire_status *s)
     return s->launches == 0 && s->blocks == 0 ? "-" : tl_rung_name((enum tl_rung)s->rung);
 }
 
-/* "2:1a2b3c4d", the first digits of a GPU behind how many there are, if several; "-" if none yet. */
+/* "2:1a2b3c4d", the first digits of a GPU behind how many there are, if several; "-" if none
+ * yet. */
 static const char *gpus_of(const struct tl_wire_status *s, char text[64])
 {
     char name[48];

@@ -1,7 +1,7 @@
 /* Closes connections that were refused at the door, of which there may be any number.
  *
- * Such a socket may hold unread messages with descriptors, and closing it would let go of those: see
- * porter.c.  A porter for each would be a thread for each, so they are buried together: a child
+ * Such a socket may hold unread messages with descriptors, and closing it would let go of those:
+ * see porter.c.  A porter for each would be a thread for each, so they are buried together: a child
  * keeps them open while they are closed here, and then ends.  The kernel does not linger for a
  * process that ends; and if it waits for something else, it is the child that waits. */
 #include "runtime/tallyd/tallyd.h"

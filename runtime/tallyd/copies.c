@@ -1,7 +1,7 @@
-/* Who keeps copies of its word, and where.  A client makes a page for each client whose word it has,
- * and offers it here; that one gets all the pages that it is to write to.  It keeps at most
- * TL_SHARE_COPIES: those of the first in the order of clients.  Who is beyond that looks at the word
- * itself. */
+/* Who keeps copies of its word, and where.  A client makes a page for each client whose word it
+ * has, and offers it here; that one gets all the pages that it is to write to.  It keeps at most
+ * TL_SHARE_COPIES: those of the first in the order of clients.  Who is beyond that looks at the
+ * word itself. */
 #include "runtime/tallyd/tallyd.h"
 
 #include <assert.h>

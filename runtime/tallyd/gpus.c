@@ -1,9 +1,9 @@
 /* Who is where, and a policy for each GPU.
  *
- * A client says which GPUs its process uses when it first gives them work.  From then on it has to do
- * with those who use one of them too, and with those who have not used any yet: these count for all,
- * which costs nobody anything, for they have no work.  A client that uses several obeys the policies
- * of all of them. */
+ * A client says which GPUs its process uses when it first gives them work.  From then on it has to
+ * do with those who use one of them too, and with those who have not used any yet: these count for
+ * all, which costs nobody anything, for they have no work.  A client that uses several obeys the
+ * policies of all of them. */
 #include "runtime/tallyd/tallyd.h"
 #include "tally/clock.h"
 

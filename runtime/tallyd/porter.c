@@ -2,12 +2,12 @@
  *
  * A message may carry descriptors of anything, and letting go of one can take as long as its sender
  * likes: a TCP socket lingers, a file of a FUSE asks its server.  Receiving and closing therefore
- * happen where that holds up nobody but the sender.  What reaches the loop is a message of the right
- * shape, with pages only (sealed shared memory, whose end nobody can delay).
+ * happen where that holds up nobody but the sender.  What reaches the loop is a message of the
+ * right shape, with pages only (sealed shared memory, whose end nobody can delay).
  *
- * A porter holds one message until the loop has taken it: what comes faster waits in the socket, and
- * finally with its sender.  A peer's place is free again when its porter has closed the socket; who
- * delays that uses up his own places. */
+ * A porter holds one message until the loop has taken it: what comes faster waits in the socket,
+ * and finally with its sender.  A peer's place is free again when its porter has closed the socket;
+ * who delays that uses up his own places. */
 #include "runtime/tallyd/tallyd.h"
 #include "tally/thread.h"
 

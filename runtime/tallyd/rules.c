@@ -3,7 +3,8 @@
  *
  *     user NAME | uid N | group NAME | gid N | cgroup PATH | everybody   LEVEL   [LIMIT ...]
  *
- * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Limits are
+ * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Limits
+ * are
  *
  *     min-share=PERCENT  weight=N  turnaround=TIME  slo  policy
  *

@@ -1,5 +1,5 @@
-/* tallyd: what its files share.  One epoll loop, in which nothing blocks; and a thread for each peer,
- * in which something may.
+/* tallyd: what its files share.  One epoll loop, in which nothing blocks; and a thread for each
+ * peer, in which something may.
  *
  *     runtime/tallyd/main.c     options, start, end
  *     runtime/tallyd/place.c    the socket's folder, the lock, listening
@@ -211,10 +211,12 @@ void daemon_watch_writable(struct daemon *d, struct daemon_peer *p, bool is_want
 
 /* --- porters (runtime/tallyd/porter.c) -------------------------------------------------------- */
 
-/* Starts a thread that receives for `p`, and will close its socket.  0 or a negative errno value. */
+/* Starts a thread that receives for `p`, and will close its socket.  0 or a negative errno
+ * value. */
 int daemon_porter_start(struct daemon *d, struct daemon_peer *p);
-/* -EAGAIN if it has nothing.  1 with a message, whose descriptors are pages, or -1 if they were none;
- * else as tl_wire_receive: there will be nothing more.  After both it waits for the next call. */
+/* -EAGAIN if it has nothing.  1 with a message, whose descriptors are pages, or -1 if they were
+ * none; else as tl_wire_receive: there will be nothing more.  After both it waits for the next
+ * call. */
 int daemon_porter_has(struct daemon_peer *p, struct tl_wire_packet **packet, struct tl_error *err);
 void daemon_porter_go_on(struct daemon_peer *p);
 /* It closes the socket, soon or when it can, and rings; nobody else uses the socket from now on. */

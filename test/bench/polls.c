@@ -1,11 +1,11 @@
-/* What it costs a block in pieces to ask whether it has to leave: accesses to host memory, how often
- * something waits for them, and time, with as many words in use as there are clients above.
+/* What it costs a block in pieces to ask whether it has to leave: accesses to host memory, how
+ * often something waits for them, and time, with as many words in use as there are clients above.
  *
  *     polls DRIVER [BLOCKS]
  *
- * DRIVER is the software device's.  Accesses are its own count (TALLY_DEVICE_PCIE must be set, best to
- * `yes`), times are of its model of the bus, on whatever CPU this is: compare rows, not machines.
- * Prints one JSON object. */
+ * DRIVER is the software device's.  Accesses are its own count (TALLY_DEVICE_PCIE must be set, best
+ * to `yes`), times are of its model of the bus, on whatever CPU this is: compare rows, not
+ * machines. Prints one JSON object. */
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 #include <dlfcn.h>

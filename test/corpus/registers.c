@@ -170,9 +170,9 @@ static void choose_run(struct corpus *c, const struct trial *t, const struct ptx
     }
 }
 
-/* Adds up what ptxas said of a kernel and its variants.  A refused variant is kept for people to look
- * at; if the original itself is refused, that says nothing about the variants, and they are left
- * out. */
+/* Adds up what ptxas said of a kernel and its variants.  A refused variant is kept for people to
+ * look at; if the original itself is refused, that says nothing about the variants, and they are
+ * left out. */
 static void take_results(struct corpus *c, const struct trial *t)
 {
     struct corpus_registers *r = &c->registers;

@@ -1,7 +1,7 @@
 /* Any bytes as a cubin whose kernels are to be gated, in place and as twins, with a gate that needs
  * no compiler.  What comes out is opened again: it must be a cubin, with the kernels that went in;
  * those that were gated take 48 bytes more, and twins leave theirs as they were. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <stdlib.h>
 

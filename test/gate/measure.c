@@ -1,6 +1,6 @@
-/* gate-tool measure: gates every cubin in some files that one GPU would load, in memory, and tells as
- * JSON what that takes.  Beside it stands what it takes to copy the results into new memory, so that
- * runs on different machines can be compared. */
+/* gate-tool measure: gates every cubin in some files that one GPU would load, in memory, and tells
+ * as JSON what that takes.  Beside it stands what it takes to copy the results into new memory, so
+ * that runs on different machines can be compared. */
 #include "tally/clock.h"
 #include "tally/image.h"
 #include "test/gate/tool.h"

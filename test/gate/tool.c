@@ -11,7 +11,7 @@
  *     gate-tool edits                                     what can be left out
  *     gate-tool attributes                                numbers and names of known attributes */
 #include "test/gate/tool.h"
-#include "cubin/internal.h"
+#include "cubin/work.h"
 #include "ptx_rewrite/lex.h"
 #include "tally/file.h"
 #include "tally/image.h"
@@ -76,8 +76,8 @@ static void put_with_prologue(struct tl_buf *out, const char *text, const struct
     tl_buf_putc(out, '\n');
 }
 
-/* The PTX again, with the gate's source in front of each kernel that can be gated: what ptxas makes of
- * it is what a gated cubin is compared with. */
+/* The PTX again, with the gate's source in front of each kernel that can be gated: what ptxas makes
+ * of it is what a gated cubin is compared with. */
 static void prologue(const char *ptx, const char *cubin, const char *to, bool is_twin)
 {
     size_t n, n_cubin;

@@ -1,6 +1,6 @@
 /* `tally` whose library leaves out one edit of gating: TALLY_LEAVE_OUT is its number in
  * cubin/internal.h.  For the question what `tally doctor` makes of it. */
-#include "cubin/internal.h"
+#include "cubin/work.h"
 
 #include <stdlib.h>
 

@@ -17,8 +17,8 @@
  *     occupancy         twice as many blocks are said to fit as do
  *     copies            copies in stream order leave out their last word
  *
- * Whatever is not defined here is the software device's, which this library is linked with: who looks
- * up a name in it finds it there. */
+ * Whatever is not defined here is the software device's, which this library is linked with: who
+ * looks up a name in it finds it there. */
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL 1
 #endif
@@ -108,8 +108,8 @@ static bool strikes(const char *fault, const char *text)
     return rung != NULL && strstr(text, mark) != NULL;
 }
 
-/* The text with a line behind the first atomic addition, that of the block's number; the caller's to
- * free. */
+/* The text with a line behind the first atomic addition, that of the block's number; the caller's
+ * to free. */
 static char *edited(const char *text, const char *operation)
 {
     static const char addition[] = "atom.global.add.u32 ";

@@ -1,7 +1,7 @@
 /* A driver that remembers what it was asked for: the software device, behind a list of launches,
  * settings and copies that tests of the best-effort part look at.  It is for tests that open the
- * interception library themselves; whatever is not defined here is the software device's, which this
- * library is linked with. */
+ * interception library themselves; whatever is not defined here is the software device's, which
+ * this library is linked with. */
 #pragma GCC visibility push(default)
 #include "test/standin/witness.h"
 #pragma GCC visibility pop

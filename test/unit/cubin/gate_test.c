@@ -1,6 +1,6 @@
-/* A cubin made by hand, as small as one can be: what is refused and why, and what a gate makes of it.
- * Comparisons with real compilers are in test/gate. */
-#include "cubin/internal.h"
+/* A cubin made by hand, as small as one can be: what is refused and why, and what a gate makes of
+ * it. Comparisons with real compilers are in test/gate. */
+#include "cubin/work.h"
 
 #include <errno.h>
 #include <stdlib.h>

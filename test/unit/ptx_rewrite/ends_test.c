@@ -1,6 +1,6 @@
 /* The arguments by which loops that ask memory end are told with a verdict, each for the kernel of
- * test/cases that was made for it.  That the verdicts are right is checked by cases_test.c, and that
- * kernels which are allowed end when cut, by running them, in
+ * test/cases that was made for it.  That the verdicts are right is checked by cases_test.c, and
+ * that kernels which are allowed end when cut, by running them, in
  * test/unit/device/jit/variants_test.c. */
 #include <stdio.h>
 #include <stdlib.h>

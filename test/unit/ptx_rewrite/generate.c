@@ -312,8 +312,8 @@ static uint32_t wait_alone(struct gen *g, uint32_t address, const char *relation
     return v;
 }
 
-/* One thread reads, the others are told in every round: through shared memory, a barrier, a vote or a
- * shuffle. */
+/* One thread reads, the others are told in every round: through shared memory, a barrier, a vote or
+ * a shuffle. */
 static uint32_t wait_together(struct gen *g, uint32_t address, const char *relation,
                               const char *operand)
 {

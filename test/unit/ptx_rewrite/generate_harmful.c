@@ -1,7 +1,7 @@
 /* Stages that need blocks which come later.  See generate.h.
  *
- * Each is written so that it looks like something harmless: a counter, a lock, a wait for an earlier
- * block, a turn. */
+ * Each is written so that it looks like something harmless: a counter, a lock, a wait for an
+ * earlier block, a turn. */
 #include <stdio.h>
 
 #include "test/unit/ptx_rewrite/generate_internal.h"
@@ -310,7 +310,8 @@ static void queue_filled_late(struct gen *g)
     done(g);
 }
 
-/* One thread copies the word into shared memory, for so long and no longer; another spins on that. */
+/* One thread copies the word into shared memory, for so long and no longer; another spins on
+ * that. */
 static void told_with_patience(struct gen *g)
 {
     uint32_t flag = word(g), p = gen_p(g), v = gen_r(g), round = gen_r(g), copy = gen_label(g),

@@ -267,8 +267,8 @@ static void sum_by_image_or_copy(struct gen *g)
         gen_expect(g, i, sum_to(15));
 }
 
-/* A word of shared memory is used, and then overwritten by a copy that nobody waits for: it must not
- * land while the next block uses that word. */
+/* A word of shared memory is used, and then overwritten by a copy that nobody waits for: it must
+ * not land while the next block uses that word. */
 static void copy_left_behind(struct gen *g)
 {
     uint32_t data = gen_array(g, 16, PTX_FILL_IOTA, false), v = gen_r(g), at = gen_r(g);

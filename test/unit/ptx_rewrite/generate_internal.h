@@ -6,9 +6,9 @@
 
 enum { GEN_ADDRESSES = 512 };
 
-/* A kernel being written.  Registers: %r0 %ctaid.x, %r1 %nctaid.x, %r2 %tid.x, %r3 is zero but comes
- * from the host, %r4 %nctaid.x - 1 - %ctaid.x, %p0 is true for the thread that acts for its block, %rd0 is
- * `out`; others are taken as they are needed. */
+/* A kernel being written.  Registers: %r0 %ctaid.x, %r1 %nctaid.x, %r2 %tid.x, %r3 is zero but
+ * comes from the host, %r4 %nctaid.x - 1 - %ctaid.x, %p0 is true for the thread that acts for its
+ * block, %rd0 is `out`; others are taken as they are needed. */
 struct gen {
     struct ptx_generated *g;
     struct tl_buf head, body;
@@ -18,9 +18,9 @@ struct gen {
     uint32_t slot;        /* of this stage in `out` */
     bool uses_fence_call; /* functions that the module then has */
     bool uses_poll_call;
-    bool
-        uses_copies; /* then each thread has a word of shared memory for what it copies there, and an
-                         mbarrier; their addresses are %r5 and %r6 */
+    /* then each thread has a word of shared memory for what it copies there, and an mbarrier; their
+     * addresses are %r5 and %r6 */
+    bool uses_copies;
     bool leaves_copy;  /* and a word of shared memory per thread for it */
     bool uses_meeting; /* the module then has an mbarrier for the block */
     /* Images: which one an address belongs to, 0 for none or not known. */

@@ -11,10 +11,12 @@
 
 enum ptx_end {
     PTX_ENDED,
-    PTX_HANGS, /* certainly: nothing can move, or a fair order of steps comes back to where it was */
-    PTX_TOO_LONG, /* did not end within its budget of steps, and never was in the same state twice */
-    PTX_FAULT,    /* an address that is not there, a trap */
-    PTX_UNKNOWN,  /* an instruction that this interpreter does not know */
+    /* certainly: nothing can move, or a fair order of steps comes back to where it was */
+    PTX_HANGS,
+    /* did not end within its budget of steps, and never was in the same state twice */
+    PTX_TOO_LONG,
+    PTX_FAULT,   /* an address that is not there, a trap */
+    PTX_UNKNOWN, /* an instruction that this interpreter does not know */
 };
 
 /* Memory that kernels may touch: arguments and the module's variables, at addresses that stay. */
@@ -47,11 +49,11 @@ struct ptx_run {
     const uint8_t *params;
     uint32_t resident; /* blocks at a time; 0 for all */
     uint64_t seed;
-    /* Steps that a thread makes in a row, at most; 0 for a few.  Many: blocks nearly run one after the
-     * other, though all are there. */
+    /* Steps that a thread makes in a row, at most; 0 for a few.  Many: blocks nearly run one after
+     * the other, though all are there. */
     uint32_t burst;
-    /* Lanes of a warp that are at the same place go on together, as they do on GPUs; else every thread
-     * goes its own way. */
+    /* Lanes of a warp that are at the same place go on together, as they do on GPUs; else every
+     * thread goes its own way. */
     bool is_converged;
     uint64_t budget; /* steps after which a state is looked for that comes again */
     /* Called now and then while the outcome is open: somebody else's doing, such as raising a stop

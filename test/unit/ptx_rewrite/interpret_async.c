@@ -1,7 +1,7 @@
 /* Textures, surfaces, asynchronous copies and mbarriers.  See interpret.h.
  *
- * Copies are made when they are begun, or later, as the seed says: at any time, at the latest when the
- * thread waits for them, asks an mbarrier or ends.  An mbarrier is a word of shared memory with
+ * Copies are made when they are begun, or later, as the seed says: at any time, at the latest when
+ * the thread waits for them, asks an mbarrier or ends.  An mbarrier is a word of shared memory with
  * arrivals that it waits for (pending), how many it will wait for (expected), and a phase. */
 #include <string.h>
 

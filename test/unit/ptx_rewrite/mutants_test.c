@@ -1,6 +1,7 @@
-/* Mutants of cases and of random kernels that may be cut (mutate.h, generate.h): the direction of a wait, the sign of an addition, a
- * compared value, a scope, a missing release, a branch, an index.  Those that are still allowed to be
- * cut must end when they are, and leave what they leave when run whole.
+/* Mutants of cases and of random kernels that may be cut (mutate.h, generate.h): the direction of a
+ * wait, the sign of an addition, a compared value, a scope, a missing release, a branch, an index.
+ * Those that are still allowed to be cut must end when they are, and leave what they leave when run
+ * whole.
  *
  * MUTANTS limits how many of a kernel are tried (evenly chosen; 0 for all), KERNELS how many random
  * kernels are, CASE names some cases. */

@@ -1,5 +1,5 @@
-/* Kernels changed a little: one instruction of a parsed kernel is edited in the tree, and the whole is
- * printed again. */
+/* Kernels changed a little: one instruction of a parsed kernel is edited in the tree, and the whole
+ * is printed again. */
 #ifndef TEST_PTX_MUTATE_H
 #define TEST_PTX_MUTATE_H
 

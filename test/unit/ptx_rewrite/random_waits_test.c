@@ -1,6 +1,6 @@
-/* Random kernels in which blocks meet (generate.h): whole they end and leave what they must; of those
- * whose cutting the verdict allows, every piecewise run, stopped at random, with as few blocks at a
- * time as can be, ends as well and leaves the same.
+/* Random kernels in which blocks meet (generate.h): whole they end and leave what they must; of
+ * those whose cutting the verdict allows, every piecewise run, stopped at random, with as few
+ * blocks at a time as can be, ends as well and leaves the same.
  *
  * SEEDS kernels are tried, from FIRST on; SEED=n tries that one alone, prints it, and tells all. */
 #include <stdio.h>

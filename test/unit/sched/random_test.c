@@ -73,8 +73,8 @@ static bool same(const struct tl_grant *a, const struct tl_grant *b)
            a->sm_permille == b->sm_permille && a->memory_bytes == b->memory_bytes;
 }
 
-/* What holds for every policy after every event: grants are in range, high jobs run, versions grow with
- * each change, memory and SMs are not given twice, and somebody who is ready runs. */
+/* What holds for every policy after every event: grants are in range, high jobs run, versions grow
+ * with each change, memory and SMs are not given twice, and somebody who is ready runs. */
 static void check_grants(struct world *w)
 {
     bool has_ready = false, somebody_runs = false, is_stopped = strcmp(w->policy, "tgs") == 0;

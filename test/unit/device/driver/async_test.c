@@ -244,22 +244,22 @@ static void lanes_of_a_warp_may_wait_for_each_other(void)
 static void words_of_sixteen_bytes(void)
 {
     unsigned out[4 * N];
-    OK(run(
-        ".reg .b128 %q<8>; setp.lt.u32 %p2, %r1, 24; @!%p2 bra DONE; mul.wide.u32 %d6, %r1, 16; "
-        "add.u64 %d7, %d3, %d6; "
-        "add.u64 %d8, %d4, %d6;\n"
-        "ld.global.b128 %q1, [%d8]; and.b32 %r2, %r1, 1; setp.ne.u32 %p3, %r2, 0;\n"
-        "@%p3 st.global.b128 [%d7], %q1; @%p3 bra DONE;\n"
-        "mov.b128 {%d9, %d10}, %q1; add.u64 %d10, %d10, 5; mov.b128 %q2, {%d9, %d10};\n"
-        "atom.global.exch.b128 %q3, [%d7], %q1; atom.global.cas.b128 %q4, [%d7], %q1, %q2;\n" /* sees 7s, then q1 */
-        "mov.b128 {%d11, %d12}, %q3; mov.b128 {%d13, %d14}, %q4; sub.u64 %d14, %d10, %d14;\n"
-        "ld.relaxed.gpu.global.b128 %q5, [%d7]; mov.b128 {%d15, %d16}, %q5; add.u64 %d16, %d16, "
-        "%d14; add.u64 %d15, "
-        "%d15, "
-        "%d11;\n"
-        "mov.b128 %q6, {%d15, %d16}; st.relaxed.gpu.global.b128 [%d7], %q6;\n"
-        "DONE:",
-        out));
+    OK(run(".reg .b128 %q<8>; setp.lt.u32 %p2, %r1, 24; @!%p2 bra DONE; mul.wide.u32 %d6, %r1, 16; "
+           "add.u64 %d7, %d3, %d6; "
+           "add.u64 %d8, %d4, %d6;\n"
+           "ld.global.b128 %q1, [%d8]; and.b32 %r2, %r1, 1; setp.ne.u32 %p3, %r2, 0;\n"
+           "@%p3 st.global.b128 [%d7], %q1; @%p3 bra DONE;\n"
+           "mov.b128 {%d9, %d10}, %q1; add.u64 %d10, %d10, 5; mov.b128 %q2, {%d9, %d10};\n"
+           /* sees 7s, then q1 */
+           "atom.global.exch.b128 %q3, [%d7], %q1; atom.global.cas.b128 %q4, [%d7], %q1, %q2;\n"
+           "mov.b128 {%d11, %d12}, %q3; mov.b128 {%d13, %d14}, %q4; sub.u64 %d14, %d10, %d14;\n"
+           "ld.relaxed.gpu.global.b128 %q5, [%d7]; mov.b128 {%d15, %d16}, %q5; add.u64 %d16, %d16, "
+           "%d14; add.u64 %d15, "
+           "%d15, "
+           "%d11;\n"
+           "mov.b128 %q6, {%d15, %d16}; st.relaxed.gpu.global.b128 [%d7], %q6;\n"
+           "DONE:",
+           out));
     for (unsigned i = 0; i < 96; i++) {
         unsigned lane = i / 4, part = i % 4, plain = 1000 + i;
         if (lane % 2 == 1)

@@ -1,5 +1,6 @@
-/* The bus, where it is modelled (TALLY_DEVICE_PCIE): which accesses of kernels are counted as such, and
- * what is waited for.  How long that takes is set to nothing, so nothing here depends on a clock. */
+/* The bus, where it is modelled (TALLY_DEVICE_PCIE): which accesses of kernels are counted as such,
+ * and what is waited for.  How long that takes is set to nothing, so nothing here depends on a
+ * clock. */
 #include "tally/device.h"
 #include "test/unit/device/driver/help.h"
 
@@ -7,7 +8,8 @@ static CUmodule module;
 static CUdeviceptr device, host;
 static uint64_t *words;
 
-/* Each loads words at its first parameter or stores there, and adds up what it read at its second. */
+/* Each loads words at its first parameter or stores there, and adds up what it read at its
+ * second. */
 #define ENTRY(name, body)                                                                          \
     ".visible .entry " name "(.param .u64 p, .param .u64 q)\n{\n"                                  \
     " .reg .u64 %a, %b, %v<8>;\n .reg .pred %q;\n .reg .u32 %t;\n"                                 \
@@ -128,7 +130,8 @@ static void a_registered_page_is_behind_the_bus(void)
     free(own);
 }
 
-/* All directions and kinds, on engines: what arrives is what was sent, in the order of the stream. */
+/* All directions and kinds, on engines: what arrives is what was sent, in the order of the
+ * stream. */
 static void copies_on_engines_copy(void)
 {
     enum { N = 1 << 16 };

@@ -42,8 +42,8 @@ static int hear(int fd)
     return word;
 }
 
-/* Says what cuInit said; then, told to, launches and says so, then says what waiting for it said, then
- * what a call after that; ends when it is told to. */
+/* Says what cuInit said; then, told to, launches and says so, then says what waiting for it said,
+ * then what a call after that; ends when it is told to. */
 static void live(int in, int out, const char *kernel)
 {
     CUcontext ctx;

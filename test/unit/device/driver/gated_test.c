@@ -1,6 +1,6 @@
-/* Gated machine code (docs/gate.md) on a device as strict as a GPU: code that real ptxas made, gated
- * by our library, runs as the gate's PTX and the kernel's, and stops, goes on and is refused as
- * struct tl_cubin_args says.
+/* Gated machine code (docs/gate.md) on a device as strict as a GPU: code that real ptxas made,
+ * gated by our library, runs as the gate's PTX and the kernel's, and stops, goes on and is refused
+ * as struct tl_cubin_args says.
  *
  * Each profile needs a process of its own: the test runs itself again.  Without ptxas there is no
  * machine code, and the tests are left out. */
@@ -178,7 +178,8 @@ static void clear(const struct arena *a)
         OK(CALL(cuMemsetD8_v2)(a->stop[i], 0, 8));
 }
 
-/* What the gate promises: blocks that were let in run, once; those that were not can be run later. */
+/* What the gate promises: blocks that were let in run, once; those that were not can be run
+ * later. */
 static void stops_and_goes_on(CUfunction f)
 {
     struct arena a = make_arena();
@@ -411,7 +412,8 @@ static void part_misplaced(void)
     tl_cubin_gated_finish(&g);
 }
 
-/* A container with gated code and the PTX of what is behind the gate: nothing else was ever shown. */
+/* A container with gated code and the PTX of what is behind the gate: nothing else was ever
+ * shown. */
 static void part_container(void)
 {
     CUmodule m;

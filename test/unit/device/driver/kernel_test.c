@@ -84,7 +84,8 @@ static void strong_loads_between_barriers_see_what_was_written_before(void)
     unsigned out[N];
     OK(run(
         BEGIN
-        "mul.wide.u32 %d3, %r3, 4; sub.u64 %d3, %d1, %d3; mov.u32 %r5, 0;\n" /* %d3: the block's first word */
+        /* %d3: the block's first word */
+        "mul.wide.u32 %d3, %r3, 4; sub.u64 %d3, %d1, %d3; mov.u32 %r5, 0;\n"
         "xor.b32 %r6, %r3, 32; min.u32 %r6, %r6, 47; mul.wide.u32 %d4, %r6, 4; add.u64 %d4, %d3, "
         "%d4;\n"
         "mov.u32 %r4, 0; st.volatile.global.u32 [%d1], %r4;\n"

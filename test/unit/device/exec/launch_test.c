@@ -258,7 +258,8 @@ static void a_whole_grid_can_meet(void)
     tl_exec_object_unref(o);
 }
 
-/* A kernel waits for another one, of another stream or process: on a GPU their blocks share the SMs. */
+/* A kernel waits for another one, of another stream or process: on a GPU their blocks share the
+ * SMs. */
 static _Atomic uint32_t n_waiting;
 static void wait_to_go(struct tl_dev_frame *f, uint32_t warp)
 {

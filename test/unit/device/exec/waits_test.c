@@ -1,5 +1,5 @@
-/* What a process loses to others is written down: when it stands ready and others have the SMs, until
- * it has one; and nothing else is. */
+/* What a process loses to others is written down: when it stands ready and others have the SMs,
+ * until it has one; and nothing else is. */
 #include "device/exec/waits.h"
 #include "tally/clock.h"
 #include "tally/file.h"

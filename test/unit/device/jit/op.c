@@ -273,8 +273,8 @@ static uint32_t integer_edges(uint32_t bits, uint64_t *to)
     return n;
 }
 
-/* Numbers at which formats round, overflow, lose bits or saturate, each with both signs and once per
- * pattern; then infinities, the largest number, two NaNs and the smallest denormals. */
+/* Numbers at which formats round, overflow, lose bits or saturate, each with both signs and once
+ * per pattern; then infinities, the largest number, two NaNs and the smallest denormals. */
 static uint32_t float_edges(const struct op_type *t, uint64_t *to)
 {
     static const double values[] = {0,

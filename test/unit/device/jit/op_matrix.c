@@ -443,7 +443,8 @@ static void move_words(struct tl_buf *out, const char *name, char type, uint32_t
     }
 }
 
-/* d = a * b + c: fragments are loaded by wmma.load or word by word, multiplied, and stored alike. */
+/* d = a * b + c: fragments are loaded by wmma.load or word by word, multiplied, and stored
+ * alike. */
 static void product_kernel(struct tl_buf *out, const struct matrix_row *r)
 {
     uint32_t na = is_wmma(r) ? r->regs[0] : n_registers(r, 'a', r->a),

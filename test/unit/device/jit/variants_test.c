@@ -1,7 +1,8 @@
-/* The proof of the rewriter: every case of test/cases and some random kernels, and every variant that
- * they are allowed, run on equal inputs on the software device, in pieces and with preemption at
- * random blocks, and must leave the same memory behind.  Variants run on a device with a single SM
- * that has room for a single block: what waits for a block that has not started never ends there. */
+/* The proof of the rewriter: every case of test/cases and some random kernels, and every variant
+ * that they are allowed, run on equal inputs on the software device, in pieces and with preemption
+ * at random blocks, and must leave the same memory behind.  Variants run on a device with a single
+ * SM that has room for a single block: what waits for a block that has not started never ends
+ * there. */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -341,8 +342,8 @@ static void complain(const char *kernel, const struct ptx_case_run *run, const c
                   run->block[2], detail);
 }
 
-/* Makes one variant, if its conditions hold for the run, runs it in pieces, and compares what it leaves
- * in memory with what the original left. */
+/* Makes one variant, if its conditions hold for the run, runs it in pieces, and compares what it
+ * leaves in memory with what the original left. */
 static void check_variant(struct ptx_text *t, const char *kernel, const struct ptx_case_kernel *k,
                           const struct ptx_case_run *run, struct memory *m,
                           const struct tl_buf *expected, enum tl_ptx_variant v)

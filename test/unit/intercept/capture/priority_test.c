@@ -1,6 +1,6 @@
-/* Priorities of streams, launches and graphs as a program sees them through the interception library,
- * against what the software device says that they are: in jobs of the highest level and of the
- * lowest, on several profiles of it. */
+/* Priorities of streams, launches and graphs as a program sees them through the interception
+ * library, against what the software device says that they are: in jobs of the highest level and of
+ * the lowest, on several profiles of it. */
 #include "../help.h"
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* The kernels of the examination: each has every form, so that what is refused is refused by a driver
- * and not by us; and what they must compute depends on every input. */
+/* The kernels of the examination: each has every form, so that what is refused is refused by a
+ * driver and not by us; and what they must compute depends on every input. */
 #include "runtime/doctor/kernels.h"
 
 #include <string.h>

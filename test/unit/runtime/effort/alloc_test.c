@@ -1,5 +1,5 @@
-/* Memory that a stream has freed is there for its next allocation, also while the free is queued behind
- * a kernel that has not ended; on a device that has room for one of the two only. */
+/* Memory that a stream has freed is there for its next allocation, also while the free is queued
+ * behind a kernel that has not ended; on a device that has room for one of the two only. */
 #include "job.h"
 
 #include <pthread.h>

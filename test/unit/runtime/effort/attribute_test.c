@@ -1,6 +1,6 @@
 /* What a program sets for kernels, launches and streams, against what reaches the driver when the
- * kernel is cut (test/standin/witness.c): on several profiles of the software device, with slices and
- * with persistent workers. */
+ * kernel is cut (test/standin/witness.c): on several profiles of the software device, with slices
+ * and with persistent workers. */
 #include "job.h"
 
 enum { BLOCKS = 64, WINDOW_BYTES = 4096 };
@@ -85,7 +85,7 @@ static uint32_t pieces(uint32_t *n_whole)
     return n_forms;
 }
 
-static const CUlaunchAttribute *find(const struct witness_call *c, CUlaunchAttributeID id)
+static const CUlaunchAttribute *find_attribute(const struct witness_call *c, CUlaunchAttributeID id)
 {
     for (uint32_t i = 0; i < c->n_attributes; i++)
         if (c->attributes[i].id == id)
@@ -176,9 +176,10 @@ static void attributes_of_a_launch_go_with_each_piece(void)
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].kind != WITNESS_LAUNCH || !is_form(&c[i]) || c[i].stream == NULL)
             continue;
-        const CUlaunchAttribute *w = find(&c[i], CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW),
-                                *d = find(&c[i], CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN),
-                                *p = find(&c[i], CU_LAUNCH_ATTRIBUTE_PRIORITY);
+        const CUlaunchAttribute *w = find_attribute(&c[i],
+                                                    CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW),
+                                *d = find_attribute(&c[i], CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN),
+                                *p = find_attribute(&c[i], CU_LAUNCH_ATTRIBUTE_PRIORITY);
         TEST_ASSERT_NOT_NULL(w);
         TEST_ASSERT_NOT_NULL(d);
         TEST_ASSERT_NOT_NULL(p);
@@ -261,7 +262,7 @@ static void attributes_of_a_graphs_kernel_go_with_its_pieces(void)
     for (uint32_t i = 0; i < n; i++) {
         if (c[i].kind != WITNESS_LAUNCH || !is_form(&c[i]))
             continue;
-        const CUlaunchAttribute *found = find(&c[i], w.id);
+        const CUlaunchAttribute *found = find_attribute(&c[i], w.id);
         TEST_ASSERT_NOT_NULL(found);
         TEST_ASSERT_EQUAL_UINT64(WINDOW_BYTES, found->value.accessPolicyWindow.num_bytes);
         n_forms++;

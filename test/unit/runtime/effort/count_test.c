@@ -1,5 +1,5 @@
-/* Counters of kernels in pieces: what launches are told of them, and what the host learns, against a
- * model of what blocks and workers do with the word that they are given. */
+/* Counters of kernels in pieces: what launches are told of them, and what the host learns, against
+ * a model of what blocks and workers do with the word that they are given. */
 #include "runtime/effort/count.h"
 
 #include <string.h>
@@ -64,7 +64,8 @@ static uint64_t add(const struct tl_eff_extra *x, uint32_t numbers, uint32_t lea
     return old;
 }
 
-/* Who makes the number of those that have left what it is at the end stores what the counter says. */
+/* Who makes the number of those that have left what it is at the end stores what the counter
+ * says. */
 static void leave(const struct tl_eff_extra *x, uint64_t old, uint32_t numbers)
 {
     if (x->told != 0 && (uint32_t)old + 1 == x->left_end)
@@ -101,8 +102,8 @@ static uint32_t left_half(void)
     return (uint32_t)device_word;
 }
 
-/* A kernel from its first piece to its last, stopped at random, on the control that many kernels before
- * had.  The rung may change where it was stopped. */
+/* A kernel from its first piece to its last, stopped at random, on the control that many kernels
+ * before had.  The rung may change where it was stopped. */
 static void run_kernel(void)
 {
     uint32_t blocks = 1 + (uint32_t)any_size(9), done = 0;

@@ -1,5 +1,6 @@
-/* For tests of the best-effort part in a job of its own: the interception library in front of a driver
- * that keeps a list of what reaches it (test/standin/witness.c), on one profile after the other. */
+/* For tests of the best-effort part in a job of its own: the interception library in front of a
+ * driver that keeps a list of what reaches it (test/standin/witness.c), on one profile after the
+ * other. */
 #ifndef TALLY_TEST_EFFORT_JOB_H
 #define TALLY_TEST_EFFORT_JOB_H
 
@@ -18,8 +19,8 @@ static inline void forget_calls(void)
     ((__typeof__(witness_forget) *)symbol_of(driver, "witness_forget"))();
 }
 
-/* A small device, so that kernels are cut; a context, current.  `socket` is that of the tallyd that the
- * job joins, or NULL. */
+/* A small device, so that kernels are cut; a context, current.  `socket` is that of the tallyd that
+ * the job joins, or NULL. */
 static inline void begin_job_beside(const char *profile, const char *rung, const char *socket)
 {
     CUcontext ctx;
@@ -52,8 +53,8 @@ static inline void end_job(void)
     unlink(path);
 }
 
-/* Runs each in a process of its own, since a process has one device: `run` for every profile and every
- * rung of a list that ends with NULL.  0 if none failed. */
+/* Runs each in a process of its own, since a process has one device: `run` for every profile and
+ * every rung of a list that ends with NULL.  0 if none failed. */
 static inline int each_job(int (*run)(const char *profile, const char *rung),
                            const char *const *rungs)
 {

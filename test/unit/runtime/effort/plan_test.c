@@ -1,5 +1,5 @@
-/* Decisions about kernels: invariants over many random facts, and tables of single decisions.  Those
- * about the sizes of pieces are in size_test.c. */
+/* Decisions about kernels: invariants over many random facts, and tables of single decisions.
+ * Those about the sizes of pieces are in size_test.c. */
 #include "runtime/effort/plan.h"
 
 #include <unity.h>

@@ -38,8 +38,8 @@ static uint64_t true_beside(const struct tl_eff_facts *f)
     return f->runs_block_by_block ? 1 : most < each ? most : each;
 }
 
-/* A device that is full of blocks does as many of them in a wave as it has SMs.  So each of them takes
- * as many waves as there are blocks on its SM. */
+/* A device that is full of blocks does as many of them in a wave as it has SMs.  So each of them
+ * takes as many waves as there are blocks on its SM. */
 static void a_block_takes_as_many_waves_as_there_are_blocks_on_its_sm(void)
 {
     for (int i = 0; i < ROUNDS; i++) {

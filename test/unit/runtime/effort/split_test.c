@@ -1,5 +1,6 @@
-/* Large copies of a best-effort job below a client of a high level that this test plays itself: they
- * reach the driver in pieces, none while the client is busy, and what arrives is what was sent. */
+/* Large copies of a best-effort job below a client of a high level that this test plays itself:
+ * they reach the driver in pieces, none while the client is busy, and what arrives is what was
+ * sent. */
 #include "job.h"
 
 #include <stdatomic.h>
@@ -241,6 +242,7 @@ static void join_high(void)
     TEST_ASSERT_TRUE_MESSAGE(tl_client_is_joined(high), err.text);
 }
 
+/* All tests on a device of that profile, with a tallyd of their own and a job of a high level. */
 static int run(const char *profile, const char *rung)
 {
     char folder[80], socket[100], daemon[PATH_MAX], program[PATH_MAX + 16];
