@@ -421,7 +421,10 @@ TL_EFF_UNLOCKED static CUresult launch(struct tl_eff_stream *s, struct tl_eff_la
         return in_turn(s, k, direct, l);
     l->sizes = sizes_of(k, params, extra);
     tl_eff_lock();
-    bool is_new = !is_tried(k, l->block) && tl_eff.settings->force < 0;
+    /* a large one with somebody above goes to the executor at once: it would run whole here */
+    bool is_new = !is_tried(k, l->block) && tl_eff.settings->force < 0 &&
+                  (tl_eff_is_alone() ||
+                   !tl_eff_plan_is_large(l->blocks, (uint32_t)s->context->n_sms, 1));
     l->profile = tl_eff_profile(k, l);
     if (is_new) {
         tl_eff_unlock();

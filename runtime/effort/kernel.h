@@ -55,6 +55,7 @@ struct tl_eff_kernel {
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
     /* by number of grid dimensions, which the gate does not care about */
+    uint64_t asked_ns[TL_RUNG_WHOLE]; /* when a variant was first waited for; the executor's own */
     struct tl_eff_variant *variants[TL_RUNG_WHOLE][3];
     /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
     uint64_t fingerprint;

@@ -246,9 +246,19 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
 
 /* --- choosing a rung -------------------------------------------------------------------------- */
 
-/* Asks for variants as long as the plan wants to know of one.  The lock is given up meanwhile if a
- * rung is forced, or a variant's limits have to be raised. */
-TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_launch *l,
+/* For how long a variant has been coming, whose answer just was that it is. */
+static uint64_t coming_ns(struct tl_eff_kernel *k, enum tl_rung rung)
+{
+    uint64_t now = tl_eff_now();
+    if (k->asked_ns[rung] == 0)
+        k->asked_ns[rung] = now;
+    return now - k->asked_ns[rung];
+}
+
+/* Asks for variants as long as the plan wants to know of one.  False if the kernel is not to be
+ * launched yet.  The lock is given up meanwhile if a rung is forced, or a variant's limits have to be
+ * raised. */
+TL_EFF_LOCKED static bool choose(const struct tl_eff_context *c, struct tl_eff_launch *l,
                                  bool is_chained)
 {
     struct tl_eff_facts f = facts_of(c, l, is_chained);
@@ -265,8 +275,11 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
         f.rungs[r].form = found[r] != NULL ? TL_EFF_FORM_READY
                           : may_come       ? TL_EFF_FORM_COMING
                                            : TL_EFF_FORM_NONE;
+        f.rungs[r].coming_ns = f.rungs[r].form == TL_EFF_FORM_COMING ? coming_ns(l->kernel, r) : 0;
         f.leave_ns = leave_ns_of(l->kernel);
     }
+    if (choice.holds)
+        return false;
     l->is_chosen = true;
     l->rung = choice.rung;
     if (l->rung >= TL_RUNG_WHOLE)
@@ -274,6 +287,7 @@ TL_EFF_LOCKED static void choose(const struct tl_eff_context *c, struct tl_eff_l
     else if (found[l->rung] != NULL) /* else it goes on as it was begun */
         l->variant = found[l->rung];
     TL_CHECK((l->rung < TL_RUNG_WHOLE) == (l->variant != NULL));
+    return true;
 }
 
 /* What has to be known of device and kernel before anything is chosen; asked once per launch.  The
@@ -291,12 +305,16 @@ TL_EFF_LOCKED static void ask_room(struct tl_eff_context *c, struct tl_eff_launc
 }
 
 /* Chooses the rung and brings what it needs: a fit context, a counter.  Without that the kernel
- * runs whole, or if it was begun in pieces, waits; then the answer is false.  The lock is given up
+ * runs whole, or if it was begun in pieces, waits; then the answer is false, and also while a
+ * variant is waited for.  The lock is given up
  * meanwhile. */
 TL_EFF_LOCKED static bool settle(struct tl_eff_stream *s, struct tl_eff_launch *l, bool is_chained)
 {
     ask_room(s->context, l);
-    choose(s->context, l, is_chained);
+    if (!choose(s->context, l, is_chained)) {
+        s->is_held = true;
+        return false;
+    }
     if (l->variant == NULL)
         return true;
     tl_eff_unlock();

@@ -19,6 +19,8 @@ enum {
     VERY_SLOW = 8,
     SLOW_NS = 20000,
     RETRY_AFTER = 128,
+    /* of as many blocks as the device has room for; each takes some microseconds at least */
+    LARGE_WAVES = 16,
     FIRST_SAMPLES = 4,
     SAMPLE_EVERY = 32,         /* launches, */
     MANY_SAMPLES = 32,         /* and once there are so many, */
@@ -28,6 +30,7 @@ enum {
     PATIENCE_NS = 50000000,          /* at least; a machine may be busy for so long */
     UNKNOWN_PATIENCE_NS = 500000000, /* where the time of a block is not known */
 };
+#define HOLD_NS UINT64_C(4000000000) /* in all, for a variant that is being built */
 
 static uint32_t least(uint64_t a, uint32_t b)
 {
@@ -76,6 +79,19 @@ static bool gate_is_worth_it(const struct tl_eff_facts *f)
            tl_eff_plan_leaving_ns(f) <= f->whole_ns / LEAVE_PART;
 }
 
+bool tl_eff_plan_is_large(uint32_t blocks, uint32_t sms, uint32_t resident)
+{
+    uint64_t room = (uint64_t)(sms > 0 ? sms : 1) * (resident > 0 ? resident : 1);
+    return blocks / LARGE_WAVES >= room;
+}
+
+/* Somebody is above, and the kernel is longer than the budget, or was never seen and is large. */
+static bool seems_long(const struct tl_eff_facts *f)
+{
+    return !f->is_alone && (is_known(f) ? f->whole_ns > f->turnaround_ns
+                                        : tl_eff_plan_is_large(f->blocks, f->sms, f->resident));
+}
+
 /* Whether the rung comes into question, if there is a variant for it. */
 static bool is_offered(const struct tl_eff_facts *f, enum tl_rung rung)
 {
@@ -88,19 +104,28 @@ static bool is_offered(const struct tl_eff_facts *f, enum tl_rung rung)
         return false;
     if (f->has_profile && f->rungs[rung].is_slow && !keeps_part(f))
         return false;
-    /* its time decides whether a variant is worth building */
-    return is_known(f) || f->rungs[rung].was_asked_for;
+    /* its time decides whether a variant is worth building, or if nothing is known and somebody would
+     * have to wait for it, its size */
+    return is_known(f) || f->rungs[rung].was_asked_for || seems_long(f);
 }
 
 static struct tl_eff_choice forced(const struct tl_eff_facts *f)
 {
-    struct tl_eff_choice c = {TL_RUNG_WHOLE, false};
+    struct tl_eff_choice c = {.rung = TL_RUNG_WHOLE};
     if (f->force < TL_RUNG_WHOLE) {
         enum tl_eff_form form = f->rungs[f->force].form;
         if (form == TL_EFF_FORM_UNASKED || form == TL_EFF_FORM_READY)
-            c = (struct tl_eff_choice){(enum tl_rung)f->force, form == TL_EFF_FORM_UNASKED};
+            c = (struct tl_eff_choice){.rung = (enum tl_rung)f->force,
+                                       .asks = form == TL_EFF_FORM_UNASKED};
     }
     return c;
+}
+
+/* A long kernel waits for its variant where it would keep somebody above waiting, for a while: the
+ * builder may be waiting for something that the kernel would do. */
+static bool is_held_for(const struct tl_eff_facts *f, enum tl_rung rung)
+{
+    return seems_long(f) && f->done == 0 && !f->is_chained && f->rungs[rung].coming_ns < HOLD_NS;
 }
 
 /* The finest that there is.  While one is being built the next best is not worth building. */
@@ -111,17 +136,17 @@ static struct tl_eff_choice finest(const struct tl_eff_facts *f)
         if (!is_offered(f, r) || form == TL_EFF_FORM_NONE)
             continue;
         if (form == TL_EFF_FORM_COMING)
-            break;
-        return (struct tl_eff_choice){r, form == TL_EFF_FORM_UNASKED};
+            return (struct tl_eff_choice){.rung = TL_RUNG_WHOLE, .holds = is_held_for(f, r)};
+        return (struct tl_eff_choice){.rung = r, .asks = form == TL_EFF_FORM_UNASKED};
     }
-    return (struct tl_eff_choice){TL_RUNG_WHOLE, false};
+    return (struct tl_eff_choice){.rung = TL_RUNG_WHOLE};
 }
 
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f)
 {
     TL_CHECK(f->done == 0 || f->rung < TL_RUNG_WHOLE);
     if (f->done == 0 && (tl_eff_plan_fits_at_once(f) || tl_eff_plan_waits(f))) /* also if forced */
-        return (struct tl_eff_choice){TL_RUNG_WHOLE, false};
+        return (struct tl_eff_choice){.rung = TL_RUNG_WHOLE};
     struct tl_eff_choice c = f->force >= 0 ? forced(f) : finest(f);
     if (c.asks)
         return c;

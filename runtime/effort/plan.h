@@ -23,6 +23,7 @@ enum tl_eff_form {
 
 struct tl_eff_rung_facts {
     enum tl_eff_form form;
+    uint64_t coming_ns; /* for how long it has been coming */
     bool was_asked_for; /* by an earlier launch of the kernel */
     bool is_slow;       /* it was found so, and is not to be tried again yet */
     uint64_t wave_ns;   /* the least that was seen on it; 0 if not known */
@@ -63,12 +64,16 @@ struct tl_eff_facts {
 };
 
 /* The rung to take.  With `asks`, it must first be found out whether there is a variant for that
- * rung; with this fact added, the question is put again. */
+ * rung; with this fact added, the question is put again.  With `holds`, the kernel is not launched
+ * yet: its variant will soon be there, and whoever is above would have to wait for the end of it. */
 struct tl_eff_choice {
     enum tl_rung rung;
-    bool asks;
+    bool asks, holds;
 };
 struct tl_eff_choice tl_eff_plan_rung(const struct tl_eff_facts *f);
+/* Whether a grid of so many blocks takes long, whatever its blocks do: it is many times as large as
+ * what the device has room for.  `resident` as in the facts. */
+bool tl_eff_plan_is_large(uint32_t blocks, uint32_t sms, uint32_t resident);
 /* Whether so many SMs can hold all blocks of the original at once, as far as is known: then these
  * may wait for each other, whatever the verdict says. */
 bool tl_eff_plan_fits(const struct tl_eff_facts *f, uint32_t sms);

@@ -114,6 +114,32 @@ static void a_longer_budget_never_cuts_a_kernel_that_a_shorter_one_leaves_whole(
     }
 }
 
+/* Held back is only what would run whole otherwise, where somebody above would have to wait for the end
+ * of it, while its variant is being built, and not for ever. */
+static void a_kernel_is_held_only_where_somebody_would_wait_for_it(void)
+{
+    uint32_t n_held = 0, n_large = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_facts f = any_facts();
+        struct tl_eff_choice c = decide(&f, TL_EFF_FORM_COMING);
+        if (!c.holds)
+            continue;
+        n_held++;
+        TEST_ASSERT_EQUAL(TL_RUNG_WHOLE, c.rung);
+        TEST_ASSERT_TRUE(!f.is_alone && f.force < 0 && !f.is_chained && f.done == 0);
+        TEST_ASSERT_FALSE(tl_eff_plan_fits_at_once(&f) || tl_eff_plan_waits(&f));
+        bool is_known = f.has_profile && f.whole_ns != 0;
+        TEST_ASSERT_TRUE(is_known ? f.whole_ns > f.turnaround_ns
+                                  : f.blocks >= 16 * (uint64_t)f.sms * f.resident);
+        n_large += !is_known;
+        struct tl_eff_facts later = f;
+        for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
+            later.rungs[r].coming_ns = 4000 * MS;
+        TEST_ASSERT_FALSE_MESSAGE(decide(&later, TL_EFF_FORM_COMING).holds, "it may never come");
+    }
+    TEST_ASSERT_TRUE(n_held > ROUNDS / 1000 && n_large > 0);
+}
+
 static void with_nobody_above_only_long_kernels_are_cut(void)
 {
     for (int i = 0; i < ROUNDS; i++) {
@@ -153,7 +179,10 @@ static void what_fits_at_once_is_never_cut(void)
         n_cut += c.rung < TL_RUNG_WHOLE;
         small = f;
         small.resident = 1; /* the least that a device can have */
-        if (!tl_eff_plan_fits_at_once(&small))
+        bool is_large = tl_eff_plan_is_large(f.blocks, f.sms, f.resident);
+        bool seems_alike = (f.has_profile && f.whole_ns != 0) ||
+                           is_large == tl_eff_plan_is_large(f.blocks, f.sms, 1);
+        if (!tl_eff_plan_fits_at_once(&small) && seems_alike)
             TEST_ASSERT_EQUAL(decide(&small, TL_EFF_FORM_READY).rung, c.rung);
     }
     TEST_ASSERT_TRUE(n_fit > ROUNDS / 100 && n_cut > ROUNDS / 100);
@@ -501,6 +530,17 @@ static void variants_are_asked_for_one_after_the_other(void)
     TEST_ASSERT_EQUAL(TL_RUNG_WHOLE, tl_eff_plan_rung(&f).rung);
     f.rungs[TL_RUNG_PERSISTENT].was_asked_for = true;
     TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).asks);
+    /* Unless its grid is so large that it cannot be short: then its first launch waits for it. */
+    f.rungs[TL_RUNG_PERSISTENT].was_asked_for = false;
+    f.blocks = 16 * f.sms;
+    TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).asks);
+    f.rungs[TL_RUNG_PERSISTENT].form = TL_EFF_FORM_COMING;
+    TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).holds);
+    f.rungs[TL_RUNG_PERSISTENT].coming_ns = 4000 * MS;
+    TEST_ASSERT_FALSE(tl_eff_plan_rung(&f).holds);
+    f.rungs[TL_RUNG_PERSISTENT].coming_ns = 0;
+    f.is_alone = true;
+    TEST_ASSERT_FALSE(tl_eff_plan_rung(&f).holds);
 }
 
 static void kernels_that_cannot_be_stopped_get_the_part_of_the_table(void)
@@ -585,6 +625,7 @@ int main(void)
     RUN_TEST(a_rung_that_is_slow_or_finer_than_granted_is_never_begun);
     RUN_TEST(a_kernel_shorter_than_the_budget_is_not_cut);
     RUN_TEST(a_longer_budget_never_cuts_a_kernel_that_a_shorter_one_leaves_whole);
+    RUN_TEST(a_kernel_is_held_only_where_somebody_would_wait_for_it);
     RUN_TEST(with_nobody_above_only_long_kernels_are_cut);
     RUN_TEST(what_fits_at_once_is_never_cut);
     RUN_TEST(what_was_found_to_wait_twice_is_never_cut);
