@@ -7,6 +7,11 @@
   kernel         Tally with whole kernels only
   tgs, slo       Tally with these policies; the objective is a P99 of 1.1 times that of the server's requests alone
   tally          Tally
+  code-whole     Tally, the trainer being machine code only, whole kernels
+  code-cap       the same, each kernel on half of the SMs (which must be two at least)
+  gate           the same, with the gate, as `tally doctor` has qualified it
+
+Where one of the last three is asked for, all run on a device that answers as an H100 with R580 does: others run no machine code.
 """
 import glob
 import importlib.machinery
@@ -30,7 +35,10 @@ BUILD = os.path.join(ROOT, os.environ.get("TALLY_BUILD", "build"))
 # The last one has the shape of published pairs: requests of hundreds of kernels of 10 to 20 us, blocks of 0.1 to 1 ms beside them.
 PAIRS = ["mlp+short", "mlp+long", "transformer+mixed", "transformer+memory", "convnet+long", "convnet+mixed", "decoder+coarse"]
 MODES = ["mps", "mps-priority", "timeslice", "kernel", "tgs", "slo", "tally"]
-MANAGED = {"kernel": "kernel", "tgs": "tgs", "slo": "slo", "tally": "tally"}  # modes under tally-run, and their policy
+CODE = {"code-whole": ["--gate=off", "--force=whole"], "code-cap": ["--gate=off", "--force=cap"], "gate": ["--gate=auto"]}  # and what they run with
+CODE_PROFILE = "h100-r580"
+# modes under tally-run, and their policy
+MANAGED = {"kernel": "kernel", "tgs": "tgs", "slo": "slo", "tally": "tally", **{m: "tally" for m in CODE}}
 WAITS_MAGIC = 0x5374696157796C54
 DEVICE_MODES = ("mps-priority", "timeslice")  # modes of the device; all others run on mps
 
@@ -114,6 +122,22 @@ class Bench:
         self.counter = 0
         self.report = options.reports
         self.scales = {}
+        self.profile = CODE_PROFILE if set(getattr(options, "modes", "").split(",")) & set(CODE) else ""
+        if self.profile:
+            self.qualify()
+
+    def qualify(self):
+        """The device learns what the trainer's code is, and `tally doctor` whether gates work there."""
+        program = os.path.join(BUILD, "workloads/code/train")
+        if not os.path.exists(program):
+            raise Failed(f"{program} is missing: make code-workloads")
+        env = self.environment("mps")
+        subprocess.run([os.path.join(BUILD, "test/gate-tool"), "learn", program + ".known"], env=env, check=True, stdout=subprocess.DEVNULL)
+        env["LD_LIBRARY_PATH"] = os.path.join(BUILD, "lib/tally/device")
+        out = subprocess.run([os.path.join(BUILD, "bin/tally"), "doctor", "--json"], env=env, capture_output=True, text=True).stdout
+        verdict = json.loads(out)["gpus"][0]["rungs"]["gate"]
+        if verdict["verdict"] != "works":
+            raise Failed(f"tally doctor: the gate is {verdict['verdict']} on {self.profile}: {verdict['why']}")
 
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -129,6 +153,8 @@ class Bench:
         env.update(TALLY_DEVICE_NAME=f"tally-bench-{os.getpid()}-{self.counter}", TALLY_DEVICE_SMS=str(self.o.sms),
                    TALLY_DEVICE_MODE=mode if mode in DEVICE_MODES else "mps",
                    TALLY_SOCKET=os.path.join(self.folder, f"{self.counter}.sock"), TALLY_DAEMON_IDLE="2s", TALLY_DEVICE_WAITS=self.folder)
+        if self.profile:
+            env["TALLY_DEVICE_PROFILE"] = self.profile
         if not self.is_managed(mode):
             path = os.path.join(BUILD, "lib/tally/device")
             env["LD_LIBRARY_PATH"] = ":".join(filter(None, [path, env.get("LD_LIBRARY_PATH")]))
@@ -142,8 +168,9 @@ class Bench:
         """The command of a server, without what a run decides."""
         return [os.path.join(BUILD, "workloads/jobs/serve"), f"--model={model}", f"--scale={self.scales.get(model, 1):.4g}"]
 
-    def trainer(self, kind):
-        return [os.path.join(BUILD, "workloads/jobs/train"), f"--kind={kind}"]
+    def trainer(self, kind, mode):
+        folder = "code" if mode in CODE else "jobs"
+        return [os.path.join(BUILD, "workloads", folder, "train"), f"--kind={kind}"]
 
     def start(self, command, mode, level, env, label, more=()):
         if mode == "mps-priority" and level == "low":
@@ -175,8 +202,8 @@ class Bench:
         return result
 
     def train(self, kind, mode, env, label, seconds=3600, turnaround=None):
-        more = [f"--turnaround={turnaround}"] if turnaround else []
-        return self.start([*self.trainer(kind), f"--seconds={seconds}"], mode, "low", env, label, more)
+        more = ([f"--turnaround={turnaround}"] if turnaround else []) + CODE.get(mode, [])
+        return self.start([*self.trainer(kind, mode), f"--seconds={seconds}"], mode, "low", env, label, more)
 
     def alone(self, model, rate, seed, label):
         job = self.serve(model, rate, seed, "mps", self.environment("mps"), os.path.join(label, "alone"))
