@@ -140,7 +140,7 @@ int tl_origin_keep(struct tl_store *store, const void *cubin, size_t n, const ch
     int rc = tl_tables_open(&t, cubin, n, err);
     if (rc == 0)
         rc = tl_origin_read(&o, &t, err);
-    if (rc < 0)
+    if (rc < 0 || o == NULL)
         return rc;
     while (n_ptx > 0 && ptx[n_ptx - 1] == '\0')
         n_ptx--;

@@ -45,6 +45,7 @@ int tl_tables_open(struct tl_tables *e, const void *bytes, size_t n, struct tl_e
     if (h == NULL || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64)
         return tl_error_set(err, -EINVAL, "this is no 64-bit cubin");
     e->n_sections = h->e_shnum;
+    e->names = h->e_shstrndx;
     e->sections = part(e, h->e_shoff, (uint64_t)e->n_sections * sizeof(Elf64_Shdr), 8);
     if (e->sections == NULL || h->e_shentsize != sizeof(Elf64_Shdr))
         return tl_error_set(err, -EINVAL, "a cubin's table of sections is not inside it");
@@ -67,8 +68,7 @@ const char *tl_tables_symbol_name(const struct tl_tables *e, uint32_t symbol)
 
 const char *tl_tables_section_name(const struct tl_tables *e, uint32_t section)
 {
-    const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)e->bytes;
-    return text_at(e, h->e_shstrndx, e->sections[section].sh_name);
+    return text_at(e, e->names, e->sections[section].sh_name);
 }
 
 bool tl_tables_is_kernel(const struct tl_tables *e, uint32_t symbol)

@@ -18,6 +18,7 @@ struct tl_tables {
     uint32_t n_sections;
     const Elf64_Sym *symbols;
     uint32_t n_symbols, symtab;
+    uint32_t names; /* the section with the names of sections */
 };
 
 enum { TL_TABLES_PARAMS = 512 };

@@ -134,7 +134,9 @@ static int gate_and_load(struct tl_doc_machine *m, const void *cubin, const stru
     struct tl_cubin_gated gated = {0};
     struct tl_str name = tl_str_of(form->kernel->name);
     const struct tl_cubin_entry *e = tl_cubin_find(c, name);
-    if (e != NULL && e->wants_twin && !is_twin)
+    if (e == NULL)
+        return tl_error_set(err, -ENOENT, "the compiler has left it out");
+    if (e->wants_twin && !is_twin)
         return tl_error_set(err, -ENODATA, "its module has variables");
     int rc = tl_cubin_gate(c, &(struct tl_cubin_options){.kernel = name, .is_twin = is_twin},
                            m->gates, &gated, err);

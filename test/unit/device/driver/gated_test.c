@@ -393,6 +393,34 @@ static void part_refused(void)
     tl_cubin_gated_finish(&g);
 }
 
+/* Whatever is changed, it is loaded or refused, and what is loaded can be launched or not: nothing
+ * crashes.  In a container, which says where the cubin ends. */
+static void part_broken(void)
+{
+    CUmodule m;
+    CUfunction f;
+    use_device();
+    make_cubin();
+    load_original();
+    for (int is_twin = 0; is_twin < 2; is_twin++) {
+        struct tl_cubin_gated g = gated(is_twin, "work");
+        uint8_t *bytes = g.bytes;
+        for (size_t at = 4, n = 0; at < g.n; at += 5, n++) {
+            static const uint8_t values[] = {0xff, 0x00, 0x80, 0x01};
+            uint8_t was = bytes[at];
+            bytes[at] ^= values[n % 4] == 0 ? 0x5a : values[n % 4];
+            struct tl_buf b = both(g.bytes, g.n);
+            if (CALL(cuModuleLoadData)(&m, b.p) == CUDA_SUCCESS) {
+                (void)CALL(cuModuleGetFunction)(&f, m, is_twin ? "work$gate" : "work");
+                OK(CALL(cuModuleUnload)(m));
+            }
+            tl_buf_finish(&b);
+            bytes[at] = was;
+        }
+        tl_cubin_gated_finish(&g);
+    }
+}
+
 /* A parameter that is described at another place is put there, and the gate does not find it. */
 static void part_misplaced(void)
 {
@@ -509,11 +537,17 @@ static void part_kept_in_place(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"gated", part_gated},         {"twin", part_twin},
-             {"inside", part_inside},       {"attributes", part_attributes},
-             {"refused", part_refused},     {"misplaced", part_misplaced},
-             {"container", part_container}, {"container_refused", part_container_refused},
-             {"kept", part_kept},           {"kept_in_place", part_kept_in_place}};
+} parts[] = {{"gated", part_gated},
+             {"twin", part_twin},
+             {"inside", part_inside},
+             {"attributes", part_attributes},
+             {"refused", part_refused},
+             {"broken", part_broken},
+             {"misplaced", part_misplaced},
+             {"container", part_container},
+             {"container_refused", part_container_refused},
+             {"kept", part_kept},
+             {"kept_in_place", part_kept_in_place}};
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
 static void must(const char *profile, const char *part)
