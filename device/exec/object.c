@@ -88,9 +88,10 @@ static int refuse(struct tl_error *err, const char *path, const char *why)
     return tl_error_set(err, -EPERM, "the compiled kernel %s: %s, so it is not run", path, why);
 }
 
-/* Code is run only where nobody else could have put it: out of a folder that is ours and that others
- * cannot write to.  That is asked of an open descriptor, and `by` leads on from there: whoever may
- * rename folders further up cannot put another one in its place.  The descriptor, or -errno. */
+/* Code is run only where nobody else could have put it: out of a folder that is ours and that
+ * others cannot write to.  That is asked of an open descriptor, and `by` leads on from there:
+ * whoever may rename folders further up cannot put another one in its place.  The descriptor, or
+ * -errno. */
 static int enter_folder(const char *path, char *by, size_t size, struct tl_error *err)
 {
     char folder[PATH_MAX];

@@ -2,7 +2,8 @@
  * See the header. */
 #include "runtime/doctor/ptx.h"
 
-/* --- a line of blocks, with neither shared memory nor barriers nor other dimensions ------------- */
+/* --- a line of blocks, with neither shared memory nor barriers nor other dimensions
+ * ------------- */
 
 static const char line_text[] = ENTRY("line") BEGIN_LINE
     "\tmad.lo.u32 %r13, %r9, 5, %r10;\n\tst.global.u32 [%d6], %r13;\n" END;

@@ -217,8 +217,11 @@ TL_EFF_UNLOCKED TL_REQUIRES(tl_eff_build_lock) static int try_limit(struct tl_ef
     if (is_made)
         compile(&limited, &code);
     int rc = tl_eff_find_moment(v, is_executor);
-    if (rc == 0 && is_made && load(&limited, &code, &module, &function, NULL) == 0 &&
-        tl_ptx_limit_helps(cost, cost_of(function))) {
+    bool is_loaded = rc == 0 && is_made && load(&limited, &code, &module, &function, NULL) == 0;
+    if (rc == 0 && !is_loaded) /* a compiler may not be able to keep to it */
+        tl_eff_log(2, "%s: no %s form with at most %u registers; the one without a limit is used",
+                   v->kernel->name, tl_rung_name(v->rung), limit);
+    if (is_loaded && tl_ptx_limit_helps(cost, cost_of(function))) {
         struct tl_eff_rewritten without = *r;
         *r = limited;
         limited = without;

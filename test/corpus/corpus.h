@@ -96,7 +96,7 @@ struct corpus_registers {
     uint32_t refused_originals;
     /* kernels tried under an older ISA version, for a newer architecture */
     uint32_t lowered, raised;
-    uint32_t limit_tried, limit_helped;
+    uint32_t limit_tried, limit_helped, limit_refused;
     /* with a variant that spills, while the original does not: without limits */
     uint32_t first_spill_kernels;
     uint32_t new_spill_kernels; /* and with them where they help */

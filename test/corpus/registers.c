@@ -157,12 +157,13 @@ static void choose_run(struct corpus *c, const struct trial *t, const struct ptx
     g->after = g->first;
     if (limited == NULL)
         return;
-    r->tried++;
     r->limit_tried++;
-    if (!limited->was_accepted) {
+    if (!limited->was_accepted) { /* the one without a limit is used */
+        r->limit_refused++;
         keep_failed(c, t, limited, "the limited variant");
         return;
     }
+    r->tried++;
     r->accepted++;
     if (tl_ptx_limit_helps(g->before, cost_of(limited))) {
         r->limit_helped++;

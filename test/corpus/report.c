@@ -40,6 +40,7 @@
     X(unlimited_spill_kernels, COUNT, c->registers.first_spill_kernels)                            \
     X(limit_tried, COUNT, c->registers.limit_tried)                                                \
     X(limit_helped, COUNT, c->registers.limit_helped)                                              \
+    X(limit_refused, COUNT, c->registers.limit_refused)                                            \
     X(new_spill_kernels, COUNT, c->registers.new_spill_kernels)                                    \
     X(new_large_spill_kernels, COUNT, c->registers.new_large_spill_kernels)                        \
     X(new_spills, REAL, ratio(c->registers.new_spill_kernels, c->registers.kernels))               \

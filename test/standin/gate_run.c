@@ -1,10 +1,10 @@
-/* gate-run PTXAS FILE.ptx FILE.cubin: runs every kernel of a cubin that can be gated on the driver that
- * TALLY_DRIVER names, and its gated forms, and compares every byte that they leave.
+/* gate-run PTXAS FILE.ptx FILE.cubin: runs every kernel of a cubin that can be gated on the driver
+ * that TALLY_DRIVER names, and its gated forms, and compares every byte that they leave.
  *
- * The driver must know the code by what this program keeps of it in the store (tally/origin.h), or be
- * a GPU's.  Parameters are made up: a buffer for what has 8 bytes, a small number for what has 4, and
- * ascending words for what is larger.  Blocks run one after the other if the device has one SM, so
- * that kernels which write over each other leave the same every time. */
+ * The driver must know the code by what this program keeps of it in the store (tally/origin.h), or
+ * be a GPU's.  Parameters are made up: a buffer for what has 8 bytes, a small number for what has
+ * 4, and ascending words for what is larger.  Blocks run one after the other if the device has one
+ * SM, so that kernels which write over each other leave the same every time. */
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL 1
 #endif
@@ -224,6 +224,7 @@ static void prepare(struct kernel *k, size_t n, const struct tl_cubin_entry *e)
     }
 }
 
+/* Runs a kernel as it is, then gated and as a twin, in one go and cut; how many of these differ. */
 static int try_kernel(struct kernel *k, const struct words *w)
 {
     static uint8_t want[(size_t)BUFFER * MOST_PARAMS];

@@ -16,6 +16,7 @@ enum witness_kind {
     WITNESS_COPY,         /* of `value` bytes, or a box of so many */
     WITNESS_ALLOC,
     WITNESS_FREE,
+    WITNESS_LIMITED, /* a text with a limit on registers was to be compiled */
 };
 
 struct witness_call {
