@@ -7,9 +7,11 @@
 #include "device/exec/internal.h"
 #include "tally/file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Bits of a task's flags, the ninth field of its `stat` (proc_pid_stat(5)): they are the kernel's
  * PF_EXITING and PF_SIGNALED, which have been what they are since Linux 2.6. */
@@ -17,13 +19,20 @@
 #define IS_SIGNALED 0x400UL
 #define IS_KILLED (1UL << (SIGKILL - 1))
 
-bool tl__is_dying(uint32_t pid, uint32_t tid)
+uint32_t tl__pid_namespace(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 ? (uint32_t)st.st_ino : 0;
+}
+
+bool tl__is_dying(uint32_t pid, uint32_t tid, bool is_seen)
 {
     enum { FLAGS = 9, PENDING = 31 };
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%u/task/%u/stat", pid, tid);
-    if (tl_file_head(path, text, sizeof text) <= 0)
-        return false;
+    int n = tl_file_head(path, text, sizeof text);
+    if (n <= 0)
+        return is_seen && (n == -ENOENT || n == -ESRCH);
     /* The second field is the thread's name in brackets, with whatever it likes in it, brackets and
      * blanks included. */
     char *p = strrchr(text, ')');

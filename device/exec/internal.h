@@ -38,8 +38,11 @@
 #define TL_EXEC_MAX_SHARED (1U << 20) /* static and dynamic together; a GPU has less */
 
 /* Was this thread killed, or does it end, so that nothing of its program will be run any more?
- * False if there is no such thread (any more). */
-bool tl__is_dying(uint32_t pid, uint32_t tid);
+ * `is_seen` tells that its numbers are of our namespace: then it has ended if there is no such
+ * thread; else nothing is known of it. */
+bool tl__is_dying(uint32_t pid, uint32_t tid, bool is_seen);
+/* Which namespace of processes this one is in; 0 if that is not known. */
+uint32_t tl__pid_namespace(void);
 
 /* --- fibers ----------------------------------------------------------------------------------- */
 

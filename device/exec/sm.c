@@ -84,8 +84,9 @@ bool tl__sm_bury(struct tl__sm *s, uint32_t index)
         return false;
     /* What the kernel does with the word later is the same, or nothing if the entry has another
      * owner by then. */
-    return tl__is_dying(atomic_load_explicit(&p->pid, memory_order_relaxed),
-                        word & FUTEX_TID_MASK) &&
+    uint32_t home = atomic_load_explicit(&p->pid_namespace, memory_order_relaxed);
+    return tl__is_dying(atomic_load_explicit(&p->pid, memory_order_relaxed), word & FUTEX_TID_MASK,
+                        home != 0 && home == s->pid_namespace) &&
            atomic_compare_exchange_strong(&p->alive, &word, word | FUTEX_OWNER_DIED);
 }
 
@@ -607,6 +608,7 @@ static int take_entry(struct tl__sm *s)
             atomic_store_explicit(&p->owed_bytes[rank], 0, memory_order_seq_cst);
         }
         atomic_store_explicit(&p->pid, (uint32_t)getpid(), memory_order_relaxed);
+        atomic_store_explicit(&p->pid_namespace, s->pid_namespace, memory_order_relaxed);
         if (i >= tl__sm_n_procs(s))
             atomic_store_explicit(&s->m->n_procs, i + 1, memory_order_release);
         return 0;
@@ -673,6 +675,7 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
         return tl_error_set(err, -ENOMEM, "no memory for the device");
     for (uint32_t i = 0; i < MAX_PROCS; i++)
         atomic_store_explicit(&s->ignored[i], TL_EXEC_NO_KEY, memory_order_relaxed);
+    s->pid_namespace = tl__pid_namespace();
     int fd = open_segment(path, &s->m, err);
     if (fd < 0) {
         free(s);

@@ -26,7 +26,8 @@ struct sm_proc {
      * of that (they write it), and a futex that counts the askings. */
     _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
     _Atomic uint32_t asked;
-    uint8_t unused[128 - 76];
+    _Atomic uint32_t pid_namespace; /* in which its numbers mean something */
+    uint8_t unused[128 - 80];
 };
 
 struct sm_slot {
@@ -63,7 +64,7 @@ struct tl__sm {
     char path[256];
     ino_t inode;
     struct sm_proc *mine;
-    uint32_t index, generation;
+    uint32_t index, generation, pid_namespace;
     uint32_t n_slots, quantum_us;
     enum tl_exec_mode mode;
     bool shares_faults;

@@ -2,6 +2,7 @@
  *
  * What is compared are counts and orders, never times; how long it took is told.  TALLY_TEST_KILLS
  * sets how many processes are killed (100). */
+#include "device/exec/sm.h"
 #include "tally/clock.h"
 #include "test/unit/device/exec/help.h"
 
@@ -215,7 +216,7 @@ static void who_was_killed_is_dead_before_it_has_died(void)
     wait_for(&board->ready, 1);
     if (!hold_at_exit(0))
         TEST_IGNORE_MESSAGE("ptrace is not allowed here");
-    TEST_ASSERT_FALSE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0]));
+    TEST_ASSERT_FALSE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0], true));
     tl__sm_set_head(s, tl__sm_arrive(s, 0));
     kill_child(0);
     int first = -1, second = -1;
@@ -228,13 +229,48 @@ static void who_was_killed_is_dead_before_it_has_died(void)
     }
     TEST_ASSERT_TRUE(second >= 0 && first != second);
     TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 1000));
-    TEST_ASSERT_TRUE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0]));
+    TEST_ASSERT_TRUE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0], true));
     let_go(0);
     /* The kernel has marked its word by now as well, and has not touched ours. */
     TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, 1));
     TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), tl__sm_slot_pid(s, 0));
     TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), tl__sm_slot_pid(s, 1));
     tl__sm_close(s);
+}
+
+/* As a process of the same user could write it: an entry and slots of a thread that never was. */
+static void who_does_not_exist_holds_nothing(void)
+{
+    enum { FORGED = 5 };
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    struct sm_proc *p = &s->m->procs[FORGED];
+    const uint32_t nobody = FUTEX_TID_MASK - 1; /* more than a kernel gives */
+    atomic_store(&p->pid, nobody);
+    atomic_store(&p->pid_namespace, tl__pid_namespace());
+    atomic_store(&p->generation, 7);
+    atomic_store(&p->head, 0); /* before everybody */
+    atomic_store(&p->alive, nobody);
+    atomic_store(&s->m->n_procs, FORGED + 1);
+    for (uint32_t i = 0; i < 2; i++)
+        atomic_store(&s->m->slots[i].owner,
+                     (uint64_t)(FORGED + 1) << 48 | (uint64_t)7 << 32 | nobody);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    int slot = -1;
+    for (uint32_t tries = 0; tries < 5000 && slot < 0; tries++)
+        slot = tl__sm_acquire_or_wait(s, 0);
+    TEST_ASSERT_TRUE(slot >= 0);
+    TEST_ASSERT_FALSE(tl__sm_is_alive(p));
+    tl__sm_release(s, (uint32_t)slot);
+    tl__sm_close(s);
+}
+
+/* In another namespace the same numbers are others', or nobody's that we could see. */
+static void who_cannot_be_seen_is_not_taken_for_dead(void)
+{
+    uint32_t nobody = FUTEX_TID_MASK - 1;
+    TEST_ASSERT_FALSE(tl__is_dying(nobody, nobody, false));
+    TEST_ASSERT_TRUE(tl__is_dying(nobody, nobody, true));
+    TEST_ASSERT_FALSE(tl__is_dying((uint32_t)getpid(), (uint32_t)gettid(), true));
 }
 
 static void memory_of_the_killed_is_free_before_they_have_died(void)
@@ -288,6 +324,8 @@ int main(void)
     RUN_TEST(who_is_killed_while_computing_is_not_missed);
     RUN_TEST(a_zombie_is_dead);
     RUN_TEST(who_was_killed_is_dead_before_it_has_died);
+    RUN_TEST(who_does_not_exist_holds_nothing);
+    RUN_TEST(who_cannot_be_seen_is_not_taken_for_dead);
     RUN_TEST(memory_of_the_killed_is_free_before_they_have_died);
     RUN_TEST(who_is_stopped_does_not_hold_up_the_others);
     return UNITY_END();
