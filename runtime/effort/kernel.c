@@ -16,6 +16,7 @@
 #include "runtime/effort/attribute.h"
 #include "runtime/effort/executor.h"
 #include "runtime/effort/flight.h"
+#include "runtime/effort/gang.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
@@ -177,6 +178,12 @@ struct tl_eff_kernel *tl_eff_kernel(CUfunction handle, struct tl_eff_context *co
         return NULL;
     }
     k->record = tl_record_kernel(tl_eff.record, k->name);
+    k->is_gang = tl_eff_is_gang(k->name, captured->image != NULL ? captured->image->source : "");
+    if (k->is_gang) {
+        tl_eff_note("%s runs whole, and when its turn comes: it waits for others of its kind",
+                    k->name);
+        atomic_store_explicit(&tl_eff.page->is_in_gang, 1, memory_order_relaxed);
+    }
     learn(k);
     tl_eff_lock();
     struct tl_eff_kernel *other = find_kernel(handle, context);
@@ -380,7 +387,7 @@ TL_EFF_UNLOCKED static CUresult in_turn(struct tl_eff_stream *s, struct tl_eff_k
                                         const struct tl_eff_launch *l)
 {
     struct tl_eff_turn turn;
-    tl_eff_turn_begin(&turn, s, true);
+    tl_eff_turn_begin(&turn, s, k == NULL || !k->is_gang);
     CUresult r = tl_eff_invoke(call);
     if (r == CUDA_SUCCESS && !s->is_capturing) {
         tl_eff_lock();

@@ -39,6 +39,7 @@ struct tl_eff_kernel {
     void *module, *library;                    /* copies, for when it is unloaded */
     char *name;
     bool is_library;
+    bool is_gang;    /* it waits for kernels of other processes: never cut, and needs no permit */
     bool is_unknown; /* its parameters cannot be found out: it is launched by its caller */
     uint32_t n_params, param_bytes;
     struct tl_eff_param *params;

@@ -53,7 +53,9 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
                              .finest = tl_eff_permit.grant.finest,
                              .sm_permille = tl_eff_permit.grant.sm_permille,
                              .turnaround_ns = tl_eff_turnaround_ns(),
-                             .strikes = tl_eff_rescue_strikes(l->kernel->fingerprint),
+                             .strikes = l->kernel->is_gang
+                                            ? TL_EFF_STRIKES
+                                            : tl_eff_rescue_strikes(l->kernel->fingerprint),
                              .leave_ns = leave_ns_of(l->kernel),
                              .takes_singly = l->variant != NULL &&
                                              (l->variant->conditions & TL_PTX_IF_TAKEN_SINGLY) != 0,
@@ -503,7 +505,7 @@ bool tl_eff_kernel_advance(struct tl_eff_stream *s, struct tl_eff_item *item, ui
         tl_eff_comes_next(s->context, l, now);
     if (s->is_stalled)
         return false;
-    if (!tl_eff_permit_holds(now)) {
+    if (!l->kernel->is_gang && !tl_eff_permit_holds(now)) {
         if (l->ready_ns == 0)
             l->ready_ns = now;
         s->is_held = true;

@@ -15,6 +15,7 @@
  *     sync.c      waiting, capture, the ends of streams, memory and contexts
  *     graph*.c    graphs, replayed node by node
  *     kernel.c    kernels: parameters, limits, launches as the job makes them
+ *     gang.c      kernels that wait for kernels of other processes
  *     names.c     kernels of which the driver tells no name
  *     attribute.c what the job sets for kernels, launches and streams, carried over
  *     variant.c   the other forms of a kernel, built in the background

@@ -274,7 +274,9 @@ static void restrict_by(struct tl_grant *g, const struct tl_grant *by)
     g->memory_bytes = tighter(g->memory_bytes, by->memory_bytes);
 }
 
-struct tl_grant daemon_grant(const struct daemon *d, const struct daemon_peer *p, uint64_t *version)
+/* What the policies of its GPUs grant it. */
+static struct tl_grant own_grant(const struct daemon *d, const struct daemon_peer *p,
+                                 uint64_t *version)
 {
     struct tl_grant all = {0};
     bool has_one = false;
@@ -292,4 +294,30 @@ struct tl_grant daemon_grant(const struct daemon *d, const struct daemon_peer *p
     }
     assert(has_one);
     return all;
+}
+
+static bool is_in_gang(const struct daemon_peer *p)
+{
+    return atomic_load_explicit(&p->page->is_in_gang, memory_order_relaxed) != 0;
+}
+
+/* Processes of one job whose kernels wait for each other. */
+static bool are_gang(const struct daemon_peer *a, const struct daemon_peer *b)
+{
+    return a != b && a->who.uid == b->who.uid && a->c.level == b->c.level && is_in_gang(a) &&
+           is_in_gang(b) && strcmp(a->job, b->job) == 0;
+}
+
+/* Of a gang all may run if one may: it might never come to the end of its turn, as its kernels wait for
+ * those of the others. */
+struct tl_grant daemon_grant(const struct daemon *d, const struct daemon_peer *p, uint64_t *version)
+{
+    uint64_t of_others;
+    struct tl_grant grant = own_grant(d, p, version);
+    for (uint32_t i = 0; i < d->n_clients && !p->c.is_paused && !grant.may_run; i++) {
+        if (are_gang(p, d->clients[i]))
+            grant.may_run = own_grant(d, d->clients[i], &of_others).may_run;
+    }
+    *version = 2 * *version + grant.may_run; /* the others decide nothing else */
+    return grant;
 }

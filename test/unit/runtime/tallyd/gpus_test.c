@@ -4,6 +4,8 @@
 
 #include "runtime/job/wire.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <unity.h>
@@ -128,6 +130,39 @@ static bool may_run(struct tl_client *c)
     return g.may_run;
 }
 
+static bool await_both(struct tl_client *a, struct tl_client *b)
+{
+    uint64_t end = tl_clock_ns() + DAEMON_PATIENCE_NS;
+    while (!(may_run(a) && may_run(b)) && tl_clock_ns() < end)
+        tl_client_wait(a, tl_client_changes(a), 1000000);
+    return may_run(a) && may_run(b);
+}
+
+/* Under a policy that lets one run at a time: the one might wait for the other in a kernel, and its turn
+ * would not end. */
+static void members_of_a_gang_run_together(void)
+{
+    daemon_start((const char *const[]){"--policy=timeslice", NULL});
+    setenv("TALLY_JOB", "gang", 1);
+    struct tl_client *a = client_on(0, "0"), *b = client_on(0, "0");
+    setenv("TALLY_JOB", "another", 1);
+    struct tl_client *c = client_on(0, "0");
+    atomic_store(&tl_client_page(a)->is_in_gang, 1);
+    atomic_store(&tl_client_page(b)->is_in_gang, 1);
+    atomic_store(&tl_client_page(c)->is_in_gang, 1);
+    tl_client_backlog(a, true);
+    tl_client_backlog(b, true);
+    tl_client_backlog(c, true);
+    for (int i = 0; i < 5; i++) { /* and so each time that their turn comes */
+        TEST_ASSERT_TRUE(daemon_await_may_run(c, true));
+        TEST_ASSERT_TRUE(await_both(a, b));
+    }
+    unsetenv("TALLY_JOB");
+    tl_client_destroy(c);
+    tl_client_destroy(b);
+    tl_client_destroy(a);
+}
+
 /* Equals take turns on one GPU, and not with those on another. */
 static void each_gpu_has_a_policy_of_its_own(void)
 {
@@ -228,6 +263,7 @@ int main(void)
     RUN_TEST(who_has_said_where_it_is_has_the_words_of_that_place);
     RUN_TEST(a_job_on_two_gpus_has_to_do_with_both);
     RUN_TEST(places_are_kept_when_tallyd_is_restarted);
+    RUN_TEST(members_of_a_gang_run_together);
     RUN_TEST(each_gpu_has_a_policy_of_its_own);
     RUN_TEST(a_job_on_very_many_gpus_has_to_do_with_all);
     RUN_TEST(more_gpus_than_there_can_be_harm_nobody);
