@@ -29,6 +29,24 @@ static bool covers(const struct tl_cubin *c, const Elf64_Phdr *p, const struct t
            bytes <= p->p_filesz - (s->h.sh_offset - p->p_offset);
 }
 
+/* Whether a segment loads whole sections and nothing else: then its new place can be told. */
+static bool is_of_sections(const struct tl_cubin *c, const Elf64_Phdr *p)
+{
+    uint64_t begin = UINT64_MAX, end = 0;
+    if (is_table(c, p))
+        return true;
+    for (uint32_t i = 0; i < c->n_sections; i++) {
+        const struct tl__cb_section *s = &c->sections[i];
+        if (!covers(c, p, s))
+            continue;
+        uint64_t bytes = s->bytes != NULL ? s->h.sh_size : 0;
+        begin = s->h.sh_offset < begin ? s->h.sh_offset : begin;
+        end = s->h.sh_offset + bytes > end ? s->h.sh_offset + bytes : end;
+    }
+    return begin == UINT64_MAX ? p->p_filesz == 0
+                               : begin == p->p_offset && end == p->p_offset + p->p_filesz;
+}
+
 const char *tl__cb_disorder(const struct tl_cubin *c)
 {
     uint64_t before = 0;
@@ -39,6 +57,8 @@ const char *tl__cb_disorder(const struct tl_cubin *c)
             return "a segment of another type";
         if (c->segments[i].p_memsz < c->segments[i].p_filesz)
             return "a segment that is larger in the file than in memory";
+        if (!is_of_sections(c, &c->segments[i]))
+            return "a segment that does not begin and end with sections";
     }
     for (uint32_t i = 0; i < c->n_sections; i++) {
         const struct tl__cb_section *s = &c->sections[i];

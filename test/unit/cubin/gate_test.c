@@ -24,6 +24,7 @@ static struct {
     uint8_t abi;
     uint32_t flags;
     const char *name_of_bank0;
+    bool has_odd_segment; /* one more, of a part of bank 0 */
     uint32_t registers, param_bytes;
 } plan;
 
@@ -146,6 +147,9 @@ static void put_together(void)
                           .p_memsz = at - headers[BANK0].sh_offset,
                           .p_align = 8};
     memcpy(file + segments_at, &segment, sizeof segment);
+    segment.p_filesz = segment.p_memsz = 8;
+    if (plan.has_odd_segment)
+        memcpy(file + segments_at + sizeof segment, &segment, sizeof segment);
     Elf64_Ehdr header = {
         .e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1, 0x41, plan.abi},
         .e_type = plan.type,
@@ -156,12 +160,12 @@ static void put_together(void)
         .e_flags = plan.flags,
         .e_ehsize = sizeof header,
         .e_phentsize = sizeof segment,
-        .e_phnum = 1,
+        .e_phnum = plan.has_odd_segment ? 2 : 1,
         .e_shentsize = sizeof(Elf64_Shdr),
         .e_shnum = SECTIONS,
         .e_shstrndx = SHSTRTAB};
     memcpy(file, &header, sizeof header);
-    n_file = segments_at + sizeof segment;
+    n_file = segments_at + header.e_phnum * sizeof segment;
 }
 
 void setUp(void)
@@ -296,6 +300,16 @@ static void a_kernel_without_registers_is_refused(void)
     plan_rest();
     plan.registers = 0;
     expect_refused(TL_CUBIN_REASON_BROKEN);
+}
+
+/* Nobody could say where it begins when there is more before it. */
+static void a_segment_of_a_part_of_a_section_is_refused(void)
+{
+    plan_rest();
+    plan.has_odd_segment = true;
+    const struct tl_cubin_entry *e = open_it();
+    TEST_ASSERT_EQUAL_STRING("layout", tl_cubin_reason_code(e->reason));
+    TEST_ASSERT_EQUAL_STRING("a segment that does not begin and end with sections", e->note);
 }
 
 static Elf64_Shdr *header_of(int section)
@@ -498,6 +512,7 @@ int main(void)
     RUN_TEST(a_kernel_without_exits_is_refused);
     RUN_TEST(sizes_that_disagree_are_refused);
     RUN_TEST(a_kernel_without_registers_is_refused);
+    RUN_TEST(a_segment_of_a_part_of_a_section_is_refused);
     RUN_TEST(a_cut_symbol_is_an_error);
     RUN_TEST(one_table_for_all_names_is_refused);
     RUN_TEST(every_cut_is_an_error_or_the_same);
