@@ -258,8 +258,8 @@ static uint64_t coming_ns(struct tl_eff_kernel *k, enum tl_rung rung)
 }
 
 /* Asks for variants as long as the plan wants to know of one.  False if the kernel is not to be
- * launched yet.  The lock is given up meanwhile if a rung is forced, or a variant's limits have to be
- * raised. */
+ * launched yet.  The lock is given up meanwhile if a rung is forced, or a variant's limits have to
+ * be raised. */
 TL_EFF_LOCKED static bool choose(const struct tl_eff_context *c, struct tl_eff_launch *l,
                                  bool is_chained)
 {

@@ -104,8 +104,8 @@ static bool is_offered(const struct tl_eff_facts *f, enum tl_rung rung)
         return false;
     if (f->has_profile && f->rungs[rung].is_slow && !keeps_part(f))
         return false;
-    /* its time decides whether a variant is worth building, or if nothing is known and somebody would
-     * have to wait for it, its size */
+    /* its time decides whether a variant is worth building, or if nothing is known and somebody
+     * would have to wait for it, its size */
     return is_known(f) || f->rungs[rung].was_asked_for || seems_long(f);
 }
 

@@ -65,7 +65,8 @@ struct tl_eff_facts {
 
 /* The rung to take.  With `asks`, it must first be found out whether there is a variant for that
  * rung; with this fact added, the question is put again.  With `holds`, the kernel is not launched
- * yet: its variant will soon be there, and whoever is above would have to wait for the end of it. */
+ * yet: its variant will soon be there, and whoever is above would have to wait for the end of
+ * it. */
 struct tl_eff_choice {
     enum tl_rung rung;
     bool asks, holds;

@@ -306,12 +306,13 @@ TL_EFF_UNLOCKED static CUresult break_chain(const struct tl_eff_context *c,
 /* The counter's last word is fetched when all others of its kernel have fetched theirs. */
 TL_EFF_UNLOCKED static CUresult fetch_counter(const struct tl_eff_piece *stuck, CUstream stream)
 {
+    const struct tl_eff_item *item = stuck->item;
     CUresult r = CUDA_SUCCESS;
     for (const struct tl_eff_piece *p = stuck; p != NULL && r == CUDA_SUCCESS; p = p->next) {
-        if (p->item == stuck->item && !p->is_over && !p->is_rescue && p->end != NULL)
+        if (p->item == item && !p->is_over && !p->is_rescue && p->end != NULL)
             r = tl_eff_real.cuStreamWaitEvent(stream, p->end, 0);
     }
-    return r == CUDA_SUCCESS ? tl_eff_count_fetch(stuck->item->launch.control, stream) : r;
+    return r == CUDA_SUCCESS ? tl_eff_count_fetch(item->launch.control, stream) : r;
 }
 
 TL_EFF_UNLOCKED static CUresult launch_beside(const struct tl_eff_piece *stuck,

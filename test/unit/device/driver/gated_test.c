@@ -9,6 +9,7 @@
 
 #include "tally/cubin.h"
 #include "tally/origin.h"
+#include "test/unit/scratch.h"
 
 #include <sys/wait.h>
 
@@ -478,6 +479,26 @@ static void part_container_refused(void)
     tl_cubin_gated_finish(&g);
 }
 
+/* A device, and a store of its own that it looks into. */
+static void begin_kept(struct tl_store *store)
+{
+    char folder[128];
+    struct tl_error err = {0};
+    TEST_ASSERT_NOT_NULL(mkdtemp(scratch_path(folder, sizeof folder, "gated-XXXXXX")));
+    setenv("TALLY_CACHE", folder, 1);
+    use_device();
+    make_cubin();
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_store_open(store, folder, 64, &err), err.text);
+}
+
+static void end_kept(struct tl_store *store)
+{
+    char command[160];
+    tl_store_close(store);
+    snprintf(command, sizeof command, "rm -rf '%s'", getenv("TALLY_CACHE"));
+    TEST_ASSERT_EQUAL_INT(0, system(command));
+}
+
 /* A compiler has kept what the code was made of: the PTX is never shown to the device. */
 static void part_kept(void)
 {
@@ -485,12 +506,7 @@ static void part_kept(void)
     CUfunction f;
     struct tl_store store;
     struct tl_error err = {0};
-    char folder[] = "/tmp/gated-XXXXXX", command[64];
-    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
-    setenv("TALLY_CACHE", folder, 1);
-    use_device();
-    make_cubin();
-    TEST_ASSERT_EQUAL_INT(0, tl_store_open(&store, folder, 64, &err));
+    begin_kept(&store);
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NO_BINARY_FOR_GPU, CALL(cuModuleLoadData)(&m, cubin));
     TEST_ASSERT_EQUAL_INT_MESSAGE(
         0, tl_origin_keep(&store, cubin, n_cubin, text, strlen(text) + 1, &err), err.text);
@@ -502,9 +518,7 @@ static void part_kept(void)
         tl_cubin_gated_finish(&g);
     }
     OK(CALL(cuModuleLoadData)(&m, cubin));
-    tl_store_close(&store);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    TEST_ASSERT_EQUAL_INT(0, system(command));
+    end_kept(&store);
 }
 
 /* The gate alone, found on disk by who never saw the kernel ungated. */
@@ -514,12 +528,7 @@ static void part_kept_in_place(void)
     CUfunction f;
     struct tl_store store;
     struct tl_error err = {0};
-    char folder[] = "/tmp/gated-XXXXXX", command[64];
-    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
-    setenv("TALLY_CACHE", folder, 1);
-    use_device();
-    make_cubin();
-    TEST_ASSERT_EQUAL_INT(0, tl_store_open(&store, folder, 64, &err));
+    begin_kept(&store);
     TEST_ASSERT_EQUAL_INT_MESSAGE(
         0, tl_origin_keep(&store, cubin, n_cubin, text, strlen(text), &err), err.text);
     struct tl_cubin_gated g = gated(false, NULL);
@@ -527,9 +536,7 @@ static void part_kept_in_place(void)
     OK(CALL(cuModuleGetFunction)(&f, m, "work"));
     stops_and_goes_on(f);
     tl_cubin_gated_finish(&g);
-    tl_store_close(&store);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    TEST_ASSERT_EQUAL_INT(0, system(command));
+    end_kept(&store);
 }
 
 /* --- all of them, per profile --- */

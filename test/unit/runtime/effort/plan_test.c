@@ -114,8 +114,8 @@ static void a_longer_budget_never_cuts_a_kernel_that_a_shorter_one_leaves_whole(
     }
 }
 
-/* Held back is only what would run whole otherwise, where somebody above would have to wait for the end
- * of it, while its variant is being built, and not for ever. */
+/* Held back is only what would run whole otherwise, where somebody above would have to wait for the
+ * end of it, while its variant is being built, and not for ever. */
 static void a_kernel_is_held_only_where_somebody_would_wait_for_it(void)
 {
     uint32_t n_held = 0, n_large = 0;
