@@ -80,7 +80,8 @@ void tl_request_burst(struct tl_seat *s)
         if (idle != 0 && now > idle)
             saw_gap(idle, now);
         atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
-        atomic_compare_exchange_strong(&state.request_ns, &none, now);
+        if (atomic_load_explicit(&state.request_ns, memory_order_relaxed) == 0)
+            atomic_compare_exchange_strong(&state.request_ns, &none, now);
     }
     tl_client_backlog(s->client, true);
 }

@@ -534,14 +534,17 @@ void tl_client_complete(struct tl_client *c, uint32_t n)
 
 void tl_client_backlog(struct tl_client *c, bool has_work)
 {
+    /* Nobody is in the way of the highest level, and who competes with it does the waking: each of
+     * its bursts comes by here. */
+    if (tl_client_level(c) >= TL_LEVEL_HIGH) {
+        atomic_store_explicit(&c->page->has_backlog, has_work, memory_order_relaxed);
+        return;
+    }
     /* Sequentially consistent, as tallyd's side: it asks to be woken, then looks; we store, then
      * look whether it asked. */
     atomic_store(&c->page->has_backlog, has_work);
     const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
     if (!has_work || page == NULL || atomic_load(&page->wants_kick) == 0)
-        return;
-    if (tl_client_level(c) >=
-        TL_LEVEL_HIGH) /* nobody is in its way; who competes with it does the waking */
         return;
     struct tl_wire_bare kick;
     struct stat st;

@@ -65,7 +65,10 @@ static void spread_begin(struct tl_client_below *b)
     uint32_t began = atomic_load(&b->began), told;
     do {
         told = began;
-        for (uint32_t left = atomic_load(&b->shown); left != 0; left &= left - 1)
+        uint32_t left = atomic_load(&b->shown);
+        if (left == 0)
+            return; /* who shows one looks at the number then */
+        for (; left != 0; left &= left - 1)
             atomic_store_explicit(&copy_at(b, left)->began, told, memory_order_release);
         atomic_thread_fence(memory_order_seq_cst);
         began = atomic_load(&b->began);
