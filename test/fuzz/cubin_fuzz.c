@@ -3,6 +3,7 @@
  * crash there too. */
 #include "tally/hash.h"
 #include "tally/image.h"
+#include "tally/origin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,32 @@ static uint8_t *room(void)
     return p;
 }
 
+/* The same without libelf, as drivers do it; that wants its bytes aligned. */
+static void look_through(const uint8_t *bytes, size_t n)
+{
+    struct tl_tables t;
+    struct tl_origin *o = NULL;
+    static struct tl_tables_facts facts;
+    uint8_t *copy = malloc(n + 1);
+    if (copy == NULL)
+        return;
+    memcpy(copy, bytes, n);
+    if (tl_tables_open(&t, copy, n, NULL) == 0) {
+        for (uint32_t i = 0; i < t.n_symbols && i < 64; i++) {
+            if (!tl_tables_is_kernel(&t, i))
+                continue;
+            tl_tables_read(&t, i, &facts);
+            (void)tl_tables_is_loaded(&t, t.symbols[i].st_shndx);
+        }
+        (void)tl_tables_has_second_form(&t);
+        (void)tl_tables_find(&t, TL_STR("scale"));
+        if (tl_origin_read(&o, &t, NULL) == 0)
+            (void)tl_origin_kernel(o, TL_STR("fill"));
+        tl_origin_free(o);
+    }
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     uint8_t *p = room();
@@ -43,5 +70,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     mprotect(p, ROOM, PROT_READ);
     (void)tl_cubin_walk(copy, n, see, &sum, &err);
     (void)tl_cubin_is_relocatable(copy, n);
+    look_through(bytes, n);
     return 0;
 }
