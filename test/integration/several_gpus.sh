@@ -146,4 +146,96 @@ for priority in high low; do
         wait $job || :
     done
 done
+
+# A best-effort process with work on both gives way to whoever comes on either: kernels of that GPU are stopped, and all is computed.
+cat >"$scratch/worker.c" <<'END'
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuStreamCreate(void **, unsigned);
+int cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *), cuStreamSynchronize(void *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int cuMemAlloc_v2(uint64_t *, size_t), cuMemcpyDtoH_v2(void *, uint64_t, size_t), cuMemcpyHtoD_v2(uint64_t, const void *, size_t);
+
+enum { GPUS = 2, ROUNDS = 40, BLOCKS = 256 };
+
+static void check(int r, const char *what)
+{
+    if (r != 0) {
+        printf("%s: error %d\n", what, r);
+        exit(1);
+    }
+}
+
+int main(void)
+{
+    char text[2048], name[16];
+    void *contexts[GPUS], *module, *kernels[GPUS], *streams[GPUS];
+    uint64_t sums[GPUS];
+    uint32_t sum = 0;
+    check(cuInit(0), "cuInit");
+    for (int i = 0; i < GPUS; i++) {
+        snprintf(name, sizeof name, "work_%d", i);
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry %s(.param .u64 sum)\n{\n.reg .pred %%p;\n.reg .b32 %%r<4>;\n"
+                 ".reg .b64 %%d<2>;\nld.param.u64 %%d1, [sum];\nmov.u32 %%r1, 0;\nmore:\nadd.u32 %%r1, %%r1, 1;\n"
+                 "setp.lt.u32 %%p, %%r1, 20000;\n@%%p bra more;\natom.global.add.u32 %%r2, [%%d1], 1;\nret;\n}\n",
+                 name);
+        check(cuDevicePrimaryCtxRetain(&contexts[i], i), "cuDevicePrimaryCtxRetain");
+        check(cuCtxSetCurrent(contexts[i]), "cuCtxSetCurrent");
+        check(cuModuleLoadData(&module, text), "cuModuleLoadData");
+        check(cuModuleGetFunction(&kernels[i], module, name), "cuModuleGetFunction");
+        check(cuStreamCreate(&streams[i], 1), "cuStreamCreate");
+        check(cuMemAlloc_v2(&sums[i], 4), "cuMemAlloc");
+        check(cuMemcpyHtoD_v2(sums[i], &sum, 4), "cuMemcpyHtoD");
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < GPUS; i++) {
+            void *params[] = {&sums[i]};
+            check(cuCtxSetCurrent(contexts[i]), "cuCtxSetCurrent");
+            check(cuLaunchKernel(kernels[i], BLOCKS, 1, 1, 1, 1, 1, 0, streams[i], params, NULL), "cuLaunchKernel");
+        }
+    for (int i = 0; i < GPUS; i++) {
+        check(cuCtxSetCurrent(contexts[i]), "cuCtxSetCurrent");
+        check(cuStreamSynchronize(streams[i]), "cuStreamSynchronize");
+        check(cuMemcpyDtoH_v2(&sum, sums[i], 4), "cuMemcpyDtoH");
+        check(sum != ROUNDS * BLOCKS, "sum");
+    }
+    puts("all");
+    return 0;
+}
+END
+cc -o "$scratch/worker" "$scratch/worker.c" -L"$device" -l:libcuda.so.1
+
+# stops_of DIR KERNEL
+stops_of() {
+    "$build/bin/tally" report --json "$1" | python3 -c '
+import json, sys
+print(sum(k["preemptions"] for j in json.load(sys.stdin)["runs"][0]["jobs"] for k in j["kernels"] if k["name"] == sys.argv[1]))' "$2"
+}
+
+for profile in soft a100-r535 h100-r580; do
+    for gpu in 0 1; do
+        rm -f "$scratch/hold-$gpu" "$scratch/said-$gpu"
+        mkfifo "$scratch/hold-$gpu" "$scratch/said-$gpu"
+        "$build/test/preempter" 3600 "$RANDOM" 200 400 $gpu <"$scratch/hold-$gpu" >"$scratch/said-$gpu" 2>"$scratch/errors" &
+        preempter=$!
+        exec 9>"$scratch/hold-$gpu" 8<"$scratch/said-$gpu"
+        read -r -t 60 line <&8 || :
+        said='' stopped=0
+        for _ in 1 2 3 4 5; do
+            rm -rf "$scratch/record"
+            said=$(TALLY_DEVICE_PROFILE=$profile TALLY_DEVICE_NAME=$TALLY_DEVICE_NAME-$profile LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally \
+                TALLY_PRIORITY=low TALLY_FORCE=persistent TALLY_REPORT=$scratch/record timeout -k 2 120 "$scratch/worker" 2>"$scratch/output") || said="exit status $?"
+            stopped=$(stops_of "$scratch/record" "work_$gpu")
+            [ "$stopped" -eq 0 ] && [ "$said" = all ] || break
+        done
+        verdict "$profile: a process on both gives way to a job on GPU $gpu ($said, $stopped)" [ "$said,$((stopped > 0))" = all,1 ]
+        exec 9>&- 8<&-
+        wait "$preempter" 2>/dev/null || :
+        preempter=
+    done
+done
 finish
