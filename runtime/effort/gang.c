@@ -1,7 +1,7 @@
-/* Kernels that wait for kernels of other processes: those of libraries for communication.  One that is
- * held back keeps all the others on their GPUs, where they wait; so they run whole, and need no permit.
- * By name, for frameworks have such libraries inside of their own, and by the library that they are
- * from. */
+/* Kernels that wait for kernels of other processes: those of libraries for communication.  One that
+ * is held back keeps all the others on their GPUs, where they wait; so they run whole, and need no
+ * permit. By name, for frameworks have such libraries inside of their own, and by the library that
+ * they are from. */
 #include "runtime/effort/gang.h"
 
 #include <stdint.h>

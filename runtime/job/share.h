@@ -76,7 +76,8 @@ struct tl_client_page {
     /* The device, once it is known. */
     _Atomic uint64_t device_memory_bytes;
     _Atomic uint32_t device_sms;
-    /* 1 once it has kernels that wait for kernels of other processes: those of one job run together */
+    /* 1 once it has kernels that wait for kernels of other processes: those of one job run
+     * together */
     _Atomic uint32_t is_in_gang;
     /* Of memory_bytes: what outlives an iteration, and what an iteration has beyond that; zero
      * until one has ended. */

@@ -308,8 +308,8 @@ static bool are_gang(const struct daemon_peer *a, const struct daemon_peer *b)
            is_in_gang(b) && strcmp(a->job, b->job) == 0;
 }
 
-/* Of a gang all may run if one may: it might never come to the end of its turn, as its kernels wait for
- * those of the others. */
+/* Of a gang all may run if one may: it might never come to the end of its turn, as its kernels wait
+ * for those of the others. */
 struct tl_grant daemon_grant(const struct daemon *d, const struct daemon_peer *p, uint64_t *version)
 {
     uint64_t of_others;

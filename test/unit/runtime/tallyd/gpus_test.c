@@ -138,8 +138,8 @@ static bool await_both(struct tl_client *a, struct tl_client *b)
     return may_run(a) && may_run(b);
 }
 
-/* Under a policy that lets one run at a time: the one might wait for the other in a kernel, and its turn
- * would not end. */
+/* Under a policy that lets one run at a time: the one might wait for the other in a kernel, and its
+ * turn would not end. */
 static void members_of_a_gang_run_together(void)
 {
     daemon_start((const char *const[]){"--policy=timeslice", NULL});
