@@ -12,8 +12,8 @@ endif
 $(call objs,$(tally_effort_SRCS)): EXTRA_CFLAGS = $(CUDA_FLAGS)
 
 # All sample programs with each rung forced; a few of them are part of `make test`.
-test-force: tests
-	@FULL=1 TEST_TIMEOUT=3600 TALLY_BUILD=$(B) test/run test/integration/force_rungs.sh test/integration/effort_order.sh
+test-force: tests code-workloads
+	@FULL=1 TEST_TIMEOUT=3600 TALLY_BUILD=$(B) test/run test/integration/force_rungs.sh test/integration/effort_order.sh test/integration/effort_gate.sh
 # The same and more on every profile of the software device; two of them are part of `make test`.
 test-profiles: tests
 	@FULL=1 PROFILES="a100-r535 rtx4090-r550 h100-r550 h100-r580 b200-r580" TEST_TIMEOUT=3600 TALLY_BUILD=$(B) \
