@@ -39,9 +39,14 @@ struct stamp {
     _Atomic uint64_t ns;
 };
 
+/* Whoever comes last frees it. */
+#define GIVEN_UP UINT64_MAX
+
 static void stamp_now(void *data)
 {
-    atomic_store(&((struct stamp *)data)->ns, tl_eff_now());
+    struct stamp *s = data;
+    if (atomic_exchange(&s->ns, tl_eff_now()) == GIVEN_UP)
+        free(s);
 }
 
 /* How long it takes at best until the executor knows of an end on this driver: from the call to the
@@ -60,8 +65,8 @@ TL_EFF_UNLOCKED static uint64_t measure_round_trip(struct tl_eff_context *c)
         }
         while ((end = atomic_load(&s->ns)) == 0 && tl_eff_now() - begin < PATIENCE_NS)
             nanosleep(&(struct timespec){0, 5000}, NULL);
-        if (end == 0)
-            return 0; /* it may still come, so the stamp is left alone */
+        if (end == 0 && (end = atomic_exchange(&s->ns, GIVEN_UP)) == 0)
+            return 0; /* it may still come */
         free(s);
         best = end - begin < best ? end - begin : best;
     }
