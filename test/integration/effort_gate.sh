@@ -82,10 +82,12 @@ run_gated() {
 
 # expect_none WHAT: nothing was gated.
 expect_none() {
-    [ "$(count gate)" -eq 0 ] && passed=$((passed + 1)) || {
+    if [ "$(count gate)" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
         failed=$((failed + 1))
         echo "FAIL  $1: $(count gate) launches were gated"
-    }
+    fi
 }
 
 # Kernels whose blocks wait for blocks that are not begun yet, which no verdict tells of machine code: what stands still is rescued.
@@ -100,11 +102,11 @@ exec "$program" 6
 END
     chmod +x "$scratch/waits"
     for again in $(seq 20); do
-        job "$scratch/waits" TALLY_FORCE=gate && cmp -s "$scratch/plain" "$scratch/output" || {
+        if ! job "$scratch/waits" TALLY_FORCE=gate || ! cmp -s "$scratch/plain" "$scratch/output"; then
             failed=$((failed + 1))
             echo "FAIL  waits, run $again"
             head -n 10 "$scratch/errors" | sed 's/^/      ! /'
-        }
+        fi
         ! grep -q "is not cut any more" "$scratch/errors" || break
     done
     expect "waits: rescued" 'STOOD STILL IN PIECES \(gate\).* IS NOT CUT ANY MORE'

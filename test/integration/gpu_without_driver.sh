@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # A machine with a GPU and no driver for it: tally-run does not fall back to the CPU unasked.
 set -euo pipefail
+# shellcheck source=test/integration/needs.inc
+. "$(dirname "$0")/needs.inc"
+need_plain "${TALLY_BUILD:-build}/lib/tally/libcuda.so.1"
 if ! unshare -rm true 2>/dev/null; then
     echo "users may not make name spaces here, so there is no /dev with a GPU"
     exit 77

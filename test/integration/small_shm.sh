@@ -2,10 +2,12 @@
 # /dev/shm as containers have it: 64 MB suffice for several jobs at once; where nothing is left the job gets an error of CUDA and
 # a message, never a signal.
 set -euo pipefail
+# shellcheck source=test/integration/needs.inc
 . test/integration/needs.inc
 build=$(realpath "${TALLY_BUILD:-build}")
 program=$build/workloads/jobs/train
 need_built "$program" "$build/bin/tally-run"
+need_plain "$build/lib/tally/libcuda.so.1"
 unshare --mount true 2>/dev/null || skip "no mount namespace can be made here (takes root)"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -15,6 +17,7 @@ failures=0
 in_shm() {
     local size=$1
     shift
+    # shellcheck disable=SC2016
     unshare --mount sh -c 'mount --make-rprivate / && mount -t tmpfs -o "size=$0" none /dev/shm && exec "$@"' "$size" "$@"
 }
 
