@@ -230,7 +230,9 @@ for profile in soft a100-r535 h100-r580; do
             said=$(TALLY_DEVICE_PROFILE=$profile TALLY_DEVICE_NAME=$TALLY_DEVICE_NAME-$profile LD_PRELOAD=$shim LD_LIBRARY_PATH=$build/lib/tally \
                 TALLY_PRIORITY=low TALLY_FORCE=persistent TALLY_REPORT=$scratch/record timeout -k 2 120 "$scratch/worker" 2>"$scratch/output") || said="exit status $?"
             stopped=$(stops_of "$scratch/record" "work_$gpu")
-            [ "$stopped" -eq 0 ] && [ "$said" = all ] || break
+            if [ "$stopped" -ne 0 ] || [ "$said" != all ]; then
+                break
+            fi
         done
         verdict "$profile: a process on both gives way to a job on GPU $gpu ($said, $stopped)" [ "$said,$((stopped > 0))" = all,1 ]
         exec 9>&- 8<&-
