@@ -17,26 +17,28 @@ enum { MANY = 1 << 16 };
 #define REAL(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct witness_call *calls;
+static struct witness_call calls[MANY];
 static uint32_t n_calls;
 
 const struct witness_call *witness_calls(uint32_t *n)
 {
+    pthread_mutex_lock(&lock);
     *n = n_calls;
+    pthread_mutex_unlock(&lock);
     return calls;
 }
 
 void witness_forget(void)
 {
+    pthread_mutex_lock(&lock);
     n_calls = 0;
+    pthread_mutex_unlock(&lock);
 }
 
 static void keep(const struct witness_call *c)
 {
     pthread_mutex_lock(&lock);
-    if (calls == NULL)
-        calls = calloc(MANY, sizeof *calls);
-    if (calls != NULL && n_calls < MANY)
+    if (n_calls < MANY)
         calls[n_calls++] = *c;
     pthread_mutex_unlock(&lock);
 }
