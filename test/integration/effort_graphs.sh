@@ -7,18 +7,25 @@ program=$build/workloads/order/graphs
 need_built "$program"
 LD_LIBRARY_PATH=$device:$toolkit/lib "$program" >"$scratch/plain" 2>/dev/null
 
-# launched WHAT yes|no VARIABLE=VALUE...: whether some graph was launched as it is.
+# launched WHAT yes|no VARIABLE=VALUE...: whether some graph was launched as it is; "yes" need not be so in the first run, since it takes
+# a moment in which nobody else is at work.
 launched() {
     local what=$1 expected=$2 found=no word=ok
     shift 2
-    env "$@" LD_PRELOAD="$shim" LD_LIBRARY_PATH="$build/lib/tally:$toolkit/lib" TALLY_PRIORITY=low TALLY_LOG=debug "$program" \
-        >"$scratch/output" 2>"$scratch/log" || word=FAIL
-    grep -q 'graph of .* is launched as it is' "$scratch/log" && found=yes
-    if [ $word = ok ] && [ $found = "$expected" ] && cmp -s "$scratch/plain" "$scratch/output"; then
+    for _ in 1 2 3 4 5 6 7 8; do
+        env "$@" LD_PRELOAD="$shim" LD_LIBRARY_PATH="$build/lib/tally:$toolkit/lib" TALLY_PRIORITY=low TALLY_LOG=debug "$program" \
+            >"$scratch/output" 2>"$scratch/log" || word=FAIL
+        cmp -s "$scratch/plain" "$scratch/output" || word=FAIL
+        grep -q 'graph of .* is launched as it is' "$scratch/log" && found=yes
+        if [ $word = FAIL ] || [ $found = "$expected" ]; then
+            break
+        fi
+    done
+    if [ $word = ok ] && [ $found = "$expected" ]; then
         echo "ok    $what"
         passed=$((passed + 1))
     else
-        echo "FAIL  $what: launched as it is: $found, not $expected"
+        echo "FAIL  $what: $word, launched as it is: $found, not $expected"
         tail -n 20 "$scratch/log"
         failed=$((failed + 1))
     fi

@@ -108,12 +108,13 @@ static bool strikes(const char *fault, const char *text)
     return rung != NULL && strstr(text, mark) != NULL;
 }
 
-/* The text with a line behind the first atomic addition, that of the block's number; the caller's
- * to free. */
+/* The text with a line behind the one that makes the block's number of what the counter said; the
+ * caller's to free. */
 static char *edited(const char *text, const char *operation)
 {
-    static const char addition[] = "atom.global.add.u32 ";
-    const char *at = strstr(text, addition);
+    static const char base[] = "[tally_base];\n", difference[] = "sub.u32 ";
+    const char *at = strstr(text, base);
+    at = at != NULL ? strstr(at, difference) : NULL;
     const char *end = at != NULL ? strchr(at, '\n') : NULL;
     size_t size = strlen(text) + 128;
     char *out = malloc(size);
@@ -121,7 +122,7 @@ static char *edited(const char *text, const char *operation)
         free(out);
         return strdup(text);
     }
-    at += sizeof addition - 1;
+    at += sizeof difference - 1;
     int reg = (int)strcspn(at, ",");
     snprintf(out, size, "%.*s\n\t%s %.*s, %.*s, %s;%s", (int)(end - text), text,
              operation[0] == 'o' ? "or.b32" : "and.b32", reg, at, reg, at,
