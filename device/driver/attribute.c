@@ -145,7 +145,7 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
         return CUDA_SUCCESS;
     }
     if (pi != NULL && (int)attrib == TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK) {
-        const char *text = getenv("TALLY_DEVICE_BLOCK_BY_BLOCK");
+        const char *text = secure_getenv("TALLY_DEVICE_BLOCK_BY_BLOCK");
         if (text != NULL && strcmp(text, "untold") == 0)
             return CUDA_ERROR_INVALID_VALUE; /* as a GPU's driver, for tests */
         *pi = 1;
