@@ -75,7 +75,8 @@ else ifeq ($(FLAVOUR),tsan)
 OUR_CFLAGS += -fsanitize=thread -Wno-tsan
 OUR_LDFLAGS += -fsanitize=thread
 else ifeq ($(FLAVOUR),fuzz)
-OUR_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OUR_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow \
+    -fno-omit-frame-pointer
 OUR_LDFLAGS += -fsanitize=fuzzer,address,undefined
 endif
 
@@ -187,15 +188,23 @@ $(BUILD_ID): $(BUILD_ID_FROM)
 
 include test/rules.mk
 
-# Fuzz targets and the corpus tool may use every library.
+# Fuzz targets and the corpus tool may use every library; no target runs or compiles kernels.
 CORPUS_TOOL := $(if $(CORPUS_SRCS),$(B)/test/corpus-tool)
 FUZZ_FILES := $(patsubst test/fuzz/%.c,$(B)/%,$(FUZZ_SRCS))
 ALL_SRCS += $(CORPUS_SRCS) $(FUZZ_SRCS)
 $(B)/test/corpus-tool: $(call objs,$(CORPUS_SRCS)) $(OUR_LIBS)
 	$(link_it)
-$(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(OUR_LIBS)
+$(B)/%_fuzz: $(B)/obj/test/fuzz/%_fuzz.o $(call libs,tally_sim $(filter-out tally_exec tally_jit,$(LINK_ORDER)))
 	$(link_it)
+$(FUZZ_FILES): EXTRA_LIBS = -lm
 $(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
+# Some read with parts of programs.
+ALL_SRCS += test/fuzz/good_record.c
+$(B)/plan_fuzz: $(call objs,runtime/tally/plan_models.c)
+$(B)/rules_fuzz: $(call objs,runtime/tallyd/rules.c)
+$(B)/trace_fuzz: $(call objs,sim/trace.c sim/trace_job.c)
+$(B)/record_fuzz: $(call objs,test/fuzz/good_record.c sim/trace_job.c)
+$(B)/scenario_fuzz: $(call objs,test/fuzz/good_record.c sim/scenario.c sim/trace_job.c)
 
 -include $(patsubst %.c,$(B)/obj/%.d,$(ALL_SRCS))
 
@@ -203,9 +212,11 @@ $(call objs,$(FUZZ_SRCS)): EXTRA_CFLAGS = -Wno-missing-prototypes
 
 tests: all $(TEST_FILES) $(CORPUS_TOOL) $(STANDIN)
 
-test: tests
-	@TALLY_BUILD=$(B) test/run $(filter $(if $(T),$(T:%=$(B)/test/%_test),%),$(TEST_FILES)) \
-	    $(filter $(if $(T),$(T:%=test/integration/%.sh),%),$(wildcard test/integration/*.sh))
+# Scripts may use whatever is built for tests; programs need no other program.
+UNITS_ASKED := $(filter $(if $(T),$(T:%=$(B)/test/%_test),%),$(TEST_FILES))
+SCRIPTS_ASKED := $(filter $(if $(T),$(T:%=test/integration/%.sh),%),$(wildcard test/integration/*.sh))
+test: $(if $(SCRIPTS_ASKED),tests,all $(UNITS_ASKED) $(STANDIN))
+	@TALLY_BUILD=$(B) test/run $(UNITS_ASKED) $(SCRIPTS_ASKED)
 
 demo bench-isolation bench-sweep: all jobs
 	@TALLY_BUILD=$(B) scripts/$@ $(BENCH_ARGS)
@@ -223,8 +234,16 @@ san-quick-test: $(SAN_QUICK)
 	@TALLY_BUILD=$(B) test/run $(SAN_QUICK)
 
 # Packages come from PyPI; OPTIONS=--rungs compares forced rungs bit by bit, OPTIONS="numba triton" runs only these.
+# Suites that others wrote; SUITE names some of them.
+suites: tests
+	@TALLY_BUILD=$(B) scripts/suites $(OPTIONS) $(SUITE)
+
 test-frameworks: tests
 	@TALLY_BUILD=$(B) scripts/test-frameworks $(OPTIONS)
+
+# Debian's PyTorch in a root of its own, which is made once; what is done is not done again (OPTIONS="--sample=50 --dtypes=float32").
+test-torch-ops:
+	@scripts/test-torch-ops $(OPTIONS)
 
 bench-frameworks bench-start: all
 	@TALLY_BUILD=$(B) scripts/$@ $(BENCH_ARGS)
@@ -245,6 +264,15 @@ soak-device: $(B)/test/device/exec/dead_test
 
 soak-runtime: $(B)/test/runtime/tallyd/soak_test
 	@TALLY_TEST_KILLS=1000 TEST_TIMEOUT=900 TALLY_BUILD=$(B) test/run $<
+
+# Real jobs on two devices, and everything that can happen to jobs, at random.
+SOAK_MINUTES ?= 2
+soak: all jobs
+	@TALLY_BUILD=$(B) scripts/soak --minutes=$(SOAK_MINUTES) $(if $(SEED),--seed=$(SEED))
+
+# What attackers and rough environments do, for longer than in make test.
+hostile: all jobs $(patsubst %,$(B)/test/runtime/tallyd/%_test,hostile harm flood soak) $(B)/test/device/exec/dead_test $(B)/test/ptx_rewrite/large_test
+	@TALLY_BUILD=$(B) scripts/hostile
 
 $(BENCH_SIDES): $(call setup_for,bench)
 
@@ -356,7 +384,9 @@ clean:
 help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
 	@echo "make test       build and run all tests; T=device/exec/fiber runs one file, T=\"ptx_rewrite/% sim\" several"
+	@echo "make suites     test suites that others wrote, on the software device (SUITE=numba; docs/suites.md)"
 	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
+	@echo "make test-torch-ops  every operator of eager PyTorch against the CPU, on the software device: build/torch/ops.jsonl"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
 	@echo "make demo       an inference server beside a trainer, under each way of sharing"
 	@echo "make bench-isolation  the same for seven pairs, repeated: build/bench/isolation.json"
@@ -372,6 +402,8 @@ help:
 	@echo "make san-quick  a part of them: what reads what strangers send"
 	@echo "make tsan       the tests of what runs kernels, with the thread sanitizer (build/tsan)"
 	@echo "make bench-device  the software device against PoCL and native code (build/bench/device.json)"
+	@echo "make soak        jobs on two devices and everything that can happen to them (SOAK_MINUTES=2, SEED=n)"
+	@echo "make hostile     the whole campaign of docs/security.md: hostile peers, soak, fuzzing (HOSTILE_FLOOD, SOAK_MINUTES, FUZZ_SECONDS)"
 	@echo "make soak-device  kill 1000 processes that use the shared device"
 	@echo "make soak-runtime  kill 1000 times high jobs, low jobs and tallyd, and measure recovery"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS), FUZZ_JOBS=$(FUZZ_JOBS) at once; T=NAME runs one"
@@ -390,4 +422,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test test-frameworks bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak-device soak-runtime fuzz fuzz-build corpus lint lint-files lint-functions lint-includes lint-locks lint-rooms format fresh clean help FORCE
+.PHONY: all tests test suites test-frameworks test-torch-ops bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak soak-device soak-runtime hostile fuzz fuzz-build corpus lint lint-files lint-functions lint-includes lint-locks lint-rooms format fresh clean help FORCE

@@ -160,3 +160,17 @@ double tl_json_number(const struct tl_json_value *j, const char *key, double oth
     return m != NULL && (m->kind == TL_JSON_NUMBER || m->kind == TL_JSON_BOOL) ? m->number
                                                                                : otherwise;
 }
+
+uint64_t tl_json_bounded(double value, uint64_t most)
+{
+    if (!(value > 0))
+        return 0;
+    return value < (double)most ? (uint64_t)value : most;
+}
+
+uint64_t tl_json_whole(const struct tl_json_value *j, const char *key, uint64_t otherwise,
+                       uint64_t most)
+{
+    const struct tl_json_value *v = tl_json_get(j, key);
+    return v != NULL && v->kind == TL_JSON_NUMBER ? tl_json_bounded(v->number, most) : otherwise;
+}

@@ -153,8 +153,8 @@ static void digest_trailer(struct tl_digest *d, const struct trailer *t)
 }
 
 /* Read, not mapped: if somebody cuts the file meanwhile, this is an error and not a signal in a
- * job's process. */
-static bool is_whole(int fd, const struct stat *st, const struct tl_store_key *key)
+ * job's process.  With `copy`, which has room for the object, what was checked is there then. */
+static bool is_whole(int fd, const struct stat *st, const struct tl_store_key *key, uint8_t *copy)
 {
     struct trailer t;
     struct tl_digest d;
@@ -169,9 +169,10 @@ static bool is_whole(int fd, const struct stat *st, const struct tl_store_key *k
     tl_digest_init(&d);
     for (uint64_t at = 0; at < n; at += sizeof piece) {
         size_t part = n - at < sizeof piece ? (size_t)(n - at) : sizeof piece;
-        if (tl_file_read_at(fd, piece, part, at) < 0)
+        uint8_t *to = copy != NULL ? copy + at : piece;
+        if (tl_file_read_at(fd, to, part, at) < 0)
             return false;
-        tl_digest_add(&d, piece, part);
+        tl_digest_add(&d, to, part);
     }
     digest_trailer(&d, &t);
     tl_digest_end(&d, found);
@@ -185,27 +186,74 @@ bool tl_store_has(const struct tl_store *c, const struct tl_store_key *key)
     return faccessat(c->dir, name, R_OK, 0) == 0;
 }
 
-int tl_store_find(struct tl_store *c, const struct tl_store_key *key, char *path, size_t path_n)
+static int open_entry(const struct tl_store *c, const char *name, struct stat *st)
 {
-    char name[NAME_BYTES];
-    struct stat st;
-    name_of(key, name);
-    int rc = path_of(c, name, path, path_n);
-    if (rc < 0)
-        return rc;
     int fd = openat(c->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ELOOP ? -EBADMSG : -errno;
-    if (fstat(fd, &st) < 0) {
-        rc = -errno;
-    } else if (!is_whole(fd, &st, key)) {
+    if (fstat(fd, st) == 0)
+        return fd;
+    int rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* Checks an open entry, removes it if it is damaged, and closes it. */
+static int check_entry(const struct tl_store *c, const char *name, int fd, const struct stat *st,
+                       const struct tl_store_key *key, uint8_t *copy)
+{
+    int rc = 0;
+    if (!is_whole(fd, st, key, copy)) {
         rc = -EBADMSG;
         unlinkat(c->dir, name, 0); /* if another has just replaced it, it is compiled once more */
-    } else if (time(NULL) - st.st_mtime >= USE_SECONDS) {
+    } else if (time(NULL) - st->st_mtime >= USE_SECONDS) {
         (void)futimens(fd, NULL); /* a cache that cannot be written to may still be read */
     }
     close(fd);
     return rc;
+}
+
+int tl_store_find(struct tl_store *c, const struct tl_store_key *key, char *path, size_t path_n)
+{
+    char name[NAME_BYTES];
+    struct stat st = {0};
+    name_of(key, name);
+    int rc = path_of(c, name, path, path_n);
+    if (rc < 0)
+        return rc;
+    int fd = open_entry(c, name, &st);
+    return fd < 0 ? fd : check_entry(c, name, fd, &st, key, NULL);
+}
+
+int tl_store_read(struct tl_store *c, const struct tl_store_key *key, size_t limit, char **bytes,
+                  size_t *n)
+{
+    char name[NAME_BYTES];
+    struct stat st = {0};
+    *bytes = NULL;
+    *n = 0;
+    name_of(key, name);
+    int fd = open_entry(c, name, &st);
+    if (fd < 0)
+        return fd;
+    /* of what is too short, or no file, nothing is copied */
+    size_t size = st.st_size < (off_t)sizeof(struct trailer)
+                      ? 0
+                      : (size_t)st.st_size - sizeof(struct trailer);
+    char *copy = size <= limit && size <= OBJECT_LIMIT ? malloc(size + 1) : NULL;
+    if (copy == NULL) {
+        close(fd);
+        return size <= limit && size <= OBJECT_LIMIT ? -ENOMEM : -EFBIG;
+    }
+    int rc = check_entry(c, name, fd, &st, key, (uint8_t *)copy);
+    if (rc < 0) {
+        free(copy);
+        return rc;
+    }
+    copy[size] = '\0';
+    *bytes = copy;
+    *n = size;
+    return 0;
 }
 
 /* --- removing what was not used for long ------------------------------------------------------ */

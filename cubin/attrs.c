@@ -54,7 +54,7 @@ bool tl__cb_next_attr(const uint8_t **p, size_t *n, struct tl__cb_attr *a)
 {
     if (*n < 4)
         return false;
-    *a = (struct tl__cb_attr){(*p)[0], (*p)[1], tl__cb_u16(*p + 2), *p + 4};
+    *a = (struct tl__cb_attr){(*p)[0], (*p)[1], tl__u16(*p + 2), *p + 4};
     size_t taken = 4 + (a->format == TL__CB_SIZED ? a->number : 0u);
     if (taken > *n)
         return false;
@@ -80,7 +80,7 @@ static bool offsets_are_inside(const struct tl__cb_attr *a, uint32_t step, uint3
     if (a->number % step != 0)
         return false;
     for (uint32_t i = 0; i < a->number; i += step)
-        if (tl__cb_u32(a->value + i + at) >= code_bytes)
+        if (tl__u32(a->value + i + at) >= code_bytes)
             return false;
     return true;
 }
@@ -90,11 +90,11 @@ static bool branches_are_inside(const struct tl__cb_attr *a, uint64_t code_bytes
 {
     uint32_t i = 0;
     while (a->number - i >= 12) {
-        uint32_t targets = tl__cb_u32(a->value + i + 8);
-        if (tl__cb_u32(a->value + i) >= code_bytes || targets > (a->number - i - 12u) / 4)
+        uint32_t targets = tl__u32(a->value + i + 8);
+        if (tl__u32(a->value + i) >= code_bytes || targets > (a->number - i - 12u) / 4)
             return false;
         for (uint32_t t = 0; t < targets; t++)
-            if (tl__cb_u32(a->value + i + 12 + 4 * t) >= code_bytes)
+            if (tl__u32(a->value + i + 12 + 4 * t) >= code_bytes)
                 return false;
         i += 12 + 4 * targets;
     }
@@ -104,7 +104,7 @@ static bool branches_are_inside(const struct tl__cb_attr *a, uint64_t code_bytes
 static bool notes_are_known(const struct tl__cb_attr *a)
 {
     for (uint32_t i = 0; i + 8u <= a->number; i += 8)
-        if (tl__cb_u32(a->value + i) != 1)
+        if (tl__u32(a->value + i) != 1)
             return false;
     return true;
 }

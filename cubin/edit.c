@@ -10,7 +10,7 @@ enum { PARAM_VALUE = 12, STACK_VALUE = 4 };
 
 static void shift(uint8_t *p, uint32_t by)
 {
-    tl__cb_put32(p, tl__cb_u32(p) + by);
+    tl__cb_put32(p, tl__u32(p) + by);
 }
 
 static void shift_each(uint8_t *p, uint32_t n, uint32_t step, uint32_t at, uint32_t by)
@@ -22,7 +22,7 @@ static void shift_each(uint8_t *p, uint32_t n, uint32_t step, uint32_t at, uint3
 static void shift_branches(uint8_t *p, uint32_t n, uint32_t by)
 {
     for (uint32_t i = 0; i < n;) {
-        uint32_t targets = tl__cb_u32(p + i + 8);
+        uint32_t targets = tl__u32(p + i + 8);
         shift(p + i, by);
         shift_each(p + i + 12, 4 * targets, 4, 0, by);
         i += 12 + 4 * targets;
@@ -97,7 +97,7 @@ static uint8_t *put_attr(const struct tl__cb_work *w, const struct tl__cb_kernel
     memcpy(to + 4 + added, a->value, a->number);
     edit_value(w, k, a->id, to + 4 + added, a->number, piece->code_bytes);
     if (a->id == TL__CB_ID_BANK && w->is_twin)
-        tl__cb_put32(to + 4, tl__cb_new_symbol(w, tl__cb_u32(a->value)));
+        tl__cb_put32(to + 4, tl__cb_new_symbol(w, tl__u32(a->value)));
     return to + 4 + added + a->number;
 }
 

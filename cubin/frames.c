@@ -22,15 +22,15 @@ static void find_begins(struct frames *f)
 {
     size_t at = 0;
     while (f->n - at >= 4) {
-        bool is_wide = tl__cb_u32(f->bytes + at) == UINT32_MAX;
+        bool is_wide = tl__u32(f->bytes + at) == UINT32_MAX;
         size_t head = is_wide ? 12 : 4, width = is_wide ? 8 : 4;
         if (f->n - at < head + width)
             return;
-        uint64_t length = is_wide ? tl__cb_u64(f->bytes + at + 4) : tl__cb_u32(f->bytes + at);
+        uint64_t length = is_wide ? tl__u64(f->bytes + at + 4) : tl__u32(f->bytes + at);
         if (length < width || length > f->n - at - head)
             return;
-        bool is_common = is_wide ? tl__cb_u64(f->bytes + at + head) == UINT64_MAX
-                                 : tl__cb_u32(f->bytes + at + head) == UINT32_MAX;
+        bool is_common = is_wide ? tl__u64(f->bytes + at + head) == UINT64_MAX
+                                 : tl__u32(f->bytes + at + head) == UINT32_MAX;
         if (!is_common && length >= width + 16)
             f->begins[f->n_begins++] = at + head + width;
         at += head + length;
@@ -49,10 +49,10 @@ static void edit_one(struct frames *f, uint64_t place, uint8_t *rela, uint32_t b
     if (bsearch(&place, f->begins, f->n_begins, sizeof place, compare) == NULL)
         return;
     uint8_t *addend = rela != NULL ? rela : f->bytes + place;
-    if (tl__cb_u64(addend) == 0)
-        tl__cb_put64(f->bytes + place + 8, tl__cb_u64(f->bytes + place + 8) + by);
+    if (tl__u64(addend) == 0)
+        tl__cb_put64(f->bytes + place + 8, tl__u64(f->bytes + place + 8) + by);
     else
-        tl__cb_put64(addend, tl__cb_u64(addend) + by);
+        tl__cb_put64(addend, tl__u64(addend) + by);
 }
 
 int tl__cb_edit_frames(const struct tl__cb_work *w, uint8_t *table, uint8_t *relocations,
@@ -68,12 +68,12 @@ int tl__cb_edit_frames(const struct tl__cb_work *w, uint8_t *table, uint8_t *rel
         return tl_error_set(err, -ENOMEM, "no memory for unwind tables");
     find_begins(&f);
     for (size_t at = 0; at + each <= places->h.sh_size; at += each) {
-        uint32_t symbol = (uint32_t)(tl__cb_u64(relocations + at + 8) >> 32);
+        uint32_t symbol = (uint32_t)(tl__u64(relocations + at + 8) >> 32);
         const struct tl__cb_piece *piece = symbol < c->n_symbols
                                                ? tl__cb_piece_of(w, c->symbols[symbol].st_shndx)
                                                : NULL;
         if (piece != NULL && (c->symbols[symbol].st_other & TL__CB_ENTRY))
-            edit_one(&f, tl__cb_u64(relocations + at), is_rela ? relocations + at + 16 : NULL,
+            edit_one(&f, tl__u64(relocations + at), is_rela ? relocations + at + 16 : NULL,
                      piece->code_bytes);
     }
     return 0;

@@ -129,7 +129,10 @@ int tl__cb_gate(const struct tl_cubin *c, const struct tl_cubin_options *options
                 struct tl_cubin_gates *gates, uint32_t left_out, struct tl_cubin_gated *out,
                 struct tl_error *err)
 {
-    struct tl__cb_work w = {.c = c, .is_twin = options->is_twin, .left_out = left_out};
+    struct tl__cb_work w = {.c = c,
+                            .is_twin = options->is_twin,
+                            .spends = options->is_twin && options->spends,
+                            .left_out = left_out};
     *out = (struct tl_cubin_gated){0};
     tl_arena_init(&w.arena, 0);
     int rc = find_pieces(&w, options, gates, &out->n_gated, err);

@@ -2,7 +2,6 @@
  * code; no kernel of anybody's is ever kept here. */
 #include "cubin/work.h"
 #include "tally/array.h"
-#include "tally/file.h"
 #include "tally/hash.h"
 
 #include <errno.h>
@@ -110,13 +109,11 @@ static bool read_kept(struct tl_cubin_gates *g, const struct tl__cb_want *want, 
 
 static bool find_kept(struct tl_cubin_gates *g, struct tl__cb_piece *out)
 {
-    char path[TL_STORE_PATH];
     struct tl_store_key key;
     char *bytes;
     size_t n;
     if (g->store == NULL || !key_of(g, &out->want, &key) ||
-        tl_store_find(g->store, &key, path, sizeof path) < 0 ||
-        tl_file_read(path, 1 << 20, &bytes, &n) < 0)
+        tl_store_read(g->store, &key, 1 << 20, &bytes, &n) < 0)
         return false;
     const struct tl__cb_want want = out->want;
     bool is_good = read_kept(g, &want, bytes, n, out);

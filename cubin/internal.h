@@ -17,33 +17,13 @@
 #ifndef TALLY_CUBIN_INTERNAL_H
 #define TALLY_CUBIN_INTERNAL_H
 
+#include "image/internal.h"
 #include "tally/cubin.h"
 
 #include <elf.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are read as they stand");
-
-static inline uint16_t tl__cb_u16(const void *p)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline uint32_t tl__cb_u32(const void *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline uint64_t tl__cb_u64(const void *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 static inline void tl__cb_put16(void *p, uint16_t v)
 {

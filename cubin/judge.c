@@ -85,8 +85,8 @@ static uint32_t oldest_release(const struct tl__cb_section *s)
     size_t n = s->h.sh_size;
     uint32_t oldest = UINT32_MAX;
     while (n >= 12) {
-        uint64_t name = ((uint64_t)tl__cb_u32(p) + 3) & ~3ull;
-        uint64_t text = ((uint64_t)tl__cb_u32(p + 4) + 3) & ~3ull;
+        uint64_t name = ((uint64_t)tl__u32(p) + 3) & ~3ull;
+        uint64_t text = ((uint64_t)tl__u32(p + 4) + 3) & ~3ull;
         if (name + text > n - 12)
             return 0;
         uint32_t release = release_in(p + 12 + name, text);
@@ -128,7 +128,7 @@ static void judge_relocations(struct tl_cubin *c, const struct tl__cb_section *s
     if (s->h.sh_size % each != 0)
         against_all(c, TL_CUBIN_REASON_LAYOUT, note(c, "a cut relocation in %.60s", s->name.p));
     for (size_t at = 0; at + each <= s->h.sh_size; at += each) {
-        uint32_t symbol = (uint32_t)(tl__cb_u64(s->bytes + at + 8) >> 32);
+        uint32_t symbol = (uint32_t)(tl__u64(s->bytes + at + 8) >> 32);
         if (symbol >= c->n_symbols) {
             against_all(c, TL_CUBIN_REASON_LAYOUT, note(c, "a relocation against no symbol"));
             return;
@@ -166,7 +166,7 @@ static void judge_info(struct tl_cubin *c, const struct tl__cb_section *s)
         if (!is_pair && !is_plain)
             against_all(c, TL_CUBIN_REASON_ATTRIBUTE,
                         note(c, "attribute %#x of the module, format %u", a.id, a.format));
-        else if (is_pair && tl__cb_u32(a.value) >= c->n_symbols)
+        else if (is_pair && tl__u32(a.value) >= c->n_symbols)
             against_all(c, TL_CUBIN_REASON_LAYOUT, note(c, "an attribute of no symbol"));
     }
     if (n != 0)
@@ -308,8 +308,8 @@ static int read_registers(struct tl_cubin *c, struct tl_error *err)
     size_t n = c->sections[c->info_section].h.sh_size;
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a);)
         if (a.id == TL__CB_ID_REGISTERS && a.format == TL__CB_SIZED && a.number == 8 &&
-            tl__cb_u32(a.value) < c->n_symbols)
-            of_symbol[tl__cb_u32(a.value)] = tl__cb_u32(a.value + 4);
+            tl__u32(a.value) < c->n_symbols)
+            of_symbol[tl__u32(a.value)] = tl__u32(a.value + 4);
     for (uint32_t i = 0; i < c->n_kernels; i++)
         c->kernels[i].entry.registers = of_symbol[c->kernels[i].symbol];
     return 0;
@@ -330,9 +330,9 @@ static void take_attribute(struct tl__cb_kernel *k, struct seen *seen, const str
     switch (a->id) {
     case TL__CB_ID_BANK:
         seen->has_bank = true;
-        k->bank0_symbol = tl__cb_u32(a->value);
-        k->bank0_base = tl__cb_u16(a->value + 4);
-        seen->bank_bytes = tl__cb_u16(a->value + 6);
+        k->bank0_symbol = tl__u32(a->value);
+        k->bank0_base = tl__u16(a->value + 4);
+        seen->bank_bytes = tl__u16(a->value + 6);
         break;
     case TL__CB_ID_PARAM_BYTES:
         seen->has_size = true;

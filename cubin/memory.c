@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* From LARGE bytes on they have a mapping of their own. */
 enum { PAGE = 64 << 10, LARGE = 4 << 20 };
@@ -35,4 +36,12 @@ void tl__cb_release(void *bytes, size_t n)
         (void)munmap(bytes, mapped_bytes(n));
     else
         free(bytes);
+}
+
+void tl__cb_forget(const uint8_t *bytes, size_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bytes, end = begin + n;
+    uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+    if (first < last) /* what the system does not take back is there for a while longer */
+        (void)madvise((void *)(bytes + (first - begin)), last - first, MADV_DONTNEED);
 }

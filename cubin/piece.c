@@ -54,11 +54,11 @@ static bool take_attributes(const struct tl_cubin *c, struct compiled *out)
             out->barriers = a.number;
             break;
         case TL__CB_PARAM:
-            if (tl__cb_u16(a.value + 6) > out->last_param_offset)
-                out->last_param_offset = tl__cb_u16(a.value + 6);
+            if (tl__u16(a.value + 6) > out->last_param_offset)
+                out->last_param_offset = tl__u16(a.value + 6);
             break;
         case TL__CB_KEEP:
-            if (a.id == TL__CB_ID_STACK && (a.number != 4 || tl__cb_u32(a.value) != 0))
+            if (a.id == TL__CB_ID_STACK && (a.number != 4 || tl__u32(a.value) != 0))
                 return false;
             break;
         case TL__CB_BANK:
@@ -109,7 +109,7 @@ static int check_module(const struct tl_cubin *c, uint32_t arch, struct tl_error
     size_t n = c->sections[c->info_section].h.sh_size;
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a);)
         if (a.format == TL__CB_SIZED && a.number == 8 && a.id != TL__CB_ID_REGISTERS &&
-            tl__cb_u32(a.value + 4) != 0)
+            tl__u32(a.value + 4) != 0)
             return wrong(err, "it uses the stack");
     for (uint32_t i = 0; i < c->n_sections; i++) {
         enum tl__cb_kind kind = c->sections[i].kind;
@@ -159,8 +159,8 @@ static int check_entry(const struct compiled *e, const struct tl__cb_want *want,
 {
     const struct tl_cubin_entry *entry = &e->k->entry;
     uint32_t end = want->offset + (uint32_t)sizeof(struct tl_cubin_args);
-    if (e->n_exits != 2 || tl__cb_u32(e->exits) != cut - TL__CB_SLOT ||
-        tl__cb_u32(e->exits + 4) != cut + TL__CB_SLOT)
+    if (e->n_exits != 2 || tl__u32(e->exits) != cut - TL__CB_SLOT ||
+        tl__u32(e->exits + 4) != cut + TL__CB_SLOT)
         return wrong(err, "its exits are not right before and behind the cut");
     if (e->barriers != 1)
         return wrong(err, "it does not use exactly one barrier");

@@ -1,16 +1,18 @@
-/* ptxas as the compiler of gates.  Source, cubin and messages pass through files in memory, so that
- * nothing is left behind. */
+/* ptxas as the compiler of gates.  Source and cubin pass through files in memory, so that nothing
+ * is left behind.
+ *
+ * This runs inside jobs, and a job may wait for any of its children: it must not meet one of ours,
+ * nor take its end away from us.  So a shell is started that is nobody's child, which runs ptxas
+ * and tells how that ended through a pipe. */
 #include "cubin/internal.h"
 #include "tally/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct ptxas {
@@ -18,45 +20,65 @@ struct ptxas {
     char *path, *identity;
 };
 
-enum { OUT_FD = 3, MOST_CUBIN_BYTES = 1 << 20, MOST_TEXT_BYTES = 1 << 16 };
+enum { MOST_ARGUMENTS = 5, MOST_CUBIN_BYTES = 1 << 20, MOST_TEXT_BYTES = 1 << 16 };
 
-/* Runs it with standard input from `in`, its messages to `text`, and `out` as descriptor 3.  0 if
- * it ended well, 1 if not, or a negative errno value. */
-static int run(const struct ptxas *p, char *const *arguments, int in, int out, int text)
+/* Without what is to be loaded into jobs, which ptxas is not. */
+static char **environment(void)
 {
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-    int status;
-    int rc = posix_spawn_file_actions_init(&actions);
-    if (rc != 0)
-        return -rc;
-    rc = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    if (rc == 0)
-        rc = posix_spawn_file_actions_adddup2(&actions, text, STDOUT_FILENO);
-    if (rc == 0)
-        rc = posix_spawn_file_actions_adddup2(&actions, text, STDERR_FILENO);
-    if (rc == 0)
-        rc = posix_spawn_file_actions_adddup2(&actions, out, OUT_FD);
-    if (rc == 0)
-        rc = posix_spawnp(&pid, p->path, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (rc != 0)
-        return -rc;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
+    size_t n = 0, kept = 0;
+    while (environ != NULL && environ[n] != NULL)
+        n++;
+    char **list = calloc(n + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < n; i++)
+        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0)
+            list[kept++] = environ[i];
+    return list;
 }
 
-/* A file in memory whose number is above those that a child is given. */
-static int memory_file(const char *name)
+/* Runs it, with at most MOST_ARGUMENTS arguments.  0 if it ended well, 1 if not, or a negative
+ * errno value; with the first two, what it said is the caller's to free. */
+static int run(char *const *arguments, char **said)
+{
+    /* The first line is how it ended. */
+    static char sh[] = "sh", option[] = "-c",
+                script[] = "said=$(\"$0\" \"$@\" 2>&1); echo \"$?\"; echo \"$said\"";
+    char *all[3 + MOST_ARGUMENTS + 1] = {sh, option, script};
+    int ends[2];
+    size_t n = 0;
+    *said = NULL;
+    for (size_t i = 0; i < MOST_ARGUMENTS && arguments[i] != NULL; i++)
+        all[3 + i] = arguments[i];
+    char **variables = environment();
+    if (variables == NULL)
+        return -ENOMEM;
+    int rc = pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
+    if (rc == 0) {
+        rc = tl_start_detached("/bin/sh", all, variables, ends[1]);
+        close(ends[1]);
+        if (rc == 0)
+            rc = tl_file_read_fd(ends[0], MOST_TEXT_BYTES, said, &n);
+        close(ends[0]);
+    }
+    free(variables);
+    char *text = rc == 0 ? memchr(*said, '\n', n) : NULL;
+    if (rc == 0 && text == NULL)
+        rc = -EIO; /* somebody ended it */
+    if (text == NULL) {
+        free(*said);
+        *said = NULL;
+        return rc;
+    }
+    bool is_well = text - *said == 1 && **said == '0';
+    memmove(*said, text + 1, strlen(text + 1) + 1);
+    return is_well ? 0 : 1;
+}
+
+/* A file in memory, and the path under which other processes of the user find it. */
+static int memory_file(const char *name, char path[64])
 {
     int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd < 0 || fd > OUT_FD)
-        return fd;
-    int higher = fcntl(fd, F_DUPFD_CLOEXEC, OUT_FD + 1);
-    close(fd);
-    return higher;
+    snprintf(path, 64, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return fd;
 }
 
 /* The whole of a file in memory. */
@@ -65,49 +87,34 @@ static int read_back(int fd, size_t limit, char **bytes, size_t *n)
     return lseek(fd, 0, SEEK_SET) < 0 ? -errno : tl_file_read_fd(fd, limit, bytes, n);
 }
 
-static int complain(const struct ptxas *p, int text, struct tl_error *err)
-{
-    char *said = NULL;
-    size_t n = 0;
-    (void)read_back(text, MOST_TEXT_BYTES, &said, &n);
-    int rc = tl_error_set(err, -EINVAL, "%s does not compile the gate: %.400s", p->path,
-                          said != NULL ? said : "");
-    free(said);
-    return rc;
-}
-
 static int compile(void *data, const char *ptx, uint32_t arch, void **cubin, size_t *n,
                    struct tl_error *err)
 {
     const struct ptxas *p = data;
-    char target[32];
-    int in = memory_file("gate.ptx"), out = memory_file("gate.cubin"), text = memory_file("said");
-    int rc;
+    char target[32], from[64], to[64], *said = NULL;
+    int in = memory_file("gate.ptx", from), out = memory_file("gate.cubin", to), rc;
     *cubin = NULL;
-    if (in < 0 || out < 0 || text < 0) {
+    if (in < 0 || out < 0) {
         rc = tl_error_errno(err, "cannot make a file in memory");
         goto out;
     }
     snprintf(target, sizeof target, "-arch=sm_%u", arch);
-    char *arguments[] = {p->path, target, "-o", "/proc/self/fd/3", "-", NULL};
+    char *arguments[] = {p->path, target, "-o", to, from, NULL};
     rc = tl_file_write_fd(in, ptx, strlen(ptx));
-    if (rc == 0 && lseek(in, 0, SEEK_SET) < 0)
-        rc = -errno;
     if (rc == 0)
-        rc = run(p, arguments, in, out, text);
+        rc = run(arguments, &said);
     if (rc > 0)
-        rc = complain(p, text, err);
+        rc = tl_error_set(err, -EINVAL, "%s does not compile the gate: %.400s", p->path, said);
     else if (rc == 0)
         rc = read_back(out, MOST_CUBIN_BYTES, (char **)cubin, n);
     if (rc < 0 && rc != -EINVAL)
         rc = tl_error_set(err, rc, "cannot run %s: %s", p->path, strerror(-rc));
 out:
+    free(said);
     if (in >= 0)
         close(in);
     if (out >= 0)
         close(out);
-    if (text >= 0)
-        close(text);
     return rc;
 }
 
@@ -115,22 +122,12 @@ out:
 static int read_identity(struct ptxas *p, struct tl_error *err)
 {
     char *arguments[] = {p->path, "--version", NULL};
-    size_t n;
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int text = memory_file("said");
-    int rc = null < 0 || text < 0 ? -errno : run(p, arguments, null, null, text);
-    if (rc == 0)
-        rc = read_back(text, MOST_TEXT_BYTES, &p->identity, &n);
-    else if (rc > 0)
+    int rc = run(arguments, &p->identity);
+    if (rc > 0)
         rc = -ENOENT;
-    if (rc < 0)
-        rc = tl_error_set(err, rc, "cannot run %s: %s; install ptxas, or say where it is", p->path,
-                          strerror(-rc));
-    if (null >= 0)
-        close(null);
-    if (text >= 0)
-        close(text);
-    return rc;
+    return rc < 0 ? tl_error_set(err, rc, "cannot run %s: %s; install ptxas, or say where it is",
+                                 p->path, strerror(-rc))
+                  : 0;
 }
 
 /* Where the ptxas stand-in looks for the real one, too. */
@@ -155,11 +152,14 @@ int tl_cubin_ptxas_create(struct tl_cubin_compiler **out, const char *path, stru
     if (path == NULL)
         return search(out, err);
     struct ptxas *p = calloc(1, sizeof *p);
-    char *copy = strdup(path);
+    /* The shell that runs it is elsewhere: a path must not depend on where the job is. */
+    char *copy = strchr(path, '/') != NULL ? realpath(path, NULL) : strdup(path);
     if (p == NULL || copy == NULL) {
+        int rc = tl_error_set(err, -errno, "cannot run %s: %s; install ptxas, or say where it is",
+                              path, strerror(errno));
         free(p);
         free(copy);
-        return tl_error_set(err, -ENOMEM, "no memory for a compiler");
+        return rc;
     }
     p->path = copy;
     int rc = read_identity(p, err);

@@ -143,7 +143,7 @@ static uint64_t copy_info(const struct tl__cb_work *w, uint8_t *to)
     if (!tl__cb_does(w, TL__CB_EDIT_TWIN_INFO))
         return 0;
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a);) {
-        uint32_t symbol = a.format == TL__CB_SIZED ? tl__cb_u32(a.value) : 0;
+        uint32_t symbol = a.format == TL__CB_SIZED ? tl__u32(a.value) : 0;
         if (a.format != TL__CB_SIZED || w->new_symbols[symbol] == TL__CB_NONE)
             continue;
         uint8_t copy[12];
@@ -151,7 +151,7 @@ static uint64_t copy_info(const struct tl__cb_work *w, uint8_t *to)
         tl__cb_put32(copy + 4, w->new_symbols[symbol]);
         const struct tl__cb_piece *piece = tl__cb_piece_of(w, c->symbols[symbol].st_shndx);
         if (a.id == TL__CB_ID_REGISTERS && piece != NULL)
-            tl__cb_put32(copy + 8, tl__cb_edit_registers(w, piece, tl__cb_u32(copy + 8)));
+            tl__cb_put32(copy + 8, tl__cb_edit_registers(w, piece, tl__u32(copy + 8)));
         if (to != NULL)
             memcpy(to + written, copy, sizeof copy);
         written += sizeof copy;
@@ -169,7 +169,7 @@ static uint64_t copy_calls(const struct tl__cb_work *w, uint8_t *to)
         return 0;
     const struct tl__cb_section *s = &c->sections[c->calls_section];
     for (size_t at = 0; at + 8 <= s->h.sh_size; at += 8) {
-        uint32_t pair[2] = {tl__cb_u32(s->bytes + at), tl__cb_u32(s->bytes + at + 4)};
+        uint32_t pair[2] = {tl__u32(s->bytes + at), tl__u32(s->bytes + at + 4)};
         if (pair[0] >= c->n_symbols || w->new_symbols[pair[0]] == TL__CB_NONE)
             continue;
         pair[0] = w->new_symbols[pair[0]];

@@ -55,6 +55,7 @@ struct tl__cb_work {
     struct tl_arena arena;
     uint32_t left_out; /* bits of enum tl__cb_edit_bit; tests only */
     bool is_twin;
+    bool spends;                        /* what was copied of the cubin is given back at once */
     const struct tl__cb_piece **pieces; /* per kernel; NULL if it stays as it is */
     uint32_t *owner;                    /* per section that was read: a kernel with a piece */
     struct tl__cb_out *sections;        /* those that were read, then copies */
@@ -141,5 +142,8 @@ int tl__cb_write(struct tl__cb_work *w, struct tl_cubin_gated *out, struct tl_er
 void *tl__cb_reserve(size_t n);
 /* Gives it back; NULL is fine. */
 void tl__cb_release(void *bytes, size_t n);
+/* Gives back the whole pages among `n` bytes of somebody's private memory, which stays valid and
+ * reads as zeroes. */
+void tl__cb_forget(const uint8_t *bytes, size_t n);
 
 #endif

@@ -241,11 +241,11 @@ static void edit_info(const struct tl__cb_work *w, uint8_t *to)
     for (struct tl__cb_attr a; tl__cb_next_attr(&p, &n, &a);) {
         if (a.id != TL__CB_ID_REGISTERS)
             continue;
-        const Elf64_Sym *s = &w->c->symbols[tl__cb_u32(a.value)];
+        const Elf64_Sym *s = &w->c->symbols[tl__u32(a.value)];
         const struct tl__cb_piece *piece = tl__cb_piece_of(w, s->st_shndx);
         if (piece != NULL && (s->st_other & TL__CB_ENTRY))
             tl__cb_put32(to + (a.value - to) + 4,
-                         tl__cb_edit_registers(w, piece, tl__cb_u32(a.value + 4)));
+                         tl__cb_edit_registers(w, piece, tl__u32(a.value + 4)));
     }
 }
 
@@ -307,14 +307,38 @@ static void put_headers(const struct tl__cb_work *w, const struct layout *l, uin
     }
 }
 
+/* Tables of the module, which are read again when all sections are copied. */
+static bool is_read_again(enum tl__cb_kind kind)
+{
+    return kind == TL__CB_SECTION_NAMES || kind == TL__CB_SYMBOL_NAMES || kind == TL__CB_SYMBOLS ||
+           kind == TL__CB_INFO || kind == TL__CB_CALLS;
+}
+
+/* What lies before the section has been copied, and its twins with it: sections are in the order of
+ * the file (tl__cb_disorder).  Gives it back from `from` on, if it is worth a call; how far it came
+ * is the answer. */
+static uint64_t spend_before(const struct tl__cb_work *w, const struct tl__cb_section *s,
+                             uint64_t from)
+{
+    enum { LEAST = 64 << 10, PARTS = 16 };
+    uint64_t begin = s->h.sh_offset, least = w->c->n / PARTS > LEAST ? w->c->n / PARTS : LEAST;
+    if (!is_read_again(s->kind) && (begin < from || begin - from < least))
+        return from;
+    if (begin > from)
+        tl__cb_forget(w->c->bytes + from, begin - from);
+    return is_read_again(s->kind) ? begin + s->h.sh_size : begin;
+}
+
 /* All sections, and zeroes between them. */
 static void put_sections(const struct tl__cb_work *w, const struct layout *l, uint8_t *file)
 {
-    uint64_t end = sizeof(Elf64_Ehdr);
+    uint64_t end = sizeof(Elf64_Ehdr), spent = end;
     for (uint32_t i = 0; i < l->n; i++) {
         const struct tl__cb_out *o = l->order[i];
         if (bytes_of(w, o) == 0)
             continue;
+        if (w->spends)
+            spent = spend_before(w, &w->c->sections[o->origin], spent);
         memset(file + end, 0, o->h.sh_offset - end);
         put_section(w, o, file + o->h.sh_offset);
         end = o->h.sh_offset + o->h.sh_size;

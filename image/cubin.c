@@ -3,34 +3,14 @@
  * A kernel is a function symbol with the entry bit.  Its code is in a section of its own, and what
  * belongs to it in sections whose sh_info names that section: `.nv.info.<kernel>` (parameters) and
  * `.nv.shared.<kernel>` (static shared memory).  Register counts stand in the common `.nv.info`, by
- * symbol.  NVIDIA does not document these sections; the attribute numbers below are those that
- * cuobjdump -elf names. */
-#include "image/internal.h"
+ * symbol (image/info.h). */
+#include "image/info.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <gelf.h>
 #include <libelf.h>
 #include <stdlib.h>
-
-#define STO_CUDA_ENTRY 0x10 /* in st_other */
-
-/* a value of that many bytes follows; else the number itself is all */
-enum info_format { FORMAT_SIZED = 4 };
-
-enum info_attribute {
-    INFO_PARAM_CBANK = 0x0a,      /* u32 symbol, u16 offset, u16 size */
-    INFO_KPARAM_INFO = 0x17,      /* one per parameter */
-    INFO_CBANK_PARAM_SIZE = 0x19, /* the number */
-    INFO_REGCOUNT = 0x2f,         /* u32 symbol, u32 registers */
-    INFO_KPARAM_INFO_V2 = 0x45,   /* one per parameter */
-};
-
-struct attribute {
-    uint8_t format, id;
-    uint16_t number;
-    const uint8_t *value; /* `number` bytes if the format is FORMAT_SIZED */
-};
 
 /* What is known of a section or symbol, by its number. */
 struct section_facts {
@@ -49,36 +29,18 @@ struct cubin {
 
 /* --- .nv.info --------------------------------------------------------------------------------- */
 
-/* Takes the next attribute; false at the end or if the rest is broken. */
-static bool next_attribute(const uint8_t **p, size_t *n, struct attribute *a)
-{
-    if (*n < 4)
-        return false;
-    *a = (struct attribute){(*p)[0], (*p)[1], tl__u16(*p + 2), *p + 4};
-    size_t taken = 4 + (a->format == FORMAT_SIZED ? a->number : 0u);
-    if (taken > *n)
-        return false;
-    *p += taken;
-    *n -= taken;
-    return true;
-}
-
-static bool is_sized(const struct attribute *a, uint16_t least)
-{
-    return a->format == FORMAT_SIZED && a->number >= least;
-}
-
 /* `.nv.info.<kernel>` into what is known of the kernel's section. */
 static void read_kernel_info(const Elf_Data *info, struct section_facts *facts)
 {
     const uint8_t *p = info->d_buf;
     size_t n = info->d_size;
-    for (struct attribute a; next_attribute(&p, &n, &a);) {
-        if (a.id == INFO_CBANK_PARAM_SIZE)
+    for (struct tl__info a; tl__info_next(&p, &n, &a);) {
+        if (a.id == TL__INFO_CBANK_PARAM_SIZE)
             facts->param_bytes = a.number;
-        else if (a.id == INFO_PARAM_CBANK && is_sized(&a, 8) && facts->param_bytes == 0)
+        else if (a.id == TL__INFO_PARAM_CBANK && tl__info_is_sized(&a, 8) &&
+                 facts->param_bytes == 0)
             facts->param_bytes = tl__u16(a.value + 6);
-        else if (a.id == INFO_KPARAM_INFO || a.id == INFO_KPARAM_INFO_V2)
+        else if (a.id == TL__INFO_KPARAM_INFO || a.id == TL__INFO_KPARAM_INFO_V2)
             facts->n_params++;
     }
 }
@@ -88,8 +50,9 @@ static void read_common_info(struct cubin *c, const Elf_Data *info)
 {
     const uint8_t *p = info->d_buf;
     size_t n = info->d_size;
-    for (struct attribute a; next_attribute(&p, &n, &a);) {
-        if (a.id == INFO_REGCOUNT && is_sized(&a, 8) && tl__u32(a.value) < c->n_symbols)
+    for (struct tl__info a; tl__info_next(&p, &n, &a);) {
+        if (a.id == TL__INFO_REGCOUNT && tl__info_is_sized(&a, 8) &&
+            tl__u32(a.value) < c->n_symbols)
             c->registers[tl__u32(a.value)] = tl__u32(a.value + 4);
     }
 }
@@ -158,7 +121,7 @@ static int visit_kernels(const struct cubin *c, tl_cubin_visitor visit, void *da
         GElf_Sym symbol;
         if (gelf_getsym(c->symbols, (int)i, &symbol) == NULL)
             break;
-        if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & STO_CUDA_ENTRY) ||
+        if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & TL__STO_CUDA_ENTRY) ||
             symbol.st_shndx == SHN_UNDEF)
             continue;
         const char *name = elf_strptr(c->elf, c->symbol_names, symbol.st_name);

@@ -71,6 +71,9 @@ enum tl__cuda_section {
     TL__SHT_CUDA_SHARED_RESERVED = 0x70000015,
 };
 
+/* NVIDIA's bit in st_other: the function is a kernel. */
+enum { TL__STO_CUDA_ENTRY = 0x10 };
+
 /* Whether sections of this type only take room when loaded. */
 bool tl__section_is_empty(uint32_t type);
 
@@ -92,6 +95,12 @@ struct tl__range {
 /* Writes down at most `max` sections for fatbins and returns how many; none if this is no ELF, or a
  * broken one. */
 size_t tl__elf_fatbin_sections(const void *bytes, size_t n, struct tl__range *ranges, size_t max);
+
+/* --- image/scan.c --- */
+
+/* tl_image_walk with the sections found. */
+int tl__image_scan(const void *bytes, size_t n, const struct tl__range *sections, size_t n_sections,
+                   tl_image_visitor visit, tl_image_complaint complain, void *data);
 
 /* --- image/text.c --- */
 

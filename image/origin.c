@@ -1,6 +1,5 @@
 /* Which PTX machine code was made of; see the header. */
 #include "tally/origin.h"
-#include "tally/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -209,7 +208,7 @@ static struct tl_origin *parse(const char *p, size_t left)
         if (k->name == NULL)
             break;
     }
-    if (o != NULL && o->n == head.n_kernels && left >= head.n_ptx) { /* the store's own is behind */
+    if (o != NULL && o->n == head.n_kernels && left >= head.n_ptx) {
         o->ptx = strndup(p, head.n_ptx);
         o->n_ptx = head.n_ptx;
     }
@@ -217,14 +216,6 @@ static struct tl_origin *parse(const char *p, size_t left)
         return o;
     tl_origin_free(o);
     return NULL;
-}
-
-static int read_entry(struct tl_store *store, const struct tl_store_key *key, size_t limit,
-                      char **bytes, size_t *n)
-{
-    char path[TL_STORE_PATH + TL_DIGEST_HEX + 8];
-    int rc = tl_store_find(store, key, path, sizeof path);
-    return rc < 0 ? rc : tl_file_read(path, limit, bytes, n);
 }
 
 int tl_origin_find(struct tl_origin **out, struct tl_store *store, struct tl_str name,
@@ -238,14 +229,14 @@ int tl_origin_find(struct tl_origin **out, struct tl_store *store, struct tl_str
     struct tl_store_key key = kernel_key(name, digest);
     if (!tl_store_has(store, &key))
         return -ENOENT;
-    int rc = read_entry(store, &key, MOST_LINK, &bytes, &n);
+    int rc = tl_store_read(store, &key, MOST_LINK, &bytes, &n);
     if (rc < 0)
         return rc;
     bool is_link = n >= sizeof key.bytes;
     if (is_link)
         memcpy(key.bytes, bytes, sizeof key.bytes);
     free(bytes);
-    rc = is_link ? read_entry(store, &key, MOST_BYTES, &bytes, &n) : -ENOENT;
+    rc = is_link ? tl_store_read(store, &key, MOST_BYTES, &bytes, &n) : -ENOENT;
     if (rc < 0)
         return rc;
     *out = parse(bytes, n);

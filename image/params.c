@@ -1,17 +1,15 @@
 /* What is asked of a cubin without libelf, in what is loaded into jobs: the parameters of one
  * kernel, and the virtual architecture.
  *
- * `.nv.info.<kernel>` has an attribute per parameter (KPARAM_INFO: number, offset, and the size
- * from bit 18 on), and one with the size of all (CBANK_PARAM_SIZE).  NVIDIA does not document them;
- * these are the fields that cuobjdump -elf prints.  So they are believed only as far as they agree:
+ * `.nv.info.<kernel>` has an attribute per parameter, and one with the size of all (image/info.h).
+ * They are not documented, so they are believed only as far as they agree:
  * each number once, none overlaps the next, and the last one ends where all do. */
-#include "image/internal.h"
+#include "image/info.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 
-enum { SIZED = 4, KPARAM_INFO = 0x17, CBANK_PARAM_SIZE = 0x19, KPARAM_INFO_V2 = 0x45 };
 static const char prefix[] = ".nv.info.";
 
 struct file {
@@ -53,27 +51,21 @@ static int read_attributes(const uint8_t *p, size_t n, struct tl_cubin_param *ou
 {
     *count = *total = 0;
     memset(out, 0, cap * sizeof *out);
-    while (n >= 4) {
-        uint8_t format = p[0], id = p[1];
-        uint16_t number = tl__u16(p + 2);
-        size_t taken = 4 + (format == SIZED ? number : 0u);
-        if (taken > n)
-            return tl_error_set(err, -EINVAL, "an attribute reaches over the end");
-        if (id == CBANK_PARAM_SIZE)
-            *total = number;
-        if (id == KPARAM_INFO_V2 || (id == KPARAM_INFO && (format != SIZED || number < 12)))
+    for (struct tl__info a; tl__info_next(&p, &n, &a);) {
+        if (a.id == TL__INFO_CBANK_PARAM_SIZE)
+            *total = a.number;
+        if (a.id == TL__INFO_KPARAM_INFO_V2 ||
+            (a.id == TL__INFO_KPARAM_INFO && !tl__info_is_sized(&a, 12)))
             return tl_error_set(err, -ENOTSUP, "parameters in a form that is not known");
-        if (id == KPARAM_INFO) {
-            uint32_t which = tl__u16(p + 8), size = tl__u32(p + 12) >> 18;
+        if (a.id == TL__INFO_KPARAM_INFO) {
+            uint32_t which = tl__u16(a.value + 4), size = tl__u32(a.value + 8) >> 18;
             if (which >= cap || size == 0 || out[which].size != 0)
                 return tl_error_set(err, -ENOTSUP, "parameter %u twice, empty or too many", which);
-            out[which] = (struct tl_cubin_param){tl__u16(p + 10), size};
+            out[which] = (struct tl_cubin_param){tl__u16(a.value + 6), size};
             ++*count;
         }
-        p += taken;
-        n -= taken;
     }
-    return 0;
+    return n < 4 ? 0 : tl_error_set(err, -EINVAL, "an attribute reaches over the end");
 }
 
 static int check(const struct tl_cubin_param *params, uint32_t n, uint32_t total,

@@ -9,7 +9,7 @@
 
 /* A file of headers that lead into each other could keep the search busy for the square of its
  * size.  After going through this many times the file's bytes in vain, the rest is left alone. */
-enum { MAX_SECTIONS = 64, MAX_WASTE = 16 };
+enum { MAX_WASTE = 16 };
 
 struct scan {
     const uint8_t *base;
@@ -19,7 +19,7 @@ struct scan {
     void *data;
     uint32_t containers; /* found so far */
     size_t waste;        /* bytes gone through in vain, so far */
-    struct tl__range sections[MAX_SECTIONS];
+    const struct tl__range *sections;
     size_t n_sections;
 };
 
@@ -98,15 +98,20 @@ static int try_cubin(struct scan *s, size_t at, size_t *next)
     return s->visit(s->data, &image);
 }
 
-int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_complaint complain,
-                  void *data)
+int tl__image_scan(const void *bytes, size_t n, const struct tl__range *sections, size_t n_sections,
+                   tl_image_visitor visit, tl_image_complaint complain, void *data)
 {
     struct tl_image text;
     if (tl__text_describe(bytes, n, &text))
         return visit(data, &text);
 
-    struct scan s = {.base = bytes, .n = n, .visit = visit, .complain = complain, .data = data};
-    s.n_sections = tl__elf_fatbin_sections(bytes, n, s.sections, MAX_SECTIONS);
+    struct scan s = {.base = bytes,
+                     .n = n,
+                     .visit = visit,
+                     .complain = complain,
+                     .data = data,
+                     .sections = sections,
+                     .n_sections = n_sections};
     size_t container = find_magic(&s, 0, TL__MAGIC_FATBIN);
     size_t elf = find_magic(&s, 0, TL__MAGIC_ELF);
     while (container < n || elf < n) {
@@ -124,4 +129,9 @@ int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_
             elf = find_magic(&s, next, TL__MAGIC_ELF);
     }
     return 0;
+}
+
+int tl_image_search(const void *bytes, size_t n, tl_image_visitor visit, void *data)
+{
+    return tl__image_scan(bytes, n, NULL, 0, visit, NULL, data);
 }

@@ -1,22 +1,9 @@
-/* Reads linked cubins; see the header.  Attributes are numbered as image/cubin.c tells. */
+/* Reads linked cubins; see the header. */
 #include "tally/tables.h"
+#include "image/info.h"
 
 #include <errno.h>
 #include <string.h>
-
-enum { STO_CUDA_ENTRY = 0x10, /* in st_other */ SHT_CUDA_INFO = 0x70000000 };
-
-enum { FORMAT_SIZED = 4 };
-enum {
-    INFO_CTAIDZ_USED = 0x04,
-    INFO_MAX_THREADS = 0x05,
-    INFO_PARAM_CBANK = 0x0a,
-    INFO_KPARAM_INFO = 0x17,
-    INFO_CBANK_PARAM_SIZE = 0x19,
-    INFO_REGCOUNT = 0x2f,
-    INFO_KPARAM_INFO_V2 = 0x45,
-    INFO_NUM_BARRIERS = 0x4c,
-};
 
 /* A part of the file, or NULL if it is not all inside or not aligned. */
 static const void *part(const struct tl_tables *e, uint64_t offset, uint64_t bytes, uint32_t align)
@@ -74,7 +61,7 @@ const char *tl_tables_section_name(const struct tl_tables *e, uint32_t section)
 bool tl_tables_is_kernel(const struct tl_tables *e, uint32_t symbol)
 {
     const Elf64_Sym *s = &e->symbols[symbol];
-    return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & STO_CUDA_ENTRY) != 0 &&
+    return ELF64_ST_TYPE(s->st_info) == STT_FUNC && (s->st_other & TL__STO_CUDA_ENTRY) != 0 &&
            s->st_shndx != SHN_UNDEF && s->st_shndx < e->n_sections &&
            tl_tables_symbol_name(e, symbol) != NULL;
 }
@@ -131,16 +118,6 @@ bool tl_tables_has_second_form(const struct tl_tables *e)
 
 /* --- what is said of a kernel ----------------------------------------------------------------- */
 
-static uint16_t half_at(const uint8_t *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t word_at(const uint8_t *p)
-{
-    return half_at(p) | (uint32_t)half_at(p + 2) << 16;
-}
-
 static void add_param(struct tl_tables_facts *f, uint32_t number, uint32_t offset, uint32_t bytes)
 {
     if (number >= TL_TABLES_PARAMS || f->params[number].bytes != 0) {
@@ -152,40 +129,33 @@ static void add_param(struct tl_tables_facts *f, uint32_t number, uint32_t offse
     f->n_params = number >= f->n_params ? number + 1 : f->n_params;
 }
 
-static void take(struct tl_tables_facts *f, uint8_t id, uint16_t number, const uint8_t *value,
-                 uint32_t bytes, uint32_t symbol)
+static void take(struct tl_tables_facts *f, const struct tl__info *a, uint32_t symbol)
 {
-    if (id == INFO_REGCOUNT && bytes >= 8 && word_at(value) == symbol)
-        f->registers = word_at(value + 4);
-    else if (id == INFO_MAX_THREADS && bytes >= 12)
-        f->max_threads = word_at(value) * word_at(value + 4) * word_at(value + 8);
-    else if (id == INFO_KPARAM_INFO && bytes >= 12)
-        add_param(f, half_at(value + 4), half_at(value + 6), word_at(value + 8) >> 18);
-    else if (id == INFO_KPARAM_INFO_V2 && bytes >= 12)
-        add_param(f, half_at(value + 4), half_at(value + 6), half_at(value + 8));
-    else if (id == INFO_CTAIDZ_USED)
+    const uint8_t *v = a->value;
+    if (a->id == TL__INFO_REGCOUNT && tl__info_is_sized(a, 8) && tl__u32(v) == symbol)
+        f->registers = tl__u32(v + 4);
+    else if (a->id == TL__INFO_MAX_THREADS && tl__info_is_sized(a, 12))
+        f->max_threads = tl__u32(v) * tl__u32(v + 4) * tl__u32(v + 8);
+    else if (a->id == TL__INFO_KPARAM_INFO && tl__info_is_sized(a, 12))
+        add_param(f, tl__u16(v + 4), tl__u16(v + 6), tl__u32(v + 8) >> 18);
+    else if (a->id == TL__INFO_KPARAM_INFO_V2 && tl__info_is_sized(a, 12))
+        add_param(f, tl__u16(v + 4), tl__u16(v + 6), tl__u16(v + 8));
+    else if (a->id == TL__INFO_CTAIDZ_USED)
         f->uses_ctaid_z = true;
-    else if (id == INFO_CBANK_PARAM_SIZE)
-        f->param_bytes = number;
-    else if (id == INFO_NUM_BARRIERS)
-        f->barriers = number;
-    else if (id == INFO_PARAM_CBANK && bytes >= 8) {
-        f->bank_base = half_at(value + 4);
-        f->bank_bytes = half_at(value + 6);
+    else if (a->id == TL__INFO_CBANK_PARAM_SIZE)
+        f->param_bytes = a->number;
+    else if (a->id == TL__INFO_NUM_BARRIERS)
+        f->barriers = a->number;
+    else if (a->id == TL__INFO_PARAM_CBANK && tl__info_is_sized(a, 8)) {
+        f->bank_base = tl__u16(v + 4);
+        f->bank_bytes = tl__u16(v + 6);
     }
 }
 
 static void read_info(const uint8_t *p, size_t n, uint32_t symbol, struct tl_tables_facts *f)
 {
-    while (n >= 4) {
-        uint16_t number = half_at(p + 2);
-        uint32_t bytes = p[0] == FORMAT_SIZED ? number : 0;
-        if (bytes > n - 4)
-            break;
-        take(f, p[1], number, p + 4, bytes, symbol);
-        p += 4 + bytes;
-        n -= 4u + bytes;
-    }
+    for (struct tl__info a; tl__info_next(&p, &n, &a);)
+        take(f, &a, symbol);
 }
 
 void tl_tables_read(const struct tl_tables *e, uint32_t symbol, struct tl_tables_facts *f)
@@ -195,7 +165,7 @@ void tl_tables_read(const struct tl_tables *e, uint32_t symbol, struct tl_tables
     f->section_registers = e->sections[code].sh_info >> 24;
     for (uint32_t i = 0; i < e->n_sections; i++) {
         const Elf64_Shdr *s = &e->sections[i];
-        if (s->sh_type == SHT_CUDA_INFO && (s->sh_info == 0 || s->sh_info == code)) {
+        if (s->sh_type == TL__SHT_CUDA_INFO && (s->sh_info == 0 || s->sh_info == code)) {
             const uint8_t *p = part(e, s->sh_offset, s->sh_size, 1);
             if (p != NULL)
                 read_info(p, s->sh_size, symbol, f);

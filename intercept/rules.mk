@@ -1,7 +1,7 @@
 # The interception library: what jobs have preloaded as libcuda.so.1.  It links libc only; its names come from the CUDA headers.
 ifneq ($(CUDA_INCLUDE),)
 SHARED += libcuda.so.1
-libcuda.so.1_SRCS := $(filter-out intercept/doors/ptxas.c,$(foreach r,shim capture high doors,$(wildcard intercept/$(r)/*.c)))
+libcuda.so.1_SRCS := $(filter-out intercept/doors/ptxas.c,$(foreach r,shim capture memory high doors,$(wildcard intercept/$(r)/*.c)))
 libcuda.so.1_OBJS := $(B)/obj/intercept/shim/trampoline.o $(BUILD_ID)
 libcuda.so.1_LIBS := tally_record tally_job tally_sched tally_image tally_base
 libcuda.so.1_FLAGS := -Wl,--version-script=$(B)/gen/shim.map -Wl,-z,nodelete

@@ -1,4 +1,5 @@
 /* The clients of a scheduler and the way of events and grants between its owner and its policy. */
+#include "sched/bound.h"
 #include "sched/policy.h"
 #include "tally/array.h"
 
@@ -81,6 +82,8 @@ static void set_client(struct tl_sched_entry *e, const struct tl_sched_client *c
         e->c.level = TL_LEVEL_MIN;
     if (e->c.min_permille > 1000)
         e->c.min_permille = 1000;
+    if (e->c.max_permille > 1000)
+        e->c.max_permille = 1000;
 }
 
 int tl_sched_create(struct tl_sched **out, const char *policy,
@@ -158,13 +161,16 @@ static void assert_sound(const struct tl_sched *s)
 /* Asks the policy and puts its grants in force; when it wants to be asked again. */
 static uint64_t publish(struct tl_sched *s)
 {
-    for (uint32_t i = 0; i < s->n; i++)
+    uint64_t bound = TL_NEVER;
+    for (uint32_t i = 0; i < s->n; i++) {
         s->clients[i]->want = tl__grant_open();
-    uint64_t next = s->policy->decide(s);
+        bound = tl__min(bound, tl__bound_settle(s->clients[i], s->now));
+    }
+    uint64_t next = tl__min(s->policy->decide(s), bound);
     assert_sound(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct tl_sched_entry *e = s->clients[i];
-        if (e->c.is_paused)
+        if (e->c.is_paused || e->is_spent)
             e->want.may_run = false;
         if (same_grant(&e->want, &e->grant))
             continue;
@@ -187,7 +193,7 @@ int tl_sched_join(struct tl_sched *s, uint32_t id, const struct tl_sched_client 
         return -ENOMEM;
     e->id = id;
     e->own = s->policy->client_bytes > 0 ? e + 1 : NULL;
-    e->joined_ns = e->work_since_ns = s->now;
+    e->joined_ns = e->work_since_ns = e->allowed_at = s->now;
     e->order = s->joins++;
     set_client(e, c);
     insert(s, e);
@@ -242,6 +248,7 @@ void tl_sched_used(struct tl_sched *s, uint32_t id, const struct tl_usage *u, ui
     if (e == NULL)
         return;
     e->used.device_ns += u->device_ns;
+    tl__bound_used(e, u->device_ns);
     e->used.blocks += u->blocks;
     e->used.launches += u->launches;
     e->used.waited_ns += u->waited_ns;

@@ -42,7 +42,7 @@ void tl__levels_backlog(struct tl_sched *s, struct tl_sched_entry *e)
     uint64_t least = TL_NEVER;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct tl_sched_entry *other = s->clients[i];
-        if (other != e && other->c.level == e->c.level && tl__is_ready(other))
+        if (other != e && other->c.level == e->c.level && tl__has_work(other))
             least = tl__min(least, own(other)->vtime);
     }
     if (least != TL_NEVER)

@@ -24,6 +24,9 @@ struct tl_sched_entry {
     uint64_t order; /* grows with every join: tells who came first at equal times */
     bool has_work;
     uint64_t work_since_ns;             /* of the last change of has_work */
+    int64_t allowance_ns;               /* device time up to its largest share */
+    uint64_t allowed_at;                /* when that was last brought up to date */
+    bool is_spent;                      /* it has had its largest share: it has no turn */
     struct tl_usage used;               /* sums since it joined; gap_ns: the learned gap */
     uint64_t iterations;                /* ended so far */
     uint64_t persistent_b, ephemeral_b; /* device memory, as last told */
@@ -107,9 +110,14 @@ static inline bool tl__is_high(const struct tl_sched_entry *e)
 {
     return e->c.level >= TL_LEVEL_HIGH;
 }
-static inline bool tl__is_ready(const struct tl_sched_entry *e)
+/* It has work that it could do; and it may have a turn for that. */
+static inline bool tl__has_work(const struct tl_sched_entry *e)
 {
     return e->has_work && !e->c.is_paused;
+}
+static inline bool tl__is_ready(const struct tl_sched_entry *e)
+{
+    return tl__has_work(e) && !e->is_spent;
 }
 static inline uint64_t tl__or(uint64_t value, uint64_t otherwise)
 {

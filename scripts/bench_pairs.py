@@ -87,7 +87,7 @@ class Job:
 
 
 def lost_spans(path):
-    """When a process had blocks to run and no SM because others had them, as the device wrote it down (device/exec/waits.h)."""
+    """When a process had blocks to run and no SM because others ran on them, as the device wrote it down (device/exec/waits.h)."""
     with open(path, "rb") as f:
         magic, n, dropped, _ = struct.unpack("<4Q", f.read(32))
         if magic != WAITS_MAGIC or dropped:

@@ -53,6 +53,26 @@ $(call of_room,runtime/record/% runtime/report/% sim/% runtime/tallyd/%): EXTRA_
 $(B)/obj/test/unit/device/driver/%.o $(B)/obj/test/unit/intercept/%.o $(B)/obj/test/unit/runtime/effort/%.o: private OUR_CFLAGS += $(CUDA_FLAGS)
 $(call of_room,device/driver/% intercept/% runtime/effort/%): | $(SHARED_FILES) $(PTXAS_STANDIN)
 $(call of_room,runtime/job/% runtime/tallyd/%): | $(B)/bin/tallyd
+# Hostile peers meet a tallyd with the address sanitizer inside, which is compiled for that: in no hurry, and without what debuggers
+# want.  A build with a sanitizer has its own.
+$(call of_room,runtime/tallyd/%): | $(B)/test/tallyd-asan
+ifeq ($(FLAVOUR),)
+TALLYD_ASAN_OBJS := $(patsubst %.c,$(B)/asan/%.o,$(tallyd_SRCS) $(foreach l,$(tallyd_LIBS),$($(l)_SRCS)))
+$(B)/asan/%.o: %.c $(B)/obj/.flags | $(VERSION_HEADER)
+	$(say) CC "$< (asan)"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OUR_CFLAGS) -O1 -g1 -fsanitize=address -fno-omit-frame-pointer -I$(B)/gen $(CPPFLAGS) -MMD -MP -c -o $@ $<
+$(B)/test/tallyd-asan: $(TALLYD_ASAN_OBJS)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(OUR_LDFLAGS) -fsanitize=address -o $@.new $^ $(SYSTEM_LIBS)
+	$(Q)mv $@.new $@
+-include $(TALLYD_ASAN_OBJS:.o=.d)
+else
+$(B)/test/tallyd-asan: $(B)/bin/tallyd
+	@mkdir -p $(@D)
+	@cp $< $@
+endif
 # Fetches come from kernels: this one calls them directly, so it has the driver in itself.
 $(B)/test/device/driver/texture_test: $(DRIVER_OBJS) $(B)/obj/gen/driver_table.o
 $(B)/test/device/driver/texture_test: EXTRA_LIBS = -lm
@@ -60,6 +80,9 @@ $(B)/test/device/driver/texture_test: EXTRA_LIBS = -lm
 $(B)/obj/test/unit/intercept/capture/kernels_test.o: private OUR_CFLAGS += -I$(B)/gen
 $(B)/obj/test/unit/intercept/capture/kernels_test.o: | $(SHIM_TABLES)
 $(B)/test/intercept/capture/kernels_test: $(call objs,intercept/capture/kernel.c intercept/capture/map.c)
+
+# The part of it that only counts memory.
+$(B)/test/intercept/memory/account_test: $(call objs,intercept/memory/account.c)
 
 # --- stand-ins -----------------------------------------------------------------------------------------------------
 
@@ -110,7 +133,7 @@ $(B)/test/poller: $(B)/obj/test/standin/poller.o $(call libs,tally_job tally_bas
 # Writes records of an invented server and trainer, for the tests of the report and for looking at its page.
 $(B)/test/record-sample: $(B)/obj/test/standin/records.o $(call libs,tally_record tally_base)
 	$(link_it)
-$(B)/test/record-sample $(B)/record_fuzz: EXTRA_LIBS = -lm
+$(B)/test/record-sample: EXTRA_LIBS = -lm
 ALL_SRCS += test/standin/preempter.c test/standin/poller.c test/standin/records.c
 tests: $(B)/test/preempter $(B)/test/poller $(B)/test/record-sample
 # A program that uses NVTX; where NVIDIA's headers of it are.

@@ -4,22 +4,25 @@
  * No single number suits everybody.  NVIDIA's libraries take their forward-compatible PTX only on a
  * device that they do not know, while compilers such as Triton's refuse a target that they do not
  * know.  So the answer may depend on who asks: "13.0,libcudart.so=12.0" tells 12.0 to what runs in
- * a file whose name begins with libcudart.so, and 13.0 to all others.  Images are chosen by the
- * first number. */
+ * a file whose name begins with libcudart.so, and 13.0 to all others; "libcudart.so=compiler" tells
+ * the newest that the job's compiler knows.  Images are chosen by the first number. */
 #include "device/driver/device.h"
 #include "device/driver/log.h"
 #include "device/driver/profile.h"
 #include "device/driver/state.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_RULES = 8 };
 
 struct rule {
-    char file[64]; /* beginning of the caller's file name */
-    int major, minor;
+    char file[64];    /* beginning of the caller's file name */
+    int major, minor; /* major 0: the newest that the job's compiler knows */
 };
 static struct rule rules[MAX_RULES];
 static int n_rules;
@@ -46,6 +49,12 @@ static bool read_number(const char *text, size_t n, int *major, int *minor)
     return true;
 }
 
+static bool is_compiler(const char *text, size_t n)
+{
+    static const char word[] = "compiler";
+    return n == sizeof word - 1 && memcmp(text, word, n) == 0;
+}
+
 static void read_part(const char *text, size_t n)
 {
     const char *equals = memchr(text, '=', n);
@@ -53,11 +62,12 @@ static void read_part(const char *text, size_t n)
     size_t named = equals != NULL ? (size_t)(equals - text) : 0;
     bool good = equals == NULL ? read_number(text, n, &tl_drv.cc_major, &tl_drv.cc_minor)
                                : named < sizeof r.file &&
-                                     read_number(equals + 1, n - named - 1, &r.major, &r.minor);
+                                     (is_compiler(equals + 1, n - named - 1) ||
+                                      read_number(equals + 1, n - named - 1, &r.major, &r.minor));
     if (!good || (equals != NULL && n_rules == MAX_RULES)) {
-        tl_drv_log(
-            "TALLY_DEVICE_CC: '%.*s' is not understood; it may be 13.0 or 13.0,libcudart.so=12.0",
-            (int)n, text);
+        tl_drv_warn("TALLY_DEVICE_CC: '%.*s' is not understood; it may be 13.0 or "
+                    "13.0,libcudart.so=12.0 or 13.0,libcudart.so=compiler",
+                    (int)n, text);
     } else if (equals != NULL) {
         memcpy(r.file, text, named);
         rules[n_rules++] = r;
@@ -77,6 +87,30 @@ void tl_drv_capability_read(void)
     }
 }
 
+/* Tells the user once per answer, if he wants to know it (tally-run --verbose). */
+static void tell(const char *file, const char *compiler, int arch)
+{
+    static _Atomic int told;
+    const char *text = secure_getenv("TALLY_DEVICE_TELL");
+    char line[256];
+    if (text == NULL || strcmp(text, "yes") != 0 || atomic_exchange(&told, arch) == arch)
+        return;
+    int n = snprintf(line, sizeof line,
+                     "tally: the device tells %s that it is %d.%d, the newest that %s knows\n",
+                     file, arch / 10, arch % 10, *compiler != 0 ? compiler : "most compilers");
+    if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0)
+        return; /* nowhere to complain */
+}
+
+static void by_compiler(const char *file, int *major, int *minor)
+{
+    char compiler[64];
+    int arch = tl_drv_compiler_arch(compiler, sizeof compiler);
+    tell(file, compiler, arch);
+    *major = arch / 10;
+    *minor = arch % 10;
+}
+
 void tl_drv_capability_for(const void *caller, int *major, int *minor)
 {
     Dl_info info;
@@ -87,10 +121,12 @@ void tl_drv_capability_for(const void *caller, int *major, int *minor)
     const char *slash = strrchr(info.dli_fname, '/'),
                *file = slash != NULL ? slash + 1 : info.dli_fname;
     for (int i = 0; i < n_rules; i++) {
-        if (strncmp(file, rules[i].file, strlen(rules[i].file)) == 0) {
-            *major = rules[i].major;
-            *minor = rules[i].minor;
-            return;
-        }
+        if (strncmp(file, rules[i].file, strlen(rules[i].file)) != 0)
+            continue;
+        *major = rules[i].major;
+        *minor = rules[i].minor;
+        if (rules[i].major == 0)
+            by_compiler(file, major, minor);
+        return;
     }
 }

@@ -40,8 +40,12 @@ static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *no
 {
     size_t old = keep ? s->n_capture_tail : 0;
     struct CUgraphNode_st **tail = malloc((old + n + 1) * sizeof(struct CUgraphNode_st *));
-    if (tail == NULL)
+    CUgraphEdgeData *edges = calloc(old + n + 1, sizeof *edges);
+    if (tail == NULL || edges == NULL) {
+        free((void *)tail);
+        free(edges);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (old > 0)
         memcpy((void *)tail, (const void *)s->capture_tail, old * sizeof(struct CUgraphNode_st *));
     size_t total = old;
@@ -55,6 +59,8 @@ static CUresult set_tail(struct CUstream_st *s, struct CUgraphNode_st *const *no
     TL_CHECK(total <= old + n);
     free((void *)s->capture_tail);
     s->capture_tail = tail;
+    free(s->capture_edges);
+    s->capture_edges = edges;
     s->n_capture_tail = total;
     return CUDA_SUCCESS;
 }
@@ -287,18 +293,19 @@ static bool is_joined(const struct tl_drv_capture *c) TL_DRV_LOCKED
 }
 
 /* Ends the capture that began in this stream, for all streams that have joined it.  If something
- * went wrong on the way, or a stream does not lead back, there is no graph. */
+ * went wrong on the way, or a stream does not lead back, there is no graph.  Who captures into a
+ * graph of his own need not be told which. */
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     struct CUstream_st *s;
     CUresult r = tl_drv_stream(hStream, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (phGraph == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     tl_drv_lock();
     struct tl_drv_capture *c = s->capture;
-    if (c == NULL) {
+    if (phGraph == NULL && (c == NULL || !c->is_given)) {
+        r = CUDA_ERROR_INVALID_VALUE;
+    } else if (c == NULL) {
         r = CUDA_ERROR_ILLEGAL_STATE;
     } else if (c->origin != s) {
         r = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -317,7 +324,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
                 o->n_capture_tail = 0;
             }
         }
-        *phGraph = r == CUDA_SUCCESS ? c->graph : NULL;
+        if (phGraph != NULL)
+            *phGraph = r == CUDA_SUCCESS ? c->graph : NULL;
         if (r != CUDA_SUCCESS && !c->is_given)
             tl_drv_graph_destroy(c->graph);
         for (struct tl_drv_capture **at = &captures; *at != NULL; at = &(*at)->next) {
@@ -363,7 +371,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *capt
         if (dependencies_out != NULL)
             *dependencies_out = (const CUgraphNode *)s->capture_tail;
         if (edgeData_out != NULL)
-            *edgeData_out = NULL;
+            *edgeData_out = s->capture_edges;
         if (numDependencies_out != NULL)
             *numDependencies_out = s->n_capture_tail;
     }

@@ -92,7 +92,7 @@ static CUresult make_code(struct CUfunc_st *f, const uint32_t block[3], struct t
             rc = resolve(f, code, &err);
     }
     if (rc < 0) {
-        tl_drv_log("kernel %s cannot be run: %s", f->info->name, err.text);
+        tl_drv_warn("kernel %s cannot be run: %s", f->info->name, err.text);
         tl_drv_code_free(code);
         return rc == -ENOMEM    ? CUDA_ERROR_OUT_OF_MEMORY
                : rc == -ENOTSUP ? CUDA_ERROR_NOT_SUPPORTED
@@ -119,9 +119,9 @@ CUresult tl_drv_code_prepare(struct tl_drv_launch *launch)
     launch->code = code;
     tl_mutex_unlock(&f->code_lock);
     if (r == CUDA_SUCCESS && tl_exec_object_info(code->object)->param_bytes > launch->param_bytes) {
-        tl_drv_log("kernel %s: its code wants %u bytes of parameters, the PTX says %u",
-                   f->info->name, tl_exec_object_info(code->object)->param_bytes,
-                   launch->param_bytes);
+        tl_drv_warn("kernel %s: its code wants %u bytes of parameters, the PTX says %u",
+                    f->info->name, tl_exec_object_info(code->object)->param_bytes,
+                    launch->param_bytes);
         r = CUDA_ERROR_INVALID_PTX;
     }
     return r;

@@ -4,6 +4,7 @@
 #include "device/driver/exec.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
+#include "device/driver/log.h"
 #include "device/driver/memory.h"
 #include "device/driver/module.h"
 #include "device/driver/state.h"
@@ -325,7 +326,8 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 {
     if (ctxCreateParams != NULL &&
         (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return tl_drv_unimplemented(
+            "a context with execution affinity or for graphics (cuCtxCreate)");
     return cuCtxCreate_v2(pctx, flags, dev);
 }
 

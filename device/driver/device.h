@@ -36,5 +36,8 @@ int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute at
 void tl_drv_capability_read(void);
 /* What to tell the code at that address. */
 void tl_drv_capability_for(const void *caller, int *major, int *minor);
+/* The newest architecture that the compilers in this process know (90), 120 if there is none or it
+ * knows more; `file` gets the name of the library that told, or "". */
+int tl_drv_compiler_arch(char *file, size_t size);
 
 #endif

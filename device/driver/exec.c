@@ -17,6 +17,7 @@
 #include "device/driver/state.h"
 #include "device/driver/texture.h"
 #include "tally/check.h"
+#include "tally/level.h"
 
 #include "device/exec/exec.h"
 
@@ -125,6 +126,14 @@ CUresult tl_drv_exec_fault(const struct tl_drv_device *device)
     return (CUresult)tl_exec_domain_fault(exec_devices[device->ordinal]);
 }
 
+/* Who is above level 0 has places on the device that others do not get. */
+static bool is_preferred(void)
+{
+    const char *text = secure_getenv("TALLY_PRIORITY");
+    int level = 0;
+    return text != NULL && tl_level_parse(text, &level) == 0 && level > 0;
+}
+
 int tl_drv_exec_open(struct tl_drv_device *device)
 {
     struct tl_error err = {0};
@@ -136,6 +145,7 @@ int tl_drv_exec_open(struct tl_drv_device *device)
                                     .surf = surf,
                                     .n_told = (uint32_t)sms,
                                     .shares_faults = shares_faults(),
+                                    .is_preferred = is_preferred(),
                                     .has_own_cpus = tl_drv.n_physical == 1};
     if (secure_getenv("TALLY_DEVICE_MEM") == NULL)
         config.memory_bytes = (uint64_t)8 << 30;
@@ -167,6 +177,11 @@ int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes)
 void tl_drv_exec_give(struct tl_drv_device *device, uint64_t bytes)
 {
     tl_exec_memory_give(exec_devices[device->ordinal], bytes);
+}
+
+uint64_t tl_drv_exec_mine(struct tl_drv_device *device)
+{
+    return tl_exec_memory_mine(exec_devices[device->ordinal]);
 }
 
 void tl_drv_exec_info(struct tl_drv_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -267,7 +282,11 @@ static void done(struct tl_exec_launch *l)
     CUresult r = result_of(&l->fault);
     if (r != CUDA_SUCCESS) {
         struct tl_exec_device *d = exec_devices[op->ctx->device->ordinal];
-        tl_drv_log("%s", l->fault.text);
+        /* What the device itself could not do is told; a program's mistakes only to who asks. */
+        if (l->fault.what == TL_DEV_FAULT_BARRIER || r == CUDA_ERROR_LAUNCH_FAILED)
+            tl_drv_warn("%s", l->fault.text);
+        else
+            tl_drv_log("%s", l->fault.text);
         tl_exec_domain_fail(d, r);
         if (tl_exec_domain_fault(d) != 0) /* perhaps another's, which ended this one */
             r = (CUresult)tl_exec_domain_fault(d);

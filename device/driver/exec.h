@@ -17,6 +17,7 @@ CUresult tl_drv_exec_fault(const struct tl_drv_device *device);
 /* The ledger that all processes share.  0 or -ENOMEM. */
 int tl_drv_exec_take(struct tl_drv_device *device, uint64_t bytes);
 void tl_drv_exec_give(struct tl_drv_device *device, uint64_t bytes);
+uint64_t tl_drv_exec_mine(struct tl_drv_device *device); /* that this process has taken */
 void tl_drv_exec_info(struct tl_drv_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
 /* For pages; see device/exec/exec.h. */
 int tl_drv_exec_demand(struct tl_drv_device *device, uint64_t bytes, uint32_t below);

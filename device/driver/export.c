@@ -291,7 +291,7 @@ CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTable
         }
     }
     const uint8_t *g = (const uint8_t *)pExportTableId->bytes;
-    tl_drv_log("export table %02x%02x%02x%02x is not known", g[0], g[1], g[2], g[3]);
+    tl_drv_trace("export table %02x%02x%02x%02x is not known", g[0], g[1], g[2], g[3]);
     *ppExportTable = NULL;
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -214,7 +214,7 @@ CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOff
         return r;
     if (paramOffset == NULL || paramIndex >= f->info->n_params)
         return CUDA_ERROR_INVALID_VALUE;
-    *paramOffset = f->info->param_offsets[paramIndex];
+    *paramOffset = tl_drv_param_offset(f->info, paramIndex);
     if (paramSize != NULL)
         *paramSize = f->info->param_sizes[paramIndex];
     return CUDA_SUCCESS;
@@ -335,8 +335,11 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
     size_t each = (size_t)p->sm_shared / (size_t)numBlocks / 128 * 128;
     size_t fixed = f->info->shared_bytes + RESERVED_SHARED;
     size_t left = each > fixed ? each - fixed : 0;
-    *dynamicSmemSize = left > (size_t)p->block_shared ? (size_t)p->block_shared : left;
-    return CUDA_SUCCESS;
+    /* More than a block gets by itself is for functions that were allowed it. */
+    int allowed = 0;
+    r = cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, func);
+    *dynamicSmemSize = left > (size_t)allowed ? (size_t)allowed : left;
+    return r;
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,

@@ -224,6 +224,57 @@ static const char *doubt(const struct work *w, const struct found *f,
                                        (uint32_t)sizeof(struct tl_cubin_args));
 }
 
+/* --- parameters ------------------------------------------------------------------------------- */
+
+/* Compilers put what is aligned to 128 bytes, as tensor maps are, where its address in the bank is,
+ * which PTX does not know of. */
+static bool is_placed_in_bank(const struct tl_tables_facts *f)
+{
+    enum { ALIGN = 128 };
+    for (uint32_t i = 0; i < f->n_params; i++)
+        if (f->params[i].bytes >= ALIGN && f->params[i].offset % ALIGN != 0 &&
+            (f->bank_base + f->params[i].offset) % ALIGN == 0)
+            return true;
+    return false;
+}
+
+/* Tells callers of a kernel without a gate where its machine code has its parameters, if that is
+ * elsewhere than in its PTX.  Nobody else has seen the image yet. */
+static CUresult place(const struct tl_tables *t, uint32_t symbol, struct tl_drv_image *image,
+                      struct tl_tables_facts *f)
+{
+    struct tl_drv_kernel_info *info;
+    tl_tables_read(t, symbol, f);
+    if (!is_placed_in_bank(f) || doubt_parameters(f, 0) != NULL)
+        return CUDA_SUCCESS;
+    CUresult r = tl_drv_kernel_info(image, tl_tables_symbol_name(t, symbol), &info);
+    if (r != CUDA_SUCCESS || info->n_params != f->n_params || info->code_offsets != NULL)
+        return r == CUDA_ERROR_OUT_OF_MEMORY ? r : CUDA_SUCCESS;
+    for (uint32_t i = 0; i < f->n_params; i++)
+        if (f->params[i].bytes != info->param_sizes[i])
+            return CUDA_SUCCESS;
+    uint32_t *offsets = calloc(f->n_params, sizeof *offsets);
+    if (offsets == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < f->n_params; i++)
+        offsets[i] = f->params[i].offset;
+    info->code_param_bytes = f->bank_bytes;
+    info->code_offsets = offsets;
+    return CUDA_SUCCESS;
+}
+
+/* The same of all kernels that the image has by the names that they have in the cubin. */
+static CUresult place_all(const struct tl_tables *t, const struct tl_origin *o,
+                          struct tl_drv_image *image)
+{
+    struct tl_tables_facts *f = calloc(1, sizeof *f);
+    CUresult r = f != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; r == CUDA_SUCCESS && i < o->n; i++)
+        r = place(t, tl_tables_find(t, tl_str_of(o->kernels[i].name)), image, f);
+    free(f);
+    return r;
+}
+
 /* Whether the kernel's own parameters are where its PTX has them.  Compilers align large ones to
  * addresses in the bank, which PTX does not know of. */
 static bool is_as_in_ptx(const struct work *w, const struct found *f)
@@ -372,6 +423,8 @@ static CUresult make_image(struct work *w, struct tl_drv_image **out)
     for (uint32_t i = 0; r == CUDA_SUCCESS && i < w->n; i++)
         if (w->found[i].n_front > 0 && !w->found[i].is_left_out)
             r = describe(w, &w->found[i], *out);
+        else if (w->found[i].n_front == 0)
+            r = place(&w->elf, w->found[i].symbol, *out, &w->facts);
     if (r != CUDA_SUCCESS) {
         tl_drv_lock();
         tl_drv_image_unref(*out);
@@ -517,6 +570,8 @@ CUresult tl_drv_gated_learn(const void *cubin, size_t n, uint32_t arch, struct t
     if (tl_tables_open(&t, cubin, n, NULL) < 0 || tl_origin_read(&o, &t, NULL) < 0)
         return CUDA_SUCCESS;
     CUresult r = take_gates_off(&t, arch, plain, o, &has_gates_on);
+    if (r == CUDA_SUCCESS && !has_gates_on)
+        r = place_all(&t, o, plain);
     if (r == CUDA_SUCCESS)
         tl_drv_known_add(o, plain);
     else

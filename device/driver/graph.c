@@ -5,6 +5,7 @@
 #include "device/driver/graph_memory.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
+#include "device/driver/log.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
 #include "tally/check.h"
@@ -432,7 +433,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
         return CUDA_ERROR_INVALID_VALUE;
     if (nodeParams->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return tl_drv_unimplemented("a graph's node that allocates host or managed memory");
     r = tl_drv_device(nodeParams->poolProps.location.id, &d);
     if (r != CUDA_SUCCESS)
         return r;
@@ -491,5 +492,6 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode)
                 n->deps[i--] = n->deps[--n->n_deps];
     node_free(hNode);
     tl_drv_unlock();
+    tl_drv_objects_bury(); /* those of the graphs that were inside */
     return CUDA_SUCCESS;
 }

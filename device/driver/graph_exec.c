@@ -6,6 +6,7 @@
 #include "device/driver/graph_memory.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
+#include "device/driver/log.h"
 #include "device/driver/op.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
@@ -74,7 +75,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags)
     if (out == NULL || graph == NULL || graph->magic != TL_DRV_GRAPH || graph->is_moved)
         return CUDA_ERROR_INVALID_VALUE;
     if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return tl_drv_unimplemented("a graph that kernels launch (cuGraphInstantiate)");
     if (tl_drv_graph_has_idle_handles(graph))
         return CUDA_ERROR_INVALID_VALUE;
     struct CUgraphExec_st *e = calloc(1, sizeof *e);

@@ -12,6 +12,7 @@
 #include "device/driver/graph.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
+#include "device/driver/log.h"
 #include "device/driver/memory.h"
 #include "device/driver/state.h"
 #include "device/driver/work.h"
@@ -141,7 +142,7 @@ static bool is_memory(const struct tl_drv_work *work)
 CUresult tl_drv_graph_memory_may_add(const struct CUgraph_st *g, const struct tl_drv_work *work)
 {
     if (is_memory(work) && g->is_child) /* bodies of conditional nodes, and what was moved */
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return tl_drv_unimplemented("a node of memory in a conditional or moved graph");
     if (work->kind != TL_DRV_FREE)
         return CUDA_SUCCESS;
     const struct tl_drv_alloc *a = find_alloc(work->memory.address);

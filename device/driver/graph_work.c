@@ -3,6 +3,7 @@
 #include "device/driver/handle.h"
 #include "device/driver/launch.h"
 #include "device/driver/lock.h"
+#include "device/driver/log.h"
 #include "device/driver/work.h"
 
 #include <stdlib.h>
@@ -136,6 +137,7 @@ CUresult tl_drv_work_of_params(CUgraphNodeParams *p, struct tl_drv_work *work)
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
         return tl_drv_work_of_conditional(&p->conditional, work);
     default:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return tl_drv_unimplemented(
+            "a graph's node of this type (external semaphores, and others)");
     }
 }

@@ -158,7 +158,7 @@ TL_UNCHECKED CUresult tl_drv_image_of_text(char *text, size_t n, struct tl_drv_i
     }
     if (rc != 0 || image->infos == NULL) {
         if (rc != 0)
-            tl_drv_log("PTX refused: %s", err.text);
+            tl_drv_warn("PTX refused: %s", err.text);
         tl_ptx_index_destroy(image->index);
         free(image);
         free(text);
@@ -179,7 +179,7 @@ CUresult tl_drv_image_of_ptx(char *text, size_t n, struct tl_drv_image **out)
     uint32_t isa = version_number(tl_ptx_index_version((*out)->index));
     if (isa <= newest_isa())
         return CUDA_SUCCESS;
-    tl_drv_log("PTX ISA %u is newer than the driver, which knows up to %u", isa, newest_isa());
+    tl_drv_warn("PTX ISA %u is newer than the driver, which knows up to %u", isa, newest_isa());
     tl_drv_lock();
     tl_drv_image_unref(*out);
     tl_drv_unlock();
@@ -192,13 +192,14 @@ CUresult tl_drv_image_of_ptx(char *text, size_t n, struct tl_drv_image **out)
 static void explain_refusal(void)
 {
     static atomic_flag was_told = ATOMIC_FLAG_INIT;
-    static const char why[] = "tally: a GPU's machine code without PTX cannot be run on the "
-                              "software device; the program gets "
-                              "CUDA_ERROR_NO_BINARY_FOR_GPU.\n"
-                              "tally: build it with PTX (nvcc -gencode "
-                              "arch=compute_90,code=compute_90), compile its kernels at run time "
-                              "(torch.compile, Triton, XLA), or set TALLY_DEVICE_OPAQUE=time to "
-                              "study timing without results.\n";
+    static const char why[] =
+        "tally: a GPU's machine code without PTX cannot be run on the software device; the program "
+        "gets CUDA_ERROR_NO_BINARY_FOR_GPU.\n"
+        "tally: PyTorch: use a build that carries PTX (Debian's python3-torch-cuda, or your own "
+        "with TORCH_CUDA_ARCH_LIST=\"9.0+PTX\"), or torch.compile.  Others: build with PTX (nvcc "
+        "-gencode arch=compute_90,code=compute_90), or compile at run time (Triton, XLA).\n"
+        "tally: on a GPU such code runs, and a gate makes it preemptible (tally-run --gate).  "
+        "TALLY_DEVICE_OPAQUE=time studies its timing here, without results.\n";
     if (!atomic_flag_test_and_set(&was_told) && write(STDERR_FILENO, why, sizeof why - 1) < 0)
         return; /* nowhere to complain */
 }
@@ -224,7 +225,7 @@ static CUresult without_ptx(const struct choice *c, struct tl_drv_image **out)
     }
     int rc = tl_image_unpack(&c->cubin, &bytes, &n, &err);
     if (rc < 0) {
-        tl_drv_log("image refused: %s", err.text);
+        tl_drv_warn("image refused: %s", err.text);
         return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
     }
     CUresult r = tl_drv_opaque_load(bytes, n, c->cubin.arch, out);
@@ -251,7 +252,7 @@ static CUresult load_chosen(struct choice *c, const void *bytes, struct tl_drv_i
     }
     int rc = tl_image_unpack(&c->best, &text, &n, &err);
     if (rc < 0) {
-        tl_drv_log("image refused: %s", err.text);
+        tl_drv_warn("image refused: %s", err.text);
         return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
     }
     /* Machine code was compiled elsewhere: no driver has to know its PTX. */
@@ -269,7 +270,7 @@ CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out)
     struct choice c = {.has_one = false};
     struct tl_error err = {0};
     if (tl_image_walk_memory(bytes, SIZE_MAX, consider, &c, &err) < 0) {
-        tl_drv_log("image refused: %s", err.text);
+        tl_drv_warn("image refused: %s", err.text);
         return CUDA_ERROR_INVALID_IMAGE;
     }
     prefer_code(&c, bytes);
@@ -294,6 +295,7 @@ static void info_free(struct tl_drv_kernel_info *info)
         return;
     free(info->name);
     free(info->param_offsets);
+    free(info->code_offsets);
     free(info->param_sizes);
     free(info);
 }
@@ -388,6 +390,10 @@ static void read_directives(const struct tl_ptx_func *f, struct tl_drv_kernel_in
             read_numbers(&lx, v);
             memcpy(info->required, v, sizeof v);
             info->max_threads = v[0] * v[1] * v[2];
+        } else if (tl_lex_is_dotword(&lx, "maxnreg")) {
+            read_numbers(&lx, v);
+            if (info->max_registers == 0 || v[0] < info->max_registers)
+                info->max_registers = v[0];
         } else if (tl_lex_is_dotword(&lx, "reqnctapercluster")) {
             read_numbers(&lx, info->required_cluster);
         } else {
@@ -457,6 +463,11 @@ static int read_kernel(struct tl_drv_image *image, struct tl_str name,
         cap = cap > 255 ? 255 : cap < 32 ? 32 : cap;
         if (info->max_threads == 1024)
             cap = 128;
+        if (image->max_registers > 0 &&
+            (info->max_registers == 0 || image->max_registers < info->max_registers))
+            info->max_registers = image->max_registers;
+        if (info->max_registers > 0 && info->max_registers < cap)
+            cap = info->max_registers;
         info->registers = (uint32_t)(guess > cap ? cap : guess);
     }
     tl_ptx_program_finish(&program);
@@ -489,7 +500,7 @@ CUresult tl_drv_kernel_info(struct tl_drv_image *image, const char *name,
     if (rc == 0 && image->opaque != NULL && tl_drv_opaque_registers(image->opaque, name) > 0)
         info->registers = tl_drv_opaque_registers(image->opaque, name);
     if (rc < 0) {
-        tl_drv_log("kernel %s: %s", name, err.text);
+        tl_drv_warn("kernel %s: %s", name, err.text);
         info_free(info);
         return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
     }

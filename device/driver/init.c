@@ -1,5 +1,4 @@
-/* The driver's state, its devices and what comes before any context: cuInit, device queries,
- * logging. */
+/* The driver's state, its devices and what comes before any context: cuInit, device queries. */
 #include "device/driver/device.h"
 #include "device/driver/exec.h"
 #include "device/driver/handle.h"
@@ -10,7 +9,6 @@
 #include "device/driver/state.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,77 +16,6 @@
 
 struct tl_mutex tl_drv_mutex = TL_MUTEX_INITIALIZER;
 struct tl_drv_state_all tl_drv = {.next_id = 1};
-
-/* --- logging ---------------------------------------------------------------------------------- */
-
-/* What TALLY_LOG says. */
-enum { UNKNOWN, NOTHING, ONLY_WHY_NOT, EVERYTHING };
-
-static int how_much(void)
-{
-    /* relaxed: every thread finds the same answer */
-    static _Atomic int known;
-    int is = atomic_load_explicit(&known, memory_order_relaxed);
-    if (is == UNKNOWN) {
-        const char *text = secure_getenv("TALLY_LOG");
-        is = text == NULL || *text == 0                           ? ONLY_WHY_NOT
-             : strcmp(text, "0") == 0 || strcmp(text, "off") == 0 ? NOTHING
-                                                                  : EVERYTHING;
-        atomic_store_explicit(&known, is, memory_order_relaxed);
-    }
-    return is;
-}
-
-bool tl_drv_log_is_on(void)
-{
-    return how_much() == EVERYTHING;
-}
-
-static void say(int at_least, const char *format, va_list args)
-{
-    char line[1400];
-    int n = snprintf(line, sizeof line, "tally device %d: ", (int)getpid());
-    vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
-    tl_drv_logs_add(line + n);
-    if (how_much() < at_least)
-        return;
-    size_t length = strlen(line);
-    line[length] = '\n';
-    if (write(STDERR_FILENO, line, length + 1) < 0)
-        return; /* nowhere to complain */
-}
-
-void tl_drv_log(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    say(EVERYTHING, format, args);
-    va_end(args);
-}
-
-void tl_drv_tell_why_not(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    say(ONLY_WHY_NOT, format, args);
-    va_end(args);
-}
-
-CUresult tl_drv_unimplemented(const char *name)
-{
-    static const char *told[512] TL_DRV_GUARDED;
-    static size_t n_told;
-    bool is_new = true;
-    tl_drv_lock();
-    for (size_t i = 0; i < n_told && is_new; i++)
-        is_new = told[i] != name;
-    if (is_new && n_told < sizeof told / sizeof told[0])
-        told[n_told++] = name;
-    tl_drv_unlock();
-    if (is_new)
-        tl_drv_log("%s is not implemented; it returns CUDA_ERROR_NOT_SUPPORTED", name);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
 
 /* --- cuInit ----------------------------------------------------------------------------------- */
 
@@ -275,6 +202,27 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     *bytes = d->memory_bytes;
     return CUDA_SUCCESS;
+}
+
+/* For our NVML: a device that this process sees, by the number of its bus.  Total, free and this
+ * process's bytes; false if there is no such device here. */
+__attribute__((visibility("default"))) bool tally_device_memory(unsigned bus, uint64_t bytes[3],
+                                                                uint8_t uuid[16]);
+bool tally_device_memory(unsigned bus, uint64_t bytes[3], uint8_t uuid[16])
+{
+    struct tl_drv_device *d;
+    int n = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (tl_drv_device(i, &d) != CUDA_SUCCESS || (unsigned)d->pci_bus != bus)
+            continue;
+        tl_drv_exec_info(d, &bytes[1], &bytes[0]);
+        bytes[2] = tl_drv_exec_mine(d);
+        memcpy(uuid, d->uuid.bytes, 16);
+        return true;
+    }
+    return false;
 }
 
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)

@@ -4,6 +4,7 @@
 #include "device/driver/context.h"
 #include "device/driver/device.h"
 #include "device/driver/handle.h"
+#include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/op.h"
 #include "device/driver/stream.h"
@@ -35,9 +36,14 @@ static CUresult gather(const struct tl_drv_kernel_info *info, void **kernelParam
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (buffer == NULL || bytes < info->param_bytes)
+    bool is_placed = info->code_offsets != NULL;
+    if (buffer == NULL || bytes < (is_placed ? info->code_param_bytes : info->param_bytes))
         return info->n_params == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    memcpy(l->params, buffer, info->param_bytes);
+    for (uint32_t i = 0; is_placed && i < info->n_params; i++)
+        memcpy(l->params + info->param_offsets[i], (const char *)buffer + info->code_offsets[i],
+               info->param_sizes[i]);
+    if (!is_placed)
+        memcpy(l->params, buffer, info->param_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -73,8 +79,11 @@ CUresult tl_drv_launch_make(CUfunction handle, struct tl_drv_launch *l, void **k
 {
     l->params = NULL;
     CUresult r = tl_drv_function(handle, &l->function);
-    if (r == CUDA_SUCCESS)
-        r = check_shape(l->function, l);
+    if (r == CUDA_SUCCESS && (r = check_shape(l->function, l)) != CUDA_SUCCESS)
+        tl_drv_log("kernel %s cannot be launched with %u x %u x %u blocks of %u x %u x %u threads, "
+                   "%u bytes of shared memory and %u more at launch",
+                   l->function->info->name, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                   l->block[1], l->block[2], l->function->info->shared_bytes, l->shared_bytes);
     if (r == CUDA_SUCCESS && kernelParams != NULL && extra != NULL)
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)

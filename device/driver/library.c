@@ -114,7 +114,6 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
-    (void)jitOptions, (void)jitOptionsValues, (void)numJitOptions;
     (void)libraryOptions, (void)libraryOptionValues, (void)numLibraryOptions;
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
@@ -129,6 +128,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
         free(l);
         return r;
     }
+    l->image->max_registers = tl_drv_max_registers(numJitOptions, jitOptions, jitOptionsValues);
     l->magic = TL_DRV_LIBRARY;
     *library = l;
     return CUDA_SUCCESS;
@@ -344,7 +344,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
         return r;
     if (paramOffset == NULL || paramIndex >= info->n_params)
         return CUDA_ERROR_INVALID_VALUE;
-    *paramOffset = info->param_offsets[paramIndex];
+    *paramOffset = tl_drv_param_offset(info, paramIndex);
     if (paramSize != NULL)
         *paramSize = info->param_sizes[paramIndex];
     return CUDA_SUCCESS;

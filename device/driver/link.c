@@ -1,8 +1,14 @@
 /* cuLink: several PTX texts become one.  What one module declares as external and another defines,
  * meets by name; of weak definitions the first counts.  What comes out is PTX again, which
- * cuModuleLoadData takes. */
+ * cuModuleLoadData takes.
+ *
+ * Objects and libraries are linked by the PTX that they carry beside their machine code: of each
+ * fatbin in them the newest.  Of a library only those texts are taken that define what is wanted,
+ * which is how a linker takes the members of an archive. */
+#include "device/driver/link.h"
 #include "device/driver/handle.h"
 #include "device/driver/lock.h"
+#include "device/driver/log.h"
 #include "device/driver/module.h"
 #include "device/driver/state.h"
 #include "tally/file.h"
@@ -15,15 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_INPUTS = 256 };
-
-struct CUlinkState_st {
-    uint32_t magic;
-    struct tl_drv_image *inputs[MAX_INPUTS];
-    size_t n;
-    char *text; /* the result, kept until the state is destroyed */
-};
-
 static CUresult check(CUlinkState s)
 {
     CUresult r = tl_drv_check_init();
@@ -35,46 +32,127 @@ static CUresult check(CUlinkState s)
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                          CUlinkState *stateOut)
 {
-    (void)numOptions, (void)options, (void)optionValues;
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    if (stateOut == NULL)
+    if (stateOut == NULL || (numOptions > 0 && (options == NULL || optionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     struct CUlinkState_st *s = calloc(1, sizeof *s);
     if (s == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     s->magic = TL_DRV_LINK;
-    *stateOut = s;
-    return CUDA_SUCCESS;
+    s->max_registers = tl_drv_max_registers(numOptions, options, optionValues);
+    r = tl_drv_link_add_runtime(s);
+    if (r == CUDA_SUCCESS)
+        *stateOut = s;
+    else
+        free(s);
+    return r;
 }
 
+/* --- inputs ----------------------------------------------------------------------------------- */
+
+/* The PTX of one fatbin after the other. */
+struct search {
+    struct CUlinkState_st *state;
+    struct tl_image best; /* of the container that is being walked */
+    bool has_one, is_library;
+    CUresult result;
+};
+
+static void take_best(struct search *s)
+{
+    struct tl_error err = {0};
+    void *text;
+    size_t n;
+    if (!s->has_one || s->result != CUDA_SUCCESS)
+        return;
+    s->has_one = false;
+    if (s->state->n == TL_DRV_LINK_INPUTS) {
+        s->result = CUDA_ERROR_INVALID_VALUE;
+        return;
+    }
+    int rc = tl_image_unpack(&s->best, &text, &n, &err);
+    if (rc < 0) {
+        tl_drv_warn("image refused: %s", err.text);
+        s->result = rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+        return;
+    }
+    struct tl_drv_link_input *in = &s->state->inputs[s->state->n];
+    s->result = tl_drv_image_of_text(text, n, &in->image);
+    in->is_wanted = !s->is_library;
+    s->state->n += s->result == CUDA_SUCCESS;
+}
+
+static int look(void *data, const struct tl_image *image)
+{
+    struct search *s = data;
+    if (s->has_one && image->container_index != s->best.container_index)
+        take_best(s);
+    if (image->kind == TL_IMAGE_PTX && (!s->has_one || image->arch > s->best.arch)) {
+        s->best = *image;
+        s->has_one = true;
+    }
+    return 0;
+}
+
+/* An object or a library, as compilers leave it.  A library's PTX may be for a later architecture
+ * than the device's: beside it stands machine code for all earlier ones, of the same source. */
+static CUresult add_carrier(struct CUlinkState_st *state, const void *data, size_t size,
+                            const char *name, bool is_library)
+{
+    struct search s = {.state = state, .is_library = is_library};
+    size_t before = state->n;
+    tl_image_search(data, size, look, &s);
+    take_best(&s);
+    if (s.result == CUDA_SUCCESS && state->n == before) {
+        tl_drv_warn(
+            "%s cannot be linked: it has machine code but no PTX; compile it with nvcc -rdc=true "
+            "-gencode arch=compute_90,code=compute_90",
+            name != NULL ? name : "an input");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    return s.result;
+}
+
+/* Texts, containers, objects and libraries; what has no PTX is refused by its name. */
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
                           const char *name, unsigned int numOptions, CUjit_option *options,
                           void **optionValues)
 {
-    (void)name, (void)numOptions, (void)options, (void)optionValues;
+    (void)numOptions, (void)options, (void)optionValues;
     CUresult r = check(state);
     if (r != CUDA_SUCCESS)
         return r;
-    if (data == NULL || size == 0 || state->n == MAX_INPUTS)
+    if (data == NULL || size == 0 || state->n == TL_DRV_LINK_INPUTS)
         return CUDA_ERROR_INVALID_VALUE;
+    struct tl_drv_link_input *in = &state->inputs[state->n];
     switch (type) {
     case CU_JIT_INPUT_PTX: {
         char *text = strndup(data, size);
         if (text == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        r = tl_drv_image_of_ptx(text, strlen(text), &state->inputs[state->n]);
+        r = tl_drv_image_of_ptx(text, strlen(text), &in->image);
         break;
     }
     case CU_JIT_INPUT_FATBINARY:
-        r = tl_drv_image_load(data, &state->inputs[state->n]);
+        r = tl_drv_image_load(data, &in->image);
         break;
+    case CU_JIT_INPUT_OBJECT:
+    case CU_JIT_INPUT_LIBRARY:
+        return add_carrier(state, data, size, name, type == CU_JIT_INPUT_LIBRARY);
+    case CU_JIT_INPUT_CUBIN:
+        tl_drv_warn("%s cannot be linked: it is machine code without PTX",
+                    name != NULL ? name : "a cubin");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     default:
-        return CUDA_ERROR_NO_BINARY_FOR_GPU; /* SASS and libraries of it */
+        tl_drv_warn("cuLinkAddData: inputs of type %d are not implemented", (int)type);
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
+        in->is_wanted = true;
         state->n++;
+    }
     return r;
 }
 
@@ -94,58 +172,23 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
     return r;
 }
 
-/* Whether an earlier text, or for declarations any text, already has this. */
-static bool is_superfluous(const struct CUlinkState_st *s, size_t input,
-                           const struct tl_ptx_item *item)
-{
-    if (item->kind == TL_PTX_ITEM_DIRECTIVE)
-        return tl_str_is(item->name, ".version") || tl_str_is(item->name, ".target") ||
-               tl_str_is(item->name, ".address_size");
-    bool is_variable = item->kind == TL_PTX_ITEM_VARIABLE;
-    for (size_t i = 0; i < s->n; i++) {
-        const struct tl_ptx_item *other = tl_ptx_index_find(s->inputs[i]->index, item->name);
-        if (i == input || other == NULL || other->kind != item->kind)
-            continue;
-        bool other_defines = is_variable ? !other->is_extern : other->body != 0;
-        if (item->is_extern && is_variable && other_defines)
-            return true;
-        if ((item->is_weak || item->is_common) && i < input && other_defines)
-            return true;
-    }
-    return false;
-}
-
 /* Puts what was added into one module of PTX, for the newest version and target among them,
  * without declarations of what another one defines and without second weak definitions. */
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     struct tl_buf out = {0};
-    struct tl_str version = {0}, target = {0};
     CUresult r = check(state);
     if (r != CUDA_SUCCESS)
         return r;
-    if (cubinOut == NULL || state->n == 0)
+    bool has_any = false;
+    for (size_t i = 0; i < state->n; i++)
+        has_any |= state->inputs[i].is_wanted;
+    if (cubinOut == NULL || !has_any)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < state->n; i++) { /* the newest of both serves all */
-        struct tl_str v = tl_ptx_index_version(state->inputs[i]->index);
-        struct tl_str t = tl_ptx_index_target(state->inputs[i]->index);
-        if (version.n == 0 || v.n > version.n ||
-            (v.n == version.n && memcmp(v.p, version.p, v.n) > 0))
-            version = v;
-        if (target.n == 0 || t.n > target.n || (t.n == target.n && memcmp(t.p, target.p, t.n) > 0))
-            target = t;
-    }
-    tl_buf_printf(&out, ".version " TL_STR_FMT "\n.target " TL_STR_FMT "\n.address_size 64\n",
-                  TL_STR_ARG(version), TL_STR_ARG(target));
-    for (size_t i = 0; i < state->n; i++) {
-        const struct tl_drv_image *image = state->inputs[i];
-        for (uint32_t k = 0; k < image->n_items; k++) {
-            const struct tl_ptx_item *item = tl_ptx_index_item(image->index, k);
-            if (is_superfluous(state, i, item))
-                continue;
-            tl_buf_add(&out, image->text + item->begin, item->end - item->begin);
-            tl_buf_putc(&out, '\n');
-        }
+    r = tl_drv_link_join(state, &out);
+    if (r != CUDA_SUCCESS) {
+        tl_buf_finish(&out);
+        return r;
     }
     free(state->text);
     size_t n = out.n;
@@ -165,7 +208,7 @@ CUresult cuLinkDestroy(CUlinkState state)
         return r;
     tl_drv_lock();
     for (size_t i = 0; i < state->n; i++)
-        tl_drv_image_unref(state->inputs[i]);
+        tl_drv_image_unref(state->inputs[i].image);
     state->magic = TL_DRV_DEAD;
     tl_drv_unlock();
     free(state->text);

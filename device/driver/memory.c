@@ -203,6 +203,7 @@ void tl_drv_alloc_destroy(struct tl_drv_alloc *a)
         tl_drv_exec_give(a->device, a->mapped);
     if (a->fd >= 0)
         close(a->fd);
+    tl_drv_advice_drop(a);
     free(a->graph);
     free(a);
 }
@@ -271,6 +272,24 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 }
 
 /* Address space as for host memory, and then pages in it. */
+CUresult tl_drv_managed_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
+                               struct tl_drv_alloc **out)
+{
+    struct tl_drv_alloc *a;
+    CUresult r = tl_drv_alloc_create(device, ctx, bytes, TL_DRV_HOST_MEMORY, &a);
+    if (r != CUDA_SUCCESS)
+        return r;
+    a->kind = TL_DRV_MANAGED;
+    a->flags = CU_MEM_ATTACH_GLOBAL;
+    a->pages = tl_drv_pages_create(device, tl_drv_pointer(a->base), a->mapped);
+    if (a->pages == NULL) {
+        tl_drv_alloc_destroy(a);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = a;
+    return CUDA_SUCCESS;
+}
+
 static CUresult take_managed(size_t bytes, unsigned flags, uintptr_t *out)
 {
     struct CUctx_st *ctx;
@@ -279,16 +298,10 @@ static CUresult take_managed(size_t bytes, unsigned flags, uintptr_t *out)
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
-    r = tl_drv_alloc_create(ctx->device, ctx, bytes, TL_DRV_HOST_MEMORY, &a);
+    r = tl_drv_managed_create(ctx->device, ctx, bytes, &a);
     if (r == CUDA_SUCCESS) {
-        a->kind = TL_DRV_MANAGED;
         a->flags = flags;
-        a->pages = tl_drv_pages_create(ctx->device, tl_drv_pointer(a->base), a->mapped);
         *out = a->base;
-        if (a->pages == NULL) {
-            tl_drv_alloc_destroy(a);
-            r = CUDA_ERROR_OUT_OF_MEMORY;
-        }
     }
     tl_drv_unlock();
     return r;
@@ -309,7 +322,7 @@ CUresult tl_drv_memory_free(CUdeviceptr address)
 {
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)address);
     if (a == NULL || a->base != address || a->is_internal ||
-        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED) ||
+        (a->kind != TL_DRV_DEVICE_MEMORY && a->kind != TL_DRV_MANAGED && a->pool == NULL) ||
         (a->is_imported && a->pool == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (a->graph != NULL)

@@ -39,6 +39,7 @@ struct tl_drv_alloc {
     int fd;                     /* memfd behind it after cuIpcGetMemHandle, or -1 */
     struct tl_drv_pages *pages; /* managed memory: where its pages are; else NULL */
     bool sync_memops;
+    struct tl_drv_advice *advice; /* what was said of its parts (device/driver/advice.c) */
 };
 
 /* A block that a pool keeps for reuse; guarded by the driver's lock. */
@@ -51,7 +52,10 @@ struct tl_drv_cached {
 struct CUmemPoolHandle_st {
     uint32_t magic;
     struct CUmemPoolHandle_st *older; /* in the list of all */
-    struct tl_drv_device *device;
+    struct tl_drv_device *device;     /* of host memory too: whose ledger and bus it is near */
+    enum tl_drv_memory kind;          /* of device, host or managed memory */
+    CUmemLocation location;
+    uint32_t accessible; /* a bit for each device that may use it */
     struct tl_drv_cached *cached TL_DRV_GUARDED;
     uint64_t threshold TL_DRV_GUARDED, reserved TL_DRV_GUARDED, reserved_high TL_DRV_GUARDED;
     uint64_t used TL_DRV_GUARDED, used_high TL_DRV_GUARDED;
@@ -66,6 +70,9 @@ struct CUmemPoolHandle_st {
 struct tl_drv_alloc *tl_drv_alloc_find(uintptr_t address) TL_DRV_LOCKED;
 CUresult tl_drv_alloc_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
                              enum tl_drv_memory kind, struct tl_drv_alloc **out) TL_DRV_LOCKED;
+/* Managed memory, attached to all. */
+CUresult tl_drv_managed_create(struct tl_drv_device *device, struct CUctx_st *ctx, size_t bytes,
+                               struct tl_drv_alloc **out) TL_DRV_LOCKED;
 void tl_drv_alloc_destroy(struct tl_drv_alloc *a) TL_DRV_LOCKED;
 /* whether something allocated lies there */
 bool tl_drv_alloc_overlaps(uintptr_t base, size_t bytes) TL_DRV_LOCKED;
@@ -83,7 +90,26 @@ CUresult tl_drv_memory_free(CUdeviceptr address) TL_DRV_LOCKED;
  * or device memory. */
 bool tl_drv_is_pinned(const void *p) TL_DRV_LOCKED;
 
+/* What was said of a range of managed memory, to be told when asked (device/driver/advice.c):
+ * whether it is mostly read, where it should be, who uses it, where it was last sent. */
+struct tl_drv_said {
+    bool is_read_mostly;
+    CUmemLocation preferred, sent; /* CU_MEM_LOCATION_TYPE_INVALID: never said */
+    uint32_t accessed_by;          /* a bit for each device, the last one for the host */
+};
+/* What holds for all pages of the range. */
+struct tl_drv_said tl_drv_advice_of(const struct tl_drv_alloc *a, uintptr_t at,
+                                    size_t n) TL_DRV_LOCKED;
+/* Changes what is said of each part of the range. */
+CUresult tl_drv_advice_change(struct tl_drv_alloc *a, uintptr_t at, size_t n,
+                              void (*change)(struct tl_drv_said *, const void *),
+                              const void *data) TL_DRV_LOCKED;
+void tl_drv_advice_drop(struct tl_drv_alloc *a) TL_DRV_LOCKED;
+
+/* A pool of the device's own memory. */
 struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device) TL_DRV_LOCKED;
+/* CUDA_ERROR_INVALID_VALUE if it is none, or was destroyed. */
+CUresult tl_drv_pool_check(CUmemoryPool pool);
 bool tl_drv_pool_take_back(struct tl_drv_alloc *a) TL_DRV_LOCKED;
 /* it is about to go */
 void tl_drv_pool_forget(struct tl_drv_alloc *a) TL_DRV_LOCKED;

@@ -124,7 +124,7 @@ static CUresult make_globals(struct CUmod_st *module, struct tl_drv_device *devi
     free((void *)l.decls);
     tl_arena_finish(&l.arena);
     if (rc < 0) {
-        tl_drv_log("module refused: %s", err.text);
+        tl_drv_warn("module refused: %s", err.text);
         r = rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
     }
     return r;
@@ -411,7 +411,16 @@ static void report(CUresult r, unsigned n, CUjit_option *options, void **values)
     }
     if (log != NULL && bytes > 0)
         snprintf(log, bytes, "%s",
-                 r == CUDA_SUCCESS ? "" : "this PTX could not be loaded; TALLY_LOG=1 tells why");
+                 r == CUDA_SUCCESS ? "" : "this PTX could not be loaded; standard error tells why");
+}
+
+uint32_t tl_drv_max_registers(unsigned n, const CUjit_option *options, void *const *values)
+{
+    uint32_t most = 0;
+    for (unsigned i = 0; i < n && options != NULL && values != NULL; i++)
+        if (options[i] == CU_JIT_MAX_REGISTERS)
+            most = (uint32_t)(uintptr_t)values[i];
+    return most;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -426,6 +435,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
         return CUDA_ERROR_INVALID_VALUE;
     r = tl_drv_image_load(image, &loaded);
     if (r == CUDA_SUCCESS) {
+        loaded->max_registers = tl_drv_max_registers(numOptions, options, optionValues);
         r = tl_drv_module_create(ctx, loaded, module);
         tl_drv_lock();
         tl_drv_image_unref(loaded);

@@ -28,6 +28,7 @@ struct tl_drv_image {
     bool has_twins; /* kernels K$gate, which have the variables of K: device/driver/gated.c */
     /* of the machine code that it stands for, which a GPU would run; 0 if it is compiled itself */
     uint32_t code_arch;
+    uint32_t max_registers; /* CU_JIT_MAX_REGISTERS of who loaded it; 0 if that was not said */
 };
 
 /* What the PTX says of one kernel.  Immutable. */
@@ -35,12 +36,23 @@ struct tl_drv_kernel_info {
     char *name;
     uint32_t n_params, param_bytes;
     uint32_t *param_offsets, *param_sizes;
+    /* Where the machine code that it stands for has them, and how many bytes they are there; NULL
+     * if that is where PTX has them.  Callers see these. */
+    uint32_t *code_offsets;
+    uint32_t code_param_bytes;
     uint32_t shared_bytes, local_bytes, const_bytes, registers;
     uint32_t max_threads; /* from .maxntid or .reqntid, else 1024 */
     uint32_t required[3]; /* .reqntid, or 0 */
     uint32_t required_cluster[3];
+    uint32_t max_registers; /* .maxnreg, or what the loader said; 0 if neither */
     uint32_t ptx_version, target;
 };
+
+/* Where a parameter is for who launches the kernel. */
+static inline uint32_t tl_drv_param_offset(const struct tl_drv_kernel_info *info, size_t i)
+{
+    return info->code_offsets != NULL ? info->code_offsets[i] : info->param_offsets[i];
+}
 
 /* A variable.  Immutable. */
 struct tl_drv_global {
@@ -102,6 +114,8 @@ struct CUlib_st {
     size_t n_by_context;
 };
 
+/* CU_JIT_MAX_REGISTERS among the options; 0 if it is not. */
+uint32_t tl_drv_max_registers(unsigned n, const CUjit_option *options, void *const *values);
 CUresult tl_drv_image_load(const void *bytes, struct tl_drv_image **out) TL_DRV_UNLOCKED;
 /* A file as cuModuleLoad takes it, terminated, the caller's to free; NULL if that fails. */
 CUresult tl_drv_image_read(const char *path, char **out);

@@ -189,7 +189,7 @@ CUresult tl_drv_opaque_load(const void *bytes, size_t n, uint32_t arch, struct t
                  : rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
                                  : CUDA_ERROR_INVALID_IMAGE;
     if (rc == -EINVAL)
-        tl_drv_log("image refused: %s", err.text);
+        tl_drv_warn("image refused: %s", err.text);
     if (r == CUDA_SUCCESS) {
         size_t length = b.n;
         r = tl_drv_image_of_text(tl_buf_take(&b), length, out);

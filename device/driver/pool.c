@@ -27,6 +27,9 @@ struct CUmemPoolHandle_st *tl_drv_pool_create(struct tl_drv_device *device)
         return NULL;
     p->magic = TL_DRV_POOL;
     p->device = device;
+    p->kind = TL_DRV_DEVICE_MEMORY;
+    p->location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal};
+    p->accessible = 1u << device->ordinal;
     p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
     p->is_default = device->default_pool == NULL;
     p->id = tl_drv.next_id++;
@@ -125,7 +128,9 @@ static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size
 {
     struct tl_drv_alloc *a = tl_drv_pool_reuse(pool, ctx, bytes);
     if (a == NULL) {
-        CUresult r = tl_drv_alloc_create(pool->device, ctx, bytes, TL_DRV_DEVICE_MEMORY, &a);
+        CUresult r = pool->kind == TL_DRV_MANAGED
+                         ? tl_drv_managed_create(pool->device, ctx, bytes, &a)
+                         : tl_drv_alloc_create(pool->device, ctx, bytes, pool->kind, &a);
         if (r != CUDA_SUCCESS)
             return r;
         tl_drv_pool_count(pool, a, true);
@@ -134,7 +139,7 @@ static CUresult take(struct CUmemPoolHandle_st *pool, struct CUctx_st *ctx, size
     return CUDA_SUCCESS;
 }
 
-static CUresult check(CUmemoryPool pool)
+CUresult tl_drv_pool_check(CUmemoryPool pool)
 {
     CUresult r = tl_drv_check_init();
     if (r != CUDA_SUCCESS)
@@ -156,6 +161,10 @@ static CUresult take_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, C
         pool = s->ctx->device->pool;
     if (pool->is_imported)
         return CUDA_ERROR_NOT_PERMITTED;
+    if (bytes == 0) { /* nothing, and nothing is freed later */
+        *dptr = 0;
+        return CUDA_SUCCESS;
+    }
     tl_drv_lock();
     r = tl_drv_is_capturing(s) ? tl_drv_capture_alloc(s, pool->device, bytes, dptr)
                                : take(pool, s->ctx, bytes, dptr);
@@ -171,7 +180,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                  CUstream hStream)
 {
-    CUresult r = check(pool);
+    CUresult r = tl_drv_pool_check(pool);
     return r == CUDA_SUCCESS ? take_async(dptr, bytesize, pool, hStream) : r;
 }
 
@@ -185,8 +194,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_SUCCESS;
     tl_drv_lock();
     struct tl_drv_alloc *a = tl_drv_alloc_find((uintptr_t)dptr);
-    bool is_ours = a != NULL && a->base == dptr && a->kind == TL_DRV_DEVICE_MEMORY &&
-                   !a->is_internal;
+    bool is_ours = a != NULL && a->base == dptr && !a->is_internal &&
+                   (a->kind == TL_DRV_DEVICE_MEMORY || a->pool != NULL);
     if (is_ours && a->graph != NULL &&
         !tl_drv_is_capturing(s)) /* else a node is made, which has its own rules */
         is_ours = tl_drv_graph_memory_free(a);
@@ -198,31 +207,9 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 
 /* --- pools ------------------------------------------------------------------------------------ */
 
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
-{
-    struct tl_drv_device *d;
-    CUresult r = tl_drv_check_init();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (pool == NULL || poolProps == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    bool is_host = poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-    r = tl_drv_device(is_host ? 0 : poolProps->location.id, &d);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if ((poolProps->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    tl_drv_lock();
-    *pool = tl_drv_pool_create(d);
-    if (*pool != NULL)
-        (*pool)->is_shareable = poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
-    tl_drv_unlock();
-    return *pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    CUresult r = check(pool);
+    CUresult r = tl_drv_pool_check(pool);
     if (r != CUDA_SUCCESS)
         return r;
     if (pool->is_default)
@@ -238,7 +225,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-    CUresult r = check(pool);
+    CUresult r = tl_drv_pool_check(pool);
     if (r != CUDA_SUCCESS)
         return r;
     tl_drv_lock();
@@ -278,7 +265,7 @@ static void *attribute_field(CUmemoryPool p, CUmemPool_attribute attr, bool *is_
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     bool is_wide;
-    CUresult r = check(pool);
+    CUresult r = tl_drv_pool_check(pool);
     if (r != CUDA_SUCCESS)
         return r;
     void *field = attribute_field(pool, attr, &is_wide);
@@ -299,7 +286,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     bool is_wide;
-    CUresult r = check(pool);
+    CUresult r = tl_drv_pool_check(pool);
     if (r != CUDA_SUCCESS)
         return r;
     void *field = attribute_field(pool, attr, &is_wide);
@@ -308,23 +295,6 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     tl_drv_lock();
     memcpy(value, field, is_wide ? 8 : 4);
     tl_drv_unlock();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
-{
-    (void)map, (void)count;
-    return check(pool);
-}
-
-CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
-{
-    CUresult r = check(memPool);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (flags == NULL || location == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return CUDA_SUCCESS;
 }
 
@@ -358,7 +328,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     struct tl_drv_device *d;
     CUresult r = tl_drv_device(dev, &d);
     if (r == CUDA_SUCCESS)
-        r = check(pool);
+        r = tl_drv_pool_check(pool);
     if (r != CUDA_SUCCESS)
         return r;
     if (pool->is_imported)
@@ -367,38 +337,4 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     d->pool = pool;
     tl_drv_unlock();
     return CUDA_SUCCESS;
-}
-
-/* --- the same by location, since CUDA 13 ------------------------------------------------------ */
-
-static CUresult device_at(const CUmemLocation *location, CUmemAllocationType type,
-                          struct tl_drv_device **d)
-{
-    if (location == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return tl_drv_device(location->id, d);
-}
-
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
-                                CUmemAllocationType type)
-{
-    struct tl_drv_device *d;
-    CUresult r = device_at(location, type, &d);
-    return r == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, d->ordinal) : r;
-}
-
-CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
-{
-    struct tl_drv_device *d;
-    CUresult r = device_at(location, type, &d);
-    return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, d->ordinal) : r;
-}
-
-CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
-{
-    struct tl_drv_device *d;
-    CUresult r = device_at(location, type, &d);
-    return r == CUDA_SUCCESS ? cuDeviceSetMemPool(d->ordinal, pool) : r;
 }

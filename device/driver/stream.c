@@ -73,7 +73,8 @@ static void retire(struct CUstream_st *s) TL_DRV_LOCKED
     }
     unlink_stream(s);
     tl_drv_op_unref(s->tail);
-    free(s->capture_tail);
+    free((void *)s->capture_tail);
+    free(s->capture_edges);
     s->magic = TL_DRV_DEAD;
     free(s);
 }

@@ -26,6 +26,7 @@ struct CUstream_st {
         TL_DRV_GUARDED; /* last operation, a reference; NULL if there never was one */
     struct tl_drv_capture *capture;
     struct CUgraphNode_st **capture_tail; /* what the next captured node depends on */
+    CUgraphEdgeData *capture_edges;       /* of these dependencies: plain ones, all of them */
     size_t n_capture_tail;
     CUstreamAttrValue attributes[8];
 };

@@ -362,7 +362,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     if (shareableHandle == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return tl_drv_unimplemented("cuMemExportToShareableHandle to other than file descriptors");
     tl_drv_lock();
     struct physical *p = find_physical(handle);
     int fd = p != NULL ? fcntl(p->fd, F_DUPFD_CLOEXEC, 0) : -1;

@@ -122,6 +122,7 @@ static int read_settings(struct tl_exec_device *d, const struct tl_exec_config *
         return tl_error_set(err, -EINVAL, "TALLY_DEVICE_NAME is too long");
     d->sm_config.name = d->name;
     d->sm_config.shares_faults = c->shares_faults;
+    d->sm_config.is_preferred = c->is_preferred;
     d->has_own_cpus = c->has_own_cpus;
     return 0;
 }
@@ -421,6 +422,12 @@ void tl_exec_memory_give(struct tl_exec_device *d, uint64_t bytes)
     struct tl__sm *s = sm_of(d);
     if (s != NULL)
         tl__sm_memory_give(s, bytes);
+}
+
+uint64_t tl_exec_memory_mine(struct tl_exec_device *d)
+{
+    struct tl__sm *s = sm_of(d);
+    return s != NULL ? tl__sm_memory_mine(s) : 0;
 }
 
 void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_t *total_bytes)

@@ -1,4 +1,4 @@
-/* Whether a thread of another process has been killed, before it is dead.
+/* Whether a thread of another process has been killed, before it is dead, or is stopped.
  *
  * A thread that is killed dies by itself, in the kernel, the next time that it gets a processor;
  * and if its process leaves a core file, when that has been written.  On a busy machine the first
@@ -25,14 +25,15 @@ uint32_t tl__pid_namespace(void)
     return stat("/proc/self/ns/pid", &st) == 0 ? (uint32_t)st.st_ino : 0;
 }
 
-bool tl__is_dying(uint32_t pid, uint32_t tid, bool is_seen)
+enum tl__task tl__task_state(uint32_t pid, uint32_t tid, bool is_seen)
 {
-    enum { FLAGS = 9, PENDING = 31 };
+    enum { STATE = 3, FLAGS = 9, PENDING = 31 };
+    enum tl__task state = TL__TASK_GOES_ON;
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%u/task/%u/stat", pid, tid);
     int n = tl_file_head(path, text, sizeof text);
     if (n <= 0)
-        return is_seen && (n == -ENOENT || n == -ESRCH);
+        return is_seen && (n == -ENOENT || n == -ESRCH) ? TL__TASK_DYING : TL__TASK_GOES_ON;
     /* The second field is the thread's name in brackets, with whatever it likes in it, brackets and
      * blanks included. */
     char *p = strrchr(text, ')');
@@ -41,10 +42,11 @@ bool tl__is_dying(uint32_t pid, uint32_t tid, bool is_seen)
         if (p == NULL)
             break;
         p++;
-        if (field == FLAGS && (strtoul(p, NULL, 10) & (IS_EXITING | IS_SIGNALED)) != 0)
-            return true;
-        if (field == PENDING)
-            return (strtoul(p, NULL, 10) & IS_KILLED) != 0;
+        if (field == STATE && (*p == 'T' || *p == 't') && is_seen)
+            state = TL__TASK_STOPPED;
+        if ((field == FLAGS && (strtoul(p, NULL, 10) & (IS_EXITING | IS_SIGNALED)) != 0) ||
+            (field == PENDING && (strtoul(p, NULL, 10) & IS_KILLED) != 0))
+            return TL__TASK_DYING;
     }
-    return false;
+    return state;
 }

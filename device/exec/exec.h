@@ -72,6 +72,7 @@ struct tl_exec_config {
     /* A fault of one process is one of all that are on the device, as of clients of one MPS server;
      * not in the mode TL_EXEC_TIMESLICE. */
     bool shares_faults;
+    bool is_preferred; /* a job above others, for which some of the places on the device are kept */
     /* its SMs keep to some CPUs if there are more than SMs: for the only device of a machine */
     bool has_own_cpus;
     /* per second, between host and device: TALLY_DEVICE_BUS (suffixes K, M, G), 12 GiB */
@@ -128,6 +129,7 @@ void tl_exec_waited(const struct tl_exec_aside *a);
 int tl_exec_memory_take(struct tl_exec_device *d, uint64_t bytes);
 void tl_exec_memory_give(struct tl_exec_device *d, uint64_t bytes);
 void tl_exec_memory_info(struct tl_exec_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
+uint64_t tl_exec_memory_mine(struct tl_exec_device *d); /* of it, this process */
 
 /* Memory whose pages can leave the device.  What is taken for it is marked with a rank, and given
  * back if a process asks for it that needs the room for something of a higher rank. */

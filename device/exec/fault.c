@@ -154,7 +154,7 @@ __attribute__((no_sanitize_address)) static void on_signal(int number, siginfo_t
         struct tl_exec_run *run = e->run;
         if (run != NULL && atomic_load_explicit(&run->cancelled, memory_order_relaxed)) {
             e->must_die = 1;
-            if (e->in_kernel) {
+            if (e->in_kernel && !tl__fiber_defers(number)) {
                 const ucontext_t *c = context;
                 pthread_sigmask(SIG_SETMASK, &c->uc_sigmask, NULL);
                 tl__engine_die(e);

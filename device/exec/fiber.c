@@ -8,6 +8,7 @@
 #include "tally/check.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -60,10 +61,34 @@ __asm__(".text\n"
         ".size tl__begin,.-tl__begin\n");
 /* clang-format on */
 
+#if TL_EXEC_ASAN
+/* ASan is told when a switch begins and when it is over, and ends the process if another begins in
+ * between: a signal that would leave the fiber waits for that long. */
+static _Thread_local volatile sig_atomic_t is_switching, deferred;
+
+static void arrive(void *fake)
+{
+    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+    is_switching = 0;
+    if (deferred != 0) {
+        int number = deferred;
+        deferred = 0;
+        raise(number);
+    }
+}
+
+bool tl__fiber_defers(int number)
+{
+    if (is_switching)
+        deferred = number;
+    return is_switching;
+}
+#endif
+
 static void begin(struct tl__fiber *f)
 {
 #if TL_EXEC_ASAN
-    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+    arrive(NULL);
 #endif
     f->entry(f);
     __builtin_trap(); /* an entry that returned has nowhere to go */
@@ -159,9 +184,10 @@ void tl__fiber_switch(struct tl__fiber *from, struct tl__fiber *to)
 {
 #if TL_EXEC_ASAN
     void *fake = NULL;
+    is_switching = 1;
     __sanitizer_start_switch_fiber(&fake, to->stack_low, to->stack_bytes);
     tl__fiber_hop(from, to);
-    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+    arrive(fake);
 #else
 #if TL_EXEC_TSAN
     __tsan_switch_to_fiber(to->sanitizer, 0);
@@ -173,6 +199,7 @@ void tl__fiber_switch(struct tl__fiber *from, struct tl__fiber *to)
 __attribute__((no_sanitize_address)) void tl__fiber_leave(struct tl__fiber *to)
 {
 #if TL_EXEC_ASAN
+    is_switching = 1;
     __sanitizer_start_switch_fiber(NULL, to->stack_low, to->stack_bytes);
 #elif TL_EXEC_TSAN
     __tsan_switch_to_fiber(to->sanitizer, 0);

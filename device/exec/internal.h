@@ -37,10 +37,11 @@
 #define TL_EXEC_NO_KEY UINT64_MAX
 #define TL_EXEC_MAX_SHARED (1U << 20) /* static and dynamic together; a GPU has less */
 
-/* Was this thread killed, or does it end, so that nothing of its program will be run any more?
- * `is_seen` tells that its numbers are of our namespace: then it has ended if there is no such
- * thread; else nothing is known of it. */
-bool tl__is_dying(uint32_t pid, uint32_t tid, bool is_seen);
+/* Was this thread killed, or does it end, so that nothing of its program will be run any more?  Or
+ * is it stopped (SIGSTOP, Ctrl-Z, a debugger)?  `is_seen` tells that its numbers are of our
+ * namespace: then it has ended if there is no such thread; else nothing is known of it. */
+enum tl__task { TL__TASK_GOES_ON, TL__TASK_STOPPED, TL__TASK_DYING };
+enum tl__task tl__task_state(uint32_t pid, uint32_t tid, bool is_seen);
 /* Which namespace of processes this one is in; 0 if that is not known. */
 uint32_t tl__pid_namespace(void);
 
@@ -111,6 +112,17 @@ static inline __attribute__((always_inline)) void tl__fiber_hop(struct tl__fiber
 /* The same for good: `from` must be reset before it can be entered again.  May be called on any
  * stack, such as a signal's. */
 void tl__fiber_leave(struct tl__fiber *to) __attribute__((noreturn));
+/* Whether this thread is between two fibers, where a sanitizer must not be interrupted; the signal
+ * is then raised again behind it.  Safe in a handler. */
+#if TL_EXEC_ASAN
+bool tl__fiber_defers(int number);
+#else
+static inline bool tl__fiber_defers(int number)
+{
+    (void)number;
+    return false;
+}
+#endif
 bool tl__fiber_is_guard(const struct tl__fiber *f, const void *address);
 
 /* --- objects ---------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
  * below the program's own threads: they get what the slots give them, and the CPU scheduler has no
  * reason to prefer one over the other. */
 #include "device/exec/device.h"
+#include "device/exec/stall.h"
 #include "tally/check.h"
 #include "tally/clock.h"
 #include "tally/lock.h"
@@ -271,12 +272,13 @@ static void wait_for_work(struct tl_exec_device *d)
 static bool env_must_stop(struct tl__engine *e, struct tl_exec_run *run)
 {
     struct tl_exec_device *d = e->env->device;
+    tl__sm_note_block(d->sm, e->slot);
     if (run->partition != NULL &&
         UINT64_MAX - atomic_load_explicit(&run->partition->urgency, memory_order_relaxed) <
             run->key)
         return true;
     return atomic_load_explicit(&d->head_key, memory_order_relaxed) < run->key ||
-           tl__sm_must_yield(d->sm, run->key);
+           tl__sm_has_lost(d->sm, e->slot) || tl__sm_must_yield(d->sm, run->key);
 }
 
 static void env_drained(struct tl__engine *e, struct tl_exec_run *run)
@@ -363,7 +365,7 @@ static void run_with_slot(struct tl__worker *w, uint32_t slot)
         tl__fault_leave();
         leave_run(w, run, rc);
         /* who lent it may have become able to go on */
-        if (w->engine.n_lodged > 0 || !tl__sm_may_keep(d->sm))
+        if (w->engine.n_lodged > 0 || tl__sm_has_lost(d->sm, slot) || !tl__sm_may_keep(d->sm))
             break;
     }
     tl__sm_release(d->sm, slot);
@@ -417,6 +419,7 @@ static void *worker_main(void *argument)
         tl__fault_attach(NULL);
     }
     tl__engine_finish(&w->engine);
+    tl__stall_end_thread();
     return NULL;
 }
 

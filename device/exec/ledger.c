@@ -143,6 +143,11 @@ uint64_t tl__sm_engine(struct tl__sm *s, uint32_t engine, uint64_t ns)
     return take_turn(&s->m->engine_free_ns[engine % TL_EXEC_ENGINES], ns);
 }
 
+uint64_t tl__sm_memory_mine(const struct tl__sm *s)
+{
+    return atomic_load_explicit(&s->mine->used_bytes, memory_order_seq_cst);
+}
+
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     bury_owners(s);

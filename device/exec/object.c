@@ -125,7 +125,10 @@ static int enter_folder(const char *path, char *by, size_t size, struct tl_error
  * own. */
 static bool is_descriptor(const char *path)
 {
-    return strncmp(path, "/proc/", 6) == 0;
+    static const char by[] = "/proc/self/fd/";
+    const char *number = path + sizeof by - 1;
+    return strncmp(path, by, sizeof by - 1) == 0 && *number != '\0' &&
+           number[strspn(number, "0123456789")] == '\0';
 }
 
 static void *map(const char *path, struct tl_error *err)

@@ -20,6 +20,7 @@ struct tl__sm_config {
     uint64_t memory_bytes;
     uint32_t quantum_us;
     bool shares_faults;
+    bool is_preferred; /* it may have the places that are kept */
 };
 /* To be called by a thread that lives until it calls close: the kernel tells the others when that
  * thread dies. */
@@ -46,6 +47,8 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot);
 /* Takes a slot back that was lent, whoever is next; false if somebody has it. */
 bool tl__sm_retake(struct tl__sm *s, uint32_t slot);
 bool tl__sm_is_free(const struct tl__sm *s, uint32_t slot);
+/* The holder of a slot asks between blocks: others took it, because this process was stopped. */
+bool tl__sm_has_lost(const struct tl__sm *s, uint32_t slot);
 /* Waits until a slot may be free: some milliseconds at most.  The caller tries again. */
 int tl__sm_acquire_or_wait(struct tl__sm *s, uint32_t preferred);
 /* What a worker would find that asked for a slot now: one that it may take; that a worker of this
@@ -65,10 +68,13 @@ void tl__sm_wake(struct tl__sm *s, int n);
 bool tl__sm_may_keep(struct tl__sm *s);
 /* the holder of a slot asks between blocks */
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key);
+/* The holder of a slot tells that it is between blocks: for who keeps waits. */
+void tl__sm_note_block(struct tl__sm *s, uint32_t slot);
 /* another process waits for a slot: do not spin */
 bool tl__sm_others_wait(struct tl__sm *s);
 int tl__sm_memory_take(struct tl__sm *s, uint64_t bytes); /* 0, -ENOMEM */
 void tl__sm_memory_give(struct tl__sm *s, uint64_t bytes);
+uint64_t tl__sm_memory_mine(const struct tl__sm *s);
 void tl__sm_memory_info(struct tl__sm *s, uint64_t *free_bytes, uint64_t *total_bytes);
 /* Pages: see tl_exec_memory_demand and the calls behind it. */
 int tl__sm_memory_demand(struct tl__sm *s, uint64_t bytes, uint32_t below);

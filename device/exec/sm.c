@@ -26,9 +26,12 @@
  * The segment can hold anything if somebody scribbles on it.  Numbers that index are checked where
  * they are read; what all agree on (slots, mode, sizes) is read once, when joining.
  *
- * A process that is stopped (SIGSTOP, a debugger) keeps the slots it holds, as its blocks are not
- * finished; but if it does not take a free slot for 250 ms when it is first, the others go on
- * without it until it does something. */
+ * A process that is stopped (SIGSTOP, a debugger) does not take free slots: if it is first and lets
+ * one lie for 250 ms, the others go on without it until it does something.  The slots that it holds
+ * it keeps for STOPPED_NS; then who waits sets it aside and takes them (device/exec/bury.c).  It
+ * notices at its next block and asks for a slot like anybody else, so for a block at most there is
+ * one more at work than there are slots.  Nobody ever frees a slot that is not his, so their number
+ * stays right whoever goes on when. */
 #include "device/exec/sm.h"
 #include "device/exec/internal.h"
 #include "tally/check.h"
@@ -51,13 +54,12 @@
 #define SM_MAGIC 0x534d796c6c6154ULL /* "TallyMS", little-endian */
 #define SM_VERSION 1
 #define WAIT_NS 2000000
-#define LOOK_NS 1000000 /* how long an answer about a process holds */
 #define STALE_NS 250000000
 #define AGE (((uint64_t)1 << 55) - 1) /* of a key: the order of arrival, below the priority */
 
 /* --- who lives -------------------------------------------------------------------------------- */
 
-/* The living process that a slot's word names, or NULL. */
+/* The living process that a slot's word names, or NULL; also if it is stopped and was set aside. */
 static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
 {
     uint64_t entry = owner >> 48;
@@ -65,29 +67,15 @@ static struct sm_proc *owner_of(const struct tl__sm *s, uint64_t owner)
         return NULL;
     struct sm_proc *p = &s->m->procs[entry - 1];
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
-    return (generation & 0xffff) == (owner >> 32 & 0xffff) && tl__sm_is_alive(p) ? p : NULL;
+    return (generation & 0xffff) == (owner >> 32 & 0xffff) && tl__sm_is_alive(p) &&
+                   !tl__sm_is_aside(s, (uint32_t)entry - 1)
+               ? p
+               : NULL;
 }
 
 static uint64_t head_of(const struct sm_proc *p)
 {
     return atomic_load_explicit(&p->head, memory_order_seq_cst);
-}
-
-bool tl__sm_bury(struct tl__sm *s, uint32_t index)
-{
-    struct sm_proc *p = &s->m->procs[index];
-    uint32_t word = atomic_load_explicit(&p->alive, memory_order_acquire);
-    uint64_t now = tl_clock_ns(),
-             looked = atomic_load_explicit(&s->looked_ns[index], memory_order_relaxed);
-    if (p == s->mine || !tl__sm_is_alive(p) || now - looked < LOOK_NS ||
-        !atomic_compare_exchange_strong(&s->looked_ns[index], &looked, now))
-        return false;
-    /* What the kernel does with the word later is the same, or nothing if the entry has another
-     * owner by then. */
-    uint32_t home = atomic_load_explicit(&p->pid_namespace, memory_order_relaxed);
-    return tl__is_dying(atomic_load_explicit(&p->pid, memory_order_relaxed), word & FUTEX_TID_MASK,
-                        home != 0 && home == s->pid_namespace) &&
-           atomic_compare_exchange_strong(&p->alive, &word, word | FUTEX_OWNER_DIED);
 }
 
 /* --- waking ----------------------------------------------------------------------------------- */
@@ -242,7 +230,7 @@ static void note_wait(struct tl__sm *s)
         is_kept_out = i == s->n_slots;
     }
     if (is_kept_out)
-        tl__waits_begin(s->waits);
+        tl__waits_begin(s->waits, s->m->slots, s->n_slots);
 }
 
 /* --- slots ------------------------------------------------------------------------------------ */
@@ -253,7 +241,7 @@ static bool somebody_is_first(const struct tl__sm *s, uint64_t key)
     for (uint32_t i = 0; i < tl__sm_n_procs(s); i++) {
         const struct sm_proc *p = &s->m->procs[i];
         uint64_t head = head_of(p);
-        if (p != s->mine && head < key && tl__sm_is_alive(p) &&
+        if (p != s->mine && head < key && tl__sm_is_alive(p) && !tl__sm_is_aside(s, i) &&
             head != atomic_load_explicit(&s->ignored[i], memory_order_relaxed))
             return true;
     }
@@ -290,6 +278,16 @@ static uint64_t own_word(const struct tl__sm *s)
            (uint32_t)gettid();
 }
 
+static void note_hold(struct tl__sm *s, uint32_t slot)
+{
+    atomic_fetch_add_explicit(&s->mine->beat, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
+    if (s->waits != NULL) {
+        tl__waits_end(s->waits, s->m->slots, s->n_slots);
+        tl__stall_begin(&s->m->slots[slot].stall);
+    }
+}
+
 int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
 {
     uint64_t key = head_of(s->mine);
@@ -310,11 +308,12 @@ int tl__sm_try_acquire(struct tl__sm *s, uint32_t preferred)
                 continue;
             ignore_stopped(s, key);
         }
+        if (!tl__sm_may_take_over(s, owner))
+            continue;
         /* seq_cst, with `notify`. */
         if (atomic_compare_exchange_strong(&slot->owner, &owner, me)) {
             atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
-            atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
-            tl__waits_end(s->waits);
+            note_hold(s, n);
             return (int)n;
         }
     }
@@ -332,10 +331,10 @@ bool tl__sm_retake(struct tl__sm *s, uint32_t slot)
     TL_CHECK(slot < s->n_slots);
     _Atomic uint64_t *word = &s->m->slots[slot].owner;
     uint64_t owner = atomic_load_explicit(word, memory_order_relaxed);
-    if (owner_of(s, owner) != NULL || !atomic_compare_exchange_strong(word, &owner, own_word(s)))
+    if (owner_of(s, owner) != NULL || !tl__sm_may_take_over(s, owner) ||
+        !atomic_compare_exchange_strong(word, &owner, own_word(s)))
         return false;
-    atomic_fetch_add_explicit(&s->n_held, 1, memory_order_relaxed);
-    tl__waits_end(s->waits);
+    note_hold(s, slot);
     return true;
 }
 
@@ -344,9 +343,12 @@ void tl__sm_release(struct tl__sm *s, uint32_t slot)
     TL_CHECK(slot < s->n_slots);
     struct sm_slot *sl = &s->m->slots[slot];
     uint64_t owner = atomic_load_explicit(&sl->owner, memory_order_relaxed);
-    atomic_store_explicit(&sl->freed_ns, tl_clock_ns(), memory_order_relaxed);
-    if (owner >> 48 == s->index + 1)
+    tl__sm_note_block(s, slot);
+    if (owner >> 48 == s->index + 1) {
+        atomic_store_explicit(&sl->freed_ns, tl_clock_ns(), memory_order_relaxed);
         atomic_compare_exchange_strong(&sl->owner, &owner, 0);
+    }
+    atomic_fetch_add_explicit(&s->mine->beat, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&s->n_held, 1, memory_order_relaxed);
     note_wait(s); /* who leaves with blocks to run was told to */
     notify(s, 1);
@@ -399,6 +401,13 @@ bool tl__sm_may_keep(struct tl__sm *s)
     if (key == TL_EXEC_NO_KEY)
         return false;
     return s->mode == TL_EXEC_TIMESLICE ? is_my_turn(s) : !somebody_is_first(s, key);
+}
+
+bool tl__sm_has_lost(const struct tl__sm *s, uint32_t slot)
+{
+    TL_CHECK(slot < s->n_slots);
+    return atomic_load_explicit(&s->m->slots[slot].owner, memory_order_relaxed) >> 48 !=
+           s->index + 1;
 }
 
 bool tl__sm_must_yield(struct tl__sm *s, uint64_t key)
@@ -547,6 +556,11 @@ static int open_segment(const char *path, struct sm_shared **out, struct tl_erro
             }
             continue;
         }
+        if (fd < 0 && (errno == EACCES || errno == ELOOP))
+            return tl_error_set(err, -errno,
+                                "%s is a link or somebody else's: have it removed, or choose "
+                                "another TALLY_DEVICE_NAME",
+                                path);
         if (fd < 0)
             return tl_error_errno(err, "cannot open the shared device %s", path);
         struct stat here, there;
@@ -582,12 +596,13 @@ static int open_segment(const char *path, struct sm_shared **out, struct tl_erro
 
 /* Takes a free entry.  The kernel is told first: it marks the word only if it finds this thread's
  * id in it. */
-static int take_entry(struct tl__sm *s)
+static int take_entry(struct tl__sm *s, bool is_preferred)
 {
     size_t bytes;
     if (syscall(SYS_get_robust_list, 0, &s->old_robust, &bytes) < 0)
         return -errno;
-    for (uint32_t i = 0; i < MAX_PROCS; i++) {
+    uint32_t end = is_preferred ? MAX_PROCS : MAX_PROCS - KEPT_PROCS;
+    for (uint32_t i = 0; i < end; i++) {
         struct sm_proc *p = &s->m->procs[i];
         uint32_t word = atomic_load_explicit(&p->alive, memory_order_relaxed);
         if (tl__sm_is_alive(p))
@@ -626,17 +641,17 @@ static bool is_alone(struct tl__sm *s)
     return true;
 }
 
-/* A fault that is shared ends with the last of those who were there when it happened; until then
- * nobody joins: -EBUSY. */
+/* What was left there ends with the last who could mean it: slots, times, turns, and faults, for
+ * which nobody joins until then: -EBUSY. */
 static int mend(struct tl__sm *s, const struct tl__sm_config *config, struct tl_error *err)
 {
-    if (atomic_load(&s->m->fault) == 0 || !config->shares_faults)
-        return 0;
-    if (!is_alone(s))
+    const size_t from = offsetof(struct sm_shared, bus_free_ns);
+    if (is_alone(s))
+        memset((char *)s->m + from, 0, offsetof(struct sm_shared, procs) - from);
+    else if (config->shares_faults && atomic_load(&s->m->fault) != 0)
         return tl_error_set(err, -EBUSY,
                             "a process on the device has faulted, and some that it took with it "
                             "are still there");
-    atomic_store(&s->m->fault, 0);
     return 0;
 }
 
@@ -684,7 +699,7 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     struct stat st;
     rc = fstat(fd, &st) < 0 ? -errno : mend(s, config, err);
     if (rc == 0)
-        rc = take_entry(s);
+        rc = take_entry(s, config->is_preferred);
     if (rc == 0) {
         s->inode = st.st_ino;
         snprintf(s->path, sizeof s->path, "%s", path);
@@ -695,8 +710,14 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     if (rc < 0) {
         munmap(s->m, sizeof *s->m);
         free(s);
-        return tl_error_set(err, rc, "cannot join the device %s: at most %d processes can", path,
-                            MAX_PROCS);
+        if (rc != -EUSERS) /* a fault that is shared has told why already */
+            return rc == -EBUSY ? rc
+                                : tl_error_set(err, rc, "cannot join the device %s: %s", path,
+                                               strerror(-rc));
+        return tl_error_set(err, rc,
+                            "cannot join the device %s: at most %d processes can, and %d more "
+                            "above level 0 (tally-run --priority=high)",
+                            path, MAX_PROCS - KEPT_PROCS, KEPT_PROCS);
     }
     *out = s;
     return 0;

@@ -4,6 +4,7 @@
 #define TALLY_DEVICE_EXEC_SM_H
 
 #include "device/exec/exec.h"
+#include "device/exec/stall.h"
 #include "device/exec/waits.h"
 
 #include <linux/futex.h>
@@ -11,6 +12,7 @@
 
 #define MAX_SLOTS TL__MAX_SLOTS
 #define MAX_PROCS 128
+#define KEPT_PROCS 16 /* of these, for who is preferred */
 
 /* Written by its owner only, but for `wake` and what others ask for. */
 struct sm_proc {
@@ -27,13 +29,15 @@ struct sm_proc {
     _Atomic uint64_t paged_bytes[TL_EXEC_RANKS], owed_bytes[TL_EXEC_RANKS];
     _Atomic uint32_t asked;
     _Atomic uint32_t pid_namespace; /* in which its numbers mean something */
-    uint8_t unused[128 - 80];
+    _Atomic uint32_t beat;          /* slots that it took or left so far */
+    uint8_t unused[128 - 88];
 };
 
 struct sm_slot {
     _Atomic uint64_t owner; /* entry + 1 (16 bits), generation (16), thread id (32); 0: free */
     _Atomic uint64_t freed_ns;
-    uint8_t unused[48];
+    struct tl__stall stall;
+    uint8_t unused[32];
 };
 
 struct sm_shared {
@@ -81,6 +85,9 @@ struct tl__sm {
     _Atomic uint32_t n_held;               /* slots that this process has */
     struct tl__waits *waits;               /* NULL: nobody asked for them */
     _Atomic uint64_t looked_ns[MAX_PROCS]; /* when it was asked whether that process was killed */
+    /* Since when it is stopped, as far as is known; and if that has been long, a bit and the beat
+     * that it had then: while that is the same, it is set aside. */
+    _Atomic uint64_t stopped_ns[MAX_PROCS], aside[MAX_PROCS];
 };
 
 static inline bool tl__sm_is_alive(const struct sm_proc *p)
@@ -95,8 +102,19 @@ static inline uint32_t tl__sm_n_procs(const struct tl__sm *s)
     return n < MAX_PROCS ? n : MAX_PROCS;
 }
 
-/* Asks about a process unless that was done just now, and marks it if it was killed.  True if it
- * did that. */
+/* Whether this process goes on without that one, because it is stopped. */
+static inline bool tl__sm_is_aside(const struct tl__sm *s, uint32_t index)
+{
+    uint64_t aside = atomic_load_explicit(&s->aside[index], memory_order_relaxed);
+    return aside != 0 &&
+           (uint32_t)aside == atomic_load_explicit(&s->m->procs[index].beat, memory_order_relaxed);
+}
+
+/* Asks about a process unless that was done just now, and marks it if it was killed, or sets it
+ * aside if it has been stopped for long.  True if it was killed. */
 bool tl__sm_bury(struct tl__sm *s, uint32_t index);
+/* Whether a slot of that owner, who counts for nothing, may be had: one that is set aside is looked
+ * at once more, since it may have gone on just now. */
+bool tl__sm_may_take_over(struct tl__sm *s, uint64_t owner);
 
 #endif

@@ -1,7 +1,8 @@
 /* What this process lost to others, written down span by span in a mapped file: whole after every
- * instruction, however the process ends.  Threads that end and begin spans at once are told apart
- * by an exchange of the begin, so each span is kept once. */
+ * instruction, however the process ends.  Threads that end and begin spans at once take turns, so
+ * each span is kept once. */
 #include "device/exec/waits.h"
+#include "device/exec/sm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +14,17 @@
 #include <unistd.h>
 
 #include "tally/clock.h"
+#include "tally/lock.h"
 
 struct tl__waits {
     struct tl__waits_file *file;
     size_t bytes;
-    _Atomic uint64_t since_ns; /* 0: nothing waits */
+    struct tl_mutex lock;
+    _Atomic uint64_t since_ns; /* 0: nothing waits; changed with the lock */
+    /* by SM: what its holders had told then; with the lock */
+    struct {
+        uint64_t told_ns, total_ns;
+    } then[MAX_SLOTS];
 };
 
 int tl__waits_create(struct tl__waits **out, const char *folder, const char *name,
@@ -46,6 +53,7 @@ int tl__waits_create(struct tl__waits **out, const char *folder, const char *nam
         free(w);
         return rc;
     }
+    tl_mutex_init(&w->lock);
     w->file->magic = TL__WAITS_MAGIC;
     *out = w;
     return 0;
@@ -56,30 +64,68 @@ void tl__waits_destroy(struct tl__waits *w)
     if (w == NULL)
         return;
     munmap(w->file, w->bytes);
+    tl_mutex_destroy(&w->lock);
     free(w);
 }
 
-void tl__waits_begin(struct tl__waits *w)
+void tl__waits_begin(struct tl__waits *w, const struct sm_slot *slots, uint32_t n)
 {
-    uint64_t never = 0;
-    if (w != NULL && atomic_load_explicit(&w->since_ns, memory_order_relaxed) == 0)
-        atomic_compare_exchange_strong(&w->since_ns, &never, tl_clock_ns());
+    if (w == NULL || atomic_load_explicit(&w->since_ns, memory_order_relaxed) != 0)
+        return;
+    tl_mutex_lock(&w->lock);
+    if (atomic_load_explicit(&w->since_ns, memory_order_relaxed) == 0) {
+        for (uint32_t i = 0; i < n; i++) { /* in this order: the sum is as new at least */
+            const struct tl__stall *st = &slots[i].stall;
+            w->then[i].told_ns = atomic_load_explicit(&st->told_ns, memory_order_acquire);
+            w->then[i].total_ns = atomic_load_explicit(&st->total_ns, memory_order_relaxed);
+        }
+        atomic_store_explicit(&w->since_ns, tl_clock_ns(), memory_order_relaxed);
+    }
+    tl_mutex_unlock(&w->lock);
 }
 
-void tl__waits_end(struct tl__waits *w)
+/* Of the time since `since`, what was lost.  It was over when the last SM was left, but which one
+ * this process waited for is not known: the one that says the most counts, and if none was left
+ * (its holder died, or who came first went away), all of it. */
+static uint64_t lost_ns(const struct tl__waits *w, const struct sm_slot *slots, uint32_t n,
+                        uint64_t since) TL_REQUIRES(w->lock)
 {
-    uint64_t since = w != NULL ? atomic_exchange(&w->since_ns, 0) : 0;
-    if (since == 0)
-        return;
+    uint64_t now = tl_clock_ns(), most = 0;
+    bool was_left = false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t freed = atomic_load_explicit(&slots[i].freed_ns, memory_order_relaxed);
+        uint64_t total = atomic_load_explicit(&slots[i].stall.total_ns, memory_order_relaxed);
+        if (freed <= since || freed > now)
+            continue;
+        was_left = true;
+        uint64_t stalled = total > w->then[i].total_ns ? total - w->then[i].total_ns : 0;
+        uint64_t ran = tl__stall_ran_ns(since, freed, w->then[i].told_ns, stalled);
+        most = ran > most ? ran : most;
+    }
+    return was_left ? most : now - since;
+}
+
+static void keep(struct tl__waits *w, uint64_t begin, uint64_t lost) TL_REQUIRES(w->lock)
+{
     uint64_t n = atomic_load(&w->file->n);
-    do {
-        if (n >= TL__WAITS_MAX) {
-            atomic_fetch_add(&w->file->n_dropped, 1);
-            return;
-        }
-    } while (!atomic_compare_exchange_weak(&w->file->n, &n, n + 1));
-    w->file->spans[n].begin_ns = since;
-    w->file->spans[n].end_ns = tl_clock_ns();
+    if (n >= TL__WAITS_MAX) {
+        atomic_fetch_add(&w->file->n_dropped, 1);
+        return;
+    }
+    w->file->spans[n].begin_ns = begin;
+    w->file->spans[n].end_ns = begin + lost;
+    atomic_store(&w->file->n, n + 1);
+}
+
+void tl__waits_end(struct tl__waits *w, const struct sm_slot *slots, uint32_t n)
+{
+    if (w == NULL || atomic_load_explicit(&w->since_ns, memory_order_relaxed) == 0)
+        return;
+    tl_mutex_lock(&w->lock);
+    uint64_t since = atomic_exchange(&w->since_ns, 0);
+    if (since != 0)
+        keep(w, since, lost_ns(w, slots, n, since));
+    tl_mutex_unlock(&w->lock);
 }
 
 void tl__waits_forget(struct tl__waits *w)

@@ -1,5 +1,10 @@
 /* What this process lost to others: when it had blocks to run and no SM, because others had them.
- * Benchmarks ask for it; the device itself decides nothing by it. */
+ * Benchmarks ask for it; the device itself decides nothing by it.
+ *
+ * Lost is what their kernels ran, not what else happens on the machine: the time in which who had
+ * the SM had no processor, because other programs did, is not counted if he keeps waits as well
+ * (device/exec/stall.h), and neither is the time from when the SM was left to when this process got
+ * a processor to take it. */
 #ifndef TALLY_DEVICE_EXEC_WAITS_H
 #define TALLY_DEVICE_EXEC_WAITS_H
 
@@ -8,8 +13,9 @@
 
 #include "tally/base.h"
 
-/* A file of this layout, in the machine's own byte order: a head, then `n` spans in the order of
- * their ends.  What does not fit any more is counted and not kept. */
+/* A file of this layout, in the machine's own byte order: a head, then `n` spans in order, from the
+ * begin of the wait and as long as what was lost.  What does not fit any more is counted and not
+ * kept. */
 #define TL__WAITS_MAGIC 0x5374696157796c54ULL /* "TlyWaitS" */
 enum { TL__WAITS_MAX = 1 << 20 };
 struct tl__waits_file {
@@ -22,16 +28,18 @@ struct tl__waits_file {
 };
 
 struct tl__waits;
+struct sm_slot;
 
 /* Begins a file FOLDER/NAME.PID.waits; `name` is the device's.  0, or a negative errno value. */
 int tl__waits_create(struct tl__waits **out, const char *folder, const char *name,
                      struct tl_error *err);
 /* NULL is fine, here and below. */
 void tl__waits_destroy(struct tl__waits *w);
-/* From now on something stands ready and others have all SMs.  What has begun goes on. */
-void tl__waits_begin(struct tl__waits *w);
+/* From now on something stands ready and others have all SMs, `n` of them.  What has begun goes
+ * on. */
+void tl__waits_begin(struct tl__waits *w, const struct sm_slot *slots, uint32_t n);
 /* An SM was had: what has begun is over and kept. */
-void tl__waits_end(struct tl__waits *w);
+void tl__waits_end(struct tl__waits *w, const struct sm_slot *slots, uint32_t n);
 /* Nothing stands ready any more: what has begun is forgotten. */
 void tl__waits_forget(struct tl__waits *w);
 

@@ -192,6 +192,8 @@ static struct machine *take_machine(struct tl_emit *e)
     const char *cpu = o->cpu != NULL ? o->cpu : host_cpu;
     struct tl_buf features = {0};
     tl_buf_puts(&features, o->features != NULL ? o->features : host_features);
+    if (o->is_plain)
+        tl_buf_puts(&features, features.n != 0 ? ",-avx512f" : "-avx512f");
     if (!e->has_avx512)
         tl_buf_puts(&features, features.n != 0 ? ",+fast-gather" : "+fast-gather");
     tl_buf_putc(&features, '\0');

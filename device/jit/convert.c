@@ -166,59 +166,7 @@ static struct tl_val float_to_float(struct tl_emit *e, struct tl_val v, struct t
     return bits;
 }
 
-/* --- 8 bits ----------------------------------------------------------------------------------- */
-
-struct small_format {
-    uint32_t bias, mantissa; /* bits of the mantissa */
-    uint32_t most;           /* the largest finite number, as bits */
-};
-static const struct small_format e4m3 = {7, 3, 0x7e}, e5m2 = {15, 2, 0x7b};
-
-/* f32 to 8 bits, to nearest even, too large to the largest; as i32. */
-static struct tl_val to_small(struct tl_emit *e, struct tl_val v, const struct small_format *f)
-{
-    struct tl_val bits = tl_bitcast(e, v, e->i32),
-                  size = tl_op(e, LLVMAnd, bits, tl_const(e, 32, 0x7fffffff));
-    uint32_t shift = 23 - f->mantissa, least_normal = (127 - f->bias + 1) << 23,
-             one = (127 - f->bias + 1 + shift) << 23;
-    /* Normal: add just less than a half of the last bit, or that half if the last bit is odd. */
-    struct tl_val odd = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, size, tl_const(e, 32, shift)),
-                              tl_const(e, 32, 1));
-    struct tl_val normal = tl_op(e, LLVMAdd, tl_op(e, LLVMAdd, size, odd),
-                                 tl_const(e, 32, (1u << (shift - 1)) - 1));
-    normal = tl_op(e, LLVMSub, tl_op(e, LLVMLShr, normal, tl_const(e, 32, shift)),
-                   tl_const(e, 32, (127 - f->bias) << f->mantissa));
-    /* Below: adding a number whose last bit is the least subnormal rounds there. */
-    struct tl_val sum = tl_op(e, LLVMFAdd, tl_bitcast(e, size, e->f32),
-                              tl_bitcast(e, tl_const(e, 32, one), e->f32));
-    struct tl_val subnormal = tl_op(e, LLVMSub, tl_bitcast(e, sum, e->i32), tl_const(e, 32, one));
-    struct tl_val r = tl_select(e, tl_icmp(e, LLVMIntULT, size, tl_const(e, 32, least_normal)),
-                                subnormal, normal);
-    r = tl_select(e, tl_icmp(e, LLVMIntUGT, r, tl_const(e, 32, f->most)), tl_const(e, 32, f->most),
-                  r);
-    r = tl_op(
-        e, LLVMOr, r,
-        tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, bits, tl_const(e, 32, 24)), tl_const(e, 32, 0x80)));
-    return tl_select(e, tl_fcmp(e, LLVMRealUNO, v, v), tl_const(e, 32, 0x7f), r);
-}
-
-/* e5m2 is the upper half of an f16, e4m3 has its mantissa one bit lower and another bias. */
-struct tl_val tl_f16_of_small(struct tl_emit *e, struct tl_val v, bool is_e5m2)
-{
-    if (is_e5m2)
-        return tl_bitcast(e, tl_op(e, LLVMShl, v, tl_const(e, 16, 8)), e->f16);
-    struct tl_val size = tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x7f)),
-                  sign = tl_op(e, LLVMShl, tl_op(e, LLVMAnd, v, tl_const(e, 16, 0x80)),
-                               tl_const(e, 16, 8));
-    struct tl_val scaled = tl_extend(
-        e, tl_bitcast(e, tl_op(e, LLVMShl, size, tl_const(e, 16, 7)), e->f16), e->f32);
-    scaled = tl_truncate(e, tl_op(e, LLVMFMul, scaled, tl_lit(e, scaled, 256)), e->f16);
-    struct tl_val bits = tl_op(e, LLVMOr, tl_bitcast(e, scaled, e->i16), sign);
-    return tl_bitcast(e,
-                      tl_select(e, tl_icmp(e, LLVMIntEQ, size, tl_const(e, 16, 0x7f)),
-                                tl_const(e, 16, 0x7fff), bits),
-                      e->f16);
-}
+/* --- pairs ------------------------------------------------------------------------------------ */
 
 static struct tl_val pair(struct tl_emit *e, struct tl_val low, struct tl_val high, uint32_t bits)
 {
@@ -226,39 +174,6 @@ static struct tl_val pair(struct tl_emit *e, struct tl_val low, struct tl_val hi
     return tl_op(
         e, LLVMOr, low,
         tl_op(e, LLVMShl, tl_cast_int(e, high, 2 * bits, false), tl_const(e, 2 * bits, bits)));
-}
-
-/* Two f32, or two f16 of a register, to a pair of 8 bits. */
-static void emit_to_small(struct tl_emit *e, const struct small_format *f)
-{
-    struct tl_type f32 = {TL_T_FLOAT, 32, 1}, f16 = {TL_T_FLOAT, 16, 1};
-    struct tl_val r[2];
-    for (uint32_t p = 0; p < 2; p++) {
-        struct tl_val v;
-        if (e->inst->n_operands == 3) {
-            v = tl_read_as(e, tl_opd(e, 2 - p), f32);
-        } else {
-            v = tl_op(e, LLVMLShr, tl_read(e, tl_opd(e, 1), 32), tl_const(e, 32, 16 * p));
-            v = tl_extend(e, tl_to_float(e, tl_cast_int(e, v, 16, false), f16), e->f32);
-        }
-        r[p] = tl_cast_int(e, to_small(e, prepare(e, v, f16), f), 8, false);
-    }
-    tl_write(e, tl_opd(e, 0), pair(e, r[0], r[1], 8), false);
-}
-
-static void emit_from_small(struct tl_emit *e, const struct small_format *f)
-{
-    struct tl_type f16 = {TL_T_FLOAT, 16, 1};
-    struct tl_val v = tl_read(e, tl_opd(e, 1), 16), r[2];
-    for (uint32_t p = 0; p < 2; p++) {
-        struct tl_val byte = tl_op(e, LLVMAnd, tl_op(e, LLVMLShr, v, tl_const(e, 16, 8 * p)),
-                                   tl_const(e, 16, 255));
-        struct tl_val half = tl_f16_of_small(e, byte, f == &e5m2);
-        if (tl_ptx_form_has_text(e->inst->inst.form, "relu"))
-            half = tl_relu(e, half);
-        r[p] = tl_from_float(e, half, f16);
-    }
-    tl_write(e, tl_opd(e, 0), pair(e, r[0], r[1], 16), false);
 }
 
 /* --- integer to integer ----------------------------------------------------------------------- */
@@ -341,19 +256,12 @@ static void emit_tf32(struct tl_emit *e)
 static bool emit_special(struct tl_emit *e, struct tl_type to, struct tl_type from)
 {
     const struct tl_ptx_form *f = e->inst->inst.form;
-    const struct small_format *small = tl_has(e, TL_MOD_e4m3x2)   ? &e4m3
-                                       : tl_has(e, TL_MOD_e5m2x2) ? &e5m2
-                                                                  : NULL;
+    if (tl_emit_small(e))
+        return true;
     if (tl_has(e, TL_MOD_tf32))
         emit_tf32(e);
     else if (tl_ptx_form_has_text(f, "pack"))
         emit_pack_ints(e);
-    else if (small != NULL && (tl_has(e, TL_MOD_bf16x2) || tl_has(e, TL_MOD_rs)))
-        return false;
-    else if (small != NULL && tl_has(e, TL_MOD_satfinite))
-        emit_to_small(e, small);
-    else if (small != NULL)
-        emit_from_small(e, small);
     else if (to.packed == 2 && from.packed == 1 && from.bits == 32 && is_float(to) &&
              e->inst->n_operands == 3)
         emit_pack(e, to);

@@ -82,7 +82,8 @@ struct tl_shadow {
 /* A piece of a kernel between barriers, see fission.c. */
 struct tl_segment {
     uint32_t first; /* its first instruction */
-    /* per instruction: number of the barrier that it is, 0 if it is none */
+    /* per instruction: number of the barrier that it is, or that is thought in front of it; 0 if
+     * there is none */
     const uint32_t *state_of;
     /* per instruction: a load that waits, in a loop, for what another block does */
     const bool *waits;
@@ -92,6 +93,7 @@ struct tl_segment {
 /* A function being translated. */
 struct tl_fn {
     const struct tl_segment *segment; /* or NULL: a whole function */
+    bool is_beginning;                /* of a segment: what comes next is its first instruction */
     const struct tl_ptx_program_func *pf;
     struct tl_ptx_cfg cfg;
     struct tl_ptx_divergence d;
@@ -110,6 +112,12 @@ struct tl_fn {
     LLVMValueRef *mask_slot;      /* per block under divergence: i32 of lanes that want to run it */
     LLVMBasicBlockRef *bb;        /* per block outside divergence, made when first gone to */
     uint32_t *pending, n_pending; /* those not yet filled */
+    /* Where lanes have parted: all blocks up to where they meet, that place, and of these blocks
+     * those of the innermost loop around the one that is being written. */
+    const uint32_t *line, *loop;
+    uint32_t n_line, n_loop, join;
+    bool *meets;               /* absent.c's: per block */
+    struct tl_absent **absent; /* the same */
     LLVMBasicBlockRef allocas, start, end;
     LLVMValueRef outline_area; /* where outlined code takes its operands, or NULL */
     /* where misaligned accesses go, see align.c; NULL until there is one */

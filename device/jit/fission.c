@@ -5,7 +5,8 @@
  * barrier, then each from there to the next, and so on.  The kernel is cut into segments, one from
  * its start and one from behind each barrier, each of which runs one warp and tells at which
  * barrier it has arrived.  What a warp needs behind a barrier is kept in its part of a context in
- * between.
+ * between.  A kernel may be cut in other places as well, see race.c: in front of an instruction
+ * there, which the next segment begins with.
  *
  *     context  [ warp 0: registers that live across some barrier | warp 1: ... ]
  *     state 0: for each warp: state = segment_0(frame, context, warp)
@@ -21,6 +22,7 @@
 
 enum {
     MAX_STATES = 64,
+    MAX_CUTS = 16, /* where there is no barrier */
     MAX_CONTEXT = 128 << 10,
     DONE = 0,
 };
@@ -28,7 +30,8 @@ enum {
 struct fission {
     struct tl_emit *e;
     struct tl_fn *analysed;
-    uint32_t n_states;            /* 0: the start; then the barriers */
+    uint32_t n_states;            /* 0: the start; then the barriers, then other cuts */
+    uint32_t n_barriers;          /* with the start */
     uint32_t barrier[MAX_STATES]; /* instruction of each */
     uint32_t *state_of;           /* per instruction */
     bool *waits;                  /* per instruction: for other blocks, in a loop */
@@ -114,6 +117,17 @@ static bool may_release(const struct tl_ptx_stmt *s)
     }
 }
 
+/* Whether the kernel is cut in front of an instruction, rather than at it. */
+static bool is_cut(const struct fission *x, uint32_t inst)
+{
+    return x->state_of[inst] >= x->n_barriers;
+}
+
+static uint32_t first_of(const struct fission *x, uint32_t state)
+{
+    return state == 0 ? 0 : x->barrier[state] + (state < x->n_barriers);
+}
+
 /* Shows `visit` all instructions between a segment's start and the next barriers; false if there is
  * no memory for that. */
 static bool each_of_segment(struct fission *x, uint32_t first,
@@ -129,7 +143,7 @@ static bool each_of_segment(struct fission *x, uint32_t first,
     for (uint32_t from = first; depth > 0; from = UINT32_MAX) {
         const struct tl_ptx_block *k = &cfg->blocks[stack[--depth]];
         uint32_t i = from != UINT32_MAX ? from : k->first;
-        for (; i < k->end && x->state_of[i] == 0; i++)
+        for (; i < k->end && (x->state_of[i] == 0 || (i == from && is_cut(x, i))); i++)
             visit(data, i);
         for (uint32_t s = 0; i == k->end && s < k->n_succs; s++) {
             uint32_t to = k->succs[s];
@@ -164,7 +178,7 @@ static bool waits_for_blocks(struct fission *x, uint32_t inst)
     enum tl_ptx_mod space = tl_ptx_form_space(x->analysed->cfg.insts[inst]->inst.form);
     for (uint32_t k = 0; k < x->n_states; k++) {
         struct reach r = {.cfg = &x->analysed->cfg, .wait = inst};
-        uint32_t first = k == 0 ? 0 : x->barrier[k] + 1;
+        uint32_t first = first_of(x, k);
         if (first >= x->analysed->cfg.n_insts)
             continue;
         if (!each_of_segment(x, first, look_at, &r) || (r.has_wait && r.may_release))
@@ -204,11 +218,19 @@ static bool is_fit(struct fission *x)
         x->barrier[x->n_states] = i;
         x->state_of[i] = x->n_states++;
     }
+    x->n_barriers = x->n_states;
     for (uint32_t i = 0; i < cfg->n_insts; i++) {
         if (x->waits[i] && !waits_for_blocks(x, i))
             return false;
     }
     return x->n_states > 1;
+}
+
+static void forget_cuts(struct fission *x)
+{
+    for (uint32_t k = x->n_barriers; k < x->n_states; k++)
+        x->state_of[x->barrier[k]] = 0;
+    x->n_states = x->n_barriers;
 }
 
 /* --- what lives across barriers --------------------------------------------------------------- */
@@ -224,6 +246,9 @@ static void mark_read(void *data, struct tl_ptx_sym *reg)
     const struct live_scan *l = data;
     uint32_t id = tl_reg_read(l->f, l->inst, reg->id);
     l->set[id / 64] |= 1ull << (id % 64);
+    /* which is what a branch looks at, also if there is a shadow */
+    if (l->f->cfg.insts[l->inst]->inst.form->op == TL_OP_brx)
+        l->set[reg->id / 64] |= 1ull << (reg->id % 64);
 }
 
 static void mark_written(void *data, struct tl_ptx_sym *reg)
@@ -243,14 +268,15 @@ static void walk_back(struct fission *x, uint32_t block, uint64_t *set, uint32_t
     const struct tl_ptx_cfg *cfg = &x->analysed->cfg;
     for (uint32_t i = cfg->blocks[block].end; i-- > cfg->blocks[block].first;) {
         const struct tl_ptx_stmt *s = cfg->insts[i];
-        if (notes && x->state_of[i] != 0) {
-            for (uint32_t w = 0; w < words; w++)
-                x->crosses[w] |= set[w];
-        }
+        bool is_noted = notes && x->state_of[i] != 0;
+        for (uint32_t w = 0; is_noted && !is_cut(x, i) && w < words; w++)
+            x->crosses[w] |= set[w];
         struct live_scan l = {x->analysed, set, i};
         if (s->inst.guard == NULL)
             tl_ptx_inst_writes(s, mark_written, &l);
         tl_ptx_inst_reads(s, mark_read, &l);
+        for (uint32_t w = 0; is_noted && is_cut(x, i) && w < words; w++)
+            x->crosses[w] |= set[w];
     }
 }
 
@@ -293,10 +319,12 @@ static bool crosses(const struct fission *x, uint32_t reg)
 static bool lay_out(struct fission *x)
 {
     const struct tl_fn *f = x->analysed;
+    x->stride = 0;
     for (uint32_t i = 0; i < f->n_regs; i++) {
         if (!crosses(x, i))
             continue;
-        const struct tl_reg *r = &f->regs[i];
+        struct tl_reg *r = &f->regs[i];
+        r->is_local = false; /* also if it lives between two barriers only */
         bool is_vec = !r->lanes.is_known && f->d.reg[i] == TL_LEVEL_LANE;
         uint32_t n = is_vec ? TL_LANES : r->lanes.is_known ? tl_n_bases(x->e, &r->lanes) : 1;
         uint32_t bytes = r->bits < 8 ? (is_vec ? 4 : 1) : r->bits / 8 * n;
@@ -311,6 +339,21 @@ static bool lay_out(struct fission *x)
     const uint32_t *block = x->e->options->block;
     uint32_t n_warps = (block[0] * block[1] * block[2] + TL_LANES - 1) / TL_LANES;
     return (uint64_t)x->stride * n_warps <= MAX_CONTEXT;
+}
+
+/* Where the kernel is cut, and what is kept.  Cuts where warps race are left out if what lives
+ * across them is too much. */
+static bool plan(struct fission *x)
+{
+    uint32_t left = MAX_STATES - x->n_states;
+    x->n_states += tl_find_races(x->e, x->analysed, x->state_of, x->n_states,
+                                 &x->barrier[x->n_states], left < MAX_CUTS ? left : MAX_CUTS);
+    if (find_crossing(x) && lay_out(x))
+        return true;
+    if (x->n_states == x->n_barriers)
+        return false;
+    forget_cuts(x);
+    return find_crossing(x) && lay_out(x);
 }
 
 /* --- segments --------------------------------------------------------------------------------- */
@@ -414,7 +457,7 @@ static void emit_segment(struct fission *x, uint32_t state, uint32_t lanes, cons
     memcpy(regs, x->analysed->regs, n_regs * sizeof *regs);
     f->regs = regs;
     f->segment = segment;
-    segment->first = state == 0 ? 0 : x->barrier[state] + 1;
+    segment->first = first_of(x, state);
     segment->state_of = x->state_of;
     segment->waits = x->waits;
     segment->suspend = tl_arena_zalloc(e->arena, MAX_STATES * sizeof(LLVMBasicBlockRef));
@@ -566,8 +609,7 @@ bool tl_emit_fission(struct tl_emit *e, struct tl_fn *analysed)
                                  ((size_t)analysed->cfg.n_insts + 1) * sizeof *x.state_of);
     x.offset = tl_arena_zalloc(e->arena, ((size_t)n_regs + 1) * sizeof *x.offset);
     x.waits = tl_arena_zalloc(e->arena, (size_t)analysed->cfg.n_insts + 1);
-    if (x.state_of == NULL || x.offset == NULL || x.waits == NULL || !is_fit(&x) ||
-        !find_crossing(&x) || !lay_out(&x))
+    if (x.state_of == NULL || x.offset == NULL || x.waits == NULL || !is_fit(&x) || !plan(&x))
         return false;
     LLVMValueRef fn = emit_block(&x, threads / TL_LANES, threads % TL_LANES);
     if (e->rc == 0)

@@ -14,6 +14,7 @@
 #include "device/jit/emit.h"
 #include "device/jit/function.h"
 #include "device/jit/value.h"
+#include "ptx_rewrite/verdict.h"
 
 static LLVMBasicBlockRef new_block(struct tl_emit *e, const char *name)
 {
@@ -135,7 +136,10 @@ static bool emit_body(struct tl_emit *e, uint32_t block, uint32_t from)
         uint32_t i = order != NULL ? order[n - begin] : n;
         const struct tl_ptx_stmt *s = e->f->cfg.insts[i];
         enum tl_ptx_op op = s->inst.form->op;
-        if (segment != NULL && segment->state_of[i] != 0) {
+        bool is_beginning = e->f->is_beginning;
+        e->f->is_beginning = false;
+        if (segment != NULL && segment->state_of[i] != 0 &&
+            !(is_beginning && tl_ptx_barrier_of(s).kind == TL_BARRIER_NONE)) {
             tl_bus_settle(e);
             go_to(e, segment->suspend[segment->state_of[i]]);
             return false;
@@ -453,7 +457,14 @@ static void emit_masked_loop(struct tl_emit *e, struct line *line, const uint32_
         go_to(e, again);
     LLVMPositionBuilderAtEnd(e->b, again);
     line->is_head[head] = true;
+    struct tl_fn *f = e->f;
+    const uint32_t *outer = f->loop;
+    uint32_t n_outer = f->n_loop;
+    f->loop = members;
+    f->n_loop = n;
     emit_line(e, line, members, n);
+    f->loop = outer;
+    f->n_loop = n_outer;
     LLVMValueRef left = LLVMBuildLoad2(e->b, e->i32, e->f->mask_slot[head], "");
     LLVMBuildCondBr(e->b, has_takers(e, left), again, done);
     LLVMPositionBuilderAtEnd(e->b, done);
@@ -504,6 +515,18 @@ static void emit_line(struct tl_emit *e, struct line *line, const uint32_t *bloc
     }
 }
 
+/* All blocks of a line, from where lanes part. */
+static void emit_whole_line(struct tl_emit *e, struct line *line, const uint32_t *blocks,
+                            uint32_t n)
+{
+    struct tl_fn *f = e->f;
+    f->line = blocks;
+    f->n_line = n;
+    f->join = line->join;
+    f->absent = tl_arena_zalloc(e->arena, ((size_t)f->cfg.n_blocks + 1) * sizeof *f->absent);
+    emit_line(e, line, blocks, n);
+}
+
 /* The parted blocks that can be reached from `block` through parted ones only, and the one block
  * where they lead back to where lanes are together (the exit if there is none).  false if there are
  * several such. */
@@ -550,7 +573,7 @@ static void emit_parted(struct tl_emit *e, uint32_t block, LLVMValueRef bits)
     }
     gather_parted(e, block, members, &n, &line.join, is_member);
     hand_on(e, &line, block, bits);
-    emit_line(e, &line, members, n);
+    emit_whole_line(e, &line, members, n);
     go_to(e, block_for(e, line.join));
 }
 
@@ -564,7 +587,7 @@ static void emit_all_parted(struct tl_emit *e)
         return;
     }
     LLVMBuildStore(e->b, tl_mask_bits(e, f->entry_mask), f->mask_slot[0]);
-    emit_line(e, &line, f->cfg.order, f->cfg.n_order);
+    emit_whole_line(e, &line, f->cfg.order, f->cfg.n_order);
     go_to(e, f->end);
 }
 
@@ -602,6 +625,13 @@ static void emit_joint_block(struct tl_emit *e, uint32_t block, uint32_t from)
         return;
     LLVMPositionBuilderAtEnd(e->b, parted);
     emit_parted(e, block, tl_mask_bits(e, f->entry_mask));
+}
+
+static void begin_segment(struct tl_emit *e)
+{
+    uint32_t first = e->f->segment->first;
+    e->f->is_beginning = true;
+    emit_joint_block(e, e->f->cfg.block_of[first], first);
 }
 
 /* Whether parted blocks always lead back to one place: else everything is laid out as parted. */
@@ -702,7 +732,7 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f)
     if (all_parted)
         emit_all_parted(e);
     else if (f->segment != NULL)
-        emit_joint_block(e, cfg->block_of[f->segment->first], f->segment->first);
+        begin_segment(e);
     else
         go_to(e, block_for(e, 0));
     for (uint32_t i = 0; i < f->n_pending && e->rc == 0; i++) {

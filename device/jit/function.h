@@ -71,6 +71,20 @@ int tl_emit_function(struct tl_emit *e, struct tl_fn *f);
  * lanes have. */
 int tl_mark_loops(struct tl_emit *e, struct tl_fn *f);
 
+/* --- absent.c: lanes that are elsewhere ------------------------------------------------------- */
+
+/* Ends the launch with a fault if a lane that the current instruction names (i32) is elsewhere and
+ * would have to be waited for. */
+void tl_expect_lanes(struct tl_emit *e, LLVMValueRef named);
+
+/* --- race.c: where warps that run one after the other do not read what others have left ------- */
+
+/* Instructions in front of which all warps must have arrived before any goes on, at most `max` of
+ * them, to cuts[]; how many there are.  state_of[] has barriers' numbers, and gets theirs, from
+ * n_states on. */
+uint32_t tl_find_races(struct tl_emit *e, const struct tl_fn *f, uint32_t *state_of,
+                       uint32_t n_states, uint32_t *cuts, uint32_t max);
+
 /* --- fission.c: barriers as loops over warps -------------------------------------------------- */
 
 /* Whether the kernel's barriers can be met by running all warps up to each of them in turn; then

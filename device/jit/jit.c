@@ -631,7 +631,7 @@ int tl_jit_compile(const char *text, size_t n, const char *name,
         e.b = LLVMCreateBuilderInContext(e.ctx);
         const char *features = options->features != NULL ? options->features
                                                          : tl_jit_host_features();
-        e.has_avx512 = strstr(features, "+avx512f") != NULL &&
+        e.has_avx512 = !options->is_plain && strstr(features, "+avx512f") != NULL &&
                        strstr(features, "+avx512bw") != NULL &&
                        strstr(features, "+avx512vl") != NULL &&
                        strstr(features, "+avx512dq") != NULL;

@@ -10,6 +10,7 @@ struct tl_jit_options {
     const char *cpu;   /* NULL: the host's */
     /* LLVM feature string; NULL: the host's.  "avx2" path: give +avx2,+fma,+f16c,-avx512f */
     const char *features;
+    bool is_plain; /* as if the CPU had no AVX-512: another way through LLVM, with equal results */
     bool is_large; /* treat the kernel as a large one, see outline.c; for tests */
     bool keep_ir;  /* put LLVM's text form into `ir`, for people */
 };

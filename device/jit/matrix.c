@@ -13,7 +13,8 @@
 #include "device/jit/round.h"
 #include "device/jit/value.h"
 
-enum { MAX_ELEMENTS = 8 }; /* of C in a lane */
+/* elements of C in a lane; scales of a row */
+enum { MAX_ELEMENTS = 8, MAX_SCALES = 4, ROWS = 2, COLUMNS = 2 };
 
 struct product {
     uint32_t tiles_m, tiles_n, k;
@@ -21,7 +22,10 @@ struct product {
     uint32_t bits;         /* of an input element */
     uint32_t per_register; /* E */
     bool is_integer, is_tf32, is_saturated;
-    bool a_is_e5m2, b_is_e5m2, is_small; /* 8 bits of floating point */
+    bool is_small;                   /* 8, 6 or 4 bits of floating point */
+    const struct tl_small *small[2]; /* of A and B */
+    uint32_t n_scales;               /* of a row of A and of a column of B; 0: nothing is scaled */
+    bool is_ue8m0;                   /* their type */
 };
 
 /* --- shapes and types ------------------------------------------------------------------------- */
@@ -45,16 +49,21 @@ bool tl_matrix_shape(const struct tl_ptx_form *f, uint32_t *m, uint32_t *n, uint
     return false;
 }
 
+/* Kinds that hold 4 bits have them side by side; in others, each number has a byte. */
 static void describe_small(const struct tl_ptx_form *f, struct product *x)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < f->n_mods; i++) {
-        bool is_e5m2 = tl_str_is(f->mods[i].text, "e5m2");
-        if (!is_e5m2 && !tl_str_is(f->mods[i].text, "e4m3"))
-            continue;
-        *(n++ == 0 ? &x->a_is_e5m2 : &x->b_is_e5m2) = is_e5m2;
-    }
-    x->is_small = n == 2;
+    bool is_packed = tl_ptx_form_has_text(f, "kind::mxf4") ||
+                     tl_ptx_form_has_text(f, "kind::mxf4nvf4");
+    x->small[0] = tl_small_of(f, 0);
+    x->small[1] = tl_small_of(f, 1);
+    x->is_small = x->small[0] != NULL && x->small[1] != NULL;
+    x->bits = is_packed ? 4 : 8;
+    if (!tl_ptx_form_has_text(f, "block_scale"))
+        return;
+    x->is_ue8m0 = tl_ptx_form_has_text(f, "ue8m0");
+    x->n_scales = tl_ptx_form_has_text(f, "scale_vec::4X")                ? 4
+                  : tl_ptx_form_has_text(f, "scale_vec::2X") || is_packed ? 2
+                                                                          : 1;
 }
 
 static void describe_types(const struct tl_ptx_form *f, struct product *x)
@@ -73,7 +82,7 @@ static void describe_types(const struct tl_ptx_form *f, struct product *x)
     x->is_tf32 = tl_ptx_form_has(f, TL_MOD_tf32);
     x->is_integer = x->a.kind == TL_T_SIGNED || x->a.kind == TL_T_UNSIGNED;
     x->is_saturated = tl_ptx_form_has(f, TL_MOD_satfinite);
-    x->bits = x->a.bits;
+    x->bits = x->is_small ? x->bits : x->a.bits;
     x->per_register = x->bits >= 32 ? 1 : x->bits > 0 ? 32 / x->bits : 1;
 }
 
@@ -90,7 +99,9 @@ static bool describe(const struct tl_ptx_form *f, struct product *x)
                  x->a.kind == TL_T_FLOAT;
     /* another layout */
     bool volta = f->op == TL_OP_mma && m == 8 && x->a.kind == TL_T_FLOAT && x->bits == 16;
-    return known && !volta && x->c.bits != 0 && x->d.bits != 0 && x->bits >= 8 &&
+    return known && !volta && x->c.bits != 0 && x->d.bits != 0 &&
+           x->bits >= (x->is_small ? 4 : 8) && (x->n_scales == 0 || x->is_small) &&
+           !tl_ptx_form_has_text(f, "sp") && !tl_ptx_form_has_text(f, "sp::ordered_metadata") &&
            x->k % (4 * x->per_register) == 0;
 }
 
@@ -110,10 +121,14 @@ static struct tl_val element(struct tl_emit *e, const struct product *x, bool is
     v = tl_cast_int(e, v, x->bits, false);
     if (x->is_integer)
         return tl_cast_int(e, v, 32, t.kind == TL_T_SIGNED);
-    if (x->is_small)
-        return tl_extend(
-            e, tl_f16_of_small(e, tl_cast_int(e, v, 16, false), is_b ? x->b_is_e5m2 : x->a_is_e5m2),
-            e->f32);
+    if (x->is_small) {
+        const struct tl_small *f = x->small[is_b];
+        v = tl_cast_int(e, v, 16, false);
+        if (x->bits == 8 && f->bits == 4) /* in the middle of its byte */
+            v = tl_op(e, LLVMLShr, v, tl_const(e, 16, 2));
+        v = tl_op(e, LLVMAnd, v, tl_const(e, 16, (1u << f->bits) - 1));
+        return tl_extend(e, tl_f16_of_small(e, v, f), e->f32);
+    }
     v = tl_to_float(e, v, (struct tl_type){t.kind, x->bits, 1});
     if (t.kind == TL_T_FLOAT && x->bits == 16)
         v.v = LLVMBuildFPExt(e->b, v.v, tl_vec(e->f32), "");
@@ -253,12 +268,49 @@ static void add_products(struct tl_emit *e, const struct product *x, uint32_t k,
     }
 }
 
-/* v: C, then A, then B; D takes the place of C. */
+/* Scales of rows of A and columns of B as f32, each where its element of C is: of tile i (of A), or
+ * of column 2 t + i, the one for part n of k. */
+static struct tl_val *scale_at(struct tl_val *v, const struct product *x, bool is_b, uint32_t i,
+                               uint32_t n)
+{
+    return &v[(is_b ? ROWS * x->n_scales : 0) + i * x->n_scales + n];
+}
+
+/* The sums of each part of k, scaled, and C: in f64, in which scales neither overflow nor get
+ * lost. */
+static void multiply_scaled(struct tl_emit *e, const struct product *x, struct tl_val *v)
+{
+    const struct tl_val *a = v + n_elements(x), *b = a + x->tiles_m * n_blocks(x);
+    struct tl_val *scales = v + n_elements(x) + (x->tiles_m + x->tiles_n) * n_blocks(x);
+    uint32_t length = x->k / x->n_scales;
+    for (uint32_t part = 0; part < x->n_scales; part++) {
+        struct tl_val sum[MAX_ELEMENTS] = {{NULL, false}};
+        for (uint32_t i = 0; i < n_elements(x); i++)
+            sum[i] = tl_widen(e, tl_bitcast(e, tl_const(e, 32, 0), e->f32));
+        for (uint32_t k = part * length; k < (part + 1) * length; k++)
+            add_products(e, x, k, a, b, sum);
+        for (uint32_t i = 0; i < n_elements(x); i++) {
+            struct tl_val rows = *scale_at(scales, x, false, i / 2 % x->tiles_m, part),
+                          columns = *scale_at(scales, x, true, i % 2, part);
+            struct tl_val scaled = tl_op(e, LLVMFMul, tl_extend(e, sum[i], e->f64),
+                                         tl_extend(e, rows, e->f64));
+            struct tl_val args[3] = {scaled, tl_extend(e, columns, e->f64),
+                                     tl_extend(e, v[i], e->f64)};
+            v[i] = tl_truncate(e, tl_intrinsic(e, "llvm.fma", args, 3), e->f32);
+        }
+    }
+}
+
+/* v: C, then A, then B, then scales; D takes the place of C. */
 static void multiply(struct tl_emit *e, const void *key, struct tl_val *v)
 {
     const struct product *x = key;
     struct tl_val sum[MAX_ELEMENTS] = {{NULL, false}};
     const struct tl_val *a = v + n_elements(x), *b = a + x->tiles_m * n_blocks(x);
+    if (x->n_scales > 0) {
+        multiply_scaled(e, x, v);
+        return;
+    }
     /* What saturates does so when C is added: the products themselves are far from overflow. */
     bool is_apart = x->is_integer && x->is_saturated;
     for (uint32_t i = 0; i < n_elements(x); i++)
@@ -270,22 +322,68 @@ static void multiply(struct tl_emit *e, const void *key, struct tl_val *v)
                         : sum[i];
 }
 
+/* What a lane needs of the scales in a quad's registers: for rows of A, two lanes of a quad have
+ * those of its rows, and a selector says which two; for columns of B, it says which one lane.
+ * Another selector names the first byte. */
+static void read_scales(struct tl_emit *e, const struct product *x, bool is_b, struct tl_val *v)
+{
+    const struct tl_ptx_operand *selectors = tl_opd(e, is_b ? 7 : 5);
+    struct tl_val word = tl_widen(e, tl_read(e, tl_fragment(tl_opd(e, is_b ? 6 : 4), 0), 32));
+    struct tl_val byte = tl_read(e, &selectors->elems[0], 16),
+                  who = tl_read(e, &selectors->elems[1], 16);
+    byte = tl_op(e, LLVMShl, tl_cast_int(e, byte, 32, false), tl_const(e, 32, 3));
+    word = tl_op(e, LLVMLShr, word, byte);
+    for (uint32_t i = 0; i < (is_b ? COLUMNS : x->tiles_m); i++) {
+        struct tl_val mine = {NULL, false};
+        for (uint32_t choice = 0; choice < (is_b ? 4 : 2); choice++) {
+            uint32_t from[TL_LANES];
+            for (uint32_t l = 0; l < TL_LANES; l++)
+                from[l] = is_b ? (2 * (l % 4) + i) * 4 + choice : l / 4 * 4 + 2 * choice + i;
+            struct tl_val theirs = tl_pick_lanes(e, word, from);
+            mine = choice == 0 ? theirs
+                               : tl_select(e, tl_icmp(e, LLVMIntEQ, who, tl_const(e, 16, choice)),
+                                           theirs, mine);
+        }
+        for (uint32_t n = 0; n < x->n_scales; n++) {
+            struct tl_val one = tl_cast_int(e, tl_part_of(e, mine, 8, n), 32, false);
+            *scale_at(v, x, is_b, i, n) = tl_f32_of_scale(e, one, x->is_ue8m0);
+        }
+    }
+}
+
+/* Whether the operands of a product are as many, and as large, as its form says. */
+static bool has_operands(struct tl_emit *e, const struct product *x)
+{
+    if (e->inst->n_operands != (x->n_scales > 0 ? 8 : 4) || !fits(x, tl_opd(e, 3), x->c) ||
+        !fits(x, tl_opd(e, 0), x->d))
+        return false;
+    for (uint32_t i = 5; x->n_scales > 0 && i < 8; i += 2) {
+        if (tl_opd(e, i)->kind != TL_OPD_VEC || tl_opd(e, i)->n != 2 || x->tiles_m != ROWS ||
+            x->tiles_n != 1 || x->c.bits != 32 || x->d.bits != 32)
+            return false;
+    }
+    uint32_t n = n_elements(x) + (x->tiles_m + x->tiles_n) * n_blocks(x);
+    return n + (ROWS + COLUMNS) * x->n_scales <= TL_OUTLINED_OPERANDS;
+}
+
 static void emit_product(struct tl_emit *e)
 {
     struct product x;
     struct tl_val v[TL_OUTLINED_OPERANDS] = {{NULL, false}};
-    if (e->inst->n_operands != 4 || !describe(e->inst->inst.form, &x) ||
-        !fits(&x, tl_opd(e, 3), x.c) || !fits(&x, tl_opd(e, 0), x.d) ||
-        n_elements(&x) + (x.tiles_m + x.tiles_n) * n_blocks(&x) > TL_OUTLINED_OPERANDS) {
+    if (!describe(e->inst->inst.form, &x) || !has_operands(e, &x)) {
         tl_emit_unsupported(e, "this shape or type of matrix");
         return;
     }
     uint32_t n_c = n_elements(&x), n_a = x.tiles_m * n_blocks(&x), n_b = x.tiles_n * n_blocks(&x);
+    uint32_t n = n_c + n_a + n_b;
     read_accumulators(e, &x, v);
     read_fragment(e, &x, 1, n_a, v + n_c);
     read_fragment(e, &x, 2, n_b, v + n_c + n_a);
+    for (uint32_t is_b = 0; is_b < 2 && x.n_scales > 0 && e->rc == 0; is_b++)
+        read_scales(e, &x, is_b, v + n);
+    n += (ROWS + COLUMNS) * x.n_scales;
     if (e->rc == 0 && tl_outlines(e))
-        tl_outlined(e, multiply, &x, sizeof x, v, n_c + n_a + n_b, n_c);
+        tl_outlined(e, multiply, &x, sizeof x, v, n, n_c);
     else if (e->rc == 0)
         multiply(e, &x, v);
     if (e->rc == 0)

@@ -29,8 +29,22 @@ struct tl_val tl_round_bf16(struct tl_emit *e, struct tl_val v, enum tl_rounding
 /* a + b in f64 and what the sum lacks (Knuth). */
 struct tl_val tl_two_sum(struct tl_emit *e, struct tl_val a, struct tl_val b, struct tl_val *rest);
 
-/* 8 bits of floating point, e4m3 or e5m2, in an i16: as f16. */
-struct tl_val tl_f16_of_small(struct tl_emit *e, struct tl_val v, bool is_e5m2);
+/* Floating point of 8, 6 or 4 bits (small.c). */
+struct tl_small {
+    char name[8];
+    uint32_t bits, bias, mantissa; /* bits of the whole and of the mantissa */
+    uint32_t most;                 /* the largest finite number, as bits */
+    bool has_nan;                  /* all ones; infinity counts as that where there is one */
+};
+/* The form's modifier number n that names one (0 first), without an x2 or x4; NULL if there are not
+ * so many. */
+const struct tl_small *tl_small_of(const struct tl_ptx_form *f, uint32_t n);
+/* Such a number in an i16, other bits 0: as f16, which holds them all. */
+struct tl_val tl_f16_of_small(struct tl_emit *e, struct tl_val v, const struct tl_small *f);
+/* A scale of 8 bits in an i32, other bits 0, as f32: a power of two, of ue8m0, or ue4m3. */
+struct tl_val tl_f32_of_scale(struct tl_emit *e, struct tl_val v, bool is_ue8m0);
+/* cvt to or from one of these; whether the current instruction is one. */
+bool tl_emit_small(struct tl_emit *e);
 
 /* A constant of v's type. */
 struct tl_val tl_lit(struct tl_emit *e, struct tl_val like, double value);

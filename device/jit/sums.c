@@ -133,7 +133,8 @@ static void put_sums(const struct sums *s, uint32_t until, uint32_t at_once, uin
 uint32_t tl_stretch_end(const struct tl_fn *f, uint32_t from, uint32_t until)
 {
     uint32_t i = from + 1;
-    while (i < until && tl_ptx_barrier_of(f->cfg.insts[i]).kind == TL_BARRIER_NONE)
+    while (i < until && tl_ptx_barrier_of(f->cfg.insts[i]).kind == TL_BARRIER_NONE &&
+           (f->segment == NULL || f->segment->state_of[i] == 0))
         i++;
     return i;
 }

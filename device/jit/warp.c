@@ -3,6 +3,7 @@
 
 #include "device/abi.h"
 #include "device/jit/emit.h"
+#include "device/jit/function.h"
 #include "device/jit/matrix.h"
 #include "device/jit/round.h"
 #include "device/jit/value.h"
@@ -12,106 +13,112 @@ static LLVMValueRef u32(struct tl_emit *e, uint32_t value)
     return LLVMConstInt(e->i32, value, false);
 }
 
-/* The lanes a .sync operation names, as i32.  Where lanes have parted, all of them must be here or
- * have returned: lanes that are elsewhere would be waited for, which lock-step code cannot do. */
-static LLVMValueRef members(struct tl_emit *e, const struct tl_ptx_operand *mask)
+static LLVMValueRef reduce(struct tl_emit *e, const char *name, LLVMValueRef v)
 {
-    struct tl_val m = tl_read(e, mask, 32);
-    LLVMValueRef active = tl_active_bits(e);
+    LLVMTypeRef over = LLVMTypeOf(v);
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &over, 1);
+    return LLVMBuildCall2(e->b, LLVMIntrinsicGetType(e->ctx, id, &over, 1), fn, &v, 1, "");
+}
+
+/* The number of the first of some lanes; any, if there is none. */
+static LLVMValueRef first_lane(struct tl_emit *e, LLVMValueRef lanes)
+{
+    struct tl_val args[2] = {{lanes, false}, {LLVMConstInt(e->i1, 0, false), false}};
+    return LLVMBuildAnd(e->b, tl_intrinsic(e, "llvm.cttz", args, 2).v, u32(e, TL_LANES - 1), "");
+}
+
+/* The lanes a .sync operation names and that are there, as i32: a scalar, or of each lane its own
+ * if they need not say the same. */
+static struct tl_val members(struct tl_emit *e, const struct tl_ptx_operand *mask)
+{
+    struct tl_val m = tl_read(e, mask, 32), active = {tl_active_bits(e), false};
+    LLVMValueRef named = m.v;
     if (e->uses_lanes)
         tl_emit_unsupported(
             e, "a warp-wide operation in a kernel whose lanes wait at different barriers");
-    if (m.is_vec) /* each lane must give the same mask: take the first one's */
-        m = tl_lane_value(e, m,
-                          tl_intrinsic(e, "llvm.cttz",
-                                       (struct tl_val[2]){{active, false},
-                                                          {LLVMConstInt(e->i1, 1, false), false}},
-                                       2)
-                              .v);
-    if (e->mask != NULL && e->mask != e->f->entry_mask) {
-        LLVMValueRef exited = LLVMBuildLoad2(e->b, e->i32, e->f->exited_slot, "");
-        LLVMValueRef elsewhere = LLVMBuildAnd(
-            e->b, m.v, LLVMBuildNot(e->b, LLVMBuildOr(e->b, active, exited, ""), ""), "");
-        tl_fault_if(e, LLVMBuildICmp(e->b, LLVMIntNE, elsewhere, u32(e, 0), ""),
-                    TL_DEV_FAULT_DIVERGED_SYNC);
+    if (m.is_vec) {
+        struct tl_val is_here = {tl_active(e), true};
+        struct tl_val asked = tl_select(e, is_here, m, tl_const(e, 32, 0));
+        named = reduce(e, "llvm.vector.reduce.or", asked.v);
     }
-    return LLVMBuildAnd(e->b, m.v, active, "");
+    tl_expect_lanes(e, named);
+    return tl_op(e, LLVMAnd, m, active);
 }
 
-/* Whether lanes wait for each other at an instruction, or may do so in a function that it calls. */
-static bool is_meeting(const struct tl_ptx_stmt *s)
-{
-    switch (s->inst.form->op) {
-    case TL_OP_bar:
-    case TL_OP_barrier:
-    case TL_OP_call:
-    case TL_OP_mma:
-    case TL_OP_wmma:
-        return true;
-    default:
-        return tl_ptx_form_has(s->inst.form, TL_MOD_sync) ||
-               tl_ptx_form_has(s->inst.form, TL_MOD_aligned);
-    }
-}
+enum { MAX_RESULTS = 2 };
+/* What lanes with one mask, which are a scalar, get together. */
+typedef void (*agree_fn)(struct tl_emit *e, LLVMValueRef members, struct tl_val *results);
 
-/* Whether lanes that are not at this barrier can only return: wherever a branch that decides about
- * this block may have led them, no other meeting follows.  A GPU does not wait for lanes that have
- * returned (Numba's reductions rely on it). */
-static bool others_only_return(struct tl_emit *e)
+/* Lets lanes agree with those that say the same mask: in a loop over masks if they may differ. */
+static void by_mask(struct tl_emit *e, struct tl_val m, agree_fn agree, struct tl_val *results,
+                    uint32_t n)
 {
-    const struct tl_ptx_cfg *cfg = &e->f->cfg;
-    struct tl_ptx_set decided, ahead;
-    uint32_t *stack = tl_arena_alloc(e->arena, ((size_t)cfg->n_blocks + 2) * sizeof *stack);
-    if (stack == NULL || tl_ptx_set_init(&decided, e->arena, cfg) < 0 ||
-        tl_ptx_set_init(&ahead, e->arena, cfg) < 0 || e->f->pf != e->p->entry)
-        return false;
-    for (uint32_t b = 0; b < cfg->n_blocks; b++) {
-        if (cfg->blocks[b].order == TL_CFG_NONE || e->f->d.branch[b] != TL_LEVEL_LANE)
-            continue;
-        tl_ptx_set_clear(&decided);
-        tl_ptx_cfg_region(cfg, b, cfg->blocks[b].ipdom, &decided, stack);
-        if (tl_ptx_set_has(&decided, e->inst_block))
-            tl_ptx_cfg_region(cfg, b, TL_CFG_NONE, &ahead, stack);
+    if (!m.is_vec) {
+        agree(e, m.v, results);
+        return;
     }
-    for (uint32_t b = 0; b < cfg->n_blocks; b++)
-        for (uint32_t i = cfg->blocks[b].first; tl_ptx_set_has(&ahead, b) && i < cfg->blocks[b].end;
-             i++)
-            if (cfg->insts[i] != e->inst && is_meeting(cfg->insts[i]))
-                return false;
-    return !e->f->is_in_loop[e->inst_block];
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "mask");
+    LLVMBasicBlockRef done = LLVMAppendBasicBlockInContext(e->ctx, e->f->fn, "agreed");
+    LLVMValueRef all = tl_active_bits(e), so_far[MAX_RESULTS];
+    LLVMTypeRef types[MAX_RESULTS] = {tl_vec(e->i32), tl_vec(e->i1)};
+    LLVMBuildBr(e->b, loop);
+    LLVMPositionBuilderAtEnd(e->b, loop);
+    LLVMValueRef left = LLVMBuildPhi(e->b, e->i32, "");
+    for (uint32_t i = 0; i < n; i++)
+        so_far[i] = LLVMBuildPhi(e->b, types[i], "");
+    LLVMValueRef mask = tl_lane_value(e, m, first_lane(e, left)).v;
+    struct tl_val say = tl_icmp(e, LLVMIntEQ, m, (struct tl_val){mask, false});
+    LLVMValueRef theirs = LLVMBuildAnd(e->b, tl_mask_bits(e, say.v), left, "");
+    agree(e, mask, results);
+    struct tl_val are_they = {tl_mask_of_bits(e, theirs), true};
+    LLVMValueRef rest = LLVMBuildAnd(e->b, left, LLVMBuildNot(e->b, theirs, ""), "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b), from[2] = {before, latch};
+    for (uint32_t i = 0; i < n; i++) {
+        results[i] = tl_select(e, are_they, tl_widen(e, results[i]),
+                               (struct tl_val){so_far[i], true});
+        LLVMAddIncoming(so_far[i], (LLVMValueRef[2]){LLVMConstNull(types[i]), results[i].v}, from,
+                        2);
+    }
+    LLVMAddIncoming(left, (LLVMValueRef[2]){all, rest}, from, 2);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntNE, rest, u32(e, 0), ""), loop, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
 }
 
 void tl_emit_warp_barrier(struct tl_emit *e)
 {
-    if (e->mask == NULL || e->mask == e->f->entry_mask || !others_only_return(e))
-        members(e, tl_opd(e, 0));
+    members(e, tl_opd(e, 0));
 }
 
-static LLVMValueRef vote_bits(struct tl_emit *e, struct tl_val p, LLVMValueRef m)
+static struct tl_val vote_bits(struct tl_emit *e, struct tl_val p, struct tl_val m)
 {
     if (p.is_vec)
-        return LLVMBuildAnd(e->b, tl_mask_bits(e, p.v), m, "");
-    return LLVMBuildSelect(e->b, p.v, m, u32(e, 0), "");
+        return tl_op(e, LLVMAnd, m, (struct tl_val){tl_mask_bits(e, p.v), false});
+    return tl_select(e, p, m, tl_const(e, 32, 0));
 }
 
 static void emit_vote(struct tl_emit *e)
 {
-    bool is_sync = tl_has(e, TL_MOD_sync);
-    LLVMValueRef m = is_sync ? members(e, tl_opd(e, 2)) : tl_active_bits(e);
-    LLVMValueRef bits = vote_bits(e, tl_read(e, tl_opd(e, 1), 1), m), r;
+    struct tl_val m = {NULL, false}, r, bits;
+    if (tl_has(e, TL_MOD_sync))
+        m = members(e, tl_opd(e, 2));
+    else
+        m.v = tl_active_bits(e);
+    bits = vote_bits(e, tl_read(e, tl_opd(e, 1), 1), m);
     if (tl_has(e, TL_MOD_ballot)) {
-        tl_write(e, tl_opd(e, 0), (struct tl_val){bits, false}, false);
+        tl_write(e, tl_opd(e, 0), bits, false);
         return;
     }
-    LLVMValueRef none = LLVMBuildICmp(e->b, LLVMIntEQ, bits, u32(e, 0), ""),
-                 all = LLVMBuildICmp(e->b, LLVMIntEQ, bits, m, "");
+    struct tl_val none = tl_icmp(e, LLVMIntEQ, bits, tl_const(e, 32, 0)),
+                  all = tl_icmp(e, LLVMIntEQ, bits, m);
     if (tl_has(e, TL_MOD_any))
-        r = LLVMBuildNot(e->b, none, "");
+        r = (struct tl_val){LLVMBuildNot(e->b, none.v, ""), none.is_vec};
     else if (tl_has(e, TL_MOD_all))
         r = all;
     else
-        r = LLVMBuildOr(e->b, all, none, "");
-    tl_write(e, tl_opd(e, 0), (struct tl_val){r, false}, false);
+        r = tl_op(e, LLVMOr, all, none);
+    tl_write(e, tl_opd(e, 0), r, false);
 }
 
 /* --- shuffles --------------------------------------------------------------------------------- */
@@ -232,32 +239,38 @@ static void emit_shuffle(struct tl_emit *e)
 
 /* --- match, redux, elect ---------------------------------------------------------------------- */
 
+/* match.all: the mask if all lanes have the same value, else 0; and whether they do. */
+static void agree_on_value(struct tl_emit *e, LLVMValueRef m, struct tl_val *results)
+{
+    struct tl_type t = tl_type_of(e->inst->inst.form, -1);
+    struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), t.bits));
+    struct tl_val same = tl_icmp(e, LLVMIntEQ, v, tl_lane_value(e, v, first_lane(e, m)));
+    LLVMValueRef bits = LLVMBuildAnd(e->b, tl_mask_bits(e, same.v), m, "");
+    LLVMValueRef all = LLVMBuildICmp(e->b, LLVMIntEQ, bits, m, "");
+    results[0] = (struct tl_val){LLVMBuildSelect(e->b, all, m, u32(e, 0), ""), false};
+    results[1] = (struct tl_val){all, false};
+}
+
 static void emit_match(struct tl_emit *e)
 {
     struct tl_type t = tl_type_of(e->inst->inst.form, -1);
     const struct tl_ptx_operand *to = tl_opd(e, 0);
-    LLVMValueRef m = members(e, tl_opd(e, 2));
-    struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), t.bits));
+    struct tl_val m = members(e, tl_opd(e, 2)), results[MAX_RESULTS];
     if (tl_has(e, TL_MOD_all)) {
-        struct tl_val args[2] = {{m, false}, {LLVMConstInt(e->i1, 0, false), false}};
-        LLVMValueRef first = LLVMBuildAnd(e->b, tl_intrinsic(e, "llvm.cttz", args, 2).v, u32(e, 31),
-                                          "");
-        struct tl_val same = tl_icmp(e, LLVMIntEQ, v, tl_lane_value(e, v, first));
-        LLVMValueRef bits = LLVMBuildAnd(e->b, tl_mask_bits(e, same.v), m, "");
-        LLVMValueRef all = LLVMBuildICmp(e->b, LLVMIntEQ, bits, m, "");
-        tl_write(e, to->kind == TL_OPD_PAIR ? &to->elems[0] : to,
-                 (struct tl_val){LLVMBuildSelect(e->b, all, m, u32(e, 0), ""), false}, false);
-        if (to->kind == TL_OPD_PAIR)
-            tl_write(e, &to->elems[1], (struct tl_val){all, false}, false);
+        bool is_pair = to->kind == TL_OPD_PAIR;
+        by_mask(e, m, agree_on_value, results, MAX_RESULTS);
+        tl_write(e, is_pair ? &to->elems[0] : to, results[0], false);
+        if (is_pair)
+            tl_write(e, &to->elems[1], results[1], false);
         return;
     }
+    struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), t.bits));
     LLVMValueRef r = LLVMGetPoison(tl_vec(e->i32));
     for (uint32_t i = 0; i < TL_LANES; i++) {
         struct tl_val same = tl_icmp(e, LLVMIntEQ, v, tl_lane_value(e, v, u32(e, i)));
-        r = LLVMBuildInsertElement(e->b, r, LLVMBuildAnd(e->b, tl_mask_bits(e, same.v), m, ""),
-                                   u32(e, i), "");
+        r = LLVMBuildInsertElement(e->b, r, tl_mask_bits(e, same.v), u32(e, i), "");
     }
-    tl_write(e, to, (struct tl_val){r, true}, false);
+    tl_write(e, to, tl_op(e, LLVMAnd, (struct tl_val){r, true}, m), false);
 }
 
 static struct tl_val pick_other(struct tl_emit *e, struct tl_val v, uint32_t distance)
@@ -270,11 +283,11 @@ static struct tl_val pick_other(struct tl_emit *e, struct tl_val v, uint32_t dis
 
 /* The smallest or largest of floats.  Lanes that do not take part have what never wins: NaN, or
  * where NaN does, infinity. */
-static void emit_redux_float(struct tl_emit *e, struct tl_type t)
+static void agree_on_float(struct tl_emit *e, LLVMValueRef m, struct tl_val *results)
 {
+    struct tl_type t = tl_type_of(e->inst->inst.form, -1);
     bool is_min = tl_has(e, TL_MOD_min);
     uint32_t never = tl_has(e, TL_MOD_NaN) ? (is_min ? 0x7f800000 : 0xff800000) : 0x7fffffff;
-    LLVMValueRef m = members(e, tl_opd(e, 2));
     struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), 32)),
                   active = {tl_mask_of_bits(e, m), true};
     if (tl_ptx_form_has_text(e->inst->inst.form, "abs"))
@@ -282,7 +295,7 @@ static void emit_redux_float(struct tl_emit *e, struct tl_type t)
     v = tl_bitcast(e, tl_select(e, active, v, tl_const(e, 32, never)), e->f32);
     for (uint32_t distance = TL_LANES / 2; distance > 0; distance /= 2)
         v = tl_minmax(e, t, is_min, v, pick_other(e, v, distance));
-    tl_write(e, tl_opd(e, 0), tl_lane_value(e, tl_bitcast(e, v, e->i32), u32(e, 0)), false);
+    results[0] = tl_lane_value(e, tl_bitcast(e, v, e->i32), u32(e, 0));
 }
 
 /* Row and column of an 8 x 8 matrix of halves change places: lane i has two of row i / 4. */
@@ -304,66 +317,78 @@ static void emit_movmatrix(struct tl_emit *e)
              tl_op(e, LLVMOr, part[0], tl_op(e, LLVMShl, part[1], tl_const(e, 32, 16))), false);
 }
 
-/* redux.sync over the active lanes; lanes that do not take part count as what changes nothing. */
-static void emit_redux(struct tl_emit *e)
+/* The reduction's name in LLVM, and what changes nothing in it; NULL if there is none. */
+static const char *reduction(const struct tl_emit *e, uint32_t *identity)
 {
-    struct tl_type t = tl_type_of(e->inst->inst.form, -1);
-    if (t.kind == TL_T_FLOAT && t.bits == 32 && (tl_has(e, TL_MOD_min) || tl_has(e, TL_MOD_max))) {
-        emit_redux_float(e, t);
-        return;
+    bool is_signed = tl_type_of(e->inst->inst.form, -1).kind == TL_T_SIGNED;
+    *identity = 0;
+    if (tl_has(e, TL_MOD_add))
+        return "llvm.vector.reduce.add";
+    if (tl_has(e, TL_MOD_or))
+        return "llvm.vector.reduce.or";
+    if (tl_has(e, TL_MOD_xor))
+        return "llvm.vector.reduce.xor";
+    *identity = UINT32_MAX;
+    if (tl_has(e, TL_MOD_and))
+        return "llvm.vector.reduce.and";
+    if (tl_has(e, TL_MOD_min)) {
+        *identity = is_signed ? INT32_MAX : UINT32_MAX;
+        return is_signed ? "llvm.vector.reduce.smin" : "llvm.vector.reduce.umin";
     }
-    bool is_signed = t.kind == TL_T_SIGNED;
-    const char *name = NULL;
-    uint64_t identity = 0;
-    if (tl_has(e, TL_MOD_add)) {
-        name = "llvm.vector.reduce.add";
-    } else if (tl_has(e, TL_MOD_and)) {
-        name = "llvm.vector.reduce.and";
-        identity = UINT32_MAX;
-    } else if (tl_has(e, TL_MOD_or)) {
-        name = "llvm.vector.reduce.or";
-    } else if (tl_has(e, TL_MOD_xor)) {
-        name = "llvm.vector.reduce.xor";
-    } else if (tl_has(e, TL_MOD_min)) {
-        name = is_signed ? "llvm.vector.reduce.smin" : "llvm.vector.reduce.umin";
-        identity = is_signed ? INT32_MAX : UINT32_MAX;
-    } else if (tl_has(e, TL_MOD_max)) {
-        name = is_signed ? "llvm.vector.reduce.smax" : "llvm.vector.reduce.umax";
-        identity = is_signed ? 0x80000000u : 0;
-    }
-    if (name == NULL || t.kind == TL_T_FLOAT) {
-        tl_emit_unsupported(e, "this reduction");
-        return;
-    }
-    LLVMValueRef m = members(e, tl_opd(e, 2));
+    *identity = is_signed ? 0x80000000u : 0;
+    if (tl_has(e, TL_MOD_max))
+        return is_signed ? "llvm.vector.reduce.smax" : "llvm.vector.reduce.umax";
+    return NULL;
+}
+
+/* Lanes that do not take part count as what changes nothing. */
+static void agree_on_integer(struct tl_emit *e, LLVMValueRef m, struct tl_val *results)
+{
+    uint32_t identity;
+    const char *name = reduction(e, &identity);
     struct tl_val v = tl_widen(e, tl_read(e, tl_opd(e, 1), 32)),
                   active = {tl_mask_of_bits(e, m), true};
     v = tl_select(e, active, v, tl_const(e, 32, identity));
-    LLVMTypeRef over = tl_vec(e->i32);
-    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &over, 1);
-    LLVMValueRef r = LLVMBuildCall2(e->b, LLVMIntrinsicGetType(e->ctx, id, &over, 1), fn, &v.v, 1,
-                                    "");
-    tl_write(e, tl_opd(e, 0), (struct tl_val){r, false}, false);
+    results[0] = (struct tl_val){reduce(e, name, v.v), false};
+}
+
+static void emit_redux(struct tl_emit *e)
+{
+    struct tl_type t = tl_type_of(e->inst->inst.form, -1);
+    uint32_t identity;
+    bool is_float = t.kind == TL_T_FLOAT;
+    if (is_float ? t.bits != 32 || !(tl_has(e, TL_MOD_min) || tl_has(e, TL_MOD_max))
+                 : reduction(e, &identity) == NULL) {
+        tl_emit_unsupported(e, "this reduction");
+        return;
+    }
+    struct tl_val m = members(e, tl_opd(e, 2)), result;
+    by_mask(e, m, is_float ? agree_on_float : agree_on_integer, &result, 1);
+    tl_write(e, tl_opd(e, 0), result, false);
+}
+
+static void agree_on_leader(struct tl_emit *e, LLVMValueRef m, struct tl_val *results)
+{
+    int64_t iota[TL_LANES];
+    for (int i = 0; i < TL_LANES; i++)
+        iota[i] = i;
+    struct tl_val args[2] = {{m, false}, {LLVMConstInt(e->i1, 0, false), false}};
+    results[0] = tl_intrinsic(e, "llvm.cttz", args, 2);
+    results[1] = tl_icmp(e, LLVMIntEQ, (struct tl_val){tl_const_lanes(e, 32, iota), true},
+                         results[0]);
 }
 
 static void emit_elect(struct tl_emit *e)
 {
     const struct tl_ptx_operand *to = tl_opd(e, 0);
-    LLVMValueRef m = members(e, tl_opd(e, 1));
-    struct tl_val args[2] = {{m, false}, {LLVMConstInt(e->i1, 0, false), false}};
-    struct tl_val first = tl_intrinsic(e, "llvm.cttz", args, 2);
-    int64_t iota[TL_LANES];
-    for (int i = 0; i < TL_LANES; i++)
-        iota[i] = i;
-    struct tl_val is_first = tl_icmp(e, LLVMIntEQ,
-                                     (struct tl_val){tl_const_lanes(e, 32, iota), true}, first);
+    struct tl_val m = members(e, tl_opd(e, 1)), results[MAX_RESULTS];
     if (to->kind != TL_OPD_PAIR) {
         tl_emit_unsupported(e, "elect without a predicate");
         return;
     }
-    tl_write(e, &to->elems[0], first, false);
-    tl_write(e, &to->elems[1], is_first, false);
+    by_mask(e, m, agree_on_leader, results, MAX_RESULTS);
+    tl_write(e, &to->elems[0], results[0], false);
+    tl_write(e, &to->elems[1], results[1], false);
 }
 
 bool tl_emit_warp(struct tl_emit *e)

@@ -1,8 +1,12 @@
 /* The little of NVML that clients of the driver ask for: TensorFlow lists no GPU without it. */
+#include <dlfcn.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -11,6 +15,7 @@ enum {
     NVML_ERROR_INVALID_ARGUMENT = 2,
     NVML_ERROR_NOT_SUPPORTED = 3,
     NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_INSUFFICIENT_SIZE = 7,
 };
 
 /* a device is the address of its name */
@@ -60,6 +65,8 @@ EXPORT const char *nvmlErrorString(int result)
         return "Not Supported";
     case NVML_ERROR_NOT_FOUND:
         return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "Insufficient Size";
     default:
         return "Unknown Error";
     }
@@ -159,4 +166,162 @@ EXPORT int nvmlDeviceGetGpuFabricInfoV(const void *device, void *info)
 {
     (void)device, (void)info;
     return NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* The device's ledger is the driver's, which lies beside this library. */
+static bool ask_driver(const void *device, uint64_t bytes[3], uint8_t uuid[16])
+{
+    static void *_Atomic found;
+    bool (*ask)(unsigned, uint64_t *, uint8_t *) = (__typeof__(ask))found;
+    Dl_info here;
+    char path[4096];
+    if (ask == NULL) {
+        if (dladdr((const void *)names, &here) == 0 || here.dli_fname == NULL)
+            return false;
+        const char *slash = strrchr(here.dli_fname, '/');
+        int n = snprintf(path, sizeof path, "%.*s/libcuda.so.1",
+                         slash != NULL ? (int)(slash - here.dli_fname) : 1,
+                         slash != NULL ? here.dli_fname : ".");
+        void *driver = n < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+        found = driver != NULL ? dlsym(driver, "tally_device_memory") : NULL;
+        ask = (__typeof__(ask))found;
+    }
+    unsigned index = 0;
+    while (index < 8 && device != names[index])
+        index++;
+    return ask != NULL && index < 8 && ask(index + 1, bytes, uuid);
+}
+
+struct memory {
+    unsigned long long total, free, used;
+};
+EXPORT int nvmlDeviceGetMemoryInfo(const void *device, struct memory *m);
+EXPORT int nvmlDeviceGetMemoryInfo(const void *device, struct memory *m)
+{
+    uint64_t bytes[3];
+    uint8_t uuid[16];
+    if (m == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!ask_driver(device, bytes, uuid))
+        return NVML_ERROR_NOT_SUPPORTED;
+    *m = (struct memory){bytes[0], bytes[1], bytes[0] - bytes[1]};
+    return NVML_SUCCESS;
+}
+
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+EXPORT int nvmlDeviceGetMemoryInfo_v2(const void *device, struct memory_v2 *m);
+EXPORT int nvmlDeviceGetMemoryInfo_v2(const void *device, struct memory_v2 *m)
+{
+    struct memory one;
+    int rc = m != NULL ? nvmlDeviceGetMemoryInfo(device, &one) : NVML_ERROR_INVALID_ARGUMENT;
+    if (rc == NVML_SUCCESS)
+        *m = (struct memory_v2){m->version, one.total, 0, one.free, one.used};
+    return rc;
+}
+
+EXPORT int nvmlDeviceGetUUID(const void *device, char *text, unsigned length);
+EXPORT int nvmlDeviceGetUUID(const void *device, char *text, unsigned length)
+{
+    uint64_t bytes[3];
+    uint8_t u[16];
+    if (!ask_driver(device, bytes, u))
+        return NVML_ERROR_NOT_SUPPORTED;
+    int n = snprintf(text, length,
+                     "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                     u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
+                     u[12], u[13], u[14], u[15]);
+    return (unsigned)n < length ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, const void **device);
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, const void **device)
+{
+    char text[64];
+    for (unsigned i = 0; i < device_count(); i++)
+        if (nvmlDeviceGetUUID(names[i], text, sizeof text) == NVML_SUCCESS &&
+            strcmp(text, uuid) == 0) {
+            *device = names[i];
+            return NVML_SUCCESS;
+        }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+/* Of the processes on the device it knows the one that asks. */
+struct process {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+};
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const void *device, unsigned *n,
+                                                   struct process *list);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const void *device, unsigned *n,
+                                                   struct process *list)
+{
+    uint64_t bytes[3];
+    uint8_t uuid[16];
+    if (n == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!ask_driver(device, bytes, uuid))
+        return NVML_ERROR_NOT_SUPPORTED;
+    unsigned room = list != NULL ? *n : 0;
+    *n = 1;
+    if (room < 1)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    list[0] = (struct process){(unsigned)getpid(), bytes[2], 0xffffffff, 0xffffffff};
+    return NVML_SUCCESS;
+}
+
+EXPORT int nvmlSystemGetCudaDriverVersion(int *version);
+EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned length);
+EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned length)
+{
+    snprintf(version, length, "%d.%s", the_driver()->cuda / 1000, the_driver()->version);
+    return NVML_SUCCESS;
+}
+
+/* The branch as a driver writes it: r580_00. */
+struct branch_info {
+    unsigned version;
+    char branch[80];
+};
+
+EXPORT int nvmlSystemGetDriverBranch(struct branch_info *info, unsigned length);
+EXPORT int nvmlSystemGetDriverBranch(struct branch_info *info, unsigned length)
+{
+    if (info == NULL || length > sizeof info->branch)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    char text[16];
+    int n = snprintf(text, sizeof text, "r%.3s_00", the_driver()->version);
+    if ((unsigned)n >= length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    memcpy(info->branch, text, (size_t)n + 1);
+    return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetIndex(const void *device, unsigned *index);
+EXPORT int nvmlDeviceGetIndex(const void *device, unsigned *index)
+{
+    for (unsigned i = 0; i < device_count(); i++) {
+        if (device == names[i]) {
+            *index = i;
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+EXPORT int nvmlDeviceGetMinorNumber(const void *device, unsigned *minor);
+EXPORT int nvmlDeviceGetMinorNumber(const void *device, unsigned *minor)
+{
+    return nvmlDeviceGetIndex(device, minor);
 }

@@ -5,6 +5,7 @@
 #include "device/service/refusals.h"
 #include "device/service/wire.h"
 #include "tally/clock.h"
+#include "tally/level.h"
 #include "tally/lock.h"
 
 #include <dlfcn.h>
@@ -28,11 +29,13 @@
 struct request {
     struct tl_jit_source source;
     enum tl_jit_kind kind;
-    const char *cache; /* its folder, empty if there is none */
+    int level;         /* of this job */
+    const char *home;  /* the folder that the environment names for kernels; empty: none */
+    const char *cache; /* the same if it can be used, else empty */
     struct tl_store_key key;
     char program[1024]; /* of the service */
     char id[TL_JIT_COMPILER_ID_BYTES];
-    struct tl_error *err;
+    struct tl_error *err, *why; /* why: there is no cache */
 };
 
 /* --- where the service is --------------------------------------------------------------------- */
@@ -160,9 +163,11 @@ static int wait_readable(int fd, int64_t until_ms)
 static int start_service(struct request *r, int64_t until_ms)
 {
     static char name[] = "tally-jit", option[] = "--started";
-    char *const arguments[] = {name, option, NULL};
+    char cache[TL_STORE_PATH + 16];
+    char *const arguments[] = {name, option, cache, NULL};
     int ready[2];
     char byte;
+    snprintf(cache, sizeof cache, "--cache=%s", r->home);
     if (pipe2(ready, O_CLOEXEC) < 0)
         return tl_error_errno(r->err, "starting %s: pipe", r->program);
     char **environment = make_environment();
@@ -200,7 +205,7 @@ static int try_connect(const struct request *r, struct tl_error *err)
         close(folder);
         return rc;
     }
-    tl_jit_service_name(r->id, ".sock", name);
+    tl_jit_service_name(r->id, r->home, ".sock", name);
     tl_jit_address(&address, folder, path, name);
     do
         rc = connect(fd, (struct sockaddr *)&address, sizeof address);
@@ -254,6 +259,13 @@ static int reach_service(struct request *r)
     }
 }
 
+/* TALLY_FAIL=closed: rather an error than less than was promised. */
+static bool is_closed(void)
+{
+    const char *text = secure_getenv("TALLY_FAIL");
+    return text != NULL && strcmp(text, "closed") == 0;
+}
+
 /* The message, the caller's to free. */
 static char *make_ask(const struct request *r, size_t *n)
 {
@@ -271,6 +283,8 @@ static char *make_ask(const struct request *r, size_t *n)
                            .block = {r->source.block[0], r->source.block[1], r->source.block[2]},
                            .cache_mb = tl_store_limit_mb(),
                            .ptx_bytes = r->source.ptx_n,
+                           .level = r->level,
+                           .flags = is_closed() ? TL_JIT_CLOSED : 0,
                            .key = r->key,
                            .kernel_bytes = lengths[0],
                            .cpu_bytes = lengths[1],
@@ -297,7 +311,18 @@ static struct loose {
     struct tl_store_key key;
     int fd;
 } * loose_objects TL_GUARDED_BY(loose_lock);
-static bool was_told TL_GUARDED_BY(loose_lock); /* why there is no cache */
+/* Why there is no cache, and that the compiler is not kept apart. */
+static bool was_told TL_GUARDED_BY(loose_lock), was_remarked TL_GUARDED_BY(loose_lock);
+
+/* What the service finds wrong with itself is told once. */
+static void remark(const struct request *r, const char *text)
+{
+    tl_mutex_lock(&loose_lock);
+    if (!was_remarked)
+        tl_error_set(r->err, 0, "%s", text);
+    was_remarked = true;
+    tl_mutex_unlock(&loose_lock);
+}
 
 static int loose_path(int fd, char *path, size_t path_n)
 {
@@ -332,9 +357,12 @@ static int keep_loose(const struct request *r, int fd, const char *why, char *pa
     tl_mutex_lock(&loose_lock);
     *new = (struct loose){.next = loose_objects, .key = r->key, .fd = fd};
     loose_objects = new;
-    if (!was_told)
-        tl_error_set(r->err, 0, "compiled kernels are not kept: %s", why);
-    was_told = true;
+    bool is_to_be_told = !was_told && r->err->text[0] == '\0'; /* one thing at a time */
+    if (is_to_be_told)
+        /* The service knows no reason if it was not even told a folder. */
+        tl_error_set(r->err, 0, "compiled kernels are not kept: %s",
+                     r->cache[0] != '\0' ? why : r->why->text);
+    was_told |= is_to_be_told;
     tl_mutex_unlock(&loose_lock);
     return loose_path(fd, path, path_n);
 }
@@ -397,6 +425,8 @@ static int hear_answers(const struct request *r, int service, bool *was_taken, c
             return 0;
         }
         *was_taken = true;
+        if (text[0] != '\0')
+            remark(r, text);
     }
 }
 
@@ -461,6 +491,9 @@ static int look_up(struct request *r, char folder[TL_STORE_PATH], char *path, si
     r->source.compiler = r->id;
     r->key = tl_jit_key_of(&r->source);
     rc = tl_store_folder(folder, why);
+    if (rc < 0)
+        folder[0] = '\0';
+    r->home = folder;
     if (rc == 0)
         rc = tl_store_open(&cache, folder, tl_store_limit_mb(), why);
     if (rc == 0) {
@@ -476,6 +509,16 @@ static int look_up(struct request *r, char folder[TL_STORE_PATH], char *path, si
     return rc < 0 ? rc : 1;
 }
 
+/* TALLY_PRIORITY, or 0: who says nonsense is told so by what reads the settings. */
+static int own_level(void)
+{
+    const char *text = secure_getenv("TALLY_PRIORITY");
+    int level = 0;
+    if (text != NULL)
+        (void)tl_level_parse(text, &level);
+    return level;
+}
+
 static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_t n,
                                    const char *kernel, const uint32_t block[3],
                                    struct tl_error *err)
@@ -487,6 +530,8 @@ static struct request make_request(enum tl_jit_kind kind, const char *ptx, size_
                                        .cpu = secure_getenv("TALLY_JIT_CPU"),
                                        .features = secure_getenv("TALLY_JIT_FEATURES")},
                             .kind = kind,
+                            .level = own_level(),
+                            .home = "",
                             .cache = "",
                             .err = err};
 }
@@ -498,6 +543,7 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
     char folder[TL_STORE_PATH];
     struct request r = make_request(TL_JIT_COMPILE, ptx, n, kernel, block,
                                     err != NULL ? err : &own);
+    r.why = &why;
     int rc = look_up(&r, folder, path, path_n, &why);
     if (rc <= 0) {
         if (rc == 0)
@@ -508,9 +554,6 @@ int tl_jit_client_get(const char *ptx, size_t n, const char *kernel, const uint3
     tl_jit_progress_begin(&r.key);
     rc = ask_service(&r, path, path_n);
     tl_jit_progress_end(&r.key);
-    /* The service knows no reason if it was not even told a folder. */
-    if (rc == 0 && r.cache[0] == '\0' && r.err->text[0] != '\0')
-        tl_error_set(r.err, 0, "compiled kernels are not kept: %s", why.text);
     return rc;
 }
 

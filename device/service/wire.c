@@ -1,5 +1,6 @@
 /* Messages, descriptors and the meeting place of driver and compiler service; see the header. */
 #include "device/service/wire.h"
+#include "tally/level.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -42,6 +43,8 @@ int tl_jit_ask_check(const void *message, size_t n, struct tl_jit_ask_text *text
                             a.magic, a.version);
     if ((a.kind < TL_JIT_COMPILE || a.kind > TL_JIT_STOP) && a.kind != TL_JIT_PREFETCH)
         return tl_error_set(err, -EPROTO, "a request of unknown kind %u", a.kind);
+    if (a.level < TL_LEVEL_MIN || a.level > TL_LEVEL_MAX)
+        return tl_error_set(err, -EPROTO, "a request of level %d", a.level);
     const char *p = (const char *)message + sizeof a;
     size_t left = n - sizeof a;
     if (!take_text(&p, &left, a.kernel_bytes, &text->kernel) ||
@@ -254,9 +257,13 @@ int tl_jit_runtime_folder(char path[TL_STORE_PATH], struct tl_error *err)
     return n < TL_STORE_PATH ? open_private(path, err) : fd;
 }
 
-void tl_jit_service_name(const char *id, const char *suffix, char name[64])
+void tl_jit_service_name(const char *id, const char *cache, const char *suffix, char name[64])
 {
-    snprintf(name, 64, "jit-%.16s%s", id, suffix);
+    uint8_t digest[TL_DIGEST_BYTES];
+    char hex[TL_DIGEST_HEX];
+    tl_digest_of(cache, strlen(cache), digest);
+    tl_digest_hex(digest, hex);
+    snprintf(name, 64, "jit-%.16s-%.16s%s", id, hex, suffix);
 }
 
 void tl_jit_address(struct sockaddr_un *a, int folder, const char *path, const char *name)

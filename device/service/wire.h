@@ -3,8 +3,9 @@
  * A UNIX socket of whole messages (SOCK_SEQPACKET) in a folder that only its user can enter.  A
  * request is one message: a header, four strings, and the PTX as a sealed memfd, which nobody can
  * change or cut under the reader. The service answers twice: that it has taken the request, and how
- * it ended.  The socket's name carries the compiler's identification, so that a new build never
- * meets an old service.  libc only. */
+ * it ended.  The socket's name carries the compiler's identification and the cache's, so that a new
+ * build never meets an old service, nor a request one that keeps its kernels elsewhere.  libc
+ * only. */
 #ifndef TALLY_DEVICE_SERVICE_WIRE_H
 #define TALLY_DEVICE_SERVICE_WIRE_H
 
@@ -12,7 +13,7 @@
 #include "tally/store.h"
 
 #define TL_JIT_WIRE_MAGIC 0x544a4c54u /* "TLJT" */
-#define TL_JIT_WIRE_VERSION 1u
+#define TL_JIT_WIRE_VERSION 2u
 #define TL_JIT_MESSAGE_BYTES 32768u    /* at most */
 #define TL_JIT_PTX_BYTES (64u << 20)   /* at most */
 #define TL_JIT_OBJECT_BYTES (1u << 30) /* at most */
@@ -25,15 +26,20 @@ enum tl_jit_kind {
     TL_JIT_STATUS,
     TL_JIT_STOP, /* finish what runs, take nothing new */
     /* answered */
-    TL_JIT_TAKEN,  /* the request is understood and queued; DONE or FAILED follows */
+    TL_JIT_TAKEN,  /* the request is understood and queued; DONE or FAILED follows.  A text tells
+                    * people what is not as it should be */
     TL_JIT_DONE,   /* text: the path of the object; or, with a descriptor, why there is none */
     TL_JIT_FAILED, /* code, and a text for people */
     /* asked */
     TL_JIT_PREFETCH, /* as COMPILE, for somebody who will ask later: nothing is answered */
 };
 
+/* For tl_jit_ask.flags: rather no code than code of a compiler that is not kept apart. */
+#define TL_JIT_CLOSED 1u
+
 /* Followed by the strings, each with its NUL, in the order of their lengths; empty cpu, features
- * mean the host's, an empty cache that the object is wanted as a descriptor. */
+ * mean the host's, an empty cache that the object is wanted as a descriptor.  The cache is the
+ * service's own; it is named so that both know that they mean the same. */
 struct tl_jit_ask {
     uint32_t magic, version, kind;
     uint32_t attempt; /* the service's own: how often this request was tried */
@@ -42,8 +48,10 @@ struct tl_jit_ask {
     uint64_t ptx_bytes;
     struct tl_store_key key;
     uint32_t kernel_bytes, cpu_bytes, features_bytes, cache_bytes;
+    int32_t level; /* of the job that asks: TL_LEVEL_MIN..TL_LEVEL_MAX */
+    uint32_t flags;
 };
-_Static_assert(sizeof(struct tl_jit_ask) == 88, "a wire format");
+_Static_assert(sizeof(struct tl_jit_ask) == 96, "a wire format");
 
 /* Followed by the text, with its NUL. */
 struct tl_jit_answer {
@@ -99,8 +107,9 @@ int tl_jit_compiler_id(const char *program, char id[TL_JIT_COMPILER_ID_BYTES],
 /* Fills a socket address for `name` in the folder; long paths go by way of /proc/self/fd. */
 struct sockaddr_un;
 void tl_jit_address(struct sockaddr_un *a, int folder, const char *path, const char *name);
-/* "jit-" and the beginning of the id; the names of socket and lock end in .sock and .lock. */
-void tl_jit_service_name(const char *id, const char *suffix, char name[64]);
+/* "jit-", the beginning of the id, and a digest of the cache's folder (empty: none), since a
+ * service serves one of them; the names of socket and lock end in .sock and .lock. */
+void tl_jit_service_name(const char *id, const char *cache, const char *suffix, char name[64]);
 
 /* Whether the process at the other end runs as this user. */
 bool tl_jit_peer_is_ours(int socket);

@@ -30,6 +30,7 @@ static int complain(const struct tl_error *err)
 
 /* STARTED: by the driver, which has done what makes a daemon */
 enum place { FOREGROUND = 1000, DAEMON, STARTED };
+enum { CACHE = STARTED + 1 }; /* what the driver says with it: its own word for the folder */
 
 /* Nothing of who started it stays: no descriptors, terminal, folder or parent. */
 static int go_to_background(enum place place, struct tl_error *err)
@@ -65,6 +66,8 @@ static void raise_limits(void)
     memset(&all, 0xff, sizeof all);
     /* the kernel leaves out what the administrator does not allow */
     (void)sched_setaffinity(0, sizeof all, &all);
+    if (getpriority(PRIO_PROCESS, 0) > 0)
+        (void)setpriority(PRIO_PROCESS, 0, 0);
     if (policy == SCHED_FIFO || policy == SCHED_RR)
         (void)sched_setscheduler(0, SCHED_OTHER, &plain);
     static const int limits[] = {RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU, RLIMIT_NOFILE};
@@ -77,14 +80,19 @@ static void raise_limits(void)
     }
 }
 
-static int serve(enum place place)
+static int serve(enum place place, const char *cache)
 {
+    char folder[TL_STORE_PATH];
     struct tl_error err = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t workers = tl_jit_number("TALLY_JIT_WORKERS",
-                                     cores > 0 && cores < 64 ? (uint32_t)cores : 64, 64);
+    uint32_t workers = tl_jit_number(
+        "TALLY_JIT_WORKERS", cores > 0 && cores < TL_JIT_WORKERS ? (uint32_t)cores : TL_JIT_WORKERS,
+        TL_JIT_WORKERS);
     struct tl_jit_server_options options = {
         .program = "/proc/self/exe",
+        .cache = cache != NULL                        ? cache
+                 : tl_store_folder(folder, NULL) == 0 ? folder
+                                                      : "",
         .workers = workers > 0 ? workers : 1,
         .idle_seconds = tl_jit_number("TALLY_JIT_IDLE", 60, 1000000),
         .ready = place == FOREGROUND ? -1 : 1,
@@ -104,13 +112,15 @@ static int ask(enum tl_jit_kind kind)
     static char message[TL_JIT_MESSAGE_BYTES];
     struct tl_error err = {0};
     struct sockaddr_un address;
-    char id[TL_JIT_COMPILER_ID_BYTES], path[TL_STORE_PATH], name[64];
+    char id[TL_JIT_COMPILER_ID_BYTES], path[TL_STORE_PATH], cache[TL_STORE_PATH], name[64];
+    if (tl_store_folder(cache, NULL) < 0)
+        cache[0] = '\0';
     if (tl_jit_compiler_id("/proc/self/exe", id, &err) < 0)
         return complain(&err);
     int folder = tl_jit_runtime_folder(path, &err);
     if (folder < 0)
         return complain(&err);
-    tl_jit_service_name(id, ".sock", name);
+    tl_jit_service_name(id, cache, ".sock", name);
     tl_jit_address(&address, folder, path, name);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), got_fd;
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
@@ -364,6 +374,7 @@ static const struct argp_option option_table[] = {
     {"daemon", DAEMON, NULL, 0,
      "Serve in the background; standard output gets one byte when it does", 0},
     {"started", STARTED, NULL, OPTION_HIDDEN, NULL, 0},
+    {"cache", CACHE, "FOLDER", OPTION_HIDDEN, NULL, 0},
     {0},
 };
 
@@ -377,7 +388,8 @@ static const struct {
 };
 
 struct question {
-    enum place place; /* 0: none was asked for */
+    enum place place;  /* 0: none was asked for */
+    const char *cache; /* NULL: as the environment says */
     char **command;
     int n; /* words of it */
 };
@@ -390,6 +402,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case DAEMON:
     case STARTED:
         q->place = (enum place)key;
+        return 0;
+    case CACHE:
+        q->cache = arg;
         return 0;
     case ARGP_KEY_ARG: /* from here on everything is the command's */
         for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
@@ -445,7 +460,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = 2;
     tl_options_parse("tally-jit", &argp, argc, argv, ARGP_IN_ORDER, NULL, &q);
     if (q.command == NULL)
-        return serve(q.place);
+        return serve(q.place, q.cache);
     if (strcmp(q.command[0], "compile") == 0 || strcmp(q.command[0], "get") == 0)
         return compile_command(q.n, q.command);
     if (q.n > 1) {

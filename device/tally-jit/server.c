@@ -2,10 +2,9 @@
  *
  * This process never touches PTX: it passes descriptors on, counts what dies, and writes objects
  * into the cache.  It is single-threaded; all state is in struct server.  Requests for the same key
- * are one job, so that eight processes that start at once compile a kernel once. */
-#include "device/tally-jit/server.h"
-#include "device/service/refusals.h"
-#include "device/service/wire.h"
+ * are one job, so that eight processes that start at once compile a kernel once.  queue.c has the
+ * order of jobs, workers.c the processes. */
+#include "device/tally-jit/internal.h"
 #include "device/tally-jit/worker.h"
 #include "tally/clock.h"
 
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,60 +25,8 @@
 #include <unistd.h>
 
 enum {
-    CLIENTS = 512, /* more wait in the socket's queue */
-    WORKERS = 64,
-    CACHES = 4,
-    REQUESTS_PER_WORKER = 200, /* then it is replaced, whatever LLVM has left in its memory */
     SILENT_CLIENT_MS = 30000,
     AHEAD = 64, /* jobs at most that nobody waits for */
-};
-/* A worker that neither answers nor uses its CPU time is ended after this. */
-#define STUCK_FACTOR 5
-
-struct job {
-    struct job *next;
-    char *message; /* as it came; the strings below point into it */
-    size_t message_n;
-    struct tl_jit_ask ask;
-    struct tl_jit_ask_text text;
-    int ptx; /* descriptor */
-    bool is_running;
-    bool is_ahead; /* asked for by nobody who waits */
-};
-
-struct client {
-    int fd;
-    struct job *job; /* that it waits for; NULL before its request */
-    int64_t since_ms;
-};
-
-struct worker {
-    pid_t pid; /* 0: no such worker */
-    int fd, log;
-    struct job *job; /* NULL: idle */
-    uint32_t n_jobs;
-    int64_t until_ms;
-    bool is_overdue;
-};
-
-struct server {
-    const struct tl_jit_server_options *options;
-    char id[TL_JIT_COMPILER_ID_BYTES];
-    char folder_path[TL_STORE_PATH];
-    int folder, lock, listener;
-    struct client clients[CLIENTS];
-    uint32_t n_clients;
-    struct worker workers[WORKERS];
-    struct job *jobs; /* oldest first */
-    /* what is known of folders used lately; their descriptors are closed */
-    struct tl_store caches[CACHES];
-    uint32_t next_cache;
-    struct tl_jit_refusals refusals;
-    uint32_t n_compiled, n_found, n_failed, n_deaths;
-    int64_t active_ms; /* when somebody last wanted something */
-    bool is_stopping;
-    sigset_t waiting_mask;
-    char message[TL_JIT_MESSAGE_BYTES];
 };
 
 static volatile sig_atomic_t was_signalled;
@@ -90,9 +37,7 @@ static void on_signal(int number)
     was_signalled = 1;
 }
 
-static void note(const struct server *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void note(const struct server *s, const char *format, ...)
+void jit_note(const struct server *s, const char *format, ...)
 {
     if (!s->options->is_foreground)
         return;
@@ -112,22 +57,8 @@ static void drop_client(struct server *s, uint32_t i)
     s->clients[i] = s->clients[--s->n_clients];
 }
 
-static void free_job(struct server *s, struct job *job)
-{
-    for (struct job **p = &s->jobs; *p != NULL; p = &(*p)->next) {
-        if (*p == job) {
-            *p = job->next;
-            break;
-        }
-    }
-    close(job->ptx);
-    free(job->message);
-    free(job);
-}
-
-/* Answers everybody who waits for the job, and forgets it. */
-static void finish_job(struct server *s, struct job *job, enum tl_jit_kind kind, int code,
-                       const char *text, int fd, uint64_t object_bytes)
+void jit_finish_job(struct server *s, struct job *job, enum tl_jit_kind kind, int code,
+                    const char *text, int fd, uint64_t object_bytes)
 {
     for (uint32_t i = s->n_clients; i-- > 0;) {
         if (s->clients[i].job == job) {
@@ -138,32 +69,23 @@ static void finish_job(struct server *s, struct job *job, enum tl_jit_kind kind,
     if (kind == TL_JIT_FAILED) {
         tl_jit_refusals_add(&s->refusals, &job->ask.key, code, text);
         s->n_failed++;
-        note(s, "%s", text);
+        jit_note(s, "%s", text);
     } else {
         s->n_compiled++;
-        note(s, "kernel %.300s: compiled to %s", job->text.kernel, fd < 0 ? text : "memory");
+        jit_note(s, "kernel %.300s: compiled to %s", job->text.kernel, fd < 0 ? text : "memory");
     }
-    free_job(s, job);
+    jit_free_job(s, job);
 }
 
-static bool has_client(const struct server *s, const struct job *job)
-{
-    for (uint32_t i = 0; i < s->n_clients; i++)
-        if (s->clients[i].job == job)
-            return true;
-    return false;
-}
-
+/* The folder that the service was started for, unless the client wants none. */
 static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl_store *c,
                       struct tl_error *err)
 {
     int rc = path[0] == '\0' ? tl_error_set(err, -ENOENT, "there is no cache folder")
-                             : tl_store_open(c, path, mb, err);
-    for (uint32_t i = 0; rc == 0 && i < CACHES; i++) {
-        if (strcmp(s->caches[i].path, path) == 0) {
-            c->was_checked = s->caches[i].was_checked;
-            c->unchecked_bytes = s->caches[i].unchecked_bytes;
-        }
+                             : tl_store_open(c, s->options->cache, mb, err);
+    if (rc == 0) {
+        c->was_checked = s->cache.was_checked;
+        c->unchecked_bytes = s->cache.unchecked_bytes;
     }
     return rc;
 }
@@ -171,17 +93,10 @@ static int open_cache(struct server *s, const char *path, uint32_t mb, struct tl
 static void close_cache(struct server *s, struct tl_store *c)
 {
     tl_store_close(c);
-    for (uint32_t i = 0; i < CACHES; i++) {
-        if (strcmp(s->caches[i].path, c->path) == 0) {
-            s->caches[i] = *c;
-            return;
-        }
-    }
-    s->caches[s->next_cache++ % CACHES] = *c;
+    s->cache = *c;
 }
 
-/* The object goes into the cache; if it cannot, to the clients themselves. */
-static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
+void jit_keep_object(struct server *s, struct job *job, int fd, uint64_t n)
 {
     struct tl_error err = {0};
     struct tl_store cache;
@@ -189,8 +104,8 @@ static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
     const void *object;
     int rc = tl_jit_memory_map(fd, n, &object);
     if (rc < 0) {
-        finish_job(s, job, TL_JIT_FAILED, -EIO,
-                   "the compiler's worker answered with something that is no object", -1, 0);
+        jit_finish_job(s, job, TL_JIT_FAILED, -EIO,
+                       "the compiler's worker answered with something that is no object", -1, 0);
         return;
     }
     rc = open_cache(s, job->text.cache, job->ask.cache_mb, &cache, &err);
@@ -200,168 +115,33 @@ static void keep_object(struct server *s, struct job *job, int fd, uint64_t n)
     }
     tl_jit_memory_unmap(object, n);
     if (rc == 0)
-        finish_job(s, job, TL_JIT_DONE, 0, path, -1, 0);
+        jit_finish_job(s, job, TL_JIT_DONE, 0, path, -1, 0);
     else
-        finish_job(s, job, TL_JIT_DONE, 0, err.text, fd, n);
+        jit_finish_job(s, job, TL_JIT_DONE, 0, err.text, fd, n);
 }
 
-/* --- workers ---------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
-/* Forked from this process, in which LLVM is loaded and initialised but has seen nothing: that
- * takes a millisecond. */
-static struct worker *start_worker(struct server *s)
+static void name_of(const struct server *s, const char *suffix, char name[64])
 {
-    struct worker *w = NULL;
-    int ends[2];
-    for (uint32_t i = 0; i < s->options->workers && w == NULL; i++)
-        if (s->workers[i].pid == 0)
-            w = &s->workers[i];
-    if (w == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-        return NULL;
-    int log = memfd_create("tally-jit log", MFD_CLOEXEC);
-    pid_t pid = log < 0 ? -1 : fork();
-    if (pid == 0) {
-        struct sigaction plain = {.sa_handler = SIG_DFL};
-        for (int i = 1; i < NSIG; i++)
-            (void)sigaction(i, &plain, NULL);
-        (void)sigprocmask(SIG_SETMASK, &s->waiting_mask, NULL);
-        (void)fcntl(log, F_SETFL, O_APPEND);
-        tl_jit_worker_run(ends[1], log, s->id);
-    }
-    close(ends[1]);
-    if (pid < 0) {
-        note(s, "no worker: %s", strerror(errno));
-        close(ends[0]);
-        if (log >= 0)
-            close(log);
-        return NULL;
-    }
-    *w = (struct worker){.pid = pid, .fd = ends[0], .log = log};
-    return w;
+    tl_jit_service_name(s->id, s->options->cache, suffix, name);
 }
 
-/* Ends a worker if it has not ended itself; returns how it ended. */
-static int end_worker(struct worker *w)
+/* Gives the names up, so that another service can have them.  The socket's goes first; who has
+ * connected already finds it closed and starts the next service. */
+static void leave(struct server *s)
 {
-    int status = 0;
-    close(w->fd);
-    kill(w->pid, SIGKILL);
-    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    close(w->log);
-    w->pid = 0;
-    return status;
-}
-
-/* The first line that a worker said before it died, printable. */
-static void read_log(int log, char *line, size_t n)
-{
-    ssize_t got = pread(log, line, n - 1, 0);
-    line[got > 0 ? got : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-    for (char *p = line; *p != '\0'; p++)
-        if ((unsigned char)*p < ' ' || (unsigned char)*p > '~')
-            *p = '?';
-}
-
-/* A job whose worker died is tried once more, in a new one: the cause may have been an earlier
- * job. */
-static void bury_worker(struct server *s, struct worker *w)
-{
-    struct job *job = w->job;
-    char said[300] = "", how[64], text[1000];
-    read_log(w->log, said, sizeof said);
-    bool is_overdue = w->is_overdue;
-    int status = end_worker(w);
-    if (job == NULL)
+    char name[64];
+    if (s->listener < 0)
         return;
-    s->n_deaths++;
-    job->is_running = false;
-    if (WIFSIGNALED(status))
-        snprintf(how, sizeof how, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else
-        snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
-    note(s, "kernel %.200s: the worker died at attempt %u: %s: %s", job->text.kernel,
-         job->ask.attempt, how, said);
-    if (is_overdue || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
-        snprintf(text, sizeof text,
-                 "kernel %.400s: compiling it took more than %u s, and was stopped",
-                 job->text.kernel, tl_jit_limit_seconds());
-        finish_job(s, job, TL_JIT_FAILED, -ETIMEDOUT, text, -1, 0);
-    } else if (job->ask.attempt >= 2) {
-        snprintf(text, sizeof text, "kernel %.400s: the compiler died twice of it: %s%s%s",
-                 job->text.kernel, how, said[0] != '\0' ? ": " : "", said);
-        finish_job(s, job, TL_JIT_FAILED, -EIO, text, -1, 0);
-    }
-}
-
-static void hear_worker(struct server *s, struct worker *w)
-{
-    struct tl_error err = {0};
-    const char *text;
-    int fd, n = tl_jit_receive(w->fd, s->message, sizeof s->message, &fd);
-    if (n <= 0 || w->job == NULL || tl_jit_answer_check(s->message, (size_t)n, &text, &err) < 0) {
-        if (fd >= 0)
-            close(fd);
-        bury_worker(s, w);
-        return;
-    }
-    struct job *job = w->job;
-    struct tl_jit_answer a;
-    memcpy(&a, s->message, sizeof a);
-    w->job = NULL;
-    if (a.kind == TL_JIT_DONE && fd >= 0)
-        keep_object(s, job, fd, a.object_bytes);
-    else
-        finish_job(s, job, TL_JIT_FAILED, a.code < 0 ? a.code : -EIO, text, -1, 0);
-    if (fd >= 0)
-        close(fd);
-    if (w->n_jobs >= REQUESTS_PER_WORKER)
-        (void)end_worker(w);
-}
-
-/* A worker for the job: an idle one, or a new one if the job has already cost one its life. */
-static struct worker *find_worker(struct server *s, const struct job *job)
-{
-    struct worker *idle = NULL;
-    for (uint32_t i = 0; i < s->options->workers; i++)
-        if (s->workers[i].pid != 0 && s->workers[i].job == NULL)
-            idle = &s->workers[i];
-    if (idle != NULL && job->ask.attempt == 0)
-        return idle;
-    if (idle != NULL)
-        (void)end_worker(idle);
-    return start_worker(s);
-}
-
-/* Those that somebody waits for first. */
-static void assign_jobs_of(struct server *s, bool is_ahead)
-{
-    for (struct job *job = s->jobs, *next; job != NULL; job = next) {
-        next = job->next;
-        if (job->is_running || job->is_ahead != is_ahead)
-            continue;
-        struct worker *w = find_worker(s, job);
-        if (w == NULL)
-            return;
-        job->ask.attempt++;
-        memcpy(job->message, &job->ask, sizeof job->ask);
-        if (ftruncate(w->log, 0) < 0)
-            note(s, "a worker's messages stay from one kernel to the next: %s", strerror(errno));
-        w->job = job;
-        w->n_jobs++;
-        w->is_overdue = false;
-        w->until_ms = tl_clock_ms() + (int64_t)tl_jit_limit_seconds() * 1000 * STUCK_FACTOR;
-        job->is_running = true;
-        if (tl_jit_send(w->fd, job->message, job->message_n, job->ptx) < 0)
-            bury_worker(s, w); /* may end the job; `next` stays */
-    }
-}
-
-static void assign_jobs(struct server *s)
-{
-    assign_jobs_of(s, false);
-    assign_jobs_of(s, true);
+    name_of(s, ".sock", name);
+    (void)unlinkat(s->folder, name, 0);
+    close(s->listener);
+    s->listener = -1;
+    name_of(s, ".lock", name);
+    (void)unlinkat(s->folder, name, 0);
+    close(s->lock);
+    s->lock = -1;
 }
 
 /* --- clients ---------------------------------------------------------------------------------- */
@@ -376,14 +156,18 @@ static void answer_and_drop(struct server *s, uint32_t i, enum tl_jit_kind kind,
 static void answer_status(struct server *s, uint32_t i)
 {
     char text[300];
-    uint32_t workers = 0, jobs = 0;
-    for (uint32_t k = 0; k < WORKERS; k++)
+    uint32_t workers = 0, aside = 0, jobs = 0;
+    for (uint32_t k = 0; k < WORKERS; k++) {
         workers += s->workers[k].pid != 0;
+        aside += s->workers[k].pid != 0 && s->workers[k].aside_ms != 0;
+    }
     for (struct job *job = s->jobs; job != NULL; job = job->next)
         jobs++;
     snprintf(text, sizeof text,
-             "pid %ld, %u compiled, %u found, %u failed, %u deaths, %u workers, %u in work",
-             (long)getpid(), s->n_compiled, s->n_found, s->n_failed, s->n_deaths, workers, jobs);
+             "pid %ld, %u compiled, %u found, %u failed, %u deaths, %u workers, %u in work, %u put "
+             "aside",
+             (long)getpid(), s->n_compiled, s->n_found, s->n_failed, s->n_deaths, workers, jobs,
+             aside);
     answer_and_drop(s, i, TL_JIT_DONE, 0, text);
 }
 
@@ -397,30 +181,6 @@ static bool is_cached(struct server *s, const struct tl_jit_ask *a,
     bool was_found = tl_store_find(&cache, &a->key, path, n) == 0;
     close_cache(s, &cache);
     return was_found;
-}
-
-/* Takes the descriptor over. */
-static int new_job(struct server *s, const struct tl_jit_ask *a, size_t n, int ptx,
-                   struct job **out)
-{
-    struct job *job = calloc(1, sizeof *job);
-    char *message = malloc(n);
-    if (job == NULL || message == NULL) {
-        free(job);
-        free(message);
-        close(ptx);
-        return -ENOMEM;
-    }
-    memcpy(message, s->message, n);
-    *job = (struct job){.message = message, .message_n = n, .ask = *a, .ptx = ptx};
-    (void)tl_jit_ask_check(message, n, &job->text, NULL); /* points into our copy now */
-    job->ask.attempt = 0;
-    struct job **end = &s->jobs;
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = job;
-    *out = job;
-    return 0;
 }
 
 static struct job *find_job(struct server *s, const struct tl_jit_ask *a,
@@ -448,11 +208,49 @@ static void take_prefetch(struct server *s, uint32_t i, const struct tl_jit_ask 
                      !is_cached(s, a, text, path, sizeof path);
     if (!is_wanted)
         close(fd);
-    else if (new_job(s, a, n, fd, &job) == 0) {
-        job->is_ahead = true;
-        job->ask.kind = TL_JIT_COMPILE; /* for the worker it is like any other */
-    }
+    else
+        (void)jit_new_job(s, a, n, fd, &job);
     drop_client(s, i);
+}
+
+/* Whether what is asked for can be begun: 0, or a negative errno value with why not. */
+static int check_request(const struct server *s, const struct tl_jit_ask *a,
+                         const struct tl_jit_ask_text *text, int fd, struct tl_error *err)
+{
+    if (fd < 0)
+        return tl_error_set(err, -EPROTO, "kernel %.300s: its PTX did not come along",
+                            text->kernel);
+    if (text->cache[0] != '\0' && strcmp(text->cache, s->options->cache) != 0)
+        return tl_error_set(err, -EPERM,
+                            "kernel %.300s: this compiler service keeps kernels in %s and nowhere "
+                            "else, so not in %.500s",
+                            text->kernel, s->options->cache, text->cache);
+    if (s->no_sandbox[0] != '\0' && (a->flags & TL_JIT_CLOSED) != 0)
+        return tl_error_set(err, -EPERM,
+                            "kernel %.300s: not compiled, as TALLY_FAIL=closed wants it: %s",
+                            text->kernel, s->no_sandbox);
+    return 0;
+}
+
+/* Who runs as somebody less nice than this process is not served by it: what one job has waited
+ * for in vain, others need not.  If the niceness cannot be lowered, the name is given up, and the
+ * client starts a service that is as he is; what is under way here is finished. */
+static bool is_too_nice_for(struct server *s, uint32_t i)
+{
+    struct ucred who;
+    socklen_t n = sizeof who;
+    if (getsockopt(s->clients[i].fd, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0 || who.pid <= 0)
+        return false;
+    errno = 0;
+    int theirs = getpriority(PRIO_PROCESS, (id_t)who.pid), ours = getpriority(PRIO_PROCESS, 0);
+    if (errno != 0 || theirs >= ours)
+        return false;
+    if (setpriority(PRIO_PROCESS, 0, theirs) == 0)
+        return false;
+    jit_note(s, "makes way for a service of niceness %d", theirs);
+    leave(s);
+    s->is_stopping = true;
+    return true;
 }
 
 /* What a client sent, with the descriptor that came along: answered from the cache, put into the
@@ -466,9 +264,13 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     int rc = tl_jit_ask_check(s->message, n, &text, &err);
     if (rc == 0) {
         memcpy(&a, s->message, sizeof a);
-        if ((a.kind == TL_JIT_COMPILE || a.kind == TL_JIT_PREFETCH) && fd < 0)
-            rc = tl_error_set(&err, -EPROTO, "kernel %.300s: its PTX did not come along",
-                              text.kernel);
+        if (a.kind == TL_JIT_COMPILE || a.kind == TL_JIT_PREFETCH)
+            rc = check_request(s, &a, &text, fd, &err);
+    }
+    if (rc == 0 && a.kind == TL_JIT_COMPILE && is_too_nice_for(s, i)) {
+        close(fd);
+        drop_client(s, i);
+        return;
     }
     if (rc == 0 && a.kind == TL_JIT_PREFETCH) {
         take_prefetch(s, i, &a, &text, n, fd);
@@ -490,15 +292,16 @@ static void take_request(struct server *s, uint32_t i, size_t n, int fd)
     } else if (job == NULL && is_cached(s, &a, &text, path, sizeof path)) {
         s->n_found++;
         answer_and_drop(s, i, TL_JIT_DONE, 0, path);
-    } else if (job == NULL && (rc = new_job(s, &a, n, fd, &job)) < 0) {
+    } else if (job == NULL && (rc = jit_new_job(s, &a, n, fd, &job)) < 0) {
         fd = -1;
         answer_and_drop(s, i, TL_JIT_FAILED, rc, "the compiler service is out of memory");
     } else {
         if (job->ptx == fd)
             fd = -1; /* the job's now */
-        job->is_ahead = false;
         s->clients[i].job = job;
-        if (tl_jit_send_answer(s->clients[i].fd, TL_JIT_TAKEN, 0, "", -1, 0) < 0)
+        s->clients[i].level = a.level;
+        jit_set_level(s, job);
+        if (tl_jit_send_answer(s->clients[i].fd, TL_JIT_TAKEN, 0, s->no_sandbox, -1, 0) < 0)
             drop_client(s, i);
     }
     if (fd >= 0)
@@ -523,8 +326,11 @@ static void hear_client(struct server *s, uint32_t i)
     }
     /* Gone, or talking out of turn.  What nobody waits for any more is not begun. */
     drop_client(s, i);
-    if (job != NULL && !job->is_running && !has_client(s, job))
-        free_job(s, job);
+    if (job == NULL)
+        return;
+    jit_set_level(s, job);
+    if (!job->is_running && job->is_ahead)
+        jit_free_job(s, job);
 }
 
 static void accept_client(struct server *s)
@@ -533,7 +339,7 @@ static void accept_client(struct server *s)
     if (fd < 0)
         return;
     if (!tl_jit_peer_is_ours(fd)) {
-        note(s, "somebody else's process was turned away");
+        jit_note(s, "somebody else's process was turned away");
         close(fd);
         return;
     }
@@ -550,13 +356,7 @@ static void check_clocks(struct server *s)
     for (uint32_t i = s->n_clients; i-- > 0;)
         if (s->clients[i].job == NULL && now - s->clients[i].since_ms > SILENT_CLIENT_MS)
             drop_client(s, i);
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        struct worker *w = &s->workers[i];
-        if (w->pid != 0 && w->job != NULL && now > w->until_ms && !w->is_overdue) {
-            w->is_overdue = true;
-            kill(w->pid, SIGKILL);
-        }
-    }
+    jit_check_workers(s, now);
     if (s->jobs == NULL && s->n_clients == 0 &&
         now - s->active_ms >= (int64_t)s->options->idle_seconds * 1000)
         s->is_stopping = true;
@@ -581,7 +381,7 @@ static void loop(struct server *s)
             polled[n++] = (struct pollfd){.fd = s->clients[i].fd, .events = POLLIN};
         struct timespec second = {.tv_sec = 1};
         if (ppoll(polled, n, &second, &s->waiting_mask) < 0 && errno != EINTR) {
-            note(s, "poll: %s", strerror(errno));
+            jit_note(s, "poll: %s", strerror(errno));
             return;
         }
         /* Clients first, from the end, since one that is dropped is replaced by the last.  Workers
@@ -591,11 +391,11 @@ static void loop(struct server *s)
                 hear_client(s, i);
         for (uint32_t i = 0; i < n_workers; i++)
             if (polled[1 + i].revents != 0)
-                hear_worker(s, &s->workers[of_worker[i]]);
+                jit_hear_worker(s, &s->workers[of_worker[i]]);
         if (polled[0].revents != 0)
             accept_client(s);
         check_clocks(s);
-        assign_jobs(s);
+        jit_assign_jobs(s);
     }
 }
 
@@ -607,7 +407,7 @@ static void tell_ready(const struct server *s, char what)
     if (s->options->ready < 0)
         return;
     if (write(s->options->ready, &what, 1) < 0)
-        note(s, "nobody waited for the start");
+        jit_note(s, "nobody waited for the start");
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null >= 0) {
         (void)dup2(null, s->options->ready);
@@ -621,7 +421,7 @@ static int take_lock(struct server *s, struct tl_error *err)
 {
     char name[64];
     struct stat st;
-    tl_jit_service_name(s->id, ".lock", name);
+    name_of(s, ".lock", name);
     for (;;) {
         s->lock = openat(s->folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (s->lock < 0)
@@ -640,7 +440,7 @@ static int listen_there(struct server *s, struct tl_error *err)
 {
     struct sockaddr_un address;
     char name[64];
-    tl_jit_service_name(s->id, ".sock", name);
+    name_of(s, ".sock", name);
     tl_jit_address(&address, s->folder, s->folder_path, name);
     s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->listener < 0)
@@ -673,33 +473,30 @@ static void handle_signals(struct server *s)
 
 static int serve(struct server *s, struct tl_error *err)
 {
+    struct tl_error apart = {0};
     int rc = take_lock(s, err);
     if (rc > 0) {
-        note(s, "another service is there already");
+        jit_note(s, "another service is there already");
         tell_ready(s, 'B');
         return 0;
     }
     if (rc == 0)
         rc = tl_jit_init(err);
+    if (rc == 0 && tl_jit_worker_probe(&apart) < 0)
+        snprintf(s->no_sandbox, sizeof s->no_sandbox, "%s", apart.text);
     if (rc == 0)
         rc = listen_there(s, err);
     if (rc < 0)
         return rc;
     handle_signals(s);
     tell_ready(s, 'R');
-    note(s, "listening in %s, %u workers", s->folder_path, s->options->workers);
+    if (s->no_sandbox[0] != '\0')
+        jit_note(s, "%s", s->no_sandbox);
+    jit_note(s, "listening in %s, %u workers", s->folder_path, s->options->workers);
     s->active_ms = tl_clock_ms();
     loop(s);
-    /* The name goes first; who has connected already finds the socket closed and starts the next
-     * service. */
-    char name[64];
-    tl_jit_service_name(s->id, ".sock", name);
-    (void)unlinkat(s->folder, name, 0);
-    close(s->listener);
-    s->listener = -1;
-    tl_jit_service_name(s->id, ".lock", name);
-    (void)unlinkat(s->folder, name, 0);
-    note(s, "ending");
+    leave(s);
+    jit_note(s, "ending");
     return 0;
 }
 
@@ -716,9 +513,9 @@ int tl_jit_server_run(const struct tl_jit_server_options *options, struct tl_err
         drop_client(&s, 0);
     for (uint32_t i = 0; i < WORKERS; i++)
         if (s.workers[i].pid != 0)
-            (void)end_worker(&s.workers[i]);
+            (void)jit_end_worker(&s.workers[i]);
     while (s.jobs != NULL)
-        free_job(&s, s.jobs);
+        jit_free_job(&s, s.jobs);
     tl_jit_refusals_finish(&s.refusals);
     const int fds[] = {s.listener, s.lock, s.folder};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)

@@ -4,8 +4,11 @@
 
 #include "tally/base.h"
 
+enum { TL_JIT_WORKERS = 64 }; /* at once, at most */
+
 struct tl_jit_server_options {
     const char *program;   /* its own path, for the identification */
+    const char *cache;     /* the only folder in which it keeps what it made; empty: none */
     uint32_t workers;      /* at most so many at once */
     uint32_t idle_seconds; /* ends after so long without a request */
     /* one byte is written here when requests are taken, or another service does; -1: nobody asks */

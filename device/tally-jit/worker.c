@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +91,12 @@ uint32_t tl_jit_limit_seconds(void)
     return tl_jit_number("TALLY_JIT_SECONDS", 120, 100000);
 }
 
+uint32_t tl_jit_first_seconds(void)
+{
+    enum { SHARE = 4 };
+    return (tl_jit_limit_seconds() + SHARE - 1) / SHARE;
+}
+
 uint32_t tl_jit_limit_memory_mb(void)
 {
     return tl_jit_number("TALLY_JIT_MEMORY_MB", 4096, 1u << 20);
@@ -135,31 +142,57 @@ static void hold_nothing(int socket, int log)
 #if !defined __SANITIZE_ADDRESS__ &&                                                               \
     !defined __SANITIZE_THREAD__ /* which reserve terabytes, and read files for reports */
     limit(RLIMIT_AS, (rlim_t)tl_jit_limit_memory_mb() << 20);
-    (void)tl_jit_sandbox_enter(); /* a kernel that has no such thing does without */
+    (void)tl_jit_sandbox_enter(); /* what the service tells of: see tl_jit_worker_probe */
 #endif
+}
+
+int tl_jit_worker_probe(struct tl_error *err)
+{
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(-tl_jit_sandbox_enter());
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (pid < 0 || status != 0)
+        return tl_error_set(err, -EPERM,
+                            "the compiler works without its sandbox, because seccomp cannot be set "
+                            "up here (%s): what a hostile kernel could make of a fault in LLVM is "
+                            "not kept in",
+                            pid < 0             ? strerror(errno)
+                            : WIFEXITED(status) ? strerror(WEXITSTATUS(status))
+                                                : "it kills the process");
+#else
+    (void)err;
+#endif
+    return 0;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel, KERNEL@once only at the first
- * attempt, KERNEL@slow takes a second for it, KERNEL@spin never ends, KERNEL@eat takes all memory
- * it can get, KERNEL@escape dies if it can open a file, connect, start a process or end its
- * parent. */
+/* For tests: TALLY_JIT_TEST_CRASH=KERNEL dies of that kernel (LETTERS*: of all that begin with
+ * these), KERNEL@once only at the first attempt, KERNEL@stuck does not end at the first one,
+ * KERNEL@slow takes a second for it, KERNEL@spin never ends, KERNEL@eat takes all memory it can
+ * get, KERNEL@escape dies if it can open a file, connect, start a process or end its parent. */
 static void misbehave(const char *kernel, uint32_t attempt)
 {
     const char *what = secure_getenv("TALLY_JIT_TEST_CRASH");
-    size_t n = strlen(kernel);
-    if (what == NULL || strncmp(what, kernel, n) != 0)
+    if (what == NULL)
         return;
-    what += n;
+    size_t n = strcspn(what, "*@");
+    if (strncmp(what, kernel, n) != 0 || (what[n] != '*' && kernel[n] != '\0'))
+        return;
+    what += n + (what[n] == '*');
     if (what[0] == '\0' || (strcmp(what, "@once") == 0 && attempt == 1)) {
         fprintf(stderr, "LLVM ERROR: not really, this is a test\nmore\n");
         abort();
     }
     if (strcmp(what, "@slow") == 0)
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-    for (volatile unsigned i = 0; strcmp(what, "@spin") == 0;)
-        i++;
+    bool is_stuck = strcmp(what, "@spin") == 0 || (strcmp(what, "@stuck") == 0 && attempt == 1);
+    for (volatile bool goes_on = is_stuck; goes_on;)
+        goes_on = is_stuck;
     if (strcmp(what, "@escape") == 0) {
         if (open("/etc/passwd", O_RDONLY) >= 0 || socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ||
             fork() >= 0 || kill(getppid(), 0) == 0 || kill(1, 0) == 0)
@@ -216,7 +249,8 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
     }
     struct tl_jit_options options = {.block = {a.block[0], a.block[1], a.block[2]},
                                      .cpu = text.cpu[0] != '\0' ? text.cpu : NULL,
-                                     .features = text.features[0] != '\0' ? text.features : NULL};
+                                     .features = text.features[0] != '\0' ? text.features : NULL,
+                                     .is_plain = a.attempt > 1};
     struct tl_jit_source source = {.ptx = ptx,
                                    .ptx_n = a.ptx_bytes,
                                    .kernel = text.kernel,
@@ -232,7 +266,7 @@ static int serve(int socket, const char *message, size_t n, int ptx_fd, const ch
             "compiler service do not belong together",
             text.kernel);
     } else {
-        limit_time(tl_jit_limit_seconds());
+        limit_time(a.attempt > 1 ? tl_jit_limit_seconds() : tl_jit_first_seconds());
         misbehave(text.kernel, a.attempt);
         rc = tl_jit_build(ptx, a.ptx_bytes, text.kernel, &options, &object, &object_n, NULL, &err);
     }

@@ -17,10 +17,17 @@ int tl_jit_build(const char *ptx, size_t n, const char *kernel,
  * says to people goes to `log`. */
 _Noreturn void tl_jit_worker_run(int socket, int log, const char *compiler_id);
 
+/* Whether workers can be kept apart: tries it in a process of its own.  0, or a negative errno
+ * value with what people should know. */
+int tl_jit_worker_probe(struct tl_error *err);
+
 /* Limits of one request; the environment may change them (TALLY_JIT_SECONDS,
  * TALLY_JIT_MEMORY_MB). */
 /* of CPU time; 120 */
 uint32_t tl_jit_limit_seconds(void);
+/* of CPU time for the first attempt: LLVM has ways that it never comes back from, and another
+ * attempt goes another way (tl_jit_options.is_plain); a quarter of the above */
+uint32_t tl_jit_first_seconds(void);
 /* of address space; 4096 */
 uint32_t tl_jit_limit_memory_mb(void);
 /* from the environment */

@@ -68,6 +68,9 @@ typedef void (*tl_image_complaint)(void *data, const struct tl_error *what, size
 int tl_image_walk(const void *bytes, size_t n, tl_image_visitor visit, tl_image_complaint complain,
                   void *data);
 
+/* The same for who does not ask how an image was found, and has no libelf. */
+int tl_image_search(const void *bytes, size_t n, tl_image_visitor visit, void *data);
+
 /* Walks what CUDA is handed in memory: a wrapper (magic 0x466243b1), a container (0xBA55ED50), a
  * cubin or PTX text. `limit` is how many bytes may be read at all; where the caller does not know
  * (CUDA gives no length), it is SIZE_MAX and the sizes written in the image are believed.  A

@@ -30,5 +30,10 @@ int tl_json_read(struct tl_json_value **out, struct tl_arena *arena, struct tl_s
 const struct tl_json_value *tl_json_get(const struct tl_json_value *j, const char *key);
 /* Its number, or `otherwise` if there is no such member or it is none. */
 double tl_json_number(const struct tl_json_value *j, const char *key, double otherwise);
+/* The same as a whole number from 0 to `most`, to which all others are brought. */
+uint64_t tl_json_whole(const struct tl_json_value *j, const char *key, uint64_t otherwise,
+                       uint64_t most);
+/* `value` as such a number. */
+uint64_t tl_json_bounded(double value, uint64_t most);
 
 #endif

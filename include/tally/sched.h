@@ -18,8 +18,7 @@
 #define TALLY_SCHED_H
 
 #include "tally/base.h"
-
-enum { TL_LEVEL_MIN = -100, TL_LEVEL_MAX = 100, TL_LEVEL_LOW = -100, TL_LEVEL_HIGH = 100 };
+#include "tally/level.h"
 
 /* How a best-effort kernel is fed to the device, from the finest to the coarsest control. */
 enum tl_rung {
@@ -39,6 +38,7 @@ struct tl_sched_client {
     int level;             /* TL_LEVEL_MIN..TL_LEVEL_MAX; higher first */
     uint32_t weight;       /* of its share among equals; 0 is 100 */
     uint32_t min_permille; /* share of the device that it gets even below busy levels; 0: none */
+    uint32_t max_permille; /* share that it gets at most, also if nobody else wants it; 0: all */
     /* how fast it must leave the device when told; 0: the policy's default */
     uint64_t turnaround_ns;
     uint32_t slo_percentile; /* in per ten thousand (9900: p99); 0: no SLO */
@@ -46,6 +46,10 @@ struct tl_sched_client {
     bool is_paused;
     /* device time that it will need altogether, for policies that run the shortest first */
     uint64_t total_ns;
+    /* Device memory on each GPU, of all processes of its job together (docs/operations.md): what it
+     * may hold at most, what is kept free for it, and beyond what its pages may leave.  No policy
+     * goes by these; the owner sees to them. */
+    uint64_t memory_limit, memory_request, memory_soft;
 };
 
 /* The next operation of a client, for policies that decide by what fits together.  Zero means "not

@@ -44,6 +44,12 @@ void tl_store_close(struct tl_store *c);
  * asks again. */
 int tl_store_find(struct tl_store *c, const struct tl_store_key *key, char *path, size_t path_n);
 
+/* The same for who wants the object itself: these are the very bytes that were checked, whoever
+ * puts what under that path meanwhile.  The caller's to free, with a 0 behind its `*n` bytes; on
+ * failure NULL and 0.  Also -EFBIG (more than `limit`), -ENOMEM. */
+int tl_store_read(struct tl_store *c, const struct tl_store_key *key, size_t limit, char **bytes,
+                  size_t *n);
+
 /* Whether there is an entry of that name, looked into or marked as little as possible. */
 bool tl_store_has(const struct tl_store *c, const struct tl_store_key *key);
 

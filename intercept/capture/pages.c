@@ -49,7 +49,10 @@ bool tl_pages_are_wanted(bool *is_high)
     if (tl_job.client == NULL)
         return false;
     tl_client_grant(tl_job.client, &grant);
-    *is_high = tl_client_level(tl_job.client) >= TL_LEVEL_HIGH;
+    struct tl_client_memory memory;
+    tl_client_memory(tl_job.client, &memory);
+    /* who asks for a soft limit has pages at any level */
+    *is_high = tl_client_level(tl_job.client) >= TL_LEVEL_HIGH && memory.soft == 0;
     return grant.is_paged;
 }
 

@@ -8,8 +8,11 @@
  * has its own functions and keeps nothing. */
 #include "intercept/doors/doors.h"
 #include "intercept/shim/internal.h"
+#include "tally/file.h"
 
+#include <cuda.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +20,16 @@
 enum {
     NVRTC_INTERNAL_ERROR = 11,
     NVJITLINK_INTERNAL_ERROR = 6,
-    NVJITLINK_PTX = 2, /* kind of input */
+};
+
+/* Kinds of inputs of nvJitLink. */
+enum {
+    JITLINK_CUBIN = 1,
+    JITLINK_PTX = 2,
+    JITLINK_FATBIN = 4,
+    JITLINK_OBJECT = 5,
+    JITLINK_LIBRARY = 6,
+    JITLINK_ANY = 10,
 };
 
 /* nvJitLink's header calls its functions by names with the version of the toolkit; the plain names
@@ -92,26 +104,82 @@ typedef int add_fn(void *link, int kind, const void *data, size_t n, const char 
 typedef int code_fn(void *link, void *cubin);
 typedef int destroy_fn(void **link);
 
+typedef int file_fn(void *link, int kind, const char *path);
+
 static int create(create_fn *real, void **link, uint32_t n, const char **options)
 {
+    static const char limit[] = "-maxrregcount=";
     int r = real != NULL ? real(link, n, options) : NVJITLINK_INTERNAL_ERROR;
-    if (r == 0)
-        tl_doors_lto_created(*link, n, options);
-    return r;
+    if (r != 0)
+        return r;
+    tl_doors_lto_created(*link, n, options);
+    for (uint32_t i = 0; i < n; i++)
+        if (strncmp(options[i], limit, sizeof limit - 1) == 0)
+            tl_doors_link_limit(*link, (unsigned)strtoul(options[i] + sizeof limit - 1, NULL, 10));
+    return 0;
+}
+
+/* The driver's word for a kind of input.  What may be anything is told by how it begins. */
+static int type_of(int kind, const char *data, size_t n)
+{
+    switch (kind) {
+    case JITLINK_CUBIN:
+        return CU_JIT_INPUT_CUBIN;
+    case JITLINK_PTX:
+        return CU_JIT_INPUT_PTX;
+    case TL_DOORS_LTO_IR:
+        return CU_JIT_INPUT_NVVM;
+    case JITLINK_FATBIN:
+        return CU_JIT_INPUT_FATBINARY;
+    case JITLINK_OBJECT:
+        return CU_JIT_INPUT_OBJECT;
+    case JITLINK_LIBRARY:
+        return CU_JIT_INPUT_LIBRARY;
+    case JITLINK_ANY:
+        break;
+    default:
+        return -1;
+    }
+    if (n > 8 && memcmp(data, "!<arch>\n", 8) == 0)
+        return CU_JIT_INPUT_LIBRARY;
+    if (n > 64 && memcmp(data, ELFMAG, SELFMAG) == 0)
+        return ((const Elf64_Ehdr *)(const void *)data)->e_machine == EM_CUDA ? CU_JIT_INPUT_CUBIN
+                                                                              : CU_JIT_INPUT_OBJECT;
+    if (n > 4 && memcmp(data, "\x50\xed\x55\xba", 4) == 0)
+        return CU_JIT_INPUT_FATBINARY;
+    return CU_JIT_INPUT_PTX;
+}
+
+static void added(void *link, int kind, const void *data, size_t n)
+{
+    tl_doors_link_added(link, data != NULL ? type_of(kind, data, n) : -1, data, n);
+    tl_doors_lto_added(link, kind == TL_DOORS_LTO_IR, data, n);
 }
 
 static int add(add_fn *real, void *link, int kind, const void *data, size_t n, const char *name)
 {
     int r = real != NULL ? real(link, kind, data, n, name) : NVJITLINK_INTERNAL_ERROR;
-    if (r == 0) {
-        tl_doors_link_added(link, kind == NVJITLINK_PTX, data, n);
-        tl_doors_lto_added(link, kind == TL_DOORS_LTO_IR, data, n);
-    }
+    if (r == 0)
+        added(link, kind, data, n);
     return r;
 }
 
-/* The text of intermediate code, which the library makes of the same inputs. */
-static void keep_intermediate(void *real, void *link, const void *cubin, size_t n)
+static int add_file(file_fn *real, void *link, int kind, const char *path)
+{
+    int r = real != NULL ? real(link, kind, path) : NVJITLINK_INTERNAL_ERROR;
+    if (r != 0)
+        return r;
+    char *bytes = NULL;
+    size_t n = 0;
+    if (path == NULL || tl_file_read(path, SIZE_MAX, &bytes, &n) < 0)
+        bytes = NULL;
+    added(link, kind, bytes, n);
+    free(bytes);
+    return 0;
+}
+
+/* Keeps what the inputs are as text.  That of intermediate code is made by the library. */
+static void keep_linked(void *real, void *link, const void *cubin, size_t n)
 {
     struct tl_doors_linker linker = {
         .create = (create_fn *)neighbour(real, "nvJitLinkCreate"),
@@ -123,8 +191,7 @@ static void keep_intermediate(void *real, void *link, const void *cubin, size_t 
     };
     size_t text_n = 0;
     char *text = tl_doors_lto_text(link, &linker, &text_n);
-    if (text != NULL)
-        tl_doors_keep(cubin, n, text, text_n);
+    tl_doors_link_done(link, cubin, n, text, text_n);
     free(text);
 }
 
@@ -132,10 +199,8 @@ static int get_code(code_fn *real, size_fn *size, void *link, void *cubin)
 {
     size_t n = 0;
     int r = real != NULL ? real(link, cubin) : NVJITLINK_INTERNAL_ERROR;
-    if (r == 0 && cubin != NULL && size != NULL && size(link, &n) == 0) {
-        tl_doors_link_done(link, cubin, n);
-        keep_intermediate((void *)real, link, cubin, n);
-    }
+    if (r == 0 && cubin != NULL && size != NULL && size(link, &n) == 0)
+        keep_linked((void *)real, link, cubin, n);
     return r;
 }
 
@@ -148,9 +213,15 @@ static int destroy(destroy_fn *real, void **link)
     return real != NULL ? real(link) : NVJITLINK_INTERNAL_ERROR;
 }
 
-#define JITLINK(name_create, name_add, name_code, name_size, name_destroy)                         \
+#define JITLINK(name_create, name_add, name_file, name_code, name_size, name_destroy)              \
     EXPORTED int name_create(void **link, uint32_t n, const char **options);                       \
     EXPORTED int name_add(void *link, int kind, const void *data, size_t n, const char *name);     \
+    EXPORTED int name_file(void *link, int kind, const char *path);                                \
+    static void *_Atomic real_##name_file;                                                         \
+    int name_file(void *link, int kind, const char *path)                                          \
+    {                                                                                              \
+        return add_file((file_fn *)real_of(&real_##name_file, #name_file), link, kind, path);      \
+    }                                                                                              \
     EXPORTED int name_code(void *link, void *cubin);                                               \
     EXPORTED int name_destroy(void **link);                                                        \
     static void *_Atomic real_##name_create;                                                       \
@@ -173,10 +244,11 @@ static int destroy(destroy_fn *real, void **link)
         return destroy((destroy_fn *)real_of(&real_##name_destroy, #name_destroy), link);          \
     }
 #define VERSIONED(v)                                                                               \
-    JITLINK(__nvJitLinkCreate_##v, __nvJitLinkAddData_##v, __nvJitLinkGetLinkedCubin_##v,          \
-            __nvJitLinkGetLinkedCubinSize_##v, __nvJitLinkDestroy_##v)
-JITLINK(nvJitLinkCreate, nvJitLinkAddData, nvJitLinkGetLinkedCubin, nvJitLinkGetLinkedCubinSize,
-        nvJitLinkDestroy)
+    JITLINK(__nvJitLinkCreate_##v, __nvJitLinkAddData_##v, __nvJitLinkAddFile_##v,                 \
+            __nvJitLinkGetLinkedCubin_##v, __nvJitLinkGetLinkedCubinSize_##v,                      \
+            __nvJitLinkDestroy_##v)
+JITLINK(nvJitLinkCreate, nvJitLinkAddData, nvJitLinkAddFile, nvJitLinkGetLinkedCubin,
+        nvJitLinkGetLinkedCubinSize, nvJitLinkDestroy)
 JITLINK_VERSIONS(VERSIONED)
 
 /* --- for dlsym --- */
@@ -191,8 +263,9 @@ void *tl_doors_symbol(const char *name, void *found)
 #define DOOR(name) {#name, (void *)name, &real_##name},
 #define VERSIONED_DOORS(v)                                                                         \
     DOOR(__nvJitLinkCreate_##v)                                                                    \
-    DOOR(__nvJitLinkAddData_##v) DOOR(__nvJitLinkGetLinkedCubin_##v) DOOR(__nvJitLinkDestroy_##v)
-        DOOR(nvrtcGetCUBIN) DOOR(nvJitLinkCreate) DOOR(nvJitLinkAddData)
+    DOOR(__nvJitLinkAddData_##v)                                                                   \
+    DOOR(__nvJitLinkAddFile_##v) DOOR(__nvJitLinkGetLinkedCubin_##v) DOOR(__nvJitLinkDestroy_##v)
+        DOOR(nvrtcGetCUBIN) DOOR(nvJitLinkCreate) DOOR(nvJitLinkAddData) DOOR(nvJitLinkAddFile)
             DOOR(nvJitLinkGetLinkedCubin) DOOR(nvJitLinkDestroy) JITLINK_VERSIONS(VERSIONED_DOORS)};
     if (strncmp(name, "nv", 2) != 0 && strncmp(name, "__nvJitLink", strlen("__nvJitLink")) != 0)
         return found;

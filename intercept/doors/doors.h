@@ -15,8 +15,11 @@ char *tl_doors_find(const void *cubin, size_t n, size_t *ptx_n);
 void tl_doors_forked(void);
 
 /* --- intercept/doors/link.c: linkers, named by a handle --- */
-void tl_doors_link_added(void *link, bool is_ptx, const void *data, size_t n);
-void tl_doors_link_done(void *link, const void *code, size_t n);
+/* `type` is a CUjitInputType; intermediate code (CU_JIT_INPUT_NVVM) is kept by lto.c. */
+void tl_doors_link_added(void *link, int type, const void *data, size_t n);
+void tl_doors_link_limit(void *link, unsigned registers); /* -maxrregcount */
+/* `text` is what the intermediate code among the inputs is as PTX, or NULL. */
+void tl_doors_link_done(void *link, const void *code, size_t n, char *text, size_t text_n);
 void tl_doors_link_gone(void *link);
 void tl_doors_link_forked(void);
 

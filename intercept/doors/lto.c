@@ -1,6 +1,6 @@
 /* Links of intermediate code (LTO IR), as Numba makes them: no text goes in, so nvJitLink is asked
- * a second time, for the text of the same program.  Only where every input is intermediate code;
- * the library makes no text of anything else. */
+ * a second time, for the text of that code.  The library makes no text of anything else; what other
+ * inputs there are is linked with it afterwards (intercept/doors/link.c). */
 #include "intercept/capture/map.h"
 #include "intercept/doors/doors.h"
 
@@ -17,7 +17,7 @@ struct link {
         size_t n;
     } inputs[MAX_INPUTS];
     uint32_t n_options, n_inputs;
-    bool is_pure; /* all inputs are intermediate code and are here */
+    bool is_whole; /* all inputs of intermediate code are here */
 };
 
 static struct tl_map links = TL_MAP_EMPTY;
@@ -36,25 +36,23 @@ void tl_doors_lto_created(void *state, uint32_t n, const char *const *options)
     struct link *l = n <= MAX_OPTIONS ? calloc(1, sizeof *l) : NULL;
     if (l == NULL)
         return;
-    l->is_pure = true;
-    for (uint32_t i = 0; i < n && l->is_pure; i++) {
+    l->is_whole = true;
+    for (uint32_t i = 0; i < n && l->is_whole; i++) {
         l->options[i] = strdup(options[i]);
-        l->is_pure = l->options[i] != NULL;
-        l->n_options += l->is_pure;
+        l->is_whole = l->options[i] != NULL;
+        l->n_options += l->is_whole;
     }
-    if (!l->is_pure || tl_map_put(&links, (uintptr_t)state, l) < 0)
+    if (!l->is_whole || tl_map_put(&links, (uintptr_t)state, l) < 0)
         let_go(l);
 }
 
 void tl_doors_lto_added(void *state, bool is_intermediate, const void *data, size_t n)
 {
     struct link *l = tl_map_find(&links, (uintptr_t)state);
-    if (l == NULL)
+    if (l == NULL || !is_intermediate)
         return;
-    char *copy = is_intermediate && data != NULL && l->is_pure && l->n_inputs < MAX_INPUTS
-                     ? malloc(n)
-                     : NULL;
-    l->is_pure = copy != NULL;
+    char *copy = data != NULL && l->is_whole && l->n_inputs < MAX_INPUTS ? malloc(n) : NULL;
+    l->is_whole = copy != NULL;
     if (copy == NULL)
         return;
     memcpy(copy, data, n);
@@ -67,7 +65,7 @@ char *tl_doors_lto_text(void *state, const struct tl_doors_linker *linker, size_
     struct link *l = tl_map_find(&links, (uintptr_t)state);
     char ptx[] = "-ptx", *text = NULL;
     void *again = NULL;
-    if (l == NULL || !l->is_pure || l->n_inputs == 0 || linker->create == NULL ||
+    if (l == NULL || !l->is_whole || l->n_inputs == 0 || linker->create == NULL ||
         linker->add == NULL || linker->complete == NULL || linker->text_size == NULL ||
         linker->text == NULL || linker->destroy == NULL)
         return NULL;

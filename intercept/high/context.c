@@ -5,6 +5,7 @@
  * context, or begins to capture, does it under the watcher's lock; the way of a launch never takes
  * it. */
 #include "intercept/high/high.h"
+#include "intercept/memory/memory.h"
 
 #include <stdlib.h>
 
@@ -50,6 +51,7 @@ static void context_gone(CUcontext ctx)
     }
     tl_sample_context_gone(ctx);
     tl_priority_context_gone(ctx);
+    tl_memory_context_gone(ctx);
 }
 
 #define DESTROY(name)                                                                              \

@@ -18,6 +18,8 @@
 static struct {
     _Atomic uint64_t burst_ns; /* when it began, 0 between bursts */
     _Atomic uint64_t idle_ns;  /* when the last one ended */
+    /* the gap in front of the burst that is on, to be looked at when that ends; 0: none */
+    _Atomic uint64_t gap_ns;
     /* first work since the last wait that found everything done, 0 if none */
     _Atomic uint64_t request_ns;
     _Atomic uint64_t mark_ns;    /* when the last marked request began */
@@ -36,15 +38,26 @@ static bool is_busy(void)
 
 /* --- bursts --- */
 
-/* Without marks nobody knows which gaps lie inside requests; those that do are many and alike, and
- * that is what counts. */
-static void saw_gap(uint64_t idle, uint64_t now)
+/* A burst begins behind a gap.  Without marks nobody knows which gaps lie inside requests; those
+ * that do are many and alike, and that is what counts. */
+static void note_gap(uint64_t idle, uint64_t now)
 {
-    static struct tl_gaps gaps;
     bool is_outside = atomic_load_explicit(&state.was_marked, memory_order_relaxed) &&
                       (atomic_load_explicit(&state.open_marks, memory_order_relaxed) == 0 ||
                        idle < atomic_load_explicit(&state.mark_ns, memory_order_relaxed));
-    uint64_t gap = tl_gaps_saw(&gaps, is_outside ? UINT64_MAX : now - idle);
+    atomic_store_explicit(&state.gap_ns, is_outside ? UINT64_MAX : now - idle,
+                          memory_order_relaxed);
+}
+
+/* It ends: what its gap teaches is wanted in the next one, and to find that out takes as long as
+ * everything else that a launch costs. */
+static void judge_gap(void)
+{
+    static struct tl_gaps gaps;
+    uint64_t seen = atomic_exchange_explicit(&state.gap_ns, 0, memory_order_relaxed);
+    if (seen == 0)
+        return;
+    uint64_t gap = tl_gaps_saw(&gaps, seen);
     for (uint32_t i = 0; i < atomic_load(&tl_n_seats); i++)
         atomic_store_explicit(&tl_seats[i].page->gap_ns, gap, memory_order_relaxed);
 }
@@ -53,7 +66,9 @@ static void saw_gap(uint64_t idle, uint64_t now)
  * seemed in flight until now. */
 static void judge_watcher(uint64_t now)
 {
-    uint64_t found = atomic_exchange_explicit(&state.found_ns, 0, memory_order_relaxed);
+    uint64_t found = atomic_load_explicit(&state.found_ns, memory_order_relaxed);
+    if (found != 0)
+        found = atomic_exchange_explicit(&state.found_ns, 0, memory_order_relaxed);
     if (found != 0 && now > found + USEFUL_NS)
         atomic_store_explicit(&state.was_useful, true, memory_order_relaxed);
 }
@@ -72,16 +87,17 @@ bool tl_request_was_watcher_useful(void)
 void tl_request_burst(struct tl_seat *s)
 {
     uint64_t now = tl_record_now(),
-             idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed), none = 0;
+             idle = atomic_load_explicit(&state.idle_ns, memory_order_relaxed);
     atomic_store_explicit(&s->burst_ns, now, memory_order_relaxed);
     atomic_store_explicit(&s->page->burst_ns, now, memory_order_relaxed);
     if (!tl_seats_are_busy(s)) { /* the job's, not only that GPU's */
         judge_watcher(now);
         if (idle != 0 && now > idle)
-            saw_gap(idle, now);
+            note_gap(idle, now);
         atomic_store_explicit(&state.burst_ns, now, memory_order_relaxed);
         if (atomic_load_explicit(&state.request_ns, memory_order_relaxed) == 0)
-            atomic_compare_exchange_strong(&state.request_ns, &none, now);
+            /* whoever else begins one at this moment says the same */
+            atomic_store_explicit(&state.request_ns, now, memory_order_relaxed);
     }
     tl_client_backlog(s->client, true);
 }
@@ -97,6 +113,7 @@ void tl_request_idle(struct tl_seat *s)
         tl_client_backlog(s->client, true);
     else if (begin != 0 && now - begin > TELL_NS)
         tl_client_tell_idle(s->client);
+    judge_gap();
     if (!tl_seats_are_busy(s)) {
         atomic_store_explicit(&state.burst_ns, 0, memory_order_relaxed);
         atomic_store_explicit(&state.idle_ns, now, memory_order_relaxed);

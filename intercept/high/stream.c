@@ -118,9 +118,10 @@ bool tl_stream_is_capturing(CUstream stream, bool is_per_thread)
 
 void tl_high_burst(struct tl_seat *seat)
 {
-    tl_client_began(seat->client);
+    uint32_t number = tl_client_tell(seat->client);
     tl_request_burst(seat);
     tl_watch_wake();
+    tl_client_told(seat->client, number);
 }
 
 /* `n` pieces are not in flight any more. */

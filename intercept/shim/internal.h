@@ -6,7 +6,8 @@
  *     intercept/shim/ops.c          which operation of its framework each thread is in
  *     intercept/shim/job.c          what begins with cuInit: settings, record, tallyd, the best-effort part; fork and exit
  *     intercept/shim/place.c        which GPU the job uses
- *     intercept/capture             images and kernels that the job gave to the driver, its memory, priorities of its streams
+ *     intercept/capture             images and kernels that the job gave to the driver, pages, priorities of its streams
+ *     intercept/memory              how much device memory the job holds and may hold, and what it is told of it
  *     intercept/high                the path of jobs that never give way: in-flight word, timings, requests
  *     intercept/doors               PTX that compilers leave beside their machine code
  *
@@ -68,11 +69,16 @@ void *tl_dlsym_find(void);
 void *tl_libc_dlsym_of(void *handle, const char *name);
 
 /* --- intercept/capture, intercept/doors/link.c ------------------------------------------------ */
-extern const struct tl_hook tl_capture_hooks[], tl_memory_hooks[], tl_priority_hooks[],
-    tl_doors_hooks[];
+extern const struct tl_hook tl_capture_hooks[], tl_memory_hooks[], tl_pool_hooks[],
+    tl_physical_hooks[], tl_priority_hooks[], tl_doors_hooks[];
 void tl_memory_forked(void);
 /* See struct tl_shim. */
 const struct tl_captured_kernel *tl_capture_kernel(const void *handle);
+
+/* --- intercept/shim/share.c ------------------------------------------------------------------- */
+/* The job begins, and ends: then its report says what share it asked for and what it got. */
+void tl_share_begin(void);
+void tl_share_end(void);
 
 /* --- intercept/shim/job.c --------------------------------------------------------------------- */
 struct tl_job {

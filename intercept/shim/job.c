@@ -40,7 +40,8 @@ static struct {
  * the job may have.  What that part allocates for itself is its own. */
 static void *find_below(const char *name)
 {
-    const struct tl_hook *lists[] = {tl_memory_hooks, tl_priority_hooks};
+    const struct tl_hook *lists[] = {tl_memory_hooks, tl_pool_hooks, tl_physical_hooks,
+                                     tl_priority_hooks};
     void *real = tl_driver_find(name);
     if (real == NULL || strcmp(name, "cuMemAlloc_v2") == 0)
         return real;
@@ -197,6 +198,7 @@ static bool begin(void)
         tl_job_describe(tl_client_page(tl_job.client), first);
     if (tl_job.settings.report[0] != '\0')
         open_record();
+    tl_share_begin();
     tl_job.shim = (struct tl_shim){
         .settings = &tl_job.settings,
         .client = tl_job.client,
@@ -284,6 +286,7 @@ __attribute__((destructor)) static void end(void)
     const struct tl_effort *effort = tl_job.effort;
     if (effort != NULL && effort->stop != NULL)
         effort->stop();
+    tl_share_end();
     tl_record_end(tl_job.record);
     if (tl_job.client != NULL) {
         /* What is still in flight now nobody will wait for. */

@@ -6,6 +6,7 @@
  * an address that it does not export does the table of versions from the CUDA headers decide, and
  * only for functions that have a hook.  What is not recognised is handed on as it is. */
 #include "intercept/doors/doors.h"
+#include "intercept/memory/memory.h"
 #include "intercept/shim/internal.h"
 
 #include <dlfcn.h>
@@ -54,7 +55,7 @@ void *tl_dlsym(void *handle, const char *name)
 {
     void *found = tl_libc_dlsym_of(handle, name);
     if (name[0] != 'c')
-        return found != NULL ? tl_doors_symbol(name, found) : NULL;
+        return found != NULL ? tl_nvml_symbol(name, tl_doors_symbol(name, found)) : NULL;
     if (name[2] < 'A' || name[2] > 'Z')
         return found;
     int i = tl_driver_index(name);

@@ -190,8 +190,20 @@ const char *tl_eff_follow_original(struct tl_eff_variant *v)
     return v->objection;
 }
 
+/* Whether a function is to be allowed less dynamic shared memory than it is.  That is left as it
+ * is, since launches of it may be waiting that were asked for when more was allowed: cuDNN sets the
+ * limit for every launch anew. */
+static bool is_lowering(CUfunction f, CUfunction_attribute id, int value)
+{
+    int now = 0;
+    return id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 &&
+           tl_eff_real.cuFuncGetAttribute(&now, id, f) == CUDA_SUCCESS && value < now;
+}
+
 static CUresult hook_cuFuncSetAttribute(CUfunction f, CUfunction_attribute id, int value)
 {
+    if (is_lowering(f, id, value))
+        return CUDA_SUCCESS;
     CUresult r = tl_eff_real.cuFuncSetAttribute(f, id, value);
     atomic_fetch_add_explicit(&n_changes, 1, memory_order_release);
     return r;
@@ -200,6 +212,11 @@ static CUresult hook_cuFuncSetAttribute(CUfunction f, CUfunction_attribute id, i
 static CUresult hook_cuKernelSetAttribute(CUfunction_attribute id, int value, CUkernel kernel,
                                           CUdevice device)
 {
+    CUfunction f;
+    if (id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+        tl_eff_real.cuKernelGetFunction != NULL &&
+        tl_eff_real.cuKernelGetFunction(&f, kernel) == CUDA_SUCCESS && is_lowering(f, id, value))
+        return CUDA_SUCCESS;
     CUresult r = tl_eff_real.cuKernelSetAttribute(id, value, kernel, device);
     atomic_fetch_add_explicit(&n_changes, 1, memory_order_release);
     return r;

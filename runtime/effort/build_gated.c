@@ -113,9 +113,20 @@ static int load(struct tl_eff_variant *v, const struct tl_cubin_gated *gated,
     return 0;
 }
 
+/* The words of launches that are to leave: one that says stop, where those are that do so to a
+ * job's launches, and one to close.  In a moment, in which nobody makes or takes them away. */
+static void choose_words(const struct tl_eff_context *c, struct tl_eff_extra *x)
+{
+    CUdeviceptr at = c->scratch + TL_EFF_SCRATCH_GATE;
+    *x = (struct tl_eff_extra){.blocks = INT32_MAX, .counter = at + 8};
+    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
+        x->words[i] = c->slab == NULL ? at : i == 0 ? c->always_device : c->never_device;
+}
+
 TL_EFF_UNLOCKED TL_REQUIRES(tl_eff_build_lock) static int bring(struct tl_eff_variant *v,
                                                                 const struct tl_eff_code *code,
                                                                 bool is_executor,
+                                                                struct tl_eff_extra *x,
                                                                 struct tl_error *err)
 {
     struct tl_cubin_gated gated = {0};
@@ -129,6 +140,7 @@ TL_EFF_UNLOCKED TL_REQUIRES(tl_eff_build_lock) static int bring(struct tl_eff_va
             tl_eff_real.cuModuleUnload(v->module);
         v->module = NULL;
         tl_eff_make_bench(v->kernel->context);
+        choose_words(v->kernel->context, x);
         rc = load(v, &gated, code->entry, err);
         tl_eff_moment_end();
     } else if (rc == -EBUSY) {
@@ -140,8 +152,8 @@ TL_EFF_UNLOCKED TL_REQUIRES(tl_eff_build_lock) static int bring(struct tl_eff_va
 
 /* --- trying ----------------------------------------------------------------------------------- */
 
-/* A launch of so many blocks, all of which are told to leave; what it takes, as far as that can be
- * measured.  A CUDA error if the driver cannot run it. */
+/* A launch of so many blocks, all of which leave; what it takes, as far as that can be measured.
+ *  A CUDA error if the driver cannot run it. */
 TL_EFF_UNLOCKED static CUresult leave(struct tl_eff_variant *v, uint8_t *params, uint32_t blocks,
                                       CUevent begin, CUevent end, uint64_t *ns)
 {
@@ -164,10 +176,10 @@ TL_EFF_UNLOCKED static CUresult leave(struct tl_eff_variant *v, uint8_t *params,
     return r;
 }
 
-/* Measures what a block costs an SM that only leaves: the least of a few tries, less what a launch
- * takes anyway. */
+/* Measures what a block costs an SM that only leaves, as its parameters say: the least of a few
+ * tries, less what a launch takes anyway. */
 TL_EFF_UNLOCKED static CUresult measure(struct tl_eff_variant *v, uint8_t *params, CUevent begin,
-                                        CUevent end)
+                                        CUevent end, uint64_t *block_ns)
 {
     enum { TRIES = 3, WAVES = 64 };
     struct tl_eff_context *c = v->kernel->context;
@@ -180,36 +192,40 @@ TL_EFF_UNLOCKED static CUresult measure(struct tl_eff_variant *v, uint8_t *param
         uint64_t *least = i % 2 == 0 ? &one : &many;
         *least = ns < *least ? ns : *least;
     }
-    v->leave_ns = many > one ? (many - one) / WAVES + 1 : 1;
+    *block_ns = many > one ? (many - one) / WAVES + 1 : 1;
     return CUDA_SUCCESS;
 }
 
-/* The words of such launches: one that says stop, and one to close. */
-TL_EFF_UNLOCKED static bool set_scratch(struct tl_eff_context *c, struct tl_eff_extra *x)
+/* Of blocks that are told to stop, and of blocks that ran before. */
+TL_EFF_UNLOCKED static CUresult measure_both(struct tl_eff_variant *v, uint8_t *params,
+                                             struct tl_eff_extra *x, CUevent begin, CUevent end)
+{
+    tl_eff_variant_args(v, params, x);
+    CUresult r = measure(v, params, begin, end, &v->leave_ns);
+    x->first = x->blocks;
+    tl_eff_variant_args(v, params, x);
+    return r == CUDA_SUCCESS ? measure(v, params, begin, end, &v->skip_ns) : r;
+}
+
+/* A stop word for who has no other, and one to close. */
+TL_EFF_UNLOCKED static bool set_scratch(struct tl_eff_context *c)
 {
     static const uint64_t words[2] = {1, 0};
-    CUdeviceptr at = c->scratch + TL_EFF_SCRATCH_GATE;
-    *x = (struct tl_eff_extra){.blocks = INT32_MAX, .counter = at + 8};
-    for (uint32_t i = 0; i < TL_SHARE_WORDS; i++)
-        x->words[i] = at;
-    return tl_eff_put(c, at, words, sizeof words);
+    return tl_eff_put(c, c->scratch + TL_EFF_SCRATCH_GATE, words, sizeof words);
 }
 
 /* -EIO if the driver cannot run it.  Without a place to try it, it counts as tried. */
-TL_EFF_UNLOCKED static int try_out(struct tl_eff_variant *v)
+TL_EFF_UNLOCKED static int try_out(struct tl_eff_variant *v, struct tl_eff_extra *x)
 {
     struct tl_eff_context *c = v->kernel->context;
-    struct tl_eff_extra x;
     uint8_t *params = c->scratch != 0 ? calloc(1, v->param_bytes) : NULL;
     if (params == NULL)
         return 0;
     CUevent begin = NULL, end = NULL;
     CUresult r = CUDA_SUCCESS;
     if (tl_eff_real.cuEventCreate(&begin, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-        tl_eff_real.cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS && set_scratch(c, &x)) {
-        tl_eff_variant_args(v, params, &x);
-        r = measure(v, params, begin, end);
-    }
+        tl_eff_real.cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS && set_scratch(c))
+        r = measure_both(v, params, x, begin, end);
     if (begin != NULL)
         tl_eff_real.cuEventDestroy_v2(begin);
     if (end != NULL)
@@ -222,20 +238,22 @@ int tl_eff_build_gated(struct tl_eff_variant *v, bool is_executor, struct tl_err
 {
     const struct tl_eff_kernel *k = v->kernel;
     struct tl_eff_code code = {0};
+    struct tl_eff_extra x = {0};
     int rc = may_be_gated(k, err);
     if (rc == 0)
         rc = tl_eff_code_of(k->captured->image, k->name, k->binary_version, &code, err);
     if (rc == 0)
         rc = can_be_gated(k, code.entry, err);
     if (rc == 0)
-        rc = bring(v, &code, is_executor, err);
+        rc = bring(v, &code, is_executor, &x, err);
     tl_eff_code_finish(&code);
     if (rc == 0 && tl_eff_set_shared(v, v->shared_bytes) < 0)
         rc = tl_error_set(err, -ENOSPC, "no room for its shared memory");
-    if (rc == 0 && try_out(v) < 0)
+    if (rc == 0 && try_out(v, &x) < 0)
         rc = tl_error_set(err, -EIO, "the driver cannot run the gated form");
     if (rc == 0)
-        tl_eff_log(3, "%s is gated%s; a block that leaves takes %llu ns", k->name,
-                   v->module == NULL ? " as a twin" : "", (unsigned long long)v->leave_ns);
+        tl_eff_log(3, "%s is gated%s; a block that leaves takes %llu ns, one that ran before %llu",
+                   k->name, v->module == NULL ? " as a twin" : "", (unsigned long long)v->leave_ns,
+                   (unsigned long long)v->skip_ns);
     return rc;
 }

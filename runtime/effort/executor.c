@@ -13,6 +13,7 @@
 #include "runtime/effort/flight.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/parts.h"
 #include "runtime/effort/permit.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/profile.h"
@@ -101,7 +102,7 @@ TL_EFF_LOCKED static bool advance_chain(struct tl_eff_stream *s, uint64_t now)
 TL_EFF_LOCKED static bool refuse(struct tl_eff_stream *s)
 {
     struct tl_eff_item *item = s->first;
-    if (item->kind == TL_EFF_CALL)
+    if (item->kind != TL_EFF_KERNEL)
         tl_eff_submitted(item, tl_eff_lost(s->context));
     else if (item->launch.n_flying > 0)
         return false;
@@ -133,6 +134,9 @@ TL_EFF_LOCKED static bool advance(struct tl_eff_stream *s, uint64_t now)
             return true;
         } else if (item->kind == TL_EFF_SPLIT) {
             if (!tl_eff_split_advance(s, item, now))
+                break;
+        } else if (item->kind == TL_EFF_PART) {
+            if (!tl_eff_part_advance(s, item, now))
                 break;
         } else if (!tl_eff_kernel_advance(s, item, now)) {
             break;
@@ -208,6 +212,7 @@ static void *executor(void *unused)
                 at = &s->next_busy;
         }
         tl_eff_direct_end();
+        tl_eff_parts_bury();
         tl_eff_tell_word();
         if (did) {
             news_ns = now;

@@ -13,6 +13,7 @@
 #include "runtime/effort/executor.h"
 #include "runtime/effort/kernel.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/parts.h"
 #include "runtime/effort/permit.h"
 #include "runtime/effort/pieces.h"
 #include "runtime/effort/profile.h"
@@ -518,6 +519,9 @@ TL_EFF_LOCKED static void give_back(struct tl_eff_piece *p)
     p->in_front = NULL;
     tl_eff_item_unref(p->item);
     p->item = NULL;
+    if (p->part != NULL)
+        tl_eff_parts_unref(p->part->of);
+    p->part = NULL;
 }
 
 /* The launch is over.  The lock is given up meanwhile. */
@@ -530,6 +534,8 @@ TL_EFF_LOCKED static void come_back(struct tl_eff_piece *p)
         piece_is_over(p, &o);
     else if (p->profile != NULL && p->kernel != NULL && !p->is_lost)
         whole_is_over(p, o.ns);
+    else if (p->part != NULL && p->begin != NULL && !p->is_lost)
+        tl_eff_part_ran(p->part, o.ns);
     if (p->item == NULL)
         tl_eff_permit_trust();
     s->last_done_ns = o.end != 0 ? o.end : o.now;

@@ -13,6 +13,7 @@
 struct tl_eff_control;
 struct tl_eff_item;
 struct tl_eff_kernel;
+struct tl_eff_part;
 struct tl_eff_profile;
 struct tl_eff_stream;
 
@@ -27,6 +28,7 @@ struct tl_eff_piece {
     struct tl_eff_item *item;
     struct tl_eff_kernel *kernel; /* of a single whole one that is measured, or NULL */
     struct tl_eff_profile *profile;
+    struct tl_eff_part *part;   /* a sub-graph that is measured, or NULL: a reference */
     struct tl_eff_launch shape; /* of that one: grid and so on */
     CUevent begin, end;
     _Atomic uint32_t told; /* its host function has run */

@@ -2,11 +2,9 @@
 #include "runtime/effort/forge.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/effort/real.h"
 #include "tally/store.h"
@@ -82,22 +80,11 @@ TL_REQUIRES(forge_lock) static void add_linker(void)
 
 /* --- ptxas ------------------------------------------------------------------------------------ */
 
-/* Where it is: as the user says, in PATH, or in the toolkit's folder. */
 TL_REQUIRES(forge_lock) static void add_ptxas(void)
 {
-    const char *asked = secure_getenv("TALLY_PTXAS"), *home = secure_getenv("CUDA_HOME");
-    char path[PATH_MAX];
     struct tl_cubin_compiler *compiler = NULL;
-    snprintf(path, sizeof path, "%s/bin/ptxas",
-             home != NULL && home[0] != 0 ? home : "/usr/local/cuda");
-    if (asked != NULL && asked[0] != 0) {
-        if (tl_cubin_ptxas_create(&compiler, asked, &forge.why) < 0)
-            return;
-    } else if (tl_cubin_ptxas_create(&compiler, "ptxas", &forge.why) < 0 &&
-               (access(path, X_OK) < 0 || tl_cubin_ptxas_create(&compiler, path, &forge.why) < 0)) {
-        return;
-    }
-    if (tl_cubin_gates_create(&forge.gates[PTXAS], compiler, forge.has_store ? &forge.store : NULL,
+    if (tl_cubin_ptxas_create(&compiler, NULL, &forge.why) == 0 &&
+        tl_cubin_gates_create(&forge.gates[PTXAS], compiler, forge.has_store ? &forge.store : NULL,
                               &forge.why) < 0)
         tl_cubin_ptxas_destroy(compiler);
 }

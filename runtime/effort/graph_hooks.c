@@ -7,11 +7,13 @@
 
 #include <stdlib.h>
 
+#include "runtime/effort/cut.h"
 #include "runtime/effort/event.h"
 #include "runtime/effort/flight.h"
 #include "runtime/effort/hooks.h"
 #include "runtime/effort/lock.h"
 #include "runtime/effort/moment.h"
+#include "runtime/effort/parts.h"
 #include "runtime/effort/permit.h"
 #include "runtime/effort/plan.h"
 #include "runtime/effort/profile.h"
@@ -25,9 +27,17 @@ struct graph {
     CUgraphExec exec;
     bool is_whole;
     struct tl_eff_steps steps;
-    uint64_t ns;         /* that its steps take, when last looked; 0 if not known */
-    uint32_t n_launches; /* since then */
-    bool was_said;       /* the log has it that it is launched as it is */
+    bool is_looked_at;             /* at what its steps take: */
+    struct tl_eff_steps_time time; /* then */
+    uint32_t n_launches;           /* since then */
+    bool is_learning;              /* it went node by node to learn that */
+    uint32_t n_tries;              /* see struct tl_eff_graph_facts, as the next one */
+    uint32_t n_same;
+    struct tl_eff_parts *parts[2]; /* with somebody above, alone; NULL: not cut yet */
+    bool are_current[2];           /* by the times of the last look */
+    bool is_refused;               /* the driver did not make sub-graphs of it */
+    uint32_t halvings;
+    bool was_said; /* the log has it that it is launched as it is */
     /* recorded behind each launch, since launches of one executable never overlap */
     CUevent last;
     uint32_t last_stream; /* its number and one */
@@ -43,6 +53,21 @@ TL_REQUIRES(lock) static struct graph *find_graph(CUgraphExec exec)
     while (g != NULL && g->exec != exec)
         g = g->next;
     return g;
+}
+
+/* Its steps have changed, or it ends: sub-graphs of it go when nothing of them is queued. */
+TL_REQUIRES(lock) static void forget_parts(struct graph *g)
+{
+    tl_eff_lock();
+    for (uint32_t i = 0; i < 2; i++) {
+        tl_eff_parts_unref(g->parts[i]);
+        g->parts[i] = NULL;
+        g->are_current[i] = false;
+    }
+    tl_eff_parts_bury();
+    tl_eff_unlock();
+    g->is_looked_at = g->is_refused = false;
+    g->n_tries = g->n_same = g->halvings = 0;
 }
 
 /* --- making and ending ------------------------------------------------------------------------ */
@@ -92,8 +117,10 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
     while (*at != NULL && (*at)->exec != exec)
         at = &(*at)->next;
     struct graph *g = *at;
-    if (g != NULL)
+    if (g != NULL) {
         *at = g->next;
+        forget_parts(g);
+    }
     tl_mutex_unlock(&lock);
     if (g == NULL || g->is_whole) {
         tl_eff_lock();
@@ -146,7 +173,7 @@ static CUresult change(const struct tl_eff_call *call, enum tl_eff_step_kind kin
     if (r == CUDA_SUCCESS && g != NULL && !was_found)
         g->is_whole = true;
     if (g != NULL)
-        g->ns = 0; /* it may take longer from now on */
+        forget_parts(g); /* it may take longer from now on, too */
     tl_mutex_unlock(&lock);
     return r;
 }
@@ -158,11 +185,7 @@ static int apply_kernel(struct tl_eff_step *step, const void *params)
 
 static int apply_copy(struct tl_eff_step *step, const void *params)
 {
-    step->copy = *(const CUDA_MEMCPY3D *)params;
-    return step->copy.srcMemoryType == CU_MEMORYTYPE_HOST ||
-                   step->copy.dstMemoryType == CU_MEMORYTYPE_HOST
-               ? -1
-               : 0;
+    return tl_eff_step_set_copy(step, params);
 }
 
 static int apply_fill(struct tl_eff_step *step, const void *params)
@@ -301,7 +324,7 @@ static CUresult update(const struct tl_eff_call *call)
         if (!had_disabled && tl_eff_steps_read(&steps, (CUgraph)call->args[1]) == 0) { /* NOLINT */
             tl_eff_steps_finish(&g->steps);
             g->steps = steps;
-            g->ns = 0;
+            forget_parts(g);
         } else {
             g->is_whole = true;
         }
@@ -331,6 +354,7 @@ static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
     CUresult r = tl_eff_real.cuGraphLaunch(exec, s->handle);
     tl_eff_turn_end(&turn, r);
     if (r == CUDA_SUCCESS && !s->is_capturing) {
+        tl_record_graph(tl_eff.record, TL_GRAPH_OPAQUE, 1);
         tl_eff_lock();
         tl_eff_unmarked(s, tl_eff_predicted_ns(NULL), tl_eff_now());
         tl_eff_unlock();
@@ -338,36 +362,56 @@ static CUresult launch_whole(CUgraphExec exec, struct tl_eff_stream *s)
     return r;
 }
 
-/* Whether it may go to the driver as it is, at once: as one kernel of that length might.  Now and
- * then it goes step by step all the same, so that its kernels are measured again. */
-TL_REQUIRES(lock) static bool goes_as_it_is(struct graph *g, struct tl_eff_stream *s)
+/* Looks at what its steps take, if that is not known.  True if it went by the last look for so long
+ * that its kernels are to be measured again. */
+TL_REQUIRES(lock) static bool look(struct graph *g, const struct tl_eff_stream *s)
 {
     enum { LOOK_AFTER = 64 };
-    if (tl_eff.settings->force >= 0)
-        return false;
-    if (g->ns == 0 || g->n_launches++ >= LOOK_AFTER) {
-        bool was_known = g->ns != 0;
-        g->ns = tl_eff_steps_ns(&g->steps, s);
+    bool is_due = g->is_looked_at && g->n_launches >= LOOK_AFTER;
+    if (is_due) {
+        g->is_looked_at = false;
+        g->n_tries = 0;
+    } else if (!g->is_looked_at || g->is_learning) {
+        g->time = tl_eff_steps_time(&g->steps, s, NULL);
+        g->are_current[0] = g->are_current[1] = false;
+        g->is_looked_at = true;
         g->n_launches = 0;
-        if (was_known || g->ns == 0)
-            return false;
     }
+    return is_due;
+}
+
+/* Which way it goes now.  If as it is, that has been begun. */
+TL_REQUIRES(lock) static enum tl_record_graph choose_way(struct graph *g, struct tl_eff_stream *s)
+{
+    struct tl_eff_graph_facts f = {.is_forced = tl_eff.settings->force >= 0,
+                                   .is_due = look(g, s),
+                                   .has_events = g->time.has_events,
+                                   .has_unknown = g->time.wants_samples,
+                                   .n_tries = g->n_tries,
+                                   .n_same = g->n_same,
+                                   .ns = g->time.ns};
     tl_eff_lock();
     uint64_t now = tl_eff_now();
-    bool goes = tl_eff_passes(s) && tl_eff_permit_holds(now);
+    f.may_pass = tl_eff_passes(s) && tl_eff_permit_holds(now) && tl_eff_has_room(s, f.ns);
+    f.is_alone = tl_eff_is_alone();
     uint32_t permille = tl_eff_permit.grant.sm_permille;
-    goes = goes && tl_eff_permit.grant.blocks_per_s == 0 && (permille == 0 || permille >= 1000) &&
-           tl_eff_plan_goes_whole(g->ns, tl_eff_turnaround_ns(), tl_eff_is_alone()) &&
-           tl_eff_has_room(s, g->ns);
-    if (goes) {
-        tl_eff_unmarked(s, g->ns, now);
+    f.divides_sms = permille > 0 && permille < 1000;
+    f.has_rate = tl_eff_permit.grant.blocks_per_s != 0;
+    f.turnaround_ns = tl_eff_turnaround_ns();
+    enum tl_record_graph way = tl_eff_cut_way(&f);
+    if (way == TL_GRAPH_AS_IT_IS) {
+        tl_eff_unmarked(s, f.ns, now);
         tl_eff_direct_begin();
     }
     tl_eff_unlock();
-    return goes;
+    g->is_learning = way == TL_GRAPH_UNKNOWN;
+    g->n_tries += g->is_learning;
+    g->n_launches++;
+    g->n_same++;
+    return way;
 }
 
-/* What goes_as_it_is has begun. */
+/* What choose_way has begun. */
 TL_REQUIRES(lock) static CUresult launch_as_it_is(struct graph *g, struct tl_eff_stream *s)
 {
     CUresult r = tl_eff_real.cuGraphLaunch(g->exec, s->handle);
@@ -376,9 +420,83 @@ TL_REQUIRES(lock) static CUresult launch_as_it_is(struct graph *g, struct tl_eff
         tl_eff_steps_count(&g->steps);
     if (!g->was_said)
         tl_eff_log(3, "a graph of %u steps and %llu us is launched as it is", g->steps.n,
-                   (unsigned long long)g->ns / 1000);
+                   (unsigned long long)g->time.ns / 1000);
     g->was_said = true;
     return r;
+}
+
+/* Cuts it anew, unless it would be cut as before. */
+TL_REQUIRES(lock)
+static void cut(struct graph *g, const struct tl_eff_stream *s, bool is_alone, uint64_t bound_ns)
+{
+    struct tl_eff_parts *old = g->parts[is_alone], *made = NULL;
+    struct tl_eff_cut_step *times = calloc((size_t)g->steps.n + 1, sizeof *times);
+    bool is_current = times != NULL && tl_eff_current() == s->context;
+    if (is_current) {
+        tl_eff_steps_time(&g->steps, s, times);
+        if (old != NULL && old->context == s->context && old->bound_ns == bound_ns &&
+            tl_eff_parts_stay(old, times, g->steps.n, bound_ns))
+            made = old;
+        else
+            made = tl_eff_parts_make(&g->steps, times, bound_ns, s->context);
+    }
+    free(times);
+    g->is_refused = made == NULL;
+    g->are_current[is_alone] = made != NULL;
+    if (made == old)
+        return;
+    tl_eff_lock();
+    tl_eff_parts_unref(old);
+    tl_eff_parts_bury();
+    tl_eff_unlock();
+    g->parts[is_alone] = made;
+    if (made != NULL)
+        tl_eff_log(3,
+                   "a graph of %u steps and %llu us is cut into %u parts, %u of them graphs of up "
+                   "to %llu us",
+                   g->steps.n, (unsigned long long)g->time.ns / 1000, made->n, made->n_subgraphs,
+                   (unsigned long long)bound_ns / 1000);
+}
+
+/* Its parts, made if they are not there; NULL if that cannot be done, or it has none.  `way` says
+ * which, then. */
+TL_REQUIRES(lock)
+static struct tl_eff_parts *parts_of(struct graph *g, const struct tl_eff_stream *s,
+                                     enum tl_record_graph *way)
+{
+    tl_eff_lock();
+    bool is_alone = tl_eff_is_alone();
+    struct tl_eff_parts *p = g->parts[is_alone];
+    g->halvings += p != NULL && p->is_too_long;
+    uint64_t bound = tl_eff_cut_bound(tl_eff_turnaround_ns(), is_alone, g->halvings);
+    bool fits = p != NULL && !p->is_too_long && g->are_current[is_alone] &&
+                p->context == s->context && tl_eff_cut_still_fits(p->bound_ns, bound);
+    tl_eff_unlock();
+    if (!fits && !g->is_refused)
+        cut(g, s, is_alone, bound);
+    p = g->is_refused ? NULL : g->parts[is_alone];
+    *way = p == NULL             ? TL_GRAPH_NO_SUBGRAPH
+           : p->n_subgraphs == 0 ? TL_GRAPH_NO_PARTS
+                                 : TL_GRAPH_IN_PARTS;
+    return *way == TL_GRAPH_IN_PARTS ? p : NULL;
+}
+
+TL_REQUIRES(lock) static CUresult launch_stepwise(struct graph *g, struct tl_eff_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < g->steps.n && r == CUDA_SUCCESS; i++)
+        r = tl_eff_step_launch(&g->steps.steps[i], s);
+    return r;
+}
+
+TL_REQUIRES(lock) static CUresult launch_some_way(struct graph *g, struct tl_eff_stream *s)
+{
+    enum tl_record_graph way = choose_way(g, s);
+    struct tl_eff_parts *parts = way == TL_GRAPH_IN_PARTS ? parts_of(g, s, &way) : NULL;
+    tl_record_graph(tl_eff.record, way, 1);
+    if (way == TL_GRAPH_AS_IT_IS)
+        return launch_as_it_is(g, s);
+    return parts != NULL ? tl_eff_parts_launch(parts, &g->steps, s) : launch_stepwise(g, s);
 }
 
 TL_REQUIRES(lock) static CUresult replay(struct graph *g, struct tl_eff_stream *s)
@@ -389,7 +507,7 @@ TL_REQUIRES(lock) static CUresult replay(struct graph *g, struct tl_eff_stream *
     if (r == CUDA_SUCCESS && g->last_stream != 0 && g->last_stream != s->number + 1)
         r = tl_eff_wait(s, g->last, 0);
     if (r == CUDA_SUCCESS)
-        r = goes_as_it_is(g, s) ? launch_as_it_is(g, s) : tl_eff_steps_launch(&g->steps, s);
+        r = launch_some_way(g, s);
     if (r == CUDA_SUCCESS)
         r = tl_eff_record(g->last, s, 0);
     g->last_stream = s->number + 1;

@@ -500,8 +500,8 @@ static CUresult launch_config(void *function, const CUlaunchConfig *config, CUfu
     return launch(s, &l, f, params, extra, &direct);
 }
 
-uint64_t tl_eff_packed_ns(struct tl_eff_context *c, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
-                          void *params, size_t n)
+struct tl_eff_packed tl_eff_packed(struct tl_eff_context *c,
+                                   const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params, size_t n)
 {
     struct tl_eff_kernel *k = tl_eff_kernel(shape->func, c);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
@@ -509,14 +509,18 @@ uint64_t tl_eff_packed_ns(struct tl_eff_context *c, const CUDA_KERNEL_NODE_PARAM
     struct tl_eff_launch l = {.grid = {shape->gridDimX, shape->gridDimY, shape->gridDimZ},
                               .block = {shape->blockDimX, shape->blockDimY, shape->blockDimZ},
                               .shared_bytes = shape->sharedMemBytes};
+    struct tl_eff_packed out = {.wants_sample = true};
     if (k == NULL || k->is_unknown)
-        return 0;
+        return out;
     l.sizes = sizes_of(k, NULL, extra);
     tl_eff_lock();
     const struct tl_eff_profile *p = tl_eff_profile(k, &l);
-    uint64_t ns = p != NULL && !tl_eff_wants_sample(p) ? p->whole_ns : 0;
+    out.ns = p != NULL ? p->whole_ns : 0;
+    out.wants_sample = p == NULL || tl_eff_wants_sample(p);
     tl_eff_unlock();
-    return ns;
+    out.is_gang = k->is_gang;
+    out.function = k->function;
+    return out;
 }
 
 CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,

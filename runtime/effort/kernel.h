@@ -81,10 +81,16 @@ CUresult tl_eff_launch_whole(const struct tl_eff_launch *l, CUstream stream) TL_
  * known. */
 struct tl_eff_item *tl_eff_launch_item(const struct tl_eff_launch *shape, void **params,
                                        void **extra);
-/* How long a launch takes whose parameters are in one buffer, on the whole device; 0 if that is not
- * known, or is to be measured again. */
-uint64_t tl_eff_packed_ns(struct tl_eff_context *c, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
-                          void *params, size_t n) TL_EFF_UNLOCKED;
+/* What is known of a launch whose parameters are in one buffer. */
+struct tl_eff_packed {
+    uint64_t ns;       /* that it takes on the whole device; 0 if not known */
+    bool wants_sample; /* it is to be measured, for the first time or again */
+    bool is_gang;
+    CUfunction function; /* NULL if the kernel is not known */
+};
+struct tl_eff_packed tl_eff_packed(struct tl_eff_context *c,
+                                   const CUDA_KERNEL_NODE_PARAMS_v2 *shape, void *params,
+                                   size_t n) TL_EFF_UNLOCKED;
 /* A launch whose parameters are in one buffer: a graph's node. */
 CUresult tl_eff_launch_packed(struct tl_eff_stream *s, const CUDA_KERNEL_NODE_PARAMS_v2 *shape,
                               void *params, size_t n, const CUlaunchAttribute *attributes,

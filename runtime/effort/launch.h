@@ -48,6 +48,7 @@ struct tl_eff_launch {
     uint64_t device_ns; /* of all its pieces */
     uint64_t since_ns;  /* device time of pieces since the counter was looked at */
     uint32_t batch;     /* blocks that its persistent workers take at a time; else 1 */
+    uint32_t bite;      /* of a gated one: blocks from `done` on that run whatever stop words say */
     struct tl_eff_rescue rescue;
 };
 

@@ -3,7 +3,8 @@
  *     slice       ranges of blocks, two launches in flight; a preemption is that no further one is launched
  *     ticket      blocks take numbers from a counter; two launches of a bounded number of blocks in flight
  *     persistent  workers loop over the counter: one launch, until it is done or told to stop
- *     gate        the whole grid of the original's machine code, with a check in front of each block: one launch
+ *     gate        the whole grid of the original's machine code, with a check in front of each block: one launch;
+ *                 of very large grids, some blocks at its begin are taken already (plan.c: bites)
  *     whole       the original; marks behind some of them tell how far the device has come
  *
  * A chain: a kernel may be launched before the one in front of it is known to be done, if it stops
@@ -32,11 +33,13 @@
 
 enum { MARK_EVERY = 64 }; /* whole kernels */
 
-/* What a block of the kernel's gated form costs that only leaves; 0 if there is none. */
-TL_EFF_LOCKED static uint64_t leave_ns_of(const struct tl_eff_kernel *k)
+/* What blocks of the kernel's gated form cost that only leave, if there is one. */
+TL_EFF_LOCKED static void add_leaving(const struct tl_eff_kernel *k, struct tl_eff_facts *f)
 {
     const struct tl_eff_variant *v = k->variants[TL_RUNG_GATE][0];
-    return v != NULL && v->state == TL_EFF_READY ? v->leave_ns : 0;
+    bool is_ready = v != NULL && v->state == TL_EFF_READY;
+    f->leave_ns = is_ready ? v->leave_ns : 0;
+    f->skip_ns = is_ready ? v->skip_ns : 0;
 }
 
 /* What plan.c decides by. */
@@ -56,7 +59,6 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
                              .strikes = l->kernel->is_gang
                                             ? TL_EFF_STRIKES
                                             : tl_eff_rescue_strikes(l->kernel->fingerprint),
-                             .leave_ns = leave_ns_of(l->kernel),
                              .takes_singly = l->variant != NULL &&
                                              (l->variant->conditions & TL_PTX_IF_TAKEN_SINGLY) != 0,
                              .rung = l->rung,
@@ -64,6 +66,7 @@ TL_EFF_LOCKED static struct tl_eff_facts facts_of(const struct tl_eff_context *c
                              .done = l->done,
                              .launched = l->launched,
                              .is_chained = is_chained};
+    add_leaving(l->kernel, &f);
     tl_eff_profile_facts(l->profile, &f);
     return f;
 }
@@ -105,14 +108,17 @@ TL_EFF_LOCKED static void find_place(const struct tl_eff_item *item, struct depa
 TL_EFF_LOCKED static void log_size(const struct departure *d, const struct tl_eff_launch *l)
 {
     struct tl_eff_profile *p = l->profile;
-    if (p == NULL || (p->said_beside == l->beside && p->said_batch == l->batch))
+    if (p == NULL || (p->said_beside == l->beside && p->said_batch == l->batch &&
+                      p->said_bites == (l->bite > 0)))
         return;
     p->said_beside = l->beside;
     p->said_batch = l->batch;
+    p->said_bites = l->bite > 0;
     uint64_t wave_ns = d->facts.wave_ns != 0 ? d->facts.wave_ns : d->facts.rungs[l->rung].wave_ns;
-    tl_eff_log(3, "%s, %u blocks: %u share an SM, %llu ns each, taken %u at a time",
+    tl_eff_log(3, "%s, %u blocks: %u share an SM, %llu ns each, taken %u at a time%s",
                l->kernel->name, l->blocks, l->beside,
-               (unsigned long long)tl_eff_plan_block_ns(&d->facts, wave_ns), l->batch);
+               (unsigned long long)tl_eff_plan_block_ns(&d->facts, wave_ns), l->batch,
+               l->bite > 0 ? ", in bites" : "");
 }
 
 /* Accounts for the next piece of the kernel.  NULL without memory. */
@@ -135,6 +141,7 @@ TL_EFF_LOCKED static struct tl_eff_piece *depart(struct tl_eff_item *item,
                      (is_blind && !l->rescue.has_begun);
     d->is_measured &= l->rung != TL_RUNG_SLICE || d->is_first;
     l->batch = d->size.batch;
+    l->bite = d->size.bite;
     l->beside = tl_eff_plan_beside(&d->facts);
     log_size(d, l);
     d->extra = (struct tl_eff_extra){.grid = {l->grid[0], l->grid[1], l->grid[2]},
@@ -231,7 +238,7 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
     if (l->rung != TL_RUNG_SLICE) {
         r = set_words(p, &d.extra);
         if (d.is_first)
-            tl_eff_count_begin(s->context, l->control, l->rung, l->done, expected);
+            tl_eff_count_begin(s->context, l->control, l->rung, l->done + d.size.bite, expected);
         tl_eff_count_args(l->control, grid, true, &d.extra);
     }
     if (d.is_beside)
@@ -278,7 +285,7 @@ TL_EFF_LOCKED static bool choose(const struct tl_eff_context *c, struct tl_eff_l
                           : may_come       ? TL_EFF_FORM_COMING
                                            : TL_EFF_FORM_NONE;
         f.rungs[r].coming_ns = f.rungs[r].form == TL_EFF_FORM_COMING ? coming_ns(l->kernel, r) : 0;
-        f.leave_ns = leave_ns_of(l->kernel);
+        add_leaving(l->kernel, &f);
     }
     if (choice.holds)
         return false;

@@ -227,12 +227,42 @@ static uint32_t batch_of(const struct tl_eff_facts *f)
     return n;
 }
 
-uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f)
+/* What so many blocks take, if one costs an SM so much; no product overflows. */
+static uint64_t empty_ns(const struct tl_eff_facts *f, uint32_t blocks, uint64_t ns)
 {
     uint32_t sms = f->sms > 0 ? f->sms : 1;
-    uint64_t waves = ((uint64_t)f->blocks + sms - 1) / sms;
-    uint64_t ns = f->leave_ns != 0 ? f->leave_ns : LEAVE_NS;
-    return ns < UINT32_MAX ? waves * ns : waves * UINT32_MAX; /* no product overflows */
+    uint64_t waves = ((uint64_t)blocks + sms - 1) / sms;
+    ns = ns != 0 ? ns : LEAVE_NS;
+    return ns < UINT32_MAX ? waves * ns : waves * UINT32_MAX;
+}
+
+uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f)
+{
+    return empty_ns(f, f->blocks, f->leave_ns);
+}
+
+uint64_t tl_eff_plan_stop_ns(const struct tl_eff_facts *f)
+{
+    return empty_ns(f, f->blocks - f->done, f->leave_ns) +
+           empty_ns(f, f->done, f->skip_ns != 0 ? f->skip_ns : f->leave_ns);
+}
+
+/* A very large grid takes long to leave and to be skipped, and if stops came one after the other,
+ * it would do nothing else.  So it takes a bite that no stop interrupts: what runs for as long as
+ * is lost, so that it is never more than half, and who is above waits twice as long at most.  Where
+ * leaving is within the budget there are none.  Nor are there any behind a kernel whose end is not
+ * known: there the stop words say whether this one may begin. */
+static uint32_t bite_of(const struct tl_eff_facts *f)
+{
+    uint32_t sms = f->sms > 0 ? f->sms : 1, left = f->blocks - f->done;
+    uint64_t lost_ns = tl_eff_plan_stop_ns(f);
+    uint64_t wave_ns = !f->has_profile                       ? 0
+                       : f->rungs[TL_RUNG_GATE].wave_ns != 0 ? f->rungs[TL_RUNG_GATE].wave_ns
+                                                             : f->wave_ns;
+    if (f->is_chained || wave_ns == 0 || lost_ns <= f->turnaround_ns / 2)
+        return 0;
+    uint64_t waves = (lost_ns + wave_ns - 1) / wave_ns;
+    return waves > left / sms ? left : (uint32_t)waves * sms;
 }
 
 /* How many blocks keep to the budget: of slices, as many as run in half of it (two are in flight);
@@ -287,6 +317,7 @@ struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f)
     } else if (f->rung == TL_RUNG_GATE) {
         TL_CHECK(f->launched == f->done);  /* one at a time */
         size.blocks = f->blocks - f->done; /* also on trial: all others would leave for nothing */
+        size.bite = bite_of(f);
     } else if (is_trial) {
         size.blocks = trial_blocks(f);
     } else {

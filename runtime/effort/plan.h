@@ -46,8 +46,9 @@ struct tl_eff_facts {
     uint32_t sm_permille;   /* the part of the SMs that is granted; 0, 1000: all */
     uint64_t turnaround_ns; /* budget for leaving the device */
     uint32_t strikes;       /* how often its blocks were found to wait for each other */
-    /* what a block of the gated form costs an SM that only leaves; 0 if not known */
-    uint64_t leave_ns;
+    /* what a block of the gated form costs an SM that asks and leaves, and one that leaves at once
+     * because it ran in an earlier launch; 0 if not known */
+    uint64_t leave_ns, skip_ns;
     bool takes_singly; /* a worker must not take several blocks at a time */
     bool is_alone;     /* nobody is above */
     /* What was measured of the kernel, in this shape.  A wave is one block for each SM: its time
@@ -101,12 +102,16 @@ uint64_t tl_eff_plan_block_ns(const struct tl_eff_facts *f, uint64_t wave_ns);
 struct tl_eff_size {
     uint32_t blocks; /* of the kernel, from `launched` on */
     uint32_t batch;  /* a power of two: how many of them a persistent worker takes at a time */
+    uint32_t bite;   /* gated: the first so many run whatever the stop words say */
 };
 /* The next piece, if any blocks are left. */
 struct tl_eff_size tl_eff_plan_size(const struct tl_eff_facts *f);
 /* What it takes until all blocks of a gated launch have left that are not to run: a launch always
  * has all of them. */
 uint64_t tl_eff_plan_leaving_ns(const struct tl_eff_facts *f);
+/* What is lost by a stop at `done` and the launch that goes on from there: the blocks behind it
+ * leave, and then those before it. */
+uint64_t tl_eff_plan_stop_ns(const struct tl_eff_facts *f);
 /* Whether it is tried on a few blocks before it gets all of them. */
 bool tl_eff_plan_is_trial(const struct tl_eff_facts *f);
 /* How many pieces may be on the device at once. */

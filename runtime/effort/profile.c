@@ -32,6 +32,7 @@ enum {
     SIZE_BITS = 24, /* the bits of a float, and the lower half of most addresses, have more */
 };
 #define MAGIC 0x33666f7270746c74ull /* "tltprof3" */
+#define FILE_NAME "profiles"
 
 struct row {
     uint64_t key, whole_ns, wave_ns;
@@ -52,24 +53,15 @@ static int by_key(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool path_of(char *path, size_t n, const char *suffix)
-{
-    char folder[1024];
-    return tl_eff_store_folder(folder, sizeof folder) == 0 &&
-           (size_t)snprintf(path, n, "%s/profiles%s", folder, suffix) < n;
-}
-
 void tl_eff_profile_load(void)
 {
-    char path[1100];
-    char *bytes = NULL;
-    size_t n = 0;
+    char *bytes;
+    size_t n;
     uint64_t magic = 0;
     free(rows);
     rows = NULL;
     n_rows = 0;
-    if (path_of(path, sizeof path, ""))
-        (void)tl_file_read(path, sizeof magic + MAX_ROWS * sizeof *rows, &bytes, &n);
+    (void)tl_eff_store_file(FILE_NAME, sizeof magic + MAX_ROWS * sizeof *rows, &bytes, &n);
     if (n > sizeof magic)
         memcpy(&magic, bytes, sizeof magic);
     if (magic == MAGIC) {
@@ -135,27 +127,36 @@ TL_EFF_LOCKED static uint32_t gather(struct row *all)
     return n;
 }
 
+/* Whole or not at all: a full disk means that the next job learns again. */
+static void write_rows(const struct row *all, uint32_t n)
+{
+    struct tl_store folder;
+    char temporary[32];
+    uint64_t magic = MAGIC;
+    if (tl_eff_store_enter(&folder) < 0)
+        return;
+    snprintf(temporary, sizeof temporary, FILE_NAME ".%d", (int)getpid());
+    int fd = openat(folder.dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        bool ok = tl_file_write_fd(fd, &magic, sizeof magic) == 0 &&
+                  tl_file_write_fd(fd, all, n * sizeof *all) == 0;
+        ok = close(fd) == 0 && ok;
+        if (!ok || renameat(folder.dir, temporary, folder.dir, FILE_NAME) < 0)
+            unlinkat(folder.dir, temporary, 0);
+    }
+    tl_store_close(&folder);
+}
+
 void tl_eff_profile_save(void)
 {
-    char path[1100], temporary[1100], suffix[32];
-    uint64_t magic = MAGIC;
     struct row *all = malloc(MAX_ROWS * sizeof *all);
     uint32_t n = 0;
     if (all != NULL && tl_eff_trylock()) {
         n = gather(all);
         tl_eff_unlock();
     }
-    snprintf(suffix, sizeof suffix, ".%d", (int)getpid());
-    if (n > 0 && path_of(path, sizeof path, "") && path_of(temporary, sizeof temporary, suffix)) {
-        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd >= 0) {
-            bool ok = write(fd, &magic, 8) == 8 &&
-                      write(fd, all, n * sizeof *all) == (ssize_t)(n * sizeof *all);
-            ok = close(fd) == 0 && ok;
-            if (!ok || rename(temporary, path) < 0)
-                unlink(temporary); /* a full disk: the next job learns again */
-        }
-    }
+    if (n > 0)
+        write_rows(all, n);
     free(all);
 }
 

@@ -35,7 +35,8 @@ struct tl_eff_profile {
         uint64_t recent_ns[TL_EFF_RECENT]; /* a wave, as measured last */
         uint32_t n_recent;
     } rungs[TL_RUNG_WHOLE];
-    uint32_t said_beside, said_batch;   /* as the log has it */
+    uint32_t said_beside, said_batch; /* as the log has it */
+    bool said_bites;
     uint32_t latency[TL_EFF_LATENCIES]; /* preemptions, by log2 of ns */
     uint32_t n_latencies;
 };

@@ -58,6 +58,8 @@ void tl_eff_item_unref(struct tl_eff_item *item)
     TL_CHECK(item->n_after == 0); /* whoever waits for it has a reference to what it waits for */
     if (item->event != NULL)
         tl_eff_event_unref(item->event);
+    if (item->kind == TL_EFF_PART)
+        tl_eff_parts_unref(item->part.part->of);
     free(item->owned);
     free(item->after);
     free(item);

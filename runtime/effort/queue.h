@@ -9,6 +9,7 @@
 #include "runtime/effort/cuda_api.h"
 #include "runtime/effort/launch.h"
 #include "runtime/effort/lock.h"
+#include "runtime/effort/parts.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/split.h"
 
@@ -25,6 +26,7 @@ enum tl_eff_kind {
     TL_EFF_CALL,   /* made by the executor */
     TL_EFF_TURN,   /* made by the thread that asked for it, when its turn comes */
     TL_EFF_SPLIT,  /* a copy, made by the executor piece by piece */
+    TL_EFF_PART,   /* a sub-graph, launched by the executor when there is room for it */
     TL_EFF_KERNEL, /* made by the executor, in the way that suits the moment */
 };
 
@@ -49,6 +51,7 @@ struct tl_eff_item {
         struct tl_eff_call call;
         struct tl_eff_launch launch;
         struct tl_eff_split split;
+        struct tl_eff_part_launch part;
     };
 };
 

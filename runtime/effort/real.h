@@ -50,6 +50,14 @@
     X(cuGreenCtxCreate)                                                                            \
     X(cuGreenCtxStreamCreate)                                                                      \
     X(cuGreenCtxDestroy)                                                                           \
+    X(cuGraphCreate)                                                                               \
+    X(cuGraphDestroy)                                                                              \
+    X(cuGraphAddKernelNode_v2)                                                                     \
+    X(cuGraphAddMemcpyNode)                                                                        \
+    X(cuGraphAddMemsetNode)                                                                        \
+    X(cuGraphAddEmptyNode)                                                                         \
+    X(cuGraphKernelNodeSetAttribute)                                                               \
+    X(cuGraphInstantiateWithFlags)                                                                 \
     X(cuGraphLaunch)                                                                               \
     X(cuGraphExecDestroy)                                                                          \
     X(cuMemcpy3DAsync_v2)                                                                          \

@@ -80,13 +80,6 @@ static uint32_t check_of(const struct row *r)
     return (uint32_t)tl_hash_mix(r->fingerprint, r->strikes);
 }
 
-static bool path_of(char *path, size_t n)
-{
-    char folder[1024];
-    return tl_eff_store_folder(folder, sizeof folder) == 0 &&
-           (size_t)snprintf(path, n, "%s/" FILE_NAME, folder) < n;
-}
-
 TL_EFF_LOCKED static struct row *row_of(uint64_t fingerprint)
 {
     for (uint32_t i = 0; i < n_rows; i++) {
@@ -110,10 +103,9 @@ TL_EFF_LOCKED static void remember(uint64_t fingerprint, uint32_t strikes)
 
 void tl_eff_rescue_load(void)
 {
-    char path[1100], *bytes = NULL;
-    size_t n = 0;
-    if (path_of(path, sizeof path))
-        (void)tl_file_read(path, MAX_ROWS * sizeof(struct row), &bytes, &n);
+    char *bytes;
+    size_t n;
+    (void)tl_eff_store_file(FILE_NAME, MAX_ROWS * sizeof(struct row), &bytes, &n);
     tl_eff_lock();
     n_rows = 0;
     for (size_t at = 0; at + sizeof(struct row) <= n; at += sizeof(struct row)) {
@@ -238,6 +230,8 @@ TL_EFF_LOCKED static uint64_t patience_for(const struct tl_eff_piece *p)
                             .strikes = tl_eff_rescue_strikes(l->kernel->fingerprint)};
     if (l->rung == TL_RUNG_SLICE || (!is_visible(p) && !l->rescue.was_told))
         w.in_turn = (under_way + sms - 1) / sms;
+    else if (l->bite > 0) /* the counter does not move before they are over */
+        w.in_turn += (l->bite + sms - 1) / sms;
     return tl_eff_plan_patience(&w);
 }
 
@@ -250,7 +244,7 @@ TL_EFF_LOCKED static bool is_stuck(const struct tl_eff_piece *p, uint64_t now)
     uint64_t gap = now > r->looked_ns ? now - r->looked_ns : 0;
     bool told = was_told(p);
     bool has_moved = r->looked_ns == 0 || seen != r->seen || told != r->was_told;
-    r->has_begun |= is_visible(p) && seen > l->done;
+    r->has_begun |= is_visible(p) && seen > l->done + l->bite;
     r->still_ns = has_moved ? 0 : r->still_ns + (gap < AWAKE_NS ? gap : AWAKE_NS);
     r->seen = seen;
     r->was_told = told;

@@ -13,7 +13,9 @@
  *     alloc.c     allocation in stream order, out of frees that are queued
  *     event.c     events whose record is still queued
  *     sync.c      waiting, capture, the ends of streams, memory and contexts
- *     graph*.c    graphs, replayed node by node
+ *     graph*.c    graphs, replayed node by node, in parts or as they are
+ *     cut.c       which of these, and where they are cut; pure
+ *     parts.c     a graph in parts; subgraph.c: how one is made
  *     kernel.c    kernels: parameters, limits, launches as the job makes them
  *     gang.c      kernels that wait for kernels of other processes
  *     names.c     kernels of which the driver tells no name

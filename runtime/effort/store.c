@@ -7,11 +7,12 @@
 #include "tally/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tally/store.h"
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { FORMAT = 1, LIMIT_MB = 256, MAX_COUNT = 1 << 16 };
 
@@ -194,6 +195,36 @@ int tl_eff_store_folder(char *path, size_t n)
     return (size_t)snprintf(path, n, "%s/effort", root) < n ? 0 : -ENAMETOOLONG;
 }
 
+int tl_eff_store_enter(struct tl_store *folder)
+{
+    char path[TL_STORE_PATH];
+    int rc = tl_eff_store_folder(path, sizeof path);
+    if (rc == 0 && access(path, F_OK) < 0) /* not made for somebody who only wants to look */
+        rc = -errno;
+    return rc < 0 ? rc : tl_store_open(folder, path, LIMIT_MB, NULL);
+}
+
+int tl_eff_store_file(const char *name, size_t limit, char **bytes, size_t *n)
+{
+    struct tl_store folder;
+    struct stat st;
+    *bytes = NULL;
+    *n = 0;
+    int rc = tl_eff_store_enter(&folder);
+    if (rc < 0)
+        return rc;
+    int fd = openat(folder.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    tl_store_close(&folder);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        rc = -EPERM;
+    else
+        rc = tl_file_read_fd(fd, limit, bytes, n);
+    close(fd);
+    return rc;
+}
+
 /* The cache, opened at the first question; the builder's own.  NULL if there is none. */
 static struct tl_store *cache(void)
 {
@@ -234,12 +265,10 @@ int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out)
 {
     struct tl_store *c = cache();
     struct tl_store_key k = key_of(key);
-    char path[TL_STORE_PATH];
     char *bytes;
     size_t n;
     *out = (struct tl_eff_rewritten){0};
-    if (c == NULL || tl_store_find(c, &k, path, sizeof path) < 0 ||
-        tl_file_read(path, SIZE_MAX, &bytes, &n) < 0)
+    if (c == NULL || tl_store_read(c, &k, SIZE_MAX, &bytes, &n) < 0)
         return -ENOENT;
     struct reader in = {bytes, n, n == 0};
     if (!in.is_bad)

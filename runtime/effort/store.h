@@ -8,6 +8,7 @@
 
 #include "tally/digest.h"
 #include "tally/ptx.h"
+#include "tally/store.h"
 
 /* Everything that decides what a rewritten kernel looks like. */
 struct tl_eff_origin {
@@ -36,7 +37,11 @@ int tl_eff_store_get(const char *key, struct tl_eff_rewritten *out); /* 0, -ENOE
 void tl_eff_store_put(const char *key, const struct tl_eff_rewritten *r);
 int tl_eff_rewritten_copy(struct tl_eff_rewritten *to, const struct tl_ptx_rewritten *from);
 void tl_eff_rewritten_finish(struct tl_eff_rewritten *r);
-/* The folder for such things, made if need be: 0 or -errno. */
+/* The folder for such things; nobody has looked at it: 0 or -errno. */
 int tl_eff_store_folder(char *path, size_t n);
+/* The same, open, if it is there, the user's own and nobody else's to write: 0 or -errno. */
+int tl_eff_store_enter(struct tl_store *folder);
+/* A file in it, if it is one and the user's own.  As tl_file_read. */
+int tl_eff_store_file(const char *name, size_t limit, char **bytes, size_t *n);
 
 #endif

@@ -62,7 +62,8 @@ struct tl_eff_context {
      * with one set of words have another than those with the next. */
     _Atomic uint64_t *kick_words[TL_EFF_KICKS];
     CUdeviceptr kick_device[TL_EFF_KICKS];
-    CUdeviceptr never_device;    /* a word that never says stop */
+    CUdeviceptr never_device;    /* a word that never says stop, */
+    CUdeviceptr always_device;   /* and one that always does */
     const uint32_t *unreachable; /* in host memory: what no counter says */
     const uint64_t *zeros;       /* in host memory */
     /* when to try again to find it idle, and how often that was in vain

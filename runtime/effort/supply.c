@@ -20,8 +20,10 @@
 enum {
     CONTROLS = 512,
     CONTROL_BYTES = 64, /* a cache line each */
-    /* behind the counters: our own stop words, one that never says stop, and a number */
+    /* behind the counters: our own stop words, one that never says stop, one that always does, and
+     * a number */
     NEVER = CONTROLS + TL_EFF_KICKS,
+    ALWAYS,
     UNREACHABLE,
     PLACES,
 };
@@ -155,6 +157,8 @@ TL_EFF_UNLOCKED static bool make_slab(struct tl_eff_context *c)
         c->kick_device[i] = slab->device + at;
     }
     c->never_device = slab->device + NEVER * CONTROL_BYTES;
+    c->always_device = slab->device + ALWAYS * CONTROL_BYTES;
+    slab->host[ALWAYS * CONTROL_BYTES] = 1;
     memset(slab->host + UNREACHABLE * CONTROL_BYTES, 0xff, CONTROL_BYTES);
     c->unreachable = (const uint32_t *)(const void *)(slab->host + UNREACHABLE * CONTROL_BYTES);
     c->zeros = (const uint64_t *)(const void *)(slab->host + NEVER * CONTROL_BYTES);

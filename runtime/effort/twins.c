@@ -81,7 +81,7 @@ static struct tl_cubin_gated *make_twin(const struct tl_captured_image *image,
                                         const struct tl_eff_code *code)
 {
     struct tl_error err = {0};
-    struct tl_cubin_options options = {.is_twin = true};
+    struct tl_cubin_options options = {.is_twin = true, .spends = true};
     struct tl_cubin_gated *twin = calloc(1, sizeof *twin);
     if (twin == NULL || tl_eff_forge(code->cubin, &options, twin, &err) == 0)
         return twin;

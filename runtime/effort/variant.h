@@ -42,8 +42,10 @@ struct tl_eff_variant {
     uint64_t *variables;     /* values of the arguments that are VARIABLE */
     uint32_t n_args;
     uint32_t gate_offset; /* of the gate: where its parameters begin, and */
-    uint64_t leave_ns;    /* what a block costs an SM that only leaves; 0: not measured */
-    int max_dynamic;      /* as set so far */
+    /* what a block costs an SM that asks and leaves, and one that leaves at once; 0: not
+     * measured */
+    uint64_t leave_ns, skip_ns;
+    int max_dynamic; /* as set so far */
     /* what was set for the original, as far as it was carried over */
     int carveout, cache_config;
     uint32_t followed;     /* changes of the job's that were seen, and one */

@@ -49,8 +49,12 @@ static int make_page(struct tl_client *c)
 {
     void *page = NULL;
     int fd = tl_share_create("tally-client", &page);
+    struct stat st;
     if (fd >= 0)
         c->page_fd = tl_wire_lift(fd);
+    c->page_ino = fd >= 0 && fstat(c->page_fd, &st) == 0 ? st.st_ino : 0;
+    if (fd >= 0)
+        fd = c->page_fd;
     else
         tl_error_set(&c->remark, fd, "no shared memory for tallyd (%s): this job runs unmanaged",
                      strerror(-fd));
@@ -106,10 +110,14 @@ static struct tl_sched_client wish_of(const struct tl_settings *s)
         .level = s->level,
         .weight = s->weight,
         .min_permille = s->min_permille,
+        .max_permille = s->max_permille,
         .turnaround_ns = s->turnaround_ns,
         .slo_percentile = s->slo_percentile,
         .slo_ns = s->slo_ns,
         .total_ns = s->total_ns,
+        .memory_limit = s->memory_limit,
+        .memory_request = s->memory_request,
+        .memory_soft = s->memory_soft,
     };
 }
 
@@ -122,11 +130,13 @@ static struct tl_client *create_alone(const struct tl_settings *settings)
     c->settings = *settings;
     c->wish = wish_of(settings);
     atomic_init(&c->level, settings->level);
-    c->page_fd = c->stop = c->poke[0] = c->poke[1] = c->ready = c->socket = -1;
+    atomic_init(&c->memory_limit, settings->memory_limit);
+    atomic_init(&c->memory_soft, settings->memory_soft);
+    c->page_fd = c->ledger_fd = c->stop = c->poke[0] = c->poke[1] = c->ready = c->socket = -1;
     init_locks(c);
     c->grants = private_pages(2);
     if (tl__words_init(&c->words) < 0 || tl__below_init(&c->below) < 0 || c->grants == NULL ||
-        make_page(c) < 0) {
+        make_page(c) < 0 || tl__client_make_ledger(c) < 0) {
         tl_client_destroy(c);
         return NULL;
     }
@@ -188,12 +198,15 @@ void tl_client_destroy(struct tl_client *c)
     close_if(&c->poke[0]);
     close_if(&c->poke[1]);
     close_if(&c->page_fd);
+    close_if(&c->ledger_fd);
     tl__words_finish(&c->words);
     tl__below_finish(&c->below);
     if (c->grants != NULL)
         munmap(c->grants, (size_t)2 * TL_SHARE_PAGE);
     if (c->page != NULL)
         munmap(c->page, TL_SHARE_PAGE);
+    if (c->ledger != NULL)
+        munmap(c->ledger, TL_SHARE_PAGE);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->request_lock);
     pthread_mutex_destroy(&c->socket_lock);
@@ -214,6 +227,7 @@ void tl_client_abandon(struct tl_client *c)
     close_if(&c->poke[0]);
     close_if(&c->poke[1]);
     close_if(&c->page_fd);
+    close_if(&c->ledger_fd);
     atomic_store(&c->grant, NULL);
     tl__words_abandon(&c->words);
     tl__below_abandon(&c->below);
@@ -396,6 +410,13 @@ void tl_client_wait_rung(struct tl_client *c, uint32_t seen, const _Atomic uint3
     (void)syscall(SYS_futex, bell, FUTEX_WAIT_PRIVATE, rung, &slice, NULL, 0);
 }
 
+void tl_client_wish(struct tl_client *c, struct tl_sched_client *out)
+{
+    const struct tl_grant_page *page = atomic_load_explicit(&c->grant, memory_order_acquire);
+    struct tl_share_grant g;
+    *out = page != NULL && tl_share_read(page, &g) ? g.client : wish_of(&c->settings);
+}
+
 /* --- words ------------------------------------------------------------------------------------ */
 
 void tl_client_tell_idle(struct tl_client *c)
@@ -507,6 +528,16 @@ void tl_client_place(struct tl_client *c, const uint8_t uuid[16])
 void tl_client_began(struct tl_client *c)
 {
     tl__below_began(&c->below, c->page);
+}
+
+uint32_t tl_client_tell(struct tl_client *c)
+{
+    return tl__below_tell(&c->below);
+}
+
+void tl_client_told(struct tl_client *c, uint32_t number)
+{
+    tl__below_told(&c->below, c->page, number);
 }
 
 void tl_client_ended(struct tl_client *c, uint32_t completed)

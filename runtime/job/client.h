@@ -41,10 +41,17 @@ void tl_client_complete(struct tl_client *c, uint32_t n);
  * done. */
 void tl_client_began(struct tl_client *c);
 void tl_client_ended(struct tl_client *c, uint32_t completed);
+/* The first in two halves, between which its caller may do something of use: the second, with the
+ * first one's answer, has to wait for what the first has begun. */
+uint32_t tl_client_tell(struct tl_client *c);
+void tl_client_told(struct tl_client *c, uint32_t number);
 
 /* The level in force: what it asked for, unless the rules lowered it or the user changed it with
  * `tally set`. */
 int tl_client_level(const struct tl_client *c);
+/* What the policy goes by: as it asked, less what the rules did not allow, and what `tally set`
+ * changed. */
+void tl_client_wish(struct tl_client *c, struct tl_sched_client *out);
 /* A consistent copy of the grant in force. */
 void tl_client_grant(struct tl_client *c, struct tl_grant *out);
 /* A number that grows when the grant or the set of words changes: cheap to poll. */
@@ -74,6 +81,21 @@ uint32_t tl_client_polled(struct tl_client *c, struct tl_copy_page *polled[TL_SH
 bool tl_client_is_kept(struct tl_client *c);
 /* Whether one of them is busy at this moment: a few loads.  The words of the dead do not count. */
 bool tl_client_is_preempted(struct tl_client *c);
+
+/* --- memory (runtime/job/client_memory.c) --- */
+
+struct tl_ledger_page;
+/* The ledger of its tree; another one after it has joined another tallyd, perhaps.  Never NULL. */
+struct tl_ledger_page *tl_client_ledger(struct tl_client *c);
+/* What it is called there. */
+uint64_t tl_client_number(const struct tl_client *c);
+struct tl_client_memory {
+    uint64_t limit; /* of the tree, on each GPU; 0: none */
+    uint64_t soft;  /* beyond which pages may leave; 0: none may */
+};
+void tl_client_memory(struct tl_client *c, struct tl_client_memory *out);
+/* Bytes that are kept free for others on a GPU (tl_ledger_gpu). */
+uint64_t tl_client_kept(struct tl_client *c, uint64_t gpu);
 
 /* Says whether there is work queued or in flight (has_backlog of the page): call it when that
  * changes.  A store; and if tallyd sleeps because nobody had work, and this is not the highest

@@ -13,7 +13,11 @@
  * Several threads may find that they begin the same burst.  Each takes a number, and the highest is
  * what all copies say before the first of their pieces can be done, thus before the burst can end.
  * A thread that finds a burst which is not told of yet, because whoever began it lost its CPU,
- * tells it as well. */
+ * tells it as well.
+ *
+ * To tell has two halves: the stores, and the look whether they said the latest, with which the
+ * burst counts as told of.  Both come before the work goes to the driver; what else there is to do
+ * when a burst begins is done between them. */
 #include "runtime/job/client_internal.h"
 
 #include "tally/check.h"
@@ -59,20 +63,16 @@ static struct tl_copy_page *copy_at(struct tl_client_below *b, uint32_t set)
     return atomic_load_explicit(&b->copies[__builtin_ctz(set)], memory_order_relaxed);
 }
 
-/* Who comes late says the latest, and looks again whether it was. */
-static void spread_begin(struct tl_client_below *b)
+/* Stores a number in all copies; false if there is none.  (Who shows one looks at the number
+ * then.) */
+static bool store_begin(struct tl_client_below *b, uint32_t number)
 {
-    uint32_t began = atomic_load(&b->began), told;
-    do {
-        told = began;
-        uint32_t left = atomic_load(&b->shown);
-        if (left == 0)
-            return; /* who shows one looks at the number then */
-        for (; left != 0; left &= left - 1)
-            atomic_store_explicit(&copy_at(b, left)->began, told, memory_order_release);
-        atomic_thread_fence(memory_order_seq_cst);
-        began = atomic_load(&b->began);
-    } while (began != told);
+    uint32_t left = atomic_load(&b->shown);
+    if (left == 0)
+        return false;
+    for (; left != 0; left &= left - 1)
+        atomic_store_explicit(&copy_at(b, left)->began, number, memory_order_release);
+    return true;
 }
 
 static void spread_end(struct tl_client_below *b)
@@ -87,13 +87,36 @@ static void spread_end(struct tl_client_below *b)
     } while (ended != told);
 }
 
-void tl__below_began(struct tl_client_below *b, struct tl_client_page *page)
+uint32_t tl__below_tell(struct tl_client_below *b)
 {
     /* Sequentially consistent, as the thread's side: it shows a new copy, then looks at the
      * number; one of the two sees the other. */
-    atomic_fetch_add(&b->began, 1);
-    spread_begin(b);
+    uint32_t number = atomic_fetch_add(&b->began, 1) + 1;
+    store_begin(b, number);
+    return number;
+}
+
+/* Who comes late says the latest, and looks again whether it was.  The look has to come behind the
+ * stores: on x86, where a load may pass a store to another place, that is what the fence is for,
+ * and it waits until each line has come from who polls it.  Whatever the caller does between the
+ * stores and this costs nothing meanwhile. */
+void tl__below_told(struct tl_client_below *b, struct tl_client_page *page, uint32_t number)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    uint32_t began = atomic_load(&b->began);
+    while (began != number) {
+        number = began;
+        if (!store_begin(b, number))
+            break;
+        atomic_thread_fence(memory_order_seq_cst);
+        began = atomic_load(&b->began);
+    }
     atomic_store_explicit(&page->is_told, 1, memory_order_release);
+}
+
+void tl__below_began(struct tl_client_below *b, struct tl_client_page *page)
+{
+    tl__below_told(b, page, tl__below_tell(b));
 }
 
 void tl__below_ended(struct tl_client_below *b, struct tl_client_page *page, uint32_t completed)

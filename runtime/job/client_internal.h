@@ -6,6 +6,7 @@
  *     runtime/job/client_listen.c  the thread: joins, hears tallyd, notices deaths
  *     runtime/job/client_alive.c   how others see that this job has died, and this one that others have
  *     runtime/job/client_start.c   starts tallyd
+ *     runtime/job/client_memory.c  what it may hold of the device's memory, and the ledger of its tree
  *
  * The thread owns everything that is not atomic; the job's threads only read what is. */
 #ifndef TALLY_RUNTIME_JOB_CLIENT_INTERNAL_H
@@ -16,6 +17,7 @@
 #include <sys/types.h>
 
 #include "runtime/job/client.h"
+#include "runtime/job/ledger.h"
 #include "runtime/job/wire.h"
 
 /* --- words ------------------------------------------------------------------------------------ */
@@ -110,6 +112,9 @@ int tl__below_init(struct tl_client_below *b);
 void tl__below_finish(struct tl_client_below *b);
 /* A burst has begun, and one has ended with `completed`, as counted in that page.  Any thread. */
 void tl__below_began(struct tl_client_below *b, struct tl_client_page *page);
+/* The two halves of the former: the stores, and with the number that these told, the rest. */
+uint32_t tl__below_tell(struct tl_client_below *b);
+void tl__below_told(struct tl_client_below *b, struct tl_client_page *page, uint32_t number);
 void tl__below_ended(struct tl_client_below *b, struct tl_client_page *page, uint32_t completed);
 /* Takes the set that tallyd sent; the descriptors stay the caller's. */
 void tl__below_take(struct tl_client_below *b, struct tl_wire_packet *packet, uint64_t now);
@@ -138,6 +143,11 @@ struct tl_client_alive {
 struct tl_client {
     struct tl_client_page *page;
     int page_fd; /* -1: there is no shared memory; it stays alone */
+    ino_t page_ino;
+    /* The ledger of its tree, and what of it was mapped before stays so: somebody may be at it. */
+    struct tl_ledger_page *_Atomic ledger;
+    int ledger_fd;
+    ino_t ledger_ino;
     struct tl_settings settings;
     char daemon[1024];  /* path of tallyd, or empty: it is not started from here */
     char **environment; /* for it; copied where the job's own thread cannot change it meanwhile */
@@ -149,7 +159,8 @@ struct tl_client {
     struct tl_grant_page *_Atomic grant;
     char *grants;
     uint32_t grant_turn;
-    _Atomic int level; /* when it is alone: the last one in force */
+    _Atomic int level;                          /* when it is alone: the last one in force */
+    _Atomic uint64_t memory_limit, memory_soft; /* likewise */
     /* grows with each change that did not come through the grant page; a futex */
     _Atomic uint32_t changes;
 
@@ -187,6 +198,10 @@ struct tl_client {
 
 /* Wakes all who wait for a change. */
 void tl__client_changed(struct tl_client *c);
+/* A ledger of its own, and the one of its tree, in whose place it was offered; the descriptor is
+ * taken over.  The second says whether it is another one. */
+int tl__client_make_ledger(struct tl_client *c);
+bool tl__client_take_ledger(struct tl_client *c, int fd);
 /* Puts a grant page in force, or none; takes over the descriptor. */
 void tl__client_set_grant(struct tl_client *c, int fd);
 

@@ -105,6 +105,8 @@ static void lose(struct tl_client *c)
     if (page != NULL && tl_share_read(page, &last)) { /* as `tally set` left it */
         c->wish = last.client;
         atomic_store_explicit(&c->level, last.client.level, memory_order_relaxed);
+        atomic_store_explicit(&c->memory_limit, last.client.memory_limit, memory_order_relaxed);
+        atomic_store_explicit(&c->memory_soft, last.client.memory_soft, memory_order_relaxed);
     }
     c->failures = 0;
     retreat(c, 0);
@@ -130,12 +132,14 @@ static void start_daemon(struct tl_client *c)
     c->deadline_ns = c->start_ns + START_MS * MS;
 }
 
+/* Asks tallyd to be let in, with its page and its ledger. */
 static void say_hello(struct tl_client *c, int fd)
 {
     struct stat st;
     struct tl_error err;
     struct tl_wire_hello hello = {.share_version = TL_SHARE_VERSION, .is_return = c->was_joined};
     hello.client = tl_wire_pack(&c->wish);
+    memcpy(hello.tree, c->settings.tree, sizeof hello.tree);
     tl_wire_text(hello.job, sizeof hello.job, c->settings.job);
     tl_wire_text(hello.policy, sizeof hello.policy, c->settings.policy);
     fd = tl_wire_lift(fd);
@@ -153,7 +157,9 @@ static void say_hello(struct tl_client *c, int fd)
     c->socket_ino = st.st_ino;
     c->socket = fd;
     hello.gpus = c->gpus;
-    int rc = tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, &c->page_fd, 1);
+    int fds[2] = {c->page_fd, c->ledger_fd};
+    bool has_ledger = tl_share_check(c->ledger_fd) == 0; /* the job may have closed it */
+    int rc = tl_wire_send(fd, TL_WIRE_HELLO, &hello, sizeof hello, fds, has_ledger ? 2 : 1);
     pthread_mutex_unlock(&c->socket_lock);
     if (rc < 0) {
         tl_error_set(&err, rc, "tallyd on %s takes no message (%s)", c->settings.socket,
@@ -213,6 +219,10 @@ static void hear_welcome(struct tl_client *c, struct tl_wire_packet *packet)
     int fd = packet->fds[0];
     packet->fds[0] = -1;
     tl__client_set_grant(c, fd);
+    if (packet->n_fds > 1) {
+        (void)tl__client_take_ledger(c, packet->fds[1]);
+        packet->fds[1] = -1;
+    }
     if (!tl_client_is_joined(c)) {
         tl_error_set(&remark, -EPROTO, "tallyd's grants cannot be read");
         fail(c, &remark);

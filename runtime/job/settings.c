@@ -1,6 +1,7 @@
 /* Reads the TALLY_* variables.  Numbers are parsed by hand: strtod obeys the job's locale, where
  * "31.6" may end at the dot. */
 #include "runtime/job/settings.h"
+#include "tally/level.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -54,21 +55,6 @@ int tl_settings_time(const char *text, uint64_t *ns)
     return -EINVAL;
 }
 
-int tl_settings_level(const char *text, int *level)
-{
-    uint64_t whole, billionths;
-    if (strcmp(text, "high") == 0 || strcmp(text, "low") == 0) {
-        *level = text[0] == 'h' ? TL_LEVEL_HIGH : TL_LEVEL_LOW;
-        return 0;
-    }
-    bool is_negative = text[0] == '-';
-    const char *end = take_decimal(text + (text[0] == '-' || text[0] == '+'), &whole, &billionths);
-    if (end == NULL || *end != 0 || strchr(text, '.') != NULL || whole > TL_LEVEL_MAX)
-        return -EINVAL;
-    *level = is_negative ? -(int)whole : (int)whole;
-    return 0;
-}
-
 int tl_settings_slo(const char *text, uint32_t *percentile, uint64_t *ns)
 {
     uint64_t whole, billionths, limit;
@@ -92,6 +78,43 @@ int tl_settings_share(const char *text, uint32_t *permille)
         return -EINVAL;
     *permille = (uint32_t)(whole * 10 + billionths / (BILLION / 10));
     return 0;
+}
+
+int tl_settings_bytes(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGTP";
+    uint64_t whole, billionths;
+    const char *end = take_decimal(text, &whole, &billionths);
+    if (end == NULL)
+        return -EINVAL;
+    const char *unit = *end != 0 ? strchr(units, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    end += unit != NULL;
+    if (unit != NULL && end[0] == 'i')
+        end++;
+    end += *end == 'B';
+    if (*end != 0 || (shift == 0 && billionths != 0) || whole > UINT64_C(1) << 50 ||
+        (shift > 0 && whole > UINT64_C(1) << (50 - shift)))
+        return -EINVAL;
+    /* a billionth of a unit of more than 2^30 is more than a byte: that is close enough */
+    uint64_t part = shift <= 30 ? (billionths << shift) / BILLION
+                                : (billionths << 30) / BILLION << (shift - 30);
+    *bytes = (whole << shift) + part;
+    return 0;
+}
+
+/* 32 hexadecimal digits, as tally-run writes them. */
+static int read_tree(const char *text, uint8_t tree[16])
+{
+    static const char digits[] = "0123456789abcdef";
+    memset(tree, 0, 16);
+    for (size_t i = 0; i < 32; i++) {
+        const char *digit = text[i] != 0 ? strchr(digits, text[i]) : NULL;
+        if (digit == NULL)
+            return -EINVAL;
+        tree[i / 2] = (uint8_t)(tree[i / 2] << 4 | (digit - digits));
+    }
+    return text[32] == 0 ? 0 : -EINVAL;
 }
 
 int tl_settings_weight(const char *text, uint32_t *weight)
@@ -220,6 +243,26 @@ static void judge(struct reading *r, int rc, const char *name, const char *may_b
                              may_be);
 }
 
+#define BYTES_MAY_BE "a size such as 8G or 512M, not more than 1P"
+
+static void read_memory(struct tl_settings *s, struct reading *r)
+{
+    const struct {
+        const char *name;
+        uint64_t *bytes;
+    } sizes[] = {{"TALLY_MEMORY", &s->memory_limit},
+                 {"TALLY_MEMORY_REQUEST", &s->memory_request},
+                 {"TALLY_MEMORY_SOFT", &s->memory_soft}};
+    const char *v;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if ((v = variable(sizes[i].name)) != NULL)
+            judge(r, tl_settings_bytes(v, sizes[i].bytes), sizes[i].name, BYTES_MAY_BE);
+    if (s->memory_limit != 0 && s->memory_request > s->memory_limit)
+        judge(r, -EINVAL, "TALLY_MEMORY_REQUEST", "no more than TALLY_MEMORY");
+    if ((v = variable("TALLY_TREE")) != NULL)
+        judge(r, read_tree(v, s->tree), "TALLY_TREE", "what tally-run sets, or empty");
+}
+
 int tl_settings_read(struct tl_settings *s, struct tl_error *err)
 {
     struct reading r = {.err = err};
@@ -229,7 +272,7 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     s->log = 1;
     default_socket(s);
     if ((v = variable("TALLY_PRIORITY")) != NULL)
-        judge(&r, tl_settings_level(v, &s->level), "TALLY_PRIORITY",
+        judge(&r, tl_level_parse(v, &s->level), "TALLY_PRIORITY",
               "high, low, or a number from -100 to 100");
     if ((v = variable("TALLY_SLO")) != NULL)
         judge(&r, tl_settings_slo(v, &s->slo_percentile, &s->slo_ns), "TALLY_SLO",
@@ -240,11 +283,22 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err)
     if ((v = variable("TALLY_WEIGHT")) != NULL)
         judge(&r, tl_settings_weight(v, &s->weight), "TALLY_WEIGHT",
               "a number from 1 to 10000 (100 is usual)");
+    if ((v = variable("TALLY_SHARE")) != NULL) {
+        judge(&r, tl_settings_share(v, &s->min_permille), "TALLY_SHARE",
+              "a share of the device such as 30%");
+        s->max_permille = s->min_permille;
+    }
     if ((v = variable("TALLY_MIN_SHARE")) != NULL)
         judge(&r, tl_settings_share(v, &s->min_permille), "TALLY_MIN_SHARE",
               "a share of the device such as 5%");
+    if ((v = variable("TALLY_MAX_SHARE")) != NULL)
+        judge(&r, tl_settings_share(v, &s->max_permille), "TALLY_MAX_SHARE",
+              "a share of the device such as 50%");
+    if (s->max_permille != 0 && s->min_permille > s->max_permille)
+        judge(&r, -EINVAL, "TALLY_MAX_SHARE", "no less than what it gets at least");
     if ((v = variable("TALLY_TOTAL")) != NULL)
         judge(&r, tl_settings_time(v, &s->total_ns), "TALLY_TOTAL", "a time such as 90s");
+    read_memory(s, &r);
     if ((v = variable("TALLY_POLICY")) != NULL)
         judge(&r, copy_text(s->policy, sizeof s->policy, v), "TALLY_POLICY",
               "a name that `tally policy --list` shows");

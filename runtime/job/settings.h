@@ -23,9 +23,15 @@ struct tl_settings {
     uint64_t slo_ns;
     uint64_t turnaround_ns; /* TALLY_TURNAROUND=31.6us; 0 if not said */
     uint32_t weight;        /* TALLY_WEIGHT; 0 if not said */
-    uint32_t min_permille;  /* TALLY_MIN_SHARE=5% ; 0 if not said */
+    uint32_t min_permille;  /* TALLY_MIN_SHARE=5%, or TALLY_SHARE; 0 if not said */
+    uint32_t max_permille;  /* TALLY_MAX_SHARE=50%, or TALLY_SHARE; 0 if not said */
     /* TALLY_TOTAL=90s: device time that the job will need altogether; 0 if not said */
     uint64_t total_ns;
+    /* TALLY_MEMORY, TALLY_MEMORY_REQUEST, TALLY_MEMORY_SOFT: bytes of device memory; 0 if not
+     * said */
+    uint64_t memory_limit, memory_request, memory_soft;
+    /* TALLY_TREE, as tally-run sets it: processes with the same share these; zeroes if not said */
+    uint8_t tree[16];
     char policy[32];   /* TALLY_POLICY; empty if not said */
     char report[4096]; /* TALLY_REPORT, a folder; empty: none is written */
     /* TALLY_SOCKET, or the user's own in XDG_RUNTIME_DIR, or /tmp/tally-UID */
@@ -46,12 +52,12 @@ int tl_settings_read(struct tl_settings *s, struct tl_error *err);
 
 /* "31.6us", "8ms", "1s", "500" (ns).  0 or -EINVAL. */
 int tl_settings_time(const char *text, uint64_t *ns);
-/* "high", "low", "-100".."100".  0 or -EINVAL. */
-int tl_settings_level(const char *text, int *level);
 /* "5%" or "2.5%" is 50 or 25.  0 or -EINVAL. */
 int tl_settings_share(const char *text, uint32_t *permille);
 /* "1".."10000".  0 or -EINVAL. */
 int tl_settings_weight(const char *text, uint32_t *weight);
+/* "8G", "512M", "1.5GiB", "4096" (bytes): units are powers of 1024.  0 or -EINVAL. */
+int tl_settings_bytes(const char *text, uint64_t *bytes);
 /* "p99:8ms", "p99.9:20ms".  0 or -EINVAL. */
 int tl_settings_slo(const char *text, uint32_t *percentile, uint64_t *ns);
 

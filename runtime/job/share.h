@@ -24,10 +24,11 @@
 #include "tally/sched.h"
 
 enum {
-    TL_SHARE_VERSION = 4,
+    TL_SHARE_VERSION = 5,
     TL_SHARE_PAGE = 4096, /* bytes of each */
     TL_SHARE_WORDS = 4,   /* stop words that a kernel polls: TL_PTX_STOP_WORDS of the rewriter */
     TL_SHARE_COPIES = 16, /* copies that a client keeps in those below it */
+    TL_SHARE_KEPT = 16,   /* GPUs of which a client is told what is kept free for others */
 };
 #define TL_CLIENT_MAGIC 0x31746e65696c6374ull /* "tclient1" */
 #define TL_GRANT_MAGIC 0x31746e6172677474ull  /* "ttgrant1" */
@@ -117,10 +118,15 @@ struct tl_grant_page {
     _Atomic uint32_t wants_kick;
     /* Clients of lower levels, which may sleep until this one's word is idle. */
     _Atomic uint32_t n_below;
+    /* Device memory that is kept free for others, by GPU (tl_ledger_gpu); 0: none.  Both of a row
+     * change one after the other, which is harmless. */
+    struct {
+        _Atomic uint64_t gpu, bytes;
+    } kept[TL_SHARE_KEPT];
 };
 
 _Static_assert(sizeof(struct tl_client_page) <= TL_SHARE_PAGE, "one page");
-_Static_assert(sizeof(struct tl_grant) == 56 && sizeof(struct tl_sched_client) == 56,
+_Static_assert(sizeof(struct tl_grant) == 56 && sizeof(struct tl_sched_client) == 80,
                "what the pages hold has changed: raise TL_SHARE_VERSION");
 _Static_assert(sizeof(struct tl_grant_page) <= TL_SHARE_PAGE, "one page");
 _Static_assert(offsetof(struct tl_copy_page, is_kept) == offsetof(struct tl_client_page, is_kept),

@@ -81,14 +81,14 @@ struct shape {
 /* clang-format off */
 #define TEXT(type, field) {offsetof(struct type, field), sizeof((struct type *)0)->field}
 static const struct shape shapes[TL_WIRE_KINDS] = {
-    [TL_WIRE_HELLO] = {sizeof(struct tl_wire_hello), 1, 1, {TEXT(tl_wire_hello, job), TEXT(tl_wire_hello, policy)}},
+    [TL_WIRE_HELLO] = {sizeof(struct tl_wire_hello), 1, 2, {TEXT(tl_wire_hello, job), TEXT(tl_wire_hello, policy)}},
     [TL_WIRE_KICK] = {sizeof(struct tl_wire_bare), 0, 0, {{0}}},
     [TL_WIRE_COPY] = {sizeof(struct tl_wire_copy), 1, 1, {{0}}},
     [TL_WIRE_PLACE] = {sizeof(struct tl_wire_place), 0, 0, {{0}}},
     [TL_WIRE_LIST] = {sizeof(struct tl_wire_list), 0, 0, {{0}}},
     [TL_WIRE_SET] = {sizeof(struct tl_wire_set), 0, 0, {{0}}},
     [TL_WIRE_POLICY] = {sizeof(struct tl_wire_policy), 0, 0, {TEXT(tl_wire_policy, policy), TEXT(tl_wire_policy, parameters)}},
-    [TL_WIRE_WELCOME] = {sizeof(struct tl_wire_answer), 1, 1, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},
+    [TL_WIRE_WELCOME] = {sizeof(struct tl_wire_answer), 1, 2, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},
     [TL_WIRE_REFUSED] = {sizeof(struct tl_wire_answer), 0, 0, {TEXT(tl_wire_answer, policy), TEXT(tl_wire_answer, text)}},
     [TL_WIRE_WORDS] = {sizeof(struct tl_wire_words), 0, TL_WIRE_FDS, {{0}}},
     [TL_WIRE_BELOW] = {sizeof(struct tl_wire_below), 0, TL_WIRE_FDS, {{0}}},
@@ -167,6 +167,10 @@ struct tl_wire_client tl_wire_pack(const struct tl_sched_client *c)
         .total_ms = c->total_ns / 1000000 < UINT32_MAX
                         ? (uint32_t)((c->total_ns + 999999) / 1000000)
                         : UINT32_MAX,
+        .memory_limit = c->memory_limit,
+        .memory_request = c->memory_request,
+        .memory_soft = c->memory_soft,
+        .max_permille = c->max_permille,
     };
 }
 
@@ -181,9 +185,15 @@ bool tl_wire_unpack(const struct tl_wire_client *w, struct tl_sched_client *c)
         .slo_ns = w->slo_ns,
         .is_paused = w->is_paused != 0,
         .total_ns = (uint64_t)w->total_ms * 1000000,
+        .memory_limit = w->memory_limit,
+        .memory_request = w->memory_request,
+        .memory_soft = w->memory_soft,
+        .max_permille = w->max_permille,
     };
     return w->level >= TL_LEVEL_MIN && w->level <= TL_LEVEL_MAX && w->weight <= 10000 &&
-           w->min_permille <= 1000 && w->slo_percentile <= 10000;
+           w->min_permille <= 1000 && w->max_permille <= 1000 && w->slo_percentile <= 10000 &&
+           w->memory_limit <= TL_WIRE_MEMORY && w->memory_request <= TL_WIRE_MEMORY &&
+           w->memory_soft <= TL_WIRE_MEMORY;
 }
 
 void tl_wire_gpu_name(const uint8_t uuid[16], char *text)

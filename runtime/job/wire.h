@@ -2,8 +2,8 @@
  * (SOCK_SEQPACKET), and where they meet.
  *
  *     job                                        tallyd
- *      HELLO {wishes} + own page        ──────►
- *                                       ◄──────  WELCOME {level, remark} + grant page, or REFUSED {why}
+ *      HELLO {wishes} + own page, own ledger ──►
+ *                                       ◄──────  WELCOME {level, remark} + grant page, ledger of its tree, or REFUSED {why}
  *                                       ◄──────  WORDS + (page, pidfd) of those above; again whenever they change
  *      COPY {above} + page, for each    ──────►
  *                                       ◄──────  BELOW + pages to keep as copies; again whenever they change
@@ -30,7 +30,7 @@
 
 enum {
     TL_WIRE_MAGIC = 0x594c4154, /* "TALY" */
-    TL_WIRE_VERSION = 3,
+    TL_WIRE_VERSION = 4,
     TL_WIRE_BYTES = 1024, /* at most, of a message */
     TL_WIRE_FDS = 16,     /* at most, with a message */
 };
@@ -59,6 +59,8 @@ struct tl_wire_head {
     uint32_t bytes; /* of the whole message */
 };
 
+#define TL_WIRE_MEMORY (UINT64_C(1) << 50) /* bytes of device memory, at most */
+
 /* tl_sched_client with fixed widths. */
 struct tl_wire_client {
     int32_t level;
@@ -66,6 +68,8 @@ struct tl_wire_client {
     uint64_t turnaround_ns, slo_ns;
     uint32_t is_paused;
     uint32_t total_ms; /* total_ns, rounded up; at most seven weeks */
+    uint64_t memory_limit, memory_request, memory_soft;
+    uint32_t max_permille, reserved;
 };
 
 /* The GPUs (or MIG instances) that a process uses.  None: it has not used one yet, and counts for
@@ -81,7 +85,8 @@ struct tl_wire_hello {
     uint32_t share_version, is_return; /* 1: it was a member of a tallyd that is gone */
     struct tl_wire_client client;
     char job[128];
-    char policy[32]; /* that it would like, or empty */
+    char policy[32];  /* that it would like, or empty */
+    uint8_t tree[16]; /* that it belongs to: those share a ledger of memory; zeroes: none */
     struct tl_wire_gpus gpus;
 };
 
@@ -135,7 +140,11 @@ enum {
     TL_SET_PAUSED = 4,
     TL_SET_WEIGHT = 8,
     TL_SET_MIN_SHARE = 16,
-    TL_SET_ALL = 31
+    TL_SET_MEMORY = 32,
+    TL_SET_MEMORY_REQUEST = 64,
+    TL_SET_MEMORY_SOFT = 128,
+    TL_SET_MAX_SHARE = 256,
+    TL_SET_ALL = 511
 };
 
 struct tl_wire_set {
@@ -159,9 +168,11 @@ struct tl_wire_status {
     uint32_t uid;
     int32_t highest_level; /* that the rules allow */
     struct tl_wire_client client;
-    uint32_t may_run, yields, is_busy, has_backlog, rung, in_flight, share_permille;
+    uint32_t may_run, yields, is_busy, has_backlog, rung, in_flight, share_permille, is_stopped;
     uint64_t joined_ns, device_ns, blocks, launches, waited_ns, preemptions, uncontrolled_ns,
-        memory_bytes, requests;
+        memory_bytes, requests, tree_bytes; /* what its tree holds, of all its GPUs */
+    uint64_t p99_ns;                        /* of its last requests; 0: it has had none */
+    uint64_t device_memory_bytes;           /* of the GPU that it uses, as it says */
     char job[128];
     struct tl_wire_gpus gpus;
 };

@@ -92,6 +92,12 @@ void tl_record_rescued(struct tl_record_kernel *k)
     add(&part->rescues, 1);
 }
 
+void tl_record_graph(struct tl_record *r, enum tl_record_graph what, uint64_t n)
+{
+    if (r != NULL && (unsigned)what < TL_GRAPH_COUNTS)
+        add(&r->file->graphs[what], n);
+}
+
 void tl_record_copied(struct tl_record *r, enum tl_record_copy kind, uint64_t bytes)
 {
     if (r == NULL || (unsigned)kind >= TL_COPIES)

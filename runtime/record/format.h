@@ -20,7 +20,7 @@
 #define TL_RECORD_MAGIC 0x315952594c4c4154ull /* "TALLYRY1", and a check of the byte order */
 
 enum {
-    TL_RECORD_VERSION = 4,
+    TL_RECORD_VERSION = 5,
     /* rows of the table; number 0 stands for all that do not fit */
     TL_RECORD_KERNELS = 4096,
     TL_RECORD_NOTES = 128,            /* texts */
@@ -123,7 +123,7 @@ struct tl_record_head {
     _Atomic uint64_t pool_used; /* where the free part of the pool begins */
     /* the pool or the disk was full at some time: something is missing */
     _Atomic uint32_t is_full;
-    uint32_t reserved;
+    uint32_t graphs; /* the size of that enumeration, too */
 };
 
 struct tl_record_slow {
@@ -162,6 +162,7 @@ struct tl_record_file {
     struct {
         _Atomic uint64_t count, bytes;
     } copies[8];
+    _Atomic uint64_t graphs[16];
     struct tl_record_histogram requests[2]; /* inferred, marked */
     struct tl_record_slow slow[TL_RECORD_SLOW];
     _Atomic uint32_t kernels[TL_RECORD_KERNELS]; /* offsets */
@@ -180,8 +181,8 @@ _Static_assert(sizeof(struct tl_record_slow) == 56 && sizeof(struct tl_record_no
                "part of the format");
 _Static_assert(sizeof(struct tl_record_slot) == 40 && sizeof(struct tl_record_place) == 32,
                "part of the format");
-_Static_assert(offsetof(struct tl_record_file, kernels) == 5568, "part of the format");
-_Static_assert(sizeof(struct tl_record_file) == 742912, "part of the format");
+_Static_assert(offsetof(struct tl_record_file, kernels) == 5696, "part of the format");
+_Static_assert(sizeof(struct tl_record_file) == 743040, "part of the format");
 _Static_assert((TL_RECORD_SPANS & (TL_RECORD_SPANS - 1)) == 0 &&
                    (TL_RECORD_SLOTS & (TL_RECORD_SLOTS - 1)) == 0,
                "rings");

@@ -285,7 +285,7 @@ static int create_file(const char *folder, const char *name, struct tl_error *er
         if (n >= (int)sizeof path)
             return tl_error_set(err, -ENAMETOOLONG, "the report folder's name is too long: %s",
                                 folder);
-        int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0)
             return fd;
         if (errno != EEXIST)
@@ -324,6 +324,7 @@ static void fill_head(struct tl_record_head *h, const struct tl_record_job *job)
     h->rungs = TL_RUNGS;
     h->spans = TL_SPANS;
     h->copies = TL_COPIES;
+    h->graphs = TL_GRAPH_COUNTS;
     h->level = job->level;
     h->is_opaque = job->is_opaque;
     h->begin_ns = tl_record_now();

@@ -85,6 +85,25 @@ enum tl_record_copy {
 };
 void tl_record_copied(struct tl_record *r, enum tl_record_copy kind, uint64_t bytes);
 
+/* Launches of graphs by a best-effort job: which way they went, and how many sub-graphs that
+ * took. */
+enum tl_record_graph {
+    TL_GRAPH_AS_IT_IS,    /* with one call */
+    TL_GRAPH_IN_PARTS,    /* as sub-graphs of bounded time, and single nodes between them */
+    TL_GRAPH_OPAQUE,      /* with one call, since it has nodes that only the driver can run */
+    TL_GRAPH_UNKNOWN,     /* node by node from here on: it is not known what its kernels take */
+    TL_GRAPH_MEASURED,    /* now and then, so that they are measured again */
+    TL_GRAPH_CHANGED,     /* it is changed so often that sub-graphs are not worth making */
+    TL_GRAPH_FORCED,      /* a rung is forced */
+    TL_GRAPH_DIVIDED,     /* kernels keep to a part of the SMs */
+    TL_GRAPH_NO_PARTS,    /* no two neighbours of it may be in one sub-graph */
+    TL_GRAPH_NO_SUBGRAPH, /* the driver has no sub-graphs for it, or there was no memory */
+    TL_GRAPH_WAYS,
+    TL_GRAPH_SUBGRAPHS = TL_GRAPH_WAYS, /* sub-graphs that were launched */
+    TL_GRAPH_COUNTS
+};
+void tl_record_graph(struct tl_record *r, enum tl_record_graph what, uint64_t n);
+
 /* A stretch of time for the timeline: a bounded ring, the oldest are forgotten. */
 enum tl_record_span {
     TL_SPAN_RUN,  /* a kernel or a piece of it on the device */

@@ -134,6 +134,20 @@ static void put_slow(struct tl_json *j, const struct tl_report_job *job,
     tl_json_end_object(j);
 }
 
+static void put_graphs(struct tl_json *j, const struct tl_report_job *job)
+{
+    static const char *const keys[TL_GRAPH_COUNTS] = {
+        "as_they_are",         "in_parts",         "opaque",
+        "stepped_unknown",     "stepped_measured", "stepped_changed",
+        "stepped_forced",      "stepped_divided",  "stepped_no_parts",
+        "stepped_no_subgraph", "subgraphs"};
+    tl_json_key(j, "graphs");
+    tl_json_object(j);
+    for (int g = 0; g < TL_GRAPH_COUNTS; g++)
+        tl_json_key_uint(j, keys[g], job->graphs[g]);
+    tl_json_end_object(j);
+}
+
 static void put_copies(struct tl_json *j, const struct tl_report_job *job)
 {
     static const char *const keys[TL_COPIES] = {"to_device", "from_device", "on_device", "set"};
@@ -240,6 +254,7 @@ static void put_job(struct tl_json *j, const struct tl_report *r, const struct t
     tl_json_key_uint(j, "outside_control_ns", job->uncontrolled_ns);
     tl_json_key_uint(j, "rescues", job->rescues);
     put_copies(j, job);
+    put_graphs(j, job);
     const struct tl_report_histogram *requests = tl_report_requests(job);
     tl_json_key_str(j, "requests_are",
                     requests->count == 0       ? "none"

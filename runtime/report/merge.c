@@ -214,6 +214,8 @@ static void add_head(struct tl_report_job *job, const struct tl_report_job *p)
         job->copies[c].count += p->copies[c].count;
         job->copies[c].bytes += p->copies[c].bytes;
     }
+    for (int g = 0; g < TL_GRAPH_COUNTS; g++)
+        job->graphs[g] += p->graphs[g];
 }
 
 /* Jobs of high priority have only some of their launches measured.  (A launch that is run in pieces

@@ -318,6 +318,8 @@ static void read_head(struct reader *in, struct tl_report_job *out)
         out->copies[c].count = load(&in->file->copies[c].count);
         out->copies[c].bytes = load(&in->file->copies[c].bytes);
     }
+    for (int g = 0; g < TL_GRAPH_COUNTS; g++)
+        out->graphs[g] = load(&in->file->graphs[g]);
 }
 
 static int check_head(const struct tl_record_head *h, size_t n, struct tl_error *err)
@@ -336,7 +338,7 @@ static int check_head(const struct tl_record_head *h, size_t n, struct tl_error 
             "has format version %u, and this tally reads version %u; use the tally that wrote it",
             h->version, TL_RECORD_VERSION);
     if (h->fixed_bytes != sizeof(struct tl_record_file) || h->rungs != TL_RUNGS ||
-        h->spans != TL_SPANS || h->copies != TL_COPIES)
+        h->spans != TL_SPANS || h->copies != TL_COPIES || h->graphs != TL_GRAPH_COUNTS)
         return tl_error_set(err, -EINVAL, "is damaged: its head contradicts its version");
     return 0;
 }

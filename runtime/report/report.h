@@ -120,6 +120,7 @@ struct tl_report_job {
     struct {
         uint64_t count, bytes;
     } copies[TL_COPIES];
+    uint64_t graphs[TL_GRAPH_COUNTS];
     struct tl_report_kernel *kernels; /* of a job: sorted */
     uint32_t n_kernels;
     struct tl_report_histogram inferred, marked;

@@ -197,6 +197,35 @@ static void put_copies(struct tl_buf *out, const struct tl_report_job *j)
         tl_buf_puts(out, "\n\n");
 }
 
+static void put_graphs(struct tl_buf *out, const struct tl_report_job *j)
+{
+    static const char *const words[TL_GRAPH_WAYS] = {
+        "as they are",
+        "in parts",
+        "as they are, since only the driver can run them",
+        "node by node to learn what they take",
+        "node by node to measure again",
+        "node by node since they were just changed",
+        "node by node since a rung is forced",
+        "node by node on a part of the SMs",
+        "node by node since no two nodes go together",
+        "node by node since the driver refused sub-graphs"};
+    bool has_any = false;
+    for (int g = 0; g < TL_GRAPH_WAYS; g++) {
+        if (j->graphs[g] == 0)
+            continue;
+        tl_buf_printf(out, "%s%s %s",
+                      has_any ? ", " : "  graphs: ", tl_text_count((double)j->graphs[g]).s,
+                      words[g]);
+        if (g == TL_GRAPH_IN_PARTS)
+            tl_buf_printf(out, " (%s sub-graphs)",
+                          tl_text_count((double)j->graphs[TL_GRAPH_SUBGRAPHS]).s);
+        has_any = true;
+    }
+    if (has_any)
+        tl_buf_puts(out, "\n\n");
+}
+
 static void put_notes(struct tl_buf *out, const struct tl_report_job *j)
 {
     for (uint32_t i = 0; i < j->n_notes; i++) {
@@ -256,6 +285,7 @@ void tl_report_text(const struct tl_report *r, struct tl_buf *out)
             put_slow(out, run, &run->jobs[j]);
             put_kernels(out, &run->jobs[j]);
             put_copies(out, &run->jobs[j]);
+            put_graphs(out, &run->jobs[j]);
             put_notes(out, &run->jobs[j]);
         }
     }

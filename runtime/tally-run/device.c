@@ -130,12 +130,15 @@ static int use_soft(const struct run *r, const char *path, struct tl_error *err)
     char folder[RUN_PATH + 16];
     snprintf(folder, sizeof folder, "%s/device", r->lib); /* has libnvidia-ml.so.1, too */
     rc = run_set(r, "TALLY_DRIVER", path);
-    /* NVIDIA's libraries want a capability that they do not know; Triton and Numba want one that
-     * they know, and ask through libcudart.so and the driver module of cuda-python.  A GPU has the
-     * one that it has. */
+    /* NVIDIA's libraries want a capability that they do not know; Triton, Numba and NVRTC want one
+     * that they know, and those who use them ask through libcudart.so and the driver module of
+     * cuda-python.  A GPU has the one that it has. */
     if (rc == 0 && secure_getenv("TALLY_DEVICE_CC") == NULL && strcmp(profile, "soft") == 0)
         rc = run_set(r, "TALLY_DEVICE_CC",
-                     "13.0,libcudart.so=12.0,cydriver.=12.0,libffi.=12.0,_ctypes.=12.0");
+                     "13.0,libcudart.so=compiler,cydriver.=compiler,libffi.=compiler,"
+                     "_ctypes.=compiler");
+    if (rc == 0 && r->is_verbose) /* what it tells is known only when the job has loaded it */
+        rc = run_set(r, "TALLY_DEVICE_TELL", "yes");
     /* JAX wants to know the version of CUPTI, which works with NVIDIA's driver only. */
     if (rc == 0 && secure_getenv("JAX_SKIP_CUDA_CONSTRAINTS_CHECK") == NULL)
         rc = run_set(r, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "tally/store.h"
@@ -114,6 +115,23 @@ int run_set_compilers(const struct run *r)
         /* JAX overrides XLA's flag by it, or by what is in its package */
         rc = run_set(r, "CUDA_ROOT", folder);
     return rc == 0 ? set_xla(r, folder) : rc;
+}
+
+int run_set_tree(const struct run *r, bool has_limits, struct tl_error *err)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *outer = secure_getenv("TALLY_TREE");
+    unsigned char bytes[16];
+    char name[33] = "";
+    if (outer != NULL && outer[0] != 0 && !has_limits)
+        return 0;
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return tl_error_errno(err, "a name for this job");
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        name[2 * i] = digits[bytes[i] >> 4];
+        name[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    return run_set(r, "TALLY_TREE", name);
 }
 
 int run_set_caches(const struct run *r)

@@ -22,6 +22,7 @@ struct options {
     struct run run;
     enum run_device device;
     bool was_device_asked;
+    bool has_limits; /* of memory, of its own */
     char **program;
 };
 
@@ -40,7 +41,12 @@ enum {
     FORCE,
     GATE,
     TOTAL,
-    PROFILE
+    PROFILE,
+    SHARE,
+    MAX_SHARE,
+    MEMORY,
+    MEMORY_REQUEST,
+    MEMORY_SOFT
 };
 
 static const struct argp_option option_table[] = {
@@ -50,10 +56,22 @@ static const struct argp_option option_table[] = {
      "How fast it leaves the device when told, e.g. 31.6us (TALLY_TURNAROUND)", 0},
     {"weight", WEIGHT, "N", 0, "Share among jobs of the same level; 100 is usual (TALLY_WEIGHT)",
      0},
+    {"share", SHARE, "N%", 0,
+     "Share of the device that it gets, no less and no more; below priority high (TALLY_SHARE)", 0},
+    {"max-share", MAX_SHARE, "N%", 0,
+     "Share of the device that it gets at most, also if nobody else wants it (TALLY_MAX_SHARE)", 0},
     {"min-share", MIN_SHARE, "N%", 0,
      "Share of the device that it gets in any case (TALLY_MIN_SHARE)", 0},
     {"total", TOTAL, "TIME", 0,
      "Time of the device that it will need altogether, e.g. 90s (TALLY_TOTAL)", 0},
+    {"memory", MEMORY, "SIZE", 0,
+     "Device memory that it and its children may hold on each GPU, e.g. 8G; they see a GPU of that "
+     "size (TALLY_MEMORY)",
+     0},
+    {"memory-request", MEMORY_REQUEST, "SIZE", 0,
+     "Device memory that is kept free for it (TALLY_MEMORY_REQUEST)", 0},
+    {"memory-soft", MEMORY_SOFT, "SIZE", 0,
+     "Beyond this its pages may leave the device when others need room (TALLY_MEMORY_SOFT)", 0},
     {"policy", POLICY, "POLICY", 0,
      "Policy, if this is the first job (TALLY_POLICY; see tally policy --list)", 0},
     {"report", REPORT, "DIR", 0, "Write what happened to DIR, for tally report (TALLY_REPORT)", 0},
@@ -83,7 +101,12 @@ static const struct variable {
                  {WEIGHT, "TALLY_WEIGHT"},
                  {POLICY, "TALLY_POLICY"},
                  {MIN_SHARE, "TALLY_MIN_SHARE"},
+                 {SHARE, "TALLY_SHARE"},
+                 {MAX_SHARE, "TALLY_MAX_SHARE"},
                  {TOTAL, "TALLY_TOTAL"},
+                 {MEMORY, "TALLY_MEMORY"},
+                 {MEMORY_REQUEST, "TALLY_MEMORY_REQUEST"},
+                 {MEMORY_SOFT, "TALLY_MEMORY_SOFT"},
                  {JOB, "TALLY_JOB"},
                  {FAIL, "TALLY_FAIL"},
                  {FORCE, "TALLY_FORCE"},
@@ -106,6 +129,7 @@ static bool read_device(const char *text, enum run_device *device)
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
+    o->has_limits |= key == MEMORY || key == MEMORY_REQUEST || key == MEMORY_SOFT;
     for (const struct variable *v = variables; v->name != NULL; v++)
         if (v->key == key)
             return setenv(v->name, arg, 1) < 0 ? errno : 0;
@@ -276,6 +300,8 @@ static int prepare(struct options *o, struct tl_error *err)
         rc = run_choose_device(&o->run, o->device, o->was_device_asked, err);
     if (rc == 0)
         rc = preload(&o->run, err);
+    if (rc == 0)
+        rc = run_set_tree(&o->run, o->has_limits, err);
     if (rc == 0 && o->run.is_quiet)
         rc = run_set(&o->run, "TALLY_PROGRESS", "no");
     if (rc == 0 && (run_set_rank(&o->run, s.level) < 0 || fix_report(&o->run) < 0 ||

@@ -44,6 +44,9 @@ int run_put_last(const struct run *r, const char *name, const char *entry, char 
 int run_set_packages(const struct run *r, const char *program);
 /* Points the compilers that frameworks call at our stand-in for ptxas, which keeps the PTX. */
 int run_set_compilers(const struct run *r);
+/* What is started from here shares limits of memory: gives it a name, unless an outer tally-run did
+ * and this one has no limits of its own. */
+int run_set_tree(const struct run *r, bool has_limits, struct tl_error *err);
 /* Gives frameworks that keep machine code from run to run a folder beside the PTX that it was made
  * of: one is no use without the other. */
 int run_set_caches(const struct run *r);

@@ -16,6 +16,7 @@ int cli_mps(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_ps(int argc, char **argv);
+int cli_top(int argc, char **argv);
 int cli_set(int argc, char **argv);
 int cli_policy(int argc, char **argv);
 

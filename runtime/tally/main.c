@@ -20,6 +20,7 @@ static const struct command {
      "show the GPU code in files and how much of it is preemptible"},
     {"report", "tally report", cli_report, "show what happened in jobs, kernel by kernel"},
     {"ps", "tally ps", cli_ps, "list the jobs that share the device"},
+    {"top", "tally top", cli_top, "watch the jobs that share the device, and change them"},
     {"set", "tally set", cli_set, "change a running job: priority, SLO, pause"},
     {"plan", "tally plan", cli_plan,
      "plan which parts of GPUs serve which models within their SLOs"},

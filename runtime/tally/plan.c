@@ -1,7 +1,8 @@
 /* `tally plan MODELS.json`: which part of which GPU serves which model, so that all latency bounds
- * hold (sched/gpulet.h). */
+ * hold (sched/gpulet.h).  With --place, which job goes to which GPU. */
 #include "runtime/tally/cli.h"
-#include "sched/gpulet.h"
+#include "runtime/tally/plan_models.h"
+#include "runtime/tally/plan_place.h"
 #include "tally/file.h"
 #include "tally/json.h"
 #include "tally/options.h"
@@ -15,11 +16,13 @@ struct plan_options {
     const char *file;
     struct tl_gpulet_options planner;
     bool is_json, searches, has_stand_ins;
+    bool places;
+    enum tl_placer placer;
 };
 
 static const char *const planners[] = {"gpulet", "time-sharing", "greedy"};
 
-enum { GPUS = 256, PLANNER, NO_INTERFERENCE, SEARCH };
+enum { GPUS = 256, PLANNER, NO_INTERFERENCE, SEARCH, PLACE };
 
 static const struct argp_option option_table[] = {
     {"gpus", GPUS, "N", 0, "How many GPUs there are (also \"gpus\" in the file; 1 otherwise)", 0},
@@ -30,6 +33,8 @@ static const struct argp_option option_table[] = {
     {"search", SEARCH, NULL, 0,
      "Also try every plan, for at most 2 GPUs and 4 models, and tell how much more rate would fit",
      0},
+    {"place", PLACE, "slurm|slurm-mps|kubernetes|kubernetes-replicas|tally", 0,
+     "The file has jobs, not models: put each on a GPU by that rule", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},
 };
@@ -57,6 +62,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case SEARCH:
         o->searches = true;
         return 0;
+    case PLACE:
+        o->places = true;
+        o->placer = tl_placer_of(arg);
+        if (o->placer == TL_PLACERS)
+            argp_error(state,
+                       "there is no rule '%s'; choose slurm, slurm-mps, kubernetes, "
+                       "kubernetes-replicas or tally",
+                       arg);
+        return 0;
     case 'j':
         o->is_json = true;
         return 0;
@@ -80,106 +94,6 @@ static char *read_file(const char *path, size_t *n)
     if (rc < 0)
         cli_complain("cannot read %s: %s", path, strerror(-rc));
     return text;
-}
-
-/* A table over the profiled batches from the measured ones: linear between them, in proportion
- * outside. */
-static bool read_batches(const struct tl_json_value *j, double out[TL_GPULET_BATCHES])
-{
-    double batches[32], values[32];
-    uint32_t n = 0;
-    for (const struct tl_json_value *m = j->first; j->kind == TL_JSON_OBJECT && m != NULL && n < 32;
-         m = m->next) {
-        double batch = strtod(m->key.p, NULL);
-        if (m->kind != TL_JSON_NUMBER || batch < 1 || m->number <= 0)
-            return false;
-        uint32_t at = n++;
-        for (; at > 0 && batches[at - 1] > batch; at--) {
-            batches[at] = batches[at - 1];
-            values[at] = values[at - 1];
-        }
-        batches[at] = batch;
-        values[at] = m->number;
-    }
-    double batch = 1;
-    for (int i = 0; n > 0 && i < TL_GPULET_BATCHES; i++, batch *= 2) {
-        uint32_t high = 0;
-        while (high < n && batches[high] < batch)
-            high++;
-        if (high == n)
-            out[i] = values[n - 1] * batch / batches[n - 1];
-        else if (high == 0 || batches[high] == batch)
-            out[i] = values[high];
-        else
-            out[i] = values[high - 1] + (values[high] - values[high - 1]) *
-                                            (batch - batches[high - 1]) /
-                                            (batches[high] - batches[high - 1]);
-    }
-    return n > 0;
-}
-
-/* Sizes that were not measured are taken from the next larger one that was, longer in proportion;
- * the largest must be there. */
-static bool read_latencies(const struct tl_json_value *j, struct tl_gpulet_model *m)
-{
-    bool is_known[TL_GPULET_SIZES] = {false};
-    for (int i = 0; i < TL_GPULET_SIZES; i++) {
-        char key[16];
-        snprintf(key, sizeof key, "%u", tl_gpulet_sizes[i]);
-        const struct tl_json_value *row = tl_json_get(j, key);
-        if (row != NULL && !read_batches(row, m->profile_ms[i]))
-            return false;
-        is_known[i] = row != NULL;
-    }
-    if (!is_known[TL_GPULET_SIZES - 1])
-        return false;
-    for (int i = TL_GPULET_SIZES - 2; i >= 0; i--)
-        for (int b = 0; !is_known[i] && b < TL_GPULET_BATCHES; b++)
-            m->profile_ms[i][b] = m->profile_ms[i + 1][b] * tl_gpulet_sizes[i + 1] /
-                                  tl_gpulet_sizes[i];
-    return true;
-}
-
-/* One model of the file; what it leaves out is that of the built-in one of its name, if there is
- * one. CLI_OK or CLI_FAILED. */
-static int read_model(const struct tl_json_value *j, struct tl_gpulet_model *m,
-                      struct plan_options *o)
-{
-    const struct tl_json_value *name = tl_json_get(j, "name"),
-                               *latency = tl_json_get(j, "latency_ms");
-    char text[sizeof m->name];
-    if (name == NULL || name->kind != TL_JSON_TEXT || name->text.n >= sizeof text) {
-        cli_complain("%s: a model needs a \"name\" of at most %zu letters", o->file,
-                     sizeof text - 1);
-        return CLI_FAILED;
-    }
-    snprintf(text, sizeof text, TL_STR_FMT, TL_STR_ARG(name->text));
-    bool is_builtin = tl_gpulet_builtin(text, m);
-    if (!is_builtin)
-        memset(m, 0, sizeof *m);
-    memcpy(m->name, text, sizeof text);
-    m->rate = tl_json_number(j, "rate", 0);
-    m->slo_ms = tl_json_number(j, "slo_ms", m->slo_ms);
-    m->memory_mb = tl_json_number(j, "memory_mb", m->memory_mb);
-    if (m->rate <= 0 || m->slo_ms <= 0) {
-        cli_complain("%s: model '%s' needs a \"rate\" and a \"slo_ms\" above 0", o->file, text);
-        return CLI_FAILED;
-    }
-    if (latency != NULL) {
-        memset(m->batching_ms, 0, sizeof m->batching_ms); /* what was measured includes it */
-        if (!read_latencies(latency, m)) {
-            cli_complain("%s: \"latency_ms\" of '%s' must be {\"100\": {\"1\": MS, ...}, ...}, "
-                         "with size 100",
-                         o->file, text);
-            return CLI_FAILED;
-        }
-    } else if (!is_builtin) {
-        cli_complain("%s: model '%s' is not built in and needs \"latency_ms\"", o->file, text);
-        return CLI_FAILED;
-    } else {
-        o->has_stand_ins = true;
-    }
-    return CLI_OK;
 }
 
 /* How much the rates could be raised together, as a factor, in steps of a twentieth. */
@@ -298,15 +212,31 @@ static int make_plan(const struct tl_gpulet_model *models, uint32_t n, const str
     return rc == 0 ? CLI_OK : CLI_FAILED;
 }
 
+/* The models of a file that has been read, planned and printed; returns the exit status. */
+static int plan_models(const struct tl_json_value *root, struct plan_options *o)
+{
+    static struct cli_models models;
+    struct tl_error err;
+    if (cli_models_read(&models, root, &err) < 0) {
+        cli_complain("%s: %s", o->file, err.text);
+        return CLI_FAILED;
+    }
+    if (o->planner.gpus == 0)
+        o->planner.gpus = models.gpus;
+    o->planner.gpu_memory_mb = models.gpu_memory_mb;
+    o->has_stand_ins = models.has_stand_ins;
+    return make_plan(models.models, models.n, o);
+}
+
 /* `tally plan`: see tally-plan(1). */
 int cli_plan(int argc, char **argv)
 {
     static const struct argp argp = {option_table,
                                      parse_option,
-                                     "MODELS.json",
+                                     "MODELS.json\n--place=RULE JOBS.json",
                                      "Prints a plan that serves models within their latency bounds "
                                      "on parts of GPUs, or says which model does not "
-                                     "fit.\v"
+                                     "fit; or where a rule puts jobs.\v"
                                      "MODELS.json: {\"gpus\": 2, \"gpu_memory_mb\": 11000, "
                                      "\"models\": [{\"name\": \"resnet50\", \"rate\": 200, "
                                      "\"slo_ms\": 108, \"memory_mb\": 1820, \"latency_ms\": "
@@ -314,7 +244,12 @@ int cli_plan(int argc, char **argv)
                                      "40}}}]}\n\n"
                                      "rate is in requests per second; latency_ms is measured, by "
                                      "size in percent and batch.  What is left out is "
-                                     "taken from the built-in model of that name, if there is one.",
+                                     "taken from the built-in model of that name, if there is one."
+                                     "\n\n"
+                                     "JOBS.json: {\"gpus\": 16, \"gpus_per_node\": 8, "
+                                     "\"gpu_memory_mb\": 40960, \"jobs\": [{\"name\": "
+                                     "\"serve\", \"priority\": \"high\", \"load\": 0.3, "
+                                     "\"memory_mb\": 16000, \"count\": 4}]}",
                                      NULL,
                                      NULL,
                                      NULL};
@@ -329,31 +264,13 @@ int cli_plan(int argc, char **argv)
     tl_arena_init(&arena, 64 << 20);
     struct tl_json_value *root = NULL;
     struct tl_error err;
-    static struct tl_gpulet_model models[TL_GPULET_MODELS];
-    uint32_t n = 0;
     int status = CLI_FAILED;
-    if (tl_json_read(&root, &arena, (struct tl_str){text, (uint32_t)n_bytes}, &err) < 0) {
+    if (tl_json_read(&root, &arena, (struct tl_str){text, (uint32_t)n_bytes}, &err) < 0)
         cli_complain("%s: %s", o.file, err.text);
-        goto out;
-    }
-    if (o.planner.gpus == 0)
-        o.planner.gpus = (uint32_t)tl_json_number(root, "gpus", 1);
-    o.planner.gpu_memory_mb = tl_json_number(root, "gpu_memory_mb", 0);
-    const struct tl_json_value *list = tl_json_get(root, "models");
-    for (const struct tl_json_value *m = list != NULL ? list->first : NULL; m != NULL;
-         m = m->next) {
-        if (n == TL_GPULET_MODELS) {
-            cli_complain("%s: more than %d models", o.file, TL_GPULET_MODELS);
-            goto out;
-        }
-        if (read_model(m, &models[n++], &o) != CLI_OK)
-            goto out;
-    }
-    if (n == 0)
-        cli_complain("%s: no \"models\" in it", o.file);
+    else if (o.places)
+        status = cli_plan_place(root, o.file, o.placer, o.planner.gpus, o.is_json);
     else
-        status = make_plan(models, n, &o);
-out:
+        status = plan_models(root, &o);
     tl_arena_finish(&arena);
     free(text);
     return status;

@@ -1,6 +1,7 @@
 /* `tally set PID WHAT...`: changes a running job. */
 #include "runtime/job/settings.h"
 #include "runtime/tally/daemon.h"
+#include "tally/level.h"
 #include "tally/options.h"
 
 #include <errno.h>
@@ -26,6 +27,53 @@ static const char *value_of(const char *text, const char *name)
     return strncmp(text, name, n) == 0 && text[n] == '=' ? text + n + 1 : NULL;
 }
 
+/* Shares: what it gets at least, at most, or both. */
+static bool read_share(struct tl_wire_set *s, const char *text)
+{
+    const struct {
+        const char *name;
+        uint32_t what;
+    } shares[] = {{"min-share", TL_SET_MIN_SHARE},
+                  {"max-share", TL_SET_MAX_SHARE},
+                  {"share", TL_SET_MIN_SHARE | TL_SET_MAX_SHARE}};
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        const char *value = value_of(text, shares[i].name);
+        uint32_t permille = 0;
+        if (value == NULL)
+            continue;
+        if (strcmp(value, "none") != 0 && tl_settings_share(value, &permille) < 0)
+            return false;
+        s->what |= shares[i].what;
+        if ((shares[i].what & TL_SET_MIN_SHARE) != 0)
+            s->client.min_permille = permille;
+        if ((shares[i].what & TL_SET_MAX_SHARE) != 0)
+            s->client.max_permille = permille;
+        return true;
+    }
+    return false;
+}
+
+/* Sizes of memory; "none" is no limit, or nothing kept. */
+static bool read_memory(struct tl_wire_set *s, const char *text)
+{
+    const struct {
+        const char *name;
+        uint32_t what;
+        uint64_t *bytes;
+    } sizes[] = {{"memory", TL_SET_MEMORY, &s->client.memory_limit},
+                 {"memory-request", TL_SET_MEMORY_REQUEST, &s->client.memory_request},
+                 {"memory-soft", TL_SET_MEMORY_SOFT, &s->client.memory_soft}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const char *value = value_of(text, sizes[i].name);
+        if (value == NULL)
+            continue;
+        s->what |= sizes[i].what;
+        *sizes[i].bytes = 0;
+        return strcmp(value, "none") == 0 || tl_settings_bytes(value, sizes[i].bytes) == 0;
+    }
+    return false;
+}
+
 /* One thing to set, `name=value` or a word, into the message; false if it is none. */
 static bool read_what(struct tl_wire_set *s, const char *text)
 {
@@ -39,7 +87,7 @@ static bool read_what(struct tl_wire_set *s, const char *text)
     }
     if ((value = value_of(text, "priority")) != NULL) {
         s->what |= TL_SET_LEVEL;
-        bool is_good = tl_settings_level(value, &level) == 0;
+        bool is_good = tl_level_parse(value, &level) == 0;
         s->client.level = is_good ? level : 0;
         return is_good;
     }
@@ -56,13 +104,7 @@ static bool read_what(struct tl_wire_set *s, const char *text)
         s->client.weight = (uint32_t)n;
         return n >= 1 && n <= 10000 && *end == 0;
     }
-    if ((value = value_of(text, "min-share")) != NULL) {
-        unsigned long n = value[0] >= '0' && value[0] <= '9' ? strtoul(value, &end, 10) : 101;
-        s->what |= TL_SET_MIN_SHARE;
-        s->client.min_permille = (uint32_t)n * 10;
-        return n <= 100 && strcmp(end, "%") == 0;
-    }
-    return false;
+    return read_share(s, text) || read_memory(s, text);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -77,8 +119,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
                 argp_error(state, "'%s' is no process number", arg);
         } else if (!read_what(&o->set, arg)) {
             argp_error(state,
-                       "'%s': priority=high|low|N, slo=p99:8ms|none, weight=N, min-share=N%%, "
-                       "pause or resume",
+                       "'%s': priority=high|low|N, slo=p99:8ms|none, weight=N, share=N%%|none, "
+                       "min-share=N%%, "
+                       "max-share=N%%, "
+                       "memory=SIZE|none, memory-request=SIZE|none, memory-soft=SIZE|none, pause "
+                       "or resume",
                        arg);
         }
         return 0;
@@ -98,8 +143,9 @@ int cli_set(int argc, char **argv)
         option_table,
         parse_option,
         "PID "
-        "priority=high|priority=low|priority=N|slo=pN:TIME|slo=none|weight=N|min-share=N%|pause|"
-        "resume ...",
+        "priority=high|priority=low|priority=N|slo=pN:TIME|slo=none|weight=N|min-share=N%|memory="
+        "SIZE|"
+        "memory-request=SIZE|memory-soft=SIZE|pause|resume ...",
         "Changes a job that runs under tally-run.\vExit status: 0, 1 if it could not be done, 2 if "
         "the command line is wrong.",
         NULL,

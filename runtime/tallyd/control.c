@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void answer(struct daemon *d, struct daemon_peer *p, int code, const char *text)
@@ -31,6 +32,24 @@ static const char *why_not(const struct daemon_rights *rights, const struct daem
 
 /* --- tally ps --------------------------------------------------------------------------------- */
 
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Of the requests that its page still has. */
+static uint64_t p99_of(const struct daemon_peer *c)
+{
+    enum { RING = 64 };
+    uint64_t list[RING], n = c->seen.requests < RING ? c->seen.requests : RING;
+    for (uint64_t i = 0; i < n; i++)
+        list[i] = atomic_load_explicit(&c->page->requests_ns[i], memory_order_relaxed);
+    qsort(list, n, sizeof list[0], compare_ns);
+    return n > 0 ? list[(n * 99 + 99) / 100 - 1] : 0;
+}
+
+/* A client as tools see it. */
 static void describe(const struct daemon *d, const struct daemon_peer *c, struct tl_wire_status *s)
 {
     const struct tl_client_page *page = c->page;
@@ -47,6 +66,7 @@ static void describe(const struct daemon *d, const struct daemon_peer *c, struct
         .rung = page->rung,
         .in_flight = page->in_flight,
         .share_permille = c->seen.share_permille,
+        .is_stopped = c->stopped_ns != 0,
         .joined_ns = c->joined_ns,
         .device_ns = c->seen.device_ns,
         .blocks = c->seen.blocks,
@@ -56,7 +76,11 @@ static void describe(const struct daemon *d, const struct daemon_peer *c, struct
         .uncontrolled_ns = page->uncontrolled_ns,
         .memory_bytes = c->seen.memory_bytes,
         .requests = c->seen.requests,
+        .p99_ns = p99_of(c),
+        .device_memory_bytes = page->device_memory_bytes,
     };
+    DAEMON_FOR_GPUS(d, c, g)
+    s->tree_bytes += daemon_tree_held(c->tree, d->gpus[g].uuid);
     memcpy(s->job, c->job, sizeof s->job);
     daemon_gpus_of(d, c, &s->gpus);
 }
@@ -95,6 +119,28 @@ static void merge(struct tl_sched_client *c, const struct tl_sched_client *with,
         c->weight = with->weight;
     if ((what & TL_SET_MIN_SHARE) != 0)
         c->min_permille = with->min_permille;
+    if ((what & TL_SET_MAX_SHARE) != 0)
+        c->max_permille = with->max_permille;
+    if ((what & TL_SET_MEMORY) != 0)
+        c->memory_limit = with->memory_limit;
+    if ((what & TL_SET_MEMORY_REQUEST) != 0)
+        c->memory_request = with->memory_request;
+    if ((what & TL_SET_MEMORY_SOFT) != 0)
+        c->memory_soft = with->memory_soft;
+}
+
+/* Limits of memory are those of the whole tree: the others in it are told, too. */
+static void tell_tree(struct daemon *d, const struct daemon_peer *changed)
+{
+    daemon_tree_set(changed->tree, &changed->c);
+    for (uint32_t i = 0; changed->tree != NULL && i < d->n_clients; i++) {
+        struct daemon_peer *p = d->clients[i];
+        if (p->tree != changed->tree || p == changed)
+            continue;
+        daemon_tree_limits(p->tree, &p->c);
+        daemon_gpus_change(d, p, tl_clock_ns());
+        p->published = UINT64_MAX;
+    }
 }
 
 /* SET: changes one client, if the peer may do that to it, and answers. */
@@ -130,6 +176,7 @@ static void set(struct daemon *d, struct daemon_peer *p, const struct tl_wire_se
         merge(&changed, &with, m->what);
         daemon_rights_limit(&c->rights, &changed, text, sizeof text);
         daemon_change(d, c, &changed);
+        tell_tree(d, c);
         daemon_log(LOG_EVENTS, "process %d (%s): level %d%s, set by process %d", (int)c->who.pid,
                    c->job, changed.level, changed.is_paused ? ", paused" : "", (int)p->who.pid);
         was_found = true;

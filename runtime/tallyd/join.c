@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -209,14 +210,19 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
         daemon_drop(d, p, "refused");
         return;
     }
+    int fds[2] = {grant_fd,
+                  daemon_tree_join(d, p, hello->tree, packet->n_fds > 1 ? packet->fds[1] : -1)};
     if (hello->gpus.n != 0)
         daemon_use_gpus(d, p, &hello->gpus);
-    if (p->is_gone)
+    if (p->is_gone) {
+        close(grant_fd);
         return;
+    }
     daemon_look(d, p->joined_ns); /* its grant is published before it sees the page */
     welcome.level = p->c.level;
     memcpy(welcome.policy, d->policy, sizeof welcome.policy);
-    int rc = tl_wire_send(p->socket, TL_WIRE_WELCOME, &welcome, sizeof welcome, &grant_fd, 1);
+    int rc = tl_wire_send(p->socket, TL_WIRE_WELCOME, &welcome, sizeof welcome, fds,
+                          fds[1] >= 0 ? 2 : 1);
     close(grant_fd);
     daemon_log(LOG_EVENTS, "process %d (%s) %s at level %d%s%s", (int)p->who.pid, p->job,
                hello->is_return != 0 ? "is back" : "joined", p->c.level,
@@ -229,10 +235,12 @@ void daemon_join(struct daemon *d, struct daemon_peer *p, struct tl_wire_packet 
 
 /* --- leaving and changing --------------------------------------------------------------------- */
 
-/* Whatever it had in flight: nobody waits for it any more. */
+/* Whatever a dead process had in flight: nobody waits for it any more.  One that lives counts on,
+ * whether it has a tallyd or not; written to by two, its word would differ for ever.  Whom it held
+ * back is told of its leaving by the words. */
 static void equalise(struct daemon_peer *p)
 {
-    if (!p->is_page_writable)
+    if (!p->is_page_writable || poll(&(struct pollfd){.fd = p->pidfd, .events = POLLIN}, 1, 0) != 1)
         return;
     uint64_t issued = (uint32_t)atomic_load_explicit(&p->page->word, memory_order_relaxed);
     atomic_store_explicit(&p->page->word, issued | issued << 32, memory_order_release);
@@ -244,6 +252,7 @@ void daemon_leave(struct daemon *d, struct daemon_peer *p)
     uint64_t now = tl_clock_ns();
     assert(p->id != 0 && p->page != NULL && p->grant != NULL);
     equalise(p);
+    daemon_tree_leave(d, p);
     take_out(d, p);
     daemon_gpus_leave(d, p, now);
     p->id = 0;

@@ -17,11 +17,19 @@ static int log_level = LOG_WARNINGS;
 static size_t log_bytes;
 static char log_path[256];
 
+/* What is no file of this user is not written to: a pipe would hold everybody up. */
 static void open_file(void)
 {
     struct stat st;
-    log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    log_bytes = log_fd >= 0 && fstat(log_fd, &st) == 0 ? (size_t)st.st_size : 0;
+    log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                  0600);
+    log_bytes = 0;
+    if (log_fd >= 0 && fstat(log_fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+        log_bytes = (size_t)st.st_size;
+    } else if (log_fd >= 0) {
+        close(log_fd);
+        log_fd = -1;
+    }
 }
 
 static void turn_over(void)

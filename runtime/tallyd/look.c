@@ -86,7 +86,7 @@ static void look_at(struct daemon *d, struct daemon_peer *p, uint64_t now)
 {
     struct daemon_seen *seen = &p->seen;
     const struct tl_client_page *page = p->page;
-    seen->has_backlog = atomic_load(&page->has_backlog) != 0;
+    seen->has_backlog = atomic_load(&page->has_backlog) != 0 && !p->is_set_aside;
     DAEMON_FOR_GPUS(d, p, g)
     tl_sched_backlog(d->gpus[g].sched, p->id, seen->has_backlog, now);
     uint64_t device_ns = read_once(&page->device_ns), gap_ns = read_once(&page->gap_ns);
@@ -125,7 +125,9 @@ static void publish(struct daemon *d, struct daemon_peer *p, uint64_t now)
 {
     uint64_t version;
     struct tl_grant grant = daemon_grant(d, p, &version);
-    if (p->published != version || atomic_load(&p->grant->changed) == 0) {
+    bool has_other_room = daemon_memory_grant(d, p, &grant);
+    daemon_trees_publish(d, p);
+    if (p->published != version || has_other_room || atomic_load(&p->grant->changed) == 0) {
         struct tl_share_grant g = {.grant = grant, .client = p->c};
         memcpy(g.policy, d->policy, sizeof g.policy);
         tl_share_publish(p->grant, &g);
@@ -142,7 +144,8 @@ static bool fall_asleep(struct daemon *d)
     for (uint32_t i = 0; i < d->n_clients; i++)
         atomic_store(&d->clients[i]->grant->wants_kick, 1);
     for (uint32_t i = 0; i < d->n_clients; i++)
-        has_work |= atomic_load(&d->clients[i]->page->has_backlog) != 0;
+        has_work |= atomic_load(&d->clients[i]->page->has_backlog) != 0 &&
+                    !d->clients[i]->is_set_aside;
     return !has_work;
 }
 
@@ -163,6 +166,8 @@ uint64_t daemon_look(struct daemon *d, uint64_t now)
     uint32_t working = 0;
     bool is_held_back = false;
     daemon_gpus_learn(d);
+    daemon_trees_sweep(d, now);
+    daemon_look_for_stopped(d, now);
     for (uint32_t i = 0; i < d->n_clients; i++) {
         look_at(d, d->clients[i], now);
         working += d->clients[i]->seen.has_backlog;

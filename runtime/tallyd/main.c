@@ -159,10 +159,16 @@ static int serve(struct daemon *d, const struct options *o, struct tl_error *err
     return 0;
 }
 
-/* Every client costs four descriptors; the usual limit is for programs that use select(). */
-static void raise_limit(void)
+/* Every client costs four descriptors; the usual limit is for programs that use select().  The
+ * niceness is that of the job that happened to need it first, and it serves all. */
+static void raise_limits(const struct options *o)
 {
     struct rlimit limit;
+    if (o->was_started && getpriority(PRIO_PROCESS, 0) > 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
+        daemon_log(LOG_WARNINGS,
+                   "has niceness %d, as who started it, and may not lower it: on a busy machine "
+                   "grants come late; start tallyd before nice jobs do",
+                   getpriority(PRIO_PROCESS, 0));
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
@@ -190,7 +196,7 @@ int main(int argc, char **argv)
     if (rc < 0)
         return give_up(&o, &err);
     open_log(&o);
-    raise_limit();
+    raise_limits(&o);
     tl_thread_be_prompt();
     rc = serve(&d, &o, &err);
     daemon_place_leave(&d.place);

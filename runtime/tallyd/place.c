@@ -46,7 +46,13 @@ static int passed_listener(struct tl_error *err)
 
 /* --- opened here ------------------------------------------------------------------------------ */
 
-/* Makes the socket's folder if it is missing, and its parent is there. */
+static bool is_trusted(uid_t uid)
+{
+    return uid == geteuid() || uid == 0;
+}
+
+/* Makes the socket's folder if it is missing, and its parent is there.  A link is followed only if
+ * it is one of ours or of root: in /tmp anybody can have put it there. */
 static int make_folder(const char *path, struct tl_error *err)
 {
     char copy[sizeof((struct daemon_place *)0)->path];
@@ -55,9 +61,15 @@ static int make_folder(const char *path, struct tl_error *err)
     const char *folder = dirname(copy);
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
         return tl_error_errno(err, "tallyd's folder %s cannot be made", folder);
+    if (lstat(folder, &st) < 0)
+        return tl_error_errno(err, "tallyd's folder %s", folder);
+    if (S_ISLNK(st.st_mode) && !is_trusted(st.st_uid))
+        return tl_error_set(err, -EPERM,
+                            "tallyd's folder %s is a link that user %u made; set TALLY_SOCKET",
+                            folder, (unsigned)st.st_uid);
     if (stat(folder, &st) < 0)
         return tl_error_errno(err, "tallyd's folder %s", folder);
-    if (st.st_uid != geteuid() && st.st_uid != 0)
+    if (!is_trusted(st.st_uid))
         return tl_error_set(err, -EPERM, "tallyd's folder %s belongs to user %u; set TALLY_SOCKET",
                             folder, (unsigned)st.st_uid);
     if ((st.st_mode & 022) != 0 && (st.st_mode & S_ISVTX) == 0)
@@ -89,10 +101,16 @@ static int wait_for_lock(const struct daemon_place *p, struct tl_error *err)
 static int take_lock(struct daemon_place *p, struct tl_error *err)
 {
     char path[sizeof p->path + 8];
+    struct stat st;
     snprintf(path, sizeof path, "%s.lock", p->path);
-    p->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    p->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (p->lock < 0)
         return tl_error_errno(err, "tallyd's lock %s", path);
+    if (fstat(p->lock, &st) < 0 || !S_ISREG(st.st_mode) || !is_trusted(st.st_uid))
+        return tl_error_set(err, -EPERM,
+                            "tallyd's lock %s is no file of this user: remove it, or set "
+                            "TALLY_SOCKET",
+                            path);
     return wait_for_lock(p, err);
 }
 

@@ -39,6 +39,12 @@ void daemon_rights_limit(const struct daemon_rights *rights, struct tl_sched_cli
                rights->min_permille % 10);
         c->min_permille = rights->min_permille;
     }
+    if (c->max_permille != 0 && c->level >= TL_LEVEL_HIGH) {
+        remark(text, size, "the highest level has no bound on its share");
+        c->max_permille = 0;
+    }
+    if (c->max_permille != 0 && c->max_permille < c->min_permille)
+        c->max_permille = c->min_permille;
     if (c->weight > rights->weight) {
         remark(text, size, "they allow a weight of %u", rights->weight);
         c->weight = rights->weight;
@@ -47,6 +53,18 @@ void daemon_rights_limit(const struct daemon_rights *rights, struct tl_sched_cli
         remark(text, size, "they allow a turnaround of %" PRIu64 ".%" PRIu64 " us",
                rights->turnaround_ns / 1000, rights->turnaround_ns % 1000 / 100);
         c->turnaround_ns = rights->turnaround_ns;
+    }
+    if (rights->memory_limit != 0 &&
+        (c->memory_limit == 0 || c->memory_limit > rights->memory_limit)) {
+        if (c->memory_limit != 0)
+            remark(text, size, "they allow %" PRIu64 " MiB of device memory",
+                   rights->memory_limit >> 20);
+        c->memory_limit = rights->memory_limit;
+    }
+    if (c->memory_request > rights->memory_request) {
+        remark(text, size, "they allow a memory-request of %" PRIu64 " MiB",
+               rights->memory_request >> 20);
+        c->memory_request = rights->memory_request;
     }
     if (c->slo_ns != 0 && !rights->may_have_slo) {
         remark(text, size, "they allow no SLO");

@@ -6,13 +6,16 @@
  * with # for remarks; the first line that fits counts.  A cgroup fits with all below it.  Limits
  * are
  *
- *     min-share=PERCENT  weight=N  turnaround=TIME  slo  policy
+ *     min-share=PERCENT  weight=N  turnaround=TIME  memory-request=SIZE  slo  policy
  *
- * and stand for what may be asked for at most.  What a line does not name may not be asked for,
+ * and stand for what may be asked for at most; memory=SIZE, which whoever asks for more or for none
+ * has as his limit of device memory.  What a line does not name may not be asked for,
  * except by those who have the highest level: they lack only the choice of the policy.  Whoever no
  * line fits may do everything if he is tallyd's own user or root, else nothing. */
 #include "runtime/job/settings.h"
 #include "runtime/tallyd/tallyd.h"
+#include "tally/file.h"
+#include "tally/level.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -22,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_LINES = 10000, PATH_BYTES = 1024 };
+enum { MAX_LINES = 10000, PATH_BYTES = 1024, MAX_BYTES = 16 << 20 };
 
 enum rule_kind { BY_USER, BY_GROUP, BY_CGROUP, BY_NOTHING };
 
@@ -51,6 +54,7 @@ static const struct daemon_rights everything = {
     .weight = UINT32_MAX,
     .min_permille = 1000,
     .turnaround_ns = UINT64_MAX,
+    .memory_request = UINT64_MAX,
     .may_have_slo = true,
 };
 
@@ -119,8 +123,17 @@ static const char *read_limit(struct daemon_rights *rights, char *limit)
         return tl_settings_weight(value, &rights->weight) == 0
                    ? NULL
                    : "weight wants a number from 1 to 10000";
+    else if (value != NULL && strcmp(limit, "memory") == 0)
+        return tl_settings_bytes(value, &rights->memory_limit) == 0 && rights->memory_limit != 0
+                   ? NULL
+                   : "memory wants a size such as 8G";
+    else if (value != NULL && strcmp(limit, "memory-request") == 0)
+        return tl_settings_bytes(value, &rights->memory_request) == 0
+                   ? NULL
+                   : "memory-request wants a size such as 4G";
     else
-        return "behind the level there may be min-share=, weight=, turnaround=, slo and policy";
+        return "behind the level there may be min-share=, weight=, turnaround=, memory=, "
+               "memory-request=, slo and policy";
     return NULL;
 }
 
@@ -129,7 +142,7 @@ static const char *read_rights(struct daemon_rights *rights, char **rest)
 {
     int highest;
     const char *level = strtok_r(NULL, " \t\n", rest), *problem = NULL;
-    if (level == NULL || tl_settings_level(level, &highest) < 0)
+    if (level == NULL || tl_level_parse(level, &highest) < 0)
         return "who is named is given a level: high, low, or a number from -100 to 100";
     *rights = highest == TL_LEVEL_MAX ? everything : nothing;
     rights->highest = highest;
@@ -163,37 +176,57 @@ static const char *read_line(struct daemon_rules *rules, char *line)
     return read_rights(&r->rights, &rest);
 }
 
-int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional,
-                      struct tl_error *err)
+int daemon_rules_parse(struct daemon_rules **out, struct tl_str text, const char *path,
+                       struct tl_error *err)
 {
     char line[PATH_BYTES + 128];
     int rc = 0;
     *out = NULL;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return is_optional && errno == ENOENT ? 0 : tl_error_errno(err, "the rules %s", path);
     struct daemon_rules *rules = calloc(1, sizeof *rules);
-    if (rules == NULL) {
-        fclose(file);
+    if (rules == NULL)
         return tl_error_set(err, -ENOMEM, "out of memory for the rules %s", path);
-    }
     rules->end = &rules->first;
-    for (int n = 1; rc == 0 && fgets(line, sizeof line, file) != NULL; n++) {
-        const char *problem = strlen(line) == sizeof line - 1 ? "the line is too long"
-                              : n > MAX_LINES                 ? "there are too many lines"
-                                                              : read_line(rules, line);
+    uint32_t at = 0;
+    for (int n = 1; rc == 0 && at < text.n; n++) {
+        const char *end = memchr(text.p + at, '\n', text.n - at);
+        size_t bytes = end != NULL ? (size_t)(end - text.p) - at : text.n - at;
+        const char *problem = bytes >= sizeof line                    ? "the line is too long"
+                              : n > MAX_LINES                         ? "there are too many lines"
+                              : memchr(text.p + at, 0, bytes) != NULL ? "a byte of it is zero"
+                                                                      : NULL;
+        if (problem == NULL) {
+            memcpy(line, text.p + at, bytes);
+            line[bytes] = 0;
+            problem = read_line(rules, line);
+        }
         if (problem != NULL)
             rc = tl_error_set(err, -EINVAL, "%s:%d: %s", path, n, problem);
+        at += (uint32_t)bytes + 1;
     }
-    if (rc == 0 && ferror(file))
-        rc = tl_error_set(err, -EIO, "%s cannot be read to its end", path);
-    fclose(file);
     if (rc < 0) {
         daemon_rules_free(rules);
         return rc;
     }
     *out = rules;
     return 0;
+}
+
+int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional,
+                      struct tl_error *err)
+{
+    char *text;
+    size_t n;
+    *out = NULL;
+    int rc = tl_file_read(path, MAX_BYTES, &text, &n);
+    if (rc == -EFBIG)
+        return tl_error_set(err, rc, "the rules %s are more than %d MB", path, MAX_BYTES >> 20);
+    if (rc < 0)
+        return is_optional && rc == -ENOENT
+                   ? 0
+                   : tl_error_set(err, rc, "the rules %s: %s", path, strerror(-rc));
+    rc = daemon_rules_parse(out, (struct tl_str){text, (uint32_t)n}, path, err);
+    free(text);
+    return rc;
 }
 
 void daemon_rules_free(struct daemon_rules *r)

@@ -10,7 +10,9 @@
  *     runtime/tallyd/gpus.c     who is where, and a policy for each GPU
  *     runtime/tallyd/words.c    who sees whose word
  *     runtime/tallyd/copies.c   who keeps copies of its word, and where
+ *     runtime/tallyd/trees.c    who shares a limit of memory, what is kept free, whose pages leave
  *     runtime/tallyd/look.c     reads the clients' pages, runs the policy, publishes grants
+ *     runtime/tallyd/stopped.c  who is stopped, and loses its place
  *     runtime/tallyd/control.c  answers tally ps, set and policy
  *     runtime/tallyd/rules.c    reads who may do what
  *     runtime/tallyd/rights.c   and holds jobs to it
@@ -38,6 +40,7 @@ enum {
     DAEMON_PER_SECOND = 500, /* ... and in the long run */
     /* a peer that is no client and says nothing for so long is sent away */
     DAEMON_SILENT_MS = 10000,
+    DAEMON_STOPPED_MS = 500, /* a client that is stopped keeps its place so long */
 };
 
 /* --- log (runtime/tallyd/log.c) --------------------------------------------------------------- */
@@ -56,6 +59,9 @@ struct daemon_rules;
  * `is_optional`. */
 int daemon_rules_read(struct daemon_rules **out, const char *path, bool is_optional,
                       struct tl_error *err);
+/* The same of a text; `path` is for messages. */
+int daemon_rules_parse(struct daemon_rules **out, struct tl_str text, const char *path,
+                       struct tl_error *err);
 void daemon_rules_free(struct daemon_rules *r);
 
 struct daemon_who {
@@ -73,6 +79,8 @@ struct daemon_rights {
     int highest;                   /* level */
     uint32_t weight, min_permille; /* at most */
     uint64_t turnaround_ns;        /* at most */
+    uint64_t memory_limit;         /* that it has in any case; 0: none */
+    uint64_t memory_request;       /* at most */
     bool may_have_slo;
     bool may_choose_policy;
     bool is_master; /* may change the jobs of all users */
@@ -99,6 +107,7 @@ void daemon_place_leave(struct daemon_place *p);
 
 struct daemon;
 struct daemon_peer;
+struct daemon_tree;
 
 /* Something that epoll watches. */
 struct daemon_source {
@@ -150,8 +159,13 @@ struct daemon_peer {
     int page_reader;      /* what lower levels get */
     uint64_t page_number; /* of its inode: a page is one client's */
     struct tl_grant_page *grant;
-    uint64_t published; /* tl_sched_version of the grant in the page */
+    uint64_t published;       /* tl_sched_version of the grant in the page */
+    struct daemon_tree *tree; /* or NULL */
+    bool has_kept;            /* its page tells what is kept for others */
+    uint64_t room_bytes;      /* that its pages have on the device; 0: all */
     struct daemon_seen seen;
+    uint64_t stopped_ns;                   /* since when it is seen to be stopped; 0: it is not */
+    bool is_set_aside;                     /* it was stopped for long, and has lost its place */
     uint32_t sent[TL_SHARE_WORDS], n_sent; /* ids whose words it has; */
     bool has_sent, has_sent_merged, owes_words;
     struct tl_client_page *merged; /* tallyd's own page for it, or NULL */
@@ -189,12 +203,14 @@ struct daemon {
     uint32_t n_refused;
     struct daemon_peer *peers;
     uint32_t n_peers;
+    struct daemon_tree *trees;
     /* highest level first, then in the order of joining */
     struct daemon_peer *clients[DAEMON_MAX_PEERS];
     uint32_t n_clients, last_id;
     uint64_t last_copy;       /* serial */
     uint64_t since_client_ns; /* when the last client left */
     uint64_t worked_ns;       /* when a client was last seen with work */
+    uint64_t stopped_look_ns; /* when was last looked for stopped ones */
     bool is_ending;
 };
 
@@ -267,6 +283,28 @@ int daemon_set_policy(struct daemon *d, const char *policy, const char *paramete
 void daemon_gpus_learn(struct daemon *d);
 void daemon_gpus_finish(struct daemon *d);
 
+/* --- memory (runtime/tallyd/trees.c) ---------------------------------------------------------- */
+
+#define DAEMON_ROOM_STEP (UINT64_C(16) << 20)
+
+/* A client comes to its tree, or founds it with the ledger that it brought (-1: none).  The tree's
+ * limits are its own from then on.  The ledger's descriptor, which stays the tree's, or -1: it is
+ * in none. */
+int daemon_tree_join(struct daemon *d, struct daemon_peer *p, const uint8_t id[16], int fd);
+void daemon_tree_leave(struct daemon *d, struct daemon_peer *p);
+/* From the tree's limits to a client's, and back; NULL is no tree. */
+void daemon_tree_limits(const struct daemon_tree *t, struct tl_sched_client *c);
+void daemon_tree_set(struct daemon_tree *t, const struct tl_sched_client *c);
+/* What it holds of a GPU. */
+uint64_t daemon_tree_held(const struct daemon_tree *t, const uint8_t uuid[16]);
+/* Clears slots of processes that are nobody's. */
+void daemon_trees_sweep(struct daemon *d, uint64_t now);
+/* Tells a client what is kept free for others. */
+void daemon_trees_publish(struct daemon *d, struct daemon_peer *p);
+/* Adds to a grant how much of its memory stays on the device, if it has a soft limit.  Whether that
+ * is another number than the last time. */
+bool daemon_memory_grant(const struct daemon *d, struct daemon_peer *p, struct tl_grant *grant);
+
 /* --- words (runtime/tallyd/words.c) ----------------------------------------------------------- */
 
 /* Sends each client the words above it, if they are others than it has. */
@@ -292,6 +330,9 @@ void daemon_copies_send(struct daemon *d, struct daemon_peer *p);
 /* Reads all pages, runs the policy, publishes what changed; returns when to look again (UINT64_MAX:
  * when told to). */
 uint64_t daemon_look(struct daemon *d, uint64_t now);
+/* runtime/tallyd/stopped.c: a part of it.  Takes the place of those who are stopped while they have
+ * work, and gives it back to who goes on. */
+void daemon_look_for_stopped(struct daemon *d, uint64_t now);
 
 /* --- control (runtime/tallyd/control.c) ------------------------------------------------------- */
 

@@ -31,7 +31,7 @@ static uint32_t list_above(const struct daemon *d, const struct daemon_peer *p,
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_clients && d->clients[i]->c.level > p->c.level; i++)
-        if (daemon_do_meet(d->clients[i], p))
+        if (daemon_do_meet(d->clients[i], p) && !d->clients[i]->is_set_aside)
             above[n++] = d->clients[i];
     return n;
 }

@@ -18,5 +18,7 @@ void gate_tool_ids(char *const *paths, int n_paths);
 /* Begins to count memory; the most that there was since. */
 void gate_tool_count_memory(void);
 size_t gate_tool_most_memory(void);
+/* The most memory that the system had given to this process at any time, as it counts it. */
+uint64_t gate_tool_held(void);
 
 #endif

@@ -70,7 +70,7 @@ lines() { printf '%s\n' "$@" | sort -u; }
 
 check_options() { # COMMAND...
     local option values
-    expect "$* -" "$(offered "$@" - | sed 's/=$//')" "$(options_of "$@")"
+    expect "$* -" "$(offered "$@" - | sed 's/=$//' | sort -u)" "$(options_of "$@")"
     while read -r option values; do
         # shellcheck disable=SC2086
         expect "$* $option=" "$(offered "$@" "$option=")" "$(lines $values)"

@@ -52,6 +52,21 @@ expect "wrong policy at start" "$(status_of "$tallyd" --policy=nonsense)" 1
 has "wrong policy at start" "$(cat "$scratch/err")" "timeslice"
 expect "wrong option" "$(status_of "$tallyd" --nonsense)" 2
 
+# --- whoever starts it, it serves all: not with his niceness
+nice -n 9 "$tallyd" --started --idle=0 >"$scratch/plus" &
+nicely=$!
+pids+=("$nicely")
+await "the start by a nice job" "$tally" ps
+if [ "$(id -u)" -eq 0 ]; then
+    expect "niceness" "$(sed 's/.*) //' "/proc/$nicely/stat" | cut -d' ' -f17)" 0
+else
+    has "niceness" "$(cat "$scratch/tallyd.log")" "may not lower it"
+fi
+kill $nicely
+wait $nicely || :
+pids=()
+expect "no tallyd again" "$(status_of "$tally" ps)" 1
+
 # --- policies
 start
 expect "default policy" "$("$tally" policy)" tally

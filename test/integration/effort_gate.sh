@@ -6,7 +6,7 @@
 # `make test` runs a few of them; `make test-force` (FULL=1) all.  PROGRAMS="a b" and PROFILES="a" run only these.
 set -euo pipefail
 . test/integration/effort_jobs.inc
-need_built "$build/test/gate-tool" "$build/workloads/code/vector_add"
+need_built "$build/test/gate-tool" "$build/workloads/code/vector_add" "$build/test/standin/faulty.so"
 TALLY_PTXAS=$(scripts/tool ptxas) || skip "no ptxas here (scripts/tool)"
 export TALLY_PTXAS
 
@@ -90,6 +90,18 @@ expect_none() {
     fi
 }
 
+# expect_some WHAT: something was.
+expect_some() {
+    if [ "$(count gate)" -gt 0 ]; then
+        passed=$((passed + 1))
+        printf 'ok    %s: %d gated, %d stops\n' "$1" "$(count gate)" "$(count preemptions)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL  $1: no launch was gated"
+        "$build/bin/tally" report "$scratch/report" | sed 's/^/      | /'
+    fi
+}
+
 # Kernels whose blocks wait for blocks that are not begun yet, which no verdict tells of machine code: what stands still is rescued.
 run_waits() {
     local again program=$build/workloads/code/waits
@@ -159,6 +171,130 @@ run_policy() {
     expect "all" ' 8 gate .* fill '
 }
 
+# The software device with a fault, behind the interception library: as both are called libcuda.so.1, copies under another name.
+make_faulty() {
+    sed 's/libcuda\.so\.1/libcudX.so.1/g' "$device/libcuda.so.1" >"$scratch/libcudX.so.1"
+    sed 's/libcuda\.so\.1/libcudX.so.1/g' "$build/test/standin/faulty.so" >"$scratch/faulty.so"
+    chmod +x "$scratch/libcudX.so.1" "$scratch/faulty.so"
+}
+
+# faulty NAME FAULT VARIABLE=VALUE...: the program prints what it prints alone.
+faulty() {
+    local name=$1 fault=$2 status=0
+    shift 2
+    learn "$build/workloads/code/$name.known"
+    LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$build/workloads/code/$name" >"$scratch/plain"
+    job "$build/workloads/code/$name" LD_LIBRARY_PATH="$build/lib/tally:$scratch:$toolkit/lib" TALLY_DRIVER="$scratch/faulty.so" \
+        TALLY_JIT="$build/bin/tally-jit" TALLY_FORCE=gate TALLY_FAULT="$fault" "$@" || status=$?
+    if [ $status -eq 0 ] && cmp -s "$scratch/plain" "$scratch/output"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL  $name with $fault: exit status $status"
+        diff "$scratch/plain" "$scratch/output" | head -n 10 | sed 's/^/      | /' || :
+        head -n 10 "$scratch/errors" | sed 's/^/      ! /'
+    fi
+}
+
+# A driver that refuses what was gated: the original is loaded and runs, whole, and the report says why.
+run_refused() {
+    faulty constant none
+    expect_some "a driver that takes twins"
+    faulty constant refuse:gate
+    expect "a driver that refuses twins" 'the driver refused a module of .* with gated twins: it is loaded as it is'
+    expect "and its kernels" 'has no gate variant: its module has variables, and was loaded without gated twins'
+    expect_none "a driver that refuses twins"
+    faulty vector_add no-cubins
+    expect "a driver that refuses gated modules" 'has no gate variant: the driver refused the gated form \(error 209\)'
+    expect_none "a driver that refuses gated modules"
+}
+
+# Without ptxas the driver's linker makes the gates, and what it does not make is no gate.
+run_linker() {
+    local ptxas=$TALLY_PTXAS none="TALLY_PTXAS=$scratch/none PATH=/usr/bin:/bin CUDA_HOME=$scratch/none" name
+    # shellcheck disable=SC2086 # several variables
+    faulty constant none $none
+    expect "a linker that makes no machine code" 'has no gated twins of its kernels: '
+    expect_none "a linker that makes no machine code"
+    for name in vector_add constant; do
+        # shellcheck disable=SC2086
+        faulty $name machine-code $none TALLY_FAULT_PTXAS="$ptxas"
+        expect_some "$name: gates by the driver's linker"
+    done
+}
+
+# Words in the host's memory, where they are if the device has atomics on it, as a Grace's: the software device has them.
+run_on_host() {
+    local name
+    for name in vector_add scan_lookback constant odd_blocks split_k; do
+        faulty $name host-atomics
+        expect_some "$name: counted in the host's memory"
+    done
+}
+
+# A kernel compiled for clusters stays as it is, and its launch gets the answer that it gets alone.
+run_clusters() {
+    cat >"$scratch/clusters.cu" <<'END'
+#include <cstdio>
+__global__ void __cluster_dims__(2, 1, 1) pairs(int *p) { p[blockIdx.x] = 1; }
+int main()
+{
+    int *p;
+    cudaMalloc(&p, 64 * sizeof(int));
+    pairs<<<64, 32>>>(p);
+    cudaError_t launched = cudaGetLastError(), ended = cudaDeviceSynchronize();
+    printf("error %d\n", launched != cudaSuccess ? launched : ended);
+}
+END
+    "$nvcc" -gencode 'arch=compute_90,code=[sm_90,compute_90]' -o "$scratch/known" "$scratch/clusters.cu"
+    "$nvcc" -gencode arch=compute_90,code=sm_90 -o "$scratch/clusters" "$scratch/clusters.cu"
+    learn "$scratch/known"
+    LD_LIBRARY_PATH=$device:$toolkit/lib timeout -k 2 120 "$scratch/clusters" >"$scratch/plain"
+    if job "$scratch/clusters" TALLY_FORCE=gate && cmp -s "$scratch/plain" "$scratch/output"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL  clusters: $(cat "$scratch/output") and not $(cat "$scratch/plain")"
+    fi
+    expect "clusters" 'has no gate variant: it is compiled for clusters'
+}
+
+# A very large grid of tiny blocks: it takes bites, each block runs once, and it ends while somebody above is busy most of the time.
+run_bites() {
+    cat >"$scratch/bites.cu" <<'END'
+#include <cstdio>
+enum { BLOCKS = 20000 };
+__global__ void tiny(int *p) { if (threadIdx.x == 0) p[blockIdx.x] += 1; }
+int main()
+{
+    static int ran[BLOCKS];
+    int *p, wrong = 0;
+    cudaMalloc(&p, sizeof ran);
+    cudaMemset(p, 0, sizeof ran);
+    for (int i = 0; i < 6; i++)
+        tiny<<<BLOCKS, 32>>>(p);
+    cudaMemcpy(ran, p, sizeof ran, cudaMemcpyDeviceToHost);
+    for (int n : ran)
+        wrong += n != 6;
+    printf("%d blocks ran too often or too seldom\n", wrong);
+    return wrong != 0;
+}
+END
+    "$nvcc" -gencode 'arch=compute_90,code=[sm_90,compute_90]' -o "$scratch/known" "$scratch/bites.cu"
+    "$nvcc" -gencode arch=compute_90,code=sm_90 -o "$scratch/bites" "$scratch/bites.cu"
+    learn "$scratch/known"
+    if job "$scratch/bites" TALLY_FORCE=gate TALLY_LOG=debug && grep -q '^0 blocks' "$scratch/output" &&
+        grep -q 'in bites' "$scratch/errors"; then
+        passed=$((passed + 1))
+        echo "ok    bites"
+    else
+        failed=$((failed + 1))
+        echo "FAIL  bites"
+        tail -n 20 "$scratch/output" "$scratch/errors" | sed 's/^/      ! /'
+    fi
+    expect "tiny: gated" ' 6 gate .* tiny'
+}
+
 start_preempter
 for TALLY_DEVICE_PROFILE in ${PROFILES:-a100-r535 h100-r580}; do
     export TALLY_DEVICE_PROFILE
@@ -167,5 +303,11 @@ done
 if [ -z "${PROGRAMS:-}" ]; then
     run_waits
     run_policy
+    run_bites
+    run_clusters
+    make_faulty
+    run_refused
+    run_linker
+    run_on_host
 fi
 finish

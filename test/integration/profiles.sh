@@ -46,18 +46,25 @@ pieces() {
 }
 
 # What the driver says that an SM holds goes into what a block takes, where it does not say that blocks take turns, as the software
-# device does otherwise: none is taken together with others for more than 8 us.
+# device does otherwise: none is taken together with others for more than 8 us.  That some are taken together at all need not be so
+# in the first run: on a busy machine blocks seem too long.
 occupancy() {
-    local n folder
+    local n folder status
     for n in 1 4; do
-        folder=$(mktemp -d)
-        LD_PRELOAD=$build/lib/tally/libcuda.so.1 LD_LIBRARY_PATH=$build/lib/tally TALLY_DRIVER=$build/lib/tally/device/libcuda.so.1 \
-            TALLY_DAEMON=no TALLY_CACHE=$folder/cache XDG_RUNTIME_DIR=$folder TALLY_DEVICE_NAME=tally-profiles-$$ TALLY_PRIORITY=low \
-            TALLY_DEVICE_BLOCKS_PER_SM=$n TALLY_DEVICE_BLOCK_BY_BLOCK=untold TALLY_FORCE=persistent TALLY_LOG=debug "$build/workloads/order/events" 2>"$folder/log"
-        XDG_RUNTIME_DIR=$folder TALLY_CACHE=$folder/cache "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
-        grep 'share an SM' "$folder/log" | sed 's/.*blocks: //' | awk -v n="$n" '
-            { told++; sum += $9; if ($1 != n || ($9 > 1 && $5 * $9 > 8000)) { print; bad = 1 } }
-            END { print n " on an SM: " told " lines"; exit bad || told == 0 || (n == 1 && sum <= told) }' || return 1
+        for _ in 1 2 3 4 5; do
+            folder=$(mktemp -d) status=0
+            LD_PRELOAD=$build/lib/tally/libcuda.so.1 LD_LIBRARY_PATH=$build/lib/tally TALLY_DRIVER=$build/lib/tally/device/libcuda.so.1 \
+                TALLY_DAEMON=no TALLY_CACHE=$folder/cache XDG_RUNTIME_DIR=$folder TALLY_DEVICE_NAME=tally-profiles-$$ TALLY_PRIORITY=low \
+                TALLY_DEVICE_BLOCKS_PER_SM=$n TALLY_DEVICE_BLOCK_BY_BLOCK=untold TALLY_FORCE=persistent TALLY_LOG=debug \
+                "$build/workloads/order/events" 2>"$folder/log"
+            XDG_RUNTIME_DIR=$folder TALLY_CACHE=$folder/cache "$build/bin/tally-jit" stop >/dev/null 2>&1 || :
+            grep 'share an SM' "$folder/log" | sed 's/.*blocks: //' | awk -v n="$n" '
+                { told++; sum += $9; if ($1 != n || ($9 > 1 && $5 * $9 > 8000)) { print; bad = 1 } }
+                END { print n " on an SM: " told " lines"; exit bad || told == 0 ? 2 : n == 1 && sum <= told }' || status=$?
+            [ $status -ne 2 ] || return 1
+            [ $status -ne 0 ] || break
+        done
+        [ $status -eq 0 ] || return 1
     done
 }
 trap 'rm -f "/dev/shm/tally-profiles-$$"*' EXIT

@@ -11,6 +11,10 @@
  *     hang:RUNG         a launch does not return
  *     crash:RUNG        loading such a module crashes
  *                       (of the rung `gate` that is modules with twins, and the twins in them)
+ *     no-cubins         modules of machine code are refused, libraries of it are not
+ *     machine-code      no fault: its linker makes machine code, by the ptxas that
+ *                       TALLY_FAULT_PTXAS names, as a GPU's driver does
+ *     host-atomics      no fault: it says that it has atomics on the host's memory, as it has
  *     no-green          green contexts are refused
  *     capture           loading a module spoils a capture that is under way
  *     clock             events tell a thousand times what passed
@@ -148,6 +152,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         raise(SIGSEGV);
     if (strikes("refuse", text))
         return CUDA_ERROR_INVALID_PTX;
+    if (has_fault("no-cubins") && memcmp(image, ELFMAG, SELFMAG) == 0)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (strikes("forget", text) && !has_twin(text))
         changed = edited(text, "or");
     else if (strikes("twice", text) && !has_twin(text))
@@ -161,6 +167,15 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     return r;
 }
 
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
+                           void **jit_values, unsigned n_jit, CUlibraryOption *options,
+                           void **values, unsigned n)
+{
+    if (has_gate_fault() && strikes("refuse", code))
+        return CUDA_ERROR_INVALID_IMAGE;
+    return REAL(cuLibraryLoadData)(library, code, jit, jit_values, n_jit, options, values, n);
+}
+
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     CUresult r = REAL(cuModuleGetFunction)(function, module, name);
@@ -171,7 +186,103 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return r;
 }
 
+/* --- a linker of machine code --- */
+
+struct linker {
+    unsigned arch;
+    char *text;
+    void *cubin;
+};
+
+/* What stands in the file, which is then removed; the caller's to free. */
+static void *take_file(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    long size = f != NULL && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    void *bytes = size > 0 ? malloc((size_t)size) : NULL;
+    *n = size > 0 ? (size_t)size : 0;
+    if (bytes == NULL || fseek(f, 0, SEEK_SET) != 0 || fread(bytes, 1, *n, f) != *n) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (f != NULL)
+        fclose(f);
+    unlink(path);
+    return bytes;
+}
+
+/* The text as machine code.  From then on the software device, which is asked for gates only when
+ * there are some, may know the compiler, too: it must know what it made. */
+static void *compile(const struct linker *l, size_t *n)
+{
+    const char *ptxas = getenv("TALLY_FAULT_PTXAS"), *folder = getenv("TMPDIR");
+    char from[512], to[512], command[2048];
+    snprintf(from, sizeof from, "%s/linker-%d.ptx", folder, (int)getpid());
+    snprintf(to, sizeof to, "%s/linker-%d.cubin", folder, (int)getpid());
+    snprintf(command, sizeof command, "'%s' -arch=sm_%u '%s' -o '%s'", ptxas, l->arch, from, to);
+    FILE *f = fopen(from, "w");
+    if (f == NULL || fputs(l->text, f) < 0 || fclose(f) != 0)
+        return NULL;
+    int status = system(command); /* NOLINT(bugprone-command-processor,cert-env33-c) */
+    unlink(from);
+    setenv("TALLY_PTXAS", ptxas, 1);
+    return status == 0 ? take_file(to, n) : NULL;
+}
+
+CUresult cuLinkCreate_v2(unsigned n, CUjit_option *options, void **values, CUlinkState *out)
+{
+    if (!has_fault("machine-code"))
+        return REAL(cuLinkCreate_v2)(n, options, values, out);
+    struct linker *l = calloc(1, sizeof *l);
+    for (unsigned i = 0; l != NULL && i < n; i++)
+        if (options[i] == CU_JIT_TARGET)
+            l->arch = (unsigned)(uintptr_t)values[i];
+    *out = (CUlinkState)l;
+    return l != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t bytes,
+                          const char *name, unsigned n, CUjit_option *options, void **values)
+{
+    struct linker *l = (struct linker *)state;
+    if (!has_fault("machine-code"))
+        return REAL(cuLinkAddData_v2)(state, type, data, bytes, name, n, options, values);
+    if (type != CU_JIT_INPUT_PTX || l->text != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    l->text = strndup(data, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkComplete(CUlinkState state, void **cubin, size_t *bytes)
+{
+    struct linker *l = (struct linker *)state;
+    if (!has_fault("machine-code"))
+        return REAL(cuLinkComplete)(state, cubin, bytes);
+    l->cubin = l->text != NULL ? compile(l, bytes) : NULL;
+    *cubin = l->cubin;
+    return l->cubin != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+}
+
+CUresult cuLinkDestroy(CUlinkState state)
+{
+    struct linker *l = (struct linker *)state;
+    if (!has_fault("machine-code"))
+        return REAL(cuLinkDestroy)(state);
+    free(l->text);
+    free(l->cubin);
+    free(l);
+    return CUDA_SUCCESS;
+}
+
 /* --- memory of the host --- */
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    CUresult r = REAL(cuDeviceGetAttribute)(value, attribute, device);
+    if (attribute == CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED && has_fault("host-atomics"))
+        *value = 1;
+    return r;
+}
 
 /* What kernels reach in its place. */
 static struct shadow {
@@ -313,4 +424,60 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int t
     if (r == CUDA_SUCCESS && has_fault("occupancy"))
         *n *= 2;
     return r;
+}
+
+/* --- other ways to these functions --- */
+
+/* What stands here in place of what the software device gave out, or that. */
+static void *own(void *function)
+{
+#define OWN(name)                                                                                  \
+    {                                                                                              \
+#name, (void *)(name)                                                                      \
+    }
+    static const struct {
+        const char *name;
+        void *function;
+    } all[] = {
+        OWN(cuDeviceGetAttribute),
+        OWN(cuEventElapsedTime),
+        OWN(cuGreenCtxCreate),
+        OWN(cuLaunchKernel),
+        OWN(cuLibraryLoadData),
+        OWN(cuLinkAddData_v2),
+        OWN(cuLinkComplete),
+        OWN(cuLinkCreate_v2),
+        OWN(cuLinkDestroy),
+        OWN(cuMemHostAlloc),
+        OWN(cuMemHostGetDevicePointer_v2),
+        OWN(cuMemHostRegister_v2),
+        OWN(cuMemHostUnregister),
+        OWN(cuMemcpyDtoHAsync_v2),
+        OWN(cuMemcpyDtoH_v2),
+        OWN(cuModuleGetFunction),
+        OWN(cuModuleLoadData),
+        OWN(cuOccupancyMaxActiveBlocksPerMultiprocessor),
+        OWN(cuStreamBeginCapture_v2),
+        OWN(cuStreamEndCapture),
+        OWN(cuStreamSynchronize),
+    };
+#undef OWN
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (real(all[i].name) == function)
+            return all[i].function;
+    return function;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    CUresult r = REAL(cuGetProcAddress_v2)(name, function, version, flags, status);
+    if (r == CUDA_SUCCESS && function != NULL)
+        *function = own(*function);
+    return r;
+}
+
+CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2(name, function, version, flags, NULL);
 }

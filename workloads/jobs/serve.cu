@@ -7,13 +7,14 @@
 static const char help[] =
     "usage: serve [--model=mlp|transformer|convnet|decoder] [--rate=REQUESTS_PER_SECOND | --load=0.5] [--seconds=10]\n"
     "             [--arrivals=poisson|even|FILE] [--seed=1] [--scale=1] [--warmup=20] [--latencies=FILE]\n"
-    "             [--requests=FILE]\n"
+    "             [--requests=FILE] [--live=FILE]\n"
     "\n"
     "  --load      rate as a part of what the warm-up shows to be possible; with --rate it is not used\n"
     "  --arrivals  a FILE has one arrival time in seconds per line, ascending\n"
     "  --scale     multiplies the work of a request\n"
     "  --latencies write the latency of each request, in milliseconds, one per line\n"
-    "  --requests  write when each arrived, was begun and ended, in nanoseconds of CLOCK_MONOTONIC, a line each\n";
+    "  --requests  write when each arrived, was begun and ended, in nanoseconds of CLOCK_MONOTONIC, a line each\n"
+    "  --live      add such lines to a file as the requests end, with how many answers were wrong so far\n";
 
 /* One request: input up, the model, result down, wait. */
 struct server {
@@ -77,9 +78,23 @@ template <class Line> static bool write_lines(const char *path, size_t n, Line l
     return false;
 }
 
+/* A file to add lines to, each as it is; none if there is no path. */
+static FILE *open_live(const char *path)
+{
+    FILE *f = path != nullptr ? fopen(path, "a") : nullptr;
+    if (f != nullptr) {
+        setvbuf(f, nullptr, _IOLBF, 4096);
+    } else if (path != nullptr) {
+        perror(path);
+        exit(2);
+    }
+    return f;
+}
+
 int main(int argc, char **argv)
 {
     options o(argc, argv, help);
+    FILE *live = open_live(o.text_of("live", nullptr));
     const char *name = o.text_of("model", "mlp"), *how = o.text_of("arrivals", "poisson");
     const char *latencies = o.text_of("latencies", nullptr), *requests = o.text_of("requests", nullptr);
     double rate = o.number("rate", 0), load = o.number("load", 0.5), seconds = o.number("seconds", 10);
@@ -115,6 +130,8 @@ int main(int argc, char **argv)
         served.push_back(end - begin);
         begun.push_back(begin);
         wrong += s.answer() != answer;
+        if (live != nullptr)
+            fprintf(live, "%.0f %.0f %.0f %zu\n", (start + a) * 1e9, begin * 1e9, end * 1e9, wrong);
     }
     double elapsed = now_s() - start, busy = 0;
     if (!write_lines(latencies, latency.size(), [&](FILE *f, size_t i) { fprintf(f, "%.6f\n", latency[i] * 1e3); }) ||

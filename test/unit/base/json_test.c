@@ -93,6 +93,21 @@ static void a_text_need_not_be_terminated(void)
     TEST_ASSERT_EQUAL_DOUBLE(12, j->number);
 }
 
+static void numbers_that_are_no_counts_are_brought_to_the_next_one(void)
+{
+    static const char text[] =
+        "{\"n\": 7.9, \"less\": -3, \"none\": nan, \"more\": 1e300, \"t\": \"5\"}";
+    struct tl_json_value *j;
+    TEST_ASSERT_EQUAL_INT(0, read_json(text, &j));
+    TEST_ASSERT_EQUAL_UINT64(7, tl_json_whole(j, "n", 1, 100));
+    TEST_ASSERT_EQUAL_UINT64(0, tl_json_whole(j, "less", 1, 100));
+    TEST_ASSERT_EQUAL_UINT64(0, tl_json_whole(j, "none", 1, 100));
+    TEST_ASSERT_EQUAL_UINT64(100, tl_json_whole(j, "more", 1, 100));
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, tl_json_whole(j, "more", 1, UINT64_MAX));
+    TEST_ASSERT_EQUAL_UINT64(1, tl_json_whole(j, "t", 1, 100));
+    TEST_ASSERT_EQUAL_UINT64(1, tl_json_whole(j, "missing", 1, 100));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -101,5 +116,6 @@ int main(void)
     RUN_TEST(what_is_wrong_is_told_with_its_line);
     RUN_TEST(brackets_inside_each_other_end_somewhere);
     RUN_TEST(a_text_need_not_be_terminated);
+    RUN_TEST(numbers_that_are_no_counts_are_brought_to_the_next_one);
     return UNITY_END();
 }

@@ -1,5 +1,6 @@
 /* The disk store: what goes in comes out, nothing else does, and it stays within its size. */
 #include "tally/store.h"
+#include "test/unit/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,9 +22,7 @@ static struct tl_error err;
 
 void setUp(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/store_XXXXXX", tmp != NULL ? tmp : "/tmp");
-    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    TEST_ASSERT_NOT_NULL(mkdtemp(scratch_path(folder, sizeof folder, "store_XXXXXX")));
     err = (struct tl_error){0};
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_store_open(&cache, folder, 16, &err), err.text);
 }
@@ -95,6 +94,29 @@ static void what_was_stored_is_found(void)
     TEST_ASSERT_EQUAL_UINT32(1, count_files());
 }
 
+/* Whoever owns a folder above ours can put another one under its name, at any time. */
+static void what_is_read_is_what_was_checked(void)
+{
+    char moved[300], command[4000], *bytes;
+    size_t n;
+    struct tl_store_key key = key_of("a");
+    TEST_ASSERT_EQUAL_INT(-ENOENT, tl_store_read(&cache, &key, 9, &bytes, &n));
+    TEST_ASSERT_EQUAL_INT(0, store("a", "genuine", 7));
+    TEST_ASSERT_EQUAL_INT(-EFBIG, tl_store_read(&cache, &key, 6, &bytes, &n));
+    TEST_ASSERT_NULL(bytes);
+    snprintf(moved, sizeof moved, "%s-moved", folder);
+    snprintf(command, sizeof command, "mv '%s' '%s' && mkdir '%s' && echo forged >'%s'", folder,
+             moved, folder, path);
+    TEST_ASSERT_EQUAL_INT(0, system(command));
+    int rc = tl_store_read(&cache, &key, 7, &bytes, &n);
+    snprintf(command, sizeof command, "rm -r '%s' && mv '%s' '%s'", folder, moved, folder);
+    TEST_ASSERT_EQUAL_INT(0, system(command));
+    TEST_ASSERT_EQUAL_INT(0, rc);
+    TEST_ASSERT_EQUAL_size_t(7, n);
+    TEST_ASSERT_EQUAL_STRING("genuine", bytes);
+    free(bytes);
+}
+
 static void change_byte(const char *file, long at, int whence)
 {
     FILE *f = fopen(file, "r+");
@@ -125,6 +147,13 @@ static void damaged_entries_are_removed(void)
         TEST_ASSERT_EQUAL_INT(0, find_entry("a"));
         change_byte(path, places[i].at, places[i].whence);
         assert_damaged("a");
+        char *read;
+        size_t n;
+        struct tl_store_key key = key_of("a");
+        TEST_ASSERT_EQUAL_INT(0, store("a", bytes, sizeof bytes));
+        change_byte(path, places[i].at, places[i].whence);
+        TEST_ASSERT_EQUAL_INT(-EBADMSG, tl_store_read(&cache, &key, SIZE_MAX, &read, &n));
+        TEST_ASSERT_EQUAL_INT(-ENOENT, tl_store_read(&cache, &key, SIZE_MAX, &read, &n));
     }
 }
 
@@ -308,6 +337,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(what_was_stored_is_found);
+    RUN_TEST(what_is_read_is_what_was_checked);
     RUN_TEST(damaged_entries_are_removed);
     RUN_TEST(cut_and_grown_entries_are_removed);
     RUN_TEST(another_keys_entry_is_not_taken);

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <unity.h>
 
-enum { NAMES_AT = 64, ROOM = 4096, GATE_BYTES = 128, BASE = 0x210, PARAM_BYTES = 12 };
-enum { NIL, SHSTRTAB, STRTAB, SYMTAB, INFO, KERNEL_INFO, BANK0, TEXT, SECTIONS };
+enum { LARGE_TEXT = 1 << 20 };
+enum { NAMES_AT = 64, ROOM = LARGE_TEXT + 4096, GATE_BYTES = 128, BASE = 0x210, PARAM_BYTES = 12 };
+enum { NIL, SHSTRTAB, STRTAB, SYMTAB, INFO, KERNEL_INFO, TEXT, BANK0, SECTIONS };
 
 static uint8_t file[ROOM];
 static size_t n_file;
@@ -24,8 +25,9 @@ static struct {
     uint8_t abi;
     uint32_t flags;
     const char *name_of_bank0;
-    bool has_odd_segment; /* one more, of a part of bank 0 */
+    bool has_odd_segment; /* one more, of a part of the code */
     uint32_t registers, param_bytes;
+    size_t text_bytes;
 } plan;
 
 static void add_info(const void *bytes, size_t n)
@@ -55,6 +57,7 @@ static void plan_usual(void)
     plan.name_of_bank0 = ".nv.constant0.k";
     plan.registers = 8;
     plan.param_bytes = PARAM_BYTES;
+    plan.text_bytes = 128;
     put_words(0x17, (uint32_t[]){0, 0x00080001, 0x0011f000}, 3);
     put_words(0x17, (uint32_t[]){0, 0, 0x0021f000}, 3);
     put_number(TL__CB_HALF, 0x1b, 0xff);
@@ -110,7 +113,7 @@ static size_t put_parts(struct part *parts, Elf64_Shdr *headers)
 /* Makes the cubin that `plan` describes: one kernel, k, with what ptxas would give it. */
 static void put_together(void)
 {
-    static uint8_t text[128], bank0[BASE + PARAM_BYTES];
+    static uint8_t text[LARGE_TEXT], bank0[BASE + PARAM_BYTES];
     static const char strings[] = "\0k\0.nv.constant0.k";
     Elf64_Sym symbols[3] = {
         {0},
@@ -118,7 +121,7 @@ static void put_together(void)
          .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
          .st_other = TL__CB_ENTRY,
          .st_shndx = TEXT,
-         .st_size = sizeof text},
+         .st_size = plan.text_bytes},
         {.st_name = 3, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = BANK0}};
     uint32_t info[3] = {0x00082f04, 1, plan.registers};
     struct part parts[SECTIONS] = {
@@ -129,9 +132,9 @@ static void put_together(void)
         [INFO] = {".nv.info", 0x70000000, 0, info, sizeof info, SYMTAB, 0, 4, 0},
         [KERNEL_INFO] = {".nv.info.k", 0x70000000, 0x40, plan.info, plan.n_info, SYMTAB, TEXT, 4,
                          0},
+        [TEXT] = {".text.k", SHT_PROGBITS, 6, text, plan.text_bytes, SYMTAB, 1, 128, 0},
         [BANK0] = {plan.name_of_bank0, SHT_PROGBITS, 0x42, bank0, BASE + plan.param_bytes, 0, TEXT,
                    4, 0},
-        [TEXT] = {".text.k", SHT_PROGBITS, 6, text, sizeof text, SYMTAB, 1, 128, 0},
     };
     Elf64_Shdr headers[SECTIONS];
     for (size_t i = 0; i < sizeof text; i++)
@@ -142,9 +145,9 @@ static void put_together(void)
     memcpy(file + headers_at, headers, sizeof headers);
     Elf64_Phdr segment = {.p_type = PT_LOAD,
                           .p_flags = PF_R | PF_X,
-                          .p_offset = headers[BANK0].sh_offset,
-                          .p_filesz = at - headers[BANK0].sh_offset,
-                          .p_memsz = at - headers[BANK0].sh_offset,
+                          .p_offset = headers[TEXT].sh_offset,
+                          .p_filesz = at - headers[TEXT].sh_offset,
+                          .p_memsz = at - headers[TEXT].sh_offset,
                           .p_align = 8};
     memcpy(file + segments_at, &segment, sizeof segment);
     segment.p_filesz = segment.p_memsz = 8;
@@ -430,6 +433,38 @@ static void a_twin_leaves_the_original_alone(void)
     tl_cubin_gates_destroy(gates);
 }
 
+/* What is spent is the same twin, and the code that was copied is not in memory any more. */
+static void a_twin_may_spend_its_original(void)
+{
+    plan_rest();
+    plan.text_bytes = LARGE_TEXT;
+    open_it();
+    struct tl_cubin_gates *gates = gates_of_test(BASE);
+    struct tl_cubin_options options = {.is_twin = true};
+    struct tl_cubin_gated out, spent;
+    struct tl_cubin *copy;
+    uint8_t *bytes = malloc(n_file);
+    TEST_ASSERT_NOT_NULL(bytes);
+    memcpy(bytes, file, n_file);
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gate(cubin, &options, gates, &out, &err));
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_open(&copy, bytes, n_file, &err));
+    options.spends = true;
+    TEST_ASSERT_EQUAL_INT(0, tl_cubin_gate(copy, &options, gates, &spent, &err));
+    TEST_ASSERT_EQUAL_size_t(out.n, spent.n);
+    TEST_ASSERT_EQUAL_INT(0, memcmp(out.bytes, spent.bytes, out.n));
+    TEST_ASSERT_TRUE(tl_str_eq(tl_cubin_entry(copy, 0)->name, TL_STR("k")));
+    size_t gone = 0;
+    for (size_t i = 0; i < LARGE_TEXT; i++)
+        gone += copy->sections[TEXT].bytes[i] == 0;
+    /* all but the pages at both ends, and what was zero before */
+    TEST_ASSERT_GREATER_THAN(LARGE_TEXT - (128 << 10), gone);
+    tl_cubin_close(copy);
+    free(bytes);
+    tl_cubin_gated_finish(&out);
+    tl_cubin_gated_finish(&spent);
+    tl_cubin_gates_destroy(gates);
+}
+
 static void a_gate_for_parameters_elsewhere_is_an_error(void)
 {
     plan_rest();
@@ -518,6 +553,7 @@ int main(void)
     RUN_TEST(every_cut_is_an_error_or_the_same);
     RUN_TEST(a_gated_kernel_is_a_kernel_with_more_parameters);
     RUN_TEST(a_twin_leaves_the_original_alone);
+    RUN_TEST(a_twin_may_spend_its_original);
     RUN_TEST(a_gate_for_parameters_elsewhere_is_an_error);
     RUN_TEST(without_a_compiler_there_is_no_gate);
     RUN_TEST(large_results_have_memory_of_their_own);

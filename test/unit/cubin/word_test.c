@@ -4,9 +4,10 @@
  * What is modelled is what the gate's source does (cubin/source.c): a block reads the stop words,
  * then either claims its number or closes the word, in one atomic step; then it runs or leaves.  A
  * stop may come between any two steps.  When all blocks of a launch have left or run, the host
- * launches again from H.  With the rescue, the host may instead launch the rest beside a launch
- * that has closed but whose blocks still run: it takes H from the word, closed, and H does not grow
- * any more.
+ * launches again from H.  With bites, the word of a launch begins beyond `first`: what is below it
+ * runs whatever the stop words say.  With the rescue, the host may instead launch the rest beside a
+ * launch that has closed but whose blocks still run: it takes H from the word, closed, and H does
+ * not grow any more.
  *
  * The state is small enough to be a number, so every state is visited once. */
 #include "tally/cubin.h"
@@ -47,7 +48,9 @@ struct state {
 
 struct model {
     uint32_t n_blocks, per_cluster;
+    uint32_t bite;
     bool rescues;
+    bool always_stops; /* also the last launch: only bites bring it to its end */
     struct state *seen;
     size_t n_seen, room;
     size_t *table; /* of n_seen + 1, by hash */
@@ -184,6 +187,13 @@ static bool is_decided(const struct model *m, const struct launch *l)
     return true;
 }
 
+/* Where the word of a launch from `first` on begins. */
+static uint32_t bitten(const struct model *m, uint32_t first)
+{
+    uint32_t n = n_indices(m);
+    return first + m->bite < n ? first + m->bite : n;
+}
+
 /* The host: launches again from H if the last launch is over, or beside it to rescue it. */
 static bool step_host(struct model *m, const struct state *from)
 {
@@ -193,10 +203,12 @@ static bool step_host(struct model *m, const struct state *from)
     if (!may || h >= n_indices(m) || from->n_launches == MOST_LAUNCHES)
         return false;
     struct state s = *from;
-    s.launches[s.n_launches] = (struct launch){.word = h, .first = h, .is_there = true};
+    bool is_beside = !is_over(m, last);
+    s.launches[s.n_launches] = (struct launch){
+        .word = is_beside ? h : bitten(m, h), .first = h, .is_there = true};
     s.n_launches++;
     /* The last launch of the model is not stopped, or nothing would ever end. */
-    if (s.n_launches == MOST_LAUNCHES || m->rescues) {
+    if (!m->always_stops && (s.n_launches == MOST_LAUNCHES || m->rescues)) {
         s.stops = false;
         s.changes = 0;
     }
@@ -244,6 +256,8 @@ static size_t explore(struct model *m, uint32_t changes, const uint8_t *needs)
 {
     struct state begin = {.n_launches = 1, .changes = (uint8_t)changes};
     begin.launches[0].is_there = true;
+    begin.launches[0].word = bitten(m, 0);
+    begin.stops = m->always_stops;
     for (uint32_t b = 0; b < MOST_BLOCKS; b++)
         begin.needs[b] = needs != NULL && b < m->n_blocks ? needs[b] : (uint8_t)b;
     visit(m, &begin);
@@ -314,6 +328,48 @@ static void a_wait_for_a_higher_block_is_rescued(void)
     TEST_ASSERT_EQUAL_STRING("a block waits for ever", m.wrong);
 }
 
+static void expect_sound_in_bites(uint32_t n_blocks, uint32_t per_cluster, uint32_t bite,
+                                  bool rescues, uint32_t changes, const uint8_t *needs)
+{
+    struct model m = {
+        .n_blocks = n_blocks, .per_cluster = per_cluster, .bite = bite, .rescues = rescues};
+    (void)explore(&m, changes, needs);
+    TEST_ASSERT_NULL_MESSAGE(m.wrong, m.wrong);
+    TEST_ASSERT_GREATER_THAN(0, m.ends);
+}
+
+static void bites_lose_and_repeat_nothing(void)
+{
+    static const uint8_t chain[MOST_BLOCKS] = {0, 0, 1, 2, 3, 4};
+    for (uint32_t bite = 1; bite <= 5; bite++)
+        expect_sound_in_bites(5, 1, bite, false, 2, NULL);
+    expect_sound_in_bites(6, 1, 2, false, 2, NULL);
+    expect_sound_in_bites(6, 3, 1, false, 2, NULL);
+    expect_sound_in_bites(6, 1, 2, true, 1, NULL);
+    expect_sound_in_bites(6, 1, 2, false, 1, chain);
+}
+
+static void bites_whose_blocks_wait_for_higher_ones_are_rescued(void)
+{
+    static const uint8_t higher[MOST_BLOCKS] = {1, 2, 3, 4, 5, 5};
+    expect_sound_in_bites(6, 1, 2, true, 1, higher);
+    struct model m = {.n_blocks = 6, .per_cluster = 1, .bite = 2};
+    (void)explore(&m, 1, higher);
+    TEST_ASSERT_EQUAL_STRING("a block waits for ever", m.wrong);
+}
+
+/* Told to stop from before its begin to its end, a kernel ends in bites, and never without. */
+static void bites_end_although_every_launch_is_told_to_stop(void)
+{
+    struct model m = {.n_blocks = 6, .per_cluster = 1, .bite = 2, .always_stops = true};
+    (void)explore(&m, 0, NULL);
+    TEST_ASSERT_NULL_MESSAGE(m.wrong, m.wrong);
+    TEST_ASSERT_GREATER_THAN(0, m.ends);
+    m = (struct model){.n_blocks = 6, .per_cluster = 1, .always_stops = true};
+    (void)explore(&m, 0, NULL);
+    TEST_ASSERT_EQUAL_STRING("the last launch leaves blocks over", m.wrong);
+}
+
 /* The model must be able to fail: a bitmap in place of the word lets a higher block run and a lower
  * one leave. */
 static void the_word_is_a_frontier(void)
@@ -336,6 +392,9 @@ int main(void)
     RUN_TEST(blocks_of_a_cluster_agree);
     RUN_TEST(blocks_may_wait_for_lower_ones);
     RUN_TEST(a_wait_for_a_higher_block_is_rescued);
+    RUN_TEST(bites_lose_and_repeat_nothing);
+    RUN_TEST(bites_whose_blocks_wait_for_higher_ones_are_rescued);
+    RUN_TEST(bites_end_although_every_launch_is_told_to_stop);
     RUN_TEST(the_word_is_a_frontier);
     return UNITY_END();
 }

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/unit/scratch.h"
 #include "unity.h"
 
 static void *shim, *driver;
@@ -33,15 +34,14 @@ static inline void *open_library(const char *path)
 static inline void open_shim(const char *which)
 {
     char path[PATH_MAX], text[PATH_MAX];
-    const char *build = getenv("TALLY_BUILD"), *tmp = getenv("TMPDIR");
+    const char *build = getenv("TALLY_BUILD");
     build = build != NULL ? build : "build";
     snprintf(path, sizeof path, "%s/%s", build, which);
     setenv("TALLY_DRIVER", path, 1);
     setenv("TALLY_PRIORITY", "high", 1);
     setenv("TALLY_DAEMON", "no", 1);
     setenv("TALLY_LOG", "error", 1);
-    snprintf(text, sizeof text, "%s/nobody.%d", tmp != NULL ? tmp : "/tmp", (int)getpid());
-    setenv("TALLY_SOCKET", text, 1);
+    setenv("TALLY_SOCKET", scratch_path(text, sizeof text, "nobody"), 1);
     driver = open_library(path);
     snprintf(path, sizeof path, "%s/lib/tally/libcuda.so.1", build);
     shim = open_library(path);

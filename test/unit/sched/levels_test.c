@@ -176,6 +176,33 @@ static void a_minimum_share_is_given_beside_higher_levels(void)
     TEST_ASSERT_UINT64_WITHIN(15, 100, had * 1000 / (now - begin));
 }
 
+static void a_largest_share_is_not_exceeded_and_others_have_the_rest(void)
+{
+    uint64_t had[4];
+    start("tally", NULL);
+    join(1, (struct tl_sched_client){.level = TL_LEVEL_LOW, .max_permille = 300});
+    share_device(20000 * MS, 1, had);
+    TEST_ASSERT_UINT64_WITHIN(10, 300, had[1]);
+    join(2, (struct tl_sched_client){.level = TL_LEVEL_LOW});
+    share_device(20000 * MS, 2, had);
+    TEST_ASSERT_UINT64_WITHIN(10, 300, had[1]);
+    TEST_ASSERT_UINT64_WITHIN(15, 700, had[2]);
+}
+
+/* Least and most are one: between equals it has just that, also below a busy level. */
+static void a_share_of_its_own_is_kept_on_both_sides(void)
+{
+    uint64_t had[4];
+    start("tally", NULL);
+    join(1,
+         (struct tl_sched_client){.level = TL_LEVEL_LOW, .min_permille = 300, .max_permille = 300});
+    join(2, (struct tl_sched_client){.level = TL_LEVEL_LOW});
+    join(3, (struct tl_sched_client){.level = TL_LEVEL_LOW, .weight = 500});
+    share_device(20000 * MS, 3, had);
+    TEST_ASSERT_UINT64_WITHIN(20, 300, had[1]);
+    TEST_ASSERT_TRUE(had[2] + had[3] > 670);
+}
+
 static void the_hysteresis_follows_the_gaps_above(void)
 {
     start("tally", NULL);
@@ -240,6 +267,8 @@ int main(void)
     RUN_TEST(equals_share_by_their_weights);
     RUN_TEST(who_slept_does_not_take_everything_afterwards);
     RUN_TEST(a_minimum_share_is_given_beside_higher_levels);
+    RUN_TEST(a_largest_share_is_not_exceeded_and_others_have_the_rest);
+    RUN_TEST(a_share_of_its_own_is_kept_on_both_sides);
     RUN_TEST(the_hysteresis_follows_the_gaps_above);
     RUN_TEST(turns_go_round_and_end_on_time);
     RUN_TEST(a_pause_stops_anybody);

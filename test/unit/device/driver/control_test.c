@@ -310,6 +310,7 @@ static void a_capture_can_be_seen_and_its_mode_changed(void)
     CUstream s;
     CUgraph g, seen;
     CUgraphNode const *deps;
+    const CUgraphEdgeData *edges = NULL;
     CUstreamCaptureStatus status;
     cuuint64_t id;
     CUdeviceptr p, other;
@@ -324,9 +325,11 @@ static void a_capture_can_be_seen_and_its_mode_changed(void)
     TEST_ASSERT_EQUAL_PTR(mine, ctx);
     OK(CALL(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(CALL(cuMemsetD32Async)(p, 7, 4, s));
-    OK(CALL(cuStreamGetCaptureInfo_v3)(s, &status, &id, &seen, &deps, NULL, &n));
+    OK(CALL(cuStreamGetCaptureInfo_v3)(s, &status, &id, &seen, &deps, &edges, &n));
     TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_STATUS_ACTIVE, status);
     TEST_ASSERT_EQUAL_UINT64(1, n);
+    TEST_ASSERT_NOT_NULL(edges); /* one for each dependency, a plain one */
+    TEST_ASSERT_EQUAL_MEMORY(&(CUgraphEdgeData){0}, edges, sizeof *edges);
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     OK(CALL(cuThreadExchangeStreamCaptureMode)(&mode));
     TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_MODE_GLOBAL, mode);
@@ -360,6 +363,29 @@ static void a_kernel_cannot_write_a_page_for_reading(void)
     munmap(page, 4096);
 }
 
+static void who_captures_into_a_graph_of_his_own_need_not_be_told_which(void)
+{
+    CUstream s;
+    CUgraph g;
+    CUdeviceptr p;
+    size_t n = 0;
+    OK(CALL(cuMemAlloc_v2)(&p, 4));
+    OK(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
+    OK(CALL(cuGraphCreate)(&g, 0));
+    OK(CALL(cuStreamBeginCaptureToGraph)(s, g, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(CALL(cuMemsetD32Async)(p, 7, 1, s));
+    OK(CALL(cuStreamEndCapture)(s, NULL));
+    OK(CALL(cuGraphGetNodes)(g, NULL, &n));
+    TEST_ASSERT_EQUAL_UINT64(1, n);
+    OK(CALL(cuGraphDestroy)(g));
+    OK(CALL(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, CALL(cuStreamEndCapture)(s, NULL));
+    OK(CALL(cuStreamEndCapture)(s, &g));
+    OK(CALL(cuGraphDestroy)(g));
+    OK(CALL(cuStreamDestroy_v2)(s));
+    OK(CALL(cuMemFree_v2)(p));
+}
+
 int main(void)
 {
     open_driver();
@@ -371,6 +397,7 @@ int main(void)
     RUN_TEST(a_graph_shows_its_nodes_and_edges_and_can_be_replayed_by_hand);
     RUN_TEST(a_node_in_a_child_graph_takes_new_parameters);
     RUN_TEST(a_capture_can_be_seen_and_its_mode_changed);
+    RUN_TEST(who_captures_into_a_graph_of_his_own_need_not_be_told_which);
     RUN_TEST(a_kernel_cannot_write_a_page_for_reading);
     return UNITY_END();
 }

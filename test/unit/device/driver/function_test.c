@@ -84,7 +84,10 @@ static void occupancy_is_told(void)
     OK(CALL(cuOccupancyMaxPotentialBlockSizeWithFlags)(&grid, &block, store, NULL, 1024, 64, 0));
     TEST_ASSERT_TRUE(block <= 64);
     OK(CALL(cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, store, 1, 256));
-    TEST_ASSERT_TRUE(bytes > 0);
+    TEST_ASSERT_TRUE(bytes > 0 && bytes <= 48 << 10); /* what it may have without being asked */
+    OK(CALL(cuFuncSetAttribute)(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 64 << 10));
+    OK(CALL(cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, store, 1, 256));
+    TEST_ASSERT_EQUAL_UINT64(64 << 10, bytes);
 }
 
 static void launches_of_old_set_one_thing_at_a_time(void)

@@ -55,7 +55,13 @@ static const char kernels[] =
     ".visible .entry inside(.param .u64 out)\n{\n"
     ".global .align 4 .u32 calls;\n"
     ".reg .b64 %d<3>;\n.reg .b32 %r<3>;\nld.param.u64 %d1, [out];\nmov.u64 %d2, calls;\n"
-    "atom.global.add.u32 %r1, [%d2], 1;\nst.global.u32 [%d1], %r1;\nret;\n}\n";
+    "atom.global.add.u32 %r1, [%d2], 1;\nst.global.u32 [%d1], %r1;\nret;\n}\n"
+    /* reads words of a parameter as large as a tensor map */
+    ".visible .entry map(.param .u32 number, .param .align 128 .b8 words[128], .param .u64 "
+    "out)\n{\n"
+    ".reg .b64 %d<2>;\n.reg .b32 %r<5>;\nld.param.u64 %d1, [out];\nld.param.u32 %r1, [words];\n"
+    "ld.param.u32 %r2, [words+124];\nld.param.u32 %r3, [number];\nadd.u32 %r4, %r1, %r2;\n"
+    "add.u32 %r4, %r4, %r3;\nst.global.u32 [%d1], %r4;\nret;\n}\n";
 
 /* --- making --- */
 
@@ -539,22 +545,61 @@ static void part_kept_in_place(void)
     end_kept(&store);
 }
 
+/* The function with a parameter that is aligned in the bank: told where the code has it, and
+ * launched in both ways. */
+static void expect_placed(CUmodule m)
+{
+    enum { WORDS = 32 };
+    uint32_t words[WORDS] = {5, [WORDS - 1] = 600}, number = 7000;
+    CUdeviceptr out = room(4);
+    uint8_t buffer[1024] = {0};
+    void *params[] = {&number, words, &out};
+    size_t base = arch < 90 ? 0x160 : 0x210, map = (base + 4 + 127) / 128 * 128 - base;
+    size_t sizes[] = {4, sizeof words, 8}, places[] = {0, map, map + 128}, at, bytes;
+    CUfunction f;
+    OK(CALL(cuModuleGetFunction)(&f, m, "map"));
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(buffer + places[i], params[i], sizes[i]);
+        if (arch < 90)
+            continue; /* R535 does not tell */
+        OK(CALL(cuFuncGetParamInfo)(f, i, &at, &bytes));
+        TEST_ASSERT_EQUAL_size_t(places[i], at);
+        TEST_ASSERT_EQUAL_size_t(sizes[i], bytes);
+    }
+    OK(CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    OK(CALL(cuCtxSynchronize)());
+    TEST_ASSERT_EQUAL_UINT32(7605, word_of(out));
+    OK(CALL(cuMemsetD8_v2)(out, 0, 4));
+    bytes = places[2] + 8;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    OK(CALL(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+    OK(CALL(cuCtxSynchronize)());
+    TEST_ASSERT_EQUAL_UINT32(7605, word_of(out));
+}
+
+/* Machine code beside its PTX, and alone. */
+static void part_placed(void)
+{
+    CUmodule m;
+    use_device();
+    make_cubin();
+    expect_placed(load_original());
+    OK(CALL(cuModuleLoadData)(&m, cubin));
+    expect_placed(m);
+}
+
 /* --- all of them, per profile --- */
 
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"gated", part_gated},
-             {"twin", part_twin},
-             {"inside", part_inside},
-             {"attributes", part_attributes},
-             {"refused", part_refused},
-             {"broken", part_broken},
-             {"misplaced", part_misplaced},
-             {"container", part_container},
-             {"container_refused", part_container_refused},
-             {"kept", part_kept},
-             {"kept_in_place", part_kept_in_place}};
+} parts[] = {{"gated", part_gated},         {"twin", part_twin},
+             {"inside", part_inside},       {"attributes", part_attributes},
+             {"refused", part_refused},     {"broken", part_broken},
+             {"misplaced", part_misplaced}, {"placed", part_placed},
+             {"container", part_container}, {"container_refused", part_container_refused},
+             {"kept", part_kept},           {"kept_in_place", part_kept_in_place}};
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
 static void must(const char *profile, const char *part)

@@ -382,6 +382,23 @@ static void an_object_lives_as_long_as_its_graphs(void)
     OK(CALL(cuGraphDestroy)(g));
 }
 
+static void an_object_of_a_child_goes_with_its_node(void)
+{
+    static atomic_uint ended;
+    CUgraph g = new_graph(), child = new_graph();
+    CUuserObject o;
+    CUgraphNode node;
+    atomic_store(&ended, 0);
+    OK(CALL(cuUserObjectCreate)(&o, &ended, count, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(CALL(cuGraphRetainUserObject)(child, o, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    OK(CALL(cuGraphAddChildGraphNode)(&node, g, NULL, 0, child));
+    OK(CALL(cuGraphDestroy)(child));
+    TEST_ASSERT_EQUAL_UINT(0, atomic_load(&ended));
+    OK(CALL(cuGraphDestroyNode)(node));
+    TEST_ASSERT_EQUAL_UINT(1, atomic_load(&ended));
+    OK(CALL(cuGraphDestroy)(g));
+}
+
 static void a_graph_is_drawn(void)
 {
     char path[PATH_MAX], line[1024];
@@ -411,6 +428,7 @@ int main(void)
     RUN_TEST(a_graph_stands_in_another);
     RUN_TEST(nodes_of_all_kinds_come_by_one_call);
     RUN_TEST(an_object_lives_as_long_as_its_graphs);
+    RUN_TEST(an_object_of_a_child_goes_with_its_node);
     RUN_TEST(a_graph_is_drawn);
     return UNITY_END();
 }

@@ -317,6 +317,37 @@ static void texts_that_need_each_other_are_linked(void)
     OK(CALL(cuModuleUnload)(m));
 }
 
+static void a_limit_of_registers_is_kept(void)
+{
+    static char text[] = HEAD ".visible .entry k()\n{ .reg .b32 %r<400>; ret; }\n";
+    CUjit_option option = CU_JIT_MAX_REGISTERS;
+    void *value = (void *)(uintptr_t)24, *image;
+    CUlinkState s;
+    CUmodule m;
+    CUfunction f;
+    size_t bytes;
+    int before, registers;
+    OK(CALL(cuModuleLoadDataEx)(&m, text, 0, NULL, NULL));
+    OK(CALL(cuModuleGetFunction)(&f, m, "k"));
+    OK(CALL(cuFuncGetAttribute)(&before, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    TEST_ASSERT_GREATER_THAN_INT(24, before);
+    OK(CALL(cuModuleUnload)(m));
+    OK(CALL(cuModuleLoadDataEx)(&m, text, 1, &option, &value));
+    OK(CALL(cuModuleGetFunction)(&f, m, "k"));
+    OK(CALL(cuFuncGetAttribute)(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    TEST_ASSERT_EQUAL_INT(24, registers);
+    OK(CALL(cuModuleUnload)(m));
+    OK(CALL(cuLinkCreate_v2)(1, &option, &value, &s));
+    OK(CALL(cuLinkAddData_v2)(s, CU_JIT_INPUT_PTX, text, sizeof text, "text", 0, NULL, NULL));
+    OK(CALL(cuLinkComplete)(s, &image, &bytes));
+    OK(CALL(cuModuleLoadData)(&m, image));
+    OK(CALL(cuLinkDestroy)(s));
+    OK(CALL(cuModuleGetFunction)(&f, m, "k"));
+    OK(CALL(cuFuncGetAttribute)(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    TEST_ASSERT_EQUAL_INT(24, registers);
+    OK(CALL(cuModuleUnload)(m));
+}
+
 static void what_cannot_run_here_is_refused(void)
 {
     CUmodule m;
@@ -410,6 +441,7 @@ int main(void)
     RUN_TEST(a_library_is_loaded_without_a_context);
     RUN_TEST(a_graph_launches_kernels_with_parameters_of_its_own);
     RUN_TEST(texts_that_need_each_other_are_linked);
+    RUN_TEST(a_limit_of_registers_is_kept);
     RUN_TEST(what_cannot_run_here_is_refused);
     RUN_TEST(a_fault_stays_with_its_context);
     RUN_TEST(why_a_module_was_refused_is_told);

@@ -3,8 +3,11 @@
 #include "device/exec/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <unity.h>
 
 enum { SYNC, ARRIVE, RED_POPC, RED_AND, RED_OR };
@@ -576,7 +579,13 @@ static void numbers_that_make_no_sense_are_refused(void)
     info.info.shared_bytes = 0;
     TEST_ASSERT_EQUAL_INT(-EINVAL, tl_exec_object_from(&o, &info.info, NULL, NULL, &err));
     TEST_ASSERT_EQUAL_INT(-ENOENT, tl_exec_object_open(&o, "/nowhere/kernel.so", &err));
-    TEST_ASSERT_EQUAL_INT(-ENOEXEC, tl_exec_object_open(&o, "/proc/self/exe", &err));
+    TEST_ASSERT_EQUAL_INT(-EPERM, tl_exec_object_open(&o, "/proc/self/exe", &err)); /* a link */
+    char path[32];
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    TEST_ASSERT_TRUE(fd >= 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    TEST_ASSERT_EQUAL_INT(-ENOEXEC, tl_exec_object_open(&o, path, &err));
+    close(fd);
 }
 
 /* A frame of a megabyte, as compiled code has that keeps many vectors: its lowest byte is

@@ -216,7 +216,8 @@ static void who_was_killed_is_dead_before_it_has_died(void)
     wait_for(&board->ready, 1);
     if (!hold_at_exit(0))
         TEST_IGNORE_MESSAGE("ptrace is not allowed here");
-    TEST_ASSERT_FALSE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0], true));
+    TEST_ASSERT_EQUAL_INT(TL__TASK_GOES_ON,
+                          tl__task_state((uint32_t)children[0], (uint32_t)children[0], true));
     tl__sm_set_head(s, tl__sm_arrive(s, 0));
     kill_child(0);
     int first = -1, second = -1;
@@ -229,7 +230,8 @@ static void who_was_killed_is_dead_before_it_has_died(void)
     }
     TEST_ASSERT_TRUE(second >= 0 && first != second);
     TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 1000));
-    TEST_ASSERT_TRUE(tl__is_dying((uint32_t)children[0], (uint32_t)children[0], true));
+    TEST_ASSERT_EQUAL_INT(TL__TASK_DYING,
+                          tl__task_state((uint32_t)children[0], (uint32_t)children[0], true));
     let_go(0);
     /* The kernel has marked its word by now as well, and has not touched ours. */
     TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(s, 1));
@@ -264,13 +266,88 @@ static void who_does_not_exist_holds_nothing(void)
     tl__sm_close(s);
 }
 
+/* As a process of the same user could write it: nothing is free for almost a minute. */
+static void spoil_until_killed(uint32_t i)
+{
+    (void)i;
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    const uint64_t later = tl_clock_ns() + (uint64_t)50 * TL_SECOND_NS;
+    atomic_store(&s->m->bus_free_ns, later);
+    atomic_store(&s->m->engine_free_ns[0], later);
+    atomic_store(&s->m->slots[1].freed_ns, UINT64_MAX);
+    atomic_store(&s->m->arrival, UINT64_MAX);
+    atomic_store(&s->m->turn, UINT64_MAX);
+    atomic_store(&board->ready, 1);
+    for (;;)
+        pause();
+}
+
+static void damage_ends_with_those_who_did_it(void)
+{
+    start(0, spoil_until_killed);
+    wait_for(&board->ready, 1);
+    kill_child(0);
+    reap(0);
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    TEST_ASSERT_NOT_NULL(s);
+    /* modelled times: what is free now is free at once */
+    TEST_ASSERT_TRUE(tl__sm_bus(s, 0) <= tl_clock_ns());
+    TEST_ASSERT_TRUE(tl__sm_engine(s, 0, 0) <= tl_clock_ns());
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&s->m->slots[1].freed_ns));
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&s->m->arrival));
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&s->m->turn));
+    tl__sm_close(s);
+}
+
+static void touch_when_told(uint32_t i)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    expect(s != NULL, 1);
+    atomic_fetch_add(&board->ready, 1);
+    wait_for(&board->go, 1);
+    signal(SIGBUS, SIG_DFL); /* a sanitizer's own would make it an exit */
+    tl__sm_set_head(s, tl__sm_arrive(s, (int32_t)i));
+    acquire(s);
+}
+
+/* Who was on it ends and does not hang; who comes then has a device. */
+static void who_comes_after_a_truncation_gets_a_new_device(void)
+{
+    char path[128];
+    for (uint32_t i = 0; i < 2; i++)
+        start(i, touch_when_told);
+    wait_for(&board->ready, 2);
+    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    TEST_ASSERT_EQUAL_INT(0, truncate(path, 0));
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    TEST_ASSERT_NOT_NULL(s);
+    atomic_store(&board->go, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        int status = 0;
+        TEST_ASSERT_EQUAL_INT(children[i], waitpid(children[i], &status, 0));
+        children[i] = 0;
+        TEST_ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    }
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    uint32_t a = acquire(s), b = acquire(s);
+    TEST_ASSERT_TRUE(a != b);
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 1000));
+    tl__sm_memory_give(s, 1000);
+    tl__sm_release(s, a);
+    tl__sm_release(s, b);
+    tl__sm_close(s);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, tl__sm_unlink(name)); /* the last one has taken it away */
+}
+
 /* In another namespace the same numbers are others', or nobody's that we could see. */
 static void who_cannot_be_seen_is_not_taken_for_dead(void)
 {
     uint32_t nobody = FUTEX_TID_MASK - 1;
-    TEST_ASSERT_FALSE(tl__is_dying(nobody, nobody, false));
-    TEST_ASSERT_TRUE(tl__is_dying(nobody, nobody, true));
-    TEST_ASSERT_FALSE(tl__is_dying((uint32_t)getpid(), (uint32_t)gettid(), true));
+    TEST_ASSERT_EQUAL_INT(TL__TASK_GOES_ON, tl__task_state(nobody, nobody, false));
+    TEST_ASSERT_EQUAL_INT(TL__TASK_DYING, tl__task_state(nobody, nobody, true));
+    TEST_ASSERT_EQUAL_INT(TL__TASK_GOES_ON,
+                          tl__task_state((uint32_t)getpid(), (uint32_t)gettid(), true));
 }
 
 static void memory_of_the_killed_is_free_before_they_have_died(void)
@@ -325,6 +402,8 @@ int main(void)
     RUN_TEST(a_zombie_is_dead);
     RUN_TEST(who_was_killed_is_dead_before_it_has_died);
     RUN_TEST(who_does_not_exist_holds_nothing);
+    RUN_TEST(damage_ends_with_those_who_did_it);
+    RUN_TEST(who_comes_after_a_truncation_gets_a_new_device);
     RUN_TEST(who_cannot_be_seen_is_not_taken_for_dead);
     RUN_TEST(memory_of_the_killed_is_free_before_they_have_died);
     RUN_TEST(who_is_stopped_does_not_hold_up_the_others);

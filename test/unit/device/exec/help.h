@@ -46,7 +46,7 @@ void tearDown(void)
 
 static inline struct tl__sm *join(uint32_t n_slots, enum tl_exec_mode mode)
 {
-    struct tl__sm_config config = {name, n_slots, mode, 1000, 2000, false};
+    struct tl__sm_config config = {name, n_slots, mode, 1000, 2000, false, false};
     struct tl__sm *s = NULL;
     return tl__sm_open(&s, &config, NULL) == 0 ? s : NULL;
 }

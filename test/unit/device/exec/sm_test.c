@@ -15,7 +15,7 @@ static void settings_are_those_of_the_first(void)
 {
     struct tl__sm *s = join(3, TL_EXEC_TIMESLICE);
     TEST_ASSERT_NOT_NULL(s);
-    struct tl__sm_config other = {name, 5, TL_EXEC_MPS, 77, 1, false};
+    struct tl__sm_config other = {name, 5, TL_EXEC_MPS, 77, 1, false, false};
     TEST_ASSERT_EQUAL_UINT32(3, tl__sm_slots(s));
     tl__sm_close(s);
     TEST_ASSERT_EQUAL_INT(0, tl__sm_open(&s, &other, NULL)); /* alone again: its own */
@@ -55,7 +55,7 @@ static void the_last_to_leave_takes_the_segment_away(void)
 
 static void names_with_slashes_are_refused(void)
 {
-    struct tl__sm_config config = {"../etc/passwd", 1, TL_EXEC_MPS, 1, 1, false};
+    struct tl__sm_config config = {"../etc/passwd", 1, TL_EXEC_MPS, 1, 1, false, false};
     struct tl__sm *s;
     struct tl_error err;
     TEST_ASSERT_EQUAL_INT(-EINVAL, tl__sm_open(&s, &config, &err));
@@ -459,7 +459,7 @@ static void anything_may_be_in_the_segment(void)
         tl__sm_memory_info(s, &left, &all);
         /* Somebody who joins now finds a wreck: he gets a new device, or joins, or is told that it
          * is full. */
-        struct tl__sm_config config = {name, 2, TL_EXEC_MPS, 1000, 2000, false};
+        struct tl__sm_config config = {name, 2, TL_EXEC_MPS, 1000, 2000, false, false};
         struct tl__sm *other = NULL;
         int rc = tl__sm_open(&other, &config, NULL);
         TEST_ASSERT_TRUE(rc == 0 || rc == -EUSERS);
@@ -489,7 +489,7 @@ static void a_copy_engine_does_one_after_the_other_and_engines_do_not_wait_for_e
 {
     const uint64_t long_ns = 10000000000;
     struct tl__sm *s = join(1, TL_EXEC_MPS), *other = NULL;
-    struct tl__sm_config config = {name, 1, TL_EXEC_MPS, 1000, 2000, false};
+    struct tl__sm_config config = {name, 1, TL_EXEC_MPS, 1000, 2000, false, false};
     TEST_ASSERT_NOT_NULL(s);
     uint64_t first = tl__sm_engine(s, 0, long_ns), apart = tl__sm_engine(s, 1, long_ns);
     TEST_ASSERT_EQUAL_UINT64(first + 1, tl__sm_engine(s, 0, 1));

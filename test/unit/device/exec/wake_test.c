@@ -61,7 +61,7 @@ void tearDown(void)
 
 static struct tl__sm *join(void)
 {
-    struct tl__sm_config config = {name, 1, TL_EXEC_MPS_PRIORITY, 1000, 2000, false};
+    struct tl__sm_config config = {name, 1, TL_EXEC_MPS_PRIORITY, 1000, 2000, false, false};
     struct tl__sm *s = NULL;
     return tl__sm_open(&s, &config, NULL) == 0 ? s : NULL;
 }

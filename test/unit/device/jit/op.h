@@ -17,7 +17,7 @@ enum op_rounding { ROUND_NEAREST, ROUND_DOWN, ROUND_UP, ROUND_ZERO, ROUND_AWAY }
 /* A type by its name in PTX.  u8 and s8 live in 32-bit registers. */
 struct op_type {
     char name[12];
-    char kind;     /* 'u', 's', 'b', 'f' (f16, f32, f64), 'g' (bf16), '8' (fp8), 'p' */
+    char kind;     /* 'u', 's', 'b', 'f' (f16, f32, f64), 'g' (bf16), '8' (fp8 and less), 'p' */
     uint32_t bits; /* of one element */
     uint32_t packed;
     uint32_t reg_bits; /* of the register: 1, 16, 32 or 64 */
@@ -144,9 +144,11 @@ void op_matrix_check(uint32_t row, const uint64_t *in, const uint64_t *out, stru
 
 struct op_format {
     int exponent_bits, mantissa_bits;
-    bool has_inf; /* else, as in e4m3, the top exponent holds numbers and one NaN */
+    bool has_inf;  /* else, as in e4m3, the top exponent holds numbers and one NaN */
+    bool is_plain; /* not even that: NaN is rounded to the largest number */
 };
-extern const struct op_format op_f16, op_bf16, op_f32, op_tf32, op_e4m3, op_e5m2;
+extern const struct op_format op_f16, op_bf16, op_f32, op_tf32, op_e4m3, op_e5m2, op_e2m3, op_e3m2,
+    op_e2m1;
 
 /* '+', '-', '*', '/', 'f' (a * b + c), 'r' (square root) in double under that rounding; inexact may
  * be NULL. */

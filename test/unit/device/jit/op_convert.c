@@ -94,14 +94,43 @@ static double limited(const struct op *o, double x)
     return o->relu && x <= 0 ? 0 : x;
 }
 
+/* The format that a pair is of; ue8m0 is none. */
+static const struct op_format *small_of(const struct op_type *t)
+{
+    return strcmp(t->name, "e4m3x2") == 0   ? &op_e4m3
+           : strcmp(t->name, "e5m2x2") == 0 ? &op_e5m2
+           : strcmp(t->name, "e2m3x2") == 0 ? &op_e2m3
+           : strcmp(t->name, "e3m2x2") == 0 ? &op_e3m2
+           : strcmp(t->name, "e2m1x2") == 0 ? &op_e2m1
+                                            : NULL;
+}
+
+/* The least power of two that is not below a number's size (.rp), or the largest that is not above
+ * it (.rz), from 2^-127 on; 255 stands for NaN and what is too large. */
+static uint64_t scale_of(double x, enum op_rounding mode, bool satfinite)
+{
+    int e = 0;
+    if (x != x)
+        return 255;
+    if (x - x != 0)
+        return satfinite ? 254 : 255;
+    for (x = x < 0 ? -x : x; e < 255; e++) {
+        double power = __builtin_ldexp(1, e - 127);
+        if (mode == ROUND_UP ? x <= power : x < 2 * power)
+            break;
+    }
+    return e == 255 && satfinite ? 254 : (uint64_t)e;
+}
+
 static uint64_t narrowed(const struct op *o, const struct op_type *from, const struct op_type *to,
                          uint64_t v)
 {
     double x = limited(o, op_flushed(o, from, op_float(from, v)));
     if (op_has(o, "rni") || op_has(o, "rzi") || op_has(o, "rmi") || op_has(o, "rpi"))
         x = integral(x, o->rounding);
-    const struct op_format *f = to->kind == '8'
-                                    ? (strcmp(to->name, "e4m3x2") == 0 ? &op_e4m3 : &op_e5m2)
+    if (to->kind == '8' && small_of(to) == NULL)
+        return scale_of(x, o->rounding, op_has(o, "satfinite"));
+    const struct op_format *f = to->kind == '8'   ? small_of(to)
                                 : to->kind == 'g' ? &op_bf16
                                                   : &op_f16;
     if (op_has(o, "satfinite") && to->kind != 'b')
@@ -123,15 +152,23 @@ static void pack(const struct op *o, const uint64_t *in, uint64_t *out)
              narrowed(o, &o->source[1], &t, in[1]);
 }
 
-/* Two halves to two of 8 bits, or back. */
+/* Of such bits, other bits of a byte do not count. */
+static double widened(const struct op_type *from, uint64_t v)
+{
+    const struct op_format *f = small_of(from);
+    if (f == NULL)
+        return v == 255 ? __builtin_nan("") : __builtin_ldexp(1, (int)v - 127);
+    return op_value(f, v);
+}
+
+/* Two halves to two of 8 bits or less, or back. */
 static void packed(const struct op *o, const uint64_t *in, uint64_t *out)
 {
     const struct op_type *from = &o->source[0], *to = &o->result[0];
-    const struct op_format *f = strcmp(from->name, "e4m3x2") == 0 ? &op_e4m3 : &op_e5m2;
     out[0] = 0;
     for (uint32_t p = 0; p < 2; p++) {
         uint64_t v = in[0] >> (p * from->bits) & ones(from->bits);
-        uint64_t r = from->kind == '8' ? op_bits(to, limited(o, op_value(f, v)), ROUND_NEAREST)
+        uint64_t r = from->kind == '8' ? op_bits(to, limited(o, widened(from, v)), ROUND_NEAREST)
                                        : narrowed(o, from, to, v);
         out[0] |= r << (p * to->bits);
     }
@@ -182,6 +219,14 @@ static void pack_ints(const struct op *o, const uint64_t *in, uint64_t *out)
     {                                                                                              \
         "cvt" mods "." to ".f32", to "=f32,f32", pack, 0, 0, NULL                                  \
     }
+
+/* A pair of e2m1 is a byte, of which there is no register that can be loaded and stored. */
+#define NIBBLES(mods)                                                                              \
+    {                                                                                              \
+        "cvt" mods ".e2m1x2.f32", "e2m1x2=f32,f32", pack, 0, 0,                                    \
+            ".reg .b8 %t<2>; cvt" mods ".e2m1x2.f32 %t0, $1, $2; mov.b16 $0, {%t0, 0}"             \
+    }
+#define FROM_BYTE(form) ".reg .b8 %t<2>; mov.b16 {%t0, %t1}, $1; " form " $0, %t0"
 
 const struct op_row op_convert_rows[] = {
     INT("s64", "s32"),
@@ -280,6 +325,24 @@ const struct op_row op_convert_rows[] = {
     CVT(".rn", "f16x2", "e4m3x2", packed),
     CVT(".rn", "f16x2", "e5m2x2", packed),
     CVT(".rn.relu", "f16x2", "e4m3x2", packed),
+    PACK(".rn.satfinite", "e2m3x2"),
+    PACK(".rn.satfinite", "e3m2x2"),
+    PACK(".rn.satfinite.relu", "e3m2x2"),
+    CVT(".rn", "f16x2", "e2m3x2", packed),
+    CVT(".rn", "f16x2", "e3m2x2", packed),
+    CVT(".rn.relu", "f16x2", "e2m3x2", packed),
+    NIBBLES(".rn.satfinite"),
+    NIBBLES(".rn.satfinite.relu"),
+    {"cvt.rn.f16x2.e2m1x2", "f16x2=e2m1x2", packed, 0, 0, FROM_BYTE("cvt.rn.f16x2.e2m1x2")},
+    {"cvt.rn.relu.f16x2.e2m1x2", "f16x2=e2m1x2", packed, 0, 0,
+     FROM_BYTE("cvt.rn.relu.f16x2.e2m1x2")},
+    PACK(".rp", "ue8m0x2"),
+    PACK(".rz", "ue8m0x2"),
+    PACK(".rp.satfinite", "ue8m0x2"),
+    PACK(".rz.satfinite", "ue8m0x2"),
+    CVT(".rp.satfinite", "ue8m0x2", "bf16x2", packed),
+    CVT(".rz", "ue8m0x2", "bf16x2", packed),
+    CVT(".rn", "bf16x2", "ue8m0x2", packed),
     CVT(".rna", "tf32", "f32", tf32),
     CVT(".rn", "tf32", "f32", tf32),
     CVT(".rz", "tf32", "f32", tf32),

@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 32, REGISTERS = 8, PAD = 8, A_AT = 0, B_AT = 8192, C_AT = 16384 };
+enum { MOST = 64, REGISTERS = 8, PAD = 8, A_AT = 0, B_AT = 8192, C_AT = 16384 };
 
 struct matrix_row {
     /* of the product; loads and stores of wmma follow from it.  $ is where operands go */
     const char *form;
     uint32_t m, n, k;
-    /* types: 'h' f16, 'b' bf16, 't' tf32, 'd' f64, 's' s8, 'u' u8, '4' e4m3, '5' e5m2 */
+    /* types: 'h' f16, 'b' bf16, 't' tf32, 'd' f64, 's' s8, 'u' u8, '4' e4m3, '5' e5m2, and of less
+     * than 8 bits '2' e2m3, '3' e3m2, '1' e2m1, 'x' e2m1 side by side */
     char a, b;
     char c, d;       /* 'f' f32, 'h' f16, 'd' f64, 'i' s32 */
     char rows[3];    /* wmma: layouts of A, B and C, 'r' or 'c'; mma: empty */
@@ -50,6 +51,19 @@ static const struct matrix_row rows[] = {
     MMA("m16n8k32", "f32.e5m2.e4m3.f32", 16, 8, 32, '5', '4', 'f', 'f'),
     MMA("m16n8k32", "f32.e4m3.e5m2.f32", 16, 8, 32, '4', '5', 'f', 'f'),
     MMA("m16n8k32", "f32.e5m2.e5m2.f32", 16, 8, 32, '5', '5', 'f', 'f'),
+    MMA("m16n8k32", "kind::f8f6f4.f32.e2m3.e3m2.f32", 16, 8, 32, '2', '3', 'f', 'f'),
+    MMA("m16n8k32", "kind::f8f6f4.f32.e2m1.e4m3.f32", 16, 8, 32, '1', '4', 'f', 'f'),
+    MMA("m16n8k32", "kind::f8f6f4.f16.e5m2.e2m1.f16", 16, 8, 32, '5', '1', 'h', 'h'),
+    MMA("m16n8k32", "kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0", 16, 8, 32,
+        '4', '5', 'f', 'f'),
+    MMA("m16n8k32", "kind::mxf8f6f4.block_scale.f32.e2m1.e2m3.f32.ue8m0", 16, 8, 32, '1', '2', 'f',
+        'f'),
+    MMA("m16n8k64", "kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0", 16, 8, 64, 'x', 'x', 'f',
+        'f'),
+    MMA("m16n8k64", "kind::mxf4nvf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0", 16, 8, 64,
+        'x', 'x', 'f', 'f'),
+    MMA("m16n8k64", "kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", 16, 8, 64,
+        'x', 'x', 'f', 'f'),
     {"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
      16,
      16,
@@ -231,6 +245,8 @@ static const struct matrix_row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static double a[MOST][MOST], b[MOST][MOST], c[MOST][MOST]; /* of the row under test */
+/* with block scaling: of each lane, and the selectors of A and B: byte and lanes of a quad */
+static uint32_t scales[2][OP_LANES], selectors[2][2];
 
 uint32_t op_matrix_rows(void)
 {
@@ -247,8 +263,13 @@ const char *op_matrix_form(uint32_t row)
 static uint32_t bits_of(char type)
 {
     switch (type) {
+    case 'x':
+        return 4;
     case 's':
     case 'u':
+    case '1':
+    case '2':
+    case '3':
     case '4':
     case '5':
         return 8;
@@ -284,6 +305,7 @@ static const char *name_of(char type)
     }
 }
 
+/* A number of that type as bits, at its place in the bits that it has in a register. */
 static uint64_t encode(char type, double x)
 {
     uint64_t r = 0;
@@ -302,6 +324,14 @@ static uint64_t encode(char type, double x)
         return op_round(&op_e4m3, x, ROUND_NEAREST, true);
     case '5':
         return op_round(&op_e5m2, x, ROUND_NEAREST, true);
+    case '2':
+        return op_round(&op_e2m3, x, ROUND_NEAREST, true);
+    case '3':
+        return op_round(&op_e3m2, x, ROUND_NEAREST, true);
+    case '1': /* in the middle of its byte */
+        return op_round(&op_e2m1, x, ROUND_NEAREST, true) << 2;
+    case 'x':
+        return op_round(&op_e2m1, x, ROUND_NEAREST, true);
     case 'd':
         memcpy(&r, &x, sizeof x);
         return r;
@@ -329,19 +359,45 @@ static double any(char type, uint64_t *state)
         return (uint8_t)z;
     case 'i': /* some so near to the ends that saturation shows */
         return z & 1 ? (double)(int32_t)(z >> 32) : z & 2 ? 2147483000.0 : -2147483000.0;
+    case '2':
+    case '3':
     case '4':
     case '5':
         return (double)((int64_t)(z % 13) - 6) / 2;
+    case '1':
+    case 'x':
+        return op_value(&op_e2m1, z & 15);
     default:
         return (double)((int64_t)(z % 25) - 12) / 4;
     }
+}
+
+/* How many scales there are for a row of A or a column of B; 0: nothing is scaled. */
+static uint32_t n_scales(const struct matrix_row *r)
+{
+    return strstr(r->form, "block_scale") == NULL ? 0
+           : strstr(r->form, "4X") != NULL        ? 4
+           : strstr(r->form, "mxf4") != NULL      ? 2
+                                                  : 1;
+}
+
+/* PTX ISA, "Block Scaling for mma.sync": rows i and i + 8 of A have theirs in the lower and the
+ * upper lane of one of the two pairs of quad i, column i of B has them in one lane of quad i. */
+static double scale(const struct matrix_row *r, bool is_b, uint32_t i, uint32_t k)
+{
+    uint32_t lane = is_b ? 4 * i + selectors[1][1] : i % 8 * 4 + 2 * selectors[0][1] + i / 8;
+    uint32_t byte = selectors[is_b][0] + k / (r->k / n_scales(r));
+    uint32_t v = scales[is_b][lane] >> 8 * byte & 255;
+    return strstr(r->form, "ue4m3") != NULL ? op_value(&op_e4m3, v)
+                                            : __builtin_ldexp(1, (int)v - 127);
 }
 
 static double result(const struct matrix_row *r, uint32_t i, uint32_t j)
 {
     double sum = 0;
     for (uint32_t k = 0; k < r->k; k++)
-        sum += a[i][k] * b[k][j];
+        sum += a[i][k] * b[k][j] *
+               (n_scales(r) > 0 ? scale(r, false, i, k) * scale(r, true, j, k) : 1);
     if (r->d != 'i')
         return sum + c[i][j];
     if (strstr(r->form, "satfinite") == NULL)
@@ -474,6 +530,11 @@ static void product_kernel(struct tl_buf *out, const struct matrix_row *r)
         move_words(out, "b", r->b, REGISTERS, nb, false);
         move_words(out, "c", r->c, 2 * REGISTERS, nc, false);
     }
+    if (n_scales(r) > 0) {
+        move_words(out, "w", 'f', 3 * REGISTERS, 2, false);
+        tl_buf_printf(out, "  .reg .b16 %%h<2>;\n  mov.b16 %%h0, %u;\n  mov.b16 %%h1, %u;\n",
+                      selectors[0][0], selectors[0][1]);
+    }
     tl_buf_printf(out, "  %s ", r->form);
     const char *const names[4] = {"d", "a", "b", "c"};
     const uint32_t counts[4] = {nd, na, nb, nc};
@@ -481,6 +542,10 @@ static void product_kernel(struct tl_buf *out, const struct matrix_row *r)
         tl_buf_puts(out, i > 0 ? ", " : "");
         add_registers(out, names[i], counts[i]);
     }
+    /* a selector is a number, or a register */
+    if (n_scales(r) > 0)
+        tl_buf_printf(out, ", %%w0, {%%h0, %%h1}, {%%w1}, {%u, %u}", selectors[1][0],
+                      selectors[1][1]);
     tl_buf_puts(out, ";\n");
     if (is_wmma(r)) {
         tl_buf_printf(out, "  wmma.store.d.sync.aligned.%s.m%un%uk%u.global.%s [%%out], ",
@@ -522,9 +587,20 @@ static void matrix_kernel(struct tl_buf *out, const struct matrix_row *r)
         move_words(out, "m", 'f', 0, r->k, true);
 }
 
+/* Other selectors for each row. */
+static void choose_selectors(const struct matrix_row *r, uint32_t row)
+{
+    uint32_t n = n_scales(r);
+    for (uint32_t i = 0; n > 0 && i < 2; i++) {
+        selectors[i][0] = n == 4 ? 0 : n == 2 ? (row + i) % 2 * 2 : (row + 3 * i) % 4;
+        selectors[i][1] = i == 0 ? row % 2 : (row + 1) % 4;
+    }
+}
+
 void op_matrix_kernel(struct tl_buf *out, uint32_t row)
 {
     kernel_head(out);
+    choose_selectors(&rows[row], row);
     if (is_matrix(&rows[row]))
         matrix_kernel(out, &rows[row]);
     else
@@ -578,6 +654,16 @@ void op_matrix_inputs(uint32_t row, uint64_t *in, uint64_t seed)
             b[i][j] = any(r->b, &state);
             c[i][j] = any(r->c, &state);
         }
+    }
+    for (uint32_t i = 0; n_scales(r) > 0 && i < 2 * OP_LANES; i++) {
+        /* powers of two near 1, so that sums stay exact */
+        bool is_ue4m3 = strstr(r->form, "ue4m3") != NULL;
+        uint32_t word = 0;
+        for (uint32_t k = 0; k < 4; k++)
+            word |= (uint32_t)(is_ue4m3 ? 0x28 + next(&state) % 4 * 8 : 124 + next(&state) % 7)
+                    << 8 * k;
+        scales[i / OP_LANES][i % OP_LANES] = word;
+        in[(size_t)3 * REGISTERS * OP_LANES + i] = word;
     }
     if (!is_wmma(r)) {
         fill_fragment(r, 'a', r->a, a, in);

@@ -4,8 +4,11 @@
 
 #include <string.h>
 
-const struct op_format op_f16 = {5, 10, true}, op_bf16 = {8, 7, true}, op_f32 = {8, 23, true},
-                       op_tf32 = {8, 10, true}, op_e4m3 = {4, 3, false}, op_e5m2 = {5, 2, true};
+const struct op_format op_f16 = {5, 10, true, false}, op_bf16 = {8, 7, true, false},
+                       op_f32 = {8, 23, true, false}, op_tf32 = {8, 10, true, false},
+                       op_e4m3 = {4, 3, false, false}, op_e5m2 = {5, 2, true, false},
+                       op_e2m3 = {2, 3, false, true}, op_e3m2 = {3, 2, false, true},
+                       op_e2m1 = {2, 1, false, true};
 
 enum { MXCSR_DEFAULT = 0x1f80, MXCSR_INEXACT = 0x20 };
 
@@ -88,7 +91,7 @@ uint64_t op_round(const struct op_format *f, double x, enum op_rounding mode, bo
     int bias = (1 << (f->exponent_bits - 1)) - 1, m = f->mantissa_bits, e;
     uint64_t is_negative = bits_of(x) >> 63, sign = is_negative << (f->exponent_bits + m);
     uint64_t inf = ((1ull << f->exponent_bits) - 1) << m, nan = inf | ((1ull << m) - 1);
-    uint64_t most = f->has_inf ? inf - 1 : nan - 1;
+    uint64_t most = f->has_inf ? inf - 1 : f->is_plain ? nan : nan - 1;
     if (x != x)
         return nan;
     if (x == 0)
@@ -120,7 +123,7 @@ double op_value(const struct op_format *f, uint64_t bits)
     double r;
     if (f->has_inf && e == (1 << f->exponent_bits) - 1)
         r = mantissa != 0 ? __builtin_nan("") : __builtin_inf();
-    else if (!f->has_inf && field == (1ull << (f->exponent_bits + m)) - 1)
+    else if (!f->has_inf && !f->is_plain && field == (1ull << (f->exponent_bits + m)) - 1)
         r = __builtin_nan("");
     else
         r = __builtin_ldexp((double)(e == 0 ? mantissa : mantissa | 1ull << m),

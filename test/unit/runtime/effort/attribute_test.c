@@ -162,6 +162,36 @@ static void more_dynamic_shared_memory_is_there_for_forms(void)
     TEST_ASSERT_GREATER_THAN_UINT32(0, n_forms);
 }
 
+/* As cuDNN does: the limit is set for each launch of a kernel whose blocks wait for each other,
+ * which is not cut, and launches wait behind pieces meanwhile. */
+static void less_dynamic_shared_memory_is_for_later_launches(void)
+{
+    enum { MUCH = 60 << 10, LITTLE = 8 << 10, LAUNCHES = 64 };
+    static const char text[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.extern .shared .b8 s[];\n.visible .entry "
+        "waits(.param .u64 p)\n{\n.reg .pred %p<2>;\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\n"
+        "ld.param.u64 %d1, [p];\nmov.u32 %r3, %nctaid.x;\natom.global.add.u32 %r1, [%d1], 1;\n"
+        "AGAIN:\nld.volatile.global.u32 %r2, [%d1];\nsetp.lt.u32 %p1, %r2, %r3;\n"
+        "@%p1 bra AGAIN;\nret;\n}\n";
+    CUmodule module;
+    CUfunction waits;
+    uint32_t before, after;
+    void *params[] = {&memory};
+    OK(CALL(cuModuleLoadData)(&module, text));
+    OK(CALL(cuModuleGetFunction)(&waits, module, "waits"));
+    OK(CALL(cuMemcpyDtoH_v2)(&before, memory, sizeof before));
+    for (int i = 0; i < LAUNCHES; i++) {
+        int bytes = i % 2 == 0 ? MUCH : LITTLE;
+        launch(NULL, 0);
+        OK(CALL(cuFuncSetAttribute)(waits, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes));
+        OK(CALL(cuLaunchKernel)(waits, 2, 1, 1, 32, 1, 1, (unsigned)bytes, stream, params, NULL));
+    }
+    OK(CALL(cuStreamSynchronize)(stream));
+    OK(CALL(cuMemcpyDtoH_v2)(&after, memory, sizeof after));
+    TEST_ASSERT_EQUAL_UINT32(32 * (BLOCKS + 2) * LAUNCHES, after - before);
+    OK(CALL(cuModuleUnload)(module));
+}
+
 static void attributes_of_a_launch_go_with_each_piece(void)
 {
     uint32_t n, n_forms = 0;
@@ -306,6 +336,7 @@ static int run(const char *profile, const char *rung)
     RUN_TEST(settings_of_a_kernel_follow_to_its_forms);
     RUN_TEST(settings_of_a_librarys_kernel_do_as_well);
     RUN_TEST(more_dynamic_shared_memory_is_there_for_forms);
+    RUN_TEST(less_dynamic_shared_memory_is_for_later_launches);
     RUN_TEST(attributes_of_a_launch_go_with_each_piece);
     RUN_TEST(attributes_of_a_stream_hold_for_streams_beside_it);
     RUN_TEST(what_forbids_pieces_runs_whole);

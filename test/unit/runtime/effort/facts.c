@@ -29,6 +29,7 @@ struct tl_eff_facts any_facts(void)
                              .turnaround_ns = any_size(35),
                              .strikes = any(4) == 0 ? (uint32_t)any(4) : 0,
                              .leave_ns = any_size(36),
+                             .skip_ns = any_size(36),
                              .takes_singly = any(4) == 0,
                              .is_alone = any(2) == 0,
                              .has_profile = any(8) != 0,

@@ -5,6 +5,7 @@
 #include "tally/image.h"
 #include "tally/ptx.h"
 #include "test/unit/image/build.h"
+#include "test/unit/scratch.h"
 #include "unity.h"
 
 #include <elf.h>
@@ -71,13 +72,12 @@ static void machine_code_tells_the_same_as_its_ptx(void)
 {
     static const char *const kernels[] = {"none", "one", "mixed", "large"};
     static const char *const archs[] = {"sm_80", "sm_90", "sm_100", "sm_120"};
-    const char *ptxas = getenv("PTXAS"), *folder = getenv("TMPDIR");
+    const char *ptxas = getenv("PTXAS");
     char source[256], object[256], command[1200];
     if (ptxas == NULL || *ptxas == 0)
         TEST_IGNORE_MESSAGE("no ptxas here");
-    snprintf(source, sizeof source, "%s/params-%d.ptx", folder != NULL ? folder : "/tmp", getpid());
-    snprintf(object, sizeof object, "%s/params-%d.cubin", folder != NULL ? folder : "/tmp",
-             getpid());
+    scratch_path(source, sizeof source, "params.ptx");
+    scratch_path(object, sizeof object, "params.cubin");
     FILE *f = fopen(source, "w");
     TEST_ASSERT_NOT_NULL(f);
     fputs(text, f);

@@ -158,6 +158,114 @@ static void a_gated_launch_takes_all_that_is_left(void)
     }
 }
 
+/* A gated launch in bites, and what it is judged by: nothing overflows. */
+static struct tl_eff_facts any_bites(void)
+{
+    struct tl_eff_facts f = any_facts();
+    f.rung = TL_RUNG_GATE;
+    f.launched = f.done;
+    f.has_profile = true;
+    f.leave_ns = 1 + any_size(20);
+    f.skip_ns = 1 + any_size(20);
+    f.wave_ns = 1 + any_size(25);
+    return f;
+}
+
+static uint64_t bite_ns(const struct tl_eff_facts *f, uint32_t bite)
+{
+    uint64_t wave_ns = f->rungs[TL_RUNG_GATE].wave_ns != 0 ? f->rungs[TL_RUNG_GATE].wave_ns
+                                                           : f->wave_ns;
+    return bite / (f->sms > 0 ? f->sms : 1) * wave_ns;
+}
+
+static void a_bite_is_as_long_as_what_a_stop_costs_and_no_longer(void)
+{
+    uint32_t n_bites = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tl_eff_facts f = any_bites(), patient = f;
+        struct tl_eff_size size = tl_eff_plan_size(&f);
+        uint64_t lost_ns = tl_eff_plan_stop_ns(&f), wave_ns = bite_ns(&f, f.sms > 0 ? f.sms : 1);
+        TEST_ASSERT_TRUE(size.bite <= size.blocks);
+        patient.turnaround_ns += any_size(35);
+        TEST_ASSERT_TRUE(tl_eff_plan_size(&patient).bite <= size.bite);
+        if (size.bite == 0) {
+            TEST_ASSERT_TRUE(f.is_chained || lost_ns <= f.turnaround_ns / 2);
+            continue;
+        }
+        n_bites++;
+        TEST_ASSERT_FALSE_MESSAGE(f.is_chained, "it may have to leave without a single block");
+        TEST_ASSERT_TRUE(size.bite == size.blocks || bite_ns(&f, size.bite) >= lost_ns);
+        TEST_ASSERT_TRUE(bite_ns(&f, size.bite) < lost_ns + wave_ns);
+    }
+    TEST_ASSERT_TRUE(n_bites > ROUNDS / 100);
+}
+
+/* Stopped as soon as it begins, again and again, a kernel in bites comes to its end, and at least
+ * half of its time is work. */
+static void a_kernel_in_bites_ends_however_often_it_is_stopped(void)
+{
+    uint32_t n_ended = 0;
+    for (int i = 0; i < 2000; i++) {
+        struct tl_eff_facts f = any_bites();
+        uint64_t worked_ns = 0, lost_ns = 0;
+        f.is_chained = false;
+        f.turnaround_ns = 0;
+        f.blocks = 1 + (uint32_t)any(100000);
+        f.done = f.launched = 0;
+        for (uint32_t n = 0; f.done < f.blocks; n++) {
+            TEST_ASSERT_TRUE_MESSAGE(n < 100000, "every launch is a step");
+            uint32_t bite = tl_eff_plan_size(&f).bite;
+            TEST_ASSERT_GREATER_THAN(0, bite);
+            worked_ns += bite_ns(&f, bite);
+            f.done = f.launched = f.done + bite;
+            if (f.done < f.blocks) /* else nothing was stopped */
+                lost_ns += tl_eff_plan_stop_ns(&f);
+            n_ended += f.done == f.blocks && n > 0;
+        }
+        uint64_t once_ns = tl_eff_plan_leaving_ns(&f);
+        f.leave_ns = f.skip_ns;
+        once_ns += tl_eff_plan_leaving_ns(&f);
+        TEST_ASSERT_TRUE(lost_ns <= worked_ns + once_ns);
+    }
+    TEST_ASSERT_TRUE_MESSAGE(n_ended > 100, "some took several");
+}
+
+static void bites_are_those_of_the_table(void)
+{
+    /* clang-format off */
+    static const struct {
+        const char *what;
+        uint64_t turnaround_ns, leave_ns, skip_ns, wave_ns, rung_ns;
+        uint32_t blocks, done;
+        bool is_chained;
+        uint32_t bite;
+    } rows[] = { /* a hundred SMs */
+        {"leaving is within the budget",        100 * US, 500, 100, 10 * US, 0, 10000, 0, false, 0},
+        {"a million tiny blocks",               100 * US, 500, 100, 10 * US, 0, 1000000, 0, false, 50000},
+        {"in the middle: before it is cheaper", 100 * US, 500, 100, 10 * US, 0, 1000000, 500000, false, 30000},
+        {"at its end",                          100 * US, 500, 100, 10 * US, 0, 1000000, 999000, false, 1000},
+        {"by what the gated form takes",        100 * US, 500, 100, 10 * US, 20 * US, 1000000, 0, false, 25000},
+        {"the cost of skipping is not known",   100 * US, 500, 0, 10 * US, 0, 1000000, 500000, false, 50000},
+        {"behind another kernel",               100 * US, 500, 100, 10 * US, 0, 1000000, 0, true, 0},
+        {"nothing is known of its blocks",      100 * US, 500, 100, 0, 0, 1000000, 0, false, 0},
+        {"blocks as short as leaving",          100 * US, 500, 100, 500, 0, 1000000, 0, false, 1000000},
+    };
+    /* clang-format on */
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tl_eff_facts f = plain();
+        f.rung = TL_RUNG_GATE;
+        f.turnaround_ns = rows[i].turnaround_ns;
+        f.leave_ns = rows[i].leave_ns;
+        f.skip_ns = rows[i].skip_ns;
+        f.wave_ns = rows[i].wave_ns;
+        f.rungs[TL_RUNG_GATE].wave_ns = rows[i].rung_ns;
+        f.blocks = rows[i].blocks;
+        f.done = f.launched = rows[i].done;
+        f.is_chained = rows[i].is_chained;
+        TEST_ASSERT_EQUAL_UINT32_MESSAGE(rows[i].bite, tl_eff_plan_size(&f).bite, rows[i].what);
+    }
+}
+
 static void only_what_stops_by_itself_follows_a_kernel_whose_end_is_not_known(void)
 {
     for (int i = 0; i < ROUNDS; i++) {
@@ -304,6 +412,9 @@ int main(void)
     RUN_TEST(workers_fit_on_the_granted_sms_and_have_something_to_do);
     RUN_TEST(the_counter_ends_where_it_is_expected);
     RUN_TEST(a_gated_launch_takes_all_that_is_left);
+    RUN_TEST(a_bite_is_as_long_as_what_a_stop_costs_and_no_longer);
+    RUN_TEST(a_kernel_in_bites_ends_however_often_it_is_stopped);
+    RUN_TEST(bites_are_those_of_the_table);
     RUN_TEST(only_what_stops_by_itself_follows_a_kernel_whose_end_is_not_known);
     RUN_TEST(pieces_have_the_sizes_of_the_table);
     RUN_TEST(sizes_with_several_blocks_on_an_sm_are_those_of_the_table);

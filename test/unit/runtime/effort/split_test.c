@@ -2,6 +2,7 @@
  * they reach the driver in pieces, none while the client is busy, and what arrives is what was
  * sent. */
 #include "job.h"
+#include "test/unit/scratch.h"
 
 #include <stdatomic.h>
 
@@ -246,11 +247,10 @@ static void join_high(void)
 static int run(const char *profile, const char *rung)
 {
     char folder[80], socket[100], daemon[PATH_MAX], program[PATH_MAX + 16];
-    const char *tmp = getenv("TMPDIR"), *build = getenv("TALLY_BUILD");
+    const char *build = getenv("TALLY_BUILD");
     (void)rung;
     UNITY_BEGIN();
-    snprintf(folder, sizeof folder, "%s/split-XXXXXX", tmp != NULL ? tmp : "/tmp");
-    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    TEST_ASSERT_NOT_NULL(mkdtemp(scratch_path(folder, sizeof folder, "split-XXXXXX")));
     snprintf(socket, sizeof socket, "%s/socket", folder);
     TEST_ASSERT_NOT_NULL(realpath(build != NULL ? build : "build", daemon));
     snprintf(program, sizeof program, "%s/bin/tallyd", daemon);

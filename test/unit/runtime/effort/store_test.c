@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <unity.h>
 
@@ -12,6 +13,7 @@
 #include "runtime/effort/state.h"
 #include "runtime/effort/store.h"
 #include "runtime/effort/variant.h"
+#include "test/unit/scratch.h"
 
 /* What the rest of the best-effort part would bring. */
 struct tl_eff_state tl_eff;
@@ -27,8 +29,7 @@ static char folder[64];
 
 void setUp(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.40s/store-XXXXXX", tmp != NULL ? tmp : "/tmp");
+    scratch_path(folder, sizeof folder, "store-XXXXXX");
     if (folder[0] != 0 && getenv("STORE_TEST_FOLDER") == NULL) {
         TEST_ASSERT_NOT_NULL(mkdtemp(folder));
         setenv("STORE_TEST_FOLDER", folder, 1);
@@ -113,6 +114,26 @@ static void what_was_stored_is_found_again(void)
     TEST_ASSERT_EQUAL_STRING("two", found.table[1]);
     tl_eff_rewritten_finish(&found);
     TEST_ASSERT_EQUAL(-ENOENT, tl_eff_store_get("key-2", &found));
+}
+
+/* Whoever owns a folder above ours puts another one in its place, with a forged kernel. */
+static void a_kernel_is_read_where_it_was_checked(void)
+{
+    struct tl_eff_rewritten r = sample(), found;
+    char command[600];
+    tl_eff_store_put("key-4", &r);
+    snprintf(command, sizeof command,
+             "cd '%s' && cp -a effort forged && mv effort genuine && mv forged effort && "
+             "sed -i 's/two/bad/' effort/*.so",
+             getenv("STORE_TEST_FOLDER"));
+    TEST_ASSERT_EQUAL(0, system(command));
+    int rc = tl_eff_store_get("key-4", &found);
+    snprintf(command, sizeof command, "cd '%s' && rm -r effort && mv genuine effort",
+             getenv("STORE_TEST_FOLDER"));
+    TEST_ASSERT_EQUAL(0, system(command));
+    TEST_ASSERT_EQUAL(0, rc);
+    TEST_ASSERT_EQUAL_STRING("two", found.table[1]);
+    tl_eff_rewritten_finish(&found);
 }
 
 static void an_argument_outside_the_parameters_is_refused(void)
@@ -381,10 +402,37 @@ static void a_kernel_that_is_unloaded_again_and_again_takes_no_room_from_others(
     forget();
 }
 
+static void times_that_others_could_have_written_are_not_believed(void)
+{
+    struct tl_eff_launch l = launch_of(2000);
+    char effort[100], file[120];
+    snprintf(effort, sizeof effort, "%s/effort", getenv("STORE_TEST_FOLDER"));
+    snprintf(file, sizeof file, "%s/profiles", effort);
+    tl_eff_profile_ran(tl_eff_profile(&kernel, &l), &l, TL_RUNG_WHOLE, 700000, 2000, 2);
+    tl_eff_profile_keep(&kernel);
+    save();
+    forget();
+    TEST_ASSERT_EQUAL(0, chmod(effort, 0777));
+    tl_eff_profile_load();
+    TEST_ASSERT_EQUAL_UINT64(0, tl_eff_profile(&kernel, &l)->whole_ns);
+    forget();
+    TEST_ASSERT_EQUAL(0, chmod(effort, 0700));
+    tl_eff_profile_load();
+    TEST_ASSERT_EQUAL_UINT64(700000, tl_eff_profile(&kernel, &l)->whole_ns);
+    forget();
+    TEST_ASSERT_EQUAL(0, unlink(file));
+    TEST_ASSERT_EQUAL(0, mkfifo(file, 0600)); /* nor waited for */
+    tl_eff_profile_load();
+    TEST_ASSERT_EQUAL_UINT64(0, tl_eff_profile(&kernel, &l)->whole_ns);
+    forget();
+    TEST_ASSERT_EQUAL(0, unlink(file));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(what_was_stored_is_found_again);
+    RUN_TEST(a_kernel_is_read_where_it_was_checked);
     RUN_TEST(an_argument_outside_the_parameters_is_refused);
     RUN_TEST(every_part_of_an_origin_makes_another_key);
     RUN_TEST(texts_that_a_weak_hash_takes_for_one_have_their_own_keys);
@@ -396,5 +444,6 @@ int main(void)
     RUN_TEST(a_variant_that_was_given_up_is_tried_again_less_and_less_often);
     RUN_TEST(what_was_learnt_outlives_the_job);
     RUN_TEST(a_kernel_that_is_unloaded_again_and_again_takes_no_room_from_others);
+    RUN_TEST(times_that_others_could_have_written_are_not_believed);
     return UNITY_END();
 }

@@ -47,22 +47,6 @@ static void times_have_units_and_fractions(void)
     }
 }
 
-static void levels_are_words_or_numbers(void)
-{
-    static const char *const bad[] = {"", "High", "101", "-101", "1.5", "--3", "3x", "-"};
-    int level;
-    TEST_ASSERT_EQUAL_INT(0, tl_settings_level("high", &level));
-    TEST_ASSERT_EQUAL_INT(100, level);
-    TEST_ASSERT_EQUAL_INT(0, tl_settings_level("low", &level));
-    TEST_ASSERT_EQUAL_INT(-100, level);
-    TEST_ASSERT_EQUAL_INT(0, tl_settings_level("-7", &level));
-    TEST_ASSERT_EQUAL_INT(-7, level);
-    TEST_ASSERT_EQUAL_INT(0, tl_settings_level("+100", &level));
-    TEST_ASSERT_EQUAL_INT(100, level);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, tl_settings_level(bad[i], &level), bad[i]);
-}
-
 static void an_slo_is_a_percentile_and_a_time(void)
 {
     static const char *const bad[] = {"",       "p99",      "99:8ms",     "p99:0",
@@ -213,11 +197,33 @@ static void an_empty_value_says_nothing(void)
     TEST_ASSERT_EQUAL_INT(0, s.level);
 }
 
+static void sizes_of_memory_have_units_of_1024(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"4096", 4096},
+                {"8G", UINT64_C(8) << 30},
+                {"1.5GiB", UINT64_C(3) << 29},
+                {"512M", UINT64_C(512) << 20},
+                {"2KB", 2048},
+                {"0", 0},
+                {"1P", UINT64_C(1) << 50},
+                {"0.5T", UINT64_C(1) << 39}};
+    static const char *const bad[] = {"", "G", "8X", "8GG", "-1", "1.5", "2P", "8 G", "8Gi B"};
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_settings_bytes(good[i].text, &bytes), good[i].text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(good[i].bytes, bytes, good[i].text);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, tl_settings_bytes(bad[i], &bytes), bad[i]);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(times_have_units_and_fractions);
-    RUN_TEST(levels_are_words_or_numbers);
     RUN_TEST(an_slo_is_a_percentile_and_a_time);
     RUN_TEST(nothing_said_gives_defaults);
     RUN_TEST(everything_can_be_said);
@@ -227,5 +233,6 @@ int main(void)
     RUN_TEST(a_socket_is_named_by_its_full_path);
     RUN_TEST(a_path_that_is_too_long_for_a_socket_is_told_with_the_remedy);
     RUN_TEST(an_empty_value_says_nothing);
+    RUN_TEST(sizes_of_memory_have_units_of_1024);
     return UNITY_END();
 }

@@ -2,6 +2,7 @@
  * any instruction, a full disk, forks. */
 #include "runtime/record/format.h"
 #include "runtime/report/report.h"
+#include "test/unit/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,9 +27,7 @@ static struct tl_arena arena;
 
 void setUp(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/record-XXXXXX", tmp != NULL ? tmp : "/tmp");
-    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    TEST_ASSERT_NOT_NULL(mkdtemp(scratch_path(folder, sizeof folder, "record-XXXXXX")));
     tl_arena_init(&arena, 0);
 }
 
@@ -595,6 +594,19 @@ static void a_full_disk_stops_the_record_and_not_the_job(void)
     TEST_ASSERT_EQUAL_INT(0, WEXITSTATUS(status));
 }
 
+static void a_record_is_its_users_alone(void)
+{
+    char path[5000];
+    struct stat st;
+    mode_t before = umask(0);
+    struct tl_record *r = open_record();
+    umask(before);
+    snprintf(path, sizeof path, "%s/job.%ld.tally", folder, (long)getpid());
+    TEST_ASSERT_EQUAL_INT(0, stat(path, &st));
+    TEST_ASSERT_EQUAL_HEX32(0600, st.st_mode & 07777);
+    tl_record_close(r);
+}
+
 static void a_record_that_cannot_begin_is_refused_with_a_reason(void)
 {
     struct tl_record *r = (struct tl_record *)folder;
@@ -627,6 +639,7 @@ int main(void)
     RUN_TEST(a_name_never_leaves_the_folder);
     RUN_TEST(a_file_size_limit_stops_the_record_and_not_the_job);
     RUN_TEST(a_full_disk_stops_the_record_and_not_the_job);
+    RUN_TEST(a_record_is_its_users_alone);
     RUN_TEST(a_record_that_cannot_begin_is_refused_with_a_reason);
     return UNITY_END();
 }

@@ -2,6 +2,7 @@
  * and the forms, as far as a program can judge them. */
 #include "runtime/record/format.h"
 #include "runtime/report/report.h"
+#include "test/unit/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,9 +22,7 @@ static struct tl_report report;
 
 void setUp(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/report-XXXXXX", tmp != NULL ? tmp : "/tmp");
-    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    TEST_ASSERT_NOT_NULL(mkdtemp(scratch_path(folder, sizeof folder, "report-XXXXXX")));
     tl_report_init(&report);
 }
 

@@ -313,7 +313,7 @@ static void a_job_is_paused_and_resumed_and_waits_meanwhile(void)
     TEST_ASSERT_TRUE(g.may_run);
     TEST_ASSERT_EQUAL_INT(-ESRCH,
                           set(1, TL_SET_PAUSED, &(struct tl_sched_client){.is_paused = true}));
-    TEST_ASSERT_EQUAL_INT(-EINVAL, set(getpid(), 64, &(struct tl_sched_client){0}));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, set(getpid(), TL_SET_ALL + 1, &(struct tl_sched_client){0}));
     TEST_ASSERT_EQUAL_INT(-EINVAL,
                           set(getpid(), TL_SET_LEVEL, &(struct tl_sched_client){.level = 1000}));
     daemon_child_kill(&other);
@@ -596,6 +596,19 @@ static void told_to_end_it_says_goodbye_and_nobody_starts_it_again(void)
     unlink(getenv("TALLY_SOCKET"));
 }
 
+static void work_that_is_in_flight_when_tallyd_ends_is_counted_on(void)
+{
+    pid_t daemon = daemon_start(NULL);
+    struct tl_client *c = daemon_client(100, NULL);
+    tl_client_issue(c, 1);
+    TEST_ASSERT_EQUAL_INT(0, kill(daemon, SIGTERM));
+    TEST_ASSERT_EQUAL_INT(0, daemon_end(daemon));
+    TEST_ASSERT_TRUE(tl_word_is_busy(atomic_load(&tl_client_page(c)->word)));
+    tl_client_complete(c, 1);
+    TEST_ASSERT_FALSE(tl_word_is_busy(atomic_load(&tl_client_page(c)->word)));
+    tl_client_destroy(c);
+}
+
 static void a_folder_that_cannot_be_used_is_named(void)
 {
     struct tl_error remark = {0};
@@ -648,6 +661,7 @@ int main(void)
     RUN_TEST(the_first_client_starts_tallyd_and_it_ends_after_the_last);
     RUN_TEST(of_many_that_are_started_at_once_one_stays);
     RUN_TEST(told_to_end_it_says_goodbye_and_nobody_starts_it_again);
+    RUN_TEST(work_that_is_in_flight_when_tallyd_ends_is_counted_on);
     RUN_TEST(a_folder_that_cannot_be_used_is_named);
     RUN_TEST(others_must_not_be_able_to_write_to_the_folder);
     return UNITY_END();

@@ -17,6 +17,7 @@
 void setUp(void)
 {
     daemon_test_begin();
+    daemon_test_hardened();
 }
 
 void tearDown(void)

@@ -39,12 +39,19 @@ const char *daemon_test_path(const char *name)
     return path;
 }
 
+static const char *which = "bin/tallyd";
+
+void daemon_test_hardened(void)
+{
+    which = "test/tallyd-asan";
+}
+
 static const char *program(void)
 {
     static char path[PATH_MAX]; /* realpath wants so much */
     const char *build = getenv("TALLY_BUILD");
     char relative[512];
-    snprintf(relative, sizeof relative, "%s/bin/tallyd", build != NULL ? build : "build");
+    snprintf(relative, sizeof relative, "%s/%s", build != NULL ? build : "build", which);
     TEST_ASSERT_NOT_NULL_MESSAGE(realpath(relative, path), relative);
     return path;
 }

@@ -15,6 +15,8 @@
 
 /* Sets TALLY_* and a folder of its own for the test; every test begins with it. */
 void daemon_test_begin(void);
+/* The tallyd of this test has the address sanitizer inside. */
+void daemon_test_hardened(void);
 /* From here on clients start a tallyd where there is none. */
 void daemon_may_start(void);
 /* Ends what the test started. */

@@ -21,6 +21,7 @@ enum { NOBODY = 65534, LINGER_S = 120 };
 void setUp(void)
 {
     daemon_test_begin();
+    daemon_test_hardened();
 }
 
 void tearDown(void)

@@ -1,0 +1,70 @@
+/* NVML of the software device agrees with its driver. */
+#include "test/unit/device/driver/help.h"
+
+static void *nvml;
+
+void setUp(void)
+{
+    use_device();
+}
+
+void tearDown(void)
+{
+    CALL(cuDevicePrimaryCtxRelease_v2)(0);
+}
+
+static void *function(const char *name)
+{
+    void *p = dlsym(nvml, name);
+    TEST_ASSERT_NOT_NULL_MESSAGE(p, name);
+    return p;
+}
+
+static void a_device_has_the_drivers_uuid(void)
+{
+    const void *device;
+    char text[80], expected[80] = "GPU-";
+    unsigned index = 9;
+    CUuuid uuid;
+    OK(CALL(cuDeviceGetUuid_v2)(&uuid, 0));
+    for (int i = 0; i < 16; i++)
+        snprintf(expected + strlen(expected), 8, "%s%02x",
+                 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)uuid.bytes[i]);
+    OK(((int (*)(unsigned, const void **))function("nvmlDeviceGetHandleByIndex_v2"))(0, &device));
+    OK(((int (*)(const void *, char *, unsigned))function("nvmlDeviceGetUUID"))(device, text, 80));
+    TEST_ASSERT_EQUAL_STRING(expected, text);
+    OK(((int (*)(const void *, unsigned *))function("nvmlDeviceGetIndex"))(device, &index));
+    TEST_ASSERT_EQUAL_UINT(0, index);
+    TEST_ASSERT_EQUAL_INT(7, ((int (*)(const void *, char *, unsigned))function(
+                                 "nvmlDeviceGetUUID"))(device, text, 8));
+}
+
+static void the_branch_is_the_drivers(void)
+{
+    struct {
+        unsigned version;
+        char branch[80];
+    } info = {.version = 0};
+    char version[80];
+    OK(((int (*)(void *, unsigned))function("nvmlSystemGetDriverBranch"))(&info, 80));
+    OK(((int (*)(char *, unsigned))function("nvmlSystemGetDriverVersion"))(version, 80));
+    TEST_ASSERT_EQUAL_STRING_LEN(version, info.branch + 1, 3);
+}
+
+int main(void)
+{
+    char path[PATH_MAX];
+    const char *build = getenv("TALLY_BUILD");
+    open_driver();
+    snprintf(path, sizeof path, "%s/lib/tally/device/libnvidia-ml.so.1",
+             build != NULL ? build : "build");
+    nvml = dlopen(path, RTLD_NOW);
+    if (nvml == NULL) {
+        printf("%s\n", dlerror());
+        return 1;
+    }
+    UNITY_BEGIN();
+    RUN_TEST(a_device_has_the_drivers_uuid);
+    RUN_TEST(the_branch_is_the_drivers);
+    return UNITY_END();
+}
