@@ -1,5 +1,6 @@
 /* tally-sim: runs experiments and writes what came out. */
 #include "sim/cluster.h"
+#include "sim/fleet_table.h"
 #include "sim/jobs.h"
 #include "sim/report.h"
 #include "sim/scenario.h"
@@ -25,6 +26,7 @@ struct options {
     bool lists, runs_all, is_bench;
     enum format format;
     struct sim_trace_options trace;
+    struct sim_fleet_question fleet;
     char policy[64];
 };
 
@@ -50,7 +52,10 @@ enum {
     SECONDS,
     SEED,
     SCENARIO,
-    BENCH
+    BENCH,
+    FLEET,
+    SERVICES,
+    LOAD
 };
 
 static const struct argp_option option_table[] = {
@@ -81,6 +86,13 @@ static const struct argp_option option_table[] = {
      3},
     {"bench", BENCH, NULL, 0, "Kernels simulated per second, and how long a day of a cluster takes",
      3},
+    {"fleet", FLEET, "GPUS[,GPUS...]", 0,
+     "A day of a cluster of that many GPUs: services and trainings, placed as Slurm, Kubernetes "
+     "and "
+     "Tally would; --seed, --json and --report count",
+     4},
+    {"services", SERVICES, "PART", 0, "Services for that part of the GPUs; 0.3", 4},
+    {"training-load", LOAD, "PART", 0, "Trainings with the work of that part of the GPUs; 0.6", 4},
     {0},
 };
 
@@ -124,6 +136,29 @@ static bool parse_trace(int key, const char *arg, struct options *o)
     }
 }
 
+/* One option of a fleet.  ARGP_ERR_UNKNOWN if it is none. */
+static error_t parse_fleet(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    double *part = key == SERVICES ? &o->fleet.services : &o->fleet.load;
+    char *end;
+    switch (key) {
+    case FLEET:
+        if (!sim_fleet_parse_sizes(&o->fleet, arg))
+            argp_error(state, "'%s' is no list of at most %d numbers of GPUs, e.g. 10,100,1000",
+                       arg, SIM_FLEET_SIZES);
+        return 0;
+    case SERVICES:
+    case LOAD:
+        *part = strtod(arg, &end);
+        if (end == arg || *end != 0 || !(*part >= 0 && *part <= 10))
+            argp_error(state, "'%s' is no part of the GPUs, e.g. 0.3", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
 /* One option of the command line (argp). */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -160,14 +195,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return EINVAL;
     case ARGP_KEY_END:
         if (!o->lists && !o->runs_all && !o->is_bench && o->n_ids == 0 && o->trace.path == NULL &&
-            o->scenario == NULL)
+            o->scenario == NULL && o->fleet.n_sizes == 0)
             argp_error(state, "nothing to do; --list, --experiment=ID, --all, --trace=PATH, "
-                              "--scenario=FILE or --bench");
+                              "--scenario=FILE, --fleet=GPUS or --bench");
         if (o->trace.path != NULL && o->trace.policy == NULL)
             argp_error(state, "--trace needs --policy=POLICY");
         return 0;
     default:
-        return parse_trace(key, arg, o) ? 0 : ARGP_ERR_UNKNOWN;
+        return parse_trace(key, arg, o) ? 0 : parse_fleet(key, arg, state);
     }
 }
 
@@ -178,6 +213,7 @@ static const struct argp argp = {option_table,
                                  "--all [--json | --markdown] [--report=DIR]\n"
                                  "--trace=PATH --policy=POLICY\n"
                                  "--scenario=FILE\n"
+                                 "--fleet=GPUS [--json] [--report=DIR]\n"
                                  "--bench",
                                  "Runs the policies of Tally on a virtual clock and compares the "
                                  "outcome with what was published.\v"
@@ -287,6 +323,26 @@ static int run_scenario(const char *path)
     return rc < 0 ? 1 : 0;
 }
 
+static int run_fleet(struct options *o)
+{
+    struct sim_report plots = {0};
+    struct tl_buf out = {0};
+    struct tl_error err = {0};
+    o->fleet.is_json = o->format == JSON;
+    o->fleet.report = o->report;
+    o->fleet.seed = o->trace.seed != 0 ? o->trace.seed : 1;
+    int rc = sim_fleet_answer(&o->fleet, &out, &plots, &err), status = rc < 0 ? 1 : 0;
+    if (rc == 0 && out.p != NULL)
+        fputs(out.p, stdout);
+    if (rc < 0)
+        complain(err.text, "");
+    else if (o->report != NULL)
+        status = write_html(&plots, o->report);
+    tl_buf_finish(&out);
+    sim_report_finish(&plots);
+    return status;
+}
+
 /* One pair under tally, as long as takes a second or so. */
 static double cpu_s(void)
 {
@@ -339,7 +395,7 @@ static int bench(void)
 
 int main(int argc, char **argv)
 {
-    struct options o = {0};
+    struct options o = {.fleet = {.services = 0.3, .load = 0.6}};
     argp_err_exit_status = 2;
     tl_options_parse("tally-sim", &argp, argc, argv, 0, NULL, &o);
     for (int i = 0; i < o.n_ids; i++)
@@ -352,6 +408,8 @@ int main(int argc, char **argv)
     }
     if (o.scenario != NULL)
         return run_scenario(o.scenario);
+    if (o.fleet.n_sizes > 0)
+        return run_fleet(&o);
     if (o.trace.path != NULL)
         return what_if(&o);
     return o.is_bench ? bench() : run(&o);

@@ -7,17 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct scenario {
-    struct tl_arena arena;
-    struct sim_device device;
-    struct sim_gpu_options options;
-    struct sim_job jobs[SIM_CLIENTS];
-    struct tl_sched_client clients[SIM_CLIENTS];
-    uint32_t n;
-    struct sim_run run;
-};
+/* No number of a scenario is larger, so that what is computed of them stays finite and exact. */
+#define MOST (UINT64_C(1) << 53)
+#define LONGEST_S 1e6
+enum { MOST_SMS = 1 << 20 };
 
-static const char *text_of(struct scenario *s, const struct tl_json_value *j, const char *key)
+static const char *text_of(struct sim_scenario *s, const struct tl_json_value *j, const char *key)
 {
     const struct tl_json_value *v = tl_json_get(j, key);
     return v != NULL && v->kind == TL_JSON_TEXT ? tl_arena_copy(&s->arena, v->text) : NULL;
@@ -25,11 +20,17 @@ static const char *text_of(struct scenario *s, const struct tl_json_value *j, co
 
 static uint64_t megabytes(const struct tl_json_value *j, const char *key)
 {
-    return (uint64_t)(tl_json_number(j, key, 0) * 0x1p20);
+    return tl_json_bounded(tl_json_number(j, key, 0) * 0x1p20, MOST);
+}
+
+/* A time in units of that many nanoseconds, as nanoseconds. */
+static uint64_t time_of(const struct tl_json_value *j, const char *key, double unit_ns)
+{
+    return tl_json_bounded(tl_json_number(j, key, 0) * unit_ns, MOST);
 }
 
 /* Arrival times, ascending. */
-static int read_times(struct scenario *s, struct sim_job *j, const struct tl_json_value *list,
+static int read_times(struct sim_scenario *s, struct sim_job *j, const struct tl_json_value *list,
                       struct tl_error *err)
 {
     uint32_t n = 0;
@@ -40,7 +41,7 @@ static int read_times(struct scenario *s, struct sim_job *j, const struct tl_jso
         return tl_error_set(err, -ENOMEM, "out of memory for %u arrivals", n);
     j->n_times = 0;
     for (const struct tl_json_value *v = list->first; v != NULL; v = v->next) {
-        if (v->kind != TL_JSON_NUMBER || !(v->number >= 0) ||
+        if (v->kind != TL_JSON_NUMBER || !(v->number >= 0) || v->number > LONGEST_S ||
             (j->n_times > 0 && v->number * 1e9 < times[j->n_times - 1]))
             return tl_error_set(err, -EINVAL,
                                 "arrivals_s of '%s': times must be numbers that do not fall",
@@ -53,12 +54,13 @@ static int read_times(struct scenario *s, struct sim_job *j, const struct tl_jso
 }
 
 /* The job of the record; one file has one. */
-static int read_record(struct scenario *s, struct sim_job *j, const char *path,
-                       const struct tl_json_value *from, struct tl_error *err)
+static int read_record(struct sim_scenario *s, struct sim_job *j, const char *path,
+                       const struct tl_json_value *from, sim_record_source source,
+                       struct tl_error *err)
 {
     struct tl_report report;
     tl_report_init(&report);
-    int rc = tl_report_add(&report, path, err);
+    int rc = source(&report, path, err);
     if (rc == 0)
         rc = tl_report_settle(&report, TL_ORDER_TIME, NULL, err);
     if (rc == 0 && (report.n_runs == 0 || report.runs[0].n_jobs == 0 ||
@@ -75,7 +77,10 @@ static int read_record(struct scenario *s, struct sim_job *j, const char *path,
     return rc;
 }
 
-static int add_job(struct scenario *s, const struct tl_json_value *from, struct tl_error *err)
+/* One job of the list: its record, and what the scenario says of it.  0, or a negative errno value
+ * with a message. */
+static int add_job(struct sim_scenario *s, const struct tl_json_value *from,
+                   sim_record_source source, struct tl_error *err)
 {
     if (s->n == SIM_CLIENTS)
         return tl_error_set(err, -EINVAL, "a GPU takes at most %d jobs", SIM_CLIENTS);
@@ -86,19 +91,23 @@ static int add_job(struct scenario *s, const struct tl_json_value *from, struct 
         return tl_error_set(err, -EINVAL,
                             "job %u: \"record\" is missing, the .tally file of a run of it alone",
                             s->n);
-    int rc = read_record(s, j, path, from, err);
+    int rc = read_record(s, j, path, from, source, err);
     if (rc < 0)
         return rc;
     s->n++;
-    c->level = (int)tl_json_number(from, "level", c->level);
-    c->slo_ns = (uint64_t)(1e6 * tl_json_number(from, "slo_ms", 0));
-    c->total_ns = (uint64_t)(1e9 * tl_json_number(from, "total_s", 0));
-    c->turnaround_ns = (uint64_t)(1e3 * tl_json_number(from, "turnaround_us", 0));
-    j->start_ns = 1e9 * tl_json_number(from, "start_s", 0);
-    j->warm_rounds = (uint64_t)tl_json_number(from, "warm_rounds", 0);
-    j->rounds = (uint64_t)tl_json_number(from, "rounds", 0);
+    double level = tl_json_number(from, "level", c->level);
+    if (!(level >= TL_LEVEL_MIN && level <= TL_LEVEL_MAX))
+        return tl_error_set(err, -EINVAL, "level of '%s': it is from %d to %d", j->name,
+                            TL_LEVEL_MIN, TL_LEVEL_MAX);
+    c->level = (int)level;
+    c->slo_ns = time_of(from, "slo_ms", 1e6);
+    c->total_ns = time_of(from, "total_s", 1e9);
+    c->turnaround_ns = time_of(from, "turnaround_us", 1e3);
+    j->start_ns = (double)time_of(from, "start_s", 1e9);
+    j->warm_rounds = tl_json_whole(from, "warm_rounds", 0, MOST);
+    j->rounds = tl_json_whole(from, "rounds", 0, MOST);
     if (tl_json_number(from, "kernels_per_round", 0) >= 1) {
-        j->n_round = (uint32_t)tl_json_number(from, "kernels_per_round", 0);
+        j->n_round = (uint32_t)tl_json_whole(from, "kernels_per_round", 0, UINT32_MAX);
         j->arrivals = SIM_ALWAYS;
     }
     j->persistent_bytes = megabytes(from, "memory_mb");
@@ -108,7 +117,8 @@ static int add_job(struct scenario *s, const struct tl_json_value *from, struct 
 }
 
 /* Device, policy and jobs of a scenario.  0, or a negative errno value with a message. */
-static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_error *err)
+static int set_up(struct sim_scenario *s, const struct tl_json_value *j, sim_record_source source,
+                  struct tl_error *err)
 {
     const char *name = text_of(s, j, "device"), *policy = text_of(s, j, "policy");
     const struct sim_device *d = sim_device(name != NULL ? name : "software");
@@ -119,19 +129,26 @@ static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_e
     if (policy == NULL)
         return tl_error_set(err, -EINVAL, "\"policy\" is missing");
     s->device = *d;
-    s->device.n_sms = (uint32_t)tl_json_number(j, "sms", d->n_sms);
+    double seconds = tl_json_number(j, "seconds", 60);
+    if (!(seconds > 0 && seconds <= LONGEST_S))
+        return tl_error_set(err, -EINVAL, "\"seconds\" is above 0 and at most %.0g", LONGEST_S);
+    s->device.n_sms = (uint32_t)tl_json_whole(j, "sms", d->n_sms, MOST_SMS);
     s->device.n_sms = s->device.n_sms > 0 ? s->device.n_sms : 1;
     uint64_t memory = megabytes(j, "memory_mb");
     s->device.memory_bytes = memory > 0 ? memory : d->memory_bytes;
     s->device.pcie = tl_json_number(j, "bus_bytes_per_s", d->pcie);
     s->device.fault_ns = tl_json_number(j, "fault_ns", d->fault_ns);
+    if (!(s->device.pcie >= 1 && s->device.pcie <= 0x1p53 && s->device.fault_ns >= 0 &&
+          s->device.fault_ns <= 0x1p53))
+        return tl_error_set(err, -EINVAL,
+                            "\"bus_bytes_per_s\" is at least 1, \"fault_ns\" at least 0");
     s->options = (struct sim_gpu_options){
         .device = &s->device,
         .policy = policy,
         .parameters = text_of(s, j, "parameters"),
         .dispatch = text_of(s, j, "dispatch"),
-        .duration_ns = 1e9 * tl_json_number(j, "seconds", 60),
-        .seed = (uint64_t)tl_json_number(j, "seed", 1),
+        .duration_ns = 1e9 * seconds,
+        .seed = tl_json_whole(j, "seed", 1, MOST),
         .has_limited_memory = true,
     };
     const struct tl_json_value *jobs = tl_json_get(j, "jobs");
@@ -140,7 +157,7 @@ static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_e
                  : tl_error_set(err, -EINVAL, "\"jobs\" is missing");
     for (const struct tl_json_value *job = rc == 0 ? jobs->first : NULL; rc == 0 && job != NULL;
          job = job->next)
-        rc = add_job(s, job, err);
+        rc = add_job(s, job, source, err);
     for (uint32_t i = 1; rc == 0 && i < s->n; i++)
         if (s->clients[i].level > s->clients[i - 1].level)
             rc = tl_error_set(err, -EINVAL, "jobs of higher levels must stand first");
@@ -148,7 +165,7 @@ static int set_up(struct scenario *s, const struct tl_json_value *j, struct tl_e
 }
 
 /* What became of each job, as JSON. */
-static void write_jobs(struct scenario *s, struct tl_buf *out)
+static void write_jobs(struct sim_scenario *s, struct tl_buf *out)
 {
     struct tl_json json;
     tl_json_init(&json, out);
@@ -182,24 +199,35 @@ static void write_jobs(struct scenario *s, struct tl_buf *out)
     tl_buf_putc(out, '\n');
 }
 
-int sim_scenario_run(struct tl_str text, struct tl_buf *out, struct tl_error *err)
+int sim_scenario_read(struct sim_scenario *s, struct tl_str text, sim_record_source source,
+                      struct tl_error *err)
 {
-    struct scenario *s = calloc(1, sizeof *s);
     struct tl_json_value *j;
-    if (s == NULL)
-        return tl_error_set(err, -ENOMEM, "out of memory for a scenario");
+    memset(s, 0, sizeof *s);
     tl_arena_init(&s->arena, (size_t)64 << 20);
     int rc = tl_json_read(&j, &s->arena, text, err);
-    if (rc == 0)
-        rc = set_up(s, j, err);
-    if (rc == 0)
-        rc = sim_gpu_run(&s->run, &s->options, s->jobs, s->clients, s->n, err);
-    if (rc == 0)
-        write_jobs(s, out);
+    return rc == 0 ? set_up(s, j, source, err) : rc;
+}
+
+void sim_scenario_finish(struct sim_scenario *s)
+{
     sim_run_finish(&s->run);
     for (uint32_t i = 0; i < s->n; i++)
         sim_trace_job_finish(&s->jobs[i]);
     tl_arena_finish(&s->arena);
+}
+
+int sim_scenario_run(struct tl_str text, struct tl_buf *out, struct tl_error *err)
+{
+    struct sim_scenario *s = malloc(sizeof *s);
+    if (s == NULL)
+        return tl_error_set(err, -ENOMEM, "out of memory for a scenario");
+    int rc = sim_scenario_read(s, text, tl_report_add, err);
+    if (rc == 0)
+        rc = sim_gpu_run(&s->run, &s->options, s->jobs, s->clients, s->n, err);
+    if (rc == 0)
+        write_jobs(s, out);
+    sim_scenario_finish(s);
     free(s);
     return rc;
 }

@@ -1,34 +1,48 @@
 /* What if: the jobs of a recorded run under another policy. */
 #include "sim/trace.h"
 #include "sim/trace_job.h"
+#include "tally/file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrival times from a text of seconds, one per line; a first line that is no number is a heading,
- * '#' begins a remark.  0 or -errno. */
+#define LONGEST_S 1e6
+enum { MOST_BYTES = 256 << 20 };
+
+int sim_arrivals_read(struct sim_samples *times, struct tl_str text, const char *path,
+                      struct tl_error *err)
+{
+    uint32_t at = 0;
+    for (int number = 1; at < text.n; number++) {
+        char line[64], *end;
+        const char *newline = memchr(text.p + at, '\n', text.n - at);
+        uint32_t bytes = newline != NULL ? (uint32_t)(newline - text.p) - at : text.n - at;
+        snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line),
+                 text.p + at);
+        at += bytes + 1;
+        double s = strtod(line, &end);
+        if (line[0] == '#' || line[0] == 0 || (end == line && number == 1))
+            continue;
+        if (end == line || !(s >= 0 && s <= LONGEST_S))
+            return tl_error_set(err, -EINVAL, "%s:%d: a time in seconds is missing", path, number);
+        if (times->n > 0 && s * 1e9 < times->v[times->n - 1])
+            return tl_error_set(err, -EINVAL, "%s:%d: times must not fall", path, number);
+        sim_samples_add(times, s * 1e9);
+    }
+    return 0;
+}
+
 static int read_arrivals(struct sim_samples *times, const char *path, struct tl_error *err)
 {
-    FILE *f = fopen(path, "r");
-    if (f == NULL)
-        return tl_error_errno(err, "cannot read %s", path);
-    char line[256];
-    int rc = 0;
-    for (int number = 1; rc == 0 && fgets(line, sizeof line, f) != NULL; number++) {
-        char *end;
-        double s = strtod(line, &end);
-        if (line[0] == '#' || line[0] == '\n' || (end == line && number == 1))
-            continue;
-        if (end == line || !(s >= 0))
-            rc = tl_error_set(err, -EINVAL, "%s:%d: a time in seconds is missing", path, number);
-        else if (times->n > 0 && s * 1e9 < times->v[times->n - 1])
-            rc = tl_error_set(err, -EINVAL, "%s:%d: times must not fall", path, number);
-        else
-            sim_samples_add(times, s * 1e9);
-    }
-    fclose(f);
+    char *text;
+    size_t n;
+    int rc = tl_file_read(path, MOST_BYTES, &text, &n);
+    if (rc < 0)
+        return tl_error_set(err, rc, "cannot read %s: %s", path, strerror(-rc));
+    rc = sim_arrivals_read(times, (struct tl_str){text, (uint32_t)n}, path, err);
+    free(text);
     return rc;
 }
 

@@ -3,6 +3,7 @@
 #ifndef TALLY_SIM_TRACE_H
 #define TALLY_SIM_TRACE_H
 
+#include "sim/samples.h"
 #include "tally/base.h"
 
 struct sim_trace_options {
@@ -15,6 +16,11 @@ struct sim_trace_options {
     uint64_t seed;
     bool is_json;
 };
+
+/* Arrival times from a text of seconds, one per line; a first line that is no number is a heading,
+ * '#' begins a remark.  `path` is for messages.  0 or -EINVAL. */
+int sim_arrivals_read(struct sim_samples *times, struct tl_str text, const char *path,
+                      struct tl_error *err);
 
 /* Prints recorded and predicted figures of each job into `out`.  0 or a negative errno value with a
  * message. */

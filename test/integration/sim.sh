@@ -95,12 +95,23 @@ assert abs(alone[0]["service_p50_ms"] / p50 - 1) < 0.15, (alone[0]["service_p50_
 PYTHON
 scenario none 0.15
 if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "arrivals that fall were accepted"; fi
+# Numbers that no simulation could be made of.
+for wrong in '"seconds": 1e300' '"seconds": nan' '"bus_bytes_per_s": 0' '"fault_ns": -1'; do
+    printf '{"policy": "none", %s, "jobs": [{"record": "%s"}]}' "$wrong" "$server" >"$TMPDIR/scenario.json"
+    if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a scenario with $wrong was accepted"; fi
+done
+printf '{"policy": "none", "jobs": [{"record": "%s", "level": 1e10}]}' "$server" >"$TMPDIR/scenario.json"
+if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a level of 1e10 was accepted"; fi
 scenario none-such 0.4
 if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a scenario with an unknown policy was accepted"; fi
 echo '{"policy": "none", "jobs": [{"record": "none-such.tally"}]}' >"$TMPDIR/scenario.json"
 if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "a scenario without records was accepted"; fi
 echo '{"policy": "none", "jobs": [{}]' >"$TMPDIR/scenario.json"
 if "$sim" --scenario="$TMPDIR/scenario.json" 2>"$TMPDIR/err"; then fail "broken JSON was accepted"; fi
+for wrong in '"rate": 1e300' '"rate": nan' '"memory_mb": -1' '"latency_ms": {"100": {"1": 1e300}}'; do
+    printf '{"gpus": 1e300, "models": [{"name": "resnet50", "rate": 1, %s}]}' "$wrong" >"$TMPDIR/models.json"
+    if "$TALLY_BUILD/bin/tally" plan "$TMPDIR/models.json" 2>"$TMPDIR/err"; then fail "a model with $wrong was accepted"; fi
+done
 
 # What `make results` makes of measurements and records: an invented measurement in which tally is best, and its order.
 mkdir -p "$TMPDIR/reports/mlp+long/alone"
@@ -149,6 +160,37 @@ if "$TALLY_BUILD/bin/tally" plan "$TMPDIR/models.json" 2>"$TMPDIR/err"; then fai
 grep -q resnet50 "$TMPDIR/err" || fail "the model that does not fit is not named"
 echo '{"models": [' >"$TMPDIR/models.json"
 if "$TALLY_BUILD/bin/tally" plan "$TMPDIR/models.json" 2>"$TMPDIR/err"; then fail "broken JSON was accepted"; fi
+
+# Jobs on GPUs: by memory with ours, blindly with others, and the order of the file does not matter to high ones.
+cat >"$TMPDIR/jobs.json" <<'JSON'
+{"gpus": 3, "gpus_per_node": 2, "gpu_memory_mb": 40000,
+ "jobs": [{"name": "train", "load": 0.9, "memory_mb": 12000, "count": 3}, {"name": "serve", "priority": "high", "load": 0.3, "memory_mb": 20000, "count": 3}]}
+JSON
+for rule in tally slurm-mps; do
+    "$TALLY_BUILD/bin/tally" plan --json --place=$rule "$TMPDIR/jobs.json" >"$TMPDIR/$rule.json" || fail "$rule finds no place"
+done
+if "$TALLY_BUILD/bin/tally" plan --place=slurm "$TMPDIR/jobs.json" >"$TMPDIR/out"; then fail "three whole GPUs for six jobs"; fi
+[ "$(grep -c 'train, low: waits' "$TMPDIR/out")" = 3 ] || fail "three trainings do not wait: $(cat "$TMPDIR/out")"
+python3 - "$TMPDIR" <<'PYTHON'
+import collections, json, sys
+def load(rule): return json.load(open(f"{sys.argv[1]}/{rule}.json"))["jobs"]
+ours = load("tally")
+where = collections.defaultdict(list)
+for j in ours:
+    where[j["node"], j["gpu"]].append(j["name"])
+assert sorted(map(sorted, where.values())) == [["serve", "train"]] * 3 and all(j["has_memory"] for j in ours), ours
+assert max(n for n, g in where) == 1 and (1, 1) not in where, where
+assert [j["name"] for j in load("slurm-mps")][:2] == ["serve", "serve"], "gres/mps fills the first GPU first"
+PYTHON
+for bad in '{"gpu_memory_mb": 1, "jobs": []}' '{"jobs": [{"name": "a"}]}' '{"gpu_memory_mb": 9, "jobs": [{"name": "a", "load": 7}]}' \
+    '{"gpu_memory_mb": 9, "jobs": [{"name": "a", "count": 1e12}]}' '{"gpu_memory_mb": 9, "gpus": -1, "jobs": [{"name": "a"}]}'; do
+    echo "$bad" >"$TMPDIR/jobs.json"
+    if "$TALLY_BUILD/bin/tally" plan --place=tally "$TMPDIR/jobs.json" 2>"$TMPDIR/err"; then fail "accepted: $bad"; fi
+    [ -s "$TMPDIR/err" ] || fail "no word about $bad"
+done
+for bad in 0 x '10,' '10,,20'; do
+    if "$TALLY_BUILD/bin/tally-sim" --fleet="$bad" 2>"$TMPDIR/err"; then fail "accepted --fleet=$bad"; fi
+done
 
 # The example policy of docs/policies.md compiles.
 # shellcheck disable=SC2016
