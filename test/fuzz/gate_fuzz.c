@@ -57,6 +57,25 @@ static void check_entry(const struct tl_cubin_entry *old, const struct tl_cubin_
     check(new->registers == (old->registers > REGISTERS ? old->registers : REGISTERS));
 }
 
+/* A cubin that is spent for its twin makes the same one. */
+static void spend(const struct tl_cubin *c, struct tl_cubin_gates *gates,
+                  const struct tl_cubin_gated *expected)
+{
+    struct tl_cubin_gated out;
+    struct tl_cubin *copy;
+    struct tl_error err;
+    uint8_t *bytes = malloc(c->n);
+    check(bytes != NULL);
+    memcpy(bytes, c->bytes, c->n);
+    check(tl_cubin_open(&copy, bytes, c->n, &err) == 0);
+    check(tl_cubin_gate(copy, &(struct tl_cubin_options){.is_twin = true, .spends = true}, gates,
+                        &out, &err) == 0);
+    check(out.n == expected->n && memcmp(out.bytes, expected->bytes, out.n) == 0);
+    tl_cubin_gated_finish(&out);
+    tl_cubin_close(copy);
+    free(bytes);
+}
+
 static void gate(const struct tl_cubin *c, struct tl_cubin_gates *gates, bool is_twin)
 {
     struct tl_cubin_gated out;
@@ -69,6 +88,8 @@ static void gate(const struct tl_cubin *c, struct tl_cubin_gates *gates, bool is
     for (uint32_t i = 0; i < tl_cubin_count(c); i++)
         check_entry(tl_cubin_entry(c, i), tl_cubin_entry(again, i), is_twin);
     tl_cubin_close(again);
+    if (is_twin)
+        spend(c, gates, &out);
     tl_cubin_gated_finish(&out);
 }
 

@@ -1,62 +1,58 @@
-/* Records that somebody has tampered with, in all forms of the report.
+/* Records that somebody has tampered with, in one of the forms of the report, or as a job of the
+ * simulator.
  *
  * A record is large and mostly empty, so the input does not stand for its bytes: it is a list of
- * changes to a good one.  Each is a place (what it is counted from, and how far), a length of 1 to
- * 8 and as many bytes; an input that begins with 0xff cuts the record off, and one that begins with
- * 0xfe is taken as the file itself.  What follows the changes, if anything, is a name to
- * demangle. */
+ * changes to a good one, which are made in place and undone again.  Each is a place (what it is
+ * counted from, and how far), a length of 1 to 8 and as many bytes; an input that begins with 0xff
+ * cuts the record off, and one that begins with 0xfe is taken as the file itself.  What follows the
+ * changes, if anything, is a name to demangle. */
 #include "runtime/record/format.h"
-#include "runtime/report/report.h"
+#include "sim/trace_job.h"
+#include "test/fuzz/good_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static unsigned char *good, *changed;
-static size_t n_good;
-
-static void make_good(void)
+/* The record as a job that goes on for a moment. */
+static void simulate(const struct tl_report_job *from)
 {
-    char folder[] = "/tmp/record-fuzz-XXXXXX", path[256];
-    struct tl_record *r = NULL;
+    static struct sim_run run;
+    struct sim_job job;
     struct tl_error err;
-    struct tl_record_job job = {
-        .name = "job", .command = "./job", .device = "none", .policy = "tally", .level = 1};
-    if (mkdtemp(folder) == NULL || tl_record_open(&r, folder, &job, &err) < 0)
-        abort();
-    for (uint64_t i = 0; i < 6; i++) {
-        static const char *const names[] = {"_Z4vaddPKfS0_Pfi", "loop_fusion", "_Z1fIiEvT_"};
-        struct tl_record_kernel *k = tl_record_kernel(r, names[i % 3]);
-        tl_record_launched(k, (enum tl_rung)(i % TL_RUNGS), i);
-        tl_record_ran(k, i * 100, i * i * 10000);
-        tl_record_preempted(k, i * 1000, i * 300);
-        tl_record_uncontrolled(k, i);
-        tl_record_spanned(r, (enum tl_record_span)(i % TL_SPANS), k, 1, 1000000000 + i,
-                          1000000000 + i * 1000);
-        tl_record_request(r, 1000000000, 1000000000 + i * 1000, i % 2 == 0);
-        tl_record_note(r, names[i % 3]);
-    }
-    tl_record_close(r);
-    snprintf(path, sizeof path, "%s/job.%ld.tally", folder, (long)getpid());
-    FILE *f = fopen(path, "r");
-    good = malloc(2 << 20);
-    changed = malloc(2 << 20);
-    if (f == NULL || good == NULL || changed == NULL)
-        abort();
-    n_good = fread(good, 1, 2 << 20, f);
-    fclose(f);
-    unlink(path);
-    rmdir(folder);
+    const struct sim_device *d = sim_device("software");
+    struct tl_sched_client client = {.level = from->level};
+    struct sim_gpu_options o = {.device = d, .policy = "tally", .duration_ns = 1e5, .seed = 1};
+    if (from->all_launches == 0 || sim_trace_job(&job, from, d, 1, &err) < 0)
+        return;
+    (void)sim_gpu_run(&run, &o, &job, &client, 1, &err);
+    sim_run_finish(&run);
+    memset(&run, 0, sizeof run);
+    sim_trace_job_finish(&job);
 }
 
-static void show(const unsigned char *bytes, size_t n)
+static void write_out(struct tl_report *report, unsigned form)
+{
+    struct tl_buf out = {0};
+    if (form == 0)
+        tl_report_text(report, &out);
+    else if (form == 1)
+        tl_report_json(report, &out);
+    else if (form == 2)
+        tl_report_trace(report, &out);
+    else if (form == 3)
+        tl_report_html(report, &out);
+    else
+        simulate(&report->runs[0].jobs[0]);
+    tl_buf_finish(&out);
+}
+
+static void show(const unsigned char *bytes, size_t n, unsigned form)
 {
     struct tl_report report;
     struct tl_report_job job;
     struct tl_error err;
     const char *problem;
-    struct tl_buf out = {0};
     tl_report_init(&report);
     if (tl_report_read(&job, &problem, &report.arena, bytes, n, &err) == 0) {
         /* The same twice: something to compare. */
@@ -65,14 +61,9 @@ static void show(const unsigned char *bytes, size_t n)
                                         {.label = "b", .path = "b", .jobs = &jobs[1], .n_jobs = 1}};
         report.runs = runs;
         report.n_runs = 2;
-        if (tl_report_settle(&report, TL_ORDER_TIME, NULL, &err) == 0) {
-            tl_report_text(&report, &out);
-            tl_report_json(&report, &out);
-            tl_report_trace(&report, &out);
-            tl_report_html(&report, &out);
-        }
+        if (tl_report_settle(&report, TL_ORDER_TIME, NULL, &err) == 0)
+            write_out(&report, form);
     }
-    tl_buf_finish(&out);
     tl_report_finish(&report);
 }
 
@@ -87,10 +78,26 @@ static void demangle(const uint8_t *bytes, size_t n)
     tl_arena_finish(&arena);
 }
 
+/* Bytes that were there before an edit. */
+struct edit {
+    size_t place, count;
+    unsigned char before[8];
+};
+
+static void show_cut(const unsigned char *record, size_t length, unsigned form)
+{
+    /* Of exactly that length, so that the sanitizer sees the first byte too many. */
+    unsigned char *exact = malloc(length > 0 ? length : 1);
+    memcpy(exact, record, length);
+    show(exact, length, form);
+    free(exact);
+}
+
 /* Bytes are edits of a good record: {area, place, place, count, bytes ...}, behind an optional new
  * length (0xff); or the record itself (0xfe).  What is left over is a name to demangle. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
+    enum { EDITS = 64, FORMS = 5 };
     static const size_t origins[] = {0,
                                      offsetof(struct tl_record_file, kernels),
                                      offsetof(struct tl_record_file, slow),
@@ -98,33 +105,41 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
                                      offsetof(struct tl_record_file, slots),
                                      offsetof(struct tl_record_file, n_spans),
                                      sizeof(struct tl_record_file)};
-    if (good == NULL)
-        make_good();
+    struct edit edits[EDITS];
+    uint32_t n_edits = 0;
+    size_t length, at = 0, whole;
+    unsigned char *record = good_record(&whole);
+    unsigned form = n > 0 ? bytes[n - 1] % FORMS : 0;
     if (n > 0 && bytes[0] == 0xfe) {
-        show(bytes + 1, n - 1);
+        show(bytes + 1, n - 1, form);
         return 0;
     }
-    size_t length = n_good, at = 0;
+    length = whole;
     if (n > 4 && bytes[0] == 0xff) {
-        length = ((size_t)bytes[1] << 16 | (size_t)bytes[2] << 8 | bytes[3]) % (n_good + 1);
+        length = ((size_t)bytes[1] << 16 | (size_t)bytes[2] << 8 | bytes[3]) % (whole + 1);
         at = 4;
     }
-    memcpy(changed, good, n_good);
-    while (n - at >= 4 && bytes[at] < 64) {
-        size_t origin = origins[bytes[at] % 7];
-        size_t place = origin + ((size_t)bytes[at + 1] << 8 | bytes[at + 2]);
-        size_t count = bytes[at + 3] % 8 + 1;
+    while (n - at >= 4 && bytes[at] < 64 && n_edits < EDITS) {
+        struct edit *e = &edits[n_edits];
+        e->place = origins[bytes[at] % 7] + ((size_t)bytes[at + 1] << 8 | bytes[at + 2]);
+        e->count = bytes[at + 3] % 8 + 1;
         at += 4;
-        count = count < n - at ? count : n - at;
-        if (place + count <= length)
-            memcpy(changed + place, bytes + at, count);
-        at += count;
+        e->count = e->count < n - at ? e->count : n - at;
+        if (e->place + e->count <= length) {
+            memcpy(e->before, record + e->place, e->count);
+            memcpy(record + e->place, bytes + at, e->count);
+            n_edits++;
+        }
+        at += e->count;
     }
-    /* Of exactly that length, so that the sanitizer sees the first byte too many. */
-    unsigned char *exact = malloc(length > 0 ? length : 1);
-    memcpy(exact, changed, length);
-    show(exact, length);
-    free(exact);
+    if (length < whole)
+        show_cut(record, length, form);
+    else
+        show(record, whole, form);
+    while (n_edits > 0) {
+        const struct edit *e = &edits[--n_edits];
+        memcpy(record + e->place, e->before, e->count);
+    }
     demangle(bytes + at, n - at);
     return 0;
 }
