@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Runs operators of PyTorch's own database (op_db) on the GPU and on the CPU, forward and backward, and compares.
+
+usage: torch_ops.py --list [DTYPE ...]
+       torch_ops.py [--samples=4] [--gpu-only] [OPERATOR:DTYPE ...]
+
+--list prints OPERATOR:DTYPE lines, for those that a GPU supports (float32, float16, bfloat16, int64, bool if none is said).
+Otherwise operators come from the command line, or as lines on standard input; each gives a line of JSON: its status, its seconds on
+the GPU, a hash of all its results there, and what was wrong.  --gpu-only compares nothing.
+
+  ok      all results and gradients agree with the CPU's
+  nature  they do not, but neither do two runs on the CPU: with another seed, or with memory filled before it is used
+  wrong   they do not
+  error   the GPU's run fails and the CPU's does not
+  none    it cannot be told: the CPU fails as well, or the database has no samples
+
+Gradients are those of a weighted sum of all results.  Inputs are equal, made on the CPU.  Where the CPU does not have the dtype, or
+rounds differently in half precision, it computes in float32.
+"""
+import argparse
+import contextlib
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+import warnings
+
+import torch
+
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # the tests' own helpers freeze these
+
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.utils import _pytree as tree  # noqa: E402
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int64": torch.int64, "bool": torch.bool}
+# relative to the largest value of a result; a GPU's sums are made in another order
+TOLERANCE = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2, torch.float64: 1e-6,
+             torch.complex128: 1e-6, torch.complex32: 1e-2}
+SEED = 11
+
+
+def name_of(op):
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def some_of(op, dtype, limit, needs_grad):
+    """Samples of the database, spread over all that it has."""
+    torch.manual_seed(SEED)
+    every = list(op.sample_inputs("cpu", dtype, requires_grad=needs_grad))
+    if len(every) <= limit:
+        return every
+    return [every[i * (len(every) - 1) // (limit - 1)] for i in range(limit)]
+
+
+def moved(value, device, dtype=None):
+    """The same value there: tensors are copied, with equal strides; a device that is named is replaced."""
+    def one(v):
+        if isinstance(v, torch.Tensor):
+            t = v.detach().clone() if not v.is_sparse else v.detach()
+            t = t.to(device)
+            if dtype is not None and v.dtype in (torch.float16, torch.bfloat16):
+                t = t.to(dtype)
+            return t.requires_grad_(v.requires_grad)
+        if isinstance(v, torch.device) or (isinstance(v, str) and v == "cpu"):
+            return torch.device(device)
+        return v
+    return tree.tree_map(one, value)
+
+
+def tensors_in(value):
+    return [v for v in tree.tree_leaves(value) if isinstance(v, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def seeds_moved(by):
+    """The database gives random operators a seed of their own each time; here it is another."""
+    plain = torch.manual_seed
+    torch.manual_seed = lambda seed: plain(seed + by)
+    try:
+        yield
+    finally:
+        torch.manual_seed = plain
+
+
+def run(op, sample, device, dtype=None, backward=True):
+    """All results and gradients, on the CPU."""
+    value, args, kwargs = (moved(v, device, dtype) for v in (sample.input, sample.args, sample.kwargs))
+    torch.manual_seed(SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = op(value, *args, **kwargs)
+    results = tensors_in(got)
+    found = [t.detach().clone() for t in results]
+    leaves = [t for t in tensors_in([value, args, kwargs]) if t.requires_grad and t.is_leaf]
+    ends = [t for t in results if t.requires_grad]
+    if backward and leaves and ends:
+        if sample.output_process_fn_grad is not None:
+            ends = [t for t in tensors_in(sample.output_process_fn_grad(got)) if t.requires_grad]
+        generator = torch.Generator().manual_seed(5)
+        weights = [torch.randn(t.shape, generator=generator, dtype=torch.float32).to(device) for t in ends]
+        total = sum(((t.abs() if t.is_complex() else t).to(torch.float32) * w).sum() for t, w in zip(ends, weights))
+        found += [g for g in torch.autograd.grad(total, leaves, allow_unused=True) if g is not None]
+    return [t.to_dense().cpu() if t.layout != torch.strided else t.resolve_conj().resolve_neg().cpu() for t in found]
+
+
+def far(a, b):
+    """How far they are apart, over what is allowed; None if they are not of one kind."""
+    if a.shape != b.shape or (a.is_floating_point() or a.is_complex()) != (b.is_floating_point() or b.is_complex()):
+        return None
+    if a.numel() == 0:
+        return 0.0
+    if not (a.is_floating_point() or a.is_complex()):
+        return 0.0 if torch.equal(a, b.to(a.dtype)) else math.inf
+    allowed = max(TOLERANCE.get(a.dtype, 1e-4), TOLERANCE.get(b.dtype, 1e-4))
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    a, b = a.to(wide), b.to(wide)
+    same = (a == b) | (torch.isnan(a) & torch.isnan(b))
+    if not torch.equal(torch.isfinite(a) | same, torch.isfinite(b) | same):
+        return math.inf
+    apart = torch.where(same, torch.zeros_like(a), a - b).abs()
+    finite = b[torch.isfinite(b)].abs()
+    scale = max(1.0, finite.max().item()) if finite.numel() else 1.0
+    worst = apart.max().item()
+    return math.inf if math.isnan(worst) else worst / (allowed * scale)
+
+
+def farthest(got, want):
+    if len(got) != len(want):
+        return math.inf
+    distances = [far(a, b) for a, b in zip(got, want)]
+    return math.inf if None in distances else max(distances, default=0.0)
+
+
+def varies_by_nature(op, sample):
+    """Whether the CPU's own results depend on the seed or on what memory held before; as a word, or None."""
+    first = run(op, sample, "cpu")
+    with seeds_moved(1):
+        if farthest(run(op, sample, "cpu"), first) > 1:
+            return "random"
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        return "uninitialised" if farthest(run(op, sample, "cpu"), first) > 1 else None
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def on_cpu(op, sample, dtype):
+    """What is right: in the dtype itself, and where that is a half, in float32 as well.  An empty list if the CPU cannot do it."""
+    found, why = [], None
+    for wider in (None, torch.float32) if dtype in (torch.float16, torch.bfloat16) else (None,):
+        try:
+            found.append(run(op, sample, "cpu", dtype=wider))
+        except Exception as e:  # whatever an operator may raise
+            why = e
+    return found, why
+
+
+def judge(op, sample, dtype, gpu_only, digest):
+    """Status and, if it is not ok, a reason; and seconds on the GPU."""
+    begin, got, failed = time.perf_counter(), None, None
+    try:
+        got = run(op, sample, "cuda")
+    except Exception as e:
+        failed = f"{type(e).__name__}: {e}".splitlines()[0][:300]
+    seconds = time.perf_counter() - begin
+    for t in got or []:
+        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+    if gpu_only:
+        return ("error", failed, seconds) if failed else ("ok", None, seconds)
+    wanted, why = on_cpu(op, sample, dtype)
+    if not wanted:
+        if failed or got is None:
+            return "none", f"the CPU fails as well: {why}"[:300], seconds
+        return "none", f"the CPU fails: {why}"[:300], seconds
+    if failed:
+        return "error", failed, seconds
+    distance = min(farthest(got, want) for want in wanted)
+    if distance <= 1:
+        return "ok", None, seconds
+    nature = varies_by_nature(op, sample)
+    if nature:
+        return "nature", nature, seconds
+    return "wrong", f"{distance:.3g} times what is allowed", seconds
+
+
+def check(op, dtype, limit, gpu_only):
+    """The record of an operator: the worst of its samples."""
+    order = ["ok", "none", "nature", "error", "wrong"]
+    worst, why, seconds, slowest, n, digest = "none", "no samples", 0.0, 0.0, 0, hashlib.sha256()
+    for n, sample in enumerate(some_of(op, dtype, limit, op.supports_autograd and dtype.is_floating_point), 1):
+        status, reason, took = judge(op, sample, dtype, gpu_only, digest)
+        seconds, slowest = seconds + took, max(slowest, took)
+        if n == 1 or order.index(status) > order.index(worst):
+            worst, why = status, reason
+        if status == "error" and is_broken():
+            break
+    return {"status": worst, "why": why, "seconds": round(seconds, 3), "slowest": round(slowest, 3), "samples": n,
+            "digest": digest.hexdigest()}
+
+
+def is_broken():
+    """After some errors nothing works any more in this process."""
+    try:
+        return (torch.ones(3).to("cuda") + 1).sum().item() != 6
+    except RuntimeError:
+        return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--gpu-only", action="store_true")
+    parser.add_argument("what", nargs="*")
+    o = parser.parse_args()
+    ops = {name_of(op): op for op in op_db}
+    if o.list:
+        for dtype in o.what or DTYPES:
+            print("\n".join(f"{name}:{dtype}" for name, op in ops.items() if DTYPES[dtype] in op.supported_dtypes("cuda")))
+        return 0
+    if not torch.cuda.is_available():
+        print("torch_ops: PyTorch sees no GPU", file=sys.stderr)
+        return 1
+    answers = os.fdopen(os.dup(1), "w")  # operators may print
+    os.dup2(2, 1)
+    bad = 0
+    for line in o.what or (line.strip() for line in sys.stdin):
+        name, dtype = line.split(":")
+        record = {"op": line, **check(ops[name], DTYPES[dtype], o.samples, o.gpu_only)}
+        bad += record["status"] in ("wrong", "error")
+        if record["status"] == "error" and is_broken():
+            record["broken"] = True
+        print(json.dumps(record), file=answers, flush=True)
+        if record.get("broken"):
+            return 1
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
