@@ -241,6 +241,11 @@ suites: tests
 test-frameworks: tests
 	@TALLY_BUILD=$(B) scripts/test-frameworks $(OPTIONS)
 
+# Real engines: Slurm and others.  What is built depends on what they bring (headers), so make is called again once it is there.
+test-engines: $(call setup_for,engines)
+	@$(MAKE) --no-print-directory all jobs
+	@TALLY_BUILD=$(B) scripts/test-engines $(T)
+
 # Debian's PyTorch in a root of its own, which is made once; what is done is not done again (OPTIONS="--sample=50 --dtypes=float32").
 test-torch-ops:
 	@scripts/test-torch-ops $(OPTIONS)
@@ -385,6 +390,7 @@ help:
 	@echo "make            build libraries and tools into build/lib and build/bin"
 	@echo "make test       build and run all tests; T=device/exec/fiber runs one file, T=\"ptx_rewrite/% sim\" several"
 	@echo "make suites     test suites that others wrote, on the software device (SUITE=numba; docs/suites.md)"
+	@echo "make test-engines  under real engines, started for the test: T=slurm runs one (test/engines)"
 	@echo "make test-frameworks  TensorFlow, PyTorch, JAX and others from PyPI, on the software device: build/frameworks.json"
 	@echo "make test-torch-ops  every operator of eager PyTorch against the CPU, on the software device: build/torch/ops.jsonl"
 	@echo "make workloads  build the sample CUDA programs (workloads/cuda), where nvcc is"
@@ -422,4 +428,4 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests test suites test-frameworks test-torch-ops bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak soak-device soak-runtime hostile fuzz fuzz-build corpus lint lint-files lint-functions lint-includes lint-locks lint-rooms format fresh clean help FORCE
+.PHONY: all tests test suites test-engines test-frameworks test-torch-ops bench-frameworks bench-start demo bench-isolation bench-sweep san san-quick san-quick-test tsan tsan-test soak soak-device soak-runtime hostile fuzz fuzz-build corpus lint lint-files lint-functions lint-includes lint-locks lint-rooms format fresh clean help FORCE
