@@ -132,17 +132,20 @@ static void last_reference(const struct tl_doc_shape *s, const uint32_t *spun,
 
 /* --- a scan that looks back at earlier blocks ------------------------------------------------- */
 
+/* A block's state (1: its own sum, 2: that of all up to it) and sum are one word, so that they are
+ * seen together: vectors promise that of each element only.  The first block never says 1: whoever
+ * saw that would look in front of the array. */
 static const char scan_text[] = ENTRY("scan") BEGIN
     "\t@%p0 bra $done;\n\tmul.wide.s32 %d8, %r1, 8;\n\tadd.s64 %d9, %d3, %d8;\n"
-    "\tmov.u32 %r13, 1;\n\tst.relaxed.gpu.global.v2.u32 [%d9], {%r13, %r10};\n"
     "\tmov.u32 %r14, 0;\n\tsetp.eq.u32 %p2, %r1, 0;\n\t@%p2 bra $found;\n"
-    "\tadd.s64 %d10, %d9, -8;\n"
-    "$look:\n\tld.relaxed.gpu.global.v2.u32 {%r15, %r16}, [%d10];\n"
+    "\tmov.u32 %r13, 1;\n\tmov.b64 %d11, {%r13, %r10};\n"
+    "\tst.relaxed.gpu.global.u64 [%d9], %d11;\n\tadd.s64 %d10, %d9, -8;\n"
+    "$look:\n\tld.relaxed.gpu.global.u64 %d12, [%d10];\n\tmov.b64 {%r15, %r16}, %d12;\n"
     "\tsetp.eq.u32 %p3, %r15, 0;\n\t@%p3 bra $look;\n"
     "\tadd.u32 %r14, %r14, %r16;\n\tadd.s64 %d10, %d10, -8;\n"
     "\tsetp.eq.u32 %p4, %r15, 1;\n\t@%p4 bra $look;\n"
-    "$found:\n\tadd.u32 %r17, %r14, %r10;\n\tmov.u32 %r18, 2;\n"
-    "\tst.relaxed.gpu.global.v2.u32 [%d9], {%r18, %r17};\n\tst.global.u32 [%d6], %r17;\n"
+    "$found:\n\tadd.u32 %r17, %r14, %r10;\n\tmov.u32 %r18, 2;\n\tmov.b64 %d13, {%r18, %r17};\n"
+    "\tst.relaxed.gpu.global.u64 [%d9], %d13;\n\tst.global.u32 [%d6], %r17;\n"
     "$done:\n" END;
 
 static void scan_reference(const struct tl_doc_shape *s, const uint32_t *spun,

@@ -29,6 +29,7 @@ wrong-bits:persistent | ticket     | 0 | ticket works 13 kernels
 twice:slice           | slice      | 1 | slice wrong map: in slices: block 0 of [0-9]+ ran 2 times
 refuse:ticket         | ticket     | 3 | ticket refused map: the driver does not load it: CUDA_ERROR_INVALID_PTX
 crash:persistent      | persistent | 1 | persistent wrong map: ended by signal 11
+slow-stores           | slice      | 0 | slice works 13 kernels
 no-green              | cap        | 3 | cap refused green-context: CUDA_ERROR_NOT_SUPPORTED
 capture               | streams    | 1 | capture wrong the capture fails while a variant is built beside it: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 clock                 | streams    | 1 | events wrong the device says [0-9.]+ ms where the host had

@@ -14,6 +14,8 @@
  *     no-cubins         modules of machine code are refused, libraries of it are not
  *     machine-code      no fault: its linker makes machine code, by the ptxas that
  *                       TALLY_FAULT_PTXAS names, as a GPU's driver does
+ *     slow-stores       no fault: a kernel's first block waits for long behind each of its relaxed
+ *                       stores, as one that loses its processor there does
  *     host-atomics      no fault: it says that it has atomics on the host's memory, as it has
  *     no-green          green contexts are refused
  *     capture           loading a module spoils a capture that is under way
@@ -134,6 +136,31 @@ static char *edited(const char *text, const char *operation)
     return out;
 }
 
+/* The text with a wait of the first block behind each relaxed store; the caller's to free. */
+static char *slowed(const char *text)
+{
+    static const char store[] = "\tst.relaxed",
+                      wait[] = "\t{\n\t.reg .pred %ps;\n\t.reg .b32 %rs<2>;\n"
+                               "\tmov.u32 %rs0, %ctaid.x;\n\tsetp.ne.u32 %ps, %rs0, 0;\n"
+                               "\tselp.u32 %rs1, 100000, 0, %ps;\n"
+                               "$slow:\n\tnanosleep.u32 100;\n\tadd.u32 %rs1, %rs1, 1;\n"
+                               "\tsetp.lt.u32 %ps, %rs1, 100000;\n\t@%ps bra $slow;\n\t}\n";
+    uint32_t n = 0;
+    for (const char *at = text; (at = strstr(at, store)) != NULL; at++)
+        n++;
+    size_t size = strlen(text) + n * sizeof wait + 1, used = 0;
+    char *out = malloc(size);
+    for (const char *at, *end; out != NULL; text = end) {
+        at = strstr(text, store);
+        end = at != NULL ? strchr(at, '\n') + 1 : text + strlen(text);
+        used += (size_t)snprintf(out + used, size - used, "%.*s%s", (int)(end - text), text,
+                                 at != NULL ? wait : "");
+        if (at == NULL)
+            break;
+    }
+    return out;
+}
+
 static bool has_gate_fault(void)
 {
     const char *asked = getenv("TALLY_FAULT");
@@ -158,6 +185,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         changed = edited(text, "or");
     else if (strikes("twice", text) && !has_twin(text))
         changed = edited(text, "and");
+    else if (has_fault("slow-stores") && memcmp(image, ELFMAG, SELFMAG) != 0)
+        changed = slowed(text);
     is_capture_spoilt |= has_fault("capture") && n_captures > 0;
     CUresult r = REAL(cuModuleLoadData)(module, changed != NULL ? changed : text);
     free(changed);
