@@ -131,27 +131,44 @@ int tl_drv_device_attribute(const struct tl_drv_device *d, CUdevice_attribute at
     }
 }
 
+/* What only this device knows (include/tally/device.h); CUDA_ERROR_NOT_FOUND if it is none of
+ * that. */
+static CUresult own_attribute(struct tl_drv_device *d, int attribute, int *pi)
+{
+    uint64_t n[4];
+    const char *text;
+    switch (attribute) {
+    case TL_DEVICE_ATTRIBUTE_HOST_READS:
+    case TL_DEVICE_ATTRIBUTE_HOST_WRITES:
+    case TL_DEVICE_ATTRIBUTE_HOST_ATOMICS:
+    case TL_DEVICE_ATTRIBUTE_HOST_WAITS:
+        tl_drv_exec_host_accesses(d, n);
+        *pi = (int)(n[attribute - TL_DEVICE_ATTRIBUTE_HOST_READS] & INT32_MAX);
+        return CUDA_SUCCESS;
+    case TL_DEVICE_ATTRIBUTE_WORKED_US:
+        *pi = (int)(tl_drv_exec_worked_ns(d) / 1000 & INT32_MAX);
+        return CUDA_SUCCESS;
+    case TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK:
+        text = secure_getenv("TALLY_DEVICE_BLOCK_BY_BLOCK");
+        if (text != NULL && strcmp(text, "untold") == 0)
+            return CUDA_ERROR_INVALID_VALUE; /* as a GPU's driver, for tests */
+        *pi = 1;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_FOUND;
+    }
+}
+
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     struct tl_drv_device *d;
     CUresult r = tl_drv_device(dev, &d);
     if (r != CUDA_SUCCESS)
         return r;
-    if (pi != NULL && (int)attrib >= TL_DEVICE_ATTRIBUTE_HOST_READS &&
-        (int)attrib <= TL_DEVICE_ATTRIBUTE_HOST_WAITS) {
-        uint64_t n[4];
-        tl_drv_exec_host_accesses(d, n);
-        *pi = (int)(n[(int)attrib - TL_DEVICE_ATTRIBUTE_HOST_READS] & INT32_MAX);
-        return CUDA_SUCCESS;
-    }
-    if (pi != NULL && (int)attrib == TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK) {
-        const char *text = secure_getenv("TALLY_DEVICE_BLOCK_BY_BLOCK");
-        if (text != NULL && strcmp(text, "untold") == 0)
-            return CUDA_ERROR_INVALID_VALUE; /* as a GPU's driver, for tests */
-        *pi = 1;
-        return CUDA_SUCCESS;
-    }
-    if (pi == NULL || (int)attrib <= 0 || (int)attrib > tl_drv_last_attribute())
+    r = pi != NULL ? own_attribute(d, (int)attrib, pi) : CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_ERROR_NOT_FOUND)
+        return r;
+    if ((int)attrib <= 0 || (int)attrib > tl_drv_last_attribute())
         return CUDA_ERROR_INVALID_VALUE;
     *pi = tl_drv_device_attribute(d, attrib);
     int major, minor;

@@ -220,6 +220,11 @@ void tl_drv_exec_host_accesses(struct tl_drv_device *device, uint64_t out[4])
     out[3] = n.waits;
 }
 
+uint64_t tl_drv_exec_worked_ns(struct tl_drv_device *device)
+{
+    return tl_exec_worked_ns(exec_devices[device->ordinal]);
+}
+
 void tl_drv_exec_pages(bool (*f)(const void *address))
 {
     tl_exec_pages(f);

@@ -36,6 +36,7 @@ void tl_drv_exec_copy_begin(struct tl_drv_device *device, const struct tl_drv_co
 void tl_drv_exec_copy_end(const struct tl_drv_turn *turn) TL_DRV_UNLOCKED;
 /* What kernels did to host memory: reads, writes, atomics, waits. */
 void tl_drv_exec_host_accesses(struct tl_drv_device *device, uint64_t out[4]);
+uint64_t tl_drv_exec_worked_ns(struct tl_drv_device *device);
 void tl_drv_exec_pages(bool (*f)(const void *address));
 void tl_drv_exec_flush(struct tl_drv_device *device) TL_DRV_UNLOCKED; /* what kernels printed */
 int tl_drv_exec_heap(struct tl_drv_device *device, uint64_t bytes);

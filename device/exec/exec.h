@@ -162,6 +162,8 @@ struct tl_exec_host_accesses {
     uint64_t reads, writes, atomics, waits;
 };
 void tl_exec_host_accesses(const struct tl_exec_device *d, struct tl_exec_host_accesses *out);
+/* Processor time that kernels of this process have had. */
+uint64_t tl_exec_worked_ns(struct tl_exec_device *d);
 /* Accesses to pages that are not accessible are shown to `f` before they become faults.  For the
  * whole process. */
 void tl_exec_pages(bool (*f)(const void *address));

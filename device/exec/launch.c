@@ -446,6 +446,20 @@ static int ensure_workers(struct tl_exec_device *d, uint64_t wanted) TL_REQUIRES
     return d->n_workers > 0 ? 0 : -ENOMEM;
 }
 
+uint64_t tl_exec_worked_ns(struct tl_exec_device *d)
+{
+    uint64_t sum = 0;
+    tl_mutex_lock(&d->lock);
+    for (const struct tl__worker *w = d->workers; w != NULL; w = w->next) {
+        clockid_t clock;
+        struct timespec t;
+        if (pthread_getcpuclockid(w->thread, &clock) == 0 && clock_gettime(clock, &t) == 0)
+            sum += (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    }
+    tl_mutex_unlock(&d->lock);
+    return sum;
+}
+
 /* On a GPU, blocks of several kernels share an SM; here a worker has one for itself.  If all its
  * blocks only wait, perhaps for a kernel that waits for a slot, others get it for one launch.  The
  * order among those is as ever; who has lent it takes it back when it is free. */

@@ -21,6 +21,11 @@
  * unless they wait for each other.  That is how this device computes, whatever it answers as. */
 #define TL_DEVICE_ATTRIBUTE_BLOCK_BY_BLOCK 0x54414c5e
 
+/* For cuDeviceGetAttribute: how much processor time kernels of this process have had so far, in
+ * microseconds modulo 2^31.  A kernel that does not move while this does not grow has not been let
+ * run by the machine. */
+#define TL_DEVICE_ATTRIBUTE_WORKED_US 0x54414c5f
+
 /* What TALLY_DEVICE_PROFILE may name: the device as it is, and GPUs with drivers as strict as
  * NVIDIA's (docs/device.md). */
 #define TL_DEVICE_PROFILES(X)                                                                      \

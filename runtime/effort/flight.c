@@ -362,6 +362,7 @@ TL_EFF_LOCKED static void was_preempted(const struct tl_eff_launch *l, const str
                                         uint64_t end)
 {
     atomic_fetch_add_explicit(&tl_eff.page->preemptions, 1, memory_order_relaxed);
+    l->kernel->n_clean += l->rescue.n_tries == 0;
     uint64_t since = tl_client_preempted_since(tl_eff.client, p->launched_ns);
     if (since != 0 && end > since) {
         tl_record_preempted(l->kernel->record, end - since,

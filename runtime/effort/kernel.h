@@ -50,13 +50,19 @@ struct tl_eff_kernel {
     uint32_t shapes[TL_EFF_MAX_BLOCKSHAPES][3];
     uint32_t n_shapes;
     _Atomic bool was_objected_to; /* the record says why launches of it run whole */
-    bool was_said_to_fit; /* the record has a note that it is not cut because its grid is small */
+    bool was_said_to_fit;  /* the record has a note that it is not cut because its grid is small, */
+    bool was_said_to_wait; /* and one that it is not because its blocks were found to wait */
+    uint32_t n_clean;      /* stops since it was last found to wait that it left by itself */
     /* how many of its blocks an SM has side by side, by their size; the executor's own */
     struct tl_eff_rooms rooms;
     struct tl_record_kernel *record;
     struct tl_eff_profile *profiles;
+    /* For how long launches were held back for a variant in all, and since when one is now (0: none
+     * is); the executor's own. */
+    struct {
+        uint64_t total_ns, since_ns;
+    } held[TL_RUNG_WHOLE];
     /* by number of grid dimensions, which the gate does not care about */
-    uint64_t asked_ns[TL_RUNG_WHOLE]; /* when a variant was first waited for; the executor's own */
     struct tl_eff_variant *variants[TL_RUNG_WHOLE][3];
     /* of what it is, cheaply: name, parameters, what the driver tells; the same in every process */
     uint64_t fingerprint;

@@ -3,19 +3,21 @@
  *     begin: hold ─► calls that passed the queues return ─► every stream says that it is done ─► found
  *                                     patience is over ─► let go, later again, with more patience
  *
- * A try that fails has held the job up for its patience, so tries are far between. */
+ * A try that fails has held the job up for its patience, so tries are far between.  What is on the
+ * device and known to take long costs nothing to wait for: the job would have waited, too. */
 #include "runtime/effort/moment.h"
 
 #include <stdatomic.h>
 #include <time.h>
 
 #include "runtime/effort/executor.h"
+#include "runtime/effort/flight.h"
 #include "runtime/effort/queue.h"
 #include "runtime/effort/real.h"
 #include "runtime/effort/state.h"
 
 enum {
-    LEAST_PATIENCE_NS = 10000000,
+    LEAST_PATIENCE_NS = 20000000,
     MOST_PATIENCE_NS = 1000000000,
     RARENESS = 32, /* of a job that never is idle, one part in so many is lost */
     LOOK_NS = 50000,
@@ -86,6 +88,14 @@ TL_EFF_UNLOCKED static bool is_idle(struct tl_eff_context *c, uint32_t own)
     return is;
 }
 
+/* How long what is on the device may take to end: twice as long as predicted, since somebody above
+ * may be there as well. */
+TL_EFF_LOCKED static uint64_t expected_ns(void)
+{
+    uint64_t ns = tl_eff_flight.ns;
+    return ns < MOST_PATIENCE_NS / 2 ? 2 * ns : MOST_PATIENCE_NS;
+}
+
 bool tl_eff_moment_begin(struct tl_eff_context *c, bool is_executor)
 {
     CUstream unused[MAX_STREAMS];
@@ -93,6 +103,7 @@ bool tl_eff_moment_begin(struct tl_eff_context *c, bool is_executor)
     tl_eff_lock();
     bool is_worth_it = begin >= c->next_moment_ns && streams_of(c, unused) > 0;
     uint32_t misses = c->n_moments_missed;
+    uint64_t expected = expected_ns();
     n_holds += is_worth_it;
     tl_eff_unlock();
     if (!is_worth_it)
@@ -101,7 +112,7 @@ bool tl_eff_moment_begin(struct tl_eff_context *c, bool is_executor)
     if (patience > MOST_PATIENCE_NS)
         patience = MOST_PATIENCE_NS;
     bool found = is_idle(c, is_executor);
-    while (!found && tl_eff_now() - begin < patience && !atomic_load(&tl_eff.is_over)) {
+    while (!found && tl_eff_now() - begin < expected + patience && !atomic_load(&tl_eff.is_over)) {
         nanosleep(&(struct timespec){0, LOOK_NS}, NULL);
         found = is_idle(c, is_executor);
     }
@@ -109,8 +120,11 @@ bool tl_eff_moment_begin(struct tl_eff_context *c, bool is_executor)
     c->n_moments_missed = found ? 0 : misses + 1;
     c->next_moment_ns = found ? 0 : tl_eff_now() + RARENESS * patience;
     tl_eff_unlock();
-    if (!found)
+    if (!found) {
+        tl_eff_log(3, "the context was not idle within %llu ms",
+                   (unsigned long long)(expected + patience) / 1000000);
         tl_eff_moment_end();
+    }
     return found;
 }
 

@@ -255,13 +255,22 @@ TL_EFF_LOCKED static void launch_piece(struct tl_eff_stream *s, struct tl_eff_it
 
 /* --- choosing a rung -------------------------------------------------------------------------- */
 
-/* For how long a variant has been coming, whose answer just was that it is. */
-static uint64_t coming_ns(struct tl_eff_kernel *k, enum tl_rung rung)
+/* For how long the kernel has been held back for a variant.  Only that counts, and not for how long
+ * it has been coming: with nobody above, as long as that is so, nothing is held back. */
+static uint64_t held_ns(const struct tl_eff_kernel *k, enum tl_rung rung, uint64_t now)
 {
-    uint64_t now = tl_eff_now();
-    if (k->asked_ns[rung] == 0)
-        k->asked_ns[rung] = now;
-    return now - k->asked_ns[rung];
+    uint64_t since = k->held[rung].since_ns;
+    return k->held[rung].total_ns + (since != 0 && now > since ? now - since : 0);
+}
+
+static void note_held(struct tl_eff_kernel *k, enum tl_rung rung, bool is_held, uint64_t now)
+{
+    if (!is_held) {
+        k->held[rung].total_ns = held_ns(k, rung, now);
+        k->held[rung].since_ns = 0;
+    } else if (k->held[rung].since_ns == 0) {
+        k->held[rung].since_ns = now;
+    }
 }
 
 /* Asks for variants as long as the plan wants to know of one.  False if the kernel is not to be
@@ -273,6 +282,7 @@ TL_EFF_LOCKED static bool choose(const struct tl_eff_context *c, struct tl_eff_l
     struct tl_eff_facts f = facts_of(c, l, is_chained);
     struct tl_eff_variant *found[TL_RUNG_WHOLE] = {NULL};
     struct tl_eff_choice choice;
+    uint64_t now = tl_eff_now();
     TL_CHECK(l->n_flying == 0 && l->launched == l->done);
     for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++)
         f.rungs[r].was_asked_for = l->kernel->variants[r][0] != NULL;
@@ -284,9 +294,11 @@ TL_EFF_LOCKED static bool choose(const struct tl_eff_context *c, struct tl_eff_l
         f.rungs[r].form = found[r] != NULL ? TL_EFF_FORM_READY
                           : may_come       ? TL_EFF_FORM_COMING
                                            : TL_EFF_FORM_NONE;
-        f.rungs[r].coming_ns = f.rungs[r].form == TL_EFF_FORM_COMING ? coming_ns(l->kernel, r) : 0;
+        f.rungs[r].held_ns = held_ns(l->kernel, r, now);
         add_leaving(l->kernel, &f);
     }
+    for (enum tl_rung r = TL_RUNG_PERSISTENT; r < TL_RUNG_WHOLE; r++)
+        note_held(l->kernel, r, choice.holds && f.rungs[r].form == TL_EFF_FORM_COMING, now);
     if (choice.holds)
         return false;
     l->is_chosen = true;
@@ -381,10 +393,17 @@ TL_EFF_LOCKED static void count_launch(const struct tl_eff_launch *l)
 
 /* Somebody above would have to wait for the end of it, and the reader wants to know why it was not
  * cut. */
-TL_EFF_LOCKED static void note_fit(const struct tl_eff_facts *f, struct tl_eff_kernel *k)
+TL_EFF_LOCKED static void note_why_whole(const struct tl_eff_facts *f, struct tl_eff_kernel *k)
 {
-    if (k->was_said_to_fit || f->is_alone || f->whole_ns <= f->turnaround_ns ||
-        !tl_eff_plan_fits_at_once(f))
+    if (f->is_alone || f->whole_ns <= f->turnaround_ns)
+        return;
+    if (tl_eff_plan_waits(f) && !k->is_gang && !k->was_said_to_wait) {
+        k->was_said_to_wait = true;
+        tl_eff_note("%s runs whole: when it was cut before, its blocks were found to wait for "
+                    "blocks that had not begun",
+                    k->name);
+    }
+    if (k->was_said_to_fit || !tl_eff_plan_fits_at_once(f))
         return;
     k->was_said_to_fit = true;
     tl_eff_note(
@@ -404,7 +423,7 @@ TL_EFF_LOCKED static void launch_whole(struct tl_eff_stream *s, struct tl_eff_it
     uint32_t sms = is_measured ? 0 : tl_eff_plan_cap(&f);
     CUresult r;
     TL_CHECK(l->done == 0 && l->n_flying == 0);
-    note_fit(&f, l->kernel);
+    note_why_whole(&f, l->kernel);
     if (l->profile != NULL)
         l->profile->n_launches++;
     l->began_ns = now;

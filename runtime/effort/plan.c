@@ -29,6 +29,9 @@ enum {
     PATIENCE_BLOCKS = 64,
     PATIENCE_NS = 50000000,          /* at least; a machine may be busy for so long */
     UNKNOWN_PATIENCE_NS = 500000000, /* where the time of a block is not known */
+    AWAKE_NS = 8000000, /* a longer gap between two looks is one in which nobody looked */
+    SLEEP_PART = 8,     /* of the time counts for what waits without a processor */
+    CLEAN_STOPS = 16,   /* acquit a kernel that was once found to wait */
 };
 #define HOLD_NS UINT64_C(4000000000) /* in all, for a variant that is being built */
 
@@ -125,7 +128,7 @@ static struct tl_eff_choice forced(const struct tl_eff_facts *f)
  * builder may be waiting for something that the kernel would do. */
 static bool is_held_for(const struct tl_eff_facts *f, enum tl_rung rung)
 {
-    return seems_long(f) && f->done == 0 && !f->is_chained && f->rungs[rung].coming_ns < HOLD_NS;
+    return seems_long(f) && f->done == 0 && !f->is_chained && f->rungs[rung].held_ns < HOLD_NS;
 }
 
 /* The finest that there is.  While one is being built the next best is not worth building. */
@@ -360,6 +363,19 @@ uint32_t tl_eff_plan_expected(const struct tl_eff_facts *f, struct tl_eff_size s
 }
 
 /* --- a kernel in pieces that does not move ---------------------------------------------------- */
+
+uint64_t tl_eff_plan_still_ns(uint64_t gap_ns, bool tells_work, uint64_t worked_ns)
+{
+    uint64_t gap = gap_ns < AWAKE_NS ? gap_ns : AWAKE_NS;
+    if (!tells_work || worked_ns > gap)
+        return gap;
+    return worked_ns > gap / SLEEP_PART ? worked_ns : gap / SLEEP_PART;
+}
+
+uint32_t tl_eff_plan_strikes(uint32_t before, uint32_t n_clean)
+{
+    return n_clean >= CLEAN_STOPS || before == UINT32_MAX ? 1 : before + 1;
+}
 
 /* 64 times as long as it should take until something moves, 50 ms at least; twice that for each
  * time before.  Everything is bounded, so that nothing overflows. */

@@ -23,7 +23,7 @@ enum tl_eff_form {
 
 struct tl_eff_rung_facts {
     enum tl_eff_form form;
-    uint64_t coming_ns; /* for how long it has been coming */
+    uint64_t held_ns;   /* for how long the kernel has been held back for it */
     bool was_asked_for; /* by an earlier launch of the kernel */
     bool is_slow;       /* it was found so, and is not to be tried again yet */
     uint64_t wave_ns;   /* the least that was seen on it; 0 if not known */
@@ -132,6 +132,15 @@ struct tl_eff_wait {
     uint32_t in_turn; /* blocks one after the other until something can be seen to move */
     uint32_t strikes;
 };
+/* How much of the time between two looks counts as time in which nothing moved.  Where kernels run
+ * on processors of the machine, as much as they had of these: a machine that is busy with something
+ * else lets nothing move, and that is no wait.  But a part always counts, since who waits may have
+ * gone to sleep. */
+uint64_t tl_eff_plan_still_ns(uint64_t gap_ns, bool tells_work, uint64_t worked_ns);
+/* How often it is taken to have waited, with this time, if it had been so many times before and was
+ * stopped so often since without standing still: one that waits for what is held back stands still
+ * soon again. */
+uint32_t tl_eff_plan_strikes(uint32_t before, uint32_t n_clean);
 /* For how long nothing may move before its remaining blocks are launched beside it. */
 uint64_t tl_eff_plan_patience(const struct tl_eff_wait *w);
 /* How it went when they were. */

@@ -26,7 +26,7 @@
 
 enum {
     FIRST_SAMPLES = 4,
-    UNKNOWN_NS = 200000,
+    UNKNOWN_NS = 2000000, /* with nobody above, ten of unknown length may be under way */
     MAX_ROWS = 8192,
     MOST_SIZES = 8, /* told apart per kernel and shape: some parameter may be a counter */
     SIZE_BITS = 24, /* the bits of a float, and the lower half of most addresses, have more */

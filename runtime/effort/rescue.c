@@ -22,7 +22,7 @@
  * That it ended then does not prove that it waited; a block may also take long.  But each time that
  * it looked so counts as a strike, and patience doubles: a block that only took long ends before
  * that.  With the second strike the kernel is not cut any more, by no process: strikes are kept on
- * disk. */
+ * disk.  Stops between the two that went well acquit it. */
 #include "runtime/effort/rescue.h"
 #include "tally/array.h"
 #include "tally/check.h"
@@ -59,7 +59,7 @@
 enum {
     MAX_ROWS = 4096,
     MOST_TRIES = 3,
-    AWAKE_NS = 8000000, /* a longer gap between two looks is one in which we did not run */
+    STEP_NS = 1000000,
     WORKERS_PER_SM = 64,
 };
 
@@ -89,7 +89,7 @@ TL_EFF_LOCKED static struct row *row_of(uint64_t fingerprint)
     return NULL;
 }
 
-/* So many strikes are known of that kernel, or more. */
+/* So many strikes are known of that kernel, whatever was before. */
 TL_EFF_LOCKED static void remember(uint64_t fingerprint, uint32_t strikes)
 {
     struct row *r = row_of(fingerprint);
@@ -97,7 +97,7 @@ TL_EFF_LOCKED static void remember(uint64_t fingerprint, uint32_t strikes)
         r = &rows[n_rows++];
         *r = (struct row){.fingerprint = fingerprint};
     }
-    if (r != NULL && r->strikes < strikes)
+    if (r != NULL)
         r->strikes = strikes;
 }
 
@@ -151,7 +151,8 @@ TL_EFF_UNLOCKED static void write_down(uint64_t fingerprint, uint32_t strikes)
 /* It was found to wait.  The lock is given up meanwhile. */
 TL_EFF_LOCKED static void strike(struct tl_eff_kernel *k)
 {
-    uint32_t strikes = tl_eff_rescue_strikes(k->fingerprint) + 1;
+    uint32_t strikes = tl_eff_plan_strikes(tl_eff_rescue_strikes(k->fingerprint), k->n_clean);
+    k->n_clean = 0;
     remember(k->fingerprint, strikes);
     if (strikes == TL_EFF_STRIKES) {
         tl_eff_note("%s IS NOT CUT ANY MORE: its blocks wait for blocks that are not begun yet",
@@ -235,17 +236,45 @@ TL_EFF_LOCKED static uint64_t patience_for(const struct tl_eff_piece *p)
     return tl_eff_plan_patience(&w);
 }
 
+/* A clock that runs only while something could have moved: not while we slept, nor while kernels
+ * that run on processors of the machine had none. */
+static struct {
+    uint64_t now_ns, ns;
+    uint32_t worked_us;
+} awake TL_EFF_GUARDED;
+
+/* It is `now`; soon after the last time that is nothing new.  The lock is given up meanwhile. */
+TL_EFF_LOCKED static void stay_awake(uint64_t now)
+{
+    if (now < awake.now_ns + STEP_NS)
+        return;
+    const struct tl_eff_piece *p = tl_eff_flight.pieces;
+    const struct tl_eff_context *c = p != NULL ? p->stream->context : NULL;
+    uint32_t us = awake.worked_us;
+    bool tells = c != NULL && c->tells_work;
+    if (tells) {
+        CUdevice device = c->device;
+        tl_eff_unlock();
+        tells = tl_eff_worked_us(device, &us);
+        tl_eff_lock();
+    }
+    uint64_t worked_ns = ((us - awake.worked_us) & INT32_MAX) * UINT64_C(1000);
+    awake.ns += tl_eff_plan_still_ns(now - awake.now_ns, tells, worked_ns);
+    awake.worked_us = us;
+    awake.now_ns = now;
+}
+
 /* Whether nothing of it has moved for too long. */
 TL_EFF_LOCKED static bool is_stuck(const struct tl_eff_piece *p, uint64_t now)
 {
     struct tl_eff_launch *l = &p->item->launch;
     struct tl_eff_rescue *r = &l->rescue;
     uint32_t seen = is_visible(p) ? counter_of(l->control) : l->done + l->launched;
-    uint64_t gap = now > r->looked_ns ? now - r->looked_ns : 0;
     bool told = was_told(p);
     bool has_moved = r->looked_ns == 0 || seen != r->seen || told != r->was_told;
     r->has_begun |= is_visible(p) && seen > l->done + l->bite;
-    r->still_ns = has_moved ? 0 : r->still_ns + (gap < AWAKE_NS ? gap : AWAKE_NS);
+    r->still_ns = has_moved ? 0 : r->still_ns + (awake.ns - r->awake_ns);
+    r->awake_ns = awake.ns;
     r->seen = seen;
     r->was_told = told;
     r->looked_ns = now;
@@ -505,6 +534,7 @@ bool tl_eff_rescue_look(uint64_t now)
 {
     bool did = false;
     tl_eff_assert_locked();
+    stay_awake(now);
     for (struct tl_eff_piece *p = tl_eff_flight.pieces; p != NULL; p = p->next) {
         /* what stands behind another kernel has not begun */
         if (p->is_over || p->is_lost || p->is_rescue || p->item == NULL ||

@@ -19,7 +19,8 @@ struct tl_eff_rescue {
     bool was_told;      /* to stop, as far as that matters for what can be seen of it */
     uint32_t seen;      /* how far it had come at the last look */
     uint64_t looked_ns; /* when that was; 0: nobody has looked yet */
-    uint64_t still_ns;  /* how long nothing has moved, not counting what we slept through */
+    uint64_t awake_ns;  /* and what the clock said that runs while things can move */
+    uint64_t still_ns;  /* how long nothing has moved, by that clock */
     uint32_t n_tries;   /* how often its remaining blocks were launched beside it */
     CUresult refusal;   /* of the last of these, or CUDA_SUCCESS */
     uint64_t made_ns;   /* when that was first done, and */

@@ -48,6 +48,8 @@ struct tl_eff_context {
     int n_sms;
     /* an SM has one block at a time, whatever its occupancy: the software device */
     bool runs_block_by_block;
+    CUdevice device;
+    bool tells_work; /* how much processor time its kernels have had: the software device */
     /* where host functions stand that tell of ends, beside the streams */
     CUstream sides[TL_EFF_SIDES];
     CUstream clock_side; /* nothing else stands in it, so that waiting there takes a moment only */

@@ -134,6 +134,16 @@ static bool runs_block_by_block(CUdevice device)
            does != 0;
 }
 
+bool tl_eff_worked_us(CUdevice device, uint32_t *us)
+{
+    int n = 0;
+    if (tl_eff_real.cuDeviceGetAttribute(&n, (CUdevice_attribute)TL_DEVICE_ATTRIBUTE_WORKED_US,
+                                         device) != CUDA_SUCCESS)
+        return false;
+    *us = (uint32_t)n;
+    return true;
+}
+
 /* Counters and words, with the memory that they stand in.  Allocating may wait for the context, so
  * the caller has found a moment for it.  False if there is no memory. */
 TL_EFF_UNLOCKED static bool make_slab(struct tl_eff_context *c)
@@ -186,6 +196,7 @@ TL_EFF_UNLOCKED static void look_at(struct tl_eff_context *c)
 {
     CUdevice device;
     int atomics = 0;
+    uint32_t worked;
     uint64_t round_trip_ns = 0;
     c->is_unfit = tl_eff_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
                   tl_eff_real.cuDeviceGetAttribute(
@@ -195,7 +206,9 @@ TL_EFF_UNLOCKED static void look_at(struct tl_eff_context *c)
     tl_eff_real.cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
                                      device);
     c->has_host_atomics = atomics != 0;
+    c->device = device;
     c->runs_block_by_block = runs_block_by_block(device);
+    c->tells_work = tl_eff_worked_us(device, &worked);
     tl_eff_qualify(c, device);
     if (tl_eff_real.cuStreamCreate(&c->sides[0], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         tl_eff_permit_round_trip(round_trip_ns = measure_round_trip(c));

@@ -37,6 +37,9 @@ struct tl_eff_control {
 /* Makes the context fit for pieces, once; false if it cannot be, or not at this moment.  Executor
  * only, context current. */
 bool tl_eff_prepare(struct tl_eff_context *c) TL_EFF_UNLOCKED;
+/* How much processor time kernels of this job have had on that device, in microseconds modulo 2^31.
+ * False where kernels do not run on processors of the machine. */
+bool tl_eff_worked_us(CUdevice device, uint32_t *us);
 /* Executor only; NULL if there is none, and NULL is fine. */
 CUevent tl_eff_take_event(struct tl_eff_context *c);
 void tl_eff_give_event(struct tl_eff_context *c, CUevent e);

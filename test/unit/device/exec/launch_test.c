@@ -128,6 +128,7 @@ static void every_block_runs_once(void)
     open_device();
     struct tl_exec_object *ranges = object(&k[0], 256, NULL, count_range);
     struct tl_exec_object *warps = object(&k[1], 128, count_warps, NULL);
+    TEST_ASSERT_EQUAL_UINT64(0, tl_exec_worked_ns(device));
     submit(&l, ranges, 65536);
     wait_done(1);
     TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, l.fault.what, l.fault.text);
@@ -138,6 +139,8 @@ static void every_block_runs_once(void)
     TEST_ASSERT_EQUAL_UINT32_MESSAGE(0, l.fault.what, l.fault.text);
     for (uint32_t i = 0; i < 65536; i++)
         TEST_ASSERT_EQUAL_UINT32(i < 10000 ? 2 : 1, atomic_load(&hits[i]));
+    /* Ten thousand times four fibers, which nothing does in a microsecond. */
+    TEST_ASSERT_TRUE(tl_exec_worked_ns(device) > 1000);
     tl_exec_object_unref(ranges);
     tl_exec_object_unref(warps);
 }

@@ -41,7 +41,7 @@ struct tl_eff_facts any_facts(void)
     }
     for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++) {
         f.rungs[r].form = (enum tl_eff_form)any(4);
-        f.rungs[r].coming_ns = any_size(33);
+        f.rungs[r].held_ns = any_size(33);
         f.rungs[r].was_asked_for = any(2) == 0;
         f.rungs[r].is_slow = f.has_profile && any(3) == 0;
         f.rungs[r].n_samples = f.has_profile ? (uint32_t)any(20) : 0;

@@ -134,7 +134,7 @@ static void a_kernel_is_held_only_where_somebody_would_wait_for_it(void)
         n_large += !is_known;
         struct tl_eff_facts later = f;
         for (uint32_t r = 0; r < TL_RUNG_WHOLE; r++)
-            later.rungs[r].coming_ns = 4000 * MS;
+            later.rungs[r].held_ns = 4000 * MS;
         TEST_ASSERT_FALSE_MESSAGE(decide(&later, TL_EFF_FORM_COMING).holds, "it may never come");
     }
     TEST_ASSERT_TRUE(n_held > ROUNDS / 1000 && n_large > 0);
@@ -248,6 +248,33 @@ static void patience_is_many_times_what_it_should_take(void)
     /* clang-format on */
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
         TEST_ASSERT_EQUAL_UINT64(rows[i].expected, tl_eff_plan_patience(&rows[i].w));
+}
+
+static void time_without_a_processor_hardly_counts_as_standing_still(void)
+{
+    /* On a GPU all of it counts, but for what we slept through. */
+    TEST_ASSERT_EQUAL_UINT64(3 * MS, tl_eff_plan_still_ns(3 * MS, false, 0));
+    TEST_ASSERT_EQUAL_UINT64(8 * MS, tl_eff_plan_still_ns(500 * MS, false, 0));
+    /* A worker that had a quarter of its processor counts for a quarter; several count for one. */
+    TEST_ASSERT_EQUAL_UINT64(1 * MS, tl_eff_plan_still_ns(4 * MS, true, 1 * MS));
+    TEST_ASSERT_EQUAL_UINT64(4 * MS, tl_eff_plan_still_ns(4 * MS, true, 16 * MS));
+    TEST_ASSERT_EQUAL_UINT64(8 * MS, tl_eff_plan_still_ns(500 * MS, true, 400 * MS));
+    /* Who sleeps until another block wakes him is found to wait all the same, later. */
+    TEST_ASSERT_EQUAL_UINT64(MS / 2, tl_eff_plan_still_ns(4 * MS, true, 0));
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        uint64_t gap = any_size(40), worked = any_size(40);
+        uint64_t counted = tl_eff_plan_still_ns(gap, true, worked);
+        TEST_ASSERT_TRUE(counted <= tl_eff_plan_still_ns(gap, false, 0));
+        TEST_ASSERT_TRUE(counted <= tl_eff_plan_still_ns(gap, true, worked + any_size(30)));
+    }
+}
+
+static void stops_that_went_well_acquit_a_kernel(void)
+{
+    TEST_ASSERT_EQUAL_UINT32(1, tl_eff_plan_strikes(0, 0));
+    TEST_ASSERT_EQUAL_UINT32(2, tl_eff_plan_strikes(1, 0));
+    TEST_ASSERT_EQUAL_UINT32(2, tl_eff_plan_strikes(1, 15));
+    TEST_ASSERT_EQUAL_UINT32(1, tl_eff_plan_strikes(1, 16));
 }
 
 /* A block that only takes long ends at any time.  Of those that end after the first patience and
@@ -536,9 +563,9 @@ static void variants_are_asked_for_one_after_the_other(void)
     TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).asks);
     f.rungs[TL_RUNG_PERSISTENT].form = TL_EFF_FORM_COMING;
     TEST_ASSERT_TRUE(tl_eff_plan_rung(&f).holds);
-    f.rungs[TL_RUNG_PERSISTENT].coming_ns = 4000 * MS;
+    f.rungs[TL_RUNG_PERSISTENT].held_ns = 4000 * MS;
     TEST_ASSERT_FALSE(tl_eff_plan_rung(&f).holds);
-    f.rungs[TL_RUNG_PERSISTENT].coming_ns = 0;
+    f.rungs[TL_RUNG_PERSISTENT].held_ns = 0;
     f.is_alone = true;
     TEST_ASSERT_FALSE(tl_eff_plan_rung(&f).holds);
 }
@@ -630,6 +657,8 @@ int main(void)
     RUN_TEST(what_fits_at_once_is_never_cut);
     RUN_TEST(what_was_found_to_wait_twice_is_never_cut);
     RUN_TEST(patience_is_many_times_what_it_should_take);
+    RUN_TEST(time_without_a_processor_hardly_counts_as_standing_still);
+    RUN_TEST(stops_that_went_well_acquit_a_kernel);
     RUN_TEST(a_block_that_only_takes_long_never_looks_twice_as_if_it_waited);
     RUN_TEST(what_fits_at_once_is_not_kept_to_a_part_that_is_too_small);
     RUN_TEST(a_gate_is_begun_only_where_leaving_is_cheap);
