@@ -7,6 +7,7 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 #include "device/driver/work.h"
+#include "tally/memfd.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,6 +27,9 @@ static bool shared_is_done(const struct tl_drv_shared_event *e)
 
 static struct tl_drv_shared_event *map_shared(int fd)
 {
+    uint64_t bytes = 0;
+    if (tl_memfd_check(fd, &bytes) < 0 || bytes != sizeof(struct tl_drv_shared_event))
+        return NULL;
     void *p = mmap(NULL, sizeof(struct tl_drv_shared_event), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                    0);
     return p != MAP_FAILED ? p : NULL;
@@ -33,11 +37,10 @@ static struct tl_drv_shared_event *map_shared(int fd)
 
 static int make_shared(struct CUevent_st *e)
 {
-    int fd = memfd_create("tally-event", MFD_CLOEXEC);
+    int fd = tl_memfd_create("tally-event", sizeof(struct tl_drv_shared_event));
     if (fd < 0)
         return -1;
-    if (ftruncate(fd, sizeof(struct tl_drv_shared_event)) == 0)
-        e->shared = map_shared(fd);
+    e->shared = map_shared(fd);
     if (e->shared == NULL) {
         close(fd);
         return -1;
@@ -370,7 +373,7 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
     if (phEvent == NULL || memcmp(h.magic, "tallyevt", 8) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     struct CUevent_st *e = fd >= 0 ? calloc(1, sizeof *e) : NULL;
     if (e != NULL)
         e->shared = map_shared(fd);

@@ -5,6 +5,7 @@
 #include "device/driver/memory.h"
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
+#include "tally/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What a CUipcMemHandle holds.  The other side opens the memory through /proc, so the kernel
@@ -28,11 +28,9 @@ _Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "has to fit"
  * running. */
 static int make_shared(struct tl_drv_alloc *a)
 {
-    int fd = memfd_create("tally-ipc", MFD_CLOEXEC);
+    int fd = tl_memfd_create("tally-ipc", a->mapped);
     if (fd < 0)
-        return -errno;
-    if (ftruncate(fd, (off_t)a->mapped) != 0)
-        goto fail;
+        return fd;
     void *other = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (other == MAP_FAILED)
         goto fail;
@@ -78,14 +76,15 @@ static CUresult open_shared(const struct ipc_handle *h, struct CUctx_st *ctx,
                             struct CUmemPoolHandle_st *pool, CUdeviceptr *out)
 {
     char path[64];
-    struct stat st;
+    uint64_t mapped = 0;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", h->pid, h->fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return CUDA_ERROR_MAP_FAILED;
     struct tl_drv_alloc *a = calloc(1, sizeof *a);
     void *p = MAP_FAILED;
-    if (a != NULL && fstat(fd, &st) == 0 && (uint64_t)st.st_size == h->mapped &&
+    /* what its owner could make shorter would kill us at the next touch */
+    if (a != NULL && tl_memfd_check(fd, &mapped) == 0 && mapped == h->mapped &&
         h->bytes <= h->mapped)
         p = mmap(NULL, h->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);

@@ -10,11 +10,11 @@
 #include "device/driver/state.h"
 #include "device/driver/stream.h"
 #include "tally/check.h"
+#include "tally/memfd.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GRANULARITY = 2 << 20 };
@@ -171,10 +171,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         if (!is_charged)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    int fd = memfd_create("tally-vmm", MFD_CLOEXEC);
-    r = fd >= 0 && ftruncate(fd, (off_t)size) == 0
-            ? add_memory(fd, size, d, prop, is_charged, handle)
-            : CUDA_ERROR_OUT_OF_MEMORY;
+    int fd = tl_memfd_create("tally-vmm", size);
+    r = fd >= 0 ? add_memory(fd, size, d, prop, is_charged, handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         if (fd >= 0)
             close(fd);
@@ -377,14 +375,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
                                         CUmemAllocationHandleType shHandleType)
 {
     struct tl_drv_device *d;
-    struct stat st;
+    uint64_t bytes = 0;
     CUresult r = tl_drv_device(0, &d);
     if (r != CUDA_SUCCESS)
         return r;
     if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     int fd = fcntl((int)(intptr_t)osHandle, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0 || fstat(fd, &st) != 0) {
+    if (fd < 0 || tl_memfd_check(fd, &bytes) != 0) {
         if (fd >= 0)
             close(fd);
         return CUDA_ERROR_INVALID_VALUE;
@@ -392,7 +390,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    r = add_memory(fd, (size_t)st.st_size, d, &prop, false, handle);
+    r = add_memory(fd, (size_t)bytes, d, &prop, false, handle);
     if (r != CUDA_SUCCESS)
         close(fd);
     return r;

@@ -1,8 +1,8 @@
 /* The one device that all processes of a user share: SM slots, the order of grids, who has joined.
  * device/exec/ledger.c keeps the memory.
  *
- * All of it is a small segment in /dev/shm and there is no lock in it, so that there is nothing
- * that a process can die holding. Each process has an entry that only it writes: the key of its
+ * All of it is a small segment of shared memory (device/exec/segment.c: how it is found) and there is
+ * no lock in it, so that there is nothing that a process can die holding. Each process has an entry that only it writes: the key of its
  * first grid with blocks left to dispatch, the bytes it has taken, how many of its workers wait.
  * Slots are words taken by compare-and-swap. Everybody decides by reading the others' entries, and
  * an entry counts only while its owner lives.
@@ -34,6 +34,7 @@
  * stays right whoever goes on when. */
 #include "device/exec/sm.h"
 #include "device/exec/internal.h"
+#include "device/exec/segment.h"
 #include "tally/check.h"
 #include "tally/clock.h"
 
@@ -45,14 +46,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SM_MAGIC 0x534d796c6c6154ULL /* "TallyMS", little-endian */
-#define SM_VERSION 1
 #define WAIT_NS 2000000
 #define STALE_NS 250000000
 #define AGE (((uint64_t)1 << 55) - 1) /* of a key: the order of arrival, below the priority */
@@ -482,118 +480,6 @@ static int watch_thread(struct tl__sm *s, _Atomic uint32_t *word)
     return syscall(SYS_set_robust_list, &s->robust, sizeof s->robust) < 0 ? -errno : 0;
 }
 
-static int segment_path(char *path, size_t size, const char *name, struct tl_error *err)
-{
-    if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL || strlen(name) > 200)
-        return tl_error_set(err, -EINVAL,
-                            "'%s' is no name for a device: letters, digits and dashes are", name);
-    snprintf(path, size, "/dev/shm/%s.%u", name, SM_VERSION);
-    return 0;
-}
-
-static struct sm_shared *map_segment(int fd)
-{
-    void *p = mmap(NULL, sizeof(struct sm_shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static int fill_segment(int fd)
-{
-    /* Taken now: what is missing when it is first written to would be a signal, not an error. */
-    int rc = posix_fallocate(fd, 0, (off_t)sizeof(struct sm_shared));
-    if (rc != 0)
-        return -rc;
-    struct sm_shared *m = map_segment(fd);
-    if (m == NULL)
-        return -errno;
-    m->magic = SM_MAGIC;
-    m->version = SM_VERSION;
-    m->bytes = (uint32_t)sizeof *m;
-    for (uint32_t i = 0; i < MAX_PROCS; i++)
-        atomic_store_explicit(&m->procs[i].head, TL_EXEC_NO_KEY, memory_order_relaxed);
-    munmap(m, sizeof *m);
-    return 0;
-}
-
-/* The segment appears under its name only when it is complete, so nobody ever sees half of one,
- * whoever dies when. */
-static int create_segment(const char *path)
-{
-    char from[PATH_MAX];
-    int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    int rc = fill_segment(fd);
-    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
-    if (rc == 0 && linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
-        rc = -errno;
-    close(fd);
-    return rc;
-}
-
-/* Is what lies there ours and whole? */
-static bool is_sound(int fd, const struct sm_shared *m)
-{
-    struct stat st;
-    return fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof *m && m->magic == SM_MAGIC &&
-           m->version == SM_VERSION && m->bytes == sizeof *m;
-}
-
-/* The segment, open, mapped and locked against others who join.  A damaged one is replaced. */
-static int open_segment(const char *path, struct sm_shared **out, struct tl_error *err)
-{
-    for (int i = 0; i < 100; i++) {
-        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0 && errno == ENOENT) {
-            int rc = create_segment(path);
-            if (rc == -ENOSPC)
-                return tl_error_set(err, rc,
-                                    "/dev/shm is full: the shared device takes %zu KB there",
-                                    (sizeof(struct sm_shared) + 1023) / 1024);
-            if (rc < 0) {
-                errno = -rc;
-                return tl_error_errno(err, "cannot create the shared device %s", path);
-            }
-            continue;
-        }
-        if (fd < 0 && (errno == EACCES || errno == ELOOP))
-            return tl_error_set(err, -errno,
-                                "%s is a link or somebody else's: have it removed, or choose "
-                                "another TALLY_DEVICE_NAME",
-                                path);
-        if (fd < 0)
-            return tl_error_errno(err, "cannot open the shared device %s", path);
-        struct stat here, there;
-        if (fstat(fd, &here) < 0 || here.st_uid != geteuid() || !S_ISREG(here.st_mode) ||
-            (here.st_mode & 022) != 0) {
-            close(fd);
-            return tl_error_set(err, -EACCES,
-                                "%s belongs to somebody else: choose another TALLY_DEVICE_NAME",
-                                path);
-        }
-        if (flock(fd, LOCK_EX) < 0) {
-            int rc = tl_error_errno(err, "cannot lock the shared device %s", path);
-            close(fd);
-            return rc;
-        }
-        bool is_current = stat(path, &there) == 0 && here.st_ino == there.st_ino &&
-                          here.st_dev == there.st_dev;
-        struct sm_shared *m = is_current && here.st_size >= (off_t)sizeof *m ? map_segment(fd)
-                                                                             : NULL;
-        if (m != NULL && is_sound(fd, m)) {
-            *out = m;
-            return fd;
-        }
-        if (m != NULL)
-            munmap(m, sizeof *m);
-        if (is_current)
-            unlink(path);
-        flock(fd, LOCK_UN);
-        close(fd);
-    }
-    return tl_error_set(err, -EIO, "the shared device %s is replaced all the time", path);
-}
-
 /* Takes a free entry.  The kernel is told first: it marks the word only if it finds this thread's
  * id in it. */
 static int take_entry(struct tl__sm *s, bool is_preferred)
@@ -682,7 +568,7 @@ static void agree(struct tl__sm *s, const struct tl__sm_config *config)
 int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct tl_error *err)
 {
     char path[sizeof((struct tl__sm *)0)->path];
-    int rc = segment_path(path, sizeof path, config->name, err);
+    int rc = tl__segment_path(path, sizeof path, config->name, err);
     if (rc < 0)
         return rc;
     struct tl__sm *s = calloc(1, sizeof *s);
@@ -691,7 +577,7 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     for (uint32_t i = 0; i < MAX_PROCS; i++)
         atomic_store_explicit(&s->ignored[i], TL_EXEC_NO_KEY, memory_order_relaxed);
     s->pid_namespace = tl__pid_namespace();
-    int fd = open_segment(path, &s->m, err);
+    int fd = tl__segment_open(path, &s->m, err);
     if (fd < 0) {
         free(s);
         return fd;
@@ -705,10 +591,10 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
         snprintf(s->path, sizeof s->path, "%s", path);
         agree(s, config);
     }
-    flock(fd, LOCK_UN); /* by hand: the mapping keeps the open file, and its lock, alive */
+    flock(fd, LOCK_UN); /* by hand: a child that was forked meanwhile has it as well */
     close(fd);
     if (rc < 0) {
-        munmap(s->m, sizeof *s->m);
+        tl__segment_leave(s->m);
         free(s);
         if (rc != -EUSERS) /* a fault that is shared has told why already */
             return rc == -EBUSY ? rc
@@ -723,12 +609,12 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     return 0;
 }
 
-/* The last one to leave takes the segment away.  Who opens it meanwhile waits for our lock and then
+/* The last one to leave takes away what leads to the segment.  Who opens it meanwhile waits for our lock and then
  * finds that it is not the one under that name any more. */
 static void remove_unused(struct tl__sm *s)
 {
     struct stat st;
-    int fd = open(s->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0 && st.st_ino == s->inode && flock(fd, LOCK_EX | LOCK_NB) == 0) {
@@ -756,7 +642,7 @@ void tl__sm_abandon(struct tl__sm *s)
     if (s == NULL)
         return;
     tl__waits_destroy(s->waits);
-    munmap(s->m, sizeof *s->m);
+    tl__segment_leave(s->m);
     free(s);
 }
 
@@ -768,7 +654,7 @@ void tl__sm_keep_waits(struct tl__sm *s, struct tl__waits *waits)
 int tl__sm_unlink(const char *name)
 {
     char path[PATH_MAX];
-    int rc = segment_path(path, sizeof path, name, NULL);
+    int rc = tl__segment_path(path, sizeof path, name, NULL);
     if (rc == 0 && unlink(path) < 0)
         rc = -errno;
     return rc;

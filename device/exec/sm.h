@@ -43,12 +43,13 @@ struct sm_slot {
 struct sm_shared {
     uint64_t magic;
     uint32_t version, bytes;
+    uint64_t id; /* as the file says that leads here */
     _Atomic uint32_t n_slots, mode, quantum_us, n_procs; /* n_procs: entries ever used */
     _Atomic uint64_t capacity_bytes;
     /* when the bus has carried all that was given to it (CLOCK_MONOTONIC) */
     _Atomic uint64_t bus_free_ns;
     _Atomic uint32_t fault; /* of a process, where faults are shared; 0: none */
-    uint8_t unused0[12];
+    uint8_t unused0[4];
     _Atomic uint64_t arrival; /* the next grid's number */
     /* when each copy engine is free (CLOCK_MONOTONIC) */
     _Atomic uint64_t engine_free_ns[TL_EXEC_ENGINES];

@@ -22,10 +22,10 @@ static inline void remove_device(void)
     char path[PATH_MAX];
     const char *name = getenv("TALLY_DEVICE_NAME");
     if (name != NULL) {
-        snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+        snprintf(path, sizeof path, "/dev/shm/%s.2", name);
         unlink(path);
         /* of a second device, where a test has one */
-        snprintf(path, sizeof path, "/dev/shm/%s-1.1", name);
+        snprintf(path, sizeof path, "/dev/shm/%s-1.2", name);
         unlink(path);
     }
 }

@@ -2,6 +2,9 @@
  * does not survive a fork. */
 #include "test/unit/device/driver/help.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 void setUp(void)
@@ -228,6 +231,86 @@ static void another_process_waits_for_an_event_and_changes_the_memory(void)
     close(from[1]);
 }
 
+/* The descriptor that a handle names: "tally…", process, number. */
+static int descriptor_of(const void *handle)
+{
+    int numbers[2];
+    memcpy(numbers, (const char *)handle + 8, sizeof numbers);
+    TEST_ASSERT_EQUAL_INT(getpid(), numbers[0]);
+    return numbers[1];
+}
+
+/* Whoever has the descriptor, or opens it in /proc, could otherwise end both processes. */
+static void what_is_shared_cannot_be_made_shorter(void)
+{
+    struct message m;
+    CUdeviceptr d, at;
+    CUevent e;
+    unsigned v = 0;
+    int mapped;
+    OK(CALL(cuMemAlloc_v2)(&d, 4096));
+    OK(CALL(cuEventCreate)(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    OK(CALL(cuIpcGetMemHandle)(&m.memory, d));
+    OK(CALL(cuIpcGetEventHandle)(&m.event, e));
+    CUmemGenericAllocationHandle memory = share_mapped(&at, &mapped);
+    TEST_ASSERT_EQUAL_INT(-1, ftruncate(descriptor_of(&m.memory), 0));
+    TEST_ASSERT_EQUAL_INT(-1, ftruncate(descriptor_of(&m.event), 0));
+    TEST_ASSERT_EQUAL_INT(-1, ftruncate(mapped, 0));
+    OK(CALL(cuMemsetD32_v2)(d, 5, 1));
+    OK(CALL(cuMemcpyDtoH_v2)(&v, d, 4));
+    TEST_ASSERT_EQUAL_UINT(5, v);
+    OK(CALL(cuMemsetD32_v2)(at, 6, 1));
+    OK(CALL(cuEventRecord)(e, NULL));
+    OK(CALL(cuEventSynchronize)(e));
+    OK(CALL(cuMemUnmap)(at, PIECE));
+    OK(CALL(cuMemRelease)(memory));
+    OK(CALL(cuMemAddressFree)(at, PIECE));
+    OK(CALL(cuEventDestroy_v2)(e));
+    OK(CALL(cuMemFree_v2)(d));
+    close(mapped);
+}
+
+/* Nor is anything taken from others that they could make shorter. */
+static void what_could_be_made_shorter_is_not_imported(void)
+{
+    CUmemGenericAllocationHandle memory;
+    CUipcMemHandle handle;
+    CUipcEventHandle event_handle;
+    CUdeviceptr d;
+    CUevent e;
+    int open_end = memfd_create("open", MFD_ALLOW_SEALING), numbers[2];
+    const uint64_t sizes[2] = {4096, 4096};
+    TEST_ASSERT_TRUE(open_end >= 0 && ftruncate(open_end, PIECE) == 0);
+    TEST_ASSERT_EQUAL_INT(
+        CUDA_ERROR_INVALID_VALUE,
+        CALL(cuMemImportFromShareableHandle)(&memory, (void *)(intptr_t)open_end,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    /* of a process that holds it as well; memory of one's own is not imported anyway */
+    pid_t holder = fork();
+    if (holder == 0) {
+        pause();
+        _exit(0);
+    }
+    numbers[0] = holder;
+    numbers[1] = open_end;
+    memset(&handle, 0, sizeof handle);
+    memset(&event_handle, 0, sizeof event_handle);
+    TEST_ASSERT_EQUAL_INT(0, ftruncate(open_end, 4096));
+    memcpy(&handle, "tallyipc", 8);
+    memcpy((char *)&handle + 8, numbers, sizeof numbers);
+    memcpy((char *)&handle + 16, sizes, sizeof sizes);
+    memcpy(&event_handle, "tallyevt", 8);
+    memcpy((char *)&event_handle + 8, numbers, sizeof numbers);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_MAP_FAILED, CALL(cuIpcOpenMemHandle_v2)(&d, handle, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_MAP_FAILED, CALL(cuIpcOpenEventHandle)(&e, event_handle));
+    TEST_ASSERT_EQUAL_INT(0, fcntl(open_end, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+    OK(CALL(cuIpcOpenMemHandle_v2)(&d, handle, 0)); /* it was the seals */
+    OK(CALL(cuIpcCloseMemHandle)(d));
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    close(open_end);
+}
+
 int main(int argc, char **argv)
 {
     self = argv[0];
@@ -239,5 +322,7 @@ int main(int argc, char **argv)
     UNITY_BEGIN();
     RUN_TEST(another_process_waits_for_an_event_and_changes_the_memory);
     RUN_TEST(memory_of_a_pool_and_mapped_memory_go_through_descriptors);
+    RUN_TEST(what_is_shared_cannot_be_made_shorter);
+    RUN_TEST(what_could_be_made_shorter_is_not_imported);
     return UNITY_END();
 }

@@ -201,7 +201,7 @@ static void a_surface_writes_what_a_copy_reads(void)
 static void remove_device(void)
 {
     char path[128];
-    snprintf(path, sizeof path, "/dev/shm/%s.1", getenv("TALLY_DEVICE_NAME"));
+    snprintf(path, sizeof path, "/dev/shm/%s.2", getenv("TALLY_DEVICE_NAME"));
     unlink(path);
 }
 

@@ -300,35 +300,38 @@ static void damage_ends_with_those_who_did_it(void)
     tl__sm_close(s);
 }
 
-static void touch_when_told(uint32_t i)
+static void work_when_told(uint32_t i)
 {
     struct tl__sm *s = join(2, TL_EXEC_MPS);
     expect(s != NULL, 1);
     atomic_fetch_add(&board->ready, 1);
     wait_for(&board->go, 1);
-    signal(SIGBUS, SIG_DFL); /* a sanitizer's own would make it an exit */
-    tl__sm_set_head(s, tl__sm_arrive(s, (int32_t)i));
-    acquire(s);
+    for (uint32_t turn = 0; turn < 100; turn++) {
+        tl__sm_set_head(s, tl__sm_arrive(s, (int32_t)i));
+        uint32_t slot = acquire(s);
+        expect(atomic_fetch_add(&board->inside[slot], 1) == 0, 2); /* the other one sees it, too */
+        sched_yield();
+        atomic_fetch_sub(&board->inside[slot], 1);
+        tl__sm_release(s, slot);
+        tl__sm_set_head(s, TL_EXEC_NO_KEY);
+    }
+    tl__sm_close(s);
 }
 
-/* Who was on it ends and does not hang; who comes then has a device. */
-static void who_comes_after_a_truncation_gets_a_new_device(void)
+/* Those who are on it go on, together; who comes then has a device, if another one. */
+static void nobody_misses_what_leads_to_the_device(bool (*spoil)(const char *path))
 {
     char path[128];
     for (uint32_t i = 0; i < 2; i++)
-        start(i, touch_when_told);
+        start(i, work_when_told);
     wait_for(&board->ready, 2);
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
-    TEST_ASSERT_EQUAL_INT(0, truncate(path, 0));
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
+    TEST_ASSERT_TRUE(spoil(path));
     struct tl__sm *s = join(2, TL_EXEC_MPS);
     TEST_ASSERT_NOT_NULL(s);
     atomic_store(&board->go, 1);
-    for (uint32_t i = 0; i < 2; i++) {
-        int status = 0;
-        TEST_ASSERT_EQUAL_INT(children[i], waitpid(children[i], &status, 0));
-        children[i] = 0;
-        TEST_ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
-    }
+    for (uint32_t i = 0; i < 2; i++)
+        ends_well(i);
     tl__sm_set_head(s, tl__sm_arrive(s, 0));
     uint32_t a = acquire(s), b = acquire(s);
     TEST_ASSERT_TRUE(a != b);
@@ -338,6 +341,74 @@ static void who_comes_after_a_truncation_gets_a_new_device(void)
     tl__sm_release(s, b);
     tl__sm_close(s);
     TEST_ASSERT_EQUAL_INT(-ENOENT, tl__sm_unlink(name)); /* the last one has taken it away */
+}
+
+static bool truncate_it(const char *path)
+{
+    return truncate(path, 0) == 0;
+}
+
+static bool lengthen_it(const char *path)
+{
+    return truncate(path, 1 << 20) == 0 && truncate(path, 8) == 0;
+}
+
+static bool remove_it(const char *path)
+{
+    return unlink(path) == 0;
+}
+
+static void a_truncation_ends_nobody(void)
+{
+    nobody_misses_what_leads_to_the_device(truncate_it);
+}
+
+static void nor_does_another_length(void)
+{
+    nobody_misses_what_leads_to_the_device(lengthen_it);
+}
+
+static void nor_does_a_removal(void)
+{
+    nobody_misses_what_leads_to_the_device(remove_it);
+}
+
+/* Memory of System V that this process has made and that is still there. */
+static uint32_t segments_of(unsigned pid)
+{
+    char line[512];
+    uint32_t n = 0;
+    FILE *f = fopen("/proc/sysvipc/shm", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        unsigned maker = 0;
+        n += sscanf(line, "%*d %*d %*o %*u %u", &maker) == 1 && maker == pid;
+    }
+    if (f != NULL)
+        fclose(f);
+    return n;
+}
+
+static void make_one_and_wait(uint32_t i)
+{
+    (void)i;
+    expect(join(2, TL_EXEC_MPS) != NULL, 1);
+    atomic_store(&board->ready, 1);
+    for (;;)
+        pause();
+}
+
+static void the_memory_ends_with_the_last_who_was_killed(void)
+{
+    start(0, make_one_and_wait);
+    unsigned maker = (unsigned)children[0];
+    wait_for(&board->ready, 1);
+    TEST_ASSERT_EQUAL_UINT32(1, segments_of(maker));
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    kill_child(0);
+    reap(0);
+    TEST_ASSERT_EQUAL_UINT32(1, segments_of(maker)); /* somebody has it */
+    tl__sm_abandon(s);                               /* as if this one had died as well */
+    TEST_ASSERT_EQUAL_UINT32(0, segments_of(maker));
 }
 
 /* In another namespace the same numbers are others', or nobody's that we could see. */
@@ -403,7 +474,10 @@ int main(void)
     RUN_TEST(who_was_killed_is_dead_before_it_has_died);
     RUN_TEST(who_does_not_exist_holds_nothing);
     RUN_TEST(damage_ends_with_those_who_did_it);
-    RUN_TEST(who_comes_after_a_truncation_gets_a_new_device);
+    RUN_TEST(a_truncation_ends_nobody);
+    RUN_TEST(nor_does_another_length);
+    RUN_TEST(nor_does_a_removal);
+    RUN_TEST(the_memory_ends_with_the_last_who_was_killed);
     RUN_TEST(who_cannot_be_seen_is_not_taken_for_dead);
     RUN_TEST(memory_of_the_killed_is_free_before_they_have_died);
     RUN_TEST(who_is_stopped_does_not_hold_up_the_others);

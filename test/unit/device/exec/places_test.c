@@ -45,7 +45,7 @@ static void a_link_in_its_place_is_told(void)
 {
     struct tl_error err = {0};
     char path[128];
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
     TEST_ASSERT_EQUAL_INT(0, symlink("/dev/null", path));
     int rc = try_to_join(false, &err);
     unlink(path);

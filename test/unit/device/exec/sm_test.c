@@ -3,11 +3,14 @@
  *
  * What is compared are counts and orders, never times.  test/unit/device/exec/dead_test.c has what
  * the dead leave behind. */
+#include "device/exec/sm.h"
 #include "test/unit/device/exec/help.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/shm.h>
 
 /* --- one process */
 
@@ -38,7 +41,7 @@ static void the_last_to_leave_takes_the_segment_away(void)
 {
     char path[128];
     uint64_t left, all;
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
     start(0, join_and_wait);
     wait_for(&board->ready, 1);
     tl__sm_close(join(2, TL_EXEC_MPS));
@@ -431,18 +434,13 @@ static void a_fault_is_nothing_to_other_processes(void)
 
 static void anything_may_be_in_the_segment(void)
 {
-    char path[128];
     unsigned seed = 7;
     struct tl__sm *s = join(2, TL_EXEC_MPS);
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
-    int fd = open(path, O_RDWR);
-    TEST_ASSERT_TRUE(fd >= 0);
-    off_t size = lseek(fd, 0, SEEK_END);
-    uint8_t *m = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    TEST_ASSERT_TRUE(m != MAP_FAILED);
+    const size_t size = sizeof *s->m;
+    uint8_t *m = (uint8_t *)s->m;
     for (uint32_t round = 0; round < 300; round++) {
         uint32_t dense = 1 + round % 64;
-        for (off_t i = round % 3 == 0 ? 0 : 16; i < size; i += 1 + rand_r(&seed) % dense)
+        for (size_t i = round % 3 == 0 ? 0 : 24; i < size; i += 1 + rand_r(&seed) % dense)
             m[i] = (uint8_t)(rand_r(&seed) >> 8);
         uint64_t key = tl__sm_arrive(s, (int32_t)round), left, all;
         tl__sm_set_head(s, key);
@@ -466,15 +464,73 @@ static void anything_may_be_in_the_segment(void)
         if (rc == 0)
             tl__sm_close(other);
     }
-    munmap(m, (size_t)size);
-    close(fd);
     tl__sm_close(s);
+}
+
+/* What leads to the device may be anything as well, and so may what it leads to. */
+static void a_file_that_leads_nowhere_is_replaced(void)
+{
+    char path[128];
+    uint8_t sign[256];
+    unsigned seed = 11;
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
+    int other = shmget(IPC_PRIVATE, 4096, 0600); /* too small, and not ours */
+    TEST_ASSERT_TRUE(other >= 0);
+    for (uint32_t round = 0; round < 300; round++) {
+        struct tl__sm *s = join(2, TL_EXEC_MPS);
+        TEST_ASSERT_NOT_NULL(s);
+        int fd = open(path, O_RDWR);
+        TEST_ASSERT_TRUE(fd >= 0);
+        ssize_t n = read(fd, sign, sizeof sign);
+        TEST_ASSERT_TRUE(n >= 32);
+        if (round == 0)
+            memcpy(sign + 12, &other, sizeof other);
+        else
+            sign[rand_r(&seed) % 24] ^= (uint8_t)(1 + rand_r(&seed) % 255);
+        TEST_ASSERT_EQUAL_INT64(n, pwrite(fd, sign, (size_t)n, 0));
+        close(fd);
+        struct tl__sm *next = join(2, TL_EXEC_MPS);
+        TEST_ASSERT_NOT_NULL(next);
+        TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 1000)); /* two devices */
+        TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(next, 1000));
+        tl__sm_close(next);
+        tl__sm_close(s);
+    }
+    shmctl(other, IPC_RMID, NULL);
+}
+
+/* A new namespace has none of the old one's segments: that is told, and nothing is replaced. */
+static void a_device_of_another_namespace_is_told(void)
+{
+    struct tl__sm *s = join(2, TL_EXEC_MPS);
+    pid_t child = fork();
+    TEST_ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        struct tl__sm_config config = {name, 2, TL_EXEC_MPS, 1000, 2000, false, false};
+        struct tl__sm *other = NULL;
+        struct tl_error err = {0};
+        if (unshare(CLONE_NEWIPC) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWIPC) < 0)
+            _exit(33);
+        int rc = tl__sm_open(&other, &config, &err);
+        _exit(rc == -EXDEV && strstr(err.text, "namespace") != NULL ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    struct tl__sm *again = join(2, TL_EXEC_MPS);
+    TEST_ASSERT_NOT_NULL(again);
+    TEST_ASSERT_EQUAL_INT(0, tl__sm_memory_take(s, 1000));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, tl__sm_memory_take(again, 1)); /* the same device */
+    tl__sm_close(again);
+    tl__sm_close(s);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 33)
+        TEST_IGNORE_MESSAGE("no namespaces can be made here");
+    TEST_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void a_file_of_the_wrong_size_is_replaced(void)
 {
     char path[128];
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     TEST_ASSERT_TRUE(fd >= 0);
     TEST_ASSERT_EQUAL_INT(5, write(fd, "hello", 5));
@@ -520,6 +576,8 @@ int main(void)
     RUN_TEST(an_urgent_short_kernel_does_not_wait);
     RUN_TEST(a_fault_is_nothing_to_other_processes);
     RUN_TEST(anything_may_be_in_the_segment);
+    RUN_TEST(a_file_that_leads_nowhere_is_replaced);
+    RUN_TEST(a_device_of_another_namespace_is_told);
     RUN_TEST(a_file_of_the_wrong_size_is_replaced);
     RUN_TEST(a_copy_engine_does_one_after_the_other_and_engines_do_not_wait_for_each_other);
     return UNITY_END();

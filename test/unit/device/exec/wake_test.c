@@ -5,6 +5,7 @@
  * compared are states and counts, never times: a test that waits for something waits for as long as
  * it takes. */
 #include "device/exec/internal.h"
+#include "device/exec/segment.h"
 #include "device/exec/sm.h"
 
 #include <dirent.h>
@@ -268,11 +269,10 @@ static void a_wrong_count_of_those_who_wait_is_survived(void)
     struct tl_exec_launch l;
     atomic_bool is_over;
     struct tl_exec_object *o = open_with_worker();
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
+    struct sm_shared *m = NULL;
+    int fd = tl__segment_open(path, &m, NULL);
     TEST_ASSERT_TRUE(fd >= 0);
-    struct sm_shared *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    TEST_ASSERT_TRUE(m != MAP_FAILED);
     close(fd);
     for (uint32_t i = 0; i < 10; i++) {
         rival_holds(true);
@@ -288,7 +288,7 @@ static void a_wrong_count_of_those_who_wait_is_survived(void)
         submit(o, &l, &is_over); /* there is a slot */
         wait_over(&is_over);
     }
-    munmap(m, sizeof *m);
+    tl__segment_leave(m);
     tl_exec_object_unref(o);
 }
 

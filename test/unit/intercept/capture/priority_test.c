@@ -203,7 +203,7 @@ static int run(const char *level, const char *profile)
     RUN_TEST(launches_are_moved);
     RUN_TEST(nodes_of_lower_jobs_do_not_count);
     int failed = UNITY_END();
-    snprintf(path, sizeof path, "/dev/shm/%s.1", name);
+    snprintf(path, sizeof path, "/dev/shm/%s.2", name);
     unlink(path);
     return failed;
 }

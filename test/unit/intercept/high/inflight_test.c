@@ -395,7 +395,7 @@ static void a_green_context_takes_its_work_with_it(void)
 static void remove_device(void)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "/dev/shm/%s.1", getenv("TALLY_DEVICE_NAME"));
+    snprintf(path, sizeof path, "/dev/shm/%s.2", getenv("TALLY_DEVICE_NAME"));
     unlink(path);
 }
 

@@ -252,7 +252,7 @@ static void a_context_takes_its_memory_with_it(void)
 static void remove_device(void)
 {
     char path[128];
-    snprintf(path, sizeof path, "/dev/shm/%s.1", getenv("TALLY_DEVICE_NAME"));
+    snprintf(path, sizeof path, "/dev/shm/%s.2", getenv("TALLY_DEVICE_NAME"));
     unlink(path);
 }
 

@@ -49,7 +49,7 @@ static inline void begin_job(const char *profile, const char *rung)
 static inline void end_job(void)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "/dev/shm/%s.1", getenv("TALLY_DEVICE_NAME"));
+    snprintf(path, sizeof path, "/dev/shm/%s.2", getenv("TALLY_DEVICE_NAME"));
     unlink(path);
 }
 
