@@ -1,11 +1,11 @@
 /* The one device that all processes of a user share: SM slots, the order of grids, who has joined.
  * device/exec/ledger.c keeps the memory.
  *
- * All of it is a small segment of shared memory (device/exec/segment.c: how it is found) and there is
- * no lock in it, so that there is nothing that a process can die holding. Each process has an entry that only it writes: the key of its
- * first grid with blocks left to dispatch, the bytes it has taken, how many of its workers wait.
- * Slots are words taken by compare-and-swap. Everybody decides by reading the others' entries, and
- * an entry counts only while its owner lives.
+ * All of it is a small segment of memory (device/exec/segment.c: how it is found) and there is no
+ * lock in it, so that there is nothing that a process can die holding. Each process has an entry
+ * that only it writes: the key of its first grid with blocks left to dispatch, the bytes it has
+ * taken, how many of its workers wait. Slots are words taken by compare-and-swap. Everybody decides
+ * by reading the others' entries, and an entry counts only while its owner lives.
  *
  * Who lives: an entry has a word with the id of a thread of its process, and that thread's robust
  * list, which the kernel walks when the thread dies, names the word.  So the kernel marks it at
@@ -609,8 +609,8 @@ int tl__sm_open(struct tl__sm **out, const struct tl__sm_config *config, struct 
     return 0;
 }
 
-/* The last one to leave takes away what leads to the segment.  Who opens it meanwhile waits for our lock and then
- * finds that it is not the one under that name any more. */
+/* The last one to leave takes away what leads to the segment.  Who opens it meanwhile waits for our
+ * lock and then finds that it is not the one under that name any more. */
 static void remove_unused(struct tl__sm *s)
 {
     struct stat st;

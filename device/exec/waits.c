@@ -1,5 +1,6 @@
-/* What this process lost to others, written down span by span in a mapped file: whole after every
- * instruction, however the process ends.  Threads that end and begin spans at once take turns, so
+/* What this process lost to others, written into a file span by span: first the span and then how
+ * many there are, so that it is whole however the process ends.  It is not mapped: who truncates it
+ * spoils a measurement and ends nobody.  Threads that end and begin spans at once take turns, so
  * each span is kept once. */
 #include "device/exec/waits.h"
 #include "device/exec/sm.h"
@@ -10,16 +11,18 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tally/clock.h"
 #include "tally/lock.h"
 
 struct tl__waits {
-    struct tl__waits_file *file;
-    size_t bytes;
+    int fd;
+    dev_t device; /* which file it is: the program may close what it does not know */
+    ino_t inode;
     struct tl_mutex lock;
+    uint64_t n, n_dropped;     /* with the lock */
     _Atomic uint64_t since_ns; /* 0: nothing waits; changed with the lock */
     /* by SM: what its holders had told then; with the lock */
     struct {
@@ -37,33 +40,36 @@ int tl__waits_create(struct tl__waits **out, const char *folder, const char *nam
     struct tl__waits *w = calloc(1, sizeof *w);
     if (w == NULL)
         return tl_error_set(err, -ENOMEM, "no memory for %s", path);
-    w->bytes = sizeof *w->file + TL__WAITS_MAX * sizeof w->file->spans[0];
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || ftruncate(fd, (off_t)w->bytes) < 0) {
+    struct stat st;
+    const struct tl__waits_file head = {.magic = TL__WAITS_MAGIC};
+    w->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (w->fd < 0 || fstat(w->fd, &st) < 0 ||
+        pwrite(w->fd, &head, sizeof head, 0) != (ssize_t)sizeof head) {
         int rc = tl_error_errno(err, "TALLY_DEVICE_WAITS: cannot make %s", path);
-        if (fd >= 0)
-            close(fd);
+        if (w->fd >= 0)
+            close(w->fd);
         free(w);
         return rc;
     }
-    w->file = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (w->file == MAP_FAILED) {
-        int rc = tl_error_errno(err, "TALLY_DEVICE_WAITS: cannot map %s", path);
-        free(w);
-        return rc;
-    }
+    w->device = st.st_dev;
+    w->inode = st.st_ino;
     tl_mutex_init(&w->lock);
-    w->file->magic = TL__WAITS_MAGIC;
     *out = w;
     return 0;
+}
+
+static bool has_file(const struct tl__waits *w)
+{
+    struct stat st;
+    return fstat(w->fd, &st) == 0 && st.st_dev == w->device && st.st_ino == w->inode;
 }
 
 void tl__waits_destroy(struct tl__waits *w)
 {
     if (w == NULL)
         return;
-    munmap(w->file, w->bytes);
+    if (has_file(w))
+        close(w->fd);
     tl_mutex_destroy(&w->lock);
     free(w);
 }
@@ -107,14 +113,17 @@ static uint64_t lost_ns(const struct tl__waits *w, const struct sm_slot *slots, 
 
 static void keep(struct tl__waits *w, uint64_t begin, uint64_t lost) TL_REQUIRES(w->lock)
 {
-    uint64_t n = atomic_load(&w->file->n);
-    if (n >= TL__WAITS_MAX) {
-        atomic_fetch_add(&w->file->n_dropped, 1);
+    const uint64_t span[2] = {begin, begin + lost};
+    if (!has_file(w))
         return;
-    }
-    w->file->spans[n].begin_ns = begin;
-    w->file->spans[n].end_ns = begin + lost;
-    atomic_store(&w->file->n, n + 1);
+    off_t at = (off_t)(sizeof(struct tl__waits_file) + w->n * sizeof span);
+    if (w->n < TL__WAITS_MAX && pwrite(w->fd, span, sizeof span, at) == (ssize_t)sizeof span)
+        w->n++;
+    else
+        w->n_dropped++;
+    const uint64_t counts[2] = {w->n, w->n_dropped};
+    if (pwrite(w->fd, counts, sizeof counts, offsetof(struct tl__waits_file, n)) < 0)
+        errno = 0; /* then it lacks the last ones */
 }
 
 void tl__waits_end(struct tl__waits *w, const struct sm_slot *slots, uint32_t n)

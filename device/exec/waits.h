@@ -20,7 +20,7 @@
 enum { TL__WAITS_MAX = 1 << 20 };
 struct tl__waits_file {
     uint64_t magic;
-    _Atomic uint64_t n, n_dropped;
+    uint64_t n, n_dropped;
     uint64_t unused;
     struct {
         uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */

@@ -28,7 +28,7 @@ static struct {
     /* when the watcher found work done that the job has not waited for yet */
     _Atomic uint64_t found_ns;
     _Atomic bool was_useful;
-    _Atomic uint64_t published_ns, synced_ns;
+    _Atomic uint64_t published_ns;
 } state;
 
 static bool is_busy(void)
@@ -143,11 +143,7 @@ void tl_request_publish(void)
     for (uint32_t i = 0; i < atomic_load(&tl_n_seats); i++)
         publish_seat(&tl_seats[i]);
     atomic_store_explicit(&state.published_ns, now, memory_order_relaxed);
-    if (tl_job.record != NULL &&
-        now - atomic_load_explicit(&state.synced_ns, memory_order_relaxed) > TL_RECORD_PUBLISH_NS) {
-        atomic_store_explicit(&state.synced_ns, now, memory_order_relaxed);
-        tl_record_sync(tl_job.record);
-    }
+    tl_record_wake(tl_job.record);
 }
 
 uint64_t tl_request_burst_began(void)

@@ -1,17 +1,13 @@
 /* Counters and histograms: a few atomic additions each, no lock, no allocation. */
 #include "runtime/record/internal.h"
 
-static void add(_Atomic uint64_t *counter, uint64_t n)
-{
-    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
-
-void tl__record_max(_Atomic uint64_t *max, uint64_t value)
+void tl__record_max(struct tl_record *r, _Atomic uint64_t *max, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(max, memory_order_relaxed);
     while (old < value && !atomic_compare_exchange_weak_explicit(
                               max, &old, value, memory_order_relaxed, memory_order_relaxed))
         continue;
+    tl__record_touch(r, max, 1);
 }
 
 /* The group's steps, made if need be; NULL if there is no room. */
@@ -24,14 +20,11 @@ static struct tl_record_steps *steps_of(struct tl_record *r, _Atomic uint32_t *g
             return NULL;
         /* If another thread was faster, its group counts and ours is lost. */
         if (atomic_compare_exchange_strong_explicit(group, &at, made, memory_order_acq_rel,
-                                                    memory_order_acquire))
+                                                    memory_order_acquire)) {
             at = made;
+            tl__record_touch(r, group, 1);
+        }
     }
-    /* The number stands in a file that others can write. */
-    if (at < sizeof(struct tl_record_file) || at % 8 != 0 ||
-        at + sizeof(struct tl_record_steps) >
-            atomic_load_explicit(&r->ready_bytes, memory_order_acquire))
-        return NULL;
     return (struct tl_record_steps *)((char *)r->file + at);
 }
 
@@ -39,19 +32,19 @@ void tl__record_count(struct tl_record *r, struct tl_record_histogram *h, uint64
 {
     uint32_t step;
     uint32_t group = tl_histogram_group(value, &step);
-    add(&h->sum, value);
-    tl__record_max(&h->max, value);
+    tl__record_add(r, &h->sum, value);
+    tl__record_max(r, &h->max, value);
     struct tl_record_steps *steps = steps_of(r, &h->groups[group]);
-    add(steps != NULL ? &steps->counts[step] : &h->unplaced, 1);
+    tl__record_add(r, steps != NULL ? &steps->counts[step] : &h->unplaced, 1);
 }
 
-/* On the way of every launch, also of the highest priority: two additions in private memory. */
+/* On the way of every launch, also of the highest priority: two additions. */
 void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks)
 {
     if (k == NULL || (unsigned)rung >= TL_RUNGS)
         return;
-    add(&k->rungs[rung].launches, 1);
-    add(&k->rungs[rung].blocks, blocks);
+    atomic_fetch_add_explicit(&k->rungs[rung].launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&k->rungs[rung].blocks, blocks, memory_order_relaxed);
 }
 
 void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns)
@@ -80,8 +73,8 @@ void tl_record_uncontrolled(struct tl_record_kernel *k, uint64_t ns)
     if (k == NULL)
         return;
     struct tl_record_kernel_part *part = atomic_load_explicit(&k->part, memory_order_relaxed);
-    add(&part->uncontrolled, 1);
-    add(&part->uncontrolled_ns, ns);
+    tl__record_add(k->record, &part->uncontrolled, 1);
+    tl__record_add(k->record, &part->uncontrolled_ns, ns);
 }
 
 void tl_record_rescued(struct tl_record_kernel *k)
@@ -89,19 +82,19 @@ void tl_record_rescued(struct tl_record_kernel *k)
     if (k == NULL)
         return;
     struct tl_record_kernel_part *part = atomic_load_explicit(&k->part, memory_order_relaxed);
-    add(&part->rescues, 1);
+    tl__record_add(k->record, &part->rescues, 1);
 }
 
 void tl_record_graph(struct tl_record *r, enum tl_record_graph what, uint64_t n)
 {
     if (r != NULL && (unsigned)what < TL_GRAPH_COUNTS)
-        add(&r->file->graphs[what], n);
+        tl__record_add(r, &r->file->graphs[what], n);
 }
 
 void tl_record_copied(struct tl_record *r, enum tl_record_copy kind, uint64_t bytes)
 {
     if (r == NULL || (unsigned)kind >= TL_COPIES)
         return;
-    add(&r->file->copies[kind].count, 1);
-    add(&r->file->copies[kind].bytes, bytes);
+    tl__record_add(r, &r->file->copies[kind].count, 1);
+    tl__record_add(r, &r->file->copies[kind].bytes, bytes);
 }

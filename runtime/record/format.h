@@ -1,5 +1,6 @@
-/* A .tally file, as it lies on disk and in memory.  The writer maps it and counts in place; the
- * reader (runtime/report/read.c) takes a copy and trusts none of it.  docs/report.md has the
+/* A .tally file, as it lies on disk and in the writer's memory, which counts in place and carries
+ * pages over (runtime/record/write.c); the reader (runtime/report/read.c) takes a copy and trusts
+ * none of it.  docs/report.md has the
  * picture.
  *
  *     struct tl_record_file            fixed part: who, copies, requests, table of kernels, notes, activity, spans

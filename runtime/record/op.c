@@ -1,7 +1,7 @@
 /* Which operation of the job's framework launched a kernel: launches per pair of kernel and
  * operation.
  *
- * Counted in private memory, as launches are, and carried into the file with them.  Pairs beyond
+ * Counted apart, as launches are, and carried over with them.  Pairs beyond
  * RECORD_PAIRS are not counted. */
 #include "runtime/record/internal.h"
 #include "tally/hash.h"
@@ -66,6 +66,7 @@ static uint32_t name_in_file(struct tl_record *r, uint32_t op)
     struct tl_record_op_name *text = (struct tl_record_op_name *)((char *)r->file + at);
     text->bytes = (uint32_t)n;
     memcpy(text + 1, name, n);
+    tl__record_touch(r, text, sizeof *text + n);
     r->op_names[op] = at;
     return at;
 }
@@ -83,7 +84,9 @@ static void show_pair(struct tl_record *r, struct tl_record_pair *p, uint64_t ke
     struct tl_record_op_part *o = (struct tl_record_op_part *)((char *)r->file + at);
     o->name = name;
     o->next = atomic_load_explicit(&part->ops, memory_order_relaxed);
+    tl__record_touch(r, o, sizeof *o);
     atomic_store_explicit(&part->ops, at, memory_order_release);
+    tl__record_touch(r, &part->ops, 1);
     p->shown = o;
 }
 
@@ -100,8 +103,10 @@ void tl__record_publish_ops(struct tl_record *r)
         if (launches > 0 && key != 0 && p->shown == NULL)
             show_pair(r, p, key);
         if (p->shown != NULL &&
-            launches != atomic_load_explicit(&p->shown->launches, memory_order_relaxed))
+            launches != atomic_load_explicit(&p->shown->launches, memory_order_relaxed)) {
             atomic_store_explicit(&p->shown->launches, launches, memory_order_relaxed);
+            tl__record_touch(r, &p->shown->launches, 1);
+        }
     }
     atomic_store_explicit(&r->is_publishing_ops, 0, memory_order_release);
 }

@@ -1,8 +1,8 @@
-/* The file of a record: making it, letting it grow, ending it; and the table of kernels.
+/* A record: making it, letting it grow, ending it; and the table of kernels.
  *
- * The file is mapped once, at the largest size that it may ever have, but is only as long as it has
- * to be.  What lies behind its end is never touched: space is first asked for with fallocate, so
- * that a full disk is an error code here and not a SIGBUS in the job. */
+ * It lies in private memory (runtime/record/write.c carries it into the file), at the largest size
+ * that it may ever have.  Space in the file is asked for before it is used there, so that a full
+ * disk is known when something new is to be kept, and what is there can always be written. */
 #include "runtime/record/internal.h"
 #include "tally/clock.h"
 #include "tally/file.h"
@@ -12,12 +12,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,21 +28,6 @@ uint64_t tl_record_now(void)
 
 /* --- growing --- */
 
-/* Space on disk for the bytes from..to.  0 or a negative errno value. */
-static int reserve(int fd, uint64_t from, uint64_t to)
-{
-    /* Beyond the limit, the kernel would not only refuse but send SIGXFSZ. */
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        to > limit.rlim_cur)
-        return -EFBIG;
-    int rc;
-    do
-        rc = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
-    while (rc == EINTR);
-    return -rc;
-}
-
 /* Asks for more space behind what is ready; one thread at a time, the others go on without.  If
  * there is none, that is noted in the record, once. */
 static void grow(struct tl_record *r)
@@ -51,7 +36,7 @@ static void grow(struct tl_record *r)
         return; /* somebody does it already */
     uint64_t ready = atomic_load(&r->ready_bytes);
     uint64_t to = ready + TL_RECORD_GROW_BYTES;
-    int fd = atomic_load(&r->fd);
+    int fd = tl__record_descriptor(r);
     bool has_room = atomic_load(&r->file->head.pool_used) + TL_RECORD_GROW_BYTES / 2 <= ready;
     int rc = 0;
     if (fd < 0 || has_room) {
@@ -61,7 +46,7 @@ static void grow(struct tl_record *r)
     if (to > TL_RECORD_MAX_BYTES)
         rc = -EFBIG;
     else
-        rc = reserve(fd, ready, to);
+        rc = tl__record_reserve(fd, ready, to);
     if (rc == 0) {
         atomic_store(&r->ready_bytes, to);
         atomic_store(&r->is_growing, 0);
@@ -70,6 +55,7 @@ static void grow(struct tl_record *r)
     /* is_growing stays: there is nothing to try again. */
     char text[TL_RECORD_NOTE_BYTES];
     atomic_store(&r->file->head.is_full, 1);
+    tl__record_touch(r, &r->file->head.is_full, 1);
     if (to > TL_RECORD_MAX_BYTES)
         snprintf(text, sizeof text,
                  "this record is full (%u MB): kernels and values that came later are missing",
@@ -99,6 +85,7 @@ uint32_t tl__record_take(struct tl_record *r, uint32_t bytes)
                                                    memory_order_relaxed))
             continue;
         TL_CHECK(at % 8 == 0 && at + bytes <= TL_RECORD_MAX_BYTES);
+        tl__record_touch(r, used, 1);
         if (at + bytes + TL_RECORD_GROW_BYTES / 2 > ready)
             grow(r); /* before anybody has to go without */
         return (uint32_t)at;
@@ -116,8 +103,8 @@ static uint32_t take_patiently(struct tl_record *r, uint32_t bytes)
 {
     uint32_t at = tl__record_take(r, bytes);
     /* Whoever lets the file grow right now will soon be done. */
-    for (int tries = 0;
-         at == 0 && tries < 1000 && atomic_load(&r->fd) >= 0 && r->file->head.is_full == 0;
+    for (int tries = 0; at == 0 && tries < 1000 && atomic_load(&r->fd) >= 0 &&
+                        atomic_load(&r->is_gone) == 0 && r->file->head.is_full == 0;
          tries++) {
         sched_yield();
         at = tl__record_take(r, bytes);
@@ -139,6 +126,7 @@ static struct tl_record_kernel *make_kernel(struct tl_record *r, const char *nam
     struct tl_record_kernel_part *part = (struct tl_record_kernel_part *)((char *)r->file + at);
     part->name_bytes = (uint32_t)n;
     memcpy(part + 1, name, n);
+    tl__record_touch(r, part, sizeof *part + n);
     struct tl_record_kernel *k = &r->kernels[row];
     k->record = r;
     k->row = row;
@@ -152,6 +140,7 @@ static void show_kernel(struct tl_record *r, const struct tl_record_kernel *k)
     uint32_t at = (uint32_t)((char *)part_of(k) - (char *)r->file);
     TL_CHECK(k->row < TL_RECORD_KERNELS && at >= sizeof(struct tl_record_file));
     atomic_store_explicit(&r->file->kernels[k->row], at, memory_order_release);
+    tl__record_touch(r, &r->file->kernels[k->row], 1);
 }
 
 static bool is_named(const struct tl_record_kernel *k, const char *name, size_t n)
@@ -189,7 +178,7 @@ struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name)
 
 /* --- publishing launches --- */
 
-static void publish_launches(struct tl_record *r)
+void tl__record_publish_launches(struct tl_record *r)
 {
     uint32_t n = atomic_load_explicit(&r->n_kernels, memory_order_relaxed);
     for (uint32_t i = 0; i < n && i < TL_RECORD_KERNELS; i++) {
@@ -204,38 +193,34 @@ static void publish_launches(struct tl_record *r)
             if (launches != atomic_load_explicit(&part->launches[g], memory_order_relaxed)) {
                 atomic_store_explicit(&part->launches[g], launches, memory_order_relaxed);
                 atomic_store_explicit(&part->blocks[g], blocks, memory_order_relaxed);
+                tl__record_touch(r, part, sizeof *part);
             }
         }
     }
 }
 
-/* What is counted in private memory. */
-static void publish(struct tl_record *r)
-{
-    publish_launches(r);
-    tl__record_publish_ops(r);
-}
-
 void tl__record_alive(struct tl_record *r, uint64_t now)
 {
-    uint64_t published = atomic_load_explicit(&r->published_ns, memory_order_relaxed);
-    if (now < published + TL_RECORD_PUBLISH_NS)
+    uint64_t told = atomic_load_explicit(&r->published_ns, memory_order_relaxed);
+    tl_record_wake(r);
+    if (now < told + TL_RECORD_WRITE_NS / 2)
         return;
-    if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &published, now,
-                                                 memory_order_relaxed, memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&r->published_ns, &told, now, memory_order_relaxed,
+                                                 memory_order_relaxed))
         return; /* another thread does it */
-    if (published == 0)
+    if (told == 0)
         atomic_store_explicit(&r->file->head.first_ns, now, memory_order_relaxed);
-    tl__record_max(&r->file->head.last_ns, now);
-    publish(r);
+    tl__record_max(r, &r->file->head.last_ns, now);
+    if (!r->has_writer)
+        (void)tl__record_write(r);
 }
 
 void tl_record_sync(struct tl_record *r)
 {
     if (r == NULL)
         return;
-    tl__record_max(&r->file->head.last_ns, tl_record_now());
-    publish(r);
+    tl__record_max(r, &r->file->head.last_ns, tl_record_now());
+    (void)tl__record_write(r);
 }
 
 /* --- opening --- */
@@ -272,17 +257,17 @@ static void safe_name(char out[101], const char *name)
 
 /* A new file FOLDER/<name>.<pid>.tally, or ….2.tally and so on if a process of that number has
  * written one before. A descriptor or a negative errno value. */
-static int create_file(const char *folder, const char *name, struct tl_error *err)
+static int create_file(char path[PATH_MAX], const char *folder, const char *name,
+                       struct tl_error *err)
 {
-    char safe[101], path[4096];
+    char safe[101];
     safe_name(safe, name[0] != 0 ? name : "job");
     for (unsigned i = 1; i < 10000; i++) {
         char number[16] = "";
         if (i > 1)
             snprintf(number, sizeof number, ".%u", i);
-        int n = snprintf(path, sizeof path, "%s/%s.%ld%s.tally", folder, safe, (long)getpid(),
-                         number);
-        if (n >= (int)sizeof path)
+        int n = snprintf(path, PATH_MAX, "%s/%s.%ld%s.tally", folder, safe, (long)getpid(), number);
+        if (n >= PATH_MAX)
             return tl_error_set(err, -ENAMETOOLONG, "the report folder's name is too long: %s",
                                 folder);
         int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -339,14 +324,50 @@ static void fill_head(struct tl_record_head *h, const struct tl_record_job *job)
     atomic_init(&h->pool_used, sizeof(struct tl_record_file));
 }
 
+/* Frees what tl_record_open has made; no thread is at it any more. */
+static void release(struct tl_record *r)
+{
+    if (r->file != NULL)
+        munmap(r->file, TL_RECORD_MAX_BYTES);
+    if (r->copies != NULL)
+        munmap(r->copies, r->copies_bytes);
+    tl_mutex_destroy(&r->writing);
+    free(r->path);
+    free(r);
+}
+
+/* The memory, the space on disk for what a record begins with, and which file it is. */
+static int prepare(struct tl_record *r, int fd, const char *path, struct tl_error *err)
+{
+    struct stat st;
+    uint64_t ready = sizeof(struct tl_record_file) + TL_RECORD_GROW_BYTES;
+    int rc = tl__record_reserve(fd, 0, ready);
+    if (rc < 0)
+        return tl_error_set(err, rc, "no space for the report %s: %s", path, strerror(-rc));
+    r->path = realpath(path, NULL);
+    if (r->path == NULL || fstat(fd, &st) < 0)
+        return tl_error_errno(err, "cannot find the report %s again", path);
+    void *map = mmap(NULL, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return tl_error_errno(err, "no memory for the report %s", path);
+    r->file = map;
+    r->device = st.st_dev;
+    r->inode = st.st_ino;
+    atomic_init(&r->fd, fd);
+    atomic_init(&r->ready_bytes, ready);
+    return 0;
+}
+
 int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job,
                    struct tl_error *err)
 {
+    char path[PATH_MAX];
     *out = NULL;
     int rc = make_folder(folder, err);
     if (rc < 0)
         return rc;
-    int fd = create_file(folder, job->name != NULL ? job->name : "", err);
+    int fd = create_file(path, folder, job->name != NULL ? job->name : "", err);
     if (fd < 0)
         return fd;
     struct tl_record *r = calloc(1, sizeof *r);
@@ -354,31 +375,23 @@ int tl_record_open(struct tl_record **out, const char *folder, const struct tl_r
         rc = tl_error_set(err, -ENOMEM, "out of memory");
         goto out_fd;
     }
-    uint64_t ready = sizeof(struct tl_record_file) + TL_RECORD_GROW_BYTES;
-    rc = reserve(fd, 0, ready);
-    if (rc < 0) {
-        tl_error_set(err, rc, "no space for a report in %s: %s", folder, strerror(-rc));
+    tl_mutex_init(&r->writing);
+    rc = prepare(r, fd, path, err);
+    if (rc < 0)
         goto out_record;
-    }
-    void *map = mmap(NULL, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-        rc = tl_error_errno(err, "cannot map a report in %s", folder);
-        goto out_record;
-    }
-    r->file = map;
     r->ops = job->ops;
-    atomic_init(&r->fd, fd);
-    atomic_init(&r->ready_bytes, ready);
     fill_head(&r->file->head, job);
     struct tl_record_kernel *others = make_kernel(r, "(all others)", strlen("(all others)"));
     if (others != NULL)
         show_kernel(r, others);
-    atomic_thread_fence(memory_order_release);
-    r->file->head.magic = TL_RECORD_MAGIC; /* a reader that finds it finds the rest */
+    r->file->head.magic = TL_RECORD_MAGIC;
+    tl__record_touch(r, &r->file->head, sizeof r->file->head);
+    (void)tl__record_write(r); /* a reader that finds a head finds the rest */
+    tl__record_start(r);
     *out = r;
     return 0;
 out_record:
-    free(r);
+    release(r);
 out_fd:
     close(fd);
     return rc;
@@ -390,38 +403,26 @@ void tl_record_end(struct tl_record *r)
 {
     if (r == NULL)
         return;
-    tl_record_sync(r);
     atomic_store(&r->file->head.end_ns, tl_record_now());
-    /* Nothing grows any more; waiting for somebody who is at it would mean to wait in an exit
-     * handler. */
-    if (atomic_exchange(&r->is_growing, 1) == 0) {
-        int fd = atomic_exchange(&r->fd, -1);
-        if (fd >= 0)
-            close(fd);
-    }
+    tl__record_touch(r, &r->file->head.end_ns, 1);
+    tl_record_sync(r);
 }
 
 void tl_record_close(struct tl_record *r)
 {
     if (r == NULL)
         return;
-    int fd = atomic_load(&r->fd);
-    tl_record_sync(r);
-    /* it takes space, and behind the new end there is none */
-    atomic_store(&r->is_publishing_ops, 1);
-    if (fd >= 0) {
-        /* Gives back what was reserved ahead; if that fails, the file is merely longer. */
-        uint64_t used = atomic_load(&r->file->head.pool_used);
-        if (used >= sizeof(struct tl_record_file) && used < atomic_load(&r->ready_bytes) &&
-            ftruncate(fd, (off_t)used) < 0)
-            errno = 0;
-    }
+    tl__record_stop(r);
     tl_record_end(r);
-    munmap(r->file, TL_RECORD_MAX_BYTES);
-    fd = atomic_load(&r->fd);
-    if (fd >= 0)
+    int fd = tl__record_descriptor(r);
+    if (fd >= 0) {
+        (void)tl__record_write(r); /* what was cut off meanwhile */
+        /* Gives back what was reserved ahead; if that fails, the file is merely longer. */
+        if (ftruncate(fd, (off_t)atomic_load(&r->file->head.pool_used)) < 0)
+            errno = 0;
         close(fd);
-    free(r);
+    }
+    release(r);
 }
 
 /* Abandoned records are kept, for whoever still has a kernel of one. */
@@ -431,14 +432,15 @@ void tl_record_abandon(struct tl_record *r)
 {
     if (r == NULL)
         return;
+    /* The parent's, or whatever its program has put there: the child's copy is closed only if it is
+     * the former. */
+    struct stat st;
     int fd = atomic_exchange(&r->fd, -1);
-    if (fd >= 0)
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == r->device && st.st_ino == r->inode)
         close(fd);
-    /* Private pages in place of the file's: what is still counted goes nowhere.  Should the kernel
-     * refuse, it goes to the parent's file, which is wrong but does no harm. */
-    int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    (void)!mmap(r->file, TL_RECORD_MAX_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+    r->has_writer = false; /* it is the parent's */
     atomic_store(&r->is_growing, 1);
+    atomic_store(&r->is_resting, 0);
     r->older = atomic_load(&abandoned);
     atomic_store(&abandoned, r);
 }

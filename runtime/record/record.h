@@ -1,11 +1,9 @@
-/* What happened in a job, kept in DIR/<job>.<pid>.tally: a file of bounded size that is mapped and
- * written in place, so that it is whole at every moment, also after kill -9.  All calls are
- * lock-free and allocation-free except tl_record_open and the first tl_record_kernel of a name;
- * they may come from any thread.  A NULL record is fine everywhere: nothing is written then.
- *
- * tl_record_launched writes to private memory only, because a store into a mapped file may have to
- * wait for the disk.  The other calls carry its counts into the file every TL_RECORD_PUBLISH_NS; an
- * owner that makes none of them for long calls tl_record_sync. */
+/* What happened in a job, kept in DIR/<job>.<pid>.tally: a file of bounded size that is whole at
+ * every moment, also after kill -9, whatever anybody does to it.  What is told is counted in memory
+ * and carried into the file by a thread of the record's own, every TL_RECORD_WRITE_NS, so that no
+ * caller waits for a disk.  All calls are lock-free and allocation-free except tl_record_open,
+ * _sync, _end, _close and the first tl_record_kernel of a name; they may come from any thread.  A
+ * NULL record is fine everywhere: nothing is written then. */
 #ifndef TALLY_RUNTIME_RECORD_RECORD_H
 #define TALLY_RUNTIME_RECORD_RECORD_H
 
@@ -13,8 +11,12 @@
 
 #include "tally/sched.h"
 
-/* How often the counters of launches go to the file. */
-enum { TL_RECORD_PUBLISH_NS = 20000000 };
+enum {
+    /* How far the file is behind. */
+    TL_RECORD_WRITE_NS = 50000000,
+    /* The same for launches that nothing else is told of; see tl_record_wake. */
+    TL_RECORD_REST_NS = 1000000000
+};
 
 struct tl_record;
 struct tl_record_kernel; /* a kernel's counters and histograms */
@@ -42,12 +44,16 @@ struct tl_record_job {
  * NULL then. */
 int tl_record_open(struct tl_record **out, const char *folder, const struct tl_record_job *job,
                    struct tl_error *err);
-/* Marks the end; what other threads still tell is kept, nothing is freed.  For exit handlers. */
+/* Marks the end and writes all that was told; what other threads still tell is written while the
+ * process lives, nothing is freed.  For exit handlers: if the record's thread hangs in a disk that
+ * does not answer, it is waited for two seconds. */
 void tl_record_end(struct tl_record *r);
 /* The same, and frees it: nobody may use the record or its kernels any more. */
 void tl_record_close(struct tl_record *r);
-/* Carries what tl_record_launched has counted into the file now. */
+/* Carries all that was told into the file now. */
 void tl_record_sync(struct tl_record *r);
+/* There were launches: they shall be in the file soon.  A load, and now and then a system call. */
+void tl_record_wake(struct tl_record *r);
 /* In the child of a fork: lets go of the parent's file without writing to it.  Kernels of it may
  * still be used; what is told of them is forgotten. */
 void tl_record_abandon(struct tl_record *r);
@@ -61,8 +67,7 @@ struct tl_record_kernel *tl_record_kernel(struct tl_record *r, const char *name)
 
 /* k may be NULL in all of these. */
 void tl_record_launched(struct tl_record_kernel *k, enum tl_rung rung, uint64_t blocks);
-/* An operation of the framework launched it; 0: none is known.  No lock, no allocation, no store
- * into the file. */
+/* An operation of the framework launched it; 0: none is known.  No lock, no allocation. */
 void tl_record_op(struct tl_record_kernel *k, uint32_t op);
 /* One measured launch: how long it stood ready before the device began it, and how long it ran. */
 void tl_record_ran(struct tl_record_kernel *k, uint64_t queued_ns, uint64_t ran_ns);

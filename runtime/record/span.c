@@ -30,6 +30,7 @@ static struct tl_record_slot *slot_of(struct tl_record *r, uint64_t number)
         store(&s->wait_ns, 0);
         store(&s->requests, 0);
         store(&s->slowest_ns, 0);
+        tl__record_touch(r, s, sizeof *s);
         return s;
     }
     return there == number ? s : NULL;
@@ -47,8 +48,7 @@ static void add_activity(struct tl_record *r, enum tl_record_span kind, uint64_t
         uint64_t part = (until < end_ns ? until : end_ns) - begin_ns;
         struct tl_record_slot *s = slot_of(r, number);
         if (s != NULL)
-            atomic_fetch_add_explicit(kind == TL_SPAN_RUN ? &s->run_ns : &s->wait_ns, part,
-                                      memory_order_relaxed);
+            tl__record_add(r, kind == TL_SPAN_RUN ? &s->run_ns : &s->wait_ns, part);
         begin_ns += part;
     }
 }
@@ -62,6 +62,7 @@ void tl_record_spanned(struct tl_record *r, enum tl_record_span kind,
     if (r == NULL || (unsigned)kind >= TL_SPANS || end_ns < begin_ns)
         return;
     uint64_t number = atomic_fetch_add_explicit(&r->file->n_spans, 1, memory_order_relaxed);
+    tl__record_touch(r, &r->file->n_spans, 1);
     struct tl_record_place *p = &r->file->spans[number % TL_RECORD_SPANS];
     /* A reader takes the stamp before and after the rest: it must see 0 or another stamp if it sees
      * anything of the new. */
@@ -72,6 +73,7 @@ void tl_record_spanned(struct tl_record *r, enum tl_record_span kind,
     atomic_store_explicit(&p->kernel, k != NULL ? k->row : RECORD_NO_KERNEL, memory_order_relaxed);
     atomic_store_explicit(&p->stream, stream, memory_order_relaxed);
     atomic_store_explicit(&p->stamp, (number + 1) << 8 | (uint64_t)kind, memory_order_release);
+    tl__record_touch(r, p, sizeof *p);
     if (kind == TL_SPAN_RUN || kind == TL_SPAN_WAIT)
         add_activity(r, kind, begin_ns, end_ns);
     tl__record_alive(r, end_ns);
@@ -168,6 +170,7 @@ static void keep_if_slow(struct tl_record *r, uint64_t begin_ns, uint64_t end_ns
     atomic_store_explicit(&place->culprit, c.row, memory_order_relaxed);
     atomic_store_explicit(&place->is_marked, is_marked, memory_order_relaxed);
     atomic_store_explicit(&place->latency_ns, latency, memory_order_release);
+    tl__record_touch(r, place, sizeof *place);
 }
 
 void tl_record_request(struct tl_record *r, uint64_t begin_ns, uint64_t end_ns, bool is_marked)
@@ -178,8 +181,8 @@ void tl_record_request(struct tl_record *r, uint64_t begin_ns, uint64_t end_ns, 
     keep_if_slow(r, begin_ns, end_ns, is_marked);
     struct tl_record_slot *s = slot_of(r, end_ns / TL_RECORD_SLOT_NS);
     if (s != NULL) {
-        atomic_fetch_add_explicit(&s->requests, 1, memory_order_relaxed);
-        tl__record_max(&s->slowest_ns, end_ns - begin_ns);
+        tl__record_add(r, &s->requests, 1);
+        tl__record_max(r, &s->slowest_ns, end_ns - begin_ns);
     }
     tl_record_spanned(r, TL_SPAN_REQUEST, NULL, 0, begin_ns, end_ns);
 }

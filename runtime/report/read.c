@@ -5,6 +5,7 @@
 #include "runtime/report/report.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -326,7 +327,9 @@ static int check_head(const struct tl_record_head *h, size_t n, struct tl_error 
 {
     if (n < sizeof *h || h->magic == 0)
         return tl_error_set(err, -EINVAL,
-                            "is empty or was never finished: its job was stopped while making it");
+                            "is empty or was never finished: its job was stopped while making it, "
+                            "or somebody cut it "
+                            "off");
     if (h->magic == __builtin_bswap64(TL_RECORD_MAGIC))
         return tl_error_set(err, -ENOTSUP,
                             "was written on a machine of the other byte order; read it there");
@@ -368,8 +371,15 @@ int tl_report_read(struct tl_report_job *out, const char **problem, struct tl_ar
                         .n = size,
                         .groups_left = (size - sizeof *file) / sizeof(struct tl_record_steps),
                         .ops_left = (size - sizeof *file) / sizeof(struct tl_record_op_part)};
-    if (n < sizeof *file)
-        complain(&in, "it is cut off");
+    uint64_t whole = load(&file->head.pool_used);
+    if (n < sizeof *file || n < whole) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "it is cut off: %zu of its %llu bytes are there; kernels and values in the rest "
+                 "are missing",
+                 n, (unsigned long long)(whole > sizeof *file ? whole : sizeof *file));
+        complain(&in, clean_text(&in, text, sizeof text));
+    }
     read_head(&in, out);
     read_kernels(&in, out, rows);
     out->inferred = read_histogram(&in, &file->requests[0]);

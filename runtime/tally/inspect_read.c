@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,22 @@ static int walk(struct reader *r, const void *bytes, size_t n, bool is_named)
     return rc;
 }
 
+/* What is being read, for the handler below. */
+static const char *read_now;
+
+/* A file that becomes shorter while it is mapped is a signal at the next touch.  This process is
+ * ours alone, so it can end with a message. */
+static void on_lost_page(int number)
+{
+    static const char text[] = " became shorter while it was read; try again\n";
+    (void)number;
+    if (write(STDERR_FILENO, "tally inspect: ", 15) > 0 &&
+        write(STDERR_FILENO, read_now, strlen(read_now)) > 0 &&
+        write(STDERR_FILENO, text, sizeof text - 1) > 0)
+        _exit(1);
+    _exit(1); /* unheard */
+}
+
 int inspect_file(struct inspect *in, const char *path, const char *name, bool is_named,
                  struct tl_error *err)
 {
@@ -315,7 +332,10 @@ int inspect_file(struct inspect *in, const char *path, const char *name, bool is
         goto out;
     }
     (void)madvise(bytes, (size_t)st.st_size, MADV_SEQUENTIAL);
+    read_now = path;
+    signal(SIGBUS, on_lost_page);
     rc = walk(&r, bytes, (size_t)st.st_size, is_named);
+    signal(SIGBUS, SIG_DFL);
     munmap(bytes, (size_t)st.st_size);
 out:
     close(fd);

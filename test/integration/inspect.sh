@@ -80,5 +80,18 @@ assert sum(f["totals"]["kernels"] for f in report["files"]) == report["totals"][
 END
 fi
 
+# A file that somebody truncates while it is read: stopped as soon as it is mapped, cut, and let go on.
+truncate -s 8G "$scratch/huge"
+"$tally" inspect "$scratch/huge" >"$scratch/out" 2>&1 &
+reader=$!
+until grep -q "$scratch/huge" "/proc/$reader/maps" || ! kill -0 "$reader"; do :; done 2>/dev/null
+kill -STOP "$reader"
+truncate -s 0 "$scratch/huge"
+kill -CONT "$reader"
+status=0
+wait "$reader" || status=$?
+{ [ "$status" -eq 1 ] && grep -q 'became shorter while it was read' "$scratch/out"; } ||
+    fail "a truncated file ends it with status $status: $(cat "$scratch/out")"
+
 echo "$failures failures"
 exit $((failures > 0))

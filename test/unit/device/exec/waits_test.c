@@ -94,6 +94,25 @@ static void waiting_for_another_ones_block_is_a_loss(void)
     free(f);
 }
 
+/* What was measured is spoilt; the process goes on. */
+static void a_file_that_is_truncated_ends_nobody(void)
+{
+    char path[512];
+    struct tl__sm *s = join_and_keep(1, TL_EXEC_MPS);
+    snprintf(path, sizeof path, "%s/%s.%d.waits", folder, name, (int)getpid());
+    TEST_ASSERT_EQUAL_INT(0, truncate(path, 0));
+    start(0, hold_the_slot);
+    wait_for(&board->ready, 1);
+    tl__sm_set_head(s, tl__sm_arrive(s, 0));
+    atomic_store(&board->go, 1);
+    while (tl__sm_acquire_or_wait(s, 0) < 0)
+        ;
+    tl__sm_release(s, 0);
+    tl__sm_close(s);
+    ends_well(0);
+    unlink(path);
+}
+
 static void who_gives_up_waiting_has_lost_nothing(void)
 {
     size_t n;
@@ -290,6 +309,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(who_has_the_sms_to_himself_loses_nothing);
     RUN_TEST(waiting_for_another_ones_block_is_a_loss);
+    RUN_TEST(a_file_that_is_truncated_ends_nobody);
     RUN_TEST(who_gives_up_waiting_has_lost_nothing);
     RUN_TEST(an_sm_that_is_left_counts);
     RUN_TEST(what_the_holder_ran_is_the_wait_less_what_it_stood_still);

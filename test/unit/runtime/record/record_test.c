@@ -1,103 +1,14 @@
 /* The recorder, by reading back what it wrote: values against exact ones, many threads, death at
  * any instruction, a full disk, forks. */
-#include "runtime/record/format.h"
-#include "runtime/report/report.h"
-#include "test/unit/scratch.h"
+#include "test/unit/runtime/record/help.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "unity.h"
-
-static char folder[4096];
-static struct tl_arena arena;
-
-void setUp(void)
-{
-    TEST_ASSERT_NOT_NULL(mkdtemp(scratch_path(folder, sizeof folder, "record-XXXXXX")));
-    tl_arena_init(&arena, 0);
-}
-
-void tearDown(void)
-{
-    tl_arena_finish(&arena);
-    DIR *d = opendir(folder);
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d))
-        unlinkat(dirfd(d), e->d_name, 0);
-    if (d != NULL)
-        closedir(d);
-    rmdir(folder);
-}
-
-static const struct tl_record_job some_job = {.name = "job",
-                                              .command = "./job --fast",
-                                              .device = "test device",
-                                              .policy = "tally",
-                                              .level = TL_LEVEL_HIGH};
-
-static struct tl_record *open_record(void)
-{
-    struct tl_record *r = NULL;
-    struct tl_error err = {0};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, tl_record_open(&r, folder, &some_job, &err), err.text);
-    return r;
-}
-
-/* The only record in the folder (or the one of that pid). */
-static struct tl_report_job read_back_of(pid_t pid, const char **problem)
-{
-    char path[5000] = "", want[64];
-    snprintf(want, sizeof want, ".%ld.tally", (long)pid);
-    DIR *d = opendir(folder);
-    TEST_ASSERT_NOT_NULL(d);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        if (strstr(e->d_name, want) != NULL)
-            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-    closedir(d);
-    int fd = open(path, O_RDONLY);
-    TEST_ASSERT_TRUE_MESSAGE(fd >= 0, path);
-    struct stat st;
-    fstat(fd, &st);
-    char *bytes = malloc((size_t)st.st_size);
-    TEST_ASSERT_EQUAL_INT64(st.st_size, read(fd, bytes, (size_t)st.st_size));
-    close(fd);
-    struct tl_report_job job;
-    struct tl_error err = {0};
-    TEST_ASSERT_EQUAL_INT_MESSAGE(
-        0, tl_report_read(&job, problem, &arena, bytes, (size_t)st.st_size, &err), err.text);
-    free(bytes);
-    return job;
-}
-
-static struct tl_report_job read_back(void)
-{
-    const char *problem;
-    struct tl_report_job job = read_back_of(getpid(), &problem);
-    TEST_ASSERT_NULL(problem);
-    return job;
-}
-
-static const struct tl_report_kernel *kernel_named(const struct tl_report_job *j, const char *name)
-{
-    for (uint32_t i = 0; i < j->n_kernels; i++)
-        if (strcmp(j->kernels[i].name, name) == 0)
-            return &j->kernels[i];
-    TEST_FAIL_MESSAGE(name);
-    return NULL;
-}
 
 /* --- operations --- */
 
@@ -331,25 +242,6 @@ static void the_slowest_requests_are_kept_with_their_culprits(void)
 
 /* --- threads, deaths, forks --- */
 
-enum { THREADS = 4, TURNS = 20000 };
-
-static void *tell(void *data)
-{
-    struct tl_record *r = data;
-    for (int i = 0; i < TURNS; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "k%d", i % 50);
-        struct tl_record_kernel *k = tl_record_kernel(r, name);
-        tl_record_launched(k, TL_RUNG_SLICE, 3);
-        tl_record_ran(k, (uint64_t)i, (uint64_t)i * 37);
-        tl_record_spanned(r, TL_SPAN_RUN, k, 0, 1000000 + (uint64_t)i, 1000000 + (uint64_t)i * 2);
-        if (i % 16 == 0)
-            tl_record_request(r, 1000000, 1000000 + (uint64_t)i, false);
-        tl_record_note(r, name);
-    }
-    return NULL;
-}
-
 static void no_count_is_lost_between_threads(void)
 {
     struct tl_record *r = open_record();
@@ -379,9 +271,10 @@ static void no_count_is_lost_between_threads(void)
     TEST_ASSERT_EQUAL_UINT64(THREADS * TURNS, notes);
 }
 
-/* What the child had begun to tell and had finished telling, in memory that outlives it. */
+/* What the child had begun to tell, had finished telling, and had seen written, in memory that
+ * outlives it. */
 struct witness {
-    _Atomic uint64_t begun, done;
+    _Atomic uint64_t begun, done, written;
 };
 
 static void tell_until_killed(struct witness *w)
@@ -402,6 +295,10 @@ static void tell_until_killed(struct witness *w)
         tl_record_request(r, now, now + i % 5000, true);
         tl_record_note(r, name);
         atomic_fetch_add(&w->done, 1);
+        if (i % 97 == 0) {
+            tl_record_sync(r);
+            atomic_store(&w->written, i + 1);
+        }
     }
 }
 
@@ -412,6 +309,7 @@ static void a_record_is_whole_wherever_its_writer_was_killed(void)
     for (uint64_t round = 0; round < 40; round++) {
         atomic_store(&w->begun, 0);
         atomic_store(&w->done, 0);
+        atomic_store(&w->written, 0);
         pid_t child = fork();
         TEST_ASSERT_TRUE(child >= 0);
         if (child == 0)
@@ -429,10 +327,10 @@ static void a_record_is_whole_wherever_its_writer_was_killed(void)
             ran += j.kernels[i].ran.count;
             launches += j.kernels[i].all_launches;
         }
-        uint64_t begun = atomic_load(&w->begun), done = atomic_load(&w->done);
-        TEST_ASSERT_TRUE(done <= ran && ran <= begun);
-        TEST_ASSERT_TRUE(launches <= begun); /* those of the last 20 ms may be missing */
-        TEST_ASSERT_TRUE(j.marked.count + 1 >= done && j.marked.count <= begun);
+        uint64_t begun = atomic_load(&w->begun), written = atomic_load(&w->written);
+        TEST_ASSERT_TRUE(written <= ran && ran <= begun);
+        TEST_ASSERT_TRUE(written <= launches && launches <= begun);
+        TEST_ASSERT_TRUE(written <= j.marked.count && j.marked.count <= begun);
         for (uint32_t i = 0; i < j.n_spans; i++)
             TEST_ASSERT_TRUE(j.spans[i].kind == TL_SPAN_REQUEST ||
                              j.spans[i].end_ns - j.spans[i].begin_ns == 10);
