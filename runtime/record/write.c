@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 enum {
-    KEPT_BYTES = 256 * RECORD_PAGE, /* of memory for copies, from one time to the next */
+    KEPT_BYTES = 64 * RECORD_PAGE, /* of memory for copies, from one time to the next */
     PATIENCE_S = 2,
     QUIET_TURNS = 4 /* with nothing to write, and the thread looks rarely */
 };
