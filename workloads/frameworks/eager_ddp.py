@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """DistributedDataParallel with eager PyTorch: two processes train on one GPU, each on half of a batch (gloo);
 compared with one process on the CPU that has all of it."""
-import os
-import socket
 import sys
+import tempfile
 
 import torch
 from torch import distributed, multiprocessing, nn
@@ -31,9 +30,9 @@ def steps(model, x, y):
     return losses
 
 
-def work(rank, port, answers):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=2)
+def work(rank, meeting, answers):
+    # By a file: the way by a port takes libuv, which Debian's PyTorch is built without.
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     model, x, y = build("cuda")
     losses = steps(DistributedDataParallel(model), x[rank * 8:rank * 8 + 8], y[rank * 8:rank * 8 + 8])
     total = torch.tensor(losses).to("cuda")
@@ -48,15 +47,15 @@ def results(device):
         model, x, y = build(device)
         losses, weights = steps(model, x, y), list(model.parameters())
         return {"losses": torch.tensor(losses), **{f"rank{r}_weight{i}": p for r in (0, 1) for i, p in enumerate(weights)}}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     context = multiprocessing.get_context("spawn")
-    answers = context.SimpleQueue()
-    processes = multiprocessing.spawn(work, (port, answers), nprocs=2, join=False)
-    got = dict((rank, (losses, weights)) for rank, losses, weights in (answers.get(), answers.get()))
-    while not processes.join():
-        pass
+    answers, got, are_done = context.SimpleQueue(), {}, False
+    with tempfile.TemporaryDirectory() as folder:
+        processes = multiprocessing.spawn(work, (f"{folder}/meeting", answers), nprocs=2, join=False)
+        while not are_done or not answers.empty():
+            while not answers.empty():
+                rank, losses, weights = answers.get()
+                got[rank] = losses, weights
+            are_done = processes.join(timeout=1)  # raises what one of them raised
     return {"losses": torch.tensor(got[0][0]),
             **{f"rank{r}_weight{i}": torch.tensor(p) for r in (0, 1) for i, p in enumerate(got[r][1])}}
 
