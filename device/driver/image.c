@@ -198,7 +198,8 @@ static void explain_refusal(void)
         "tally: PyTorch: use a build that carries PTX (Debian's python3-torch-cuda, or your own "
         "with TORCH_CUDA_ARCH_LIST=\"9.0+PTX\"), or torch.compile.  Others: build with PTX (nvcc "
         "-gencode arch=compute_90,code=compute_90), or compile at run time (Triton, XLA).\n"
-        "tally: on a GPU such code runs, and a gate makes it preemptible (tally-run --gate).  "
+        "tally: on a GPU such code runs, and where `tally doctor` finds that gates work they make "
+        "it preemptible (tally-run --gate=auto, the default).  "
         "TALLY_DEVICE_OPAQUE=time studies its timing here, without results.\n";
     if (!atomic_flag_test_and_set(&was_told) && write(STDERR_FILENO, why, sizeof why - 1) < 0)
         return; /* nowhere to complain */

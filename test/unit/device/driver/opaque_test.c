@@ -126,22 +126,67 @@ static void broken_cubins_are_refused_or_taken(void)
     }
 }
 
-static void it_says_so_once(void)
+/* What is written to standard error while `work` runs. */
+static void said_by(void (*work)(void), char *text, size_t size)
 {
-    char text[1024] = "", path[256];
+    char path[256];
     fflush(stderr);
     int file = mkstemp(scratch_path(path, sizeof path, "opaque-XXXXXX")), old = dup(2);
     unlink(path);
     dup2(file, 2);
-    an_opaque_kernel_lasts_and_computes_nothing();
-    an_opaque_kernel_lasts_and_computes_nothing();
+    work();
     dup2(old, 2);
     close(old);
-    TEST_ASSERT_TRUE(pread(file, text, sizeof text - 1, 0) > 0);
+    ssize_t n = pread(file, text, size - 1, 0);
     close(file);
+    TEST_ASSERT_TRUE(n > 0);
+    text[n] = 0;
+}
+
+static void twice(void)
+{
+    an_opaque_kernel_lasts_and_computes_nothing();
+    an_opaque_kernel_lasts_and_computes_nothing();
+}
+
+static void it_says_so_once(void)
+{
+    char text[1024];
+    said_by(twice, text, sizeof text);
     const char *first = strstr(text, "COMPUTE NOTHING");
     TEST_ASSERT_NOT_NULL(first);
     TEST_ASSERT_NULL(strstr(first + 1, "COMPUTE NOTHING"));
+}
+
+static void a_fatbin_of_machine_code_is_refused(void)
+{
+    struct tl_buf container = {0};
+    const struct build_entry entry = {
+        .kind = BUILD_CUBIN, .arch = 90, .payload = cubin.p, .payload_bytes = cubin.n};
+    CUmodule m;
+    build_container(&container, &entry, 1);
+    for (int i = 0; i < 2; i++)
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                              CALL(cuModuleLoadData)(&m, container.p));
+    tl_buf_finish(&container);
+}
+
+static void a_refusal_names_once_what_works_instead(void)
+{
+    char text[2048];
+    said_by(a_fatbin_of_machine_code_is_refused, text, sizeof text);
+    static const char *const choices[] = {"CUDA_ERROR_NO_BINARY_FOR_GPU",
+                                          "python3-torch-cuda",
+                                          "TORCH_CUDA_ARCH_LIST=\"9.0+PTX\"",
+                                          "torch.compile",
+                                          "nvcc -gencode arch=compute_90,code=compute_90",
+                                          "tally-run --gate=auto",
+                                          "TALLY_DEVICE_OPAQUE=time"};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const char *first = strstr(text, choices[i]);
+        TEST_ASSERT_NOT_NULL_MESSAGE(first, choices[i]);
+        TEST_ASSERT_NULL_MESSAGE(strstr(first + 1, choices[i]), choices[i]);
+    }
 }
 
 int main(void)
@@ -153,6 +198,7 @@ int main(void)
     open_driver();
     UNITY_BEGIN();
     RUN_TEST(machine_code_is_refused_unless_asked_for);
+    RUN_TEST(a_refusal_names_once_what_works_instead);
     RUN_TEST(it_says_so_once);
     RUN_TEST(an_opaque_kernel_lasts_and_computes_nothing);
     RUN_TEST(the_model_needs_no_number);
